@@ -1,6 +1,6 @@
-"""Run `fastrank_eval.apps.demo.month`: ``python -m data_gen.month``."""
+"""Run the command of a month of nights: ``python -m data_gen.month``."""
 
-from fastrank_eval.apps.demo.month import main
+from fastrank_eval.apps.demo.examples import month_command
 
 if __name__ == "__main__":
-    main()
+    month_command()

@@ -1,6 +1,6 @@
-"""Run `fastrank_eval.apps.demo.samples`: ``python -m data_gen.samples``."""
+"""Run the command of small files: ``python -m data_gen.samples``."""
 
-from fastrank_eval.apps.demo.samples import main
+from fastrank_eval.apps.demo.examples import samples_command
 
 if __name__ == "__main__":
-    main()
+    samples_command()

@@ -29,7 +29,7 @@ _FILES = {
         "ArgumentError ColumnError FastRankEvalError HistoryError MeasureError MergeError "
         "OrderError OutputError SourceError SparkError SpillError UndefinedError"
     ),
-    "_lib.progress": "Progress",
+    "_lib.threads": "Progress",
     "analysis.attribution": "rela_impr",
     "analysis.compare": "compare",
     "analysis.compared_value": "ComparedValue",
@@ -41,33 +41,36 @@ _FILES = {
     "engine.records": "MeasureValue Meta",
     "engine.state_file": "Provenance",
     "io": "open_source",
+    "measures.base": "Measure register",
+    "measures.parser": "measure parse_measures",
     "results.evaluate": "evaluate partial",
     "results.gates": "Gate GateFailure Verdict gate",
     "results.result": "Result",
     "results.state": "State load_state",
 }
 _FILE_OF = {name: file for file, names in _FILES.items() for name in names.split()}
-_MODULES = ("integrations", "spark", "trec")
-_MEASURES = f"{__name__}.measures"
-#: Names of `measures` that only authors of measures need.
-_INTERNAL = {"Param", "registry"}
+_MODULES = ("integrations", "spark", "testing", "trec")
 
 
 def __getattr__(name: str) -> Any:
     """Import a public name from the file that defines it, once."""
     if name == "__all__":
-        measures = {*import_module(_MEASURES).__all__} - _INTERNAL
-        return sorted({*_FILE_OF, *_MODULES, *measures, "__version__"})
+        return sorted({*_FILE_OF, *_MODULES, *_measures(), "__version__"})
     if name in _MODULES:
         return import_module(f"{__name__}.{name}")
-    if name.startswith("__"):
+    if name in _FILE_OF:
+        value = getattr(import_module(f"{__name__}.{_FILE_OF[name]}"), name)
+    elif name.startswith("__") or name not in _measures():
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    path = f"{__name__}.{_FILE_OF[name]}" if name in _FILE_OF else _MEASURES
-    module = import_module(path)
-    if path == _MEASURES and (name in _INTERNAL or name not in module.__all__):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(module, name)
+    else:
+        value = _measures()[name]
+    globals()[name] = value
     return value
+
+
+def _measures() -> dict[str, Any]:
+    measures: dict[str, Any] = import_module(f"{__name__}.measures").MEASURES
+    return measures
 
 
 def __dir__() -> list[str]:

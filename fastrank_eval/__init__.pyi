@@ -2,428 +2,248 @@
 
 from fastrank_eval import integrations as integrations
 from fastrank_eval import spark as spark
+from fastrank_eval import testing as testing
 from fastrank_eval import trec as trec
 from fastrank_eval._lib import __version__ as __version__
-from fastrank_eval._lib.errors import (
-    ArgumentError as ArgumentError,
-)
-from fastrank_eval._lib.errors import (
-    ColumnError as ColumnError,
-)
-from fastrank_eval._lib.errors import (
-    FastRankEvalError as FastRankEvalError,
-)
-from fastrank_eval._lib.errors import (
-    HistoryError as HistoryError,
-)
-from fastrank_eval._lib.errors import (
-    MeasureError as MeasureError,
-)
-from fastrank_eval._lib.errors import (
-    MergeError as MergeError,
-)
-from fastrank_eval._lib.errors import (
-    OrderError as OrderError,
-)
-from fastrank_eval._lib.errors import (
-    OutputError as OutputError,
-)
-from fastrank_eval._lib.errors import (
-    SourceError as SourceError,
-)
-from fastrank_eval._lib.errors import (
-    SparkError as SparkError,
-)
-from fastrank_eval._lib.errors import (
-    SpillError as SpillError,
-)
-from fastrank_eval._lib.errors import (
-    UndefinedError as UndefinedError,
-)
-from fastrank_eval._lib.progress import (
-    Progress as Progress,
-)
-from fastrank_eval.analysis.attribution import (
-    rela_impr as rela_impr,
-)
-from fastrank_eval.analysis.compare import (
-    compare as compare,
-)
-from fastrank_eval.analysis.compared_value import (
-    ComparedValue as ComparedValue,
-)
-from fastrank_eval.analysis.comparison import (
-    Comparison as Comparison,
-)
-from fastrank_eval.analysis.curve import (
-    Curve as Curve,
-)
-from fastrank_eval.analysis.curve import (
-    curve as curve,
-)
-from fastrank_eval.analysis.explain import (
-    explain as explain,
-)
-from fastrank_eval.analysis.multiclass import (
-    ClassResult as ClassResult,
-)
-from fastrank_eval.analysis.multiclass import (
-    evaluate_classes as evaluate_classes,
-)
-from fastrank_eval.analysis.thresholds import (
-    BestThreshold as BestThreshold,
-)
-from fastrank_eval.analysis.thresholds import (
-    best_threshold as best_threshold,
-)
-from fastrank_eval.analysis.thresholds import (
-    confusion as confusion,
-)
-from fastrank_eval.engine.records import (
-    MeasureValue as MeasureValue,
-)
-from fastrank_eval.engine.records import (
-    Meta as Meta,
-)
-from fastrank_eval.engine.state_file import (
-    Provenance as Provenance,
-)
-from fastrank_eval.io import (
-    open_source as open_source,
-)
-from fastrank_eval.measures import (
-    AP as AP,
-)
-from fastrank_eval.measures import (
-    AP_IA as AP_IA,
-)
-from fastrank_eval.measures import (
-    AUC as AUC,
-)
-from fastrank_eval.measures import (
-    BPM as BPM,
-)
-from fastrank_eval.measures import (
-    CG as CG,
-)
-from fastrank_eval.measures import (
-    DCG as DCG,
-)
-from fastrank_eval.measures import (
-    ECCE as ECCE,
-)
-from fastrank_eval.measures import (
-    ECE as ECE,
-)
-from fastrank_eval.measures import (
-    ERR as ERR,
-)
-from fastrank_eval.measures import (
-    ERR_IA as ERR_IA,
-)
-from fastrank_eval.measures import (
-    FNR as FNR,
-)
-from fastrank_eval.measures import (
-    FPR as FPR,
-)
-from fastrank_eval.measures import (
-    GAUC as GAUC,
-)
-from fastrank_eval.measures import (
-    GMAP as GMAP,
-)
-from fastrank_eval.measures import (
-    INSQ as INSQ,
-)
-from fastrank_eval.measures import (
-    INST as INST,
-)
-from fastrank_eval.measures import (
-    KS as KS,
-)
-from fastrank_eval.measures import (
-    MAE as MAE,
-)
-from fastrank_eval.measures import (
-    MCC as MCC,
-)
-from fastrank_eval.measures import (
-    MCE as MCE,
-)
-from fastrank_eval.measures import (
-    MSE as MSE,
-)
-from fastrank_eval.measures import (
-    NE as NE,
-)
-from fastrank_eval.measures import (
-    NERR8 as NERR8,
-)
-from fastrank_eval.measures import (
-    NERR9 as NERR9,
-)
-from fastrank_eval.measures import (
-    NERR10 as NERR10,
-)
-from fastrank_eval.measures import (
-    NERR11 as NERR11,
-)
-from fastrank_eval.measures import (
-    NPV as NPV,
-)
-from fastrank_eval.measures import (
-    NRBP as NRBP,
-)
-from fastrank_eval.measures import (
-    P_IA as P_IA,
-)
-from fastrank_eval.measures import (
-    PCOC as PCOC,
-)
-from fastrank_eval.measures import (
-    PPV as PPV,
-)
-from fastrank_eval.measures import (
-    PRAUC as PRAUC,
-)
-from fastrank_eval.measures import (
-    RBP as RBP,
-)
-from fastrank_eval.measures import (
-    RIG as RIG,
-)
-from fastrank_eval.measures import (
-    RMSE as RMSE,
-)
-from fastrank_eval.measures import (
-    RR as RR,
-)
-from fastrank_eval.measures import (
-    SDCG as SDCG,
-)
-from fastrank_eval.measures import (
-    TNR as TNR,
-)
-from fastrank_eval.measures import (
-    TPR as TPR,
-)
-from fastrank_eval.measures import (
-    Accuracy as Accuracy,
-)
-from fastrank_eval.measures import (
-    AvgPrec as AvgPrec,
-)
-from fastrank_eval.measures import (
-    BalancedAccuracy as BalancedAccuracy,
-)
-from fastrank_eval.measures import (
-    Bias as Bias,
-)
-from fastrank_eval.measures import (
-    Brier as Brier,
-)
-from fastrank_eval.measures import (
-    Compat as Compat,
-)
-from fastrank_eval.measures import (
-    CumGain as CumGain,
-)
-from fastrank_eval.measures import (
-    ErrorRate as ErrorRate,
-)
-from fastrank_eval.measures import (
-    F as F,
-)
-from fastrank_eval.measures import (
-    FieldECE as FieldECE,
-)
-from fastrank_eval.measures import (
-    FieldRCE as FieldRCE,
-)
-from fastrank_eval.measures import (
-    FScore as FScore,
-)
-from fastrank_eval.measures import (
-    G as G,
-)
-from fastrank_eval.measures import (
-    Gini as Gini,
-)
-from fastrank_eval.measures import (
-    GMbpref as GMbpref,
-)
-from fastrank_eval.measures import (
-    GroupAccuracy as GroupAccuracy,
-)
-from fastrank_eval.measures import (
-    GroupBalancedAccuracy as GroupBalancedAccuracy,
-)
-from fastrank_eval.measures import (
-    GroupErrorRate as GroupErrorRate,
-)
-from fastrank_eval.measures import (
-    GroupFNR as GroupFNR,
-)
-from fastrank_eval.measures import (
-    GroupFPR as GroupFPR,
-)
-from fastrank_eval.measures import (
-    GroupFScore as GroupFScore,
-)
-from fastrank_eval.measures import (
-    GroupMCC as GroupMCC,
-)
-from fastrank_eval.measures import (
-    GroupNPV as GroupNPV,
-)
-from fastrank_eval.measures import (
-    GroupPPV as GroupPPV,
-)
-from fastrank_eval.measures import (
-    GroupTNR as GroupTNR,
-)
-from fastrank_eval.measures import (
-    GroupTPR as GroupTPR,
-)
-from fastrank_eval.measures import (
-    IPrec as IPrec,
-)
-from fastrank_eval.measures import (
-    IPrec11 as IPrec11,
-)
-from fastrank_eval.measures import (
-    Judged as Judged,
-)
-from fastrank_eval.measures import (
-    Lift as Lift,
-)
-from fastrank_eval.measures import (
-    LogLoss as LogLoss,
-)
-from fastrank_eval.measures import (
-    Measure as Measure,
-)
-from fastrank_eval.measures import (
-    NumNonrelRet as NumNonrelRet,
-)
-from fastrank_eval.measures import (
-    NumRel as NumRel,
-)
-from fastrank_eval.measures import (
-    NumRelRet as NumRelRet,
-)
-from fastrank_eval.measures import (
-    NumRet as NumRet,
-)
-from fastrank_eval.measures import (
-    P as P,
-)
-from fastrank_eval.measures import (
-    Q as Q,
-)
-from fastrank_eval.measures import (
-    R as R,
-)
-from fastrank_eval.measures import (
-    RBPres as RBPres,
-)
-from fastrank_eval.measures import (
-    Reliability as Reliability,
-)
-from fastrank_eval.measures import (
-    RelP as RelP,
-)
-from fastrank_eval.measures import (
-    Resolution as Resolution,
-)
-from fastrank_eval.measures import (
-    RnDCG as RnDCG,
-)
-from fastrank_eval.measures import (
-    Rprec as Rprec,
-)
-from fastrank_eval.measures import (
-    SetAP as SetAP,
-)
-from fastrank_eval.measures import (
-    StRecall as StRecall,
-)
-from fastrank_eval.measures import (
-    Success as Success,
-)
-from fastrank_eval.measures import (
-    Uncertainty as Uncertainty,
-)
-from fastrank_eval.measures import (
-    Unjudged as Unjudged,
-)
-from fastrank_eval.measures import (
-    Utility as Utility,
-)
-from fastrank_eval.measures import (
-    alpha_DCG as alpha_DCG,
-)
-from fastrank_eval.measures import (
-    alpha_nDCG as alpha_nDCG,
-)
-from fastrank_eval.measures import (
-    binG as binG,
-)
-from fastrank_eval.measures import (
-    bpref as bpref,
-)
-from fastrank_eval.measures import (
-    infAP as infAP,
-)
-from fastrank_eval.measures import (
-    measure as measure,
-)
-from fastrank_eval.measures import (
-    nDCG as nDCG,
-)
-from fastrank_eval.measures import (
-    nDCGrel as nDCGrel,
-)
-from fastrank_eval.measures import (
-    nERR_IA as nERR_IA,
-)
-from fastrank_eval.measures import (
-    nNRBP as nNRBP,
-)
-from fastrank_eval.measures import (
-    parse_measures as parse_measures,
-)
-from fastrank_eval.measures import (
-    pFound as pFound,
-)
-from fastrank_eval.results.evaluate import (
-    evaluate as evaluate,
-)
-from fastrank_eval.results.evaluate import (
-    partial as partial,
-)
-from fastrank_eval.results.gates import (
-    Gate as Gate,
-)
-from fastrank_eval.results.gates import (
-    GateFailure as GateFailure,
-)
-from fastrank_eval.results.gates import (
-    Verdict as Verdict,
-)
-from fastrank_eval.results.gates import (
-    gate as gate,
-)
-from fastrank_eval.results.result import (
-    Result as Result,
-)
-from fastrank_eval.results.state import (
-    State as State,
-)
-from fastrank_eval.results.state import (
-    load_state as load_state,
-)
+from fastrank_eval._lib.errors import ArgumentError as ArgumentError
+from fastrank_eval._lib.errors import ColumnError as ColumnError
+from fastrank_eval._lib.errors import FastRankEvalError as FastRankEvalError
+from fastrank_eval._lib.errors import HistoryError as HistoryError
+from fastrank_eval._lib.errors import MeasureError as MeasureError
+from fastrank_eval._lib.errors import MergeError as MergeError
+from fastrank_eval._lib.errors import OrderError as OrderError
+from fastrank_eval._lib.errors import OutputError as OutputError
+from fastrank_eval._lib.errors import SourceError as SourceError
+from fastrank_eval._lib.errors import SparkError as SparkError
+from fastrank_eval._lib.errors import SpillError as SpillError
+from fastrank_eval._lib.errors import UndefinedError as UndefinedError
+from fastrank_eval._lib.threads import Progress as Progress
+from fastrank_eval.analysis.attribution import rela_impr as rela_impr
+from fastrank_eval.analysis.compare import compare as compare
+from fastrank_eval.analysis.compared_value import ComparedValue as ComparedValue
+from fastrank_eval.analysis.comparison import Comparison as Comparison
+from fastrank_eval.analysis.curve import Curve as Curve
+from fastrank_eval.analysis.curve import curve as curve
+from fastrank_eval.analysis.explain import explain as explain
+from fastrank_eval.analysis.multiclass import ClassResult as ClassResult
+from fastrank_eval.analysis.multiclass import evaluate_classes as evaluate_classes
+from fastrank_eval.analysis.thresholds import BestThreshold as BestThreshold
+from fastrank_eval.analysis.thresholds import best_threshold as best_threshold
+from fastrank_eval.analysis.thresholds import confusion as confusion
+from fastrank_eval.engine.records import MeasureValue as MeasureValue
+from fastrank_eval.engine.records import Meta as Meta
+from fastrank_eval.engine.state_file import Provenance as Provenance
+from fastrank_eval.io import open_source as open_source
+from fastrank_eval.measures.auc import CumulativeGain as _CumulativeGain
+from fastrank_eval.measures.auc import GiniCoefficient as _GiniCoefficient
+from fastrank_eval.measures.auc import GroupedAUC as _GroupedAUC
+from fastrank_eval.measures.auc import KolmogorovSmirnov as _KolmogorovSmirnov
+from fastrank_eval.measures.auc import LiftAtDepth as _LiftAtDepth
+from fastrank_eval.measures.auc import PooledAUC as _PooledAUC
+from fastrank_eval.measures.average_precision import AveragePrecision as _AveragePrecision
+from fastrank_eval.measures.average_precision import (
+    AveragePrecisionOfRows as _AveragePrecisionOfRows,
+)
+from fastrank_eval.measures.average_precision import ElevenPointPrecision as _ElevenPointPrecision
+from fastrank_eval.measures.average_precision import (
+    GeometricAveragePrecision as _GeometricAveragePrecision,
+)
+from fastrank_eval.measures.average_precision import InterpolatedPrecision as _InterpolatedPrecision
+from fastrank_eval.measures.average_precision import PrecisionRecallArea as _PrecisionRecallArea
+from fastrank_eval.measures.average_precision import QMeasure as _QMeasure
+from fastrank_eval.measures.base import Measure as Measure
+from fastrank_eval.measures.base import register as register
+from fastrank_eval.measures.calibration import BrierReliability as _BrierReliability
+from fastrank_eval.measures.calibration import BrierResolution as _BrierResolution
+from fastrank_eval.measures.calibration import BrierUncertainty as _BrierUncertainty
+from fastrank_eval.measures.calibration import (
+    CumulativeCalibrationError as _CumulativeCalibrationError,
+)
+from fastrank_eval.measures.calibration import ExpectedCalibrationError as _ExpectedCalibrationError
+from fastrank_eval.measures.calibration import FieldCalibrationError as _FieldCalibrationError
+from fastrank_eval.measures.calibration import FieldRelativeError as _FieldRelativeError
+from fastrank_eval.measures.calibration import MaximumCalibrationError as _MaximumCalibrationError
+from fastrank_eval.measures.decisions import AccuracyAtThreshold as _AccuracyAtThreshold
+from fastrank_eval.measures.decisions import (
+    BalancedAccuracyAtThreshold as _BalancedAccuracyAtThreshold,
+)
+from fastrank_eval.measures.decisions import ErrorRateAtThreshold as _ErrorRateAtThreshold
+from fastrank_eval.measures.decisions import FalseNegativeRate as _FalseNegativeRate
+from fastrank_eval.measures.decisions import FalsePositiveRate as _FalsePositiveRate
+from fastrank_eval.measures.decisions import FScoreAtThreshold as _FScoreAtThreshold
+from fastrank_eval.measures.decisions import GroupDecision as _GroupDecision
+from fastrank_eval.measures.decisions import MatthewsCorrelation as _MatthewsCorrelation
+from fastrank_eval.measures.decisions import NegativePredictiveValue as _NegativePredictiveValue
+from fastrank_eval.measures.decisions import PositivePredictiveValue as _PositivePredictiveValue
+from fastrank_eval.measures.decisions import TrueNegativeRate as _TrueNegativeRate
+from fastrank_eval.measures.decisions import TruePositiveRate as _TruePositiveRate
+from fastrank_eval.measures.diversity import AlphaDCG as _AlphaDCG
+from fastrank_eval.measures.diversity import AlphaNDCG as _AlphaNDCG
+from fastrank_eval.measures.diversity import IntentAwareAP as _IntentAwareAP
+from fastrank_eval.measures.diversity import IntentAwareERR as _IntentAwareERR
+from fastrank_eval.measures.diversity import IntentAwarePrecision as _IntentAwarePrecision
+from fastrank_eval.measures.diversity import NormalizedIntentAwareERR as _NormalizedIntentAwareERR
+from fastrank_eval.measures.diversity import NormalizedNoveltyRBP as _NormalizedNoveltyRBP
+from fastrank_eval.measures.diversity import NoveltyRBP as _NoveltyRBP
+from fastrank_eval.measures.diversity import SubtopicRecall as _SubtopicRecall
+from fastrank_eval.measures.gain import CumulatedGain as _CumulatedGain
+from fastrank_eval.measures.gain import DiscountedGain as _DiscountedGain
+from fastrank_eval.measures.gain import GainAtLevels as _GainAtLevels
+from fastrank_eval.measures.gain import GainAtRelevantRows as _GainAtRelevantRows
+from fastrank_eval.measures.gain import LaggingGain as _LaggingGain
+from fastrank_eval.measures.gain import NormalizedGain as _NormalizedGain
+from fastrank_eval.measures.judged import BinaryPreference as _BinaryPreference
+from fastrank_eval.measures.judged import Compatibility as _Compatibility
+from fastrank_eval.measures.judged import GeometricPreference as _GeometricPreference
+from fastrank_eval.measures.judged import InferredAP as _InferredAP
+from fastrank_eval.measures.judged import JudgedShare as _JudgedShare
+from fastrank_eval.measures.judged import NonrelevantRetrieved as _NonrelevantRetrieved
+from fastrank_eval.measures.judged import RBPResidual as _RBPResidual
+from fastrank_eval.measures.judged import UnjudgedShare as _UnjudgedShare
+from fastrank_eval.measures.likelihood import BrierScore as _BrierScore
+from fastrank_eval.measures.likelihood import InformationGain as _InformationGain
+from fastrank_eval.measures.likelihood import LogarithmicLoss as _LogarithmicLoss
+from fastrank_eval.measures.likelihood import MeanAbsoluteError as _MeanAbsoluteError
+from fastrank_eval.measures.likelihood import MeanBias as _MeanBias
+from fastrank_eval.measures.likelihood import MeanSquaredError as _MeanSquaredError
+from fastrank_eval.measures.likelihood import NormalizedEntropy as _NormalizedEntropy
+from fastrank_eval.measures.likelihood import PredictedOverObserved as _PredictedOverObserved
+from fastrank_eval.measures.likelihood import RootMeanSquaredError as _RootMeanSquaredError
+from fastrank_eval.measures.parser import measure as measure
+from fastrank_eval.measures.parser import parse_measures as parse_measures
+from fastrank_eval.measures.precision import BinaryLaggingGain as _BinaryLaggingGain
+from fastrank_eval.measures.precision import FMeasure as _FMeasure
+from fastrank_eval.measures.precision import Precision as _Precision
+from fastrank_eval.measures.precision import Recall as _Recall
+from fastrank_eval.measures.precision import ReciprocalRank as _ReciprocalRank
+from fastrank_eval.measures.precision import RelativePrecision as _RelativePrecision
+from fastrank_eval.measures.precision import RelevantRetrievedRows as _RelevantRetrievedRows
+from fastrank_eval.measures.precision import RelevantRows as _RelevantRows
+from fastrank_eval.measures.precision import RetrievedRows as _RetrievedRows
+from fastrank_eval.measures.precision import RPrecision as _RPrecision
+from fastrank_eval.measures.precision import SetAveragePrecision as _SetAveragePrecision
+from fastrank_eval.measures.precision import SetUtility as _SetUtility
+from fastrank_eval.measures.precision import SuccessRate as _SuccessRate
+from fastrank_eval.measures.user_models import AdaptiveInverseSquare as _AdaptiveInverseSquare
+from fastrank_eval.measures.user_models import BejeweledPlayer as _BejeweledPlayer
+from fastrank_eval.measures.user_models import ExpectedReciprocalRank as _ExpectedReciprocalRank
+from fastrank_eval.measures.user_models import InverseSquare as _InverseSquare
+from fastrank_eval.measures.user_models import NearlyERR8 as _NearlyERR8
+from fastrank_eval.measures.user_models import NearlyERR9 as _NearlyERR9
+from fastrank_eval.measures.user_models import NearlyERR10 as _NearlyERR10
+from fastrank_eval.measures.user_models import NearlyERR11 as _NearlyERR11
+from fastrank_eval.measures.user_models import ProbabilityFound as _ProbabilityFound
+from fastrank_eval.measures.user_models import RankBiasedPrecision as _RankBiasedPrecision
+from fastrank_eval.measures.user_models import ScaledDiscountedGain as _ScaledDiscountedGain
+from fastrank_eval.results.evaluate import evaluate as evaluate
+from fastrank_eval.results.evaluate import partial as partial
+from fastrank_eval.results.gates import Gate as Gate
+from fastrank_eval.results.gates import GateFailure as GateFailure
+from fastrank_eval.results.gates import Verdict as Verdict
+from fastrank_eval.results.gates import gate as gate
+from fastrank_eval.results.result import Result as Result
+from fastrank_eval.results.state import State as State
+from fastrank_eval.results.state import load_state as load_state
+
+AP: _AveragePrecision
+AP_IA: _IntentAwareAP
+AUC: _PooledAUC
+Accuracy: _AccuracyAtThreshold
+AvgPrec: _AveragePrecisionOfRows
+BPM: _BejeweledPlayer
+BalancedAccuracy: _BalancedAccuracyAtThreshold
+Bias: _MeanBias
+Brier: _BrierScore
+CG: _CumulatedGain
+Compat: _Compatibility
+CumGain: _CumulativeGain
+DCG: _DiscountedGain
+ECCE: _CumulativeCalibrationError
+ECE: _ExpectedCalibrationError
+ERR: _ExpectedReciprocalRank
+ERR_IA: _IntentAwareERR
+ErrorRate: _ErrorRateAtThreshold
+F: _FMeasure
+FNR: _FalseNegativeRate
+FPR: _FalsePositiveRate
+FScore: _FScoreAtThreshold
+FieldECE: _FieldCalibrationError
+FieldRCE: _FieldRelativeError
+G: _LaggingGain
+GAUC: _GroupedAUC
+GMAP: _GeometricAveragePrecision
+GMbpref: _GeometricPreference
+Gini: _GiniCoefficient
+GroupAccuracy: _GroupDecision
+GroupBalancedAccuracy: _GroupDecision
+GroupErrorRate: _GroupDecision
+GroupFNR: _GroupDecision
+GroupFPR: _GroupDecision
+GroupFScore: _GroupDecision
+GroupMCC: _GroupDecision
+GroupNPV: _GroupDecision
+GroupPPV: _GroupDecision
+GroupTNR: _GroupDecision
+GroupTPR: _GroupDecision
+INSQ: _InverseSquare
+INST: _AdaptiveInverseSquare
+IPrec11: _ElevenPointPrecision
+IPrec: _InterpolatedPrecision
+Judged: _JudgedShare
+KS: _KolmogorovSmirnov
+Lift: _LiftAtDepth
+LogLoss: _LogarithmicLoss
+MAE: _MeanAbsoluteError
+MCC: _MatthewsCorrelation
+MCE: _MaximumCalibrationError
+MSE: _MeanSquaredError
+NE: _NormalizedEntropy
+NERR10: _NearlyERR10
+NERR11: _NearlyERR11
+NERR8: _NearlyERR8
+NERR9: _NearlyERR9
+NPV: _NegativePredictiveValue
+NRBP: _NoveltyRBP
+NumNonrelRet: _NonrelevantRetrieved
+NumRel: _RelevantRows
+NumRelRet: _RelevantRetrievedRows
+NumRet: _RetrievedRows
+P: _Precision
+PCOC: _PredictedOverObserved
+PPV: _PositivePredictiveValue
+PRAUC: _PrecisionRecallArea
+P_IA: _IntentAwarePrecision
+Q: _QMeasure
+R: _Recall
+RBP: _RankBiasedPrecision
+RBPres: _RBPResidual
+RIG: _InformationGain
+RMSE: _RootMeanSquaredError
+RR: _ReciprocalRank
+RelP: _RelativePrecision
+Reliability: _BrierReliability
+Resolution: _BrierResolution
+RnDCG: _GainAtLevels
+Rprec: _RPrecision
+SDCG: _ScaledDiscountedGain
+SetAP: _SetAveragePrecision
+StRecall: _SubtopicRecall
+Success: _SuccessRate
+TNR: _TrueNegativeRate
+TPR: _TruePositiveRate
+Uncertainty: _BrierUncertainty
+Unjudged: _UnjudgedShare
+Utility: _SetUtility
+alpha_DCG: _AlphaDCG
+alpha_nDCG: _AlphaNDCG
+binG: _BinaryLaggingGain
+bpref: _BinaryPreference
+infAP: _InferredAP
+nDCG: _NormalizedGain
+nDCGrel: _GainAtRelevantRows
+nERR_IA: _NormalizedIntentAwareERR
+nNRBP: _NormalizedNoveltyRBP
+pFound: _ProbabilityFound
 
 __all__ = [
     "AP",
@@ -567,7 +387,9 @@ __all__ = [
     "pFound",
     "parse_measures",
     "partial",
+    "register",
     "rela_impr",
     "spark",
+    "testing",
     "trec",
 ]

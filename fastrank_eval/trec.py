@@ -11,10 +11,9 @@
     )
 """
 
-from fastrank_eval.integrations.trec.diversity import read_diversity_qrels
 from fastrank_eval.integrations.trec.join import Joined, join
 from fastrank_eval.integrations.trec.report import TrecReport, trec_report
-from fastrank_eval.integrations.trec.tables import read_qrels, read_run
+from fastrank_eval.integrations.trec.tables import read_diversity_qrels, read_qrels, read_run
 
 __all__ = [
     "Joined",

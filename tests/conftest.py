@@ -50,7 +50,7 @@ def worked_examples(fixtures: Path) -> dict[str, dict]:
 @pytest.fixture(scope="session")
 def month_of_logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A simulated month of small nights; not to be written to."""
-    from fastrank_eval.apps.demo.month import write_month
+    from fastrank_eval.apps.demo.examples import write_month
 
     folder = tmp_path_factory.mktemp("month") / "logs"
     write_month(folder, rows=3000)

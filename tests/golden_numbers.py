@@ -24,7 +24,7 @@ from click.testing import CliRunner
 import fastrank_eval as fe
 from fastrank_eval.apps.cli.main import cli
 from fastrank_eval.apps.demo import impressions
-from fastrank_eval.apps.demo.month import write_month
+from fastrank_eval.apps.demo.examples import write_month
 from tests.every_number import every_number, numbers
 from tests.oracles.measures import read
 from tests.strategies import PER_GROUP, POOLED_VARIANTS, allows

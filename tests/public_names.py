@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections import defaultdict
 from pathlib import Path
 
 import fastrank_eval
+from fastrank_eval.measures import registry
 
 STUB = Path(fastrank_eval.__file__).with_suffix(".pyi")
 
@@ -14,31 +16,34 @@ STUB = Path(fastrank_eval.__file__).with_suffix(".pyi")
 def stub() -> str:
     """Write the text of ``fastrank_eval/__init__.pyi``."""
     files: dict[str, list[str]] = defaultdict(list)
-    modules = []
-    for name in fastrank_eval.__all__:
-        if name == "__version__":
-            continue
-        value = getattr(fastrank_eval, name)
-        home = fastrank_eval._FILE_OF.get(name, "measures")
-        if name in fastrank_eval._MODULES:
-            modules.append(name)
-            assert value.__name__ == f"fastrank_eval.{name}"
-        else:
-            files[home].append(name)
+    measures = []
+    for name, kind in registry.items():
+        file = sys.modules[kind.__module__]
+        base = next(one for one in kind.__mro__ if getattr(file, one.__name__, None) is one)
+        files[base.__module__].append(f"{base.__name__} as _{base.__name__}")
+        measures.append(f"{name}: _{base.__name__}")
+    for name, file in fastrank_eval._FILE_OF.items():
+        files[f"fastrank_eval.{file}"].append(f"{name} as {name}")
     lines = ["# Written by `python -m tests.public_names`.", ""]
-    lines += [f"from fastrank_eval import {name} as {name}" for name in modules]
+    lines += [f"from fastrank_eval import {name} as {name}" for name in fastrank_eval._MODULES]
     lines += ["from fastrank_eval._lib import __version__ as __version__"]
-    for home, names in sorted(files.items()):
-        lines += [f"from fastrank_eval.{home} import (", *(f"    {n} as {n}," for n in names), ")"]
+    lines += [
+        f"from {file} import {name}" for file in sorted(files) for name in sorted({*files[file]})
+    ]
     every = [f'    "{name}",' for name in fastrank_eval.__all__]
-    return "\n".join([*lines, "", "__all__ = [", *every, "]", ""])
+    return "\n".join([*lines, "", *sorted(measures), "", "__all__ = [", *every, "]", ""])
 
 
 def listed(text: str) -> tuple[set[tuple[str | None, str, str | None]], list[str]]:
-    """Read where a stub imports each name from, and what it lists in ``__all__``."""
+    """Read where a stub has each name from, and what it lists in ``__all__``."""
     tree = ast.parse(text)
     imports = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
     names = {(node.module, one.name, one.asname) for node in imports for one in node.names}
+    names |= {
+        (None, node.target.id, node.annotation.id)  # type: ignore[union-attr,attr-defined]
+        for node in tree.body
+        if isinstance(node, ast.AnnAssign)
+    }
     return names, sorted(ast.literal_eval(tree.body[-1].value))  # type: ignore[attr-defined]
 
 

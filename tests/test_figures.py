@@ -48,7 +48,9 @@ def test_entered_files__are_those_of_the_package_alone() -> None:
     assert [path.name for path in entered] == ["errors.py"]
 
 
-def test_files_of_the_sample_measure__hold_its_class_and_its_oracle() -> None:
-    names = figures.recipe()
-    assert any("user_models" in name for name in names)
-    assert any(name.startswith("tests/") for name in names)
+def test_new_measure__changes_three_files() -> None:
+    _, files = figures.recipe()
+    assert len(files) == 3
+    assert sum(name.startswith("fastrank_eval/measures/") for name in files) == 1
+    assert sum(name.startswith("tests/oracles/") for name in files) == 1
+    assert "tests/strategies.py" in files

@@ -26,8 +26,7 @@ import fastrank_eval as fe
 from fastrank_eval.apps.cli.main import cli
 from fastrank_eval.apps.cli.nightly import serve
 from fastrank_eval.apps.demo import write_parquet
-from fastrank_eval.apps.demo.month import write_month
-from fastrank_eval.apps.demo.samples import write_samples
+from fastrank_eval.apps.demo.examples import write_month, write_samples
 
 pytestmark = pytest.mark.no_kernels
 

@@ -26,8 +26,7 @@ import pyarrow.compute as pc
 import fastrank_eval as fe
 from fastrank_eval.apps.nightly.config import read_config
 from fastrank_eval.apps.nightly.history import History
-from fastrank_eval.engine.run import run
-from fastrank_eval.engine.ungrouped import states_of
+from fastrank_eval.engine.run import NOT_OF_ROWS, run
 from fastrank_eval.measures.base import registry
 from fastrank_eval.results.evaluate import evaluate
 
@@ -176,7 +175,7 @@ def calls(folder: Path) -> Iterator[Call]:
                options_of(run))  # fmt: skip
     yield Call("explain", fe.explain, {**two, "measures": "RR", "profile": "sklearn"},
                options_of(run))  # fmt: skip
-    of_rows = options_of(states_of)
+    of_rows = options_of(run, *NOT_OF_ROWS)
     yield Call("best_threshold", fe.best_threshold, rows, of_rows)
     yield Call("confusion", fe.confusion, rows, of_rows)
     for kind in ("roc", "calibration", "k", "gauc-by-activity"):
@@ -188,6 +187,7 @@ def calls(folder: Path) -> Iterator[Call]:
     )  # fmt: skip
     yield Call("gate", fe.gate, {"fail_if": "GAUC < 0.5"})
     yield Call("measure", fe.measure, {"spelling": "GAUC"})
+    yield Call("register", fe.register, {"kind": type(fe.GAUC)})
     yield Call("parse_measures", fe.parse_measures, {"measures": "GAUC"})
     yield Call("rela_impr", fe.rela_impr, {"value": 0.7, "base": 0.6})
     yield Call("open_source", fe.open_source, {"source": LOG})

@@ -14,9 +14,6 @@ import numpy as np
 
 from fastrank_eval._lib.errors import ArgumentError, near
 
-__all__ = ["is_list_like", "matches_annotation", "shown", "typed"]
-
-
 #: The allowed values of arguments that take one of a few words.
 CHOICES = {
     "groups": ("all", "with_relevant"),
@@ -142,6 +139,7 @@ def processors() -> int:
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
+_T = TypeVar("_T")
 
 
 class _Type(NamedTuple):
@@ -199,6 +197,41 @@ def typed(function: Callable[_P, _R]) -> Callable[_P, _R]:
         return function(*args, **keywords)
 
     return checked
+
+
+def taking(record: Callable[_P, _T]) -> Callable[[Callable[[_T], _R]], Callable[_P, _R]]:
+    """Let a function of a record take the arguments of the record instead.
+
+    Parameters
+    ----------
+    record : dataclass
+        Its fields are the parameters of the function, and their types are checked as by `typed`.
+
+    Returns
+    -------
+    callable
+        A decorator. Callers, ``help()`` and type checkers see the fields as parameters.
+    """
+    checked = typed(record)
+    parameters = signature(record)
+
+    def decorate(function: Callable[[_T], _R]) -> Callable[_P, _R]:
+        name = function.__name__
+
+        @wraps(function)
+        def take(*args: _P.args, **keywords: _P.kwargs) -> _R:
+            try:
+                arguments = checked(*args, **keywords)
+            except TypeError as error:
+                message = re.sub(r"^\w+\.__init__\(\)", f"{name}()", str(error))
+                raise TypeError(message) from None
+            return function(arguments)
+
+        returned = function.__annotations__["return"]
+        vars(take)["__signature__"] = parameters.replace(return_annotation=returned)
+        return take
+
+    return decorate
 
 
 #: Messages show values of these types, and only the type of other values.

@@ -2,62 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 import numpy as np
 import pyarrow as pa
 
 #: A saved state: arrays by name. They do not depend on row order, threads and batches.
 Arrays = dict[str, np.ndarray]
-
-_LIMB = 32
-#: A sum of doubles has at most 64 limbs, a sum of products twice as many.
-_MAX_LIMBS = 1 << 10
-
-
-def integers_to_limbs(numbers: Sequence[int]) -> Arrays:
-    """Encode integers of any size as 32-bit limbs.
-
-    Parameters
-    ----------
-    numbers : sequence of int
-
-    Returns
-    -------
-    dict of ndarray
-        ``limbs`` (uint32): the digits to base 2**32 of all magnitudes, least significant first,
-        without zeros at both ends. For each number: ``length`` (int64), its count of limbs;
-        ``lowest`` (int64), the exponent of 2**32 of its first limb; ``negative`` (uint8), its sign.
-    """
-    digits: list[bytes] = []
-    lengths, lowest = np.zeros((2, len(numbers)), np.int64)
-    for i, number in enumerate(numbers):
-        size = abs(number)
-        if size:
-            lowest[i] = ((size & -size).bit_length() - 1) // _LIMB
-            size >>= _LIMB * int(lowest[i])
-            lengths[i] = -(-size.bit_length() // _LIMB)
-            digits.append(size.to_bytes(4 * int(lengths[i]), "little"))
-    return {
-        "limbs": np.frombuffer(b"".join(digits), "<u4"),
-        "length": lengths,
-        "lowest": lowest,
-        "negative": np.array([number < 0 for number in numbers], np.uint8),
-    }
-
-
-def limbs_to_integers(arrays: Mapping[str, np.ndarray]) -> list[int]:
-    """Decode the integers of `integers_to_limbs`."""
-    numbers, first = [], 0
-    columns = (arrays[name].tolist() for name in ("length", "lowest", "negative"))
-    for length, lowest, negative in zip(*columns, strict=True):
-        if not (0 <= length <= _MAX_LIMBS and 0 <= lowest <= _MAX_LIMBS):
-            raise ValueError(f"a sum has {length} digits, the first worth 2^(32 * {lowest})")
-        digits = arrays["limbs"][first : first + length].astype("<u4").tobytes()
-        size = int.from_bytes(digits, "little") << (_LIMB * lowest)
-        numbers.append(-size if negative else size)
-        first += length
-    return numbers
 
 
 def narrow(counts: np.ndarray) -> np.ndarray:

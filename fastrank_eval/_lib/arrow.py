@@ -8,20 +8,6 @@ from itertools import accumulate
 import numpy as np
 import pyarrow as pa
 
-__all__ = [
-    "arrow_column",
-    "arrow_value",
-    "as_array",
-    "bytes_column",
-    "column_with_nulls",
-    "decode_array",
-    "fixed_items",
-    "fixed_width",
-    "frozen",
-    "row_column",
-    "values_column",
-]
-
 
 def arrow_column(values: np.ndarray, kind: pa.DataType | None = None) -> pa.Array:
     """Wrap a contiguous array of numbers as an Arrow array, without a copy."""
@@ -112,6 +98,12 @@ def decode_array(column: pa.Array) -> pa.Array:
     return column
 
 
+def is_list(kind: pa.DataType) -> bool:
+    """Tell whether a type is a list of any form."""
+    types = pa.types
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+
+
 def _wide(column: pa.Array) -> pa.Array:
     """Widen offsets to 64 bits: repeated short strings can pass 2 GiB."""
     if pa.types.is_string(column.type):
@@ -119,6 +111,48 @@ def _wide(column: pa.Array) -> pa.Array:
     if pa.types.is_binary(column.type):
         return column.cast(pa.large_binary())
     return column
+
+
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type of decoded values for comparisons in Arrow.
+
+    A column of nulls counts as booleans: each comparison with it is null.
+    """
+    kind = values_type(kind)
+    for is_kind, plain in (
+        (pa.types.is_string_view, pa.large_string()),
+        (pa.types.is_binary_view, pa.large_binary()),
+        (pa.types.is_float16, pa.float32()),
+        (pa.types.is_null, pa.bool_()),
+    ):
+        if is_kind(kind):
+            return plain
+    return kind
+
+
+def values_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type of the decoded values of a type."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return values_type(kind.storage_type)
+    if pa.types.is_run_end_encoded(kind) or pa.types.is_dictionary(kind):
+        return values_type(kind.value_type)
+    return kind
+
+
+def is_textual(kind: pa.DataType) -> bool:
+    """Return whether a type is strings or bytes.
+
+    Arrow, Parquet and Python order both by bytes.
+    """
+    return any(
+        is_kind(kind)
+        for is_kind in (
+            pa.types.is_string,
+            pa.types.is_large_string,
+            pa.types.is_binary,
+            pa.types.is_large_binary,
+        )
+    )
 
 
 def row_column(rows: np.ndarray) -> pa.Array:
@@ -160,3 +194,22 @@ def fixed_width(key: pa.Array) -> np.ndarray | None:
     if width > 8:
         return fixed_items(key, np.dtype((np.uint64, (width // 8,))))
     return fixed_items(key, np.dtype(f"i{width}"))
+
+
+def text_buffers(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    """Get the offsets of strings or bytes, and the bytes of all of them."""
+    wide = pa.types.is_large_string(texts.type) or pa.types.is_large_binary(texts.type)
+    kind = np.dtype(np.int64 if wide else np.int32)
+    _, offset_buffer, content = texts.buffers()
+    if offset_buffer is None or not len(texts):
+        return frozen(np.zeros(1, kind)), frozen(np.zeros(1, np.uint8))
+    offsets = np.frombuffer(offset_buffer, kind, len(texts) + 1, texts.offset * kind.itemsize)
+    has_bytes = content is not None and content.size
+    return frozen(offsets), frozen(np.frombuffer(content if has_bytes else b"\0", np.uint8))
+
+
+def uint64_windows(content: np.ndarray) -> np.ndarray:
+    """View the eight bytes from each position on as one integer."""
+    if len(content) < 16:  # two of them at least: NumPy calls a single one aligned
+        content = np.append(content, np.zeros(16, np.uint8))
+    return frozen(np.ndarray((len(content) - 7,), np.uint64, content, strides=(1,)))

@@ -22,9 +22,6 @@ import numpy as np
 from fastrank_eval._lib.arrow import frozen
 from fastrank_eval._lib.jit import kernel
 
-__all__ = ["exp", "exp2_each", "exp_each", "log", "log1p", "log1p_each", "log2_each", "log_each"]
-__all__ += ["atan", "erfc", "exp2", "inverse_normal", "log2", "powers"]
-
 #: Codes of the functions for the kernels.
 _LOG, _LOG2, _LOG1P, _EXP, _EXP2 = range(5)
 

@@ -8,23 +8,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-__all__ = [
-    "ArgumentError",
-    "ColumnError",
-    "FastRankEvalError",
-    "HistoryError",
-    "MeasureError",
-    "MergeError",
-    "OrderError",
-    "OutputError",
-    "SourceError",
-    "SparkError",
-    "SpillError",
-    "UndefinedError",
-    "near",
-    "text_keys_hint",
-]
-
 
 class FastRankEvalError(ValueError):
     """Base class of all errors of fastrank_eval."""

@@ -1,26 +1,24 @@
-"""Write files atomically, and make temporary folders for spilled rows."""
+"""Write files atomically and as CSV, and make folders for spilled rows."""
 
 from __future__ import annotations
 
+import csv
+import io
 import os
 import re
 import secrets
 import shutil
 import stat
-import subprocess
-import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any
 
-from fastrank_eval._lib import spill_guard
 from fastrank_eval._lib.errors import OutputError, SpillError
 from fastrank_eval._lib.memory import format_bytes
-
-__all__ = ["atomic_path", "check_suffix", "check_writable", "spill_folder"]
+from fastrank_eval._lib.signals import defer_signals, on_forced_exit
 
 
 def check_suffix(
@@ -162,9 +160,10 @@ def atomic_path(path: str | os.PathLike[str], *, overwrite: bool = True) -> Iter
     handle: int | None = None
     try:
         _check_existing(target, shown, overwrite)
-        _remove_leftovers(target.parent)
+        _remove_leftovers(target.parent, _LEFTOVER)
         temporary, handle = _create_temporary(target)
-        yield temporary
+        with on_forced_exit(temporary.unlink):
+            yield temporary
         if target.exists():
             temporary.chmod(stat.S_IMODE(target.stat().st_mode))
         _sync(temporary)
@@ -228,23 +227,28 @@ def _create_temporary(target: Path) -> tuple[Path, int | None]:
         os.close(handle)
 
 
-def _remove_leftovers(folder: Path) -> None:
-    """Remove temporary files of killed runs: files that no process locks."""
+def _remove_leftovers(folder: Path, names: re.Pattern[str]) -> None:
+    """Remove files and folders of killed runs: those that no process locks."""
     if fcntl is None:
         return
     with suppress(OSError), os.scandir(folder) as entries:
-        for name in [entry.name for entry in entries if _LEFTOVER.fullmatch(entry.name)]:
+        for name in [entry.name for entry in entries if names.fullmatch(entry.name)]:
             with suppress(OSError):
                 _remove_unlocked(folder / name)
 
 
-def _remove_unlocked(temporary: Path) -> None:
-    handle = os.open(temporary, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
+def _remove_unlocked(path: Path) -> None:
+    access = os.O_RDONLY if path.is_dir() else os.O_RDWR
+    handle = os.open(path, access | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         info = os.fstat(handle)
-        if stat.S_ISREG(info.st_mode) and info.st_uid == os.getuid():
-            temporary.unlink()
+        if info.st_uid != os.getuid():
+            return
+        if stat.S_ISDIR(info.st_mode):
+            shutil.rmtree(path, ignore_errors=True)
+        elif stat.S_ISREG(info.st_mode):
+            path.unlink()
     finally:
         os.close(handle)
 
@@ -274,12 +278,15 @@ def _output_error(shown: str, error: OSError) -> OutputError:
 
 
 _SPILL_PREFIX = "fastrank-spill-"
-_LOCK = "in-use"
+_SPILL = re.compile(re.escape(_SPILL_PREFIX) + ".*", re.DOTALL)
 
 
 @contextmanager
 def spill_folder(parent: str | os.PathLike[str] | None, needed: int) -> Iterator[Path]:
     """Make a folder for spilled rows and remove it afterwards.
+
+    A run locks its folder. Folders without a lock are leftovers of killed runs and are removed
+    here.
 
     Parameters
     ----------
@@ -291,7 +298,7 @@ def spill_folder(parent: str | os.PathLike[str] | None, needed: int) -> Iterator
     Yields
     ------
     pathlib.Path
-        The folder; it holds only a lock file.
+        The folder, empty.
 
     Raises
     ------
@@ -303,7 +310,7 @@ def spill_folder(parent: str | os.PathLike[str] | None, needed: int) -> Iterator
     if not absolute.is_dir():
         problem = "is no folder" if absolute.exists() else "does not exist: create it first"
         raise SpillError(f"the spill folder {shown!r} {problem}, or name another (--spill-dir).")
-    _remove_abandoned(absolute)
+    _remove_leftovers(absolute, _SPILL)
     free = shutil.disk_usage(absolute).free
     if free < needed:
         raise SpillError(
@@ -311,70 +318,77 @@ def spill_folder(parent: str | os.PathLike[str] | None, needed: int) -> Iterator
             f"{format_bytes(free)} free: free some, name a folder on another disk (--spill-dir), "
             "or allow more memory (--memory)."
         )
-    folder = absolute / f"{_SPILL_PREFIX}{os.getpid()}-{secrets.token_hex(4)}"
     with ExitStack() as stack:
-        # Register each undo before its action: an interruption may come between any two lines.
-        stack.callback(shutil.rmtree, folder, ignore_errors=True)
         try:
-            folder.mkdir(mode=0o700)
-            lock = os.open(folder / _LOCK, os.O_CREAT | os.O_RDWR, 0o600)
+            with defer_signals():
+                folder = _locked_folder(absolute, stack)
         except OSError as error:
             raise SpillError(
                 f"cannot spill to {shown!r}: {error.strerror or error}; name a folder that can be "
                 "written to (--spill-dir)."
             ) from error
-        stack.callback(os.close, lock)
-        _try_lock(lock)
-        _start_guard(folder, stack)
         yield folder
 
 
-def _try_lock(handle: int) -> bool:
-    """Lock a file and return whether this succeeded.
-
-    The end of the process releases the lock.
-    """
-    try:
-        import fcntl
-    except ImportError:  # not a Unix: no lock is known, so nothing is removed
-        return False
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
-
-
-def _remove_abandoned(parent: Path) -> None:
-    """Remove spill folders of runs that have ended."""
-    for folder in parent.glob(f"{_SPILL_PREFIX}*"):
-        with suppress(OSError):
-            if not (folder / _LOCK).exists():
-                folder.rmdir()  # removes an empty folder: its run ended before it made the lock
-                continue
-            handle = os.open(folder / _LOCK, os.O_RDWR)
-            try:
-                if _try_lock(handle):
-                    shutil.rmtree(folder, ignore_errors=True)
-            finally:
-                os.close(handle)
-
-
-def _start_guard(folder: Path, stack: ExitStack) -> None:
-    """Start a process that removes the folder if this one is killed.
-
-    The stack ends it.
-    """
-    if not sys.executable:
-        return
-    program = [sys.executable, "-I", "-S", spill_guard.__file__, os.fspath(folder)]
-    with suppress(OSError):  # without this process the next run removes the folder
-        guard = subprocess.Popen(  # noqa: S603 - this interpreter, a file of this package
-            program,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
+def _locked_folder(parent: Path, stack: ExitStack) -> Path:
+    """Make and lock a temporary folder; the stack removes it."""
+    while True:
+        temporary = tempfile.TemporaryDirectory(
+            prefix=_SPILL_PREFIX, dir=parent, ignore_cleanup_errors=True
         )
-        stack.callback(guard.wait)
-        stack.callback(cast(IO[bytes], guard.stdin).close)
+        folder = Path(stack.enter_context(temporary))
+        stack.enter_context(on_forced_exit(temporary.cleanup))
+        if fcntl is None:
+            return folder
+        handle = os.open(folder, os.O_RDONLY)
+        stack.callback(os.close, handle)
+        with suppress(OSError):  # a file system without locks: leftovers are not removed there
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        if folder.exists():  # else another run has removed it as a leftover
+            return folder
+
+
+_BEGINS_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def csv_cells(cells: Iterable[object], safe: bool) -> list[Any]:
+    """Put an apostrophe before text that a spreadsheet may run, if `safe`.
+
+    Examples
+    --------
+    >>> csv_cells(["=1+1", "a=1", -1, None], safe=True)
+    ["'=1+1", 'a=1', -1, None]
+    """
+    return [
+        f"'{cell}" if safe and isinstance(cell, str) and cell.startswith(_BEGINS_FORMULA) else cell
+        for cell in cells
+    ]
+
+
+def csv_text(names: Sequence[str], rows: Iterable[Iterable[object]], safe: bool = False) -> str:
+    r"""Write a header and rows as CSV.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Names of the columns.
+    rows : iterable of iterable
+        Cells in their order; None is empty.
+    safe : bool
+        Put an apostrophe before text that begins with ``=``, ``+``, ``-``, ``@``, a tab or a
+        carriage return, so that no spreadsheet takes it for a formula. Numbers stay.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> csv_text(["model", "delta"], [["-old", -0.5]], safe=True)
+    "model,delta\n'-old,-0.5\n"
+    """
+    sheet = io.StringIO()
+    writer = csv.writer(sheet, lineterminator="\n")
+    for row in ([*names], *rows):
+        writer.writerow(csv_cells(row, safe))
+    return sheet.getvalue()

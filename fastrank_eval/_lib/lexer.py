@@ -1,21 +1,83 @@
-"""Split text into tokens and report syntax errors.
+"""Split text into tokens, parse operators and report syntax errors.
 
-The grammars of conditions on rows (`io/filter_parser.py`) and of gates on results
-(`results/gate_parser.py`) use it.
+The grammars of conditions on rows (`io/filter_parser.py`), of gates on results
+(`results/gate_parser.py`) and of slices (`slicing/spec.py`) use it.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import ClassVar, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 from fastrank_eval._lib.errors import ArgumentError
 
-__all__ = ["NUMBER", "TokenReader"]
-
 #: Pattern of a number without its sign.
 NUMBER = r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?(?!\w)"
+#: Operators of comparisons, and those with the sides exchanged.
+COMPARISONS = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_SPELLING = {"==": "=", "<>": "!="}
+#: Precedence of operators; a function, like a leaf, has a higher one than all of them.
+_RANKS = {"or": 1, "and": 2, "not": 3} | dict.fromkeys(COMPARISONS, 4)
+_RANKS |= {"+": 5, "-": 5, "*": 6, "/": 6}
+_NEGATION_RANK, _LEAF_RANK = 7, 8
 _MAX_CONTEXT = 100
+
+
+@dataclass(frozen=True)
+class Operation:
+    """An operator or a function, and the parts of an expression that it joins.
+
+    Parameters
+    ----------
+    operator : str
+        ``or``, ``and``, ``not``, one of `COMPARISONS`, ``+ - * /`` or the name of a function.
+    parts : tuple
+        Operations, or leaves of the grammar. ``-`` with one part negates it.
+    """
+
+    operator: str
+    parts: tuple[Any, ...]
+
+    @property
+    def is_condition(self) -> bool:
+        """Whether it is true or false, not a number."""
+        return _RANKS.get(self.operator, _LEAF_RANK) <= _RANKS["="]
+
+    @property
+    def _rank(self) -> int:
+        negates = self.operator == "-" and len(self.parts) == 1
+        return _NEGATION_RANK if negates else _RANKS.get(self.operator, _LEAF_RANK)
+
+    def __str__(self) -> str:
+        rank = self._rank
+        if rank == _LEAF_RANK:
+            return f"{self.operator}({', '.join(map(str, self.parts))})"
+        if len(self.parts) == 1:
+            return self.operator + " " * (rank < _NEGATION_RANK) + _within(self.parts[0], rank)
+        first = _within(self.parts[0], rank + (self.operator not in "+-*/"))
+        return f" {self.operator} ".join([first, *(_within(p, rank + 1) for p in self.parts[1:])])
+
+
+def _within(node: object, least: int) -> str:
+    """Format a part, in parentheses if its precedence is lower."""
+    rank = node._rank if isinstance(node, Operation) else _LEAF_RANK
+    return str(node) if rank >= least else f"({node})"
+
+
+def leaves(node: Any) -> Iterator[Any]:
+    """Yield the leaves of an expression, from left to right."""
+    if isinstance(node, Operation):
+        for part in node.parts:
+            yield from leaves(part)
+    else:
+        yield node
+
+
+def quoted(text: str) -> str:
+    """Write a text in double quotes."""
+    return '"' + text.replace('"', '""') + '"'
 
 
 @dataclass(frozen=True)
@@ -62,13 +124,17 @@ class TokenReader:
 
     #: Name of the text in errors.
     name: ClassVar[str]
+    #: Pattern of a token; its groups name the kinds, ``blank`` is skipped.
+    pattern: ClassVar[re.Pattern[str]]
     #: Kinds of tokens, for errors.
-    expected: ClassVar[str]
-    keywords: ClassVar[frozenset[str]]
+    expected: ClassVar[str] = ""
+    keywords: ClassVar[frozenset[str]] = frozenset()
     #: Signs that begin a token, and the sign that ends it.
-    closing_signs: ClassVar[dict[str, str]]
+    closing_signs: ClassVar[dict[str, str]] = {'"': '"'}
     #: Maximum nesting of rules; each takes a few calls of Python's stack.
-    max_depth: ClassVar[int]
+    max_depth: ClassVar[int] = 0
+    #: What ends parentheses, for errors.
+    closing: ClassVar[str] = ""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -77,17 +143,26 @@ class TokenReader:
         self._depth = 0
 
     def _token_at(self, position: int) -> tuple[str, int] | None:
-        """Return kind and end of the token at a position; ``"blank"`` is skipped."""
-        raise NotImplementedError  # pragma: no cover - abstract
+        """Return kind and end of the token at a position."""
+        match = self.pattern.match(self._text, position)
+        return None if match is None else (str(match.lastgroup), match.end())
 
     @property
     def _next(self) -> Token:
         return self._tokens[self._position]
 
+    @property
+    def _second(self) -> Token:
+        return self._tokens[min(self._position + 1, len(self._tokens) - 1)]
+
+    def _is_next(self, *words: str) -> bool:
+        """Return whether one of these keywords or operators comes next."""
+        token = self._next
+        return (token.text if token.kind == "operator" else token.keyword) in words
+
     def _skip(self, word: str) -> bool:
         """Skip a keyword or operator if it comes next; return whether it did."""
-        token = self._next
-        if token.keyword != word and not (token.kind == "operator" and token.text == word):
+        if not self._is_next(word):
             return False
         self._position += 1
         return True
@@ -97,6 +172,56 @@ class TokenReader:
         self._depth += 1
         if self._depth > self.max_depth:
             self._fail(f"at most {self.max_depth} nested parentheses and nots")
+
+    def _end(self) -> None:
+        if self._next.kind != "end":
+            self._fail("'and', 'or' or the end")
+
+    def _either(self) -> Any:
+        return self._joined("or", lambda: self._joined("and", self._negation))
+
+    def _joined(self, word: str, rule: Callable[[], Any]) -> Any:
+        first = rule()
+        if not self._is_next(word):
+            return first
+        parts = [self._condition(first)]
+        while self._skip(word):
+            parts.append(self._condition(rule()))
+        return Operation(word, tuple(parts))
+
+    def _negation(self) -> Any:
+        if not self._is_next("not"):
+            return self._comparison()
+        self._enter()
+        self._skip("not")
+        node = Operation("not", (self._condition(self._negation()),))
+        self._depth -= 1
+        return node
+
+    def _in_parentheses(self) -> Any:
+        self._enter()
+        self._skip("(")
+        node = self._either()
+        if not self._skip(")"):
+            self._fail(self.closing)
+        self._depth -= 1
+        return node
+
+    def _comparison(self) -> Any:
+        """Parse what ``and``, ``or`` and ``not`` join."""
+        raise NotImplementedError  # pragma: no cover - abstract
+
+    def _condition(self, node: Any) -> Any:
+        """Return a part of ``and``, ``or`` or ``not``; fail if it is no condition."""
+        return node
+
+    def _operator(self) -> str:
+        """Read an operator of `COMPARISONS`; return "" if there is none."""
+        text = _SPELLING.get(self._next.text, self._next.text)
+        if self._next.kind != "operator" or text not in COMPARISONS:
+            return ""
+        self._position += 1
+        return text
 
     def _split(self) -> list[Token]:
         tokens, position = [], 0
@@ -123,21 +248,23 @@ class TokenReader:
         return [*tokens, Token("end", "", position)]
 
     def _fail(self, expected: str, remedy: str = "", position: int | None = None) -> NoReturn:
+        actual = ""
         if position is None:
             position = self._next.position
-            actual = (
-                f", found {_shorten(self._next.text)}" if self._next.text else ", found the end"
-            )
-        else:
-            actual = ""
+            actual = f", found {shorten(self._next.text) or 'the end'}"
         self._refuse(f"expected {expected} at character {position + 1}{actual}.", remedy, position)
 
-    def _refuse(self, what: str, remedy: str, position: int) -> NoReturn:
+    def _refuse(self, what: str, remedy: str = "", position: int = 0) -> NoReturn:
         lo = max(0, position - _MAX_CONTEXT // 2)
         shown = self._text[lo : lo + _MAX_CONTEXT]
         shown = f"{'...' * (lo > 0)}{shown}{'...' * (lo + _MAX_CONTEXT < len(self._text))}"
-        raise ArgumentError(f'{self.name} "{shown}": {what}' + f" {remedy}" * bool(remedy))
+        raise ArgumentError(f"{self.name} {self._in_quotes(shown)}: {what} {remedy}".rstrip())
+
+    @staticmethod
+    def _in_quotes(text: str) -> str:
+        return f'"{text}"'
 
 
-def _shorten(text: str) -> str:
-    return text if len(text) <= 40 else f"{text[:40]}..."
+def shorten(text: str, size: int = 40) -> str:
+    """Cut a text to a size; dots show that it goes on."""
+    return text if len(text) <= size else f"{text[:size]}..."

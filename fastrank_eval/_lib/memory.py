@@ -12,8 +12,6 @@ from typing import SupportsIndex
 
 from fastrank_eval._lib.errors import ArgumentError
 
-__all__ = ["Budget", "format_bytes", "memory_budget", "parse_bytes", "parse_memory"]
-
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _BINARY = {"ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30, "ti": 1 << 40}
 #: Memory of a run besides its rows: decoded batches and scratch of each thread, pooled scores.

@@ -11,16 +11,6 @@ from threading import Thread
 from time import sleep
 from typing import Any, NoReturn
 
-__all__ = [
-    "StopSignal",
-    "defer_signals",
-    "handle_signals",
-    "on_forced_exit",
-    "raise_if_stopped",
-    "reset_signals",
-    "run_stoppable",
-]
-
 #: For each signal: Python's default handler and the message for the user.
 _SIGNALS: dict[int, tuple[Any, str]] = {
     signal.SIGINT: (signal.default_int_handler, "interrupted."),

@@ -20,26 +20,6 @@ from fastrank_eval.stats.row_sums import RowSums
 if TYPE_CHECKING:
     from fastrank_eval.measures import Measure
 
-__all__ = [
-    "CHANCE",
-    "Decomposition",
-    "contributions",
-    "decompose",
-    "decompose_by_slices",
-    "decomposition_rows",
-    "error_of_rela_impr",
-    "has_chance",
-    "is_mean",
-    "mover_rows",
-    "movers_table",
-    "refuse_without_chance",
-    "refuse_without_mean",
-    "rela_impr",
-    "slicings_of",
-    "slopes_of_rela_impr",
-]
-
-
 #: AUC of a random order.
 CHANCE = 0.5
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import product
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from fastrank_eval._lib.arguments import (
     at_least_one,
@@ -32,6 +32,7 @@ from fastrank_eval.analysis.compare_tests import (
     compare_model,
     group_evidence,
     pooled_evidence,
+    records_evidence,
     refuse_pooled,
 )
 from fastrank_eval.analysis.compared_value import ComparedValue
@@ -48,30 +49,17 @@ from fastrank_eval.analysis.group_join import (
 )
 from fastrank_eval.engine.conventions import requested_names
 from fastrank_eval.engine.records import MeasureValue, Meta, plain_value
-from fastrank_eval.engine.run import Evaluation, run
-from fastrank_eval.engine.totals import RowStates, Sums
+from fastrank_eval.engine.run import OF_RESULT, Evaluation, run
 from fastrank_eval.measures import Measure, measure
 from fastrank_eval.measures.parser import requested_measures, text_with_options
 from fastrank_eval.measures.pooled import PooledMeasure
 from fastrank_eval.results.result import result_of
+from fastrank_eval.stats.bootstrap import check_seed
 from fastrank_eval.stats.hypothesis_tests import CORRECTIONS
-from fastrank_eval.stats.means import MeanState
-from fastrank_eval.stats.paired import PairedState
 
 if TYPE_CHECKING:
     from fastrank_eval.results.result import Result
     from fastrank_eval.results.state import State
-
-__all__ = [
-    "choices_of",
-    "compare",
-    "compare_results",
-    "compare_states",
-    "comparison_of",
-    "meta_of",
-    "requested_texts",
-    "with_clustered_errors",
-]
 
 
 @typed
@@ -163,32 +151,55 @@ def compare(
     """
     started = perf_counter()
     names = {"group", "label", "score", "measures", "baseline", *options}
-    check_options("compare", names, run)
-    column_name("baseline", baseline)
+    check_options("compare", names, run, without=OF_RESULT)
     choices = choices_of(test, correction, confidence, replicates, seed, threads)
-    requested = requested_measures(measures)
-    computed = with_clustered_errors(requested)
-    refuse_pooled(choices.test, requested)
     if choices.needs_groups and not per_group:
         raise ArgumentError(
             f"test={test!r} reads the values of every group, which per_group=False does not keep; "
             "leave it out, or choose test='clustered_t'."
         )
-    evaluation = run(
+    evaluate = partial(
+        run,
         source,
         group=group,
         label=label,
         score=score,
-        measures=computed,
         baseline=baseline,
         confidence=confidence,
         threads=threads,
         per_group=per_group,
         **options,
     )
-    return comparison_of(
-        evaluation, choices, requested_texts(requested, computed, evaluation.requested), started
-    )
+    return compare_with(evaluate, measures, baseline, choices, started)
+
+
+def compare_with(
+    evaluate: Callable[..., Evaluation],
+    measures: str | Measure | Sequence[str | Measure],
+    baseline: str,
+    choices: Choices,
+    started: float,
+) -> Comparison:
+    """Compare the models of one pass over the rows.
+
+    Parameters
+    ----------
+    evaluate : callable
+        Evaluates ``measures=...`` with the baseline.
+    measures : str, Measure or sequence of them
+        The requested measures.
+    baseline : str
+    choices : Choices
+    started : float
+        Start time by `time.perf_counter`.
+    """
+    column_name("baseline", baseline)
+    requested = requested_measures(measures)
+    refuse_pooled(choices.test, requested)
+    computed = with_clustered_errors(requested)
+    evaluation = evaluate(measures=computed)
+    texts = [evaluation.requested.get(text_with_options(m), str(m)) for m in computed]
+    return comparison_of(evaluation, choices, requested_names(requested, texts), started)
 
 
 def comparison_of(
@@ -237,15 +248,6 @@ def with_clustered_errors(measures: Sequence[Measure]) -> tuple[Measure, ...]:
     )
 
 
-def requested_texts(
-    requested: Sequence[Measure], computed: Sequence[Measure], renamed: Mapping[str, str]
-) -> dict[str, str]:
-    """Map requested names of measures to the texts of the computed ones."""
-    return requested_names(
-        requested, [renamed.get(text_with_options(measure), str(measure)) for measure in computed]
-    )
-
-
 def choices_of(
     test: str,
     correction: str,
@@ -257,14 +259,13 @@ def choices_of(
     """Check the arguments of a comparison."""
     check_choice("test", test, TESTS)
     check_choice("correction", correction, ("none", *CORRECTIONS))
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 1 << 64:
-        raise ArgumentError(f"seed={seed!r} is not a whole number from 0 to 2^64 - 1.")
+    seed = check_seed(seed)
     return Choices(
         test,
         correction,
         check_fraction("confidence", confidence),
         at_least_one("replicates", replicates, 10_000),
-        int(seed),
+        seed,
         at_least_one("threads", threads, processors()),
     )
 
@@ -287,57 +288,66 @@ def meta_of(meta: Meta, baseline: str, choices: Choices) -> Meta:
 def _compare_slices(
     evaluation: Evaluation, base: int, records: GroupRecords | None, choices: Choices
 ) -> list[ComparedValue]:
-    plan, totals = evaluation.plan, evaluation.totals
-    # The slicing is part of the key: "age<18" may be a bin of several slicings.
-    values = {(v.by, v.slice, v.score, v.measure): v for v in evaluation.summary}
-    measures = {str(m): m for m in plan.measures}
-
-    def compare_slice(
-        sums: Sums,
-        slice_index: int,
-        pools: RowStates,
-        slice_key: tuple[str | None, str],
-        records: GroupRecords | None,
-    ) -> list[ComparedValue]:
-        """Compare every candidate by every measure in one slice."""
-        rows = []
-        for model in plan.rivals:
-            sides = [
-                tuple(values[*slice_key, plan.roles.scores[side], text] for text in measures)
-                for side in (base, model)
-            ]
-            evidence = [
-                pooled_evidence(
-                    pools,
-                    model,
-                    measure,
-                    plan.threads,
-                    sums.rows(slice_index),
-                    sums.carriers(slice_index),
-                )
+    plan = evaluation.plan
+    scores = plan.roles.scores
+    values = _by_slice(evaluation.summary)
+    rows_by_slicing: dict[str | None, list[ComparedValue]] = {None: []}
+    rows_by_slicing |= {str(slicing.spec): [] for slicing in plan.slice_encoders}
+    for by, label, index, sums, row_states in evaluation.totals.each_slice():
+        rows, carriers = sums.rows(index), sums.carriers(index)
+        by_model = {
+            scores[model]: [
+                pooled_evidence(row_states, model, measure, plan.threads, rows, carriers)
                 if isinstance(measure, PooledMeasure)
                 else group_evidence(
-                    measure, m, sums.means[base], sums.means[model], sums.pairs[model], slice_index
+                    measure, m, sums.means[base], sums.means[model], sums.pairs[model], index
                 )
                 for m, measure in enumerate(plan.measures)
             ]
-            rows += compare_model(plan.measures, sides[0], sides[1], evidence, choices, records)
-        return rows
+            for model in plan.rivals
+        }
+        rows_by_slicing[by] += _compare_models(
+            values[by, label],
+            plan.measures,
+            scores[base],
+            by_model,
+            choices,
+            None if by else records,
+        )
+    return [
+        row
+        for of_slicing in rows_by_slicing.values()
+        for row in adjust_rows(of_slicing, plan.measures, choices)
+    ]
 
-    overall = compare_slice(totals.overall, 0, totals.shared.overall, (None, "all"), records)
-    rows = adjust_rows(overall, measures, choices)
-    for slicing, sums, pools in zip(
-        plan.slice_encoders, totals.slices, totals.shared.slices, strict=True
-    ):
-        slice_rows: list[ComparedValue] = []
-        slices = slicing.slices()
-        for slice_index, label in zip(slices.codes.tolist(), slices.labels, strict=True):
-            slice_key = str(slicing.spec), label
-            if (*slice_key, plan.roles.scores[base], str(plan.measures[0])) in values:
-                slice_rows += compare_slice(
-                    sums, slice_index, pools.of(slice_index), slice_key, None
-                )
-        rows += adjust_rows(slice_rows, measures, choices)
+
+#: Values of one slice by score column and measure.
+_SliceValues = dict[tuple[str, str], MeasureValue]
+
+
+def _by_slice(values: Iterable[MeasureValue]) -> dict[tuple[str | None, str], _SliceValues]:
+    """Arrange values by slicing and slice; slicings may share a label."""
+    slices: dict[tuple[str | None, str], _SliceValues] = {}
+    for v in values:
+        slices.setdefault((v.by, v.slice), {})[v.score, v.measure] = v
+    return slices
+
+
+def _compare_models(
+    values: _SliceValues,
+    measures: Sequence[Measure],
+    base: str,
+    evidence: Mapping[str, Sequence[Evidence]],
+    choices: Choices,
+    records: GroupRecords | None,
+) -> list[ComparedValue]:
+    """Compare the models that have evidence with the baseline, in one slice."""
+    rows: list[ComparedValue] = []
+    for candidate, evidence_of_model in evidence.items():
+        base_values, own = (
+            [values[score, str(m)] for m in measures] for score in (base, candidate)
+        )
+        rows += compare_model(measures, base_values, own, evidence_of_model, choices, records)
     return rows
 
 
@@ -360,27 +370,41 @@ def compare_results(
     threads: int | None = None,
 ) -> Comparison:
     """Compare the models of one or two results; see `Result.compare`."""
-    started = perf_counter()
     if confidence is None:
         default = result.meta.conventions.get("confidence")
         confidence = default if isinstance(default, float) else 0.95
     choices = choices_of(test, correction, confidence, replicates, seed, threads)
+    return _compare_groups(result, other, baseline, choices, perf_counter())
+
+
+def _compare_groups(
+    result: Result, other: Result | None, baseline: str | None, choices: Choices, started: float
+) -> Comparison:
+    """Compare the models of one or two results by the values of their groups."""
     base = _baseline_of(result, other, baseline)
     texts = result.measures if other is None else _common_measures(result, other)
     measures = [measure(text) for text in texts]
     refuse_pooled(choices.test, measures)
     joined: GroupJoin | None = None
+    slicings = slicings_of(result.values)
     if other is None:
-        records, evaluated = groups_of(result), list(result.values)
+        meta = result.meta
+        records, evaluated = _records_of(result), list(result.values)
         candidates = [score for score in result.scores if score != base]
     else:
         _check_conventions(result, other, texts)
+        slicings = tuple(by for by in slicings if by in slicings_of(other.values))
+        meta = _common_meta(result, other, slicings)
         names = {base, *other.scores} if base in other.scores else {base}
         names_of_other = {
             score: score if score != base else free_name(score, names) for score in other.scores
         }
         joined = join_groups(
-            groups_of(result), result.scores.index(base), groups_of(other), texts, names_of_other
+            _records_of(result),
+            result.scores.index(base),
+            _records_of(other),
+            texts,
+            names_of_other,
         )
         records, candidates = joined.groups, list(names_of_other.values())
         evaluated = [
@@ -389,41 +413,37 @@ def compare_results(
             for v in source.values
             if v.measure in texts and (candidate := score_names.get(v.score)) is not None
         ]
+    values = _by_slice(evaluated)
     base_index = records.scores.index(base)
-    measure_indices = [records.measures.index(m) for m in measures]
-    values_by_key = {(v.by, v.slice, v.score, v.measure): v for v in evaluated}
-    rows = []
-    for candidate in candidates:
-        model = records.scores.index(candidate)
-        evidence = [
+    evidence: dict[str, list[Evidence]] = {
+        candidate: [
             NO_ERROR
-            if records.measures[m].pooled
-            else _evidence_of_records(records, base_index, model, m)
-            for m in measure_indices
+            if m.pooled
+            else records_evidence(
+                records, base_index, records.scores.index(candidate), records.measures.index(m)
+            )
+            for m in measures
         ]
-        sides = [
-            [values_by_key[None, "all", score, text] for text in texts]
-            for score in (base, candidate)
-        ]
-        rows += compare_model(measures, sides[0], sides[1], evidence, choices, records)
-    by_text = dict(zip(texts, measures, strict=True))
-    rows = adjust_rows(rows, by_text, choices)
-    slicings = slicings_of(result.values)
-    if other is not None:
-        slicings = tuple(by for by in slicings if by in slicings_of(other.values))
+        for candidate in candidates
+    }
+    overall = _compare_models(values[None, "all"], measures, base, evidence, choices, records)
+    rows = adjust_rows(overall, measures, choices)
+    # A result has no values of groups by slice.
+    not_paired = {candidate: [NOT_PAIRED] * len(measures) for candidate in candidates}
     for by in slicings:
-        rows += adjust_rows(
-            _compare_slice_values(values_by_key, by, measures, base, candidates, choices),
-            by_text,
-            choices,
-        )
-    meta = meta_of(
-        result.meta if other is None else _common_meta(result, other, slicings), base, choices
-    )
-    seconds = meta.seconds if other is None else meta.seconds + other.meta.seconds
+        slice_rows: list[ComparedValue] = []
+        for (key_by, label), slice_values in values.items():
+            if key_by == by:
+                for score, m in product((base, *candidates), measures):
+                    if (score, str(m)) not in slice_values:
+                        slice_values[score, str(m)] = _no_value(by, label, score, m)
+                slice_rows += _compare_models(
+                    slice_values, measures, base, not_paired, choices, None
+                )
+        rows += adjust_rows(slice_rows, measures, choices)
     return Comparison(
         rows,
-        replace(meta, seconds=seconds + perf_counter() - started),
+        replace(meta_of(meta, base, choices), seconds=meta.seconds + perf_counter() - started),
         base,
         candidates,
         texts,
@@ -434,54 +454,12 @@ def compare_results(
     )
 
 
-def _evidence_of_records(records: GroupRecords, base: int, model: int, m: int) -> Evidence:
-    """Compute evidence from the values of groups, by exact sums."""
-    paired = PairedState(1)
-    sides = [
-        (records.summands(index, m), records.weights.get((index, m))) for index in (base, model)
-    ]
-    states = []
-    for values, weights in sides:
-        state, ones = MeanState(1), np.ones(len(values), np.int64)
-        state.add(0, values, weights, ones, ones)
-        states.append(state)
-    (base_values, base_weights), (model_values, model_weights) = sides
-    paired.add(0, base_values, model_values, base_weights, model_weights)
-    return group_evidence(records.measures[m], 0, states[0], states[1], paired)
+def _records_of(result: Result) -> GroupRecords:
+    return groups_of(result.per_group, result.group_weights, result.scores, result.measures)
 
 
-def _compare_slice_values(
-    values: Mapping[tuple[str | None, str, str, str], MeasureValue],
-    by: str,
-    measures: Sequence[Measure],
-    base: str,
-    candidates: Sequence[str],
-    choices: Choices,
-) -> list[ComparedValue]:
-    """Compare the slices of one slicing by their values, without groups."""
-    slices = dict.fromkeys(label for key_by, label, *_ in values if key_by == by)
-    evidence = [NOT_PAIRED] * len(measures)
-    rows = []
-    for label in slices:
-        for name in candidates:
-            sides = [
-                [_slice_value(values, (by, label, side), m) for m in measures]
-                for side in (base, name)
-            ]
-            rows += compare_model(measures, sides[0], sides[1], evidence, choices, None)
-    return rows
-
-
-def _slice_value(
-    values: Mapping[tuple[str | None, str, str, str], MeasureValue],
-    slice_key: tuple[str, str, str],
-    measure: Measure,
-) -> MeasureValue:
-    """Look up the value of a slice; undefined if the result has no such slice."""
-    value = values.get((*slice_key, str(measure)))
-    if value is not None:
-        return value
-    by, label, score = slice_key
+def _no_value(by: str, label: str, score: str, measure: Measure) -> MeasureValue:
+    """Make the undefined value of a slice that a result does not have."""
     aggregate = "pooled" if measure.pooled else measure.aggregate
     nan = math.nan
     return MeasureValue(score, label, str(measure), nan, 0, 0, {}, nan, nan, aggregate, by=by)
@@ -499,7 +477,8 @@ def _common_meta(result: Result, other: Result, slicings: Sequence[str]) -> Meta
     common.pop("by", None)
     if slicings:
         common["by"] = list(slicings)
-    return replace(result.meta, conventions=common)
+    seconds = result.meta.seconds + other.meta.seconds
+    return replace(result.meta, conventions=common, seconds=seconds)
 
 
 def _baseline_of(result: Result, other: Result | None, requested: str | None) -> str:
@@ -578,23 +557,14 @@ def compare_states(
             )
         evaluation = state.evaluation(confidence=confidence, min_groups=min_groups)
         refuse_pooled(test, evaluation.plan.measures)
-        level = evaluation.plan.confidence
-        choices = choices_of(test, correction, level, replicates, seed, threads)
+        choices = replace(choices, confidence=evaluation.plan.confidence)
         return comparison_of(evaluation, choices, state.requested, started)
     for each in (state,) if other is None else (state, other):
         groups = each.values_of_groups()
         require_groups(groups, each.shown, each.baseline, alone=other is None)
     evaluation = state.evaluation(confidence=confidence, min_groups=min_groups)
-    confidence_level = evaluation.plan.confidence
-    other_result = (
-        None if other is None else other.result(confidence=confidence_level, min_groups=min_groups)
-    )
-    return result_of(evaluation).compare(
-        other_result,
-        baseline=base,
-        test=test,
-        correction=correction,
-        replicates=replicates,
-        seed=seed,
-        threads=threads,
-    )
+    choices = replace(choices, confidence=evaluation.plan.confidence)
+    other_result = None
+    if other is not None:
+        other_result = other.result(confidence=choices.confidence, min_groups=min_groups)
+    return _compare_groups(result_of(evaluation), other_result, base, choices, started)

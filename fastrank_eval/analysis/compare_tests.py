@@ -18,8 +18,7 @@ from fastrank_eval.analysis.attribution import (
     rela_impr,
     slopes_of_rela_impr,
 )
-from fastrank_eval.analysis.compared_value import ComparedValue
-from fastrank_eval.analysis.comparison_slices import verdict_on
+from fastrank_eval.analysis.compared_value import ComparedValue, verdict_on
 from fastrank_eval.analysis.group_join import GroupRecords, group_ids
 from fastrank_eval.engine.records import MeasureValue
 from fastrank_eval.engine.totals import RowStates
@@ -36,41 +35,21 @@ from fastrank_eval.stats.bootstrap import (
 from fastrank_eval.stats.hypothesis_tests import (
     PairedTest,
     adjust_p_values,
-    clustered_t,
-    clustered_z,
+    clustered_test,
     group_differences,
+    minimum_detectable_difference,
     paired_t,
     sign_test,
     wilcoxon,
 )
 from fastrank_eval.stats.intervals import FEW_GROUPS, Support, normal_quantile, t_quantile
-from fastrank_eval.stats.means import MeanState
-from fastrank_eval.stats.paired import (
+from fastrank_eval.stats.means import (
     GroupPairs,
+    MeanState,
     PairedState,
     error_of_difference,
     error_of_sums,
 )
-from fastrank_eval.stats.power import minimum_detectable_difference
-
-__all__ = [
-    "NEED_GROUPS",
-    "NOT_PAIRED",
-    "NO_ERROR",
-    "RESAMPLING",
-    "TESTS",
-    "Choices",
-    "Evidence",
-    "TestResult",
-    "adjust_rows",
-    "compare_measure",
-    "compare_model",
-    "error_test",
-    "group_evidence",
-    "group_tests",
-    "pooled_evidence",
-    "refuse_pooled",
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +124,22 @@ def group_evidence(
     return Evidence(se, support, pairs, rela_impr_se=rela_impr_se)
 
 
+def records_evidence(records: GroupRecords, base: int, model: int, m: int) -> Evidence:
+    """Compute evidence from the values of groups, by exact sums."""
+    paired = PairedState(1)
+    sides = [
+        (records.summands(index, m), records.weights.get((index, m))) for index in (base, model)
+    ]
+    states = []
+    for values, weights in sides:
+        state, ones = MeanState(1), np.ones(len(values), np.int64)
+        state.add(0, values, weights, ones, ones)
+        states.append(state)
+    (base_values, base_weights), (model_values, model_weights) = sides
+    paired.add(0, base_values, model_values, base_weights, model_weights)
+    return group_evidence(records.measures[m], 0, states[0], states[1], paired)
+
+
 def pooled_evidence(
     pools: RowStates, model: int, measure: PooledMeasure, threads: int, rows: int, by_rows: float
 ) -> Evidence:
@@ -184,7 +179,7 @@ def compare_measure(
     candidate: MeasureValue,
     evidence: Evidence,
     choices: Choices,
-    result: TestResult | None = None,
+    result: PairedTest | None = None,
 ) -> ComparedValue:
     """Compare two models by one measure, before any correction.
 
@@ -194,16 +189,20 @@ def compare_measure(
     base, candidate : MeasureValue
     evidence : Evidence
     choices : Choices
-    result : TestResult, optional
+    result : PairedTest, optional
         Result of a test by the values of every group. By default the difference is tested by its
         standard error.
     """
-    delta = candidate.value - base.value
+    delta, support = candidate.value - base.value, evidence.support
     test = choices.test
+    if result is None and test != "clustered_z":
+        test = "clustered_t"
+    degrees = None if test == "clustered_z" else support.degrees
     if result is None:
-        test = test if test == "clustered_z" else "clustered_t"
-        result = error_test(test, delta, evidence)
-    se, low, high = result.interval or _interval_of(delta, evidence, choices.confidence, test)
+        result = clustered_test(delta, evidence.se, support.groups, degrees)
+    se, low, high = result.interval or _interval_of(
+        delta, evidence.se, support.groups, choices.confidence, degrees
+    )
     row = ComparedValue(
         score=candidate.score,
         baseline=base.score,
@@ -221,12 +220,12 @@ def compare_measure(
         test=test,
         statistic=result.statistic,
         p_value=result.p_value,
-        groups=evidence.support.groups,
-        degrees=_degrees(evidence, test),
+        groups=support.groups,
+        degrees=math.nan if degrees is None or support.groups < 2 else degrees,
         caution=_caution(delta, evidence, result),
     )
     if has_chance(measure):
-        row = _with_rela_impr(row, base, candidate, evidence, choices)
+        row = _with_rela_impr(row, base, candidate, evidence, choices.confidence)
     pairs = evidence.pairs
     if pairs is None:
         return row
@@ -267,7 +266,7 @@ def compare_model(
         Values of every group, for tests that need them. With None, differences are tested by their
         standard errors.
     """
-    results: dict[int, TestResult] = {}
+    results: dict[int, PairedTest] = {}
     if records is not None and choices.needs_groups:
         deltas = {m: other.value - base[m].value for m, other in enumerate(candidate)}
         indices = [records.scores.index(side[0].score) for side in (base, candidate)]
@@ -279,17 +278,17 @@ def compare_model(
 
 
 def adjust_rows(
-    rows: Sequence[ComparedValue], measures: Mapping[str, Measure], choices: Choices
+    rows: Sequence[ComparedValue], measures: Sequence[Measure], choices: Choices
 ) -> list[ComparedValue]:
     """Add adjusted p-values and verdicts to comparisons made together.
 
     Parameters
     ----------
     rows : sequence of ComparedValue
-    measures : mapping of str to Measure
-        By text.
+    measures : sequence of Measure
     choices : Choices
     """
+    by_text = {str(m): m for m in measures}
     p_values = np.array([row.p_value for row in rows], np.float64)
     count = int(np.count_nonzero(~np.isnan(p_values)))
     # For tiny confidences the difference would round to 1.
@@ -301,33 +300,22 @@ def adjust_rows(
         rows, adjust_p_values(p_values, choices.correction).tolist(), strict=True
     ):
         row = replace(row, p_adjusted=p_value, comparisons=count, mdd=_detectable(row, alpha))
-        verdict = verdict_on(row, measures[row.measure], choices.confidence)
+        verdict = verdict_on(row, by_text[row.measure], choices.confidence)
         corrected.append(replace(row, verdict=verdict))
     return corrected
 
 
 def _interval_of(
-    delta: float, evidence: Evidence, confidence: float, test: str
+    value: float, se: float, groups: int, confidence: float, degrees: float | None
 ) -> tuple[float, float, float]:
-    """Compute standard error and interval of a difference, or NaN."""
-    se = evidence.se
-    if math.isnan(delta) or math.isnan(se) or evidence.support.groups < 2:
+    """Compute standard error and interval of a value, or NaN."""
+    if math.isnan(value) or math.isnan(se) or groups < 2:
         return math.nan, math.nan, math.nan
-    if test == "clustered_z":
-        half_width = normal_quantile(confidence) * se
-    else:
-        half_width = t_quantile(confidence, evidence.support.degrees) * se
-    return se, delta - half_width, delta + half_width
+    quantile = normal_quantile(confidence) if degrees is None else t_quantile(confidence, degrees)
+    return se, value - quantile * se, value + quantile * se
 
 
-def _degrees(evidence: Evidence, test: str) -> float:
-    """Find the degrees of freedom of the standard error, or NaN."""
-    if test == "clustered_z" or evidence.support.groups < 2:
-        return math.nan
-    return evidence.support.degrees
-
-
-def _caution(delta: float, evidence: Evidence, result: TestResult) -> str | None:
+def _caution(delta: float, evidence: Evidence, result: PairedTest) -> str | None:
     if math.isnan(delta):
         return "undefined"
     if evidence.caution:
@@ -354,24 +342,21 @@ def _with_rela_impr(
     base: MeasureValue,
     candidate: MeasureValue,
     evidence: Evidence,
-    choices: Choices,
+    confidence: float,
 ) -> ComparedValue:
     """Add RelaImpr, with its interval if the baseline is above chance."""
     improvement = rela_impr(candidate.value, base.value)
     if math.isnan(improvement):
         return replace(row, rela_impr_caution=None if math.isnan(row.delta) else _NOT_ABOVE)
     row = replace(row, rela_impr=improvement)
-
-    def interval_of(value: float, se: float) -> tuple[float, float, float]:
-        return _interval_of(value, replace(evidence, se=se), choices.confidence, row.test)
-
-    _, least, _ = interval_of(base.value, base.se)
+    degrees = None if row.test == "clustered_z" else evidence.support.degrees
+    _, least, _ = _interval_of(base.value, base.se, row.groups, confidence, degrees)
     if least <= CHANCE:
         return replace(row, rela_impr_caution=_NEAR)
     se = evidence.rela_impr_se
     if evidence.pairs is None:
         se = error_of_rela_impr(candidate.value, base.value, candidate.se, base.se, evidence.se)
-    se, low, high = interval_of(improvement, se)
+    se, low, high = _interval_of(improvement, se, row.groups, confidence, degrees)
     return replace(row, rela_impr_se=se, rela_impr_ci_low=low, rela_impr_ci_high=high)
 
 
@@ -412,25 +397,6 @@ class Choices:
         return self.test in NEED_GROUPS
 
 
-@dataclass(frozen=True, slots=True)
-class TestResult:
-    """The result of a test of one measure and one candidate.
-
-    Parameters
-    ----------
-    statistic, p_value : float
-    note : str or None
-        As in `PairedTest`.
-    interval : tuple of float, optional
-        Standard error and ends of the interval, if the test has its own.
-    """
-
-    statistic: float
-    p_value: float
-    note: str | None = None
-    interval: tuple[float, float, float] | None = None
-
-
 def refuse_pooled(test: str, measures: Sequence[Measure]) -> None:
     """Raise if a test needs values of groups and a measure has none."""
     pooled = [str(m) for m in measures if m.pooled]
@@ -443,17 +409,9 @@ def refuse_pooled(test: str, measures: Sequence[Measure]) -> None:
         )
 
 
-def error_test(test: str, delta: float, evidence: Evidence) -> TestResult:
-    """Test a difference by its standard error."""
-    support = evidence.support
-    if test == "clustered_z":
-        return _result_of(clustered_z(delta, evidence.se, support.groups))
-    return _result_of(clustered_t(delta, evidence.se, support.groups, support.degrees))
-
-
 def group_tests(
     choices: Choices, records: GroupRecords, base: int, model: int, deltas: Mapping[int, float]
-) -> dict[int, TestResult]:
+) -> dict[int, PairedTest]:
     """Test measures of two models by the values of every group.
 
     Parameters
@@ -468,7 +426,7 @@ def group_tests(
 
     Returns
     -------
-    dict of int to TestResult
+    dict of int to PairedTest
         By the index of the measure.
     """
     pairs = {
@@ -478,7 +436,7 @@ def group_tests(
     if choices.test in _PAIRED_TESTS:
         test = _PAIRED_TESTS[choices.test]
         return {
-            m: _result_of(test(group_differences(*pair.base_terms, *pair.model_terms)))
+            m: test(group_differences(*pair.base_terms, *pair.model_terms))
             for m, pair in pairs.items()
         }
     ids = group_ids(records.keys)
@@ -521,13 +479,9 @@ def _value(measure: Measure, sums: np.ndarray) -> np.ndarray:
     return exp_each(values) if measure.aggregate == "geometric mean" else values
 
 
-def _result_of(test: PairedTest) -> TestResult:
-    return TestResult(test.statistic, test.p_value, test.note)
-
-
 def _randomisation_tests(
     choices: Choices, pairs: Mapping[int, _Pair], ids: np.ndarray
-) -> dict[int, TestResult]:
+) -> dict[int, PairedTest]:
     # A measure whose patterns can all be tried is tested alone: other measures do not change it.
     differing = {m: pair.differing() for m, pair in pairs.items()}
     alone = [m for m, n in differing.items() if n < 32 and 1 << n <= choices.replicates]
@@ -549,13 +503,13 @@ def _randomisation_tests(
                 replicates.sums_a[:, columns], replicates.sums_b[:, columns]
             )
             p_value = randomisation_p_value(pairs[m].delta, differences, replicates.exact)
-            results[m] = TestResult(pairs[m].delta, p_value)
+            results[m] = PairedTest(pairs[m].delta, p_value, len(ids))
     return results
 
 
 def _bootstrap_tests(
     choices: Choices, pairs: Mapping[int, _Pair], ids: np.ndarray
-) -> dict[int, TestResult]:
+) -> dict[int, PairedTest]:
     results = {}
     # A sum is not divided by the number of groups drawn, so that number must be the original one.
     for kind, members in (
@@ -578,9 +532,10 @@ def _bootstrap_tests(
             first = 4 * position
             values = pairs[m].difference(sums[:, first : first + 2], sums[:, first + 2 : first + 4])
             interval = bootstrap_interval(pairs[m].delta, values, choices.confidence)
-            results[m] = TestResult(
+            results[m] = PairedTest(
                 pairs[m].delta,
                 bootstrap_p_value(pairs[m].delta, values),
+                len(ids),
                 interval=(bootstrap_error(values), *interval),
             )
     return results

@@ -1,70 +1,14 @@
-"""Hold the comparison of two models by one measure."""
+"""Hold the comparison of two models by one measure, with its verdict."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
-
-if TYPE_CHECKING:
-    from fastrank_eval.analysis.attribution import Decomposition
-    from fastrank_eval.engine.records import MeasureValue, Meta
-
 import math
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-import pyarrow as pa
-
-from fastrank_eval._lib.csv_text import csv_text
-from fastrank_eval.engine.records import plain_value
-from fastrank_eval.slicing.parser import short_texts
-
-__all__ = [
-    "ComparedValue",
-    "ComparisonRecords",
-    "compared_csv",
-    "compared_table",
-    "comparison_rows",
-]
-
-_SUMMARY = pa.schema(
-    [
-        pa.field("score", pa.string(), nullable=False),
-        pa.field("baseline", pa.string(), nullable=False),
-        pa.field("by", pa.string()),
-        pa.field("slice", pa.string(), nullable=False),
-        pa.field("measure", pa.string(), nullable=False),
-        pa.field("aggregate", pa.string(), nullable=False),
-        pa.field("base_value", pa.float64()),
-        pa.field("value", pa.float64()),
-        pa.field("delta", pa.float64()),
-        pa.field("relative", pa.float64()),
-        pa.field("rela_impr", pa.float64()),
-        pa.field("rela_impr_se", pa.float64()),
-        pa.field("rela_impr_ci_low", pa.float64()),
-        pa.field("rela_impr_ci_high", pa.float64()),
-        pa.field("rela_impr_caution", pa.string()),
-        pa.field("se", pa.float64()),
-        pa.field("ci_low", pa.float64()),
-        pa.field("ci_high", pa.float64()),
-        pa.field("test", pa.string(), nullable=False),
-        pa.field("statistic", pa.float64()),
-        pa.field("p_value", pa.float64()),
-        pa.field("p_adjusted", pa.float64()),
-        pa.field("comparisons", pa.int64(), nullable=False),
-        pa.field("groups", pa.int64(), nullable=False),
-        pa.field("degrees", pa.float64()),
-        pa.field("wins", pa.int64()),
-        pa.field("ties", pa.int64()),
-        pa.field("losses", pa.int64()),
-        pa.field("only_base", pa.int64()),
-        pa.field("only_candidate", pa.int64()),
-        pa.field("effect_size", pa.float64()),
-        pa.field("mdd", pa.float64()),
-        pa.field("caution", pa.string()),
-        pa.field("verdict", pa.string(), nullable=False),
-    ]
-)
+from fastrank_eval.engine.records import record_schema
+from fastrank_eval.measures import Measure
+from fastrank_eval.results.format import amount, decimals, interval_text, p_text, percent_text
 
 
 @dataclass(frozen=True)
@@ -198,41 +142,122 @@ class ComparedValue:
         return self.ci_high
 
 
-def compared_table(values: Iterable[ComparedValue]) -> pa.Table:
-    """Make a table of one row a value, null where a number is undefined."""
-    return pa.Table.from_pylist(comparison_rows(values), schema=_SUMMARY)
+DIFFERENCE_SCHEMA = record_schema(
+    ComparedValue,
+    "score baseline by slice measure aggregate base_value value delta relative rela_impr "
+    "rela_impr_se rela_impr_ci_low rela_impr_ci_high rela_impr_caution se ci_low ci_high test "
+    "statistic p_value p_adjusted comparisons groups degrees wins ties losses only_base "
+    "only_candidate effect_size mdd caution verdict",
+)
 
 
-def comparison_rows(values: Iterable[ComparedValue]) -> list[dict[str, Any]]:
-    """Convert comparisons to plain Python values, NaN to None."""
-    names, values = _SUMMARY.names, list(values)
-    by = short_texts(v.by for v in values)
-    return [
-        {name: plain_value(getattr(v, name)) for name in names} | {"by": by[v.by]} for v in values
-    ]
+_UNDECIDED = "no difference is shown"
+_DETECTABLE = "would have been found in 80% of such logs"
+#: Why a difference is not tested, by caution.
+_NOT_TESTED = {
+    "pooled": "; a measure of all rows together has no standard error here",
+    "not_paired": "; slices of results are not paired, those of compare(by=) are",
+    "one_group": "; one group tells no standard error",
+    "no_variance": " in every group; without variance there is no scale",
+}
+#: Tests that agree with the interval of the difference; others may not.
+_INTERVAL_TESTS = ("clustered_t", "clustered_z", "bootstrap")
+#: Measures without a better direction.
+_WITHOUT_DIRECTION = ("Bias", "NumNonrelRet", "NumRel", "NumRet", "PCOC")
 
 
-def compared_csv(rows: Iterable[dict[str, Any]], safe: bool = False) -> str:
-    """Write a header and rows as CSV."""
-    return csv_text(_SUMMARY.names, (row.values() for row in rows), safe)
+def verdict_on(value: ComparedValue, measure: Measure, confidence: float) -> str:
+    """Write which model is better, and how significant the difference is.
+
+    Parameters
+    ----------
+    value : ComparedValue
+        All fields but the verdict.
+    measure : Measure
+    confidence : float
+        A difference is shown where the adjusted p-value is at most ``1 - confidence``.
+    """
+    name, base, what = value.score, value.baseline, value.measure
+    if math.isnan(value.delta):
+        missing = [
+            model
+            for model, number in ((base, value.base_value), (name, value.value))
+            if math.isnan(number)
+        ]
+        return f"not compared: {what} of {' and '.join(missing)} is undefined"
+    shift = f"{difference_text(value)} {what}"
+    if value.caution in _NOT_TESTED:
+        return f"not tested: {shift}{_NOT_TESTED[value.caution]}"
+    if value.caution == "no_difference":
+        return f"no difference: {what} of {name} and {base} is the same in every group"
+    interval = difference_interval(value)
+    note = f", {percent_text(confidence)} CI {interval}" if interval else ""
+    if is_shown(value, confidence):
+        if value.test not in _INTERVAL_TESTS:
+            note += f"; p {p_text(value.p_adjusted)} by {value.test}"
+        if _contradicts(value, measure):
+            return (
+                f"mixed: {name} is {'better' if _wins_lead(value) else 'worse'} in more groups "
+                f"than not ({value.wins:,} to {value.losses:,}), yet {shift}{note}"
+            )
+        return f"{name} is {_direction(value.delta, measure)}: {shift}{note}"
+    text = f"{_UNDECIDED}: {shift}{note}"
+    if value.p_value <= 1 - confidence:
+        text += f"; p {p_text(value.p_adjusted)} among {value.comparisons} comparisons"
+    if value.mdd > 0:
+        text += f"; a difference of {amount(value.mdd, digits_of(value))} {_DETECTABLE}"
+    return text
 
 
-class ComparisonRecords(Protocol):
-    """The fields of a comparison that views read."""
+def is_shown(value: ComparedValue, confidence: float) -> bool:
+    """Tell whether a difference is significant by its adjusted p-value."""
+    return value.p_adjusted <= 1 - confidence and value.delta != 0
 
-    values: tuple[ComparedValue, ...]
-    meta: Meta
-    baseline: str
-    scores: tuple[str, ...]
-    measures: tuple[str, ...]
-    joined: dict[str, int] | None
-    evaluated: tuple[MeasureValue, ...]
 
-    @property
-    def decompositions(self) -> dict[tuple[str, str, str], Decomposition]:
-        """Decompositions by candidate, measure and slicing."""
-        ...
+def is_undecided(value: ComparedValue, confidence: float) -> bool:
+    """Tell whether a difference is undecided even without correction."""
+    return value.verdict.startswith(f"{_UNDECIDED}:") and not value.p_value <= 1 - confidence
 
-    def _changed_slices(self, text: str, score: str | None, top: int) -> list[ComparedValue]:
-        """Find the slices with the largest changes of a measure."""
-        ...
+
+def undecided_text(values: Sequence[ComparedValue]) -> str:
+    """Write one verdict on several undecided measures of a candidate."""
+    text = f"{_UNDECIDED}: {', '.join(value.measure for value in values)}"
+    differences = [amount(value.mdd, digits_of(value)) for value in values if value.mdd > 0]
+    if len(differences) < len(values):
+        return text
+    return f"{text}; differences of {', '.join(differences)} {_DETECTABLE}"
+
+
+def difference_text(value: ComparedValue) -> str:
+    """Write a difference with its sign."""
+    return "n/a" if math.isnan(value.delta) else amount(value.delta, digits_of(value), sign=True)
+
+
+def difference_interval(value: ComparedValue) -> str:
+    """Write the interval of a difference, empty where unknown."""
+    return interval_text(value.ci_low, value.ci_high, digits_of(value), sign=True)
+
+
+def digits_of(value: ComparedValue) -> int | None:
+    """Find the decimals for two digits of half the interval."""
+    half_width = (value.ci_high - value.ci_low) / 2
+    return decimals(
+        half_width if math.isfinite(half_width) and half_width > 0 else abs(value.delta) / 10
+    )
+
+
+def _direction(delta: float, measure: Measure) -> str:
+    if measure.name in _WITHOUT_DIRECTION:
+        return "higher" if delta > 0 else "lower"
+    return "better" if (delta > 0) == measure.higher_is_better else "worse"
+
+
+def _contradicts(value: ComparedValue, measure: Measure) -> bool:
+    """Tell whether a test of counts or ranks contradicts the value."""
+    if value.test not in ("sign", "wilcoxon") or value.wins == value.losses:
+        return False
+    return _wins_lead(value) != ((value.delta > 0) == measure.higher_is_better)
+
+
+def _wins_lead(value: ComparedValue) -> bool:
+    return (value.wins or 0) > (value.losses or 0)

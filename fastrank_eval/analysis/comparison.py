@@ -2,179 +2,36 @@
 
 from __future__ import annotations
 
-import json
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from fastrank_eval._lib.arguments import at_least_one, check_indent, typed
+from fastrank_eval._lib.arguments import at_least_one, typed
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.analysis.attribution import (
     decompose_by_slices,
-    decomposition_rows,
     is_mean,
-    mover_rows,
     movers_table,
     refuse_without_mean,
     slicings_of,
 )
-from fastrank_eval.analysis.compared_value import (
-    ComparedValue,
-    compared_csv,
-    compared_table,
-    comparison_rows,
-)
-from fastrank_eval.analysis.comparison_view import TerminalView, markdown, plain
+from fastrank_eval.analysis.compared_value import DIFFERENCE_SCHEMA, ComparedValue
+from fastrank_eval.analysis.comparison_view import ReportedComparison
 from fastrank_eval.analysis.group_join import GroupRecords
-from fastrank_eval.engine.records import Meta
+from fastrank_eval.engine.records import Meta, record_table
 from fastrank_eval.measures import measure
 from fastrank_eval.results.gates import judge
 from fastrank_eval.results.lookup import find_measure, find_score, find_slicing, refuse_pooled
-from fastrank_eval.results.result_view import meta_with_notes
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from rich.console import Console, ConsoleOptions, RenderResult
 
     from fastrank_eval.analysis.attribution import Decomposition
     from fastrank_eval.engine.records import MeasureValue, Meta
     from fastrank_eval.measures import Measure
     from fastrank_eval.results.gates import Gate, Verdict
-
-__all__ = ["Comparison", "ReportedComparison"]
-
-
-class ReportedComparison(ABC):
-    """The output formats of `Comparison`."""
-
-    values: tuple[ComparedValue, ...]
-    meta: Meta
-    baseline: str
-    scores: tuple[str, ...]
-    measures: tuple[str, ...]
-    joined: dict[str, int] | None
-    evaluated: tuple[MeasureValue, ...]
-
-    @property
-    @abstractmethod
-    def decompositions(self) -> dict[tuple[str, str, str], Decomposition]:
-        """Decompositions by candidate, measure and slicing."""
-
-    @abstractmethod
-    def mover_tables(self, top: int) -> dict[tuple[str, str], pa.Table]:
-        """List the groups with the largest changes, by candidate and measure."""
-
-    @abstractmethod
-    def _changed_slices(self, text: str, score: str | None, top: int) -> list[ComparedValue]:
-        """Find the slices with the largest changes of a measure."""
-
-    @typed
-    def to_dict(self, movers: int = 0) -> dict[str, Any]:
-        """Build the content of the JSON report.
-
-        Parameters
-        ----------
-        movers : int
-            The largest number of groups to list as ``"movers"`` that raised the first measure of
-            groups most, and of groups that lowered it most.
-
-        Returns
-        -------
-        dict
-            ``{"meta": {...}, "comparisons": [...], "joined": ..., "decompositions": [...],
-            "movers": [...]}`` of plain Python values, None for NaN. The last three are left out if
-            they are empty.
-        """
-        content: dict[str, Any] = {
-            "meta": meta_with_notes(self.evaluated, self.meta),
-            "comparisons": comparison_rows(self.values),
-        }
-        if self.joined is not None:
-            content["joined"] = self.joined
-        if self.decompositions:
-            content["decompositions"] = list(decomposition_rows(self.decompositions))
-        mover_tables = self.mover_tables(movers)
-        if mover_tables:
-            content["movers"] = [
-                {"score": score, "measure": text, **row}
-                for (score, text), table in mover_tables.items()
-                for row in mover_rows(table)
-            ]
-        return content
-
-    @typed
-    def to_json(self, indent: int | None = 2, movers: int = 0) -> str:
-        """Write :meth:`to_dict` as JSON.
-
-        Parameters
-        ----------
-        indent : int or None
-            Spaces a level; None for one line.
-        movers : int
-            As in `to_dict`.
-
-        Returns
-        -------
-        str
-            Strictly valid JSON in ASCII; an undefined number is null.
-        """
-        return json.dumps(self.to_dict(movers), indent=check_indent(indent), allow_nan=False)
-
-    @typed
-    def to_csv(self, *, safe: bool = False) -> str:
-        """Write the summary as CSV with all digits, empty where undefined.
-
-        Parameters
-        ----------
-        safe : bool
-            Put an apostrophe before text that begins with ``=``, ``+``, ``-``, ``@``, a tab or a
-            carriage return, so that a spreadsheet does not read it as a formula.
-
-        Returns
-        -------
-        str
-        """
-        return compared_csv(comparison_rows(self.values), safe)
-
-    @typed
-    def to_markdown(self, movers: int = 0) -> str:
-        """Write the report as markdown.
-
-        Parameters
-        ----------
-        movers : int
-            As in `to_dict`.
-
-        Returns
-        -------
-        str
-            Names from data are in code spans, so nothing in them is markup.
-        """
-        return markdown(self, self.mover_tables(movers), movers)
-
-    @typed
-    def with_movers(self, movers: int) -> Any:
-        """Show the report on a terminal, with the groups that changed most.
-
-        Parameters
-        ----------
-        movers : int
-            As in `to_dict`.
-
-        Returns
-        -------
-        rich renderable
-        """
-        return TerminalView(self, self.mover_tables(movers), movers)
-
-    def __repr__(self) -> str:
-        return plain(self)
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield self.with_movers(0)
 
 
 class Comparison(ReportedComparison):
@@ -245,7 +102,7 @@ class Comparison(ReportedComparison):
         pyarrow.Table
             The fields of `ComparedValue`; an undefined number is null.
         """
-        return compared_table(self.values)
+        return record_table(self.values, DIFFERENCE_SCHEMA)
 
     @property
     def per_group(self) -> pa.Table:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from fastrank_eval._lib.arguments import check_indent, check_options, typed
+from fastrank_eval._lib.arguments import check_choice, check_indent, check_options, typed
 from fastrank_eval._lib.arrow import arrow_value, bytes_column, column_with_nulls
 from fastrank_eval._lib.errors import ArgumentError, near
 from fastrank_eval._lib.files import atomic_path, check_writable
@@ -35,45 +35,22 @@ from fastrank_eval.stats.score_table import RocSteps, ScoreTable
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["KINDS", "SCHEMAS", "Curve", "curve", "curve_of"]
+_TEXT = pa.string()
+#: Types of columns; others are float64.
+_TYPES = {
+    **dict.fromkeys(("score", "measure", "bucket"), _TEXT),
+    **dict.fromkeys(("bin", "k", "rows", "least", "most"), pa.int64()),
+    **dict.fromkeys(("groups", "groups_used", "positives"), pa.int64()),
+}
 
 
-_FLOAT, _INT, _TEXT = pa.float64(), pa.int64(), pa.string()
-
-
-def _schema(**columns: pa.DataType) -> pa.Schema:
-    return pa.schema([pa.field("score", _TEXT, nullable=False), *columns.items()])
+def _schema(names: Iterable[str]) -> pa.Schema:
+    columns = [(name, _TYPES.get(name, pa.float64())) for name in names]
+    return pa.schema([pa.field("score", _TEXT, nullable=False), *columns])
 
 
 #: Schema of each kind of curve.
-SCHEMAS = {
-    "roc": _schema(threshold=_FLOAT, fpr=_FLOAT, tpr=_FLOAT),
-    "pr": _schema(threshold=_FLOAT, recall=_FLOAT, precision=_FLOAT),
-    "det": _schema(threshold=_FLOAT, fpr=_FLOAT, fnr=_FLOAT),
-    "lift": _schema(threshold=_FLOAT, depth=_FLOAT, recall=_FLOAT, precision=_FLOAT, lift=_FLOAT),
-    "calibration": _schema(
-        bin=_INT,
-        lower=_FLOAT,
-        upper=_FLOAT,
-        mean_prediction=_FLOAT,
-        observed_rate=_FLOAT,
-        low=_FLOAT,
-        high=_FLOAT,
-        rows=_INT,
-    ),
-    "k": _schema(measure=_TEXT, k=_INT, value=_FLOAT),
-    "gauc-by-activity": _schema(
-        bucket=_TEXT,
-        least=_INT,
-        most=_INT,
-        groups=_INT,
-        groups_used=_INT,
-        rows=_INT,
-        positives=_INT,
-        value=_FLOAT,
-        standard_error=_FLOAT,
-    ),
-}
+SCHEMAS = {kind: _schema(names) for kind, names in curve_points.COLUMNS.items()}
 
 
 @dataclass(frozen=True, repr=False)
@@ -125,7 +102,7 @@ class Curve:
         schema = SCHEMAS[self.kind]
         if any("weight" in columns for columns in self.columns.values()):
             rows = schema.get_field_index("rows")
-            schema = schema.set(rows, pa.field("weight", _FLOAT))
+            schema = schema.set(rows, pa.field("weight", pa.float64()))
         tables = [
             pa.table(
                 [
@@ -271,18 +248,9 @@ _SCORE_KINDS = ("roc", "pr", "det", "lift", "calibration")
 #: Options of each kind with their defaults.
 _DEFAULTS: dict[str, dict[str, Any]] = {
     **{kind: {"points": "corners"} for kind in ("roc", "pr", "det", "lift")},
-    "calibration": {
-        "bins": 10,
-        "binning": "equal-count",
-        "confidence": 0.95,
-        "sampling_rate": 1,
-    },
+    "calibration": {"bins": 10, "binning": "equal-count", "confidence": 0.95, "sampling_rate": 1},
     "k": {"measure": "nDCG", "cutoffs": range(1, 51)},
-    "gauc-by-activity": {
-        "measure": "GAUC",
-        "activity": "rows",
-        "buckets": (1, 5, 20, 100),
-    },
+    "gauc-by-activity": {"measure": "GAUC", "activity": "rows", "buckets": (1, 5, 20, 100)},
 }
 
 
@@ -398,7 +366,8 @@ def curve(
         result, rows = by_activity(
             source, choices["measure"], choices["activity"], choices["buckets"], options
         )
-    choices = {"measure": str(choices["measure"]), **_bucket_choices(choices)}
+    choices = {**choices, "measure": str(choices["measure"])}
+    choices.pop("cutoffs", None)
     return _curve_of_groups(kind, result, rows, choices, name)
 
 
@@ -417,10 +386,7 @@ def curve_of(result: Result, kind: str, *, rel: float = 1, **choices: Any) -> Cu
 
 def _choices(kind: str, requested: Mapping[str, Any]) -> dict[str, Any]:
     """Check the options of a kind and fill in the defaults."""
-    if kind not in KINDS:
-        raise ArgumentError(
-            f"kind={kind!r} is not one of {', '.join(map(repr, KINDS))}.{near(str(kind), KINDS)}"
-        )
+    check_choice("kind", kind, KINDS)
     choices = dict(_DEFAULTS[kind])
     for name, value in requested.items():
         if value is None or (name == "rel" and kind in _SCORE_KINDS):
@@ -439,29 +405,23 @@ def _choices(kind: str, requested: Mapping[str, Any]) -> dict[str, Any]:
 def _curve_of_result(
     result: Result, kind: str, rel: float, options: dict[str, Any], name: str
 ) -> Curve:
-    auc = AUC(rel=rel)
     columns: dict[str, dict[str, np.ndarray]] = {}
     values: dict[str, dict[str, float]] = {}
     undefined: dict[str, str] = {}
     for score in result.scores:
         table = result.score_table(score, rel)
+        columns[score], values[score] = {}, {}
         missing = _missing_reason(kind, table)
         if missing:
             undefined[score] = missing
-            columns[score], values[score] = {}, {}
         elif kind == "calibration":
-            bins = curve_points.calibration_bins(table, score, **options)
-            columns[score] = bins
-            values[score] = {"ECE": curve_points.expected_error(bins)}
+            columns[score] = curve_points.calibration_bins(table, score, **options)
+            values[score] = {"ECE": curve_points.expected_error(columns[score])}
         else:
             thresholds = Thresholds.of(table)
             columns[score] = curve_points.curve_columns(kind, thresholds, options["points"])
-            is_roc = kind == "roc"
-            summary = (
-                {"AUC": result.value(auc, score)}
-                if is_roc
-                else _summary_values(kind, table, thresholds)
-            )
+            summary = {"AUC": result.value(AUC(rel=rel), score)} if kind == "roc" else {}
+            summary |= _summary_values(kind, table, thresholds)
             values[score] = {**summary, "positive rate": float(thresholds.precision[-1])}
     choices = {**options, **({} if rel == 1 else {"rel": rel})}
     return Curve(kind, columns, values, undefined, choices, result.meta, name)
@@ -483,7 +443,7 @@ def _summary_values(kind: str, table: ScoreTable, thresholds: Thresholds) -> dic
         return {"AvgPrec": AvgPrec.from_steps(RocSteps.from_table(table)).value}
     if kind == "det":
         return {"EER": curve_points.equal_error_rate(thresholds)}
-    return {"Lift@10%": Lift(top=0.1).from_table(table).value}
+    return {"Lift@10%": Lift(top=0.1).from_table(table).value} if kind == "lift" else {}
 
 
 def _curve_of_groups(
@@ -491,7 +451,7 @@ def _curve_of_groups(
 ) -> Curve:
     columns = {
         score: {
-            column: np.array([_nan_for_none(row[column]) for row in rows if row["score"] == score])
+            column: np.array([row[column] for row in rows if row["score"] == score])
             for column in SCHEMAS[kind].names[1:]
         }
         for score in result.scores
@@ -503,12 +463,8 @@ def _curve_of_groups(
         for row in rows:
             if row["k"] == last_cutoff:
                 values[row["score"]][f"{row['measure']}@{last_cutoff}"] = row["value"]
-        options_by_measure: Any = meta.conventions["measures"]
-        options_at_last = {
-            name: options
-            for name, options in options_by_measure.items()
-            if name.endswith(f"@{last_cutoff}")
-        }
+        options: Any = meta.conventions["measures"]
+        options_at_last = {m: options[m] for m in options if m.endswith(f"@{last_cutoff}")}
         meta = replace(meta, conventions={**meta.conventions, "measures": options_at_last})
     else:
         for value in result:
@@ -518,14 +474,6 @@ def _curve_of_groups(
         score: "no_groups" for score in result.scores if np.isnan(columns[score]["value"]).all()
     }
     return Curve(kind, columns, values, undefined, choices, meta, name)
-
-
-def _nan_for_none(value: Any) -> Any:
-    return np.nan if value is None else value
-
-
-def _bucket_choices(choices: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in choices.items() if name not in ("measure", "cutoffs")}
 
 
 def _source_name(source: object) -> str:

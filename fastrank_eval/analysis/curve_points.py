@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
 
-from fastrank_eval._lib.arguments import at_least_one
+from fastrank_eval._lib.arguments import at_least_one, check_choice
 from fastrank_eval._lib.errors import ArgumentError, ColumnError, MeasureError
 from fastrank_eval.engine.run import run
 from fastrank_eval.measures import Measure, measure, parse_measures
@@ -19,22 +19,6 @@ from fastrank_eval.results.evaluate import evaluate
 from fastrank_eval.results.result import Result, result_of
 from fastrank_eval.stats.intervals import normal_quantile
 from fastrank_eval.stats.score_table import ScoreTable
-
-__all__ = [
-    "ACTIVITIES",
-    "BINNINGS",
-    "Thresholds",
-    "by_activity",
-    "by_cutoff",
-    "calibration_bins",
-    "corners",
-    "curve_columns",
-    "equal_error_rate",
-    "expected_error",
-    "points_choice",
-    "spread",
-    "wilson",
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +54,17 @@ class Thresholds:
         """True positive rate (recall)."""
         return np.asarray(self.tp / self.tp[-1])
 
+    recall = tpr
+
     @property
     def fpr(self) -> np.ndarray:
         """False positive rate."""
         return np.asarray(self.fp / self.fp[-1])
+
+    @property
+    def fnr(self) -> np.ndarray:
+        """False negative rate."""
+        return np.asarray((self.tp[-1] - self.tp) / self.tp[-1])
 
     @property
     def precision(self) -> np.ndarray:
@@ -86,6 +77,12 @@ class Thresholds:
         """Share of rows that are predicted positive."""
         predicted = self.tp + self.fp
         return np.asarray(predicted / predicted[-1])
+
+    @property
+    def lift(self) -> np.ndarray:
+        """Recall over depth; NaN at depth 0."""
+        depth = self.depth
+        return np.divide(self.tpr, depth, out=np.full(len(depth), np.nan), where=depth > 0)
 
     @property
     def progress(self) -> np.ndarray:
@@ -160,72 +157,25 @@ def spread(progress: np.ndarray, points: int) -> np.ndarray:
     return np.unique(np.concatenate([[0], after - before_is_nearer, [len(progress) - 1]]))
 
 
-Columns = dict[str, np.ndarray]
-
-
-def roc(thresholds: Thresholds) -> Columns:
-    """Compute the receiver operating characteristic.
-
-    References
-    ----------
-    Fawcett (2006), doi:10.1016/j.patrec.2005.10.010.
-    """
-    return {"threshold": thresholds.threshold, "fpr": thresholds.fpr, "tpr": thresholds.tpr}
-
-
-def pr(thresholds: Thresholds) -> Columns:
-    """Compute precision and recall; precision is 1 if no row is positive.
-
-    References
-    ----------
-    Davis & Goadrich (2006), doi:10.1145/1143844.1143874.
-    """
-    return {
-        "threshold": thresholds.threshold,
-        "recall": thresholds.tpr,
-        "precision": thresholds.precision,
-    }
-
-
-def det(thresholds: Thresholds) -> Columns:
-    """Compute the detection error trade-off: both error rates.
-
-    References
-    ----------
-    Martin et al. (1997), doi:10.21437/Eurospeech.1997-504.
-    """
-    fnr = (thresholds.tp[-1] - thresholds.tp) / thresholds.tp[-1]
-    return {"threshold": thresholds.threshold, "fpr": thresholds.fpr, "fnr": np.asarray(fnr)}
-
-
-def lift(thresholds: Thresholds) -> Columns:
-    """Compute cumulative gains and lift by depth; lift at depth 0 is NaN.
-
-    References
-    ----------
-    Piatetsky-Shapiro & Steingold (2000), doi:10.1145/380995.381017.
-    """
-    depth, recall, precision = thresholds.depth, thresholds.tpr, thresholds.precision
-    ratio = np.divide(recall, depth, out=np.full(len(depth), np.nan), where=depth > 0)
-    precision[depth == 0] = np.nan
-    return {
-        "threshold": thresholds.threshold,
-        "depth": depth,
-        "recall": recall,
-        "precision": precision,
-        "lift": ratio,
-    }
-
-
-_CURVES: dict[str, Callable[[Thresholds], Columns]] = {
-    "roc": roc,
-    "pr": pr,
-    "det": det,
-    "lift": lift,
+#: Columns of each kind of curve; for the first four, fields of `Thresholds`.
+COLUMNS = {
+    "roc": ("threshold", "fpr", "tpr"),
+    "pr": ("threshold", "recall", "precision"),
+    "det": ("threshold", "fpr", "fnr"),
+    "lift": ("threshold", "depth", "recall", "precision", "lift"),
+    "calibration": (
+        *("bin", "lower", "upper", "mean_prediction", "observed_rate", "low", "high"),
+        "rows",
+    ),
+    "k": ("measure", "k", "value"),
+    "gauc-by-activity": (
+        *("bucket", "least", "most", "groups", "groups_used", "rows", "positives", "value"),
+        "standard_error",
+    ),
 }
 
 
-def curve_columns(kind: str, thresholds: Thresholds, points: str | int) -> Columns:
+def curve_columns(kind: str, thresholds: Thresholds, points: str | int) -> dict[str, np.ndarray]:
     """Compute the columns of a curve.
 
     Parameters
@@ -239,18 +189,26 @@ def curve_columns(kind: str, thresholds: Thresholds, points: str | int) -> Colum
         vertical segments, which preserves average precision. A number: thresholds at equal steps of
         tpr + fpr; for lift, equal steps of depth, where tied rows count as the mean over their
         orders.
+
+    References
+    ----------
+    roc: Fawcett (2006), doi:10.1016/j.patrec.2005.10.010; pr: Davis & Goadrich (2006),
+    doi:10.1145/1143844.1143874; det: Martin et al. (1997), doi:10.21437/Eurospeech.1997-504; lift:
+    Piatetsky-Shapiro & Steingold (2000), doi:10.1145/380995.381017.
     """
-    if isinstance(points, int):
-        if kind == "lift":
-            return lift(at_depths(thresholds, points))
+    positions = np.arange(len(thresholds.threshold))
+    if isinstance(points, int) and kind == "lift":
+        thresholds, positions = at_depths(thresholds, points), np.arange(points)
+    elif isinstance(points, int):
         positions = spread(thresholds.progress, points)
-    elif points == "all":
-        positions = np.arange(len(thresholds.threshold))
-    elif kind == "pr":
-        positions = _axis_corners(thresholds.tpr, thresholds.precision)
-    else:
+    elif points == "corners" and kind == "pr":
+        positions = _axis_corners(thresholds.recall, thresholds.precision)
+    elif points == "corners":
         positions = corners(thresholds.fp, thresholds.tp)
-    return {name: column[positions] for name, column in _CURVES[kind](thresholds).items()}
+    columns = {name: getattr(thresholds, name)[positions] for name in COLUMNS[kind]}
+    if kind == "lift":
+        columns["precision"][columns["depth"] == 0] = np.nan
+    return columns
 
 
 def at_depths(thresholds: Thresholds, points: int) -> Thresholds:
@@ -284,7 +242,7 @@ def _axis_corners(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 def equal_error_rate(thresholds: Thresholds) -> float:
     """Interpolate the error rate at which both error rates are equal."""
-    fpr, fnr = thresholds.fpr, det(thresholds)["fnr"]
+    fpr, fnr = thresholds.fpr, thresholds.fnr
     after = int(np.argmax(fpr >= fnr))
     gap = fnr - fpr
     fraction = gap[after - 1] / (gap[after - 1] - gap[after])
@@ -411,8 +369,7 @@ def check_bins(bins: object, binning: object, confidence: object) -> None:
     ArgumentError
     """
     at_least_one("bins", bins, None, _MOST_BINS)
-    if binning not in BINNINGS:
-        raise ArgumentError(f"binning={binning!r} is not one of {', '.join(map(repr, BINNINGS))}.")
+    check_choice("binning", binning, BINNINGS)
     if not isinstance(confidence, float) or not 0 < confidence < 1:
         raise ArgumentError(f"confidence={confidence!r} is not a number between 0 and 1.")
 
@@ -464,10 +421,7 @@ def by_activity(
     options: Mapping[str, Any],
 ) -> tuple[Result, Rows]:
     """Evaluate a measure over the groups of each bucket of activity."""
-    if activity not in ACTIVITIES:
-        raise ArgumentError(
-            f"activity={activity!r} is not one of {', '.join(map(repr, ACTIVITIES))}."
-        )
+    check_choice("activity", activity, ACTIVITIES)
     edges = _edges(buckets)
     _check_mean(measure(requested))
     by = f"@{activity}:{','.join(map(str, edges))}"
@@ -487,7 +441,7 @@ def by_activity(
                     "score": score,
                     "bucket": _bucket(least, next_edge),
                     "least": least,
-                    "most": None if next_edge is None else next_edge - 1,
+                    "most": math.nan if next_edge is None else next_edge - 1,
                     "groups": sums.groups(bucket),
                     "groups_used": 0 if value is None else value.groups_used,
                     "rows": sums.rows(bucket),

@@ -9,22 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from fastrank_eval._lib.arguments import typed
 from fastrank_eval._lib.errors import ArgumentError
-from fastrank_eval.engine.conventions import (
-    DEFAULTS,
-    Profile,
-    profile_of,
-    undefined_policies,
-    undefined_text,
-    with_options,
-)
+from fastrank_eval.engine.conventions import DEFAULTS, Profile, profile_of, with_options
+from fastrank_eval.engine.plan import undefined_policies, undefined_text
 from fastrank_eval.io import open_source
 from fastrank_eval.measures import Measure, parse_measures, registry
 from fastrank_eval.results.evaluate import evaluate
+from fastrank_eval.results.format import amount
+from fastrank_eval.results.tables import Table, rich_table, text_lines
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
-
-__all__ = ["Choice", "Explanation", "explain"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,42 +84,33 @@ class Explanation:
         """Write `to_dict` as strict JSON."""
         return json.dumps(self.to_dict(), indent=2, allow_nan=False) + "\n"
 
-    def rows(self) -> list[list[str]]:
-        """Make the cells of the printed table, header first."""
-        titles = [_title(label, len({score for score, _ in self.labels})) for label in self.labels]
-        return [
-            ["choice", "ours", "theirs", *titles],
+    def table(self) -> Table:
+        """Make the printed table: our values, each choice, their values."""
+        several = len({score for score, _ in self.labels}) > 1
+        titles = [f"{score} {measure}" if several else measure for score, measure in self.labels]
+        rows = [
             ["our defaults", "", "", *map(_value_text, self.ours)],
             *([c.name, c.ours, c.theirs, *map(_change_text, c.moves)] for c in self.choices),
             [f"all of {self.profile.name}", "", "", *map(_value_text, self.theirs)],
         ]
+        return Table(["choice", "ours", "theirs", *titles], 3, rows)
+
+    @property
+    def _differences(self) -> list[str]:
+        return [f"not reproduced: {difference}" for difference in self.profile.differs]
 
     def __str__(self) -> str:
-        rows = self.rows()
-        widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-        lines = [
-            "  ".join(
-                cell.ljust(width) if i < 3 else cell.rjust(width)
-                for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-            ).rstrip()
-            for row in rows
-        ]
-        return "\n".join([self.profile.tool, *lines, *_difference_lines(self.profile)])
+        return "\n".join([self.profile.tool, *text_lines(self.table()), *self._differences])
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from rich import box
-        from rich.table import Table
         from rich.text import Text
 
-        header, *rows = self.rows()
-        table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-        for i, title in enumerate(header):
-            table.add_column(Text(title), justify="left" if i < 3 else "right", overflow="fold")
-        for row in rows:
-            table.add_row(*map(Text, row), style="bold" if row[1] == row[2] == "" else "")
         yield Text(self.profile.tool, style="bold cyan")
-        yield table
-        for line in _difference_lines(self.profile):
+        grid = rich_table(self.table(), fixed=False)
+        for row in grid.rows[0], grid.rows[-1]:
+            row.style = "bold"
+        yield grid
+        for line in self._differences:
             yield Text(line, style="dim")
 
 
@@ -134,7 +119,7 @@ def explain(
     source: object,
     *,
     profile: str,
-    group: str | Sequence[str],
+    group: str | Sequence[str] | None = None,
     label: str,
     score: str | Sequence[str],
     measures: str | Measure | Sequence[str | Measure],
@@ -265,20 +250,11 @@ def _changes_of(
     )
 
 
-def _title(label: tuple[str, str], scores: int) -> str:
-    score, measure = label
-    return measure if scores == 1 else f"{score} {measure}"
-
-
 def _value_text(value: float | None) -> str:
-    return "undefined" if value is None else f"{value:.6f}"
+    return "undefined" if value is None else amount(value, 6)
 
 
 def _change_text(move: float | None) -> str:
     if move is None:
         return "undefined"
-    return f"{move:+.6f}" if move else "0"
-
-
-def _difference_lines(profile: Profile) -> list[str]:
-    return [f"not reproduced: {difference}" for difference in profile.differs]
+    return amount(move, 6, sign=True) if move else "0"

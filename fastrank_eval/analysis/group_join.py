@@ -4,25 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
-from fastrank_eval._lib.arrow import arrow_column, column_with_nulls, decode_array, frozen
+from fastrank_eval._lib.arrow import arrow_column, decode_array, frozen, text_buffers
 from fastrank_eval._lib.errors import ArgumentError, ColumnError, text_keys_hint
 from fastrank_eval._lib.jit import kernel
-from fastrank_eval.engine.group_values import GroupValues, SavedGroups
-from fastrank_eval.engine.plan import Plan
-from fastrank_eval.groups.boundaries import Keys
-from fastrank_eval.io.keys import KeyEncoder
+from fastrank_eval.engine.plan import GroupValues, Plan
+from fastrank_eval.engine.state_arrays import SavedGroups
+from fastrank_eval.engine.summary import group_table
+from fastrank_eval.groups.chunk import Keys
+from fastrank_eval.io.keys import KeyEncoder, number_keys
 from fastrank_eval.measures import Measure, measure
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-
-__all__ = ["GroupJoin", "GroupRecords", "group_ids", "group_records", "groups_of", "join_groups"]
 
 
 _TURN = np.uint64(0x9E3779B97F4A7C15)
@@ -80,11 +78,7 @@ def _fold_column(key: pa.Array, ids: np.ndarray) -> None:
         words = KeyEncoder("key of groups", key.type).words(key)
         _fold_words(frozen(np.stack(words).view(np.uint64)), ids)
         return
-    _, offset_buffer, content = key.buffers()
-    offsets = np.frombuffer(offset_buffer, np.int64, len(key) + 1, key.offset * 8)
-    has_bytes = content is not None and content.size
-    content_bytes = np.frombuffer(content if has_bytes else b"\0", np.uint8)
-    _fold_letters(frozen(offsets), frozen(content_bytes), ids)
+    _fold_letters(*text_buffers(key), ids)
 
 
 @kernel
@@ -169,23 +163,13 @@ class GroupRecords:
 
     def table(self) -> pa.Table:
         """Make a table of keys, rows, positives and values."""
-        columns: dict[str, pa.Array] = {}
-
-        def add(name: str, column: pa.Array) -> None:
-            while name in columns:
-                name += "_"
-            columns[name] = column
-
-        for name, key in zip(self.names, self.keys, strict=True):
-            add(name, key)
-        add("rows", arrow_column(self.rows))
-        add("positives", arrow_column(self.positives))
-        for model, score in enumerate(self.scores):
-            for m, computed in enumerate(self.measures):
-                if not computed.pooled:
-                    numbers = np.ascontiguousarray(self.values[model, m])
-                    add(f"{score}.{computed}", column_with_nulls(numbers, np.isnan(numbers)))
-        return pa.table(columns)
+        values = (
+            (f"{score}.{computed}", self.values[model, m])
+            for model, score in enumerate(self.scores)
+            for m, computed in enumerate(self.measures)
+            if not computed.pooled
+        )
+        return group_table(self.names, self.keys, self.rows, self.positives, values)
 
 
 def group_records(
@@ -203,75 +187,50 @@ def group_records(
     schema : pyarrow.Schema
         Schema of the source: the types of keys if there is no group.
     """
-    models, measure_count = len(plan.roles.scores), len(plan.measures)
-    if values:
-        joined = GroupValues.concat(values)
-        key_columns = [
-            pa.chunked_array([batch_keys[k] for batch_keys in keys]).combine_chunks()
-            for k in range(len(plan.roles.group))
-        ]
-    else:
-        no_rows = np.empty(0, np.int64)
-        joined = GroupValues(no_rows, no_rows, np.empty((models, measure_count, 0)))
-        empty = schema.empty_table()
-        key_columns = [
-            decode_array(empty.column(name).combine_chunks()) for name in plan.roles.group
-        ]
+    groups = SavedGroups.of_run(plan, keys, values, schema)
+    joined = groups.values
     return GroupRecords(
-        plan.roles.group,
-        tuple(key_columns),
+        groups.names,
+        groups.keys,
         joined.rows,
         joined.positives,
         plan.roles.scores,
         plan.measures,
-        {
-            (model, m): joined.values[model, m]
-            for model in range(models)
-            for m in range(measure_count)
-        },
+        {(model, m): joined.values[model, m] for model, m in np.ndindex(joined.values.shape[:2])},
         joined.weights,
     )
 
 
-class ResultGroups(Protocol):
-    """The fields of a result that `groups_of` reads."""
-
-    @property
-    def per_group(self) -> pa.Table:
-        """A table of one row for each group."""
-        ...
-
-    @property
-    def group_weights(self) -> Mapping[tuple[int, int], NDArray[np.float64]] | None:
-        """Weights of groups by model and measure."""
-        ...
-
-    @property
-    def scores(self) -> tuple[str, ...]:
-        """Score columns of the models."""
-        ...
-
-    @property
-    def measures(self) -> tuple[str, ...]:
-        """Canonical texts of the measures."""
-        ...
-
-
-def groups_of(result: ResultGroups) -> GroupRecords:
+def groups_of(
+    table: pa.Table,
+    weights: Mapping[tuple[int, int], NDArray[np.float64]] | None,
+    scores: tuple[str, ...],
+    texts: Sequence[str],
+) -> GroupRecords:
     """Read the groups of a result.
+
+    Parameters
+    ----------
+    table : pyarrow.Table
+        One row for each group.
+    weights : mapping of (int, int) to ndarray of float64, or None
+        Weights of groups by model and measure.
+    scores : tuple of str
+        Score columns of the models.
+    texts : sequence of str
+        Canonical texts of the measures.
 
     Raises
     ------
     ArgumentError
-        If the result has no values of groups.
+        If the result has no weights of groups.
     """
-    weights, table = result.group_weights, result.per_group
     if weights is None:
         raise ArgumentError("this result has no groups that could be compared one by one.")
-    measures = tuple(measure(text) for text in result.measures)
+    measures = tuple(measure(text) for text in texts)
     group_measures = [m for m, computed in enumerate(measures) if not computed.pooled]
     columns = table.combine_chunks().columns
-    keys = table.num_columns - 2 - len(result.scores) * len(group_measures)
+    keys = table.num_columns - 2 - len(scores) * len(group_measures)
     numbers = [np.asarray(column.to_numpy()) for column in columns[keys:]]
     values = iter(numbers[2:])
     return GroupRecords(
@@ -279,11 +238,11 @@ def groups_of(result: ResultGroups) -> GroupRecords:
         tuple(column.combine_chunks() for column in columns[:keys]),
         numbers[0],
         numbers[1],
-        result.scores,
+        scores,
         measures,
         {
             (model, m): next(values).astype(np.float64, copy=False)
-            for model in range(len(result.scores))
+            for model in range(len(scores))
             for m in group_measures
         },
         weights,
@@ -400,16 +359,10 @@ def _match_keys(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Find the right row of each left key, or -1; and rows only there."""
     groups = len(left[0])
-    codes = np.zeros(groups + len(right[0]), np.int64)
-    for left_key, right_key in zip(left, right, strict=True):
-        column = pa.concat_arrays([left_key, right_key]).dictionary_encode()
-        numbers = np.asarray(column.indices).astype(np.int64)
-        _, codes = np.unique(codes * (len(column.dictionary) + 1) + numbers, return_inverse=True)
-    row_of_code = np.full(int(codes.max(initial=-1)) + 1, -1)
+    codes, firsts = number_keys([pa.concat_arrays(pair) for pair in zip(left, right, strict=True)])
+    row_of_code = np.full(len(firsts), -1)
     row_of_code[codes[groups:]] = np.arange(len(right[0]))
-    on_left = np.zeros(len(row_of_code), np.bool_)
-    on_left[codes[:groups]] = True
-    return row_of_code[codes[:groups]], np.flatnonzero(~on_left[codes[groups:]])
+    return row_of_code[codes[:groups]], np.flatnonzero(firsts[codes[groups:]] >= groups)
 
 
 KEEP_GROUPS = "evaluate with keep_groups=True (--keep-groups)"
@@ -429,16 +382,11 @@ def require_groups(
         raise ArgumentError(
             f"{shown} has no keys of groups to join it with another; {KEEP_GROUPS}."
         )
-    if not alone and _has_spanning_groups(groups):
+    if not alone and groups.equal_neighbours(np.lexsort(groups.ranks()[::-1])).any():
         raise ArgumentError(
             f"{shown} has groups that were merged in parts, so they cannot be joined with "
             "the groups of another state by their keys; evaluate the rows of a group together."
         )
-
-
-def _has_spanning_groups(groups: SavedGroups) -> bool:
-    order = np.lexsort(groups.ranks()[::-1])
-    return bool(groups.equal_neighbours(order).any())
 
 
 def free_name(score: str, names: Collection[str]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from time import perf_counter
@@ -15,7 +17,7 @@ from fastrank_eval._lib.arguments import at_least_one, check_choice, column_name
 from fastrank_eval._lib.arrow import arrow_column, column_with_nulls
 from fastrank_eval._lib.errors import ArgumentError, MeasureError
 from fastrank_eval._lib.jit import compilations
-from fastrank_eval._lib.progress import Progress, reporting_to
+from fastrank_eval._lib.threads import Progress, map_jobs, reporting_to
 from fastrank_eval.analysis.multiclass_rows import ClassRoles
 from fastrank_eval.analysis.multiclass_totals import (
     OVER_PAIRS,
@@ -25,18 +27,19 @@ from fastrank_eval.analysis.multiclass_totals import (
     ClassValues,
     over_pairs,
 )
-from fastrank_eval.engine.conventions import undefined_policies, undefined_text
+from fastrank_eval.engine.plan import batch_rows_of, undefined_policies, undefined_text
 from fastrank_eval.engine.records import MeasureValue, Meta, plain_value
-from fastrank_eval.engine.ungrouped import each_work_batch
-from fastrank_eval.io import open_source
-from fastrank_eval.measures import Measure, parse_measures
-from fastrank_eval.measures.auc import GAUC, PooledAUC
+from fastrank_eval.io import open_source, refuse_text, require_columns
+from fastrank_eval.io.reader import RowReader, WorkBatch, in_scratch, read_batch, rebatch
+from fastrank_eval.measures import GAUC, Measure, parse_measures
+from fastrank_eval.measures.auc import PooledAUC
 from fastrank_eval.measures.base import GROUP_WEIGHTS, SCORE_KINDS, registry
 from fastrank_eval.measures.decisions import Decision, GroupDecision
 from fastrank_eval.measures.likelihood import LogarithmicLoss
 from fastrank_eval.measures.pooled import PooledMeasure
-from fastrank_eval.results.format import printable
+from fastrank_eval.results.format import number_text, printable
 from fastrank_eval.results.result import Result
+from fastrank_eval.results.tables import Table, rich_table
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
@@ -44,8 +47,6 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
     from fastrank_eval.measures import Measure
-
-__all__ = ["ClassResult"]
 
 
 class ClassResult(Result):
@@ -154,7 +155,7 @@ class ClassResult(Result):
         ArgumentError
             If the average was not part of it, or is left out if there are several.
         """
-        return self._of_average(measure, score, average).value
+        return self._value_of(str(self._find_measure(measure)), score, average).value
 
     @typed
     def interval(  # type: ignore[override]  # averages take the place of slices
@@ -179,13 +180,8 @@ class ClassResult(Result):
         MeasureError, ArgumentError
             As `value` does.
         """
-        value = self._of_average(measure, score, average)
+        value = self._value_of(str(self._find_measure(measure)), score, average)
         return value.ci_low, value.ci_high
-
-    def _of_average(
-        self, measure: str | Measure, score: str | None, average: str | None
-    ) -> MeasureValue:
-        return self._value_of(str(self._find_measure(measure)), score, average)
 
     def _value_of(self, text: str, score: str | None, part: str | None = None) -> MeasureValue:
         average = part
@@ -236,21 +232,15 @@ class ClassResult(Result):
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield from super().__rich_console__(console, options)
-        from rich import box
-        from rich.table import Table
-
-        table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-        for column, name in enumerate(self.per_class.column_names):
-            table.add_column(name, justify="right" if column else "left", overflow="fold")
-        for row in self.per_class.to_pylist():
-            table.add_row(*(printable(_cell_text(value)) for value in row.values()))
-        yield table
+        names = [printable(name) for name in self.per_class.column_names]
+        rows = [list(map(_cell_text, row.values())) for row in self.per_class.to_pylist()]
+        yield rich_table(Table(names, 1, rows), fixed=False)
 
 
-def _cell_text(value: object) -> str:
-    if value is None:
-        return "undefined"
-    return f"{value:#.6g}" if isinstance(value, float) else str(value)
+def _cell_text(value: Any) -> str:
+    if isinstance(value, str):
+        return printable(value)
+    return f"{value:,}" if isinstance(value, int) else number_text(value)
 
 
 #: Averages over classes.
@@ -395,20 +385,21 @@ def evaluate_classes(
     _check_measures(requested, plan)
     states = ClassStates(plan)
     requested_rows = at_least_one("batch_rows", batch_rows, None)
+    role_names = roles.by_column()
+    for column, role in role_names.items():
+        require_columns(opened.schema, [column], role=role)
+        if roles.form == "column" or column not in roles.labels:
+            refuse_text(opened, column, role)
+    reader = RowReader(opened, tuple(role_names), at_least_one("limit", limit, None, math.inf))
+    default_rows = batch_rows_of(reader.rows, plan.threads) // len(roles.classes)
+    rows = requested_rows or max(default_rows, _MIN_ROWS)
 
-    def rows_at_a_time(default: int) -> int:
-        return int(requested_rows or max(default // len(roles.classes), _MIN_ROWS))
+    def add(job: WorkBatch) -> None:
+        states.add(in_scratch(read_batch(job[0])), job[1])
 
-    with reporting_to(progress):
-        each_work_batch(
-            opened,
-            roles.by_column(),
-            states.add,
-            limit=limit,
-            threads=plan.threads,
-            rows=rows_at_a_time,
-            categories=() if roles.form == "column" else roles.labels,
-        )
+    jobs = rebatch(reader.unread_batches(rows), rows)
+    with reporting_to(progress), reader.completing_errors():
+        deque(map_jobs(plan.threads, add, jobs), maxlen=0)
     values = ClassValues(plan, states, name)
     conventions: dict[str, object] = {
         "decide": decide,
@@ -417,11 +408,10 @@ def evaluate_classes(
         "weight": weight,
         "measures": {str(m): _options(m, plan) for m in requested},
     }
-    if where is not None:
-        conventions["where"] = str(where)
-    if limit is not None:
-        conventions["limit"] = limit
-    sorted_values = sorted(values.rows(), key=lambda value: _position(value.measure, requested))
+    conventions |= {} if where is None else {"where": str(where)}
+    conventions |= {} if limit is None else {"limit": limit}
+    texts = [str(m) for m in requested]
+    sorted_values = sorted(values.rows(), key=lambda value: texts.index(value.measure))
     table = _per_class(plan, states, values)
     seconds, new_kernels = perf_counter() - started, compilations() - compiled
     return ClassResult(
@@ -430,7 +420,7 @@ def evaluate_classes(
         None if states.confusion is None else states.confusion.matrix(),
         Meta(__version__, states.rows, len(roles.classes), conventions, seconds, new_kernels),
         name,
-        [str(m) for m in requested],
+        texts,
         roles.classes,
     )
 
@@ -438,12 +428,11 @@ def evaluate_classes(
 def _read_averages(average: str | Sequence[str] | None) -> tuple[str, ...]:
     if average is None:
         return ()
-    words = (
-        [word.strip() for word in average.split(",")] if isinstance(average, str) else list(average)
-    )
+    words = map(str.strip, average.split(",")) if isinstance(average, str) else average
+    words = tuple(dict.fromkeys(words))
     for word in words:
         check_choice("average", word, AVERAGES)
-    return tuple(dict.fromkeys(words))
+    return words
 
 
 def _row_measures(requested: tuple[Measure, ...], plan: ClassPlan) -> dict[str, Measure]:
@@ -515,19 +504,13 @@ def _options(measure: Measure, plan: ClassPlan) -> dict[str, Any]:
     return options
 
 
-def _position(text: str, requested: Sequence[Measure]) -> int:
-    return [str(m) for m in requested].index(text)
-
-
 def _per_class(plan: ClassPlan, states: ClassStates, values: ClassValues) -> pa.Table:
-    names = ["class", "rows", "positives"]
-    columns = [
-        plan.roles.values,
-        arrow_column(np.full(len(states.positives), states.rows, np.int64)),
-        arrow_column(states.positives),
-    ]
+    columns = {
+        "class": plan.roles.values,
+        "rows": arrow_column(np.full(len(states.positives), states.rows, np.int64)),
+        "positives": arrow_column(states.positives),
+    }
     for m in plan.measures:
         numbers = values.of_classes(m)
-        names.append(str(m))
-        columns.append(column_with_nulls(numbers, np.isnan(numbers)))
-    return pa.table(columns, names=names)
+        columns[str(m)] = column_with_nulls(numbers, np.isnan(numbers))
+    return pa.table(columns)

@@ -11,14 +11,21 @@ import numpy as np
 import pyarrow as pa
 
 from fastrank_eval._lib.arguments import column_name, column_names
-from fastrank_eval._lib.arrow import arrow_column, as_array, bytes_column, decode_array, frozen
+from fastrank_eval._lib.arrow import (
+    arrow_column,
+    as_array,
+    bytes_column,
+    decode_array,
+    frozen,
+    is_list,
+    plain_type,
+)
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.groups.chunk import Chunk, Scored
 from fastrank_eval.groups.labels import Labels
 from fastrank_eval.io import require_columns
 from fastrank_eval.io.columns import Columns, Roles
-from fastrank_eval.io.literals import plain_type
-from fastrank_eval.io.numbers import RowError
+from fastrank_eval.io.reader import RowError
 from fastrank_eval.io.validate import columns_of
 
 
@@ -57,22 +64,25 @@ class ClassRoles:
     @classmethod
     def of(cls, schema: pa.Schema, label: Any, scores: Any, weight: str | None) -> ClassRoles:
         """Read the arguments of `evaluate_classes`."""
-        columns = column_names("scores", tuple(scores.values()) if _is_mapping(scores) else scores)
+        label_by_class, scores_by_class = (
+            isinstance(columns, Mapping) for columns in (label, scores)
+        )
+        columns = column_names("scores", tuple(scores.values()) if scores_by_class else scores)
         weight = None if weight is None else column_name("weight", weight)
         if isinstance(label, str):
             labels: tuple[str, ...] = (column_name("label", label),)
             require_columns(schema, labels, role="label")
             kind = schema.field(label).type
-            form = "list" if _is_list(kind) else "one"
+            form = "list" if is_list(kind) else "one"
             kind = plain_type(kind.value_type if form == "list" else kind)
-            classes = _texts(scores) if _is_mapping(scores) else _default_classes(kind, columns)
+            classes = _texts(scores) if scores_by_class else _default_classes(kind, columns)
             values = _class_values(classes, kind, label)
         else:
-            labels = column_names("label", tuple(label.values()) if _is_mapping(label) else label)
-            form, classes = "column", _texts(label) if _is_mapping(label) else labels
-            if _is_mapping(label) and _is_mapping(scores):
+            labels = column_names("label", tuple(label.values()) if label_by_class else label)
+            form, classes = "column", _texts(label) if label_by_class else labels
+            if label_by_class and scores_by_class:
                 classes, columns, labels = _pair_columns(label, scores)
-            elif _is_mapping(label) or _is_mapping(scores):
+            elif label_by_class or scores_by_class:
                 raise ArgumentError(
                     "label and scores: give both by class, or both as lists of columns."
                 )
@@ -123,17 +133,11 @@ class ClassRoles:
             if self.form == "column":
                 _refuse_grades(columns[-1].label, label, first_row)
         # Scores of all classes are compared with each other, so they need one type.
-        score_type = np.result_type(*(class_batch.scores[0].dtype for class_batch in columns))
+        score_type = np.result_type(*(each.scores[0].dtype for each in columns))
         return ClassRows(
             first_row,
-            [
-                frozen(np.ascontiguousarray(class_batch.label != 0).view(np.uint8))
-                for class_batch in columns
-            ],
-            [
-                frozen(class_batch.scores[0].astype(score_type, copy=False))
-                for class_batch in columns
-            ],
+            [frozen(np.ascontiguousarray(each.label != 0).view(np.uint8)) for each in columns],
+            [frozen(each.scores[0].astype(score_type, copy=False)) for each in columns],
             columns[0].weight,
             codes,
         )
@@ -239,16 +243,6 @@ def scored_rows(label: np.ndarray, score: np.ndarray, weight: np.ndarray | None)
     starts = np.array([0, len(label)])
     labels = Labels.of(columns.label, starts, skip_empty=False)
     return Scored.of(Chunk(columns, starts, grouped=False), 0, labels)
-
-
-def _is_mapping(value: object) -> bool:
-    return isinstance(value, Mapping)
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-    )
 
 
 def _text(value: object) -> str:

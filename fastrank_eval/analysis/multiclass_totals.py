@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, partial
+from itertools import combinations, permutations
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,6 @@ import pyarrow as pa
 from fastrank_eval._lib.arrow import frozen
 from fastrank_eval._lib.errors import ColumnError, MeasureError, UndefinedError
 from fastrank_eval._lib.threads import map_jobs
-from fastrank_eval.analysis import multiclass_totals
 from fastrank_eval.analysis.multiclass_rows import ClassRoles, ClassRows, scored_rows
 from fastrank_eval.engine.chunk_eval import ThreadTotals, evaluate_chunk
 from fastrank_eval.engine.plan import Plan
@@ -31,11 +31,6 @@ from fastrank_eval.measures.likelihood import LogarithmicLoss
 from fastrank_eval.measures.pooled import OrderedMeasure, PooledMeasure, PooledValue, undefined
 from fastrank_eval.stats.means import MeanState
 from fastrank_eval.stats.row_sums import RowSums
-
-#: Low bits of a mantissa, summed apart: sums of 2^26 of them are exact doubles.
-_LOW_BITS = 27
-#: Offset of binary exponents, so that none is negative; and a bound on shifted exponents.
-_SHIFT, _SPAN = 1100, 2200
 
 
 class ClassConfusion:
@@ -59,9 +54,7 @@ class ClassConfusion:
 
     def __init__(self, classes: int, weighted: bool) -> None:
         self.classes, self.weighted = classes, weighted
-        self._lock = threading.Lock()
-        self._counts = np.zeros(classes * classes, np.int64)
-        self._sums: dict[int, int] = {}
+        self._sums = RowSums(1)
 
     def add(self, actual: np.ndarray, predicted: np.ndarray, weight: np.ndarray | None) -> None:
         """Add rows.
@@ -73,30 +66,15 @@ class ClassConfusion:
         weight : ndarray of float64, shape (rows,), or None
         """
         cells = actual * self.classes + predicted
-        counts = np.bincount(cells, minlength=len(self._counts))
-        amounts: list[tuple[int, int]] = []
-        if weight is not None:
-            mantissa, exponent = np.frexp(weight)
-            integer = np.ldexp(mantissa, 53).astype(np.int64)
-            keys, inverse = np.unique(cells * _SPAN + (exponent + _SHIFT), return_inverse=True)
-            high = np.bincount(inverse, integer >> _LOW_BITS, len(keys))
-            low = np.bincount(inverse, integer & ((1 << _LOW_BITS) - 1), len(keys))
-            sums = zip(keys.tolist(), high.tolist(), low.tolist(), strict=True)
-            amounts = [(key, (int(upper) << _LOW_BITS) + int(lower)) for key, upper, lower in sums]
-        with self._lock:
-            self._counts += counts
-            for key, amount in amounts:
-                self._sums[key] = self._sums.get(key, 0) + amount
+        if weight is None:
+            self._sums.count_keys(0, cells)
+        else:
+            self._sums.add(0, weight, cells)
 
     def exact(self) -> list[list[Fraction]]:
         """Get the rows of the matrix as fractions."""
-        cells = [Fraction(count) for count in self._counts.tolist()]
-        if self.weighted:
-            cells = [Fraction(0)] * len(cells)
-            for key, amount in self._sums.items():
-                cell, exponent = divmod(key, _SPAN)
-                cells[cell] += amount * Fraction(2) ** (exponent - _SHIFT - 53)
-        return [cells[k : k + self.classes] for k in range(0, len(cells), self.classes)]
+        classes = range(self.classes)
+        return [[self._sums.exact(0, i * self.classes + j) for j in classes] for i in classes]
 
     def matrix(self) -> np.ndarray:
         """Get the rows of class i with prediction j.
@@ -106,40 +84,20 @@ class ClassConfusion:
         ndarray of int64 or float64, shape (classes, classes)
             Counts, or sums of weights, each rounded once.
         """
-        if not self.weighted:
-            return self._counts.reshape(self.classes, self.classes).copy()
-        return np.array([[_rounded(cell) for cell in row] for row in self.exact()])
+        cells = [self._sums.total(0, cell) for cell in range(self.classes**2)]
+        kind = np.float64 if self.weighted else np.int64
+        return np.array(cells).astype(kind).reshape(self.classes, self.classes)
 
 
-def accuracy(cells: list[list[Fraction]]) -> PooledValue:
-    """Compute the share of rows with the right prediction."""
-    total = sum(map(sum, cells))
-    if not total:
-        return undefined("zero_weight")
-    return PooledValue(float(sum(row[k] for k, row in enumerate(cells)) / total))
+def overall_value(name: str, cells: list[list[Fraction]]) -> PooledValue:
+    """Compute a measure of all classes at once from the confusion matrix.
 
+    With s rows, c of them predicted right, t_k rows of class k and p_k rows predicted as k:
 
-def error_rate(cells: list[list[Fraction]]) -> PooledValue:
-    """Compute the share of rows with a wrong prediction."""
-    total = sum(map(sum, cells))
-    if not total:
-        return undefined("zero_weight")
-    return PooledValue(float(1 - Fraction(sum(row[k] for k, row in enumerate(cells)), total)))
-
-
-def balanced_accuracy(cells: list[list[Fraction]]) -> PooledValue:
-    """Compute the mean recall over the classes that have rows."""
-    shares = [row[k] / sum(row) for k, row in enumerate(cells) if sum(row)]
-    if not shares:
-        return undefined("zero_weight")
-    return PooledValue(float(sum(shares) / len(shares)))
-
-
-def matthews(cells: list[list[Fraction]]) -> PooledValue:
-    """Compute Gorodkin's R_K, the correlation of predicted and actual class.
-
-    ``(s c - sum_k p_k t_k) / sqrt((s^2 - sum_k p_k^2) (s^2 - sum_k t_k^2))`` with s rows, c of them
-    predicted right, t_k rows of class k and p_k rows predicted as k.
+    * Accuracy is c / s, ErrorRate 1 - c / s;
+    * BalancedAccuracy is the mean recall over the classes that have rows;
+    * MCC is Gorodkin's R_K, the correlation of predicted and actual class,
+      ``(s c - sum_k p_k t_k) / sqrt((s^2 - sum_k p_k^2) (s^2 - sum_k t_k^2))``.
 
     References
     ----------
@@ -148,11 +106,17 @@ def matthews(cells: list[list[Fraction]]) -> PooledValue:
     total = Fraction(sum(map(sum, cells)))
     if not total:
         return undefined("zero_weight")
+    right = sum(row[k] for k, row in enumerate(cells)) / total
+    if name in ("Accuracy", "ErrorRate"):
+        return PooledValue(float(right if name == "Accuracy" else 1 - right))
+    if name == "BalancedAccuracy":
+        shares = [row[k] / sum(row) for k, row in enumerate(cells) if sum(row)]
+        return PooledValue(float(sum(shares) / len(shares)))
     actual = [sum(row) / total for row in cells]
     predicted = [sum(column) / total for column in zip(*cells, strict=True)]
-    right = sum(row[k] for k, row in enumerate(cells)) / total
-    actual_spread = 1 - sum(share * share for share in actual)
-    predicted_spread = 1 - sum(share * share for share in predicted)
+    actual_spread, predicted_spread = (
+        1 - sum(share * share for share in shares) for shares in (actual, predicted)
+    )
     if not actual_spread:
         return undefined("single_class")
     if not predicted_spread:
@@ -160,13 +124,6 @@ def matthews(cells: list[list[Fraction]]) -> PooledValue:
     covariance = right - sum(p * t for p, t in zip(predicted, actual, strict=True))
     value = float(covariance) / math.sqrt(float(actual_spread) * float(predicted_spread))
     return PooledValue(min(max(value, -1.0), 1.0))
-
-
-def _rounded(cell: Fraction) -> float:
-    try:
-        return float(cell)
-    except OverflowError:
-        return math.inf
 
 
 #: Name of the weight column where a row is a group.
@@ -286,14 +243,9 @@ class ClassStates:
         ordered = [m for m in plan.measures if over_pairs(m)]
         numbers = range(class_count)
         ovo = not {"ovo", "ovo_weighted"}.isdisjoint(averages)
-        self.pairs = {
-            (i, j): States(ordered, plan) for i in numbers for j in numbers if ovo and i != j
-        }
+        self.pairs = {pair: States(ordered, plan) for pair in permutations(numbers, 2) if ovo}
         self.mu = {
-            (i, j): States(ordered, plan)
-            for i in numbers
-            for j in numbers
-            if "mu" in averages and i < j
+            pair: States(ordered, plan) for pair in combinations(numbers, 2) if "mu" in averages
         }
         self.confusion = ClassConfusion(class_count, plan.weighted) if plan.argmax else None
         overall = [m for m in plan.measures if plan.overall(m)]
@@ -314,9 +266,7 @@ class ClassStates:
         for k in classes:
             label, weight = rows.labels[k], rows.weight
             scored = scored_rows(label, rows.scores[k], weight)
-            decided = None
-            if self.plan.argmax:
-                decided = scored_rows(label, rows.decided(k), weight)
+            decided = scored_rows(label, rows.decided(k), weight) if self.plan.argmax else None
             self.each[k].add(scored, decided)
             self.micro.add(scored, decided)
             members = rows.members[k]
@@ -388,15 +338,6 @@ class ClassStates:
             return f"row={rows.first_row + group}"
 
         evaluate_chunk(Chunk(columns, starts), plan, self.by_row.get(), name)
-
-
-#: Measures of all classes at once, computed from the confusion matrix.
-_OVERALL: Mapping[str, Callable[[list[list[Fraction]]], PooledValue]] = {
-    "Accuracy": multiclass_totals.accuracy,
-    "ErrorRate": multiclass_totals.error_rate,
-    "BalancedAccuracy": multiclass_totals.balanced_accuracy,
-    "MCC": multiclass_totals.matthews,
-}
 
 
 class ClassValues:
@@ -487,7 +428,7 @@ class ClassValues:
         if isinstance(measure, LogarithmicLoss):
             return self._pooled_value(measure, "all", self._value(measure, states.own))
         state = states.confusion or states.right[float(measure.threshold)]
-        return self._pooled_value(measure, "all", _OVERALL[measure.name](state.exact()))
+        return self._pooled_value(measure, "all", overall_value(measure.name, state.exact()))
 
     def _mean_over_classes(self, measure: PooledMeasure, average: str) -> MeasureValue:
         positives = self._states.positives
@@ -502,7 +443,7 @@ class ClassValues:
 
     def _mean_over_pairs(self, measure: PooledMeasure, average: str) -> MeasureValue:
         positives, numbers = self._states.positives, range(len(self._support))
-        pairs = [(i, j) for i in numbers for j in numbers if i < j]
+        pairs = list(combinations(numbers, 2))
         values = []
         for i, j in pairs:
             if average == "mu":

@@ -20,9 +20,6 @@ from fastrank_eval.results.format import printable
 if TYPE_CHECKING:
     from fastrank_eval.analysis.plots import Drawable
 
-__all__ = ["SUFFIXES", "check_picture", "draw_file", "inline_svg"]
-
-
 _SVG = "{http://www.w3.org/2000/svg}"
 _LINK = "{http://www.w3.org/1999/xlink}href"
 #: No date, host or version in the file: equal figures give equal files.
@@ -132,11 +129,7 @@ def _style_attributes(style: str, colours: Mapping[str, str]) -> Iterator[tuple[
 #: Suffixes of picture files.
 SUFFIXES = (".png", ".svg", ".html")
 DPI = 150
-# No date, host or version in the file: equal curves give equal files.
-_FILE_METADATA = {
-    ".png": {"Software": None},
-    ".svg": dict.fromkeys(("Creator", "Date", "Format", "Type")),
-}
+_FILE_METADATA: dict[str, dict[str, None]] = {".png": {"Software": None}, ".svg": _NO_METADATA}
 # Inline SVG, no script and no request: the page works offline from a local file.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 _STYLE = (

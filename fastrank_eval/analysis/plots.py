@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, Protocol
@@ -20,29 +20,6 @@ from fastrank_eval.results.format import printable
 if TYPE_CHECKING:
     from fastrank_eval.engine.records import Meta
 
-__all__ = [
-    "CHANCE",
-    "DIM",
-    "activity",
-    "by_cutoff",
-    "calibration",
-    "caption_of",
-    "colour",
-    "dash",
-    "det",
-    "figure_of",
-    "legend",
-    "lift",
-    "mark",
-    "pr",
-    "roc",
-    "shortened",
-    "styled",
-    "thin",
-    "title_of",
-]
-
-
 # Okabe & Ito (2008), without yellow, which is hard to see on white.
 _PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)))
@@ -52,15 +29,12 @@ DIM = "#666666"
 #: Style of reference lines: chance, or a perfect model.
 CHANCE: dict[str, Any] = {"color": DIM, "linewidth": 1.0, "linestyle": (0, (2, 2))}
 _MAX_LENGTH = 44
+#: Style of bars of errors.
+_BARS = {"elinewidth": 1.2, "capsize": 2.5}
 #: Fallback fonts for characters that the first font lacks, if installed.
 _MORE_FONTS = (
-    "Noto Sans CJK SC",
-    "Noto Sans CJK JP",
-    "Microsoft YaHei",
-    "PingFang SC",
-    "Hiragino Sans",
-    "WenQuanYi Zen Hei",
-    "Arial Unicode MS",
+    *("Noto Sans CJK SC", "Noto Sans CJK JP", "Microsoft YaHei", "PingFang SC", "Hiragino Sans"),
+    *("WenQuanYi Zen Hei", "Arial Unicode MS"),
 )
 
 _SETTINGS = {
@@ -114,6 +88,14 @@ def dash(model: int) -> Any:
 def mark(model: int) -> str:
     """Get the mark of a model's points."""
     return _MARKS[model % len(_MARKS)]
+
+
+def _look(model: int) -> dict[str, Any]:
+    return {"color": colour(model), "linestyle": dash(model)}
+
+
+def _point(model: int) -> dict[str, Any]:
+    return {"color": colour(model), "linestyle": "", "marker": mark(model), "markersize": 7}
 
 
 def shortened(name: str, longest: int = _MAX_LENGTH) -> str:
@@ -224,13 +206,7 @@ def thin(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def draw(axes: Any, model: int, x: np.ndarray, y: np.ndarray, **look: Any) -> None:
     """Draw the line of one model."""
-    axes.plot(
-        *thin(x, y),
-        color=colour(model),
-        linestyle=dash(model),
-        solid_joinstyle="round",
-        **look,
-    )
+    axes.plot(*thin(x, y), **_look(model), solid_joinstyle="round", **look)
 
 
 def square(figure: Any, across: str, up: str) -> Any:
@@ -242,13 +218,22 @@ def square(figure: Any, across: str, up: str) -> Any:
     return axes
 
 
+#: The indices of models, and the columns of their points.
+Lines = Sequence[tuple[int, Mapping[str, np.ndarray]]]
+
+
 def roc(figure: Any, curve: Drawable) -> References:
     """Draw true over false positive rate, with the diagonal of chance."""
     axes = square(figure, "False positive rate", "True positive rate")
-    axes.plot([0, 1], [0, 1], **CHANCE)
-    for model, _, columns in models(curve):
-        draw(axes, model, columns["fpr"], columns["tpr"])
+    draw_roc(axes, [(model, columns) for model, _, columns in models(curve)])
     return {"chance": CHANCE}
+
+
+def draw_roc(axes: Any, lines: Lines) -> None:
+    """Draw ROC curves and the diagonal of chance on axes."""
+    axes.plot([0, 1], [0, 1], **CHANCE)
+    for model, columns in lines:
+        draw(axes, model, columns["fpr"], columns["tpr"])
 
 
 def pr(figure: Any, curve: Drawable) -> References:
@@ -342,47 +327,42 @@ def calibration(figure: Any, curve: Drawable) -> References:
     else:
         axes = figure.subplots()
     axes.set_box_aspect(1)
-    columns_of_models = [columns for _, _, columns in models(curve)]
-    means = np.concatenate([columns["mean_prediction"] for columns in columns_of_models])
-    rates = np.concatenate([columns["observed_rate"] for columns in columns_of_models])
-    log = min(means.min(), rates.min()) > 0 and means.max() / means.min() > _LOG_RATIO
-    both = np.concatenate([means, rates])
-    highest = min(both.max() * 1.1, 1.0) or 1.0
-    ends = (-0.03 * highest, 1.03 * highest)
-    if log:
-        ends = both.min() / 1.6, min(both.max() * 1.6, 1.12)
-    if log:
-        axes.set(xscale="log", yscale="log")
-        for axis in (axes.xaxis, axes.yaxis):
-            axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-            axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.6g}"))
-            axis.minorticks_off()
-    axes.plot(ends, ends, **CHANCE)
-    for model, _, columns in models(curve):
-        x, y = columns["mean_prediction"], columns["observed_rate"]
-        # Wilson's interval includes the rate itself, except for rounding.
-        half_widths = np.maximum([y - columns["low"], columns["high"] - y], 0.0)
-        axes.errorbar(
-            x,
-            y,
-            half_widths if np.isfinite(half_widths).all() else None,
-            color=colour(model),
-            linestyle=dash(model),
-            marker="o",
-            markersize=5,
-            elinewidth=1.2,
-            capsize=2.5,
-        )
-        if has_counts:
-            rows = columns.get("rows", columns.get("weight"))
-            below.plot(x, rows, color=colour(model), linestyle=dash(model), marker="o", ms=4)
+    lines = [(model, columns) for model, _, columns in models(curve)]
+    draw_calibration(axes, lines)
+    for model, columns in lines if has_counts else ():
+        x, rows = columns["mean_prediction"], columns.get("rows", columns.get("weight"))
+        below.plot(x, rows, **_look(model), marker="o", markersize=4)
     if has_counts:
         below.set(yscale="log", xlabel="Mean prediction", ylabel="Rows of the bin")
         below.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
-    else:
-        axes.set_xlabel("Mean prediction")
-    axes.set(ylabel="Observed rate", xlim=ends, ylim=ends)
+        axes.set_xlabel("")
     return {"perfectly calibrated": CHANCE}
+
+
+def draw_calibration(axes: Any, lines: Lines) -> None:
+    """Draw observed rates over predictions and the diagonal on axes."""
+    means = np.concatenate([columns["mean_prediction"] for _, columns in lines])
+    both = np.concatenate([means, *(columns["observed_rate"] for _, columns in lines)])
+    low, high = float(np.nanmin(both)), float(np.nanmax(both))
+    highest = min(high * 1.1, 1.0) or 1.0
+    ends = (-0.03 * highest, 1.03 * highest)
+    if low > 0 and np.nanmax(means) / np.nanmin(means) > _LOG_RATIO:
+        ends = low / 1.6, min(high * 1.6, 1.12)
+        axes.set(xscale="log", yscale="log")
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high / low < 200 else (1,)))
+            axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.6g}"))
+            axis.minorticks_off()
+    axes.plot(ends, ends, **CHANCE)
+    for model, columns in lines:
+        x, y = columns["mean_prediction"], columns["observed_rate"]
+        # Wilson's interval includes the rate itself, except for rounding.
+        ends_of_bars = columns.get("low", np.nan), columns.get("high", np.nan)
+        half_widths = np.maximum([y - ends_of_bars[0], ends_of_bars[1] - y], 0.0)
+        bars = half_widths if np.isfinite(half_widths).all() else None
+        look = {"color": colour(model), "linestyle": dash(model), "marker": mark(model)}
+        axes.errorbar(x, y, bars, **look, **_BARS, markersize=5)
+    axes.set(xlabel="Mean prediction", ylabel="Observed rate", xlim=ends, ylim=ends)
 
 
 def by_cutoff(figure: Any, curve: Drawable) -> References:
@@ -395,14 +375,8 @@ def by_cutoff(figure: Any, curve: Drawable) -> References:
     for axes, name in zip(panels, names, strict=False):
         for model, _, columns in models(curve):
             is_measure = columns["measure"] == name
-            axes.plot(
-                columns["k"][is_measure],
-                columns["value"][is_measure],
-                color=colour(model),
-                linestyle=dash(model),
-                marker="o" if np.count_nonzero(is_measure) <= 30 else "",
-                markersize=4,
-            )
+            x, y = columns["k"][is_measure], columns["value"][is_measure]
+            axes.plot(x, y, **_look(model), marker="o" if len(x) <= 30 else "", markersize=4)
         axes.set(xlabel="Cutoff k", ylabel=f"{shortened(name, 40)}@k")
         cutoffs = np.unique(curve.of(curve.scores[0])["k"])
         if len(cutoffs) > _FEW_CUTOFFS:
@@ -426,36 +400,17 @@ def activity(figure: Any, curve: Drawable) -> References:
     model_count = len(curve.scores)
     for model, _, columns in models(curve):
         x = buckets + 0.6 * (model - (model_count - 1) / 2) / model_count
-        axes.errorbar(
-            x,
-            columns["value"],
-            _STANDARD_ERRORS * np.nan_to_num(columns["standard_error"]),
-            color=colour(model),
-            linestyle="",
-            marker=mark(model),
-            markersize=7,
-            elinewidth=1.2,
-            capsize=2.5,
-        )
+        half_widths = _STANDARD_ERRORS * np.nan_to_num(columns["standard_error"])
+        axes.errorbar(x, columns["value"], half_widths, **_point(model), **_BARS)
         for across, value in zip(x, columns["value"], strict=True):
             if model_count <= _MAX_PANELS and np.isfinite(value):
+                at = {"xytext": (7, 0), "textcoords": "offset points", "va": "center"}
                 axes.annotate(
-                    f"{value:.3f}",
-                    (across, value),
-                    (7, 0),
-                    textcoords="offset points",
-                    va="center",
-                    fontsize=9,
-                    color=colour(model),
+                    f"{value:.3f}", (across, value), **at, fontsize=9, color=colour(model)
                 )
     groups_used = np.max([columns["groups_used"] for _, _, columns in models(curve)], axis=0)
-    axes.set_xticks(
-        buckets,
-        [
-            f"{bucket}\n{int(n):,} groups"
-            for bucket, n in zip(first["bucket"], groups_used, strict=True)
-        ],
-    )
+    pairs = zip(first["bucket"], groups_used, strict=True)
+    axes.set_xticks(buckets, [f"{bucket}\n{int(n):,} groups" for bucket, n in pairs])
     labels = {"rows": "Rows of a group", "positives": "Positives of a group"}
     axes.set_xlabel(f"{labels[str(curve.choices['activity'])]}, and how many groups have a value")
     axes.set_ylabel(shortened(str(curve.choices["measure"]), 50))
@@ -508,7 +463,8 @@ def caption_of(curve: Drawable) -> str:
     conditions = curve.meta.conventions
     texts = [shortened(curve.source)] if curve.source else []
     rows, groups = curve.meta.rows, curve.meta.groups
-    texts.append(f"{rows:,} rows in {groups:,} group{'' if groups == 1 else 's'}")
+    in_groups = f" in {groups:,} group{'' if groups == 1 else 's'}" if groups else ""
+    texts.append(f"{rows:,} rows{in_groups}")
     rates = [of["positive rate"] for of in curve.values.values() if "positive rate" in of]
     if rates:
         texts.append(f"{100 * rates[0]:.3g}% positive")
@@ -542,15 +498,8 @@ def figure_of(curve: Drawable, title: str | None = None) -> Figure:
         fontweight="bold",
         pad=14 + 12 * (1 + caption.count("\n")),
     )
-    points = curve.kind == "gauc-by-activity"
-    entries = [
-        (
-            _legend_text(curve, score),
-            {"color": colour(i), "linestyle": "" if points else dash(i)}
-            | ({"marker": mark(i), "markersize": 7} if points else {}),
-        )
-        for i, score in enumerate(curve.scores)
-    ]
+    look = _point if curve.kind == "gauc-by-activity" else _look
+    entries = [(_legend_text(curve, score), look(i)) for i, score in enumerate(curve.scores)]
     legend(figure, [*entries, *references.items()])
     return figure
 

@@ -12,11 +12,14 @@ import pyarrow as pa
 
 from fastrank_eval._lib.arguments import check_choice, check_options, typed
 from fastrank_eval._lib.errors import ArgumentError
-from fastrank_eval.engine.ungrouped import score_tables, states_of
+from fastrank_eval.engine.records import plain_value
+from fastrank_eval.engine.run import NOT_OF_ROWS, run, totals_of
+from fastrank_eval.engine.summary import score_tables
+from fastrank_eval.measures import AUC
 from fastrank_eval.measures.base import REL, number
 from fastrank_eval.measures.clustered_sums import Confusion, f_score, ratio
 from fastrank_eval.measures.decisions import PositivePredictiveValue
-from fastrank_eval.results.format import printable
+from fastrank_eval.results.format import detail_text, printable
 from fastrank_eval.stats.score_table import ScoreTable
 
 #: Options of each criterion.
@@ -277,20 +280,8 @@ class BestThreshold:
 
     def to_dict(self) -> dict[str, Any]:
         """Convert to plain Python values for JSON, NaN to None."""
-        numbers = {
-            "threshold": self.threshold,
-            "value": self.value,
-            "tp": self.tp,
-            "fp": self.fp,
-            "fn": self.fn,
-            "tn": self.tn,
-            **{name: getattr(self, name) for name in _SHARES},
-        }
-        plain = {
-            name: None if value is None or math.isnan(value) else value
-            for name, value in numbers.items()
-        }
-        return {"score": self.score, "by": self.by, **plain, "reason": self.reason}
+        names = "score", "by", "threshold", "value", *_CELLS, *_SHARES, "reason"
+        return {name: plain_value(getattr(self, name)) for name in names}
 
     def __str__(self) -> str:
         score = printable(self.score)
@@ -298,12 +289,7 @@ class BestThreshold:
             return f"{score}: no threshold by {self.by} ({self.reason})"
         threshold = "no row positive" if self.threshold is None else f"threshold {self.threshold!r}"
         shares = ", ".join(f"{name} {getattr(self, name):.6g}" for name in _SHARES)
-        cells = ", ".join(
-            f"{name} {value:,}" if isinstance(value, int) else f"{name} {value:.6g}"
-            for name, value in (
-                ("TP", self.tp), ("FP", self.fp), ("FN", self.fn), ("TN", self.tn),
-            )
-        )  # fmt: skip
+        cells = ", ".join(f"{name.upper()} {detail_text(getattr(self, name))}" for name in _CELLS)
         return f"{score}: {threshold}, {self.by} {self.value:.6g}\n  {cells}\n  {shares}"
 
 
@@ -381,11 +367,18 @@ def best_threshold(
     """
     criterion = Criterion(by, beta, target, pos, costs)
     check_choice("prefer", prefer, PREFER)
-    check_options("best_threshold", {"label", "score", "weight", *options}, states_of)
-    tables = score_tables(
-        source, label=label, score=score, weight=weight, rel=_read_rel(rel), **options
+    _check_options("best_threshold", options)
+    plan, totals = totals_of(
+        source,
+        label=label,
+        score=score,
+        measures=AUC(rel=_read_rel(rel)),
+        weight=weight,
+        keep_scores=True,
+        **options,
     )
-    results = {name: best_of(table, criterion, prefer, name) for name, table in tables.items()}
+    tables = score_tables(plan, totals)
+    results = {name: best_of(table, criterion, prefer, name) for (name, _), table in tables.items()}
     return results[score] if isinstance(score, str) else results
 
 
@@ -504,23 +497,27 @@ def confusion(
     ]
     if not measures:
         raise ArgumentError("threshold names none: give a number, or several.")
-    check_options("confusion", {"label", "score", "weight", *options}, states_of)
-    states_by_score = states_of(
-        source, measures, label=label, score=score, weight=weight, **options
+    _check_options("confusion", options)
+    plan, totals = totals_of(
+        source, label=label, score=score, measures=measures, weight=weight, **options
     )
     rows = [
         {
             "score": name,
             "threshold": float(measure.threshold),
-            **{cell.lower(): number for cell, number in state.details().items()},
+            **{cell.lower(): number for cell, number in measure.state_in(states).details().items()},
         }
-        for name, states in states_by_score.items()
-        for measure, state in zip(measures, states, strict=True)
+        for name, states in zip(plan.roles.scores, totals.overall_states.models, strict=True)
+        for measure in measures
     ]
     number = pa.int64() if weight is None else pa.float64()
     fields = [("score", pa.string()), ("threshold", pa.float64())]
     fields += [(cell, number) for cell in ("tp", "fp", "fn", "tn")]
     return pa.Table.from_pylist(rows, schema=pa.schema(fields))
+
+
+def _check_options(caller: str, options: Mapping[str, Any]) -> None:
+    check_options(caller, {"label", "score", "weight", *options}, run, without=NOT_OF_ROWS)
 
 
 def _read_rel(rel: Any) -> Any:

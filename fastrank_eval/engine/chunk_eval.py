@@ -1,31 +1,229 @@
-"""Measure the groups of a chunk, over all rows and by slice."""
+"""Evaluate chunks of groups: rows in order, and the slices of rows."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import chain, islice
 from typing import cast
 
 import numpy as np
+import pyarrow as pa
 
 from fastrank_eval._lib.arrow import frozen
 from fastrank_eval._lib.jit import kernel, scratch
-from fastrank_eval.engine.group_values import GroupValues
-from fastrank_eval.engine.plan import Plan
-from fastrank_eval.engine.policies import (
+from fastrank_eval._lib.threads import map_jobs
+from fastrank_eval.engine.plan import (
     Contributions,
+    GroupValues,
+    Plan,
     RankedGroups,
     apply_policies,
     constant_columns,
 )
-from fastrank_eval.engine.totals import Measured, RowStates, SharedStates, SliceStates, Sums, Totals
-from fastrank_eval.groups.chunk import Chunk, Scored
+from fastrank_eval.engine.totals import Measured, RowStates, SliceStates, Sums, Totals
+from fastrank_eval.groups.chunk import (
+    Chunk,
+    KeyRun,
+    Keys,
+    KeyWatch,
+    Scored,
+    group_starts,
+    key_run,
+    key_text,
+    keys_at,
+    same_key,
+)
 from fastrank_eval.groups.diversity import SubtopicRows
 from fastrank_eval.groups.labels import Labels
 from fastrank_eval.groups.ranking import Ranking, rank, ranking_in_row_order
+from fastrank_eval.io.columns import Columns, concatenate
+from fastrank_eval.io.reader import WorkBatch, in_scratch, read_batch, rebatch
+from fastrank_eval.io.source import Batch
+from fastrank_eval.io.validate import columns_of
 from fastrank_eval.slicing.slicer import SliceEncoder
 from fastrank_eval.stats.exact import NO_SLICES
+
+#: Spanning groups are evaluated when there are this many.
+_SPANNING_GROUPS = 256
+
+
+@dataclass(slots=True)
+class GroupResults:
+    """Results of consecutive groups, or of one spanning group.
+
+    Parameters
+    ----------
+    keys : tuple of pyarrow.Array
+    values : GroupValues or None
+        None: the spanning group is not evaluated yet.
+    first_rows : ndarray of int64, shape (groups,)
+        Number of the first row of each group in the whole input.
+    """
+
+    keys: Keys
+    values: GroupValues | None
+    first_rows: np.ndarray
+
+
+@dataclass(slots=True)
+class BatchResult:
+    """The result of one batch.
+
+    Parameters
+    ----------
+    head : Columns
+        Rows before the first edge; all rows if there is no edge.
+    inside : GroupResults or None
+        Groups that begin and end in the batch.
+    tail : Columns or None
+        Rows from the last edge on; None if there is no edge.
+    run : KeyRun or None
+        Keys of the groups that begin at an edge, with that of the tail, if keys are watched.
+    """
+
+    head: Columns
+    inside: GroupResults | None = None
+    tail: Columns | None = None
+    run: KeyRun | None = None
+
+
+def evaluate_stream(
+    batches: Iterable[Batch],
+    plan: Plan,
+    watch: KeyWatch | None,
+    columns_at: Callable[[pa.RecordBatch, int], Columns] | None = None,
+) -> tuple[Totals, list[GroupResults]]:
+    """Evaluate batches whose groups are contiguous, or whose rows have none.
+
+    Parameters
+    ----------
+    batches : iterable of pyarrow.RecordBatch or UnreadBatch
+    plan : Plan
+    watch : KeyWatch or None
+        Detects keys that return after other keys; None if they cannot.
+    columns_at : callable, optional
+        Makes columns of a batch and the number of its first row; by default `columns_of`.
+
+    Returns
+    -------
+    Totals, list of GroupResults
+        Sums, and the results of the groups in order (empty unless ``plan.per_group``).
+
+    Raises
+    ------
+    ReturningKey
+        A key returned after another key.
+    """
+    thread_totals = ThreadTotals(plan)
+    keep = watch is not None and watch.keep
+    results: list[GroupResults] = []
+    open_group: list[Columns] = []
+    spanning: list[tuple[Columns, Keys, GroupResults | None]] = []
+    spanning_rows = 0
+
+    def evaluate_batch(job: WorkBatch) -> BatchResult:
+        record_batches = read_batch(job[0])
+        batch = in_scratch(record_batches)
+        columns = columns_at(batch, job[1]) if columns_at else columns_of(batch, plan.roles, job[1])
+
+        def copy_rows(lo: int, hi: int) -> Columns:
+            """Select rows; copy them if they lie in scratch memory."""
+            rows = columns.slice(lo, hi)
+            return rows if len(record_batches) == 1 else rows.copy()
+
+        starts = np.empty(0, np.int64)
+        if columns.rows and plan.grouped:
+            starts = group_starts(columns.keys)
+        if all_whole and columns.rows:
+            starts = np.concatenate([[0], starts, [columns.rows]])
+        if not len(starts):
+            return BatchResult(copy_rows(0, columns.rows))
+        lo, hi = int(starts[0]), int(starts[-1])
+        # The last edge begins the tail.
+        firsts = starts[:-1] if all_whole else starts
+        run = None if watch is None else key_run(columns.keys, firsts, keep)
+        inside = None
+        if len(starts) > 1:
+
+            def name(group: int) -> str:
+                return key_text(columns.keys, plan.roles.group, int(starts[group]))
+
+            rows = columns.slice(lo, hi).drop_keys()
+            chunk = Chunk(rows, starts - lo, plan.grouped)
+            values = evaluate_chunk(chunk, plan, thread_totals.get(), name)
+            if plan.per_group:
+                keys = keys_at(columns.keys, starts[:-1])
+                inside = GroupResults(keys, values, columns.first_rows(starts))
+        return BatchResult(copy_rows(0, lo), inside, copy_rows(hi, columns.rows), run)
+
+    def close_group() -> None:
+        nonlocal spanning_rows
+        if not open_group:
+            return
+        keys = open_group[0].keys
+        result = None
+        if plan.per_group:
+            earliest = [part.first_rows(np.array([0, part.rows])) for part in open_group]
+            result = GroupResults(
+                keys_at(keys, np.zeros(1, np.int64)), None, np.min(earliest, axis=0)
+            )
+            results.append(result)
+        # A copy: a view of a few rows would keep its whole batch in memory.
+        parts = [part.drop_keys() for part in open_group]
+        rows = concatenate(parts) if len(parts) > 1 else parts[0].take(np.arange(parts[0].rows))
+        spanning.append((rows, keys_at(keys, np.zeros(1, np.int64)), result))
+        spanning_rows += rows.rows
+        open_group.clear()
+        if len(spanning) >= _SPANNING_GROUPS or spanning_rows >= plan.batch_rows:
+            evaluate_spanning()
+
+    def evaluate_spanning() -> None:
+        nonlocal spanning_rows
+        if not spanning:
+            return
+        starts = np.concatenate([[0], np.cumsum([rows.rows for rows, _, _ in spanning])])
+        chunk = Chunk(concatenate([rows for rows, _, _ in spanning]), starts)
+
+        def name(group: int) -> str:
+            return key_text(spanning[group][1], plan.roles.group, 0)
+
+        values = evaluate_chunk(chunk, plan, thread_totals.get(), name)
+        for g, (_, _, result) in enumerate(spanning):
+            if result is not None:
+                result.values = values.take(slice(g, g + 1))
+        spanning.clear()
+        spanning_rows = 0
+
+    jobs = rebatch(batches, plan.batch_rows)
+    begin = list(islice(jobs, 2))
+    # Every group of an only batch is whole. Rows without groups are one group a batch.
+    all_whole = len(begin) < 2 or not plan.grouped
+    jobs = chain(begin, jobs)
+    del begin  # or it keeps two batches in memory until the end
+    for result in map_jobs(plan.threads, evaluate_batch, jobs):
+        head = result.head
+        if head.rows:
+            if not (open_group and same_key(open_group[0].keys, 0, head.keys, 0)):
+                close_group()
+                if watch is not None:
+                    watch.add(key_run(head.keys, np.zeros(1, np.int64), keep))
+            open_group.append(head)
+        if result.tail is None:
+            continue
+        close_group()
+        if watch is not None and result.run is not None:
+            watch.add(result.run)
+        if result.inside is not None:
+            results.append(result.inside)
+        if result.tail.rows:
+            open_group.append(result.tail)
+    close_group()
+    evaluate_spanning()
+    if watch is not None:
+        watch.finish()
+    return thread_totals.merge(), results
 
 
 def evaluate_chunk(
@@ -51,7 +249,7 @@ def evaluate_chunk(
     labels = Labels.of(chunk.columns.label, chunk.starts, plan.skip_empty)
     values = GroupValues.empty(chunk, plan)
     models = measure_chunk(
-        chunk, plan, labels, totals.overall, totals.shared.overall, name, group_values=values
+        chunk, plan, labels, totals.overall, totals.overall_states, name, group_values=values
     )
     if plan.per_group:
         values.put_positives(labels)
@@ -96,7 +294,9 @@ def measure_chunk(
     """
     columns = chunk.columns
     group_weights = constant_columns(chunk, plan, name)
-    subtopic_rows = SubtopicRows.of(columns.subtopics, chunk.starts, columns.item)
+    subtopic_rows = None
+    if columns.subtopics is not None:
+        subtopic_rows = SubtopicRows.of(columns.subtopics, chunk.starts, columns.item)
     fields = plan.field_codes(columns.named_columns)
     models: list[Measured] = []
     rows: list[Scored] = []
@@ -156,8 +356,8 @@ class ThreadTotals:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self._totals: list[Totals] = []
-        self._shared = SharedStates(plan)
+        # Of all threads; the first has the row states, which all share.
+        self._totals = [Totals(plan)]
         self._own = threading.local()
         self._lock = threading.Lock()
 
@@ -165,14 +365,14 @@ class ThreadTotals:
         """Return the totals of the calling thread."""
         totals = getattr(self._own, "totals", None)
         if totals is None:
-            totals = self._own.totals = Totals(self.plan, self._shared)
+            totals = self._own.totals = Totals(self.plan, self._totals[0].row_states)
             with self._lock:
                 self._totals.append(totals)
         return cast(Totals, totals)
 
     def merge(self) -> Totals:
         """Sum the totals of all threads."""
-        result = Totals(self.plan, self._shared)
+        result = Totals(self.plan, self._totals[0].row_states)
         for totals in self._totals:
             result.merge(totals)
         return result
@@ -212,7 +412,7 @@ def add_slices(
     named = chunk.columns.named_columns[: len(chunk.columns.named_columns) - len(coded)]
     chunk = replace(chunk, columns=replace(chunk.columns, named_columns=named))
     for by, codes, sums, row_states in zip(
-        plan.slicings.encoders, slice_codes, totals.slices, totals.shared.slices, strict=True
+        plan.slicings.encoders, slice_codes, totals.slices, totals.row_states[1:], strict=True
     ):
         slice_indices = frozen(codes.astype(np.int64))
         if _is_constant(slice_indices, starts):

@@ -7,79 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fastrank_eval._lib.errors import ArgumentError, MeasureError, near
-from fastrank_eval.measures.base import Measure, aliases, registry
-from fastrank_eval.measures.parser import refuse_plain_f1, text_with_options
-
-__all__ = ["DEFAULTS", "PROFILES", "Profile", "profile_of", "undefined_policies", "undefined_text"]
-
-
-_POLICIES = ("skip", "zero", "one", "error")
-_REST = "*"
-
-
-def undefined_policies(undefined: str | Mapping[str, str]) -> dict[str, str]:
-    """Map measures to their policies, and ``"*"`` to that of the others.
-
-    Parameters
-    ----------
-    undefined : str or mapping
-        ``"skip"``, ``"skip,nDCG=one,R=one"``, or ``{"*": "skip", "nDCG": "one", "R": "one"}``.
-
-    Raises
-    ------
-    ArgumentError
-        The argument names no policy or no measure; the message shows which.
-
-    Examples
-    --------
-    >>> undefined_policies("zero,ndcg=one")
-    {'*': 'zero', 'nDCG': 'one'}
-    """
-    pairs: list[tuple[Any, Any]] = [(_REST, undefined)]
-    if isinstance(undefined, str):
-        parts = [part.partition("=") for part in undefined.split(",")]
-        pairs = [(name if sign else _REST, rest if sign else name) for name, sign, rest in parts]
-    elif isinstance(undefined, Mapping):
-        pairs = list(undefined.items())
-    policies = {_REST: "skip"}
-    for measure, policy in pairs:
-        of = measure.strip() if isinstance(measure, str) else measure
-        value = policy.strip() if isinstance(policy, str) else policy
-        if not isinstance(value, str) or value not in _POLICIES:
-            raise ArgumentError(
-                f"undefined={value!r} is not one of {', '.join(map(repr, _POLICIES))}."
-                f"{near(str(value), _POLICIES)}"
-            )
-        if of != _REST:
-            if isinstance(of, str):
-                _check_f1(of)
-            name, preset = aliases.get(of.lower(), ("", {})) if isinstance(of, str) else ("", {})
-            if not name or preset:
-                raise ArgumentError(
-                    f"undefined: {of!r} is no measure.{near(str(of), list(registry))} "
-                    "Name measures without options, as in 'skip,nDCG=one'."
-                )
-            of = name
-        policies[of] = value
-    return policies
-
-
-def _check_f1(name: str) -> None:
-    try:
-        refuse_plain_f1(name)
-    except MeasureError:
-        raise ArgumentError(
-            f"undefined: must name a measure, got {name!r}; write F for rankings, or FScore for "
-            "decisions at a threshold."
-        ) from None
-
-
-def undefined_text(policies: Mapping[str, str]) -> str:
-    """Write policies in the form that `undefined_policies` reads."""
-    rest = policies[_REST]
-    single = (f"{name}={policy}" for name, policy in policies.items() if name != _REST)
-    return ",".join([rest, *single])
-
+from fastrank_eval.measures.base import Measure
+from fastrank_eval.measures.parser import text_with_options
 
 #: The conventions that neither the caller nor a profile sets.
 DEFAULTS: Mapping[str, str] = {

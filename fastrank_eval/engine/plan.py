@@ -1,21 +1,26 @@
-"""Plan a run: measures, conventions, threads and slices."""
+"""Plan a run, and apply its policies to the values of groups."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fastrank_eval.io.columns import Roles
-from fastrank_eval.measures.base import Measure
+from fastrank_eval._lib.errors import ArgumentError, ColumnError, MeasureError, UndefinedError, near
+from fastrank_eval.groups.chunk import Chunk
+from fastrank_eval.groups.labels import Labels
+from fastrank_eval.groups.ranking import Ranking
+from fastrank_eval.io.columns import CodedColumn, Roles
+from fastrank_eval.measures.base import GROUP_WEIGHTS, Measure, find_name, registry
+from fastrank_eval.measures.parser import refuse_plain_f1
 from fastrank_eval.measures.pooled import PooledMeasure
 
 if TYPE_CHECKING:
-    from fastrank_eval.io.keys import CodedColumn
     from fastrank_eval.slicing.slicer import SliceEncoder, Slicings
+
 
 #: Rows of a batch, and the fewest rows of a batch where threads outnumber full batches.
 BATCH_ROWS = 1 << 20
@@ -41,7 +46,7 @@ class Plan:
     ties, groups : str
         As `evaluate` takes them.
     undefined : mapping of str to str
-        Of each measure, as `conventions.undefined_policies` returns them.
+        Of each measure, as `undefined_policies` returns them.
     presorted : bool
         Refuse scores that rise inside a group.
     per_group : bool
@@ -72,6 +77,11 @@ class Plan:
     baseline: int | None = None
     slicings: Slicings | None = None
     min_groups: int = 1
+
+    @property
+    def grouped(self) -> bool:
+        """Whether rows have groups. Otherwise a chunk is one batch."""
+        return bool(self.roles.group)
 
     @property
     def weighted(self) -> bool:
@@ -160,3 +170,366 @@ class Plan:
                 for owner in measure.required_states():
                     by_key.setdefault(owner.state_key(), owner)
         return by_key
+
+
+@dataclass(frozen=True, slots=True)
+class Contributions:
+    """What the ranked groups of a chunk contribute to a measure.
+
+    Parameters
+    ----------
+    value : ndarray of float64, shape (groups,)
+        Values after the policies; NaN where undefined.
+    summand : ndarray of float64, shape (groups,)
+        The term of the sum; NaN where the group is left out.
+    weights : ndarray of float64, shape (groups,), or None
+        Group weights; None: 1 each.
+    exclusions : tuple of (str, ndarray of bool)
+        Masks of the groups that are left out, by reason.
+    """
+
+    value: np.ndarray
+    summand: np.ndarray
+    weights: np.ndarray | None
+    exclusions: tuple[tuple[str, np.ndarray], ...]
+
+    def dropped_by_slice(self, slice_indices: np.ndarray) -> list[tuple[str, np.ndarray | int]]:
+        """Count the groups of each slice that are left out, by reason."""
+        if not len(slice_indices):
+            return [(reason, int(np.count_nonzero(mask))) for reason, mask in self.exclusions]
+        return [(reason, np.bincount(slice_indices[mask])) for reason, mask in self.exclusions]
+
+
+@dataclass
+class RankedGroups:
+    """The groups of a chunk, and which of them one model ranks.
+
+    Parameters
+    ----------
+    starts : ndarray of int64, shape (groups + 1,)
+        First row of each group of the chunk, then the number of rows.
+    rows : ndarray of int64, shape (ranked groups,)
+    positives : ndarray of int64, shape (ranked groups,)
+    ranked : ndarray of int64, or None
+        Indices of the ranked groups; None: all. The labels of the others are all 0.
+    """
+
+    starts: np.ndarray
+    rows: np.ndarray
+    positives: np.ndarray
+    ranked: np.ndarray | None
+    # The key holds id(values). The entry keeps `values` alive, so that no other array gets that id.
+    _spread: dict[tuple[int, float], tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
+
+    @property
+    def groups(self) -> int:
+        """The number of groups of the chunk."""
+        return len(self.starts) - 1
+
+    @cached_property
+    def empty(self) -> np.ndarray:
+        """The indices of the groups that were not ranked."""
+        mask = np.ones(self.groups, np.bool_)
+        mask[self.ranked] = False
+        return np.flatnonzero(mask)
+
+    def slice_indices(self, slice_indices: np.ndarray) -> np.ndarray:
+        """Select the slice indices of the ranked groups from those of all groups."""
+        return (
+            slice_indices
+            if self.ranked is None or not len(slice_indices)
+            else slice_indices[self.ranked]
+        )
+
+    def count_empty(self, slice_indices: np.ndarray) -> tuple[np.ndarray | int, np.ndarray | int]:
+        """Count the unranked groups of each slice, and their rows."""
+        if not len(slice_indices):
+            rows = int(self.starts[-1] - self.starts[0] - self.rows.sum())
+            return self.groups - len(self.rows), rows
+        indices, sizes = slice_indices[self.empty], np.diff(self.starts)[self.empty]
+        return np.bincount(indices), np.bincount(indices, weights=sizes).astype(np.int64)
+
+    def spread(self, values: np.ndarray, empty: float) -> np.ndarray:
+        """Spread values of ranked groups over all groups; others get `empty`."""
+        if self.ranked is None:
+            return values
+        entry = self._spread.get((id(values), empty))
+        if entry is None:
+            of_all = np.full(self.groups, empty)
+            of_all[self.ranked] = values
+            entry = self._spread[id(values), empty] = values, of_all
+        return entry[1]
+
+
+def empty_reason(plan: Plan, measure: Measure) -> str | None:
+    """Return why unranked groups are left out; None: their value is 0."""
+    return "no_relevant" if plan.groups == "with_relevant" else measure.undefined_if_empty()
+
+
+def apply_policies(
+    plan: Plan,
+    m: int,
+    ranking: Ranking,
+    value: np.ndarray,
+    group_weights: Mapping[str, np.ndarray],
+    name: Callable[[int], str],
+) -> Contributions:
+    """Apply the policy for undefined groups and weigh the groups.
+
+    Parameters
+    ----------
+    plan : Plan
+    m : int
+        Position of the measure in the plan.
+    ranking : Ranking
+    value : ndarray of float64, shape (ranked groups,)
+        NaN where undefined. Values that a policy sets are written into it.
+    group_weights : mapping of str to ndarray of float64
+        Columns that measures name as group weights.
+    name : callable
+        Maps the position of a group to the text of its key, for messages.
+    """
+    measure = plan.measures[m]
+    exclusions: list[tuple[str, np.ndarray]] = []
+    if plan.groups == "with_relevant":
+        irrelevant = ranking.relevant(1.0) == 0
+        exclusions.append(("no_relevant", irrelevant))
+        value[irrelevant] = np.nan
+        undefined = np.isnan(value) & ~irrelevant
+    else:
+        undefined = np.isnan(value)
+    if undefined.any():
+        for reason, holds in measure.reasons(ranking):
+            matches = undefined & holds
+            if not matches.any():
+                continue
+            undefined &= ~holds
+            policy = plan.policy(measure, reason)
+            if policy == "error":
+                first = int(np.argmax(matches))
+                group = (
+                    first if ranking.ranked_groups is None else int(ranking.ranked_groups[first])
+                )
+                raise UndefinedError(
+                    f"{measure} is undefined for the group "
+                    f"{name(group)} ({reason}), and undefined groups "
+                    "are an error; choose undefined='skip', 'zero' or 'one'."
+                )
+            if policy == "skip":
+                exclusions.append((reason, matches))
+            else:
+                value[matches] = policy
+    if undefined.any():
+        raise too_large(measure)
+    weights = _group_weights(measure, ranking, group_weights)
+    summand = measure.to_summand(value)
+    if weights is not None:
+        weightless = (weights == 0) & ~np.isnan(value)
+        if weightless.any():
+            exclusions.append(("zero_weight", weightless))
+            summand = np.where(weightless, np.nan, summand)
+    return Contributions(value, summand, weights, tuple(exclusions))
+
+
+def too_large(measure: Measure) -> MeasureError:
+    """Make the error of a sum that passes the largest double."""
+    remedy = ", or take gain='linear' or a table of gains" if "gain" in measure.chosen else ""
+    return MeasureError(
+        f"{measure}: grades or weights are so large that a sum passes the largest double; "
+        f"scale them down{remedy}."
+    )
+
+
+def _group_weights(
+    measure: Measure, ranking: Ranking, columns: Mapping[str, np.ndarray]
+) -> np.ndarray | None:
+    """Compute the weight of each group; None where each weighs 1."""
+    kind = measure.weight
+    if kind == "uniform":
+        return None
+    if kind not in GROUP_WEIGHTS:
+        column = columns[kind]
+        if ranking.ranked_groups is None:
+            return column
+        ranked = ranking.ranked_groups
+        return ranking.cached_for_models(("column", kind), lambda: column[ranked])
+    rel = measure.rel_or_default
+
+    def weigh() -> np.ndarray:
+        if measure.uses_row_weights:
+            positive, negative = ranking.class_weights(rel)
+        else:
+            positive = ranking.relevant(rel)
+            negative = ranking.retrieved - ranking.relevant_retrieved(rel)
+            if kind == "impressions":
+                return ranking.retrieved.astype(np.float64)
+        if kind == "impressions":
+            return (positive + negative).astype(np.float64)
+        if kind == "positives":
+            return positive.astype(np.float64)
+        return positive.astype(np.float64) * negative
+
+    if ranking.weights is not None:
+        # Row weights are added in the order of the scores: the last bits depend on the model.
+        return weigh()
+    return ranking.cached_for_models(("group weight", measure.uses_row_weights, kind, rel), weigh)
+
+
+def constant_columns(chunk: Chunk, plan: Plan, name: Callable[[int], str]) -> dict[str, np.ndarray]:
+    """Read one group weight a group; refuse columns that vary in a group."""
+    weights = {}
+    firsts = chunk.starts[:-1]
+    for title, column in zip(plan.roles.group_weights, chunk.columns.named_columns, strict=False):
+        varies = column[1:] != column[:-1]
+        varies[firsts[1:] - 1] = False
+        if varies.any():
+            row = int(np.argmax(varies)) + 1
+            group = int(np.searchsorted(chunk.starts, row, side="right")) - 1
+            raise ColumnError(
+                f"group weight column '{title}' is not constant inside the group "
+                f"{name(group)}: {column[row - 1]:g} is followed by "
+                f"{column[row]:g}; a group weight has one value a group."
+            )
+        weights[title] = column[firsts]
+    return weights
+
+
+@dataclass(slots=True)
+class GroupValues:
+    """Per-group results of consecutive groups.
+
+    Parameters
+    ----------
+    rows, positives : ndarray of int64, shape (groups,)
+    values : ndarray of float64, shape (models, measures, groups)
+        NaN where undefined; not set for pooled measures.
+    weights : dict of (int, int) to ndarray of float64, shape (groups,)
+        The weight of each group, by model and measure; 1 where there is no entry.
+    """
+
+    rows: np.ndarray
+    positives: np.ndarray
+    values: np.ndarray
+    weights: dict[tuple[int, int], np.ndarray] = field(default_factory=dict)
+
+    @classmethod
+    def empty(cls, chunk: Chunk, plan: Plan) -> GroupValues:
+        """Make values for the groups of a chunk, as if none of them were ranked."""
+        groups = chunk.groups if plan.per_group else 0
+        values = np.zeros((len(plan.roles.scores), len(plan.measures), groups))
+        for m, measure in enumerate(plan.measures):
+            if plan.groups == "with_relevant" or measure.pooled or measure.undefined_if_empty():
+                values[:, m] = np.nan
+        rows = np.diff(chunk.starts) if plan.per_group else np.empty(0, np.int64)
+        return cls(rows, np.zeros(groups, np.int64), values)
+
+    @classmethod
+    def concat(cls, parts: Sequence[GroupValues]) -> GroupValues:
+        """Concatenate the results of groups."""
+        return cls(
+            np.concatenate([part.rows for part in parts]),
+            np.concatenate([part.positives for part in parts]),
+            np.concatenate([part.values for part in parts], axis=2),
+            cls.concat_weights(parts),
+        )
+
+    @staticmethod
+    def concat_weights(parts: Sequence[GroupValues]) -> dict[tuple[int, int], np.ndarray]:
+        """Concatenate weights; shared arrays stay shared."""
+        by_ids: dict[tuple[int, ...], np.ndarray] = {}
+        weights = {}
+        for position in parts[0].weights if parts else ():
+            arrays = [part.weights[position] for part in parts]
+            ids = tuple(map(id, arrays))
+            if ids not in by_ids:
+                by_ids[ids] = np.concatenate(arrays)
+            weights[position] = by_ids[ids]
+        return weights
+
+    def take(self, groups: np.ndarray | slice) -> GroupValues:
+        """Select the results of some groups, in that order."""
+        distinct = {id(weight): weight for weight in self.weights.values()}
+        selection = {number: weight[groups] for number, weight in distinct.items()}
+        weights = {at: selection[id(weight)] for at, weight in self.weights.items()}
+        return GroupValues(
+            self.rows[groups], self.positives[groups], self.values[:, :, groups], weights
+        )
+
+    def put(self, model: int, m: int, groups: RankedGroups, contributions: Contributions) -> None:
+        """Enter a measure's values of the ranked groups."""
+        indices = slice(None) if groups.ranked is None else groups.ranked
+        self.values[model, m, indices] = contributions.value
+        if contributions.weights is not None:
+            self.weights[model, m] = groups.spread(contributions.weights, 0.0)
+
+    def put_positives(self, labels: Labels) -> None:
+        """Enter the number of rows of grade >= 1 of each group."""
+        self.positives = labels.relevant_of_each(1.0)
+
+
+_POLICIES = ("skip", "zero", "one", "error")
+_REST = "*"
+
+
+def undefined_policies(undefined: str | Mapping[str, str]) -> dict[str, str]:
+    """Map measures to their policies, and ``"*"`` to that of the others.
+
+    Parameters
+    ----------
+    undefined : str or mapping
+        ``"skip"``, ``"skip,nDCG=one,R=one"``, or ``{"*": "skip", "nDCG": "one", "R": "one"}``.
+
+    Raises
+    ------
+    ArgumentError
+        The argument names no policy or no measure; the message shows which.
+
+    Examples
+    --------
+    >>> undefined_policies("zero,ndcg=one")
+    {'*': 'zero', 'nDCG': 'one'}
+    """
+    pairs: list[tuple[Any, Any]] = [(_REST, undefined)]
+    if isinstance(undefined, str):
+        parts = [part.partition("=") for part in undefined.split(",")]
+        pairs = [(name if sign else _REST, rest if sign else name) for name, sign, rest in parts]
+    elif isinstance(undefined, Mapping):
+        pairs = list(undefined.items())
+    policies = {_REST: "skip"}
+    for measure, policy in pairs:
+        of = measure.strip() if isinstance(measure, str) else measure
+        value = policy.strip() if isinstance(policy, str) else policy
+        if not isinstance(value, str) or value not in _POLICIES:
+            raise ArgumentError(
+                f"undefined={value!r} is not one of {', '.join(map(repr, _POLICIES))}."
+                f"{near(str(value), _POLICIES)}"
+            )
+        if of != _REST:
+            if isinstance(of, str):
+                _check_f1(of)
+            match = find_name(of) if isinstance(of, str) else None
+            if match is None or match[1]:
+                raise ArgumentError(
+                    f"undefined: {of!r} is no measure.{near(str(of), list(registry))} "
+                    "Name measures without options, as in 'skip,nDCG=one'."
+                )
+            of = match[0]
+        policies[of] = value
+    return policies
+
+
+def _check_f1(name: str) -> None:
+    try:
+        refuse_plain_f1(name)
+    except MeasureError:
+        raise ArgumentError(
+            f"undefined: must name a measure, got {name!r}; write F for rankings, or FScore for "
+            "decisions at a threshold."
+        ) from None
+
+
+def undefined_text(policies: Mapping[str, str]) -> str:
+    """Write policies in the form that `undefined_policies` reads."""
+    rest = policies[_REST]
+    single = (f"{name}={policy}" for name, policy in policies.items() if name != _REST)
+    return ",".join([rest, *single])

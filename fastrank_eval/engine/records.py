@@ -1,29 +1,17 @@
-"""Define the records of a result: values of measures, and metadata."""
+"""Define records of a result, and write them as tables and CSV."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from fastrank_eval._lib.csv_text import csv_text
-from fastrank_eval.slicing.parser import short_texts
-
-__all__ = [
-    "MeasureValue",
-    "Meta",
-    "ResultRecords",
-    "finite",
-    "plain_meta",
-    "plain_value",
-    "summary_csv",
-    "summary_rows",
-    "summary_table",
-]
+from fastrank_eval._lib.files import csv_text
+from fastrank_eval.slicing.spec import short_texts
 
 
 def finite(value: float) -> float | None:
@@ -57,7 +45,7 @@ class Meta:
     rows : int
         Number of rows that were read.
     groups : int
-        Number of groups in them.
+        Number of groups in them; 0 if rows were not grouped.
     conventions : dict
         Every convention of the evaluation, by name.
     seconds : float
@@ -92,30 +80,6 @@ def plain_meta(meta: Meta) -> dict[str, Any]:
     return plain
 
 
-_SUMMARY = pa.schema(
-    [
-        pa.field("score", pa.string(), nullable=False),
-        pa.field("by", pa.string()),
-        pa.field("slice", pa.string(), nullable=False),
-        pa.field("measure", pa.string(), nullable=False),
-        pa.field("value", pa.float64()),
-        pa.field("se", pa.float64()),
-        pa.field("ci_low", pa.float64()),
-        pa.field("ci_high", pa.float64()),
-        pa.field("effective_groups", pa.float64()),
-        pa.field("weight", pa.float64()),
-        pa.field("caution", pa.string()),
-        pa.field("groups", pa.int64(), nullable=False),
-        pa.field("groups_used", pa.int64(), nullable=False),
-        pa.field("dropped", pa.map_(pa.string(), pa.int64()), nullable=False),
-        pa.field("rows_share", pa.float64()),
-        pa.field("positives_share", pa.float64()),
-        pa.field("aggregate", pa.string(), nullable=False),
-        pa.field("details", pa.map_(pa.string(), pa.float64()), nullable=False),
-    ]
-)
-
-
 @dataclass(frozen=True)
 class MeasureValue:
     """One value of a measure, with its coverage and its error.
@@ -135,7 +99,7 @@ class MeasureValue:
     groups_used : int
         Groups in the mean or sum. For a pooled measure, groups whose rows are in the value.
     dropped : dict of str to int
-        Number of groups that were left out, by reason.
+        Number of groups that were left out, by reason. Rows without groups count as one.
     rows_share : float
         Rows of the groups used, divided by all rows, in [0, 1]; NaN without rows.
     positives_share : float
@@ -158,7 +122,7 @@ class MeasureValue:
         measure.
     caution : str or None
         ``"few_groups"``: fewer than 40 effective groups, the interval is rough. ``"one_group"``,
-        ``"pooled"``, ``"classes"``: why there is no standard error.
+        ``"pooled"``, ``"no_groups"``, ``"classes"``: why there is no standard error.
     by : str or None
         The slicing of `slice`, such as ``"slot,country"``; None where rows are not sliced.
 
@@ -188,72 +152,74 @@ class MeasureValue:
     weight: float = math.nan
 
 
-def summary_table(values: Iterable[MeasureValue]) -> pa.Table:
-    """Build the summary table: one row a value, null if undefined."""
-    values = list(values)
-    by = short_texts(v.by for v in values)
-    rows = [
-        {
-            "score": v.score,
-            "by": by[v.by],
-            "slice": v.slice,
-            "measure": v.measure,
-            "value": finite(v.value),
-            "se": finite(v.se),
-            "ci_low": finite(v.ci_low),
-            "ci_high": finite(v.ci_high),
-            "effective_groups": finite(v.effective_groups),
-            "weight": finite(v.weight),
-            "caution": v.caution,
-            "groups": v.groups,
-            "groups_used": v.groups_used,
-            "dropped": list(v.dropped.items()),
-            "rows_share": finite(v.rows_share),
-            "positives_share": finite(v.positives_share),
-            "aggregate": v.aggregate,
-            "details": list(v.details.items()),
-        }
-        for v in values
-    ]
-    return pa.Table.from_pylist(rows, schema=_SUMMARY)
+_ARROW_TYPES = {
+    "str": pa.string(),
+    "int": pa.int64(),
+    "float": pa.float64(),
+    "dict[str, int]": pa.map_(pa.string(), pa.int64()),
+    "dict[str, float]": pa.map_(pa.string(), pa.float64()),
+}
 
 
-def summary_rows(values: Iterable[MeasureValue]) -> list[dict[str, Any]]:
-    """Convert values to rows of plain Python values, None for NaN."""
-    names, values = _SUMMARY.names, list(values)
-    by = short_texts(v.by for v in values)
+def record_schema(record: type, names: str) -> pa.Schema:
+    """Build the schema of a dataclass: floats and optional fields may be null.
+
+    Parameters
+    ----------
+    record : type
+        A dataclass.
+    names : str
+        The fields in the order of the columns, separated by blanks.
+    """
+    types = {each.name: str(each.type) for each in fields(record)}
+    return pa.schema(
+        pa.field(
+            name,
+            _ARROW_TYPES[types[name].removesuffix(" | None")],
+            nullable=types[name].endswith(("float", " | None")),
+        )
+        for name in names.split()
+    )
+
+
+VALUE_SCHEMA = record_schema(
+    MeasureValue,
+    "score by slice measure value se ci_low ci_high effective_groups weight caution groups "
+    "groups_used dropped rows_share positives_share aggregate details",
+)
+
+
+def record_rows(records: Iterable[Any], schema: pa.Schema) -> list[dict[str, Any]]:
+    """Convert records to rows of plain Python values, None for NaN."""
+    records = list(records)
+    by = short_texts(record.by for record in records)
     return [
-        {name: plain_value(getattr(v, name)) for name in names} | {"by": by[v.by]} for v in values
+        {name: plain_value(getattr(record, name)) for name in schema.names} | {"by": by[record.by]}
+        for record in records
     ]
 
 
-def summary_csv(rows: Iterable[dict[str, Any]], safe: bool = False) -> str:
-    """Write rows as CSV; maps as ``name=number`` joined by semicolons."""
+def record_table(records: Iterable[Any], schema: pa.Schema) -> pa.Table:
+    """Build a table of records: one row each, null if undefined."""
+    records = list(records)
+    by = short_texts(record.by for record in records)
+    columns = []
+    for column in schema:
+        cells = [getattr(record, column.name) for record in records]
+        if column.name == "by":
+            cells = [by[cell] for cell in cells]
+        elif column.type == pa.float64():
+            cells = [finite(cell) for cell in cells]
+        elif pa.types.is_map(column.type):
+            cells = [list(cell.items()) for cell in cells]
+        columns.append(pa.array(cells, column.type))
+    return pa.table(columns, schema=schema)
 
-    def cells(row: dict[str, Any]) -> Iterable[object]:
-        maps = {
-            name: ";".join(f"{key}={number}" for key, number in row[name].items())
-            for name in ("dropped", "details")
-        }
-        return (row | maps).values()
 
-    return csv_text(_SUMMARY.names, map(cells, rows), safe)
-
-
-class ResultRecords(Protocol):
-    """The fields of a result that views read."""
-
-    @property
-    def values(self) -> tuple[MeasureValue, ...]:
-        """One value a model, slice and measure."""
-        ...
-
-    @property
-    def scores(self) -> tuple[str, ...]:
-        """The models."""
-        ...
-
-    @property
-    def meta(self) -> Meta:
-        """Metadata of the evaluation."""
-        ...
+def record_csv(records: Iterable[Any], schema: pa.Schema, safe: bool = False) -> str:
+    """Write records as CSV; maps as ``name=number`` joined by semicolons."""
+    rows = record_rows(records, schema)
+    for name in (column.name for column in schema if pa.types.is_map(column.type)):
+        for row in rows:
+            row[name] = ";".join(f"{key}={number}" for key, number in row[name].items())
+    return csv_text(schema.names, (row.values() for row in rows), safe)

@@ -1,4 +1,4 @@
-"""Evaluate rows in any order, and choose how a run reads its rows."""
+"""Evaluate rows in any order: partition them first, on disk if need be."""
 
 from __future__ import annotations
 
@@ -6,30 +6,21 @@ import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import chain
-from typing import cast
 
-import numpy as np
 import pyarrow as pa
 
-from fastrank_eval._lib.errors import OrderError
 from fastrank_eval._lib.files import spill_folder
 from fastrank_eval._lib.memory import Budget
-from fastrank_eval._lib.progress import report
-from fastrank_eval._lib.threads import map_jobs
-from fastrank_eval.engine.chunk_eval import ThreadTotals, evaluate_chunk
-from fastrank_eval.engine.contiguous import GroupResults, evaluate_stream
-from fastrank_eval.engine.group_values import GroupValues
+from fastrank_eval._lib.threads import map_jobs, report
+from fastrank_eval.engine.chunk_eval import (
+    GroupResults,
+    ThreadTotals,
+    evaluate_chunk,
+    evaluate_stream,
+)
 from fastrank_eval.engine.plan import Plan
 from fastrank_eval.engine.totals import Totals
-from fastrank_eval.groups.boundaries import (
-    Keys,
-    KeyWatch,
-    ReturningKey,
-    group_starts,
-    key_integers,
-    key_text,
-    keys_at,
-)
+from fastrank_eval.groups.chunk import key_text
 from fastrank_eval.groups.external_sort import Sorter, WideKeys
 from fastrank_eval.groups.gather import Gatherer, PartitionRange
 from fastrank_eval.groups.partition import PartitionedBatch, Partitioner, can_stay_packed
@@ -214,69 +205,3 @@ class ScatteredEvaluator:
             )
             with sorter.rows(count_rows()) as batches:
                 return evaluate_stream(report_rows(batches), plan, None, sorter.columns)
-
-
-def in_order_of_appearance(results: list[GroupResults]) -> tuple[list[Keys], list[GroupValues]]:
-    """Sort the results of all groups by the number of their first row."""
-    if not results:
-        return [], []
-    order = np.argsort(np.concatenate([result.first_rows for result in results]))
-    columns = zip(*(result.keys for result in results), strict=True)
-    keys = tuple(pa.concat_arrays(list(column)) for column in columns)
-    values = GroupValues.concat([cast(GroupValues, result.values) for result in results])
-    return [keys_at(keys, order)], [values.take(order)]
-
-
-#: Rows that are read first, to see whether keys are scattered.
-_PEEK = 1 << 16
-
-
-def evaluate_rows(
-    reading: RowReader, plan: Plan, order: str, allowed: Budget
-) -> tuple[Totals, list[Keys], list[GroupValues], dict[str, object]]:
-    """Choose the strategy by `order` or by the keys, and evaluate."""
-    if order == "auto":
-        first = reading.peek(_PEEK)
-        if first is not None and _scattered(first, plan):
-            order = "scattered"
-    keep = not reading.rereadable
-    while order != "scattered":
-        try:
-            totals, results = evaluate_stream(
-                reading.unread_batches(plan.batch_rows), plan, KeyWatch(keep)
-            )
-        except ReturningKey as returning:
-            if returning.keys is None and reading.rereadable:
-                keep = True
-            elif order == "auto" and reading.rereadable:
-                order = "scattered"
-            else:
-                raise _order_error(returning, plan, order) from None
-        else:
-            keys = [result.keys for result in results]
-            values = [result.values for result in results if result.values is not None]
-            return totals, keys, values, {"order": "grouped" if order == "auto" else order}
-
-    scattered = ScatteredEvaluator(plan, allowed)
-    totals, results = scattered.evaluate(reading)
-    strategy: dict[str, object] = {"order": order}
-    if scattered.spilled:
-        strategy["spilled"] = True
-    return totals, *in_order_of_appearance(results), strategy
-
-
-def _order_error(returning: ReturningKey, plan: Plan, order: str) -> OrderError:
-    key = key_text(returning.keys, plan.roles.group, 0) if returning.keys is not None else "?"
-    promise = "" if order == "auto" else f", but order={order!r} promises contiguous groups"
-    return OrderError(
-        f"the group {key} comes back after other groups{promise}; pass order='scattered' "
-        "(--order scattered) to gather rows, or sort the input by group."
-    )
-
-
-def _scattered(batch: pa.RecordBatch, plan: Plan) -> bool:
-    keys = keys_of(batch, plan.roles, 0)
-    starts = np.concatenate([[0], group_starts(keys)])
-    at_starts = keys_at(keys, starts)
-    integers = np.sort(key_integers(at_starts))  # np.unique() would hash them: 20 times slower
-    return bool((integers[1:] == integers[:-1]).any())

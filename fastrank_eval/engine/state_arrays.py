@@ -1,202 +1,200 @@
-"""Rebuild an evaluation from the arrays of a saved state."""
+"""Name the arrays of saved states; write slices, fields and groups."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
-from time import perf_counter
-from typing import TYPE_CHECKING, Any, Self
+import json
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
-from fastrank_eval._lib import __version__
-from fastrank_eval._lib.arguments import processors
+from fastrank_eval._lib.arguments import shown
 from fastrank_eval._lib.array_codes import Arrays, table_bytes, table_from_bytes
-from fastrank_eval._lib.arrow import bytes_column, row_column
-from fastrank_eval._lib.errors import MergeError
-from fastrank_eval.engine.conventions import undefined_policies
-from fastrank_eval.engine.group_values import SavedGroups
-from fastrank_eval.engine.plan import Plan
-from fastrank_eval.engine.records import Meta
-from fastrank_eval.engine.run import Evaluation
-from fastrank_eval.engine.state_file import (
-    ALL,
-    GROUPS,
-    PAIRS,
-    SLICES,
-    TOTALS,
-    VALUES,
-    ArrayKey,
-    Rows,
-    Saveable,
-    field_values_key,
-    paired_state_name,
-    paired_state_specs,
-    read_totals,
-    state_name,
-    state_specs,
+from fastrank_eval._lib.arrow import (
+    arrow_column,
+    as_array,
+    bytes_column,
+    column_with_nulls,
+    decode_array,
+    row_column,
 )
-from fastrank_eval.engine.summary import slices_left_out, summary_rows
-from fastrank_eval.engine.totals import RowStates, Sums, Totals
-from fastrank_eval.io.columns import Roles
-from fastrank_eval.measures.parser import requested_measures
+from fastrank_eval._lib.errors import MergeError, text_keys_hint
+from fastrank_eval.engine.plan import GroupValues, Plan
+from fastrank_eval.groups.chunk import Keys
+from fastrank_eval.io.keys import CategoricalEncoder
+from fastrank_eval.io.source import first_line
 from fastrank_eval.slicing.bins import BinEncoder
-from fastrank_eval.slicing.encode import bin_ranks
-from fastrank_eval.slicing.parser import requested_slicing
-from fastrank_eval.slicing.slicer import SliceEncoder, Slices, Slicings
-from fastrank_eval.slicing.spec import SliceSpec, value_texts
-from fastrank_eval.stats.clustered_scores import ClusteredScores
-from fastrank_eval.stats.means import MeanState
-from fastrank_eval.stats.moments import ClusterMoments
-from fastrank_eval.stats.paired import PairedState
+from fastrank_eval.slicing.encode import bin_ranks, value_ranks, value_texts
+from fastrank_eval.slicing.slicer import SliceEncoder, Slices
+from fastrank_eval.slicing.spec import SliceSpec
 
-if TYPE_CHECKING:
-    from fastrank_eval.engine.state_file import Provenance
-
-__all__ = [
-    "SavedSliceEncoder",
-    "SavedSlices",
-    "bin_edges",
-    "states_from_arrays",
-    "states_to_arrays",
-]
+_Part = TypeVar("_Part")
 
 
-@dataclass(frozen=True)
-class FieldValues:
-    """The distinct values of a field: null first, then by their bytes.
+class Rows(NamedTuple):
+    """The rows that an array is about.
 
     Parameters
     ----------
-    kind : str or None
-        As `CategoricalEncoder.keys` returns it.
-    values : tuple of bytes or None
+    by : str
+        A slicing; its text grows with its edges. Empty for all rows.
+    label : str
+        One slice of it; empty where an array has a row for each slice.
     """
 
-    kind: str | None
-    values: tuple[bytes | None, ...]
-
-    @classmethod
-    def of(
-        cls, kind: str | None, values: Sequence[bytes | None], present: np.ndarray
-    ) -> tuple[Self, np.ndarray]:
-        """Sort values, and map their old numbers to new ones.
-
-        Parameters
-        ----------
-        kind : str or None
-        values : sequence of bytes or None
-            The values by their old number.
-        present : ndarray of int64
-            Old numbers of the values that any sum has; others are left out.
-
-        Returns
-        -------
-        values : FieldValues
-        numbers : ndarray of int64, shape (values,)
-            The new number by the old one; -1 for values that are left out.
-        """
-        ascending = sorted(present.tolist(), key=lambda number: _sort_key(values[number]))
-        numbers = np.full(len(values), -1, np.int64)
-        numbers[ascending] = np.arange(len(ascending))
-        return cls(kind, tuple(values[number] for number in ascending)), numbers
-
-    def union(self, others: Sequence[Self]) -> tuple[Self, list[np.ndarray]]:
-        """Unite these values with others, and map those to new numbers."""
-        every = sorted({*self.values}.union(*(other.values for other in others)), key=_sort_key)
-        number_of = {value: number for number, value in enumerate(every)}
-        numbers = [np.array([number_of[v] for v in other.values], np.int64) for other in others]
-        return type(self)(self.kind, tuple(every)), numbers
-
-    def to_arrays(self) -> Arrays:
-        """Write the bytes of all values, their sizes, and which are null.
-
-        Returns
-        -------
-        dict of ndarray
-            ``content``: the bytes; ``sizes``: the bytes of each value; ``null``: 0 or 1.
-        """
-        return {
-            "content": np.frombuffer(b"".join(value or b"" for value in self.values), np.uint8),
-            "sizes": np.array([len(value or b"") for value in self.values], np.int64),
-            "null": np.array([value is None for value in self.values], np.uint8),
-        }
-
-    @classmethod
-    def from_arrays(cls, kind: str | None, parts: Mapping[str, np.ndarray]) -> Self:
-        """Read the values that `to_arrays` wrote."""
-        content, values, first = parts["content"].tobytes(), [], 0
-        for size, null in zip(parts["sizes"].tolist(), parts["null"].tolist(), strict=True):
-            values.append(None if null else content[first : first + size])
-            first += size
-        return cls(kind, tuple(values))
+    by: str = ""
+    label: str = ""
 
 
-def _sort_key(value: bytes | None) -> tuple[bool, bytes]:
-    return value is not None, value or b""
+#: The key of the arrays of a state: rows, model and name.
+ArrayKey = tuple[Rows, str, str]
+#: The arrays of a saved state.
+StateArrays = dict[ArrayKey, Arrays]
+
+ALL = Rows()
+#: Names of states of all rows, or with a row for each slice: counts of groups, rows and positives;
+#: sums over groups; paired sums of a model and the baseline.
+TOTALS, GROUPS, PAIRS = "totals", "groups", "pairs"
+#: Names of states: the slices of a slicing; keys and values of every group.
+SLICES, VALUES = "slices", "values of groups"
 
 
-def states_to_arrays(states: Mapping[str, Saveable], *, compared: bool) -> dict[str, Arrays]:
-    """Write the states of several models of the same rows as arrays.
+@lru_cache(1024)
+def state_name(key: Hashable) -> str:
+    """Name the state that measures with a key share."""
+    return json.dumps(key)
+
+
+@lru_cache(1024)
+def paired_state_name(key: Hashable) -> str:
+    """Name the state of the moments of two models' terms."""
+    return json.dumps([PAIRS, key])
+
+
+def fields_of(plan: Plan) -> list[CategoricalEncoder]:
+    """Return the encoders of the fields by whose values measures divide rows."""
+    names = dict.fromkeys(n for m in plan.row_states.values() for n in m.columns_named())
+    # A slicing by the same column comes after the field.
+    encoders = {f.name: f for f in reversed(plan.roles.fields) if isinstance(f, CategoricalEncoder)}
+    return [encoders[name] for name in names]
+
+
+def field_key(field: str) -> ArrayKey:
+    """Return the key of the values of a field."""
+    return ALL, "", json.dumps(["values of a field", field])
+
+
+def read(
+    arrays: Mapping[ArrayKey, Arrays],
+    where: Rows,
+    model: str,
+    name: str,
+    from_arrays: Callable[[Arrays], _Part],
+) -> _Part:
+    """Read a part of a state; name it if it is missing or malformed.
+
+    Raises
+    ------
+    ValueError
+        With the name of the part.
+    """
+    part = arrays.get((where, model, name))
+    try:
+        if part is not None:
+            return from_arrays(part)
+        reason = ""
+    except Exception as error:
+        reason = first_line(error)
+    title = name + (f" of {model}" if model else "")
+    if where != ALL:
+        title += f" in {shown(where.label or where.by)}"
+    raise ValueError(f"{title}: {reason}" if reason else f"it lacks the sums {title}")
+
+
+class SavedField(CategoricalEncoder):
+    """The values of a field in saved states, as its encoder has them.
 
     Parameters
     ----------
-    states : mapping of str to Saveable
-        By model; all have one class.
-    compared : bool
-        Whether models are compared. Some states then write which groups are the same.
-    """
-    if compared:
-        clustered = {m: state for m, state in states.items() if isinstance(state, ClusteredScores)}
-        if clustered:
-            return ClusteredScores.models_to_arrays(clustered)
-    return {model: state.to_arrays() for model, state in states.items()}
+    name : str
+    kinds : sequence of (str or None)
+        Of the values of each state, as `CategoricalEncoder.keys` returns it.
+    values : sequence of sequence of (bytes or None)
+        Of each state.
 
-
-def states_from_arrays(
-    kind: type[Saveable], parts: Mapping[str, Mapping[str, Any]]
-) -> dict[str, Saveable]:
-    """Read the states that `states_to_arrays` wrote, by model."""
-    if issubclass(kind, ClusteredScores):
-        return {**kind.models_from_arrays(parts)}
-    return {model: kind.from_arrays(arrays) for model, arrays in parts.items()}
-
-
-@dataclass(frozen=True)
-class SavedSlices:
-    """The slices of one slicing that have a group, in display order.
-
-    Parameters
-    ----------
-    labels : tuple of str, shape (slices,)
-    values : dict of str to pyarrow.Array, shape (slices,)
-        As in `Slices`.
+    Raises
+    ------
+    MergeError
+        If the kinds differ.
     """
 
-    labels: tuple[str, ...]
-    values: dict[str, pa.Array]
+    def __init__(
+        self, name: str, kinds: Sequence[str | None], values: Sequence[Sequence[bytes | None]]
+    ) -> None:
+        super().__init__(name)
+        distinct = sorted({kind for kind in kinds if kind is not None})
+        if len(distinct) > 1:
+            raise MergeError(
+                f"states cannot be merged, because the type of the field {name!r} differs: "
+                f"{' and '.join(distinct)}; evaluate the files together, or write them as Parquet "
+                "with one type."
+            )
+        self._kind = distinct[0] if distinct else None
+        self._values = list(dict.fromkeys(value for each in values for value in each))
+
+    def keys(self) -> tuple[str | None, list[bytes | None]]:
+        """Return the kind of the values, and the values."""
+        return self._kind, self._values
+
+
+def field_to_arrays(field: CategoricalEncoder) -> tuple[Arrays, np.ndarray]:
+    """Write the values of a field: null first, then by their bytes.
+
+    Returns
+    -------
+    arrays : dict of ndarray
+        ``content``: the bytes; ``sizes``: the bytes of each value; ``null``: 0 or 1.
+    numbers : ndarray of int64, shape (values,)
+        The place of each value of the encoder.
+    """
+    _, values = field.keys()
+    order = sorted(range(len(values)), key=lambda code: (values[code] is not None, values[code]))
+    numbers = np.empty(len(values), np.int64)
+    numbers[order] = np.arange(len(values))
+    contents = [values[code] or b"" for code in order]
+    arrays: Arrays = {
+        "content": np.frombuffer(b"".join(contents), np.uint8),
+        "sizes": np.array(list(map(len, contents)), np.int64),
+        "null": np.array([values[code] is None for code in order], np.uint8),
+    }
+    return arrays, numbers
+
+
+def field_values(arrays: Mapping[str, np.ndarray]) -> list[bytes | None]:
+    """Read the values that `field_to_arrays` wrote."""
+    content, sizes = arrays["content"].tobytes(), arrays["sizes"]
+    ends = np.cumsum(sizes)
+    rows = zip((ends - sizes).tolist(), ends.tolist(), arrays["null"].tolist(), strict=True)
+    return [None if null else content[first:end] for first, end, null in rows]
+
+
+class SavedSlices(Slices):
+    """The slices of one slicing that have a group; slice i has index i."""
 
     @classmethod
-    def of(cls, slicing: SliceEncoder, sums: Sums) -> tuple[Self, np.ndarray]:
-        """Select the slices of a run, and return the index of each in the sums."""
-        every = slicing.slices()
-        codes = every.codes.tolist()
-        positions = [i for i, slice_index in enumerate(codes) if sums.groups(slice_index)]
-        rows = np.array(positions, np.int64)
-        values = {name: column.take(row_column(rows)) for name, column in every.values.items()}
-        return cls(tuple(every.labels[i] for i in positions), values), every.codes[rows]
+    def of(cls, slices: Slices, which: np.ndarray) -> Self:
+        """Select slices by a mask, in their order."""
+        rows = np.flatnonzero(which)
+        labels = tuple(slices.labels[i] for i in rows.tolist())
+        values = {name: column.take(row_column(rows)) for name, column in slices.values.items()}
+        return cls(labels, np.arange(len(labels)), values)
 
     @classmethod
-    def union(cls, every: Sequence[Self], by: str) -> tuple[Self, list[np.ndarray]]:
+    def union(cls, every: Sequence[Self], by: str) -> Self:
         """Unite the slices of several states.
-
-        Returns
-        -------
-        slices : SavedSlices
-        slice_indices : list of ndarray of int64, shape (slices,)
-            For each state the index of each slice in it, -1 for a slice that it lacks.
 
         Raises
         ------
@@ -211,15 +209,9 @@ class SavedSlices:
             for name in every[0].values
         }
         order = np.lexsort([bin_ranks(column) for column in values.values()][::-1])
-        united_labels = tuple(labels[i] for i in rows[order].tolist())
-        slice_indices = []
-        for one in every:
-            index_of = {label: index for index, label in enumerate(one.labels)}
-            slice_indices.append(
-                np.array([index_of.get(label, -1) for label in united_labels], np.int64)
-            )
-        united = {name: column.take(row_column(order)) for name, column in values.items()}
-        return cls(united_labels, united), slice_indices
+        sorted_values = {name: column.take(row_column(order)) for name, column in values.items()}
+        sorted_labels = tuple(labels[i] for i in rows[order].tolist())
+        return cls(sorted_labels, np.arange(len(order)), sorted_values)
 
     def to_arrays(self) -> Arrays:
         """Write ``table``: ``label``, and a column for each part."""
@@ -228,16 +220,17 @@ class SavedSlices:
         return {"table": table_bytes(pa.table([labels, *self.values.values()], names=names))}
 
     @classmethod
-    def from_arrays(cls, parts: Mapping[str, np.ndarray]) -> Self:
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Self:
         """Read the slices that `to_arrays` wrote."""
-        table = table_from_bytes(parts["table"])
+        table = table_from_bytes(arrays["table"])
         names = [name.removeprefix("value of ") for name in table.column_names[1:]]
-        columns = [column.combine_chunks() for column in table.columns]
-        return cls(tuple(columns[0].to_pylist()), dict(zip(names, columns[1:], strict=True)))
+        labels, *values = (column.combine_chunks() for column in table.columns)
+        texts = tuple(labels.to_pylist())
+        return cls(texts, np.arange(len(texts)), dict(zip(names, values, strict=True)))
 
 
 class SavedSliceEncoder(SliceEncoder):
-    """The slices of a saved state as `SliceEncoder`: slice i has index i.
+    """The slices of saved states as `SliceEncoder`.
 
     Parameters
     ----------
@@ -247,7 +240,7 @@ class SavedSliceEncoder(SliceEncoder):
 
     def __init__(self, spec: SliceSpec, saved: SavedSlices) -> None:
         super().__init__(spec, ())
-        self._slices = Slices(saved.labels, np.arange(len(saved.labels)), saved.values)
+        self._slices = saved
 
     def __len__(self) -> int:
         return len(self._slices.labels)
@@ -301,188 +294,169 @@ def _widest(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-#: Conventions that a result lists after the measures.
-_AFTER_MEASURES = ("by",)
-
-
-def plan_of(header: Mapping[str, Any], confidence: float = 0.95, min_groups: int = 1) -> Plan:
-    """Rebuild the plan of a state as its sums need it, without slices."""
-    columns, conventions = header["columns"], header["conventions"]
-    models, baseline = tuple(header["models"]), header["baseline"]
-    return Plan(
-        roles=Roles(
-            group=tuple(columns["group"]),
-            label=columns["label"],
-            scores=models,
-            weight=columns["weight"],
-        ),
-        measures=requested_measures(header["measures"]),
-        undefined=undefined_policies(conventions["undefined"]),
-        groups=conventions["groups"],
-        per_group=header["has_groups"],
-        threads=processors(),
-        confidence=confidence,
-        baseline=None if baseline is None else models.index(baseline),
-        min_groups=min_groups,
-    )
-
-
-def array_readers(
-    header: Mapping[str, Any], states: Mapping[ArrayKey, Arrays]
-) -> Iterable[tuple[ArrayKey, Callable[[Arrays], object]]]:
-    """Yield the key and the reader of all arrays that a state must have."""
-    plan = plan_of(header)
-    sliced = [Rows(by) for by in header["slicings"]]
-    rivals = [plan.roles.scores[model] for model in plan.rivals]
-    rows = [ALL]
-    for where in (ALL, *sliced):
-        yield (where, "", TOTALS), read_totals
-        yield from (((where, score, GROUPS), MeanState.from_arrays) for score in plan.roles.scores)
-        yield from (((where, score, PAIRS), PairedState.from_arrays) for score in rivals)
-    for by, where in zip(header["slicings"], sliced, strict=True):
-        yield (where, "", SLICES), SavedSlices.from_arrays
-        if (where, "", SLICES) in states:
-            labels = SavedSlices.from_arrays(states[where, "", SLICES]).labels
-            rows += [Rows(by, label) for label in labels]
-    for where in rows:
-        for specs, scores in (
-            (state_specs(plan), plan.roles.scores),
-            (paired_state_specs(plan), rivals),
-        ):
-            for score in scores:
-                for name, spec in specs.items():
-                    yield (where, score, name), spec.kind.from_arrays
-    if header["has_groups"]:
-        yield (ALL, "", VALUES), SavedGroups.from_arrays
-    for field, kind in header["fields"].items():
-        yield field_values_key(field), partial(FieldValues.from_arrays, kind)
-
-
-def evaluation_of(
-    header: Mapping[str, Any],
-    states: Mapping[ArrayKey, Arrays],
-    provenance: Sequence[Provenance],
-    confidence: float,
-    min_groups: int,
-) -> Evaluation:
-    """Rebuild the evaluation of a run over all rows of a state.
+@dataclass(frozen=True)
+class SavedGroups:
+    """The keys and values of all groups.
 
     Parameters
     ----------
-    header, states : mapping
-        As `State` has them.
-    provenance : sequence of Provenance
-    confidence : float
-    min_groups : int
+    names : tuple of str
+        Key columns.
+    keys : tuple of pyarrow.Array, each of length groups
+    values : GroupValues
+        NaN for measures of all rows.
     """
-    started = perf_counter()
-    slicings = {
-        by: SavedSlices.from_arrays(states[Rows(by), "", SLICES]) for by in header["slicings"]
-    }
-    plan = plan_of(header, confidence, min_groups)
-    if slicings:
-        encoders = [
-            SavedSliceEncoder(spec, slices)
-            for spec, slices in zip(
-                requested_slicing(list(slicings)), slicings.values(), strict=True
-            )
-        ]
-        plan = replace(plan, slicings=Slicings(tuple(encoders), (), ()))
-    totals = Totals(plan)
-    totals.overall = _load_sums(plan, states, ALL)
-    _load_row_states(totals.shared.overall, plan, states, ALL)
-    totals.slices = [_load_sums(plan, states, Rows(by)) for by in slicings]
-    if plan.row_states:
-        for (by, slices), of_slices in zip(slicings.items(), totals.shared.slices, strict=True):
-            for index, label in enumerate(slices.labels):
-                _load_row_states(of_slices.of(index), plan, states, Rows(by, label))
-    groups = None
-    if plan.per_group:
-        groups = SavedGroups.from_arrays(states[ALL, "", VALUES])
-    summary = summary_rows(plan, totals)
-    meta = Meta(
-        __version__,
-        totals.overall.rows(),
-        totals.overall.groups(),
-        _conventions(header, provenance, plan, totals),
-        perf_counter() - started,
-        requested=dict(header["requested"]),
-    )
-    schema = pa.schema([])
-    if groups is not None:
-        kinds = [key.type for key in groups.keys]
-        schema = pa.schema(list(zip(groups.names, kinds, strict=True)))
-    return Evaluation(
-        plan,
-        totals,
-        [] if groups is None else [groups.keys],
-        [] if groups is None else [groups.values],
-        schema,
-        summary,
-        meta,
-        header["requested"],
-    )
 
+    names: tuple[str, ...]
+    keys: Keys
+    values: GroupValues
 
-def _load_sums(plan: Plan, states: Mapping[ArrayKey, Arrays], where: Rows) -> Sums:
-    scores = plan.roles.scores
-    return Sums.of(
-        plan,
-        states[where, "", TOTALS],
-        [MeanState.from_arrays(states[where, score, GROUPS]) for score in scores],
-        {
-            model: PairedState.from_arrays(states[where, scores[model], PAIRS])
-            for model in plan.rivals
-        },
-    )
+    @classmethod
+    def of_run(
+        cls, plan: Plan, keys: Sequence[Keys], values: Sequence[GroupValues], schema: pa.Schema
+    ) -> Self:
+        """Collect the groups of a run.
 
+        Parameters
+        ----------
+        plan : Plan
+        keys : sequence of tuple of pyarrow.Array
+            Keys of consecutive groups.
+        values : sequence of GroupValues
+            Their values, in the same order.
+        schema : pyarrow.Schema
+            Of the source, for the types of keys where there is no group.
+        """
+        names = plan.roles.group
+        if not keys:
+            empty = schema.empty_table()
+            key_columns = (empty.column(name) for name in names)
+            none = np.empty(0, np.int64)
+            shape = (len(plan.roles.scores), len(plan.measures), 0)
+            values = [GroupValues(none, none, np.empty(shape))]
+        else:
+            key_columns = (pa.chunked_array(columns) for columns in zip(*keys, strict=True))
+        decoded = tuple(decode_array(column.combine_chunks()) for column in key_columns)
+        return cls(names, decoded, GroupValues.concat(values))
 
-def _load_row_states(
-    row_states: RowStates, plan: Plan, states: Mapping[ArrayKey, Arrays], where: Rows
-) -> None:
-    specs = state_specs(plan)
-    for key in plan.row_states:
-        name = state_name(key)
-        parts = {score: states[where, score, name] for score in plan.roles.scores}
-        by_model = states_from_arrays(specs[name].kind, parts)
-        for model, score in enumerate(plan.roles.scores):
-            row_states.models[model][key] = by_model[score]
-    for model, pairs in row_states.pairs.items():
-        for key in pairs:
-            pairs[key] = ClusterMoments.from_arrays(
-                states[where, plan.roles.scores[model], paired_state_name(key)]
-            )
+    def sort_by_key(self) -> Self:
+        """Sort the groups by key, and groups with equal keys by their numbers."""
+        ranks = self.ranks()
+        columns: list[np.ndarray] = ranks
+        if len(self) > 1:
+            order = np.lexsort(ranks[::-1])
+            if any(self.equal_neighbours(order)):
+                values = self.values
+                flat = values.values.reshape(-1, len(self)).view(np.int64)
+                columns = [*ranks, values.rows, values.positives, *flat]
+        order = np.lexsort(columns[::-1])
+        keys = tuple(key.take(row_column(order)) for key in self.keys)
+        return type(self)(self.names, keys, self.values.take(order))
 
+    def ranks(self) -> list[np.ndarray]:
+        """Rank the keys of the groups, column by column."""
+        return [value_ranks(key) for key in self.keys]
 
-def _conventions(
-    header: Mapping[str, Any], provenance: Sequence[Provenance], plan: Plan, totals: Totals
-) -> dict[str, object]:
-    """List the conventions; if evaluations differ, with all their values."""
-    result: dict[str, object] = {}
-    conventions = dict(header["conventions"])
-    last = {name: conventions.pop(name) for name in _AFTER_MEASURES if name in conventions}
-    for name, value in conventions.items():
-        if name == "weight":
-            result["order"] = _all_values(one.order for one in provenance)
-        result[name] = value
-    result["confidence"] = plan.confidence
-    result["measures"] = {str(m): m.options_in_force() for m in plan.measures}
-    if last:
-        result |= last
-        result["min_groups"] = plan.min_groups
-        result["slices_left_out"] = slices_left_out(plan, totals)
-    if any(one.where is not None for one in provenance):
-        result["where"] = _all_values(one.where for one in provenance)
-    if any(one.limit is not None for one in provenance):
-        result["limit"] = _all_values(one.limit for one in provenance)
-    if len(provenance) > 1:
-        result["merged"] = len(provenance)
-    return result
+    def equal_neighbours(self, order: np.ndarray) -> np.ndarray:
+        """Mark each group but the first whose key equals the previous one."""
+        same = np.ones(max(len(order) - 1, 0), np.bool_)
+        for ranks in self.ranks():
+            same &= ranks[order[1:]] == ranks[order[:-1]]
+        return same
 
+    def __len__(self) -> int:
+        return len(self.values.rows)
 
-def _all_values(values: Iterable[Any]) -> object:
-    """Return the only distinct value, or the text of all of them."""
-    distinct = sorted(set(values), key=lambda value: (value is None, value))
-    if len(distinct) == 1:
-        return distinct[0]
-    return ", ".join("none" if value is None else str(value) for value in distinct)
+    def concat(self, others: Sequence[Self]) -> Self:
+        """Concatenate these groups with others.
+
+        Raises
+        ------
+        MergeError
+            If keys are of different types.
+        """
+        every = [self, *others]
+        for name, *columns in zip(self.names, *(one.keys for one in every), strict=True):
+            kinds = sorted({str(column.type) for column in columns})
+            if len(kinds) > 1:
+                raise MergeError(
+                    f"states cannot be merged, because the type of the group key '{name}' differs: "
+                    f"{' and '.join(kinds)}; cast the column.{text_keys_hint(kinds)}"
+                )
+        keys = tuple(
+            pa.concat_arrays(columns) for columns in zip(*(one.keys for one in every), strict=True)
+        )
+        positions = sorted({position for one in every for position in one.values.weights})
+        for one in every:
+            for position in positions:
+                one.values.weights.setdefault(position, np.ones(len(one)))
+        return type(self)(self.names, keys, GroupValues.concat([one.values for one in every]))
+
+    def with_models(self, models: Sequence[int]) -> Self:
+        """Select the values of some models, in that order."""
+        values = self.values
+        weights = {
+            (new, m): values.weights[old, m]
+            for new, old in enumerate(models)
+            for m in range(values.values.shape[1])
+            if (old, m) in values.weights
+        }
+        selection = GroupValues(values.rows, values.positives, values.values[list(models)], weights)
+        return type(self)(self.names, self.keys, selection)
+
+    def to_arrays(self) -> Arrays:
+        """Write the groups as arrays.
+
+        Returns
+        -------
+        dict of ndarray
+            ``table``: the keys, ``rows``, ``positives``, ``values a b`` of model a and measure b
+            unless it is undefined for every group, and ``weights 0``, ``weights 1`` ... (float64).
+            ``weights``, shape (models, measures): the number of the column with the weights, -1
+            where each group weighs 1.
+        """
+        values = self.values
+        models, measures, _ = values.values.shape
+        columns = [*self.keys, arrow_column(values.rows), arrow_column(values.positives)]
+        names = [*(f"key {name}" for name in self.names), "rows", "positives"]
+        weight_columns = np.full((models, measures), -1, np.int64)
+        distinct: dict[bytes, int] = {}
+        for model, m in np.ndindex(models, measures):
+            numbers = np.ascontiguousarray(values.values[model, m])
+            undefined = np.isnan(numbers)
+            if not undefined.all():
+                names.append(f"values {model} {m}")
+                columns.append(column_with_nulls(np.where(undefined, 0.0, numbers), undefined))
+            weights = values.weights.get((model, m))
+            if weights is not None and (weights != 1).any():
+                weight_columns[model, m] = distinct.setdefault(weights.tobytes(), len(distinct))
+        for content, number in distinct.items():
+            names.append(f"weights {number}")
+            columns.append(arrow_column(np.frombuffer(content, np.float64)))
+        return {"table": table_bytes(pa.table(columns, names=names)), "weights": weight_columns}
+
+    @classmethod
+    def from_arrays(cls, parts: Mapping[str, np.ndarray]) -> Self:
+        """Read the groups that `to_arrays` wrote."""
+        table, weight_columns = table_from_bytes(parts["table"]), parts["weights"]
+        columns = dict(
+            zip(table.column_names, (c.combine_chunks() for c in table.columns), strict=True)
+        )
+        names = [name for name in table.column_names if name.startswith("key ")]
+        rows, positives = (as_array(columns[name]) for name in ("rows", "positives"))
+        values = np.full((*weight_columns.shape, len(rows)), np.nan)
+        weights = {}
+        shared: dict[int, np.ndarray] = {}
+        for model, m in np.ndindex(*weight_columns.shape):
+            column = columns.get(f"values {model} {m}")
+            if column is not None:
+                valid = as_array(column.is_valid()).view(np.bool_)
+                values[model, m, valid] = as_array(column.drop_null())
+            number = int(weight_columns[model, m])
+            if number >= 0:
+                if number not in shared:
+                    shared[number] = as_array(columns[f"weights {number}"])
+                weights[model, m] = shared[number]
+        keys = tuple(columns[name] for name in names)
+        key_names = tuple(name.removeprefix("key ") for name in names)
+        return cls(key_names, keys, GroupValues(rows, positives, values, weights))

@@ -6,47 +6,24 @@ import hashlib
 import io
 import json
 import os
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import IO, Any, NamedTuple, Protocol, Self
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from fastrank_eval._lib import __version__
 from fastrank_eval._lib.arguments import matches_annotation, shown
-from fastrank_eval._lib.array_codes import Arrays
 from fastrank_eval._lib.errors import FastRankEvalError, SourceError
-from fastrank_eval.engine.plan import Plan
-from fastrank_eval.measures.pooled import ClusteredMeasure
-from fastrank_eval.stats.moments import ClusterMoments
-
-__all__ = ["Provenance", "StateHeader", "check_header"]
-
+from fastrank_eval.engine.state_arrays import SLICES, VALUES, Rows, StateArrays
+from fastrank_eval.io.source import first_line
 
 #: The version of the format that is written and read.
-FORMAT = 2
+FORMAT = 3
 
-
-class Rows(NamedTuple):
-    """Which rows a state covers.
-
-    Parameters
-    ----------
-    by : str
-        A slicing; its text grows with its edges. Empty for all rows.
-    label : str
-        One slice of it; empty where an array has a row for each slice.
-    """
-
-    by: str = ""
-    label: str = ""
-
-
-#: The key of the arrays of a state: rows, model and name.
-ArrayKey = tuple[Rows, str, str]
 
 _SCHEMA = pa.schema(
     [
@@ -72,37 +49,14 @@ _ZEROS = b"0" * _DIGITS
 _BATCH = 1 << 24
 
 
-def write_state(part: Path, header: Mapping[str, Any], states: Mapping[ArrayKey, Arrays]) -> None:
-    """Write a file, and its digest last.
+def state_bytes(header: Mapping[str, Any], arrays: StateArrays) -> bytes:
+    """Write the content of a state file to bytes.
 
     Parameters
     ----------
-    part : Path
-        An existing file, which is overwritten.
     header : mapping of str to JSON values
-    states : mapping
-        The arrays of each state.
+    arrays : dict
     """
-    with part.open("wb") as sink:
-        _write(sink, header, states)
-    content = part.read_bytes()
-    digest = hashlib.sha256(content).hexdigest().encode()
-    with part.open("r+b") as file:
-        for offset in _offsets(content, _MARK + _ZEROS):
-            file.seek(offset + len(_MARK))
-            file.write(digest)
-
-
-def state_bytes(header: Mapping[str, Any], states: Mapping[ArrayKey, Arrays]) -> bytes:
-    """Write the content of a state file to bytes."""
-    sink = io.BytesIO()
-    _write(sink, header, states)
-    content = sink.getvalue()
-    return content.replace(_MARK + _ZEROS, _MARK + hashlib.sha256(content).hexdigest().encode())
-
-
-def _write(sink: IO[bytes], header: Mapping[str, Any], states: Mapping[ArrayKey, Arrays]) -> None:
-    """Write a file with zeros as its digest."""
     metadata = {
         "format": str(FORMAT),
         "writer": __version__,
@@ -112,18 +66,21 @@ def _write(sink: IO[bytes], header: Mapping[str, Any], states: Mapping[ArrayKey,
     schema = _SCHEMA.with_metadata({_PREFIX + name: text for name, text in metadata.items()})
     codec = "zstd" if pa.Codec.is_available("zstd") else None
     options = pa.ipc.IpcWriteOptions(compression=codec)
+    sink = io.BytesIO()
     with pa.ipc.new_file(sink, schema, options=options) as file:
-        for batch in _batches(states, list(header["slicings"]), schema):
+        for batch in _batches(arrays, list(header["slicings"]), schema):
             file.write_batch(batch)
+    content = sink.getvalue()
+    return content.replace(_MARK + _ZEROS, _MARK + hashlib.sha256(content).hexdigest().encode())
 
 
 def _batches(
-    states: Mapping[ArrayKey, Arrays], slicings: list[str], schema: pa.Schema
+    arrays: StateArrays, slicings: list[str], schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     numbers: dict[str, int | None] = {"": None} | {by: i for i, by in enumerate(slicings)}
     rows: list[tuple[Any, ...]] = []
     size = 0
-    for ((by, label), model, state), parts in states.items():
+    for ((by, label), model, state), parts in arrays.items():
         for name, array in parts.items():
             little_endian = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
             key = numbers[by], label, model, state, name
@@ -144,7 +101,7 @@ def _batch(rows: list[tuple[Any, ...]], schema: pa.Schema) -> pa.RecordBatch:
     return pa.record_batch(columns, schema=schema)
 
 
-def read_state(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[ArrayKey, Arrays]]:
+def read_state(path: str | os.PathLike[str]) -> tuple[dict[str, Any], StateArrays]:
     """Read the header of a file, and the arrays of each state.
 
     Raises
@@ -156,8 +113,6 @@ def read_state(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[Array
     try:
         # Not mapped: a file that is truncated while it is read would end the process by a signal.
         with Path(shown).open("rb") as handle:
-            if not os.fstat(handle.fileno()).st_size:
-                raise _foreign(shown, "it is empty")
             content = handle.read()
     except OSError as error:
         raise SourceError(
@@ -168,16 +123,12 @@ def read_state(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[Array
 
 def read_state_bytes(
     content: bytes, shown: str = "these bytes"
-) -> tuple[dict[str, Any], dict[ArrayKey, Arrays]]:
+) -> tuple[dict[str, Any], StateArrays]:
     """Read the bytes of `state_bytes`; raise the errors of `read_state`."""
     if not content:
         raise _foreign(shown, "it is empty")
     _check_digest(content, shown)
-    return _open(pa.BufferReader(content), shown)
-
-
-def _open(source: pa.NativeFile, shown: str) -> tuple[dict[str, Any], dict[ArrayKey, Arrays]]:
-    with wrap_errors(repr(shown)), pa.ipc.open_file(source) as file:
+    with wrap_errors(repr(shown)), pa.ipc.open_file(pa.BufferReader(content)) as file:
         return _read(file, shown)
 
 
@@ -203,7 +154,7 @@ def wrap_errors(shown: str) -> Iterator[None]:
     except FastRankEvalError:
         raise
     except Exception as error:
-        raise malformed_error(shown, f"{type(error).__name__}: {error}") from error
+        raise malformed_error(shown, error) from error
 
 
 def is_state(path: str | os.PathLike[str]) -> bool:
@@ -219,9 +170,10 @@ def is_state(path: str | os.PathLike[str]) -> bool:
     return start.startswith(_MAGIC) and _MARK in start
 
 
-def malformed_error(shown: str, why: object) -> SourceError:
+def malformed_error(shown: str, error: Exception) -> SourceError:
     """Make the error of content with a valid digest that is no valid state."""
-    reason = (str(why).splitlines() or ["unknown fault"])[0]
+    known = isinstance(error, ValueError | FastRankEvalError)
+    reason = first_line(error) if known else f"{type(error).__name__}: {first_line(error)}"
     return SourceError(
         f"{shown} is no state that this version can read: {reason}; write it anew with "
         "--save-state."
@@ -235,26 +187,12 @@ def _check_digest(content: bytes, shown: str) -> None:
     if start < 0:
         raise _foreign(shown, "it has no mark of one")
     mark = content[start : start + len(_MARK) + _DIGITS]
-    digest, end = hashlib.sha256(), 0
-    with memoryview(content) as view:
-        for offset in _offsets(content, mark):
-            digest.update(view[end : offset + len(_MARK)])
-            digest.update(_ZEROS)
-            end = offset + len(mark)
-        digest.update(view[end:])
+    digest = hashlib.sha256(content.replace(mark, _MARK + _ZEROS))
     if digest.hexdigest().encode() != mark[len(_MARK) :]:
         raise SourceError(
             f"the saved state {shown!r} is damaged: its bytes are not those that were written (cut "
             "short, or changed); copy it again, or write it anew with --save-state."
         )
-
-
-def _offsets(content: bytes, mark: bytes) -> list[int]:
-    offsets, offset = [], content.find(mark)
-    while offset >= 0:
-        offsets.append(offset)
-        offset = content.find(mark, offset + len(mark))
-    return offsets
 
 
 def _foreign(shown: str, why: str) -> SourceError:
@@ -264,9 +202,7 @@ def _foreign(shown: str, why: str) -> SourceError:
     )
 
 
-def _read(
-    file: pa.RecordBatchFileReader, shown: str
-) -> tuple[dict[str, Any], dict[ArrayKey, Arrays]]:
+def _read(file: pa.RecordBatchFileReader, shown: str) -> tuple[dict[str, Any], StateArrays]:
     texts = {
         key.decode().removeprefix(_PREFIX): value.decode()
         for key, value in (file.schema.metadata or {}).items()
@@ -281,7 +217,7 @@ def _read(
     texts.pop("digest")
     header = {name: json.loads(text) for name, text in texts.items()}
     slicings = {None: ""} | dict(enumerate(header["slicings"]))
-    states: dict[ArrayKey, Arrays] = {}
+    arrays: StateArrays = {}
     for number in range(file.num_record_batches):
         batch = file.get_batch(number)
         batch.validate(full=True)
@@ -295,101 +231,16 @@ def _read(
             array = np.frombuffer(buffer, np.dtype(kind).newbyteorder("<"))
             # A copy: Arrow does not align values.
             array = array.astype(kind).reshape(shape)
-            states.setdefault((Rows(slicings[number], label), model, state), {})[part] = array
-    return header, states
+            arrays.setdefault((Rows(slicings[number], label), model, state), {})[part] = array
+    return header, arrays
 
 
-ALL = Rows()
-#: Names of states of all rows, or with a row for each slice: counts of groups, rows and positives;
-#: sums over groups; paired sums of a model and the baseline.
-TOTALS, GROUPS, PAIRS = "totals", "groups", "pairs"
-#: Names of states: the slices of a slicing; keys and values of every group.
-SLICES, VALUES = "slices", "values of groups"
-
-
-class Saveable(Protocol):
-    """The methods of every state."""
-
-    def merge(self, other: Any) -> None:
-        """Add another state of the same setup; the other may change."""
-        ...
-
-    def to_arrays(self) -> Arrays:
-        """Write the state to arrays that do not depend on the order of rows."""
-        ...
-
-    @classmethod
-    def from_arrays(cls, parts: Mapping[str, np.ndarray]) -> Self:
-        """Read the state that `to_arrays` wrote."""
-        ...
-
-
-class StateSpec(NamedTuple):
-    """The class of a state of rows, and its field.
-
-    Parameters
-    ----------
-    kind : type
-        The class of the state.
-    field : str or None
-        The column by whose values the state divides rows.
-    """
-
-    kind: type[Saveable]
-    field: str | None
-
-
-def state_specs(plan: Plan) -> dict[str, StateSpec]:
-    """List the row states of each model, by name."""
-    specs = {}
-    for key, measure in plan.row_states.items():
-        field = next(iter(measure.columns_named()), None)
-        specs[state_name(key)] = StateSpec(type(measure.new_state(plan.weighted, 1)), field)
-    return specs
-
-
-def paired_state_specs(plan: Plan) -> dict[str, StateSpec]:
-    """List the row states of a model and the baseline, by name."""
-    if plan.baseline is None:
-        return {}
-    return {
-        paired_state_name(key): StateSpec(ClusterMoments, None)
-        for key, measure in plan.row_states.items()
-        if isinstance(measure, ClusteredMeasure)
-    }
-
-
-def state_name(key: Hashable) -> str:
-    """Name the state that measures with a key share."""
-    return json.dumps(key)
-
-
-def paired_state_name(key: Hashable) -> str:
-    """Name the state of the moments of two models' terms."""
-    return json.dumps([PAIRS, key])
-
-
-def field_values_key(field: str) -> ArrayKey:
-    """Return the key of the values of a field."""
-    return ALL, "", json.dumps(["values of a field", field])
-
-
-def read_totals(parts: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Read the numbers of groups, rows and positives, one row a slice."""
-    counts = parts["counts"]
-    if counts.dtype != np.int64 or counts.ndim != 2 or counts.shape[1] != 3:
-        raise ValueError(f"counts of totals are {counts.dtype} of shape {counts.shape}")
-    if counts.min(initial=0) < 0:
-        raise ValueError("counts of totals are below 0")
-    return counts
-
-
-def fingerprint_of(measures: list[str], states: Mapping[ArrayKey, Arrays]) -> str:
+def fingerprint_of(measures: list[str], arrays: StateArrays) -> str:
     """Hash measures and sums: equal rows have equal hashes, from any source."""
-    slicings = sorted({key[0].by for key in states})
+    slicings = sorted({key[0].by for key in arrays})
     numbers = {by: number for number, by in enumerate(slicings)}
     digest = hashlib.sha256(json.dumps([measures, slicings]).encode())
-    for (rows, model, state), parts in sorted(states.items()):
+    for (rows, model, state), parts in sorted(arrays.items()):
         if state in (SLICES, VALUES):
             continue
         for name, array in sorted(parts.items()):
@@ -420,17 +271,6 @@ _HEADER = {
 #: The required entries of entries of the header.
 _COLUMNS = {"group": "list[str]", "label": "str", "weight": "str | None"}
 _CONVENTIONS = {"undefined": "str", "groups": "str", "weight": "str | None"}
-_PROVENANCE = {
-    "sources": "list[str]",
-    "order": "str",
-    "where": "str | None",
-    "limit": "int | None",
-    "rows": "int",
-    "positives": "int",
-    "groups": "int",
-    "writer": "str",
-    "fingerprint": "str",
-}
 
 
 @dataclass(frozen=True)
@@ -476,9 +316,10 @@ def check_header(header: Mapping[str, Any]) -> None:
     _check(header, _HEADER, "")
     _check(header["columns"], _COLUMNS, "columns ")
     _check(header["conventions"], _CONVENTIONS, "conventions ")
+    provenance = {f.name: str(f.type).replace("tuple", "list") for f in fields(Provenance)}
     for entry in header["provenance"]:
-        _check(entry, _PROVENANCE, "provenance ")
-        if set(entry) != set(_PROVENANCE):
+        _check(entry, provenance, "provenance ")
+        if set(entry) != set(provenance):
             raise ValueError(f"provenance has the entries {shown(list(entry))}")
     models = header["models"]
     if not models or len(set(models)) < len(models) or not header["measures"]:
@@ -493,76 +334,3 @@ def _check(entries: Mapping[str, Any], required: Mapping[str, str], prefix: str)
             raise ValueError(f"{prefix}{name} is missing in its header")
         if not matches_annotation(entries[name], kind):
             raise ValueError(f"{prefix}{name} in its header is {shown(entries[name])}, no {kind}")
-
-
-class StateHeader:
-    """The header of a state: models, measures, slices, provenance.
-
-    Parameters
-    ----------
-    header : mapping
-        The metadata of a file, as docs/STATES.md describes them.
-    states : mapping
-        Arrays by rows, model and name of the state.
-    shown : str, optional
-        The name of the state in messages; by default its number of rows.
-    """
-
-    def __init__(
-        self,
-        header: Mapping[str, Any],
-        states: Mapping[ArrayKey, Arrays],
-        shown: str | None = None,
-    ) -> None:
-        self._header = dict(header)
-        self._states = dict(sorted(states.items()))
-        self.provenance = tuple(
-            Provenance(**{**entry, "sources": tuple(entry["sources"])})
-            for entry in header["provenance"]
-        )
-        self._groups, self._rows = read_totals(self._states[ALL, "", TOTALS])[0, :2].tolist()
-        self.shown = shown or f"a state of {self.rows} rows"
-
-    @property
-    def scores(self) -> tuple[str, ...]:
-        """Score columns: the models."""
-        return tuple(self._header["models"])
-
-    @property
-    def measures(self) -> tuple[str, ...]:
-        """Canonical texts of the measures."""
-        return tuple(self._header["measures"])
-
-    @property
-    def requested(self) -> dict[str, str]:
-        """The computed measures of names that a profile gave other options."""
-        return dict(self._header["requested"])
-
-    @property
-    def rows(self) -> int:
-        """The number of rows."""
-        return int(self._rows)
-
-    @property
-    def groups(self) -> int:
-        """The number of groups; one with rows in two merged states counts twice."""
-        return int(self._groups)
-
-    @property
-    def baseline(self) -> str | None:
-        """The model that the others were compared with, or None."""
-        name: str | None = self._header["baseline"]
-        return name
-
-    @property
-    def has_groups(self) -> bool:
-        """Whether the state has keys and values of every group."""
-        return bool(self._header["has_groups"])
-
-    @property
-    def slicings(self) -> dict[str, dict[str, tuple[str, ...]]]:
-        """The slicings, and the edges of each of their parts that has edges."""
-        return {
-            by: {name: tuple(edges) for name, edges in parts.items()}
-            for by, parts in self._header["slicings"].items()
-        }

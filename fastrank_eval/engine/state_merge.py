@@ -1,40 +1,42 @@
-"""Check that states agree, and merge them."""
+"""Check that states agree, merge them, and evaluate their totals."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
-from fastrank_eval._lib.array_codes import Arrays
+from fastrank_eval._lib import __version__
+from fastrank_eval._lib.arguments import processors
 from fastrank_eval._lib.errors import MergeError
-from fastrank_eval.engine.group_values import SavedGroups
-from fastrank_eval.engine.plan import Plan
+from fastrank_eval.engine.plan import Plan, undefined_policies
+from fastrank_eval.engine.records import Meta
+from fastrank_eval.engine.run import Evaluation
 from fastrank_eval.engine.state_arrays import (
-    FieldValues,
-    SavedSlices,
-    states_from_arrays,
-    states_to_arrays,
-)
-from fastrank_eval.engine.state_file import (
     ALL,
-    GROUPS,
-    PAIRS,
     SLICES,
-    TOTALS,
     VALUES,
-    ArrayKey,
     Rows,
-    Saveable,
-    field_values_key,
-    paired_state_specs,
-    state_specs,
+    SavedField,
+    SavedGroups,
+    SavedSliceEncoder,
+    SavedSlices,
+    StateArrays,
+    field_key,
+    field_values,
+    fields_of,
+    read,
 )
-from fastrank_eval.engine.totals import Sums
-from fastrank_eval.stats.keyed_sums import KeyedSums
-from fastrank_eval.stats.means import MeanState
-from fastrank_eval.stats.paired import PairedState
+from fastrank_eval.engine.state_file import Provenance
+from fastrank_eval.engine.summary import slices_left_out, summary_rows
+from fastrank_eval.engine.totals import Totals
+from fastrank_eval.io.columns import Roles
+from fastrank_eval.measures.parser import requested_measures
+from fastrank_eval.slicing.slicer import Slicings
+from fastrank_eval.slicing.spec import requested_slicing
 
 #: Version of the meaning of the numbers in a state. It grows when the sums of a measure change
 #: their meaning, because old and new sums must not be added.
@@ -61,15 +63,12 @@ _EQUAL_ENTRIES = {
     "baseline": "baselines",
 }
 
-#: The slice index of the sums over all rows.
-_ALL_ROWS = np.zeros(1, np.int64)
-
 
 class Content(NamedTuple):
     """The content of a state, and its name in messages."""
 
     header: Mapping[str, Any]
-    states: Mapping[ArrayKey, Arrays]
+    arrays: StateArrays
     shown: str
 
 
@@ -174,7 +173,7 @@ def check_crossing(every: Sequence[Content]) -> None:
     """
     if not every[0].header["has_groups"]:
         return
-    each = [SavedGroups.from_arrays(one.states[ALL, "", VALUES]) for one in every]
+    each = [groups_of(one) for one in every]
     groups = each[0].concat(each[1:])
     owner = np.repeat(np.arange(len(each)), [len(one) for one in each])
     order = np.lexsort([owner, *groups.ranks()[::-1]])
@@ -194,128 +193,133 @@ def check_crossing(every: Sequence[Content]) -> None:
     )
 
 
-def sum_contents(
-    every: Sequence[Content], plan: Plan
-) -> tuple[dict[ArrayKey, Arrays], dict[str, str | None]]:
-    """Sum states; return arrays, and the kinds of the values of fields.
+def merge_contents(every: Sequence[Content]) -> tuple[StateArrays, dict[str, str | None]]:
+    """Merge states; return arrays, and the kinds of the values of fields.
 
     Raises
     ------
     MergeError
         If values of a field, values of slices or keys have different types.
     """
-    states: dict[ArrayKey, Arrays] = {}
-    kinds: dict[str, str | None] = {}
-    numbers: dict[str, list[np.ndarray]] = {}
-    for field in every[0].header["fields"]:
-        values, numbers[field] = _union_values(field, every)
-        kinds[field] = values.kind
-        states[field_values_key(field)] = values.to_arrays()
-    _put_sums(states, ALL, every, [_ALL_ROWS for _ in every], plan)
-    for by in every[0].header["slicings"]:
-        where = Rows(by)
-        slices_of_states = [SavedSlices.from_arrays(one.states[where, "", SLICES]) for one in every]
-        slices, slice_indices = SavedSlices.union(slices_of_states, by)
-        states[where, "", SLICES] = slices.to_arrays()
-        _put_sums(states, where, every, slice_indices, plan)
-    specs = state_specs(plan) | paired_state_specs(plan)
-    summands: dict[tuple[Rows, str], dict[int, dict[str, Arrays]]] = {}
-    for number, one in enumerate(every):
-        for (where, score, name), parts in one.states.items():
-            if name in specs:
-                summands.setdefault((where, name), {}).setdefault(number, {})[score] = parts
-    for (where, name), by_number in summands.items():
-        field = specs[name].field
-        new_numbers = [numbers[field][number] for number in by_number] if field else None
-        total = _sum(list(by_number.values()), specs[name].kind, new_numbers)
-        for score, parts in states_to_arrays(total, compared=bool(plan.rivals)).items():
-            states[where, score, name] = parts
-    if every[0].header["has_groups"]:
-        states[ALL, "", VALUES] = _concat_groups(every).to_arrays()
-    return states, kinds
-
-
-def _put_sums(
-    states: dict[ArrayKey, Arrays],
-    where: Rows,
-    every: Sequence[Content],
-    slice_indices: Sequence[np.ndarray],
-    plan: Plan,
-) -> None:
-    """Sum sums over groups, with the slices of each state in the new order."""
-    counts = []
-    for one, indices in zip(every, slice_indices, strict=True):
-        sums = Sums.of(plan, one.states[where, "", TOTALS], [], {})
-        counts.append(Sums.of(plan, sums.counts(indices), [], {}))
-    for other in counts[1:]:
-        counts[0].merge(other)
-    states[where, "", TOTALS] = counts[0].counts(np.arange(len(slice_indices[0])))
-    scores = plan.roles.scores
-    rivals = [scores[model] for model in plan.rivals]
-    kinds: tuple[tuple[str, type[MeanState] | type[PairedState], Sequence[str]], ...] = (
-        (GROUPS, MeanState, scores),
-        (PAIRS, PairedState, rivals),
-    )
-    for name, kind, models in kinds:
-        for score in models:
-            key = where, score, name
-            each: list[Any] = [
-                kind.from_arrays(one.states[key]).take(indices)
-                for one, indices in zip(every, slice_indices, strict=True)
-            ]
-            for other in each[1:]:
-                each[0].merge(other)
-            states[key] = each[0].to_arrays()
-
-
-def _concat_groups(every: Sequence[Content]) -> SavedGroups:
-    """Merge the groups of all states; models as in the first state."""
-    models = every[0].header["models"]
-    first, *others = (
-        SavedGroups.from_arrays(one.states[ALL, "", VALUES]).with_models(
-            [one.header["models"].index(model) for model in models]
+    plan = plan_of(every)
+    totals = Totals(plan)
+    for one in every:
+        totals.merge(Totals.from_arrays(plan, one.arrays))
+    arrays = totals.to_arrays()
+    header = every[0].header
+    if header["has_groups"]:
+        first, *others = (
+            groups_of(one).with_models([one.header["models"].index(m) for m in header["models"]])
+            for one in every
         )
-        for one in every
-    )
-    return first.concat(others).sort_by_key()
+        arrays[ALL, "", VALUES] = first.concat(others).sort_by_key().to_arrays()
+    return arrays, {field.name: field.keys()[0] for field in fields_of(plan)}
 
 
-def _sum(
-    every: Sequence[Mapping[str, Arrays]],
-    kind: type[Saveable],
-    numbers: Sequence[np.ndarray] | None,
-) -> Mapping[str, Saveable]:
-    """Sum several states, by model."""
-    by_state: list[Mapping[str, Saveable]]
-    if numbers is None:
-        by_state = [states_from_arrays(kind, of_models) for of_models in every]
-    else:
-        by_state = [
-            {
-                score: KeyedSums.from_arrays(part).with_keys(number)
-                for score, part in of_models.items()
-            }
-            for of_models, number in zip(every, numbers, strict=True)
-        ]
-    total, *others = by_state
-    for other in others:
-        for score, state in total.items():
-            state.merge(other[score])
-    return total
-
-
-def _union_values(field: str, every: Sequence[Content]) -> tuple[FieldValues, list[np.ndarray]]:
-    """Unite the values of a field, and map those of each state to new numbers."""
-    each = [
-        FieldValues.from_arrays(one.header["fields"][field], one.states[field_values_key(field)])
-        for one in every
-    ]
-    kinds = sorted({values.kind for values in each if values.kind is not None})
-    if len(kinds) > 1:
-        raise MergeError(
-            f"states cannot be merged, because the type of the field {field!r} differs: "
-            f"{' and '.join(kinds)}; evaluate the files together, or write them as Parquet with "
-            "one type."
+def plan_of(every: Sequence[Content], confidence: float = 0.95, min_groups: int = 1) -> Plan:
+    """Rebuild the plan of states, with the fields and slices of all."""
+    header = every[0].header
+    columns, conventions = header["columns"], header["conventions"]
+    models, baseline = tuple(header["models"]), header["baseline"]
+    encoders = []
+    slicings = list(header["slicings"])
+    specs = requested_slicing(slicings) if slicings else ()
+    for by, spec in zip(slicings, specs, strict=True):
+        slices = [read(one.arrays, Rows(by), "", SLICES, SavedSlices.from_arrays) for one in every]
+        encoders.append(SavedSliceEncoder(spec, SavedSlices.union(slices, by)))
+    fields = (
+        SavedField(
+            name,
+            [one.header["fields"][name] for one in every],
+            [read(one.arrays, *field_key(name), field_values) for one in every],
         )
-    total = FieldValues(kinds[0] if kinds else None, ())
-    return total.union(each)
+        for name in header["fields"]
+    )
+    return Plan(
+        roles=Roles(
+            group=tuple(columns["group"]),
+            label=columns["label"],
+            scores=models,
+            weight=columns["weight"],
+            fields=tuple(fields),
+        ),
+        measures=requested_measures(header["measures"]),
+        undefined=undefined_policies(conventions["undefined"]),
+        groups=conventions["groups"],
+        per_group=header["has_groups"],
+        threads=processors(),
+        confidence=confidence,
+        baseline=None if baseline is None else models.index(baseline),
+        slicings=Slicings(tuple(encoders), (), ()) if encoders else None,
+        min_groups=min_groups,
+    )
+
+
+def evaluation_of(
+    content: Content, provenance: Sequence[Provenance], confidence: float, min_groups: int
+) -> Evaluation:
+    """Rebuild the evaluation of a run over all rows of a state."""
+    started = perf_counter()
+    header = content.header
+    plan = plan_of([content], confidence, min_groups)
+    totals = Totals.from_arrays(plan, content.arrays)
+    meta = Meta(
+        __version__,
+        totals.overall.rows(),
+        totals.overall.groups(),
+        _conventions(header, provenance, plan, totals),
+        perf_counter() - started,
+        requested=dict(header["requested"]),
+    )
+    summary, requested = summary_rows(plan, totals), header["requested"]
+    if not plan.per_group:
+        return Evaluation(plan, totals, [], [], pa.schema([]), summary, meta, requested)
+    groups = groups_of(content)
+    kinds = [key.type for key in groups.keys]
+    schema = pa.schema(list(zip(groups.names, kinds, strict=True)))
+    return Evaluation(
+        plan, totals, [groups.keys], [groups.values], schema, summary, meta, requested
+    )
+
+
+def groups_of(content: Content) -> SavedGroups:
+    """Read keys and values of every group."""
+    return read(content.arrays, ALL, "", VALUES, SavedGroups.from_arrays)
+
+
+#: Conventions that a result lists after the measures.
+_AFTER_MEASURES = ("by",)
+
+
+def _conventions(
+    header: Mapping[str, Any], provenance: Sequence[Provenance], plan: Plan, totals: Totals
+) -> dict[str, object]:
+    """List the conventions; if evaluations differ, with all their values."""
+    result: dict[str, object] = {}
+    conventions = dict(header["conventions"])
+    last = {name: conventions.pop(name) for name in _AFTER_MEASURES if name in conventions}
+    for name, value in conventions.items():
+        if name == "weight":
+            result["order"] = _all_values(one.order for one in provenance)
+        result[name] = value
+    result["confidence"] = plan.confidence
+    result["measures"] = {str(m): m.options_in_force() for m in plan.measures}
+    if last:
+        result |= last
+        result["min_groups"] = plan.min_groups
+        result["slices_left_out"] = slices_left_out(plan, totals)
+    if any(one.where is not None for one in provenance):
+        result["where"] = _all_values(one.where for one in provenance)
+    if any(one.limit is not None for one in provenance):
+        result["limit"] = _all_values(one.limit for one in provenance)
+    if len(provenance) > 1:
+        result["merged"] = len(provenance)
+    return result
+
+
+def _all_values(values: Iterable[Any]) -> object:
+    """Return the only distinct value, or the text of all of them."""
+    distinct = sorted(set(values), key=lambda value: (value is None, value))
+    if len(distinct) == 1:
+        return distinct[0]
+    return ", ".join("none" if value is None else str(value) for value in distinct)

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from fastrank_eval._lib.arrow import arrow_column, column_with_nulls, decode_array
+from fastrank_eval._lib.arrow import arrow_column, column_with_nulls
 from fastrank_eval._lib.elementary import exp
 from fastrank_eval._lib.errors import MeasureError, UndefinedError
 from fastrank_eval._lib.threads import choose_map, map_jobs
-from fastrank_eval.engine.group_values import GroupValues
-from fastrank_eval.engine.plan import Plan
+from fastrank_eval.engine.plan import GroupValues, Plan
 from fastrank_eval.engine.records import MeasureValue
+from fastrank_eval.engine.state_arrays import SavedGroups
 from fastrank_eval.engine.totals import Sums, Totals
-from fastrank_eval.groups.boundaries import Keys
+from fastrank_eval.groups.chunk import Keys
 from fastrank_eval.measures import Measure
-from fastrank_eval.measures.pooled import OrderedMeasure, PooledMeasure, PooledValue
+from fastrank_eval.measures.pooled import OrderedMeasure, PooledMeasure, PooledValue, RowState
 from fastrank_eval.stats.intervals import Support, Uncertainty, exponential_interval, t_interval
 from fastrank_eval.stats.means import MeanState
 from fastrank_eval.stats.score_table import ScoreTable
@@ -30,30 +29,19 @@ from fastrank_eval.stats.score_table import ScoreTable
 def summary_rows(plan: Plan, totals: Totals) -> list[MeasureValue]:
     """Compute the value of each model, slice and measure, all rows first."""
     values = []
-    for model, name in enumerate(plan.roles.scores):
-        states = totals.row_states[model]
-        for m, measure in enumerate(plan.measures):
-            value = _value(plan, totals.overall, 0, states, model, m, score=name, measure=measure)
-            values.append(value)
-    for slicing, sums, slice_states in zip(
-        plan.slice_encoders, totals.slices, totals.shared.slices, strict=True
-    ):
-        slices = slicing.slices()
-        for index, label in zip(slices.codes.tolist(), slices.labels, strict=True):
-            if sums.groups(index) < plan.min_groups:
-                continue
-            for model, name in enumerate(plan.roles.scores):
-                states = slice_states.of(index).models[model]
-                for m, measure in enumerate(plan.measures):
-                    value = _value(plan, sums, index, states, model, m, score=name, measure=measure)
-                    values.append(replace(value, slice=label, by=str(slicing.spec)))
+    for by, label, index, sums, row_states in totals.each_slice():
+        for model, name in enumerate(plan.roles.scores):
+            states = row_states.models[model]
+            for m, measure in enumerate(plan.measures):
+                value = _value(plan, sums, index, states, model, m, score=name, measure=measure)
+                values.append(replace(value, slice=label, by=by))
     return values
 
 
 def slices_left_out(plan: Plan, totals: Totals) -> int:
     """Count the slices that have groups, but fewer than `min_groups`."""
     return sum(
-        int(sums.groups(index) < plan.min_groups)
+        sums.has_few_groups(index)
         for sums in totals.slices
         for index in sums.slice_indices.tolist()
     )
@@ -63,7 +51,7 @@ def _value(
     plan: Plan,
     sums: Sums,
     slice_index: int,
-    states: Mapping[Hashable, Any],
+    states: Mapping[Hashable, RowState],
     model: int,
     m: int,
     *,
@@ -77,20 +65,23 @@ def _value(
         state = measure.state_in(states)
         pooled = measure.pooled_value(state, choose_map(plan.threads, sums.rows(slice_index)))
         value, details = pooled.value, pooled.details
-        error = _pooled_error(pooled, plan.confidence, sums.carriers(slice_index))
+        if plan.grouped or not measure.uses_groups:
+            error = _pooled_error(pooled, plan.confidence, sums.carriers(slice_index))
+        else:
+            error = Uncertainty(caution="no_groups")
         used, rows, positives, dropped = (
             groups,
             sums.rows(slice_index),
             sums.positives(slice_index),
             {},
         )
-        if pooled.reason and groups:
+        if pooled.reason and rows:
             policy = plan.policy(measure, pooled.reason)
             if policy == "error":
                 raise _undefined_error(measure, pooled.reason)
             if policy == "skip":
                 used, rows, positives = 0, 0, 0
-                dropped = {pooled.reason: groups}
+                dropped = {pooled.reason: max(groups, 1)}
             else:
                 value, error = policy, Uncertainty(caution="pooled")
     else:
@@ -173,11 +164,9 @@ def score_tables(plan: Plan, totals: Totals) -> dict[tuple[str, float], ScoreTab
         if isinstance(m, OrderedMeasure) and m.state_key() == OrderedMeasure.state_key(m)
     }
     return {
-        (name, float(measure.rel)): totals.row_states[model][key].table(
-            partial(map_jobs, plan.threads)
-        )
-        for model, name in enumerate(plan.roles.scores)
-        for key, measure in ordered.items()
+        (name, float(measure.rel)): measure.state_in(states).table(partial(map_jobs, plan.threads))
+        for name, states in zip(plan.roles.scores, totals.overall_states.models, strict=True)
+        for measure in ordered.values()
     }
 
 
@@ -196,34 +185,35 @@ def per_group_table(
     schema : pyarrow.Schema
         Of the source, for the types of keys where there is no group.
     """
-    names: list[str] = []
-    columns: list[Any] = []
-    for k, name in enumerate(plan.roles.group):
-        names.append(name)
-        if keys:
-            columns.append(
-                pa.chunked_array([batch_keys[k] for batch_keys in keys]).combine_chunks()
-            )
-        else:
-            columns.append(decode_array(schema.empty_table().column(name).combine_chunks()))
+    groups = SavedGroups.of_run(plan, keys, values, schema)
+    one_model = len(plan.roles.scores) == 1
+    named_values = (
+        (str(measure) if one_model else f"{score}.{measure}", groups.values.values[model, m])
+        for model, score in enumerate(plan.roles.scores)
+        for m, measure in enumerate(plan.measures)
+        if not measure.pooled
+    )
+    of_groups = groups.values
+    return group_table(groups.names, groups.keys, of_groups.rows, of_groups.positives, named_values)
+
+
+def group_table(
+    names: Sequence[str],
+    keys: Keys,
+    rows: np.ndarray,
+    positives: np.ndarray,
+    values: Iterable[tuple[str, np.ndarray]],
+) -> pa.Table:
+    """Build a table: keys, rows, positives, and values by title."""
+    columns: dict[str, pa.Array] = dict(zip(names, keys, strict=True))
 
     def add(name: str, column: pa.Array) -> None:
-        while name in names:
+        while name in columns:
             name += "_"
-        names.append(name)
-        columns.append(column)
+        columns[name] = column
 
-    empty = np.empty(0)
-    for name, parts in (
-        ("rows", [v.rows for v in values]),
-        ("positives", [v.positives for v in values]),
-    ):
-        add(name, arrow_column(np.concatenate(parts) if parts else empty.astype(np.int64)))
-    for model, score in enumerate(plan.roles.scores):
-        for m, measure in enumerate(plan.measures):
-            if measure.pooled:
-                continue
-            numbers = np.concatenate([v.values[model, m] for v in values]) if values else empty
-            title = str(measure) if len(plan.roles.scores) == 1 else f"{score}.{measure}"
-            add(title, column_with_nulls(numbers, np.isnan(numbers)))
-    return pa.table(columns, names=names)
+    add("rows", arrow_column(rows))
+    add("positives", arrow_column(positives))
+    for title, numbers in values:
+        add(title, column_with_nulls(np.ascontiguousarray(numbers), np.isnan(numbers)))
+    return pa.table(columns)

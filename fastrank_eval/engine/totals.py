@@ -4,27 +4,44 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Hashable, Mapping, Sequence
-from typing import Any, Self, TypeAlias
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from copy import copy
+from typing import NamedTuple, Self, TypeAlias
 
 import numpy as np
 
-from fastrank_eval._lib.array_codes import Arrays
 from fastrank_eval._lib.threads import JobMap
-from fastrank_eval.engine.plan import Plan
-from fastrank_eval.engine.policies import Contributions, RankedGroups, empty_reason, too_large
+from fastrank_eval.engine.plan import Contributions, Plan, RankedGroups, empty_reason, too_large
+from fastrank_eval.engine.state_arrays import (
+    GROUPS,
+    PAIRS,
+    SLICES,
+    TOTALS,
+    Rows,
+    SavedSlices,
+    StateArrays,
+    field_key,
+    field_to_arrays,
+    field_values,
+    fields_of,
+    paired_state_name,
+    read,
+    state_name,
+)
 from fastrank_eval.groups.chunk import Scored
-from fastrank_eval.measures.pooled import ClusteredMeasure, PooledMeasure
-from fastrank_eval.stats.exact import NO_SLICES, ExactSums
+from fastrank_eval.measures.clustered_sums import ClusteredSums
+from fastrank_eval.measures.pooled import ClusteredMeasure, PooledMeasure, RowState
+from fastrank_eval.slicing.slicer import Slices
+from fastrank_eval.stats.clustered_scores import ClusteredScores
+from fastrank_eval.stats.exact import NO_SLICES, ExactSums, SliceCounts
 from fastrank_eval.stats.intervals import carriers
-from fastrank_eval.stats.means import MeanState
+from fastrank_eval.stats.means import MeanState, PairedState
 from fastrank_eval.stats.moments import ClusterMoments
-from fastrank_eval.stats.paired import PairedState
-from fastrank_eval.stats.row_sums import SliceCounts
+from fastrank_eval.stats.row_sums import RowSums
 
 #: For each model the states of the measures of all rows, by their key. Measures with equal keys
 #: share a state, and threads share all of them.
-ModelStates: TypeAlias = list[dict[Hashable, Any]]
+ModelStates: TypeAlias = list[dict[Hashable, RowState]]
 #: One model's ranked groups, and what they contribute to each measure, by its position in the plan.
 Measured: TypeAlias = tuple[RankedGroups, Mapping[int, Contributions]]
 
@@ -60,9 +77,9 @@ class RowStates:
         ]
         self.pairs: dict[int, dict[Hashable, ClusterMoments]] = {
             model: {
-                key: ClusterMoments(2 * self.models[model][key].moments.terms, compared=True)
-                for key, m in plan.row_states.items()
-                if isinstance(m, ClusteredMeasure)
+                key: ClusterMoments(2 * state.moments.terms, compared=True)
+                for key, state in self.models[model].items()
+                if isinstance(state, ClusteredSums)
             }
             for model in plan.rivals
         }
@@ -74,7 +91,7 @@ class RowStates:
             terms: dict[Hashable, np.ndarray] = {}
             for key, state in states.items():
                 measure = self._plan.row_states[key]
-                if isinstance(measure, ClusteredMeasure):
+                if isinstance(measure, ClusteredMeasure) and isinstance(state, ClusteredSums):
                     sums = measure.sum_rows(state, rows)
                     state.add_groups(sums)
                     if sums is not None:
@@ -125,6 +142,76 @@ class RowStates:
         slopes = [-slope for slope in measure.derivatives(base)] + measure.derivatives(other)
         return moments.error(slopes), moments.clusters, moments.carriers()
 
+    def merge(self, other: RowStates) -> None:
+        """Add the states of other rows, which may change."""
+        for model, states in enumerate(self.models):
+            for key, state in states.items():
+                state.merge(other.models[model][key])
+        for model, pairs in self.pairs.items():
+            for key, moments in pairs.items():
+                moments.merge(other.pairs[model][key])
+
+    def to_arrays(self, plan: Plan, where: Rows, numbers: Mapping[str, np.ndarray]) -> StateArrays:
+        """Write the states of the measures of a plan.
+
+        The plan may have fewer measures than the run. `numbers` has for each field the number of
+        each code in the file.
+        """
+        arrays: StateArrays = {}
+        scores = plan.roles.scores
+        for key, measure in plan.row_states.items():
+            states = {
+                score: _renumber(of[key], measure, numbers)
+                for score, of in zip(scores, self.models, strict=True)
+            }
+            clustered = {s: of for s, of in states.items() if isinstance(of, ClusteredScores)}
+            if plan.rivals and clustered:
+                parts = ClusteredScores.models_to_arrays(clustered)
+            else:
+                parts = {score: state.to_arrays() for score, state in states.items()}
+            arrays |= {(where, score, state_name(key)): part for score, part in parts.items()}
+            for model, pairs in self.pairs.items():
+                if key in pairs:
+                    name = paired_state_name(key)
+                    arrays[where, scores[model], name] = pairs[key].to_arrays()
+        return arrays
+
+    def load(
+        self, arrays: StateArrays, where: Rows, numbers: Mapping[str, np.ndarray]
+    ) -> RowStates:
+        """Read the states of other rows; `numbers` has codes by number."""
+        # A copy: to make states for each of a thousand slices takes longer than to read them.
+        states = copy(self)
+        states.models = [{} for _ in self.models]
+        states.pairs = {model: {} for model in self.pairs}
+        scores = self._plan.roles.scores
+        for key, measure in self._plan.row_states.items():
+            kind, name = type(self.models[0][key]), state_name(key)
+            if kind is ClusteredScores:
+                parts = {score: read(arrays, where, score, name, dict) for score in scores}
+                for score, clustered in ClusteredScores.models_from_arrays(parts).items():
+                    states.models[scores.index(score)][key] = clustered
+                continue
+            for score, of_model in zip(scores, states.models, strict=True):
+                state = read(arrays, where, score, name, kind.from_arrays)
+                of_model[key] = _renumber(state, measure, numbers)
+        for model, pairs in self.pairs.items():
+            for key in pairs:
+                place = where, scores[model], paired_state_name(key)
+                states.pairs[model][key] = read(arrays, *place, ClusterMoments.from_arrays)
+        return states
+
+
+def _renumber(
+    state: RowState, measure: PooledMeasure, numbers: Mapping[str, np.ndarray]
+) -> RowState:
+    """Return sums by values of a field under other numbers of the values."""
+    for name in measure.columns_named():
+        # Most files have the numbers already; new ones take as long as reading.
+        if isinstance(state, RowSums) and (np.diff(numbers[name], prepend=-1) != 1).any():
+            return state.with_keys(numbers[name])
+    return state
+
 
 class Sums:
     """Sums over groups, of all rows or of each slice of a slicing.
@@ -144,7 +231,7 @@ class Sums:
     def count_groups(
         self, rows: np.ndarray, positives: np.ndarray, slice_indices: np.ndarray = NO_SLICES
     ) -> None:
-        """Count groups, their rows and their positives.
+        """Count groups, their rows and their positives; rows alone without groups.
 
         Parameters
         ----------
@@ -153,19 +240,22 @@ class Sums:
         slice_indices : ndarray of int64, shape (groups,), or (0,)
             The slice index of each group; an empty array stands for index 0.
         """
+        grouped = self._plan.grouped
         if not len(slice_indices):
-            for column, number in enumerate((len(rows), rows.sum(), positives.sum())):
+            for column, number in enumerate((len(rows) * grouped, rows.sum(), positives.sum())):
                 self._counts.add(column, int(number))
-            if len(rows) * int(rows.max(initial=0)) ** 4 < 1 << 63:
+            if grouped and len(rows) * int(rows.max(initial=0)) ** 4 < 1 << 63:
                 squares = rows * rows
                 for term, number in enumerate((squares.sum(), np.dot(squares, squares))):
                     self._sizes.add_integers(term, np.array([number]))
                 return
         else:
-            for column, counted in enumerate((np.ones(len(rows), np.int64), rows, positives)):
+            for column, counted in enumerate((np.full(len(rows), int(grouped)), rows, positives)):
                 added = np.zeros(int(slice_indices.max()) + 1, np.int64)
                 np.add.at(added, slice_indices, counted)
                 self._counts.add(column, added)
+        if not grouped:
+            return
         sizes = np.empty((2, len(rows)))
         sizes[0] = rows
         np.square(sizes[0], out=sizes[1])
@@ -243,28 +333,46 @@ class Sums:
             slice_indices,
         )
 
-    @classmethod
-    def of(
-        cls,
-        plan: Plan,
-        counts: Mapping[str, np.ndarray],
-        means: list[MeanState],
-        pairs: dict[int, PairedState],
-    ) -> Self:
-        """Build sums from their parts, with the counts that `counts` wrote."""
-        sums = cls(plan)
-        table = counts["counts"].copy()
-        sums._counts, sums.means, sums.pairs = SliceCounts.of(table), means, pairs
-        sums._sizes = ExactSums.from_arrays(_SIZES, counts, "sizes", len(table))
+    def take(self, slice_indices: np.ndarray) -> Self:
+        """Take the sums of some slices, in this order; zeros for -1."""
+        sums = type(self)(self._plan)
+        sums._counts = self._counts.take(slice_indices)
+        sums._sizes = self._sizes.take(slice_indices)
+        sums.means = [state.take(slice_indices) for state in self.means]
+        sums.pairs = {model: pair.take(slice_indices) for model, pair in self.pairs.items()}
         return sums
 
-    def counts(self, slice_indices: np.ndarray) -> Arrays:
-        """Write groups, rows, positives and sizes of some slices."""
-        sizes = self._sizes.take(slice_indices)
+    def to_arrays(self, where: Rows) -> StateArrays:
+        """Write the sums of all slices that there is memory for; see `take`."""
+        scores = self._plan.roles.scores
+        counts = self._counts.table
+        sizes = self._sizes.to_arrays("sizes", len(counts))
         return {
-            "counts": self._counts.take(slice_indices).table,
-            **sizes.to_arrays("sizes", len(slice_indices)),
+            (where, "", TOTALS): {"counts": counts, **sizes},
+            **{(where, scores[m], GROUPS): mean.to_arrays() for m, mean in enumerate(self.means)},
+            **{(where, scores[m], PAIRS): pair.to_arrays() for m, pair in self.pairs.items()},
         }
+
+    @classmethod
+    def from_arrays(cls, plan: Plan, arrays: StateArrays, where: Rows) -> Self:
+        """Read the sums that `to_arrays` wrote."""
+        sums, scores = cls(plan), plan.roles.scores
+        read(arrays, where, "", TOTALS, sums._read_counts)
+        sums.means = [read(arrays, where, score, GROUPS, MeanState.from_arrays) for score in scores]
+        sums.pairs = {
+            model: read(arrays, where, scores[model], PAIRS, PairedState.from_arrays)
+            for model in plan.rivals
+        }
+        return sums
+
+    def _read_counts(self, arrays: Mapping[str, np.ndarray]) -> None:
+        counts = arrays["counts"]
+        if counts.dtype != np.int64 or counts.ndim != 2 or counts.shape[1] != 3:
+            raise ValueError(f"counts of totals are {counts.dtype} of shape {counts.shape}")
+        if counts.min(initial=0) < 0:
+            raise ValueError("counts of totals are below 0")
+        self._counts = SliceCounts.of(counts.copy())
+        self._sizes = ExactSums.from_arrays(_SIZES, arrays, "sizes", len(counts))
 
     def of_measures(self, plan: Plan, indices: Sequence[int]) -> Sums:
         """Select the sums of some measures; `plan` must list the same ones."""
@@ -287,6 +395,10 @@ class Sums:
         """Count the groups of a slice."""
         return self._counts.at(slice_index, _GROUPS)
 
+    def has_few_groups(self, slice_index: int) -> bool:
+        """Tell whether a slice has fewer than `min_groups` groups."""
+        return self._plan.grouped and self.groups(slice_index) < self._plan.min_groups
+
     def rows(self, slice_index: int = 0) -> int:
         """Count the rows of a slice."""
         return self._counts.at(slice_index, _ROWS)
@@ -305,14 +417,12 @@ class Sums:
 
     @property
     def slice_indices(self) -> np.ndarray:
-        """The indices of the slices that have a group."""
-        return np.flatnonzero(self._counts.table[:, _GROUPS])
+        """The indices of the slices that have a row."""
+        return np.flatnonzero(self._counts.table[:, _ROWS])
 
 
 class SliceStates:
-    """The row states of each slice, created on demand.
-
-    Threads share them.
+    """The row states of each slice of a slicing; threads share them.
 
     Parameters
     ----------
@@ -331,51 +441,156 @@ class SliceStates:
                 self._of_slices[slice_index] = RowStates(self._plan)
             return self._of_slices[slice_index]
 
+    def add(self, slice_index: int, states: RowStates) -> None:
+        """Add the states of other rows of a slice, which may change."""
+        if slice_index in self._of_slices:
+            self._of_slices[slice_index].merge(states)
+        else:
+            self._of_slices[slice_index] = states
 
-class SharedStates:
-    """The row states that threads share: of all rows, and of each slice.
+    def merge(self, other: SliceStates) -> None:
+        """Add the states of other rows, which may change."""
+        for slice_index, states in other._of_slices.items():
+            self.add(slice_index, states)
+
+
+class SliceTotals(NamedTuple):
+    """The totals of one slice.
 
     Parameters
     ----------
-    plan : Plan
+    by : str or None
+        The slicing as requested; None for all rows.
+    label : str
+        The label of the slice; ``"all"`` for all rows.
+    slice_index : int
+        Index of the slice in the sums.
+    sums : Sums
+    row_states : RowStates
     """
 
-    def __init__(self, plan: Plan) -> None:
-        self.overall = RowStates(plan)
-        self.slices = [SliceStates(plan) for _ in plan.slice_encoders]
+    by: str | None
+    label: str
+    slice_index: int
+    sums: Sums
+    row_states: RowStates
+
+
+#: All rows are one slice without a label, at index 0.
+_ALL_ROWS = Slices(("",), np.zeros(1, np.int64), {})
 
 
 class Totals:
-    """The sums of a thread, and the row states of the run.
+    """The sums of a thread and the row states of a run.
 
-    Totals merge in any order.
+    Totals merge in any order. Their arrays are a saved state.
 
     Parameters
     ----------
     plan : Plan
-    shared : SharedStates, optional
-        The row states of the run; by default new ones.
+    row_states : list of SliceStates, optional
+        Row states that threads share; by default new ones.
 
     Attributes
     ----------
-    overall : Sums
-        Of all rows.
-    slices : list of Sums
-        For each slicing.
+    sums : list of Sums
+        Of all rows, then for each slicing.
+    row_states : list of SliceStates
+        Of all rows, then for each slicing.
     """
 
-    def __init__(self, plan: Plan, shared: SharedStates | None = None) -> None:
-        self.overall = Sums(plan)
-        self.slices = [Sums(plan) for _ in plan.slice_encoders]
-        self.shared = SharedStates(plan) if shared is None else shared
+    def __init__(self, plan: Plan, row_states: list[SliceStates] | None = None) -> None:
+        self._plan = plan
+        slicings = (None, *plan.slice_encoders)
+        self.sums = [Sums(plan) for _ in slicings]
+        self.row_states = row_states or [SliceStates(plan) for _ in slicings]
 
     @property
-    def row_states(self) -> ModelStates:
-        """For each model the states of the measures of all rows, by key."""
-        return self.shared.overall.models
+    def overall(self) -> Sums:
+        """Sums over groups, of all rows."""
+        return self.sums[0]
+
+    @property
+    def slices(self) -> list[Sums]:
+        """Sums over groups, for each slicing."""
+        return self.sums[1:]
+
+    @property
+    def overall_states(self) -> RowStates:
+        """The row states of all rows."""
+        return self.row_states[0].of(0)
+
+    def each_slice(self) -> Iterator[SliceTotals]:
+        """Yield all rows, then the slices of at least `min_groups` groups."""
+        for by, slices, sums, states in self._slicings():
+            for index, label in zip(slices.codes.tolist(), slices.labels, strict=True):
+                if not by:
+                    yield SliceTotals(None, "all", 0, sums, states.of(0))
+                elif sums.rows(index) and not sums.has_few_groups(index):
+                    yield SliceTotals(by, label, index, sums, states.of(index))
+
+    def select(self, plan: Plan) -> Totals:
+        """Select some measures, and all slicings or none."""
+        count = 1 + len(plan.slice_encoders)
+        totals = Totals(plan, self.row_states[:count])
+        indices = [self._plan.measures.index(measure) for measure in plan.measures]
+        totals.sums = [sums.of_measures(plan, indices) for sums in self.sums[:count]]
+        return totals
 
     def merge(self, other: Totals) -> None:
-        """Add the totals of another thread that shares the row states."""
-        self.overall.merge(other.overall)
-        for left, right in zip(self.slices, other.slices, strict=True):
-            left.merge(right)
+        """Add the totals of another thread or of other rows, which may change."""
+        for sums, more in zip(self.sums, other.sums, strict=True):
+            sums.merge(more)
+        if other.row_states is not self.row_states:
+            for states, more_states in zip(self.row_states, other.row_states, strict=True):
+                states.merge(more_states)
+
+    def to_arrays(self) -> StateArrays:
+        """Write arrays that do not depend on order, threads or batches."""
+        plan = self._plan
+        arrays: StateArrays = {}
+        numbers: dict[str, np.ndarray] = {}
+        for field in fields_of(plan):
+            arrays[field_key(field.name)], numbers[field.name] = field_to_arrays(field)
+        for by, slices, sums, states in self._slicings():
+            codes = slices.codes
+            if by:
+                present = np.array([sums.rows(code) > 0 for code in codes.tolist()], np.bool_)
+                saved, codes = SavedSlices.of(slices, present), codes[present]
+                arrays[Rows(by), "", SLICES] = saved.to_arrays()
+            arrays |= sums.take(codes).to_arrays(Rows(by))
+            if plan.row_states:
+                for label, code in zip(saved.labels if by else ("",), codes.tolist(), strict=True):
+                    arrays |= states.of(code).to_arrays(plan, Rows(by, label), numbers)
+        return arrays
+
+    @classmethod
+    def from_arrays(cls, plan: Plan, arrays: StateArrays) -> Self:
+        """Read the totals that `to_arrays` wrote.
+
+        The fields and slicings of the plan have all values and slices of the arrays, or more.
+        """
+        totals, numbers, row_states = cls(plan), {}, RowStates(plan)
+        for field in fields_of(plan):
+            code_of = {value: code for code, value in enumerate(field.keys()[1])}
+            values = read(arrays, *field_key(field.name), field_values)
+            numbers[field.name] = np.array([code_of[value] for value in values], np.int64)
+        for number, (by, slices, _, states) in enumerate(totals._slicings()):
+            labels: tuple[str, ...] = ("",)
+            if by:
+                labels = read(arrays, Rows(by), "", SLICES, SavedSlices.from_arrays).labels
+            index_of = {label: index for index, label in enumerate(labels)}
+            indices = np.array([index_of.get(label, -1) for label in slices.labels], np.int64)
+            totals.sums[number] = Sums.from_arrays(plan, arrays, Rows(by)).take(indices)
+            if plan.row_states:
+                for code in np.flatnonzero(indices >= 0).tolist():
+                    where = Rows(by, slices.labels[code])
+                    states.add(code, row_states.load(arrays, where, numbers))
+        return totals
+
+    def _slicings(self) -> Iterator[tuple[str, Slices, Sums, SliceStates]]:
+        """Yield the sums and states of all rows, then of each slicing."""
+        slicings = [("", _ALL_ROWS)]
+        slicings += [(str(one.spec), one.slices()) for one in self._plan.slice_encoders]
+        for (by, slices), sums, states in zip(slicings, self.sums, self.row_states, strict=True):
+            yield by, slices, sums, states

@@ -20,8 +20,6 @@ from fastrank_eval._lib.jit import kernel
 from fastrank_eval.groups.labels import Entries
 from fastrank_eval.groups.ties import item_codes, resolve_blocks
 
-__all__ = ["IntentRanking", "SubtopicRows"]
-
 #: An ideal leaves out gains below this share of the first one: half a billionth of the last bit of
 #: their sum.
 _NEGLIGIBLE = 1e-22
@@ -53,21 +51,16 @@ class SubtopicRows:
     _cache: dict[Hashable, np.ndarray] = field(default_factory=dict)
 
     @classmethod
-    def of(
-        cls, subtopics: np.ndarray | None, starts: np.ndarray, item: pa.Array | None
-    ) -> Self | None:
+    def of(cls, subtopics: np.ndarray, starts: np.ndarray, item: pa.Array | None) -> Self:
         """Find the covering rows of whole groups.
 
         Parameters
         ----------
-        subtopics : ndarray of uint64, shape (rows,), or None
-            None where no measure needs them.
+        subtopics : ndarray of uint64, shape (rows,)
         starts : ndarray of int64, shape (groups + 1,)
             First row of each group, then the number of rows.
         item : pyarrow.Array or None
         """
-        if subtopics is None:
-            return None
         row = np.flatnonzero(subtopics)
         union = np.bitwise_or.reduceat(subtopics[: starts[-1]], starts[:-1])
         return cls(row, subtopics[row], np.searchsorted(row, starts), frozen(union), item)

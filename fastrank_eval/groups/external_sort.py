@@ -19,11 +19,9 @@ import pyarrow as pa
 from fastrank_eval._lib.arrow import arrow_column, as_array, frozen
 from fastrank_eval._lib.errors import FastRankEvalError, SpillError
 from fastrank_eval._lib.memory import format_bytes
-from fastrank_eval.groups.partition import PartitionedBatch, Partitioner, hash_keys
+from fastrank_eval.groups.partition import PartitionedBatch, Partitioner
 from fastrank_eval.io.columns import Columns
-from fastrank_eval.io.keys import KeyEncoder
-
-__all__ = ["Sorter", "WideKeys"]
+from fastrank_eval.io.keys import KeyEncoder, hash_keys
 
 _BATCH = 1 << 17
 #: DuckDB sorts any number of rows with so many bytes.

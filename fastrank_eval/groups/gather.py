@@ -15,8 +15,7 @@ import pyarrow as pa
 
 from fastrank_eval._lib.arrow import frozen, row_column
 from fastrank_eval._lib.jit import kernel, scratch
-from fastrank_eval.groups.boundaries import Keys
-from fastrank_eval.groups.chunk import Chunk
+from fastrank_eval.groups.chunk import Chunk, Keys
 from fastrank_eval.groups.partition import (
     PARTITION_BITS,
     PARTITIONS,
@@ -24,13 +23,11 @@ from fastrank_eval.groups.partition import (
     PartitionedBatch,
     Partitioner,
     can_stay_packed,
-    hash_keys,
     keys_of_packed,
     sort_partitions,
 )
 from fastrank_eval.io.columns import Columns
-
-__all__ = ["Gatherer", "PartitionRange"]
+from fastrank_eval.io.keys import hash_keys, number_rows
 
 #: Target number of rows in a chunk.
 CHUNK_ROWS = 1 << 17
@@ -145,18 +142,10 @@ class Gatherer:
             )
         else:
             hashes = hash_keys([list(words)], scratch("hash", partitions.rows, np.uint64))
-            slots = 1 << (4 * int(np.diff(partitions.bounds).max()) + 64).bit_length()
-            groups = _group_by_hash(
-                words,
-                frozen(hashes.view()),
-                partitions.bounds,
-                scratch("table of keys", slots, np.uint32),
-                scratch("tags of keys", slots, np.uint64),
-                scratch("chunk heads", partitions.rows),
-                scratch("chunk ends", partitions.rows),
-                position,
-                starts,
-            )
+            hashes, heads = frozen(hashes.view()), scratch("chunk heads", partitions.rows)
+            ends = number_rows(words, hashes, partitions.bounds, position, heads)
+            groups = int(ends[-1])
+            _place_groups(partitions.bounds, ends, heads, position, starts)
         position = frozen(position.view())
         parts = [
             self._part(partitions, part, position) for part in range(len(self._batches[0].parts))
@@ -316,32 +305,16 @@ def _group_by_table(words, bounds, min_upper, table, position, starts):  # type:
 
 
 @kernel
-def _group_by_hash(words, hashes, bounds, codes, tags, heads, ends, position, starts):  # type: ignore[no-untyped-def]
-    """Number keys by open addressing on whole keys.
-
-    Returns the number of groups.
-    """
-    groups = np.int64(0)  # with a plain 0 Numba would compile `_number_keys` twice
+def _place_groups(bounds, groups, ends, position, starts):  # type: ignore[no-untyped-def]
+    """Replace the number of each row's key in its partition by its position."""
     for p in range(bounds.shape[0] - 1):
-        rows = bounds[p + 1] - bounds[p]
-        slots = 16
-        # Most groups have several rows: a table for fewer groups stays in the cache.
-        while slots < rows // 4:
-            slots *= 2
-        first = groups
-        while True:
-            groups = _number_keys(
-                words, hashes, bounds[p], bounds[p + 1], slots, codes, tags, heads, position, first
-            )
-            if groups >= 0:
-                break
-            slots *= 4
-        for g in range(first, groups):
+        first = groups[p]
+        for g in range(first, groups[p + 1]):
             ends[g] = 0
         for i in range(bounds[p], bounds[p + 1]):
             ends[first + np.int64(position[i])] += 1
         end = bounds[p]
-        for g in range(first, groups):
+        for g in range(first, groups[p + 1]):
             starts[g] = end
             end += ends[g]
             ends[g] = starts[g]
@@ -349,40 +322,4 @@ def _group_by_hash(words, hashes, bounds, codes, tags, heads, ends, position, st
             group = first + np.int64(position[i])
             position[i] = ends[group]
             ends[group] += 1
-    starts[groups] = bounds[bounds.shape[0] - 1]
-    return groups
-
-
-@kernel
-def _number_keys(words, hashes, lo, hi, slots, codes, tags, heads, numbers, first):  # type: ignore[no-untyped-def]
-    """Number the keys of one partition; return -1 once the table is half full."""
-    for t in range(slots):
-        codes[t] = 0
-    mask = np.uint64(slots - 1)
-    groups = 0
-    for i in range(lo, hi):
-        tag = hashes[i]
-        slot = (tag >> np.uint64(PARTITION_BITS)) & mask
-        while True:
-            number = np.int64(codes[slot])
-            if number == 0:
-                if 2 * groups >= slots:
-                    return -1
-                heads[first + groups] = i
-                groups += 1
-                codes[slot] = groups
-                tags[slot] = tag
-                numbers[i] = groups - 1
-                break
-            if tags[slot] == tag:
-                # The hash of a single word is one to one: equal hashes are equal keys.
-                same = True
-                if words.shape[0] > 1:
-                    head = heads[first + number - 1]
-                    for w in range(words.shape[0]):
-                        same &= words[w, head] == words[w, i]
-                if same:
-                    numbers[i] = number - 1
-                    break
-            slot = (slot + np.uint64(1)) & mask
-    return first + groups
+    starts[groups[groups.shape[0] - 1]] = bounds[bounds.shape[0] - 1]

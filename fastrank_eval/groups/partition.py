@@ -12,10 +12,10 @@ import pyarrow as pa
 from fastrank_eval._lib.arrow import frozen, row_column
 from fastrank_eval._lib.jit import kernel, scratch
 from fastrank_eval.io.columns import Columns
-from fastrank_eval.io.keys import KeyEncoder
+from fastrank_eval.io.keys import HASH_BITS, KeyEncoder, hash_keys
 
 #: Bits of the number of a partition.
-PARTITION_BITS = 8
+PARTITION_BITS = HASH_BITS
 PARTITIONS = 1 << PARTITION_BITS
 #: Rows of a segment: each segment of a batch is partitioned by itself.
 SEGMENT = 1 << 15
@@ -208,46 +208,6 @@ def can_stay_packed(batches: Iterable[PartitionedBatch]) -> bool:
         highest.append(batch.max_word >> PARTITION_BITS)
         all_packed &= batch.packed_rows is not None
     return all_packed and max(highest) - min(lowest) < 1 << UPPER_BITS
-
-
-def hash_keys(words: Sequence[Sequence[np.ndarray]], out: np.ndarray) -> np.ndarray:
-    """Hash the key of each row; padding words of 0 do not change the hash.
-
-    Parameters
-    ----------
-    words : sequence of (sequence of ndarray of int64, shape (rows,))
-        Words of each key column.
-    out : ndarray of uint64, shape (rows,)
-        Output.
-    """
-    out[:] = 0
-    for c, column_words in enumerate(words):
-        for w, word in enumerate(column_words):
-            _add_word(word, _factor(c, w), out)
-    _mix(out)
-    return out
-
-
-def _factor(column: int, word: int) -> np.uint64:
-    """Return an odd factor for each word of a key."""
-    seed = (column << 32 | word) * 0x9E3779B97F4A7C15 + 0xD1B54A32D192ED03
-    seed = (seed ^ (seed >> 29)) * 0xBF58476D1CE4E5B9
-    return np.uint64((seed ^ (seed >> 32) | 1) % (1 << 64))
-
-
-@kernel
-def _add_word(words, factor, out):  # type: ignore[no-untyped-def]
-    for i in range(words.shape[0]):
-        out[i] += np.uint64(words[i]) * factor
-
-
-@kernel
-def _mix(hashes):  # type: ignore[no-untyped-def]
-    for i in range(hashes.shape[0]):
-        h = hashes[i]
-        h = (h ^ (h >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
-        h = (h ^ (h >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
-        hashes[i] = h ^ (h >> np.uint64(32))
 
 
 @kernel

@@ -9,7 +9,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from fastrank_eval._lib.jit import kernel
+from fastrank_eval._lib.arrow import frozen
+from fastrank_eval._lib.jit import kernel, scratch
 
 
 @kernel
@@ -36,7 +37,7 @@ def sum_weights_of_negatives(  # type: ignore[no-untyped-def]
                     scratch[zeros] = weight[j]
                     zeros += 1
                 j += 1
-            _sort_ascending(scratch, zeros)
+            _sort(scratch, scratch[:0], zeros)
             block = 0.0
             for k in range(zeros):
                 block += scratch[k]
@@ -61,7 +62,7 @@ def sum_cell_weights(starts, groups, cell, weight, scratch, out):  # type: ignor
                 if cell[i] == c:
                     scratch[count] = weight[i]
                     count += 1
-            _sort_ascending(scratch, count)
+            _sort(scratch, scratch[:0], count)
             total = 0.0
             for k in range(count):
                 total += scratch[k]
@@ -80,44 +81,7 @@ def sort_groups_descending(offsets, values):  # type: ignore[no-untyped-def]
                 sorted_already = False
                 break
         if not sorted_already:
-            group_values = values[lo:hi]
-            for k in range(hi - lo):
-                group_values[k] = -group_values[k]
-            _sort_ascending(group_values, hi - lo)
-            for k in range(hi - lo):
-                group_values[k] = -group_values[k]
-
-
-@kernel
-def _sort_ascending(values, n):  # type: ignore[no-untyped-def]
-    """Sort the first `n` values by heap sort."""
-    for step in range(n // 2 + n - 1):
-        if step < n // 2:
-            root = n // 2 - 1 - step
-            end = n
-        else:
-            end = n - 1 - (step - n // 2)
-            values[0], values[end] = values[end], values[0]
-            root = 0
-        while 2 * root + 1 < end:
-            child = 2 * root + 1
-            if child + 1 < end and values[child] < values[child + 1]:
-                child += 1
-            if values[root] >= values[child]:
-                break
-            values[root], values[child] = values[child], values[root]
-            root = child
-
-
-@kernel
-def _comes_later(grade, weight, a, b):  # type: ignore[no-untyped-def]
-    """Tell whether entry `a` sorts after entry `b`.
-
-    It does if its grade is lower, or its weight at equal grades.
-    """
-    if grade[a] != grade[b]:
-        return grade[a] < grade[b]
-    return weight.shape[0] > 0 and weight[a] < weight[b]
+            _sort_descending(values[lo:hi], values[:0])
 
 
 @kernel
@@ -129,37 +93,59 @@ def sort_blocks(offsets, above, grade, weight):  # type: ignore[no-untyped-def]
             hi = lo + 1
             sorted_already = True
             while hi < offsets[g + 1] and above[hi] == above[lo]:
-                if _comes_later(grade, weight, hi - 1, hi):
+                if _comes_later(grade, weight, hi, hi - 1):
                     sorted_already = False
                 hi += 1
             if not sorted_already:
-                n = hi - lo
-                for step in range(n // 2 + n - 1):
-                    if step < n // 2:
-                        root = n // 2 - 1 - step
-                        end = n
-                    else:
-                        end = n - 1 - (step - n // 2)
-                        _swap(grade, weight, lo, lo + end)
-                        root = 0
-                    while 2 * root + 1 < end:
-                        child = 2 * root + 1
-                        if child + 1 < end and _comes_later(
-                            grade, weight, lo + child + 1, lo + child
-                        ):
-                            child += 1
-                        if not _comes_later(grade, weight, lo + child, lo + root):
-                            break
-                        _swap(grade, weight, lo + root, lo + child)
-                        root = child
+                _sort_descending(grade[lo:hi], weight[lo:hi])
             lo = hi
 
 
 @kernel
-def _swap(grade, weight, a, b):  # type: ignore[no-untyped-def]
-    grade[a], grade[b] = grade[b], grade[a]
-    if weight.shape[0] > 0:
-        weight[a], weight[b] = weight[b], weight[a]
+def _sort_descending(first, second):  # type: ignore[no-untyped-def]
+    """Sort pairs, largest first; `second` may be empty."""
+    _sort(first, second, first.shape[0])
+    for k in range(first.shape[0] // 2):
+        _swap(first, second, k, first.shape[0] - 1 - k)
+
+
+@kernel
+def _sort(first, second, n):  # type: ignore[no-untyped-def]
+    """Sort the first `n` pairs by heap sort, smallest first.
+
+    `second` may be empty.
+    """
+    for step in range(n // 2 + n - 1):
+        if step < n // 2:
+            root = n // 2 - 1 - step
+            end = n
+        else:
+            end = n - 1 - (step - n // 2)
+            _swap(first, second, 0, end)
+            root = 0
+        while 2 * root + 1 < end:
+            child = 2 * root + 1
+            if child + 1 < end and _comes_later(first, second, child + 1, child):
+                child += 1
+            if not _comes_later(first, second, child, root):
+                break
+            _swap(first, second, root, child)
+            root = child
+
+
+@kernel
+def _comes_later(first, second, a, b):  # type: ignore[no-untyped-def]
+    """Tell whether pair `a` is larger than pair `b`."""
+    if first[a] != first[b]:
+        return first[a] > first[b]
+    return second.shape[0] > 0 and second[a] > second[b]
+
+
+@kernel
+def _swap(first, second, a, b):  # type: ignore[no-untyped-def]
+    first[a], first[b] = first[b], first[a]
+    if second.shape[0] > 0:
+        second[a], second[b] = second[b], second[a]
 
 
 #: Bits of a packed key for the group and the row together.
@@ -254,54 +240,40 @@ def order_by_score(score: np.ndarray, starts: np.ndarray) -> np.ndarray:
         packed_keys = np.empty(rows, np.uint64)
         max_groups = 1 << (_GROUP_AND_ROW_BITS - row_bits)
         is_double = score.dtype == np.float64
-        bits = score.view(np.uint64 if is_double else np.uint32)
-        bits.flags.writeable = False
+        bits = frozen(score.view(np.uint64 if is_double else np.uint32))
+        top = 8 * bits.itemsize - 1
+        sign, rest = bits.dtype.type(1 << top), bits.dtype.type((1 << top) - 1)
         for first in range(0, len(starts) - 1, max_groups):
             part_starts = starts[first : first + max_groups + 1]
             lo, hi = int(part_starts[0]), int(part_starts[-1])
-            (_pack_doubles if is_double else _pack_floats)(bits, part_starts, row_bits, packed_keys)
+            _pack(bits, sign, rest, top - 31, part_starts, row_bits, packed_keys)
             packed_keys[lo:hi].sort()
             if is_double:
-                _sort_equal_prefixes(bits, packed_keys, lo, hi, row_bits)
+                codes = scratch("codes of a run", rows, np.uint64)
+                _sort_equal_prefixes(bits, sign, rest, packed_keys, lo, hi, row_bits, codes)
         _unpack(packed_keys, row_bits, order)
     return order
 
 
 @kernel
-def _descending_float(bits):  # type: ignore[no-untyped-def]
-    if bits & np.uint32(0x80000000):
-        if bits == np.uint32(0x80000000):
-            return np.uint32(0x7FFFFFFF)
-        return bits
-    return bits ^ np.uint32(0x7FFFFFFF)
+def _descending(bits, sign, rest):  # type: ignore[no-untyped-def]
+    """Encode the bits of a score as an integer of the opposite order.
+
+    `sign` has the bit of the sign, `rest` all other bits, in the type of `bits`.
+    """
+    if bits & sign:
+        return rest if bits == sign else bits
+    return bits ^ rest
 
 
 @kernel
-def _descending_double(bits):  # type: ignore[no-untyped-def]
-    if bits & np.uint64(0x8000000000000000):
-        if bits == np.uint64(0x8000000000000000):
-            return np.uint64(0x7FFFFFFFFFFFFFFF)
-        return bits
-    return bits ^ np.uint64(0x7FFFFFFFFFFFFFFF)
-
-
-@kernel
-def _pack_floats(bits, starts, row_bits, packed_keys):  # type: ignore[no-untyped-def]
+def _pack(bits, sign, rest, down, starts, row_bits, packed_keys):  # type: ignore[no-untyped-def]
+    """Pack group, upper 32 bits of the code of the score, and row."""
     shift = np.uint64(row_bits)
     for g in range(starts.shape[0] - 1):
         group = np.uint64(g) << (shift + np.uint64(32))
         for i in range(starts[g], starts[g + 1]):
-            code = np.uint64(_descending_float(bits[i]))
-            packed_keys[i] = group | (code << shift) | np.uint64(i)
-
-
-@kernel
-def _pack_doubles(bits, starts, row_bits, packed_keys):  # type: ignore[no-untyped-def]
-    shift = np.uint64(row_bits)
-    for g in range(starts.shape[0] - 1):
-        group = np.uint64(g) << (shift + np.uint64(32))
-        for i in range(starts[g], starts[g + 1]):
-            code = _descending_double(bits[i]) >> np.uint64(32)
+            code = np.uint64(_descending(bits[i], sign, rest)) >> np.uint64(down)
             packed_keys[i] = group | (code << shift) | np.uint64(i)
 
 
@@ -313,10 +285,12 @@ def _unpack(packed_keys, row_bits, order):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _sort_equal_prefixes(bits, packed_keys, lo, hi, row_bits):  # type: ignore[no-untyped-def]
+def _sort_equal_prefixes(  # type: ignore[no-untyped-def]
+    bits, sign, rest, packed_keys, lo, hi, row_bits, codes
+):
     """Sort runs of equal prefixes by full score, then by row.
 
-    A run is of one group and one upper half of the score.
+    A run is of one group and one upper half of the score. It can be as long as a group.
     """
     shift = np.uint64(row_bits)
     mask = (np.uint64(1) << shift) - np.uint64(1)
@@ -326,45 +300,12 @@ def _sort_equal_prefixes(bits, packed_keys, lo, hi, row_bits):  # type: ignore[n
         j = i + 1
         sorted_already = True
         while j < hi and packed_keys[j] >> shift == block:
-            if _descending_double(bits[packed_keys[j] & mask]) < _descending_double(
-                bits[packed_keys[j - 1] & mask]
-            ):
+            if j == i + 1:
+                codes[0] = _descending(bits[packed_keys[i] & mask], sign, rest)
+            codes[j - i] = _descending(bits[packed_keys[j] & mask], sign, rest)
+            if codes[j - i] < codes[j - i - 1]:
                 sorted_already = False
             j += 1
         if not sorted_already:
-            _sort_run(bits, packed_keys, i, j, mask)
+            _sort(codes, packed_keys[i:j], j - i)
         i = j
-
-
-@kernel
-def _comes_first(bits, left, right, mask):  # type: ignore[no-untyped-def]
-    """Tell whether the row of `left` sorts before the row of `right`."""
-    a = _descending_double(bits[left & mask])
-    b = _descending_double(bits[right & mask])
-    return a < b or (a == b and (left & mask) < (right & mask))
-
-
-@kernel
-def _sort_run(bits, packed_keys, lo, hi, mask):  # type: ignore[no-untyped-def]
-    """Sort a run by heap sort, because a run can be as long as a group."""
-    n = hi - lo
-    for step in range(n // 2 + n - 1):
-        if step < n // 2:
-            root, end = n // 2 - 1 - step, n
-        else:
-            end = n - 1 - (step - n // 2)
-            packed_keys[lo], packed_keys[lo + end] = packed_keys[lo + end], packed_keys[lo]
-            root = 0
-        while 2 * root + 1 < end:
-            child = 2 * root + 1
-            if child + 1 < end and _comes_first(
-                bits, packed_keys[lo + child], packed_keys[lo + child + 1], mask
-            ):
-                child += 1
-            if not _comes_first(bits, packed_keys[lo + root], packed_keys[lo + child], mask):
-                break
-            packed_keys[lo + root], packed_keys[lo + child] = (
-                packed_keys[lo + child],
-                packed_keys[lo + root],
-            )
-            root = child

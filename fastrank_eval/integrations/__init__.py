@@ -20,24 +20,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fastrank_eval.integrations import ir_measures
-    from fastrank_eval.integrations.boosting import (
+    from fastrank_eval.integrations.metrics import (
         catboost_metric,
+        group_score,
         lightgbm_metric,
+        scorer,
         xgboost_metric,
     )
-    from fastrank_eval.integrations.sklearn import group_score, scorer
-
-_SCIKIT_LEARN = "fastrank_eval.integrations.sklearn"
-_BOOSTING = "fastrank_eval.integrations.boosting"
-
-_MODULES = {
-    "catboost_metric": _BOOSTING,
-    "group_score": _SCIKIT_LEARN,
-    "ir_measures": "fastrank_eval.integrations.ir_measures",
-    "lightgbm_metric": _BOOSTING,
-    "scorer": _SCIKIT_LEARN,
-    "xgboost_metric": _BOOSTING,
-}
 
 __all__ = [
     "catboost_metric",
@@ -51,11 +40,11 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Import a public name from its module."""
-    module_name = _MODULES.get(name)
-    if module_name is None:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = import_module(module_name)
-    return module if module_name == f"{__name__}.{name}" else getattr(module, name)
+    if name == "ir_measures":
+        return import_module(f"{__name__}.ir_measures")
+    return getattr(import_module(f"{__name__}.metrics"), name)
 
 
 def __dir__() -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,38 +15,20 @@ from fastrank_eval.engine.conventions import PROFILES
 from fastrank_eval.integrations.trec.join import join
 from fastrank_eval.integrations.trec.tables import read_qrels, read_run
 from fastrank_eval.measures import (
-    AP,
-    BPM,
-    ERR,
-    NERR8,
-    NERR9,
-    NERR10,
+    MEASURES,
     RBP,
-    RR,
-    SDCG,
     F,
     IPrec,
-    Judged,
     Measure,
-    NumRel,
     NumRelRet,
     NumRet,
     P,
     R,
     RelP,
-    Rprec,
-    SetAP,
-    Success,
     bpref,
-    infAP,
     nDCG,
 )
 from fastrank_eval.results.evaluate import evaluate
-
-if TYPE_CHECKING:
-    from fastrank_eval.measures import Measure
-
-__all__ = ["NAME", "EquivalentMeasure", "equivalent", "register", "unregister"]
 
 
 @dataclass(frozen=True)
@@ -165,30 +147,20 @@ def _rbp(options: dict[str, Any]) -> EquivalentMeasure | None:
     return EquivalentMeasure(RBP(**options)) if "rel" in options else None
 
 
+#: Measures of the same name and options, and user models of the same name.
+_SAME = "AP ERR Judged NumRel P R RR Rprec SetAP Success infAP"
+_USER_MODELS = "BPM NERR10 NERR8 NERR9 SDCG"
+
 _MEASURES: Mapping[str, Callable[[dict[str, Any]], EquivalentMeasure | None]] = {
-    "AP": _same(AP),
-    "BPM": _user_model(BPM),
+    **{name: _same(MEASURES[name]) for name in _SAME.split()},
+    **{name: _user_model(MEASURES[name]) for name in _USER_MODELS.split()},
     "Bpref": _same(bpref),
-    "ERR": _same(ERR),
     "IPrec": _same(IPrec(rounding="up")),
-    "Judged": _same(Judged),
-    "NERR10": _user_model(NERR10),
-    "NERR8": _user_model(NERR8),
-    "NERR9": _user_model(NERR9),
-    "NumRel": _same(NumRel),
     "NumRet": _retrieved,
-    "P": _same(P),
-    "R": _same(R),
     "RBP": _rbp,
-    "RR": _same(RR),
-    "Rprec": _same(Rprec),
-    "SDCG": _user_model(SDCG),
-    "SetAP": _same(SetAP),
     "SetF": _set_f,
     "SetP": _set_precision,
     "SetR": _same(R),
-    "Success": _same(Success),
-    "infAP": _same(infAP),
     "nDCG": _ndcg,
 }
 

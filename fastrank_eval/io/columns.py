@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from fastrank_eval._lib.arrow import frozen, row_column
+from fastrank_eval._lib.errors import ColumnError
 from fastrank_eval._lib.jit import scratch
 
-if TYPE_CHECKING:
-    from fastrank_eval.io.keys import CodedColumn
+
+class CodedColumn(Protocol):
+    """An encoder of a column as integers that are the same in every batch."""
+
+    @property
+    def name(self) -> str:
+        """The column to read."""
+
+    def codes(self, column: pa.Array) -> np.ndarray:
+        """Return an int32 from 0 for each row; threads may share the encoder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,30 +219,35 @@ class Columns:
 
     @classmethod
     def from_arrays(
-        cls, arrays: Sequence[np.ndarray | None], models: int, item: pa.Array | None
+        cls,
+        arrays: Sequence[Any],
+        models: int,
+        item: pa.Array | None,
+        keys: tuple[pa.Array, ...] = (),
+        first_row: int = 0,
     ) -> Columns:
-        """Make rows without keys from the list of `arrays` for a number of models."""
+        """Make rows from the list of `arrays` for a number of models."""
         scores, masks = tuple(arrays[1 : 1 + models]), tuple(arrays[1 + models : 1 + 2 * models])
         label, weight = arrays[0], arrays[1 + 2 * models]
-        columns = tuple(arrays[2 + 2 * models : -3])
+        named = tuple(arrays[2 + 2 * models : -3])
         subtopics, unjudged, numbers = arrays[-3:]
-        return cls(0, (), label, scores, masks, weight, item, columns, numbers, unjudged, subtopics)  # type: ignore[arg-type]
+        return cls(
+            first_row,
+            keys,
+            label,
+            scores,
+            masks,
+            weight,
+            item,
+            named,
+            numbers,
+            unjudged,
+            subtopics,
+        )
 
     def drop_keys(self) -> Columns:
         """Return the same rows without keys."""
-        return Columns(
-            self.first_row,
-            (),
-            self.label,
-            self.scores,
-            self.unretrieved,
-            self.weight,
-            self.item,
-            self.named_columns,
-            self.row_numbers,
-            self.unjudged,
-            self.subtopics,
-        )
+        return replace(self, keys=())
 
     def _map(
         self,
@@ -242,19 +256,10 @@ class Columns:
         first_row: int,
     ) -> Columns:
         """Apply a function to every NumPy array and another to every Arrow array."""
-        return Columns(
-            first_row,
-            tuple(column(key) for key in self.keys),
-            array(self.label),
-            tuple(array(score) for score in self.scores),
-            tuple(None if mask is None else array(mask) for mask in self.unretrieved),
-            None if self.weight is None else array(self.weight),
-            None if self.item is None else column(self.item),
-            tuple(array(column) for column in self.named_columns),
-            None if self.row_numbers is None else array(self.row_numbers),
-            None if self.unjudged is None else array(self.unjudged),
-            None if self.subtopics is None else array(self.subtopics),
-        )
+        arrays = [None if values is None else array(values) for values in self.arrays()]
+        item = None if self.item is None else column(self.item)
+        keys = tuple(map(column, self.keys))
+        return Columns.from_arrays(arrays, len(self.scores), item, keys, first_row)
 
     def first_rows(self, starts: np.ndarray) -> np.ndarray:
         """Return the number in the input of each group's first row."""
@@ -274,41 +279,48 @@ def concatenate(batches: Sequence[Columns]) -> Columns:
         return batches[0]
     first = batches[0]
 
-    def join(arrays: Iterable[Any]) -> np.ndarray:
-        return frozen(np.concatenate(list(arrays)))
-
-    def join_masks(masks: Sequence[np.ndarray | None]) -> np.ndarray | None:
-        if all(mask is None for mask in masks):
+    def join(arrays: tuple[np.ndarray | None, ...]) -> np.ndarray | None:
+        """Join arrays; batches without a mask get an empty one."""
+        if all(array is None for array in arrays):
             return None
-        pairs = zip(batches, masks, strict=True)
-        return join(
-            np.zeros(batch.rows, np.bool_) if mask is None else mask for batch, mask in pairs
-        )
+        pairs = zip(batches, arrays, strict=True)
+        filled = [np.zeros(b.rows, np.bool_) if array is None else array for b, array in pairs]
+        return frozen(np.concatenate(filled))
 
-    def transpose(arrays: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
-        return zip(*arrays, strict=True)
-
-    row_numbers = None
+    columns = [join(arrays) for arrays in zip(*(b.arrays()[:-1] for b in batches), strict=True)]
     ends = [batch.first_row + batch.rows for batch in batches]
-    if any(batch.row_numbers is not None for batch in batches) or any(
-        end != batch.first_row for end, batch in zip(ends, batches[1:], strict=False)
-    ):
-        row_numbers = join(
-            batch.first_row + np.arange(batch.rows)
-            if batch.row_numbers is None
-            else batch.row_numbers
-            for batch in batches
-        )
-    return Columns(
-        first.first_row,
-        tuple(pa.concat_arrays(keys) for keys in transpose(batch.keys for batch in batches)),
-        join(batch.label for batch in batches),
-        tuple(join(scores) for scores in transpose(batch.scores for batch in batches)),
-        tuple(join_masks(masks) for masks in transpose(batch.unretrieved for batch in batches)),
-        None if first.weight is None else join(batch.weight for batch in batches),
-        None if first.item is None else pa.concat_arrays([batch.item for batch in batches]),
-        tuple(join(columns) for columns in transpose(batch.named_columns for batch in batches)),
-        row_numbers,
-        join_masks([batch.unjudged for batch in batches]),
-        None if first.subtopics is None else join(batch.subtopics for batch in batches),
+    has_gaps = any(end != b.first_row for end, b in zip(ends, batches[1:], strict=False))
+    row_numbers = None
+    if has_gaps or any(batch.row_numbers is not None for batch in batches):
+        numbers = [
+            b.first_row + np.arange(b.rows) if b.row_numbers is None else b.row_numbers
+            for b in batches
+        ]
+        row_numbers = frozen(np.concatenate(numbers))
+    item = None if first.item is None else pa.concat_arrays([batch.item for batch in batches])
+    every = zip(*(batch.keys for batch in batches), strict=True)
+    keys = tuple(pa.concat_arrays(list(columns)) for columns in every)
+    return Columns.from_arrays(
+        [*columns, row_numbers], len(first.scores), item, keys, first.first_row
     )
+
+
+def refuse_unhashable(column: pa.Array, name: str, role: str) -> None:
+    """Raise if the type of a column cannot be a key."""
+    kind = column.type
+    if not (
+        pa.types.is_integer(kind)
+        or pa.types.is_boolean(kind)
+        or (pa.types.is_temporal(kind) and not (role == "item" and pa.types.is_interval(kind)))
+        or pa.types.is_decimal(kind)
+        or pa.types.is_string(kind)
+        or pa.types.is_large_string(kind)
+        or pa.types.is_binary(kind)
+        or pa.types.is_large_binary(kind)
+        or pa.types.is_fixed_size_binary(kind)
+        or (pa.types.is_null(kind) and (role == "field" or not len(column)))
+    ):
+        raise ColumnError(
+            f"{role} column '{name}' has type {kind}, which cannot be a key; "
+            "cast it to an integer, string, date, timestamp, decimal or bool."
+        )

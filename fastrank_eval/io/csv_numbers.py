@@ -14,16 +14,6 @@ import pyarrow as pa
 from fastrank_eval._lib.arrow import arrow_value
 from fastrank_eval._lib.errors import SourceError
 
-__all__ = [
-    "INFERRED",
-    "SPELLINGS",
-    "Spellings",
-    "is_number",
-    "remaining_spellings",
-    "spellings_of",
-    "unify_spellings",
-]
-
 #: Metadata keys of a field: the inferred type of its text, and the spellings of its numbers.
 INFERRED, SPELLINGS = b"inferred", b"spellings"
 

@@ -16,12 +16,13 @@ import pyarrow as pa
 
 from fastrank_eval._lib.errors import ArgumentError, SourceError, near, text_keys_hint
 from fastrank_eval.io.csv_numbers import unify_spellings
-from fastrank_eval.io.formats import DELIMITER, check_batches, inspect_file, open_stream, read_file
+from fastrank_eval.io.formats import DELIMITER, inspect_file, open_stream, read_file
 from fastrank_eval.io.paths import FORMATS, File, expand, folder_of
 from fastrank_eval.io.pruning import Range, partition_ranges
 from fastrank_eval.io.source import (
     Batch,
     Source,
+    check_batches,
     decode_names,
     read_batches,
     reading,
@@ -32,8 +33,6 @@ from fastrank_eval.io.source import (
 
 if TYPE_CHECKING:
     from fastrank_eval.io.filters import Selection, Where
-
-__all__ = ["open_files", "open_standard_input"]
 
 
 def open_files(

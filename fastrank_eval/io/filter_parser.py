@@ -16,36 +16,23 @@ The grammar; keywords may be in upper or lower case::
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
 from typing import ClassVar
 
-from fastrank_eval._lib.lexer import NUMBER, TokenReader
+import numpy as np
+import pyarrow as pa
 
-__all__ = [
-    "Among",
-    "And",
-    "Comparison",
-    "Flag",
-    "IsNull",
-    "Literal",
-    "Node",
-    "Not",
-    "Or",
-    "parse",
-]
+from fastrank_eval._lib.arrow import arrow_value, is_textual, plain_type, values_type
+from fastrank_eval._lib.errors import ArgumentError
+from fastrank_eval._lib.lexer import COMPARISONS, NUMBER, Operation, TokenReader, shorten
+from fastrank_eval.io.source import first_line
 
-_FLIPPED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-_SPELLING = {"==": "=", "<>": "!="}
-_TOKEN = re.compile(
-    rf"""(?P<blank>\s+)
-    |(?P<text>'(?:[^']|'')*')
-    |(?P<quoted>"(?:[^"]|"")+")
-    |(?P<number>[+-]?{NUMBER})
-    |(?P<word>[^\W\d]\w*)
-    |(?P<operator>==|!=|<>|<=|>=|[=<>(),])""",
-    re.VERBOSE,
-)
+_NUMBER = re.compile(rf"[+-]?{NUMBER}")
+_EXPONENTS = 10_000  # larger exponents are slow, and no column holds such numbers
+_DIGITS = 40  # more than the integer digits of any number in a column
 
 
 @dataclass(frozen=True)
@@ -67,58 +54,26 @@ class Literal:
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """``column operator literal``; the operator is one of ``= != < <= > >=``."""
+class Predicate:
+    """A condition on one column.
+
+    Parameters
+    ----------
+    column : str
+    operator : str
+        One of `lexer.COMPARISONS`; ``"in"``, ``"is null"``, or ``"is true"`` for a column of
+        booleans.
+    literals : tuple of Literal
+        One for a comparison, one or more for ``in``.
+    """
 
     column: str
     operator: str
-    literal: Literal
+    literals: tuple[Literal, ...] = ()
 
 
-@dataclass(frozen=True)
-class Among:
-    """``column in (literals)``."""
-
-    column: str
-    literals: tuple[Literal, ...]
-
-
-@dataclass(frozen=True)
-class IsNull:
-    """``column is null``."""
-
-    column: str
-
-
-@dataclass(frozen=True)
-class Flag:
-    """A column of booleans as a condition."""
-
-    column: str
-
-
-@dataclass(frozen=True)
-class Not:
-    """``not part``."""
-
-    part: Node
-
-
-@dataclass(frozen=True)
-class And:
-    """``part and part ...``, with two or more parts."""
-
-    parts: tuple[Node, ...]
-
-
-@dataclass(frozen=True)
-class Or:
-    """``part or part ...``, with two or more parts."""
-
-    parts: tuple[Node, ...]
-
-
-Node = Comparison | Among | IsNull | Flag | Not | And | Or
+#: An operation is ``and``, ``or`` or ``not``.
+Node = Predicate | Operation
 
 
 def parse(text: str) -> Node:
@@ -140,93 +95,73 @@ def parse(text: str) -> Node:
     Examples
     --------
     >>> parse("slot = 3")
-    Comparison(column='slot', operator='=', literal=Literal(kind='number', value='3'))
+    Predicate(column='slot', operator='=', literals=(Literal(kind='number', value='3'),))
     >>> parse("slot = three")
     Traceback (most recent call last):
     fastrank_eval.ArgumentError: where "slot = three": expected a literal at character 8, \
 found three. Text stands in single quotes: 'three'.
     """
-    parser = _Parser(text)
-    node = parser.condition()
-    parser.end()
-    return node
+    return _Parser(text).parse()
 
 
 class _Parser(TokenReader):
     """A parser with one method for each rule of the grammar."""
 
     name = "where"
+    pattern = re.compile(
+        rf"""(?P<blank>\s+)
+        |(?P<text>'(?:[^']|'')*')
+        |(?P<quoted>"(?:[^"]|"")+")
+        |(?P<number>[+-]?{NUMBER})
+        |(?P<word>[^\W\d]\w*)
+        |(?P<operator>==|!=|<>|<=|>=|[=<>(),])""",
+        re.VERBOSE,
+    )
     expected = "a column, a literal or an operator"
     keywords = frozenset({"and", "or", "not", "in", "between", "is", "null", "true", "false"})
     closing_signs: ClassVar = {"'": "'", '"': '"'}
     max_depth = 50
+    closing = "'and', 'or' or ')'"
 
-    def _token_at(self, at: int) -> tuple[str, int] | None:
-        match = _TOKEN.match(self._text, at)
-        return None if match is None else (str(match.lastgroup), match.end())
-
-    def condition(self) -> Node:
-        parts = [self._conjunction()]
-        while self._skip("or"):
-            parts.append(self._conjunction())
-        return parts[0] if len(parts) == 1 else Or(tuple(parts))
-
-    def end(self) -> None:
-        if self._next.kind != "end":
-            self._fail("'and', 'or' or the end")
-
-    def _conjunction(self) -> Node:
-        parts = [self._term()]
-        while self._skip("and"):
-            parts.append(self._term())
-        return parts[0] if len(parts) == 1 else And(tuple(parts))
-
-    def _term(self) -> Node:
-        nested = self._next.text == "(" or self._next.keyword == "not"
-        if not nested:
-            return self._predicate()
-        self._enter()
-        if self._skip("not"):
-            node: Node = Not(self._term())
-        else:
-            self._skip("(")
-            node = self.condition()
-            if not self._skip(")"):
-                self._fail("'and', 'or' or ')'")
-        self._depth -= 1
+    def parse(self) -> Node:
+        node: Node = self._either()
+        self._end()
         return node
 
-    def _predicate(self) -> Node:
+    def _comparison(self) -> Node:
+        if self._is_next("("):
+            nested: Node = self._in_parentheses()
+            return nested
         literal = self._literal_here()
         if literal is not None:
             operator = self._operator()
             if not operator:
                 self._fail("a comparison (=, !=, <, <=, >, >=)")
-            return Comparison(self._column(), _FLIPPED[operator], literal)
+            return Predicate(self._column(), COMPARISONS[operator], (literal,))
         column = self._column()
         if operator := self._operator():
-            return Comparison(column, operator, self._literal())
-        if self._skip("is"):
-            negated = self._skip("not")
-            if not self._skip("null"):
-                self._fail("null" if negated else "null or not null")
-            return Not(IsNull(column)) if negated else IsNull(column)
+            return Predicate(column, operator, (self._literal(),))
+        is_null = self._skip("is")
         negated = self._skip("not")
         node: Node
-        if self._skip("in"):
-            node = Among(column, self._list())
+        if is_null:
+            if not self._skip("null"):
+                self._fail("null" if negated else "null or not null")
+            node = Predicate(column, "is null")
+        elif self._skip("in"):
+            node = Predicate(column, "in", self._list())
         elif self._skip("between"):
-            low = Comparison(column, ">=", self._literal())
+            low = Predicate(column, ">=", (self._literal(),))
             if not self._skip("and"):
                 self._fail("'and' and the upper end")
-            node = And((low, Comparison(column, "<=", self._literal())))
+            node = Operation("and", (low, Predicate(column, "<=", (self._literal(),))))
         elif negated:
             self._fail("in or between")
         elif self._next.kind == "end" or self._next.text == ")" or self._next.keyword:
-            return Flag(column)
+            node = Predicate(column, "is true")
         else:
             self._fail("a comparison (=, !=, <, <=, >, >=), in, between or is")
-        return Not(node) if negated else node
+        return Operation("not", (node,)) if negated else node
 
     def _list(self) -> tuple[Literal, ...]:
         if not self._skip("("):
@@ -251,13 +186,6 @@ class _Parser(TokenReader):
         self._position += 1
         return name
 
-    def _operator(self) -> str:
-        text = _SPELLING.get(self._next.text, self._next.text)
-        if self._next.kind != "operator" or text not in _FLIPPED:
-            return ""
-        self._position += 1
-        return text
-
     def _literal(self) -> Literal:
         literal = self._literal_here()
         if literal is None:
@@ -281,3 +209,101 @@ class _Parser(TokenReader):
             return None
         self._position += 1
         return literal
+
+
+def fit(literal: Literal, kind: pa.DataType, column: str, ordered: bool = False) -> pa.Scalar:
+    """Convert a literal to the plain type of a column.
+
+    Parameters
+    ----------
+    literal : Literal
+    kind : pyarrow.DataType
+        The type of the column in the source.
+    column : str
+        Its name, for the message.
+    ordered : bool
+        Whether the comparison is by order, for the message.
+
+    Raises
+    ------
+    ArgumentError
+        If the literal has another kind, is out of range, or lies between two values of the type.
+    """
+    plain = plain_type(kind)
+    if pa.types.is_null(kind):
+        return arrow_value(None, plain)
+    reason, remedy = "", ""
+    try:
+        if pa.types.is_boolean(plain):
+            return arrow_value(_boolean(literal), plain)
+        if literal.kind != "text" and is_textual(plain):
+            remedy = f"Write '{literal.value}' in single quotes"
+            remedy += ", which compares text: '10' is less than '9'" * ordered
+        elif literal.kind == "bool":
+            remedy = "Compare with a value of its type"
+        elif pa.types.is_integer(plain):
+            return arrow_value(_integer(literal.value), plain)
+        elif pa.types.is_floating(plain):
+            return arrow_value(_float(literal.value, values_type(kind)), plain)
+        elif pa.types.is_decimal(plain):
+            return pa.scalar(_decimal(literal.value)).cast(plain)
+        elif literal.kind == "text":
+            return arrow_value(literal.value, pa.string()).cast(plain)
+    except (pa.ArrowException, ValueError, OverflowError) as error:
+        reason = f" ({first_line(error).partition(': ')[0]})"
+        if pa.types.is_timestamp(plain):
+            zone = "Z" if plain.tz else ""
+            remedy = f"Write it like '2026-11-19T08:30:00{zone}'"
+    raise ArgumentError(
+        f"where: column {column!r} is {kind}, and {shorten(str(literal), 60)} is no value of that "
+        f"type{reason}.{f' {remedy}.' * bool(remedy)}"
+    )
+
+
+def _boolean(literal: Literal) -> bool:
+    words = {"true": True, "false": False}
+    if literal.kind == "number":
+        words = {"1": True, "0": False}
+    if literal.value.lower() not in words:
+        raise ValueError("it is true or false")
+    return words[literal.value.lower()]
+
+
+def _decimal(text: str) -> Decimal:
+    if not _NUMBER.fullmatch(text):
+        raise ValueError("it is no number")
+    try:
+        value = Decimal(text)
+    except InvalidOperation:
+        value = Decimal("NaN")
+    if not abs(value.adjusted() if value.is_finite() else _EXPONENTS + 1) <= _EXPONENTS:
+        raise OverflowError("it is out of range")
+    return value
+
+
+def _integer(text: str) -> int:
+    value = _decimal(text)
+    if value.adjusted() > _DIGITS:
+        raise OverflowError("it is out of range")
+    if value != value.to_integral_value():
+        raise ValueError("it is no whole number")
+    return int(value)
+
+
+def _float(text: str, kind: pa.DataType) -> float:
+    """Return the nearest float of a number.
+
+    An integer must be exact: else two ids would merge.
+    """
+    value = _decimal(text)
+    nearest = float(value)
+    with np.errstate(over="ignore"):
+        if pa.types.is_float32(kind):
+            nearest = float(np.float32(nearest))
+        elif pa.types.is_float16(kind):
+            nearest = float(np.float16(nearest))
+    if not math.isfinite(nearest):
+        raise OverflowError("it is out of range")
+    if text.lstrip("+-").isdigit() and nearest != value:
+        raise ValueError("it lies between two values")
+    return nearest

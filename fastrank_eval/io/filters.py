@@ -2,36 +2,33 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from typing import Any, Protocol
+from functools import partial, reduce
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fastrank_eval._lib.arrow import arrow_value, values_column
+from fastrank_eval._lib.arrow import arrow_value, decode_array, plain_type, values_column
 from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError
-from fastrank_eval.io import filter_parser
+from fastrank_eval._lib.lexer import Operation, leaves
 from fastrank_eval.io.csv_numbers import Spellings
-from fastrank_eval.io.literals import fit, order_key, plain_type
-from fastrank_eval.io.pruning import (
-    ANYTHING,
-    FALSE,
-    NULL,
-    TRUE,
-    UNKNOWN,
-    Range,
-    expression_columns,
-    expression_mask,
-    expression_outcomes,
+from fastrank_eval.io.filter_parser import Node, Predicate, fit, parse
+from fastrank_eval.io.pruning import UNKNOWN, Range, order_key
+from fastrank_eval.io.source import (
+    Source,
+    first_line,
+    require_columns,
+    selected_row,
+    type_name,
 )
-from fastrank_eval.io.source import Source, require_columns, selected_row, type_name
 
-__all__ = ["Condition", "Selection", "Where", "bind", "condition_of", "reduce_balanced"]
-
-
+#: Possible values of a condition in some rows, as bits of a set.
+TRUE, FALSE, NULL = 1, 2, 4
+ANYTHING = TRUE | FALSE | NULL
 _COMPARE = {
     "=": pc.equal,
     "!=": pc.not_equal,
@@ -42,145 +39,37 @@ _COMPARE = {
 }
 _NULL_BOOLEAN = arrow_value(None, pa.bool_())
 
-#: Returns a column in its plain type, as an array or as an expression.
-Operand = Callable[[str], Any]
-
-
-class Condition(Protocol):
-    """A condition with the types of its columns."""
-
-    def mask(self, operand: Operand, exact: bool = False) -> Any:
-        """Compute the mask of rows; unless `exact`, false may stand for null."""
-
-    def outcomes(self, ranges: Mapping[str, Range]) -> int:
-        """Return the possible values for rows in these ranges, or more."""
-
 
 @dataclass(frozen=True)
-class _Comparison:
+class _Bound:
+    """A predicate with values of the plain type of its column.
+
+    Parameters
+    ----------
+    column, operator : str
+        As of `Predicate`; the operator ``"unknown"`` stands for a column that is not known yet.
+    value : pyarrow.Scalar, pyarrow.Array or None
+        The value of a comparison, or the valid values of ``in``.
+    keys : list or None
+        Their `order_key`, ascending; None if they have no order.
+    """
+
     column: str
     operator: str
-    value: pa.Scalar
-
-    def mask(self, operand: Operand, exact: bool = False) -> Any:
-        return _COMPARE[self.operator](operand(self.column), self.value)
-
-    def outcomes(self, ranges: Mapping[str, Range]) -> int:
-        column = ranges.get(self.column, UNKNOWN)
-        if not self.value.is_valid:
-            return NULL
-        outcomes = NULL if column.nulls else 0
-        if not column.values:
-            return outcomes
-        key = order_key(self.value)
-        if column.low is None or key is None:
-            return outcomes | TRUE | FALSE
-        low, high = column.low, column.high
-        holds, fails = {
-            "=": (low <= key <= high, not low == key == high),
-            "!=": (not low == key == high, low <= key <= high),
-            "<": (low < key, high >= key),
-            "<=": (low <= key, high > key),
-            ">": (high > key, low <= key),
-            ">=": (high >= key, low < key),
-        }[self.operator]
-        if pa.types.is_floating(self.value.type):  # NaN satisfies only "!="
-            holds, fails = holds or self.operator == "!=", fails or self.operator != "!="
-        return outcomes | TRUE * holds | FALSE * fails
+    value: Any = None
+    keys: list[Any] | None = None
 
 
-@dataclass(frozen=True)
-class _Among:
-    column: str
-    values: pa.Array
-    keys: list[Any] | None
-
-    def mask(self, operand: Operand, exact: bool = False) -> Any:
-        column, values = operand(self.column), self.values
-        if pa.types.is_decimal32(values.type) or pa.types.is_decimal64(values.type):
-            # Arrow's is_in supports only wider decimals.
-            kind = pa.decimal128(values.type.precision, values.type.scale)
-            column, values = column.cast(kind), values.cast(kind)
-        mask = pc.is_in(column, options=pc.SetLookupOptions(values))
-        if not exact:
-            return mask
-        return pc.if_else(pc.is_valid(column), mask, _NULL_BOOLEAN)
-
-    def outcomes(self, ranges: Mapping[str, Range]) -> int:
-        column = ranges.get(self.column, UNKNOWN)
-        outcomes = NULL if column.nulls else 0
-        if not column.values:
-            return outcomes
-        if column.low is None or self.keys is None:
-            return outcomes | TRUE | FALSE
-        inside = bisect_right(self.keys, column.high) - bisect_left(self.keys, column.low)
-        always = column.low == column.high and inside and not pa.types.is_floating(self.values.type)
-        return outcomes | TRUE * (inside > 0) | FALSE * (not always)
+#: A condition with the types of its columns.
+Condition: TypeAlias = _Bound | Operation
 
 
-@dataclass(frozen=True)
-class _IsNull:
-    column: str
-
-    def mask(self, operand: Operand, exact: bool = False) -> Any:
-        return pc.is_null(operand(self.column))
-
-    def outcomes(self, ranges: Mapping[str, Range]) -> int:
-        column = ranges.get(self.column, UNKNOWN)
-        return TRUE * column.nulls | FALSE * column.values
-
-
-@dataclass(frozen=True)
-class _Not:
-    part: Condition
-
-    def mask(self, operand: Operand, exact: bool = False) -> Any:
-        return pc.invert(self.part.mask(operand, exact=True))
-
-    def outcomes(self, ranges: Mapping[str, Range]) -> int:
-        return _negate_outcomes(self.part.outcomes(ranges))
-
-
-@dataclass(frozen=True)
-class _And:
-    parts: tuple[Condition, ...]
-
-    def mask(self, operand: Operand, exact: bool = False) -> Any:
-        return reduce_balanced(pc.and_kleene, [part.mask(operand, exact) for part in self.parts])
-
-    def outcomes(self, ranges: Mapping[str, Range]) -> int:
-        return reduce(_and_outcomes, (part.outcomes(ranges) for part in self.parts))
-
-
-@dataclass(frozen=True)
-class _Or:
-    parts: tuple[Condition, ...]
-
-    def mask(self, operand: Operand, exact: bool = False) -> Any:
-        return reduce_balanced(pc.or_kleene, [part.mask(operand, exact) for part in self.parts])
-
-    def outcomes(self, ranges: Mapping[str, Range]) -> int:
-        return _negate_outcomes(
-            reduce(_and_outcomes, (_negate_outcomes(part.outcomes(ranges)) for part in self.parts))
-        )
-
-
-class _Unbound:
-    """A part without its column; it has outcomes but no mask."""
-
-    def mask(self, operand: Operand, exact: bool = False) -> Any:
-        raise NotImplementedError  # pragma: no cover - masks need a complete schema
-
-    def outcomes(self, ranges: Mapping[str, Range]) -> int:
-        return ANYTHING
-
-
-def bind(node: filter_parser.Node, schema: pa.Schema, partial_schema: bool = False) -> Condition:
+def bind(node: Node, schema: pa.Schema, partial_schema: bool = False) -> Condition:
     """Convert the literals of a condition to the types of their columns.
 
     Parameters
     ----------
-    node : filter_parser.Node
+    node : Node
     schema : pyarrow.Schema
     partial_schema : bool
         Whether the schema may lack columns. Parts that do not fit it can have any outcome.
@@ -192,46 +81,106 @@ def bind(node: filter_parser.Node, schema: pa.Schema, partial_schema: bool = Fal
     ArgumentError
         If a literal does not fit its column.
     """
-    if isinstance(node, filter_parser.Not):
-        return _Not(bind(node.part, schema, partial_schema))
-    if isinstance(node, filter_parser.And | filter_parser.Or):
+    if isinstance(node, Operation):
         parts = tuple(bind(part, schema, partial_schema) for part in node.parts)
-        return _And(parts) if isinstance(node, filter_parser.And) else _Or(parts)
+        return Operation(node.operator, parts)
     try:
         require_columns(schema, [node.column], role="where")
-        return _leaf(node, schema.field(node.column).type)
+        return _bind_predicate(node, schema.field(node.column).type)
     except FastRankEvalError:
         if not partial_schema:
             raise
-        return _Unbound()
+        return _Bound(node.column, "unknown")
 
 
-def _leaf(
-    node: filter_parser.Comparison
-    | filter_parser.Among
-    | filter_parser.IsNull
-    | filter_parser.Flag,
-    kind: pa.DataType,
-) -> Condition:
-    name, plain = node.column, plain_type(kind)
-    if isinstance(node, filter_parser.IsNull):
-        return _IsNull(name)
-    if isinstance(node, filter_parser.Flag):
+def _bind_predicate(node: Predicate, kind: pa.DataType) -> _Bound:
+    name, operator, plain = node.column, node.operator, plain_type(kind)
+    if operator == "is null":
+        return _Bound(name, operator)
+    if operator == "is true":
         if not pa.types.is_boolean(plain):
             raise ArgumentError(
                 f"where: column {name!r} is {kind} and no condition by itself: "
                 "compare it with a literal."
             )
-        return _Comparison(name, "=", arrow_value(None if pa.types.is_null(kind) else True, plain))
-    if isinstance(node, filter_parser.Comparison):
-        ordered = node.operator not in ("=", "!=")
-        return _Comparison(name, node.operator, fit(node.literal, kind, name, ordered))
-    values = [fit(literal, kind, name) for literal in node.literals]
+        operator, values = "=", [arrow_value(None if pa.types.is_null(kind) else True, plain)]
+    else:
+        ordered = operator[0] in "<>"
+        values = [fit(literal, kind, name, ordered) for literal in node.literals]
     keys = [order_key(value) for value in values if value.is_valid]
+    ascending = None if None in keys else sorted(keys)
+    if operator != "in":
+        return _Bound(name, operator, values[0], ascending)
     if pa.types.is_floating(plain) and 0.0 in keys:
         values += [arrow_value(0.0, plain), arrow_value(-0.0, plain)]  # equal, with other hashes
     array = values_column([value for value in values if value.is_valid], plain)
-    return _Among(name, array, None if None in keys else sorted(keys))
+    return _Bound(name, operator, array, ascending)
+
+
+def _mask(condition: Condition, operand: Callable[[str], Any], exact: bool = False) -> Any:
+    """Compute the mask of rows; unless `exact`, false may stand for null.
+
+    `operand` returns a column in its plain type, as an array or as an expression.
+    """
+    if isinstance(condition, Operation):
+        if condition.operator == "not":
+            return pc.invert(_mask(condition.parts[0], operand, exact=True))
+        join = pc.and_kleene if condition.operator == "and" else pc.or_kleene
+        return reduce_balanced(join, [_mask(part, operand, exact) for part in condition.parts])
+    column, values = operand(condition.column), condition.value
+    if condition.operator == "is null":
+        return pc.is_null(column)
+    if condition.operator != "in":
+        return _COMPARE[condition.operator](column, values)
+    if pa.types.is_decimal32(values.type) or pa.types.is_decimal64(values.type):
+        # Arrow's is_in supports only wider decimals.
+        kind = pa.decimal128(values.type.precision, values.type.scale)
+        column, values = column.cast(kind), values.cast(kind)
+    mask = pc.is_in(column, options=pc.SetLookupOptions(values))
+    return pc.if_else(pc.is_valid(column), mask, _NULL_BOOLEAN) if exact else mask
+
+
+def _outcomes(condition: Condition, ranges: Mapping[str, Range]) -> int:
+    """Return the possible values for rows in these ranges, or more."""
+    if isinstance(condition, Operation):
+        outcomes = [_outcomes(part, ranges) for part in condition.parts]
+        if condition.operator == "and":
+            return reduce(_and_outcomes, outcomes)
+        if condition.operator == "not":
+            return _negate_outcomes(outcomes[0])
+        return _negate_outcomes(reduce(_and_outcomes, map(_negate_outcomes, outcomes)))
+    column, operator = ranges.get(condition.column, UNKNOWN), condition.operator
+    if operator == "unknown":
+        return ANYTHING
+    if operator == "is null":
+        return TRUE * column.nulls | FALSE * column.values
+    if operator != "in" and not condition.value.is_valid:
+        return NULL
+    return NULL * column.nulls | (_value_outcomes(condition, column) if column.values else 0)
+
+
+def _value_outcomes(condition: _Bound, column: Range) -> int:
+    """Return the possible values of a comparison or ``in`` for a range."""
+    low, high, keys = column.low, column.high, condition.keys
+    if low is None or keys is None:
+        return TRUE | FALSE
+    # NaN may lie outside the range; it satisfies only "!=".
+    floating = pa.types.is_floating(condition.value.type)
+    if condition.operator in ("=", "!=", "in"):
+        holds = bisect_right(keys, high) > bisect_left(keys, low)
+        fails = not (holds and low == high) or floating
+        if condition.operator == "!=":
+            holds, fails = fails, holds
+    else:
+        (key,) = keys
+        holds, fails = {
+            "<": (low < key, high >= key),
+            "<=": (low <= key, high > key),
+            ">": (high > key, low <= key),
+            ">=": (high >= key, low < key),
+        }[condition.operator]
+        fails = fails or floating
+    return TRUE * holds | FALSE * fails
 
 
 def _and_outcomes(a: int, b: int) -> int:
@@ -259,7 +208,6 @@ def reduce_balanced(join: Callable[[Any, Any], Any], parts: Sequence[Any]) -> An
 
 #: Rows of a mask: the decoded strings of more rows might pass the 2 GiB of Arrow's offsets.
 _MASK_ROWS = 1 << 20
-_EQUAL_TEXT = (("=", "text"), ("!=", "text"))
 
 
 @dataclass(frozen=True)
@@ -273,7 +221,7 @@ class Selection:
     mask : callable
         Returns the mask of selected rows of a batch with these columns.
     outcomes : callable
-        Returns the possible values for rows in given ranges, as bits `pruning.TRUE`, `FALSE` and
+        Returns the possible values for rows in given ranges, as bits `TRUE`, `FALSE` and
         `NULL`.
     expression : pyarrow.compute.Expression or None
         The same condition for Arrow's scanner; None if the scanner would select other rows.
@@ -317,11 +265,11 @@ class Where:
 
     Parameters
     ----------
-    condition : filter_parser.Node or pyarrow.compute.Expression
+    condition : Node or pyarrow.compute.Expression
         The condition of the user; text is parsed.
     """
 
-    condition: filter_parser.Node | pc.Expression
+    condition: Node | pc.Expression
 
     def select(self, schema: pa.Schema, spellings: Spellings | None = None) -> Selection:
         """Bind the condition to the columns of a source.
@@ -337,11 +285,11 @@ class Where:
         """
         condition = self.condition
         if isinstance(condition, pc.Expression):
-            columns = expression_columns(condition, schema)
+            columns = _expression_columns(condition, schema)
             return Selection(
                 columns,
-                lambda batch: expression_mask(condition, batch.select(list(columns))),
-                lambda ranges: expression_outcomes(condition, columns, schema, ranges),
+                lambda batch: _expression_mask(condition, batch.select(list(columns))),
+                lambda ranges: ANYTHING,
                 condition if _scannable(schema, columns) else None,
             )
         bound = bind(condition, schema)
@@ -351,7 +299,7 @@ class Where:
                     f"where: must compare column {name!r} with numbers as the file writes them, "
                     f"got the text {text!r}; leave out the quotes to compare it with the number."
                 )
-        columns = tuple(dict.fromkeys(_columns(condition)))
+        columns = tuple(dict.fromkeys(leaf.column for leaf in leaves(condition)))
         expression = None
         if _scannable(schema, columns):
 
@@ -360,11 +308,11 @@ class Where:
                 plain = plain_type(kind)
                 return pc.field(name) if kind.equals(plain) else pc.field(name).cast(plain)
 
-            expression = bound.mask(column_of)
+            expression = _mask(bound, column_of)
         return Selection(
             columns,
-            lambda batch: bound.mask(lambda name: _plain_array(batch.column(name))),
-            bound.outcomes,
+            lambda batch: _mask(bound, lambda name: _plain_array(batch.column(name))),
+            partial(_outcomes, bound),
             expression,
         )
 
@@ -374,13 +322,8 @@ class Where:
         The schema may lack columns.
         """
         if isinstance(self.condition, pc.Expression):
-            try:
-                outcomes = self.select(schema).outcomes(ranges)
-            except ValueError:
-                outcomes = ANYTHING
-        else:
-            outcomes = bind(self.condition, schema, partial_schema=True).outcomes(ranges)
-        return bool(outcomes & TRUE)
+            return True
+        return bool(_outcomes(bind(self.condition, schema, partial_schema=True), ranges) & TRUE)
 
     def apply(self, source: Source) -> Source:
         """Return a source with the selected rows, in their order."""
@@ -417,37 +360,85 @@ def condition_of(condition: object) -> Where:
     if isinstance(condition, pc.Expression):
         return Where(condition)
     if isinstance(condition, str):
-        return Where(filter_parser.parse(condition))
+        return Where(parse(condition))
     raise ArgumentError(
         f"where={condition!r} is {type_name(condition)}: pass text, or a "
         "pyarrow.compute.Expression."
     )
 
 
-def _columns(node: filter_parser.Node) -> Iterator[str]:
-    if isinstance(node, filter_parser.Not):
-        yield from _columns(node.part)
-    elif isinstance(node, filter_parser.And | filter_parser.Or):
-        for part in node.parts:
-            yield from _columns(part)
-    else:
-        yield node.column
-
-
-def _equal_texts(node: filter_parser.Node) -> Iterator[tuple[str, str]]:
+def _equal_texts(node: Node) -> Iterator[tuple[str, str]]:
     """Yield columns and texts that the condition compares for equality."""
-    if isinstance(node, filter_parser.Not):
-        yield from _equal_texts(node.part)
-    elif isinstance(node, filter_parser.And | filter_parser.Or):
-        for part in node.parts:
-            yield from _equal_texts(part)
-    elif isinstance(node, filter_parser.Among):
-        yield from ((node.column, each.value) for each in node.literals if each.kind == "text")
-    elif (
-        isinstance(node, filter_parser.Comparison)
-        and (node.operator, node.literal.kind) in _EQUAL_TEXT
-    ):
-        yield node.column, node.literal.value
+    for leaf in leaves(node):
+        if leaf.operator in ("=", "!=", "in"):
+            yield from ((leaf.column, each.value) for each in leaf.literals if each.kind == "text")
+
+
+def _expression_columns(expression: pc.Expression, schema: pa.Schema) -> tuple[str, ...]:
+    """Find the columns of an expression: evaluation fails without them.
+
+    pyarrow has no function for this.
+
+    Raises
+    ------
+    ColumnError
+        If a column is missing.
+    ArgumentError
+        If the expression does not fit the columns, uses a column by index, or is no condition.
+    """
+    text = str(expression)
+    if "FieldPath(" in text:
+        raise ArgumentError(f"where={text}: must use column names, not indices.")
+    fields = {field.name: field for field in schema if field.name in text}
+    try:
+        kind = _expression_mask(expression, _empty(fields.values())).type
+    except ArgumentError as error:
+        missing = re.search(r"No match for FieldRef\.Name\((.*?)\) in", str(error))
+        if missing:
+            require_columns(schema, [missing[1]], role="where")
+        raise
+    if not pa.types.is_boolean(kind):
+        raise ArgumentError(f"where={text} is {kind}, not a condition: compare it with something.")
+    needed = []
+    for name in fields:
+        others = [field for field in fields.values() if field.name != name]
+        try:
+            _expression_mask(expression, _empty(others))
+        except ArgumentError:
+            needed.append(name)
+    require_columns(schema, needed, role="where")
+    return tuple(needed)
+
+
+def _expression_mask(expression: pc.Expression, batch: pa.RecordBatch) -> pa.Array:
+    """Return the mask of the rows that an expression selects.
+
+    Raises
+    ------
+    ArgumentError
+        If the expression cannot be evaluated.
+    """
+    from pyarrow import acero
+
+    # Not RecordBatch.filter, which splits the batch over threads.
+    table = acero.TableSourceNodeOptions(pa.Table.from_batches([batch]))
+    steps = [
+        acero.Declaration("table_source", table),
+        acero.Declaration("project", acero.ProjectNodeOptions([expression], ["mask"])),
+    ]
+    try:
+        mask = acero.Declaration.from_sequence(steps).to_table(use_threads=False).column(0)
+    except (pa.ArrowException, ValueError, TypeError) as error:
+        kinds = ", ".join(f"{column.name!r} is {column.type}" for column in batch.schema)
+        raise ArgumentError(
+            f"where={expression}: {first_line(error)}. Compare each column with values of its "
+            f"type: {kinds}."
+        ) from error
+    return pa.concat_arrays(mask.chunks) if mask.num_chunks else pa.array([], mask.type)
+
+
+def _empty(fields: Any) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([], pa.schema(list(fields)))
 
 
 def _scannable(schema: pa.Schema, columns: Sequence[str]) -> bool:
@@ -463,16 +454,9 @@ def _scannable(schema: pa.Schema, columns: Sequence[str]) -> bool:
 
 
 def _plain_array(array: pa.Array) -> pa.Array:
-    """Convert an array to its plain type."""
-    kind = array.type
-    if isinstance(kind, pa.BaseExtensionType):
-        return _plain_array(array.storage)
-    if pa.types.is_run_end_encoded(kind):
-        return _plain_array(pc.run_end_decode(array))
-    plain = plain_type(kind)
-    if pa.types.is_dictionary(kind):
-        return _plain_array(array.dictionary).cast(plain).take(array.indices)
-    return array if kind.equals(plain) else array.cast(plain)
+    """Decode an array to its plain type."""
+    plain, decoded = plain_type(array.type), decode_array(array)
+    return decoded if decoded.type.equals(plain) else decoded.cast(plain)
 
 
 def _filter_batch(batch: pa.RecordBatch, mask: pa.Array) -> pa.RecordBatch:

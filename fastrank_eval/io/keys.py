@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -18,50 +17,156 @@ from fastrank_eval._lib.arrow import (
     fixed_width,
     frozen,
     row_column,
+    text_buffers,
+    uint64_windows,
 )
-from fastrank_eval._lib.errors import ColumnError
 from fastrank_eval._lib.jit import kernel, scratch
+from fastrank_eval.io.columns import refuse_unhashable
 
 #: Integer keys use a dense table if their range is at most this many times their count.
 DENSE_RANGE = 4
+#: Lower bits of a hash that rows of one partition may share.
+HASH_BITS = 8
 
 
-def number_integers(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Number distinct integers in order of first appearance.
+def number_keys(keys: Sequence[pa.Array]) -> tuple[np.ndarray, np.ndarray]:
+    """Number the distinct keys in order of first appearance.
 
     Parameters
     ----------
-    values : ndarray of int64, shape (rows,)
+    keys : sequence of pyarrow.Array, each of length rows
+        Key columns, without nulls.
 
     Returns
     -------
     codes : ndarray of int64, shape (rows,)
-        The number of each row's value, from 0.
-    firsts : ndarray of int64, shape (values,)
-        Index of the first row of each value.
+        Number of the row's key.
+    firsts : ndarray of int64, shape (distinct keys,)
+        First row of each key.
     """
+    return number_integers(key_integers(keys))
+
+
+def key_integers(keys: Sequence[pa.Array]) -> np.ndarray:
+    """Map keys to integers that are equal exactly where the keys are.
+
+    Returns
+    -------
+    ndarray of int64, shape (rows,), read-only
+    """
+    integers = _column_integers(keys[0])
+    for key in keys[1:]:
+        left, _ = number_integers(integers)
+        right, firsts = number_integers(_column_integers(key))
+        integers = left * len(firsts) + right
+    return frozen(np.ascontiguousarray(integers))
+
+
+def _column_integers(key: pa.Array) -> np.ndarray:
+    words = fixed_width(key)
+    if words is None:
+        return as_array(key.dictionary_encode().indices).astype(np.int64)
+    if words.ndim == 2:
+        columns = frozen(np.ascontiguousarray(words.T).view(np.int64))
+        return _number_words(columns)[0]
+    return _as_int64(words)
+
+
+def number_integers(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Number distinct integers (int64) as `number_keys` numbers keys."""
     rows = len(values)
-    codes = np.empty(rows, np.int64)
-    firsts = np.empty(rows, np.int64)
     if rows == 0:
-        return codes, firsts
+        return np.empty(0, np.int64), np.empty(0, np.int64)
     values = frozen(np.ascontiguousarray(values).view())
     minimum, maximum = int(values.min()), int(values.max())
-    if maximum - minimum < max(DENSE_RANGE * rows, 1 << 10):
-        table = np.full(maximum - minimum + 1, -1, np.int64)
-        groups = _number_dense(values, minimum, table, codes, firsts)
-    else:
-        groups, slots = -1, 1 << 10
-        while groups < 0:
-            groups = _number_hashed(values, np.full(slots, -1, np.int64), codes, firsts)
-            slots *= 8
+    if maximum - minimum >= max(DENSE_RANGE * rows, 1 << 10):
+        return _number_words(values.reshape(1, -1))
+    codes, firsts = np.empty((2, rows), np.int64)
+    table = np.full(maximum - minimum + 1, -1, np.int64)
+    groups = _number_dense(values, minimum, table, codes, firsts)
     return codes, firsts[:groups].copy()
 
 
+def _number_words(words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    rows = words.shape[1]
+    codes, firsts = np.empty((2, rows), np.int64)
+    hashes = frozen(hash_keys([list(words)], scratch("hash of keys", rows, np.uint64)).view())
+    ends = number_rows(words, hashes, frozen(np.array([0, rows])), codes, firsts)
+    return codes, firsts[: ends[1]].copy()
+
+
+def number_rows(
+    words: np.ndarray, hashes: np.ndarray, bounds: np.ndarray, codes: np.ndarray, firsts: np.ndarray
+) -> np.ndarray:
+    """Number the distinct keys of each part of some rows, as they appear.
+
+    Parameters
+    ----------
+    words : ndarray of int64, shape (words, rows), read-only
+        The keys.
+    hashes : ndarray of uint64, shape (rows,), read-only
+    bounds : ndarray of int64, shape (parts + 1,), read-only
+        First row of each part, then the number of rows.
+    codes : ndarray of integers, shape (rows,)
+        Output: number of the row's key in its part, from 0.
+    firsts : ndarray of int64, shape (rows,)
+        Output: first row of each key, part by part.
+
+    Returns
+    -------
+    ndarray of int64, shape (parts + 1,), read-only
+        Number of the keys of all parts before each.
+    """
+    slots = 1 << (4 * int(np.diff(bounds).max()) + 64).bit_length()
+    table = scratch("table of keys", slots, np.uint32)
+    tags = scratch("tags of keys", slots, np.uint64)
+    ends = np.zeros(len(bounds), np.int64)
+    _number_parts(words, hashes, bounds, table, tags, codes, firsts, ends)
+    return frozen(ends)
+
+
+def hash_keys(words: Sequence[Sequence[np.ndarray]], out: np.ndarray) -> np.ndarray:
+    """Hash the key of each row; padding words of 0 do not change the hash.
+
+    Parameters
+    ----------
+    words : sequence of (sequence of ndarray of int64, shape (rows,))
+        Words of each key column.
+    out : ndarray of uint64, shape (rows,)
+        Output.
+    """
+    out[:] = 0
+    for c, column_words in enumerate(words):
+        for w, word in enumerate(column_words):
+            _add_word(word, _factor(c, w), out)
+    _mix(out)
+    return out
+
+
+def _factor(column: int, word: int) -> np.uint64:
+    """Return an odd factor for each word of a key."""
+    seed = (column << 32 | word) * 0x9E3779B97F4A7C15 + 0xD1B54A32D192ED03
+    seed = (seed ^ (seed >> 29)) * 0xBF58476D1CE4E5B9
+    return np.uint64((seed ^ (seed >> 32) | 1) % (1 << 64))
+
+
 @kernel
-def _number_dense(
-    values: np.ndarray, minimum: int, table: np.ndarray, codes: np.ndarray, firsts: np.ndarray
-) -> int:
+def _add_word(words, factor, out):  # type: ignore[no-untyped-def]
+    for i in range(words.shape[0]):
+        out[i] += np.uint64(words[i]) * factor
+
+
+@kernel
+def _mix(hashes):  # type: ignore[no-untyped-def]
+    for i in range(hashes.shape[0]):
+        h = hashes[i]
+        h = (h ^ (h >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
+        h = (h ^ (h >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
+        hashes[i] = h ^ (h >> np.uint64(32))
+
+
+@kernel
+def _number_dense(values, minimum, table, codes, firsts):  # type: ignore[no-untyped-def]
     groups = 0
     for i in range(values.shape[0]):
         slot = values[i] - minimum
@@ -76,32 +181,55 @@ def _number_dense(
 
 
 @kernel
-def _number_hashed(
-    values: np.ndarray, slots: np.ndarray, codes: np.ndarray, firsts: np.ndarray
-) -> int:
-    """Number integers by open addressing; -1 if the table is half full."""
-    mask = np.uint64(slots.shape[0] - 1)
-    max_groups = slots.shape[0] // 2
-    groups = 0
-    for i in range(values.shape[0]):
-        value = values[i]
-        h = np.uint64(value) * np.uint64(0x9E3779B97F4A7C15)
-        slot = (h ^ (h >> np.uint64(32))) & mask
+def _number_parts(words, hashes, bounds, table, tags, codes, firsts, ends):  # type: ignore[no-untyped-def]
+    for p in range(bounds.shape[0] - 1):
+        slots = 16
+        # Most keys have several rows: a table for fewer keys stays in the cache.
+        while slots < (bounds[p + 1] - bounds[p]) // 4:
+            slots *= 2
         while True:
-            code = slots[slot]
-            if code < 0:
-                if groups >= max_groups:
+            keys = _number_rows(
+                words, hashes, bounds[p], bounds[p + 1], slots, table, tags, codes, firsts, ends[p]
+            )
+            if keys >= 0:
+                break
+            slots *= 4
+        ends[p + 1] = ends[p] + keys
+
+
+@kernel
+def _number_rows(words, hashes, first, end, slots, table, tags, codes, firsts, keys):  # type: ignore[no-untyped-def]
+    """Number keys by open addressing; -1 once the table is half full."""
+    for t in range(slots):
+        table[t] = 0
+    mask = np.uint64(slots - 1)
+    count = 0
+    for i in range(first, end):
+        tag = hashes[i]
+        slot = (tag >> np.uint64(HASH_BITS)) & mask
+        while True:
+            number = np.int64(table[slot])
+            if number == 0:
+                if 2 * count >= slots:
                     return -1
-                slots[slot] = groups
-                firsts[groups] = i
-                codes[i] = groups
-                groups += 1
+                firsts[keys + count] = i
+                codes[i] = count
+                count += 1
+                table[slot] = count
+                tags[slot] = tag
                 break
-            if values[firsts[code]] == value:
-                codes[i] = code
-                break
+            if tags[slot] == tag:
+                # The hash of a single word is one to one: equal hashes are equal keys.
+                same = True
+                if words.shape[0] > 1:
+                    head = firsts[keys + number - 1]
+                    for w in range(words.shape[0]):
+                        same &= words[w, head] == words[w, i]
+                if same:
+                    codes[i] = number - 1
+                    break
             slot = (slot + np.uint64(1)) & mask
-    return groups
+    return count
 
 
 #: Bytes of the longest string inside its words: 64 hexadecimal digits and a few more.
@@ -182,17 +310,14 @@ class KeyEncoder:
         return arrow_column(np.ascontiguousarray(items), self.kind)
 
     def _encode_text(self, keys: pa.Array) -> list[np.ndarray]:
-        offsets, content = _offsets_and_content(keys)
+        offsets, content = text_buffers(keys)
         lengths = np.diff(offsets)
         long = np.flatnonzero(lengths > MAX_INLINE_BYTES)
         longest = int(lengths.max(initial=0, where=lengths <= MAX_INLINE_BYTES))
         width = max(longest // 8 + 1, 2 if len(long) else 1)
-        uint64_windows = np.zeros(0, np.uint64)
-        if len(content) >= 8:
-            uint64_windows = np.ndarray((len(content) - 7,), np.uint64, content, strides=(1,))
         buffer = scratch(f"words of {self.name}", width * len(keys), np.uint64)
         words = buffer.reshape(width, len(keys))
-        _pack(offsets, content, frozen(uint64_windows), _INLINE, words)
+        _pack(offsets, content, uint64_windows(content), _INLINE, words)
         if len(long):
             words[:, long] = 0
             words[0, long] = self._number_long_keys(keys.take(row_column(long)))
@@ -232,16 +357,6 @@ class KeyEncoder:
         return keys.cast(self.kind)
 
 
-def _offsets_and_content(keys: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """Return the offsets of strings, and the bytes of all strings."""
-    wide = pa.types.is_large_string(keys.type) or pa.types.is_large_binary(keys.type)
-    kind = np.dtype(np.int64 if wide else np.int32)
-    _, offsets_buffer, content = keys.buffers()
-    offsets = np.frombuffer(offsets_buffer, kind, len(keys) + 1, keys.offset * kind.itemsize)
-    has_content = content is not None and content.size
-    return frozen(offsets), frozen(np.frombuffer(content if has_content else b"\0", np.uint8))
-
-
 def _pad_to_words(keys: pa.Array) -> np.ndarray:
     """Pad keys of a fixed number of bytes to whole words; shape (rows, words)."""
     width = keys.type.byte_width
@@ -252,7 +367,7 @@ def _pad_to_words(keys: pa.Array) -> np.ndarray:
 
 
 @kernel
-def _pack(offsets, content, uint64_windows, mark, words):  # type: ignore[no-untyped-def]
+def _pack(offsets, content, windows, mark, words):  # type: ignore[no-untyped-def]
     # Eight bytes at a time: keys of 6 to 11 bytes take 8 ns each, byte by byte 24.
     width = words.shape[0]
     for i in range(words.shape[1]):
@@ -263,13 +378,13 @@ def _pack(offsets, content, uint64_windows, mark, words):  # type: ignore[no-unt
         for w in range(width):
             remaining = size - 8 * w
             if remaining >= 8:
-                words[w, i] = uint64_windows[lo + 8 * w]
+                words[w, i] = windows[lo + 8 * w]
             elif remaining < 0:
                 words[w, i] = np.uint64(0)
             else:
                 word = np.uint64(0)
-                if lo + 8 * w < uint64_windows.shape[0]:
-                    word = uint64_windows[lo + 8 * w] & (
+                if lo + 8 * w < windows.shape[0]:
+                    word = windows[lo + 8 * w] & (
                         (np.uint64(1) << np.uint64(8 * remaining)) - np.uint64(1)
                     )
                 else:
@@ -277,21 +392,6 @@ def _pack(offsets, content, uint64_windows, mark, words):  # type: ignore[no-unt
                         byte = np.uint64(content[lo + 8 * w + k])
                         word |= byte << np.uint64(8 * k)
                 words[w, i] = word | (np.uint64(mark) << np.uint64(8 * remaining))
-
-
-#: Integers in a range of at most this size use a table, which is 15 times faster than a hash.
-_MAX_TABLE = 1 << 16
-
-
-class CodedColumn(Protocol):
-    """An encoder of a column as integers that are the same in every batch."""
-
-    @property
-    def name(self) -> str:
-        """The column to read."""
-
-    def codes(self, column: pa.Array) -> np.ndarray:
-        """Return an int32 from 0 for each row; threads may share the encoder."""
 
 
 class CategoricalEncoder:
@@ -332,11 +432,9 @@ class CategoricalEncoder:
             If the type cannot be a key.
         """
         if pa.types.is_dictionary(column.type):
-            slots, values, value_slots = _used_values(
-                column.indices, self._decode(column.dictionary)
-            )
+            rows, values = _used_values(column.indices, self._decode(column.dictionary))
         else:
-            slots, values, value_slots = _distinct_values(self._decode(column))
+            rows, values = _distinct_values(self._decode(column))
         nulls = np.zeros(len(values), np.bool_)
         if values.null_count:
             nulls = as_array(values.is_null()).view(np.bool_)
@@ -348,11 +446,7 @@ class CategoricalEncoder:
             for index in np.flatnonzero(nulls).tolist():
                 keys.insert(index, None)
             codes = [self._codes.setdefault(key, len(self._codes)) for key in keys]
-        numbers = np.zeros(int(value_slots.max(initial=-1)) + 1, np.int32)
-        numbers[value_slots] = codes
-        out = np.empty(len(slots), np.int32)
-        _look_up(slots, frozen(numbers), out)
-        return frozen(out)
+        return frozen(np.array(codes, np.int32).take(rows))
 
     def _decode(self, column: pa.Array) -> pa.Array:
         """Decode a column; raise if its type cannot be a key."""
@@ -423,49 +517,44 @@ class CategoricalEncoder:
         return keys
 
 
-def _distinct_values(column: pa.Array) -> tuple[np.ndarray, pa.Array, np.ndarray]:
-    """Return a slot for each row, distinct values, and their slots (int64)."""
-    if pa.types.is_integer(column.type) and len(column) and not column.null_count:
-        values = as_array(column)
-        minimum, maximum = values.min(), values.max()
-        if int(maximum) - int(minimum) < _MAX_TABLE:
-            # As an unsigned integer the difference is right even if it wraps.
-            slots = (values - minimum).view(f"u{values.itemsize}").astype(np.int64)
-            table = np.zeros(int(maximum) - int(minimum) + 1, np.uint8)
-            _mark(frozen(slots), table)
-            used_slots = np.flatnonzero(table)
-            return slots, arrow_column(minimum + used_slots.astype(values.dtype)), used_slots
+def _distinct_values(column: pa.Array) -> tuple[np.ndarray, pa.Array]:
+    """Return the index of each row's value, and the distinct values."""
+    integers = None if column.null_count else fixed_width(column)
+    if integers is not None and integers.ndim == 1:
+        codes, firsts = number_integers(_as_int64(integers))
+        return codes, column.take(row_column(firsts))
+    distinct = encoded(column)
+    return as_array(distinct.indices), distinct.dictionary.cast(column.type)
+
+
+def wide_decimal(column: pa.Array) -> pa.Array:
+    """Widen decimals to 128 bits: Arrow cannot encode or sort shorter ones."""
     kind = column.type
-    if pa.types.is_decimal32(kind) or pa.types.is_decimal64(kind):
-        # Arrow's dictionary_encode supports only wider decimals.
-        column = column.cast(pa.decimal128(kind.precision, kind.scale))
-    encoded = column.dictionary_encode(null_encoding="encode")
-    slots = frozen(as_array(encoded.indices).astype(np.int64))
-    return slots, encoded.dictionary.cast(kind), np.arange(len(encoded.dictionary))
+    if pa.types.is_decimal(kind) and kind.bit_width < 128:
+        return column.cast(pa.decimal128(kind.precision, kind.scale))
+    return column
 
 
-def _used_values(indices: pa.Array, values: pa.Array) -> tuple[np.ndarray, pa.Array, np.ndarray]:
+def encoded(column: pa.Array) -> pa.DictionaryArray:
+    """Dictionary-encode a column; null is a value of the dictionary."""
+    return wide_decimal(column).dictionary_encode(null_encoding="encode")
+
+
+def _used_values(indices: pa.Array, values: pa.Array) -> tuple[np.ndarray, pa.Array]:
     """Do as `_distinct_values` for a dictionary, without its unused values."""
     if indices.null_count:
         indices = indices.cast(pa.int64()).fill_null(len(values))
         values = pa.concat_arrays([values, pa.nulls(1, values.type)])
-    slots = frozen(as_array(indices).astype(np.int64))
-    table = np.zeros(len(values), np.uint8)
-    _mark(slots, table)
-    used_slots = np.flatnonzero(table)
-    return slots, values.take(arrow_column(used_slots)), used_slots
+    slots = as_array(indices)
+    codes, firsts = number_integers(_as_int64(slots))
+    return codes, values.take(row_column(slots[firsts]))
 
 
-@kernel
-def _mark(slots, table):  # type: ignore[no-untyped-def]
-    for i in range(slots.shape[0]):
-        table[slots[i]] = 1
-
-
-@kernel
-def _look_up(slots, numbers, out):  # type: ignore[no-untyped-def]
-    for i in range(slots.shape[0]):
-        out[i] = numbers[slots[i]]
+def _as_int64(integers: np.ndarray) -> np.ndarray:
+    """Convert integers; those of 64 bits only change their type."""
+    if integers.dtype == np.uint64:
+        return integers.view(np.int64)
+    return integers.astype(np.int64, copy=False)
 
 
 def _kind_of(kind: pa.DataType) -> str:
@@ -476,24 +565,3 @@ def _kind_of(kind: pa.DataType) -> str:
     if pa.types.is_signed_integer(kind):
         return "integer"
     return "unsigned" if pa.types.is_unsigned_integer(kind) else str(kind)
-
-
-def refuse_unhashable(column: pa.Array, name: str, role: str) -> None:
-    """Raise if the type of a column cannot be a key."""
-    kind = column.type
-    if not (
-        pa.types.is_integer(kind)
-        or pa.types.is_boolean(kind)
-        or (pa.types.is_temporal(kind) and not (role == "item" and pa.types.is_interval(kind)))
-        or pa.types.is_decimal(kind)
-        or pa.types.is_string(kind)
-        or pa.types.is_large_string(kind)
-        or pa.types.is_binary(kind)
-        or pa.types.is_large_binary(kind)
-        or pa.types.is_fixed_size_binary(kind)
-        or (pa.types.is_null(kind) and (role == "field" or not len(column)))
-    ):
-        raise ColumnError(
-            f"{role} column '{name}' has type {kind}, which cannot be a key; "
-            "cast it to an integer, string, date, timestamp, decimal or bool."
-        )

@@ -17,8 +17,6 @@ from fastrank_eval._lib.arguments import matches_annotation
 from fastrank_eval._lib.errors import SourceError, near
 from fastrank_eval.io.source import reading
 
-__all__ = ["FORMATS", "File", "expand", "folder_of", "format_of_bytes", "sniff", "would_read"]
-
 #: The reader of each format name.
 FORMATS = {
     "parquet": "parquet",

@@ -2,23 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from itertools import chain
 
 import numpy as np
 import pyarrow as pa
 
 from fastrank_eval._lib.arrow import decode_array, fixed_items
+from fastrank_eval._lib.errors import ColumnError, FastRankEvalError, OrderError
 from fastrank_eval._lib.jit import scratch
-from fastrank_eval._lib.progress import report
+from fastrank_eval._lib.threads import report
 from fastrank_eval.io import Source
 from fastrank_eval.io.source import Batch, UnreadBatch, first_rows, read_batches, split_batches
 
-__all__ = ["RowReader"]
-
-
 #: Rows of a batch from the row group in which a limit lies.
 _LAST_BATCH_ROWS = 1 << 17
+_COUNTING = "counting bad rows"
+
+
+class RowError(ColumnError):
+    """Some rows of a column are invalid.
+
+    Parameters
+    ----------
+    column : str
+        Name of the column.
+    problem, remedy : str
+        The message before the count of rows, and after the number of the first row.
+    row : int
+        Number of the first invalid row in the input, counted from 0.
+    rows : int
+        Count of invalid rows so far.
+    count : callable
+        Counts the invalid rows of an array of the column.
+    is_total : bool
+        Whether `rows` counts the whole input.
+    """
+
+    def __init__(
+        self,
+        column: str,
+        problem: str,
+        remedy: str,
+        row: int,
+        rows: int,
+        count: Callable[[pa.Array], int],
+        is_total: bool = False,
+    ) -> None:
+        many = f"{rows:,} row(s)" if is_total else f"at least {rows:,} row(s)"
+        super().__init__(f"{problem} in {many}, first in row {row:,} (counted from 0){remedy}.")
+        self.column, self.problem, self.remedy = column, problem, remedy
+        self.row, self.rows, self.count = row, rows, count
+
+    def with_total(self, batches: Iterable[pa.RecordBatch]) -> RowError:
+        """Return the error with the count of the whole input.
+
+        `batches` hold only this column.
+        """
+        rows = sum(self.count(batch.column(0)) for batch in batches)
+        return RowError(
+            self.column, self.problem, self.remedy, self.row, rows, self.count, is_total=True
+        )
 
 
 class RowReader:
@@ -61,6 +106,24 @@ class RowReader:
         peeked, rest = self._peeked or ([], self._read_limited())
         self._peeked = None
         return self._report_rows(chain(peeked, rest), max_rows)
+
+    @contextmanager
+    def completing_errors(self) -> Iterator[None]:
+        """Add the count of wrong rows and the file of the first to errors."""
+        try:
+            yield
+        except (RowError, OrderError) as error:
+            source, complete = self._source, error
+            # Locate the row first: reading again resets the first rows of files.
+            location = "" if error.row is None else source.locate(error.row)
+            if isinstance(error, RowError) and source.rereadable:
+                reader = RowReader(source, (error.column,), self.limit, _COUNTING)
+                with suppress(FastRankEvalError):
+                    complete = error.with_total(reader.batches())
+            if not location:
+                raise complete from None
+            kind = OrderError if isinstance(error, OrderError) else ColumnError
+            raise kind(f"{complete} It is {location}.") from None
 
     def peek(self, rows: int) -> pa.RecordBatch | None:
         """Return at most `rows` rows of the first batch.

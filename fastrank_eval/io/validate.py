@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from fastrank_eval._lib.arrow import as_array, decode_array, frozen
+from fastrank_eval._lib.arrow import arrow_column, arrow_value, as_array, decode_array, frozen
 from fastrank_eval._lib.errors import ColumnError
-from fastrank_eval.io.columns import Columns, Roles
-from fastrank_eval.io.keys import refuse_unhashable
-from fastrank_eval.io.numbers import (
-    fill_nulls,
-    numbers,
-    raise_row_error,
-    refuse_nulls,
-    subtopics_column,
-)
-
-__all__ = ["columns_of", "epsilon_of", "keys_of", "score_column"]
-
+from fastrank_eval._lib.jit import kernel
+from fastrank_eval.io.columns import Columns, Roles, refuse_unhashable
+from fastrank_eval.io.reader import RowError
 
 #: All integers up to this one are doubles.
 _EXACT = 1 << 53
@@ -30,6 +23,61 @@ _INFINITY_BITS = np.uint64(0x7FF0000000000000)
 _MINUS_INFINITY = np.uint64(0x000FFFFFFFFFFFFF)
 _MINUS_ZERO = np.uint64(0x7FFFFFFFFFFFFFFF)
 _INFINITY = np.uint64(0xFFF0000000000000)
+
+
+class _Place(NamedTuple):
+    """A column of a batch, for errors.
+
+    Parameters
+    ----------
+    name, role : str
+    first_row : int
+        Number of the column's first row in the input.
+    """
+
+    name: str
+    role: str
+    first_row: int
+
+    def refuse_nulls(self, column: pa.Array, remedy: str = "fill or drop these rows") -> None:
+        """Raise if a decoded column has nulls."""
+        if not column.null_count:
+            return
+        first = self.first_row + int(np.argmax(as_array(column.is_null())))
+        problem = f"{self.role} column '{self.name}' is null"
+
+        def count(column: pa.Array) -> int:
+            return int(decode_array(column).null_count)
+
+        raise RowError(self.name, problem, f"; {remedy}", first, column.null_count, count)
+
+    def refuse(
+        self,
+        find_invalid: Callable[[np.ndarray], np.ndarray],
+        values: np.ndarray,
+        kind: object,
+        problem: str,
+        remedy: str,
+    ) -> None:
+        """Raise for the values of a column of type `kind` that are invalid."""
+        invalid = find_invalid(values)
+        index = int(np.argmax(invalid))
+
+        def count(column: pa.Array) -> int:
+            column = decode_array(column)
+            if column.null_count:
+                column = fill_nulls(column)
+            numbers_here = numbers(column, self.name, self.role, "a number")
+            return int(np.count_nonzero(find_invalid(numbers_here)))
+
+        raise RowError(
+            self.name,
+            f"{self.role} column '{self.name}' ({kind}) {problem}",
+            f", value {values[index]!s}; {remedy}",
+            self.first_row + index,
+            int(np.count_nonzero(invalid)),
+            count,
+        )
 
 
 def score_column(
@@ -59,7 +107,7 @@ def score_column(
         type is not numeric.
     """
     column = decode_array(column)
-    kind = column.type
+    kind, place = column.type, _Place(name, "score", first_row)
     if pa.types.is_decimal(kind):
         raise ColumnError(
             f"score column '{name}' has type {kind}, which has no exact binary form; "
@@ -68,13 +116,8 @@ def score_column(
     mask = None
     if column.null_count:
         if roles.unretrieved == "error":
-            refuse_nulls(
-                column,
-                name,
-                "score",
-                first_row,
-                "pass unretrieved='allow' if a null means that the row was not retrieved",
-            )
+            remedy = "pass unretrieved='allow' if a null means that the row was not retrieved"
+            place.refuse_nulls(column, remedy)
         mask = as_array(column.is_null()).view(np.bool_)
         column = fill_nulls(column)
     values = numbers(column, name, "score", "float16, float32, float64 or an integer")
@@ -84,37 +127,25 @@ def score_column(
     if values.dtype.kind == "f":
         # The minimum is NaN if any value is: one vectorised pass without a mask.
         if values.size and np.isnan(values.min()):
-            raise_row_error(
-                np.isnan,
-                values,
-                (name, "score", kind),
-                first_row,
-                "is NaN",
-                "a NaN has no rank: drop these rows or mend the model's output",
-            )
+            remedy = "a NaN has no rank: drop these rows or mend the model's output"
+            place.refuse(np.isnan, values, kind, "is NaN", remedy)
     elif values.dtype.itemsize <= 2:
         values = values.astype(np.float32)
     elif values.dtype.itemsize == 4:
         values = values.astype(np.float64)
     elif roles.score_kind == "order":
-        values = _ordered_doubles(values, name, first_row)
+        values = _ordered_doubles(values, place)
     else:
-        values = _exact_doubles(values, name, first_row)
+        values = _exact_doubles(values, place)
     if (
         roles.score_kind == "finite number"
         and values.size
         and not np.isfinite([values.min(), values.max()]).all()
     ):
-        raise_row_error(
-            np.isinf,
-            values,
-            (name, "score", kind),
-            first_row,
-            "is infinite",
-            "MSE and other measures that take scores as numbers need finite ones",
-        )
+        remedy = "MSE and other measures that take scores as numbers need finite ones"
+        place.refuse(np.isinf, values, kind, "is infinite", remedy)
     if roles.score_kind == "probability":
-        _refuse_improbable(values, name, kind, first_row)
+        _refuse_improbable(values, kind, place)
     return values, mask
 
 
@@ -127,34 +158,32 @@ def epsilon_of(kind: pa.DataType, roles: Roles) -> float:
     return float(np.finfo(np.float16 if pa.types.is_float16(kind) else np.float64).eps)
 
 
-def _refuse_improbable(values: np.ndarray, name: str, kind: pa.DataType, first_row: int) -> None:
+def _refuse_improbable(values: np.ndarray, kind: pa.DataType, place: _Place) -> None:
     if values.size and not (values.min() >= 0.0 and values.max() <= 1.0):
-        raise_row_error(
+        place.refuse(
             lambda scores: ~((scores >= 0.0) & (scores <= 1.0)),
             values,
-            (name, "score", kind),
-            first_row,
+            kind,
             "is no probability",
             "LogLoss and other measures of probability take scores in [0, 1]: apply the model's "
             "sigmoid, or leave these measures out",
         )
 
 
-def _exact_doubles(values: np.ndarray, name: str, first_row: int) -> np.ndarray:
+def _exact_doubles(values: np.ndarray, place: _Place) -> np.ndarray:
     """Convert 64-bit integers to doubles of the same value."""
     if values.size and not (values.min() >= -_EXACT and values.max() <= _EXACT):
-        raise_row_error(
+        place.refuse(
             lambda scores: (scores > _EXACT) | (scores.astype(np.float64) < -_EXACT),
             values,
-            (name, "score", values.dtype),
-            first_row,
+            values.dtype,
             "is an integer beyond 2^53, which no double holds exactly",
             "measures that take scores as numbers need them smaller, or as float64",
         )
     return frozen(values.astype(np.float64))
 
 
-def _ordered_doubles(values: np.ndarray, name: str, first_row: int) -> np.ndarray:
+def _ordered_doubles(values: np.ndarray, place: _Place) -> np.ndarray:
     """Convert 64-bit integers to doubles of the same order and ties.
 
     The values differ.
@@ -170,11 +199,10 @@ def _ordered_doubles(values: np.ndarray, name: str, first_row: int) -> np.ndarra
     else:
         bits = _magnitude(values) | np.where(values < 0, _SIGN, np.uint64(0))
     if values.size and _beyond_order(np.array([values.min(), values.max()])).any():
-        raise_row_error(
+        place.refuse(
             _beyond_order,
             values,
-            (name, "score", values.dtype),
-            first_row,
+            values.dtype,
             "is within 2^53 of the end of its type and cannot be ordered exactly",
             "shift the scores or cast them to float64",
         )
@@ -273,20 +301,17 @@ def _key(column: pa.Array, name: str, first_row: int, role: str = "group") -> pa
     remedy = "fill or drop these rows"
     if pa.types.is_string(column.type):
         remedy += ', or in a CSV file quote the value ("null") if it is text'
-    refuse_nulls(column, name, role, first_row, remedy)
+    _Place(name, role, first_row).refuse_nulls(column, remedy)
     return column
 
 
 def _label(column: pa.Array, roles: Roles, first_row: int) -> np.ndarray:
     column = decode_array(column)
-    name, kind = roles.label, column.type
+    name, kind, place = roles.label, column.type, _Place(roles.label, "label", first_row)
     if column.null_count:
         if roles.unjudged == "error":
-            refuse_nulls(
+            place.refuse_nulls(
                 column,
-                name,
-                "label",
-                first_row,
                 "pass unjudged='allow' (takes a rank, no gain) "
                 "or unjudged='drop', if a null means that the row is not judged",
             )
@@ -297,11 +322,10 @@ def _label(column: pa.Array, roles: Roles, first_row: int) -> np.ndarray:
         and values.size
         and not (np.isfinite(values.min()) and np.isfinite(values.max()))
     ):
-        raise_row_error(
+        place.refuse(
             lambda labels: ~np.isfinite(labels),
             values,
-            (name, "label", kind),
-            first_row,
+            kind,
             "is NaN or infinite",
             "labels must be finite",
         )
@@ -310,7 +334,8 @@ def _label(column: pa.Array, roles: Roles, first_row: int) -> np.ndarray:
 
 def _weight(column: pa.Array, name: str, role: str, first_row: int) -> np.ndarray:
     column = decode_array(column)
-    refuse_nulls(column, name, role, first_row)
+    place = _Place(name, role, first_row)
+    place.refuse_nulls(column)
     own = numbers(column, name, role, "a number")
     values = own.astype(np.float64, copy=False)
     if values.size:
@@ -324,22 +349,159 @@ def _weight(column: pa.Array, name: str, role: str, first_row: int) -> np.ndarra
 
         minimum, maximum = values.min(), values.max()
         if not (minimum >= 0.0 and maximum < np.inf):
-            raise_row_error(
+            place.refuse(
                 lambda weights: ~((weights >= 0.0) & (weights < np.inf)),
                 values,
-                (name, role, column.type),
-                first_row,
+                column.type,
                 "is negative, NaN or infinite",
                 "weights must be finite and not negative",
             )
         # A minimum of 0 may hide other weights below the allowed minimum.
         if maximum > high or (minimum < low and out_of_range(values).any()):
-            raise_row_error(
+            place.refuse(
                 out_of_range,
                 values,
-                (name, role, column.type),
-                first_row,
+                column.type,
                 "is above 1e30, or below 1e-30 but not 0,",
                 "weights must be 0 or from 1e-30 to 1e30; multiply all of them by one number",
             )
     return values
+
+
+def numbers(column: pa.Array, name: str, role: str, expected: str) -> np.ndarray:
+    """Return the numbers of a column without nulls.
+
+    A type that is not numeric is an error.
+    """
+    kind = column.type
+    if pa.types.is_decimal(kind):
+        return as_array(column.cast(pa.float64()))
+    if pa.types.is_null(kind):
+        return np.zeros(len(column), np.uint8)
+    if not (pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        raise ColumnError(f"{role} column '{name}' has type {kind}; it must be {expected}.")
+    values = as_array(column)
+    return values.astype(np.float32) if values.dtype == np.float16 else values
+
+
+def fill_nulls(column: pa.Array) -> pa.Array:
+    """Replace nulls of a numeric column by 0; other columns stay the same."""
+    kind = column.type
+    if pa.types.is_null(kind):
+        return arrow_column(np.zeros(len(column), np.float32))
+    if pa.types.is_float16(kind):
+        column = column.cast(pa.float32())
+    if pa.types.is_decimal(kind):
+        column = column.cast(pa.float64())
+    if pa.types.is_boolean(column.type):
+        return column.fill_null(arrow_value(False, pa.bool_()))
+    if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
+        return column
+    return column.fill_null(arrow_value(0, column.type))
+
+
+#: Maximum number of subtopics of a group: the bits of an integer.
+MAX_SUBTOPICS = 64
+
+
+def subtopics_column(column: pa.Array, name: str, first_row: int) -> np.ndarray:
+    """Validate a column of subtopics.
+
+    Parameters
+    ----------
+    column : pyarrow.Array
+        Lists of integers from 0 to 63, or one such integer a row; a null covers no subtopic.
+    name : str
+    first_row : int
+        Number of the column's first row in the input.
+
+    Returns
+    -------
+    ndarray of uint64, shape (rows,), read-only
+
+    Raises
+    ------
+    ColumnError
+        If a number is outside this range, a list has a null, or the type is another.
+    """
+    numbers, lengths, invalid = _numbers_and_lengths(column, name)
+    masks, bad = masks_of(numbers, lengths, invalid)
+    if bad.any():
+        row = int(np.argmax(bad))
+
+        def count(column: pa.Array) -> int:
+            return int(np.count_nonzero(masks_of(*_numbers_and_lengths(column, name))[1]))
+
+        raise RowError(
+            name,
+            f"subtopics column '{name}' ({column.type}) must hold integers from 0 to "
+            f"{MAX_SUBTOPICS - 1}, got another value",
+            f", value {decode_array(column)[row].as_py()}; number the subtopics of each group from "
+            "0, and leave out nulls inside lists",
+            first_row + row,
+            int(np.count_nonzero(bad)),
+            count,
+        )
+    return frozen(masks)
+
+
+def _numbers_and_lengths(column: pa.Array, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return all numbers of a column, counts by row, and an invalid mask."""
+    import pyarrow.compute as pc
+
+    column = decode_array(column)
+    kind = column.type
+    lists = pa.types.is_list(kind) or pa.types.is_large_list(kind)
+    if lists or pa.types.is_fixed_size_list(kind):
+        counts = pc.list_value_length(column)
+        numbers = decode_array(column.flatten())
+    else:
+        counts = arrow_column(as_array(column.is_valid()).astype(np.int32))
+        numbers = column.drop_null() if column.null_count else column
+    if not (pa.types.is_integer(numbers.type) or pa.types.is_null(numbers.type)):
+        raise ColumnError(
+            f"subtopics column '{name}' has type {kind}; it must be a list of whole numbers from 0 "
+            f"to {MAX_SUBTOPICS - 1}, or one such number a row."
+        )
+    lengths = as_array(pc.fill_null(counts, 0) if counts.null_count else counts).astype(np.int64)
+    invalid = as_array(numbers.is_null()).view(np.bool_)
+    if pa.types.is_null(numbers.type) or numbers.null_count:
+        numbers = fill_nulls(numbers)
+    values = as_array(numbers)
+    outside = invalid | (values < 0) | (values >= MAX_SUBTOPICS)
+    return np.where(outside, 0, values).astype(np.int64), lengths, outside
+
+
+def masks_of(
+    numbers: np.ndarray, lengths: np.ndarray, invalid: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Combine the subtopics of each row to a mask of bits.
+
+    Parameters
+    ----------
+    numbers : ndarray of int64
+        Subtopics from 0 to 63, row after row.
+    lengths : ndarray of int64, shape (rows,)
+        Count of subtopics of each row.
+    invalid : ndarray of bool
+        Whether each number is invalid.
+
+    Returns
+    -------
+    masks : ndarray of uint64, shape (rows,)
+    bad : ndarray of bool, shape (rows,)
+        Rows with an invalid number.
+    """
+    masks, bad = np.zeros(len(lengths), np.uint64), np.zeros(len(lengths), np.bool_)
+    _join(frozen(numbers), frozen(lengths), frozen(invalid), masks, bad)
+    return masks, bad
+
+
+@kernel
+def _join(numbers, lengths, invalid, masks, bad):  # type: ignore[no-untyped-def]
+    index = 0
+    for row in range(lengths.shape[0]):
+        for i in range(index, index + lengths[row]):
+            masks[row] |= np.uint64(1) << np.uint64(numbers[i])
+            bad[row] |= invalid[i]
+        index += lengths[row]

@@ -1,185 +1,49 @@
-"""Define the measures: a class with its kernel for each."""
+"""Define the measures: a class with its kernel for each.
 
-from fastrank_eval.measures.auc import AUC, GAUC, KS, CumGain, Gini, Lift
-from fastrank_eval.measures.average_precision import AP, GMAP, PRAUC, AvgPrec, IPrec, IPrec11, Q
-from fastrank_eval.measures.averaged_gain import G, RnDCG, binG, nDCGrel
-from fastrank_eval.measures.base import Measure, Param, registry
-from fastrank_eval.measures.calibration import (
-    ECE,
-    MCE,
-    FieldECE,
-    FieldRCE,
-    Reliability,
-    Resolution,
-    Uncertainty,
+The files of this package register their classes. Each registered class is here as a measure with
+default options, by its name.
+"""
+
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import TYPE_CHECKING
+
+from fastrank_eval.measures.base import (
+    REL,
+    WEIGHT,
+    Measure,
+    Param,
+    integer,
+    number,
+    one_of,
+    over_groups,
+    register,
+    registry,
 )
-from fastrank_eval.measures.cascade import BPM, ERR, NERR8, NERR9, NERR10, NERR11, pFound
-from fastrank_eval.measures.cumulative_calibration import ECCE
-from fastrank_eval.measures.decisions import (
-    FNR,
-    FPR,
-    MCC,
-    NPV,
-    PPV,
-    TNR,
-    TPR,
-    Accuracy,
-    BalancedAccuracy,
-    ErrorRate,
-    FScore,
-    GroupAccuracy,
-    GroupBalancedAccuracy,
-    GroupErrorRate,
-    GroupFNR,
-    GroupFPR,
-    GroupFScore,
-    GroupMCC,
-    GroupNPV,
-    GroupPPV,
-    GroupTNR,
-    GroupTPR,
-)
-from fastrank_eval.measures.diversity import (
-    AP_IA,
-    ERR_IA,
-    NRBP,
-    P_IA,
-    StRecall,
-    alpha_DCG,
-    alpha_nDCG,
-    nERR_IA,
-    nNRBP,
-)
-from fastrank_eval.measures.gain import CG, DCG, nDCG
-from fastrank_eval.measures.judged import (
-    GMbpref,
-    Judged,
-    NumNonrelRet,
-    Unjudged,
-    bpref,
-    infAP,
-)
-from fastrank_eval.measures.likelihood import MAE, MSE, NE, PCOC, RIG, RMSE, Bias, Brier, LogLoss
 from fastrank_eval.measures.parser import measure, parse_measures
-from fastrank_eval.measures.precision import (
-    RR,
-    F,
-    NumRel,
-    NumRelRet,
-    NumRet,
-    P,
-    R,
-    RelP,
-    Rprec,
-    SetAP,
-    Success,
-    Utility,
-)
-from fastrank_eval.measures.user_models import INSQ, INST, RBP, SDCG, Compat, RBPres
+
+for _family in iter_modules(__path__):
+    import_module(f"{__name__}.{_family.name}")
+#: The measures of this package by name, with default options.
+MEASURES = {name: kind() for name, kind in registry.items()}
+globals().update(MEASURES)
 
 __all__ = [
-    "AP",
-    "AP_IA",
-    "AUC",
-    "BPM",
-    "CG",
-    "DCG",
-    "ECCE",
-    "ECE",
-    "ERR",
-    "ERR_IA",
-    "FNR",
-    "FPR",
-    "GAUC",
-    "GMAP",
-    "INSQ",
-    "INST",
-    "KS",
-    "MAE",
-    "MCC",
-    "MCE",
-    "MSE",
-    "NE",
-    "NERR8",
-    "NERR9",
-    "NERR10",
-    "NERR11",
-    "NPV",
-    "NRBP",
-    "PCOC",
-    "PPV",
-    "PRAUC",
-    "P_IA",
-    "RBP",
-    "RIG",
-    "RMSE",
-    "RR",
-    "SDCG",
-    "TNR",
-    "TPR",
-    "Accuracy",
-    "AvgPrec",
-    "BalancedAccuracy",
-    "Bias",
-    "Brier",
-    "Compat",
-    "CumGain",
-    "ErrorRate",
-    "F",
-    "FScore",
-    "FieldECE",
-    "FieldRCE",
-    "G",
-    "GMbpref",
-    "Gini",
-    "GroupAccuracy",
-    "GroupBalancedAccuracy",
-    "GroupErrorRate",
-    "GroupFNR",
-    "GroupFPR",
-    "GroupFScore",
-    "GroupMCC",
-    "GroupNPV",
-    "GroupPPV",
-    "GroupTNR",
-    "GroupTPR",
-    "IPrec",
-    "IPrec11",
-    "Judged",
-    "Lift",
-    "LogLoss",
+    "REL",
+    "WEIGHT",
     "Measure",
-    "NumNonrelRet",
-    "NumRel",
-    "NumRelRet",
-    "NumRet",
-    "P",
     "Param",
-    "Q",
-    "R",
-    "RBPres",
-    "RelP",
-    "Reliability",
-    "Resolution",
-    "RnDCG",
-    "Rprec",
-    "SetAP",
-    "StRecall",
-    "Success",
-    "Uncertainty",
-    "Unjudged",
-    "Utility",
-    "alpha_DCG",
-    "alpha_nDCG",
-    "binG",
-    "bpref",
-    "infAP",
+    "integer",
     "measure",
-    "nDCG",
-    "nDCGrel",
-    "nERR_IA",
-    "nNRBP",
-    "pFound",
+    "number",
+    "one_of",
+    "over_groups",
     "parse_measures",
+    "register",
     "registry",
+    *MEASURES,
 ]
+
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Measure: ...

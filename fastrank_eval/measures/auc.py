@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from fastrank_eval.measures.base import REL, WEIGHT, Measure, Param, integer, nu
 from fastrank_eval.measures.pooled import (
     OrderedMeasure,
     PooledValue,
+    RowState,
     SteppedMeasure,
     undefined,
 )
@@ -58,16 +59,9 @@ class GroupedAUC(Measure):
     def pass_key(self) -> Hashable:
         return "grouped auc", self.rel
 
-    @classmethod
-    def compute(
-        cls,
-        measures: Sequence[GroupedAUC],
-        ranking: Ranking,
-        outs: Iterable[np.ndarray],
-    ) -> None:
-        rel = float(measures[0].rel)
-        value = np.empty(ranking.groups)
-        if ranking.weights is None:
+    def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
+        rel, weights, value = float(self.rel), ranking.weights, np.empty(ranking.groups)
+        if weights is None:
             _auc(
                 ranking.offsets,
                 ranking.block_above,
@@ -79,7 +73,6 @@ class GroupedAUC(Measure):
                 value,
             )
         else:
-            weights = ranking.weights
             _weighted_auc(
                 ranking.offsets,
                 ranking.block_above,
@@ -92,10 +85,13 @@ class GroupedAUC(Measure):
                 weights.zeros,
                 value,
             )
-        for m, out in zip(measures, outs, strict=True):
-            out[:] = value
-            for _, left_out in m._too_small(ranking):
-                out[left_out] = np.nan
+        return value
+
+    def from_shared(self, shared: np.ndarray, ranking: Ranking) -> np.ndarray:
+        value = shared.copy()
+        for _, left_out in self._too_small(ranking):
+            value[left_out] = np.nan
+        return value
 
     def _too_small(self, ranking: Ranking) -> Iterator[tuple[str, np.ndarray]]:
         if self.min_rows:
@@ -118,9 +114,6 @@ class GroupedAUC(Measure):
             yield "zero_weight", both & ((positive == 0) | (negative == 0))
         yield "all_negative", positive == 0
         yield "all_positive", negative == 0
-
-
-GAUC = GroupedAUC()
 
 
 @kernel
@@ -237,6 +230,10 @@ class PooledAUC(OrderedMeasure):
     )
     spellings = ("ROCAUC", "ROC_AUC")
 
+    @property
+    def needs_groups(self) -> bool:
+        return bool(self.se == "clustered")
+
     def check(self) -> None:
         options = [name for name in ("max_fpr", "se", "bins") if self.chosen[name] is not None]
         if self.se is not None and self.max_fpr is not None and self.max_fpr < 1:
@@ -253,7 +250,7 @@ class PooledAUC(OrderedMeasure):
             return "clustered scores", float(self.rel)
         return super().state_key()
 
-    def new_state(self, weighted: bool, threads: int) -> Any:
+    def new_state(self, weighted: bool, threads: int) -> RowState:
         if self.bins is not None:
             return BinnedScores(self.bins, weighted)
         if self.se == "clustered":
@@ -305,9 +302,6 @@ class PooledAUC(OrderedMeasure):
         return _root(variance), clusters, carriers
 
 
-AUC = PooledAUC()
-
-
 def _root(variance: float) -> float:
     """Return the root; NaN for a negative estimate from few clusters."""
     return math.sqrt(variance) if variance >= 0 else math.nan
@@ -355,10 +349,6 @@ class GiniCoefficient(OrderedMeasure):
         if np.isnan(area):
             return undefined(state.missing(map_jobs))
         return PooledValue(2.0 * area - 1.0)
-
-
-KS = KolmogorovSmirnov()
-Gini = GiniCoefficient()
 
 
 @kernel
@@ -439,7 +429,3 @@ def gain_at(table: ScoreTable, top: float) -> float:
     above, hits_above = (rows[index - 1], hits[index - 1]) if index else (0, 0)
     inside = min((depth - above) / (rows[index] - above), 1.0)
     return min(float((hits_above + inside * (hits[index] - hits_above)) / hits[-1]), 1.0)
-
-
-CumGain = CumulativeGain()
-Lift = LiftAtDepth()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
@@ -16,11 +16,12 @@ from fastrank_eval.measures.base import (
     WEIGHT,
     Measure,
     Param,
-    distinct_cutoffs,
+    longest,
     number,
     one_of,
+    over_groups,
 )
-from fastrank_eval.measures.gain import LINEAR_GAIN, PositiveGain, discount_table, longest
+from fastrank_eval.measures.gain import LINEAR_GAIN, PositiveGain, discount_table
 from fastrank_eval.measures.pooled import PooledValue, SteppedMeasure
 
 if TYPE_CHECKING:
@@ -66,50 +67,22 @@ class AveragePrecision(Measure):
     def pass_key(self) -> Hashable:
         return "average precision", self.rel, self.interpolated
 
-    @classmethod
-    def compute(
-        cls,
-        measures: Sequence[AveragePrecision],
-        ranking: Ranking,
-        outs: Iterable[np.ndarray],
-    ) -> None:
-        first = measures[0]
-        cutoffs, indices = distinct_cutoffs(measures)
-        sums = np.empty((len(cutoffs), ranking.groups))
-        if first.interpolated:
-            _interpolated(
-                ranking.offsets,
-                ranking.above,
-                ranking.grade,
-                float(first.rel),
-                ranking.retrieved,
-                cutoffs,
-                sums,
-            )
-        else:
-            _, harmonic = discount_table("reciprocal", 0.0, longest(cutoffs, ranking.retrieved))
-            expected_precisions(
-                ranking.offsets,
-                ranking.above,
-                ranking.size,
-                ranking.grade,
-                float(first.rel),
-                ranking.retrieved,
-                cutoffs,
-                harmonic,
-                sums,
-            )
-        relevant = ranking.relevant(first.rel)
-        for m, out, row in zip(measures, outs, indices, strict=True):
-            below = relevant
-            if m.over == "min":
-                below = np.minimum(relevant, cast(int, m.cutoff))
-            elif m.over == "retrieved":
-                below = np.maximum(ranking.relevant_retrieved(first.rel), relevant > 0)
-            out[:] = np.nan
-            np.divide(sums[row], below, out=out, where=relevant > 0)
-            # Rounding in a block may exceed 1 by one unit in the last place.
-            np.minimum(out, 1.0, out=out)
+    def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
+        grades = ranking.grade, float(self.rel)
+        if self.interpolated:
+            return over_groups(_interpolated, ranking, *grades, cutoffs=cutoffs)
+        _, harmonic = discount_table("reciprocal", 0.0, longest(cutoffs, ranking.retrieved))
+        return over_groups(expected_precisions, ranking, *grades, harmonic, cutoffs=cutoffs)
+
+    def from_shared(self, shared: np.ndarray, ranking: Ranking) -> np.ndarray:
+        below = relevant = ranking.relevant(self.rel)
+        if self.over == "min":
+            below = np.minimum(relevant, cast(int, self.cutoff))
+        elif self.over == "retrieved":
+            below = np.maximum(ranking.relevant_retrieved(self.rel), relevant > 0)
+        value = np.full(len(shared), np.nan)
+        np.divide(shared, below, out=value, where=relevant > 0)
+        return super().from_shared(value, ranking)
 
 
 class GeometricAveragePrecision(AveragePrecision):
@@ -127,13 +100,9 @@ class GeometricAveragePrecision(AveragePrecision):
     aggregate = "geometric mean"
 
 
-AP = AveragePrecision()
-GMAP = GeometricAveragePrecision()
-
-
 @kernel
 def expected_precisions(  # type: ignore[no-untyped-def]
-    offsets, above, size, grade, rel, retrieved, cutoffs, harmonic, out
+    offsets, above, size, retrieved, cutoffs, grade, rel, harmonic, out
 ):
     """Sum the precisions at relevant ranks.
 
@@ -175,9 +144,7 @@ def expected_precisions(  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _interpolated(  # type: ignore[no-untyped-def]
-    offsets, above, grade, rel, retrieved, cutoffs, out
-):
+def _interpolated(offsets, above, size, retrieved, cutoffs, grade, rel, out):  # type: ignore[no-untyped-def]
     """Sum, over relevant ranks, the best precision at this or a later rank."""
     for g in range(offsets.shape[0] - 1):
         for k in range(cutoffs.shape[0]):
@@ -227,33 +194,17 @@ class _InterpolatedBase(Measure):
         return "interpolated precision", self.rel
 
     @classmethod
-    def compute(
-        cls,
-        measures: Sequence[_InterpolatedBase],
-        ranking: Ranking,
-        outs: Iterable[np.ndarray],
-    ) -> None:
+    def compute(cls, measures: Sequence[Any], ranking: Ranking, outs: Iterable[np.ndarray]) -> None:
         rel = float(measures[0].rel)
         relevant = ranking.relevant(rel)
-        level_roundings = sorted({(level, m.rounding) for m in measures for level in m.levels()})
-        needed = np.empty((len(level_roundings), ranking.groups), np.int64)
-        for (level, rounding), row in zip(level_roundings, needed, strict=True):
-            row[:] = relevant_at(level, relevant, rounding)
-        best = np.empty((len(level_roundings), ranking.groups))
-        _best_precisions(
-            ranking.offsets,
-            ranking.above,
-            ranking.grade,
-            rel,
-            ranking.retrieved,
-            needed,
-            best,
-        )
+        points = sorted({(level, m.rounding) for m in measures for level in m.levels()})
+        needed = np.array([relevant_at(level, relevant, rounding) for level, rounding in points])
+        best = over_groups(_best_precisions, ranking, ranking.grade, rel, cutoffs=needed)
         for m, out in zip(measures, outs, strict=True):
             levels = m.levels()
             out[:] = 0.0
             for level in levels:
-                out += best[level_roundings.index((level, m.rounding))]
+                out += best[points.index((level, m.rounding))]
             out /= len(levels)
             out[relevant == 0] = np.nan
 
@@ -337,14 +288,8 @@ def relevant_at(recall: float, relevant: np.ndarray, rounding: str) -> np.ndarra
     return floor.astype(np.int64) + (exact - floor >= 0.5)
 
 
-IPrec = InterpolatedPrecision()
-IPrec11 = ElevenPointPrecision()
-
-
 @kernel
-def _best_precisions(  # type: ignore[no-untyped-def]
-    offsets, above, grade, rel, retrieved, needed, out
-):
+def _best_precisions(offsets, above, size, retrieved, needed, grade, rel, out):  # type: ignore[no-untyped-def]
     """Find the best precision with at least the needed hits."""
     for g in range(offsets.shape[0] - 1):
         for k in range(needed.shape[0]):
@@ -378,7 +323,6 @@ class QMeasure(PositiveGain):
         "(hits@i + beta CG@i) / (i + beta ICG@i)"
     )
     reference = "Sakai (2004), NTCIR-4 Open Submission Session"
-    needs_relevant = True
     options = (
         LINEAR_GAIN,
         Param("beta", 1, "weight of a unit of gain relative to a hit", number(least=0, most=1e6)),
@@ -386,45 +330,15 @@ class QMeasure(PositiveGain):
     )
     spellings = ("QMeasure", "Q_measure")
 
-    def pass_key(self) -> Hashable:
-        return self.name, self.gain_key(), self.beta
-
-    @classmethod
-    def compute(
-        cls,
-        measures: Sequence[QMeasure],
-        ranking: Ranking,
-        outs: Iterable[np.ndarray],
-    ) -> None:
-        first = measures[0]
-        cutoffs, indices = distinct_cutoffs(measures)
-        gains = first.gains(ranking)
-        values = np.empty((len(cutoffs), ranking.groups))
-        _blended(
-            ranking.offsets,
-            ranking.above,
-            ranking.size,
-            gains,
-            ranking.descending(first.gain_key(), gains),
-            ranking.retrieved,
-            cutoffs,
-            float(first.beta),
-            values,
-        )
-        for out, row in zip(outs, indices, strict=True):
-            # Rounding in a block may exceed 1 by one unit in the last place.
-            np.minimum(values[row], 1.0, out=out)
-
-    def reasons(self, ranking: Ranking) -> Iterator[tuple[str, np.ndarray]]:
-        yield "no_relevant", ~self.has_gain(ranking)
-
-
-Q = QMeasure()
+    def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
+        gains = self.gains(ranking)
+        ideal = ranking.descending(self.gain_key(), gains)
+        return over_groups(_blended, ranking, gains, ideal, float(self.beta), cutoffs=cutoffs)
 
 
 @kernel
 def _blended(  # type: ignore[no-untyped-def]
-    offsets, above, size, gain, ideal_gain, retrieved, cutoffs, beta, out
+    offsets, above, size, retrieved, cutoffs, gain, ideal_gain, beta, out
 ):
     """Sum the expected blended ratios over tie blocks.
 
@@ -545,10 +459,6 @@ class PrecisionRecallArea(_PrecisionRecall):
 
     def rule(self) -> int:
         return _DAVIS if self.interpolation == "davis" else _LINEAR
-
-
-AvgPrec = AveragePrecisionOfRows()
-PRAUC = PrecisionRecallArea()
 
 
 @kernel

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 
 from fastrank_eval._lib.elementary import log_each
 from fastrank_eval._lib.errors import MeasureError, near
+from fastrank_eval.groups.diversity import IntentRanking
 from fastrank_eval.groups.ranking import Ranking
+
+AnyMeasure = TypeVar("AnyMeasure", bound="Measure")
 
 #: How a measure uses scores. Scores of one kind may be used as any earlier kind.
 SCORE_KINDS = ("order", "number", "finite number", "probability")
@@ -25,6 +30,11 @@ LEAST_OF_GEOMETRIC = 1e-5
 registry: dict[str, type[Measure]] = {}
 #: For every spelling in lower case: the name of the measure, and the preset options.
 aliases: dict[str, tuple[str, Mapping[str, Any]]] = {}
+
+#: Classes of these modules register when they are defined.
+_FAMILIES = "fastrank_eval.measures."
+#: Group of entry points with measures of other packages. They are named as the measures.
+ENTRY_POINTS = "fastrank_eval.measures"
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +174,16 @@ class Measure:
     #: "geometric mean".
     aggregate: ClassVar[str] = "mean"
 
+    @property
+    def needs_groups(self) -> bool:
+        """Whether it has no value without groups."""
+        return not self.pooled
+
+    @property
+    def uses_groups(self) -> bool:
+        """Whether its value or its error depends on groups."""
+        return self.needs_groups
+
     cutoff: int | None
     chosen: dict[str, Any]
     #: Options that were passed, even with their defaults. A profile does not change them.
@@ -171,12 +191,8 @@ class Measure:
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
-        if "name" in cls.__dict__:
-            registry[cls.name] = cls
-            for spelling in (cls.name, *cls.spellings):
-                aliases[spelling.lower()] = cls.name, {}
-            for spelling, preset in cls.presets.items():
-                aliases[spelling.lower()] = cls.name, preset
+        if "name" in cls.__dict__ and cls.__module__.startswith(_FAMILIES):
+            _add(cls)
 
     def __init__(self, cutoff: int | None = None, /, **options: Any) -> None:
         names = [param.name for param in self.options]
@@ -316,17 +332,141 @@ class Measure:
 
     def pass_key(self) -> Hashable:
         """Return a key; measures with equal keys are computed in one pass."""
-        raise NotImplementedError  # pragma: no cover - abstract
+        return self.name, *(self.chosen[name] for name in self.chosen if name != "weight")
 
     @classmethod
     def compute(cls, measures: Sequence[Any], ranking: Ranking, outs: Iterable[np.ndarray]) -> None:
-        """Write the value of each measure for each group; NaN if undefined."""
+        """Write the value of each measure for each group; NaN if undefined.
+
+        The measures have equal `pass_key`.
+        """
+        cutoffs, indices = distinct_cutoffs(measures)
+        values = measures[0].shared_values(ranking, cutoffs)
+        shared = np.atleast_2d(np.asarray(values, np.float64))
+        for m, out, index in zip(measures, outs, indices, strict=True):
+            out[:] = m.from_shared(shared[index], ranking)
+
+    def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
+        """Compute what the measures of one pass share, for each group.
+
+        Parameters
+        ----------
+        ranking : Ranking
+        cutoffs : ndarray of int64
+            Distinct, ascending; 0 means all ranks.
+
+        Returns
+        -------
+        ndarray of float64, shape (cutoffs, groups)
+            Shape (groups,) for measures that take no cutoff.
+        """
         raise NotImplementedError  # pragma: no cover - abstract
+
+    def from_shared(self, shared: np.ndarray, ranking: Ranking) -> np.ndarray:
+        """Compute the measure from its row of `shared_values`."""
+        # Rounding in a block may exceed the largest value by one unit in the last place.
+        top = self.range[1]
+        if not np.fmax.reduce(shared, initial=-np.inf) > top:
+            return shared
+        return np.where(shared > top + 1e-9, shared, np.minimum(shared, top))
 
     def reasons(self, ranking: Ranking) -> Iterator[tuple[str, np.ndarray]]:
         """Yield reasons for undefined groups, with masks; the first counts."""
         if self.needs_relevant:
             yield "no_relevant", ranking.relevant(self.rel) == 0
+
+
+def _add(kind: type[Measure]) -> None:
+    registry[kind.name] = kind
+    for word in (kind.name, *kind.spellings, *kind.presets):
+        aliases[word.lower()] = kind.name, kind.presets.get(word, {})
+
+
+def register(kind: type[AnyMeasure]) -> AnyMeasure:
+    """Add a measure of your own to those that can be named in text.
+
+    States and tables name measures by their text, so another process that reads them registers the
+    measure too, or finds it by an entry point ``fastrank_eval.measures``.
+
+    Parameters
+    ----------
+    kind : type
+        A subclass of `Measure` with a name that no other measure has.
+
+    Returns
+    -------
+    Measure
+        The measure with default options, as `AUC` is one.
+
+    Raises
+    ------
+    MeasureError
+        If `kind` is no complete subclass of `Measure`, or its name is taken.
+
+    Notes
+    -----
+    It can decorate the class. ``docs/OWN_MEASURES.md`` has an example.
+    """
+    if not (isinstance(kind, type) and issubclass(kind, Measure)):
+        raise MeasureError(f"measure: must be a subclass of Measure, got {kind!r}.")
+    for text in ("name", "summary", "formula", "reference"):
+        if not isinstance(getattr(kind, text, None), str):
+            raise MeasureError(
+                f"{kind.__name__}: must have the text {text!r}; set it in the class."
+            )
+    if not kind.name.isidentifier():
+        raise MeasureError(f"{kind.__name__}: name must be an identifier, got {kind.name!r}.")
+    for word in (kind.name, *kind.spellings, *kind.presets):
+        other = registry.get(aliases.get(word.lower(), ("",))[0], kind)
+        if (other.__module__, other.__qualname__) != (kind.__module__, kind.__qualname__):
+            raise MeasureError(
+                f"{kind.__name__}: must have names of its own, got {word!r}, a name of "
+                f"{other.__module__}.{other.__qualname__}; choose another."
+            )
+    _check_options(kind)
+    _add(kind)
+    return kind()
+
+
+def _check_options(kind: type[Measure]) -> None:
+    """Raise MeasureError if an option refuses its own default."""
+    for param in kind.options:
+        try:
+            wrong = None if _same(param.read(param.default), param.default) else "a default it has"
+        except (AttributeError, ValueError) as error:
+            wrong = str(error)
+        if wrong is not None:
+            raise MeasureError(f"{kind.__name__}: option {param!r} must be valid; {wrong}.")
+    if not kind.pooled and not hasattr(kind(), WEIGHT.name):
+        raise MeasureError(f"{kind.__name__}: options must have WEIGHT, got {kind.options!r}.")
+
+
+def find_name(spelling: str) -> tuple[str, Mapping[str, Any]] | None:
+    """Find the name and the preset options behind a spelling, or None.
+
+    Entry points of other packages are read only if no registered measure has the spelling.
+    """
+    word = spelling.lower()
+    for point in () if word in aliases else _entry_points().get(word, ()):
+        try:
+            loaded = point.load()
+            register(type(loaded) if isinstance(loaded, Measure) else loaded)
+        except Exception as error:  # whatever the other package raises
+            package = point.dist.name if point.dist else "unknown"
+            raise MeasureError(
+                f"measure: the package {package!r} cannot provide {spelling!r}: "
+                f"{type(error).__name__}: {error} Repair or uninstall it."
+            ) from error
+    return aliases.get(word)
+
+
+@cache
+def _entry_points() -> dict[str, list[EntryPoint]]:
+    """Return the entry points of measures by their names in lower case."""
+    points: dict[str, list[EntryPoint]] = {}
+    for point in entry_points(group=ENTRY_POINTS):
+        points.setdefault(point.name.lower(), []).append(point)
+    return points
 
 
 def outside_unit(ranking: Ranking) -> float | None:
@@ -350,7 +490,46 @@ def distinct_cutoffs(measures: Sequence[Measure]) -> tuple[np.ndarray, list[int]
     return np.array(distinct, np.int64), [distinct.index(m.cutoff or 0) for m in measures]
 
 
+def longest(cutoffs: np.ndarray, lengths: np.ndarray) -> int:
+    """Return the deepest rank for some cutoffs (0: none) and list lengths."""
+    most = int(lengths.max(initial=0))
+    return most if np.any(cutoffs == 0) else min(most, int(cutoffs.max(initial=0)))
+
+
+def over_groups(
+    loop: Callable[..., Any],
+    ranking: Ranking | IntentRanking,
+    *arguments: Any,
+    cutoffs: np.ndarray | None = None,
+) -> np.ndarray:
+    """Run a kernel over the ranked entries of all groups.
+
+    Parameters
+    ----------
+    loop : callable
+        Called with the offsets, `above`, `size` and `retrieved` of the ranking, the cutoffs if
+        there are any, `arguments` and the array that it writes.
+    ranking : Ranking or IntentRanking
+    *arguments
+        Arguments of the kernel alone.
+    cutoffs : ndarray, shape (cutoffs, ...), optional
+
+    Returns
+    -------
+    ndarray of float64, shape (cutoffs, groups)
+        Shape (groups,) without cutoffs.
+    """
+    groups = len(ranking.retrieved)
+    if cutoffs is not None:
+        arguments = cutoffs, *arguments
+    out = np.empty(groups if cutoffs is None else (len(cutoffs), groups))
+    loop(ranking.offsets, ranking.above, ranking.size, ranking.retrieved, *arguments, out)
+    return out
+
+
 def _restore(name: str, cutoff: int | None, options: dict[str, Any]) -> Measure:
+    if find_name(name) is None:
+        raise MeasureError(f"measure: must be registered, got {name!r}; register it here too.")
     return registry[name](cutoff, **options)
 
 

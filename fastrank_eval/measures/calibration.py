@@ -1,4 +1,4 @@
-"""Measure calibration in bins and by field."""
+"""Measure calibration in bins, by field and cumulated."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from fastrank_eval._lib.arrow import frozen
+from fastrank_eval._lib.elementary import erfc, exp
 from fastrank_eval._lib.errors import MeasureError
 from fastrank_eval._lib.jit import kernel, scratch
 from fastrank_eval.measures.base import REL, Param, integer, number, one_of
@@ -17,10 +19,11 @@ from fastrank_eval.measures.pooled import (
     OrderedMeasure,
     PooledMeasure,
     PooledValue,
+    RowState,
     positive_mask,
     undefined,
 )
-from fastrank_eval.stats.keyed_sums import KeyedSums
+from fastrank_eval.stats.row_sums import RowSums
 from fastrank_eval.stats.score_table import ScoreTable
 
 if TYPE_CHECKING:
@@ -95,8 +98,9 @@ class Outcomes:
         return np.flatnonzero(np.append(True, bins[1:] != bins[:-1]))
 
 
-# Sums of each bin.
+# Sums of each bin, or each value of a field.
 _WEIGHT, _POSITIVE, _PREDICTED = range(3)
+
 
 BINS = Param("bins", None, "number of bins; required", integer(1, most=10**6, optional=True))
 
@@ -125,8 +129,8 @@ class _CalibrationError(OrderedMeasure):
             return super().state_key()
         return "bins", self.bins, float(self.rel), float(self.sampling_rate)
 
-    def new_state(self, weighted: bool, threads: int) -> Any:
-        return super().new_state(weighted, threads) if self.by == "count" else KeyedSums(3)
+    def new_state(self, weighted: bool, threads: int) -> RowState:
+        return super().new_state(weighted, threads) if self.by == "count" else RowSums(3)
 
     def add_rows(self, state: Any, scored: Scored) -> None:
         if self.by == "count":
@@ -135,16 +139,7 @@ class _CalibrationError(OrderedMeasure):
         p = recalibrate(scored.score, self.sampling_rate)
         bins = scratch("bins", len(p))
         _bins_of(p, np.arange(self.bins + 1) / self.bins, bins)
-        positive = positive_mask(scored, self.rel)
-        weight = scored.weight
-        if weight is None:
-            state.count(_WEIGHT, bins)
-            state.count(_POSITIVE, bins[positive])
-            state.add(_PREDICTED, bins, p)
-        else:
-            state.add(_WEIGHT, bins, weight)
-            state.add(_POSITIVE, bins[positive], weight[positive])
-            state.add(_PREDICTED, bins, p * weight)
+        _add_rows(state, bins, p, scored, self.rel)
 
     def pooled_value(self, state: Any, map_jobs: JobMap) -> PooledValue:
         if self.by == "width":
@@ -154,11 +149,8 @@ class _CalibrationError(OrderedMeasure):
             if not len(outcomes.weight):
                 return undefined("zero_weight")
             starts = outcomes.starts(self.bins, self.by)
-            terms = (
-                outcomes.weight,
-                outcomes.positive,
-                outcomes.probability * outcomes.weight,
-            )
+            predicted = outcomes.probability * outcomes.weight
+            terms = outcomes.weight, outcomes.positive, predicted
             weight, positive, predicted = (
                 np.add.reduceat(np.asarray(term, np.float64), starts) for term in terms
             )
@@ -199,8 +191,17 @@ class MaximumCalibrationError(_CalibrationError):
         return float((gap / weight).max())
 
 
-ECE = ExpectedCalibrationError()
-MCE = MaximumCalibrationError()
+def _add_rows(state: RowSums, keys: np.ndarray, p: np.ndarray, scored: Scored, rel: float) -> None:
+    """Add weights, positives and predictions by key, a bin or a value."""
+    positive, weight = positive_mask(scored, rel), scored.weight
+    if weight is None:
+        state.count_keys(_WEIGHT, keys)
+        state.count_keys(_POSITIVE, keys[positive])
+        state.add(_PREDICTED, p, keys)
+    else:
+        state.add(_WEIGHT, weight, keys)
+        state.add(_POSITIVE, weight[positive], keys[positive])
+        state.add(_PREDICTED, p * weight, keys)
 
 
 @kernel
@@ -312,15 +313,8 @@ class BrierUncertainty(_BrierPart):
         return PooledValue((table.positive / total) * (table.other / total))
 
 
-Reliability = BrierReliability()
-Resolution = BrierResolution()
-Uncertainty = BrierUncertainty()
-
-
 def _column(value: Any) -> str | None:
-    if value is None:
-        return None
-    if not isinstance(value, str) or not value:
+    if value is not None and (not isinstance(value, str) or not value):
         raise ValueError("the name of a column")
     return value
 
@@ -356,24 +350,14 @@ class _FieldCalibration(PooledMeasure):
     def state_key(self) -> Hashable:
         return "field", self.field, float(self.rel), float(self.sampling_rate)
 
-    def new_state(self, weighted: bool, threads: int) -> KeyedSums:
-        return KeyedSums(3)
+    def new_state(self, weighted: bool, threads: int) -> RowSums:
+        return RowSums(3)
 
-    def add_rows(self, state: KeyedSums, scored: Scored) -> None:
-        codes = scored.field(self.field)
+    def add_rows(self, state: RowSums, scored: Scored) -> None:
         p = recalibrate(scored.score, self.sampling_rate)
-        positive = positive_mask(scored, self.rel)
-        weight = scored.weight
-        if weight is None:
-            state.count(_WEIGHT, codes)
-            state.count(_POSITIVE, codes[positive])
-            state.add(_PREDICTED, codes, p)
-        else:
-            state.add(_WEIGHT, codes, weight)
-            state.add(_POSITIVE, codes[positive], weight[positive])
-            state.add(_PREDICTED, codes, p * weight)
+        _add_rows(state, scored.field(self.field), p, scored, self.rel)
 
-    def pooled_value(self, state: KeyedSums, map_jobs: JobMap) -> PooledValue:
+    def pooled_value(self, state: RowSums, map_jobs: JobMap) -> PooledValue:
         totals = state.totals()
         weight, positive, predicted = totals[:, totals[_WEIGHT] > 0]
         if not len(weight):
@@ -424,11 +408,8 @@ class FieldRelativeError(_FieldCalibration):
         filled = observed > 0
         if not filled.any():
             return undefined("no_relevant")
-        weight, gap, observed = (
-            weight[filled],
-            np.abs(predicted - positive)[filled],
-            observed[filled],
-        )
+        gap = np.abs(predicted - positive)[filled]
+        weight, observed = weight[filled], observed[filled]
         total = math.fsum(weight.tolist())
         relative = weight / total * (gap / observed)
         return PooledValue(math.fsum(relative.tolist()), details=details)
@@ -450,5 +431,170 @@ class FieldCalibrationError(_FieldCalibration):
         return PooledValue(min(value, 1.0), details={"values of the field": len(weight)})
 
 
-FieldRCE = FieldRelativeError()
-FieldECE = FieldCalibrationError()
+def maximum_exceeds(x: float) -> float:
+    """Compute P(max of abs(Brownian motion) on [0, 1] > `x`).
+
+    Parameters
+    ----------
+    x : float
+        At least 0.
+
+    Returns
+    -------
+    float
+        In [0, 1]. The error is at most 1e-12, or relative 1e-9 in the upper tail.
+
+    References
+    ----------
+    Erdos & Kac (1946), doi:10.1090/S0002-9904-1946-08560-2.
+    """
+    if x <= 0:
+        return 1.0
+    if x < 1.5:
+        # From the eigenvalues of the heat equation between two walls.
+        inside = 0.0
+        for k in range(50):
+            odd = 2 * k + 1
+            inside += (-1) ** k / odd * exp(-(odd * math.pi / x) * (odd * math.pi / x) / 8)
+        return _share(1.0 - 4.0 / math.pi * inside)
+    # From reflections at the walls.
+    return _share(4.0 * sum((-1) ** k * _above((2 * k + 1) * x) for k in range(50)))
+
+
+def range_exceeds(x: float) -> float:
+    """Compute P(range of Brownian motion on [0, 1] > `x`).
+
+    Parameters
+    ----------
+    x : float
+        At least 0.
+
+    Returns
+    -------
+    float
+        In [0, 1]. The error is at most 1e-12, or relative 1e-9 in the upper tail.
+
+    References
+    ----------
+    Feller (1951), doi:10.1214/aoms/1177729589.
+    """
+    if x <= 0:
+        return 1.0
+    if x < 2.0:
+        inside = 0.0
+        for k in range(50):
+            root = (k + 0.5) * math.pi
+            a = root * root
+            inside += (8.0 / (x * x) + 2.0 / a) * exp(-2.0 * a / (x * x))
+        return _share(1.0 - inside)
+    return _share(8.0 * sum((-1) ** (k - 1) * k * _above(k * x) for k in range(1, 50)))
+
+
+def _above(x: float) -> float:
+    """Compute the probability that a standard normal variable exceeds `x`."""
+    return 0.5 * erfc(x / math.sqrt(2.0))
+
+
+def _share(value: float) -> float:
+    return min(max(value, 0.0), 1.0)
+
+
+class _ClickVariance(PooledMeasure):
+    """The variance of clicks of a calibrated model, for rows with weights."""
+
+    def __init__(self, sampling_rate: float) -> None:
+        super().__init__()
+        object.__setattr__(self, "rate", sampling_rate)
+
+    def state_key(self) -> Hashable:
+        return "variance of clicks", self.rate
+
+    def new_state(self, weighted: bool, threads: int) -> RowSums:
+        return RowSums(2)
+
+    def add_rows(self, state: RowSums, scored: Scored) -> None:
+        if scored.weight is None:
+            return
+        p = np.asarray(recalibrate(scored.score, self.rate), np.float64)
+        state.add(0, (scored.weight * p) * (scored.weight * (1.0 - p)))
+        state.add(1, scored.weight)
+
+
+class CumulativeCalibrationError(OrderedMeasure):
+    """ECCE, the range or the maximum of cumulated clicks less predictions."""
+
+    name = "ECCE"
+    summary = (
+        "calibration without bins: how far the sum of y - p, from the lowest p up, departs from 0 "
+    )
+    summary += "(the range is Kuiper's statistic, the maximum Kolmogorov and Smirnov's)"
+    formula = (
+        "max_k C_k - min_k C_k, or max_k |C_k|; C_k = sum_{p_i <= p_k} w_i (y_i - p_i) / sum_i w_i,"
+        " C_0 = 0"
+    )
+    reference = "Arrieta-Ibarra et al. (2022), JMLR 23(351)"
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "Kuiper": {},
+        "ECCE_R": {},
+        "ECCE_MAD": {"statistic": "max"},
+    }
+    options = (
+        Param(
+            "statistic",
+            "range",
+            "'range' of the cumulative differences (ECCE-R, Kuiper), which shows a deviation at "
+            "any probability, or their 'max' (ECCE-MAD)",
+            one_of("range", "max"),
+        ),
+        REL,
+        SAMPLING_RATE,
+    )
+    scores = "probability"
+    higher_is_better = False
+
+    def required_states(self) -> tuple[PooledMeasure, ...]:
+        return self, _ClickVariance(float(self.sampling_rate))
+
+    def pooled_value(self, state: Any, map_jobs: JobMap) -> PooledValue:
+        scores, spread = state
+        table = scores.table(map_jobs)
+        outcomes = Outcomes.of(table, self.sampling_rate)
+        if not len(outcomes.weight):
+            return undefined("zero_weight")
+        p, weight = outcomes.probability, outcomes.weight.astype(np.float64)
+        total = float(outcomes.weight.sum())
+        extremes = np.zeros(2)
+        _extremes(frozen(p), frozen(weight), frozen(outcomes.positive.astype(np.float64)), extremes)
+        low, high = (extremes / total).tolist()
+        value = high - low if self.statistic == "range" else max(high, -low)
+        total_weight = spread.total(1)
+        if total_weight > 0:
+            sigma = math.sqrt(spread.total(0)) / total_weight
+        else:
+            sigma = math.sqrt(float(np.sum(weight * p * (1.0 - p)))) / total
+        return PooledValue(min(value, 1.0), details=self._test_details(value, sigma))
+
+    def _test_details(self, value: float, sigma: float) -> Mapping[str, float]:
+        """Return the value in standard errors, and its p-value."""
+        if not sigma > 0:
+            return {}
+        exceeds = range_exceeds if self.statistic == "range" else maximum_exceeds
+        return {"in standard errors": value / sigma, "p-value": exceeds(value / sigma)}
+
+
+@kernel
+def _extremes(probability, weight, positive, out):  # type: ignore[no-untyped-def]
+    """Find the extremes of 0 and the cumulated positives less predictions."""
+    total = 0.0
+    compensation = 0.0
+    for i in range(probability.shape[0]):
+        term = positive[i] - weight[i] * probability[i]
+        next_total = total + term
+        # Compensated summation: the rounding of each sum is added separately.
+        if abs(total) >= abs(term):
+            compensation += (total - next_total) + term
+        else:
+            compensation += (term - next_total) + total
+        total = next_total
+        out[0] = min(out[0], total + compensation)
+        out[1] = max(out[1], total + compensation)

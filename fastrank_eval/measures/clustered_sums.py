@@ -12,9 +12,8 @@ from fastrank_eval._lib.array_codes import Arrays
 from fastrank_eval._lib.arrow import frozen
 from fastrank_eval._lib.jit import kernel, scratch
 from fastrank_eval.groups.chunk import count_marked_rows
-from fastrank_eval.stats.keyed_sums import GroupSums
 from fastrank_eval.stats.moments import ClusterMoments
-from fastrank_eval.stats.row_sums import RowSums
+from fastrank_eval.stats.row_sums import ONE_GROUP, GroupSums, RowSums
 
 if TYPE_CHECKING:
     from fastrank_eval.groups.chunk import Scored
@@ -48,11 +47,10 @@ class ClusteredSums(RowSums):
         if sums is not None:
             self.moments.add(sums)
 
-    def merge(self, other: RowSums) -> None:
+    def merge(self, other: Self) -> None:
         """Add other sums of the same terms, of other groups."""
         super().merge(other)
-        if isinstance(other, ClusteredSums):
-            self.moments.merge(other.moments)
+        self.moments.merge(other.moments)
 
     def to_arrays(self) -> Arrays:
         """Write the sums and the moments."""
@@ -80,9 +78,6 @@ class ClusteredSums(RowSums):
 class ChunkSums:
     """Adds the terms of a chunk's rows to the sums over all rows and by group.
 
-    Rows are first summed by group without rounding. The sums over all rows then get two numbers for
-    each group.
-
     Parameters
     ----------
     sums : ClusteredSums
@@ -93,23 +88,22 @@ class ChunkSums:
 
     def __init__(self, sums: ClusteredSums, scored: Scored) -> None:
         self._sums, self._scored = sums, scored
-        self._sums_by_group: np.ndarray | None = None
-        if scored.chunk.grouped:
-            # Zeros: a chunk without rows of the model adds nothing.
-            self._sums_by_group = np.zeros((sums.moments.terms, len(scored.starts) - 1))
+        self._part = sums.take_part()
+        groups = len(scored.starts) - 1 if scored.chunk.grouped else 1
+        # Zeros: a chunk without rows of the model adds nothing.
+        self._sums_by_group = np.zeros((sums.moments.terms, groups))
         self._group_sums: dict[int, GroupSums] = {}
 
     def finish(self) -> np.ndarray | None:
-        """Add the chunk's sums to all rows' and return the sums over each group.
+        """End the additions and return the sums over each group.
 
         Returns
         -------
         ndarray of float64, shape (varying, groups), or None
             None if rows have no groups.
         """
-        for term, added in self._group_sums.items():
-            self._sums.add(term, added.exact())
-        return self._sums_by_group
+        self._sums.put_part(self._part)
+        return self._sums_by_group if self._scored.chunk.grouped else None
 
     def add(self, term: int, values: np.ndarray, starts: np.ndarray | None = None) -> None:
         """Add the next rows of a term.
@@ -122,25 +116,22 @@ class ChunkSums:
         starts : ndarray of int64, shape (groups + 1,), optional
             First row of each group among the rows with this term; by default among all rows.
         """
-        if self._sums_by_group is None:
-            self._sums.add(term, values)
-            return
         if term not in self._group_sums:
-            of = self._scored.starts if starts is None else starts
-            self._group_sums[term] = GroupSums(of, self._sums_by_group[term])
-        remainders = self._group_sums[term].add(values)
-        if len(remainders):
-            self._sums.add(term, remainders)
+            starts = self._scored.starts if starts is None else starts
+            edges = starts if self._scored.chunk.grouped else ONE_GROUP
+            out = self._sums_by_group[term]
+            self._group_sums[term] = GroupSums(edges, out, self._part, term)
+        self._group_sums[term].add(values)
 
     def count(self, term: int, counts: np.ndarray) -> None:
         """Add an integer for each group. int64, shape (groups,)."""
-        self._sums.count(term, int(counts.sum()))
-        if self._sums_by_group is not None:
+        self.add_detail(term, int(counts.sum()))
+        if self._scored.chunk.grouped:
             self._sums_by_group[term] = counts
 
     def add_detail(self, term: int, number: int) -> None:
         """Add an integer to a term without moments."""
-        self._sums.count(term, number)
+        self._part.add_integers(term, np.array([number]))
 
     def add_weights(self, term: int) -> None:
         """Add the weights of all rows, or their number."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -36,30 +36,41 @@ THRESHOLD = Param(
 )
 
 
-#: Reasons for an undefined value, each with the denominator that is 0.
-_DENOMINATORS = {
-    "none_predicted": lambda c: c.predicted,
-    "all_predicted": lambda c: c.rejected,
-    "all_negative": lambda c: c.positive,
-    "all_positive": lambda c: c.negative,
-    "true_negatives_only": lambda c: c.tp + c.fp + c.fn,
-}
+class _CellSum(NamedTuple):
+    """A sum of cells: their weights in the order of `Confusion`, and its text.
+
+    `reason` says why a value is undefined if this sum, its denominator, is 0.
+    """
+
+    weights: tuple[int, int, int, int]
+    text: str
+    reason: str = ""
 
 
-#: Weights of the cells in sums of cells, in the order of `Confusion`.
-_CELL_WEIGHTS = {
-    "tp": (1, 0, 0, 0),
-    "fp": (0, 1, 0, 0),
-    "fn": (0, 0, 1, 0),
-    "tn": (0, 0, 0, 1),
-    "positive": (1, 0, 1, 0),
-    "negative": (0, 1, 0, 1),
-    "predicted": (1, 1, 0, 0),
-    "rejected": (0, 0, 1, 1),
-    "right": (1, 0, 0, 1),
-    "wrong": (0, 1, 1, 0),
-    "all": (1, 1, 1, 1),
+_SUMS = {
+    "tp": _CellSum((1, 0, 0, 0), "TP"),
+    "fp": _CellSum((0, 1, 0, 0), "FP"),
+    "fn": _CellSum((0, 0, 1, 0), "FN"),
+    "tn": _CellSum((0, 0, 0, 1), "TN"),
+    "predicted": _CellSum((1, 1, 0, 0), "TP + FP", "none_predicted"),
+    "rejected": _CellSum((0, 0, 1, 1), "TN + FN", "all_predicted"),
+    "positive": _CellSum((1, 0, 1, 0), "TP + FN", "all_negative"),
+    "negative": _CellSum((0, 1, 0, 1), "TN + FP", "all_positive"),
+    "right": _CellSum((1, 0, 0, 1), "TP + TN"),
+    "wrong": _CellSum((0, 1, 1, 0), "FP + FN"),
+    "not tn": _CellSum((1, 1, 1, 0), "TP + FP + FN", "true_negatives_only"),
+    "all": _CellSum((1, 1, 1, 1), "TP + FP + FN + TN"),
 }
+_SUM_OF_REASON = {one.reason: name for name, one in _SUMS.items()}
+
+
+def _sum_of(confusion: Confusion, name: str) -> np.ndarray:
+    """Add cells, by a name in `_SUMS`."""
+    summed: np.ndarray | None = getattr(confusion, name, None)
+    if summed is None:
+        first, *others = (c for c, w in zip(confusion, _SUMS[name].weights, strict=True) if w)
+        summed = sum(others, start=first)
+    return summed
 
 
 def _slopes_of_share(
@@ -82,20 +93,31 @@ class Decision(ClusteredMeasure):
 
     scores = "number"
     options: ClassVar[tuple[Param, ...]] = (THRESHOLD, REL)
-    #: For shares: numerator and denominator, names in `_CELL_WEIGHTS`.
+    #: Numerator and denominator of a share, names in `_SUMS`.
     share: ClassVar[tuple[str, str]]
-    #: Reasons in `_DENOMINATORS` that make it undefined; the first that holds counts.
+    #: Reasons in `_SUMS` that make it undefined; the first that holds counts.
     undefined_by: ClassVar[tuple[str, ...]] = ()
 
-    @staticmethod
-    def from_confusion(confusion: Confusion, options: Mapping[str, Any]) -> np.ndarray:
+    def __init_subclass__(cls, share: tuple[str, str] | None = None, **keywords: Any) -> None:
+        if share is not None:
+            above, below = (_SUMS[side] for side in share)
+            cls.share = share
+            text = f"({above.text})" if " " in above.text else above.text
+            cls.formula = f"{text} / ({below.text})"
+            cls.undefined_by = (below.reason,) if below.reason else ()
+            cls.higher_is_better = share[0] not in ("fp", "fn", "wrong")
+        super().__init_subclass__(**keywords)
+
+    @classmethod
+    def from_confusion(cls, confusion: Confusion, options: Mapping[str, Any]) -> np.ndarray:
         """Compute the measure of each case; NaN if undefined."""
-        raise NotImplementedError  # pragma: no cover - abstract
+        above, below = (_sum_of(confusion, side) for side in cls.share)
+        return ratio(above, below)
 
     @classmethod
     def slopes(cls, confusion: Confusion, options: Mapping[str, Any]) -> Confusion:
         """Return the derivatives of defined values by each cell."""
-        return _slopes_of_share(confusion, *(_CELL_WEIGHTS[side] for side in cls.share))
+        return _slopes_of_share(confusion, *(_SUMS[side].weights for side in cls.share))
 
     @classmethod
     def why_undefined(
@@ -105,7 +127,7 @@ class Decision(ClusteredMeasure):
         if weighted:
             yield "zero_weight", confusion.all == 0
         for reason in cls.undefined_by:
-            yield reason, _DENOMINATORS[reason](confusion) == 0
+            yield reason, _sum_of(confusion, _SUM_OF_REASON[reason]) == 0
         yield "zero_weight", confusion.all == 0
 
     def state_key(self) -> Hashable:
@@ -130,102 +152,58 @@ class Decision(ClusteredMeasure):
         return state.unscaled(self.slopes(state.confusion(), self.chosen))
 
 
-class PositivePredictiveValue(Decision):
+class PositivePredictiveValue(Decision, share=("tp", "predicted")):
     """PPV, the share of the predicted positives that are positive."""
 
     name = "PPV"
     summary = "precision: share of the rows predicted positive that are"
-    formula = "TP / (TP + FP)"
     reference = "Kent et al. (1955), doi:10.1002/asi.5090060209"
     spellings = ("positive_predictive_value", "precision_score")
-    undefined_by = ("none_predicted",)
-    share = ("tp", "predicted")
-
-    @staticmethod
-    def from_confusion(confusion: Confusion, options: Mapping[str, Any]) -> np.ndarray:
-        return ratio(confusion.tp, confusion.predicted)
 
 
-class NegativePredictiveValue(Decision):
+class NegativePredictiveValue(Decision, share=("tn", "rejected")):
     """NPV, the share of the predicted negatives that are negative."""
 
     name = "NPV"
     summary = "share of the rows not predicted positive that are not"
-    formula = "TN / (TN + FN)"
     reference = "Vecchio (1966), doi:10.1056/NEJM196605262742104"
     spellings = ("negative_predictive_value",)
-    undefined_by = ("all_predicted",)
-    share = ("tn", "rejected")
-
-    @staticmethod
-    def from_confusion(confusion: Confusion, options: Mapping[str, Any]) -> np.ndarray:
-        return ratio(confusion.tn, confusion.rejected)
 
 
-class TruePositiveRate(Decision):
+class TruePositiveRate(Decision, share=("tp", "positive")):
     """TPR, the share of the positives that are predicted positive."""
 
     name = "TPR"
     summary = "recall, sensitivity: share of the positive rows that are predicted positive"
-    formula = "TP / (TP + FN)"
     reference = "Yerushalmy (1947), doi:10.2307/4586294"
     spellings = ("TruePositiveRate", "Sensitivity", "recall_score")
-    undefined_by = ("all_negative",)
-    share = ("tp", "positive")
-
-    @staticmethod
-    def from_confusion(confusion: Confusion, options: Mapping[str, Any]) -> np.ndarray:
-        return ratio(confusion.tp, confusion.positive)
 
 
-class FalseNegativeRate(Decision):
+class FalseNegativeRate(Decision, share=("fn", "positive")):
     """FNR, the share of the positives that are missed."""
 
     name = "FNR"
     summary = "miss rate: share of the positive rows that are not predicted positive"
-    formula = "FN / (TP + FN)"
     reference = "Yerushalmy (1947), doi:10.2307/4586294"
     spellings = ("FalseNegativeRate", "MissRate")
-    higher_is_better = False
-    undefined_by = ("all_negative",)
-    share = ("fn", "positive")
-
-    @staticmethod
-    def from_confusion(confusion: Confusion, options: Mapping[str, Any]) -> np.ndarray:
-        return ratio(confusion.fn, confusion.positive)
 
 
-class TrueNegativeRate(Decision):
+class TrueNegativeRate(Decision, share=("tn", "negative")):
     """TNR, the share of the negatives that are not predicted positive."""
 
     name = "TNR"
     summary = "specificity: share of the other rows that are not predicted positive"
-    formula = "TN / (TN + FP)"
     reference = "Yerushalmy (1947), doi:10.2307/4586294"
     spellings = ("TrueNegativeRate", "Specificity", "specificity_score")
-    undefined_by = ("all_positive",)
-    share = ("tn", "negative")
-
-    @staticmethod
-    def from_confusion(confusion: Confusion, options: Mapping[str, Any]) -> np.ndarray:
-        return ratio(confusion.tn, confusion.negative)
 
 
-class FalsePositiveRate(Decision):
+class FalsePositiveRate(Decision, share=("fp", "negative")):
     """FPR, the share of the negatives that are predicted positive."""
 
     name = "FPR"
     summary = "fall-out: share of the other rows that are predicted positive"
-    formula = "FP / (TN + FP)"
     reference = "Yerushalmy (1947), doi:10.2307/4586294"
     spellings = ("FalsePositiveRate", "Fallout")
-    higher_is_better = False
-    undefined_by = ("all_positive",)
-    share = ("fp", "negative")
-
-    @staticmethod
-    def from_confusion(confusion: Confusion, options: Mapping[str, Any]) -> np.ndarray:
-        return ratio(confusion.fp, confusion.negative)
 
 
 class FScoreAtThreshold(Decision):
@@ -243,8 +221,8 @@ class FScoreAtThreshold(Decision):
     spellings = ("f1_score", "fbeta_score")
     undefined_by = ("true_negatives_only",)
 
-    @staticmethod
-    def from_confusion(confusion: Confusion, options: Mapping[str, Any]) -> np.ndarray:
+    @classmethod
+    def from_confusion(cls, confusion: Confusion, options: Mapping[str, Any]) -> np.ndarray:
         return f_score(confusion, float(options["beta"]))
 
     @classmethod
@@ -256,35 +234,22 @@ class FScoreAtThreshold(Decision):
         return _slopes_of_share(confusion, (hits, 0, 0, 0), (hits, false, missed, 0))
 
 
-class AccuracyAtThreshold(Decision):
+class AccuracyAtThreshold(Decision, share=("right", "all")):
     """Accuracy, the share of rows that are predicted right."""
 
     name = "Accuracy"
     summary = "share of rows that are predicted right"
-    formula = "(TP + TN) / (TP + FP + FN + TN)"
     reference = "none"
     spellings = ("Acc", "accuracy_score")
-    share = ("right", "all")
-
-    @staticmethod
-    def from_confusion(confusion: Confusion, options: Mapping[str, Any]) -> np.ndarray:
-        return ratio(confusion.tp + confusion.tn, confusion.all)
 
 
-class ErrorRateAtThreshold(Decision):
+class ErrorRateAtThreshold(Decision, share=("wrong", "all")):
     """ErrorRate, the share of rows that are predicted wrong."""
 
     name = "ErrorRate"
     summary = "share of rows that are predicted wrong: 1 - Accuracy"
-    formula = "(FP + FN) / (TP + FP + FN + TN)"
     reference = "none"
     spellings = ("zero_one_loss",)
-    higher_is_better = False
-    share = ("wrong", "all")
-
-    @staticmethod
-    def from_confusion(confusion: Confusion, options: Mapping[str, Any]) -> np.ndarray:
-        return ratio(confusion.fp + confusion.fn, confusion.all)
 
 
 class BalancedAccuracyAtThreshold(Decision):
@@ -297,8 +262,8 @@ class BalancedAccuracyAtThreshold(Decision):
     spellings = ("BAcc", "balanced_accuracy_score")
     undefined_by = ("all_negative", "all_positive")
 
-    @staticmethod
-    def from_confusion(confusion: Confusion, options: Mapping[str, Any]) -> np.ndarray:
+    @classmethod
+    def from_confusion(cls, confusion: Confusion, options: Mapping[str, Any]) -> np.ndarray:
         tpr = ratio(confusion.tp, confusion.positive)
         return (tpr + ratio(confusion.tn, confusion.negative)) / 2
 
@@ -320,8 +285,8 @@ class MatthewsCorrelation(Decision):
     range = (-1.0, 1.0)
     undefined_by = ("all_negative", "all_positive", "none_predicted", "all_predicted")
 
-    @staticmethod
-    def from_confusion(confusion: Confusion, options: Mapping[str, Any]) -> np.ndarray:
+    @classmethod
+    def from_confusion(cls, confusion: Confusion, options: Mapping[str, Any]) -> np.ndarray:
         c = confusion
         # The pairs are equal if every prediction is right: then the value is exactly 1.
         below = np.sqrt(c.predicted * c.positive) * np.sqrt(c.rejected * c.negative)
@@ -353,23 +318,10 @@ class MatthewsCorrelation(Decision):
         )
 
 
-PPV = PositivePredictiveValue()
-NPV = NegativePredictiveValue()
-TPR = TruePositiveRate()
-FNR = FalseNegativeRate()
-TNR = TrueNegativeRate()
-FPR = FalsePositiveRate()
-FScore = FScoreAtThreshold()
-Accuracy = AccuracyAtThreshold()
-ErrorRate = ErrorRateAtThreshold()
-BalancedAccuracy = BalancedAccuracyAtThreshold()
-MCC = MatthewsCorrelation()
-
-
 class GroupDecision(Measure):
     """The mean over groups of a measure of predictions at a threshold.
 
-    A subclass names the measure of all rows. Name, formula and options follow from it.
+    Name, formula and options follow from the measure of all rows.
     """
 
     of: ClassVar[type[Decision]]
@@ -383,6 +335,7 @@ class GroupDecision(Measure):
         cls.of = of
         cls.name = f"Group{of.name}"
         cls.summary = f"mean over groups of {of.name} inside the group"
+        cls.__doc__ = f"{cls.name}, the {cls.summary}."
         cls.formula = f"mean over groups g of {of.name}_g, {of.name} = {of.formula}"
         cls.reference = of.reference
         cls.options = (*of.options, WEIGHT)
@@ -391,19 +344,8 @@ class GroupDecision(Measure):
         cls.range = of.range
         super().__init_subclass__(**keywords)
 
-    def pass_key(self) -> Hashable:
-        return "decisions", float(self.rel), float(self.threshold)
-
-    @classmethod
-    def compute(
-        cls,
-        measures: Sequence[GroupDecision],
-        ranking: Ranking,
-        outs: Iterable[np.ndarray],
-    ) -> None:
-        confusion = measures[0].confusion(ranking)
-        for m, out in zip(measures, outs, strict=True):
-            out[:] = m.of.from_confusion(confusion, m.chosen)
+    def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
+        return self.of.from_confusion(self.confusion(ranking), self.chosen)
 
     def confusion(self, ranking: Ranking) -> Confusion:
         """Compute the confusion matrix of each group; weights are scaled by group."""
@@ -426,61 +368,8 @@ class GroupDecision(Measure):
         return self.of.why_undefined(self.confusion(ranking), ranking.weights is not None)
 
 
-class GroupPositivePredictiveValue(GroupDecision, of=PositivePredictiveValue):
-    """GroupPPV, the mean of the groups' precision at a threshold."""
-
-
-class GroupNegativePredictiveValue(GroupDecision, of=NegativePredictiveValue):
-    """GroupNPV, the mean of the groups' negative predictive value."""
-
-
-class GroupTruePositiveRate(GroupDecision, of=TruePositiveRate):
-    """GroupTPR, the mean of the groups' recall at a threshold."""
-
-
-class GroupFalseNegativeRate(GroupDecision, of=FalseNegativeRate):
-    """GroupFNR, the mean of the groups' miss rate."""
-
-
-class GroupTrueNegativeRate(GroupDecision, of=TrueNegativeRate):
-    """GroupTNR, the mean of the groups' specificity."""
-
-
-class GroupFalsePositiveRate(GroupDecision, of=FalsePositiveRate):
-    """GroupFPR, the mean of the groups' fall-out."""
-
-
-class GroupFScoreAtThreshold(GroupDecision, of=FScoreAtThreshold):
-    """GroupFScore, the mean of the groups' F-beta at a threshold."""
-
-
-class GroupAccuracyAtThreshold(GroupDecision, of=AccuracyAtThreshold):
-    """GroupAccuracy, the mean of the groups' accuracy."""
-
-
-class GroupErrorRateAtThreshold(GroupDecision, of=ErrorRateAtThreshold):
-    """GroupErrorRate, the mean of the groups' error rate."""
-
-
-class GroupBalancedAccuracyAtThreshold(GroupDecision, of=BalancedAccuracyAtThreshold):
-    """GroupBalancedAccuracy, the mean of the groups' balanced accuracy."""
-
-
-class GroupMatthewsCorrelation(GroupDecision, of=MatthewsCorrelation):
-    """GroupMCC, the mean of the groups' Matthews correlation."""
-
-
-GroupPPV = GroupPositivePredictiveValue()
-GroupNPV = GroupNegativePredictiveValue()
-GroupTPR = GroupTruePositiveRate()
-GroupFNR = GroupFalseNegativeRate()
-GroupTNR = GroupTrueNegativeRate()
-GroupFPR = GroupFalsePositiveRate()
-GroupFScore = GroupFScoreAtThreshold()
-GroupAccuracy = GroupAccuracyAtThreshold()
-GroupErrorRate = GroupErrorRateAtThreshold()
-GroupBalancedAccuracy = GroupBalancedAccuracyAtThreshold()
-GroupMCC = GroupMatthewsCorrelation()
+for _decision in Decision.__subclasses__():
+    type(f"Group{_decision.__name__}", (GroupDecision,), {}, of=_decision)
 
 
 def _cells(ranking: Ranking, rel: float, threshold: float) -> np.ndarray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterator
 from typing import ClassVar
 
 import numpy as np
@@ -13,9 +13,9 @@ from fastrank_eval._lib.jit import kernel
 from fastrank_eval.groups.diversity import IntentRanking
 from fastrank_eval.groups.ranking import Ranking
 from fastrank_eval.measures.average_precision import expected_precisions
-from fastrank_eval.measures.base import WEIGHT, Measure, Param, distinct_cutoffs, number
-from fastrank_eval.measures.gain import discount_table, longest
-from fastrank_eval.measures.precision import expected_hits, expected_success
+from fastrank_eval.measures.base import WEIGHT, Measure, Param, longest, number, over_groups
+from fastrank_eval.measures.gain import discount_table
+from fastrank_eval.measures.precision import depths_of, expected_hits, expected_success
 
 _AGRAWAL = "Agrawal et al. (2009), doi:10.1145/1498759.1498766"
 
@@ -24,9 +24,6 @@ class Diversity(Measure):
     """Base class of measures of diversity: they use subtopics, not labels."""
 
     needs_subtopics = True
-
-    def pass_key(self) -> Hashable:
-        return self.name
 
     def undefined_if_empty(self) -> str | None:
         return "no_subtopics"
@@ -50,30 +47,13 @@ class Diversity(Measure):
 class _IntentAware(Diversity):
     """Base class of measures that are averaged over the intents of a group."""
 
-    @classmethod
-    def of_intents(cls, covering: IntentRanking, cutoffs: np.ndarray, out: np.ndarray) -> None:
-        """Write the value for each cutoff and intent."""
+    def of_intents(self, covering: IntentRanking, cutoffs: np.ndarray) -> np.ndarray:
+        """Compute the value of each cutoff and intent. float64."""
         raise NotImplementedError  # pragma: no cover - abstract
 
-    @classmethod
-    def compute(
-        cls,
-        measures: Sequence[_IntentAware],
-        ranking: Ranking,
-        outs: Iterable[np.ndarray],
-    ) -> None:
+    def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
         covering = ranking.intent_ranking()
-        cutoffs, indices = distinct_cutoffs(measures)
-        values = np.empty((len(cutoffs), len(covering.retrieved)))
-        cls.of_intents(covering, cutoffs, values)
-        means = covering.subtopic_rows.mean(values)
-        for m, out, row in zip(measures, outs, indices, strict=True):
-            out[:] = m.from_mean(means[row], ranking)
-
-    def from_mean(self, mean: np.ndarray, ranking: Ranking) -> np.ndarray:
-        """Compute the measure from the mean over intents."""
-        # Rounding in a block may exceed 1 by one unit in the last place.
-        return np.minimum(mean, 1.0)
+        return covering.subtopic_rows.mean(self.of_intents(covering, cutoffs))
 
 
 class IntentAwarePrecision(_IntentAware):
@@ -91,23 +71,13 @@ class IntentAwarePrecision(_IntentAware):
     def refuses(self, ties: str) -> str | None:
         return None
 
-    @classmethod
-    def of_intents(cls, covering: IntentRanking, cutoffs: np.ndarray, out: np.ndarray) -> None:
-        expected_hits(
-            covering.offsets,
-            covering.above,
-            covering.size,
-            np.ones(len(covering.above)),
-            1.0,
-            covering.retrieved,
-            np.empty((0, len(covering.retrieved)), np.int64),
-            cutoffs,
-            out,
-        )
+    def of_intents(self, covering: IntentRanking, cutoffs: np.ndarray) -> np.ndarray:
+        depths, ones = depths_of(cutoffs, covering.retrieved), np.ones(len(covering.above))
+        return over_groups(expected_hits, covering, ones, 1.0, cutoffs=depths)
 
-    def from_mean(self, mean: np.ndarray, ranking: Ranking) -> np.ndarray:
+    def from_shared(self, shared: np.ndarray, ranking: Ranking) -> np.ndarray:
         ranks = np.maximum(ranking.retrieved, 1) if self.cutoff is None else self.cutoff
-        return super().from_mean(mean / ranks, ranking)
+        return super().from_shared(shared / ranks, ranking)
 
 
 class IntentAwareAP(_IntentAware):
@@ -123,21 +93,11 @@ class IntentAwareAP(_IntentAware):
     options = (WEIGHT,)
     spellings = ("MAP_IA",)
 
-    @classmethod
-    def of_intents(cls, covering: IntentRanking, cutoffs: np.ndarray, out: np.ndarray) -> None:
+    def of_intents(self, covering: IntentRanking, cutoffs: np.ndarray) -> np.ndarray:
         _, harmonic = discount_table("reciprocal", 0.0, longest(cutoffs, covering.retrieved))
-        expected_precisions(
-            covering.offsets,
-            covering.above,
-            covering.size,
-            np.ones(len(covering.above)),
-            1.0,
-            covering.retrieved,
-            cutoffs,
-            harmonic,
-            out,
-        )
-        out /= covering.subtopic_rows.rows
+        ones = np.ones(len(covering.above))
+        sums = over_groups(expected_precisions, covering, ones, 1.0, harmonic, cutoffs=cutoffs)
+        return sums / covering.subtopic_rows.rows
 
 
 class SubtopicRecall(_IntentAware):
@@ -150,23 +110,10 @@ class SubtopicRecall(_IntentAware):
     options = (WEIGHT,)
     spellings = ("strec", "subtopic_recall", "S_recall")
 
-    @classmethod
-    def of_intents(cls, covering: IntentRanking, cutoffs: np.ndarray, out: np.ndarray) -> None:
-        expected_success(
-            covering.offsets,
-            covering.above,
-            covering.size,
-            np.ones(len(covering.above)),
-            1.0,
-            covering.retrieved,
-            cutoffs,
-            out,
-        )
+    def of_intents(self, covering: IntentRanking, cutoffs: np.ndarray) -> np.ndarray:
+        ones = np.ones(len(covering.above))
+        return over_groups(expected_success, covering, ones, 1.0, cutoffs=cutoffs)
 
-
-P_IA = IntentAwarePrecision()
-AP_IA = IntentAwareAP()
-StRecall = SubtopicRecall()
 
 _SIGIR = "Clarke et al. (2008), doi:10.1145/1390334.1390446"
 _WSDM = "Clarke et al. (2011), doi:10.1145/1935826.1935847"
@@ -183,7 +130,7 @@ BETA = Param(
 )
 
 
-class _Novelty(Diversity):
+class _Novelty(_IntentAware):
     """Base class of measures of novelty: the sum of discounted gains."""
 
     #: The kind of discount, as `discount_table` names it.
@@ -196,48 +143,22 @@ class _Novelty(Diversity):
     def pass_key(self) -> Hashable:
         return "novelty", self.alpha, self.discounts()
 
-    @classmethod
-    def compute(
-        cls,
-        measures: Sequence[_Novelty],
-        ranking: Ranking,
-        outs: Iterable[np.ndarray],
-    ) -> None:
-        first = measures[0]
-        covering = ranking.intent_ranking()
-        cutoffs, indices = distinct_cutoffs(measures)
-        ranks = longest(cutoffs, covering.retrieved)
-        discount, _ = discount_table(*first.discounts(), ranks)
-        values = np.empty((len(cutoffs), len(covering.retrieved)))
-        _expected_gain(
-            covering.offsets,
-            covering.above,
-            covering.size,
-            1.0 - first.alpha,
-            cutoffs,
-            discount,
-            np.empty(int(covering.size.max(initial=1))),
-            values,
-        )
-        means = covering.subtopic_rows.mean(values)
-        for m, out, row in zip(measures, outs, indices, strict=True):
-            out[:] = m.from_mean(means[row], ranking)
-
-    def from_mean(self, mean: np.ndarray, ranking: Ranking) -> np.ndarray:
-        """Compute the measure from the mean discounted gain over subtopics."""
-        raise NotImplementedError  # pragma: no cover - abstract
+    def of_intents(self, covering: IntentRanking, cutoffs: np.ndarray) -> np.ndarray:
+        discount, _ = discount_table(*self.discounts(), longest(cutoffs, covering.retrieved))
+        scratch = np.empty(int(covering.size.max(initial=1)))
+        keep = 1.0 - self.alpha
+        return over_groups(_expected_gain, covering, keep, discount, scratch, cutoffs=cutoffs)
 
 
 class _Independent(_Novelty):
     """Base class: divided by the gain of rows that cover all subtopics."""
 
-    def from_mean(self, mean: np.ndarray, ranking: Ranking) -> np.ndarray:
+    def from_shared(self, shared: np.ndarray, ranking: Ranking) -> np.ndarray:
         ranks = self.cutoff if self.cutoff is not None else np.maximum(ranking.retrieved, 1)
         most = int(np.max(ranks, initial=1))
         discount, _ = discount_table(*self.discounts(), most)
         best = np.cumsum(discount[:most] * powers(1.0 - self.alpha, most))
-        value: np.ndarray = mean / best[np.asarray(ranks) - 1]
-        return np.minimum(value, 1.0)
+        return super().from_shared(shared / best[np.asarray(ranks) - 1], ranking)
 
 
 class _Greedy(_Novelty):
@@ -256,10 +177,10 @@ class _Greedy(_Novelty):
 
     range = (0.0, math.e / (math.e - 1))
 
-    def from_mean(self, mean: np.ndarray, ranking: Ranking) -> np.ndarray:
+    def from_shared(self, shared: np.ndarray, ranking: Ranking) -> np.ndarray:
         subtopic_rows = ranking.intent_ranking().subtopic_rows
-        value = np.full(len(mean), np.nan)
-        total = mean * subtopic_rows.subtopics
+        value = np.full(len(shared), np.nan)
+        total = shared * subtopic_rows.subtopics
         np.divide(total, self._ideal(ranking), out=value, where=subtopic_rows.subtopics > 0)
         return value
 
@@ -350,8 +271,8 @@ class NoveltyRBP(_Independent):
     def discounts(self) -> tuple[str, float]:
         return "geometric", float(self.beta)
 
-    def from_mean(self, mean: np.ndarray, ranking: Ranking) -> np.ndarray:
-        return np.minimum((1.0 - (1.0 - self.alpha) * self.beta) * mean, 1.0)
+    def from_shared(self, shared: np.ndarray, ranking: Ranking) -> np.ndarray:
+        return np.minimum((1.0 - (1.0 - self.alpha) * self.beta) * shared, 1.0)
 
 
 class NormalizedNoveltyRBP(_Greedy):
@@ -371,17 +292,9 @@ class NormalizedNoveltyRBP(_Greedy):
         return "geometric", float(self.beta)
 
 
-alpha_DCG = AlphaDCG()
-alpha_nDCG = AlphaNDCG()
-ERR_IA = IntentAwareERR()
-nERR_IA = NormalizedIntentAwareERR()
-NRBP = NoveltyRBP()
-nNRBP = NormalizedNoveltyRBP()
-
-
 @kernel
 def _expected_gain(  # type: ignore[no-untyped-def]
-    offsets, above, size, keep, cutoffs, discount, scratch, out
+    offsets, above, size, retrieved, cutoffs, keep, discount, scratch, out
 ):
     """Sum the discounted gain of each intent, exact in expectation over ties.
 

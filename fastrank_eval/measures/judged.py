@@ -1,15 +1,27 @@
-"""Measure rankings with incomplete judgments, and their judged share."""
+"""Measure rankings with partial judgments, and their judged share."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable
+from typing import Any
 
 import numpy as np
 
+from fastrank_eval._lib.elementary import powers
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval.groups.ranking import Ranking
-from fastrank_eval.measures.base import REL, WEIGHT, Measure, Param, distinct_cutoffs, one_of
-from fastrank_eval.measures.precision import expected_hits
+from fastrank_eval.measures.base import (
+    REL,
+    WEIGHT,
+    Measure,
+    Param,
+    integer,
+    number,
+    one_of,
+    over_groups,
+)
+from fastrank_eval.measures.gain import discount_table
+from fastrank_eval.measures.precision import depths_of, expected_hits
 
 #: Added to the counts of both classes by infAP, as in trec_eval.
 _EPSILON = 1e-5
@@ -26,20 +38,20 @@ class _Incomplete(Measure):
     options = (REL, WEIGHT)
     takes_cutoff = False
 
-    def pass_key(self) -> Hashable:
-        return self.name, self.rel
-
     def nonrelevant(self, ranking: Ranking) -> np.ndarray:
         """Count the rows judged not relevant in each group. int64."""
 
         def count() -> np.ndarray:
-            others = np.empty(ranking.groups, np.int64)
-            _count_others(
-                ranking.offsets, ranking.grade, float(self.rel), ranking.above, ranking.rows, others
-            )
+            others = self.others(ranking, ranking.rows)
             return ranking.rows - ranking.unjudged_rows().missing - others
 
         return ranking.cached(("nonrelevant", self.rel), count)
+
+    def others(self, ranking: Ranking, limit: np.ndarray) -> np.ndarray:
+        """Count entries above a rank that are relevant or not judged. int64."""
+        out = np.empty(ranking.groups, np.int64)
+        _count_others(ranking.offsets, ranking.grade, float(self.rel), ranking.above, limit, out)
+        return out
 
 
 class BinaryPreference(_Incomplete):
@@ -50,31 +62,18 @@ class BinaryPreference(_Incomplete):
     formula = "1/R sum over relevant of 1 - min(nonrelevant above, R) / min(N, R)"
     reference = "Buckley & Voorhees (2004), doi:10.1145/1008992.1009000"
 
-    @classmethod
-    def compute(
-        cls,
-        measures: Sequence[BinaryPreference],
-        ranking: Ranking,
-        outs: Iterable[np.ndarray],
-    ) -> None:
-        first = measures[0]
-        judged = ranking.unjudged_rows()
-        value = np.empty(ranking.groups)
-        _expected_preference(
-            ranking.offsets,
-            ranking.above,
-            ranking.size,
+    def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
+        judged, rel = ranking.unjudged_rows(), float(self.rel)
+        return over_groups(
+            _expected_preference,
+            ranking,
             ranking.grade,
-            float(first.rel),
-            ranking.retrieved,
-            ranking.relevant(first.rel),
-            first.nonrelevant(ranking),
+            rel,
+            ranking.relevant(rel),
+            self.nonrelevant(ranking),
             judged.before,
             judged.tied,
-            value,
         )
-        for out in outs:
-            out[:] = value
 
 
 class GeometricPreference(BinaryPreference):
@@ -104,25 +103,10 @@ class NonrelevantRetrieved(_Incomplete):
     def empty_is_known(self) -> bool:
         return False
 
-    @classmethod
-    def compute(
-        cls,
-        measures: Sequence[NonrelevantRetrieved],
-        ranking: Ranking,
-        outs: Iterable[np.ndarray],
-    ) -> None:
-        others = np.empty(ranking.groups, np.int64)
-        _count_others(
-            ranking.offsets,
-            ranking.grade,
-            float(measures[0].rel),
-            ranking.above,
-            ranking.retrieved,
-            others,
-        )
+    def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
+        others = self.others(ranking, ranking.retrieved)
         unjudged = np.diff(ranking.unjudged_rows().offsets)
-        for out in outs:
-            out[:] = ranking.retrieved - unjudged - others
+        return ranking.retrieved - unjudged - others
 
 
 class InferredAP(_Incomplete):
@@ -139,28 +123,11 @@ class InferredAP(_Incomplete):
     def has_expectation(self) -> bool:
         return False
 
-    @classmethod
-    def compute(
-        cls,
-        measures: Sequence[InferredAP],
-        ranking: Ranking,
-        outs: Iterable[np.ndarray],
-    ) -> None:
-        rel = float(measures[0].rel)
-        value = np.empty(ranking.groups)
-        _inferred(
-            ranking.offsets,
-            ranking.above,
-            ranking.grade,
-            rel,
-            ranking.retrieved,
-            ranking.relevant(rel),
-            ranking.unjudged_rows().before,
-            _EPSILON,
-            value,
+    def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
+        rel, before = float(self.rel), ranking.unjudged_rows().before
+        return over_groups(
+            _inferred, ranking, ranking.grade, rel, ranking.relevant(rel), before, _EPSILON
         )
-        for out in outs:
-            out[:] = value
 
 
 class _JudgedRows(Measure):
@@ -175,33 +142,23 @@ class _JudgedRows(Measure):
     def empty_is_known(self) -> bool:
         return False
 
-    def value(self, unjudged: np.ndarray, ranks: np.ndarray) -> np.ndarray:
+    def counted(self, unjudged: np.ndarray, ranks: np.ndarray) -> np.ndarray:
         """Compute the numerator from unjudged rows and ranks at the cutoff."""
         raise NotImplementedError  # pragma: no cover - abstract
 
-    @classmethod
-    def unjudged(cls, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
-        """Count unjudged rows above each cutoff. float64, shape (cutoffs, groups)."""
+    def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
+        """Count unjudged rows above each cutoff."""
         judged = ranking.unjudged_rows()
         marks = np.ones(len(judged.above))
         return _above(judged.offsets, judged.above, judged.size, marks, ranking, cutoffs)
 
-    @classmethod
-    def compute(
-        cls,
-        measures: Sequence[_JudgedRows],
-        ranking: Ranking,
-        outs: Iterable[np.ndarray],
-    ) -> None:
-        cutoffs, indices = distinct_cutoffs(measures)
-        unjudged_rows = cls.unjudged(ranking, cutoffs)
-        for m, out, row in zip(measures, outs, indices, strict=True):
-            ranks = ranking.retrieved
-            if m.cutoff is not None:
-                ranks = np.minimum(ranks, m.cutoff)
-            below = ranks if m.short == "length" or m.cutoff is None else m.cutoff
-            out[:] = 0.0
-            np.divide(m.value(unjudged_rows[row], ranks), below, out=out, where=ranks > 0)
+    def from_shared(self, shared: np.ndarray, ranking: Ranking) -> np.ndarray:
+        ranks = ranking.retrieved
+        if self.cutoff is not None:
+            ranks = np.minimum(ranks, self.cutoff)
+        below = ranks if self.short == "length" or self.cutoff is None else self.cutoff
+        value = np.zeros(len(shared))
+        return np.divide(self.counted(shared, ranks), below, out=value, where=ranks > 0)
 
 
 class JudgedShare(_JudgedRows):
@@ -220,7 +177,7 @@ class JudgedShare(_JudgedRows):
         WEIGHT,
     )
 
-    def value(self, unjudged: np.ndarray, ranks: np.ndarray) -> np.ndarray:
+    def counted(self, unjudged: np.ndarray, ranks: np.ndarray) -> np.ndarray:
         return ranks - unjudged
 
 
@@ -246,13 +203,12 @@ class UnjudgedShare(_JudgedRows):
     )
     spellings = ("unj", "hole")
 
-    @classmethod
-    def unjudged(cls, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
+    def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
         marks = (ranking.grade < 0).astype(np.float64)
         pooled = _above(ranking.offsets, ranking.above, ranking.size, marks, ranking, cutoffs)
-        return pooled + super().unjudged(ranking, cutoffs)
+        return pooled + super().shared_values(ranking, cutoffs)
 
-    def value(self, unjudged: np.ndarray, ranks: np.ndarray) -> np.ndarray:
+    def counted(self, unjudged: np.ndarray, ranks: np.ndarray) -> np.ndarray:
         return unjudged
 
 
@@ -271,17 +227,9 @@ def _above(
     ndarray of float64, shape (cutoffs, groups)
     """
     hits = np.empty((len(cutoffs), ranking.groups))
-    none = np.empty((0, ranking.groups), np.int64)
-    expected_hits(offsets, above, size, marks, 1.0, ranking.retrieved, none, cutoffs, hits)
+    depths = depths_of(cutoffs, ranking.retrieved)
+    expected_hits(offsets, above, size, ranking.retrieved, depths, marks, 1.0, hits)
     return hits
-
-
-bpref = BinaryPreference()
-GMbpref = GeometricPreference()
-NumNonrelRet = NonrelevantRetrieved()
-infAP = InferredAP()
-Judged = JudgedShare()
-Unjudged = UnjudgedShare()
 
 
 @kernel
@@ -299,17 +247,7 @@ def _count_others(offsets, grade, rel, above, limit, out):  # type: ignore[no-un
 
 @kernel
 def _expected_preference(  # type: ignore[no-untyped-def]
-    offsets,
-    above,
-    size,
-    grade,
-    rel,
-    retrieved,
-    relevant,
-    nonrelevant,
-    unjudged_above,
-    tied,
-    out,
+    offsets, above, size, retrieved, grade, rel, relevant, nonrelevant, unjudged_above, tied, out
 ):
     """Sum expected preferences of relevant rows.
 
@@ -349,7 +287,7 @@ def _expected_preference(  # type: ignore[no-untyped-def]
 
 @kernel
 def _inferred(  # type: ignore[no-untyped-def]
-    offsets, above, grade, rel, retrieved, relevant, unjudged_above, epsilon, out
+    offsets, above, size, retrieved, grade, rel, relevant, unjudged_above, epsilon, out
 ):
     for g in range(offsets.shape[0] - 1):
         if relevant[g] == 0:
@@ -370,3 +308,171 @@ def _inferred(  # type: ignore[no-untyped-def]
                 value += (1.0 + pooled * likely) / (above[e] + 1.0)
                 hits += 1
         out[g] = value / relevant[g]
+
+
+class RBPResidual(Measure):
+    """RBPres, the increase of RBP if every unknown row were relevant.
+
+    Unknown rows are retrieved rows without a label or of negative grade, and all ranks after the
+    list.
+    """
+
+    name = "RBPres"
+    summary = "the weight of RBP on unjudged ranks and on those beyond the list"
+    formula = "(1 - p) sum over unjudged ranks i of p^(i-1) + p^n, n being the rows of the list"
+    higher_is_better = False
+    reference = "Moffat & Zobel (2008), doi:10.1145/1416950.1416952"
+    needs_judgments = True
+    takes_cutoff = False
+    options = (
+        Param("p", 0.8, "persistence, as of RBP", number(above=0, below=1)),
+        Param(
+            "tail",
+            "always",
+            "'always': ranks after the list count; 'if_unjudged': only if a row of the list is "
+            "unjudged, as in trec_eval",
+            one_of("always", "if_unjudged"),
+        ),
+        WEIGHT,
+    )
+    spellings = ("rbp_resid",)
+
+    def empty_is_known(self) -> bool:
+        return False
+
+    def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
+        judged, p = ranking.unjudged_rows(), float(self.p)
+        below, summed = discount_table("geometric", p, int(ranking.retrieved.max(initial=0)) + 1)
+        unknown, unjudged_rows = np.empty((2, ranking.groups))
+        _unknown_weight(
+            ranking.offsets,
+            ranking.above,
+            ranking.size,
+            ranking.grade,
+            ranking.retrieved,
+            judged.offsets,
+            judged.above,
+            judged.size,
+            summed,
+            unknown,
+            unjudged_rows,
+        )
+        beyond = below[ranking.retrieved]
+        if self.tail == "if_unjudged":
+            beyond = np.where(unjudged_rows > 0, beyond, 0.0)
+        return (1.0 - p) * unknown + beyond
+
+
+@kernel
+def _unknown_weight(  # type: ignore[no-untyped-def]
+    offsets, above, size, grade, retrieved, others, other_above, other_size, summed, out, count
+):
+    """Sum the mean weight of a block's ranks over unjudged rows; count them."""
+    for g in range(offsets.shape[0] - 1):
+        weight = 0.0
+        rows = 0.0
+        for u in range(others[g], others[g + 1]):
+            c = other_above[u]
+            n = other_size[u]
+            weight += (summed[c + n] - summed[c]) / n
+            rows += 1.0
+        for e in range(offsets[g], offsets[g + 1]):
+            if grade[e] < 0 and above[e] < retrieved[g]:
+                c = above[e]
+                n = size[e]
+                weight += (summed[c + n] - summed[c]) / n
+                rows += 1.0
+        out[g] = weight
+        count[g] = rows
+
+
+def _depth(value: Any) -> Any:
+    if isinstance(value, str) and value == "lists":
+        return value
+    try:
+        return integer(1, most=10**7)(value)
+    except ValueError as wrong:
+        raise ValueError(f"'lists' or {wrong}") from None
+
+
+class Compatibility(Measure):
+    """Compat, rank-biased overlap with the ideal order, normalized.
+
+    It is divided by the overlap of the ideal with itself. Rows of equal grade have the order of the
+    ranking in the ideal, and rows that were not retrieved come last among them.
+    """
+
+    name = "Compat"
+    summary = "rank-biased overlap with the nearest ideal ranking"
+    formula = (
+        "RBO(list, ideal) / RBO(ideal, ideal),  RBO = sum over d <= depth of p^(d-1) overlap@d / d"
+    )
+    reference = "Clarke, Vtyurina & Smucker (2021), doi:10.1145/3451161"
+    needs_relevant = True
+    takes_cutoff = False
+    options = (
+        Param(
+            "p", 0.95, "persistence: the probability of looking deeper", number(above=0, below=1)
+        ),
+        Param(
+            "depth",
+            1000,
+            "the deepest rank at which lists are compared; 'lists': the end of the longer of the "
+            "list and the ideal, as in ir_measures",
+            _depth,
+        ),
+        REL,
+        WEIGHT,
+    )
+    spellings = ("Compatibility",)
+
+    def has_expectation(self) -> bool:
+        return False  # the ideal follows the order of tied rows
+
+    def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
+        rel = float(self.rel)
+        entries = np.diff(ranking.offsets)
+        group = np.repeat(np.arange(ranking.groups), entries)
+        order = np.lexsort((-ranking.grade, group))  # stable: ranks ascend where grades are equal
+        ideal = np.empty(len(order), np.int64)
+        ideal[order] = np.arange(len(order)) - np.repeat(ranking.offsets[:-1], entries)
+        if self.depth == "lists":
+            depth = np.maximum(ranking.retrieved, ranking.relevant(rel))
+        else:
+            depth = np.full(ranking.groups, self.depth, np.int64)
+        weights = _weight_below(float(self.p), int(depth.max(initial=0)))
+        return over_groups(_overlap, ranking, ranking.grade, rel, ideal, depth, weights)
+
+
+def _weight_below(p: float, depth: int) -> np.ndarray:
+    """Sum p^(d-1)/d over d = m + 1 ... depth for each m.
+
+    Addition starts with the smallest term.
+    """
+    ranks = np.arange(1, depth + 1, dtype=np.float64)
+    weights = np.zeros(depth + 1)
+    weights[:-1] = np.cumsum((powers(p, depth) / ranks)[::-1])[::-1]
+    weights.flags.writeable = False
+    return weights
+
+
+@kernel
+def _overlap(  # type: ignore[no-untyped-def]
+    offsets, above, size, retrieved, grade, rel, ideal, depth, weight, out
+):
+    """Sum overlaps of the list and the ideal.
+
+    A row is in both lists from the deeper of its ranks to the depth.
+    """
+    for g in range(offsets.shape[0] - 1):
+        deepest = depth[g]
+        beyond = weight[deepest]
+        overlap = 0.0
+        most = 0.0
+        for e in range(offsets[g], offsets[g + 1]):
+            if grade[e] < rel:
+                continue
+            most += weight[min(ideal[e], deepest)] - beyond
+            if above[e] < retrieved[g]:
+                overlap += weight[min(max(above[e], ideal[e]), deepest)] - beyond
+        out[g] = min(overlap / most, 1.0) if most > 0.0 else np.nan

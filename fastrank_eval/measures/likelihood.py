@@ -242,11 +242,6 @@ class InformationGain(NormalizedEntropy):
         return -from_loss, -of_rate
 
 
-LogLoss = LogarithmicLoss()
-NE = NormalizedEntropy()
-RIG = InformationGain()
-
-
 def _entropy(share: float) -> float:
     """Compute the entropy of a share in ]0, 1[, in nats."""
     return -(share * log(share) + (1 - share) * log1p(-share))
@@ -460,11 +455,6 @@ class BrierScore(_Deviation):
         return recalibrate(score, self.sampling_rate)
 
 
-MAE = MeanAbsoluteError()
-MSE = MeanSquaredError()
-RMSE = RootMeanSquaredError()
-Brier = BrierScore()
-
 #: Rows whose products with the weight are computed and added at a time.
 _MEAN_BLOCK = 1 << 15
 
@@ -531,7 +521,3 @@ class MeanBias(_MeanPrediction):
         weight = sums["weight"]
         bias = (sums["predicted"] - sums["positive"]) / weight
         return {"predicted": 1 / weight, "positive": -1 / weight, "weight": -bias / weight}
-
-
-PCOC = PredictedOverObserved()
-Bias = MeanBias()

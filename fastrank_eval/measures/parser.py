@@ -11,7 +11,7 @@ from typing import Any
 
 from fastrank_eval._lib.arguments import is_list_like
 from fastrank_eval._lib.errors import MeasureError
-from fastrank_eval.measures.base import Measure, aliases, registry, text_of
+from fastrank_eval.measures.base import Measure, aliases, find_name, registry, text_of
 
 #: Patterns of foreign names and our spelling: trec_eval's names with a number, ndeval's with a
 #: hyphen, F1 with a cutoff.
@@ -33,6 +33,8 @@ _TREC = [
         (r"(n?ERR|M?AP|P)-(IA\b.*)", r"\1_\2"),
     )
 ]
+#: Texts in quotes, which may lack their end, brackets and commas.
+_SIGNS = re.compile(r"""'(?:[^'\\]|\\.)*'?|"(?:[^"\\]|\\.)*"?|[][(){},]""", re.DOTALL)
 #: F1 without a cutoff, which is ambiguous: of whole lists, or of decisions at a threshold.
 _F1 = re.compile(r"f1(?!\w)(?!.*@\s*\d)", re.IGNORECASE | re.DOTALL)
 
@@ -65,6 +67,9 @@ def measure(spelling: str | Measure) -> Measure:
         return spelling
     if not isinstance(spelling, str):
         raise MeasureError(f"a measure is a text or a Measure, not {type(spelling).__name__}.")
+    result = _read(spelling)
+    if type(result) is not registry[result.name]:  # registered anew, as in a notebook
+        _read.cache_clear()
     return _read(spelling)
 
 
@@ -95,13 +100,14 @@ def _read(spelling: str) -> Measure:
         tree = tree.func
     if not isinstance(tree, ast.Name):
         raise MeasureError(_unreadable(spelling))
-    if tree.id.lower() not in aliases:
+    found = find_name(tree.id)
+    if found is None:
         close = get_close_matches(tree.id.lower(), aliases, 1)
         hint = f" Did you mean '{aliases[close[0]][0]}'?" if close else ""
         raise MeasureError(
             f"unknown measure '{tree.id}' in '{spelling}'.{hint} Known: {', '.join(registry)}."
         )
-    name, preset = aliases[tree.id.lower()]
+    name, preset = found
     for option in preset:
         if option in options:
             raise MeasureError(
@@ -135,7 +141,7 @@ def names_measure(name: str) -> bool:
         if pattern.fullmatch(name):
             name = pattern.sub(replacement, name)
     root = re.split("[(@]", name)[0].lower()
-    return root in aliases or root == "f1"
+    return root == "f1" or find_name(root) is not None
 
 
 def text_with_options(measure: Measure) -> str:
@@ -253,21 +259,11 @@ def requested_measures(measures: str | Measure | Sequence[str | Measure]) -> tup
 
 
 def _split(text: str) -> list[str]:
-    parts, depth, quote, start, escaped = [], 0, "", 0, False
-    for index, letter in enumerate(text):
-        if escaped:
-            escaped = False
-        elif quote:
-            escaped = letter == "\\"
-            quote = "" if letter == quote else quote
-        elif letter in "'\"":
-            quote = letter
-        elif letter in "([{":
-            depth += 1
-        elif letter in ")]}":
-            depth -= 1
-        elif letter == "," and depth == 0:
-            parts.append(text[start:index])
-            start = index + 1
-    parts.append(text[start:])
-    return [part for part in parts if part.strip()]
+    parts, depth, start = [], 0, 0
+    for match in _SIGNS.finditer(text):
+        sign = match.group()
+        depth += (sign in "([{") - (sign in ")]}")
+        if sign == "," and depth == 0:
+            parts.append(text[start : match.start()])
+            start = match.end()
+    return [part for part in (*parts, text[start:]) if part.strip()]

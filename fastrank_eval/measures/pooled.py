@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeAlias
 
 import numpy as np
 
+from fastrank_eval._lib.array_codes import Arrays
 from fastrank_eval._lib.errors import MeasureError
 from fastrank_eval._lib.threads import JobMap
 from fastrank_eval.measures.base import Measure
@@ -51,9 +52,30 @@ class PooledValue:
     carriers: float = math.nan
 
 
+#: The scores of all rows, without and with weights.
+Scores: TypeAlias = PooledScores | WeightedScores
+
+
 def undefined(reason: str) -> PooledValue:
     """Make a value that is undefined, with the reason."""
     return PooledValue(float("nan"), reason)
+
+
+class RowState(Protocol):
+    """What a measure of all rows keeps of them; several threads add to it."""
+
+    def merge(self, other: Any) -> None:
+        """Add the state of other rows, of the same setup; the other may change."""
+        ...
+
+    def to_arrays(self) -> Arrays:
+        """Write the state to arrays that do not depend on the order of rows."""
+        ...
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Self:
+        """Read the state that `to_arrays` wrote."""
+        ...
 
 
 class PooledMeasure(Measure):
@@ -70,13 +92,11 @@ class PooledMeasure(Measure):
         """Return a key; measures with equal keys share a state."""
         raise NotImplementedError  # pragma: no cover - abstract
 
-    def new_state(self, weighted: bool, threads: int) -> Any:
+    def new_state(self, weighted: bool, threads: int) -> RowState:
         """Make an empty state.
 
-        It is one of the classes of `stats` that add, merge and save.
-
         `PooledScores`, `WeightedScores`, `ClusteredScores` and `BinnedScores` keep scores,
-        `RowSums`, `KeyedSums` and `ClusterMoments` keep sums.
+        `RowSums` and `ClusterMoments` keep sums.
         """
         raise NotImplementedError  # pragma: no cover - abstract
 
@@ -92,7 +112,7 @@ class PooledMeasure(Measure):
         """Return the measures whose states it reads: itself, or several."""
         return (self,)
 
-    def state_in(self, by_key: Mapping[Hashable, Any]) -> Any:
+    def state_in(self, by_key: Mapping[Hashable, RowState]) -> Any:
         """Return its state, or a tuple if `required_states` has several.
 
         Parameters
@@ -135,15 +155,16 @@ class OrderedMeasure(PooledMeasure):
     def state_key(self) -> Hashable:
         return "scores", float(self.rel)
 
-    def new_state(self, weighted: bool, threads: int) -> Any:
+    def new_state(self, weighted: bool, threads: int) -> RowState:
         if weighted:
             return WeightedScores()
         return PooledScores(threads)
 
-    def add_rows(self, state: Any, scored: Scored) -> None:
-        state.add(scored.score, scored.labels.relevant_rows(self.rel), scored.weight)
+    def add_rows(self, state: Scores, scored: Scored) -> None:
+        positive = scored.labels.relevant_rows(self.rel)
+        state.add(scored.score, positive, scored.weight)  # type: ignore[arg-type]
 
-    def pooled_value(self, state: Any, map_jobs: JobMap) -> PooledValue:
+    def pooled_value(self, state: Scores, map_jobs: JobMap) -> PooledValue:
         table = state.table(map_jobs)
         missing = table.missing
         return undefined(missing) if missing else self.from_table(table)
@@ -156,7 +177,7 @@ class OrderedMeasure(PooledMeasure):
 class SteppedMeasure(OrderedMeasure):
     """A measure computed from ROC steps, which are faster than the table."""
 
-    def pooled_value(self, state: Any, map_jobs: JobMap) -> PooledValue:
+    def pooled_value(self, state: Scores, map_jobs: JobMap) -> PooledValue:
         missing = state.missing(map_jobs)
         return undefined(missing) if missing else self.from_steps(state.steps(map_jobs))
 
@@ -168,8 +189,12 @@ class SteppedMeasure(OrderedMeasure):
 class ClusteredMeasure(PooledMeasure):
     """A formula of exact sums over rows, with groups as independent clusters.
 
-    Its standard error is that of the linearised formula.
+    Its standard error is that of the linearised formula. Without groups there is none.
     """
+
+    @property
+    def uses_groups(self) -> bool:
+        return True
 
     def add_rows(self, state: ClusteredSums, scored: Scored) -> None:
         state.add_groups(self.sum_rows(state, scored))

@@ -1,8 +1,8 @@
-"""Measure relevant rows among the first ranks or the retrieved set."""
+"""Measure where relevant rows are: in the first ranks, or in a set."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable
 
 import numpy as np
 
@@ -14,13 +14,11 @@ from fastrank_eval.measures.base import (
     WEIGHT,
     Measure,
     Param,
-    distinct_cutoffs,
     number,
     one_of,
+    over_groups,
 )
-
-#: The cutoff that means the whole list.
-WHOLE_LIST = 0
+from fastrank_eval.measures.gain import discount_table
 
 SHORT = Param(
     "short",
@@ -36,42 +34,9 @@ class _Hits(Measure):
     def pass_key(self) -> Hashable:
         return "hits", self.rel
 
-    def depth(self) -> int | float:
-        """Return the cutoff, or -m if the cutoff of each group is m times its R."""
-        return self.cutoff or WHOLE_LIST
-
-    def from_hits(self, hits: np.ndarray, ranking: Ranking) -> np.ndarray:
-        """Compute the measure from the expected hits of each group."""
-        raise NotImplementedError  # pragma: no cover - abstract
-
-    @classmethod
-    def compute(
-        cls,
-        measures: Sequence[_Hits],
-        ranking: Ranking,
-        outs: Iterable[np.ndarray],
-    ) -> None:
-        rel = float(measures[0].rel)
-        depths = sorted({m.depth() for m in measures})
-        multiples = [-depth for depth in depths if depth < 0]
-        relevant = ranking.relevant(rel)
-        of_group = np.zeros((len(multiples), ranking.groups), np.int64)
-        for multiple, row in zip(multiples, of_group, strict=True):
-            row[:] = ranks_at(multiple, relevant)
-        hits = np.empty((len(depths), ranking.groups))
-        expected_hits(
-            ranking.offsets,
-            ranking.above,
-            ranking.size,
-            ranking.grade,
-            rel,
-            ranking.retrieved,
-            of_group,
-            np.array(depths[len(multiples) :], np.int64),
-            hits,
-        )
-        for m, out in zip(measures, outs, strict=True):
-            out[:] = m.from_hits(hits[depths.index(m.depth())], ranking)
+    def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
+        depths = depths_of(cutoffs, ranking.retrieved)
+        return over_groups(expected_hits, ranking, ranking.grade, float(self.rel), cutoffs=depths)
 
     def ranks(self, ranking: Ranking) -> np.ndarray | float:
         """Return the denominator of P: the cutoff, or the rows of the list."""
@@ -80,6 +45,12 @@ class _Hits(Measure):
         if self.short == "length":
             return np.minimum(ranking.retrieved, self.cutoff).astype(np.float64)
         return float(self.cutoff)
+
+
+def depths_of(cutoffs: np.ndarray, retrieved: np.ndarray) -> np.ndarray:
+    """Return the ranks above each cutoff. int64, shape (cutoffs, groups)."""
+    by_cutoff = cutoffs[:, None]
+    return np.where(by_cutoff == 0, retrieved, by_cutoff)
 
 
 def ranks_at(multiple: float, relevant: np.ndarray) -> np.ndarray:
@@ -106,8 +77,8 @@ class Precision(_Hits):
     options = (REL, SHORT, WEIGHT)
     spellings = ("Precision", "Prec", "set_P")
 
-    def from_hits(self, hits: np.ndarray, ranking: Ranking) -> np.ndarray:
-        return _ratio(hits, self.ranks(ranking), 0.0)
+    def from_shared(self, shared: np.ndarray, ranking: Ranking) -> np.ndarray:
+        return _ratio(shared, self.ranks(ranking), 0.0)
 
 
 class Recall(_Hits):
@@ -121,8 +92,8 @@ class Recall(_Hits):
     options = (REL, WEIGHT)
     spellings = ("Recall", "set_recall")
 
-    def from_hits(self, hits: np.ndarray, ranking: Ranking) -> np.ndarray:
-        return _ratio(hits, ranking.relevant(self.rel).astype(np.float64), np.nan)
+    def from_shared(self, shared: np.ndarray, ranking: Ranking) -> np.ndarray:
+        return _ratio(shared, ranking.relevant(self.rel).astype(np.float64), np.nan)
 
 
 class FMeasure(_Hits):
@@ -156,15 +127,15 @@ class FMeasure(_Hits):
         if self.alpha is not None and self.beta != 1:
             raise MeasureError("F: give beta or alpha = 1 / (1 + beta^2), not both.")
 
-    def from_hits(self, hits: np.ndarray, ranking: Ranking) -> np.ndarray:
+    def from_shared(self, shared: np.ndarray, ranking: Ranking) -> np.ndarray:
         square = (
             float(self.beta) * float(self.beta) if self.alpha is None else 1.0 / self.alpha - 1.0
         )
         relevant = ranking.relevant(self.rel)
         if square > 1e200:
-            return _ratio(hits, relevant.astype(np.float64), np.nan)
+            return _ratio(shared, relevant.astype(np.float64), np.nan)
         below = square * relevant + self.ranks(ranking)
-        value = _ratio((1.0 + square) * hits, below, 0.0)
+        value = _ratio((1.0 + square) * shared, below, 0.0)
         value[relevant == 0] = np.nan
         return np.minimum(value, 1.0)
 
@@ -188,12 +159,17 @@ class RPrecision(_Hits):
     spellings = ("RPrecision", "R_precision")
     takes_cutoff = False
 
-    def depth(self) -> float:
-        return -float(self.mult)
+    def pass_key(self) -> Hashable:
+        return "hits at R", self.rel, self.mult
 
-    def from_hits(self, hits: np.ndarray, ranking: Ranking) -> np.ndarray:
+    def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
+        rel = float(self.rel)
+        depths = ranks_at(float(self.mult), ranking.relevant(rel))[None]
+        return over_groups(expected_hits, ranking, ranking.grade, rel, cutoffs=depths)
+
+    def from_shared(self, shared: np.ndarray, ranking: Ranking) -> np.ndarray:
         relevant = ranking.relevant(self.rel)
-        value = _ratio(hits, ranks_at(float(self.mult), relevant).astype(np.float64), 0.0)
+        value = _ratio(shared, ranks_at(float(self.mult), relevant).astype(np.float64), 0.0)
         value[relevant == 0] = np.nan
         return value
 
@@ -212,10 +188,10 @@ class RelativePrecision(_Hits):
     options = (REL, WEIGHT)
     spellings = ("relative_P", "set_relative_P", "R_cap")
 
-    def from_hits(self, hits: np.ndarray, ranking: Ranking) -> np.ndarray:
+    def from_shared(self, shared: np.ndarray, ranking: Ranking) -> np.ndarray:
         relevant = ranking.relevant(self.rel)
         ranks = ranking.retrieved if self.cutoff is None else self.cutoff
-        value = _ratio(hits, np.minimum(ranks, relevant).astype(np.float64), 0.0)
+        value = _ratio(shared, np.minimum(ranks, relevant).astype(np.float64), 0.0)
         value[relevant == 0] = np.nan
         return value
 
@@ -230,50 +206,18 @@ class SuccessRate(Measure):
     options = (REL, WEIGHT)
     spellings = ("HR", "HitRate", "Hit", "hit_rate")
 
-    def pass_key(self) -> Hashable:
-        return "success", self.rel
-
-    @classmethod
-    def compute(
-        cls,
-        measures: Sequence[SuccessRate],
-        ranking: Ranking,
-        outs: Iterable[np.ndarray],
-    ) -> None:
-        cutoffs, indices = distinct_cutoffs(measures)
-        values = np.empty((len(cutoffs), ranking.groups))
-        expected_success(
-            ranking.offsets,
-            ranking.above,
-            ranking.size,
-            ranking.grade,
-            float(measures[0].rel),
-            ranking.retrieved,
-            cutoffs,
-            values,
+    def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
+        return over_groups(
+            expected_success, ranking, ranking.grade, float(self.rel), cutoffs=cutoffs
         )
-        for out, row in zip(outs, indices, strict=True):
-            out[:] = values[row]
-
-
-P = Precision()
-R = Recall()
-F = FMeasure()
-Rprec = RPrecision()
-RelP = RelativePrecision()
-Success = SuccessRate()
 
 
 @kernel
-def expected_hits(  # type: ignore[no-untyped-def]
-    offsets, above, size, grade, rel, retrieved, of_group, depths, out
-):
-    """Count expected relevant rows above each depth.
+def expected_hits(offsets, above, size, retrieved, depths, grade, rel, out):  # type: ignore[no-untyped-def]
+    """Count expected relevant rows above the depths of each group.
 
-    A block with r relevant of n rows and m ranks above the depth adds r m / n. The depths of each
-    group come first, then the depths of all groups.
+    A block with r relevant of n rows and m ranks above the depth adds r m / n.
     """
-    own = of_group.shape[0]
     for g in range(offsets.shape[0] - 1):
         for d in range(out.shape[0]):
             out[d, g] = 0.0
@@ -290,10 +234,7 @@ def expected_hits(  # type: ignore[no-untyped-def]
                 continue
             in_sight = False
             for d in range(out.shape[0]):
-                depth = of_group[d, g] if d < own else depths[d - own]
-                if d >= own and depth == 0:
-                    depth = retrieved[g]
-                m = min(depth - above[first], size[first])
+                m = min(depths[d, g] - above[first], size[first])
                 if m > 0:
                     out[d, g] += (relevant * m) / size[first]
                     in_sight = True
@@ -302,9 +243,7 @@ def expected_hits(  # type: ignore[no-untyped-def]
 
 
 @kernel
-def expected_success(  # type: ignore[no-untyped-def]
-    offsets, above, size, grade, rel, retrieved, cutoffs, out
-):
+def expected_success(offsets, above, size, retrieved, cutoffs, grade, rel, out):  # type: ignore[no-untyped-def]
     """Compute the probability of a relevant row above each cutoff."""
     for g in range(offsets.shape[0] - 1):
         for c in range(cutoffs.shape[0]):
@@ -343,23 +282,6 @@ class _OfSet(Measure):
 
     takes_cutoff = False
 
-    def of_set(self, ranking: Ranking) -> np.ndarray:
-        """Compute the measure of each group. float64, shape (groups,)."""
-        raise NotImplementedError  # pragma: no cover - abstract
-
-    def pass_key(self) -> Hashable:
-        return "retrieved set"
-
-    @classmethod
-    def compute(
-        cls,
-        measures: Sequence[_OfSet],
-        ranking: Ranking,
-        outs: Iterable[np.ndarray],
-    ) -> None:
-        for m, out in zip(measures, outs, strict=True):
-            out[:] = m.of_set(ranking)
-
 
 class SetAveragePrecision(_OfSet):
     """SetAP, precision times recall of the retrieved rows; 0 without any."""
@@ -372,7 +294,7 @@ class SetAveragePrecision(_OfSet):
     options = (REL, WEIGHT)
     spellings = ("set_map",)
 
-    def of_set(self, ranking: Ranking) -> np.ndarray:
+    def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
         hits = ranking.relevant_retrieved(self.rel).astype(np.float64)
         relevant = ranking.relevant(self.rel).astype(np.float64)
         product = ranking.retrieved * relevant
@@ -414,7 +336,7 @@ class SetUtility(_OfSet):
     def empty_is_known(self) -> bool:
         return bool(self.nonrel_ret == 0 and self.nonrel_missed == 0)
 
-    def of_set(self, ranking: Ranking) -> np.ndarray:
+    def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
         hits = ranking.relevant_retrieved(self.rel)
         missed = ranking.relevant(self.rel) - hits
         return (
@@ -445,7 +367,7 @@ class RetrievedRows(_Count):
     def empty_is_known(self) -> bool:
         return False
 
-    def of_set(self, ranking: Ranking) -> np.ndarray:
+    def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
         return ranking.retrieved.astype(np.float64)
 
 
@@ -459,7 +381,7 @@ class RelevantRows(_Count):
     options = (REL, WEIGHT)
     spellings = ("num_rel",)
 
-    def of_set(self, ranking: Ranking) -> np.ndarray:
+    def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
         return ranking.relevant(self.rel).astype(np.float64)
 
 
@@ -473,15 +395,8 @@ class RelevantRetrievedRows(_Count):
     options = (REL, WEIGHT)
     spellings = ("num_rel_ret",)
 
-    def of_set(self, ranking: Ranking) -> np.ndarray:
+    def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
         return ranking.relevant_retrieved(self.rel).astype(np.float64)
-
-
-SetAP = SetAveragePrecision()
-Utility = SetUtility()
-NumRet = RetrievedRows()
-NumRel = RelevantRows()
-NumRelRet = RelevantRetrievedRows()
 
 
 class ReciprocalRank(Measure):
@@ -494,39 +409,14 @@ class ReciprocalRank(Measure):
     options = (REL, WEIGHT)
     spellings = ("MRR", "recip_rank", "ReciprocalRank")
 
-    def pass_key(self) -> Hashable:
-        return "reciprocal rank", self.rel
-
-    @classmethod
-    def compute(
-        cls,
-        measures: Sequence[ReciprocalRank],
-        ranking: Ranking,
-        outs: Iterable[np.ndarray],
-    ) -> None:
-        cutoffs, indices = distinct_cutoffs(measures)
-        values = np.empty((len(cutoffs), ranking.groups))
-        _expected_reciprocal(
-            ranking.offsets,
-            ranking.above,
-            ranking.size,
-            ranking.grade,
-            float(measures[0].rel),
-            ranking.retrieved,
-            cutoffs,
-            values,
+    def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
+        return over_groups(
+            _expected_reciprocal, ranking, ranking.grade, float(self.rel), cutoffs=cutoffs
         )
-        for out, row in zip(outs, indices, strict=True):
-            np.minimum(values[row], 1.0, out=out)
-
-
-RR = ReciprocalRank()
 
 
 @kernel
-def _expected_reciprocal(  # type: ignore[no-untyped-def]
-    offsets, above, size, grade, rel, retrieved, cutoffs, out
-):
+def _expected_reciprocal(offsets, above, size, retrieved, cutoffs, grade, rel, out):  # type: ignore[no-untyped-def]
     """Compute the expected reciprocal rank of the first relevant row.
 
     Only the first block with a relevant row matters. Its first relevant row has the i-th rank of
@@ -557,3 +447,55 @@ def _expected_reciprocal(  # type: ignore[no-untyped-def]
                     if i < n:
                         chance *= (n - i - r + 1) / (n - i)
             break
+
+
+class BinaryLaggingGain(Measure):
+    """binG, the mean over relevant rows of 1/log2(2 + others before it)."""
+
+    name = "binG"
+    summary = "mean over the relevant rows of one over the log of the others before it"
+    formula = "1/R sum over relevant ranks i of 1 / log2(2 + i - hits@i)"
+    reference = "Buckley, trec_eval: binG"
+    options = (REL, WEIGHT)
+    needs_relevant = True
+    takes_cutoff = False
+
+    def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
+        rel = float(self.rel)
+        table = discount_table("log2", 0.0, int(ranking.retrieved.max(initial=0)) + 1)
+        summed = over_groups(_expected_lag, ranking, ranking.grade, rel, *table)
+        value, relevant = np.full(ranking.groups, np.nan), ranking.relevant(rel)
+        return np.divide(summed, relevant, out=value, where=relevant > 0)
+
+
+@kernel
+def _expected_lag(  # type: ignore[no-untyped-def]
+    offsets, above, size, retrieved, grade, rel, discount, summed, out
+):
+    """Sum the expected discounts of relevant rows.
+
+    Of the z other rows of a block, 0 to z come before a relevant row, equally likely.
+    """
+    for g in range(offsets.shape[0] - 1):
+        total = 0.0
+        before = 0
+        e = offsets[g]
+        end = offsets[g + 1]
+        while e < end and above[e] < retrieved[g]:
+            c = above[e]
+            n = size[e]
+            r = 0
+            while e < end and above[e] == c:
+                if grade[e] >= rel:
+                    r += 1
+                e += 1
+            if r == 0:
+                continue
+            others = c - before
+            levels = n - r + 1
+            if levels == 1:
+                total += r * discount[others]
+            else:
+                total += r * ((summed[others + levels] - summed[others]) / levels)
+            before += r
+        out[g] = total

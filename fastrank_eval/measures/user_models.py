@@ -1,13 +1,13 @@
-"""Weight ranks by the probability that a user sees them."""
+"""Model users: which ranks they see, and when they stop."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
-from typing import Any, cast
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
-from fastrank_eval._lib.elementary import powers
+from fastrank_eval._lib.elementary import exp2, exp2_each
 from fastrank_eval._lib.errors import MeasureError
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval.groups.ranking import Ranking
@@ -17,10 +17,11 @@ from fastrank_eval.measures.base import (
     Measure,
     Param,
     distinct_cutoffs,
-    integer,
+    longest,
     number,
     one_of,
     outside_unit,
+    over_groups,
 )
 from fastrank_eval.measures.gain import DEEPEST, PositionWeighted, discount_table, gain_of
 
@@ -58,9 +59,8 @@ class UserModel(PositionWeighted):
         """Compute the expected number of rows seen: sum of V(i) over all ranks."""
         raise NotImplementedError  # pragma: no cover - abstract
 
-    def from_gain(self, gained: np.ndarray, ranking: Ranking) -> np.ndarray:
-        # Rounding may exceed 1 in the last place.
-        return np.minimum(gained / self.rows_seen(), 1.0)
+    def from_shared(self, shared: np.ndarray, ranking: Ranking) -> np.ndarray:
+        return super().from_shared(shared / self.rows_seen(), ranking)
 
 
 class TruncatedModel(UserModel):
@@ -125,10 +125,6 @@ class ScaledDiscountedGain(TruncatedModel):
         return "log2", 0.0
 
 
-RBP = RankBiasedPrecision()
-SDCG = ScaledDiscountedGain()
-
-
 class InverseSquare(UserModel):
     """INSQ@k, the gain per row seen by a reader more patient with rank."""
 
@@ -182,31 +178,12 @@ class AdaptiveInverseSquare(UserModel):
     def pass_key(self) -> Hashable:
         return "adaptive inverse square", self.gain_key(), self.T
 
-    @classmethod
-    def compute(
-        cls,
-        measures: Sequence[PositionWeighted],
-        ranking: Ranking,
-        outs: Iterable[np.ndarray],
-    ) -> None:
-        first = measures[0]
-        cutoffs, indices = distinct_cutoffs(measures)
-        values = np.empty((len(cutoffs), ranking.groups))
-        _adaptive(
-            ranking.offsets,
-            ranking.above,
-            first.gains(ranking),
-            ranking.retrieved,
-            cutoffs,
-            2.0 * first.T,
-            values,
-        )
-        for out, row in zip(outs, indices, strict=True):
-            np.minimum(values[row], 1.0, out=out)
+    def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
+        gains = self.gains(ranking)
+        return over_groups(_adaptive, ranking, gains, 2.0 * self.T, cutoffs=cutoffs)
 
-
-INSQ = InverseSquare()
-INST = AdaptiveInverseSquare()
+    def rows_seen(self) -> float:
+        return 1.0  # they differ between groups: the kernel divides by them
 
 
 @kernel
@@ -230,7 +207,7 @@ def _trigamma(x):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _adaptive(offsets, above, gain, retrieved, cutoffs, start, out):  # type: ignore[no-untyped-def]
+def _adaptive(offsets, above, size, retrieved, cutoffs, gain, start, out):  # type: ignore[no-untyped-def]
     """Compute INST of one order.
 
     `next_rank` is seen with probability `chance`; x determines the probabilities of later ranks.
@@ -264,207 +241,360 @@ def _adaptive(offsets, above, gain, retrieved, cutoffs, start, out):  # type: ig
             out[k, g] = gained / rows
 
 
-class RBPResidual(Measure):
-    """RBPres, the increase of RBP if every unknown row were relevant.
+MAX_GRADE = Param(
+    "max_grade",
+    4,
+    "top of the grade scale; a grade above it is an error",
+    number(above=0, most=1000),
+)
+STOP = Param(
+    "stop",
+    "grade",
+    "'grade': R as in the formula; 'label': the label is R itself, in [0, 1]",
+    one_of("grade", "label"),
+)
 
-    Unknown rows are retrieved rows without a label or of negative grade, and all ranks after the
-    list.
-    """
 
-    name = "RBPres"
-    summary = "the weight of RBP on unjudged ranks and on those beyond the list"
-    formula = "(1 - p) sum over unjudged ranks i of p^(i-1) + p^n, n being the rows of the list"
-    higher_is_better = False
-    reference = "Moffat & Zobel (2008), doi:10.1145/1416950.1416952"
-    needs_judgments = True
-    takes_cutoff = False
+class _Cascade(Measure):
+    """Base class of the cascade model, with stop probabilities."""
+
+    def discounts(self) -> tuple[str, float]:
+        """Return the discount of stopping at a rank, as a kind and its parameter."""
+        raise NotImplementedError  # pragma: no cover - abstract
+
+    def pass_key(self) -> Hashable:
+        return "cascade", self._stop_key(), self.discounts()
+
+    def _stop_key(self) -> Hashable:
+        return "stop", self.stop, self.max_grade if self.stop == "grade" else None
+
+    def check_grades(self, ranking: Ranking) -> None:
+        if self.stop == "label":
+            wrong = outside_unit(ranking)
+            if wrong is not None:
+                raise MeasureError(
+                    f"{self}: label {wrong:g} is no probability; with stop='label' labels must "
+                    "lie in [0, 1]."
+                )
+        elif ranking.max_grade > self.max_grade:
+            remedy = "map the labels to a scale of grades up to 1000"
+            if ranking.max_grade <= 1000:
+                top = f"{self.name}(max_grade={ranking.max_grade:g})"
+                remedy = f"give the top of the scale, as in {top}"
+            raise MeasureError(
+                f"{self}: grade {ranking.max_grade:g} is above max_grade={self.max_grade}; "
+                f"{remedy}."
+            )
+
+    def _stops(self, ranking: Ranking) -> np.ndarray:
+        def stops(grade: np.ndarray) -> np.ndarray:
+            grade = np.maximum(grade, 0.0)
+            if self.stop == "label":
+                return grade
+            return (exp2_each(grade) - 1.0) / exp2(self.max_grade)
+
+        return ranking.cached_by_grade(self._stop_key(), stops)
+
+    def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
+        ranks = int(np.diff(ranking.offsets).max(initial=0))
+        ranks = max(longest(cutoffs, ranking.retrieved), ranks)
+        discount, _ = discount_table(*self.discounts(), ranks)
+        scratch = np.empty(int(ranking.size.max(initial=1)) + 1)
+        stops = self._stops(ranking)
+        return over_groups(_expected_cascade, ranking, stops, discount, scratch, cutoffs=cutoffs)
+
+
+class ExpectedReciprocalRank(_Cascade):
+    """ERR@k, the expected reciprocal rank at which a reader stops."""
+
+    name = "ERR"
+    summary = "expected reciprocal rank at which a reader going down the list stops"
+    formula = "sum over i <= k of 1/i R_i prod_{j<i} (1 - R_j),  R = (2^g - 1) / 2^max_grade"
+    reference = "Chapelle et al. (2009), doi:10.1145/1645953.1646033"
     options = (
-        Param("p", 0.8, "persistence, as of RBP", number(above=0, below=1)),
+        MAX_GRADE,
+        STOP,
         Param(
-            "tail",
-            "always",
-            "'always': ranks after the list count; 'if_unjudged': only if a row of the list is "
-            "unjudged, as in trec_eval",
-            one_of("always", "if_unjudged"),
+            "normalize", False, "divide by the ERR of the best order (nERR)", one_of(False, True)
+        ),
+        Param(
+            "discount",
+            "reciprocal",
+            "of rank i: 'reciprocal' 1/i or 'log2' 1/log2(i + 1)",
+            one_of("reciprocal", "log2"),
         ),
         WEIGHT,
     )
-    spellings = ("rbp_resid",)
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"nERR": {"normalize": True}}
 
-    def pass_key(self) -> Hashable:
-        return self.name, self.p
+    def discounts(self) -> tuple[str, float]:
+        return self.discount, 0.0
 
-    def empty_is_known(self) -> bool:
-        return False
+    def from_shared(self, shared: np.ndarray, ranking: Ranking) -> np.ndarray:
+        if self.normalize:
+            ideal, normalized = self._ideal(ranking), np.full(ranking.groups, np.nan)
+            shared = np.divide(shared, ideal, out=normalized, where=ideal > 0)
+        return super().from_shared(shared, ranking)
 
-    @classmethod
-    def compute(
-        cls,
-        measures: Sequence[RBPResidual],
-        ranking: Ranking,
-        outs: Iterable[np.ndarray],
-    ) -> None:
-        p = float(measures[0].p)
-        judged = ranking.unjudged_rows()
-        below, summed = discount_table("geometric", p, int(ranking.retrieved.max(initial=0)) + 1)
-        unknown, unjudged_rows = np.empty((2, ranking.groups))
-        _unknown_weight(
-            ranking.offsets,
-            ranking.above,
-            ranking.size,
-            ranking.grade,
-            ranking.retrieved,
-            judged.offsets,
-            judged.above,
-            judged.size,
-            summed,
-            unknown,
-            unjudged_rows,
-        )
-        beyond = below[ranking.retrieved]
-        for m, out in zip(measures, outs, strict=True):
-            out[:] = (1.0 - p) * unknown
-            out += beyond if m.tail == "always" else np.where(unjudged_rows > 0, beyond, 0.0)
-            np.minimum(out, 1.0, out=out)
+    def _ideal(self, ranking: Ranking) -> np.ndarray:
+        def best() -> np.ndarray:
+            stops = ranking.descending(self._stop_key(), self._stops(ranking))
+            entries = np.diff(ranking.offsets)
+            above = np.arange(len(stops)) - np.repeat(ranking.offsets[:-1], entries)
+            values = np.empty((1, ranking.groups))
+            discount, _ = discount_table(*self.discounts(), int(entries.max(initial=0)))
+            _expected_cascade(
+                ranking.offsets,
+                above,
+                np.ones(len(stops), np.int64),
+                entries,
+                np.array([self.cutoff or 0]),
+                stops,
+                discount,
+                np.empty(1),
+                values,
+            )
+            return values[0]
+
+        key = "ideal cascade", self._stop_key(), self.discount, self.cutoff
+        return ranking.cached_for_models(key, best)
+
+    def undefined_if_empty(self) -> str | None:
+        return "no_relevant" if self.normalize else None
+
+    def reasons(self, ranking: Ranking) -> Iterator[tuple[str, np.ndarray]]:
+        if self.normalize:
+            yield "no_relevant", self._ideal(ranking) == 0
 
 
-RBPres = RBPResidual()
+class ProbabilityFound(_Cascade):
+    """pFound@k, the cascade model of a reader who may give up at any rank."""
+
+    name = "pFound"
+    summary = "probability that a reader who may give up at any rank finds a satisfying row"
+    formula = (
+        "sum over i <= k of patience^(i-1) R_i prod_{j<i} (1 - R_j),  R = (2^g - 1) / 2^max_grade"
+    )
+    reference = "Gulin et al. (2009), Yandex at ROMIP; as PFound of CatBoost"
+    options = (
+        Param(
+            "patience",
+            0.85,
+            "probability of going on to the next rank after a row that did not satisfy",
+            number(above=0, most=1),
+        ),
+        MAX_GRADE,
+        STOP,
+        WEIGHT,
+    )
+
+    def discounts(self) -> tuple[str, float]:
+        return "geometric", float(self.patience)
 
 
 @kernel
-def _unknown_weight(  # type: ignore[no-untyped-def]
-    offsets, above, size, grade, retrieved, others, other_above, other_size, summed, out, count
+def _expected_cascade(  # type: ignore[no-untyped-def]
+    offsets, above, size, retrieved, cutoffs, stop, discount, scratch, out
 ):
-    """Sum the mean weight of a block's ranks over unjudged rows; count them."""
-    for g in range(offsets.shape[0] - 1):
-        weight = 0.0
-        rows = 0.0
-        for u in range(others[g], others[g + 1]):
-            c = other_above[u]
-            n = other_size[u]
-            weight += (summed[c + n] - summed[c]) / n
-            rows += 1.0
-        for e in range(offsets[g], offsets[g + 1]):
-            if grade[e] < 0 and above[e] < retrieved[g]:
+    """Sum discounted stop probabilities, expected over ties.
+
+    In a block, the reader passes j rows with the mean probability q_j over all ways to draw them:
+    e_j(x)/C(n, j) of the passing probabilities x. A row with factor x that follows i - 1 others
+    changes q_j to (i - j)/i q_j + j/i x q_(j-1). Rows that never stop leave q at 1.
+    By Maclaurin's inequality q_j <= (mean x)^j. Terms with a bound below 1e-22 are left out, so a
+    large block takes time linear in its rows.
+    """
+    for k in range(cutoffs.shape[0]):
+        for g in range(offsets.shape[0] - 1):
+            passing = 1.0
+            total = 0.0
+            e = offsets[g]
+            end = offsets[g + 1]
+            while e < end and above[e] < retrieved[g]:
                 c = above[e]
                 n = size[e]
-                weight += (summed[c + n] - summed[c]) / n
-                rows += 1.0
-        out[g] = weight
-        count[g] = rows
+                first = e
+                while e < end and above[e] == c:
+                    e += 1
+                m = n if cutoffs[k] == 0 else min(cutoffs[k] - c, n)
+                if m <= 0:
+                    break
+                if n == 1:
+                    total += passing * stop[first] * discount[c]
+                    passing *= 1.0 - stop[first]
+                    continue
+                stopping = 0.0
+                for i in range(first, e):
+                    stopping += stop[i]
+                mean = 1.0 - stopping / n
+                if mean <= 0.0:
+                    m = min(m, 1)
+                elif mean < 1.0:
+                    deepest = 25.35 * (1.0 + mean) / (1.0 - mean)
+                    if deepest < m:
+                        m = np.int64(deepest) + 1
+                for j in range(m + 1):
+                    scratch[j] = 1.0
+                drawn = n - (e - first)
+                for i in range(first, e):
+                    drawn += 1
+                    x = 1.0 - stop[i]
+                    for j in range(min(m, drawn), 0, -1):
+                        share = (drawn - j) / drawn
+                        scratch[j] = share * scratch[j] + (1.0 - share) * x * scratch[j - 1]
+                for j in range(1, m + 1):
+                    total += passing * (scratch[j - 1] - scratch[j]) * discount[c + j - 1]
+                for i in range(first, e):
+                    passing *= 1.0 - stop[i]
+            out[k, g] = total
 
 
-def _depth(value: Any) -> Any:
-    if isinstance(value, str) and value == "lists":
-        return value
-    try:
-        return integer(1, most=10**7)(value)
-    except ValueError as wrong:
-        raise ValueError(f"'lists' or {wrong}") from None
+_NEARLY_ERR = "Azzopardi, Mackenzie & Moffat (2021), doi:10.1145/3471158.3472239"
 
 
-class Compatibility(Measure):
-    """Compat, rank-biased overlap with the ideal order, normalized.
+class _GainStopping(UserModel):
+    """Base class of readers who stop as they gain: one pass over the gains."""
 
-    It is divided by the overlap of the ideal with itself. Rows of equal grade have the order of the
-    ranking in the ideal, and rows that were not retrieved come last among them.
-    """
-
-    name = "Compat"
-    summary = "rank-biased overlap with the nearest ideal ranking"
-    formula = (
-        "RBO(list, ideal) / RBO(ideal, ideal),  RBO = sum over d <= depth of p^(d-1) overlap@d / d"
-    )
-    reference = "Clarke, Vtyurina & Smucker (2021), doi:10.1145/3451161"
-    needs_relevant = True
-    takes_cutoff = False
-    options = (
-        Param(
-            "p", 0.95, "persistence: the probability of looking deeper", number(above=0, below=1)
-        ),
-        Param(
-            "depth",
-            1000,
-            "the deepest rank at which lists are compared; 'lists': the end of the longer of the "
-            "list and the ideal, as in ir_measures",
-            _depth,
-        ),
-        REL,
-        WEIGHT,
-    )
-    spellings = ("Compatibility",)
+    def goal(self) -> float | None:
+        """Return the gain at which readers stop; None if each stops a share."""
+        return None
 
     def has_expectation(self) -> bool:
-        return False  # the ideal follows the order of tied rows
+        return False
 
     def pass_key(self) -> Hashable:
-        return self.name, self.p, self.depth, self.rel
+        return "gain stopping", self.name, self.gain_key(), self.discounts(), self.goal()
 
     @classmethod
-    def compute(
-        cls,
-        measures: Sequence[Compatibility],
-        ranking: Ranking,
-        outs: Iterable[np.ndarray],
-    ) -> None:
-        first = measures[0]
-        entries = np.diff(ranking.offsets)
-        group = np.repeat(np.arange(ranking.groups), entries)
-        order = np.lexsort((-ranking.grade, group))  # stable: ranks ascend where grades are equal
-        ideal = np.empty(len(order), np.int64)
-        ideal[order] = np.arange(len(order)) - np.repeat(ranking.offsets[:-1], entries)
-        value = np.empty(ranking.groups)
-        if first.depth == "lists":
-            depth = np.maximum(ranking.retrieved, ranking.relevant(first.rel))
-        else:
-            depth = np.full(ranking.groups, first.depth, np.int64)
-        _overlap(
-            ranking.offsets,
-            ranking.above,
-            ranking.grade,
-            float(first.rel),
-            ideal,
-            ranking.retrieved,
-            depth,
-            _weight_below(float(first.p), int(depth.max(initial=0))),
-            value,
+    def compute(cls, measures: Sequence[Any], ranking: Ranking, outs: Iterable[np.ndarray]) -> None:
+        first: _GainStopping = measures[0]
+        cutoffs, indices = distinct_cutoffs(measures)
+        table = discount_table(*first.discounts(), longest(cutoffs, ranking.retrieved))
+        all_ranks = np.empty(len(cutoffs))
+        for m, index in zip(measures, indices, strict=True):
+            all_ranks[index] = m.rows_seen()
+        goal = first.goal()
+        stopping = (1.0, np.inf) if goal is None else (0.0, goal)
+        gains = first.gains(ranking)
+        values = over_groups(
+            _gain_stopping, ranking, gains, *table, all_ranks, *stopping, cutoffs=cutoffs
         )
-        for out in outs:
-            out[:] = value
+        for out, index in zip(outs, indices, strict=True):
+            np.minimum(values[index], 1.0, out=out)
 
 
-Compat = Compatibility()
+class NearlyERR8(_GainStopping, TruncatedModel):
+    """NERR8@k, the gain per row seen; gain g stops with probability g."""
+
+    name = "NERR8"
+    summary = "gain per row seen by a reader who leaves with probability gain(g), and after k ranks"
+    formula = "sum over i <= k of V(i) gain(g_i), over sum of V(i);  C(i) = 1 - gain(g_i)"
+    reference = _NEARLY_ERR
+    options = (REL, GAIN, WEIGHT)
+
+    def discounts(self) -> tuple[str, float]:
+        return "none", 0.0
 
 
-def _weight_below(p: float, depth: int) -> np.ndarray:
-    """Sum p^(d-1)/d over d = m + 1 ... depth for each m.
+class NearlyERR9(_GainStopping, TruncatedModel):
+    """NERR9@k, NERR8@k where 1/i of the readers reach rank i, as in ERR."""
 
-    Addition starts with the smallest term.
-    """
-    ranks = np.arange(1, depth + 1, dtype=np.float64)
-    weights = np.zeros(depth + 1)
-    weights[:-1] = np.cumsum((powers(p, depth) / ranks)[::-1])[::-1]
-    weights.flags.writeable = False
-    return weights
+    name = "NERR9"
+    summary = "as NERR8, of readers 1/i of whom get to rank i where nothing is gained"
+    formula = (
+        "sum over i <= k of V(i) gain(g_i), over sum of V(i);  C(i) = i/(i + 1) (1 - gain(g_i))"
+    )
+    reference = _NEARLY_ERR
+    options = (REL, GAIN, WEIGHT)
+
+    def discounts(self) -> tuple[str, float]:
+        return "reciprocal", 0.0
+
+
+class NearlyERR10(_GainStopping, RankBiasedPrecision):
+    """NERR10@k, RBP where gain g stops the reader with probability g."""
+
+    name = "NERR10"
+    summary = "as NERR8, of a reader who goes on with probability p, as in RBP, to any rank"
+    formula = "sum over i <= k of V(i) gain(g_i), over sum of V(i);  C(i) = p (1 - gain(g_i))"
+    reference = _NEARLY_ERR
+    options = (
+        Param(
+            "p",
+            0.9,
+            "persistence: the probability of going on to the next rank if nothing is gained",
+            number(above=0, below=1),
+        ),
+        REL,
+        GAIN,
+        WEIGHT,
+    )
+
+
+class NearlyERR11(_GainStopping, InverseSquare):
+    """NERR11@k, INSQ where gain g stops the reader with probability g."""
+
+    name = "NERR11"
+    summary = "as NERR8, of a reader who grows patient with rank, as in INSQ, to any rank"
+    formula = (
+        "sum over i <= k of V(i) gain(g_i), over sum of V(i);  "
+        "C(i) = ((i + 2T - 1)/(i + 2T))^2 (1 - gain(g_i))"
+    )
+    reference = _NEARLY_ERR
+
+
+class BejeweledPlayer(_GainStopping, TruncatedModel):
+    """BPM@k, the Bejeweled Player Model: readers stop at gain T or rank k."""
+
+    name = "BPM"
+    summary = "gain per row seen by a reader who leaves once a gain of T is in, or after k ranks"
+    formula = "sum over i <= d of gain(g_i), over d;  d the first rank by which T is gained, or k"
+    reference = "Zhang et al. (2017), doi:10.1145/3077136.3080841"
+    options = (
+        Param("T", 1, "the gain that the reader wants", number(above=0, most=1e9)),
+        REL,
+        GAIN,
+        WEIGHT,
+    )
+
+    def goal(self) -> float | None:
+        return float(self.T)
+
+    def discounts(self) -> tuple[str, float]:
+        return "none", 0.0
 
 
 @kernel
-def _overlap(  # type: ignore[no-untyped-def]
-    offsets, above, grade, rel, ideal, retrieved, depth, weight, out
+def _gain_stopping(  # type: ignore[no-untyped-def]
+    offsets, above, size, retrieved, cutoffs, gain, discount, summed, all_ranks, share, goal, out
 ):
-    """Sum overlaps of the list and the ideal.
+    """Compute the gain per row seen of one order.
 
-    A row is in both lists from the deeper of its ranks to the depth.
+    `readers` is the share of readers that gains have not stopped. Ranks without a gain are passed
+    at once by sums of discounts; `all_ranks` is the sum over all ranks. A gain multiplies `readers`
+    by 1 - `share` * gain. At a sum of gains of `goal` all readers stop.
     """
     for g in range(offsets.shape[0] - 1):
-        deepest = depth[g]
-        beyond = weight[deepest]
-        overlap = 0.0
-        most = 0.0
-        for e in range(offsets[g], offsets[g + 1]):
-            if grade[e] < rel:
-                continue
-            most += weight[min(ideal[e], deepest)] - beyond
-            if above[e] < retrieved[g]:
-                overlap += weight[min(max(above[e], ideal[e]), deepest)] - beyond
-        out[g] = min(overlap / most, 1.0) if most > 0.0 else np.nan
+        for k in range(cutoffs.shape[0]):
+            next_rank = 0
+            readers = 1.0
+            rows = 0.0
+            gained = 0.0
+            sum_of_gains = 0.0
+            for e in range(offsets[g], offsets[g + 1]):
+                rank = above[e]
+                if rank >= retrieved[g] or (cutoffs[k] > 0 and rank >= cutoffs[k]):
+                    break
+                if gain[e] == 0.0:
+                    continue
+                rows += readers * (summed[rank + 1] - summed[next_rank])
+                gained += readers * discount[rank] * gain[e]
+                next_rank = rank + 1
+                readers *= 1.0 - share * gain[e]
+                sum_of_gains += gain[e]
+                if sum_of_gains >= goal:
+                    readers = 0.0
+                if readers == 0.0:
+                    break
+            rows += readers * (all_ranks[k] - summed[next_rank])
+            out[k, g] = gained / rows

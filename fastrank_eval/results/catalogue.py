@@ -10,8 +10,6 @@ from fastrank_eval.measures import registry
 if TYPE_CHECKING:
     from rich.console import Group
 
-__all__ = ["entries", "renderable", "to_json", "to_markdown"]
-
 
 def entries() -> list[dict[str, Any]]:
     """Describe every measure.

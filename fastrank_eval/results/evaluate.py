@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
-from fastrank_eval._lib.arguments import check_options, typed
+from fastrank_eval._lib.arguments import check_options, taking, typed
 from fastrank_eval._lib.errors import ArgumentError
-from fastrank_eval._lib.progress import Progress
-from fastrank_eval.engine.run import run
+from fastrank_eval.engine.run import Request, evaluate_request
 from fastrank_eval.measures import Measure
 from fastrank_eval.results.result import Result, result_of
-from fastrank_eval.results.run_state import state_of_run
-from fastrank_eval.results.state import State
-
-if TYPE_CHECKING:
-    import pyarrow.compute as pc
-
-    from fastrank_eval.slicing.spec import SliceSpec
-
-__all__ = ["partial"]
+from fastrank_eval.results.state import State, state_of_run
 
 
 @typed
 def partial(
     batches: object,
     *,
-    group: str | Sequence[str],
+    group: str | Sequence[str] | None = None,
     label: str,
     score: str | Sequence[str],
     measures: str | Measure | Sequence[str | Measure],
@@ -76,7 +67,7 @@ def partial(
     0.5
     """
     names = ["group", "label", "score", "measures", *options]
-    check_options("partial", names, run, without=("per_group", "keep_state"))
+    check_options("partial", names, evaluate, without=("per_group", "keep_state"))
     return evaluate(
         batches,
         group=group,
@@ -91,46 +82,8 @@ def partial(
     ).state
 
 
-@typed
-def evaluate(
-    source: object,
-    *,
-    group: str | Sequence[str],
-    label: str,
-    score: str | Sequence[str],
-    measures: str | Measure | Sequence[str | Measure],
-    weight: str | None = None,
-    item: str | None = None,
-    subtopics: str | None = None,
-    profile: str | None = None,
-    ties: str | None = None,
-    undefined: str | Mapping[str, str] | None = None,
-    groups: str | None = None,
-    unretrieved: str | None = None,
-    unjudged: str | None = None,
-    weight_rows: str | None = None,
-    score_type: str | None = None,
-    sampling_rate: float | None = None,
-    confidence: float = 0.95,
-    by: str | SliceSpec | Sequence[str | SliceSpec] | None = (),
-    min_groups: int = 1,
-    order: str = "auto",
-    presorted: bool = False,
-    threads: int | None = None,
-    per_group: bool = True,
-    keep_scores: bool = False,
-    keep_state: bool = False,
-    keep_groups: bool = False,
-    baseline: str | None = None,
-    where: str | pc.Expression | None = None,
-    limit: int | None = None,
-    batch_rows: int | None = None,
-    memory: str | int | None = None,
-    spill_dir: str | None = None,
-    format: str | None = None,  # noqa: A002 - what the option is called everywhere
-    allow_unfinished: bool = False,
-    progress: Callable[[Progress], object] | None = None,
-) -> Result:
+@taking(Request)
+def evaluate(request: Request) -> Result:
     """Rank the rows of every group, and average measures over groups.
 
     Parameters
@@ -139,10 +92,12 @@ def evaluate(
         One row per shown or judged item: a pyarrow Table, RecordBatch, RecordBatchReader or
         Dataset, a path, folder, glob or list of them (Parquet, Arrow IPC, CSV), anything with
         ``__arrow_c_stream__`` (pandas, polars, DuckDB), or a mapping of one-dimensional arrays.
-    group : str or sequence of str
+    group : str or sequence of str, optional
         Key columns of any integer, string, binary, dictionary, date, timestamp, decimal or bool
         type. A null is an error. In CSV and TSV files they are text, exactly as written: ``007``
-        is not ``7``.
+        is not ``7``. Measures of all rows (AUC, LogLoss, PPV ...) do without it; then no value has
+        a standard error, because groups are the independent clusters. If no measure, no state and
+        no other argument needs groups, they are neither read nor counted: `Meta.groups` is 0.
     label : str
         Bool, integer grade or finite float gain. A null means unjudged: see `unjudged`.
     score : str or sequence of str
@@ -204,8 +159,9 @@ def evaluate(
         The same as ``order="sorted"``.
     threads : int, optional
         Default: the processors this process may use. The result has the same bits for any number.
-    per_group : bool
-        Keep every group's values for `Result.per_group`; False bounds memory for many groups.
+    per_group : bool, optional
+        Keep every group's values for `Result.per_group`; False bounds memory for many groups. By
+        default they are kept if rows are grouped.
     keep_scores : bool
         Keep every distinct score with its positive and other rows for `Result.curve`. AUC must be
         among the measures; with ``AUC(rel=2)`` positives are the rows of grade 2 or more.
@@ -222,8 +178,8 @@ def evaluate(
         Evaluate only the rows for which this holds: ``"day = '2026-11-19' and slot in (1, 2)"``.
         Comparisons, ``in``, ``between``, ``is null``, ``and``, ``or``, ``not``, parentheses; text
         in single quotes, column names bare or in double quotes. A row for which it is null is
-        left out. Literals take the type of their column. Files and Parquet row groups without a
-        matching row are not read.
+        left out. Literals take the type of their column. With a text, files and Parquet row groups
+        without a matching row are not read.
     limit : int, optional
         Read only the first rows (that `where` selects), for a quick look. The last groups may be
         incomplete.
@@ -263,47 +219,14 @@ def evaluate(
     >>> result.value("GAUC")
     0.7
     """
-    if keep_groups and not (keep_state and per_group):
+    keep_groups = request.keep_groups
+    if keep_groups and not (request.keep_state and request.per_group is not False):
         raise ArgumentError(
             "keep_groups=True keeps groups in the state: call evaluate() with keep_state=True and "
             "per_group=True as well."
         )
-    evaluation = run(
-        source,
-        group=group,
-        label=label,
-        score=score,
-        measures=measures,
-        weight=weight,
-        item=item,
-        subtopics=subtopics,
-        profile=profile,
-        ties=ties,
-        undefined=undefined,
-        groups=groups,
-        unretrieved=unretrieved,
-        unjudged=unjudged,
-        weight_rows=weight_rows,
-        score_type=score_type,
-        sampling_rate=sampling_rate,
-        confidence=confidence,
-        by=by,
-        min_groups=min_groups,
-        order=order,
-        presorted=presorted,
-        threads=threads,
-        per_group=per_group,
-        keep_scores=keep_scores,
-        where=where,
-        limit=limit,
-        batch_rows=batch_rows,
-        memory=memory,
-        spill_dir=spill_dir,
-        format=format,
-        allow_unfinished=allow_unfinished,
-        progress=progress,
-        baseline=baseline,
-    )
-    if not keep_state:
-        return result_of(evaluation, keep_scores)
-    return result_of(evaluation, keep_scores, state_of_run(evaluation, source, keep_groups))
+    evaluation = evaluate_request(request)
+    state = None
+    if request.keep_state:
+        state = state_of_run(evaluation, request.source, keep_groups)
+    return result_of(evaluation, request.keep_scores, state)

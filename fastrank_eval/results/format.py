@@ -3,22 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from decimal import Decimal
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from fastrank_eval.engine.records import MeasureValue
-
-__all__ = [
-    "count_text",
-    "decimals",
-    "half_width_text",
-    "interval_text",
-    "measure_text",
-    "number_text",
-    "printable",
-    "share_text",
-]
 
 
 def printable(text: str) -> str:
@@ -26,58 +12,108 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
-def measure_text(value: MeasureValue) -> str:
+def list_text(names: Iterable[str]) -> str:
+    """Join names by commas, each once."""
+    return ", ".join(dict.fromkeys(names))
+
+
+def measure_text(measure: str, aggregate: str) -> str:
     """Format a measure, with its aggregate unless that is the mean."""
-    kind = value.aggregate
-    return printable(value.measure) + ("" if kind in ("mean", "pooled") else f" ({kind})")
+    return printable(measure) + ("" if aggregate in ("mean", "pooled") else f" ({aggregate})")
 
 
-def number_text(number: float, aggregate: str) -> str:
+def number_text(number: float | None, aggregate: str = "mean") -> str:
     """Format a value with six digits, a whole sum with all digits."""
-    if math.isnan(number):
+    if number is None or math.isnan(number):
         return "undefined"
     if aggregate == "sum" and number.is_integer() and abs(number) < 2**53:
         return f"{int(number):,}"
     return f"{number:#.6g}"
 
 
-def interval_text(value: MeasureValue) -> str:
-    """Format the interval to two digits of its half width, or as ""."""
-    low, high = value.ci_low, value.ci_high
-    if not (math.isfinite(low) and math.isfinite(high)):
-        return ""
-    digits = decimals((high - low) / 2)
-    if digits is None:
-        return f"[{low:#.6g}, {high:#.6g}]"
-    return f"[{low:,.{digits}f}, {high:,.{digits}f}]"
+def detail_text(number: float) -> str:
+    """Format a count with all digits, another number with at most six."""
+    return f"{number:,}" if isinstance(number, int) else f"{number:.6g}"
 
 
-def half_width_text(value: MeasureValue) -> str:
-    """Format the larger half of the interval to two digits, or as ""."""
-    if not (math.isfinite(value.ci_low) and math.isfinite(value.ci_high)):
-        return ""
-    half_width = max(value.ci_high - value.value, value.value - value.ci_low)
-    digits = decimals(half_width)
-    return f"±{half_width:.2g}" if digits is None else f"±{half_width:,.{digits}f}"
-
-
-def share_text(value: float) -> str:
-    """Format a share in per cent; only 1 prints as 100%, only 0 as 0%."""
-    if math.isnan(value):
-        return "n/a"
-    if value in (0, 1):
-        return f"{value:.0%}"
-    return "<0.1%" if value < 0.001 else ">99.9%" if value > 0.999 else f"{value:.1%}"
+def two_digits(size: float) -> int:
+    """Return the decimals that show a size above 0 to two digits."""
+    return 1 - Decimal(size).adjusted()
 
 
 def decimals(size: float) -> int | None:
     """Return the decimals of two digits; None if there are too many."""
     if size == 0 or size >= 1e9:
         return None
-    digits = max(1 - Decimal(size).adjusted(), 0)
+    digits = max(two_digits(size), 0)
     return digits if digits <= 7 else None
+
+
+def amount(value: float, digits: int | None, sign: bool = False, spare: str = ".3g") -> str:
+    """Format a number to some decimals; in the form `spare` if None."""
+    return format(value, "+" * sign + (spare if digits is None else f",.{digits}f"))
+
+
+def interval_text(
+    low: float, high: float, digits: int | None, sign: bool = False, spare: str = ".3g"
+) -> str:
+    """Format an interval like `amount`; empty without one."""
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return ""
+    return f"[{amount(low, digits, sign, spare)}, {amount(high, digits, sign, spare)}]"
+
+
+def half_width_text(half_width: float, digits: int | None) -> str:
+    """Format half an interval like `amount`; empty without one."""
+    return f"±{amount(half_width, digits, spare='.2g')}" if math.isfinite(half_width) else ""
+
+
+def p_text(p_value: float, form: str = ".2g") -> str:
+    """Format a p-value; "n/a" if it is undefined."""
+    if math.isnan(p_value):
+        return "n/a"
+    return "<0.0001" if p_value < 1e-4 else format(p_value, form)
+
+
+def share_text(share: float, digits: int = 1, missing: str = "n/a") -> str:
+    """Format a share in per cent; only 1 prints as 100%, only 0 as 0%."""
+    if not math.isfinite(share):
+        return missing
+    if share in (0, 1):
+        return f"{share:.0%}"
+    least = 10.0 ** -(digits + 2)
+    if share < least:
+        return f"<{least:.{digits}%}"
+    return f">{1 - least:.{digits}%}" if share > 1 - least else f"{share:.{digits}%}"
+
+
+def percent_text(share: float, digits: int = 12) -> str:
+    """Format a share in per cent with at most some digits."""
+    return f"{100 * share:.{digits}g}%"
 
 
 def count_text(number: int, noun: str) -> str:
     """Format a number with a noun, in the plural unless the number is 1."""
     return f"{number:,} {noun}" + "s" * (number != 1)
+
+
+def rough_text(number: float) -> str:
+    """Format a number with three digits, for axes.
+
+    Examples
+    --------
+    >>> rough_text(4_100_000), rough_text(950), rough_text(0)
+    ('4.1M', '950', '0')
+    """
+    for size, letter in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
+        if abs(number) >= size:
+            return f"{number / size:.3g}{letter}"
+    return f"{number:.3g}"
+
+
+def speed_text(rows: int, seconds: float) -> str:
+    """Format rows per second."""
+    if seconds <= 0:
+        return "too fast to time"
+    speed = rows / seconds
+    return f"{speed / 1e6:.3g} Mrows/s" if speed >= 1e6 else f"{speed:,.0f} rows/s"

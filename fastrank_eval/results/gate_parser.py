@@ -3,42 +3,23 @@
 from __future__ import annotations
 
 import math
+import operator
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 from fastrank_eval._lib.errors import MeasureError, near
-from fastrank_eval._lib.lexer import NUMBER, TokenReader
+from fastrank_eval._lib.lexer import (
+    COMPARISONS,
+    NUMBER,
+    Operation,
+    TokenReader,
+    leaves,
+    quoted,
+)
 from fastrank_eval.measures.base import registry
 from fastrank_eval.measures.parser import measure, names_measure, text_with_options
-
-__all__ = [
-    "ALL",
-    "BARE",
-    "COMPARISON_FIELDS",
-    "COUNTS",
-    "FIELDS",
-    "KEYWORDS",
-    "And",
-    "Compare",
-    "Condition",
-    "Count",
-    "Function",
-    "Negative",
-    "Node",
-    "Not",
-    "Number",
-    "Operation",
-    "Or",
-    "Quantity",
-    "Term",
-    "holds",
-    "leaves",
-    "parse",
-    "terms_of",
-]
-
 
 #: The label of all rows.
 ALL = "all"
@@ -107,114 +88,40 @@ class Count:
         return self.of
 
 
-@dataclass(frozen=True)
-class Negative:
-    """``- part``."""
-
-    part: Quantity
-
-    def __str__(self) -> str:
-        return f"-{_parenthesise(self.part, 7)}"
-
-
-@dataclass(frozen=True)
-class Operation:
-    """``left sign right``; the sign is one of ``+ - * /``."""
-
-    sign: str
-    left: Quantity
-    right: Quantity
-
-    def __str__(self) -> str:
-        rank = _rank(self)
-        return f"{_parenthesise(self.left, rank)} {self.sign} {_parenthesise(self.right, rank + 1)}"
-
-
-@dataclass(frozen=True)
-class Function:
-    """``abs``, ``min`` or ``max`` of quantities."""
-
-    name: str
-    parts: tuple[Quantity, ...]
-
-    def __str__(self) -> str:
-        return f"{self.name}({', '.join(map(str, self.parts))})"
-
-
-Quantity = Number | Term | Count | Negative | Operation | Function
-
-
-@dataclass(frozen=True)
-class Compare:
-    """``left operator right``; the operator is one of ``= != < <= > >=``."""
-
-    operator: str
-    left: Quantity
-    right: Quantity
-
-    def __str__(self) -> str:
-        return f"{self.left} {self.operator} {self.right}"
-
-
-@dataclass(frozen=True)
-class Not:
-    """``not part``."""
-
-    part: Condition
-
-    def __str__(self) -> str:
-        return f"not {_parenthesise(self.part, 3)}"
-
-
-@dataclass(frozen=True)
-class And:
-    """All of two or more conditions."""
-
-    parts: tuple[Condition, ...]
-
-    def __str__(self) -> str:
-        return " and ".join(_parenthesise(part, 3) for part in self.parts)
-
-
-@dataclass(frozen=True)
-class Or:
-    """Any of two or more conditions."""
-
-    parts: tuple[Condition, ...]
-
-    def __str__(self) -> str:
-        return " or ".join(_parenthesise(part, 2) for part in self.parts)
-
-
-Condition = Compare | Not | And | Or
-Node = Quantity | Condition
-
-
-def leaves(node: Node) -> Iterator[Number | Term | Count]:
-    """Yield the numbers, terms and counts of a tree, from left to right."""
-    if isinstance(node, Number | Term | Count):
-        yield node
-    elif isinstance(node, Negative | Not):
-        yield from leaves(node.part)
-    elif isinstance(node, Operation | Compare):
-        yield from leaves(node.left)
-        yield from leaves(node.right)
-    else:
-        for part in node.parts:
-            yield from leaves(part)
+Node: TypeAlias = Number | Term | Count | Operation
 
 
 def terms_of(node: Node) -> Iterator[Term | Count]:
-    """Yield the terms and counts of a tree, from left to right."""
+    """Yield the terms and counts of an expression, from left to right."""
     return (leaf for leaf in leaves(node) if not isinstance(leaf, Number))
 
 
-def holds(condition: Condition, numbers: Mapping[Term | Count, float]) -> bool:
-    """Evaluate a condition.
+_COMPUTE: dict[str, Callable[..., float]] = {
+    "or": lambda *parts: any(parts),
+    "and": lambda *parts: all(parts),
+    "not": operator.not_,
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "+": operator.add,
+    "-": lambda *parts: operator.sub(*parts) if len(parts) > 1 else -parts[0],
+    "*": operator.mul,
+    "/": lambda left, right: left / right if right else math.nan,
+    "abs": abs,
+    "min": lambda *parts: min(parts),
+    "max": lambda *parts: max(parts),
+}
+
+
+def holds(node: Node, numbers: Mapping[Term | Count, float]) -> float:
+    """Evaluate a condition, or a part of it.
 
     Parameters
     ----------
-    condition : Condition
+    node : Node
     numbers : mapping of Term or Count to float
         A finite number for each of `terms_of`.
 
@@ -223,89 +130,34 @@ def holds(condition: Condition, numbers: Mapping[Term | Count, float]) -> bool:
     ArithmeticError
         An intermediate result is not finite, even if another part decides the condition.
     """
+    if isinstance(node, Number):
+        return node.value
+    if not isinstance(node, Operation):
+        return numbers[node]
     # Evaluate all parts: a part that raises must not hide behind a part that decides.
-    if isinstance(condition, Not):
-        return not holds(condition.part, numbers)
-    if isinstance(condition, Compare):
-        left, right = _evaluate(condition.left, numbers), _evaluate(condition.right, numbers)
-        return {
-            "=": left == right,
-            "!=": left != right,
-            "<": left < right,
-            "<=": left <= right,
-            ">": left > right,
-            ">=": left >= right,
-        }[condition.operator]
-    truths = [holds(part, numbers) for part in condition.parts]
-    return all(truths) if isinstance(condition, And) else any(truths)
-
-
-def _evaluate(quantity: Quantity, numbers: Mapping[Term | Count, float]) -> float:
-    if isinstance(quantity, Number):
-        return quantity.value
-    if isinstance(quantity, Term | Count):
-        return numbers[quantity]
-    if isinstance(quantity, Negative):
-        return -_evaluate(quantity.part, numbers)
-    if isinstance(quantity, Function):
-        amounts = [_evaluate(part, numbers) for part in quantity.parts]
-        if quantity.name == "abs":
-            return abs(amounts[0])
-        return min(amounts) if quantity.name == "min" else max(amounts)
-    result = _result(quantity, numbers)
+    result = _COMPUTE[node.operator](*[holds(part, numbers) for part in node.parts])
     if not math.isfinite(result):
-        raise ArithmeticError(f"{quantity} is no finite number")
+        raise ArithmeticError(f"{node} is no finite number")
     return result
-
-
-def _result(operation: Operation, numbers: Mapping[Term | Count, float]) -> float:
-    left, right = _evaluate(operation.left, numbers), _evaluate(operation.right, numbers)
-    if operation.sign == "/":
-        return left / right if right else math.nan
-    if operation.sign == "*":
-        return left * right
-    return left + right if operation.sign == "+" else left - right
-
-
-def _rank(node: Node) -> int:
-    """Return the precedence of an operator."""
-    if isinstance(node, Operation):
-        return 5 if node.sign in "+-" else 6
-    ranks = {Or: 1, And: 2, Not: 3, Compare: 4, Negative: 7}
-    return ranks.get(type(node), 8)
-
-
-def _parenthesise(node: Node, least: int) -> str:
-    return str(node) if _rank(node) >= least else f"({node})"
 
 
 def _quote_if_needed(score: str) -> str:
     bare = BARE.fullmatch(score) and score.lower() not in KEYWORDS
-    return score if bare else '"' + score.replace('"', '""') + '"'
+    return score if bare else quoted(score)
 
 
 def _in_brackets(label: str | None) -> str:
     if label is None:
         return "[*]"
     bare = label.strip() == label and label not in ("", "*") and not {"]", '"'} & {*label}
-    return f"[{label}]" if bare else '["' + label.replace('"', '""') + '"]'
+    return f"[{label}]" if bare else f"[{quoted(label)}]"
 
 
 _FUNCTIONS = ("abs", "min", "max")
-_COMPARISONS = ("=", "!=", "<", "<=", ">", ">=")
-_SPELLING = {"==": "=", "<>": "!="}
-_EXPECTED = "a comparison (=, !=, <, <=, >, >=)"
+#: Words of the grammar: no measure has such a name, so none is looked up.
+_WORDS = frozenset((*FIELDS, *COUNTS, *KEYWORDS, *_FUNCTIONS))
 #: Each operator may add a level to the tree.
 _MAX_OPERATORS = 100
-_TOKEN = re.compile(
-    rf"""(?P<blank>\s+)
-    |(?P<slice>\[\s*"(?:[^"]|"")*"\s*\]|\[[^\]]*\])
-    |(?P<quoted>"(?:[^"]|"")+")
-    |(?P<number>{NUMBER})
-    |(?P<word>[^\W\d]\w*)
-    |(?P<operator>==|!=|<>|<=|>=|[=<>(),:+*/-])""",
-    re.VERBOSE,
-)
 #: Forms of names of measures, the longest first: alpha-nDCG, iprec_at_recall_0.10, GAUC.
 _NAMES = tuple(re.compile(name) for name in (r"\w+-\w+", r"\w+\.[0-9]+", r"\w+"))
 _OPTIONS = re.compile(
@@ -313,7 +165,7 @@ _OPTIONS = re.compile(
 )
 
 
-def parse(text: str) -> Condition:
+def parse(text: str) -> Operation:
     """Parse the condition of a gate.
 
     Parameters
@@ -322,7 +174,7 @@ def parse(text: str) -> Condition:
 
     Returns
     -------
-    Condition
+    Operation
         `str` of it parses to the same tree.
 
     Raises
@@ -350,87 +202,61 @@ class _Parser(TokenReader):
     """
 
     name = "gate"
+    pattern = re.compile(
+        rf"""(?P<blank>\s+)
+        |(?P<slice>\[\s*"(?:[^"]|"")*"\s*\]|\[[^\]]*\])
+        |(?P<quoted>"(?:[^"]|"")+")
+        |(?P<number>{NUMBER})
+        |(?P<word>[^\W\d]\w*)
+        |(?P<operator>==|!=|<>|<=|>=|[=<>(),:+*/-])""",
+        re.VERBOSE,
+    )
     expected = "a measure, a number or an operator"
     keywords = KEYWORDS
     closing_signs: ClassVar = {"[": "]", '"': '"'}
     max_depth = 30
+    closing = "')', 'and', 'or' or a comparison"
 
     def __init__(self, text: str) -> None:
         self._operators = 0
         super().__init__(text)
 
-    def parse(self) -> Condition:
+    def parse(self) -> Operation:
         condition = self._condition(self._either())
-        if self._next.kind != "end":
-            self._fail("'and', 'or' or the end")
+        self._end()
         if next(terms_of(condition), None) is None:
             self._refuse(
-                "nothing in it is of a result.", "Name a measure, rows or groups: GAUC < 0.6.", 0
+                "nothing in it is of a result.", "Name a measure, rows or groups: GAUC < 0.6."
             )
         return condition
 
-    def _token_at(self, at: int) -> tuple[str, int] | None:
-        match = _TOKEN.match(self._text, at)
-        kind = "" if match is None else str(match.lastgroup)
-        if kind in ("", "word"):
+    def _token_at(self, position: int) -> tuple[str, int] | None:
+        token = super()._token_at(position)
+        if token is None or token[0] == "word":
             for pattern in _NAMES:
-                name = pattern.match(self._text, at)
-                if name and names_measure(name.group()):
+                name = pattern.match(self._text, position)
+                if name and name.group() not in _WORDS and names_measure(name.group()):
                     options = _OPTIONS.match(self._text, name.end())
                     return "measure", options.end() if options else name.end()
-        return None if match is None else (kind, match.end())
-
-    def _either(self) -> Node:
-        first = self._conjunction()
-        if self._next.keyword != "or":
-            return first
-        parts = [self._condition(first)]
-        while self._skip("or"):
-            parts.append(self._condition(self._conjunction()))
-        return Or(tuple(parts))
-
-    def _conjunction(self) -> Node:
-        first = self._negation()
-        if self._next.keyword != "and":
-            return first
-        parts = [self._condition(first)]
-        while self._skip("and"):
-            parts.append(self._condition(self._negation()))
-        return And(tuple(parts))
-
-    def _negation(self) -> Node:
-        if not self._skip("not"):
-            return self._comparison()
-        self._enter()
-        result = Not(self._condition(self._negation()))
-        self._depth -= 1
-        return result
+        return token
 
     def _comparison(self) -> Node:
         left = self._sum()
-        operator = _SPELLING.get(self._next.text, self._next.text)
-        if self._next.kind != "operator" or operator not in _COMPARISONS:
+        if not self._is_next("==", "<>", *COMPARISONS):
             return left
         left = self._quantity(left)
-        self._position += 1
-        return Compare(operator, left, self._quantity_of(self._sum))
+        return Operation(self._operator(), (left, self._quantity_of(self._sum)))
 
     def _sum(self) -> Node:
-        node = self._product()
-        while self._next_is("+-"):
-            left, sign = self._quantity(node), self._sign()
-            node = Operation(sign, left, self._quantity_of(self._product))
-        return node
+        return self._chain("+-", lambda: self._chain("*/", self._factor))
 
-    def _product(self) -> Node:
-        node = self._factor()
-        while self._next_is("*/"):
+    def _chain(self, signs: str, rule: Callable[[], Node]) -> Node:
+        """Parse parts between these signs; the first two belong together."""
+        node = rule()
+        while self._is_next(*signs):
             left, sign = self._quantity(node), self._sign()
-            node = Operation(sign, left, self._quantity_of(self._factor))
+            node = Operation(sign, (left, self._quantity_of(rule)))
         return node
-
-    def _next_is(self, signs: str) -> bool:
-        return self._next.kind == "operator" and self._next.text in signs
 
     def _sign(self) -> str:
         sign = self._next.text
@@ -441,12 +267,12 @@ class _Parser(TokenReader):
         return sign
 
     def _factor(self) -> Node:
-        if self._next_is("+-"):
+        if self._is_next("+", "-"):
             sign = self._sign()
             self._enter()
             part = self._quantity_of(self._factor)
             self._depth -= 1
-            return Negative(part) if sign == "-" else part
+            return Operation("-", (part,)) if sign == "-" else part
         token = self._next
         if token.kind == "number":
             value = float(token.text)
@@ -454,7 +280,7 @@ class _Parser(TokenReader):
                 self._fail("a number that a double holds")
             self._position += 1
             return Number(value)
-        if self._tokens[min(self._position + 1, len(self._tokens) - 1)].text == ":":
+        if self._second.text == ":":
             return self._term(self._score())
         if token.text == "(":
             return self._in_parentheses()
@@ -465,15 +291,6 @@ class _Parser(TokenReader):
             self._position += 1
             return Count(word)
         return self._term(None)
-
-    def _in_parentheses(self) -> Node:
-        self._skip("(")
-        self._enter()
-        node = self._either()
-        if not self._skip(")"):
-            self._fail("')', 'and', 'or' or a comparison")
-        self._depth -= 1
-        return node
 
     def _function(self, name: str) -> Node:
         self._position += 1
@@ -486,7 +303,7 @@ class _Parser(TokenReader):
         if not self._skip(")"):
             self._fail("')'" if name == "abs" else "',' or ')'")
         self._depth -= 1
-        return Function(name, tuple(parts))
+        return Operation(name, tuple(parts))
 
     def _score(self) -> str:
         token = self._next
@@ -540,19 +357,19 @@ class _Parser(TokenReader):
         self._position += 1
         return field
 
-    def _condition(self, node: Node) -> Condition:
-        if not isinstance(node, Condition):
-            self._fail(_EXPECTED)
+    def _condition(self, node: Node) -> Operation:
+        if not (isinstance(node, Operation) and node.is_condition):
+            self._fail("a comparison (=, !=, <, <=, >, >=)")
         return node
 
-    def _quantity(self, node: Node) -> Quantity:
-        if isinstance(node, Condition):
+    def _quantity(self, node: Node) -> Node:
+        if isinstance(node, Operation) and node.is_condition:
             self._fail("'and', 'or' or the end")
         return node
 
-    def _quantity_of(self, rule: Callable[[], Node]) -> Quantity:
+    def _quantity_of(self, rule: Callable[[], Node]) -> Node:
         start, node = self._position, rule()
-        if isinstance(node, Condition):
+        if isinstance(node, Operation) and node.is_condition:
             self._position = start
             self._fail("a number or a measure")
         return node

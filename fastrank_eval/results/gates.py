@@ -10,21 +10,18 @@ from typing import Protocol
 
 from fastrank_eval._lib.arguments import typed
 from fastrank_eval._lib.errors import ArgumentError, near
+from fastrank_eval._lib.lexer import Operation, leaves
 from fastrank_eval.measures.parser import find_computed, measure
 from fastrank_eval.results.gate_parser import (
     ALL,
     COMPARISON_FIELDS,
-    Condition,
     Count,
     Number,
     Term,
     holds,
-    leaves,
     parse,
     terms_of,
 )
-
-__all__ = ["Gate", "GateFailure", "GateRow", "Verdict", "gate", "judge"]
 
 
 class GateRow(Protocol):
@@ -114,11 +111,11 @@ class Gate:
 
     Parameters
     ----------
-    condition : Condition
+    condition : Operation
         The syntax tree.
     """
 
-    condition: Condition
+    condition: Operation
 
     def __str__(self) -> str:
         return str(self.condition)
@@ -300,7 +297,7 @@ class _Table:
             yield "unknown_slice", _with_hint(text, term.slice, self._slices)
 
     def _judge(
-        self, condition: Condition, score: str | None, label: str | None
+        self, condition: Operation, score: str | None, label: str | None
     ) -> tuple[str, str] | None:
         """Return kind and detail of the failure for a model and a slice."""
         numbers: dict[Term | Count, float] = {}
@@ -341,7 +338,7 @@ class _Table:
         return number
 
 
-def _terms(condition: Condition) -> list[Term]:
+def _terms(condition: Operation) -> list[Term]:
     return [term for term in terms_of(condition) if isinstance(term, Term)]
 
 
@@ -381,7 +378,7 @@ def _reasons(rows: Iterable[GateRow]) -> str:
     return f" ({', '.join(dict.fromkeys(reasons))})" if reasons else ""
 
 
-def _format(condition: Condition, numbers: Mapping[Term | Count, float]) -> str:
+def _format(condition: Operation, numbers: Mapping[Term | Count, float]) -> str:
     """Format numbers, with all digits if fewer would make them equal."""
     compared = {n.value if isinstance(n, Number) else numbers[n] for n in leaves(condition)}
     rounded = {f"{number:.6g}" for number in compared}

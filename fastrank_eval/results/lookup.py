@@ -8,20 +8,11 @@ from typing import TYPE_CHECKING
 from fastrank_eval._lib.errors import ArgumentError, MeasureError, near
 from fastrank_eval.measures import measure, registry
 from fastrank_eval.measures.parser import find_computed
-from fastrank_eval.slicing.parser import parse
+from fastrank_eval.slicing.spec import parse
 
 if TYPE_CHECKING:
     from fastrank_eval.engine.records import MeasureValue
     from fastrank_eval.measures import Measure
-
-__all__ = [
-    "find_measure",
-    "find_score",
-    "find_slices",
-    "find_slicing",
-    "find_value",
-    "refuse_pooled",
-]
 
 
 def find_measure(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -10,16 +9,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from fastrank_eval._lib.arguments import check_indent, check_options, typed
+from fastrank_eval._lib.arguments import check_options, typed
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.analysis.attribution import refuse_without_chance, rela_impr
-from fastrank_eval.engine.group_values import GroupValues
+from fastrank_eval.engine.plan import GroupValues
 from fastrank_eval.engine.records import (
+    VALUE_SCHEMA,
     MeasureValue,
     Meta,
-    summary_csv,
-    summary_rows,
-    summary_table,
+    record_table,
 )
 from fastrank_eval.engine.run import Evaluation
 from fastrank_eval.engine.summary import per_group_table, score_tables
@@ -32,11 +30,10 @@ from fastrank_eval.results.lookup import (
     find_value,
     refuse_pooled,
 )
-from fastrank_eval.results.result_view import markdown, meta_with_notes, plain, terminal
+from fastrank_eval.results.result_view import Reported
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-    from rich.console import Console, ConsoleOptions, RenderResult
 
     from fastrank_eval.analysis.comparison import Comparison
     from fastrank_eval.analysis.curve import Curve
@@ -46,90 +43,72 @@ if TYPE_CHECKING:
     from fastrank_eval.results.state import State
     from fastrank_eval.stats.score_table import ScoreTable
 
-__all__ = ["NamedValues", "Reported", "Result", "result_of"]
 
+class Result(Reported):
+    """The result of :func:`fastrank_eval.evaluate`.
 
-class Reported:
-    """The output formats of a result: JSON, CSV, markdown and text."""
+    Parameters
+    ----------
+    values : sequence of MeasureValue
+        One entry a score, slice and measure.
+    per_group : pyarrow.Table or None
+        Group key, ``rows``, ``positives`` and one float64 column a measure (``score.measure`` if
+        there are several scores), null where undefined; None without ``per_group=True``.
+    meta : Meta
+        Metadata of the evaluation.
+    scores : sequence of str
+        Score columns, in the order of the request.
+    measures : sequence of str
+        Canonical texts of the measures, in the order of the request.
+    requested : mapping of str to str, optional
+        By requested name the computed measure, where a profile set other options.
+    score_tables : mapping of (str, float) to ScoreTable, optional
+        The distinct scores of each model, for each threshold of relevance; None without
+        ``keep_scores=True``.
+    weights : mapping of (int, int) to ndarray of float64, optional
+        The weights of groups that are not all 1, by the positions of model and measure; None if
+        values of groups are not compared.
+    state : State, optional
+        The sums of the evaluation; None without ``keep_state=True``.
 
-    values: tuple[MeasureValue, ...]
-    scores: tuple[str, ...]
-    meta: Meta
+    Examples
+    --------
+    >>> value = MeasureValue("pctr", "all", "P@1", 0.5, 2, 2, {}, 1.0, 1.0)
+    >>> table = pa.table({"user": [7, 8], "rows": [3, 2], "positives": [1, 1], "P@1": [1.0, 0.0]})
+    >>> result = Result([value], table, Meta("1.0", 5, 2, {"ties": "expected"}, 0.5), ["pctr"],
+    ...                 ["P@1"])
+    >>> result.value("P@1")
+    0.5
+    >>> result["P@1"]
+    array([1., 0.])
+    >>> result
+    score  measure     value  groups used  dropped  rows  positives
+    pctr   P@1      0.500000          2/2     none  100%       100%
+    5 rows, 2 groups, 0.5 s, 10 rows/s
+    ties=expected
+    """
 
-    def to_dict(self) -> dict[str, Any]:
-        """Build the plain Python values that :meth:`to_json` writes.
-
-        Returns
-        -------
-        dict
-            ``{"meta": {"version", "rows", "groups", "conventions", "seconds"}, "results":
-            [{"score", "by", "slice", "measure", "value", "se", "ci_low", "ci_high",
-            "effective_groups", "weight", "caution", "groups", "groups_used", "dropped",
-            "rows_share", "positives_share", "aggregate", "details"}]}`` of plain Python values;
-            None for NaN. The meta has ``"requested"`` too where names of measures stand for other
-            texts, and ``"notes"``, a list of sentences, where there are any.
-        """
-        return {
-            "meta": meta_with_notes(self.values, self.meta),
-            "results": summary_rows(self.values),
-        }
-
-    @typed
-    def to_json(self, indent: int | None = 2) -> str:
-        """Write :meth:`to_dict` as JSON.
-
-        Parameters
-        ----------
-        indent : int or None
-            Spaces a level; None for one line.
-
-        Returns
-        -------
-        str
-            Strictly valid JSON in ASCII; a value that is undefined is null.
-        """
-        return json.dumps(self.to_dict(), indent=check_indent(indent), allow_nan=False)
-
-    @typed
-    def to_csv(self, *, safe: bool = False) -> str:
-        """Write the summary as CSV.
-
-        Parameters
-        ----------
-        safe : bool
-            Put an apostrophe before text that begins with ``=``, ``+``, ``-``, ``@``, a tab or a
-            carriage return, so that no spreadsheet reads it as a formula.
-
-        Returns
-        -------
-        str
-            A header and one row a score, slice and measure; values with all their digits, empty
-            where undefined; ``dropped`` and ``details`` as ``name=number`` joined by semicolons.
-        """
-        return summary_csv(self.to_dict()["results"], safe)
-
-    def to_markdown(self) -> str:
-        """Write the report as markdown tables, followed by the conventions.
-
-        Returns
-        -------
-        str
-            Names from the data stand in code spans, so that nothing in them is markup.
-        """
-        return markdown(self)
-
-    def __repr__(self) -> str:
-        return plain(self)
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield from terminal(self, options.max_width)
-
-
-class NamedValues(Reported):
-    """The values of a result, by the names of measures, models and slices."""
-
-    measures: tuple[str, ...]
-    requested: dict[str, str]
+    def __init__(
+        self,
+        values: Sequence[MeasureValue],
+        per_group: pa.Table | None,
+        meta: Meta,
+        scores: Sequence[str],
+        measures: Sequence[str],
+        requested: Mapping[str, str] | None = None,
+        score_tables: Mapping[tuple[str, float], ScoreTable] | None = None,
+        weights: Mapping[tuple[int, int], NDArray[np.float64]] | None = None,
+        state: State | None = None,
+    ) -> None:
+        self.values = tuple(values)
+        self.meta = meta
+        self.scores = tuple(scores)
+        self.measures = tuple(measures)
+        self._per_group = per_group
+        self.requested = dict(requested or {})
+        self._score_tables = score_tables
+        self.group_weights = weights
+        self._state = state
 
     @typed
     def value(
@@ -286,73 +265,6 @@ class NamedValues(Reported):
     def _find_score(self, name: str | None) -> str:
         return find_score(name, self.scores, self.measures)
 
-
-class Result(NamedValues):
-    """The result of :func:`fastrank_eval.evaluate`.
-
-    Parameters
-    ----------
-    values : sequence of MeasureValue
-        One entry a score, slice and measure.
-    per_group : pyarrow.Table or None
-        Group key, ``rows``, ``positives`` and one float64 column a measure (``score.measure`` if
-        there are several scores), null where undefined; None without ``per_group=True``.
-    meta : Meta
-        Metadata of the evaluation.
-    scores : sequence of str
-        Score columns, in the order of the request.
-    measures : sequence of str
-        Canonical texts of the measures, in the order of the request.
-    requested : mapping of str to str, optional
-        By requested name the computed measure, where a profile set other options.
-    score_tables : mapping of (str, float) to ScoreTable, optional
-        The distinct scores of each model, for each threshold of relevance; None without
-        ``keep_scores=True``.
-    weights : mapping of (int, int) to ndarray of float64, optional
-        The weights of groups that are not all 1, by the positions of model and measure; None if
-        values of groups are not compared.
-    state : State, optional
-        The sums of the evaluation; None without ``keep_state=True``.
-
-    Examples
-    --------
-    >>> value = MeasureValue("pctr", "all", "P@1", 0.5, 2, 2, {}, 1.0, 1.0)
-    >>> table = pa.table({"user": [7, 8], "rows": [3, 2], "positives": [1, 1], "P@1": [1.0, 0.0]})
-    >>> result = Result([value], table, Meta("1.0", 5, 2, {"ties": "expected"}, 0.5), ["pctr"],
-    ...                 ["P@1"])
-    >>> result.value("P@1")
-    0.5
-    >>> result["P@1"]
-    array([1., 0.])
-    >>> result
-    score  measure     value  groups used  dropped  rows  positives
-    pctr   P@1      0.500000          2/2     none  100%       100%
-    5 rows, 2 groups, 0.5 s, 10 rows/s
-    ties=expected
-    """
-
-    def __init__(
-        self,
-        values: Sequence[MeasureValue],
-        per_group: pa.Table | None,
-        meta: Meta,
-        scores: Sequence[str],
-        measures: Sequence[str],
-        requested: Mapping[str, str] | None = None,
-        score_tables: Mapping[tuple[str, float], ScoreTable] | None = None,
-        weights: Mapping[tuple[int, int], NDArray[np.float64]] | None = None,
-        state: State | None = None,
-    ) -> None:
-        self.values = tuple(values)
-        self.meta = meta
-        self.scores = tuple(scores)
-        self.measures = tuple(measures)
-        self._per_group = per_group
-        self.requested = dict(requested or {})
-        self._score_tables = score_tables
-        self.group_weights = weights
-        self._state = state
-
     @property
     def summary(self) -> pa.Table:
         """The table of all values: one row a score, slice and measure.
@@ -366,7 +278,7 @@ class Result(NamedValues):
             without rows or positives), aggregate ("mean", "geometric mean", "sum" or "pooled"),
             details (map of name to number).
         """
-        return summary_table(self.values)
+        return record_table(self.values, VALUE_SCHEMA)
 
     @property
     def per_group(self) -> pa.Table:
@@ -384,6 +296,11 @@ class Result(NamedValues):
             If the evaluation was run with ``per_group=False``.
         """
         if self._per_group is None:
+            if self.meta.rows and not self.meta.groups:
+                raise ArgumentError(
+                    "rows were not grouped, because no measure needs groups: call evaluate() with "
+                    "group=... and per_group=True."
+                )
             raise ArgumentError(
                 "values per group were not kept: evaluate() was called with per_group=False; "
                 "call it with per_group=True (and keep_groups=True for those of a state)."
@@ -579,8 +496,7 @@ def result_of(
     evaluation: Evaluation, keep_scores: bool = False, state: State | None = None
 ) -> Result:
     """Build the result of a run."""
-    plan, values = evaluation.plan, evaluation.values
-    table = None
+    plan, values, table = evaluation.plan, evaluation.values, None
     if plan.per_group:
         table = per_group_table(plan, evaluation.keys, values, evaluation.schema)
     return Result(

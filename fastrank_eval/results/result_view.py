@@ -1,50 +1,50 @@
-"""Show a result as text, Markdown and in the terminal, with its notes."""
+"""Show a result as text, markdown, JSON and CSV, with its notes."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fastrank_eval.engine.records import MeasureValue, Meta, plain_meta
+from fastrank_eval._lib.arguments import check_indent, typed
+from fastrank_eval.engine.records import (
+    VALUE_SCHEMA,
+    MeasureValue,
+    Meta,
+    plain_meta,
+    record_csv,
+    record_rows,
+)
 from fastrank_eval.measures import measure
 from fastrank_eval.measures.base import text_of
 from fastrank_eval.measures.decisions import Decision, GroupDecision
 from fastrank_eval.results.format import (
     count_text,
+    decimals,
+    detail_text,
     half_width_text,
     interval_text,
+    list_text,
     measure_text,
     number_text,
+    percent_text,
     printable,
     share_text,
+    speed_text,
 )
-from fastrank_eval.results.slice_view import slice_notes, slice_tables
-from fastrank_eval.results.tables import (
-    Cells,
-    code_span,
-    fits,
-    grid,
-    markdown_lines,
-    one_line_each,
-    plain_lines,
-    sections,
+from fastrank_eval.results.slice_view import (
+    AT_LEAST,
+    LAYOUTS,
+    Layout,
+    SliceSheet,
+    left_out_notes,
+    slice_tables,
 )
+from fastrank_eval.results.tables import TEXT_WIDTH, Report, Table, first_that_fits, sections
 from fastrank_eval.stats.intervals import FEW_GROUPS
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from fastrank_eval.engine.records import MeasureValue, Meta, ResultRecords
-
-__all__ = [
-    "markdown",
-    "meta_with_notes",
-    "plain",
-    "report_notes",
-    "size_and_conventions",
-    "terminal",
-]
-
+    from rich.console import Console, ConsoleOptions, RenderResult
 
 #: Reasons of groups that ``groups='with_relevant'`` leaves out for every measure.
 _NO_RELEVANT = ("no_relevant", "all_negative")
@@ -134,8 +134,8 @@ def _thresholds(values: Sequence[MeasureValue]) -> Iterator[str]:
             measures_of.setdefault((rows, v.score, threshold), []).append(v.measure)
     for (rows, score, threshold), measures in measures_of.items():
         yield (
-            f"{rows} of {score} is predicted positive at threshold={threshold}: {_join(measures)}; "
-            f"name a threshold among the scores, as in FScore(threshold=0.1)"
+            f"{rows} of {score} is predicted positive at threshold={threshold}: "
+            f"{list_text(measures)}; name a threshold among the scores, as in FScore(threshold=0.1)"
         )
 
 
@@ -168,7 +168,9 @@ def _denominators(means: Sequence[MeasureValue]) -> str:
     for v in means:
         model = f" of {v.score}" if len(of_measure[v.measure]) > 1 else ""
         by_number.setdefault(v.groups_used, []).append(v.measure + model)
-    return ", ".join(f"{number:,} ({_join(names)})" for number, names in sorted(by_number.items()))
+    return ", ".join(
+        f"{number:,} ({list_text(names)})" for number, names in sorted(by_number.items())
+    )
 
 
 def _remedy(means: Sequence[MeasureValue], groups: object) -> str:
@@ -185,7 +187,7 @@ def _remedy(means: Sequence[MeasureValue], groups: object) -> str:
     if groups != "with_relevant" and helps:
         option = "groups='with_relevant' (--groups with_relevant) gives them one population"
         exceptions = [
-            f"{_join(measures)} still leaves out {reason}"
+            f"{list_text(measures)} still leaves out {reason}"
             for reason, measures in other_reasons.items()
         ]
         return "; ".join([option, *exceptions])
@@ -194,152 +196,237 @@ def _remedy(means: Sequence[MeasureValue], groups: object) -> str:
     return "undefined='zero' (--undefined zero) counts groups without a value as 0"
 
 
-def _join(names: Sequence[str]) -> str:
-    return ", ".join(dict.fromkeys(names))
-
-
-_WIDTH = 80  # columns of plain text, whose output is unknown
 _NARROW, _REASON = 12, 13  # least widths of names and of reasons ("few_positives")
 
 
-def plain(result: ResultRecords) -> str:
-    """Render a result as text without markup.
+class Reported:
+    """The output formats of a result: JSON, CSV, markdown and text."""
+
+    values: tuple[MeasureValue, ...]
+    scores: tuple[str, ...]
+    meta: Meta
+
+    def to_dict(self) -> dict[str, Any]:
+        """Build the plain Python values that :meth:`to_json` writes.
+
+        Returns
+        -------
+        dict
+            ``{"meta": {"version", "rows", "groups", "conventions", "seconds"}, "results":
+            [{"score", "by", "slice", "measure", "value", "se", "ci_low", "ci_high",
+            "effective_groups", "weight", "caution", "groups", "groups_used", "dropped",
+            "rows_share", "positives_share", "aggregate", "details"}]}`` of plain Python values;
+            None for NaN. The meta has ``"requested"`` too where names of measures stand for other
+            texts, and ``"notes"``, a list of sentences, where there are any.
+        """
+        return {
+            "meta": meta_with_notes(self.values, self.meta),
+            "results": record_rows(self.values, VALUE_SCHEMA),
+        }
+
+    @typed
+    def to_json(self, indent: int | None = 2) -> str:
+        """Write :meth:`to_dict` as JSON.
+
+        Parameters
+        ----------
+        indent : int or None
+            Spaces a level; None for one line.
+
+        Returns
+        -------
+        str
+            Strictly valid JSON in ASCII; a value that is undefined is null.
+        """
+        return json.dumps(self.to_dict(), indent=check_indent(indent), allow_nan=False)
+
+    @typed
+    def to_csv(self, *, safe: bool = False) -> str:
+        """Write the summary as CSV.
+
+        Parameters
+        ----------
+        safe : bool
+            Put an apostrophe before text that begins with ``=``, ``+``, ``-``, ``@``, a tab or a
+            carriage return, so that no spreadsheet reads it as a formula.
+
+        Returns
+        -------
+        str
+            A header and one row a score, slice and measure; values with all their digits, empty
+            where undefined; ``dropped`` and ``details`` as ``name=number`` joined by semicolons.
+        """
+        return record_csv(self.values, VALUE_SCHEMA, safe)
+
+    def to_markdown(self) -> str:
+        """Write the report as markdown tables, followed by the conventions.
+
+        Returns
+        -------
+        str
+            Names from the data stand in code spans, so that nothing in them is markup.
+        """
+        return self._report(_overall(self), width=None).to_markdown()
+
+    def __repr__(self) -> str:
+        return self._report(_overall(self).one_line(), width=TEXT_WIDTH).to_text()
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Render for a terminal, in whose width no digit is cut off.
+
+        In a narrow terminal group totals stand only in the footer, intervals as a distance under
+        their value, and names and reasons are folded.
+        """
+        width = options.max_width
+        table = first_that_fits((_overall(self, *layout) for layout in LAYOUTS), width)
+        foldable = {table.header[1]: _NARROW, "dropped": _REASON}
+        yield from self._report(*sections(table, width, foldable), width=width).to_terminal()
+
+    def _report(self, *overall: Table, width: int | None) -> Report:
+        """Build the report below some tables of all rows."""
+        size, conventions = size_and_conventions(self.meta)
+        notes = map(printable, report_notes(self.values, self.meta))
+        return Report(
+            [*overall, *_slice_tables(self, width)],
+            list(_legend(self)),
+            [*_details(self), *_cautions(self), *notes],
+            size,
+            conventions,
+        )
+
+
+def _of_all_rows(result: Reported) -> list[MeasureValue]:
+    return [v for v in result.values if v.by is None]
+
+
+def _interval(value: MeasureValue) -> str:
+    """Format the interval to two digits of its half width, or as ""."""
+    digits = decimals((value.ci_high - value.ci_low) / 2)
+    return interval_text(value.ci_low, value.ci_high, digits, spare="#.6g")
+
+
+def _half_width(value: MeasureValue) -> str:
+    """Format the larger half of the interval to two digits, or as ""."""
+    half_width = max(value.ci_high - value.value, value.value - value.ci_low)
+    return half_width_text(half_width, decimals(half_width))
+
+
+def _overall(result: Reported, totals: bool = True, side_by_side: bool = True) -> Table:
+    """Build the table of all rows.
 
     Parameters
     ----------
-    result : ResultRecords
-
-    Returns
-    -------
-    str
-        One row a score and measure; tables of the slices; then size and speed; then the
-        conventions.
-    """
-    table = _table(result)
-    body = plain_lines(one_line_each(table))
-    for sliced in slice_tables(result, _WIDTH):
-        body += ["", sliced.title, *plain_lines(sliced.cells)]
-    notes = list(slice_notes(result))
-    size, conventions, *details = _footer(result)
-    if len(body) > 1 + len(table.rows):
-        body.append("")
-    return "\n".join([*body, *notes, *filter(None, (*details, size, conventions))])
-
-
-def markdown(result: ResultRecords) -> str:
-    """Render a result as markdown tables: all rows, then the slices.
-
-    Parameters
-    ----------
-    result : ResultRecords
-
-    Returns
-    -------
-    str
-        Names from the data stand in code spans, so that nothing in them is markup.
-    """
-    lines = markdown_lines(_table(result))
-    for sliced in slice_tables(result):
-        title = f"{code_span(printable(sliced.score))} by {code_span(printable(sliced.by))}"
-        lines += ["", title, "", *markdown_lines(sliced.cells)]
-    notes = [note.replace("*", "\\*") for note in slice_notes(result)]
-    size, conventions, *details = _footer(result)
-    size = "  \n".join([*notes, *map(code_span, details), size])
-    return "\n".join([*lines, "", f"{size}  ", code_span(conventions)]) + "\n"
-
-
-def terminal(result: ResultRecords, width: int) -> Iterator[RenderableType]:
-    """Render a result for a terminal.
-
-    Parameters
-    ----------
-    result : ResultRecords
-    width : int
-        Columns of the terminal, at least 1. In a narrow terminal group totals stand only in the
-        footer, intervals as a distance under their value, and names and reasons are folded. No
-        digit is cut off.
-
-    Yields
-    ------
-    rich renderable
-        A titled table a score, then one a slicing and score; size and speed; conventions.
-    """
-    from rich.text import Text
-
-    for totals, side_by_side in ((True, True), (False, True), (False, False)):
-        content = _table(result, totals, side_by_side)
-        if fits(content, width):
-            break
-    foldable = {content.header[1]: _NARROW, "dropped": _REASON}
-    yield from sections(content, width, foldable, bold="value")
-    for sliced in slice_tables(result, width):
-        yield Text(sliced.title, style="bold cyan", overflow="fold")
-        yield grid(sliced.cells)
-        yield Text()
-    for note in slice_notes(result):
-        yield Text(note)
-    size, conventions, *details = _footer(result)
-    for line in details:
-        yield Text(line)
-    yield Text(size)
-    yield Text(conventions, style="dim")
-
-
-def _table(result: ResultRecords, totals: bool = True, side_by_side: bool = True) -> Cells:
-    """Build the cells of all rows.
-
-    Parameters
-    ----------
-    result : ResultRecords
+    result : Reported
     totals : bool
         Show the totals of groups.
     side_by_side : bool
         Show intervals next to values, not under them.
     """
     values = _of_all_rows(result)
-    intervals = [interval_text(v) for v in values]
-    has_intervals = any(intervals)
-    level = _level(result) if has_intervals else ""
-    slices = any(v.slice != "all" for v in values)
-    names = ["score", *["slice"] * slices, "measure"]
+    has_intervals = any(map(_interval, values))
+    has_slices = any(v.slice != "all" for v in values)
+    confidence = result.meta.conventions.get("confidence")
+    level = f"{percent_text(confidence)} CI" if isinstance(confidence, float) else "CI"
+    under, beside = has_intervals and not side_by_side, has_intervals and side_by_side
     rows = [
         [
             printable(v.score),
-            *[printable(v.slice)] * slices,
-            measure_text(v),
-            number_text(v.value, v.aggregate)
-            + (f"\n{half_width_text(v)}" if interval and not side_by_side else ""),
-            *[interval or "n/a"] * (has_intervals and side_by_side),
-            f"{v.groups_used:,}" + f"/{v.groups:,}" * totals,
+            *[printable(v.slice)] * has_slices,
+            measure_text(v.measure, v.aggregate),
+            number_text(v.value, v.aggregate) + f"\n{_half_width(v)}".rstrip() * under,
+            *[_interval(v) or "n/a"] * beside,
+            f"{v.groups_used:,}" + f"/{v.groups:,}" * totals if result.meta.groups else "none",
             "\n".join(f"{count:,} {reason}" for reason, count in v.dropped.items() if count)
             or "none",
             share_text(v.rows_share),
             share_text(v.positives_share),
         ]
-        for v, interval in zip(values, intervals, strict=True)
+        for v in values
     ]
+    names = ["score", *["slice"] * has_slices, "measure"]
+    numbers = ["value" + f"\n{level}" * under, *[level] * beside]
     used = "groups used" if totals else "groups\nused"
-    value = ["value"]
-    if has_intervals:
-        value = ["value", level] if side_by_side else [f"value\n{level}"]
-    return Cells([*names, *value, used, "dropped", "rows", "positives"], len(names), rows)
+    header = [*names, *numbers, used, "dropped", "rows", "positives"]
+    return Table(header, len(names), rows, bold="value")
 
 
-def _footer(result: ResultRecords) -> tuple[str, ...]:
-    """Build the lines under the table: size, conventions, details, notes."""
-    notes = map(printable, report_notes(result.values, result.meta))
-    return *size_and_conventions(result.meta), *_details(result), *_cautions(result), *notes
+class _ResultSheet(SliceSheet[MeasureValue]):
+    """The slices of one slicing for one model."""
+
+    mark_width = len(AT_LEAST)
+
+    def group_titles(self, layout: Layout) -> list[str]:
+        return ["groups used" if layout.width is None else "groups\nused", "rows"]
+
+    def group_cells(
+        self, row: Mapping[str, MeasureValue], measures: Sequence[str], layout: Layout
+    ) -> list[str]:
+        values = [row[measure] for measure in measures]
+        fewest = min(values, key=lambda v: v.groups_used)
+        mark = AT_LEAST * (len({v.groups_used for v in values}) > 1)
+        used = f"{mark}{fewest.groups_used:,}" + f"/{fewest.groups:,}" * layout.totals
+        share = share_text(fewest.rows_share)
+        return [used, mark * (share[:1].isdigit() and share != "100%") + share]
+
+    def heading(self, value: MeasureValue) -> str:
+        return measure_text(value.measure, value.aggregate)
+
+    def cell(self, value: MeasureValue, layout: Layout) -> str:
+        number, half_width = number_text(value.value, value.aggregate), _half_width(value)
+        if value.caution == "one_group":
+            return number + _ONE
+        if not half_width:
+            return number
+        separator = " " if layout.side_by_side else "\n"
+        return number + separator + half_width + _FEW * (value.caution == "few_groups")
+
+
+_FEW, _ONE = "*", "†"
+
+_Values = dict[str, dict[str, dict[str, MeasureValue]]]
+
+
+def _slice_tables(result: Reported, width: int | None) -> Iterator[Table]:
+    """Lay out the slices, by slicing, then model."""
+    slicings: dict[str | None, _Values] = {None: {}}
+    for v in result.values:
+        models = slicings.setdefault(v.by, {})
+        models.setdefault(v.score, {}).setdefault(v.slice, {})[v.measure] = v
+    overall = slicings.pop(None)
+    for by, models in slicings.items():
+        sheets = [
+            _ResultSheet((score, str(by)), overall[score] | slices)
+            for score, slices in models.items()
+        ]
+        yield from slice_tables(sheets, width)
+
+
+def _legend(result: Reported) -> Iterator[str]:
+    """Explain marks in tables of slices, and note slices that are left out."""
+    has_slices = any(v.by is not None for v in result.values)
+    values = result.values if has_slices else ()
+    used: dict[tuple[str, str | None, str], set[int]] = {}
+    for v in values:
+        used.setdefault((v.score, v.by, v.slice), set()).add(v.groups_used)
+    if any(len(groups) > 1 for groups in used.values()):
+        yield f"{AT_LEAST} where measures differ: groups and rows of the one that uses the fewest"
+    if any(v.caution == "few_groups" for v in values):
+        yield f"{_FEW} fewer than {FEW_GROUPS} effective groups: the interval is rough"
+    if any(v.caution == "one_group" for v in values):
+        yield f"{_ONE} one group tells no standard error"
+    yield from left_out_notes(result.meta)
 
 
 def size_and_conventions(meta: Meta) -> tuple[str, str]:
     """Format the size and speed of an evaluation, and its conventions."""
-    if meta.groups == 0:
-        rows = count_text(meta.rows, "row") if meta.rows else "no rows"
-        size = f"{rows}, no groups: no value is defined"
+    compiled = f" (first run: {meta.compiled} loops compiled)" if meta.compiled else ""
+    if meta.rows == 0:
+        size = "no rows, no groups: no value is defined"
     else:
+        groups = count_text(meta.groups, "group") if meta.groups else "not grouped"
         size = (
-            f"{count_text(meta.rows, 'row')}, {count_text(meta.groups, 'group')}, "
-            f"{meta.seconds:.3g} s, {_speed(meta.rows, meta.seconds)}{_first(meta.compiled)}"
+            f"{count_text(meta.rows, 'row')}, {groups}, "
+            f"{meta.seconds:.3g} s, {speed_text(meta.rows, meta.seconds)}{compiled}"
         )
     conventions = [
         f"{name}={_convention(value)}"
@@ -352,23 +439,21 @@ def size_and_conventions(meta: Meta) -> tuple[str, str]:
     return size, printable(", ".join(conventions))
 
 
-def _of_all_rows(result: ResultRecords) -> list[MeasureValue]:
-    return [v for v in result.values if v.by is None]
-
-
-def _details(result: ResultRecords) -> Iterator[str]:
+def _details(result: Reported) -> Iterator[str]:
     """Yield the details of values, one line for equal details of a model."""
     lines: dict[tuple[str, str], list[str]] = {}
     for v in _of_all_rows(result):
         if v.details:
-            details = ", ".join(f"{name} {_number(number)}" for name, number in v.details.items())
+            details = ", ".join(
+                f"{name} {detail_text(number)}" for name, number in v.details.items()
+            )
             lines.setdefault((v.score, details), []).append(v.measure)
     for (score, details), measures in lines.items():
         model = f" of {score}" if len(result.scores) > 1 else ""
         yield printable(f"{', '.join(measures)}{model}: {details}")
 
 
-def _cautions(result: ResultRecords) -> Iterator[str]:
+def _cautions(result: Reported) -> Iterator[str]:
     """Yield cautions: rough intervals, values of one group."""
     values = _of_all_rows(result)
     few = [v for v in values if v.caution == "few_groups"]
@@ -388,15 +473,9 @@ def _cautions(result: ResultRecords) -> Iterator[str]:
         )
     if one:
         yield printable(f"one group tells no standard error: {', '.join(map(name, one))}")
-
-
-def _level(result: ResultRecords) -> str:
-    confidence = result.meta.conventions.get("confidence")
-    return f"{100 * confidence:.12g}% CI" if isinstance(confidence, float) else "CI"
-
-
-def _number(value: float) -> str:
-    return f"{value:,}" if isinstance(value, int) else f"{value:.6g}"
+    none = [v for v in values if v.caution == "no_groups"]
+    if none:
+        yield printable(f"no standard error without groups: {', '.join(map(name, none))}")
 
 
 #: Options whose defaults differ most between tools. JSON has all options.
@@ -415,17 +494,6 @@ def _measure_options(measures: Mapping[str, Mapping[str, object]]) -> list[str]:
             owner = f"{name} " if option == "weight" else ""
             texts[f"{owner}{option}={_convention(value)}"] = None
     return list(texts)
-
-
-def _first(compiled: int) -> str:
-    return f" (first run: {compiled} loops compiled)" if compiled else ""
-
-
-def _speed(rows: int, seconds: float) -> str:
-    if seconds <= 0:
-        return "too fast to time"
-    speed = rows / seconds
-    return f"{speed / 1e6:.3g} Mrows/s" if speed >= 1e6 else f"{speed:,.0f} rows/s"
 
 
 def _convention(value: object) -> str:

@@ -1,112 +1,27 @@
-"""Render slices as tables: one row a slice, one column a measure."""
+"""Lay out slices as tables: one row a slice, one column a measure."""
 
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
-from fastrank_eval.results.format import (
-    half_width_text,
-    measure_text,
-    number_text,
-    printable,
-    share_text,
-)
-from fastrank_eval.results.tables import GAP, Cells
-from fastrank_eval.stats.intervals import FEW_GROUPS
+from fastrank_eval.results.format import printable
+from fastrank_eval.results.tables import GAP, Table, longest_line
 
 if TYPE_CHECKING:
-    from fastrank_eval.engine.records import MeasureValue, ResultRecords
-
-__all__ = ["SliceTable", "fold_text", "longest_line", "slice_notes", "slice_tables"]
+    from fastrank_eval.engine.records import Meta
 
 _LABEL, _TITLE = 16, 12  # least widths of labels and of measures before they are folded
-_FEW, _ONE = "*", "†"
-_FEWEST = "≥"
+AT_LEAST = "≥"
+
+_Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True)
-class SliceTable:
-    """The slices of one slicing for one model, all rows first.
-
-    Parameters
-    ----------
-    score : str
-        Score column: the model.
-    by : str
-        The slicing.
-    cells : Cells
-        ``"slice"``, groups used, share of rows, then measures.
-    """
-
-    score: str
-    by: str
-    cells: Cells
-
-    @property
-    def title(self) -> str:
-        """The title of the table: model and slicing."""
-        return f"{printable(self.score)} by {printable(self.by)}"
-
-
-def slice_tables(result: ResultRecords, width: int | None = None) -> Iterator[SliceTable]:
-    """Build the tables of the slices of a result.
-
-    Parameters
-    ----------
-    result : ResultRecords
-    width : int, optional
-        Columns of the output. If they are few, totals of groups are left out, intervals stand
-        under their values, and measures are divided into several tables. No digit is cut off.
-        Without it there is one table a slicing and model, and each cell is one line.
-
-    Yields
-    ------
-    SliceTable
-        By slicing, then model, then measures.
-    """
-    all_rows = _by_model([v for v in result.values if v.by is None])
-    for by, values in _by_slicing(result).items():
-        sheets = [
-            [*all_rows[score].items(), *slices.items()]
-            for score, slices in _by_model(values).items()
-        ]
-        measures = list(sheets[0][0][1])
-        for totals, side_by_side in ((True, True), (False, True), (False, False)):
-            layout = _Layout(totals, side_by_side, width)
-            tables = layout.tables(sheets, measures)
-            if len(tables) == 1:
-                break
-        for sheet in sheets:
-            score = next(iter(sheet[0][1].values())).score
-            for of_table in tables:
-                yield SliceTable(score, by, layout.cells(sheet, of_table))
-
-
-def slice_notes(result: ResultRecords) -> Iterator[str]:
-    """Yield notes on tables of slices: marks, slices that are left out."""
-    has_slices = any(v.by is not None for v in result.values)
-    values = result.values if has_slices else ()
-    used: dict[tuple[str, str | None, str], set[int]] = {}
-    for v in values:
-        used.setdefault((v.score, v.by, v.slice), set()).add(v.groups_used)
-    if any(len(groups) > 1 for groups in used.values()):
-        yield f"{_FEWEST} where measures differ: groups and rows of the one that uses the fewest"
-    if any(v.caution == "few_groups" for v in values):
-        yield f"{_FEW} fewer than {FEW_GROUPS} effective groups: the interval is rough"
-    if any(v.caution == "one_group" for v in values):
-        yield f"{_ONE} one group tells no standard error"
-    number = result.meta.conventions.get("slices_left_out")
-    min_groups = result.meta.conventions.get("min_groups")
-    if isinstance(number, int) and isinstance(min_groups, int) and number:
-        slices = f"{number:,} slices are" if number > 1 else "1 slice is"
-        yield f"{slices} left out, of fewer than {min_groups:,} groups each"
-
-
-@dataclass(frozen=True)
-class _Layout:
+class Layout:
     """The layout of cells.
 
     Parameters
@@ -123,95 +38,142 @@ class _Layout:
     side_by_side: bool
     width: int | None
 
-    def tables(self, sheets: Sequence[_Sheet], measures: Sequence[str]) -> list[list[str]]:
-        """Divide measures into tables that fit the width."""
-        if self.width is None:
-            return [list(measures)]
-        rows = [row for sheet in sheets for _, row in sheet]
-        every = [v for row in rows for v in row.values()]
-        label = max(longest_line(self._label(label)) for sheet in sheets for label, _ in sheet)
-        used = max(len("groups"), *(len(_FEWEST + self._used(v)) for v in every))
-        share = max(len(_FEWEST + share_text(v.rows_share)) for v in every)
-        first_columns = label + GAP + used + GAP + share
-        tables: list[list[str]] = [[]]
-        free = self.width - first_columns
-        for measure in measures:
-            needed = GAP + max(
-                longest_line(self._title(rows[0][measure])),
-                *(longest_line(self._value(row[measure])) for row in rows),
-            )
-            if tables[-1] and needed > free:
-                tables.append([])
-                free = self.width - first_columns
-            tables[-1].append(measure)
-            free -= needed
-        return tables
-
-    def cells(self, sheet: _Sheet, measures: Sequence[str]) -> Cells:
-        """Build the header and rows of one model."""
-        used = "groups\nused" if self.width is not None else "groups used"
-        header = ["slice", used, "rows"]
-        header += [self._title(sheet[0][1][measure]) for measure in measures]
-        rows = []
-        for label, row in sheet:
-            values = [row[measure] for measure in measures]
-            groups = {v.groups_used for v in values}
-            fewest = min(values, key=lambda v: v.groups_used)
-            share = share_text(fewest.rows_share)
-            mark = _FEWEST if len(groups) > 1 else ""
-            rows.append(
-                [
-                    self._label(label),
-                    mark + self._used(fewest),
-                    (mark if share[:1].isdigit() and share != "100%" else "") + share,
-                    *map(self._value, values),
-                ]
-            )
-        return Cells(header, 1, rows)
-
-    def _used(self, value: MeasureValue) -> str:
-        return f"{value.groups_used:,}" + f"/{value.groups:,}" * self.totals
-
-    def _label(self, label: str) -> str:
-        width = None if self.width is None else max(_LABEL, 3 * self.width // 10)
-        return fold_text(printable(label), width)
-
-    def _title(self, value: MeasureValue) -> str:
-        width = None if self.width is None else max(_TITLE, longest_line(self._value(value)))
-        return fold_text(measure_text(value), width)
-
-    def _value(self, value: MeasureValue) -> str:
-        number, half_width = number_text(value.value, value.aggregate), half_width_text(value)
-        if value.caution == "one_group":
-            return number + _ONE
-        if not half_width:
-            return number
-        separator = " " if self.side_by_side else "\n"
-        return number + separator + half_width + _FEW * (value.caution == "few_groups")
+    def label(self, label: str) -> str:
+        """Fold the label of a slice."""
+        return fold_text(printable(label), self.width and max(_LABEL, 3 * self.width // 10))
 
 
-_Sheet = Sequence[tuple[str, Mapping[str, "MeasureValue"]]]
+#: Totals, and intervals side by side: the next layout is narrower.
+LAYOUTS = ((True, True), (False, True), (False, False))
 
 
-def _by_slicing(result: ResultRecords) -> dict[str, list[MeasureValue]]:
-    by_slicing: dict[str, list[MeasureValue]] = {}
-    for v in result.values:
-        if v.by is not None:
-            by_slicing.setdefault(v.by, []).append(v)
-    return by_slicing
+@dataclass(frozen=True)
+class SliceSheet(ABC, Generic[_Value]):
+    """The slices of one slicing for one model.
+
+    Parameters
+    ----------
+    title : tuple of str
+    rows : mapping of str to mapping of str to value
+        The value of each slice and measure; all rows first, as ``"all"``.
+    """
+
+    title: tuple[str, ...]
+    rows: Mapping[str, Mapping[str, _Value]]
+
+    #: Columns that a mark may add to numbers of groups.
+    mark_width: ClassVar[int] = 0
+
+    @abstractmethod
+    def group_titles(self, layout: Layout) -> list[str]:
+        """Name the columns between labels and measures."""
+
+    @abstractmethod
+    def group_cells(
+        self, row: Mapping[str, _Value], measures: Sequence[str], layout: Layout
+    ) -> list[str]:
+        """Format the columns between label and measures."""
+
+    @abstractmethod
+    def heading(self, value: _Value) -> str:
+        """Name the column of a measure."""
+
+    @abstractmethod
+    def cell(self, value: _Value, layout: Layout) -> str:
+        """Format a value."""
+
+    def parts(self, measures: Sequence[str]) -> list[list[str]]:
+        """Format rows below those of the slices."""
+        return []
+
+    @property
+    def labels(self) -> list[str]:
+        """The first cells of all rows."""
+        return list(self.rows)
+
+    def column(self, measure: str, layout: Layout) -> list[str]:
+        """Format the title and the cells of a measure."""
+        cells = [self.cell(row[measure], layout) for row in self.rows.values()]
+        heading = self.heading(self.rows["all"][measure])
+        if layout.width is not None and len(heading) > _TITLE:
+            heading = fold_text(heading, max(_TITLE, *map(longest_line, cells)))
+        return [heading, *cells]
+
+    def table(self, measures: Sequence[str], layout: Layout) -> Table:
+        """Lay out the columns of some measures."""
+        titles, *cells = zip(*(self.column(measure, layout) for measure in measures), strict=True)
+        rows = [
+            [layout.label(label), *self.group_cells(row, measures, layout), *texts]
+            for (label, row), texts in zip(self.rows.items(), cells, strict=True)
+        ]
+        header = ["slice", *self.group_titles(layout), *titles]
+        return Table(header, 1, rows + self.parts(measures), tuple(map(printable, self.title)))
+
+    def first_width(self, layout: Layout) -> int:
+        """Measure the columns before those of measures."""
+        groups = [
+            self.group_cells(row, [measure], layout)
+            for row in self.rows.values()
+            for measure in row
+        ]
+        width = max(longest_line(layout.label(label)) for label in self.labels)
+        for title, *cells in zip(self.group_titles(layout), *groups, strict=True):
+            width += GAP + max(longest_line(title), self.mark_width + max(map(len, cells)))
+        return width
 
 
-def _by_model(values: Sequence[MeasureValue]) -> dict[str, dict[str, dict[str, MeasureValue]]]:
-    """Group values by score column, slice and measure."""
-    by_model: dict[str, dict[str, dict[str, MeasureValue]]] = {}
-    for v in values:
-        by_model.setdefault(v.score, {}).setdefault(v.slice, {})[v.measure] = v
-    return by_model
+def slice_tables(sheets: Sequence[SliceSheet[_Value]], width: int | None = None) -> Iterator[Table]:
+    """Lay out the slices of one slicing for some models.
+
+    Parameters
+    ----------
+    sheets : sequence of SliceSheet
+    width : int, optional
+        Columns of the output. If they are few, totals of groups are left out, intervals stand
+        under their values, and measures are divided into several tables. No digit is cut off.
+        Without it there is one table a model, and each cell is one line.
+
+    Yields
+    ------
+    Table
+        By model, then measures.
+    """
+    for totals, side_by_side in LAYOUTS:
+        layout = Layout(totals, side_by_side, width)
+        parts = _divide(sheets, layout)
+        if len(parts) == 1:
+            break
+    for sheet in sheets:
+        for measures in parts:
+            yield sheet.table(measures, layout)
 
 
-def longest_line(cell: str) -> int:
-    """Return the length of the longest line of a cell."""
-    return max(map(len, cell.split("\n")))
+def _divide(sheets: Sequence[SliceSheet[_Value]], layout: Layout) -> list[list[str]]:
+    """Divide measures into tables that fit the width."""
+    measures = list(sheets[0].rows["all"])
+    if layout.width is None:
+        return [measures]
+    room = layout.width - max(sheet.first_width(layout) for sheet in sheets)
+    tables: list[list[str]] = [[]]
+    free = room
+    for measure in measures:
+        cells = [cell for sheet in sheets for cell in sheet.column(measure, layout)]
+        needed = GAP + max(map(longest_line, cells))
+        if tables[-1] and needed > free:
+            tables.append([])
+            free = room
+        tables[-1].append(measure)
+        free -= needed
+    return tables
+
+
+def left_out_notes(meta: Meta) -> list[str]:
+    """Note how many slices are left out, if any are."""
+    number, least = (meta.conventions.get(name) for name in ("slices_left_out", "min_groups"))
+    if not (isinstance(number, int) and isinstance(least, int) and number):
+        return []
+    slices = f"{number:,} slices are" if number > 1 else "1 slice is"
+    return [f"{slices} left out, of fewer than {least:,} groups each"]
 
 
 def fold_text(text: str, width: int | None) -> str:

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
 
 from fastrank_eval._lib import __version__
 from fastrank_eval._lib.arguments import at_least_one, check_fraction, check_options, shown, typed
-from fastrank_eval._lib.array_codes import Arrays
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval._lib.files import atomic_path
-from fastrank_eval._lib.signals import on_forced_exit
-from fastrank_eval.engine.group_values import SavedGroups
+from fastrank_eval.engine.records import plain_value
 from fastrank_eval.engine.run import Evaluation
-from fastrank_eval.engine.state_arrays import array_readers, evaluation_of, plan_of
-from fastrank_eval.engine.state_file import (
+from fastrank_eval.engine.state_arrays import (
     ALL,
     VALUES,
-    ArrayKey,
-    StateHeader,
+    SavedGroups,
+    StateArrays,
+    bin_edges,
+    fields_of,
+)
+from fastrank_eval.engine.state_file import (
+    Provenance,
     check_header,
     fingerprint_of,
     malformed_error,
@@ -27,25 +32,25 @@ from fastrank_eval.engine.state_file import (
     read_state_bytes,
     state_bytes,
     wrap_errors,
-    write_state,
 )
 from fastrank_eval.engine.state_merge import (
+    CONVENTIONS,
+    RUN_CONVENTIONS,
     Content,
     check_agreement,
     check_crossing,
     check_repeated,
-    sum_contents,
+    evaluation_of,
+    groups_of,
+    merge_contents,
+    plan_of,
 )
-from fastrank_eval.io.source import first_line
+from fastrank_eval.engine.totals import Totals
+from fastrank_eval.io.columns import Roles
 from fastrank_eval.results.result import Result, result_of
 
 if TYPE_CHECKING:
     from fastrank_eval.analysis.comparison import Comparison
-
-__all__ = ["State", "load_state"]
-
-#: The largest number of sums in a message.
-_MAX_NAMES = 5
 
 #: Options that a result may change.
 _OPTIONS = ("confidence", "min_groups")
@@ -53,7 +58,7 @@ _OPTIONS = ("confidence", "min_groups")
 _PROVENANCE_KEYS = {"sources", "order", "where", "limit"}
 
 
-class State(StateHeader):
+class State:
     """The data from which values are computed: exact sums, scores, counts.
 
     States of different rows merge to the state of all rows. If no group has rows in two of them,
@@ -66,7 +71,7 @@ class State(StateHeader):
     header : mapping
         The metadata of a file, as docs/STATES.md describes them.
     states : mapping
-        Arrays by rows, model and name of the state.
+        The arrays of `Totals`, and of keys and values of groups, if they are kept.
     shown : str, optional
         The name of the state in messages; by default its number of rows.
 
@@ -82,6 +87,61 @@ class State(StateHeader):
     >>> both.rows, both.result().value("GAUC")
     (8, 0.5)
     """
+
+    def __init__(
+        self, header: Mapping[str, Any], states: StateArrays, shown: str | None = None
+    ) -> None:
+        self._header = dict(header)
+        self._states = dict(sorted(states.items()))
+        self.provenance = tuple(
+            Provenance(**{**entry, "sources": tuple(entry["sources"])})
+            for entry in header["provenance"]
+        )
+        self.shown = shown or f"a state of {self.rows} rows"
+
+    @property
+    def scores(self) -> tuple[str, ...]:
+        """Score columns: the models."""
+        return tuple(self._header["models"])
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        """Canonical texts of the measures."""
+        return tuple(self._header["measures"])
+
+    @property
+    def requested(self) -> dict[str, str]:
+        """The computed measures of names that a profile gave other options."""
+        return dict(self._header["requested"])
+
+    @property
+    def rows(self) -> int:
+        """The number of rows."""
+        return sum(one.rows for one in self.provenance)
+
+    @property
+    def groups(self) -> int:
+        """The number of groups; one with rows in two merged states counts twice."""
+        return sum(one.groups for one in self.provenance)
+
+    @property
+    def baseline(self) -> str | None:
+        """The model that the others were compared with, or None."""
+        name: str | None = self._header["baseline"]
+        return name
+
+    @property
+    def has_groups(self) -> bool:
+        """Whether the state has keys and values of every group."""
+        return bool(self._header["has_groups"])
+
+    @property
+    def slicings(self) -> dict[str, dict[str, tuple[str, ...]]]:
+        """The slicings, and the edges of each of their parts that has edges."""
+        return {
+            by: {name: tuple(edges) for name, edges in parts.items()}
+            for by, parts in self._header["slicings"].items()
+        }
 
     def __repr__(self) -> str:
         return (
@@ -106,8 +166,8 @@ class State(StateHeader):
         OutputError
             If the file exists already, or cannot be written.
         """
-        with atomic_path(path, overwrite=overwrite) as part, on_forced_exit(part.unlink):
-            write_state(part, self._header, self._states)
+        with atomic_path(path, overwrite=overwrite) as part:
+            part.write_bytes(self.to_bytes())
 
     def to_bytes(self) -> bytes:
         """Write the content of a state file to bytes, as `save` does."""
@@ -180,7 +240,7 @@ class State(StateHeader):
         with wrap_errors(" or ".join(dict.fromkeys(one.shown for one in every))):
             if not allow_crossing:
                 check_crossing(every)
-            states, kinds = sum_contents(every, plan_of(self._header))
+            states, kinds = merge_contents(every)
             options = {name: {one.header[name] for one in every} for name in _OPTIONS}
             header = {
                 **self._header,
@@ -328,7 +388,7 @@ class State(StateHeader):
             at_least_one("min_groups", min_groups, 1),
         )
         with wrap_errors(self.shown):
-            return evaluation_of(self._header, self._states, self.provenance, share, fewest)
+            return evaluation_of(self._content, self.provenance, share, fewest)
 
     @typed
     def compare(
@@ -383,9 +443,7 @@ class State(StateHeader):
     def values_of_groups(self) -> SavedGroups | None:
         """Return keys and values of every group; None if they are not kept."""
         with wrap_errors(self.shown):
-            return (
-                SavedGroups.from_arrays(self._states[ALL, "", VALUES]) if self.has_groups else None
-            )
+            return groups_of(self._content) if self.has_groups else None
 
     def _option(self, name: str, value: Any, example: str) -> Any:
         value = self._header[name] if value is None else value
@@ -417,25 +475,97 @@ def load_state(path: str | os.PathLike[str]) -> State:
     return _check(*read_state(path), os.fspath(path))
 
 
-def _check(header: dict[str, Any], states: dict[ArrayKey, Arrays], source: str) -> State:
+def _check(header: dict[str, Any], states: StateArrays, source: str) -> State:
     """Build the state, if all its arrays exist and can be read."""
-    title = ""
     try:
         check_header(header)
         state = State(header, states, repr(source))
-        missing = []
-        for key, read in array_readers(header, states):
-            where, score, name = key
-            title = name + (f" of {score}" if score else "")
-            if where != ALL:
-                title += f" in {shown(where.label or where.by)}"
-            if key in states:
-                read(states[key])
-            else:
-                missing.append(title)
+        Totals.from_arrays(plan_of([state._content]), states)
+        state.values_of_groups()
     except Exception as error:
-        reason = f"{title}: {first_line(error)}" if title else error
-        raise malformed_error(repr(source), reason) from error
-    if missing:
-        raise malformed_error(repr(source), f"it lacks the sums {', '.join(missing[:_MAX_NAMES])}")
+        raise malformed_error(repr(source), error) from error
     return state
+
+
+def state_of_run(evaluation: Evaluation, source: object, keep_groups: bool = False) -> State:
+    """Build the state of a run.
+
+    Parameters
+    ----------
+    evaluation : Evaluation
+    source : object
+        As `evaluate` takes it.
+    keep_groups : bool
+        Keep keys and values of every group; needs ``plan.per_group``.
+    """
+    plan, totals, conventions = evaluation.plan, evaluation.totals, evaluation.meta.conventions
+    roles, overall = plan.roles, totals.overall
+    states = totals.to_arrays()
+    kinds = {field.name: field.keys()[0] for field in fields_of(plan)}
+    measures = [str(m) for m in plan.measures]
+    provenance = {
+        "sources": _source_names(source),
+        "order": conventions["order"],
+        "where": conventions.get("where"),
+        "limit": conventions.get("limit"),
+        "rows": overall.rows(),
+        "positives": overall.positives(),
+        "groups": overall.groups(),
+        "writer": __version__,
+        "fingerprint": fingerprint_of(measures, states),
+    }
+    if keep_groups:
+        groups = SavedGroups.of_run(plan, evaluation.keys, evaluation.values, evaluation.schema)
+        states[ALL, "", VALUES] = groups.sort_by_key().to_arrays()
+    header = {
+        "conventions_version": CONVENTIONS,
+        "conventions": {name: v for name, v in conventions.items() if name not in RUN_CONVENTIONS},
+        "columns": {
+            "group": roles.group,
+            "label": roles.label,
+            "weight": roles.weight,
+            "item": roles.item,
+            "subtopics": roles.subtopics,
+            "group weights": roles.group_weights,
+            "fields": list(kinds),
+        },
+        "score_types": {
+            name: _score_type(evaluation.schema.field(name).type, roles) for name in roles.scores
+        },
+        "measures": measures,
+        "requested": evaluation.requested,
+        "models": roles.scores,
+        "baseline": None if plan.baseline is None else roles.scores[plan.baseline],
+        "slicings": {str(slicing.spec): bin_edges(slicing) for slicing in plan.slice_encoders},
+        "has_groups": keep_groups,
+        "fields": kinds,
+        "confidence": plan.confidence,
+        "min_groups": plan.min_groups,
+        "provenance": [provenance],
+    }
+    return State(json.loads(json.dumps(plain_value(header))), states)
+
+
+def _source_names(source: object) -> list[str]:
+    """Return the paths of a source, or the name of its type."""
+    several: Iterable[object] = source if isinstance(source, list | tuple) else [source]
+    return [
+        os.fspath(one) if isinstance(one, str | os.PathLike) else type(one).__qualname__
+        for one in several
+    ]
+
+
+def _score_type(kind: pa.DataType, roles: Roles) -> str:
+    """Return the type in which scores are compared."""
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    is_integer = pa.types.is_integer(kind)
+    is_narrow = is_integer and kind.bit_width <= 16
+    if roles.single_precision or is_narrow or kind in (pa.float16(), pa.float32()):
+        return "float32"
+    # 64-bit integers keep their order; if a measure reads scores as numbers, they keep their value.
+    if kind == pa.float64() or (
+        is_integer and (kind.bit_width == 32 or roles.score_kind != "order")
+    ):
+        return "float64"
+    return str(kind)

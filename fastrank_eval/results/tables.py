@@ -1,46 +1,30 @@
-"""Lay cells out as text and Markdown, and write tables to files."""
+"""Render reports as text and markdown; write tables to files."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 import pyarrow as pa
 
-from fastrank_eval._lib.csv_text import csv_cells
 from fastrank_eval._lib.errors import OutputError
+from fastrank_eval._lib.files import csv_cells
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-    from rich.table import Table
-
-__all__ = [
-    "GAP",
-    "SUFFIXES",
-    "Cells",
-    "code_span",
-    "fits",
-    "grid",
-    "markdown_lines",
-    "one_line_each",
-    "plain_lines",
-    "sections",
-    "widths_of",
-    "write_csv",
-    "write_table",
-]
-
+    from rich.table import Table as Grid
 
 GAP = 2  # blanks between columns
+TEXT_WIDTH = 80  # columns of plain text, whose output is unknown
 
 
 @dataclass(frozen=True)
-class Cells:
-    """The cells of a table; the first `names` columns hold names.
+class Table:
+    """A table of texts; the first `names` columns hold names.
 
     Parameters
     ----------
@@ -48,21 +32,126 @@ class Cells:
     names : int
     rows : list of list of str
         A cell may have several lines.
+    title : tuple of str
+        Names that the title joins by "by"; empty without a title.
+    bold : str
+        On a terminal, columns whose titles begin with it are bold; no column if it is empty.
+    widths : list of int, optional
+        Of the columns on a terminal; by default those of the longest lines.
     """
 
     header: list[str]
     names: int
     rows: list[list[str]]
+    title: tuple[str, ...] = ()
+    bold: str = ""
+    widths: list[int] | None = None
+
+    def longest_lines(self) -> list[int]:
+        """Measure the longest line of each column."""
+        columns = zip(self.header, *self.rows, strict=True)
+        return [max(map(longest_line, column)) for column in columns]
+
+    def one_line(self) -> Table:
+        """Put every cell on one line."""
+        header = [cell.replace("\n", " ") for cell in self.header]
+        rows = [[cell.replace("\n", ", ") for cell in row] for row in self.rows]
+        return replace(self, header=header, rows=rows)
 
 
-def plain_lines(table: Cells) -> list[str]:
+@dataclass(frozen=True)
+class Lines:
+    """Lines between tables.
+
+    Parameters
+    ----------
+    texts : list of str
+    styles : list of str
+        The style of each line on a terminal.
+    bullet : str
+        Stands before each line in markdown.
+    """
+
+    texts: list[str]
+    styles: list[str]
+    bullet: str = ""
+
+
+@dataclass(frozen=True)
+class Report:
+    """Tables and lines, then notes, the size of the data and the conventions.
+
+    Parameters
+    ----------
+    blocks : list of Table or Lines
+    legend : list of str
+        The meaning of marks in the tables.
+    notes : list of str
+        Notes with names from the data.
+    size, conventions : str
+    """
+
+    blocks: Sequence[Table | Lines]
+    legend: Sequence[str]
+    notes: Sequence[str]
+    size: str
+    conventions: str
+
+    def to_text(self) -> str:
+        """Render plain text."""
+        lines: list[str] = []
+        titled = False
+        for block in self.blocks:
+            if isinstance(block, Lines):
+                lines += block.texts
+                continue
+            if block.title:
+                lines += ["", " by ".join(block.title)]
+                titled = True
+            lines += text_lines(block)
+        lines += [""] * titled
+        footer = *self.legend, *self.notes, self.size, self.conventions
+        return "\n".join([*lines, *filter(None, footer)])
+
+    def to_markdown(self) -> str:
+        """Render markdown, with names from the data in code spans."""
+        blocks: list[list[str]] = []
+        for block in self.blocks:
+            if isinstance(block, Lines):
+                blocks.append([block.bullet + code_span(text) for text in block.texts])
+                continue
+            if block.title:
+                blocks.append([" by ".join(map(code_span, block.title))])
+            blocks.append(markdown_lines(block))
+        legend = [line.replace("*", "\\*") for line in self.legend]
+        footer = *legend, *map(code_span, self.notes), self.size, code_span(self.conventions)
+        blocks.append(["  \n".join(footer)])
+        return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
+
+    def to_terminal(self) -> Iterator[RenderableType]:
+        """Render for a terminal."""
+        from rich.text import Text
+
+        for block in self.blocks:
+            if isinstance(block, Table):
+                if block.title:
+                    yield Text(" by ".join(block.title), style="bold cyan", overflow="fold")
+                yield rich_table(block)
+            else:
+                yield from map(Text, block.texts, block.styles)
+            yield Text()
+        yield from map(Text, (*self.legend, *self.notes, self.size))
+        yield Text(self.conventions, style="dim")
+
+
+def text_lines(table: Table) -> list[str]:
     """Render text, with names to the left and numbers to the right."""
-    cells = [[cell.split("\n") for cell in row] for row in (table.header, *table.rows)]
-    widths = widths_of([table.header, *table.rows])
+    widths = table.longest_lines()
     lines = []
-    for row in cells:
-        for number in range(max(map(len, row))):
-            parts = [cell[number] if number < len(cell) else "" for cell in row]
+    for row in (table.header, *table.rows):
+        cells = [cell.split("\n") for cell in row]
+        for number in range(max(map(len, cells))):
+            parts = [cell[number] if number < len(cell) else "" for cell in cells]
             aligned = [
                 part.ljust(width) if i < table.names else part.rjust(width)
                 for i, (part, width) in enumerate(zip(parts, widths, strict=True))
@@ -71,110 +160,90 @@ def plain_lines(table: Cells) -> list[str]:
     return lines
 
 
-def one_line_each(table: Cells) -> Cells:
-    """Put every cell of a table on one line."""
-    header = [cell.replace("\n", " ") for cell in table.header]
-    rows = [[cell.replace("\n", ", ") for cell in row] for row in table.rows]
-    return Cells(header, table.names, rows)
-
-
-def markdown_lines(table: Cells) -> list[str]:
+def markdown_lines(table: Table) -> list[str]:
     """Render a markdown table, with names from the data in code spans."""
     rule = [" --- " if i < table.names else " ---: " for i in range(len(table.header))]
-    lines = [_markdown_row(table.header), f"|{'|'.join(rule)}|"]
-    for row in table.rows:
-        names, numbers = row[: table.names], row[table.names :]
-        cells = [*map(code_span, names), *(_escape(cell) for cell in numbers)]
-        lines.append(_markdown_row(cells))
-    return lines
+    rows = [
+        [code_span(cell).replace("|", "\\|") for cell in row[: table.names]]
+        + [cell.replace("\n", ", ").replace("*", "\\*") for cell in row[table.names :]]
+        for row in table.rows
+    ]
+    header, *lines = [f"| {' | '.join(row)} |" for row in (table.header, *rows)]
+    return [header, f"|{'|'.join(rule)}|", *lines]
 
 
-def fits(table: Cells, width: int) -> bool:
-    """Test whether a table without its first column fits a terminal."""
-    _, *widths = widths_of([table.header, *table.rows])
-    return sum(widths) + GAP * len(widths) <= width
-
-
-def sections(
-    table: Cells, width: int, foldable: Mapping[str, int], bold: str
-) -> Iterator[RenderableType]:
-    """Render a titled table for each run of rows with the same first cell.
+def rich_table(table: Table, fixed: bool = True) -> Grid:
+    """Render for a terminal.
 
     Parameters
     ----------
-    table : Cells
+    table : Table
+    fixed : bool
+        Whether columns keep their widths in a narrow terminal.
+    """
+    from rich import box
+    from rich.table import Table as Grid
+    from rich.text import Text
+
+    grid = Grid(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    widths = table.widths or table.longest_lines()
+    for i, (title, width) in enumerate(zip(table.header, widths, strict=True)):
+        grid.add_column(
+            Text(title),
+            justify="left" if i < table.names else "right",
+            overflow="fold",
+            width=width if fixed else None,
+            style="bold" if table.bold and title.startswith(table.bold) else "",
+        )
+    for row in table.rows:
+        grid.add_row(*map(Text, row))
+    return grid
+
+
+def first_that_fits(tables: Iterable[Table], width: int) -> Table:
+    """Return the first table that fits a width, or the last.
+
+    Its first column does not count: it becomes the title of `sections`.
+    """
+    for table in tables:
+        widths = table.longest_lines()[1:]
+        if sum(widths) + GAP * len(widths) <= width:
+            break
+    return table
+
+
+def sections(table: Table, width: int, foldable: Mapping[str, int]) -> Iterator[Table]:
+    """Make a table of each run of rows with one first cell, its title.
+
+    Parameters
+    ----------
+    table : Table
     width : int
         Columns of the terminal.
     foldable : mapping of str to int
         Titles of columns that may be folded, with their least widths. They share the width that
         the other columns leave. The last column is folded first.
-    bold : str
-        The title of the column of values begins with it.
     """
-    from rich.text import Text
-
-    header = table.header[1:]
-    _, *widths = widths_of([table.header, *table.rows])
-    minima = {header.index(title): least for title, least in foldable.items() if title in header}
-    free = width - GAP * len(widths) - sum(w for i, w in enumerate(widths) if i not in minima)
-    needed = sum(min(least, widths[i]) for i, least in minima.items())
-    for i, least in minima.items():
-        minimum = min(least, widths[i])
+    header, widths = table.header[1:], table.longest_lines()[1:]
+    least = {
+        header.index(title): min(least, widths[header.index(title)])
+        for title, least in foldable.items()
+        if title in header
+    }
+    free = width - GAP * len(widths) - sum(w for i, w in enumerate(widths) if i not in least)
+    needed = sum(least.values())
+    for i, minimum in least.items():
         needed -= minimum
         widths[i] = max(minimum, min(widths[i], free - needed))
         free -= widths[i]
-    for title, section in groupby(table.rows, key=lambda row: row[0]):
-        yield Text(title, style="bold cyan", overflow="fold")
-        yield grid(Cells(header, table.names - 1, [row[1:] for row in section]), widths, bold)
-        yield Text()
+    for title, rows in groupby(table.rows, key=lambda row: row[0]):
+        cells = [row[1:] for row in rows]
+        yield Table(header, table.names - 1, cells, (title,), table.bold, widths)
 
 
-def grid(table: Cells, widths: Sequence[int] | None = None, bold: str | None = None) -> Table:
-    """Render a table for a terminal.
-
-    Parameters
-    ----------
-    table : Cells
-    widths : sequence of int, optional
-        Of its columns; by default those of the longest lines.
-    bold : str, optional
-        Columns whose titles begin with it are bold.
-    """
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    result = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-    for i, (title, width) in enumerate(
-        zip(table.header, widths or widths_of([table.header, *table.rows]), strict=True)
-    ):
-        result.add_column(
-            Text(title),
-            justify="left" if i < table.names else "right",
-            overflow="fold",
-            width=width,
-            style="bold" if bold and title.startswith(bold) else "",
-        )
-    for row in table.rows:
-        result.add_row(*map(Text, row))
-    return result
-
-
-def widths_of(rows: Sequence[Sequence[str]]) -> list[int]:
-    """Measure the longest line of each column."""
-    return [
-        max(len(line) for cell in column for line in cell.split("\n"))
-        for column in zip(*rows, strict=True)
-    ]
-
-
-def _escape(cell: str) -> str:
-    """Put a cell of numbers on one line, and escape markup."""
-    return cell.replace("\n", ", ").replace("*", "\\*")
-
-
-def _markdown_row(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cells) + " |"
+def longest_line(cell: str) -> int:
+    """Return the length of the longest line of a cell."""
+    return max(map(len, cell.split("\n"))) if "\n" in cell else len(cell)
 
 
 def code_span(text: str) -> str:
@@ -183,7 +252,7 @@ def code_span(text: str) -> str:
         return ""
     fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
     pad = " " if text.startswith("`") or text.endswith("`") else ""
-    return f"{fence}{pad}{text}{pad}{fence}".replace("|", "\\|")
+    return f"{fence}{pad}{text}{pad}{fence}"
 
 
 #: The suffixes of table files.
@@ -210,16 +279,15 @@ def write_table(table: pa.Table, part: Path, shown: str, safe: bool = False) -> 
     """
     suffix = Path(shown).suffix.lower()
     try:
-        if suffix == ".parquet":
-            import pyarrow.parquet as papq
+        with part.open("wb") as sink:  # Arrow opens no file whose name is not UTF-8
+            if suffix == ".parquet":
+                import pyarrow.parquet as papq
 
-            with part.open("wb") as sink:  # Arrow opens no file whose name is not UTF-8
                 papq.write_table(table, sink)
-        elif suffix == ".arrow":
-            with part.open("wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
-                writer.write_table(table)
-        else:
-            with part.open("wb") as sink:
+            elif suffix == ".arrow":
+                with pa.ipc.new_file(sink, table.schema) as writer:
+                    writer.write_table(table)
+            else:
                 write_csv(table, sink, safe)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         reason = (str(error).splitlines() or ["unknown fault"])[0]

@@ -1,51 +1,159 @@
-"""Bin numbers, times and the activity of groups."""
+"""Bin numbers, times and counts by edges, widths or quantiles."""
 
 from __future__ import annotations
 
 import math
-import threading
-from decimal import Context, Decimal
+from collections.abc import Iterable
+from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
-from typing import NoReturn
+from typing import NoReturn, cast
 
 import numpy as np
 import pyarrow as pa
 
-from fastrank_eval._lib.arrow import arrow_column, as_array, column_with_nulls, decode_array, frozen
+from fastrank_eval._lib.arrow import (
+    arrow_column,
+    as_array,
+    bytes_column,
+    column_with_nulls,
+    decode_array,
+    frozen,
+    plain_type,
+)
 from fastrank_eval._lib.errors import ArgumentError, ColumnError
+from fastrank_eval.io import Source
+from fastrank_eval.io.keys import CategoricalEncoder, encoded
+from fastrank_eval.io.reader import RowReader
 from fastrank_eval.slicing.encode import (
     MAX_SLICES,
     Categories,
-    ColumnEncoder,
-    DistinctEncoder,
     KeyedEncoder,
-    PeriodEncoder,
+    bin_texts,
     comparable,
-    edges_of,
-    encoded,
-    is_ordered,
+    count_texts,
     numbers_with_nulls,
     ranks_of,
-)
-from fastrank_eval.slicing.spec import (
-    Edges,
-    Period,
-    SliceColumn,
-    Width,
-    bin_texts,
-    count_texts,
-    number_text,
     value_texts,
+    values_of,
 )
+from fastrank_eval.slicing.spec import Edges, Period, SliceColumn, Width, number_text
 
-__all__ = [
-    "ActivityEncoder",
-    "BinEncoder",
-    "WidthEncoder",
-    "bins",
-    "check_ordered",
-    "column_encoder",
-]
+
+def _is_ordered(kind: pa.DataType) -> bool:
+    """Tell whether edges can bin a type.
+
+    They can bin numbers, decimals, dates and timestamps.
+    """
+    kind = plain_type(kind)
+    return bool(
+        pa.types.is_integer(kind)
+        or pa.types.is_floating(kind)
+        or pa.types.is_decimal(kind)
+        or pa.types.is_date(kind)
+        or pa.types.is_timestamp(kind)
+    )
+
+
+def check_ordered(slice_column: SliceColumn, kind: pa.DataType) -> None:
+    """Raise if edges cannot bin values of a type."""
+    if not _is_ordered(kind):
+        raise ArgumentError(
+            f"by '{slice_column}': column '{slice_column.column}' is {kind}; edges and quantiles "
+            "need numbers, dates or timestamps. Slice by each value, "
+            f"by='{SliceColumn(slice_column.column)}', or cast it."
+        )
+
+
+def edges_of(slice_column: SliceColumn, kind: pa.DataType) -> pa.Array:
+    """Convert the edges of a slice column to comparable values.
+
+    The values compare with those of the column.
+
+    Parameters
+    ----------
+    slice_column : SliceColumn
+        With edges.
+    kind : pyarrow.DataType
+        Type of the column.
+
+    Returns
+    -------
+    pyarrow.Array
+        Ascending edges. For integers int64 (uint64 for uint64): each edge rounds up to an integer,
+        and edges outside the range of the type are left out. For floats the nearest double. For
+        dates and timestamps the column's own type.
+
+    Raises
+    ------
+    ArgumentError
+        An edge is not a value of the column's type.
+
+    Examples
+    --------
+    >>> from fastrank_eval.slicing.spec import parse
+    >>> edges_of(parse("age:17.5,25").columns[0], pa.int8()).to_pylist()
+    [18, 25]
+    """
+    texts, plain = cast(Edges, slice_column.binning).edges, plain_type(kind)
+    temporal = pa.types.is_date(plain) or pa.types.is_timestamp(plain)
+    for text in texts:
+        if temporal != _is_moment(text):
+            _refuse(
+                slice_column, kind, text, "Give dates, 2026-11-19" if temporal else "Give numbers"
+            )
+    if temporal:
+        return _parse_moments(slice_column, kind, texts)
+    numbers = [Decimal(text) for text in texts]
+    if pa.types.is_integer(plain):
+        edge_type = pa.uint64() if pa.types.is_uint64(plain) else pa.int64()
+        dtype = np.dtype(edge_type.to_pandas_dtype())
+        lowest, highest = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
+        integers = [int(number.to_integral_value(ROUND_CEILING)) for number in numbers]
+        # No value lies below the lowest integer, so it is no useful edge.
+        inside = sorted({number for number in integers if lowest < number <= highest})
+        return arrow_column(np.array(inside, dtype), edge_type)
+    if pa.types.is_floating(plain):
+        doubles = [float(number) for number in numbers]
+        for text, double in zip(texts, doubles, strict=True):
+            if not math.isfinite(double):
+                _refuse(slice_column, kind, text, "No double is that large")
+        return arrow_column(np.array(sorted({double + 0.0 for double in doubles})))
+    scale = max(0, *(-int(number.as_tuple().exponent) for number in numbers))
+    edge_type = pa.decimal256(76, min(scale, 76))
+    column = bytes_column([format(number, "f").encode() for number in numbers], pa.string())
+    try:
+        return column.cast(edge_type)
+    except pa.ArrowException:
+        _refuse(slice_column, kind, max(texts, key=len), "No decimal has that many digits")
+
+
+def _parse_moments(
+    slice_column: SliceColumn, kind: pa.DataType, texts: tuple[str, ...]
+) -> pa.Array:
+    plain = plain_type(kind)
+    columns = []
+    for text in texts:
+        try:
+            columns.append(bytes_column([text.encode()], pa.string()).cast(plain))
+        except pa.ArrowException:
+            if pa.types.is_date(plain):
+                remedy = "Write it like 2026-11-19"
+            else:
+                zone = "Z" if plain.tz else ""
+                remedy = f"Write it like 2026-11-19T08:30{zone}, in whole {plain.unit}"
+            _refuse(slice_column, kind, text, remedy)
+    return pa.concat_arrays(columns)
+
+
+def _is_moment(text: str) -> bool:
+    return len(text) >= len("2026-11-19") and text[4] == text[7] == "-"
+
+
+def _refuse(slice_column: SliceColumn, kind: pa.DataType, text: str, remedy: str) -> NoReturn:
+    raise ArgumentError(
+        f"by '{slice_column}': column '{slice_column.column}' is {kind}, and {text} is no value of "
+        f"that type. {remedy}."
+    )
 
 
 _MAX_EXACT = 1 << 53
@@ -62,7 +170,7 @@ class BinEncoder:
     ----------
     slice_column : SliceColumn
     edges : pyarrow.Array, shape (edges,)
-        Edges from `edges_of` or `quantile_edges`, ascending.
+        Edges from `edges_of` or `Distribution.edges`, ascending.
     """
 
     def __init__(self, slice_column: SliceColumn, edges: pa.Array) -> None:
@@ -131,7 +239,7 @@ class WidthEncoder(KeyedEncoder):
         self.width = Decimal(slice_column.binning.width)
         kind = self.kind
         temporal = pa.types.is_date(kind) or pa.types.is_timestamp(kind)
-        if temporal or not is_ordered(kind):
+        if temporal or not _is_ordered(kind):
             remedy = (
                 f"Write by='{SliceColumn(slice_column.column, Period('day'))}'"
                 if temporal
@@ -258,48 +366,7 @@ def _struct(low: pa.Array, high: pa.Array, null: np.ndarray) -> pa.Array:
     return pa.Array.from_buffers(kind, len(low), [valid], children=[low, high])
 
 
-def column_encoder(
-    slice_column: SliceColumn, kind: pa.DataType, max_slices: int = MAX_SLICES
-) -> ColumnEncoder:
-    """Make the encoder of a slice column other than quantiles.
-
-    Quantiles need edges first.
-
-    Parameters
-    ----------
-    slice_column : SliceColumn
-        Not an activity.
-    kind : pyarrow.DataType
-        Type of the column.
-    max_slices : int, default MAX_SLICES
-        Maximum number of codes.
-
-    Raises
-    ------
-    ArgumentError
-        Values of the type cannot be compared, or do not support the requested bins.
-    """
-    if slice_column.binning is None:
-        return DistinctEncoder(slice_column, kind, max_slices)
-    if isinstance(slice_column.binning, Edges):
-        check_ordered(slice_column, kind)
-        return BinEncoder(slice_column, edges_of(slice_column, kind))
-    if isinstance(slice_column.binning, Width):
-        return WidthEncoder(slice_column, kind, max_slices)
-    return PeriodEncoder(slice_column, kind, max_slices)
-
-
-def check_ordered(slice_column: SliceColumn, kind: pa.DataType) -> None:
-    """Raise if edges cannot bin values of a type."""
-    if not is_ordered(kind):
-        raise ArgumentError(
-            f"by '{slice_column}': column '{slice_column.column}' is {kind}; edges and quantiles "
-            "need numbers, dates or timestamps. Slice by each value, "
-            f"by='{SliceColumn(slice_column.column)}', or cast it."
-        )
-
-
-class ActivityEncoder:
+class ActivityEncoder(CategoricalEncoder):
     """Codes of buckets of group counts; threads may share it.
 
     With edges, code i is the bucket above i edges; code 0 is below all edges. With a width or
@@ -314,13 +381,8 @@ class ActivityEncoder:
     """
 
     def __init__(self, slice_column: SliceColumn, max_slices: int = MAX_SLICES) -> None:
-        self.slice_column, self.name, self.max_slices = (
-            slice_column,
-            slice_column.column,
-            max_slices,
-        )
-        self._lock = threading.Lock()
-        self._code_of: dict[int, int] = {}
+        super().__init__(slice_column.column)
+        self.slice_column, self.max_slices = slice_column, max_slices
         self._edges: np.ndarray | None = None
         self._width = 1
         if isinstance(slice_column.binning, Edges):
@@ -332,9 +394,9 @@ class ActivityEncoder:
             self._width = min(int(slice_column.binning.width), 1 << 62)
 
     def __len__(self) -> int:
-        return len(self._code_of) if self._edges is None else len(self._edges) + 1
+        return super().__len__() if self._edges is None else len(self._edges) + 1
 
-    def codes(self, counts: np.ndarray) -> np.ndarray:
+    def bucket_codes(self, counts: np.ndarray) -> np.ndarray:
         """Encode the bucket of each group.
 
         Parameters
@@ -353,35 +415,174 @@ class ActivityEncoder:
         """
         if self._edges is not None:
             return frozen(np.searchsorted(self._edges, counts, side="right").astype(np.int32))
-        numbers, positions = np.unique(counts // self._width, return_inverse=True)
-        with self._lock:
-            codes = [
-                self._code_of.setdefault(number, len(self._code_of)) for number in numbers.tolist()
-            ]
-            if len(self._code_of) > self.max_slices:
-                raise ColumnError(
-                    f"by '{self.slice_column}': groups make more than {self.max_slices:,} slices. "
-                    f"Give edges, by='@{self.name}:1,5,20,100'."
-                )
-        return frozen(np.array(codes, np.int32)[positions])
+        codes = self.codes(arrow_column(counts // self._width))
+        if len(self) > self.max_slices:
+            raise ColumnError(
+                f"by '{self.slice_column}': groups make more than {self.max_slices:,} slices. "
+                f"Give edges, by='@{self.name}:1,5,20,100'."
+            )
+        return codes
 
     def categories(self) -> Categories:
         """Describe the buckets so far; with edges, all buckets, empty ones too."""
         if self._edges is not None:
             edges = arrow_column(self._edges)
             return Categories(tuple(self._texts), bins(edges, null=False), np.arange(len(self)))
-        numbers = np.array(list(self._code_of), np.int64)
-        ranks = np.empty(len(numbers), np.int64)
-        ranks[np.argsort(numbers)] = np.arange(len(numbers))
-        low = numbers * self._width
+        values = self.values().cast(pa.int64())
+        low, ranks = as_array(values) * self._width, ranks_of(values)
         if self.slice_column.binning is None:
-            return Categories(
-                tuple(f"={count}" for count in low.tolist()), arrow_column(low), ranks
-            )
+            texts = [f"={count}" for count in low.tolist()]
+            return Categories(tuple(texts), values, ranks)
         high = low + self._width
-        texts = [
-            f"={a}" if b == a + 1 else f"={a}-{b - 1}"
-            for a, b in zip(low.tolist(), high.tolist(), strict=True)
-        ]
-        ends = [arrow_column(low), arrow_column(high)]
-        return Categories(tuple(texts), pa.StructArray.from_arrays(ends, ["low", "high"]), ranks)
+        pairs = zip(low.tolist(), high.tolist(), strict=True)
+        texts = [f"={a}" if b == a + 1 else f"={a}-{b - 1}" for a, b in pairs]
+        no_nulls = np.zeros(len(low), np.bool_)
+        return Categories(tuple(texts), _structs(np.stack([low, high], axis=1), no_nulls), ranks)
+
+
+#: Minimum number of pending values before batches are merged.
+_PENDING = 1 << 20
+
+
+class Distribution:
+    """Distinct values of a column with their numbers of rows.
+
+    Nulls and NaN are left out.
+
+    Memory grows with the number of distinct values: 16 bytes for each, and as much again while
+    batches are merged.
+
+    Parameters
+    ----------
+    kind : pyarrow.DataType
+        Type of the column.
+    """
+
+    def __init__(self, kind: pa.DataType) -> None:
+        self.kind = kind
+        self._batches: list[tuple[np.ndarray, np.ndarray]] = []
+        self._merged_values = self._pending_values = 0
+
+    def add(self, column: pa.Array, rows: np.ndarray | None = None) -> None:
+        """Count the values of a batch.
+
+        Parameters
+        ----------
+        column : pyarrow.Array
+        rows : ndarray of int64, optional
+            Number of rows of each value, if the values are distinct and none is missing.
+        """
+        column = decode_array(column)
+        if pa.types.is_null(column.type):
+            return
+        values, missing = comparable(column)
+        if missing is not None:
+            values = values[~missing]
+        if not len(values):
+            return
+        batch = np.unique(values, return_counts=True) if rows is None else (values, rows)
+        self._batches.append(batch)
+        self._pending_values += len(batch[0])
+        if self._pending_values > max(_PENDING, self._merged_values):
+            self._merge_batches()
+
+    def values(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the distinct values, ascending, and their row counts.
+
+        The values are numbers of `comparable`.
+        """
+        self._merge_batches()
+        if not self._batches:
+            return np.empty(0), np.empty(0, np.int64)
+        return self._batches[0]
+
+    def edges(self, bins: int) -> pa.Array:
+        """Compute the edges of bins of equally many rows.
+
+        With N rows in all, edge j of ``bins - 1`` is the value v for which the number of rows below
+        v is nearest to ``j * N / bins``; of two that are equally near, the lower. Each edge is a
+        value of the column, but not the smallest. So rows of equal values share a bin. Edges that
+        coincide count once, which leaves fewer bins.
+
+        Parameters
+        ----------
+        bins : int
+            At least 2.
+
+        Returns
+        -------
+        pyarrow.Array, shape (at most bins - 1,)
+            Ascending, of the column's type; doubles for floats.
+
+        Examples
+        --------
+        >>> ages = Distribution(pa.int64())
+        >>> ages.add(pa.array([1, 2, 2, 2, 3, 4, None, 9]))
+        >>> ages.edges(3).to_pylist()
+        [2, 4]
+        """
+        values, counts = self.values()
+        if len(values) < 2:
+            return values_of(values[:0], self.kind) if len(values) else pa.nulls(0, self.kind)
+        ends = np.cumsum(counts)
+        total, below = int(ends[-1]), ends[:-1]
+        edge_indices = []
+        for j in range(1, bins):
+            # Compare integer multiples of 1 / bins, so that nothing is rounded.
+            i = int(np.searchsorted(below, -(-j * total // bins)))
+            if i == len(below) or (
+                i and j * total - bins * int(below[i - 1]) <= bins * int(below[i]) - j * total
+            ):
+                i -= 1
+            edge_indices.append(i + 1)
+        return values_of(values[sorted(set(edge_indices))], self.kind)
+
+    def _merge_batches(self) -> None:
+        """Merge all batches into one."""
+        if len(self._batches) > 1:
+            values = np.concatenate([batch[0] for batch in self._batches])
+            counts = np.concatenate([batch[1] for batch in self._batches])
+            order = np.argsort(values, kind="stable")
+            values, counts = values[order], counts[order]
+            starts = np.flatnonzero(np.concatenate([[True], values[1:] != values[:-1]]))
+            self._batches = [(values[starts], np.add.reduceat(counts, starts))]
+        self._merged_values = len(self._batches[0][0]) if self._batches else 0
+        self._pending_values = 0
+
+
+def distributions(
+    source: Source, columns: Iterable[str], limit: int | None = None
+) -> dict[str, Distribution]:
+    """Count the values of columns in one pass over the rows of a run.
+
+    Parameters
+    ----------
+    source : Source
+        Opened with the filter of the run, ``open_source(..., where=...)``.
+    columns : iterable of str
+        Columns of types that edges can bin.
+    limit : int, optional
+        Number of rows after which to stop, as in the run.
+
+    Returns
+    -------
+    dict of str to Distribution
+        By column; independent of the batches of the source.
+
+    Raises
+    ------
+    ArgumentError
+        The source can be read only once.
+    """
+    names = tuple(dict.fromkeys(columns))
+    if not source.rereadable:
+        raise ArgumentError(
+            f"by: bins of equally many rows of '{names[0]}' need a pass of their own, and "
+            f"{source.name} can be read only once. Pass a table or a file, or give edges, "
+            "by='age:18,25,35'."
+        )
+    by_name = {name: Distribution(source.schema.field(name).type) for name in names}
+    for batch in RowReader(source, names, limit, "quantiles").batches():
+        for name, distribution in by_name.items():
+            distribution.add(batch.column(name))
+    return by_name

@@ -1,10 +1,12 @@
-"""Encode the values of columns as slice codes."""
+"""Encode the values of columns as slice codes, and write their labels."""
 
 from __future__ import annotations
 
-import math
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, Decimal
+from decimal import Decimal
+from itertools import pairwise
 from typing import NoReturn, Protocol
 
 import numpy as np
@@ -17,49 +19,14 @@ from fastrank_eval._lib.arrow import (
     column_with_nulls,
     decode_array,
     fixed_items,
+    plain_type,
 )
 from fastrank_eval._lib.errors import ArgumentError, ColumnError
-from fastrank_eval.io.keys import CategoricalEncoder, CodedColumn, KeyEncoder
-from fastrank_eval.io.literals import plain_type
+from fastrank_eval._lib.lexer import quoted
+from fastrank_eval.io.columns import CodedColumn
+from fastrank_eval.io.keys import CategoricalEncoder, KeyEncoder, encoded, wide_decimal
 from fastrank_eval.io.source import first_line
-from fastrank_eval.slicing.spec import NULL, Edges, Period, SliceColumn, value_texts
-
-__all__ = [
-    "MAX_SLICES",
-    "Categories",
-    "ColumnEncoder",
-    "DistinctEncoder",
-    "KeyedEncoder",
-    "PeriodEncoder",
-    "bin_ranks",
-    "comparable",
-    "days_and_hours",
-    "edges_of",
-    "encoded",
-    "is_ordered",
-    "numbers_with_nulls",
-    "period_texts",
-    "period_values",
-    "periods",
-    "ranks_of",
-    "value_ranks",
-    "values_of",
-]
-
-
-def is_ordered(kind: pa.DataType) -> bool:
-    """Tell whether edges can bin a type.
-
-    They can bin numbers, decimals, dates and timestamps.
-    """
-    kind = plain_type(kind)
-    return bool(
-        pa.types.is_integer(kind)
-        or pa.types.is_floating(kind)
-        or pa.types.is_decimal(kind)
-        or pa.types.is_date(kind)
-        or pa.types.is_timestamp(kind)
-    )
+from fastrank_eval.slicing.spec import Period, SliceColumn, number_text
 
 
 def comparable(column: pa.Array) -> tuple[np.ndarray, np.ndarray | None]:
@@ -68,7 +35,7 @@ def comparable(column: pa.Array) -> tuple[np.ndarray, np.ndarray | None]:
     Parameters
     ----------
     column : pyarrow.Array, shape (rows,)
-        Of a type for which `is_ordered` is true.
+        Of numbers, decimals, dates or timestamps.
 
     Returns
     -------
@@ -117,211 +84,136 @@ def values_of(numbers: np.ndarray, kind: pa.DataType) -> pa.Array:
     return arrow_column(np.ascontiguousarray(numbers), kind)
 
 
-def edges_of(slice_column: SliceColumn, kind: pa.DataType) -> pa.Array:
-    """Convert the edges of a slice column to comparable values.
+#: The text of a slice of nulls; a string value of these letters stands in quotes.
+NULL = "null"
+_NEEDS_QUOTES = re.compile(r'[,="<>()\[\]]|^\s|\s$|^$|[\x00-\x1f\x7f]')
 
-    The values compare with those of the column.
 
-    Parameters
-    ----------
-    slice_column : SliceColumn
-        With edges.
-    kind : pyarrow.DataType
-        Type of the column.
-
-    Returns
-    -------
-    pyarrow.Array
-        Ascending edges. For integers int64 (uint64 for uint64): each edge rounds up to an integer,
-        and edges outside the range of the type are left out. For floats the nearest double. For
-        dates and timestamps the column's own type.
-
-    Raises
-    ------
-    ArgumentError
-        An edge is not a value of the column's type.
+def text_value(text: str) -> str:
+    """Format a string for labels, in double quotes where it is ambiguous.
 
     Examples
     --------
-    >>> from fastrank_eval.slicing.parser import parse
-    >>> edges_of(parse("age:17.5,25").columns[0], pa.int8()).to_pylist()
-    [18, 25]
+    >>> text_value("de"), text_value("a,b"), text_value("null")
+    ('de', '"a,b"', '"null"')
     """
-    if not isinstance(
-        slice_column.binning, Edges
-    ):  # pragma: no cover - callers ask for edges alone
-        raise TypeError(f"{slice_column} has no edges.")
-    texts, plain = slice_column.binning.edges, plain_type(kind)
-    temporal = pa.types.is_date(plain) or pa.types.is_timestamp(plain)
-    for text in texts:
-        if temporal != _is_moment(text):
-            _refuse(
-                slice_column, kind, text, "Give dates, 2026-11-19" if temporal else "Give numbers"
-            )
-    if temporal:
-        return _parse_moments(slice_column, kind, texts)
-    numbers = [Decimal(text) for text in texts]
-    if pa.types.is_integer(plain):
-        edge_type = pa.uint64() if pa.types.is_uint64(plain) else pa.int64()
-        dtype = np.dtype(edge_type.to_pandas_dtype())
-        lowest, highest = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
-        integers = [int(number.to_integral_value(ROUND_CEILING)) for number in numbers]
-        # No value lies below the lowest integer, so it is no useful edge.
-        inside = sorted({number for number in integers if lowest < number <= highest})
-        return arrow_column(np.array(inside, dtype), edge_type)
-    if pa.types.is_floating(plain):
-        doubles = [float(number) for number in numbers]
-        for text, double in zip(texts, doubles, strict=True):
-            if not math.isfinite(double):
-                _refuse(slice_column, kind, text, "No double is that large")
-        return arrow_column(np.array(sorted({double + 0.0 for double in doubles})))
-    scale = max(0, *(-int(number.as_tuple().exponent) for number in numbers))
-    edge_type = pa.decimal256(76, min(scale, 76))
-    column = bytes_column([format(number, "f").encode() for number in numbers], pa.string())
+    if text == NULL or _NEEDS_QUOTES.search(text):
+        return quoted(text)
+    return text
+
+
+def value_texts(values: pa.Array) -> list[str]:
+    """Format values for labels.
+
+    Different values of a column have different texts.
+
+    Parameters
+    ----------
+    values : pyarrow.Array, shape (values,)
+        Of any key type, or floats of 32 or 64 bits; nulls are ``"null"``.
+
+    Returns
+    -------
+    list of str
+        Numbers in their shortest form, dates and times in ISO 8601, bytes as hexadecimal digits,
+        strings in quotes only where they contain special characters.
+    """
+    kind = values.type
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return [NULL if text is None else text_value(text) for text in values.to_pylist()]
+    if _is_bytes(kind):
+        return [NULL if text is None else f"0x{text.hex()}" for text in values.to_pylist()]
+    unit = ""
+    if pa.types.is_duration(kind):
+        values, unit = values.cast(pa.int64()), kind.unit
     try:
-        return column.cast(edge_type)
-    except pa.ArrowException:
-        _refuse(slice_column, kind, max(texts, key=len), "No decimal has that many digits")
+        texts: list[str | None] = values.cast(pa.string()).to_pylist()
+    except pa.ArrowInvalid as error:
+        if not (pa.types.is_timestamp(kind) and kind.tz):
+            raise
+        raise ColumnError(
+            f"by: the time zone {kind.tz!r} of a column cannot be used ({first_line(error)}). Cast "
+            "it to UTC, or install the time zone database."
+        ) from None
+    if pa.types.is_floating(kind):
+        return [NULL if text is None else _float_text(text) for text in texts]
+    if pa.types.is_decimal(kind):
+        return [NULL if text is None else number_text(Decimal(text)) for text in texts]
+    if pa.types.is_timestamp(kind):
+        return [NULL if text is None else _moment_text(text) for text in texts]
+    return [NULL if text is None else text + unit for text in texts]
 
 
-def _parse_moments(
-    slice_column: SliceColumn, kind: pa.DataType, texts: tuple[str, ...]
-) -> pa.Array:
-    plain = plain_type(kind)
-    columns = []
-    for text in texts:
-        try:
-            columns.append(bytes_column([text.encode()], pa.string()).cast(plain))
-        except pa.ArrowException:
-            if pa.types.is_date(plain):
-                remedy = "Write it like 2026-11-19"
-            else:
-                zone = "Z" if plain.tz else ""
-                remedy = f"Write it like 2026-11-19T08:30{zone}, in whole {plain.unit}"
-            _refuse(slice_column, kind, text, remedy)
-    return pa.concat_arrays(columns)
+def bin_texts(edges: Sequence[str]) -> list[str]:
+    """Format bins as the text after the column's name in a label.
 
-
-def _is_moment(text: str) -> bool:
-    return len(text) >= len("2026-11-19") and text[4] == text[7] == "-"
-
-
-def _refuse(slice_column: SliceColumn, kind: pa.DataType, text: str, remedy: str) -> NoReturn:
-    raise ArgumentError(
-        f"by '{slice_column}': column '{slice_column.column}' is {kind}, and {text} is no value of "
-        f"that type. {remedy}."
-    )
-
-
-_TICKS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-_SECONDS_PER_DAY = 24 * 3600
-
-
-def days_and_hours(column: pa.Array, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """Count days and hours since the beginning of 1970.
-
-    They are counted in the column's time zone.
+    The bin of nulls comes last.
 
     Parameters
     ----------
-    column : pyarrow.Array, shape (rows,)
-        Dates or timestamps.
-    name : str
-        Name of the column, for the message.
+    edges : sequence of str, shape (edges,)
+        Ascending; each is the lower bound of a bin.
 
     Returns
     -------
-    days, hours : ndarray of int64, shape (rows,)
-        Rounded down; arbitrary where missing.
-    missing : ndarray of bool or None
-        Mask of nulls; None if there are none.
+    list of str, shape (edges + 2,)
 
-    Raises
-    ------
-    ColumnError
-        The time zone is unknown on this machine.
+    Examples
+    --------
+    >>> bin_texts(["18", "25"])
+    ['<18', '=[18,25)', '>=25', '=null']
+    >>> bin_texts([])
+    ['=any', '=null']
     """
-    kind = column.type
-    missing = as_array(column.is_null()).view(np.bool_) if column.null_count else None
-    if pa.types.is_timestamp(kind) and kind.tz not in (None, "UTC", "Z", "+00:00"):
-        import pyarrow.compute as pc
-
-        try:
-            column = pc.local_timestamp(column)
-        except pa.ArrowException as error:
-            raise ColumnError(
-                f"by column '{name}': its time zone {kind.tz!r} cannot be used "
-                f"({first_line(error)}). Cast it to UTC, or install the time zone database."
-            ) from None
-    values = fixed_items(column, np.dtype(f"i{kind.bit_width // 8}")).astype(np.int64)
-    if pa.types.is_date32(kind):
-        return values, values * 24, missing
-    second = 1000 if pa.types.is_date64(kind) else _TICKS_PER_SECOND[kind.unit]
-    return values // (_SECONDS_PER_DAY * second), values // (3600 * second), missing
+    if not edges:
+        return ["=any", f"={NULL}"]
+    inner = [f"=[{low},{high})" for low, high in pairwise(edges)]
+    return [f"<{edges[0]}", *inner, f">={edges[-1]}", f"={NULL}"]
 
 
-def periods(unit: str, days: np.ndarray, hours: np.ndarray) -> np.ndarray:
-    """Number the period of each row, in order of time or of the clock.
+def count_texts(edges: Sequence[int]) -> list[str]:
+    """Format buckets of counts as the text after ``@rows`` in a label.
 
     Parameters
     ----------
-    unit : {"hour", "day", "week", "month", "hour_of_day", "day_of_week"}
-    days, hours : ndarray of int64, shape (rows,)
-        Days and hours since the beginning of 1970.
+    edges : sequence of int, shape (edges,)
+        At least one, ascending; each is the smallest count of a bucket.
 
     Returns
     -------
-    ndarray of int64, shape (rows,)
-        ``hour``: the hour since 1970. ``day``, ``week``, ``month``: the first day of the period
-        since 1970; weeks begin on Monday. ``hour_of_day``: 0 to 23. ``day_of_week``: 1 (Monday)
-        to 7.
+    list of str, shape (edges + 1,)
+
+    Examples
+    --------
+    >>> count_texts([1, 2, 5])
+    ['<1', '=1', '=2-4', '>=5']
     """
-    if unit == "hour":
-        return hours
-    if unit == "hour_of_day":
-        clock: np.ndarray = hours % 24
-        return clock
-    # The first of January 1970 was a Thursday.
-    since_monday = (days + 3) % 7
-    if unit == "day_of_week":
-        weekday: np.ndarray = since_monday + 1
-        return weekday
-    if unit == "week":
-        monday: np.ndarray = days - since_monday
-        return monday
-    if unit == "month":
-        return (
-            days.astype("datetime64[D]")
-            .astype("datetime64[M]")
-            .astype("datetime64[D]")
-            .view(np.int64)
-        )
-    return days
+    inner = [
+        f"={low}" if high == low + 1 else f"={low}-{high - 1}" for low, high in pairwise(edges)
+    ]
+    return [f"<{edges[0]}", *inner, f">={edges[-1]}"]
 
 
-def period_values(unit: str, numbers: pa.Array) -> pa.Array:
-    """Convert numbers of `periods` to values.
+def _is_bytes(kind: pa.DataType) -> bool:
+    wide = pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+    return wide or pa.types.is_fixed_size_binary(kind)
 
-    Timestamps for hours, dates for days to months, otherwise integers.
+
+def _float_text(text: str) -> str:
+    return text if text.lstrip("-") in ("inf", "nan") else number_text(Decimal(text))
+
+
+def _moment_text(text: str) -> str:
+    """Format Arrow's text of a time with a T.
+
+    Zeros at the end of the fraction are stripped.
     """
-    if unit.endswith(("_of_day", "_of_week")) or not len(numbers):
-        return numbers
-    null = as_array(numbers.is_null()).view(np.bool_)
-    if null.all():
-        return pa.nulls(len(numbers), pa.timestamp("s") if unit == "hour" else pa.date32())
-    values = np.where(null, 0, as_array(numbers))
-    if unit == "hour":
-        return column_with_nulls(values * 3600, null).cast(pa.timestamp("s"))
-    return column_with_nulls(values.astype(np.int32), null).cast(pa.date32())
-
-
-def period_texts(unit: str, values: pa.Array) -> list[str]:
-    """Format periods for labels.
-
-    ``2026-11-19T08``, ``2026-11-19``, ``2026-11`` or ``8``.
-    """
-    cut = {"hour": len(":00:00"), "month": len("-01")}.get(unit, 0)
-    return [text if text == NULL else text[: len(text) - cut] for text in value_texts(values)]
+    date, _, clock = text.partition(" ")
+    match = re.fullmatch(r"([0-9:]+)(?:\.([0-9]+))?(.*)", clock)
+    if match is None:
+        return text
+    fraction = (match[2] or "").rstrip("0")
+    return f"{date}T{match[1]}" + f".{fraction}" * bool(fraction) + match[3]
 
 
 #: Maximum number of slices of a slicing: each slice has its own sums for every measure and model.
@@ -437,7 +329,7 @@ class DistinctEncoder(KeyedEncoder):
         if pa.types.is_floating(column.type):
             doubles, missing = comparable(column)
             return numbers_with_nulls(doubles.view(np.int64), missing)
-        return _wide_decimal(column)
+        return wide_decimal(column)
 
     def categories(self) -> Categories:
         """Describe the values so far."""
@@ -487,36 +379,50 @@ class PeriodEncoder(KeyedEncoder):
             self.refuse(f"{self.unit} needs a date or a timestamp", remedy)
 
     def _keys(self, column: pa.Array) -> pa.Array:
-        days, hours, missing = days_and_hours(column, self.name)
-        return numbers_with_nulls(periods(self.unit, days, hours), missing)
+        import pyarrow.compute as pc
+
+        kind = column.type
+        if pa.types.is_timestamp(kind) and kind.tz not in (None, "UTC", "Z", "+00:00"):
+            try:
+                column = pc.local_timestamp(column)
+            except pa.ArrowException as error:
+                raise ColumnError(
+                    f"by column '{self.name}': its time zone {kind.tz!r} cannot be used "
+                    f"({first_line(error)}). Cast it to UTC, or install the time zone database."
+                ) from None
+        if self.unit == "hour_of_day":
+            return pc.hour(column)
+        if self.unit == "day_of_week":
+            return pc.day_of_week(column, count_from_zero=False)
+        kind = column.type
+        if self.unit in ("hour", "day"):
+            # 2 ns a row, floor_temporal 8 to 10.
+            epoch = arrow_column(np.zeros(1, f"i{kind.bit_width // 8}"), kind)[0]
+            if self.unit == "hour":
+                return pc.hours_between(epoch, column)
+            return pc.days_between(epoch, column).cast(pa.int32()).cast(pa.date32())
+        return pc.floor_temporal(column, unit=self.unit).cast(pa.date32())
 
     def categories(self) -> Categories:
         """Describe the periods so far.
 
-        The value of a period is its first day or hour.
+        The value of a period is its first day or hour, else its number: hours of day from 0, days
+        of week from 1 (Monday). Texts are ``2026-11-19T08``, ``2026-11-19``, ``2026-11`` or ``8``.
         """
-        values = period_values(self.unit, self.values())
-        texts = tuple(f"={text}" for text in period_texts(self.unit, values))
-        return Categories(texts, values, ranks_of(values))
+        import pyarrow.compute as pc
+
+        values = self.values()
+        if self.unit == "hour" and len(values):
+            values = pc.multiply(values, 3600).cast(pa.timestamp("s"))
+        cut = {"hour": len(":00:00"), "month": len("-01")}.get(self.unit, 0)
+        texts = [t if t == NULL else t[: len(t) - cut] for t in value_texts(values)]
+        return Categories(tuple(f"={text}" for text in texts), values, ranks_of(values))
 
 
 def numbers_with_nulls(values: np.ndarray, missing: np.ndarray | None) -> pa.Array:
     """Make a column from numbers; null where the mask is set."""
     values = np.ascontiguousarray(values)
     return arrow_column(values) if missing is None else column_with_nulls(values, missing)
-
-
-def _wide_decimal(column: pa.Array) -> pa.Array:
-    """Widen decimals to 128 bits: Arrow cannot dictionary-encode shorter ones."""
-    kind = column.type
-    if pa.types.is_decimal(kind) and kind.bit_width < 128:
-        return column.cast(pa.decimal128(kind.precision, kind.scale))
-    return column
-
-
-def encoded(column: pa.Array) -> pa.DictionaryArray:
-    """Dictionary-encode a column; null is a value of the dictionary."""
-    return _wide_decimal(column).dictionary_encode(null_encoding="encode")
 
 
 def ranks_of(values: pa.Array) -> np.ndarray:

@@ -12,13 +12,29 @@ import pyarrow as pa
 from fastrank_eval._lib.arrow import frozen, row_column
 from fastrank_eval._lib.errors import ColumnError
 from fastrank_eval.io import Source, refuse_text, require_columns
-from fastrank_eval.slicing.bins import ActivityEncoder, BinEncoder, check_ordered, column_encoder
-from fastrank_eval.slicing.encode import MAX_SLICES, ColumnEncoder
-from fastrank_eval.slicing.parser import requested_slicing
-from fastrank_eval.slicing.quantiles import distributions
-from fastrank_eval.slicing.spec import Quantile, SliceColumn, SliceSpec
-
-__all__ = ["SliceEncoder", "Slices", "Slicings", "open_slicings", "valued_columns"]
+from fastrank_eval.io.keys import number_integers
+from fastrank_eval.slicing.bins import (
+    ActivityEncoder,
+    BinEncoder,
+    WidthEncoder,
+    check_ordered,
+    distributions,
+    edges_of,
+)
+from fastrank_eval.slicing.encode import (
+    MAX_SLICES,
+    ColumnEncoder,
+    DistinctEncoder,
+    PeriodEncoder,
+)
+from fastrank_eval.slicing.spec import (
+    Edges,
+    Quantile,
+    SliceColumn,
+    SliceSpec,
+    Width,
+    requested_slicing,
+)
 
 
 @dataclass(frozen=True)
@@ -88,19 +104,20 @@ class SliceEncoder:
         """
         if len(column_codes) == 1:
             return column_codes[0]
-        combination, distinct = _combinations(column_codes)
+        combination = column_codes[0].astype(np.int64)
+        for codes in column_codes[1:]:
+            width = int(codes.max(initial=0)) + 1
+            combination, firsts = number_integers(combination * width + codes)
+        keys = zip(*(column[firsts].tolist() for column in column_codes), strict=True)
         with self._lock:
             code_of = self._codes
-            codes = [
-                code_of.setdefault(key, len(code_of))
-                for key in zip(*(column.tolist() for column in distinct), strict=True)
-            ]
+            numbers = [code_of.setdefault(key, len(code_of)) for key in keys]
             if len(code_of) > self.max_slices:
                 raise ColumnError(
                     f"by '{self.spec}' makes more than {self.max_slices:,} slices. Cross columns "
                     "of fewer values, or bin them."
                 )
-        return frozen(np.array(codes, np.int32)[combination])
+        return frozen(np.array(numbers, np.int32)[combination])
 
     def slices(self) -> Slices:
         """List the slices so far, in order.
@@ -170,7 +187,7 @@ class Slicings:
             codes_of[column.slice_column] = codes
         for activity in self.activities:
             counts = rows if activity.name == "rows" else positives
-            codes_of[activity.slice_column] = frozen(np.repeat(activity.codes(counts), rows))
+            codes_of[activity.slice_column] = frozen(np.repeat(activity.bucket_codes(counts), rows))
         return [
             encoder.codes([codes_of[column] for column in encoder.spec.columns])
             for encoder in self.encoders
@@ -255,61 +272,25 @@ def _column_encoders(
     for column in columns:
         if column.binning is not None:
             refuse_text(source, column.column, f"by '{column}'")
-    kinds = {column: source.schema.field(column.column).type for column in columns}
     encoders: dict[SliceColumn, ColumnEncoder] = {}
-    quantile_columns = []
+    quantiles: dict[SliceColumn, int] = {}
     for column in columns:
-        if isinstance(column.binning, Quantile):
-            check_ordered(column, kinds[column])
-            quantile_columns.append(column.column)
+        kind, binning = source.schema.field(column.column).type, column.binning
+        if isinstance(binning, Edges | Quantile):
+            check_ordered(column, kind)
+        if binning is None:
+            encoders[column] = DistinctEncoder(column, kind, max_slices)
+        elif isinstance(binning, Edges):
+            encoders[column] = BinEncoder(column, edges_of(column, kind))
+        elif isinstance(binning, Width):
+            encoders[column] = WidthEncoder(column, kind, max_slices)
+        elif isinstance(binning, Quantile):
+            quantiles[column] = binning.bins
         else:
-            encoders[column] = column_encoder(column, kinds[column], max_slices)
-    source_edges = source.edges
-    counts = (
-        distributions(source, quantile_columns, limit)
-        if quantile_columns and source_edges is None
-        else {}
-    )
-    for column in columns:
-        if isinstance(column.binning, Quantile):
-            bins = column.binning.bins
-            edges = (
-                counts[column.column].edges(bins)
-                if source_edges is None
-                else source_edges[str(column)]
-            )
-            encoders[column] = BinEncoder(column, edges)
+            encoders[column] = PeriodEncoder(column, kind, max_slices)
+    edges = source.edges
+    if quantiles and edges is None:
+        counts = distributions(source, [column.column for column in quantiles], limit)
+        edges = {str(column): counts[column.column].edges(n) for column, n in quantiles.items()}
+    encoders |= {column: BinEncoder(column, (edges or {})[str(column)]) for column in quantiles}
     return {column: encoders[column] for column in columns}
-
-
-def _combinations(column_codes: Sequence[np.ndarray]) -> tuple[np.ndarray, list[np.ndarray]]:
-    """Number the distinct combinations of codes.
-
-    Returns
-    -------
-    combination : ndarray of integers, shape (rows,)
-        Index of each row's combination among the distinct ones.
-    distinct : list of ndarray of int64, shape (combinations,)
-        Code of each column in each distinct combination.
-    """
-    rows = len(column_codes[0])
-    if not rows:
-        return np.empty(0, np.int64), [np.empty(0, np.int64) for _ in column_codes]
-    combination: np.ndarray = column_codes[0]
-    distinct = [np.arange(int(combination.max()) + 1)]
-    for codes in column_codes[1:]:
-        width = int(codes.max()) + 1
-        mixed = combination.astype(np.int64) * width + codes
-        size = (int(combination.max()) + 1) * width
-        # A table serves few possible combinations, sorting many.
-        if size <= 4 * rows:
-            occurs = np.zeros(size, np.bool_)
-            occurs[mixed] = True
-            occurring = np.flatnonzero(occurs)
-            index_of = np.empty(size, np.int64)
-            index_of[occurring] = np.arange(len(occurring))
-            combination = index_of[mixed]
-        else:
-            occurring, combination = np.unique(mixed, return_inverse=True)
-        distinct = [column[occurring // width] for column in distinct] + [occurring % width]
-    return combination, distinct

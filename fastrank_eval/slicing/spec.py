@@ -1,39 +1,34 @@
-"""Specify slices, and write their labels."""
+"""Specify and parse slicings: ``slot,country``, ``age:18,25,35``.
+
+The grammar; blanks may stand around each sign::
+
+    slices    item {, item}                    every combination of their values that occurs
+    item      column                           a slice for each value
+              column : edge {, edge}           edges are lower bounds; below the first is a bin too
+              column : quantileN               N bins of equally many rows
+              column : widthX                  bins from multiples of X
+              column : unit                    hour, day, week, month, hour_of_day, day_of_week
+              @rows or @positives, with edges, with widthX or alone
+    column    letters, digits, _ . - (a letter or _ first), or "any name", in which "" stands for "
+    edge      a number, a date 2026-11-19 or a time 2026-11-19T08:30Z
+
+After a colon, a comma before a digit or a sign continues the edges; before a name it begins the
+next item. Of these signs only the quotes have a meaning in a shell.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from decimal import Context, Decimal
-from functools import cached_property
-from itertools import pairwise
+from functools import cached_property, lru_cache
+from typing import cast
 
-import pyarrow as pa
-
-from fastrank_eval._lib.errors import ColumnError
-from fastrank_eval.io.source import first_line
-
-__all__ = [
-    "ACTIVITIES",
-    "BARE",
-    "NULL",
-    "UNITS",
-    "Binning",
-    "Edges",
-    "Period",
-    "Quantile",
-    "SliceColumn",
-    "SliceSpec",
-    "Width",
-    "bin_texts",
-    "column_text",
-    "count_texts",
-    "number_text",
-    "text_value",
-    "value_texts",
-]
-
+from fastrank_eval._lib.errors import ArgumentError, near
+from fastrank_eval._lib.lexer import TokenReader, quoted, shorten
 
 #: Counts of a group that can be slice columns.
 ACTIVITIES = ("rows", "positives")
@@ -143,7 +138,7 @@ class SliceSpec:
 
     The slices are values or bins of the columns.
 
-    Made by `parser.parse`; ``parse(str(spec)) == spec``.
+    Made by `parse`; ``parse(str(spec)) == spec``.
 
     Parameters
     ----------
@@ -185,7 +180,7 @@ def column_text(column: str) -> str:
     """
     if BARE.fullmatch(column):
         return column
-    return '"' + column.replace('"', '""') + '"'
+    return quoted(column)
 
 
 def number_text(number: Decimal) -> str:
@@ -206,133 +201,277 @@ def number_text(number: Decimal) -> str:
     return str(number).lower().replace("e+", "e")
 
 
-#: The text of a slice of nulls; a string value of these letters stands in quotes.
-NULL = "null"
-_NEEDS_QUOTES = re.compile(r'[,="<>()\[\]]|^\s|\s$|^$|[\x00-\x1f\x7f]')
-
-
-def text_value(text: str) -> str:
-    """Format a string for labels, in double quotes where it is ambiguous.
-
-    Examples
-    --------
-    >>> text_value("de"), text_value("a,b"), text_value("null")
-    ('de', '"a,b"', '"null"')
-    """
-    if text == NULL or _NEEDS_QUOTES.search(text):
-        return '"' + text.replace('"', '""') + '"'
-    return text
-
-
-def value_texts(values: pa.Array) -> list[str]:
-    """Format values for labels.
-
-    Different values of a column have different texts.
+def parse(text: str) -> SliceSpec:
+    """Parse a slicing.
 
     Parameters
     ----------
-    values : pyarrow.Array, shape (values,)
-        Of any key type, or floats of 32 or 64 bits; nulls are ``"null"``.
+    text : str
+        ``"slot"``, ``"slot,country"``, ``"age:quantile5"``, ``"age:18,25,35,country"``,
+        ``"ts:day"``, ``"@rows:1,5,20,100"``.
 
     Returns
     -------
-    list of str
-        Numbers in their shortest form, dates and times in ISO 8601, bytes as hexadecimal digits,
-        strings in quotes only where they contain special characters.
-    """
-    kind = values.type
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        return [NULL if text is None else text_value(text) for text in values.to_pylist()]
-    if _is_bytes(kind):
-        return [NULL if text is None else f"0x{text.hex()}" for text in values.to_pylist()]
-    unit = ""
-    if pa.types.is_duration(kind):
-        values, unit = values.cast(pa.int64()), kind.unit
-    try:
-        texts: list[str | None] = values.cast(pa.string()).to_pylist()
-    except pa.ArrowInvalid as error:
-        if not (pa.types.is_timestamp(kind) and kind.tz):
-            raise
-        raise ColumnError(
-            f"by: the time zone {kind.tz!r} of a column cannot be used ({first_line(error)}). Cast "
-            "it to UTC, or install the time zone database."
-        ) from None
-    if pa.types.is_floating(kind):
-        return [NULL if text is None else _float_text(text) for text in texts]
-    if pa.types.is_decimal(kind):
-        return [NULL if text is None else number_text(Decimal(text)) for text in texts]
-    if pa.types.is_timestamp(kind):
-        return [NULL if text is None else _moment_text(text) for text in texts]
-    return [NULL if text is None else text + unit for text in texts]
+    SliceSpec
 
-
-def bin_texts(edges: Sequence[str]) -> list[str]:
-    """Format bins as the text after the column's name in a label.
-
-    The bin of nulls comes last.
-
-    Parameters
-    ----------
-    edges : sequence of str, shape (edges,)
-        Ascending; each is the lower bound of a bin.
-
-    Returns
-    -------
-    list of str, shape (edges + 2,)
+    Raises
+    ------
+    ArgumentError
+        The text does not follow the grammar; the message says where and what is expected.
 
     Examples
     --------
-    >>> bin_texts(["18", "25"])
-    ['<18', '=[18,25)', '>=25', '=null']
-    >>> bin_texts([])
-    ['=any', '=null']
+    >>> str(parse("age: 18.0, 25, country"))
+    'age:18,25,country'
+    >>> parse("age:quantle5")
+    Traceback (most recent call last):
+    fastrank_eval.ArgumentError: by 'age:quantle5': no bins 'quantle5' at character 5. \
+Did you mean 'quantile5'? Write age:18,25,35, age:quantile5, age:width10 or age:day.
     """
-    if not edges:
-        return ["=any", f"={NULL}"]
-    inner = [f"=[{low},{high})" for low, high in pairwise(edges)]
-    return [f"<{edges[0]}", *inner, f">={edges[-1]}", f"={NULL}"]
+    if not isinstance(text, str):
+        raise ArgumentError(f"by={text!r} is not a text such as 'slot' or 'age:18,25'.")
+    return _Parser(text).parse()
 
 
-def count_texts(edges: Sequence[int]) -> list[str]:
-    """Format buckets of counts as the text after ``@rows`` in a label.
+@lru_cache(maxsize=64)
+def _without_edges(by: str) -> str:
+    return parse(by).short
+
+
+def short_texts(slicings: Iterable[str | None]) -> dict[str | None, str | None]:
+    """Map slicings to their texts without edges, which records of slices show.
+
+    Slicings that would share a text keep their edges.
 
     Parameters
     ----------
-    edges : sequence of int, shape (edges,)
-        At least one, ascending; each is the smallest count of a bucket.
+    slicings : iterable of str or None
+        Texts of `SliceSpec`; None for all rows.
 
     Returns
     -------
-    list of str, shape (edges + 1,)
+    dict of str to str, and of None to None
 
     Examples
     --------
-    >>> count_texts([1, 2, 5])
-    ['<1', '=1', '=2-4', '>=5']
+    >>> short_texts(["age:18,25,country", "age:quantile5", None])
+    {'age:18,25,country': 'age,country', 'age:quantile5': 'age:quantile5', None: None}
+    >>> list(short_texts(["age:18", "age:18,25"]).values())
+    ['age:18', 'age:18,25']
     """
-    inner = [
-        f"={low}" if high == low + 1 else f"={low}-{high - 1}" for low, high in pairwise(edges)
-    ]
-    return [f"<{edges[0]}", *inner, f">={edges[-1]}"]
+    distinct = dict.fromkeys(slicings)
+    short = {by: None if by is None else _without_edges(by) for by in distinct}
+    counts = Counter(short.values())
+    return {by: text if counts[text] == 1 else by for by, text in short.items()}
 
 
-def _is_bytes(kind: pa.DataType) -> bool:
-    wide = pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
-    return wide or pa.types.is_fixed_size_binary(kind)
+def requested_slicing(by: str | SliceSpec | Iterable[str | SliceSpec]) -> tuple[SliceSpec, ...]:
+    """Parse one or several slicings; drop repeats, keep the order.
 
+    Parameters
+    ----------
+    by : str, SliceSpec or iterable of them
+        Commas inside a text cross columns; a list has several slicings.
 
-def _float_text(text: str) -> str:
-    return text if text.lstrip("-") in ("inf", "nan") else number_text(Decimal(text))
+    Returns
+    -------
+    tuple of SliceSpec
 
+    Raises
+    ------
+    ArgumentError
+        There is no slicing, or one cannot be parsed.
 
-def _moment_text(text: str) -> str:
-    """Format Arrow's text of a time with a T.
-
-    Zeros at the end of the fraction are stripped.
+    Examples
+    --------
+    >>> [str(spec) for spec in requested_slicing(["slot", "slot,country", "slot"])]
+    ['slot', 'slot,country']
     """
-    date, _, clock = text.partition(" ")
-    match = re.fullmatch(r"([0-9:]+)(?:\.([0-9]+))?(.*)", clock)
-    if match is None:
-        return text
-    fraction = (match[2] or "").rstrip("0")
-    return f"{date}T{match[1]}" + f".{fraction}" * bool(fraction) + match[3]
+    if isinstance(by, str | SliceSpec) or not isinstance(by, Iterable):
+        by = [by]
+    specs = [spec if isinstance(spec, SliceSpec) else parse(spec) for spec in by]
+    if not specs:
+        raise ArgumentError("by names no column; leave it out, or write by='slot'.")
+    return tuple(dict.fromkeys(specs))
+
+
+_MAX_QUANTILES = 1000
+_MAX_EXPONENT = 330
+_NUMBER = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?(?![\w.])"
+_MOMENT = (
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2})"
+    r"(?:[T\ ]([0-9]{2}:[0-9]{2})(?::([0-9]{2})(?:\.([0-9]{1,9}))?)?"
+    r"(Z|[+-][0-9]{2}:?[0-9]{2})?)?(?![\w.:])"
+)
+_EDGE_BEGINS = re.compile(r"[+\-.0-9]")
+_BINNING = re.compile(r"[^\s,:]+")
+
+
+class _Parser(TokenReader):
+    """A parser with one method for each rule of the grammar."""
+
+    name = "by"
+    pattern = re.compile(
+        rf"""(?P<blank>\s+)
+        |(?P<quoted>"(?:[^"]|"")+")
+        |(?P<moment>{_MOMENT})
+        |(?P<number>{_NUMBER})
+        |(?P<word>{BARE.pattern})
+        |(?P<operator>[,:@])
+        |(?P<other>[^\s,:@"]+)""",
+        re.VERBOSE,
+    )
+
+    @staticmethod
+    def _in_quotes(text: str) -> str:
+        return repr(text)
+
+    def parse(self) -> SliceSpec:
+        slice_columns = [self._slice_column()]
+        while self._skip(","):
+            slice_columns.append(self._slice_column())
+        if self._next.kind != "end":
+            has_edges = isinstance(slice_columns[-1].binning, Edges)
+            self._fail(
+                "',' or the end", "Edges are lower bounds: write 1,5,20." if has_edges else ""
+            )
+        names = [slice_column.name for slice_column in slice_columns]
+        for i, name in enumerate(names):
+            if name in names[:i]:
+                self._refuse(f"{name} is named twice. Name it once, or ask for two slicings.")
+        return SliceSpec(tuple(slice_columns))
+
+    def _slice_column(self) -> SliceColumn:
+        if self._skip("@"):
+            return self._activity()
+        token = self._next
+        column = token.column_name
+        if not column:
+            remedy = (
+                "A name that begins with another sign than a letter or _ stands in double quotes: "
+                '"2nd slot".'
+            )
+            self._fail("a column, @rows or @positives", remedy if token.text else "")
+        self._position += 1
+        if not self._skip(":"):
+            return SliceColumn(column)
+        return SliceColumn(column, self._edges_or_bins(token.text))
+
+    def _activity(self) -> SliceColumn:
+        word = self._next.text
+        if word not in ACTIVITIES:
+            expected = " or ".join(f"@{name}" for name in ACTIVITIES)
+            hint = f'{near(word, ACTIVITIES)} A column stands in quotes: "@name".'
+            self._fail(expected, hint.strip())
+        self._position += 1
+        if not self._skip(":"):
+            return SliceColumn(word, None, True)
+        binning = self._edges_or_bins(f"@{word}")
+        if isinstance(binning, Edges):
+            if not all(edge.isdigit() for edge in binning.edges):
+                self._refuse(f"edges of @{word} are counts: whole numbers of at least 0.")
+        elif isinstance(binning, Quantile):
+            self._refuse(
+                "counts of groups are known only after all rows are read, too late for quantiles. "
+                f"Give edges: @{word}:1,5,20,100."
+            )
+        elif not isinstance(binning, Width) or not binning.width.isdigit():
+            self._refuse(f"@{word} is a count. Give edges, @{word}:1,5,20,100, or @{word}:width10.")
+        return SliceColumn(word, binning, True)
+
+    def _edges_or_bins(self, name: str) -> Binning:
+        start = self._next.position
+        if _EDGE_BEGINS.match(self._next.text):
+            return self._edges()
+        match = _BINNING.match(self._text, start)
+        remedy = f"Write {name}:18,25,35, {name}:quantile5, {name}:width10 or {name}:day."
+        if match is None:
+            self._fail("edges or a kind of bins", remedy)
+        word = match.group()
+        while self._next.position < match.end():  # width1e+5 is several tokens
+            self._position += 1
+        if word in UNITS:
+            return Period(word)
+        if word.startswith("quantile"):
+            return self._quantile(word.removeprefix("quantile"))
+        if not word.startswith("width"):
+            digits = word[len(word.rstrip("0123456789.")) :]
+            kinds = [f"quantile{digits or 5}", f"width{digits or 10}", *UNITS]
+            what = f"no bins '{shorten(word)}' at character {start + 1}.{near(word, kinds)}"
+            self._refuse(what, remedy)
+        return self._width(word.removeprefix("width"))
+
+    def _quantile(self, digits: str) -> Quantile:
+        if not re.fullmatch(r"[0-9]{1,9}", digits) or not 2 <= int(digits) <= _MAX_QUANTILES:
+            self._refuse(
+                f"quantile must be followed by a number of bins from 2 to {_MAX_QUANTILES}, as in "
+                f"quantile5, got quantile{shorten(digits)}."
+            )
+        return Quantile(int(digits))
+
+    def _width(self, text: str) -> Width:
+        if not re.fullmatch(_NUMBER, text) or (width := self._decimal(text)) <= 0:
+            self._refuse(
+                "width must be followed by a number above 0, as in width10 or width0.5, got "
+                f"width{shorten(text)}."
+            )
+        return Width(number_text(width))
+
+    def _edges(self) -> Edges:
+        edges = [self._edge()]
+        while self._is_next(",") and _EDGE_BEGINS.match(self._second.text):
+            self._position += 1
+            edges.append(self._edge())
+        texts, keys = zip(*edges, strict=True)
+        if len({type(key) for key in keys}) > 1:
+            self._refuse("edges are either numbers or dates, not both.")
+        if isinstance(keys[0], tuple) and len({key[0].tzinfo is None for key in keys}) > 1:
+            self._refuse("some edges name a time zone and some do not. Name it in all or in none.")
+        for i in range(1, len(keys)):
+            if not keys[i - 1] < keys[i]:
+                self._refuse(f"edges must rise, and {texts[i]} comes after {texts[i - 1]}.")
+        return Edges(texts)
+
+    def _edge(self) -> tuple[str, Decimal | tuple[datetime, str]]:
+        token = self._next
+        edge: tuple[str, Decimal | tuple[datetime, str]]
+        if token.kind == "moment":
+            edge = self._moment(token.text)
+        elif token.kind == "number":
+            number = self._decimal(token.text)
+            edge = number_text(number), number
+        else:
+            self._fail("a number or a date such as 2026-11-19")
+        self._position += 1
+        return edge
+
+    def _moment(self, written: str) -> tuple[str, tuple[datetime, str]]:
+        match = cast("re.Match[str]", re.fullmatch(_MOMENT, written))
+        day, minutes, seconds, fraction, zone = match.groups()
+        fraction = (fraction or "").rstrip("0")
+        zone = {None: "", "+00:00": "Z", "+0000": "Z"}.get(zone, zone)
+        if len(zone) == len("+0100"):
+            zone = f"{zone[:3]}:{zone[3:]}"
+        clock = f"{minutes or '00:00'}:{seconds or '00'}"
+        try:
+            moment = datetime.fromisoformat(f"{day}T{clock}{zone}")
+        except ValueError:
+            self._fail("a date or time of the calendar")
+        text = day
+        if clock != "00:00:00" or fraction or zone:
+            text += f"T{clock}" + f".{fraction}" * bool(fraction) + zone
+        return text, (moment, fraction.ljust(9, "0"))
+
+    def _decimal(self, text: str) -> Decimal:
+        exponent = re.search(r"[eE]([+-]?[0-9]+)$", text)
+        number = Decimal(0)
+        fits = len(text) <= _MAX_EXPONENT and not (exponent and len(exponent.group(1)) > 5)
+        if fits:
+            number = Decimal(text)
+            fits = not number or abs(number.adjusted()) <= _MAX_EXPONENT
+        if not fits:
+            self._refuse(
+                f"a number must have at most {_MAX_EXPONENT} characters and an exponent from "
+                f"-{_MAX_EXPONENT} to {_MAX_EXPONENT}, got {shorten(text)}."
+            )
+        return number

@@ -14,9 +14,6 @@ from fastrank_eval.stats.score_table import RocSteps, sortable_codes
 from fastrank_eval.stats.scores import PooledScores
 from fastrank_eval.stats.weighted_scores import WeightedScores
 
-__all__ = ["Placements", "ScoredRows", "cluster_variance", "row_variance"]
-
-
 #: Most upper bits of a code in the look-up table, and bits beyond those of the number of codes.
 _UPPER_BITS, _FURTHER_BITS = 18, 4
 

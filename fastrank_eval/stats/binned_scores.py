@@ -14,7 +14,6 @@ each by one half.
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
@@ -83,9 +82,8 @@ class BinnedScores:
     def __init__(self, bins: int, weighted: bool = False) -> None:
         self._bins = bins
         self._weighted = weighted
-        self._lock = threading.Lock()
-        self._own = threading.local()
-        self._by_thread: list[_ThreadBins] = []
+        # A thread takes one and puts it back.
+        self._parts: list[_ThreadBins] = []
         #: Number of bins, set by `auc`.
         self.bin_count = 0
         #: The reason why `auc` returned NaN.
@@ -95,17 +93,16 @@ class BinnedScores:
         self, score: np.ndarray, positive: np.ndarray, weight: np.ndarray | None = None
     ) -> None:
         """Add rows, as `PooledScores.add`; weights are float64 of shape (rows,)."""
-        own: _ThreadBins | None = getattr(self._own, "bins", None)
-        if own is None:
-            own = self._own.bins = _ThreadBins(self._bins, self._weighted)
-            with self._lock:
-                self._by_thread.append(own)
-        own.add(score, positive, weight)
+        try:
+            part = self._parts.pop()
+        except IndexError:
+            part = _ThreadBins(self._bins, self._weighted)
+        part.add(score, positive, weight)
+        self._parts.append(part)
 
     def merge(self, other: BinnedScores) -> None:
         """Add another state of as many bins; the order of merging does not matter."""
-        with self._lock:
-            self._by_thread += other._by_thread
+        self._parts += other._parts
 
     def to_arrays(self) -> Arrays:
         """Write the bins of all rows.
@@ -132,12 +129,11 @@ class BinnedScores:
         if len(keys):
             counts = arrays["counts"].astype(np.int64)
             own._bins = Bins(level, keys, lowest, highest, counts, exponent, rows)
-        state._by_thread.append(own)
+        state._parts.append(own)
         return state
 
     def _merged_bins(self) -> Bins:
-        with self._lock:
-            return _merge_bins([own.all() for own in self._by_thread], self._bins)
+        return _merge_bins([part.all() for part in self._parts], self._bins)
 
     def auc(self) -> tuple[float, float]:
         """Compute the area under the ROC curve and a bound of its error.

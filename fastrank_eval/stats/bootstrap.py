@@ -15,18 +15,6 @@ from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval._lib.jit import kernel, scratch
 from fastrank_eval._lib.threads import map_jobs
 from fastrank_eval.stats import random_numbers
-from fastrank_eval.stats.intervals import normal_quantile
-
-__all__ = [
-    "SwapReplicates",
-    "bootstrap",
-    "bootstrap_error",
-    "bootstrap_interval",
-    "bootstrap_p_value",
-    "randomisation_p_value",
-    "swap_models",
-]
-
 
 KINDS = ("poisson", "multinomial")
 
@@ -205,10 +193,15 @@ def _check_counts(replicates: Any, seed: Any, threads: Any) -> tuple[int, int, i
     replicates = at_least_one("replicates", replicates, 0)
     if replicates >= 1 << 31:
         raise ArgumentError(f"replicates={replicates} are too many; at most 2^31 - 1 are drawn.")
+    return replicates, check_seed(seed), at_least_one("threads", threads, 1)
+
+
+def check_seed(seed: Any) -> int:
+    """Return a whole number from 0 to 2^64 - 1 after a check."""
     is_integer = isinstance(seed, int | np.integer) and not isinstance(seed, bool)
     if not is_integer or not 0 <= seed < 1 << 64:
         raise ArgumentError(f"seed={seed!r} is not a whole number from 0 to 2^64 - 1.")
-    return replicates, int(seed), at_least_one("threads", threads, 1)
+    return int(seed)
 
 
 def _check_terms(name: str, terms: np.ndarray, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -357,8 +350,6 @@ def _add_products(terms, multiplicities, sums):  # type: ignore[no-untyped-def]
             sums[r, t + 3] += s3
 
 
-INTERVALS = ("percentile", "basic", "normal")
-
 #: Relative tolerance for ties between replicates: their terms are rounded.
 _TIE = 1e-9
 
@@ -389,19 +380,13 @@ def bootstrap_error(values: np.ndarray) -> float:
 
 
 def bootstrap_interval(
-    observed: float, values: np.ndarray, confidence: float = 0.95, kind: str = "percentile"
+    observed: float, values: np.ndarray, confidence: float = 0.95
 ) -> tuple[float, float]:
     """Compute a confidence interval from the values of a bootstrap.
 
-    With q(a) the value of rank ``a (B + 1)`` among B, linearly interpolated, and
-    ``a = (1 - confidence) / 2``:
-
-    ``percentile``
-        ``[q(a), q(1 - a)]``: equivariant under monotone functions of the value.
-    ``basic``
-        ``[2 v - q(1 - a), 2 v - q(a)]``: the distribution of errors instead of that of values.
-    ``normal``
-        ``v -+ z se`` with the normal quantile z and `bootstrap_error`.
+    Its ends are percentiles, ``[q(a), q(1 - a)]``, with q(a) the value of rank ``a (B + 1)`` among
+    B, linearly interpolated, and ``a = (1 - confidence) / 2``. So it is equivariant under monotone
+    functions of the value.
 
     Parameters
     ----------
@@ -411,7 +396,6 @@ def bootstrap_interval(
         NaN is skipped.
     confidence : float
         In ]0, 1[.
-    kind : {"percentile", "basic", "normal"}
 
     Returns
     -------
@@ -428,19 +412,15 @@ def bootstrap_interval(
     ----------
     Davison & Hinkley (1997), Bootstrap methods and their application, 5.2 and 5.3.
     """
-    check_choice("kind", kind, INTERVALS)
     tail = (1 - check_fraction("confidence", confidence)) / 2
     values = _defined(values)
     if math.isnan(observed) or len(values) < 2:
         return math.nan, math.nan
-    if kind == "normal":
-        half_width = normal_quantile(confidence) * bootstrap_error(values)
-        return observed - half_width, observed + half_width
     # The tolerance is for ranks that are integers but for rounding.
     if tail * (len(values) + 1) < 1 - 1e-9:
         return math.nan, math.nan
     low, high = (float(q) for q in np.quantile(values, [tail, 1 - tail], method="weibull"))
-    return (low, high) if kind == "percentile" else (2 * observed - high, 2 * observed - low)
+    return low, high
 
 
 def bootstrap_p_value(observed: float, values: np.ndarray) -> float:

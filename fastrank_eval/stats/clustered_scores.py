@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -26,10 +25,8 @@ from fastrank_eval.stats.score_table import distinct_codes, scores_of, sortable_
 from fastrank_eval.stats.scores import PooledScores
 from fastrank_eval.stats.weighted_scores import WeightedScores
 
-__all__ = ["rows_from_arrays", "rows_to_arrays"]
-
-
-_SQUARES_OF_POSITIVES, _SQUARES_OF_OTHERS, _PRODUCTS, _FOURTH = range(4)
+#: Deviations of positives and of others, influences, and which groups have rows of each class.
+_Deviations = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
 class ClusteredScores:
@@ -45,7 +42,6 @@ class ClusteredScores:
 
     def __init__(self, weighted: bool, threads: int = 1) -> None:
         self.scores = WeightedScores() if weighted else PooledScores(threads)
-        self._lock = threading.Lock()
         self._chunks: list[ScoredRows] = []
 
     def add(
@@ -78,23 +74,15 @@ class ClusteredScores:
             None if weight is None else frozen(weight.copy()),
             token,
         )
-        with self._lock:
-            self._chunks.append(chunk)
+        self._chunks.append(chunk)
 
     def merge(self, other: ClusteredScores) -> None:
         """Add another state and empty it; the order of merging does not matter."""
         self.scores.merge(other.scores)  # type: ignore[arg-type]
-        with self._lock:
-            self._chunks += other._chunks
+        self._chunks += other._chunks
 
     def to_arrays(self) -> Arrays:
-        """Write the rows of each group that has any.
-
-        Returns
-        -------
-        dict of ndarray
-            As `rows_to_arrays` writes one model.
-        """
+        """Write the rows of each group, as `models_to_arrays` writes one model."""
         return self.models_to_arrays({"": self})[""]
 
     @classmethod
@@ -104,33 +92,58 @@ class ClusteredScores:
 
     @staticmethod
     def models_to_arrays(states: Mapping[str, ClusteredScores]) -> dict[str, Arrays]:
-        """Write the rows of several models, with their groups matched.
+        """Write the rows of each group that has any, by model.
 
         Parameters
         ----------
         states : mapping of str to ClusteredScores
-            By model, with the same groups.
+            By model. Chunks with the same token have the same groups in the same order.
 
         Returns
         -------
         dict of dict of ndarray
-            As `rows_to_arrays`.
+            ``weighted``; ``sizes``: rows of each group; ``codes`` of the scores (see
+            `ScoreTable.to_arrays`), or ``distinct`` codes and ``which``, the index of each row's
+            code among them, all as differences (see `array_codes`); ``weights`` with shuffled
+            bytes; ``positive``: 0 or 1. Rows of a group ascend. The groups of a single model ascend
+            by size, then by their rows. The matched groups of several models ascend by their rows
+            in each model, models in the order of their names, and ``matched`` is present. A group
+            without rows in one model has the size 0 there. Groups without rows in all models are
+            left out.
         """
         weighted = any(isinstance(state.scores, WeightedScores) for state in states.values())
-        return rows_to_arrays(
-            {model: state._chunks for model, state in states.items()}, weighted=weighted
-        )
+        models = sorted(states)
+        chunks = [states[model]._chunks for model in models]
+        matched = _match_chunks(chunks) if len(models) > 1 else None
+        if matched is None:
+            rows_of_models = [_sort_for_file([each])[0] for each in chunks]
+        else:
+            rows_of_models = _sort_for_file(matched)
+        mark = {} if matched is None else {_IS_MATCHED: np.array(1, np.uint8)}
+        saved = {}
+        for model, rows in zip(models, rows_of_models, strict=True):
+            saved[model] = {"weighted": np.array(weighted, np.uint8)}
+            if rows is not None:
+                saved[model] |= {**mark, **_to_arrays(rows)}
+        return saved
 
     @classmethod
     def models_from_arrays(cls, arrays: Mapping[str, Mapping[str, np.ndarray]]) -> dict[str, Self]:
-        """Read the states that `models_to_arrays` or `to_arrays` wrote."""
-        states = {}
-        for model, chunks in rows_from_arrays(arrays).items():
-            states[model] = state = cls(bool(arrays[model]["weighted"]))
-            for rows in chunks:
-                score = scores_of(rows.codes)
-                state.scores.add(score, rows.positive, rows.weight)  # type: ignore[arg-type]
-            state._chunks = chunks
+        """Read the states that `models_to_arrays` or `to_arrays` wrote.
+
+        All models have the same tokens if their groups were matched. Otherwise there are no tokens.
+        """
+        states = {model: cls(bool(each["weighted"])) for model, each in arrays.items()}
+        models = {model: _from_arrays(each) for model, each in arrays.items() if "sizes" in each}
+        tokens: list[object] | None = None
+        sizes = None
+        if models and all(_IS_MATCHED in each for each in arrays.values()):
+            tokens, sizes = [], np.max([rows.sizes for rows in models.values()], axis=0)
+        for model, rows in models.items():
+            state, edges = states[model], _chunk_edges(rows.sizes if sizes is None else sizes)
+            state._chunks = _split_chunks(rows, edges, tokens)
+            for chunk in state._chunks:
+                state.scores.add(scores_of(chunk.codes), chunk.positive, chunk.weight)  # type: ignore[arg-type]
         return states
 
     def variance(self, area: float, map_jobs: JobMap = map) -> tuple[float, int, float]:
@@ -152,36 +165,19 @@ class ClusteredScores:
         carriers : float
             ``(sum of u^2)^2 / sum of u^4`` of the influences u of groups.
         """
-        steps = self.scores.steps(map_jobs)
-        placements = Placements(steps)
-        sums = RowSums(4)
-
-        def add_up(chunk: ScoredRows) -> tuple[int, int, int]:
-            positive_sums, other_sums, has_positive, has_other = placements.deviations(chunk, area)
-            sums.add(_SQUARES_OF_POSITIVES, positive_sums * positive_sums)
-            sums.add(_SQUARES_OF_OTHERS, other_sums * other_sums)
-            sums.add(_PRODUCTS, positive_sums * other_sums)
-            influence = positive_sums / placements.positives + other_sums / placements.others
-            sums.add(_FOURTH, np.square(influence * influence))
-            return (
-                int(np.count_nonzero(has_positive)),
-                int(np.count_nonzero(has_other)),
-                int(np.count_nonzero(has_positive | has_other)),
-            )
-
-        clusters = [0, 0, 0]
-        for counts in map_jobs(add_up, self._chunks):
-            clusters = [a + b for a, b in zip(clusters, counts, strict=True)]
-        first, second, both = (sums.total(term) for term in range(3))
-        variance = cluster_variance(
-            (first, second, both),
-            (placements.positives, placements.others),
-            (clusters[0], clusters[1], clusters[2]),
-        )
+        placements = Placements(self.scores.steps(map_jobs))
         positives, others = placements.positives, placements.others
-        squares = first / positives / positives + second / others / others
-        squares += 2.0 * both / positives / others
-        return variance, clusters[2], carriers(squares, sums.total(_FOURTH))
+
+        def deviations(chunk: ScoredRows) -> _Deviations:
+            first, second, has_positive, has_other = placements.deviations(chunk, area)
+            influence = first / positives + second / others
+            return first, second, influence, has_positive, has_other
+
+        totals, fourth, clusters = _add_deviations(self._chunks, deviations, map_jobs)
+        variance = cluster_variance(totals, (positives, others), clusters)
+        squares = totals[0] / positives / positives + totals[1] / others / others
+        squares += 2.0 * totals[2] / positives / others
+        return variance, clusters[2], carriers(squares, fourth)
 
 
 def variance_of_difference(
@@ -215,36 +211,51 @@ def variance_of_difference(
         # Both are from files that do not match the groups of the two models.
         return float("nan"), 0, float("nan")
     placements = [Placements(state.scores.steps(map_jobs)) for state in (base, other)]
-    sums = RowSums(4)
 
-    def add_up(pair: tuple[ScoredRows, ScoredRows]) -> tuple[int, int, int]:
-        deviations = [
+    def deviations(pair: tuple[ScoredRows, ScoredRows]) -> _Deviations:
+        base_sums, other_sums = (
             each.deviations(chunk, area)
             for each, chunk, area in zip(placements, pair, areas, strict=True)
-        ]
-        base_sums, other_sums = deviations
+        )
         first = other_sums[0] / placements[1].positives - base_sums[0] / placements[0].positives
         second = other_sums[1] / placements[1].others - base_sums[1] / placements[0].others
-        sums.add(_SQUARES_OF_POSITIVES, first * first)
-        sums.add(_SQUARES_OF_OTHERS, second * second)
-        sums.add(_PRODUCTS, first * second)
-        influence = first + second
-        sums.add(_FOURTH, np.square(influence * influence))
-        positive, other = base_sums[2] | other_sums[2], base_sums[3] | other_sums[3]
-        return (
-            int(np.count_nonzero(positive)),
-            int(np.count_nonzero(other)),
-            int(np.count_nonzero(positive | other)),
-        )
+        present = base_sums[2] | other_sums[2], base_sums[3] | other_sums[3]
+        return first, second, first + second, *present
 
-    clusters = [0, 0, 0]
     pairs = [(chunk, by_token[chunk.token]) for chunk in base._chunks]
-    for counts in map_jobs(add_up, pairs):
-        clusters = [a + b for a, b in zip(clusters, counts, strict=True)]
-    totals = sums.total(0), sums.total(1), sums.total(2)
-    variance = cluster_variance(totals, (1.0, 1.0), (clusters[0], clusters[1], clusters[2]))
+    totals, fourth, clusters = _add_deviations(pairs, deviations, map_jobs)
+    variance = cluster_variance(totals, (1.0, 1.0), clusters)
     squares = totals[0] + totals[1] + 2.0 * totals[2]
-    return variance, clusters[2], carriers(squares, sums.total(_FOURTH))
+    return variance, clusters[2], carriers(squares, fourth)
+
+
+def _add_deviations(
+    jobs: Sequence[Any], deviations: Callable[[Any], _Deviations], map_jobs: JobMap
+) -> tuple[tuple[float, float, float], float, tuple[int, int, int]]:
+    """Add squares and products of the deviations of groups.
+
+    Returns
+    -------
+    totals : tuple of float
+        Of squares of positives' deviations, of others', and of their products.
+    fourth : float
+        The sum of fourth powers of influences.
+    clusters : tuple of int
+        Groups that have positives, that have others, and that have either.
+    """
+    sums = RowSums(4)
+
+    def add_up(job: Any) -> np.ndarray:
+        first, second, influence, has_positive, has_other = deviations(job)
+        squares = first * first, second * second, first * second, np.square(influence * influence)
+        for term, values in enumerate(squares):
+            sums.add(term, values)
+        present = has_positive, has_other, has_positive | has_other
+        return np.array([np.count_nonzero(groups) for groups in present])
+
+    positive, other, either = sum(map_jobs(add_up, jobs), np.zeros(3, np.int64)).tolist()
+    totals = sums.total(0), sums.total(1), sums.total(2)
+    return totals, sums.total(3), (positive, other, either)
 
 
 #: Rows of a chunk of groups from a file. Threads share the chunks.
@@ -269,63 +280,6 @@ class _Rows(NamedTuple):
 
     columns: list[np.ndarray]
     sizes: np.ndarray
-
-
-def rows_to_arrays(
-    chunks: Mapping[str, Sequence[ScoredRows]], *, weighted: bool
-) -> dict[str, Arrays]:
-    """Write the rows of each group, by model.
-
-    Parameters
-    ----------
-    chunks : mapping of str to sequence of ScoredRows
-        The chunks of each model. Chunks with the same token have the same groups in the same
-        order.
-    weighted : bool
-        Whether rows have weights.
-
-    Returns
-    -------
-    dict of dict of ndarray
-        ``weighted``; ``sizes``: rows of each group; ``codes`` of the scores (see
-        `ScoreTable.to_arrays`), or ``distinct`` codes and ``which``, the index of each row's code
-        among them, all as differences (see `array_codes`); ``weights`` with shuffled bytes;
-        ``positive``: 0 or 1. Rows of a group ascend. The groups of a single model ascend by size,
-        then by their rows. The matched groups of several models ascend by their rows in each
-        model, models in the order of their names, and ``matched`` is present. A group without rows
-        in one model has the size 0 there. Groups without rows in all models are left out.
-    """
-    models = sorted(chunks)
-    matched = _match_chunks([chunks[model] for model in models]) if len(models) > 1 else None
-    if matched is None:
-        rows_of_models = [_sort_for_file([chunks[model]])[0] for model in models]
-    else:
-        rows_of_models = _sort_for_file(matched)
-    mark = {} if matched is None else {_IS_MATCHED: np.array(1, np.uint8)}
-    saved = {}
-    for model, rows in zip(models, rows_of_models, strict=True):
-        saved[model] = {"weighted": np.array(weighted, np.uint8)}
-        if rows is not None:
-            saved[model] |= {**mark, **_to_arrays(rows)}
-    return saved
-
-
-def rows_from_arrays(arrays: Mapping[str, Mapping[str, np.ndarray]]) -> dict[str, list[ScoredRows]]:
-    """Read the chunks that `rows_to_arrays` wrote, by model.
-
-    All models have the same tokens if their groups were matched. Otherwise there are no tokens.
-    """
-    rows = {model: _from_arrays(each) for model, each in arrays.items() if "sizes" in each}
-    chunks: dict[str, list[ScoredRows]] = {model: [] for model in arrays}
-    if rows and len(rows) == len(arrays) and all(_IS_MATCHED in each for each in arrays.values()):
-        sizes = np.max([one.sizes for one in rows.values()], axis=0)
-        tokens: list[object] = []
-        for model, one in rows.items():
-            chunks[model] = _split_chunks(one, _chunk_edges(sizes), tokens)
-    else:
-        for model, one in rows.items():
-            chunks[model] = _split_chunks(one, _chunk_edges(one.sizes), None)
-    return chunks
 
 
 def _match_chunks(models: Sequence[Sequence[ScoredRows]]) -> list[list[ScoredRows]] | None:

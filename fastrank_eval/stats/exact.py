@@ -30,6 +30,10 @@ _ADDITIONS = 1 << 28
 _LARGEST = 2045
 #: More digits than the product of two largest doubles has.
 _DIGITS = 256
+#: Digits of sums of numbers: the index of the first, which is worth 2**-NUMBER_UNIT; their count.
+_FIRST = UNIT // 32
+NUMBER_UNIT = 2 * UNIT - 32 * _FIRST
+NUMBER_DIGITS = 70
 
 
 def take_rows(table: np.ndarray, rows: np.ndarray) -> np.ndarray:
@@ -88,10 +92,19 @@ class ExactSums:
         bool
             Whether all numbers were finite; otherwise nothing was added.
         """
+        return self._add(numbers, self._factors, slices, slice(None))
+
+    def add_to_term(self, term: int, numbers: np.ndarray, slices: np.ndarray = NO_SLICES) -> bool:
+        """Add numbers to one term, as `add` adds groups; shape (groups,)."""
+        return self._add(numbers[np.newaxis], _factors_of(((0,),)), slices, slice(term, term + 1))
+
+    def _add(
+        self, numbers: np.ndarray, factors: np.ndarray, slices: np.ndarray, terms: slice
+    ) -> bool:
         numbers = frozen(np.ascontiguousarray(numbers, np.float64).view())
         bits = numbers.view(np.int64)
         exponents, limits = np.empty((len(numbers), 2), np.int64), np.empty(4, np.int64)
-        _digit_range(bits, self._factors, exponents, limits)
+        _digit_range(bits, factors, exponents, limits)
         lowest, highest, largest, has_nan = limits.tolist()
         if largest > _LARGEST:
             return False
@@ -101,15 +114,24 @@ class ExactSums:
             return True
         self._ensure_digits(lowest, highest)
         groups = numbers.shape[1]
-        if self._added + groups > _ADDITIONS:
-            self.carry()
-        self._added += groups
+        self.count_additions(groups)
         rounded = scratch("rounded products", groups, np.float64)
         _add_terms(
-            numbers, bits, bool(has_nan), self._factors, slices, self.lowest,
-            rounded, rounded.view(np.int64), self.digits,
+            numbers, bits, bool(has_nan), factors, slices, self.lowest,
+            rounded, rounded.view(np.int64), self.digits[terms],
         )  # fmt: skip
         return True
+
+    def count_additions(self, numbers: int) -> None:
+        """Carry before this many additions if digits might overflow."""
+        if self._added + numbers > _ADDITIONS:
+            self.carry()
+        self._added += numbers
+
+    def number_digits(self, term: int) -> np.ndarray:
+        """Return `NUMBER_DIGITS` of a term of the first row, for additions."""
+        self._ensure_digits(_FIRST, _FIRST + NUMBER_DIGITS - 1)
+        return self.digits[term, 0, _FIRST - self.lowest :][:NUMBER_DIGITS]
 
     def add_integers(self, term: int, numbers: np.ndarray) -> None:
         """Add an integer to one term of each of the first rows.
@@ -120,22 +142,16 @@ class ExactSums:
         numbers : ndarray of int64, shape (slices,)
             At least 0.
         """
-        here = np.flatnonzero(numbers)
-        if not len(here):
+        if not numbers.any():
             return
-        # Two doubles (52 bits and the rest), each times as many ones as there are other factors.
-        upper = numbers[here] >> 52 << 52
-        halves = np.concatenate([numbers[here] - upper, upper]).astype(np.float64)
-        factors = len(self.terms[term])
-        values = np.ones((factors, len(halves)))
-        values[0] = halves
-        single = ExactSums([tuple(range(factors))])
-        single.add(values, np.concatenate([here, here]))
-        sums = ExactSums(self.terms)
-        sums.lowest, sums._added = single.lowest, single._added
-        sums.digits = np.zeros((len(self.terms), *single.digits.shape[1:]), np.int64)
-        sums.digits[term] = single.digits[0]
-        self.merge(sums)
+        one, shift = divmod(2 * UNIT, 32)
+        self.ensure_slices(len(numbers))
+        self._ensure_digits(one, one + 3)
+        self.count_additions(1)
+        sums = self.digits[term, : len(numbers), one - self.lowest :]
+        lower = (numbers & 0xFFFFFFFF) << shift
+        sums[:, 0] += lower & 0xFFFFFFFF
+        sums[:, 1] += (lower >> 32) + (numbers >> 32 << shift)
 
     def ensure_slices(self, slices: int) -> None:
         """Allocate rows for at least this many slices."""
@@ -159,6 +175,11 @@ class ExactSums:
             first = self.lowest - lowest
             larger[:, :, first : first + current] = self.digits
         self.lowest, self.digits = lowest, larger
+
+    @property
+    def uncarried(self) -> bool:
+        """Whether numbers were added since digits were carried."""
+        return self._added > 0
 
     def carry(self) -> None:
         """Carry until every digit but the last has 32 bits; the last has the sign."""
@@ -276,6 +297,53 @@ class ExactSums:
         return sums
 
 
+class SliceCounts:
+    """A table of counts with a row for each slice.
+
+    Parameters
+    ----------
+    width : int
+        Number of counts of a slice.
+    """
+
+    def __init__(self, width: int) -> None:
+        self.table = np.zeros((1, width), np.int64)
+
+    def ensure_slices(self, slices: int) -> None:
+        """Allocate rows for at least this many slices."""
+        current = len(self.table)
+        if slices > current:
+            larger = np.zeros((max(slices, 2 * current), self.table.shape[1]), np.int64)
+            larger[:current] = self.table
+            self.table = larger
+
+    def add(self, column: int, numbers: np.ndarray | int) -> None:
+        """Add a number to a column of each of the first slices."""
+        numbers = np.atleast_1d(np.asarray(numbers, np.int64))
+        self.ensure_slices(len(numbers))
+        self.table[: len(numbers), column] += numbers
+
+    def merge(self, other: SliceCounts) -> None:
+        """Add other counts slice by slice."""
+        self.ensure_slices(len(other.table))
+        self.table[: len(other.table)] += other.table
+
+    def take(self, slice_indices: np.ndarray) -> SliceCounts:
+        """Take the counts of some slices, in this order; zeros for -1."""
+        return SliceCounts.of(take_rows(self.table, slice_indices))
+
+    @classmethod
+    def of(cls, table: np.ndarray) -> Self:
+        """Make counts from an int64 table of shape (slices, width)."""
+        counts = cls(table.shape[1])
+        counts.table = table
+        return counts
+
+    def at(self, slice_index: int, column: int) -> int:
+        """Return one count."""
+        return int(self.table[slice_index, column]) if slice_index < len(self.table) else 0
+
+
 def quotient(numerator: int, denominator: int) -> float:
     """Divide integers, rounded once; inf with a sign above the largest double."""
     try:
@@ -340,9 +408,9 @@ def _digit_range(bits, factors, exponents, limits):  # type: ignore[no-untyped-d
             # The mantissas of n numbers have n * 53 bits before rounding.
             low = int(min(max(low - products * UNIT, 0), _LARGEST)) + UNIT
             high = int(min(max(high - products * (UNIT - 53), 0), _LARGEST)) + UNIT
-        # A product ends four digits above its lowest. One more digit is for carries.
+        # A product ends four digits above its lowest, a number two. One more digit is for carries.
         limits[0] = min(limits[0], low >> 5)
-        limits[1] = max(limits[1], (high >> 5) + 5)
+        limits[1] = max(limits[1], (high >> 5) + (5 if products == 1 else 3))
 
 
 @kernel

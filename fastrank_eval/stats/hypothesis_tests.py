@@ -1,4 +1,4 @@
-"""Test differences of models, and adjust p-values for multiple tests."""
+"""Test differences of models, adjust p-values and compute power."""
 
 from __future__ import annotations
 
@@ -8,27 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from fastrank_eval._lib.arguments import check_choice
-from fastrank_eval._lib.elementary import exp, log, log1p
+from fastrank_eval._lib.arguments import check_choice, check_fraction
+from fastrank_eval._lib.elementary import exp, inverse_normal, log, log1p
 from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError
-from fastrank_eval.stats.intervals import normal_tail, t_tail
-from fastrank_eval.stats.paired import EQUAL_WITHIN
-
-__all__ = [
-    "CORRECTIONS",
-    "PairedTest",
-    "adjust_p_values",
-    "benjamini_hochberg",
-    "clustered_t",
-    "clustered_z",
-    "group_differences",
-    "holm",
-    "paired_t",
-    "sign_tail",
-    "sign_test",
-    "wilcoxon",
-]
-
+from fastrank_eval.stats.intervals import normal_tail, t_quantile, t_tail
+from fastrank_eval.stats.means import EQUAL_WITHIN
 
 #: Up to this many tosses the tail is computed in integers.
 _EXACT_TOSSES = 1000
@@ -121,10 +105,9 @@ def holm(p_values: np.ndarray) -> np.ndarray:
     >>> holm(np.array([0.01, 0.04, 0.03, 0.005])).tolist()
     [0.03, 0.06, 0.06, 0.02]
     """
-    adjusted, valid, order = _ascending(p_values)
-    count = len(order)
-    steps = np.minimum(valid[order] * np.arange(count, 0, -1), 1.0)
-    adjusted[np.flatnonzero(~np.isnan(adjusted))[order]] = np.maximum.accumulate(steps)
+    adjusted, order = _ascending(p_values)
+    steps = np.minimum(adjusted[order] * np.arange(len(order), 0, -1), 1.0)
+    adjusted[order] = np.maximum.accumulate(steps)
     return adjusted
 
 
@@ -158,11 +141,10 @@ def benjamini_hochberg(p_values: np.ndarray) -> np.ndarray:
     >>> benjamini_hochberg(np.array([0.01, 0.04, 0.03, 0.005])).round(12).tolist()
     [0.02, 0.04, 0.04, 0.02]
     """
-    adjusted, valid, order = _ascending(p_values)
+    adjusted, order = _ascending(p_values)
     count = len(order)
-    steps = np.minimum(valid[order] * (count / np.arange(1, count + 1)), 1.0)
-    least = np.minimum.accumulate(steps[::-1])[::-1]
-    adjusted[np.flatnonzero(~np.isnan(adjusted))[order]] = least
+    steps = np.minimum(adjusted[order] * (count / np.arange(1, count + 1)), 1.0)
+    adjusted[order] = np.minimum.accumulate(steps[::-1])[::-1]
     return adjusted
 
 
@@ -178,17 +160,18 @@ def adjust_p_values(p_values: np.ndarray, correction: str) -> np.ndarray:
     return CORRECTIONS[correction](p_values)
 
 
-def _ascending(p_values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return a copy, the values without NaN, and their ascending order."""
+def _ascending(p_values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return a copy, and the indices of values other than NaN, ascending."""
     adjusted = np.array(p_values, np.float64)
-    valid = adjusted[~np.isnan(adjusted)]
+    defined = np.flatnonzero(~np.isnan(adjusted))
+    valid = adjusted[defined]
     outside = (valid < 0) | (valid > 1)
     if outside.any():
         raise ArgumentError(
             f"{int(outside.sum())} p-values are outside [0, 1], the first of them "
             f"{valid[outside][0]:g}; pass probabilities."
         )
-    return adjusted, valid, np.argsort(valid, kind="stable")
+    return adjusted, defined[np.argsort(valid, kind="stable")]
 
 
 #: Differences that agree to this many bits of the largest share a rank; smaller ones are 0.
@@ -203,7 +186,6 @@ class PairedTest:
 
     Parameters
     ----------
-    name : str
     statistic : float
         NaN if undefined.
     p_value : float
@@ -214,13 +196,15 @@ class PairedTest:
         A special case: ``"no_groups"``, ``"one_group"``, ``"no_difference"`` (every difference is
         0; the p-value is 1, or NaN for tests by a standard error), ``"no_variance"`` (all
         differences are equal, but not 0), ``"undefined"`` (the difference or its error is NaN).
+    interval : tuple of float, optional
+        Standard error and ends of the interval, if the test has its own.
     """
 
-    name: str
     statistic: float
     p_value: float
     groups: int
     note: str | None = None
+    interval: tuple[float, float, float] | None = None
 
 
 def group_differences(
@@ -274,33 +258,29 @@ def paired_t(differences: np.ndarray) -> PairedTest:
     values = _defined(differences)
     groups = len(values)
     if groups < 2:
-        return _undefined("t", groups, "one_group" if groups else "no_groups")
+        return _too_few(groups)
     mean = math.fsum(values.tolist()) / groups
     squares = math.fsum(((values - mean) ** 2).tolist())
     largest = float(np.abs(values).max())
     se = math.sqrt(squares / (groups - 1) / groups)
     # Equal differences vary by rounding alone.
     if se * math.sqrt(groups) <= 1e-14 * largest:
-        return _without_variance("t", mean, groups)
-    return PairedTest("t", mean / se, t_tail(mean / se, groups - 1), groups)
+        return _without_variance(mean, groups)
+    return PairedTest(mean / se, t_tail(mean / se, groups - 1), groups)
 
 
-def wilcoxon(differences: np.ndarray, zeros: str = "wilcox") -> PairedTest:
+def wilcoxon(differences: np.ndarray) -> PairedTest:
     """Test that differences are symmetric about 0 by Wilcoxon's signed ranks.
 
-    The statistic is the smaller of the sums of ranks of abs(d) where d > 0 and where d < 0. It is
-    exact up to 50 groups without ties or zeros. Otherwise it uses the normal approximation with a
-    correction for ties. Differences that agree to 40 bits of the largest are ties, such as
-    0.3 - 0.2 and 0.2 - 0.1.
+    The statistic is the smaller of the sums of ranks of abs(d) where d > 0 and where d < 0. Groups
+    of difference 0 are left out. It is exact up to 50 groups without ties or zeros. Otherwise it
+    uses the normal approximation with a correction for ties. Differences that agree to 40 bits of
+    the largest are ties, such as 0.3 - 0.2 and 0.2 - 0.1.
 
     Parameters
     ----------
     differences : ndarray of float64, shape (groups,)
         Of `group_differences`; NaN is skipped.
-    zeros : {"wilcox", "pratt"}
-        Whether groups of difference 0 are left out before ranking (Wilcoxon), or after they took
-        the lowest ranks (Pratt). With many of them, Pratt's small differences weigh less against
-        large ones.
 
     Returns
     -------
@@ -309,33 +289,30 @@ def wilcoxon(differences: np.ndarray, zeros: str = "wilcox") -> PairedTest:
 
     Raises
     ------
-    ArgumentError
-        If `zeros` is neither.
     FastRankEvalError
         If SciPy is not installed (extra ``[stats]``).
 
     References
     ----------
-    Wilcoxon (1945), doi:10.2307/3001968; Pratt (1959), doi:10.1080/01621459.1959.10501526.
+    Wilcoxon (1945), doi:10.2307/3001968.
     """
-    check_choice("zeros", zeros, ("wilcox", "pratt"))
     values = _defined(differences)
     if not len(values):
-        return _undefined("wilcoxon", 0, "no_groups")
+        return _too_few(0)
     largest = float(np.abs(values).max())
     if largest:
         values = np.rint(np.ldexp(values, _RANK_BITS - math.frexp(largest)[1]))
     groups = int(np.count_nonzero(values))
     if not groups:
-        return PairedTest("wilcoxon", 0.0, 1.0, 0, "no_difference")
+        return PairedTest(0.0, 1.0, 0, "no_difference")
     sizes = np.abs(values)
     # SciPy's default for ties and zeros changed between versions.
     exact = len(sizes) <= _EXACT_GROUPS and sizes.all() and len(np.unique(sizes)) == len(sizes)
     method = "exact" if exact else "approx"
-    outcome = _scipy_stats().wilcoxon(np.sort(values), zero_method=zeros, method=method)
+    outcome = _scipy_stats().wilcoxon(np.sort(values), zero_method="wilcox", method=method)
     # The last bits of SciPy's normal tail depend on the processor.
     p_value = float(outcome.pvalue) if exact else normal_tail(float(outcome.zstatistic))
-    return PairedTest("wilcoxon", float(outcome.statistic), min(p_value, 1.0), groups)
+    return PairedTest(float(outcome.statistic), min(p_value, 1.0), groups)
 
 
 def sign_test(differences: np.ndarray) -> PairedTest:
@@ -362,13 +339,13 @@ def sign_test(differences: np.ndarray) -> PairedTest:
     wins, losses = int(np.count_nonzero(values > 0)), int(np.count_nonzero(values < 0))
     if not wins + losses:
         if len(values):
-            return PairedTest("sign", 0.0, 1.0, 0, "no_difference")
-        return _undefined("sign", 0, "no_groups")
-    return PairedTest("sign", float(wins), sign_tail(wins, losses), wins + losses)
+            return PairedTest(0.0, 1.0, 0, "no_difference")
+        return _too_few(0)
+    return PairedTest(float(wins), sign_tail(wins, losses), wins + losses)
 
 
-def clustered_z(difference: float, se: float, groups: int) -> PairedTest:
-    """Test a difference by its clustered standard error and the normal z.
+def clustered_test(difference: float, se: float, groups: int, degrees: float | None) -> PairedTest:
+    """Test a difference by its clustered standard error.
 
     Parameters
     ----------
@@ -377,6 +354,8 @@ def clustered_z(difference: float, se: float, groups: int) -> PairedTest:
         Of the difference, with groups as clusters.
     groups : int
         Number of clusters.
+    degrees : float or None
+        Degrees of freedom of `se`, for Student's t; None for the normal distribution.
 
     Returns
     -------
@@ -386,56 +365,26 @@ def clustered_z(difference: float, se: float, groups: int) -> PairedTest:
     ----------
     Deng, Knoblich & Lu (2018), doi:10.1145/3219819.3219919.
     """
-    return _clustered("z", difference, se, groups)
-
-
-def clustered_t(
-    difference: float, se: float, groups: int, degrees: float | None = None
-) -> PairedTest:
-    """Test a difference by its clustered standard error and Student's t.
-
-    Parameters
-    ----------
-    difference : float
-    se : float
-        Of the difference, with groups as clusters.
-    groups : int
-        Number of clusters.
-    degrees : float, optional
-        Degrees of freedom of `se`; by default ``groups - 1``.
-
-    Returns
-    -------
-    PairedTest
-    """
-    return _clustered("t_clustered", difference, se, groups, degrees)
-
-
-def _clustered(
-    name: str, difference: float, se: float, groups: int, degrees: float | None = None
-) -> PairedTest:
     if se < 0:
         raise ArgumentError(f"se={se!r} is below 0; pass a standard error.")
     if groups < 2:
-        return _undefined(name, groups, "one_group" if groups else "no_groups")
+        return _too_few(groups)
     if math.isnan(difference) or math.isnan(se):
-        return _undefined(name, groups, "undefined")
+        return PairedTest(math.nan, math.nan, groups, "undefined")
     if not se:
-        return _without_variance(name, difference, groups)
+        return _without_variance(difference, groups)
     statistic = difference / se
-    if name == "z":
-        p_value = normal_tail(statistic)
-    else:
-        p_value = t_tail(statistic, groups - 1 if degrees is None else degrees)
-    return PairedTest(name, statistic, p_value, groups)
+    p_value = normal_tail(statistic) if degrees is None else t_tail(statistic, degrees)
+    return PairedTest(statistic, p_value, groups)
 
 
-def _undefined(name: str, groups: int, note: str) -> PairedTest:
-    return PairedTest(name, math.nan, math.nan, groups, note)
+def _too_few(groups: int) -> PairedTest:
+    return PairedTest(math.nan, math.nan, groups, "one_group" if groups else "no_groups")
 
 
-def _without_variance(name: str, difference: float, groups: int) -> PairedTest:
-    return _undefined(name, groups, "no_variance" if difference else "no_difference")
+def _without_variance(difference: float, groups: int) -> PairedTest:
+    note = "no_variance" if difference else "no_difference"
+    return PairedTest(math.nan, math.nan, groups, note)
 
 
 def _defined(differences: np.ndarray) -> np.ndarray:
@@ -457,3 +406,58 @@ def _scipy_stats() -> Any:
             "pip install 'fastrank_eval[stats]', or choose another test."
         ) from None
     return stats
+
+
+def minimum_detectable_difference(
+    se: float, *, alpha: float = 0.05, power: float = 0.8, degrees: float | None = None
+) -> float:
+    """Compute the true difference that a two-sided test detects.
+
+    The test at level `alpha` detects it with probability `power`. It is
+    ``(q(1 - alpha / 2) + q(power)) se`` with quantiles q of Student's t or of the normal
+    distribution. With t this approximates the noncentral t distribution by a shifted one.
+
+    Parameters
+    ----------
+    se : float
+        Standard error of the difference, at least 0.
+    alpha, power : float
+        In ]0, 1[.
+    degrees : float, optional
+        Degrees of freedom, at least 1; None for the normal distribution.
+
+    Returns
+    -------
+    float
+        NaN if `se` is NaN.
+
+    Raises
+    ------
+    ArgumentError
+        If an argument is out of range.
+
+    References
+    ----------
+    Bloom (1995), Minimum detectable effects, doi:10.1177/0193841X9501900504.
+
+    Examples
+    --------
+    >>> round(minimum_detectable_difference(0.01), 4)
+    0.028
+    """
+    if se < 0:
+        raise ArgumentError(f"se={se!r} is below 0; pass a standard error.")
+    return _quantile_sum(alpha, power, degrees) * se
+
+
+def _quantile_sum(alpha: float, power: float, degrees: float | None) -> float:
+    alpha, power = check_fraction("alpha", alpha), check_fraction("power", power)
+    if degrees is None:
+        return inverse_normal(power) - inverse_normal(alpha / 2)
+    if degrees < 1:
+        raise ArgumentError(
+            f"degrees: must be at least 1, got {degrees!r}; pass the degrees of freedom of `se`."
+        )
+    # The quantile of `power`, from the symmetric quantile about 0.
+    beyond = t_quantile(abs(2 * power - 1), degrees) if power != 0.5 else 0.0
+    return t_quantile(1 - alpha, degrees) + math.copysign(beyond, power - 0.5)

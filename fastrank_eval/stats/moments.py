@@ -8,7 +8,6 @@ follows from these sums.
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Self
@@ -18,12 +17,10 @@ import numpy as np
 from fastrank_eval._lib.array_codes import Arrays
 from fastrank_eval.stats.exact import UNIT, ExactSums, quotient
 from fastrank_eval.stats.intervals import carriers, root_of_quotient
-
-#: No measure has more terms, even for two models. A file with more is invalid.
-_MOST_TERMS = 64
+from fastrank_eval.stats.row_sums import MOST_TERMS, SharedSums
 
 
-class ClusterMoments:
+class ClusterMoments(SharedSums):
     """Exact sums of terms and of their products over groups.
 
     Threads may add at the same time.
@@ -52,11 +49,10 @@ class ClusterMoments:
     def __init__(self, terms: int, compared: bool = False) -> None:
         self.terms, self.compared = terms, compared
         pairs = [(i, j) for i in range(terms) for j in range(i, terms)]
-        self._terms = (*((i,) for i in range(terms)), *pairs, *[(terms,) * 4] * compared)
+        super().__init__((*((i,) for i in range(terms)), *pairs, *[(terms,) * 4] * compared))
         self._pairs = {pair: terms + index for index, pair in enumerate(pairs)}
-        self._lock = threading.Lock()
-        self._own = threading.local()
-        self._by_thread: list[tuple[ExactSums, list[int]]] = []
+        # A number for each addition.
+        self._clusters: list[int] = []
 
     def add(self, terms: np.ndarray) -> bool:
         """Add groups; groups whose terms are all 0 do not count.
@@ -72,42 +68,43 @@ class ClusterMoments:
         """
         if np.isnan(terms[0]).any():
             return False
-        sums, clusters = self._own_sums()
-        clusters[0] += int(np.count_nonzero(terms.any(axis=0)))
+        self._clusters.append(int(np.count_nonzero(terms.any(axis=0))))
         if self.compared:
             terms = np.concatenate([terms, terms[self.terms // 2 :][:1] - terms[:1]])
-        return sums.add(terms)
+        part = self.take_part()
+        is_finite = part.add(terms)
+        self.put_part(part)
+        return is_finite
 
-    def merge(self, other: ClusterMoments) -> None:
+    def merge(self, other: Self) -> None:
         """Add the moments of other groups; the order of merging does not matter."""
-        with self._lock:
-            self._by_thread += other._by_thread
+        super().merge(other)
+        self._clusters += other._clusters
 
     def to_arrays(self) -> Arrays:
         """Write ``terms``, ``compared``, ``clusters`` and the sums."""
-        sums, clusters = self._total()
         return {
             "terms": np.array(self.terms, np.int64),
             "compared": np.array(self.compared, np.uint8),
-            "clusters": np.array(clusters, np.int64),
-            **sums.to_arrays("sums", 1),
+            "clusters": np.array(self.clusters, np.int64),
+            **self.sums().to_arrays("sums", 1),
         }
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Self:
         """Read the moments that `to_arrays` wrote."""
         terms = int(arrays["terms"])
-        if not 1 <= terms <= _MOST_TERMS:
-            raise ValueError(f"terms of moments must be 1 to {_MOST_TERMS}, got {terms}")
+        if not 1 <= terms <= MOST_TERMS:
+            raise ValueError(f"terms of moments must be 1 to {MOST_TERMS}, got {terms}")
         moments = cls(terms, bool(arrays["compared"]))
-        sums = ExactSums.from_arrays(moments._terms, arrays, "sums", 1)
-        moments._by_thread.append((sums, [int(arrays["clusters"])]))
+        moments.put_part(ExactSums.from_arrays(moments._terms, arrays, "sums", 1))
+        moments._clusters = [int(arrays["clusters"])]
         return moments
 
     @property
     def clusters(self) -> int:
         """Groups that have a term other than 0."""
-        return sum(clusters[0] for _, clusters in self._by_thread)
+        return sum(self._clusters)
 
     def exact(self) -> tuple[list[int], list[list[int]]]:
         """Return sums of terms and of their products.
@@ -119,7 +116,7 @@ class ClusterMoments:
         products : list of list of int
             A symmetric matrix of multiples of 2**-2148.
         """
-        sums, _ = self._total()
+        sums = self.sums()
         terms = range(self.terms)
         units = {pair: sums.units(term) for pair, term in self._pairs.items()}
         products = [[units[min(i, j), max(i, j)] for j in terms] for i in terms]
@@ -194,23 +191,8 @@ class ClusterMoments:
         """
         if not self.compared:
             return math.nan
-        sums, _ = self._total()
+        sums = self.sums()
         i, j = 0, self.terms // 2
         squares = sums.units(self._pairs[i, i]) + sums.units(self._pairs[j, j])
         squares -= 2 * sums.units(self._pairs[i, j])
         return carriers(quotient(squares, 1 << (2 * UNIT)), sums.total(len(self._terms) - 1))
-
-    def _total(self) -> tuple[ExactSums, int]:
-        """Add the sums of all threads."""
-        total = ExactSums(self._terms)
-        for sums, _ in self._by_thread:
-            total.merge(sums)
-        return total, self.clusters
-
-    def _own_sums(self) -> tuple[ExactSums, list[int]]:
-        own: tuple[ExactSums, list[int]] | None = getattr(self._own, "sums", None)
-        if own is None:
-            own = self._own.sums = ExactSums(self._terms), [0]
-            with self._lock:
-                self._by_thread.append(own)
-        return own

@@ -1,34 +1,80 @@
-"""Add rows exactly, and count groups and rows by slice."""
+"""Add rows exactly: all of them, by group, and by key (a bin or a value)."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Self
 
 import numpy as np
 
-from fastrank_eval._lib.array_codes import Arrays, integers_to_limbs, limbs_to_integers
+from fastrank_eval._lib.array_codes import Arrays
 from fastrank_eval._lib.arrow import frozen
-from fastrank_eval._lib.jit import kernel
-from fastrank_eval.stats.exact import UNIT, take_rows
+from fastrank_eval._lib.jit import kernel, scratch
+from fastrank_eval.stats.exact import NUMBER_DIGITS, NUMBER_UNIT, UNIT, ExactSums
 
-#: Bits of a mantissa in its lower cell.
-LOW_BITS = 27
-#: Binary exponents of a finite double.
-_EXPONENTS = 2047
+#: Rows that are split into integers at a time, and bits of an integer. So sums of integers have at
+#: most 61 bits, and intermediate arrays stay in the cache.
+_BLOCK, _BITS = 1 << 10, 50
+#: Numbers from 2**1000 on are not split.
+_MOST_POWER = 1000
+#: The most sums of a state: a file that names more is malformed.
+MOST_TERMS = 64
+#: The edges of one group that does not end.
+ONE_GROUP = frozen(np.array([0, np.iinfo(np.int64).max]))
 
 
-class RowSums:
-    """Exact sums of several terms over rows.
+class SharedSums:
+    """Exact sums to which threads may add at the same time.
+
+    A thread takes a part of the sums, or makes one, and puts it back after an addition.
+
+    Parameters
+    ----------
+    terms : sequence of tuple of int
+        As in `ExactSums`.
+    """
+
+    def __init__(self, terms: Sequence[tuple[int, ...]]) -> None:
+        self._terms = tuple(terms)
+        self._parts: list[ExactSums] = []
+
+    def take_part(self) -> ExactSums:
+        """Take a part that no other thread has."""
+        try:
+            return self._parts.pop()
+        except IndexError:
+            return ExactSums(self._terms)
+
+    def put_part(self, part: ExactSums) -> None:
+        """Put a part back, or add a new one."""
+        self._parts.append(part)
+
+    def merge(self, other: Self) -> None:
+        """Add other sums of the same terms; the order of merging does not matter."""
+        self._parts += other._parts
+
+    def sums(self) -> ExactSums:
+        """Add all parts, while no thread adds."""
+        if len(self._parts) != 1 or self._parts[0].uncarried:
+            total = ExactSums(self._terms)
+            for part in self._parts:
+                total.merge(part)
+            total.carry()
+            self._parts = [total]
+        return self._parts[0]
+
+
+class RowSums(SharedSums):
+    """Exact sums of several terms over rows, or over the rows of each key.
 
     Threads may add at the same time.
 
     Parameters
     ----------
     terms : int
-        Number of sums.
+        Number of sums (of each key).
 
     Examples
     --------
@@ -37,178 +83,352 @@ class RowSums:
     ...     sums.add(0, np.array(part))
     >>> sums.total(0) == 1 + 2.0**-60
     True
+    >>> sums = RowSums(1)
+    >>> sums.add(0, np.array([0.5, 3.0, 2.0**-60]), np.array([0, 2, 2]))
+    >>> totals = sums.totals()[0]
+    >>> (totals / totals[0]).tolist()
+    [1.0, 0.0, 6.0]
     """
 
     def __init__(self, terms: int) -> None:
-        self._terms = terms
-        self._lock = threading.Lock()
-        self._own = threading.local()
-        self._by_thread: list[np.ndarray] = []
-        # Sums from a file, in units of the lowest cell.
-        self._from_file = [0] * terms
-        # Sums by term, until a value is added: slices are compared with every other model.
-        self._cache: dict[int, int] = {}
+        super().__init__([(0,)] * terms)
 
-    def add(self, term: int, values: np.ndarray, offsets: np.ndarray | None = None) -> None:
-        """Add values to one sum, or each value to its own sum.
+    def add(self, term: int, values: np.ndarray, keys: np.ndarray | None = None) -> None:
+        """Add values to one sum, or each value to the sum of its key.
 
         Parameters
         ----------
         term : int
-            Index of the sum; with `offsets`, of the sum at offset 0.
+            Index of the sum.
         values : ndarray of float64, shape (rows,)
             Finite.
-        offsets : ndarray of int64, shape (rows,), optional
-            The index of each value's sum, less `term`.
+        keys : ndarray of int64, shape (rows,), optional
+            From 0. All keys up to the largest use memory.
         """
-        cells = self._own_cells()
-        values = frozen(np.ascontiguousarray(values, np.float64))
-        if offsets is None:
-            _add_all(values.view(np.int64), cells[term])
+        part = self.take_part()
+        if keys is None:
+            GroupSums(ONE_GROUP, np.empty(1), part, term).add(values)
         else:
-            _add_each(
-                values.view(np.int64), frozen(np.ascontiguousarray(offsets, np.int64)), cells[term:]
-            )
-        self._cache = {}
+            part.add_to_term(term, values, frozen(np.ascontiguousarray(keys, np.int64).view()))
+        self.put_part(part)
 
     def count(self, term: int, number: int) -> None:
         """Add an integer to a sum."""
-        self.add(term, np.array([number], np.float64))
+        part = self.take_part()
+        part.add_integers(term, np.array([number]))
+        self.put_part(part)
 
-    def _own_cells(self) -> np.ndarray:
-        own: np.ndarray | None = getattr(self._own, "cells", None)
-        if own is None:
-            own = self._own.cells = np.zeros((self._terms, _EXPONENTS, 2), np.int64)
-            with self._lock:
-                self._by_thread.append(own)
-        return own
+    def count_keys(self, term: int, keys: np.ndarray) -> None:
+        """Add 1 for each row to the sum of its key."""
+        if len(keys) and keys.max() < len(keys):
+            rows = np.bincount(keys)
+            self.add(term, rows.astype(np.float64), np.arange(len(rows)))
+        else:
+            self.add(term, np.ones(len(keys)), keys)
 
-    def merge(self, other: RowSums) -> None:
-        """Add other sums of the same terms."""
-        with self._lock:
-            self._cache = {}
-            self._by_thread += other._by_thread
-            self._from_file = [
-                a + b for a, b in zip(self._from_file, other._from_file, strict=True)
-            ]
+    def exact(self, term: int, key: int = 0) -> Fraction:
+        """Return a sum as a fraction."""
+        return self.sums().fraction(term, key)
+
+    def total(self, term: int, key: int = 0) -> float:
+        """Return a sum, rounded once; inf above the largest double."""
+        return self.sums().total(term, key)
+
+    def keys(self) -> np.ndarray:
+        """Return the keys that have a sum other than 0, ascending."""
+        return np.flatnonzero(self.sums().digits.any(axis=(0, 2)))
+
+    def totals(self) -> np.ndarray:
+        """Compute all sums, times one power of two that prevents overflow.
+
+        Returns
+        -------
+        ndarray of float64, shape (terms, keys)
+            Each rounded once; keys up to the last with a sum other than 0.
+        """
+        digits = self.sums().digits
+        keys, used = (np.flatnonzero(digits.any(axis=axes)) for axes in ((0, 2), (0, 1)))
+        totals = np.zeros((len(digits), int(keys.max(initial=-1)) + 1))
+        if len(keys):
+            _round_all(digits.copy(), -32 * (int(used[-1]) + 1), totals)
+        return totals
+
+    def with_keys(self, numbers: np.ndarray) -> Self:
+        """Return the same sums under other keys.
+
+        Parameters
+        ----------
+        numbers : ndarray of int64
+            The new key of each key, all different.
+        """
+        keys, sums = self.keys(), type(self)(len(self._terms))
+        of_number = np.full(int(numbers[keys].max(initial=-1)) + 1, -1)
+        of_number[numbers[keys]] = keys
+        sums.put_part(self.sums().take(of_number))
+        return sums
 
     def to_arrays(self) -> Arrays:
-        """Write the sums as limbs of multiples of 2**-1074 (see `array_codes`)."""
-        return integers_to_limbs([self._units(term) for term in range(self._terms)])
+        """Write ``terms``, ``keys`` (their number, 1 without keys) and the sums."""
+        keys = max(int(self.keys().max(initial=0)) + 1, 1)
+        return {
+            "terms": np.array(len(self._terms), np.int64),
+            "keys": np.array(keys, np.int64),
+            **self.sums().to_arrays("sums", keys),
+        }
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Self:
         """Read the state that `to_arrays` wrote."""
+        terms = int(arrays["terms"])
+        if not 1 <= terms <= MOST_TERMS:
+            raise ValueError(f"terms of sums must be 1 to {MOST_TERMS}, got {terms}")
         sums = cls.__new__(cls)
-        RowSums.__init__(sums, len(arrays["length"]))
-        sums._from_file = limbs_to_integers(arrays)
+        RowSums.__init__(sums, terms)
+        sums.put_part(ExactSums.from_arrays(sums._terms, arrays, "sums", int(arrays["keys"])))
         return sums
 
-    def _units(self, term: int) -> int:
-        units = self._cache.get(term)
-        if units is None:
-            units = self._from_file[term] + sum(_to_units(cells[term]) for cells in self._by_thread)
-            self._cache[term] = units
-        return units
 
-    def exact(self, term: int) -> Fraction:
-        """Return a sum as a fraction."""
-        return Fraction(self._units(term), 1 << UNIT)
-
-    def total(self, term: int) -> float:
-        """Return a sum, rounded once; inf above the largest double."""
-        try:
-            return float(self.exact(term))
-        except OverflowError:
-            return float("inf")
-
-
-def _to_units(cells: np.ndarray) -> int:
-    """Convert cells to an exact sum in units of 2**-UNIT."""
-    flat = cells.ravel()
-    total = 0
-    for index in flat.nonzero()[0].tolist():
-        exponent, high = divmod(index, 2)
-        total += int(flat[index]) << (max(exponent - 1, 0) + high * LOW_BITS)
-    return total
-
-
-@kernel
-def _add_all(bits, cells):  # type: ignore[no-untyped-def]
-    for i in range(bits.shape[0]):
-        b = bits[i]
-        exponent = (b >> 52) & 0x7FF
-        mantissa = b & 0xFFFFFFFFFFFFF
-        if exponent > 0:
-            mantissa |= 1 << 52
-        low = mantissa & 0x7FFFFFF
-        high = mantissa >> 27
-        if b < 0:
-            low = -low
-            high = -high
-        cells[exponent, 0] += low
-        cells[exponent, 1] += high
-
-
-@kernel
-def _add_each(bits, offsets, cells):  # type: ignore[no-untyped-def]
-    for i in range(bits.shape[0]):
-        b = bits[i]
-        exponent = (b >> 52) & 0x7FF
-        mantissa = b & 0xFFFFFFFFFFFFF
-        if exponent > 0:
-            mantissa |= 1 << 52
-        low = mantissa & 0x7FFFFFF
-        high = mantissa >> 27
-        if b < 0:
-            low = -low
-            high = -high
-        cells[offsets[i], exponent, 0] += low
-        cells[offsets[i], exponent, 1] += high
-
-
-class SliceCounts:
-    """A table of counts with a row for each slice.
+class GroupSums:
+    """Sums of a term over the groups of a chunk, whose rows arrive in blocks.
 
     Parameters
     ----------
-    width : int
-        Number of counts of a slice.
+    starts : ndarray of int64, shape (groups + 1,)
+        First row of each group, then the number of rows.
+    out : ndarray of float64, shape (groups,)
+        Output: the sums, correctly rounded; inf above the largest double.
+    sums : ExactSums
+        Its first row gets the sum of all rows.
+    term : int
+        The term of `sums`.
+
+    Examples
+    --------
+    >>> out, all_rows = np.empty(2), ExactSums([(0,)])
+    >>> sums = GroupSums(np.array([0, 3, 4]), out, all_rows, 0)
+    >>> for block in ([1e100, 1.0], [-1e100, 0.25]):
+    ...     sums.add(np.array(block))
+    >>> out, all_rows.total(0)
+    (array([1.  , 0.25]), 1.25)
     """
 
-    def __init__(self, width: int) -> None:
-        self.table = np.zeros((1, width), np.int64)
+    def __init__(self, starts: np.ndarray, out: np.ndarray, sums: ExactSums, term: int) -> None:
+        out[:] = 0.0
+        self._starts = frozen(np.ascontiguousarray(starts, np.int64).view())
+        self._out, self._sums, self._term = out, sums, term
+        # The sum of the rows so far of a group that is not complete.
+        self._digits = np.zeros(NUMBER_DIGITS, np.int64)
+        # The number of rows added, and the group of the last one.
+        self._progress = np.zeros(2, np.int64)
 
-    def ensure_slices(self, slices: int) -> None:
-        """Allocate rows for at least this many slices."""
-        current = len(self.table)
-        if slices > current:
-            larger = np.zeros((max(slices, 2 * current), self.table.shape[1]), np.int64)
-            larger[:current] = self.table
-            self.table = larger
+    def add(self, values: np.ndarray) -> None:
+        """Add the next rows. Finite float64, shape (rows,)."""
+        values = frozen(np.ascontiguousarray(values, np.float64).view())
+        parts = scratch("parts of rows", 3 * _BLOCK, np.float64).reshape(3, _BLOCK)
+        # A block adds two integers, and its rows that need more bits.
+        self._sums.count_additions(3 * len(values))
+        _add_rows(
+            values,
+            values.view(np.int64),
+            self._starts,
+            parts,
+            parts.view(np.int64),
+            self._digits,
+            self._sums.number_digits(self._term),
+            self._progress,
+            self._out,
+        )
 
-    def add(self, column: int, numbers: np.ndarray | int) -> None:
-        """Add a number to a column of each of the first slices."""
-        numbers = np.atleast_1d(np.asarray(numbers, np.int64))
-        self.ensure_slices(len(numbers))
-        self.table[: len(numbers), column] += numbers
 
-    def merge(self, other: SliceCounts) -> None:
-        """Add other counts slice by slice."""
-        self.ensure_slices(len(other.table))
-        self.table[: len(other.table)] += other.table
+@kernel
+def _add_rows(  # type: ignore[no-untyped-def]
+    values, bits, starts, parts, part_bits, group_digits, digits, progress, sums
+):
+    """Add rows to the sums of their groups, and to that of all rows.
 
-    def take(self, slice_indices: np.ndarray) -> SliceCounts:
-        """Take the counts of some slices, in this order; zeros for -1."""
-        return SliceCounts.of(take_rows(self.table, slice_indices))
+    Rows of a block are split into integers of the same two units, which are added without rounding.
+    What is left of a row (hardly ever anything) is added to digits alone.
 
-    @classmethod
-    def of(cls, table: np.ndarray) -> Self:
-        """Make counts from an int64 table of shape (slices, width)."""
-        counts = cls(table.shape[1])
-        counts.table = table
-        return counts
+    Parameters
+    ----------
+    parts : ndarray of float64, shape (3, _BLOCK)
+        Scratch; `part_bits` is the same memory.
+    group_digits : ndarray of int64, shape (NUMBER_DIGITS,)
+        The digits of the sum of a group, as long as it is not complete.
+    """
+    _carry(group_digits)
+    offset = progress[0]
+    end = offset + values.shape[0]
+    group = progress[1]
+    first = offset
+    while first < end:
+        rows = min(_BLOCK, end - first)
+        block_bits = bits[first - offset : first - offset + rows]
+        upper_unit = _split(values[first - offset : first - offset + rows], block_bits, parts)
+        lower_unit = upper_unit - _BITS
+        # The bits of 0 in each unit.
+        upper_zero = ((upper_unit + 1075) << 52) | (1 << 51)
+        lower_zero = ((lower_unit + 1075) << 52) | (1 << 51)
+        upper_scale = math.ldexp(1.0, upper_unit)
+        all_upper = np.int64(0)
+        all_lower = np.int64(0)
+        i = 0
+        while i < rows:
+            while starts[group + 1] <= first + i:
+                group += 1
+            last = min(starts[group + 1] - first, rows)
+            upper_bits = part_bits[0, i:last]
+            lower_bits = part_bits[1, i:last]
+            rest_bits = part_bits[2, i:last]
+            upper = np.int64(0)
+            lower = np.int64(0)
+            rest = np.int64(0)
+            for k in range(upper_bits.shape[0]):
+                upper += upper_bits[k] - upper_zero
+                lower += lower_bits[k] - lower_zero
+                rest |= rest_bits[k]
+            all_upper += upper
+            all_lower += lower
+            has_rest = rest & 0x7FFFFFFFFFFFFFFF != 0
+            is_last = last == starts[group + 1] - first
+            if is_last and starts[group] == first + i and not has_rest:
+                sums[group] = _join(upper, lower, upper_scale)
+            else:
+                _add_integer(upper, upper_unit + NUMBER_UNIT, group_digits)
+                _add_integer(lower, lower_unit + NUMBER_UNIT, group_digits)
+                if has_rest:
+                    for k in range(rest_bits.shape[0]):
+                        _add_number(rest_bits[k], group_digits)
+                        _add_number(rest_bits[k], digits)
+                if is_last:
+                    sums[group] = _round(group_digits, -NUMBER_UNIT)
+                    group_digits[:] = 0
+            i = last
+        _add_integer(all_upper, upper_unit + NUMBER_UNIT, digits)
+        _add_integer(all_lower, lower_unit + NUMBER_UNIT, digits)
+        first += rows
+    progress[0] = end
+    progress[1] = group
 
-    def at(self, slice_index: int, column: int) -> int:
-        """Return one count."""
-        return int(self.table[slice_index, column]) if slice_index < len(self.table) else 0
+
+@kernel
+def _split(values, bits, parts):  # type: ignore[no-untyped-def]
+    """Split numbers into multiples of 2**unit and of 2**(unit - _BITS).
+
+    The first row of `parts` gets the multiples of the larger unit plus 1.5 * 2**(52 + unit): the
+    lower bits of such a double are an integer. The third row gets the rest.
+    """
+    most = np.int64(0)
+    for k in range(bits.shape[0]):
+        most = max(most, bits[k] & 0x7FFFFFFFFFFFFFFF)
+    # Numbers are below 2**power.
+    power = max(int(most >> 52) - 1022, 2 * _BITS - UNIT)
+    is_split = power <= _MOST_POWER
+    if not is_split:
+        power = 0
+    upper_zero = math.ldexp(1.5, power - _BITS + 52)
+    lower_zero = math.ldexp(1.5, power - 2 * _BITS + 52)
+    upper = parts[0, : values.shape[0]]
+    lower = parts[1, : values.shape[0]]
+    rest = parts[2, : values.shape[0]]
+    if is_split:
+        for k in range(values.shape[0]):
+            x = values[k]
+            first = x + upper_zero
+            x -= first - upper_zero
+            second = x + lower_zero
+            upper[k] = first
+            lower[k] = second
+            rest[k] = x - (second - lower_zero)
+    else:
+        for k in range(values.shape[0]):
+            upper[k] = upper_zero
+            lower[k] = lower_zero
+            rest[k] = values[k]
+    return power - _BITS
+
+
+@kernel
+def _join(upper, lower, scale):  # type: ignore[no-untyped-def]
+    """Round ``(upper + lower * 2**-_BITS) * scale`` to a double."""
+    upper += lower >> _BITS
+    lower &= (1 << _BITS) - 1
+    if abs(upper) < 1 << 52:
+        return upper * scale + lower * (scale * 2.0**-_BITS)
+    # Two more bits. The last tells whether any lower bit is set, so a double is rounded once.
+    upper = (upper << 2) | (lower >> (_BITS - 2))
+    if lower & ((1 << (_BITS - 2)) - 1) != 0:
+        upper |= 1
+    return upper * (0.25 * scale)
+
+
+@kernel
+def _add_integer(number, position, digits):  # type: ignore[no-untyped-def]
+    """Add an integer times 2**position; bit 0 of the digits is worth 1."""
+    digit = position >> 5
+    shift = position & 31
+    lower = (number & 0xFFFFFFFF) << shift
+    upper = (number >> 32) << shift
+    digits[digit] += lower & 0xFFFFFFFF
+    digits[digit + 1] += (lower >> 32) + (upper & 0xFFFFFFFF)
+    digits[digit + 2] += upper >> 32
+
+
+@kernel
+def _add_number(bits, digits):  # type: ignore[no-untyped-def]
+    mantissa = bits & 0xFFFFFFFFFFFFF
+    exponent = (bits >> 52) & 0x7FF
+    if exponent > 0:
+        mantissa |= 1 << 52
+        exponent -= 1
+    _add_integer(-mantissa if bits < 0 else mantissa, exponent + NUMBER_UNIT - UNIT, digits)
+
+
+@kernel
+def _carry(digits):  # type: ignore[no-untyped-def]
+    for digit in range(digits.shape[0] - 1):
+        digits[digit + 1] += digits[digit] >> 32
+        digits[digit] &= 0xFFFFFFFF
+
+
+@kernel
+def _round(digits, power):  # type: ignore[no-untyped-def]
+    """Round a sum of digits, the first worth 2**power; ties to even.
+
+    Digits change. The result is inf above the largest double.
+    """
+    _carry(digits)
+    top = digits.shape[0] - 1
+    negative = digits[top] < 0
+    if negative:
+        for digit in range(digits.shape[0]):
+            digits[digit] = -digits[digit]
+        _carry(digits)
+    while top >= 0 and digits[top] == 0:
+        top -= 1
+    if top < 0:
+        return 0.0
+    leading = digits[top]
+    length = 0
+    while leading >> length > 0:
+        length += 1
+    power += 32 * top
+    # The leading 62 bits. The last tells whether any lower bit is set, so a double is rounded once.
+    below = np.int64(0)
+    for lower in range(top - 1, -1, -1):
+        bits = min(32, 62 - length)
+        leading = (leading << bits) | (digits[lower] >> (32 - bits))
+        below |= digits[lower] & ((1 << (32 - bits)) - 1)
+        length += bits
+        power -= bits
+    if below != 0:
+        leading |= 1
+    size = np.ldexp(np.float64(leading), power)
+    return -size if negative else size
+
+
+@kernel
+def _round_all(digits, power, totals):  # type: ignore[no-untyped-def]
+    for term in range(totals.shape[0]):
+        for key in range(totals.shape[1]):
+            totals[term, key] = _round(digits[term, key], power)

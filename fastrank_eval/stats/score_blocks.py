@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from fastrank_eval._lib.arrow import frozen
 from fastrank_eval._lib.jit import kernel, scratch
 
 #: Lower bits of a code, by its bytes. The other bits choose the bucket: sign, exponent and 3 more.
 LOWER_BITS = {4: 20, 8: 49}
 #: Codes of a bucket that are written at once, and codes of a segment.
 _BUFFER, _SEGMENT = 64, 512
+_WEIGHT_BYTES = 8
+_NO_WEIGHTS = frozen(np.empty(0, np.uint64))
 
 
 class BlockedScores:
@@ -25,41 +29,50 @@ class BlockedScores:
     dtype : dtype of unsigned integers
         32 or 64 bits.
     capacity : int
-        Bytes of codes. Memory pages are touched only as they fill.
+        Bytes of codes and weights. Memory pages are touched only as they fill.
+    weighted : bool
+        Whether rows have weights.
     """
 
-    def __init__(self, dtype: np.dtype, capacity: int) -> None:
+    def __init__(self, dtype: np.dtype, capacity: int, weighted: bool = False) -> None:
         self.dtype = dtype
         self.lower_bits = LOWER_BITS[dtype.itemsize]
         self.capacity = capacity
         self.rows = 0
         buckets = 1 << (8 * dtype.itemsize - self.lower_bits)
-        segments = max(1, capacity // (_SEGMENT * dtype.itemsize))
+        segments = max(1, capacity // (_SEGMENT * (dtype.itemsize + _WEIGHT_BYTES * weighted)))
         self._buffer = np.empty(buckets * _BUFFER, dtype)
         self._buffer_rows = np.zeros(buckets, np.uint32)
         self._ends = np.zeros(buckets, np.int64)
         self._segment_buckets = np.empty(segments, np.int64)
         self._segment_count = np.zeros(1, np.int64)
         self._codes = np.empty(segments * _SEGMENT, dtype)
+        self._buffer_weights = np.empty(len(self._buffer) * weighted, np.uint64)
+        self._weights = np.empty(len(self._codes) * weighted, np.uint64)
 
-    def add_codes(self, bits: np.ndarray) -> int:
+    def add(self, bits: np.ndarray, weight: np.ndarray = _NO_WEIGHTS) -> int:
         """Add rows until the memory is full; return how many were added.
 
         Parameters
         ----------
         bits : ndarray of unsigned integers, shape (rows,), read-only
             Bits of scores without -0.0.
+        weight : ndarray of uint64, shape (rows,), read-only
+            Bits of weights, if rows have weights.
         """
         added = int(
-            _block_codes(
+            _block_rows(
                 bits,
+                weight,
                 self.lower_bits,
                 self._buffer,
+                self._buffer_weights,
                 self._buffer_rows,
                 self._ends,
                 self._segment_buckets,
                 self._segment_count,
                 self._codes,
+                self._weights,
             )
         )
         self.rows += added
@@ -105,6 +118,12 @@ class BlockedScores:
         flip = self.dtype.type(2 * sign - 1 if negative else sign)
         self._copy(bucket, segments, self._codes, self._buffer, flip, codes)
 
+    def read_weights(
+        self, bucket: int, segments: tuple[np.ndarray, np.ndarray], weights: np.ndarray
+    ) -> None:
+        """Write the bits of a bucket's weights, in the order of `read_codes`."""
+        self._copy(bucket, segments, self._weights, self._buffer_weights, np.uint64(0), weights)
+
     def _copy(
         self,
         bucket: int,
@@ -146,12 +165,20 @@ class ScoreBlocks:
     def codes(self, bucket: int) -> np.ndarray:
         """Collect the codes of a bucket in scratch memory."""
         codes = scratch("codes", int(self.rows[bucket]), self._blocks[0][0].dtype)
+        return self._collect(bucket, BlockedScores.read_codes, codes)
+
+    def weights(self, bucket: int) -> np.ndarray:
+        """Collect the weights of a bucket in scratch memory."""
+        weights = scratch("weights", int(self.rows[bucket]), np.uint64)
+        return self._collect(bucket, BlockedScores.read_weights, weights).view(np.float64)
+
+    def _collect(self, bucket: int, read: Callable[..., None], out: np.ndarray) -> np.ndarray:
         done = 0
         for block, segments, rows_by_bucket in self._blocks:
             here = int(rows_by_bucket[bucket])
-            block.read_codes(bucket, segments, codes[done : done + here])
+            read(block, bucket, segments, out[done : done + here])
             done += here
-        return codes
+        return out
 
 
 def _ascending(numbers: np.ndarray) -> np.ndarray:
@@ -164,106 +191,7 @@ def _ascending(numbers: np.ndarray) -> np.ndarray:
 
 
 @kernel
-def _block_codes(  # type: ignore[no-untyped-def]
-    bits, lower_bits, buffer, buffer_rows, ends, segment_buckets, segment_count, codes
-):
-    shift = buffer.dtype.type(lower_bits)
-    for i in range(bits.shape[0]):
-        bucket = np.int64(bits[i] >> shift)
-        first = bucket * _BUFFER
-        rows = np.int64(buffer_rows[bucket])
-        if rows == _BUFFER:
-            end = ends[bucket]
-            if end % _SEGMENT == 0:
-                if segment_count[0] == segment_buckets.shape[0]:
-                    return i
-                end = segment_count[0] * _SEGMENT
-                segment_buckets[segment_count[0]] = bucket
-                segment_count[0] += 1
-            # Slices: only then does the loop vectorise.
-            here = buffer[first : first + _BUFFER]
-            there = codes[end : end + _BUFFER]
-            for k in range(_BUFFER):
-                there[k] = here[k]
-            ends[bucket] = end + _BUFFER
-            rows = np.int64(0)
-        buffer[first + rows] = bits[i]
-        buffer_rows[bucket] = rows + 1
-    return bits.shape[0]
-
-
-@kernel
-def _read_segments(codes, segments, end, buffer, flip, out):  # type: ignore[no-untyped-def]
-    n = 0
-    for c in range(segments.shape[0]):
-        lo = segments[c] * _SEGMENT
-        hi = lo + _SEGMENT
-        if lo < end < hi:
-            hi = end
-        here = codes[lo:hi]
-        there = out[n : n + hi - lo]
-        for k in range(hi - lo):
-            there[k] = here[k] ^ flip
-        n += hi - lo
-    for k in range(buffer.shape[0]):
-        out[n + k] = buffer[k] ^ flip
-
-
-#: Bytes of a weight.
-_WIDTH = 8
-
-
-class BlockedWeights(BlockedScores):
-    """Scores and weights that one thread has added, in buckets of the score.
-
-    Parameters
-    ----------
-    dtype, capacity
-        As in `BlockedScores`; the capacity is that of codes and weights.
-    """
-
-    def __init__(self, dtype: np.dtype, capacity: int) -> None:
-        super().__init__(dtype, capacity * dtype.itemsize // (dtype.itemsize + _WIDTH))
-        self._buffer_weights = np.empty(len(self._buffer), np.uint64)
-        self._weights = np.empty(len(self._codes), np.uint64)
-
-    def add_weighted(self, bits: np.ndarray, weight: np.ndarray) -> int:
-        """Add rows until the memory is full; return how many were added.
-
-        Parameters
-        ----------
-        bits : ndarray of unsigned integers, shape (rows,), read-only
-            Bits of scores without -0.0.
-        weight : ndarray of uint64, shape (rows,), read-only
-            Bits of weights.
-        """
-        added = int(
-            _block_weighted(
-                bits,
-                weight,
-                self.lower_bits,
-                self._buffer,
-                self._buffer_weights,
-                self._buffer_rows,
-                self._ends,
-                self._segment_buckets,
-                self._segment_count,
-                self._codes,
-                self._weights,
-            )
-        )
-        self.rows += added
-        return added
-
-    def read_weights(
-        self, bucket: int, segments: tuple[np.ndarray, np.ndarray], weights: np.ndarray
-    ) -> None:
-        """Write the bits of a bucket's weights, in the order of `read_codes`."""
-        self._copy(bucket, segments, self._weights, self._buffer_weights, np.uint64(0), weights)
-
-
-@kernel
-def _block_weighted(  # type: ignore[no-untyped-def]
+def _block_rows(  # type: ignore[no-untyped-def]
     bits,
     weight,
     lower_bits,
@@ -294,13 +222,32 @@ def _block_weighted(  # type: ignore[no-untyped-def]
             there = codes[end : end + _BUFFER]
             for k in range(_BUFFER):
                 there[k] = here[k]
-            weights_here = buffer_weights[first : first + _BUFFER]
-            weights_there = weights[end : end + _BUFFER]
-            for k in range(_BUFFER):
-                weights_there[k] = weights_here[k]
+            if weight.shape[0] > 0:
+                weights_here = buffer_weights[first : first + _BUFFER]
+                weights_there = weights[end : end + _BUFFER]
+                for k in range(_BUFFER):
+                    weights_there[k] = weights_here[k]
             ends[bucket] = end + _BUFFER
             rows = np.int64(0)
         buffer[first + rows] = bits[i]
-        buffer_weights[first + rows] = weight[i]
+        if weight.shape[0] > 0:
+            buffer_weights[first + rows] = weight[i]
         buffer_rows[bucket] = rows + 1
     return bits.shape[0]
+
+
+@kernel
+def _read_segments(codes, segments, end, buffer, flip, out):  # type: ignore[no-untyped-def]
+    n = 0
+    for c in range(segments.shape[0]):
+        lo = segments[c] * _SEGMENT
+        hi = lo + _SEGMENT
+        if lo < end < hi:
+            hi = end
+        here = codes[lo:hi]
+        there = out[n : n + hi - lo]
+        for k in range(hi - lo):
+            there[k] = here[k] ^ flip
+        n += hi - lo
+    for k in range(buffer.shape[0]):
+        out[n + k] = buffer[k] ^ flip

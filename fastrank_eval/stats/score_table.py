@@ -13,8 +13,6 @@ from fastrank_eval._lib.arrow import frozen
 from fastrank_eval._lib.jit import kernel, scratch
 from fastrank_eval.stats.score_blocks import LOWER_BITS
 
-__all__ = ["area_from_pairs", "area_from_steps", "sum_of_products"]
-
 
 def sortable_bits(score: np.ndarray) -> np.ndarray:
     """View scores as unsigned integers with the same bits, read-only."""

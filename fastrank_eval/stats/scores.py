@@ -221,10 +221,10 @@ class PooledScores:
         own: BlockedScores | None = getattr(self._own, "block", None)
         if own is None:
             own = self._new_block(bits.dtype)
-        done = own.add_codes(bits)
+        done = own.add(bits)
         while done < len(bits) or own.bytes >= own.capacity:
             own = self._replace_full(own)
-            done += own.add_codes(bits[done:])
+            done += own.add(bits[done:])
         self._own.block = own
 
     def _block_pending(self) -> None:

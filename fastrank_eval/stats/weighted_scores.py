@@ -24,7 +24,7 @@ from fastrank_eval._lib.array_codes import (
 )
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval._lib.threads import JobMap
-from fastrank_eval.stats.score_blocks import BlockedWeights
+from fastrank_eval.stats.score_blocks import BlockedScores, ScoreBlocks
 from fastrank_eval.stats.score_table import (
     RocSteps,
     ScoreTable,
@@ -53,8 +53,9 @@ class WeightedScores:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._own = threading.local()
-        self._active: list[BlockedWeights] = []
+        # A thread takes a block and puts it back, or, if it is full, into the second list.
+        self._active: list[BlockedScores] = []
+        self._full: list[BlockedScores] = []
         # Scores and weights; weights are negative where the row is positive. (Where a weight is
         # zero, the class does not matter.)
         self._pending: list[tuple[np.ndarray, np.ndarray]] = []
@@ -77,7 +78,8 @@ class WeightedScores:
         with self._lock:
             self._largest_weight = max(self._largest_weight, largest_weight)
             self._table = self._steps = None
-            few = not self._active and self._pending_rows + len(score) <= self.SORTED_ROWS
+            blocked = self._full or self._active
+            few = not blocked and self._pending_rows + len(score) <= self.SORTED_ROWS
             if few:
                 self._pending.append((score, signed))
                 self._pending_rows += len(score)
@@ -86,21 +88,20 @@ class WeightedScores:
 
     def _block(self, score: np.ndarray, signed: np.ndarray) -> None:
         bits, weight = sortable_bits(score), sortable_bits(signed)
-        own: BlockedWeights | None = getattr(self._own, "block", None)
         done = 0
         while done < len(bits):
-            if own is None:
-                own = self._own.block = BlockedWeights(bits.dtype, self.BUFFER_BYTES)
-                with self._lock:
-                    self._active.append(own)
-            done += own.add_weighted(bits[done:], weight[done:])
-            if done < len(bits):
-                own = None
+            try:
+                block = self._active.pop()
+            except IndexError:
+                block = BlockedScores(bits.dtype, self.BUFFER_BYTES, weighted=True)
+            done += block.add(bits[done:], weight[done:])
+            (self._full if done < len(bits) else self._active).append(block)
 
     def merge(self, other: WeightedScores) -> None:
         """Add another state and empty it; the order of merging does not matter."""
         with self._lock:
             self._active += other._active
+            self._full += other._full
             self._pending += other._pending
             self._pending_rows += other._pending_rows
             self._largest_weight = max(self._largest_weight, other._largest_weight)
@@ -205,7 +206,7 @@ class WeightedScores:
         Buckets with the highest scores come first. The function returns codes and weights. Few rows
         are one bucket.
         """
-        if not self._active:
+        if not (self._active or self._full):
             if not self._pending:
                 return [], lambda _: (np.empty(0, np.uint64), np.empty(0)), 0
             scores, weights = (
@@ -216,21 +217,13 @@ class WeightedScores:
         few, self._pending = self._pending, []
         for score, signed in few:
             self._block(score, signed)
-        blocks = [(block, block.segments(), block.rows_by_bucket()) for block in self._active]
-        rows = np.sum([rows_by_bucket for _, _, rows_by_bucket in blocks], axis=0)
-
-        def rows_of(bucket: int) -> tuple[np.ndarray, np.ndarray]:
-            codes = np.empty(rows[bucket], blocks[0][0].dtype)
-            weights = np.empty(rows[bucket], np.uint64)
-            done = 0
-            for block, segments, rows_by_bucket in blocks:
-                here = slice(done, done + int(rows_by_bucket[bucket]))
-                block.read_codes(bucket, segments, codes[here])
-                block.read_weights(bucket, segments, weights[here])
-                done = here.stop
-            return codes, weights.view(np.float64)
-
-        return np.flatnonzero(rows)[::-1].tolist(), rows_of, blocks[0][0].lower_bits
+        every = self._full + self._active
+        blocks = ScoreBlocks(every)
+        return (
+            np.flatnonzero(blocks.rows)[::-1].tolist(),
+            lambda bucket: (blocks.codes(bucket), blocks.weights(bucket)),
+            every[0].lower_bits,
+        )
 
 
 def _identity(weight: np.ndarray) -> np.ndarray:
@@ -259,11 +252,7 @@ def _sum_by_code(
     sorted_codes, sorted_weights = np.empty_like(codes), np.empty_like(weights)
     distinct = _gather(keys, rows, codes, weights, sorted_codes, sorted_weights)
     others, positives = np.empty((2, distinct))
-    is_first = (
-        np.append(True, sorted_codes[1:] != sorted_codes[:-1])
-        if distinct
-        else np.empty(0, np.bool_)
-    )
+    is_first = np.append(True, sorted_codes[1:] != sorted_codes[:-1])[: len(codes)]
     # The run to sort next: its start and its end; and the codes that are done.
     position = np.zeros(3, np.int64)
     while not _sum_runs(
@@ -353,7 +342,14 @@ def _sum_runs(code, weight, scale, long, position, others, positives):  # type: 
                 position[1] = end
                 position[2] = d
                 return False
-            _sort_ascending(weight[i:end], end - i)
+            # A run is short: insertion takes as long as a heap sort.
+            for k in range(i + 1, end):
+                value = weight[k]
+                slot = k
+                while slot > i and weight[slot - 1] > value:
+                    weight[slot] = weight[slot - 1]
+                    slot -= 1
+                weight[slot] = value
         first = i
         while first < end and weight[first] < 0.0:
             first += 1
@@ -368,30 +364,6 @@ def _sum_runs(code, weight, scale, long, position, others, positives):  # type: 
         d += 1
         i = end
     return True
-
-
-@kernel
-def _sort_ascending(values, n):  # type: ignore[no-untyped-def]
-    """Heap sort the first `n` values.
-
-    Numba's cache needs a copy of this kernel in this file.
-    """
-    for turn in range(n // 2 + n - 1):
-        if turn < n // 2:
-            root = n // 2 - 1 - turn
-            end = n
-        else:
-            end = n - 1 - (turn - n // 2)
-            values[0], values[end] = values[end], values[0]
-            root = 0
-        while 2 * root + 1 < end:
-            child = 2 * root + 1
-            if child + 1 < end and values[child] < values[child + 1]:
-                child += 1
-            if values[root] >= values[child]:
-                break
-            values[root], values[child] = values[child], values[root]
-            root = child
 
 
 def area_under(others: np.ndarray, positives: np.ndarray, max_fpr: float | None) -> float:

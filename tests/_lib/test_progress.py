@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 import fastrank_eval as fe
-from fastrank_eval._lib.progress import report, reporting_to
+from fastrank_eval._lib.threads import report, reporting_to
 from fastrank_eval.apps.cli.progress_bar import progress_bar
 from tests.support.terminal import shown
 
@@ -49,7 +49,7 @@ def told(source: Any, **options: Any) -> list[fe.Progress]:
 @pytest.fixture
 def never_resting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every report is passed on."""
-    monkeypatch.setattr("fastrank_eval._lib.progress.INTERVAL", 0)
+    monkeypatch.setattr("fastrank_eval._lib.threads.INTERVAL", 0)
 
 
 def rows_told(source: Any, **options: Any) -> list[tuple[int, int | None]]:
@@ -158,7 +158,7 @@ def test_report__from_another_thread__is_not_heard() -> None:
 def test_report__many_within_an_instant__are_passed_on_at_begin_and_end_of_a_phase(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("fastrank_eval._lib.progress.monotonic", lambda: 7.0)
+    monkeypatch.setattr("fastrank_eval._lib.threads.monotonic", lambda: 7.0)
     heard: list[fe.Progress] = []
     with reporting_to(heard.append):
         for phase in ("reading", "evaluating"):

@@ -17,9 +17,8 @@ from rich.console import Console
 
 import fastrank_eval as fe
 from fastrank_eval.analysis.compare_tests import TESTS
-from fastrank_eval.analysis.compared_value import ComparedValue
+from fastrank_eval.analysis.compared_value import ComparedValue, verdict_on
 from fastrank_eval.analysis.comparison import Comparison
-from fastrank_eval.analysis.comparison_slices import verdict_on
 from fastrank_eval.apps.cli.compare import compare as command
 from fastrank_eval.apps.cli.main import cli
 from fastrank_eval.engine.records import Meta

@@ -9,10 +9,9 @@ from scipy import stats
 import fastrank_eval as fe
 from fastrank_eval.analysis.compare_tests import TESTS, group_evidence
 from fastrank_eval.analysis.group_join import groups_of
-from fastrank_eval.stats.hypothesis_tests import clustered_t
+from fastrank_eval.stats.hypothesis_tests import clustered_test
 from fastrank_eval.stats.intervals import t_quantile
-from fastrank_eval.stats.means import MeanState
-from fastrank_eval.stats.paired import PairedState
+from fastrank_eval.stats.means import MeanState, PairedState
 
 pytestmark = pytest.mark.slow
 
@@ -41,7 +40,8 @@ def studies():
         log, group="user", label="click", score=["old", "same", "new"],
         measures=MEASURES, order="grouped",
     )  # fmt: skip
-    kept, lines = groups_of(result), np.repeat(np.arange(STUDIES), GROUPS)
+    kept = groups_of(result.per_group, result.group_weights, result.scores, result.measures)
+    lines = np.repeat(np.arange(STUDIES), GROUPS)
     found = {}
     for m, measure in enumerate(kept.measures):
         for model, name in ((1, "same"), (2, "new")):
@@ -67,7 +67,7 @@ def studies():
 
 
 def outcome(delta, evidence):
-    return clustered_t(delta, evidence.se, evidence.support.groups, evidence.support.degrees)
+    return clustered_test(delta, evidence.se, evidence.support.groups, evidence.support.degrees)
 
 
 @pytest.mark.parametrize("measure", MEASURES)
@@ -87,7 +87,7 @@ def test_models_that_do_not_differ__are_told_apart_in_5_percent(studies, measure
 
 
 def test_minimum_detectable_difference__is_found_in_80_percent(studies) -> None:
-    from fastrank_eval.stats.power import minimum_detectable_difference
+    from fastrank_eval.stats.hypothesis_tests import minimum_detectable_difference
 
     deltas, known, truth = studies["nDCG@5", "new"]
     mdd = np.mean([minimum_detectable_difference(e.se, degrees=e.support.degrees) for e in known])

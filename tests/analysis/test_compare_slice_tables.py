@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 import fastrank_eval as fe
-from fastrank_eval.analysis.comparison_slices import compared_slices
+from fastrank_eval.analysis.comparison_view import compared_slices
 from tests.support.click_logs import click_log
 
 MEASURES = "GAUC,AP,RR,nDCG@10,P@3,GMAP,AUC,KS,GroupErrorRate(threshold=0)"
@@ -49,12 +49,12 @@ def test_terminal__no_line_is_too_long_and_every_difference_is_there(comparison,
     text = "\n".join(lines)
     for score in comparison.scores:
         tables = list(compared_slices(comparison, score, width))
-        titles = [f"{score} against old by {by}" for by in ("slot", "country")]
+        titles = [(f"{score} against old by {by}",) for by in ("slot", "country")]
         assert list(dict.fromkeys(table.title for table in tables)) == titles
-        measures = [cell for t in tables if t.by == "slot" for cell in t.cells.header[2:]]
+        measures = [cell for t in tables if t.title == titles[0] for cell in t.header[2:]]
         assert [re.sub(r"\n", "", cell) for cell in measures] == list(comparison.measures)
         for table in tables:
-            for row in table.cells.rows:
+            for row in table.rows:
                 for cell in row[2:]:
                     assert all(line in text for line in cell.split("\n"))
 
@@ -63,7 +63,7 @@ def test_marks__say_what_the_verdict_says_after_correction(comparison) -> None:
     seen = set()
     for score in comparison.scores:
         for table in compared_slices(comparison, score):
-            for row in table.cells.rows:
+            for row in table.rows:
                 if row[0] in ("within", "mix", "remainder"):
                     continue
                 for measure, cell in zip(comparison.measures, row[2:], strict=True):
@@ -82,15 +82,15 @@ def test_marks__say_what_the_verdict_says_after_correction(comparison) -> None:
 
 def test_parts_of_the_difference__stand_under_slices_that_cut_groups_alone(comparison) -> None:
     by_slot, by_country = compared_slices(comparison, "newer")
-    assert [row[0] for row in by_slot.cells.rows[4:]] == ["within", "remainder"]
-    assert len(by_country.cells.rows) == 3
+    assert [row[0] for row in by_slot.rows[4:]] == ["within", "remainder"]
+    assert len(by_country.rows) == 3
     column = 2 + comparison.measures.index("GAUC")
     parts = comparison.decomposition("GAUC", "newer", "slot")
-    within, remainder = (row[column] for row in by_slot.cells.rows[4:])
+    within, remainder = (row[column] for row in by_slot.rows[4:])
     assert float(within) == pytest.approx(parts.within, abs=0.005)
     assert float(remainder) == pytest.approx(parts.remainder, abs=0.005)
     pooled = 2 + comparison.measures.index("KS")
-    assert {row[pooled] for row in by_slot.cells.rows[4:]} == {""}
+    assert {row[pooled] for row in by_slot.rows[4:]} == {""}
     assert "within slices, by their mix, and a remainder add up" in repr(comparison)
 
 
@@ -108,8 +108,8 @@ def test_slices_of_results__have_differences_without_intervals(log) -> None:
     )
     found = result.compare(baseline="old")
     (table,) = compared_slices(found, "newer")
-    assert [row[1] for row in table.cells.rows[1:4]] == ["n/a"] * 3
-    assert all(re.fullmatch(r"[+-][0-9.]+", row[2]) for row in table.cells.rows[1:4])
+    assert [row[1] for row in table.rows[1:4]] == ["n/a"] * 3
+    assert all(re.fullmatch(r"[+-][0-9.]+", row[2]) for row in table.rows[1:4])
     assert "slices of results are not paired" in repr(found)
 
 

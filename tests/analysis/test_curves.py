@@ -488,7 +488,7 @@ def test_calibration__of_what_is_no_probability__is_refused():
 
 
 def test_curve__names_options_that_are_missing_or_unknown():
-    with pytest.raises(ArgumentError, match=r"^curve\(\) needs group="):
-        fastrank_eval.curve("roc", LOG, label="click", score="pctr")
+    with pytest.raises(ArgumentError, match=r"^curve\(\) needs label="):
+        fastrank_eval.curve("roc", LOG, group="user", score="pctr")
     with pytest.raises(ArgumentError, match=r"curve\(\) takes no thread\. Did you mean 'threads'"):
         curve("roc", thread=2)

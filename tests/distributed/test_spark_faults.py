@@ -13,7 +13,8 @@ import pyarrow as pa
 import pytest
 
 import fastrank_eval as fe
-from fastrank_eval.integrations.spark import frames, job, worker
+from fastrank_eval.integrations.spark import evaluate as job
+from fastrank_eval.integrations.spark import frames, worker
 
 OPTIONS: dict[str, Any] = {"label": "click", "score": "old", "measures": "GAUC,AUC"}
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import fastrank_eval as fe
-from fastrank_eval.engine.state_file import ALL, read_state_bytes, state_bytes
+from fastrank_eval.engine.state_arrays import ALL
+from fastrank_eval.engine.state_file import read_state_bytes, state_bytes
 from tests.forged_states import foreign, forged
 
 LOG = {
@@ -73,5 +74,5 @@ def test_terms_of_moments_beyond_any_measure__are_refused_before_memory_is_taken
     header, states = read_state_bytes(state.to_bytes())
     place = next(place for place, parts in states.items() if "terms" in parts)
     states[place]["terms"] = np.array(2**62)
-    with pytest.raises(fe.SourceError, match="terms of moments must be 1 to 64, got 461"):
+    with pytest.raises(fe.SourceError, match=r"terms of (moments|sums) must be 1 to 64, got 461"):
         fe.State.from_bytes(state_bytes(header, states))

@@ -107,7 +107,7 @@ def test_presorted__second_model_rises_inside_a_group__is_named(measures):
 @pytest.mark.parametrize("weight", [None, "weight"])
 def test_pooled_auc_alone__has_the_value_and_coverage_it_has_beside_others(measures, weight):
     table = log_of("grades")
-    alone = evaluate(table, MODELS, measures=measures, weight=weight)
+    alone = evaluate(table, MODELS, measures=measures, weight=weight, per_group=True)
     beside = evaluate(table, MODELS, measures=f"{measures},GAUC", weight=weight)
     shared = beside.summary.filter(pc.not_equal(beside.summary["measure"], "GAUC"))
     assert bits(alone.summary) == bits(shared)

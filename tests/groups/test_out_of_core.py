@@ -16,6 +16,7 @@ from pyarrow import parquet
 
 import fastrank_eval
 from fastrank_eval import ArgumentError, ColumnError, SpillError
+from fastrank_eval._lib.files import spill_folder
 from fastrank_eval._lib.memory import Budget, memory_budget, parse_bytes
 from fastrank_eval.apps.cli.main import cli
 from tests.engine.test_engine import bits
@@ -255,7 +256,7 @@ fastrank_eval.evaluate(
 
 
 @pytest.mark.parametrize("end", ["SIGKILL", "SIGTERM", "SIGINT"])
-def test_process__ended_in_the_middle_leaves_no_spill(tmp_path, end):
+def test_process__ended_in_the_middle__leaves_no_spill_to_the_next_run(tmp_path, end):
     process = subprocess.Popen(
         [sys.executable, "-c", "import fastrank_eval.results.evaluate\n" + KILLED, str(tmp_path)],
         stdin=subprocess.PIPE,
@@ -266,14 +267,39 @@ def test_process__ended_in_the_middle_leaves_no_spill(tmp_path, end):
     with process:
         assert process.stdout.readline() == b"spilling\n"
         assert list(tmp_path.glob("fastrank-spill-*"))
+        with spill_folder(tmp_path, 0):
+            assert len(list(tmp_path.glob("fastrank-spill-*"))) == 2
         process.send_signal(getattr(signal, end))
         if end == "SIGINT":
             process.stdin.close()
         assert process.wait() != 0
-    # The guard sees the end and removes the folder.
-    deadline = time.monotonic() + 20
-    while list(tmp_path.iterdir()) and time.monotonic() < deadline:
-        time.sleep(0.02)
+    # A run that may not unwind leaves its folder without a lock.
+    if end != "SIGINT":
+        with spill_folder(tmp_path, 0) as folder:
+            assert list(tmp_path.iterdir()) == [folder]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("end", ["SIGTERM", "SIGINT", "SIGHUP"])
+def test_command__ended_in_the_middle__leaves_no_spill(tmp_path, end):
+    lines = KILLED.strip().splitlines()
+    program = "\n".join(["def program():", *(f"    {line}" for line in lines)])
+    run = "from fastrank_eval._lib.signals import run_stoppable\nrun_stoppable(program)"
+    process = subprocess.Popen(
+        [sys.executable, "-c", f"{program}\n{run}", str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        preexec_fn=default_signals,
+    )
+    with process:
+        assert process.stdout.readline() == b"spilling\n"
+        assert list(tmp_path.glob("fastrank-spill-*"))
+        begin = time.monotonic()
+        process.send_signal(getattr(signal, end))
+        assert process.wait() == 128 + getattr(signal, end)
+        assert time.monotonic() - begin < 10
     assert list(tmp_path.iterdir()) == []
 
 

@@ -37,7 +37,7 @@ def long_table() -> pa.Table:
 @pytest.fixture
 def never_resting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every report is passed on."""
-    monkeypatch.setattr("fastrank_eval._lib.progress.INTERVAL", 0)
+    monkeypatch.setattr("fastrank_eval._lib.threads.INTERVAL", 0)
 
 
 def once_begun(act: Callable[[], object]) -> Callable[[fe.Progress], None]:

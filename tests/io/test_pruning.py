@@ -22,7 +22,7 @@ from tests.support.source_files import read, write_parquet
 pytestmark = pytest.mark.no_kernels
 
 DAYS = ("2026-11-18", "2026-11-19", "2026-11-20")
-DAY_19 = ["day = '2026-11-19'", "x >= 0 and day in ('2026-11-19')", pc.field("day") == DAYS[1]]
+DAY_19 = ["day = '2026-11-19'", "x >= 0 and day in ('2026-11-19')"]
 
 
 @pytest.fixture
@@ -44,6 +44,16 @@ def test_files__ruled_out_by_their_folders__are_not_opened(log: Path, where: Any
     assert read(found, "x") == {"x": [10, 11]}
 
 
+def test_files__under_an_expression__are_all_opened(log: Path) -> None:
+    where = pc.field("day") == DAYS[1]
+    with pytest.raises(SourceError, match=r"day=2026-11-18"):
+        open_source(log, where=where)
+    for day in (DAYS[0], DAYS[2]):
+        write_parquet(log / f"day={day}" / "part-0.parquet", [1])
+    assert list(open_source(log, where=pc.field("day") == "2025-01-01").batches(["x"])) == []
+    assert read(open_source(log, where=where), "x", "day") == {"x": [10, 11], "day": [DAYS[1]] * 2}
+
+
 def test_rows__are_known_where_folders_decide_alone(log: Path) -> None:
     assert open_source(log, where="day = '2026-11-19'").rows == 2
     assert open_source(log, where="day = '2026-11-19' and (x = 3 or x is null)").rows is None
@@ -51,8 +61,8 @@ def test_rows__are_known_where_folders_decide_alone(log: Path) -> None:
         open_source(log, where="day = '2025-01-01'")
 
 
-@pytest.mark.parametrize("where", ["day = 9", "day > 3 and x < 5", pc.field("day") == 9])
-def test_files__all_ruled_out__still_tell_their_columns(tmp_path: Path, where: Any) -> None:
+@pytest.mark.parametrize("where", ["day = 9", "day > 3 and x < 5"])
+def test_files__all_ruled_out__still_tell_their_columns(tmp_path: Path, where: str) -> None:
     for day in (1, 2):
         write_parquet(tmp_path / f"day={day}" / "x.parquet", [day])
     source = open_source(tmp_path, where=where)
@@ -158,10 +168,6 @@ def damaged(path: Path, groups: tuple[int, ...], **options: Any) -> Path:
         "gaps < 150",
         "not (gaps is null or gaps > 199)",
         "x = 110 and score is not null",
-        pc.field("x") == 110,
-        (pc.field("code") == "1") & (pc.field("x") < 200) & (pc.field("x") >= 100),
-        (pc.field("gaps") < 150) & (pc.field("score") > 0),
-        pc.field("hour").isin(HOUR[100:101]) & (pc.field("word") < "2"),
     ],
 )
 def test_row_groups__ruled_out_by_statistics__are_not_decoded(tmp_path: Path, where: Any) -> None:
@@ -172,6 +178,26 @@ def test_row_groups__ruled_out_by_statistics__are_not_decoded(tmp_path: Path, wh
     assert read(open_source(path, where=where), "x", "score") == expected
     with pytest.raises(SourceError, match=r"x\.parquet"):
         read(open_source(path, where="x >= 0"), "x")
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        pc.field("x") == 110,
+        (pc.field("code") == "1") & (pc.field("x") < 200) & (pc.field("x") >= 100),
+        (pc.field("gaps") < 150) & (pc.field("score") > 0),
+        pc.field("hour").isin(HOUR[100:101]) & (pc.field("word") < "2"),
+    ],
+)
+def test_row_groups__under_an_expression__are_all_read(
+    tmp_path: Path, where: pc.Expression
+) -> None:
+    expected = read(open_source(GROUPS, where=where), "x", "score")
+    assert 0 < len(expected["x"]) <= 100
+    whole, broken = damaged(tmp_path / "0.parquet", ()), damaged(tmp_path / "1.parquet", (0,))
+    assert read(open_source(whole, where=where), "x", "score") == expected
+    with pytest.raises(SourceError, match=r"1\.parquet"):
+        read(open_source(broken, where=where), "x")
 
 
 def test_row_groups__without_statistics__are_read(tmp_path: Path) -> None:

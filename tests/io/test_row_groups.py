@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from fastrank_eval import SourceError, evaluate
-from fastrank_eval._lib.progress import reporting_to
+from fastrank_eval._lib.threads import reporting_to
 from fastrank_eval.engine.plan import BATCH_ROWS, batch_rows_of
 from fastrank_eval.io import open_source
 from fastrank_eval.io.formats import read_file

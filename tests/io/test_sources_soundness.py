@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import fastrank_eval as fe
-from fastrank_eval.io.formats import check_batches
+from fastrank_eval.io.source import check_batches
 
 ROWS = 1000
 USERS = [f"user {row // 5}" for row in range(ROWS)]

@@ -15,7 +15,6 @@ from scipy import stats
 
 import fastrank_eval
 from fastrank_eval._lib.arrow import frozen
-from fastrank_eval.engine.ungrouped import states_of
 from fastrank_eval.groups.chunk import Chunk, Scored
 from fastrank_eval.groups.labels import Labels
 from fastrank_eval.io.columns import Columns
@@ -267,13 +266,15 @@ def test_other_measures_of_all_rows__say_that_they_have_no_error(text):
 
 def test_rows_without_groups__have_values_and_no_error():
     log = {name: values for name, values in clicks(50, 3).items() if name != "group"}
+    measures = ["LogLoss", "Bias", "MCC(threshold=0.3)"]
     for options in ({}, {"weight": "w"}):
-        of = [measure(text) for text in ("LogLoss", "Bias", "MCC(threshold=0.3)")]
-        states = states_of(log, of, label="label", score="score", **options)["score"]
-        grouped = evaluate(pa.table(clicks(50, 3)), [str(m) for m in of], **options)
-        for m, state, line in zip(of, states, grouped, strict=True):
-            found = m.pooled_value(state, map)
-            assert (found.value, math.isnan(found.se), found.clusters) == (line.value, True, 0)
+        found = fastrank_eval.evaluate(
+            log, label="label", score="score", measures=measures, **options
+        )
+        grouped = evaluate(pa.table(clicks(50, 3)), measures, **options)
+        for value, line in zip(found, grouped, strict=True):
+            assert (value.value, math.isnan(value.se)) == (line.value, True)
+            assert (value.caution, value.groups, value.rows_share) == ("no_groups", 0, 1)
 
 
 # ---- what is promised ----------------------------------------------------------------------------

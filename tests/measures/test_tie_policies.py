@@ -74,6 +74,8 @@ def assert_groups_equal(result, text: str, groups: list[list[Row]], ties: str) -
     keys = result.per_group["group"].to_pylist()
     for key, ours in zip(keys, result[text], strict=True):
         wanted = oracle(text, groups[key], ties)
+        if wanted is None:
+            continue
         # pytest.approx takes as long as the oracle.
         equal = math.isclose(ours, wanted, abs_tol=1e-12, rel_tol=1e-12)
         assert equal or (math.isnan(ours) and math.isnan(wanted)), (

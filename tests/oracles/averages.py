@@ -42,8 +42,8 @@ def average(
     judged: tuple[float, ...],
     k: int | None,
     options: dict[str, Any],
-) -> float:
-    """Mean of a measure over every order of the tied rows."""
+) -> float | None:
+    """Mean of a measure over every order of the tied rows, None without a formula here."""
     blocks = list(blocks_of(rows))
     ranked = Ranked(oracles.resolved(rows, "input"), judged)
     total = oracles.relevant_total(ranked, options.get("rel", 1))
@@ -94,7 +94,9 @@ def average(
         return average_err(blocks, ranked, k, **options)
     if name == "pFound":
         return average_cascade(blocks, k, options.pop("patience", 0.85), **options)
-    return average_user_model(blocks, k, oracle_user_models.WEIGHTS[name], **options)
+    if name in oracle_user_models.WEIGHTS:
+        return average_user_model(blocks, k, oracle_user_models.WEIGHTS[name], **options)
+    return None
 
 
 def within(k: int | None, rank: int) -> bool:

@@ -24,20 +24,12 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
+from fastrank_eval.testing import Row
 from tests.oracles import trec as oracle_trec
 from tests.oracles.user_models import USER_MODELS
 
 NAN = math.nan
 ENUMERATION_LIMIT = 3_000
-
-
-class Row(NamedTuple):
-    """One row: score None = never retrieved, label None = never judged."""
-
-    score: float | None
-    label: float | None
-    weight: float = 1.0
-    item: str = ""
 
 
 class Ranked(NamedTuple):
@@ -475,8 +467,11 @@ def all_orders(rows: Sequence[Row]) -> list[tuple[float | None, ...]]:
 
 def oracle(
     text: str, rows: Sequence[Row], ties: str = "expected", enumerate_all: bool = False
-) -> float:
-    """Value of one measure for one group, NaN where it is undefined."""
+) -> float | None:
+    """Value of one measure for one group, NaN where it is undefined.
+
+    None: the orders of tied rows are too many, and `averages` has no formula of their mean.
+    """
     name, options, k = read(text)
     options.pop("weight", None)
     if name == "GAUC":

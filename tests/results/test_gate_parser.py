@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastrank_eval._lib.errors import ArgumentError
+from fastrank_eval._lib.lexer import Operation
 from fastrank_eval.measures import measure, registry
 from fastrank_eval.measures.base import aliases
 from fastrank_eval.measures.parser import names_measure, text_with_options
@@ -16,17 +17,9 @@ from fastrank_eval.results.gate_parser import (
     COUNTS,
     FIELDS,
     KEYWORDS,
-    And,
-    Compare,
-    Condition,
     Count,
-    Function,
-    Negative,
-    Not,
+    Node,
     Number,
-    Operation,
-    Or,
-    Quantity,
     Term,
     parse,
     terms_of,
@@ -36,89 +29,92 @@ pytestmark = pytest.mark.no_kernels
 
 GAUC, AUC = Term("GAUC"), Term("AUC")
 
+
+def joined(operator: str, *parts: Node) -> Operation:
+    return Operation(operator, parts)
+
+
 # ---- what a text means ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     "text,tree",
     [
-        ("GAUC < 0.6", Compare("<", GAUC, Number(0.6))),
-        ("gauc VALUE<.6", Compare("<", GAUC, Number(0.6))),
+        ("GAUC < 0.6", joined("<", GAUC, Number(0.6))),
+        ("gauc VALUE<.6", joined("<", GAUC, Number(0.6))),
         (
             "GAUC delta_ci_low < -0.001",
-            Compare("<", Term("GAUC", "delta_ci_low"), Negative(Number(0.001))),
+            joined("<", Term("GAUC", "delta_ci_low"), joined("-", Number(0.001))),
         ),
-        ("0.6 >= GAUC", Compare(">=", Number(0.6), GAUC)),
-        ("GAUC == 1", Compare("=", GAUC, Number(1))),
-        ("GAUC <> 1", Compare("!=", GAUC, Number(1))),
-        ("rows < 1E+3", Compare("<", Count("rows"), Number(1000))),
-        ("pctr:AUC > 1.", Compare(">", Term("AUC", score="pctr"), Number(1))),
-        ('"odd ""n""" : AUC > 1', Compare(">", Term("AUC", score='odd "n"'), Number(1))),
-        ("P:P@5 > 1", Compare(">", Term("P@5", score="P"), Number(1))),
-        ("abs:AUC > 1", Compare(">", Term("AUC", score="abs"), Number(1))),
-        ("AUC[slot=1,ad=9] > 1", Compare(">", Term("AUC", slice="slot=1,ad=9"), Number(1))),
-        ("AUC [ @rows 1-4 ] > 1", Compare(">", Term("AUC", slice="@rows 1-4"), Number(1))),
-        ('AUC["a]""b"] > 1', Compare(">", Term("AUC", slice='a]"b'), Number(1))),
-        ("AUC[*] > 1", Compare(">", Term("AUC", slice=None), Number(1))),
-        ('AUC["*"] > 1', Compare(">", Term("AUC", slice="*"), Number(1))),
-        ("AUC[all] > 1", Compare(">", AUC, Number(1))),
-        ("nDCG(gain='exp')@10 < 1", Compare("<", Term("nDCG(gain='exp')@10"), Number(1))),
-        ("P_10-0.1<1", Compare("<", Operation("-", Term("P@10"), Number(0.1)), Number(1))),
-        ("alpha-nDCG @ 5 < 1", Compare("<", Term("alpha_nDCG@5"), Number(1))),
-        ("ERR-IA@5 < 1", Compare("<", Term("ERR_IA@5"), Number(1))),
-        ("11pt_avg < 1", Compare("<", Term("IPrec11"), Number(1))),
-        ("iprec_at_recall_0.10 < 1", Compare("<", Term("IPrec(recall=0.1)"), Number(1))),
+        ("0.6 >= GAUC", joined(">=", Number(0.6), GAUC)),
+        ("GAUC == 1", joined("=", GAUC, Number(1))),
+        ("GAUC <> 1", joined("!=", GAUC, Number(1))),
+        ("rows < 1E+3", joined("<", Count("rows"), Number(1000))),
+        ("pctr:AUC > 1.", joined(">", Term("AUC", score="pctr"), Number(1))),
+        ('"odd ""n""" : AUC > 1', joined(">", Term("AUC", score='odd "n"'), Number(1))),
+        ("P:P@5 > 1", joined(">", Term("P@5", score="P"), Number(1))),
+        ("abs:AUC > 1", joined(">", Term("AUC", score="abs"), Number(1))),
+        ("AUC[slot=1,ad=9] > 1", joined(">", Term("AUC", slice="slot=1,ad=9"), Number(1))),
+        ("AUC [ @rows 1-4 ] > 1", joined(">", Term("AUC", slice="@rows 1-4"), Number(1))),
+        ('AUC["a]""b"] > 1', joined(">", Term("AUC", slice='a]"b'), Number(1))),
+        ("AUC[*] > 1", joined(">", Term("AUC", slice=None), Number(1))),
+        ('AUC["*"] > 1', joined(">", Term("AUC", slice="*"), Number(1))),
+        ("AUC[all] > 1", joined(">", AUC, Number(1))),
+        ("nDCG(gain='exp')@10 < 1", joined("<", Term("nDCG(gain='exp')@10"), Number(1))),
+        ("P_10-0.1<1", joined("<", joined("-", Term("P@10"), Number(0.1)), Number(1))),
+        ("alpha-nDCG @ 5 < 1", joined("<", Term("alpha_nDCG@5"), Number(1))),
+        ("ERR-IA@5 < 1", joined("<", Term("ERR_IA@5"), Number(1))),
+        ("11pt_avg < 1", joined("<", Term("IPrec11"), Number(1))),
+        ("iprec_at_recall_0.10 < 1", joined("<", Term("IPrec(recall=0.1)"), Number(1))),
         (
             "nDCG(gain={1: 1, 2: 3}, base=2) < 1",
-            Compare("<", Term("nDCG(gain={1: 1, 2: 3}, base=2)"), Number(1)),
+            joined("<", Term("nDCG(gain={1: 1, 2: 3}, base=2)"), Number(1)),
         ),
-        ("GAUC-AUC < 1", Compare("<", Operation("-", GAUC, AUC), Number(1))),
+        ("GAUC-AUC < 1", joined("<", joined("-", GAUC, AUC), Number(1))),
         (
             "1 - GAUC - AUC / 2 * 3 < 1",
-            Compare(
+            joined(
                 "<",
-                Operation(
+                joined(
                     "-",
-                    Operation("-", Number(1), GAUC),
-                    Operation("*", Operation("/", AUC, Number(2)), Number(3)),
+                    joined("-", Number(1), GAUC),
+                    joined("*", joined("/", AUC, Number(2)), Number(3)),
                 ),
                 Number(1),
             ),
         ),
         (
             "max(GAUC, AUC) - abs(-GAUC) < +1",
-            Compare(
+            joined(
                 "<",
-                Operation(
-                    "-", Function("max", (GAUC, AUC)), Function("abs", (Negative(GAUC),))
+                joined(
+                    "-", joined("max", GAUC, AUC), joined("abs", joined("-", GAUC))
                 ),
                 Number(1),
             ),
         ),
         (
             "GAUC < 1 or GAUC < 2 AND not (AUC < 3 or (AUC + 1) < 4)",
-            Or(
-                (
-                    Compare("<", GAUC, Number(1)),
-                    And(
-                        (
-                            Compare("<", GAUC, Number(2)),
-                            Not(
-                                Or(
-                                    (
-                                        Compare("<", AUC, Number(3)),
-                                        Compare("<", Operation("+", AUC, Number(1)), Number(4)),
-                                    )
-                                )
-                            ),
-                        )
+            joined(
+                "or",
+                joined("<", GAUC, Number(1)),
+                joined(
+                    "and",
+                    joined("<", GAUC, Number(2)),
+                    joined(
+                        "not",
+                        joined(
+                            "or",
+                            joined("<", AUC, Number(3)),
+                            joined("<", joined("+", AUC, Number(1)), Number(4)),
+                        ),
                     ),
-                )
+                ),
             ),
         ),
     ],
 )  # fmt: skip
-def test_parse__reads(text: str, tree: Condition) -> None:
+def test_parse__reads(text: str, tree: Operation) -> None:
     assert parse(text) == tree
     assert parse(str(tree)) == tree
 
@@ -216,42 +212,39 @@ MEASURES = st.sampled_from(
 ).map(lambda text: text_with_options(measure(text)))
 SLICES = st.none() | st.just("all") | NAMES | st.sampled_from(["slot=1", "a]b", '"', '"a"', " x "])
 NUMBERS = st.floats(0, allow_nan=False, allow_infinity=False).map(Number)
-LEAVES: st.SearchStrategy[Quantity] = (
+LEAVES: st.SearchStrategy[Node] = (
     NUMBERS
     | st.builds(Term, MEASURES, st.sampled_from(FIELDS), st.none() | NAMES, SLICES)
     | st.sampled_from(COUNTS).map(Count)
 )
 
 
-def _quantities(inner: st.SearchStrategy[Quantity]) -> st.SearchStrategy[Quantity]:
-    return (
-        st.builds(Negative, inner)
-        | st.builds(Operation, st.sampled_from("+-*/"), inner, inner)
-        | st.builds(Function, st.just("abs"), st.tuples(inner))
-        | st.builds(
-            Function,
-            st.sampled_from(["min", "max"]),
-            st.lists(inner, min_size=1, max_size=3).map(tuple),
-        )
-    )
+def _operations(
+    operators: list[str], parts: st.SearchStrategy[Node], least: int, most: int
+) -> st.SearchStrategy[Operation]:
+    several = st.lists(parts, min_size=least, max_size=most).map(tuple)
+    return st.builds(Operation, st.sampled_from(operators), several)
 
 
-def _conditions(inner: st.SearchStrategy[Condition]) -> st.SearchStrategy[Condition]:
-    parts = st.lists(inner, min_size=2, max_size=3).map(tuple)
-    return st.builds(Not, inner) | st.builds(And, parts) | st.builds(Or, parts)
-
-
-QUANTITIES = st.recursive(LEAVES, _quantities, max_leaves=6)
-CONDITIONS: st.SearchStrategy[Condition] = st.recursive(
-    st.builds(Compare, st.sampled_from(["=", "!=", "<", "<=", ">", ">="]), QUANTITIES, QUANTITIES),
-    _conditions,
+QUANTITIES = st.recursive(
+    LEAVES,
+    lambda inner: (
+        _operations(["-", "abs"], inner, 1, 1)
+        | _operations(["+", "-", "*", "/"], inner, 2, 2)
+        | _operations(["min", "max"], inner, 1, 3)
+    ),
+    max_leaves=6,
+)
+CONDITIONS: st.SearchStrategy[Operation] = st.recursive(
+    _operations(["=", "!=", "<", "<=", ">", ">="], QUANTITIES, 2, 2),
+    lambda inner: _operations(["not"], inner, 1, 1) | _operations(["and", "or"], inner, 2, 3),
     max_leaves=5,
 ).filter(lambda tree: any(True for _ in terms_of(tree)))
 
 
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(CONDITIONS)
-def test_text__of_a_tree__reads_as_the_tree(tree: Condition) -> None:
+def test_text__of_a_tree__reads_as_the_tree(tree: Operation) -> None:
     assert parse(str(tree)) == tree
 
 
@@ -280,7 +273,7 @@ def test_parse__anything__is_a_gate_or_an_argument_error(text: str) -> None:
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(CONDITIONS, st.data())
 def test_parse__a_gate_with_a_sign_changed__raises_nothing_else(
-    tree: Condition, data: st.DataObject
+    tree: Operation, data: st.DataObject
 ) -> None:
     text = str(tree)
     at = data.draw(st.integers(0, len(text)))

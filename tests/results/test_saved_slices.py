@@ -171,7 +171,7 @@ def test_evaluation__of_a_merged_state__has_the_sums_of_pairs() -> None:
             for m in range(len(MEASURES)):
                 assert mine.pairs[0].cross(m, line) == theirs.pairs[0].cross(m, line)
                 assert repr(mine.pairs[0].pairs(m, line)) == repr(theirs.pairs[0].pairs(m, line))
-    pools = [one.totals.shared.overall.pairs[0] for one in (merged, once)]
+    pools = [one.totals.overall_states.pairs[0] for one in (merged, once)]
     assert pools[0].keys() == pools[1].keys() != set()
     for key, moments in pools[0].items():
         assert moments.exact() == pools[1][key].exact()

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastrank_eval._lib.errors import ArgumentError
-from fastrank_eval.slicing.parser import parse, requested_slicing
+from fastrank_eval.slicing.encode import text_value
 from fastrank_eval.slicing.spec import (
     UNITS,
     Edges,
@@ -22,7 +22,8 @@ from fastrank_eval.slicing.spec import (
     Width,
     column_text,
     number_text,
-    text_value,
+    parse,
+    requested_slicing,
 )
 
 pytestmark = pytest.mark.no_kernels

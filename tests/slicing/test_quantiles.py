@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.io import open_source
-from fastrank_eval.slicing import quantiles
-from fastrank_eval.slicing.quantiles import Distribution, quantile_edges
+from fastrank_eval.slicing import bins as binning
+from fastrank_eval.slicing.bins import Distribution, distributions
 from fastrank_eval.slicing.slicer import open_slicings
 
 BIG = 2**53
@@ -62,7 +62,7 @@ def test_edges_follow_their_definition_whatever_the_batches(
     cuts = [0, *sorted(draw.draw(st.lists(st.integers(0, len(values)), max_size=3))), len(values)]
     pieces = [column.slice(lo, hi - lo) for lo, hi in pairwise(cuts)]
     table = pa.table({"c": pa.chunked_array(pieces, arrow)})
-    edges = quantile_edges(open_source(table), "c", bins)
+    edges = distributions(open_source(table), ["c"])["c"].edges(bins)
     expected = edges_by_definition(values, bins)
     assert edges.to_pylist() == expected
     assert [math.copysign(1, e) for e in edges.to_pylist() if e == 0 and "float" in kind] in (
@@ -86,14 +86,14 @@ def test_bins_hold_equally_many_rows_where_no_values_are_equal() -> None:
 
 def test_equal_values_share_a_bin_and_bins_get_fewer() -> None:
     values = [0] * 90 + [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]
-    assert quantile_edges(open_source({"c": values}), "c", 4).to_pylist() == [1]
-    assert quantile_edges(open_source({"c": [5, 5, 5]}), "c", 4).to_pylist() == []
+    assert distributions(open_source({"c": values}), ["c"])["c"].edges(4).to_pylist() == [1]
+    assert distributions(open_source({"c": [5, 5, 5]}), ["c"])["c"].edges(4).to_pylist() == []
     slicings = open_slicings("c:quantile4", open_source({"c": [5, 5, None]}))
     assert slicings.encoders[0].slices().labels == ("c=any", "c=null")
 
 
 def test_pieces_put_together_early_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quantiles, "_PENDING", 3)
+    monkeypatch.setattr(binning, "_PENDING", 3)
     random = np.random.default_rng(4)
     seen = Distribution(pa.int64())
     batches = [random.integers(0, 40, 10) for _ in range(30)]
@@ -110,8 +110,8 @@ def test_conditions_and_limits_of_the_run_hold(tmp_path: Path) -> None:
     table = pa.table({"age": range(100), "slot": [1, 2] * 50})
     pq.write_table(table, path, row_group_size=7)
     source = open_source(str(path), where="slot = 1")
-    assert quantile_edges(source, "age", 2).to_pylist() == [50]
-    assert quantile_edges(source, "age", 2, limit=10).to_pylist() == [10]
+    assert distributions(source, ["age"])["age"].edges(2).to_pylist() == [50]
+    assert distributions(source, ["age"], limit=10)["age"].edges(2).to_pylist() == [10]
     slicings = open_slicings(["age:quantile2,slot", "age:quantile4"], source, limit=10)
     assert slicings.encoders[1].slices().labels == (
         "age<4", "age=[4,10)", "age=[10,14)", "age>=14", "age=null",

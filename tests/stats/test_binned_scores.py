@@ -72,7 +72,7 @@ def test_states__merge_to_the_same_bits_in_any_order(drawn, cut, bins, weighted,
         for some in (part[::2], part[1::2]):
             at = np.array(some, np.int64)
             state.add(score[at], np.flatnonzero(positive[at]), weight[at] if weighted else None)
-            state._by_thread[0].all()
+            state._parts[0].all()
     parts[1].merge(parts[0])
     assert repr(parts[1].auc()) == repr(whole.auc())
     assert parts[1].bin_count == whole.bin_count
@@ -122,7 +122,7 @@ def test_state__stays_small_however_many_rows_come(monkeypatch):
     for _ in range(30):
         score = rng.random(1 << 12)
         state.add(score, np.flatnonzero(rng.random(len(score)) < score))
-        (part,) = state._by_thread
+        (part,) = state._parts
         assert not part._pending
         used.append(len(part._bins.keys))
     assert max(used) <= 256

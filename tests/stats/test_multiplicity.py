@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from fastrank_eval._lib import errors
-from fastrank_eval.stats.hypothesis_tests import adjust_p_values, benjamini_hochberg, holm
-from fastrank_eval.stats.power import (
-    effect_size,
-    groups_needed,
+from fastrank_eval.stats.hypothesis_tests import (
+    adjust_p_values,
+    benjamini_hochberg,
+    holm,
     minimum_detectable_difference,
 )
 
@@ -87,15 +87,6 @@ def test_adjusted__by_name():
 # ---- power ---------------------------------------------------------------------------------------
 
 
-def test_effect_size__is_t_over_the_root_of_groups():
-    differences = np.random.default_rng(2).normal(0.3, 1, 50)
-    t = stats.ttest_1samp(differences, 0).statistic
-    assert effect_size(np.append(differences, np.nan)) == pytest.approx(t / math.sqrt(50))
-    assert math.isnan(effect_size(np.array([1.0])))
-    assert math.isnan(effect_size(np.array([0.3 - 0.2, 0.2 - 0.1])))
-    assert math.isnan(effect_size(np.zeros(3)))
-
-
 @pytest.mark.parametrize("alpha, power", [(0.05, 0.8), (0.01, 0.95), (0.1, 0.5), (0.05, 0.3)])
 def test_minimum_detectable_difference__is_found_with_that_power(alpha, power):
     normal = minimum_detectable_difference(2.0, alpha=alpha, power=power)
@@ -109,27 +100,7 @@ def test_minimum_detectable_difference__is_found_with_that_power(alpha, power):
     assert student > normal or power < 0.5
 
 
-@pytest.mark.parametrize("clustered", [True, False])
-@law
-@given(st.floats(1e-3, 10), st.floats(1e-3, 3), st.integers(2, 10**6))
-def test_groups_needed__are_the_fewest_that_find_the_difference(clustered, difference, se, groups):
-    many = groups_needed(difference, se, groups, clustered=clustered)
-
-    def detectable(number: int) -> float:
-        degrees = number - 1 if clustered else None
-        scaled = se * math.sqrt(groups / number)
-        return minimum_detectable_difference(scaled, degrees=degrees)
-
-    assert detectable(many) <= difference * (1 + 1e-12)
-    assert many == 2 or detectable(many - 1) >= difference * (1 - 1e-12)
-    assert groups_needed(-difference, se, groups, clustered=clustered) == many
-
-
 def test_power__of_what_has_none__says_so():
-    assert groups_needed(0.0, 1.0, 10) is None
-    assert groups_needed(math.nan, 1.0, 10) is None
-    assert groups_needed(1e-300, 1.0, 10) is None
-    assert groups_needed(1.0, 0.0, 10) == 2
     assert math.isnan(minimum_detectable_difference(math.nan))
     with pytest.raises(errors.ArgumentError, match="below 0"):
         minimum_detectable_difference(-1.0)
@@ -137,5 +108,3 @@ def test_power__of_what_has_none__says_so():
         minimum_detectable_difference(1.0, degrees=0)
     with pytest.raises(errors.ArgumentError, match="power=1"):
         minimum_detectable_difference(1.0, power=1)
-    with pytest.raises(errors.ArgumentError, match="groups=1"):
-        groups_needed(1.0, 1.0, 1)

@@ -118,8 +118,7 @@ def test_difference_of_means__of_values_as_near_as_doubles_are__is_never_lost(
 ) -> None:
     from fractions import Fraction
 
-    from fastrank_eval.stats.means import MeanState
-    from fastrank_eval.stats.paired import PairedState, error_of_difference
+    from fastrank_eval.stats.means import MeanState, PairedState, error_of_difference
 
     a = np.array(values)
     b = a * (1 + eps * np.arange(len(a)))

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastrank_eval.stats.means import MeanState
-from fastrank_eval.stats.paired import PairedState, error_of_difference, error_of_sums
+from fastrank_eval.stats.means import MeanState, PairedState, error_of_difference, error_of_sums
 
 pytestmark = pytest.mark.kernels
 

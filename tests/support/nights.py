@@ -12,8 +12,8 @@ from fastrank_eval.apps.nightly.night import (
     Night,
     NightDifference,
     NightQuality,
-    NightValue,
 )
+from fastrank_eval.engine.records import MeasureValue
 
 HOSTILE = (
     "<script>alert(1)</script>",
@@ -24,11 +24,21 @@ HOSTILE = (
 )
 
 
+def a_value(
+    score: str, by: str | None, slice_label: str, measure: str, value: float, **fields: Any
+) -> MeasureValue:
+    """A value whose coverage does not matter."""
+    covered = {"groups": 0, "groups_used": 0, "dropped": {}, "rows_share": math.nan}
+    covered |= {"positives_share": math.nan, **fields}
+    return MeasureValue(score, slice_label, measure, value, by=by, **covered)  # type: ignore[arg-type]
+
+
 def a_night(day: int = 1, value: float = 0.75, **changes: Any) -> Night:
     values = tuple(
-        NightValue(
-            "new", "slot", name, "GAUC", value / (1 + at), 0.1, math.nan, math.inf, 3.5, 10, 7,
-            1 / 3, math.nan, {"all_negative": 3}, "few_groups",
+        MeasureValue(
+            "new", name, "GAUC", value / (1 + at), 10, 7, {"all_negative": 3}, 1 / 3, math.nan,
+            se=0.1, ci_low=math.nan, ci_high=math.inf, effective_groups=3.5, caution="few_groups",
+            by="slot",
         )
         for at, name in enumerate(("all", *HOSTILE))
     )  # fmt: skip

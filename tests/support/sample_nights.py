@@ -15,8 +15,8 @@ from fastrank_eval.apps.nightly.night import (
     Night,
     NightDifference,
     NightQuality,
-    NightValue,
 )
+from fastrank_eval.engine.records import MeasureValue
 
 LAST = dt.date(2026, 11, 19)
 MODELS = ("ctr_prod", "ctr_wide", "ctr_small")
@@ -109,8 +109,8 @@ def _night(ago: int, earlier: Sequence[Night]) -> Night:
     return replace(night, compared=tuple(_compared(night, earlier)))
 
 
-def _values(ago: int, random: Random) -> Iterator[NightValue]:
-    for by, label in (("", "all"), *SLICES):
+def _values(ago: int, random: Random) -> Iterator[MeasureValue]:
+    for by, label in ((None, "all"), *SLICES):
         whole = label == "all"
         error = 1.0 if whole else 2 + 7 * Random(label).random()  # noqa: S311
         shift = 0.0 if whole else Random(f"{label} level").gauss(0, 0.012)  # noqa: S311
@@ -129,7 +129,7 @@ def _values(ago: int, random: Random) -> Iterator[NightValue]:
                 if ago == EMPTY:
                     value = se = math.nan
                 groups = 0 if ago == EMPTY else int(195_000 / error**2)
-                yield NightValue(
+                yield MeasureValue(
                     score=model,
                     by=by,
                     slice=label,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +12,9 @@ import click
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval._lib.signals import defer_signals, raise_if_stopped
 from fastrank_eval.apps.cli.options import (
+    check_order,
     comparison_options,
-    comparison_text,
+    compute,
     confidence_option,
     convention_options,
     exit_if_failed,
@@ -25,21 +27,16 @@ from fastrank_eval.apps.cli.options import (
     read_gates,
     reading_options,
     slice_options,
+    sources_argument,
 )
-from fastrank_eval.apps.cli.output import (
-    ReportFiles,
-    report_options,
-    report_text,
-    state_file_option,
-)
+from fastrank_eval.apps.cli.output import ReportFiles, report_options, state_file_option
 from fastrank_eval.apps.cli.shell import SectionedCommand
 
 if TYPE_CHECKING:
     from fastrank_eval.analysis.comparison import Comparison
     from fastrank_eval.results.gates import Gate
-
-__all__ = ["compare", "merge"]
-
+    from fastrank_eval.results.result import Result
+    from fastrank_eval.results.state import State
 
 #: Options that rows need. Saved states hold their values.
 _ROW_OPTIONS = ("group", "label", "score", "baseline")
@@ -84,7 +81,7 @@ Examples:
 Exit codes: 0 done, with any result; 2 bad input or output, 3 a gate (--fail-if) failed,
 130 interrupted, 143 terminated, 129 hung up.""",
 )
-@click.argument("sources", nargs=-1, required=True, metavar="SOURCES...")
+@sources_argument
 @optional_column_options
 @option(
     "Comparison",
@@ -103,23 +100,7 @@ Exit codes: 0 done, with any result; 2 bad input or output, 3 a gate (--fail-if)
 @report_options
 @fail_if_compared_option
 def compare(
-    sources: tuple[str, ...],
-    group: list[str],
-    score: list[str],
-    test: str,
-    movers: int,
-    measures: tuple[str, ...],
-    order: str,
-    presorted: bool,
-    input_format: str | None,
-    report_format: str | None,
-    output: str | None,
-    per_group_file: str | None,
-    csv_safe: bool,
-    overwrite: bool,
-    fail_if: tuple[str, ...],
-    quiet: bool,
-    **options: Any,
+    sources: tuple[str, ...], movers: int, fail_if: tuple[str, ...], quiet: bool, **options: Any
 ) -> None:
     """Compare models with a baseline, with intervals and p-values.
 
@@ -137,72 +118,35 @@ def compare(
     explicit = explicit_options(click.get_current_context())
     states = [path for path in sources if is_state(path)]
     if states or any(name not in explicit for name in _ROW_OPTIONS):
-        _check_existence(sources, input_format)
+        _check_existence(sources, options["format"])
     if states:
         _check_states(sources, states, explicit)
-        files = ReportFiles(
-            report_format, output, per_group_file, overwrite, sources, csv_safe=csv_safe
-        )
-        choices = {"test": test, "threads": options["threads"]}
-        choices |= {
-            name: options[name] for name in _STATE_OPTIONS if name in explicit and name != "test"
+        files = ReportFiles(sources, options)
+        choices = {
+            name: options[name]
+            for name in (*_STATE_OPTIONS, "threads")
+            if name in explicit or name in ("test", "threads")
         }
         comparison, gates = _compare_states(sources, fail_if, quiet, choices)
-        _report(comparison, gates, files, movers, quiet)
-        return
-    _check_rows(explicit)
-    if presorted and order not in ("auto", "sorted"):
-        raise ArgumentError(f"--presorted contradicts --order {order}: leave one of them out.")
-    files = ReportFiles(
-        report_format,
-        output,
-        per_group_file,
-        overwrite,
-        sources,
-        input_format=input_format,
-        csv_safe=csv_safe,
-    )
+    else:
+        _check_rows(explicit)
+        check_order(options)
+        files = ReportFiles(sources, options)
 
-    with defer_signals():
-        from fastrank_eval.analysis.compare import compare as run
-        from fastrank_eval.analysis.compare_tests import NEED_GROUPS
-        from fastrank_eval.apps.cli.progress_bar import progress_bar
-        from fastrank_eval.measures import parse_measures
+        with defer_signals():
+            from fastrank_eval.analysis.compare import compare as run
+            from fastrank_eval.analysis.compare_tests import NEED_GROUPS
+            from fastrank_eval.measures import parse_measures
 
-    requested = ",".join(measures)
-    if test in NEED_GROUPS and "measures" not in explicit:
-        requested = ",".join(str(m) for m in parse_measures(requested) if not m.pooled)
-    gates = read_gates(
-        fail_if, requested, score, options["profile"], options["sampling_rate"], compared=True
-    )
-    with progress_bar(quiet) as progress:
-        comparison = run(
-            sources[0] if len(sources) == 1 else list(sources),
-            group=group[0] if len(group) == 1 else group,
-            score=score,
-            measures=requested,
-            test=test,
-            order=order,
-            presorted=presorted,
-            per_group=per_group_file is not None or movers > 0 or test in NEED_GROUPS,
-            format=input_format,
-            progress=progress,
-            **options,
-        )
-    raise_if_stopped()
-    _report(comparison, gates, files, movers, quiet)
-
-
-def _report(
-    comparison: Comparison, gates: Sequence[Gate], files: ReportFiles, movers: int, quiet: bool
-) -> None:
-    files.write(
-        lambda width: comparison_text(comparison, files.form, movers, width, files.csv_safe),
-        lambda: comparison.per_group,
-        quiet,
-    )
-    if gates:
-        exit_if_failed(comparison.check(*gates))
+        needs_groups = options["test"] in NEED_GROUPS
+        if needs_groups and "measures" not in explicit:
+            measures = parse_measures(options["measures"])
+            options["measures"] = ",".join(str(m) for m in measures if not m.pooled)
+        gates = read_gates(fail_if, options, compared=True)
+        per_group = files.per_group is not None or movers > 0 or needs_groups
+        comparison = compute(run, sources, quiet, per_group=per_group, **options)
+    files.write(comparison, quiet, movers=movers)
+    exit_if_failed(comparison, gates)
 
 
 def _check_existence(sources: Sequence[str], input_format: str | None) -> None:
@@ -251,18 +195,10 @@ def _compare_states(
 ) -> tuple[Comparison, list[Gate]]:
     """Compare one or two saved states and read the gates."""
     with defer_signals():
-        from fastrank_eval._lib.progress import report, reporting_to
-        from fastrank_eval.apps.cli.progress_bar import progress_bar
         from fastrank_eval.results.gates import gate
-        from fastrank_eval.results.state import load_state
 
     gates = [gate(text) for text in fail_if]
-    states = []
-    with progress_bar(quiet) as progress, reporting_to(progress):
-        for path in sources:
-            states.append(load_state(path))
-            report("reading states", sum(state.rows for state in states), None)
-            raise_if_stopped()
+    with _loaded_states(sources, quiet) as states:
         comparison = states[0].compare(*states[1:], **choices)
     for each in gates:
         each.require(
@@ -270,6 +206,25 @@ def _compare_states(
         )
     raise_if_stopped()
     return comparison, gates
+
+
+@contextmanager
+def _loaded_states(
+    paths: Sequence[str], quiet: bool, add: Callable[[State], State] = lambda state: state
+) -> Iterator[list[State]]:
+    """Read states, and show the progress until they are used."""
+    with defer_signals():
+        from fastrank_eval._lib.threads import report, reporting_to
+        from fastrank_eval.apps.cli.progress_bar import progress_bar
+        from fastrank_eval.results.state import load_state
+
+    states: list[State] = []
+    with progress_bar(quiet) as progress, reporting_to(progress):
+        for path in paths:
+            states.append(add(load_state(path)))
+            report("reading states", sum(state.rows for state in states), None)
+            raise_if_stopped()
+        yield states
 
 
 _COMPARISON_OPTIONS = ("baseline", "test", "correction", "replicates", "seed", "movers")
@@ -343,20 +298,10 @@ def merge(
     states: tuple[str, ...],
     compared: bool,
     movers: int,
-    allow_repeated: bool,
-    allow_crossing: bool,
     drop_groups: bool,
-    min_groups: int | None,
-    confidence: float | None,
-    report_format: str | None,
-    output: str | None,
-    per_group_file: str | None,
-    state_file: str | None,
-    csv_safe: bool,
-    overwrite: bool,
     fail_if: tuple[str, ...],
     quiet: bool,
-    **choices: Any,
+    **options: Any,
 ) -> None:
     """Merge the states of several evaluations into one report.
 
@@ -364,8 +309,6 @@ def merge(
     every number equals that of one run over all rows, to the last bit. All states must have the
     same columns, measures, slices and conventions.
     """
-    from fastrank_eval.apps.cli.progress_bar import progress_bar
-
     explicit = explicit_options(click.get_current_context())
     unused = [explicit[name] for name in _COMPARISON_OPTIONS if name in explicit]
     if unused and not compared:
@@ -373,43 +316,26 @@ def merge(
             f"{', '.join(unused)} {'applies' if len(unused) == 1 else 'apply'} to comparisons: "
             "give --compare too."
         )
-    files = ReportFiles(
-        report_format, output, per_group_file, overwrite, states, state_file, csv_safe=csv_safe
-    )
+    files = ReportFiles(states, options)
     with defer_signals():
-        from fastrank_eval._lib.progress import report, reporting_to
         from fastrank_eval.results.gates import gate
-        from fastrank_eval.results.result import Result
-        from fastrank_eval.results.state import load_state
 
     gates = [gate(text) for text in fail_if]
-    loaded = []
-    with progress_bar(quiet) as progress, reporting_to(progress):
-        for path in states:
-            state = load_state(path)
-            loaded.append(state.without_groups() if drop_groups else state)
-            for each in gates:
-                each.require(state.measures, state.scores, state.requested)
-            report("reading states", sum(state.rows for state in loaded), None)
-            raise_if_stopped()
-        merged = loaded[0].merge(
-            *loaded[1:], allow_repeated=allow_repeated, allow_crossing=allow_crossing
-        )
+
+    def add_state(state: State) -> State:
+        for each in gates:
+            each.require(state.measures, state.scores, state.requested)
+        return state.without_groups() if drop_groups else state
+
+    allowed = {name: options.pop(name) for name in ("allow_repeated", "allow_crossing")}
+    with _loaded_states(states, quiet, add_state) as loaded:
+        merged = loaded[0].merge(*loaded[1:], **allowed)
         summary: Result | Comparison
         if compared:
-            summary = merged.compare(confidence=confidence, min_groups=min_groups, **choices)
+            summary = merged.compare(**options)
         else:
-            summary = merged.result(confidence=confidence, min_groups=min_groups)
+            shown = {name: options[name] for name in ("confidence", "min_groups")}
+            summary = merged.result(**shown)
     raise_if_stopped()
-    files.write(
-        lambda width: (
-            report_text(summary, files.form, width, csv_safe)
-            if isinstance(summary, Result)
-            else comparison_text(summary, files.form, movers, width, csv_safe)
-        ),
-        lambda: summary.per_group,
-        quiet,
-        lambda: merged,
-    )
-    if gates:
-        exit_if_failed(summary.check(*gates))
+    files.write(summary, quiet, merged, **({"movers": movers} if compared else {}))
+    exit_if_failed(summary, gates)

@@ -1,31 +1,39 @@
-"""Define the commands curve, plot and threshold."""
+"""Define the commands curve, plot, threshold and classes."""
 
 from __future__ import annotations
 
 import re
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from fastrank_eval._lib.errors import ArgumentError
-from fastrank_eval._lib.signals import defer_signals, on_forced_exit, raise_if_stopped
+from fastrank_eval._lib.signals import defer_signals, raise_if_stopped
 from fastrank_eval.apps.cli.options import (
     choice,
     column_options,
     combine,
+    compute,
     convention_options,
     csv_safe_option,
+    format_option,
     input_options,
+    join_lists,
     label_option,
     limit_option,
     option,
+    overwrite_option,
+    quiet_option,
     reading_options,
     score_option,
+    sources_argument,
     threads_option,
     weight_option,
     where_option,
 )
+from fastrank_eval.apps.cli.output import report_text
 from fastrank_eval.apps.cli.shell import (
     SectionedCommand,
     check_files,
@@ -38,9 +46,6 @@ from fastrank_eval.results.format import printable
 
 if TYPE_CHECKING:
     from fastrank_eval.analysis.curve import Curve
-
-__all__ = ["KINDS", "curve", "plot", "threshold"]
-
 
 KINDS = ("roc", "pr", "det", "lift", "calibration", "k", "gauc-by-activity")
 _FORMATS = {".json": "json", ".csv": "csv", ".parquet": "parquet", ".arrow": "arrow"}
@@ -131,13 +136,9 @@ _curve_options = combine(
         help="For gauc-by-activity: first count of each bucket; by default 1,5,20,100.",
     ),
 )
-_OVERWRITE = option("Output", "--overwrite", is_flag=True, help="Replace a file that exists.")
-_QUIET = option(
-    "Output",
-    "-q",
-    "--quiet",
-    is_flag=True,
-    help="No progress bar on a terminal, no notes.",
+_file_options = combine(
+    overwrite_option("Replace a file that exists."),
+    quiet_option("No progress bar on a terminal, no notes."),
 )
 
 
@@ -151,19 +152,12 @@ Examples:
       --cutoffs 1-20""",
 )
 @click.argument("kind", type=click.Choice(KINDS), metavar="KIND")
-@click.argument("sources", nargs=-1, required=True, metavar="SOURCES...")
+@sources_argument
 @column_options
 @_curve_options
 @convention_options
 @reading_options
-@option(
-    "Output",
-    "-f",
-    "--format",
-    "table_format",
-    type=choice("csv", "json"),
-    help="Format on standard output; by default csv.",
-)
+@format_option("csv", "json", help="Format on standard output; by default csv.")
 @option(
     "Output",
     "-o",
@@ -175,12 +169,11 @@ Examples:
     ".json.",
 )
 @csv_safe_option
-@_OVERWRITE
-@_QUIET
+@_file_options
 def curve(
     kind: str,
     sources: tuple[str, ...],
-    table_format: str | None,
+    report_format: str | None,
     output: str | None,
     csv_safe: bool,
     overwrite: bool,
@@ -198,21 +191,21 @@ def curve(
         check_standard_output()
     else:
         check_suffix("--output", output, list(_FORMATS))
-        if table_format is not None:
+        if report_format is not None:
             raise ArgumentError(
                 "--format is for standard output, and the suffix of --output sets the format: "
                 "leave one of them out."
             )
-    check_files({"--output": output}, overwrite, sources, options["input_format"])
-    result = _run_curve(kind, sources, quiet, options)
+    check_files({"--output": output}, overwrite, sources, options["format"])
+    result = _compute_curve(kind, sources, quiet, options)
     for score, reason in result.undefined.items() if not quiet else ():
         note(f"{printable(score)}: no curve ({reason})")
     if output is None:
-        emit(result.to_json() + "\n" if table_format == "json" else result.to_csv(safe=csv_safe))
+        emit(result.to_json() + "\n" if report_format == "json" else result.to_csv(safe=csv_safe))
         return
     from fastrank_eval.results.tables import write_table
 
-    with atomic_path(output, overwrite=overwrite) as part, on_forced_exit(part.unlink):
+    with atomic_path(output, overwrite=overwrite) as part:
         if _FORMATS[Path(output).suffix.lower()] == "json":
             part.write_text(result.to_json() + "\n", encoding="utf-8")
         else:
@@ -229,7 +222,7 @@ Examples:
   fastrank-eval plot calibration impressions.parquet -g user_id -l click -s score_a -o bins.html""",
 )
 @click.argument("kind", type=click.Choice(KINDS), metavar="KIND")
-@click.argument("sources", nargs=-1, required=True, metavar="SOURCES...")
+@sources_argument
 @column_options
 @_curve_options
 @convention_options
@@ -244,8 +237,7 @@ Examples:
     help="Write the picture to FILE: .png, .svg or .html (one page without other files).",
 )
 @option("Output", "--title", metavar="TEXT", help="Title; by default the kind of curve.")
-@_OVERWRITE
-@_QUIET
+@_file_options
 def plot(
     kind: str,
     sources: tuple[str, ...],
@@ -264,12 +256,11 @@ def plot(
     from fastrank_eval.analysis.plot_files import check_picture, draw_file
 
     check_picture(output, "--output")
-    check_files({"--output": output}, overwrite, sources, options["input_format"])
-    result = _run_curve(kind, sources, quiet, options)
+    check_files({"--output": output}, overwrite, sources, options["format"])
+    result = _compute_curve(kind, sources, quiet, options)
     with (
         defer_signals(),
         atomic_path(output, overwrite=overwrite) as part,
-        on_forced_exit(part.unlink),
     ):
         draw_file(result, part, output, title)
     raise_if_stopped()
@@ -277,25 +268,13 @@ def plot(
         note(f"wrote {output}")
 
 
-def _run_curve(kind: str, sources: tuple[str, ...], quiet: bool, options: dict[str, Any]) -> Curve:
-    """Compute a curve."""
-    from fastrank_eval.apps.cli.progress_bar import progress_bar
-
+def _compute_curve(
+    kind: str, sources: tuple[str, ...], quiet: bool, options: dict[str, Any]
+) -> Curve:
     with defer_signals():
         from fastrank_eval.analysis.curve import curve as run
 
-    group, score = options.pop("group"), options.pop("score")
-    with progress_bar(quiet) as progress:
-        result = run(
-            kind,
-            sources[0] if len(sources) == 1 else list(sources),
-            group=group[0] if len(group) == 1 else group,
-            score=score[0] if len(score) == 1 else score,
-            format=options.pop("input_format"),
-            progress=progress,
-            **options,
-        )
-    raise_if_stopped()
+    result: Curve = compute(partial(run, kind), sources, quiet, **options)
     return result
 
 
@@ -325,7 +304,7 @@ Examples:
   fastrank-eval threshold logs -l click -s score_a,score_b --by recall --target 0.9 -f csv
   fastrank-eval threshold logs -l click -s score_a --by cost --costs fp=1,fn=20 --pos 0.02""",
 )
-@click.argument("sources", nargs=-1, required=True, metavar="SOURCES...")
+@sources_argument
 @label_option
 @score_option
 @weight_option
@@ -409,26 +388,11 @@ Examples:
 @where_option
 @limit_option
 @input_options
-@option(
-    "Output",
-    "-f",
-    "--format",
-    "report_format",
-    type=choice("text", "json", "csv"),
-    default="text",
-    show_default=True,
-    help="Format of the report.",
-)
+@format_option("text", "json", "csv", default="text", help="Format of the report.")
 @csv_safe_option
-@option("Output", "-q", "--quiet", is_flag=True, help="No progress bar on a terminal.")
+@quiet_option()
 def threshold(
-    sources: tuple[str, ...],
-    score: list[str],
-    input_format: str | None,
-    report_format: str,
-    csv_safe: bool,
-    quiet: bool,
-    **options: Any,
+    sources: tuple[str, ...], report_format: str, csv_safe: bool, quiet: bool, **options: Any
 ) -> None:
     """Find the score at which to start predicting positive.
 
@@ -438,18 +402,8 @@ def threshold(
     check_standard_output()
     with defer_signals():
         from fastrank_eval.analysis.thresholds import best_threshold as run
-        from fastrank_eval.apps.cli.progress_bar import progress_bar
 
-    with progress_bar(quiet) as progress:
-        best_by_score = run(
-            sources[0] if len(sources) == 1 else list(sources),
-            score=score,
-            format=input_format,
-            progress=progress,
-            **options,
-        )
-    raise_if_stopped()
-    thresholds = list(best_by_score.values())
+    thresholds = list(compute(run, sources, quiet, **options).values())
     if report_format == "text":
         emit("".join(f"{best}\n" for best in thresholds))
         return
@@ -459,6 +413,137 @@ def threshold(
 
         emit(json.dumps(rows, indent=2, allow_nan=False) + "\n")
     else:
-        from fastrank_eval._lib.csv_text import csv_text
+        from fastrank_eval._lib.files import csv_text
 
         emit(csv_text(list(rows[0]), (row.values() for row in rows), csv_safe))
+
+
+_CLASS_MEASURES = "AUC,PPV,TPR,FScore,Accuracy"
+
+
+def _parse_class_columns(
+    ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
+) -> Any:
+    r"""Parse "cat=p_cat,dog=p_dog" or plain columns; ``\,`` is a comma."""
+    parts = [part.replace("\\,", ",") for text in values for part in re.split(r"(?<!\\),", text)]
+    if not any("=" in part for part in parts):
+        columns = [part.strip() for part in parts]
+        return columns[0] if param.name == "label" and len(columns) == 1 else columns
+    by_class: dict[str, str] = {}
+    for part in parts:
+        name, sign, column = (text.strip() for text in part.rpartition("="))
+        if not sign or not column:
+            raise ArgumentError(
+                f"--{param.name}: must be CLASS=COLUMN, got {part!r}; write cat=p_cat,dog=p_dog."
+            )
+        if name in by_class:
+            raise ArgumentError(f"--{param.name} names the class {name!r} twice.")
+        by_class[name] = column
+    return by_class
+
+
+@click.command(
+    cls=SectionedCommand,
+    epilog="""\b
+Examples:
+  fastrank-eval classes animals.parquet --label kind --score cat=p_cat,dog=p_dog,owl=p_owl
+  fastrank-eval classes digits.csv -l digit -s p0,p1,p2 -m "AUC,MCC,Success@2" -a macro,ovo,mu
+  fastrank-eval classes news.parquet -l sport=is_sport,art=is_art -s sport=p_sport,art=p_art \\
+      -m "PPV(threshold=0.3),AUC" -a macro,micro,samples""",
+)
+@sources_argument
+@option(
+    "Columns",
+    "-l",
+    "--label",
+    multiple=True,
+    required=True,
+    callback=_parse_class_columns,
+    metavar="COLUMN|CLASS=COLUMN,...",
+    help="Column with the class of each row, or a list of its classes; or one column of 0 and 1 "
+    "for each class.",
+)
+@option(
+    "Columns",
+    "-s",
+    "--score",
+    multiple=True,
+    required=True,
+    callback=_parse_class_columns,
+    metavar="CLASS=COLUMN,...",
+    help="The score column of each class. Columns without a class are classes 0, 1, 2 ... if "
+    "labels are numbers, and classes of the same names if labels are text.",
+)
+@weight_option
+@option(
+    "Measures",
+    "-m",
+    "--measures",
+    multiple=True,
+    default=[_CLASS_MEASURES],
+    show_default=True,
+    callback=join_lists,
+    metavar="LIST",
+    help="Measures, separated by commas. A measure of all rows compares each class with the "
+    "others. A measure of groups takes each row as a group of its classes.",
+)
+@option(
+    "Measures",
+    "-a",
+    "--average",
+    default="macro",
+    show_default=True,
+    metavar="LIST",
+    help="Averages over classes: macro, micro, weighted, samples; for AUC also ovo, ovo_weighted, "
+    "mu.",
+)
+@option(
+    "Conventions",
+    "--decide",
+    type=choice("argmax", "threshold"),
+    help="argmax: predict the class of the highest score, the first on ties. threshold: predict "
+    "every class whose score is at least the threshold of the measure. By default argmax if each "
+    "row has one class.",
+)
+@option(
+    "Conventions",
+    "--undefined",
+    default="skip",
+    show_default=True,
+    metavar="POLICY",
+    help="Value of a class whose measure is undefined: skip, zero, one or error; skip,PPV=zero "
+    "sets single measures.",
+)
+@threads_option
+@where_option
+@limit_option
+@input_options
+@format_option(
+    "table",
+    "json",
+    "csv",
+    "markdown",
+    default="table",
+    help="Format of the report; table and json include the values of the classes.",
+)
+@csv_safe_option
+@quiet_option()
+def classes(
+    sources: tuple[str, ...],
+    score: Any,
+    report_format: str,
+    csv_safe: bool,
+    quiet: bool,
+    **options: Any,
+) -> None:
+    """Evaluate rows with a score for each class: multi-class and multi-label.
+
+    SOURCES are Parquet, Arrow IPC or CSV files, folders or quoted globs; "-" reads an Arrow IPC
+    stream from standard input. No group is needed.
+    """
+    check_standard_output()
+    with defer_signals():
+        from fastrank_eval.analysis.multiclass import evaluate_classes as run
+
+    result = compute(run, sources, quiet, scores=score, **options)
+    emit(report_text(result, report_format, None, csv_safe))

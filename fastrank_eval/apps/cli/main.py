@@ -10,30 +10,28 @@ import click
 from fastrank_eval._lib import __version__
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval._lib.signals import defer_signals, raise_if_stopped
-from fastrank_eval.apps.cli.classes import classes
 from fastrank_eval.apps.cli.compare import compare, merge
-from fastrank_eval.apps.cli.curves import curve, plot, threshold
+from fastrank_eval.apps.cli.curves import classes, curve, plot, threshold
 from fastrank_eval.apps.cli.nightly import nightly, serve
 from fastrank_eval.apps.cli.options import (
+    check_order,
     choice,
     column_options,
+    compute,
     confidence_option,
     convention_options,
     csv_safe_option,
     exit_if_failed,
     fail_if_option,
+    format_option,
     measure_options,
     option,
     read_gates,
     reading_options,
     slice_options,
+    sources_argument,
 )
-from fastrank_eval.apps.cli.output import (
-    ReportFiles,
-    report_options,
-    report_text,
-    state_file_option,
-)
+from fastrank_eval.apps.cli.output import ReportFiles, report_options, state_file_option
 from fastrank_eval.apps.cli.shell import (
     SectionedCommand,
     Shell,
@@ -42,8 +40,6 @@ from fastrank_eval.apps.cli.shell import (
     prepare_process,
     render_text,
 )
-
-__all__ = ["cli", "main", "spark_submit_example"]
 
 
 @click.command(
@@ -88,7 +84,7 @@ Examples:
 Exit codes: 0 done, 2 bad input or output, 3 a gate (--fail-if) failed, 130 interrupted,
 143 terminated, 129 hung up.""",
 )
-@click.argument("sources", nargs=-1, required=True, metavar="SOURCES...")
+@sources_argument
 @column_options
 @measure_options
 @slice_options
@@ -113,77 +109,33 @@ Exit codes: 0 done, 2 bad input or output, 3 a gate (--fail-if) failed, 130 inte
 )
 @fail_if_option
 def evaluate(
-    sources: tuple[str, ...],
-    group: list[str],
-    label: str,
-    score: list[str],
-    measures: tuple[str, ...],
-    order: str,
-    presorted: bool,
-    input_format: str | None,
-    report_format: str | None,
-    output: str | None,
-    per_group_file: str | None,
-    state_file: str | None,
-    keep_groups: bool,
-    csv_safe: bool,
-    overwrite: bool,
-    fail_if: tuple[str, ...],
-    quiet: bool,
-    **options: Any,
+    sources: tuple[str, ...], fail_if: tuple[str, ...], quiet: bool, **options: Any
 ) -> None:
     """Evaluate ranked or scored rows, group by group.
 
     SOURCES are Parquet, Arrow IPC or CSV files, folders or quoted globs, read in the order given;
     "-" reads an Arrow IPC stream from standard input. One row is one shown or judged item.
     """
-    from fastrank_eval.apps.cli.progress_bar import progress_bar
-
-    if presorted and order not in ("auto", "sorted"):
-        raise ArgumentError(f"--presorted contradicts --order {order}: leave one of them out.")
-    if keep_groups and state_file is None:
+    check_order(options)
+    keep_groups = options["keep_groups"]
+    if keep_groups and options["state_file"] is None:
         raise ArgumentError("--keep-groups needs a saved state: add --save-state FILE.")
-    files = ReportFiles(
-        report_format,
-        output,
-        per_group_file,
-        overwrite,
-        sources,
-        state_file,
-        input_format,
-        csv_safe=csv_safe,
-    )
+    files = ReportFiles(sources, options)
 
     with defer_signals():
         from fastrank_eval.results.evaluate import evaluate as run
 
-    requested = ",".join(measures)
-    gates = read_gates(fail_if, requested, score, options["profile"], options["sampling_rate"])
-    with progress_bar(quiet) as progress:
-        result = run(
-            sources[0] if len(sources) == 1 else list(sources),
-            group=group[0] if len(group) == 1 else group,
-            label=label,
-            score=score[0] if len(score) == 1 else score,
-            measures=requested,
-            order=order,
-            presorted=presorted,
-            per_group=per_group_file is not None or keep_groups,
-            keep_state=state_file is not None,
-            keep_groups=keep_groups,
-            format=input_format,
-            progress=progress,
-            **options,
-        )
-    raise_if_stopped()
-    files.write(
-        lambda width: report_text(result, files.form, width, csv_safe),
-        lambda: result.per_group,
+    gates = read_gates(fail_if, options)
+    result = compute(
+        run,
+        sources,
         quiet,
-        lambda: result.state,
+        per_group=files.per_group is not None or keep_groups,
+        keep_state=files.state is not None,
+        **options,
     )
-    if gates:
-        exit_if_failed(result.check(*gates))
+    files.write(result, quiet, None if files.state is None else result.state)
+    exit_if_failed(result, gates)
 
 
 @cli.command(
@@ -192,51 +144,25 @@ def evaluate(
 Example:
   fastrank-eval explain impressions.parquet --profile catboost -g user_id -l click -s score_a""",
 )
-@click.argument("sources", nargs=-1, required=True, metavar="SOURCES...")
+@sources_argument
 @column_options
 @measure_options
 @convention_options
 @reading_options
-@option(
-    "Output",
-    "-f",
-    "--format",
-    "report_format",
-    type=choice("table", "json"),
-    default="table",
-    show_default=True,
-    help="Format of the report.",
-)
-def explain(
-    sources: tuple[str, ...],
-    group: list[str],
-    score: list[str],
-    measures: tuple[str, ...],
-    profile: str | None,
-    input_format: str | None,
-    report_format: str,
-    **options: Any,
-) -> None:
+@format_option("table", "json", default="table", help="Format of the report.")
+def explain(sources: tuple[str, ...], report_format: str, **options: Any) -> None:
     """Explain the numbers of another tool, convention by convention.
 
     SOURCES are read once for each convention that --profile changes. Other convention options
     apply to both sides.
     """
-    if profile is None:
+    if options["profile"] is None:
         raise ArgumentError("explain needs the tool to compare with: --profile catboost.")
     check_standard_output()
     with defer_signals():
         from fastrank_eval.analysis.explain import explain as run
 
-    explanation = run(
-        sources[0] if len(sources) == 1 else list(sources),
-        profile=profile,
-        group=group[0] if len(group) == 1 else group,
-        score=score[0] if len(score) == 1 else score,
-        measures=",".join(measures),
-        format=input_format,
-        **options,
-    )
+    explanation = run(sources[0] if len(sources) == 1 else list(sources), **options)
     raise_if_stopped()
     emit(explanation.to_json() if report_format == "json" else render_text(explanation))
 
@@ -306,14 +232,11 @@ Examples:
     show_default=True,
     help="The version of trec_eval.",
 )
-@option(
-    "Output",
-    "-f",
-    "--format",
-    "report_format",
-    type=choice("text", "csv", "json"),
+@format_option(
+    "text",
+    "csv",
+    "json",
     default="text",
-    show_default=True,
     help="Format: text as trec_eval prints it, or csv and json with all digits.",
 )
 @csv_safe_option
@@ -335,12 +258,13 @@ def trec(
     """
     check_standard_output()
     with defer_signals():
+        from fastrank_eval.integrations.trec.lines import QRELS
         from fastrank_eval.integrations.trec.report import trec_report
-        from fastrank_eval.integrations.trec.tables import pairs_of_qrels
+        from fastrank_eval.integrations.trec.tables import read_pairs
 
     import json
 
-    judgements = pairs_of_qrels(qrels, duplicates)
+    judgements = read_pairs(qrels, QRELS, duplicates)
     layout = {"single": single or only_single, "summary": not only_single}
     reports = []
     for path in runs:
@@ -362,15 +286,7 @@ def trec(
 
 
 @cli.command()
-@click.option(
-    "-f",
-    "--format",
-    "report_format",
-    type=choice("table", "json", "markdown"),
-    default="table",
-    show_default=True,
-    help="Format of the list.",
-)
+@format_option("table", "json", "markdown", default="table", help="Format of the list.")
 def measures(report_format: str) -> None:
     """List every measure with its formula and options."""
     from fastrank_eval.results import catalogue
@@ -383,15 +299,11 @@ def measures(report_format: str) -> None:
         emit(render_text(catalogue.renderable()))
 
 
-cli.add_command(curve)
-cli.add_command(serve)
-cli.add_command(plot)
-cli.add_command(threshold)
-cli.add_command(classes)
-cli.add_command(compare)
-cli.add_command(merge)
-cli.add_command(nightly)
-cli.add_command(spark_submit_example)
+for _command in (
+    *(curve, serve, plot, threshold, classes, compare, merge, nightly),
+    spark_submit_example,
+):
+    cli.add_command(_command)
 
 
 def main() -> NoReturn:

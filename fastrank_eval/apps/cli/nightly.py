@@ -21,21 +21,11 @@ from fastrank_eval.apps.cli.options import option
 from fastrank_eval.apps.cli.shell import SectionedCommand, check_standard_output, emit, note
 
 if TYPE_CHECKING:
-    from starlette.applications import Starlette
+    from starlette.types import ASGIApp
 
     from fastrank_eval.apps.nightly.config import NightlyConfig
     from fastrank_eval.apps.nightly.night import Night
     from fastrank_eval.apps.nightly.run import NightRun
-
-__all__ = [
-    "DATA_QUALITY",
-    "NOT_SHOWN",
-    "REGRESSION",
-    "NightlyOutput",
-    "bind_socket",
-    "nightly",
-    "serve",
-]
 
 
 _STANDARD_OUTPUT = ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
@@ -339,17 +329,15 @@ def _run_night(
 
 
 def _with_periods(config: NightlyConfig, outcome: NightRun) -> Night:
-    from fastrank_eval.apps.nightly.history import History
+    from fastrank_eval.apps.nightly.history import open_history
     from fastrank_eval.apps.nightly.periods import with_periods
 
-    if not config.history.exists():  # a dry run
-        return with_periods(outcome.night, None, outcome.states)
-    with History(config.history, readonly=True) as history:
+    with open_history(config.history) as history:
         return with_periods(outcome.night, history, outcome.states)
 
 
 def _requested_dates(date: str | None, backfill: str | None) -> list[dt.date]:
-    from fastrank_eval.apps.nightly.dates import parse_date, parse_date_range
+    from fastrank_eval.apps.nightly.night import parse_date, parse_date_range
 
     if date is not None and backfill is not None:
         raise ArgumentError("--date and --backfill both select nights; give one of them.")
@@ -367,7 +355,6 @@ def _requested_dates(date: str | None, backfill: str | None) -> list[dt.date]:
 
 
 def _write_example(path: str) -> None:
-    from fastrank_eval._lib.files import atomic_path
     from fastrank_eval.apps.nightly.config import EXAMPLE
 
     if Path(path).exists():
@@ -441,12 +428,14 @@ def serve(history: str, host: str, port: int, allowed: tuple[str, ...]) -> None:
             "use with --allow-host."
         )
     with defer_signals():
-        from fastrank_eval.apps.nightly.web import CurrentHistory, web_view
+        from fastrank_eval.apps.nightly.history import History
+        from fastrank_eval.apps.nightly.web import current_history, web_view
 
-    current = CurrentHistory(history, _TIMEOUT)
-    with closing(current), closing(bind_socket(host, port)) as listener:
+    History(history, readonly=True, patience=_TIMEOUT).close()
+    with closing(bind_socket(host, port)) as listener:
         application = web_view(
-            current, hosts=[*allowed, *([] if host in _ANY_ADDRESS else [host]), *_LOCAL_HOSTS]
+            lambda: current_history(history, _TIMEOUT),
+            hosts=[*allowed, *([] if host in _ANY_ADDRESS else [host]), *_LOCAL_HOSTS],
         )
         address = listener.getsockname()
         host_text = f"[{address[0]}]" if listener.family == socket.AF_INET6 else address[0]
@@ -501,7 +490,7 @@ def _check_libraries() -> None:
         )
 
 
-def _run_server(application: Starlette, listener: socket.socket) -> None:
+def _run_server(application: ASGIApp, listener: socket.socket) -> None:
     import uvicorn
 
     # The server shuts down by itself, which may take longer than the time limit of a command.

@@ -3,50 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from fastrank_eval.apps.cli.shell import SectionedOption, note, render_text
+from fastrank_eval._lib.errors import ArgumentError
+from fastrank_eval._lib.signals import defer_signals, raise_if_stopped
+from fastrank_eval.apps.cli.shell import SectionedOption, note
 
 if TYPE_CHECKING:
     from fastrank_eval.analysis.comparison import Comparison
-    from fastrank_eval.results.gates import Gate, Verdict
-
-__all__ = [
-    "DEFAULT_MEASURES",
-    "GATE_FAILED",
-    "choice",
-    "column_options",
-    "combine",
-    "comparison_options",
-    "comparison_text",
-    "confidence_option",
-    "convention_options",
-    "csv_safe_option",
-    "exit_if_failed",
-    "explicit_options",
-    "fail_if_compared_option",
-    "fail_if_option",
-    "input_options",
-    "label_option",
-    "limit_option",
-    "measure_options",
-    "option",
-    "optional_column_options",
-    "read_gates",
-    "reading_options",
-    "score_option",
-    "slice_options",
-    "threads_option",
-    "weight_option",
-    "where_option",
-]
-
+    from fastrank_eval.results.gates import Gate
+    from fastrank_eval.results.result import Result
 
 DEFAULT_MEASURES = "GAUC,AUC,nDCG@10,AP,RR,P@10,R@10"
-_PROFILE = "; by default from --profile, else "
 
 
 def option(section: str, *names: str, **keywords: Any) -> Callable[[Any], Any]:
@@ -59,6 +30,30 @@ def choice(*choices: str) -> click.Choice[str]:
     return click.Choice(choices)
 
 
+def format_option(*choices: str, default: str | None = None, help: str) -> Callable[[Any], Any]:  # noqa: A002 - click's word
+    """Make the option ``--format`` of a report."""
+    return option(
+        "Output",
+        "-f",
+        "--format",
+        "report_format",
+        type=choice(*choices),
+        default=default,
+        show_default=default is not None,
+        help=help,
+    )
+
+
+def overwrite_option(text: str) -> Callable[[Any], Any]:
+    """Make the option ``--overwrite``."""
+    return option("Output", "--overwrite", is_flag=True, help=text)
+
+
+def quiet_option(text: str = "No progress bar on a terminal.") -> Callable[[Any], Any]:
+    """Make the option ``--quiet``."""
+    return option("Output", "-q", "--quiet", is_flag=True, help=text)
+
+
 def _split_names(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> list[str]:
     r"""Split comma-separated column names; ``\,`` is a comma in a name."""
     parts = [part for text in values for part in re.split(r"(?<!\\),", text)]
@@ -66,6 +61,11 @@ def _split_names(ctx: click.Context, param: click.Parameter, values: Sequence[st
     if not all(names):
         raise click.BadParameter("a column name is empty.")
     return names
+
+
+def join_lists(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> str:
+    """Join the lists of a repeated option to one."""
+    return ",".join(values)
 
 
 def combine(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -79,18 +79,19 @@ def combine(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return apply
 
 
-def _group_option(required: bool) -> Callable[[Any], Any]:
-    return option(
-        "Columns",
-        "-g",
-        "--group",
-        multiple=True,
-        required=required,
-        callback=_split_names,
-        metavar="COLUMN",
-        help="Group key: query, user or session. In CSV and TSV files it is text (007 is not 7). "
-        "Repeat the option, or separate names by commas, for several columns.",
-    )
+sources_argument = click.argument("sources", nargs=-1, required=True, metavar="SOURCES...")
+
+_group_option = option(
+    "Columns",
+    "-g",
+    "--group",
+    multiple=True,
+    callback=lambda *parameters: _split_names(*parameters) or None,
+    metavar="COLUMN",
+    help="Group key: query, user or session. Measures of all rows, such as AUC, need none. In CSV "
+    "and TSV files it is text (007 is not 7). Repeat the option, or separate names by commas, for "
+    "several columns.",
+)
 
 
 def _label_option(required: bool) -> Callable[[Any], Any]:
@@ -153,6 +154,7 @@ input_options = combine(
     option(
         "Reading",
         "--input-format",
+        "format",
         type=choice("parquet", "arrow", "csv", "tsv"),
         help="Format of SOURCES; by default from their suffix or first bytes.",
     ),
@@ -185,7 +187,7 @@ csv_safe_option = option(
 
 def _column_options(required: bool) -> Callable[[Any], Any]:
     return combine(
-        _group_option(required),
+        _group_option,
         _label_option(required),
         _score_option(required),
         weight_option,
@@ -203,17 +205,16 @@ def _column_options(required: bool) -> Callable[[Any], Any]:
 column_options = _column_options(True)
 #: For commands whose SOURCES may be saved states, which hold their columns.
 optional_column_options = _column_options(False)
-measure_options = combine(
-    option(
-        "Measures",
-        "-m",
-        "--measures",
-        multiple=True,
-        default=[DEFAULT_MEASURES],
-        show_default=True,
-        metavar="LIST",
-        help="Measures, separated by commas; 'fastrank-eval measures' lists them.",
-    ),
+measure_options = option(
+    "Measures",
+    "-m",
+    "--measures",
+    multiple=True,
+    default=[DEFAULT_MEASURES],
+    show_default=True,
+    callback=join_lists,
+    metavar="LIST",
+    help="Measures, separated by commas; 'fastrank-eval measures' lists them.",
 )
 slice_options = combine(
     option(
@@ -236,6 +237,14 @@ slice_options = combine(
         help="Leave out slices of fewer groups, and print their number.",
     ),
 )
+
+
+def _convention(name: str, default: str, text: str, **keywords: Any) -> Callable[[Any], Any]:
+    """Make an option whose default comes from ``--profile``."""
+    text += f"; by default from --profile, else {default}."
+    return option("Conventions", name, help=text, **keywords)
+
+
 convention_options = combine(
     option(
         "Conventions",
@@ -245,55 +254,49 @@ convention_options = combine(
         "sklearn, gdeval, ndeval, catboost, xgboost, lightgbm, torchmetrics, din, recbole. Other "
         "options override them.",
     ),
-    option(
-        "Conventions",
+    _convention(
         "--ties",
+        "expected",
+        "Rank of tied rows: mean over all orders (expected), order of the rows (input), "
+        "descending item id (item), relevant rows first (best) or last (worst)",
         type=choice("expected", "input", "item", "best", "worst"),
-        help="Rank of tied rows: mean over all orders (expected), order of the rows (input), "
-        "descending item id (item), relevant rows first (best) or last (worst)"
-        + _PROFILE
-        + "expected.",
     ),
-    option(
-        "Conventions",
+    _convention(
         "--undefined",
+        "skip",
+        "Value of a group whose measure is undefined: skip, zero, one or error; skip,nDCG=one "
+        "sets single measures",
         metavar="POLICY",
-        help="Value of a group whose measure is undefined: skip, zero, one or error; skip,nDCG=one "
-        "sets single measures" + _PROFILE + "skip.",
     ),
-    option(
-        "Conventions",
+    _convention(
         "--groups",
+        "all",
+        "Groups to evaluate: all, or those with a row of grade 1 or more",
         type=choice("all", "with_relevant"),
-        help="Groups to evaluate: all, or those with a row of grade 1 or more" + _PROFILE + "all.",
     ),
-    option(
-        "Conventions",
+    _convention(
         "--unretrieved",
+        "error",
+        "A null score is an error, or a relevant row that was not retrieved",
         type=choice("error", "allow"),
-        help="A null score is an error, or a relevant row that was not retrieved"
-        + _PROFILE
-        + "error.",
     ),
-    option(
-        "Conventions",
+    _convention(
         "--unjudged",
+        "error",
+        "A null label is an error, an unjudged row that takes a rank, or no row at all",
         type=choice("error", "allow", "drop"),
-        help="A null label is an error, an unjudged row that takes a rank, or no row at all"
-        + _PROFILE
-        + "error.",
     ),
-    option(
-        "Conventions",
+    _convention(
         "--weight-rows",
+        "refuse",
+        "Refuse or ignore --weight in measures of rank positions",
         type=choice("refuse", "ignore"),
-        help="Refuse or ignore --weight in measures of rank positions" + _PROFILE + "refuse.",
     ),
-    option(
-        "Conventions",
+    _convention(
         "--score-type",
+        "given",
+        "Compare scores as they are, or rounded to float32",
         type=choice("given", "float32"),
-        help="Compare scores as they are, or rounded to float32" + _PROFILE + "given.",
     ),
     option(
         "Conventions",
@@ -413,69 +416,66 @@ def explicit_options(ctx: click.Context) -> dict[str, str]:
     }
 
 
-def comparison_text(
-    comparison: Comparison, form: str, movers: int, width: int | None, csv_safe: bool = False
-) -> str:
-    """Format a comparison; without a width, tables fill the terminal."""
-    if form == "json":
-        return comparison.to_json(movers=movers) + "\n"
-    if form == "csv":
-        return comparison.to_csv(safe=csv_safe)
-    if form == "markdown":
-        return comparison.to_markdown(movers)
-    return render_text(comparison.with_movers(movers), width)
+def check_order(options: Mapping[str, Any]) -> None:
+    """Refuse ``--presorted`` together with another order."""
+    if options["presorted"] and options["order"] not in ("auto", "sorted"):
+        raise ArgumentError(
+            f"--presorted contradicts --order {options['order']}: leave one of them out."
+        )
+
+
+def compute(
+    function: Callable[..., Any], sources: Sequence[str], quiet: bool, **options: Any
+) -> Any:
+    """Call a function of the package on sources, with a progress bar."""
+    with defer_signals():
+        from fastrank_eval.apps.cli.progress_bar import progress_bar
+
+    with progress_bar(quiet) as progress:
+        result = function(list(sources), progress=progress, **options)
+    raise_if_stopped()
+    return result
 
 
 #: The exit code of a result that fails a gate.
 GATE_FAILED = 3
 _MOST_REASONS = 20
 
-fail_if_option = option(
-    "Output",
-    "--fail-if",
-    "fail_if",
-    multiple=True,
-    metavar="CONDITION",
-    help="Exit with code 3 if this is true or cannot be computed; standard error names the reason: "
+
+def _fail_if_option(examples: str) -> Callable[[Any], Any]:
+    return option(
+        "Output",
+        "--fail-if",
+        "fail_if",
+        multiple=True,
+        metavar="CONDITION",
+        help="Exit with code 3 if this is true or cannot be computed; standard error names the "
+        f"reason: {examples} The report is always written. Repeat the option for several.",
+    )
+
+
+fail_if_option = _fail_if_option(
     "'GAUC < 0.6', 'score_a:GAUC[slot=feed] ci_low < 0.55 or AUC dropped_share > 0.1'. Without a "
-    "model it applies to every model, with [*] to every slice. The report is always written. "
-    "Repeat the option for several.",
+    "model it applies to every model, with [*] to every slice."
 )
-fail_if_compared_option = option(
-    "Output",
-    "--fail-if",
-    "fail_if",
-    multiple=True,
-    metavar="CONDITION",
-    help="Exit with code 3 if this is true or cannot be computed; standard error names the reason: "
+fail_if_compared_option = _fail_if_option(
     "'GAUC delta_ci_low < -0.001', 'GAUC[*] delta < 0 and GAUC[*] p_adjusted < 0.01', "
     "'new:AUC < 0.7'. Fields of differences are delta, delta_se, delta_ci_low, delta_ci_high, "
     "relative, p_value, p_adjusted, wins, losses, ties and mdd: without a model they apply to "
-    "every candidate, other fields to every model; with [*] to every slice. The report is always "
-    "written. Repeat the option for several.",
+    "every candidate, other fields to every model; with [*] to every slice."
 )
 
 
 def read_gates(
-    texts: Sequence[str],
-    measures: str,
-    scores: Sequence[str],
-    profile: str | None,
-    sampling_rate: float | None,
-    compared: bool = False,
+    texts: Sequence[str], options: Mapping[str, Any], compared: bool = False
 ) -> list[Gate]:
     """Read gates and refuse those on values that are not computed.
 
     Parameters
     ----------
     texts : sequence of str
-    measures : str
-        The requested measures.
-    scores : sequence of str
-        Score columns.
-    profile : str or None
-        The tool whose conventions apply.
-    sampling_rate : float or None
+    options : mapping of str to object
+        Options of the command: measures, score, profile and sampling_rate.
     compared : bool
         Whether the measures are those of a comparison.
 
@@ -496,22 +496,22 @@ def read_gates(
     from fastrank_eval.results.gates import gate
 
     gates = [gate(text) for text in texts]
-    requested = requested_measures(measures)
-    conventions = None if profile is None else profile_of(profile)
-    find_computed = requested
+    requested = computed = requested_measures(options["measures"])
+    conventions = None if options["profile"] is None else profile_of(options["profile"])
     if compared:
         from fastrank_eval.analysis.compare import with_clustered_errors
 
-        find_computed = with_clustered_errors(requested)
-    measured = measures_in_force(find_computed, conventions, sampling_rate_of(sampling_rate))
+        computed = with_clustered_errors(requested)
+    measured = measures_in_force(computed, conventions, sampling_rate_of(options["sampling_rate"]))
+    names = requested_names(requested, measured)
     for each in gates:
-        each.require([str(m) for m in measured], scores, requested_names(requested, measured))
+        each.require([str(m) for m in measured], options["score"], names)
     return gates
 
 
-def exit_if_failed(verdict: Verdict) -> None:
-    """Exit with code 3 and print the reasons if a gate has failed."""
-    if verdict.passed:
+def exit_if_failed(result: Result | Comparison, gates: Sequence[Gate]) -> None:
+    """Exit with code 3 and print the reasons if a result fails a gate."""
+    if not gates or (verdict := result.check(*gates)).passed:
         return
     from fastrank_eval.results.format import printable
 

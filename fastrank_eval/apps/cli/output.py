@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from fastrank_eval._lib.signals import on_forced_exit
-from fastrank_eval.apps.cli.options import choice, combine, csv_safe_option, option
+from fastrank_eval.apps.cli.options import (
+    combine,
+    csv_safe_option,
+    format_option,
+    option,
+    overwrite_option,
+    quiet_option,
+)
 from fastrank_eval.apps.cli.shell import (
     check_files,
     check_standard_output,
@@ -20,23 +26,19 @@ from fastrank_eval.apps.cli.shell import (
 )
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
+    from fastrank_eval.analysis.comparison import Comparison
     from fastrank_eval.results.result import Result
     from fastrank_eval.results.state import State
-
-__all__ = ["ReportFiles", "report_options", "report_text", "state_file_option"]
 
 _SUFFIXES = {".txt": "table", ".json": "json", ".csv": "csv", ".md": "markdown"}
 _FILE_WIDTH = 120
 
 report_options = combine(
-    option(
-        "Output",
-        "-f",
-        "--format",
-        "report_format",
-        type=choice("table", "json", "csv", "markdown"),
+    format_option(
+        "table",
+        "json",
+        "csv",
+        "markdown",
         help="Format of the report; by default from the suffix of --output, and table on "
         "standard output.",
     ),
@@ -60,14 +62,8 @@ report_options = combine(
         "hexadecimal).",
     ),
     csv_safe_option,
-    option("Output", "--overwrite", is_flag=True, help="Replace output files that exist."),
-    option(
-        "Output",
-        "-q",
-        "--quiet",
-        is_flag=True,
-        help="No progress bar on a terminal, no notes of files written.",
-    ),
+    overwrite_option("Replace output files that exist."),
+    quiet_option("No progress bar on a terminal, no notes of files written."),
 )
 
 state_file_option = option(
@@ -85,21 +81,17 @@ class ReportFiles:
 
     Parameters
     ----------
-    report_format, output, per_group_file : str or None
-    overwrite : bool
     sources : sequence of str
         The inputs. None of them may be written.
-    state_file : str or None
-        The file of the state.
-    input_format : str or None
-        The format of every source. By default the suffix decides.
-    csv_safe : bool
-        In CSV, put an apostrophe before text that a spreadsheet would read as a formula.
+    options : dict of str to object
+        Options of the command; those of `report_options` and the file of the state are removed.
 
     Attributes
     ----------
     form : str
         The format of the report: ``"table"``, ``"json"``, ``"csv"`` or ``"markdown"``.
+    per_group, state : str or None
+        Files of the values of groups and of the state.
 
     Raises
     ------
@@ -107,83 +99,75 @@ class ReportFiles:
         If a file cannot be written, or its suffix names no format.
     """
 
-    def __init__(
-        self,
-        report_format: str | None,
-        output: str | None,
-        per_group_file: str | None,
-        overwrite: bool,
-        sources: Sequence[str],
-        state_file: str | None = None,
-        input_format: str | None = None,
-        *,
-        csv_safe: bool = False,
-    ) -> None:
+    def __init__(self, sources: Sequence[str], options: dict[str, Any]) -> None:
         from fastrank_eval._lib.files import check_suffix
         from fastrank_eval.results.tables import SUFFIXES
 
+        output, report_format = options.pop("output"), options.pop("report_format")
+        self._output, self.per_group = output, options.pop("per_group_file")
+        self.state = options.pop("state_file", None)
+        self._overwrite, self._csv_safe = options.pop("overwrite"), options.pop("csv_safe")
         if output is None:
             check_standard_output()
-        if per_group_file is not None:
-            check_suffix("--per-group", per_group_file, SUFFIXES)
-        outputs = {"--output": output, "--per-group": per_group_file, "--save-state": state_file}
-        self._files = check_files(outputs, overwrite, sources, input_format)
+        if self.per_group is not None:
+            check_suffix("--per-group", self.per_group, SUFFIXES)
+        outputs = {"--output": output, "--per-group": self.per_group, "--save-state": self.state}
+        self._files = check_files(outputs, self._overwrite, sources, options.get("format"))
         self.form = report_format or "table"
         if output is not None and report_format is None:
             check_suffix("--output", output, list(_SUFFIXES), ", or choose --format")
             self.form = _SUFFIXES[Path(output).suffix.lower()]
-        self._output, self._per_group, self._overwrite = output, per_group_file, overwrite
-        self._state, self.csv_safe = state_file, csv_safe
 
     def write(
-        self,
-        report: Callable[[int | None], str],
-        per_group: Callable[[], pa.Table],
-        quiet: bool,
-        state: Callable[[], State] | None = None,
+        self, result: Result | Comparison, quiet: bool, state: State | None = None, **choices: int
     ) -> None:
         """Write the requested files: group values, state and report.
 
         Parameters
         ----------
-        report : callable
-            Takes a width and returns the text; None is the width of the terminal.
-        per_group : callable
-            Returns the table of groups.
+        result : Result or Comparison
         quiet : bool
             Do not list the files written.
-        state : callable, optional
-            Returns the state.
+        state : State, optional
+        **choices
+            As in `report_text`.
         """
         from fastrank_eval._lib.files import atomic_path
         from fastrank_eval.results.tables import write_table
 
-        if self._per_group is not None:
-            with (
-                atomic_path(self._per_group, overwrite=self._overwrite) as part,
-                on_forced_exit(part.unlink),
-            ):
-                write_table(per_group(), part, self._per_group, self.csv_safe)
-        if self._state is not None and state is not None:
-            state().save(self._state, overwrite=self._overwrite)
+        if self.per_group is not None:
+            with atomic_path(self.per_group, overwrite=self._overwrite) as part:
+                write_table(result.per_group, part, self.per_group, self._csv_safe)
+        if self.state is not None and state is not None:
+            state.save(self.state, overwrite=self._overwrite)
         if self._output is None:
-            emit(report(None))
+            emit(report_text(result, self.form, None, self._csv_safe, **choices))
         else:
-            with (
-                atomic_path(self._output, overwrite=self._overwrite) as part,
-                on_forced_exit(part.unlink),
-            ):
-                part.write_text(report(_FILE_WIDTH), encoding="utf-8")
+            with atomic_path(self._output, overwrite=self._overwrite) as part:
+                text = report_text(result, self.form, _FILE_WIDTH, self._csv_safe, **choices)
+                part.write_text(text, encoding="utf-8")
         for file in self._files if not quiet else ():
             note(f"wrote {file}")
 
 
-def report_text(result: Result, form: str, width: int | None, csv_safe: bool = False) -> str:
-    """Format a result; without a width, tables fill the terminal."""
+def report_text(
+    result: Any, form: str, width: int | None, csv_safe: bool = False, **choices: int
+) -> str:
+    """Format a result; without a width, tables fill the terminal.
+
+    Parameters
+    ----------
+    result : Result or Comparison
+    form : {"table", "json", "csv", "markdown"}
+    width : int or None
+    csv_safe : bool
+    **choices
+        For a comparison, `movers`: the groups that changed most to list.
+    """
     if form == "json":
-        return result.to_json() + "\n"
+        return str(result.to_json(**choices)) + "\n"
     if form == "csv":
-        return result.to_csv(safe=csv_safe)
+        return str(result.to_csv(safe=csv_safe))
     if form == "markdown":
-        return result.to_markdown()
-    return render_text(result, width)
+        return str(result.to_markdown(**choices))
+    return render_text(result.with_movers(**choices) if choices else result, width)

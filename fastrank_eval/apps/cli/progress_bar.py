@@ -11,15 +11,13 @@ from math import ceil
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from fastrank_eval._lib.progress import Progress
 from fastrank_eval._lib.signals import defer_signals, on_forced_exit, raise_if_stopped
+from fastrank_eval._lib.threads import Progress
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.live import Live
     from rich.table import Table
-
-__all__ = ["progress_bar"]
 
 #: Seconds before the bar appears.
 START_DELAY = 0.5

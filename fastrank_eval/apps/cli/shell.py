@@ -20,20 +20,6 @@ from fastrank_eval._lib.errors import FastRankEvalError, OutputError
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = [
-    "SectionedCommand",
-    "SectionedOption",
-    "Shell",
-    "check_files",
-    "check_standard_output",
-    "emit",
-    "note",
-    "output_file",
-    "prepare_process",
-    "render_text",
-]
-
-
 _DEFAULT_WIDTH = 80
 #: Bytes of addresses that libraries reserve, and each of their threads. Most stay unused.
 _MIN_ADDRESSES, _ADDRESSES_PER_THREAD = 1_200_000_000, 64_000_000

@@ -8,7 +8,7 @@ rows for any batch size, file count or machine, and 10**9 rows need no more memo
 
 from __future__ import annotations
 
-from fastrank_eval.apps.demo.binormal import binormal_auc, binormal_shift
+from fastrank_eval.apps.demo.numbers import binormal_auc, binormal_shift
 from fastrank_eval.apps.demo.parquet import Written, write_parquet
 from fastrank_eval.apps.demo.recipe import Recipe
 from fastrank_eval.apps.demo.rows import Impressions, impressions

@@ -15,8 +15,6 @@ from fastrank_eval._lib.errors import FastRankEvalError
 from fastrank_eval.apps.demo.parquet import Compression, write_parquet
 from fastrank_eval.apps.demo.recipe import LARGEST_GROUP, Ids, IdStyle, Labels, Order, ScoreType
 
-__all__ = ["main"]
-
 
 class _Failure(click.ClickException):
     exit_code = 2

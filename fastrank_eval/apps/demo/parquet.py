@@ -6,13 +6,12 @@ The output has a temporary name first and is renamed when complete.
 from __future__ import annotations
 
 import os
-import secrets
-import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Literal, Unpack, get_args
 
 import pyarrow as pa
@@ -21,8 +20,6 @@ import pyarrow.parquet as pq
 from fastrank_eval._lib.errors import ArgumentError, OutputError
 from fastrank_eval.apps.demo.recipe import Choices, Recipe, check_whole
 from fastrank_eval.apps.demo.rows import MOST_BATCH_ROWS, Impressions
-
-__all__ = ["Compression", "Written", "write_parquet"]
 
 Compression = Literal["none", "snappy", "zstd"]
 
@@ -122,10 +119,11 @@ def write_parquet(
     _check_target(target, folder=files is not None, overwrite=overwrite)
     log = Impressions(recipe)
     reader = log.reader(row_group_rows)
-    with _renamed_when_done(target, folder=files is not None) as draft:
+    with renamed_when_done(target) as draft:
         if files is None:
             ends, names = [rows], [draft]
         else:
+            draft.mkdir()
             ends = [rows * part // files for part in range(1, files + 1)]
             names = [draft / _PART.format(part) for part in range(files)]
         positives = _write(log, _cut(_one_ahead(reader), ends), names, compression)
@@ -162,32 +160,20 @@ def _is_part(entry: Path) -> bool:
 
 
 @contextmanager
-def _renamed_when_done(target: Path, *, folder: bool) -> Iterator[Path]:
-    """Lend a draft beside the target.
+def renamed_when_done(target: Path) -> Iterator[Path]:
+    """Lend the name of a file or folder that replaces the target on success.
 
-    Rename it on success, remove it on any failure.
+    Nothing is left of it after a failure.
     """
-    draft = target.parent / f".{target.name}.{secrets.token_hex(4)}.tmp"
     try:
-        if folder:
-            draft.mkdir()
-        else:
-            draft.touch(exist_ok=False)
-        yield draft
-        if target.is_dir():  # a folder cannot be renamed over one that holds files
-            old = draft.with_suffix(".old")
-            target.replace(old)
-            draft.replace(target)
-            shutil.rmtree(old)
-        else:
+        with TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as temporary:
+            draft = Path(temporary, target.name)
+            yield draft
+            if target.is_dir():  # a folder cannot be renamed over one that holds files
+                target.replace(Path(temporary, "old"))
             draft.replace(target)
     except OSError as error:
         raise OutputError(f"{target} cannot be written: {error}") from error
-    finally:
-        if draft.is_dir():
-            shutil.rmtree(draft, ignore_errors=True)
-        else:
-            draft.unlink(missing_ok=True)
 
 
 def _cut(

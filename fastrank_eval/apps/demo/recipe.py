@@ -10,22 +10,7 @@ from typing import Literal, TypedDict, get_args
 import numpy as np
 
 from fastrank_eval._lib.errors import ArgumentError
-from fastrank_eval.apps.demo.binormal import binormal_shift, graded_shift, logarithm, rounded_auc
-
-__all__ = [
-    "GRADE_SHARES",
-    "LARGEST_GROUP",
-    "RELEVANT_SHARE",
-    "Choices",
-    "IdStyle",
-    "Ids",
-    "Labels",
-    "Order",
-    "Recipe",
-    "ScoreModel",
-    "ScoreType",
-    "check_whole",
-]
+from fastrank_eval.apps.demo.numbers import binormal_shift, graded_shift, logarithm, rounded_auc
 
 Ids = Literal["int", "string"]
 IdStyle = Literal["dense", "random64"]

@@ -7,44 +7,30 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, Unpack
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fastrank_eval.apps.demo.binormal import Floats, inverse_normal, logistic
-from fastrank_eval.apps.demo.counter import (
+from fastrank_eval.apps.demo.numbers import (
+    Floats,
     Permutation,
     Uint64s,
     bits,
+    inverse_normal,
+    logistic,
     permuted_ids,
     stream_key,
     uniform,
 )
 from fastrank_eval.apps.demo.recipe import (
     GRADE_SHARES,
-    LARGEST_GROUP,
-    Ids,
-    IdStyle,
-    Labels,
-    Order,
+    Choices,
     Recipe,
     ScoreModel,
-    ScoreType,
     check_whole,
 )
-
-__all__ = [
-    "BATCH_ROWS",
-    "MOST_BATCH_ROWS",
-    "GroupLayout",
-    "Impressions",
-    "group_sizes",
-    "impressions",
-]
-
 
 _WIDEST = 16
 _MOST_ROWS = 1 << 23
@@ -67,7 +53,7 @@ def group_sizes(width: int, median: int, largest: int, key: int) -> NDArray[np.i
     median, largest : int
         1 < median < largest, or both equal: then every group has that size.
     key : int
-        From `fastrank_eval.apps.demo.counter.stream_key`.
+        From `fastrank_eval.apps.demo.numbers.stream_key`.
 
     Returns
     -------
@@ -120,7 +106,7 @@ class GroupLayout:
     median, largest : int
         As for `group_sizes`.
     key : int
-        From `fastrank_eval.apps.demo.counter.stream_key`.
+        From `fastrank_eval.apps.demo.numbers.stream_key`.
 
     Attributes
     ----------
@@ -205,24 +191,7 @@ Columns: TypeAlias = dict[str, NDArray[Any]]
 
 
 def impressions(
-    rows: int,
-    *,
-    seed: int = 0,
-    ids: Ids = "int",
-    id_style: IdStyle | None = None,
-    labels: Labels = "click",
-    order: Order = "sorted",
-    score_type: ScoreType = "float32",
-    auc_a: float = 0.75,
-    auc_b: float = 0.72,
-    rho: float = 0.6,
-    click_rate: float = 0.03,
-    decimals_a: int | None = None,
-    decimals_b: int | None = 4,
-    median_size: int = 20,
-    max_size: int = LARGEST_GROUP,
-    days: int = 7,
-    batch_rows: int = BATCH_ROWS,
+    rows: int, *, batch_rows: int = BATCH_ROWS, **choices: Unpack[Choices]
 ) -> pa.RecordBatchReader:
     """Stream impressions with a label and the scores of two models.
 
@@ -237,14 +206,10 @@ def impressions(
     ----------
     rows : int
         Number of rows, 0 to 10**12.
-    seed, ids, id_style, labels, order, score_type : optional
-        See `Recipe`.
-    auc_a, auc_b, rho, click_rate, decimals_a, decimals_b : optional
-        See `Recipe`. Rounding lowers the AUC a little; ``Impressions.recipe.model_b.auc`` is exact.
-    median_size, max_size, days : optional
-        See `Recipe`.
     batch_rows : int, default 131072
         Rows of a batch, 1 to 2**24, the last one shorter. It never changes a row.
+    **choices
+        See `Recipe`. Rounding lowers the AUC a little; ``Impressions.recipe.model_b.auc`` is exact.
 
     Returns
     -------
@@ -266,20 +231,7 @@ def impressions(
     >>> table.equals(impressions(1000, seed=1, batch_rows=7).read_all())
     True
     """
-    recipe = Recipe(
-        rows, seed, ids, id_style, labels, order, score_type, auc_a, auc_b, rho, click_rate,
-        decimals_a, decimals_b, median_size, max_size, days,
-    )  # fmt: skip
-    return Impressions(recipe).reader(batch_rows)
-
-
-@dataclass(frozen=True)
-class _Attributes:
-    """Fields cut from one random word of a row: slot byte, day, weight."""
-
-    slot: NDArray[np.int64]
-    day: NDArray[np.int32]
-    weight: NDArray[np.float32]
+    return Impressions(Recipe(rows, **choices)).reader(batch_rows)
 
 
 class Impressions:
@@ -386,8 +338,8 @@ class Impressions:
         recipe = self.recipe
         group = self._layout.group_of(row.view(np.int64))
         member = bits(self._key(_GROUP), group.view(np.uint64))
-        shown = self._shown(row)
-        label = self._labels(row, uniform(member), _PULL_OF[shown.slot])
+        slot, day, weight = self._shown(row)
+        label = self._labels(row, uniform(member), _PULL_OF[slot])
         # Country takes the low byte of the word whose high bits are the user's propensity.
         country = _COUNTRY_OF[(member & np.uint64(255)).view(np.int64)]
 
@@ -400,13 +352,16 @@ class Impressions:
             "label": label,
             "score_a": self._scores(shared, label, self._model_a, recipe.decimals_a),
             "score_b": self._scores(own, label, self._model_b, recipe.decimals_b),
-            "weight": shown.weight,
-            "slot": _SLOT_OF[shown.slot],
+            "weight": weight,
+            "slot": _SLOT_OF[slot],
             "country": country,
-            "day": shown.day,
+            "day": day,
         }
 
-    def _shown(self, row: Uint64s) -> _Attributes:
+    def _shown(
+        self, row: Uint64s
+    ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]:
+        """Cut slot byte, day and weight from one random word of a row."""
         words = bits(self._key(_SHOWN), row)
         slot = (words & np.uint64(255)).view(np.int64)
         day = ((words >> np.uint64(8)) & np.uint64(0xFFFF)).view(np.int64)
@@ -422,7 +377,7 @@ class Impressions:
         share += 16
         weight = share.astype(np.float32)
         weight *= np.float32(1.0 / 64.0)
-        return _Attributes(slot, day.astype(np.int32), weight)
+        return slot, day.astype(np.int32), weight
 
     def _labels(self, row: Uint64s, propensity: Floats, pull: Floats) -> NDArray[np.int8]:
         """Draw labels that are positive at the rate of the recipe.

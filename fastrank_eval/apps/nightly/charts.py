@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 from markupsafe import Markup
 from matplotlib.dates import date2num
 from matplotlib.figure import Figure
@@ -19,22 +20,27 @@ from matplotlib.ticker import (
     FixedFormatter,
     FixedLocator,
     FuncFormatter,
-    LogLocator,
     MaxNLocator,
     ScalarFormatter,
 )
 from matplotlib.transforms import Affine2D, IdentityTransform
 
 from fastrank_eval.analysis.plot_files import inline_svg
-from fastrank_eval.analysis.plots import CHANCE, DIM, colour, dash, mark
+from fastrank_eval.analysis.plots import (
+    DIM,
+    colour,
+    dash,
+    draw,
+    draw_calibration,
+    draw_roc,
+    mark,
+)
 from fastrank_eval.apps.nightly.compare_nights import convention_differences
-from fastrank_eval.apps.nightly.night import CurveLine, Night, NightValue
+from fastrank_eval.apps.nightly.night import CurveLine, Night
 from fastrank_eval.apps.nightly.page_rows import activity_unit
-from fastrank_eval.apps.nightly.text import STATUSES, amount, interval, rough_count
-
-__all__ = [
-    "MODEL_COLOURS", "Chart", "activity", "counts", "curve", "edges", "key", "spark", "trend",
-]  # fmt: skip
+from fastrank_eval.apps.nightly.text import STATUSES, amount, interval
+from fastrank_eval.engine.records import MeasureValue
+from fastrank_eval.results.format import percent_text, rough_text
 
 #: Number of colours of models; they repeat after that.
 MODEL_COLOURS = 7
@@ -50,9 +56,10 @@ _THEME = {
     **{colour(index).lower(): f"var(--model-{index + 1})" for index in range(MODEL_COLOURS)},
 }
 _MONTHS = "JanFebMarAprMayJunJulAugSepOctNovDec"
+#: The columns of the curves that `plots` draws.
+_COLUMNS = {"roc": ("fpr", "tpr"), "calibration": ("mean_prediction", "observed_rate")}
 _WIDTH, _LOW_HEIGHT, _HIGH_HEIGHT = 4.75, 2.5, 4.1  # inches
 _LEFT, _RIGHT, _TOP, _BOTTOM = 50, 12, 10, 24  # points around the axes
-_LOG_RATIO = 20
 
 
 @dataclass(frozen=True)
@@ -76,7 +83,7 @@ def trend(
     name: str,
     title: str,
     nights: Sequence[Night],
-    past: Mapping[str, Sequence[NightValue | None]],
+    past: Mapping[str, Sequence[MeasureValue | None]],
 ) -> Chart:
     """Draw a measure over nights: a line with its interval for each model.
 
@@ -87,7 +94,7 @@ def trend(
     title : str
     nights : sequence of Night
         In order of their dates.
-    past : mapping of str to sequence of NightValue or None
+    past : mapping of str to sequence of MeasureValue or None
         One value per night, by model.
 
     Returns
@@ -111,15 +118,7 @@ def trend(
             for day, one in zip((n.date for n in nights), values, strict=True)
             if one is not None and math.isfinite(one.value)
         ]
-        axes.plot(
-            *_points(days, numbers),
-            linestyle="",
-            marker=mark(index),
-            markersize=3.4,
-            color=colour(index),
-            clip_on=False,
-            gid=gid,
-        )
+        _plot_marks(axes, index, *_points(days, numbers), 3.4, gid)
         first, last = finite[0].value, finite[-1].value
         descriptions.append(f"{model} from {amount(first, 4)} to {amount(last, 4)}")
     _date_axis(axes, [night.date for night in nights])
@@ -143,7 +142,7 @@ def counts(
     """
 
     def text(value: float) -> str:
-        return f"{100 * value:.4g}%" if percent else rough_count(value)
+        return percent_text(value, 4) if percent else rough_text(value)
 
     figure, axes = _figure(_LOW_HEIGHT)
     _mark_nights(axes, nights)
@@ -178,39 +177,39 @@ def curve(name: str, kind: str, curves: Sequence[CurveLine], models: Sequence[st
     if not curves:
         return None
     figure, axes = _figure(_HIGH_HEIGHT, bottom=52)
-    titles = {"roc": "ROC curve", "calibration": "Calibration"}
-    if kind == "roc":
-        axes.plot([0, 1], [0, 1], **CHANCE)
-        axes.set(xlim=(-0.02, 1.01), ylim=(-0.04, 1.02))
-        axes.set(xlabel="false positive rate", ylabel="true positive rate")
-    elif kind == "calibration":
-        _calibration_axes(axes, curves)
-    for curve_line in curves:
-        index = models.index(curve_line.score) if curve_line.score in models else len(models)
-        axes.plot(
-            curve_line.x,
-            curve_line.y,
-            color=colour(index),
-            linestyle=dash(index),
-            marker=mark(index) if kind == "calibration" else "",
-            markersize=4,
+    names = _COLUMNS.get(kind, ("x", "y"))
+    lines = [
+        (
+            models.index(one.score) if one.score in models else len(models),
+            dict(zip(names, (np.array(one.x), np.array(one.y)), strict=True)),
         )
-    if kind != "calibration":
+        for one in curves
+    ]
+    if kind == "calibration":
+        draw_calibration(axes, lines)
+    elif kind == "roc":
+        axes.set(xlabel="False positive rate", ylabel="True positive rate")
+        axes.set(xlim=(-0.02, 1.01), ylim=(-0.04, 1.02))
+        draw_roc(axes, lines)
+    for model, columns in lines if kind not in _COLUMNS else ():
+        draw(axes, model, **columns)
+    if axes.get_xscale() == "linear":
         _plain_axis(axes.xaxis)
         _plain_axis(axes.yaxis)
+    titles = {"roc": "ROC curve", "calibration": "Calibration"}
     title = titles.get(kind, kind)
     labels = "; ".join(f"{curve_line.score} {curve_line.label}".strip() for curve_line in curves)
     reference = {"roc": "Dotted: chance.", "calibration": "Dotted: perfectly calibrated."}
     return _chart(figure, name, title, f"{title}: {labels}.", {}, reference.get(kind, ""))
 
 
-def activity(name: str, title: str, values: Sequence[NightValue], models: Sequence[str]) -> Chart:
+def activity(name: str, title: str, values: Sequence[MeasureValue], models: Sequence[str]) -> Chart:
     """Draw a measure by activity of the groups, with intervals.
 
     Parameters
     ----------
     name, title : str
-    values : sequence of NightValue
+    values : sequence of MeasureValue
         Values by bucket, with ascending buckets.
     models : sequence of str
     """
@@ -230,15 +229,7 @@ def activity(name: str, title: str, values: Sequence[NightValue], models: Sequen
             if math.isfinite(value.ci_low):
                 axes.plot([x, x], [value.ci_low, value.ci_high], color=colour(index), lw=1.2)
         gid = f"marks-{index}"
-        axes.plot(
-            [x for x, _ in points],
-            [value.value for _, value in points],
-            linestyle="",
-            marker=mark(index),
-            markersize=5,
-            color=colour(index),
-            gid=gid,
-        )
+        _plot_marks(axes, index, [x for x, _ in points], [v.value for _, v in points], 5, gid)
         marks[gid] = [f"{model}, {v.slice.lstrip('@')}: {amount(v.value, 4)}" for _, v in points]
     axes.set_xlim(-0.6, len(buckets) - 0.4)
     axes.xaxis.set_major_locator(FixedLocator(range(len(buckets))))
@@ -324,7 +315,7 @@ def _chart(
 
 
 def _days(
-    nights: Sequence[Night], values: Sequence[NightValue | None]
+    nights: Sequence[Night], values: Sequence[MeasureValue | None]
 ) -> tuple[list[float], list[float], list[float], list[float]]:
     """Return dates, values and interval ends, with a gap for missing nights."""
     days: list[float] = []
@@ -339,6 +330,13 @@ def _days(
         triples.append(nothing if value is None else (value.value, value.ci_low, value.ci_high))
     numbers, lows, highs = ([one[index] for one in triples] for index in range(3))
     return days, numbers, lows, highs
+
+
+def _plot_marks(
+    axes: Any, index: int, x: Sequence[float], y: Sequence[float], size: float, gid: str
+) -> None:
+    look = {"color": colour(index), "marker": mark(index), "markersize": size}
+    axes.plot(x, y, linestyle="", clip_on=False, gid=gid, **look)
 
 
 def _points(days: Sequence[float], numbers: Sequence[float]) -> tuple[list[float], list[float]]:
@@ -380,26 +378,3 @@ def _plain_axis(axis: Any) -> None:
     formatter = ScalarFormatter(useOffset=False)
     formatter.set_scientific(False)
     axis.set_major_formatter(formatter)
-
-
-def _calibration_axes(axes: Any, curves: Sequence[CurveLine]) -> None:
-    numbers = [
-        number
-        for curve_line in curves
-        for number in (*curve_line.x, *curve_line.y)
-        if math.isfinite(number)
-    ]
-    low, high = min(numbers), max(numbers)
-    log = low > 0 and high / low > _LOG_RATIO
-    ends = (low / 1.4, high * 1.4) if log else (-0.02 * high, 1.04 * high or 1.0)
-    if log:
-        axes.set(xscale="log", yscale="log")
-        for axis in (axes.xaxis, axes.yaxis):
-            axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high / low < 200 else (1,)))
-            axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.6g}"))
-        axes.minorticks_off()
-    else:
-        _plain_axis(axes.xaxis)
-        _plain_axis(axes.yaxis)
-    axes.plot(ends, ends, **CHANCE)
-    axes.set(xlim=ends, ylim=ends, xlabel="mean prediction", ylabel="observed rate")

@@ -1,10 +1,10 @@
-"""Compare a night with the baseline and with earlier nights."""
+"""Compare a night with the baseline and earlier nights; judge its gates."""
 
 from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from statistics import median
@@ -16,33 +16,23 @@ from fastrank_eval.analysis.compare_tests import Evidence, group_evidence, poole
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.night import (
     EARLIER,
+    GateOutcome,
+    GateTexts,
     Night,
     NightDifference,
-    NightValue,
-    SliceOfRun,
-    slices_of_run,
 )
+from fastrank_eval.engine.records import MeasureValue
 from fastrank_eval.engine.run import Evaluation
 from fastrank_eval.engine.state_merge import RUN_CONVENTIONS
+from fastrank_eval.engine.totals import SliceTotals
 from fastrank_eval.measures import Measure
+from fastrank_eval.measures.parser import find_computed
 from fastrank_eval.measures.parser import measure as measure_of
 from fastrank_eval.measures.pooled import PooledMeasure
-from fastrank_eval.stats.hypothesis_tests import adjust_p_values, clustered_t
+from fastrank_eval.results.gate_parser import COMPARISON_FIELDS, Term, terms_of
+from fastrank_eval.results.gates import Gate, GateFailure, GateRow, gate, judge
+from fastrank_eval.stats.hypothesis_tests import adjust_p_values, clustered_test
 from fastrank_eval.stats.intervals import normal_quantile, normal_tail, t_quantile
-
-__all__ = [
-    "DAYS",
-    "MIN_NIGHTS",
-    "NIGHTS",
-    "NORMAL",
-    "EarlierNight",
-    "convention_differences",
-    "drift",
-    "earlier_nights",
-    "from_baseline",
-    "from_earlier",
-]
-
 
 #: Earlier nights with rows in use, the days that they come from, and the fewest nights needed.
 NIGHTS, DAYS, MIN_NIGHTS = 14, 28, 5
@@ -92,7 +82,7 @@ _WITHOUT_DIRECTION = ("Bias", "NumNonrelRet", "NumRel", "NumRet", "PCOC")
 
 
 def from_baseline(
-    evaluation: Evaluation, values: Sequence[NightValue], confidence: float
+    evaluation: Evaluation, values: Sequence[MeasureValue], confidence: float
 ) -> list[NightDifference]:
     """Return the differences of all other models from the baseline.
 
@@ -104,7 +94,7 @@ def from_baseline(
     ----------
     evaluation : Evaluation
         Its plan must have a baseline; without one there is no difference.
-    values : sequence of NightValue
+    values : sequence of MeasureValue
         Values of that run. Other measures of the plan are left out.
     confidence : float
 
@@ -122,22 +112,20 @@ def from_baseline(
         return []
     base, differences = plan.roles.scores[plan.baseline], []
     values_by_key = {(v.score, v.by, v.slice, v.measure): v.value for v in values}
-    for slice_of_run in slices_of_run(evaluation):
+    for part in evaluation.totals.each_slice():
         for model in plan.rivals:
             score = plan.roles.scores[model]
             for m, measure in enumerate(plan.measures):
-                key = slice_of_run.by, slice_of_run.slice, str(measure)
+                key = part.by, part.label, str(measure)
                 if (score, *key) not in values_by_key:
                     continue
                 base_value, value = values_by_key[base, *key], values_by_key[score, *key]
                 delta = value - base_value
                 # An undefined value has no slopes for the standard error.
                 undefined = math.isnan(delta)
-                evidence = (
-                    Evidence() if undefined else _evidence(evaluation, slice_of_run, model, m)
-                )
+                evidence = Evidence() if undefined else _evidence(evaluation, part, model, m)
                 se, groups, degrees = evidence.se, evidence.support.groups, evidence.support.degrees
-                test = clustered_t(delta, se, groups, degrees)
+                test = clustered_test(delta, se, groups, degrees)
                 half_width = t_quantile(confidence, degrees) * se if groups > 1 else math.nan
                 difference = NightDifference("baseline", score, base, *key, delta, se)
                 differences.append(_with_test(difference, half_width, base_value, test.p_value))
@@ -145,7 +133,7 @@ def from_baseline(
 
 
 def from_earlier(
-    kind: str, values: Iterable[NightValue], earlier: Iterable[NightValue], confidence: float
+    kind: str, values: Iterable[MeasureValue], earlier: Iterable[MeasureValue], confidence: float
 ) -> list[NightDifference]:
     """Return the differences of models from an earlier night.
 
@@ -155,7 +143,7 @@ def from_earlier(
     Parameters
     ----------
     kind : {"yesterday", "last_week", "before", "other"}
-    values, earlier : iterable of NightValue
+    values, earlier : iterable of MeasureValue
     confidence : float
 
     Returns
@@ -179,24 +167,24 @@ def from_earlier(
     return _with_verdicts(differences, confidence)
 
 
-def _evidence(evaluation: Evaluation, slice_of_run: SliceOfRun, model: int, m: int) -> Evidence:
+def _evidence(evaluation: Evaluation, part: SliceTotals, model: int, m: int) -> Evidence:
     """Return the standard error of a difference from the baseline."""
-    plan, sums = evaluation.plan, slice_of_run.sums
+    plan, sums = evaluation.plan, part.sums
     measure, baseline = plan.measures[m], plan.baseline
     if baseline is None:
         return Evidence()
     if isinstance(measure, PooledMeasure):
-        by_rows = sums.carriers(slice_of_run.slice_index)
+        by_rows = sums.carriers(part.slice_index)
         return pooled_evidence(
-            slice_of_run.row_states,
+            part.row_states,
             model,
             measure,
             plan.threads,
-            sums.rows(slice_of_run.slice_index),
+            sums.rows(part.slice_index),
             by_rows,
         )
     means = sums.means[baseline], sums.means[model]
-    return group_evidence(measure, m, *means, sums.pairs[model], slice_of_run.slice_index)
+    return group_evidence(measure, m, *means, sums.pairs[model], part.slice_index)
 
 
 def _with_test(
@@ -269,13 +257,13 @@ class EarlierNight:
     incomparable: bool = False
 
 
-def earlier_nights(night: Night, history: History | None) -> dict[str, EarlierNight]:
+def earlier_nights(night: Night, history: History) -> dict[str, EarlierNight]:
     """Return the nights of `EARLIER` with comparable numbers.
 
     Parameters
     ----------
     night : Night
-    history : History or None
+    history : History
 
     Returns
     -------
@@ -284,7 +272,7 @@ def earlier_nights(night: Night, history: History | None) -> dict[str, EarlierNi
     result = {}
     for kind, days in EARLIER.items():
         date = night.date - dt.timedelta(days=days)
-        nights = [] if history is None else history.read(date, date, details_from=night.date)
+        nights = history.read(date, date, details_from=night.date)
         result[kind] = _comparable(night, nights[0] if nights else None, date)
     return result
 
@@ -339,3 +327,157 @@ def _options(night: Night) -> dict[str, dict[str, Any]]:
         )
         if isinstance(options, Mapping)
     }
+
+
+#: The most models, slices or scores that a reason names.
+_MAX_NAMED = 5
+
+
+def comparison_rows(night: Night, kind: str) -> list[NightDifference]:
+    """Return the differences of one kind."""
+    return [difference for difference in night.compared if difference.kind == kind]
+
+
+@dataclass(frozen=True)
+class JudgedGate:
+    """A gate with its outcome and failures.
+
+    Parameters
+    ----------
+    outcome : GateOutcome
+    kind : str
+        The kind of the differences in its condition.
+    failures : tuple of GateFailure
+        Models and slices that failed.
+    """
+
+    outcome: GateOutcome
+    kind: str
+    failures: tuple[GateFailure, ...] = ()
+
+
+def gate_outcomes(
+    night: Night,
+    gates: GateTexts,
+    requested: Mapping[str, str],
+    earlier: Mapping[str, EarlierNight],
+) -> list[JudgedGate]:
+    """Judge the gates of a night.
+
+    Parameters
+    ----------
+    night : Night
+        With its differences.
+    gates : GateTexts
+    requested : mapping of str to str
+        Computed measure by the name that was requested, where they differ.
+    earlier : mapping of str to EarlierNight
+        Earlier night by kind of difference. A gate is not judged without that night, nor for
+        models, slices and measures that it lacks.
+
+    Returns
+    -------
+    list of JudgedGate
+    """
+    outcomes = []
+    for text in gates.fail_if:
+        failures = _failures(text, night, "baseline", requested)
+        outcome = GateOutcome(text, not failures, _reasons(failures))
+        outcomes.append(JudgedGate(outcome, "baseline", tuple(failures)))
+    for kind, days in EARLIER.items():
+        before, date = earlier[kind], night.date - dt.timedelta(days=days)
+        texts = gates.fail_if_yesterday if kind == "yesterday" else gates.fail_if_last_week
+        for text in texts:
+            condition = f"{text} (since {kind.replace('_', ' ')})"
+            if before.night is None:
+                outcome = GateOutcome(condition, True, f"not judged: {before.reason}")
+                outcomes.append(JudgedGate(outcome, kind))
+            else:
+                failures = _failures(text, night, kind, requested)
+                outcome = _since(
+                    condition, gate(text), failures, night, before.night, requested, date
+                )
+                failures_with_baseline = tuple(one for one in failures if one.kind != "no_baseline")
+                outcomes.append(JudgedGate(outcome, kind, failures_with_baseline))
+    return outcomes
+
+
+def _failures(
+    text: str, night: Night, kind: str, requested: Mapping[str, str]
+) -> list[GateFailure]:
+    records: list[GateRow] = [*night.values, *comparison_rows(night, kind)]
+    verdict = judge(
+        [text], records, rows=night.quality.rows, groups=night.quality.groups,
+        baseline=night.baseline if kind == "baseline" else None, requested=requested,
+    )  # fmt: skip
+    return list(verdict.failures)
+
+
+def _since(
+    condition: str,
+    each: Gate,
+    failures: Iterable[GateFailure],
+    night: Night,
+    before: Night,
+    requested: Mapping[str, str],
+    date: dt.date,
+) -> GateOutcome:
+    # A value without a difference has no counterpart on the earlier night.
+    failed = [failure for failure in failures if failure.kind != "no_baseline"]
+    without_baseline = [failure for failure in failures if failure.kind == "no_baseline"]
+    if not without_baseline:
+        return GateOutcome(condition, not failed, _reasons(failed))
+    names = (
+        name for one in without_baseline for name in _missing_values(each, one, before, requested)
+    )
+    shown = ", ".join(first_names(list(dict.fromkeys(names))))
+    scope = "" if len(without_baseline) >= _judgements(each, night) else " in part"
+    reason = f"not judged{scope}: {date} has no {shown}"
+    return GateOutcome(condition, not failed, "; ".join(filter(None, [_reasons(failed), reason])))
+
+
+def _missing_values(
+    each: Gate, failure: GateFailure, before: Night, requested: Mapping[str, str]
+) -> Iterator[str]:
+    """Yield the parts of a gate that an earlier night lacks."""
+    keys = {(value.score, value.slice, value.measure) for value in before.values}
+    scores, slices, measures = ({key[i] for key in keys} for i in range(3))
+    for term in terms_of(each.condition):
+        if not isinstance(term, Term) or term.field not in COMPARISON_FIELDS:
+            continue
+        score = term.score or str(failure.score)
+        slice_ = term.slice or str(failure.slice)
+        measured = find_computed(measure_of(term.measure), list(measures), requested)
+        if score not in scores:
+            yield score
+        elif measured is None:
+            yield term.measure
+        elif slice_ not in slices:
+            yield slice_
+        elif (score, slice_, str(measured)) not in keys:
+            yield f"{measured} of {score} for {slice_}"
+
+
+def _judgements(each: Gate, night: Night) -> int:
+    """Count the models and slices that a gate judges."""
+    terms = [term for term in terms_of(each.condition) if isinstance(term, Term)]
+    models = {v.score for v in night.values} if any(t.score is None for t in terms) else {""}
+    slices = {""}
+    if any(term.slice is None for term in terms):
+        slices = {value.slice for value in night.values if value.slice != "all"}
+    return len(models) * len(slices)
+
+
+def first_names(names: Sequence[str]) -> list[str]:
+    """Return the names that a reason shows, and the number of others."""
+    remaining = len(names) - _MAX_NAMED
+    return [*names[:_MAX_NAMED], *([f"{remaining} more"] if remaining > 0 else [])]
+
+
+def _reasons(failures: Iterable[GateFailure]) -> str:
+    return "; ".join(dict.fromkeys(map(_reason, failures)))
+
+
+def _reason(failure: GateFailure) -> str:
+    parts = [part for part in (failure.score, failure.slice) if part is not None]
+    return ": ".join([", ".join(parts), failure.detail] if parts else [failure.detail])

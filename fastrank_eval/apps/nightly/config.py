@@ -15,23 +15,28 @@ from fastrank_eval._lib.errors import ArgumentError, near
 from fastrank_eval.apps.nightly.config_checks import (
     ConfigErrors,
     Key,
-    TableReader,
+    boolean,
     check_tables,
     choice,
     count,
     names,
-    number,
     optional_names,
+    positive,
+    read_table,
     share,
     text,
 )
-from fastrank_eval.apps.nightly.dates import MAX_NIGHTS, date_fields, fill_date
-from fastrank_eval.apps.nightly.night import MOST_SCORES, STATES, GateTexts, QualityLimits
+from fastrank_eval.apps.nightly.night import (
+    MAX_NIGHTS,
+    MOST_SCORES,
+    STATES,
+    GateTexts,
+    QualityLimits,
+    date_fields,
+    fill_date,
+)
 from fastrank_eval.groups.ties import TIES
 from fastrank_eval.io.paths import would_read
-
-__all__ = ["EXAMPLE", "TABLES", "NightlyConfig", "read_config"]
-
 
 EXAMPLE = """\
 # The inputs, measures, limits and outputs of `fastrank-eval nightly`.
@@ -115,12 +120,6 @@ file = "history.db"                   # SQLite; docs/HISTORY.md describes its ta
 _FORMATS = ("parquet", "arrow", "csv", "tsv")
 
 
-def _boolean(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError("true or false")
-    return value
-
-
 #: Every table with its keys; `""` are the keys before the first table.
 TABLES: dict[str, dict[str, Key]] = {
     "": {"title": Key(text, "Nightly report")},
@@ -139,7 +138,7 @@ TABLES: dict[str, dict[str, Key]] = {
     "models": {"scores": Key(names, (), required=True), "baseline": Key(text)},
     "evaluate": {
         "measures": Key(names, ("GAUC", "AUC", "nDCG@10", "LogLoss", "PCOC")),
-        "confidence": Key(number(0), 0.95),
+        "confidence": Key(positive, 0.95),
         "profile": Key(text),
         "ties": Key(choice(*TIES)),
         "undefined": Key(text),
@@ -148,7 +147,7 @@ TABLES: dict[str, dict[str, Key]] = {
         "unjudged": Key(choice(*CHOICES["unjudged"])),
         "weight_rows": Key(choice(*CHOICES["weight_rows"])),
         "score_type": Key(choice(*CHOICES["score_type"])),
-        "sampling_rate": Key(number(0)),
+        "sampling_rate": Key(positive),
         "order": Key(choice(*CHOICES["order"])),
         "threads": Key(count(1)),
         "memory": Key(text),
@@ -168,9 +167,9 @@ TABLES: dict[str, dict[str, Key]] = {
         "max_single_class_share": Key(share),
         "max_tie_rate": Key(share),
         "max_null_share": Key(share),
-        "max_volume_drift": Key(number(0)),
-        "max_ctr_drift": Key(number(0)),
-        "ties": Key(_boolean, True),
+        "max_volume_drift": Key(positive),
+        "max_ctr_drift": Key(positive),
+        "ties": Key(boolean, True),
     },
     "history": {
         "file": Key(text, "history.db"),
@@ -191,7 +190,7 @@ class NightlyConfig:
         The file. Relative paths in it begin at its folder.
     title : str
     paths : tuple of str
-        Paths of the rows of a night, with ``{date}``; see `dates.fill_date`.
+        Paths of the rows of a night, with ``{date}``; see `night.fill_date`.
     where : str or None
         A condition on rows, also with ``{date}``.
     scores : tuple of str
@@ -310,16 +309,17 @@ def read_config(path: str | os.PathLike[str]) -> NightlyConfig:
         reason = "too many brackets" if isinstance(error, RecursionError) else error
         raise ArgumentError(f"{shown}: is TOML that cannot be read: {reason}.") from None
     errors = ConfigErrors(shown)
-    reader = TableReader(errors)
     table_names = [name for name in TABLES if name]
     for name, value in content.items():
         if isinstance(value, dict) and name not in table_names:
             hint = near(name, table_names)
             reason = f"there is no such table.{hint} Tables are {', '.join(table_names)}."
             errors.add(name, "", None, reason)
-    tables = {name: reader.table(name, content.get(name), TABLES[name]) for name in table_names}
+    tables = {
+        name: read_table(name, content.get(name), TABLES[name], errors) for name in table_names
+    }
     top = {k: v for k, v in content.items() if k not in table_names and not isinstance(v, dict)}
-    tables[""] = reader.table("", top, TABLES[""])
+    tables[""] = read_table("", top, TABLES[""], errors)
     check_tables(tables, errors)
     if errors.errors:
         raise ArgumentError("\n".join(errors.errors))

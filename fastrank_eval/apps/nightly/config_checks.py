@@ -6,47 +6,29 @@ import datetime as dt
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError, near
 from fastrank_eval._lib.memory import parse_memory
-from fastrank_eval.apps.nightly.dates import (
+from fastrank_eval.apps.nightly.night import (
     check_date_fields,
     date_fields,
     depends_on_date,
     fill_date,
 )
-from fastrank_eval.apps.nightly.gates import ComparedRow
-from fastrank_eval.apps.nightly.night import NightValue
 from fastrank_eval.engine.conventions import (
     DEFAULTS,
     measures_in_force,
     profile_of,
     requested_names,
-    undefined_policies,
 )
+from fastrank_eval.engine.plan import undefined_policies
 from fastrank_eval.measures.likelihood import sampling_rate_of
 from fastrank_eval.measures.parser import requested_measures
 from fastrank_eval.results.gate_parser import ALL, COMPARISON_FIELDS, Term, terms_of
 from fastrank_eval.results.gates import Gate, gate
-from fastrank_eval.slicing.parser import requested_slicing
-
-__all__ = [
-    "ConfigErrors",
-    "Key",
-    "TableReader",
-    "check_gate",
-    "check_tables",
-    "choice",
-    "count",
-    "names",
-    "number",
-    "optional_names",
-    "share",
-    "text",
-]
-
+from fastrank_eval.slicing.spec import requested_slicing
 
 _MAX_SHOWN = 80
 
@@ -115,58 +97,44 @@ class ConfigErrors:
             return None
 
 
-class TableReader:
-    """Reads the tables of a file one by one.
+def read_table(
+    name: str, given: Any, keys: Mapping[str, Key], errors: ConfigErrors
+) -> dict[str, Any]:
+    """Return the value or default of every key of a table.
 
     Parameters
     ----------
+    name : str
+        ``""`` for the keys before the first table.
+    given : object
+        The table in TOML; None if it is missing.
+    keys : mapping of str to Key
     errors : ConfigErrors
+        Errors are added.
     """
-
-    def __init__(self, errors: ConfigErrors) -> None:
-        self._errors = errors
-
-    def table(self, name: str, given: Any, keys: Mapping[str, Key]) -> dict[str, Any]:
-        """Return the value or default of every key of a table.
-
-        Parameters
-        ----------
-        name : str
-            ``""`` for the keys before the first table.
-        given : object
-            The table in TOML; None if it is missing.
-        keys : mapping of str to Key
-        """
-        where = f"[{name}]" if name else "the top of the file"
-        if given is None:
-            given = {}
-        if not isinstance(given, Mapping):
-            self._errors.add("", name, given, f"must be a table; write [{name}] on a line.")
-            return {key: key_spec.default for key, key_spec in keys.items()}
-        for key, value in given.items():
-            if key not in keys:
-                reason = f"there is no such key.{near(key, keys)} {where} takes {', '.join(keys)}."
-                self._errors.add(name, key, value, reason)
-        values = {}
-        for key, key_spec in keys.items():
-            values[key] = key_spec.default
-            if key not in given:
-                if key_spec.required:
-                    self._errors.add(name, "", None, f"the key {key!r} is missing; add it.")
-                continue
-            try:
-                values[key] = key_spec.read(given[key])
-            except ValueError as form:
-                end = "" if str(form).endswith("?") else "."
-                self._errors.add(name, key, given[key], f"must be {form}{end}")
-        return values
-
-
-def text(value: Any) -> str:
-    """Accept a string with content."""
-    if not _has_content(value):
-        raise ValueError("a non-empty string")
-    return str(value)
+    where = f"[{name}]" if name else "the top of the file"
+    if given is None:
+        given = {}
+    if not isinstance(given, Mapping):
+        errors.add("", name, given, f"must be a table; write [{name}] on a line.")
+        return {key: key_spec.default for key, key_spec in keys.items()}
+    for key, value in given.items():
+        if key not in keys:
+            reason = f"there is no such key.{near(key, keys)} {where} takes {', '.join(keys)}."
+            errors.add(name, key, value, reason)
+    values = {}
+    for key, key_spec in keys.items():
+        values[key] = key_spec.default
+        if key not in given:
+            if key_spec.required:
+                errors.add(name, "", None, f"the key {key!r} is missing; add it.")
+            continue
+        try:
+            values[key] = key_spec.read(given[key])
+        except ValueError as form:
+            end = "" if str(form).endswith("?") else "."
+            errors.add(name, key, given[key], f"must be {form}{end}")
+    return values
 
 
 def _has_content(value: Any) -> bool:
@@ -216,23 +184,28 @@ def count(minimum: int, maximum: int = 10**15) -> Callable[[Any], int]:
     return read
 
 
-def number(bound: float) -> Callable[[Any], float]:
-    """Accept a finite number above a bound."""
-
-    def read(value: Any) -> float:
-        fits = isinstance(value, int | float) and not isinstance(value, bool)
-        if not fits or not bound < value <= sys.float_info.max:
-            raise ValueError(f"a number above {bound:g}")
-        return float(value)
+def _reader(
+    form: str, accepts: Callable[[Any], bool], convert: Callable[[Any], Any] = lambda value: value
+) -> Callable[[Any], Any]:
+    def read(value: Any) -> Any:
+        if not accepts(value):
+            raise ValueError(form)
+        return convert(value)
 
     return read
 
 
-def share(value: Any) -> float:
-    """Accept a number in [0, 1]."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-        raise ValueError("a number from 0 to 1")
-    return float(value)
+def _is_number(value: Any, lowest: float, highest: float) -> bool:
+    numeric = isinstance(value, int | float) and not isinstance(value, bool)
+    return numeric and lowest <= value <= highest
+
+
+text = _reader("a non-empty string", _has_content)
+boolean = _reader("true or false", lambda value: isinstance(value, bool))
+share = _reader("a number from 0 to 1", lambda value: _is_number(value, 0, 1), float)
+positive = _reader(
+    "a number above 0", lambda value: _is_number(value, 0, sys.float_info.max) and value > 0, float
+)
 
 
 def _shown(value: object) -> str:
@@ -240,12 +213,8 @@ def _shown(value: object) -> str:
     return shown if len(shown) <= _MAX_SHOWN else f"{shown[: _MAX_SHOWN - 3]}..."
 
 
-#: Fields of values and differences of a night.
-_GATE_FIELDS = {
-    *(field.name for field in fields(NightValue)),
-    *(field.name for field in fields(ComparedRow)),
-    "dropped_share",
-}
+#: Fields of gates that no night stores.
+_NOT_STORED = {"weight", "wins", "losses", "ties", "mdd"}
 _QUOTED = r'"(?:[^"]|"")*"'
 #: A part of the label of a slice: name, operator, value or bin.
 _LABEL_PART = re.compile(rf'((?:{_QUOTED}|[^"<>=,])+)(?:<|>=|=)(?:{_QUOTED}|\[[^)]*\)|[^,"])*')
@@ -275,7 +244,7 @@ def check_gate(each: Gate, key: str, baseline: str | None, by: Sequence[str]) ->
     for term in terms_of(each.condition):
         if not isinstance(term, Term):
             continue
-        if term.field not in _GATE_FIELDS:
+        if term.field in _NOT_STORED:
             raise ArgumentError(
                 f"a nightly report does not keep {term.field}; use 'fastrank-eval compare' or "
                 "'fastrank-eval evaluate' for it."

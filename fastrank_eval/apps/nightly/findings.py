@@ -1,147 +1,48 @@
-"""Find failed gates and models with few distinct scores."""
+"""Report failed gates and unusual changes of a night as findings."""
 
 from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from functools import cache
+from itertools import pairwise
+from statistics import median
 
-from fastrank_eval.apps.nightly.gates import JudgedGate, comparison_rows
+from fastrank_eval._lib.lexer import COMPARISONS, Operation
+from fastrank_eval.analysis.attribution import CHANCE, has_chance
+from fastrank_eval.apps.nightly.compare_nights import (
+    DAYS,
+    NIGHTS,
+    NORMAL,
+    JudgedGate,
+    comparison_rows,
+    convention_differences,
+    from_earlier,
+)
+from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.night import (
     EARLIER,
     EarlierFindings,
     Finding,
-    GateOutcome,
+    GateTexts,
     Night,
     NightDifference,
-    NightValue,
-    slices_of_run,
 )
-from fastrank_eval.apps.nightly.quality import distinct_scores
-from fastrank_eval.engine.run import Evaluation
+from fastrank_eval.apps.nightly.text import confidence_of
+from fastrank_eval.engine.records import MeasureValue
 from fastrank_eval.measures.parser import find_computed, measure
 from fastrank_eval.results.gate_parser import (
     ALL,
     COMPARISON_FIELDS,
-    And,
-    Compare,
-    Condition,
     Count,
-    Negative,
     Number,
-    Or,
     Term,
     terms_of,
-)
+)  # fmt: skip
 from fastrank_eval.results.gates import Gate, GateFailure, gate, judge
 
-__all__ = [
-    "FewScores",
-    "by_importance",
-    "few_scores",
-    "few_scores_outcomes",
-    "gate_findings",
-    "score_findings",
-    "with_since",
-]
-
-
-_MAX_NAMED = 5
-#: Defaults without a limit in the configuration: the fewest scores that do not fail a night, the
-#: fewest that are no finding, and the fewest rows for a finding.
-_MIN_SCORES, _FEW, _MIN_ROWS = 2, 10, 100
-
-
-@dataclass(frozen=True)
-class FewScores:
-    """The distinct scores of a model on a slice where there are too few.
-
-    Parameters
-    ----------
-    score, by, slice : str
-    scores : tuple of float
-        Ascending.
-    limit : int
-        The least number of distinct scores.
-    fails : bool
-        Whether the night fails; otherwise it only has a finding.
-    """
-
-    score: str
-    by: str
-    slice: str
-    scores: tuple[float, ...]
-    limit: int
-    fails: bool
-
-    @property
-    def condition(self) -> str:
-        """The condition in the form of a gate; empty if it does not fail."""
-        return f"distinct scores < {self.limit}" if self.fails else ""
-
-
-def scores_to_count(limit: int | None) -> int:
-    """Return the number of distinct scores to count for a limit."""
-    return _FEW if limit is None else limit
-
-
-def few_scores(evaluation: Evaluation, limit: int | None) -> tuple[FewScores, ...]:
-    """Find the models with fewer distinct scores than a limit.
-
-    Parameters
-    ----------
-    evaluation : Evaluation
-        Its plan measures `distinct_scores` of `scores_to_count` of the limit, if that is above 1.
-    limit : int or None
-        Fewer scores fail the night; fewer rows than the limit need as many scores as rows. None:
-        one score fails the night, and fewer than ten scores in 100 rows or more are a finding.
-
-    Returns
-    -------
-    tuple of FewScores
-        All rows before slices. A model with too few scores on all rows has no slices here.
-    """
-    counted, minimum = scores_to_count(limit), _MIN_SCORES if limit is None else limit
-    if counted < 2:
-        return ()
-    key, few = distinct_scores(counted).state_key(), []
-    scores, failed_models = evaluation.plan.roles.scores, dict[str, bool]()
-    for slice_of_run in slices_of_run(evaluation):
-        for model, score in enumerate(scores):
-            state = slice_of_run.row_states.models[model][key]
-            number = len(state.scores)
-            fails = state.rows >= 2 and number < min(minimum, state.rows)
-            if not fails and (number >= min(counted, state.rows) or state.rows < _MIN_ROWS):
-                continue
-            # A model with too few scores on all rows is named once.
-            if fails <= failed_models.get(score, -1):
-                continue
-            if not slice_of_run.by:
-                failed_models[score] = fails
-            values = tuple(state.scores.tolist())
-            limit_here = minimum if fails else counted
-            few.append(
-                FewScores(score, slice_of_run.by, slice_of_run.slice, values, limit_here, fails)
-            )
-    return tuple(few)
-
-
-def few_scores_outcomes(few: Sequence[FewScores]) -> list[GateOutcome]:
-    """Return one failed gate for the models that fail, or nothing."""
-    failing = [each for each in few if each.fails]
-    if not failing:
-        return []
-    reasons = [
-        f"{each.score}{f', {each.slice}' if each.by else ''}: {len(each.scores)}"
-        for each in failing
-    ]
-    remaining = len(reasons) - _MAX_NAMED
-    shown = [*reasons[:_MAX_NAMED], *([f"{remaining} more"] if remaining > 0 else [])]
-    return [GateOutcome(failing[0].condition, False, "; ".join(shown))]
-
-
-_FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
 #: The most findings of a gate; its reason names the others.
 _MAX_FINDINGS = 100
 
@@ -175,7 +76,7 @@ def gate_findings(
 
 
 def _largest_failures(
-    night: Night, judged_gate: JudgedGate, condition: Condition, requested: Mapping[str, str]
+    night: Night, judged_gate: JudgedGate, condition: Operation, requested: Mapping[str, str]
 ) -> Sequence[GateFailure]:
     """Choose the failures to report: all rows, then by size."""
     if len(judged_gate.failures) <= _MAX_FINDINGS:
@@ -212,18 +113,15 @@ def _largest_failures(
     return ordered[:_MAX_FINDINGS]
 
 
-def score_findings(night: Night, few: Sequence[FewScores]) -> list[Finding]:
-    """Return a finding with the first measure for each model with few scores."""
-    findings = []
+def score_findings(night: Night, few: Sequence[Finding]) -> list[Finding]:
+    """Add the numbers of the first measure to findings of few scores."""
+    measured = next(iter(night.measures), "")
     # Findings that fail the night come first, so that the limit never drops them.
-    for each in sorted(few, key=lambda one: not one.fails)[:_MAX_FINDINGS]:
-        finding = Finding("scores", each.condition, each.score, each.by, each.slice)
-        finding = replace(finding, limit=float(each.limit), number=float(len(each.scores)))
-        if len(each.scores) == 1:
-            finding = replace(finding, detail=f"{each.scores[0]:.6g}")
-        measured = next(iter(night.measures), "")
-        findings.append(_with_numbers(replace(finding, measure=measured), night, "baseline"))
-    return findings
+    failing_first = sorted(few, key=lambda one: not one.condition)
+    return [
+        _with_numbers(replace(each, measure=measured), night, "baseline")
+        for each in failing_first[:_MAX_FINDINGS]
+    ]
 
 
 def with_since(
@@ -305,14 +203,14 @@ def _share(smallest: float, value: float, base: float) -> float:
 def _finding(
     night: Night,
     judged_gate: JudgedGate,
-    condition: Condition,
+    condition: Operation,
     failure: GateFailure,
     requested: Mapping[str, str],
 ) -> Finding:
     part = _failing_part(night, judged_gate.kind, condition, failure, requested)
     terms = list(terms_of(part))
     measured = [term for term in terms if isinstance(term, Term)]
-    differences = [term for term in measured if term.field in COMPARISON_FIELDS]
+    differences = list(filter(_is_difference, measured))
     finding = Finding("gate", judged_gate.outcome.condition)
     if failure.kind != "holds":
         finding = replace(finding, detail=failure.detail)
@@ -325,7 +223,7 @@ def _finding(
             finding,
             score=lead_term.score or failure.score or "",
             slice=slice_,
-            by=next((v.by for v in night.values if v.slice == slice_), slice_)
+            by=next((v.by or "" for v in night.values if v.slice == slice_), slice_)
             if slice_ != ALL
             else "",
             measure=lead_term.measure if text is None else str(text),
@@ -337,29 +235,27 @@ def _finding(
 def _failing_part(
     night: Night,
     kind: str,
-    condition: Condition,
+    condition: Operation,
     failure: GateFailure,
     requested: Mapping[str, str],
-) -> Condition:
+) -> Operation:
     """Return the part of a condition that explains a failure best."""
-    if isinstance(condition, Or):
+    if condition.operator == "or":
         for part in condition.parts:
             verdict = judge(
                 [Gate(part)], [*night.values, *comparison_rows(night, kind)],
                 rows=night.quality.rows, groups=night.quality.groups,
                 baseline=night.baseline if kind == "baseline" else None, requested=requested,
             )  # fmt: skip
-            keys = [(one.score, one.slice) for one in verdict.failures]
             if any(
-                score in (None, failure.score) and slice_ in (None, failure.slice)
-                for score, slice_ in keys
+                one.score in (None, failure.score) and one.slice in (None, failure.slice)
+                for one in verdict.failures
             ):
                 return _failing_part(night, kind, part, failure, requested)
         return condition
-    if isinstance(condition, And):
-        parts = list(condition.parts)
-        parts.sort(key=lambda part: not any(_is_difference(term) for term in terms_of(part)))
-        return _failing_part(night, kind, parts[0], failure, requested)
+    if condition.operator == "and":
+        part = max(condition.parts, key=lambda part: any(map(_is_difference, terms_of(part))))
+        return _failing_part(night, kind, part, failure, requested)
     return condition
 
 
@@ -369,20 +265,28 @@ def _is_difference(term: Term | Count) -> bool:
 
 def _with_numbers(finding: Finding, night: Night, kind: str) -> Finding:
     """Add the value of a finding and its difference of a kind."""
-    value = _value_of(night, finding.score, finding.slice, finding.measure)
+    value = _value_of(night, finding)
     if value is not None:
         finding = replace(finding, value=value.value, ci_low=value.ci_low, ci_high=value.ci_high)
-    difference = _difference_of(night, kind, finding)
-    if difference is None:
-        return finding
-    against = difference.baseline
-    if kind in EARLIER:
-        against = str(night.date - dt.timedelta(days=EARLIER[kind]))
+    key = finding.score, finding.slice, finding.measure
+    for difference in comparison_rows(night, kind):
+        if (difference.score, difference.slice, difference.measure) == key:
+            against = difference.baseline
+            if kind in EARLIER:
+                against = str(night.date - dt.timedelta(days=EARLIER[kind]))
+            return _with_difference(finding, difference, against, finding.value - difference.delta)
+    return finding
+
+
+def _with_difference(
+    finding: Finding, difference: NightDifference, against: str, base: float
+) -> Finding:
+    """Add a difference from a value of a model or date to a finding."""
     return replace(
         finding,
-        compared=kind,
+        compared=difference.kind,
         against=against,
-        base=finding.value - difference.delta,
+        base=base,
         delta=difference.delta,
         delta_ci_low=difference.ci_low,
         delta_ci_high=difference.ci_high,
@@ -392,16 +296,16 @@ def _with_numbers(finding: Finding, night: Night, kind: str) -> Finding:
 
 
 def _with_limit(
-    finding: Finding, condition: Condition, lead_term: Term | Count, night: Night, kind: str
+    finding: Finding, condition: Operation, lead_term: Term | Count, night: Night, kind: str
 ) -> Finding:
     """Add limit and number if the condition limits one number."""
-    if not isinstance(condition, Compare):
+    if condition.operator not in COMPARISONS:
         return finding
-    sides = condition.left, condition.right
-    if lead_term == condition.left:
-        operator, limit = condition.operator, _constant(sides[1])
-    elif lead_term == condition.right:
-        operator, limit = _FLIPPED[condition.operator], _constant(sides[0])
+    left, right = condition.parts
+    if lead_term == left:
+        operator, limit = condition.operator, _constant(right)
+    elif lead_term == right:
+        operator, limit = COMPARISONS[condition.operator], _constant(left)
     else:
         return finding
     if limit is None:
@@ -414,8 +318,8 @@ def _with_limit(
 def _constant(quantity: object) -> float | None:
     if isinstance(quantity, Number):
         return quantity.value
-    if isinstance(quantity, Negative):
-        inner = _constant(quantity.part)
+    if isinstance(quantity, Operation) and quantity.operator == "-" and len(quantity.parts) == 1:
+        inner = _constant(quantity.parts[0])
         return None if inner is None else -inner
     return None
 
@@ -423,7 +327,7 @@ def _constant(quantity: object) -> float | None:
 def _limited_number(finding: Finding, field: str, counted: bool, night: Night, kind: str) -> float:
     if counted:
         return float(night.quality.rows if field == "rows" else night.quality.groups)
-    value = _value_of(night, finding.score, finding.slice, finding.measure)
+    value = _value_of(night, finding)
     if value is not None and field == "dropped_share":
         return (value.groups - value.groups_used) / value.groups if value.groups else math.nan
     for row in (value, *comparison_rows(night, kind)):
@@ -434,14 +338,9 @@ def _limited_number(finding: Finding, field: str, counted: bool, night: Night, k
     return math.nan
 
 
-def _value_of(night: Night, score: str, slice_: str, text: str) -> NightValue | None:
-    key = score, slice_, text
+def _value_of(night: Night, finding: Finding) -> MeasureValue | None:
+    key = finding.score, finding.slice, finding.measure
     return next((v for v in night.values if (v.score, v.slice, v.measure) == key), None)
-
-
-def _difference_of(night: Night, kind: str, finding: Finding) -> NightDifference | None:
-    key = kind, finding.score, finding.slice, finding.measure
-    return next((d for d in night.compared if (d.kind, d.score, d.slice, d.measure) == key), None)
 
 
 def _with_since(date: dt.date, finding: Finding, earlier: Sequence[EarlierFindings]) -> Finding:
@@ -462,3 +361,227 @@ def _with_since(date: dt.date, finding: Finding, earlier: Sequence[EarlierFindin
 
 def _is_of_older_version(night: EarlierFindings) -> bool:
     return night.status == "regression" and not night.findings
+
+
+#: The fewest movements for a usual movement, and the number of deviations that are usual.
+_MIN_MOVEMENTS, _DEVIATIONS = 7, 4.0
+#: A wide difference, as a share of the value of the baseline (for AUC and GAUC: less 0.5).
+_WIDE_SHARE = 0.25
+_SIGNIFICANT = ("better", "worse", "higher", "lower")
+
+#: A model and a measure.
+_Key = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class _EarlierValues:
+    """Values of all rows of an earlier night, and the worse models."""
+
+    baseline: str | None
+    values: dict[_Key, MeasureValue]
+    worse: frozenset[_Key]
+
+
+def changes(
+    night: Night,
+    gates: GateTexts,
+    requested: Mapping[str, str],
+    history: History,
+    earlier_findings: Sequence[EarlierFindings],
+) -> list[Finding]:
+    """Find numbers of all rows without a gate that are not as usual.
+
+    Both rules need significance, with p corrected (Holm) over every model and measure on all rows,
+    and a difference that is larger than usual:
+
+    * Worse than the baseline. The difference is farther from its median than its usual movement
+      from one night to the next. Both come from the last 14 nights before it began on which this
+      rule did not find it, however old. With fewer than eight such nights, the difference must
+      instead be larger than a quarter of the value of the baseline (for AUC and GAUC: of the value
+      less 0.5).
+    * Changed since the latest earlier night of sound rows and equal conventions.
+
+    Parameters
+    ----------
+    night : Night
+    gates : GateTexts
+    requested : mapping of str to str
+        Computed measure by the name that was requested, where they differ.
+    history : History
+    earlier_findings : sequence of EarlierFindings
+        The latest first.
+
+    Returns
+    -------
+    list of Finding
+        Changes from the baseline with their first date, then changes since the night before; each
+        in the order of the values.
+    """
+    findings = _worse_than_baseline(
+        night, _gated_keys(night, requested, gates.fail_if), history, earlier_findings
+    )
+    reported = {(one.score, one.measure) for one in findings}
+    first = night.date - dt.timedelta(days=DAYS)
+    before = dict(list(_earlier_values(night, first, history).items())[-NIGHTS:])
+    if not before:
+        return findings
+    date, previous = next(reversed(before.items()))
+    reported |= _gated_keys(
+        night, requested, gates.fail_if, gates.fail_if_yesterday, gates.fail_if_last_week
+    )
+    now, was = _overall_values(night), previous.values
+    for difference in from_earlier("before", now.values(), was.values(), confidence_of(night)):
+        key = difference.score, difference.measure
+        # Without a standard error there is no test.
+        if (
+            key in reported
+            or difference.verdict not in _SIGNIFICANT
+            or math.isnan(difference.p_adjusted)
+        ):
+            continue
+        usual = usual_movement([e.values[key].value for e in before.values() if key in e.values])
+        if abs(difference.delta) > usual:
+            change = _change(difference, date.isoformat(), now[key], was[key].value)
+            findings.append(replace(change, limit=usual, number=abs(difference.delta)))
+    return findings
+
+
+def _worse_than_baseline(
+    night: Night,
+    gated: Set[_Key],
+    history: History,
+    earlier_findings: Sequence[EarlierFindings],
+) -> list[Finding]:
+    """Find models that are unusually worse than the baseline."""
+    now, findings = _overall_values(night), []
+    oldest = next(iter(history.rows()), night.date)
+
+    @cache
+    def read(first: dt.date) -> dict[dt.date, _EarlierValues]:
+        return _earlier_values(night, first, history)
+
+    for difference in night.compared:
+        key, base_key = (
+            (difference.score, difference.measure),
+            (difference.baseline, difference.measure),
+        )
+        if (difference.kind, difference.slice, difference.verdict) != (
+            "baseline",
+            ALL,
+            "worse",
+        ) or key in gated:
+            continue
+        change = _change(difference, difference.baseline, now[key], now[base_key].value)
+        (change,) = with_since(night.date, [change], earlier_findings)
+        usual_deltas = _usual_deltas(key, base_key, change.since or night.date, oldest, read)
+        usual = usual_movement(usual_deltas)
+        if math.isnan(usual):
+            chance = CHANCE if has_chance(measure(difference.measure)) else 0.0
+            if abs(difference.delta) > _WIDE_SHARE * abs(now[base_key].value - chance):
+                findings.append(change)
+            continue
+        distance = difference.delta - median(usual_deltas)
+        # The movement has the sign of the difference: the model got worse.
+        if abs(distance) > usual and (distance > 0) == (difference.delta > 0):
+            findings.append(replace(change, limit=usual, number=abs(distance)))
+    return findings
+
+
+def _usual_deltas(
+    key: _Key,
+    base_key: _Key,
+    since: dt.date,
+    oldest: dt.date,
+    read: Callable[[dt.date], Mapping[dt.date, _EarlierValues]],
+) -> list[float]:
+    """Return differences of nights on which a model was not found worse."""
+    deltas: list[float] = []
+    # Go back to the start of history: all recent nights may have been worse.
+    while len(deltas) < NIGHTS and since > oldest:
+        since -= dt.timedelta(days=DAYS)
+        new_deltas = [
+            each.values[key].value - each.values[base_key].value
+            for each in read(since).values()
+            if each.baseline == base_key[0] and key not in each.worse
+            if key in each.values and base_key in each.values
+        ]
+        deltas = [*(delta for delta in new_deltas if not math.isnan(delta)), *deltas]
+    return deltas[-NIGHTS:]
+
+
+def _change(difference: NightDifference, against: str, value: MeasureValue, base: float) -> Finding:
+    finding = Finding(
+        "change", score=difference.score, slice=ALL, measure=difference.measure,
+        value=value.value, ci_low=value.ci_low, ci_high=value.ci_high,
+    )  # fmt: skip
+    return _with_difference(finding, difference, against, base)
+
+
+def usual_movement(past: Sequence[float]) -> float:
+    """Return the largest usual change from one night to the next.
+
+    ``4 * 1.4826 * median(abs(change))``: four standard deviations of normal changes. A few bad
+    nights do not raise it.
+
+    Parameters
+    ----------
+    past : sequence of float
+        Values of nights, ascending by date; NaN is left out.
+
+    Returns
+    -------
+    float
+        NaN with fewer than eight values.
+
+    Examples
+    --------
+    >>> round(usual_movement([0.70, 0.71, 0.70, 0.72, 0.71, 0.40, 0.71, 0.70]), 4)
+    0.0593
+    """
+    finite = [value for value in past if not math.isnan(value)]
+    movements = [abs(value - previous) for previous, value in pairwise(finite)]
+    if len(movements) < _MIN_MOVEMENTS:
+        return math.nan
+    return _DEVIATIONS * NORMAL * median(movements)
+
+
+def _earlier_values(
+    night: Night, first: dt.date, history: History
+) -> dict[dt.date, _EarlierValues]:
+    """Read comparable nights of `DAYS` days from a date, ascending."""
+    last = first + dt.timedelta(days=DAYS - 1)
+    result: dict[dt.date, _EarlierValues] = {}
+    for text in night.measures:
+        for earlier in history.read(first, last, of=(ALL, text)):
+            sound = earlier.quality.rows and earlier.status != "data_quality"
+            if sound and not convention_differences(night, earlier):
+                worse = frozenset(
+                    (one.score, one.measure)
+                    for one in earlier.findings
+                    if (one.kind, one.compared) == ("change", "baseline")
+                )
+                new = _EarlierValues(earlier.baseline, {}, worse)
+                result.setdefault(earlier.date, new).values.update(_overall_values(earlier))
+    return dict(sorted(result.items()))
+
+
+def _overall_values(night: Night) -> dict[_Key, MeasureValue]:
+    return {(value.score, value.measure): value for value in night.values if value.slice == ALL}
+
+
+def _gated_keys(night: Night, requested: Mapping[str, str], *gates: Sequence[str]) -> set[_Key]:
+    """Return the models and measures with a gate on all rows.
+
+    The first of `gates` are the conditions on the night itself.
+    """
+    measures, gated = list(night.measures), set()
+    for index, condition in ((index, text) for index, each in enumerate(gates) for text in each):
+        for term in terms_of(gate(condition).condition):
+            if not isinstance(term, Term) or term.slice != ALL:
+                continue
+            text = find_computed(measure(term.measure), measures, requested)
+            for score in night.models if term.score is None else [term.score]:
+                # A gate on a difference from the baseline does not judge the baseline.
+                if index or term.field not in COMPARISON_FIELDS or score != night.baseline:
+                    gated.add((score, str(text)))
+    return gated

@@ -9,8 +9,8 @@ import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
@@ -28,70 +28,6 @@ from fastrank_eval.apps.nightly.history_schema import (
     write_tables,
 )
 from fastrank_eval.apps.nightly.night import EarlierFindings, Night, SavedStates
-
-__all__ = ["History", "HistoryErrors"]
-
-
-@dataclass(frozen=True)
-class HistoryErrors:
-    """Turns errors into `HistoryError`.
-
-    Parameters
-    ----------
-    path : Path
-    readonly : bool
-    patience : float
-        Seconds to wait for another run, for the message.
-    """
-
-    path: Path
-    readonly: bool
-    patience: float
-
-    @contextmanager
-    def wrap(self, action: str) -> Iterator[None]:
-        """Wrap errors of SQLite during an action, such as ``"opened"``."""
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise HistoryError(f"{self.path}: cannot be {action}: {self._why(error)}") from error
-
-    @contextmanager
-    def reading(self) -> Iterator[None]:
-        """Wrap errors of reading, and of content that no version has written."""
-        try:
-            with self.wrap("read"):
-                yield
-        except FastRankEvalError:
-            raise
-        except (ValueError, TypeError, LookupError, AttributeError, StopIteration) as error:
-            raise HistoryError(
-                f"{self.path}: is damaged: {type(error).__name__}: {error}. Take the file from a "
-                "backup, or name another and run its nights again."
-            ) from error
-
-    def _why(self, error: sqlite3.Error) -> str:
-        code = getattr(error, "sqlite_errorname", "")
-        if code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-            return (
-                f"another run has locked it for more than {self.patience:g} seconds. Wait until "
-                "it ends, or stop it, and start again."
-            )
-        if code == "SQLITE_NOTADB":
-            return "it is no SQLite database. Name another file."
-        if self.path.is_dir():
-            return "it is a folder; name the file in it, such as history.db."
-        if not self.path.parent.is_dir():
-            return f"folder {str(self.path.parent)!r} does not exist; create it first."
-        if self.readonly and not self.path.exists():
-            return "there is no such file; 'fastrank-eval nightly' makes it."
-        if self.readonly and code.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN")):
-            return (
-                "a run was killed while it wrote, or the file is not readable. Open it once with "
-                "write permission ('fastrank-eval nightly' does), which undoes the unfinished run."
-            )
-        return f"{error}."
-
 
 _FIRST, _LAST = dt.date.min, dt.date.max
 #: Tables with one row per night.
@@ -132,8 +68,8 @@ class History:
     ) -> None:
         self.path = Path(path)
         self.readonly = readonly
-        self._errors = HistoryErrors(self.path, readonly, patience)
-        with self._errors.wrap("opened"):
+        self._patience = patience
+        with self._errors("opened"):
             mode = "ro" if readonly else "rwc"
             name = quote(os.fsencode(self.path.absolute()), safe="/")
             self._database = sqlite3.connect(
@@ -174,7 +110,7 @@ class History:
         if self._database.in_transaction:
             yield
             return
-        with self._errors.wrap("written"):
+        with self._errors("written"):
             self._database.execute("BEGIN IMMEDIATE")
             try:
                 yield
@@ -197,10 +133,9 @@ class History:
         HistoryError
             The history keeps nights of another report. This report would replace them.
         """
-        with self._errors.reading():
-            row = self._database.execute("SELECT name FROM report").fetchone()
-            nights = self._database.execute("SELECT 1 FROM night LIMIT 1").fetchone()
-        name = row[0] if row else None
+        names = self._select("SELECT name FROM report")
+        nights = self._select("SELECT 1 FROM night LIMIT 1")
+        name = names[0][0] if names else None
         if name is not None and name != report and nights:
             raise HistoryError(
                 f"{self.path}: keeps the nights of the report {name!r}, which those of {report!r} "
@@ -248,11 +183,11 @@ class History:
 
     def dates(self, first: dt.date | None = None, last: dt.date | None = None) -> list[dt.date]:
         """Return the dates of the nights from `first` to `last`, ascending."""
-        with self._errors.reading():
-            rows = self._database.execute(
-                "SELECT date FROM night WHERE date BETWEEN ? AND ? ORDER BY date",
-                _date_range(first, last),
-            )
+        rows = self._select(
+            "SELECT date FROM night WHERE date BETWEEN ? AND ? ORDER BY date",
+            first or _FIRST, last or _LAST,
+        )  # fmt: skip
+        with self._reading():
             return [dt.date.fromisoformat(date) for (date,) in rows]
 
     def read(
@@ -281,27 +216,25 @@ class History:
             Ascending by date.
         """
         rows_by_table: dict[str, dict[str, list[Any]]] = {}
-        with self._errors.reading(), self._snapshot():
+        with self._reading(), self._snapshot():
             for table in COLUMNS:
                 order = "date" if table in _ONE_ROW_TABLES else "date, place"
                 columns = ", ".join(f'"{name}"' for name in ("date", *COLUMNS[table]))
-                begin, end = _date_range(first, last)
+                begin = first or _FIRST
                 if table in _DETAIL_TABLES and details_from is not None:
-                    begin = max(begin, details_from.isoformat())
-                condition, parameters = "date BETWEEN ? AND ?", [begin, end]
+                    begin = max(begin, details_from)
+                condition = "date BETWEEN ? AND ?"
+                parameters: list[object] = [begin, last or _LAST]
                 if of is not None and table == "value":
-                    condition, parameters = (
-                        f"{condition} AND slice = ? AND measure = ?",
-                        [*parameters, *of],
-                    )
+                    condition += " AND slice = ? AND measure = ?"
+                    parameters += of
                 elif of is not None and table not in _ONE_ROW_TABLES:
                     continue
-                rows = self._database.execute(
+                for date, *row in self._select(
                     f"SELECT {columns} FROM {table} "  # noqa: S608 - names of our own
                     f"WHERE {condition} ORDER BY {order}",
-                    parameters,
-                )
-                for date, *row in rows:
+                    *parameters,
+                ):
                     if date not in rows_by_table:
                         rows_by_table[date] = {name: [] for name in COLUMNS}
                     rows_by_table[date][table].append(row)
@@ -309,20 +242,20 @@ class History:
 
     def findings(self, before: dt.date, days: int) -> list[EarlierFindings]:
         """Return the findings of the days before a date, the latest first."""
-        with self._errors.reading():
-            within = ((before - dt.timedelta(days=days)).isoformat(), before.isoformat())
-            skipped: dict[str, set[str]] = {}
-            for date, condition in self._database.execute(
-                "SELECT date, condition FROM gate WHERE date >= ? AND date < ? AND passed "
-                "AND reason LIKE 'not judged:%'",
-                within,
-            ):
-                skipped.setdefault(date, set()).add(condition)
-            rows = self._database.execute(
-                "SELECT date, status, findings FROM night WHERE date >= ? AND date < ? "
-                "ORDER BY date DESC",
-                within,
-            )
+        within = before - dt.timedelta(days=days), before
+        skipped: dict[str, set[str]] = {}
+        for date, condition in self._select(
+            "SELECT date, condition FROM gate WHERE date >= ? AND date < ? AND passed "
+            "AND reason LIKE 'not judged:%'",
+            *within,
+        ):
+            skipped.setdefault(date, set()).add(condition)
+        rows = self._select(
+            "SELECT date, status, findings FROM night WHERE date >= ? AND date < ? "
+            "ORDER BY date DESC",
+            *within,
+        )
+        with self._reading():
             return [
                 EarlierFindings(status, parse_findings(text), frozenset(skipped.get(date, ())))
                 for date, status, text in rows
@@ -330,62 +263,56 @@ class History:
 
     def volumes(self, before: dt.date, nights: int, days: int) -> list[tuple[int, float]]:
         """Return rows and CTR of nights before a date, the latest first."""
-        with self._errors.reading():
-            first = before - dt.timedelta(days=days)
-            rows = self._database.execute(
-                'SELECT "rows", ctr FROM quality WHERE "rows" > 0 AND date >= ? AND date < ? '
-                "ORDER BY date DESC LIMIT ?",
-                (first.isoformat(), before.isoformat(), nights),
-            )
-            return [(row_count, math.nan if ctr is None else ctr) for row_count, ctr in rows]
+        rows = self._select(
+            'SELECT "rows", ctr FROM quality WHERE "rows" > 0 AND date >= ? AND date < ? '
+            "ORDER BY date DESC LIMIT ?",
+            before - dt.timedelta(days=days), before, nights,
+        )  # fmt: skip
+        return [(row_count, math.nan if ctr is None else ctr) for row_count, ctr in rows]
 
     def rows(self, first: dt.date | None = None, last: dt.date | None = None) -> dict[dt.date, int]:
         """Return the number of rows of each night from `first` to `last`."""
-        with self._errors.reading():
-            rows = self._database.execute(
-                'SELECT date, "rows" FROM quality WHERE date BETWEEN ? AND ? ORDER BY date',
-                _date_range(first, last),
-            )
+        rows = self._select(
+            'SELECT date, "rows" FROM quality WHERE date BETWEEN ? AND ? ORDER BY date',
+            first or _FIRST, last or _LAST,
+        )  # fmt: skip
+        with self._reading():
             return {dt.date.fromisoformat(date): row_count for date, row_count in rows}
 
     def state(self, date: dt.date, kind: str) -> bytes | None:
         """Return a saved state of a night; see `run.KINDS`."""
-        with self._errors.reading():
-            row = self._database.execute(
-                "SELECT CAST(content AS BLOB) FROM state WHERE date = ? AND kind = ?",
-                (date.isoformat(), kind),
-            ).fetchone()
-            return None if row is None else bytes(row[0])
+        rows = self._select(
+            "SELECT CAST(content AS BLOB) FROM state WHERE date = ? AND kind = ?", date, kind
+        )
+        return bytes(rows[0][0]) if rows else None
 
     def repeated(self, fingerprint: str, before: dt.date) -> dt.date | None:
         """Return the latest night before a date with a fingerprint, or None."""
-        with self._errors.reading():
-            (date,) = self._database.execute(
-                "SELECT max(date) FROM state WHERE fingerprint = ? AND fingerprint <> '' "
-                "AND date < ?",
-                (fingerprint, before.isoformat()),
-            ).fetchone()
+        ((date,),) = self._select(
+            "SELECT max(date) FROM state WHERE fingerprint = ? AND fingerprint <> '' AND date < ?",
+            fingerprint, before,
+        )  # fmt: skip
+        with self._reading():
             return None if date is None else dt.date.fromisoformat(date)
 
     def repeats(self, first: dt.date, last: dt.date) -> dict[dt.date, dt.date]:
         """Map nights to the earlier night with the same rows."""
-        with self._errors.reading():
-            rows = self._database.execute(
-                "SELECT late.date, max(early.date) FROM state AS late JOIN state AS early "
-                "ON early.fingerprint = late.fingerprint AND early.date < late.date "
-                "WHERE late.fingerprint <> '' AND late.date BETWEEN ? AND ? GROUP BY late.date",
-                _date_range(first, last),
-            )
+        rows = self._select(
+            "SELECT late.date, max(early.date) FROM state AS late JOIN state AS early "
+            "ON early.fingerprint = late.fingerprint AND early.date < late.date "
+            "WHERE late.fingerprint <> '' AND late.date BETWEEN ? AND ? GROUP BY late.date",
+            first, last,
+        )  # fmt: skip
+        with self._reading():
             return {dt.date.fromisoformat(d): dt.date.fromisoformat(earlier) for d, earlier in rows}
 
     def state_bytes(self, first: dt.date | None = None, last: dt.date | None = None) -> int:
         """Return the total bytes of saved states without reading them."""
-        with self._errors.reading():
-            (size,) = self._database.execute(
-                "SELECT coalesce(sum(length(content)), 0) FROM state WHERE date BETWEEN ? AND ?",
-                _date_range(first, last),
-            ).fetchone()
-            return int(size)
+        ((size,),) = self._select(
+            "SELECT coalesce(sum(length(content)), 0) FROM state WHERE date BETWEEN ? AND ?",
+            first or _FIRST, last or _LAST,
+        )  # fmt: skip
+        return int(size)
 
     def export(self, folder: str | os.PathLike[str]) -> list[Path]:
         """Write every table as Parquet, for programs that do not read SQLite.
@@ -404,13 +331,63 @@ class History:
         ------
         HistoryError, OutputError
         """
-        with self._errors.reading(), self._snapshot():
+        with self._reading(), self._snapshot():
             return write_tables(self._database, Path(folder))
 
     def copy(self, path: str | os.PathLike[str]) -> None:
         """Copy the history to a new file."""
-        with self._errors.wrap("copied"), closing(sqlite3.connect(path)) as target:
+        with self._errors("copied"), closing(sqlite3.connect(path)) as target:
             self._database.backup(target)
+
+    @contextmanager
+    def _errors(self, action: str) -> Iterator[None]:
+        """Turn errors of SQLite during an action, such as "opened", into ours."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise HistoryError(f"{self.path}: cannot be {action}: {self._why(error)}") from error
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Turn errors of reading, and of content that no version has written."""
+        try:
+            with self._errors("read"):
+                yield
+        except FastRankEvalError:
+            raise
+        except (ValueError, TypeError, LookupError, AttributeError, StopIteration) as error:
+            raise HistoryError(
+                f"{self.path}: is damaged: {type(error).__name__}: {error}. Take the file from a "
+                "backup, or name another and run its nights again."
+            ) from error
+
+    def _select(self, statement: str, *parameters: object) -> list[tuple[Any, ...]]:
+        """Return the rows of a statement; dates as SQLite stores them."""
+        texts = [each.isoformat() if isinstance(each, dt.date) else each for each in parameters]
+        with self._reading():
+            return self._database.execute(statement, texts).fetchall()
+
+    def _why(self, error: sqlite3.Error) -> str:
+        code = getattr(error, "sqlite_errorname", "")
+        if code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+            return (
+                f"another run has locked it for more than {self._patience:g} seconds. Wait until "
+                "it ends, or stop it, and start again."
+            )
+        if code == "SQLITE_NOTADB":
+            return "it is no SQLite database. Name another file."
+        if self.path.is_dir():
+            return "it is a folder; name the file in it, such as history.db."
+        if not self.path.parent.is_dir():
+            return f"folder {str(self.path.parent)!r} does not exist; create it first."
+        if self.readonly and not self.path.exists():
+            return "there is no such file; 'fastrank-eval nightly' makes it."
+        if self.readonly and code.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN")):
+            return (
+                "a run was killed while it wrote, or the file is not readable. Open it once with "
+                "write permission ('fastrank-eval nightly' does), which undoes the unfinished run."
+            )
+        return f"{error}."
 
     @contextmanager
     def _snapshot(self) -> Iterator[None]:
@@ -425,7 +402,7 @@ class History:
             self._database.execute("ROLLBACK")
 
     def _prepare(self) -> None:
-        with self._errors.reading(), self._errors.wrap("opened"):
+        with self._reading(), self._errors("opened"):
             # A commit survives a loss of power: EXTRA also syncs the folder of the journal.
             self._database.execute("PRAGMA synchronous = EXTRA")
             # A migration may recreate a table that others refer to.
@@ -472,11 +449,17 @@ class History:
         return int(version)
 
 
+@contextmanager
+def open_history(path: Path) -> Iterator[History]:
+    """Open a history to read it; without a file, an empty one."""
+    with TemporaryDirectory() as folder:
+        exists = path.exists()
+        name = path if exists else Path(folder, "history.db")
+        with History(name, readonly=exists) as history:
+            yield history
+
+
 def _insert(table: str, columns: list[str]) -> str:
     names = ", ".join(f'"{name}"' for name in columns)
     placeholders = ", ".join("?" * len(columns))
     return f"INSERT INTO {table} ({names}) VALUES ({placeholders})"  # noqa: S608 - names of our own
-
-
-def _date_range(first: dt.date | None, last: dt.date | None) -> tuple[str, str]:
-    return (first or _FIRST).isoformat(), (last or _LAST).isoformat()

@@ -6,7 +6,7 @@ import datetime as dt
 import json
 import math
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import fields
 from functools import lru_cache
@@ -26,22 +26,8 @@ from fastrank_eval.apps.nightly.night import (
     Night,
     NightDifference,
     NightQuality,
-    NightValue,
 )
-from fastrank_eval.engine.records import plain_value
-
-__all__ = [
-    "APPLICATION_ID",
-    "COLUMNS",
-    "MIGRATIONS",
-    "TABLES",
-    "VERSION",
-    "night_from_rows",
-    "night_rows",
-    "parse_findings",
-    "write_tables",
-]
-
+from fastrank_eval.engine.records import MeasureValue, plain_value
 
 #: Marks the file as a history, so that the database of another program is refused: "frEh".
 APPLICATION_ID = 0x66724568
@@ -203,30 +189,46 @@ TABLES = ("night", "quality", "value", "difference", "curve", "gate", "state")
 
 Row = Sequence[Any]
 
-#: The columns of each table after `date` and, in tables with several rows per night, `place`.
-COLUMNS: dict[str, tuple[str, ...]] = {
+#: The fields of a night and of its records that each table stores.
+_FIELDS: dict[str, tuple[str, ...]] = {
     "night": (
         "title", "status", "models", "baseline", "measures", "sources", "command", "version",
-        "seconds", "conventions", "notes", "findings", "written_at",
+        "seconds", "conventions", "notes",
     ),
     "quality": tuple(field.name for field in fields(NightQuality)),
-    "value": tuple(
-        "slicing" if field.name == "by" else field.name for field in fields(NightValue)
+    "value": (
+        "score", "by", "slice", "measure", "value", "se", "ci_low", "ci_high", "effective_groups",
+        "groups", "groups_used", "rows_share", "positives_share", "dropped", "caution",
     ),
-    "difference": tuple(
-        "slicing" if field.name == "by" else field.name for field in fields(NightDifference)
-    ),
-    "curve": ("kind", "score", "label", "x", "y"),
-    "gate": ("condition", "passed", "reason"),
+    "difference": tuple(field.name for field in fields(NightDifference)),
+    "curve": tuple(field.name for field in fields(CurveLine)),
+    "gate": tuple(field.name for field in fields(GateOutcome)),
 }  # fmt: skip
+_RECORDS: dict[str, Callable[..., Any]] = {
+    "night": dict,
+    "quality": NightQuality,
+    "value": MeasureValue,
+    "difference": NightDifference,
+    "curve": CurveLine,
+    "gate": GateOutcome,
+}
+#: Fields stored as JSON.
+_JSON = {
+    "night": ("models", "measures", "sources", "conventions", "notes"),
+    "quality": ("nulls", "flags", "tie_rates"),
+    "value": ("dropped",),
+    "curve": ("x", "y"),
+}
+#: Fields that may be None; NULL in any other is NaN.
+_NULLABLE = ("baseline", "by", "caution")
 
-_VALUE = tuple(field.name for field in fields(NightValue))
-_DIFFERENCE = tuple(field.name for field in fields(NightDifference))
-#: Numbers stored as NULL if they are NaN; the others are never NULL.
-_DROPPED = _VALUE.index("dropped")
-_VALUE_FLOATS = slice(_VALUE.index("value"), _VALUE.index("effective_groups") + 1)
-_SHARES = slice(_VALUE.index("rows_share"), _VALUE.index("positives_share") + 1)
-_DELTAS = slice(_DIFFERENCE.index("delta"), _DIFFERENCE.index("p_adjusted") + 1)
+#: The columns of each table after `date` and, in tables with several rows per night, `place`.
+COLUMNS = {
+    name: tuple("slicing" if field == "by" else field for field in names)
+    for name, names in _FIELDS.items()
+}
+COLUMNS["night"] += ("findings", "written_at")
+COLUMNS["curve"] = ("kind", *COLUMNS["curve"])
 
 
 def night_rows(night: Night, written_at: str) -> dict[str, list[Row]]:
@@ -243,66 +245,69 @@ def night_rows(night: Night, written_at: str) -> dict[str, list[Row]]:
     dict of str to list of rows
         With the columns of `COLUMNS`. SQLite stores NaN as NULL.
     """
+    findings = _json([_non_empty_fields(finding) for finding in night.findings])
     return {
-        "night": [
-            (
-                night.title,
-                night.status,
-                _json(night.models),
-                night.baseline,
-                _json(night.measures),
-                _json(night.sources),
-                night.command,
-                night.version,
-                night.seconds,
-                _json(night.conventions),
-                _json(night.notes),
-                _json([_non_empty_fields(finding) for finding in night.findings]),
-                written_at,
-            )
-        ],
-        "quality": [[_stored(getattr(night.quality, name)) for name in COLUMNS["quality"]]],
-        "value": [[_stored(getattr(value, name)) for name in _VALUE] for value in night.values],
-        "difference": [
-            [getattr(difference, name) for name in _DIFFERENCE] for difference in night.compared
-        ],
+        "night": [(*_row("night", night), findings, written_at)],
+        "quality": [_row("quality", night.quality)],
+        "value": [_row("value", value) for value in night.values],
+        "difference": [_row("difference", difference) for difference in night.compared],
         "curve": [
-            (kind, curve.score, curve.label, _numbers(curve.x), _numbers(curve.y))
+            (kind, *_row("curve", curve))
             for kind, curves in night.curves.items()
             for curve in curves
         ],
-        "gate": [(gate.condition, int(gate.passed), gate.reason) for gate in night.gates],
+        "gate": [_row("gate", gate) for gate in night.gates],
     }
 
 
 def night_from_rows(date: str, rows: Mapping[str, Iterable[Row]]) -> Night:
     """Convert rows to a night; see `night_rows`."""
-    ((*night, _),) = rows["night"]
-    title, status, models, baseline, measures, sources, command, version, *remaining = night
-    seconds, conventions, notes, findings = remaining
-    curves: dict[str, list[CurveLine]] = {}
-    for kind, score, label, x, y in rows["curve"]:
-        curves.setdefault(kind, []).append(CurveLine(score, label, _tuple(x), _tuple(y)))
+    ((*night, findings, _),) = rows["night"]
+    curves: dict[str, tuple[CurveLine, ...]] = {}
+    for kind, *row in rows["curve"]:
+        curves[kind] = (*curves.get(kind, ()), _record("curve", row))
     return Night(
         date=dt.date.fromisoformat(date),
-        title=title,
-        models=tuple(json.loads(models)),
-        baseline=baseline,
-        measures=tuple(json.loads(measures)),
-        sources=tuple(json.loads(sources)),
-        command=command,
-        version=version,
-        seconds=seconds,
-        conventions=json.loads(conventions),
-        values=tuple(_value(row) for row in rows["value"]),
-        quality=_quality(next(iter(rows["quality"]))),
-        compared=tuple(_difference(row) for row in rows["difference"]),
-        curves={kind: tuple(lines) for kind, lines in curves.items()},
-        gates=tuple(GateOutcome(text, bool(passed), why) for text, passed, why in rows["gate"]),
-        status=status,
-        notes=tuple(json.loads(notes)),
+        **_record("night", night),
+        values=tuple(_record("value", row) for row in rows["value"]),
+        quality=_record("quality", next(iter(rows["quality"]))),
+        compared=tuple(_record("difference", row) for row in rows["difference"]),
+        curves=curves,
+        gates=tuple(_record("gate", row) for row in rows["gate"]),
         findings=parse_findings(findings),
     )
+
+
+def _row(table: str, record: object) -> list[Any]:
+    """Return the columns of a record: mappings and tuples as JSON."""
+    values = [getattr(record, name) for name in _FIELDS[table]]
+    row = [_json(value) if isinstance(value, Mapping | tuple) else value for value in values]
+    if "by" in _FIELDS[table]:
+        row[_FIELDS[table].index("by")] = getattr(record, "by", None) or ""
+    return row
+
+
+def _record(table: str, row: Row) -> Any:
+    values = dict(zip(_FIELDS[table], row, strict=True))
+    for name in _JSON.get(table, ()):
+        values[name] = _parsed(values[name])
+    if None in row:
+        empty = [name for name, value in values.items() if value is None]
+        values.update((name, math.nan) for name in empty if name not in _NULLABLE)
+    if "by" in values:
+        values["by"] = values["by"] or None
+    if "passed" in values:
+        values["passed"] = bool(values["passed"])
+    return _RECORDS[table](**values)
+
+
+@lru_cache(maxsize=1 << 12)
+def _parsed(text: str) -> Any:
+    """Parse JSON, lists as tuples; cached, since many values share theirs."""
+    parsed = json.loads(text)
+    if isinstance(parsed, dict):
+        return parsed
+    return tuple(math.nan if each is None else each for each in parsed)
 
 
 def parse_findings(text: str) -> tuple[Finding, ...]:
@@ -319,71 +324,15 @@ def parse_findings(text: str) -> tuple[Finding, ...]:
 
 def _non_empty_fields(finding: Finding) -> dict[str, Any]:
     """Return the fields of a finding that are not empty."""
-    values_by_name = {field.name: getattr(finding, field.name) for field in fields(Finding)}
-    empty = {
-        name
-        for name, value in values_by_name.items()
-        if value in ("", None) or (isinstance(value, float) and not math.isfinite(value))
-    }
     return {
         name: value.isoformat() if isinstance(value, dt.date) else value
-        for name, value in values_by_name.items()
-        if name not in empty
+        for name, value in vars(finding).items()
+        if value not in ("", None) and not (isinstance(value, float) and not math.isfinite(value))
     }
-
-
-def _value(row: Row) -> NightValue:
-    values = list(row)
-    for part in (_VALUE_FLOATS, _SHARES):
-        values[part] = _floats(values[part])
-    values[_DROPPED] = dict(_mapping(values[_DROPPED]))
-    return NightValue(*values)
-
-
-@lru_cache(maxsize=1 << 12)
-def _mapping(text: str) -> Mapping[str, int]:
-    """Parse a mapping from JSON; cached, since many values share theirs."""
-    mapping: dict[str, int] = json.loads(text)
-    return mapping
-
-
-def _difference(row: Row) -> NightDifference:
-    values = list(row)
-    values[_DELTAS] = _floats(values[_DELTAS])
-    return NightDifference(*values)
-
-
-def _quality(row: Row) -> NightQuality:
-    values: dict[str, Any] = dict(zip(COLUMNS["quality"], row, strict=True))
-    values["nulls"], values["flags"] = (
-        json.loads(values["nulls"]),
-        tuple(json.loads(values["flags"])),
-    )
-    values["tie_rates"] = json.loads(values["tie_rates"])
-    numbers: dict[str, Any] = {k: math.nan if v is None else v for k, v in values.items()}
-    return NightQuality(**numbers)
-
-
-def _floats(row: Row) -> Row:
-    if None not in row:
-        return row
-    return [math.nan if number is None else number for number in row]
-
-
-def _stored(value: object) -> Any:
-    return _json(value) if isinstance(value, Mapping | tuple) else value
 
 
 def _json(value: object) -> str:
     return json.dumps(plain_value(value), ensure_ascii=False, separators=(",", ":"))
-
-
-def _numbers(values: Sequence[float]) -> str:
-    return json.dumps([v if math.isfinite(v) else None for v in values], separators=(",", ":"))
-
-
-def _tuple(text: str) -> tuple[float, ...]:
-    return tuple(_floats(json.loads(text)))
 
 
 _KINDS = {"TEXT": pa.string(), "INTEGER": pa.int64(), "REAL": pa.float64(), "BLOB": pa.binary()}

@@ -1,105 +1,164 @@
-"""Define the types of a night: numbers, findings and status."""
+"""Define the types of a night: its date, numbers, findings and status."""
 
 from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.analysis.compare import with_clustered_errors
+from fastrank_eval.engine.records import MeasureValue
 from fastrank_eval.engine.run import Evaluation
-from fastrank_eval.engine.totals import RowStates, Sums
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.auc import PooledAUC
 from fastrank_eval.measures.parser import measure as measure_of
 
-__all__ = [
-    "EARLIER",
-    "KINDS",
-    "MOST_SCORES",
-    "PERIODS",
-    "STATES",
-    "CurveLine",
-    "EarlierFindings",
-    "Finding",
-    "GateOutcome",
-    "GateTexts",
-    "Night",
-    "NightDifference",
-    "NightQuality",
-    "NightValue",
-    "QualityLimits",
-    "SavedStates",
-    "SliceOfRun",
-    "display_name",
-    "display_names",
-    "slices_of_run",
-    "values_of",
-    "with_standard_errors",
-]
+#: The most nights of a run or a page.
+MAX_NIGHTS = 3660
+#: Leaves room for the weeks and months before a night.
+_EARLIEST = dt.date(1900, 1, 1)
+#: Format codes of C, POSIX and Python, with the flags of C libraries.
+_FORMAT_CODE = re.compile(r"%[-_0^#EO]?[a-hj-nprstu-zA-DF-IMRSTU-Z%]|[^%]")
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_FIELD = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
+_SAMPLE = dt.date(2026, 11, 19)
 
 
-@dataclass(frozen=True)
-class SliceOfRun:
-    """A slice of a run with its sums.
+def parse_date(text: str, option: str = "--date") -> dt.date:
+    """Parse a date.
 
     Parameters
     ----------
-    by : str
-        The slicing as requested; ``""`` for all rows.
-    slice : str
-        The label of the slice; ``"all"`` for all rows.
-    sums : Sums
-    slice_index : int
-        Index of the slice in the sums.
-    row_states : RowStates
-        States of measures of all rows.
+    text : str
+        ``"2026-11-19"``.
+    option : str
+        The option, for the message.
+
+    Raises
+    ------
+    ArgumentError
+        The text is no date.
+
+    Examples
+    --------
+    >>> parse_date("2026-11-19")
+    datetime.date(2026, 11, 19)
     """
-
-    by: str
-    slice: str
-    sums: Sums
-    slice_index: int
-    row_states: RowStates
-
-
-def slices_of_run(evaluation: Evaluation) -> Iterator[SliceOfRun]:
-    """Yield all rows, then each slice of at least `min_groups` groups."""
-    plan, totals = evaluation.plan, evaluation.totals
-    yield SliceOfRun("", "all", totals.overall, 0, totals.shared.overall)
-    for slicing, sums, shared in zip(
-        plan.slice_encoders, totals.slices, totals.shared.slices, strict=True
-    ):
-        encoded = slicing.slices()
-        for slice_index, label in zip(encoded.codes.tolist(), encoded.labels, strict=True):
-            if sums.groups(slice_index) >= plan.min_groups:
-                yield SliceOfRun(
-                    str(slicing.spec), label, sums, slice_index, shared.of(slice_index)
-                )
+    try:
+        if not _DATE.fullmatch(text):  # refuse ISO weeks
+            raise ValueError
+        date = dt.date.fromisoformat(text)
+    except ValueError:
+        raise ArgumentError(
+            f"{option} {text!r} is not a date; write it as 2026-11-19 (year-month-day)."
+        ) from None
+    if date < _EARLIEST:
+        raise ArgumentError(f"{option} {text!r} lies before {_EARLIEST}; name a later night.")
+    return date
 
 
-def values_of(evaluation: Evaluation, hidden: frozenset[str]) -> list[NightValue]:
-    """Return the values of a run, each with its slicing.
+def parse_date_range(text: str, option: str = "--backfill") -> list[dt.date]:
+    """Parse a range of dates with both ends.
 
     Parameters
     ----------
-    evaluation : Evaluation
-    hidden : frozenset of str
-        Measures to leave out.
+    text : str
+        ``"2026-11-01..2026-11-19"``.
+    option : str
+        The option, for the message.
+
+    Returns
+    -------
+    list of datetime.date
+        Ascending.
+
+    Raises
+    ------
+    ArgumentError
+        The text is no range, runs backwards, or is longer than ten years.
+
+    Examples
+    --------
+    >>> [str(date) for date in parse_date_range("2026-11-30..2026-12-01")]
+    ['2026-11-30', '2026-12-01']
     """
-    records = iter(evaluation.summary)
-    count = len(evaluation.plan.roles.scores) * len(evaluation.plan.measures)
-    return [
-        NightValue(
-            v.score, part.by, v.slice, v.measure, v.value, v.se, v.ci_low, v.ci_high,
-            v.effective_groups, v.groups, v.groups_used, v.rows_share, v.positives_share,
-            dict(v.dropped), v.caution,
+    first, dots, last = text.partition("..")
+    if not dots:
+        raise ArgumentError(f"{option} {text!r} is not a range; write 2026-11-01..2026-11-19.")
+    begin, end = parse_date(first, option), parse_date(last, option)
+    nights = (end - begin).days + 1
+    if nights < 1:
+        raise ArgumentError(f"{option} {text!r} runs backwards; write {last}..{first}.")
+    if nights > MAX_NIGHTS:
+        raise ArgumentError(f"{option} {text!r} has {nights:,} nights; {MAX_NIGHTS:,} at most.")
+    return [begin + dt.timedelta(days=day) for day in range(nights)]
+
+
+def fill_date(text: str, date: dt.date) -> str:
+    """Replace ``{date}`` in a text by a date.
+
+    Parameters
+    ----------
+    text : str
+        ``{date}`` becomes 2026-11-19, and ``{date:%Y%m%d}`` any other format of ``strftime``.
+        ``{{`` and ``}}`` are braces.
+    date : datetime.date
+
+    Raises
+    ------
+    ArgumentError
+        Braces hold something else, or are not closed.
+
+    Examples
+    --------
+    >>> fill_date("logs/day={date}/{date:%Y%m%d}.parquet", parse_date("2026-02-01"))
+    'logs/day=2026-02-01/20260201.parquet'
+    """
+    return _FIELD.sub(lambda match: _format_field(match, text, date), text)
+
+
+def depends_on_date(text: str) -> bool:
+    """Tell whether a text changes with the date of the night."""
+    return fill_date(text, _SAMPLE) != fill_date(text, _SAMPLE + dt.timedelta(days=1))
+
+
+def date_fields(text: str) -> list[str]:
+    """Return the date fields of a text, such as ``{date:%Y}``."""
+    return [match[0] for match in _FIELD.finditer(text) if match[1] is not None]
+
+
+def check_date_fields(text: str) -> None:
+    """Refuse a text with invalid date fields; see `fill_date`."""
+    fill_date(text, _SAMPLE)
+
+
+def _format_field(match: re.Match[str], text: str, date: dt.date) -> str:
+    field, content = match[0], match[1]
+    if field in ("{{", "}}"):
+        return field[0]
+    if content is None:
+        raise ArgumentError(
+            f"{field!r} in {text!r} has no counterpart; double it to write a brace."
         )
-        for part in slices_of_run(evaluation)
-        for v in (next(records) for _ in range(count))
-        if v.measure not in hidden
-    ]  # fmt: skip
+    name, colon, format_ = content.partition(":")
+    if name != "date" or (colon and not format_):
+        raise ArgumentError(
+            f"{field!r} in {text!r} is not known; write {{date}} or, for instance, {{date:%Y%m%d}}."
+        )
+    if _FORMAT_CODE.sub("", format_):
+        raise ArgumentError(f"{field!r} in {text!r} is no date format of strftime.")
+    try:
+        return date.strftime(format_) if format_ else date.isoformat()
+    except ValueError as error:
+        raise ArgumentError(f"{field!r} in {text!r} is no date format: {error}.") from None
+
+
+def values_of(evaluation: Evaluation, hidden: Collection[str] = ()) -> list[MeasureValue]:
+    """Return the values of a run without the measures of `hidden`."""
+    return [value for value in evaluation.summary if value.measure not in hidden]
 
 
 def with_standard_errors(requested: Sequence[Measure]) -> tuple[Measure, ...]:
@@ -154,27 +213,6 @@ PERIODS = {"week": 7, "month": 30}
 
 
 @dataclass(frozen=True)
-class NightValue:
-    """A value of a night with its interval and coverage; see `MeasureValue`."""
-
-    score: str
-    by: str
-    slice: str
-    measure: str
-    value: float
-    se: float = math.nan
-    ci_low: float = math.nan
-    ci_high: float = math.nan
-    effective_groups: float = math.nan
-    groups: int = 0
-    groups_used: int = 0
-    rows_share: float = math.nan
-    positives_share: float = math.nan
-    dropped: Mapping[str, int] = field(default_factory=dict)
-    caution: str | None = None
-
-
-@dataclass(frozen=True)
 class NightDifference:
     """The difference of a model from the baseline or an earlier night.
 
@@ -187,7 +225,7 @@ class NightDifference:
     kind: str
     score: str
     baseline: str
-    by: str
+    by: str | None
     slice: str
     measure: str
     delta: float
@@ -198,6 +236,21 @@ class NightDifference:
     p_value: float = math.nan
     p_adjusted: float = math.nan
     verdict: str = ""
+
+    @property
+    def delta_se(self) -> float:
+        """The name of `se` in gates."""
+        return self.se
+
+    @property
+    def delta_ci_low(self) -> float:
+        """The name of `ci_low` in gates."""
+        return self.ci_low
+
+    @property
+    def delta_ci_high(self) -> float:
+        """The name of `ci_high` in gates."""
+        return self.ci_high
 
 
 @dataclass(frozen=True)
@@ -371,7 +424,7 @@ class Night:
         Problems and changes, the most important first.
     notes : tuple of str
         Earlier nights that it is not compared with, and the reasons.
-    periods : mapping of str to tuple of NightValue
+    periods : mapping of str to tuple of MeasureValue
         ``"week"``, ``"month"``: the merged values of the last 7 and 30 nights, with this one.
         Computed from saved states when a page is made; not stored in history.
     period_nights : mapping of str to tuple of datetime.date
@@ -390,7 +443,7 @@ class Night:
     version: str
     seconds: float
     conventions: Mapping[str, object]
-    values: tuple[NightValue, ...]
+    values: tuple[MeasureValue, ...]
     quality: NightQuality
     compared: tuple[NightDifference, ...] = ()
     curves: Mapping[str, tuple[CurveLine, ...]] = field(default_factory=dict)
@@ -398,7 +451,7 @@ class Night:
     status: str = "fine"
     notes: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
-    periods: Mapping[str, tuple[NightValue, ...]] = field(default_factory=dict)
+    periods: Mapping[str, tuple[MeasureValue, ...]] = field(default_factory=dict)
     period_nights: Mapping[str, tuple[dt.date, ...]] = field(default_factory=dict)
     period_notes: tuple[str, ...] = ()
 
@@ -469,8 +522,6 @@ class QualityLimits:
 
 #: Distinct scores that can be counted.
 MOST_SCORES = 1000
-
-
 #: What history keeps: all states; of slices only measures of groups; no slices; no slices and only
 #: measures of groups.
 STATES = ("everything", "slices", "rows", "groups")

@@ -1,4 +1,4 @@
-"""Write the page of a night."""
+"""Make the page of a night."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import base64
 import datetime as dt
 import hashlib
 import math
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
@@ -14,8 +13,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from fastrank_eval._lib.errors import ArgumentError
-from fastrank_eval._lib.files import atomic_path
-from fastrank_eval.apps.nightly.night import CurveLine, Night, NightValue
+from fastrank_eval.apps.nightly.night import CurveLine, Night
 from fastrank_eval.apps.nightly.page_rows import (
     Change,
     NightSeries,
@@ -23,11 +21,11 @@ from fastrank_eval.apps.nightly.page_rows import (
     TopChanges,
     activity_measure,
     activity_unit,
+    cell,
     top_changes,
     values_by_activity,
 )
 from fastrank_eval.apps.nightly.pages import Links
-from fastrank_eval.apps.nightly.sentences import sentences
 from fastrank_eval.apps.nightly.text import (
     STATUSES,
     ago,
@@ -39,28 +37,18 @@ from fastrank_eval.apps.nightly.text import (
     count,
     gate_texts,
     how_sure,
-    interval,
     meaning,
     nights_text,
     outcome_of,
     period_nights,
+    sentences,
     share,
 )
+from fastrank_eval.engine.records import MeasureValue
 from fastrank_eval.results.format import printable
 
 if TYPE_CHECKING:
     from jinja2 import Environment
-
-__all__ = [
-    "MAX_SLICES",
-    "check_libraries",
-    "night_content",
-    "page",
-    "policy",
-    "render",
-    "write_page",
-]
-
 
 #: The most rows of a table; larger pages open slowly.
 MAX_SLICES = 500
@@ -199,7 +187,7 @@ def _by_night(series: NightSeries, measure: str) -> list[tuple[dt.date, list[tup
     digits = series.digits(measure)
     columns = _past(series, measure).values()
     rows = [
-        (night.date, [_cell(column[index], digits) for column in columns])
+        (night.date, [cell(column[index], digits) for column in columns])
         for index, night in enumerate(series.nights)
     ]
     return rows[::-1]
@@ -216,7 +204,7 @@ def _without_intervals(series: NightSeries, measures: Sequence[str]) -> list[str
     return [measure for measure in measures if measure not in with_intervals]
 
 
-def _activity_title(by: str, active: Mapping[str, Sequence[NightValue]]) -> str:
+def _activity_title(by: str, active: Mapping[str, Sequence[MeasureValue]]) -> str:
     """Return a title, with the slicing if several count the same unit."""
     first = active[by][0]
     unit = activity_unit(first.slice)
@@ -226,14 +214,14 @@ def _activity_title(by: str, active: Mapping[str, Sequence[NightValue]]) -> str:
 
 
 def _buckets(
-    series: NightSeries, values: Sequence[NightValue]
+    series: NightSeries, values: Sequence[MeasureValue]
 ) -> Iterator[tuple[str, list[tuple[str, str]]]]:
     digits = series.digits(values[0].measure, overall=False)
     for bucket in dict.fromkeys(value.slice for value in values):
         value_by_model = {value.score: value for value in values if value.slice == bucket}
         yield (
             bucket.lstrip("@"),
-            [_cell(value_by_model.get(model), digits) for model in series.last.models],
+            [cell(value_by_model.get(model), digits) for model in series.last.models],
         )
 
 
@@ -265,7 +253,7 @@ def _periods(
         key = row.value.score, "all", row.value.measure
         if any(key in by for by in values_by_period):
             digits = series.digits(row.value.measure)
-            rows.append((row, [_cell(by.get(key), digits) for by in values_by_period]))
+            rows.append((row, [cell(by.get(key), digits) for by in values_by_period]))
     keys = dict.fromkeys(key for by in values_by_period for key in by)
     slice_rows = []
     if night.measures:
@@ -274,7 +262,7 @@ def _periods(
             (
                 slice_label,
                 model,
-                [_cell(by.get((model, slice_label, measure)), digits) for by in values_by_period],
+                [cell(by.get((model, slice_label, measure)), digits) for by in values_by_period],
             )
             for model, slice_label, measure in keys
             if slice_label != "all" and measure == night.measures[0]
@@ -284,13 +272,6 @@ def _periods(
         rows,
         slice_rows[:MAX_SLICES],
     )
-
-
-def _cell(value: NightValue | None, digits: int) -> tuple[str, str]:
-    """Format a value and its interval."""
-    if value is None:
-        return amount(math.nan, digits), ""
-    return amount(value.value, digits), interval(value.ci_low, value.ci_high, digits)
 
 
 def _shortened(reasons: Sequence[str]) -> list[str]:
@@ -325,38 +306,6 @@ def page(nights: Sequence[Night], *, note: str = "", links: Links | None = None)
     check_libraries()
     series = NightSeries(nights)
     return render("night.html", **night_content(series), note=note, links=links)
-
-
-def write_page(
-    nights: Sequence[Night],
-    path: str | os.PathLike[str],
-    *,
-    note: str = "",
-    overwrite: bool = True,
-    links: Links | None = None,
-) -> None:
-    """Write the page of a night to a file atomically.
-
-    Parameters
-    ----------
-    nights : sequence of Night
-        As in `page`.
-    path : str or path
-    note : str
-        As in `page`.
-    overwrite : bool
-        Whether an existing file may be replaced.
-    links : Links, optional
-        As in `page`.
-
-    Raises
-    ------
-    OutputError
-        If the file cannot be written.
-    """
-    text = page(nights, note=note, links=links)
-    with atomic_path(path, overwrite=overwrite) as part:
-        part.write_text(text, encoding="utf-8")
 
 
 def check_libraries() -> None:

@@ -9,33 +9,20 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fastrank_eval._lib.errors import FastRankEvalError
-from fastrank_eval.apps.nightly.night import KINDS, GateOutcome, Night, NightDifference, NightValue
+from fastrank_eval.apps.nightly.night import KINDS, GateOutcome, Night, NightDifference
 from fastrank_eval.apps.nightly.text import (
     VerdictText,
     amount,
     confidence_of,
     digits_of,
     interval,
-    p_text,
     verdict_text,
 )
+from fastrank_eval.engine.records import MeasureValue
 from fastrank_eval.measures.parser import find_computed, measure
+from fastrank_eval.results.format import p_text
 from fastrank_eval.results.gate_parser import ALL, COMPARISON_FIELDS, Term, terms_of
 from fastrank_eval.results.gates import gate
-
-__all__ = [
-    "Change",
-    "NightSeries",
-    "PageRow",
-    "TopChanges",
-    "activity_measure",
-    "activity_unit",
-    "changed_slices",
-    "strength",
-    "top_changes",
-    "values_by_activity",
-]
-
 
 _SINCE = " (since "
 
@@ -77,7 +64,7 @@ def top_changes(night: Night) -> list[TopChanges]:
     """
     confidence = confidence_of(night)
     alarms = [_alarm(outcome, night) for outcome in night.gates if not outcome.passed]
-    changes_by_key: dict[tuple[bool, str, str, str], list[tuple[_Rank, NightDifference]]] = {}
+    changes_by_key: dict[tuple[object, ...], list[tuple[_Rank, NightDifference]]] = {}
     for one in night.compared:
         verdict = verdict_text(one, confidence)
         if verdict.shown:
@@ -155,6 +142,13 @@ def _measures_of_term(term: Term, night: Night) -> list[str]:
 _ACTIVITY = re.compile(r"@(rows|positives)(<|=|>=)\d+(-\d+)?")
 
 
+def cell(value: MeasureValue | None, digits: int) -> tuple[str, str]:
+    """Format a value and its interval; a dash without a value."""
+    if value is None:
+        return amount(math.nan, digits), ""
+    return amount(value.value, digits), interval(value.ci_low, value.ci_high, digits)
+
+
 @dataclass(frozen=True)
 class Change:
     """A difference as text for a page."""
@@ -168,13 +162,13 @@ class Change:
     @classmethod
     def of(cls, difference: NightDifference, confidence: float, digits: int) -> Change:
         """Format a difference to a number of decimals."""
-        low, high = difference.ci_low, difference.ci_high
+        low, high, p_value = difference.ci_low, difference.ci_high, difference.p_adjusted
         return cls(
             difference,
             verdict_text(difference, confidence),
             amount(difference.delta, digits, sign=True),
             interval(low, high, digits, sign=True),
-            p_text(difference),
+            "" if math.isnan(p_value) else f"p {p_text(p_value)}",
         )
 
     @property
@@ -189,7 +183,7 @@ class PageRow:
 
     Parameters
     ----------
-    value : NightValue
+    value : MeasureValue
     model_index : int
         Index of the model among the models.
     text, interval : str
@@ -199,7 +193,7 @@ class PageRow:
         The value on each night, NaN without one.
     """
 
-    value: NightValue
+    value: MeasureValue
     model_index: int
     text: str
     interval: str
@@ -258,7 +252,7 @@ class NightSeries:
         """The dates of the nights."""
         return [night.date for night in self.nights]
 
-    def past(self, model: str, slice_label: str, measure: str) -> list[NightValue | None]:
+    def past(self, model: str, slice_label: str, measure: str) -> list[MeasureValue | None]:
         """Return a value on each night."""
         return [values.get((model, slice_label, measure)) for values in self._values]
 
@@ -303,7 +297,7 @@ class NightSeries:
         digits = self.digits(difference.measure, difference.slice == "all")
         return Change.of(difference, self.confidence, digits)
 
-    def _row(self, value: NightValue, digits: int) -> PageRow:
+    def _row(self, value: MeasureValue, digits: int) -> PageRow:
         models = self.last.models
         key = (value.score, value.slice, value.measure)
         changes = {
@@ -312,8 +306,7 @@ class NightSeries:
         return PageRow(
             value,
             models.index(value.score) if value.score in models else len(models),
-            amount(value.value, digits),
-            interval(value.ci_low, value.ci_high, digits),
+            *cell(value, digits),
             {kind: changes[kind] for kind in self.kinds if kind in changes},
             tuple(math.nan if one is None else one.value for one in self.past(*key)),
         )
@@ -331,18 +324,20 @@ def activity_measure(measures: Sequence[str]) -> str:
     return next(gauc, measures[0] if measures else "")
 
 
-def values_by_activity(values: Iterable[NightValue], measure: str) -> dict[str, list[NightValue]]:
+def values_by_activity(
+    values: Iterable[MeasureValue], measure: str
+) -> dict[str, list[MeasureValue]]:
     """Return the values of a measure on slices by activity of groups.
 
     Returns
     -------
-    dict of str to list of NightValue
+    dict of str to list of MeasureValue
         By slicing, with ascending buckets that do not overlap.
     """
-    result: dict[str, list[NightValue]] = {}
+    result: dict[str, list[MeasureValue]] = {}
     for value in values:
         if value.measure == measure and _ACTIVITY.fullmatch(value.slice):
-            result.setdefault(value.by, []).append(value)
+            result.setdefault(value.by or "", []).append(value)
     for rows in result.values():
         rows.sort(key=lambda value: _bucket_start(value.slice))
     return result

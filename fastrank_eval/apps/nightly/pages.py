@@ -9,62 +9,57 @@ from contextlib import closing
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 from urllib.parse import urlencode
 
 from fastrank_eval._lib.errors import FastRankEvalError, OutputError
 from fastrank_eval._lib.files import atomic_path
 from fastrank_eval.apps.nightly.config import NightlyConfig
 from fastrank_eval.apps.nightly.history import History
-from fastrank_eval.apps.nightly.night import Night, NightValue
+from fastrank_eval.apps.nightly.night import Night
 from fastrank_eval.apps.nightly.periods import with_periods
-
-__all__ = ["LONGEST_QUERY", "FileLinks", "Links", "WebLinks", "check_pages", "write_pages"]
-
+from fastrank_eval.engine.records import MeasureValue
 
 #: The most characters of a query that the web view answers.
 LONGEST_QUERY = 4000
 
 
-class Links(Protocol):
-    """Addresses of pages; empty for pages that do not exist."""
-
-    #: The title of the page of `home`.
-    home_name: ClassVar[str]
-
-    @property
-    def before(self) -> dt.date | None:
-        """The night before the one shown."""
-
-    @property
-    def after(self) -> dt.date | None:
-        """The night after it."""
-
-    def home(self) -> str:
-        """Return the address of the first page."""
-
-    def night(self, date: dt.date) -> str:
-        """Return the address of a night."""
-
-    def compare(self, first: dt.date, second: dt.date) -> str:
-        """Return the address of a comparison of two nights."""
-
-    def slice(self, value: NightValue) -> str:
-        """Return the address of a measure on a slice over time."""
-
-
 @dataclass(frozen=True)
-class WebLinks:
-    """Addresses in the web view.
+class Links:
+    """Addresses of pages in one folder; empty for pages that do not exist.
 
     Parameters
     ----------
     before, after : dt.date or None
+        The nights before and after the one shown.
     """
 
     before: dt.date | None = None
     after: dt.date | None = None
+    #: The title of the page of `home`.
+    home_name: ClassVar[str] = "Latest night"
+
+    def home(self) -> str:
+        """Return the address of the first page."""
+        return "index.html"
+
+    def night(self, date: dt.date) -> str:
+        """Return the address of a night."""
+        return f"{date}.html"
+
+    def compare(self, first: dt.date, second: dt.date) -> str:
+        """Return the address of a comparison of two nights."""
+        return ""
+
+    def slice(self, value: MeasureValue) -> str:
+        """Return the address of a measure on a slice over time."""
+        return ""
+
+
+@dataclass(frozen=True)
+class WebLinks(Links):
+    """Addresses in the web view."""
+
     home_name: ClassVar[str] = "All nights"
 
     def home(self) -> str:
@@ -79,41 +74,11 @@ class WebLinks:
         """Return the address of a comparison of two nights."""
         return f"/compare?{urlencode({'first': first, 'second': second})}"
 
-    def slice(self, value: NightValue) -> str:
+    def slice(self, value: MeasureValue) -> str:
         """Return the address of a slice; empty if it would be too long."""
         requested = {"slice": value.slice, "measure": value.measure}
         query = urlencode(requested, errors="replace")
         return f"/slice?{query}" if len(query) <= LONGEST_QUERY else ""
-
-
-@dataclass(frozen=True)
-class FileLinks:
-    """Addresses of files in one folder, named by their nights.
-
-    Parameters
-    ----------
-    before, after : dt.date or None
-    """
-
-    before: dt.date | None = None
-    after: dt.date | None = None
-    home_name: ClassVar[str] = "Latest night"
-
-    def home(self) -> str:
-        """Return the file of the latest night."""
-        return "index.html"
-
-    def night(self, date: dt.date) -> str:
-        """Return the file of a night."""
-        return f"{date}.html"
-
-    def compare(self, first: dt.date, second: dt.date) -> str:
-        """Return nothing: no file compares two nights."""
-        return ""
-
-    def slice(self, value: NightValue) -> str:
-        """Return nothing: no file shows one slice."""
-        return ""
 
 
 #: Text that every page contains, and hardly any other file.
@@ -202,26 +167,24 @@ def _draw_page(config: NightlyConfig, folder: Path, history: History, last: Nigh
     first = last.date - dt.timedelta(days=config.nights - 1)
     before = history.read(first, last.date - dt.timedelta(days=1), details_from=last.date)
     links = _links(folder, history.dates(), last.date)
-    with TemporaryDirectory() as temporary:
-        path = Path(temporary) / "page.html"
-        try:
-            _page_module().write_page([*before, last], path, links=links)
-        except FastRankEvalError:
-            raise
-        except Exception as error:  # the history has the night, and other nights follow
-            raise OutputError(
-                f"the page of {last.date} cannot be drawn: {type(error).__name__}: {error}. This "
-                "is a fault of fastrank_eval, not of the rows; please report it."
-            ) from error
-        return path.read_bytes()
+    try:
+        text: str = _page_module().page([*before, last], links=links)
+        return text.encode()
+    except FastRankEvalError:
+        raise
+    except Exception as error:  # the history has the night, and other nights follow
+        raise OutputError(
+            f"the page of {last.date} cannot be drawn: {type(error).__name__}: {error}. This "
+            "is a fault of fastrank_eval, not of the rows; please report it."
+        ) from error
 
 
-def _links(folder: Path, dates: Sequence[dt.date], date: dt.date) -> FileLinks:
+def _links(folder: Path, dates: Sequence[dt.date], date: dt.date) -> Links:
     """Link to the nearest nights with pages in the folder."""
     with_page = [each for each in dates if (folder / f"{each}.html").exists()]
     before = [each for each in with_page if each < date]
     after = [each for each in with_page if each > date]
-    return FileLinks(before[-1] if before else None, after[0] if after else None)
+    return Links(before[-1] if before else None, after[0] if after else None)
 
 
 def _check_page(path: Path) -> None:

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from fastrank_eval._lib.errors import MergeError, SourceError
+from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.night import (
     PERIODS,
     Night,
-    NightValue,
     SavedStates,
     display_name,
     values_of,
 )
 from fastrank_eval.apps.nightly.run import KINDS
 from fastrank_eval.apps.nightly.text import confidence_of
+from fastrank_eval.engine.records import MeasureValue
 from fastrank_eval.results.state import State
-
-__all__ = ["MOST_SCORES", "MergedNights", "NightMerger", "NightStates", "with_periods"]
-
 
 #: Pending bytes of states at which they are merged before more are read.
 MERGE_BYTES = 1 << 25
@@ -33,7 +30,7 @@ class MergedNights:
 
     Parameters
     ----------
-    values : tuple of NightValue
+    values : tuple of MeasureValue
         Values of all rows and of each slice.
     dates : tuple of datetime.date
         Dates of the nights, ascending.
@@ -41,7 +38,7 @@ class MergedNights:
         Nights and slices that could not be merged, and the reasons.
     """
 
-    values: tuple[NightValue, ...] = ()
+    values: tuple[MeasureValue, ...] = ()
     dates: tuple[dt.date, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -169,29 +166,10 @@ def _without(state: State, dropped: set[str]) -> State:
 MOST_SCORES = 20_000_000
 
 
-class NightStates(Protocol):
-    """A store of the states of nights, such as `history.History`."""
-
-    def rows(self, first: dt.date, last: dt.date) -> Mapping[dt.date, int]:
-        """Return the number of rows of each night from `first` to `last`."""
-
-    def repeats(self, first: dt.date, last: dt.date) -> Mapping[dt.date, dt.date]:
-        """Map nights to the earlier night with the same rows."""
-
-    def repeated(self, fingerprint: str, before: dt.date) -> dt.date | None:
-        """Return the latest night before a date with a fingerprint, or None."""
-
-    def state(self, date: dt.date, kind: str) -> bytes | None:
-        """Return a saved state of a night; see `run.KINDS`."""
-
-
 def with_periods(
     night: Night,
-    history: NightStates | None,
+    history: History,
     states: SavedStates | None = None,
-    *,
-    confidence: float | None = None,
-    min_groups: int | None = None,
 ) -> Night:
     """Add the merged values of the week and the month that end with a night.
 
@@ -201,36 +179,27 @@ def with_periods(
     Parameters
     ----------
     night : Night
-    history : NightStates or None
-        The store of the earlier nights; None without any.
+    history : History
+        The store of the earlier nights.
     states : SavedStates, optional
         The states of the night itself, if the history may lack them.
-    confidence : float, optional
-        By default the confidence of the night.
-    min_groups : int, optional
-        Leave out slices of fewer groups; by default as on the night.
     """
     first = night.date - dt.timedelta(days=max(PERIODS.values()) - 1)
-    rows: dict[dt.date, int] = {}
-    repeats: dict[dt.date, dt.date] = {}
-    if history is not None:
-        rows = dict(history.rows(first, night.date))
-        repeats = dict(history.repeats(first, night.date))
+    rows, repeats = history.rows(first, night.date), history.repeats(first, night.date)
     if states is not None:
         rows[night.date] = night.quality.rows
         repeats.pop(night.date, None)
-        earlier = None if history is None else history.repeated(states.fingerprint, night.date)
+        earlier = history.repeated(states.fingerprint, night.date)
         if earlier is not None:
             repeats[night.date] = earlier
 
     def content(date: dt.date, kind: str) -> bytes | None:
         if states is not None and date == night.date:
             return states.contents.get(kind)
-        return None if history is None else history.state(date, kind)
+        return history.state(date, kind)
 
-    level = confidence_of(night) if confidence is None else confidence
-    least_groups = _min_groups(night) if min_groups is None else min_groups
-    values: dict[str, list[NightValue]] = {name: [] for name in PERIODS}
+    level, least_groups = confidence_of(night), _min_groups(night)
+    values: dict[str, list[MeasureValue]] = {name: [] for name in PERIODS}
     dates: dict[str, tuple[dt.date, ...]] = {}
     notes: list[str] = []
     for kind in KINDS:
@@ -289,12 +258,12 @@ def _min_groups(night: Night) -> int:
     return value if isinstance(value, int) else 1
 
 
-def _in_order(night: Night, values: Iterable[NightValue]) -> tuple[NightValue, ...]:
+def _in_order(night: Night, values: Iterable[MeasureValue]) -> tuple[MeasureValue, ...]:
     """Sort values: all rows by model and measure, then slices."""
     models = {model: index for index, model in enumerate(night.models)}
     measures = {measure: index for index, measure in enumerate(night.measures)}
 
-    def index(value: NightValue) -> tuple[int, ...]:
+    def index(value: MeasureValue) -> tuple[int, ...]:
         if value.slice != "all":
             return (1,)
         return 0, models.get(value.score, 0), measures.get(value.measure, len(measures))

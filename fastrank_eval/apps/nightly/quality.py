@@ -1,4 +1,4 @@
-"""Judge whether the rows of a night are sound."""
+"""Judge whether the rows of a night are sound, and its scores distinct."""
 
 from __future__ import annotations
 
@@ -13,25 +13,20 @@ import numpy as np
 import pyarrow as pa
 
 from fastrank_eval._lib.threads import JobMap
-from fastrank_eval.apps.nightly.compare_nights import drift
-from fastrank_eval.apps.nightly.night import MOST_SCORES, NightQuality, QualityLimits
+from fastrank_eval.apps.nightly.compare_nights import drift, first_names
+from fastrank_eval.apps.nightly.night import (
+    MOST_SCORES,
+    Finding,
+    GateOutcome,
+    NightQuality,
+    QualityLimits,
+)
 from fastrank_eval.engine.run import Evaluation
 from fastrank_eval.groups.chunk import Scored
 from fastrank_eval.groups.ranking import Ranking
 from fastrank_eval.groups.sort import order_by_score
 from fastrank_eval.measures.base import WEIGHT, Measure, Param, integer
 from fastrank_eval.measures.pooled import PooledMeasure, PooledValue
-
-__all__ = [
-    "SINGLE_CLASS",
-    "TIED",
-    "UNJUDGED",
-    "UNSCORED",
-    "FirstScores",
-    "distinct_scores",
-    "judge_quality",
-    "quality_of",
-]
 
 #: Rows per step of a search for distinct scores.
 _BLOCK = 1 << 12
@@ -170,7 +165,7 @@ class _DistinctScores(_UnregisteredPooledMeasure):
     def state_key(self) -> Hashable:
         return "distinct scores", self.limit
 
-    def new_state(self, weighted: bool, threads: int) -> FirstScores:
+    def new_state(self, weighted: bool, threads: int) -> Any:  # not saved
         return FirstScores(self.limit)
 
     def add_rows(self, state: FirstScores, scored: Scored) -> None:
@@ -334,3 +329,72 @@ def _drift_flag(name: str, distance: float, limit: float | None) -> str:
         return ""
     direction = "more" if distance > 0 else "less"
     return f"{name} {abs(distance):.3g} deviations {direction} than on the nights before"
+
+
+#: Defaults without a limit in the configuration: the fewest scores that do not fail a night, the
+#: fewest that are no finding, and the fewest rows for a finding.
+_MIN_SCORES, _FEW, _MIN_ROWS = 2, 10, 100
+
+
+def scores_to_count(limit: int | None) -> int:
+    """Return the number of distinct scores to count for a limit."""
+    return _FEW if limit is None else limit
+
+
+def few_scores(evaluation: Evaluation, limit: int | None) -> tuple[Finding, ...]:
+    """Find the models with fewer distinct scores than a limit.
+
+    Parameters
+    ----------
+    evaluation : Evaluation
+        Its plan measures `distinct_scores` of `scores_to_count` of the limit, if that is above 1.
+    limit : int or None
+        Fewer scores fail the night; fewer rows than the limit need as many scores as rows. None:
+        one score fails the night, and fewer than ten scores in 100 rows or more are a finding.
+
+    Returns
+    -------
+    tuple of Finding
+        All rows before slices. A model with too few scores on all rows has no slices here.
+    """
+    counted, minimum = scores_to_count(limit), _MIN_SCORES if limit is None else limit
+    if counted < 2:
+        return ()
+    measure, few = distinct_scores(counted), []
+    scores, failed_models = evaluation.plan.roles.scores, dict[str, bool]()
+    for part in evaluation.totals.each_slice():
+        for model, score in enumerate(scores):
+            state = measure.state_in(part.row_states.models[model])
+            number = len(state.scores)
+            fails = state.rows >= 2 and number < min(minimum, state.rows)
+            if not fails and (number >= min(counted, state.rows) or state.rows < _MIN_ROWS):
+                continue
+            # A model with too few scores on all rows is named once.
+            if fails <= failed_models.get(score, -1):
+                continue
+            if part.by is None:
+                failed_models[score] = fails
+            few.append(
+                Finding(
+                    "scores",
+                    f"distinct scores < {minimum}" if fails else "",
+                    score,
+                    part.by or "",
+                    part.label,
+                    limit=float(minimum if fails else counted),
+                    number=float(number),
+                    detail=f"{state.scores[0]:.6g}" if number == 1 else "",
+                )
+            )
+    return tuple(few)
+
+
+def few_scores_outcomes(few: Sequence[Finding]) -> list[GateOutcome]:
+    """Return one failed gate for the models that fail, or nothing."""
+    failing = [each for each in few if each.condition]
+    if not failing:
+        return []
+    reasons = [
+        f"{each.score}{f', {each.slice}' if each.by else ''}: {each.number:.0f}" for each in failing
+    ]
+    return [GateOutcome(failing[0].condition, False, "; ".join(first_names(reasons)))]

@@ -14,26 +14,26 @@ from tempfile import TemporaryDirectory
 
 from fastrank_eval._lib.errors import ColumnError, OutputError
 from fastrank_eval._lib.files import check_writable
-from fastrank_eval._lib.progress import Progress
-from fastrank_eval._lib.threads import map_jobs
+from fastrank_eval._lib.threads import Progress, map_jobs
 from fastrank_eval.analysis import curve_points
 from fastrank_eval.analysis.curve_points import Thresholds
-from fastrank_eval.apps.nightly import compare_nights
-from fastrank_eval.apps.nightly.changes import changes
-from fastrank_eval.apps.nightly.compare_nights import earlier_nights, from_baseline, from_earlier
+from fastrank_eval.apps.nightly.compare_nights import (
+    DAYS,
+    NIGHTS,
+    earlier_nights,
+    from_baseline,
+    from_earlier,
+    gate_outcomes,
+)
 from fastrank_eval.apps.nightly.config import NightlyConfig
 from fastrank_eval.apps.nightly.findings import (
-    FewScores,
     by_importance,
-    few_scores,
-    few_scores_outcomes,
+    changes,
     gate_findings,
     score_findings,
-    scores_to_count,
     with_since,
 )
-from fastrank_eval.apps.nightly.gates import gate_outcomes
-from fastrank_eval.apps.nightly.history import History
+from fastrank_eval.apps.nightly.history import History, open_history
 from fastrank_eval.apps.nightly.night import (
     CurveLine,
     Finding,
@@ -50,30 +50,20 @@ from fastrank_eval.apps.nightly.quality import (
     UNJUDGED,
     UNSCORED,
     distinct_scores,
+    few_scores,
+    few_scores_outcomes,
     judge_quality,
     quality_of,
+    scores_to_count,
 )
-from fastrank_eval.engine.plan import Plan
 from fastrank_eval.engine.records import plain_value
 from fastrank_eval.engine.run import Evaluation, run
-from fastrank_eval.engine.totals import SharedStates, Totals
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.auc import PooledAUC
 from fastrank_eval.measures.parser import requested_measures
 from fastrank_eval.measures.pooled import ClusteredMeasure
-from fastrank_eval.results.run_state import state_of_run
-from fastrank_eval.results.state import State
+from fastrank_eval.results.state import State, state_of_run
 from fastrank_eval.stats.score_table import ScoreTable
-
-__all__ = [
-    "KINDS",
-    "NightRun",
-    "check_folder",
-    "curves_of",
-    "nightly",
-    "states_of",
-    "with_history_copy",
-]
 
 #: Kinds of saved states: measures of groups; measures of all rows that are a few sums; and measures
 #: that read the score of every row, whose states grow with the rows.
@@ -121,26 +111,14 @@ def _kind_of(measure: Measure) -> str:
 def _state(
     evaluation: Evaluation, source: object, measures: list[Measure], keep_slices: bool
 ) -> State:
-    indices = [evaluation.plan.measures.index(m) for m in measures]
     plan = replace(evaluation.plan, measures=tuple(measures))
     if not keep_slices:
         plan = replace(plan, slicings=None)
-    totals = Totals(
-        plan, evaluation.totals.shared if keep_slices else _without_slices(evaluation, plan)
-    )
-    totals.overall = evaluation.totals.overall.of_measures(plan, indices)
-    if keep_slices:
-        totals.slices = [sums.of_measures(plan, indices) for sums in evaluation.totals.slices]
+    totals = evaluation.totals.select(plan)
     texts = set(map(str, measures))
     requested = {name: text for name, text in evaluation.requested.items() if text in texts}
     state = state_of_run(replace(evaluation, plan=plan, totals=totals, requested=requested), source)
     return state if keep_slices else state.without_slices()
-
-
-def _without_slices(evaluation: Evaluation, plan: Plan) -> SharedStates:
-    row_states = SharedStates(plan)
-    row_states.overall = evaluation.totals.shared.overall
-    return row_states
 
 
 _POINTS, _BINS, _DIGITS = 100, 20, 6
@@ -187,10 +165,9 @@ def curves_of(evaluation: Evaluation) -> dict[str, tuple[CurveLine, ...]]:
 
 
 def _tables(evaluation: Evaluation, auc: PooledAUC) -> Iterator[tuple[str, ScoreTable]]:
-    for score, row_states in zip(
-        evaluation.plan.roles.scores, evaluation.totals.row_states, strict=True
-    ):
-        state = row_states[auc.state_key()]
+    models = evaluation.totals.overall_states.models
+    for score, states in zip(evaluation.plan.roles.scores, models, strict=True):
+        state = auc.state_in(states)
         scores = state.scores if auc.se == "clustered" else state
         yield score, scores.table(partial(map_jobs, evaluation.plan.threads))
 
@@ -264,9 +241,8 @@ def with_history_copy(config: NightlyConfig) -> Iterator[NightlyConfig]:
     with TemporaryDirectory() as folder:
         copy = Path(folder) / "history.db"
         check_folder(config.history)
-        if config.history.exists():
-            with History(config.history, readonly=True) as history:
-                history.copy(copy)
+        with open_history(config.history) as history:
+            history.copy(copy)
         yield replace(config, history=copy, folder=None)
 
 
@@ -294,7 +270,7 @@ class _EvaluatedNight:
     states: SavedStates
     requested: dict[str, str]
     confidence: float
-    few_scores: tuple[FewScores, ...] = ()
+    few_scores: tuple[Finding, ...] = ()
 
 
 def nightly(
@@ -325,11 +301,8 @@ def nightly(
         As in `evaluate`, or if the history cannot be written. The history is then unchanged.
     """
     if dry_run:
-        if not config.history.exists():
-            check_folder(config.history)
-            evaluated = _evaluate_night(config, date, progress)
-            return NightRun(_compare_and_judge(evaluated, config, None), evaluated.states)
-        with closing(History(config.history, readonly=True)) as history:
+        check_folder(config.history)
+        with open_history(config.history) as history:
             history.claim(config.report)
             evaluated = _evaluate_night(config, date, progress)
             return NightRun(_compare_and_judge(evaluated, config, history), evaluated.states)
@@ -456,7 +429,7 @@ def _conventions_of_run(
 
 
 def _compare_and_judge(
-    evaluated: _EvaluatedNight, config: NightlyConfig, history: History | None
+    evaluated: _EvaluatedNight, config: NightlyConfig, history: History
 ) -> Night:
     """Compare a night with earlier nights and judge its gates and quality."""
     night = evaluated.night
@@ -465,14 +438,8 @@ def _compare_and_judge(
     for kind, before in earlier.items():
         if before.night is not None:
             compared += from_earlier(kind, night.values, before.night.values, evaluated.confidence)
-    volumes = (
-        []
-        if history is None
-        else history.volumes(night.date, compare_nights.NIGHTS, compare_nights.DAYS)
-    )
-    repeated = (
-        None if history is None else history.repeated(evaluated.states.fingerprint, night.date)
-    )
+    volumes = history.volumes(night.date, NIGHTS, DAYS)
+    repeated = history.repeated(evaluated.states.fingerprint, night.date)
     quality = judge_quality(night.quality, volumes, config.quality, repeated)
     notes = [
         f"not compared with {kind.replace('_', ' ')}: {before.reason}"
@@ -486,7 +453,7 @@ def _compare_and_judge(
     if quality.rows:
         findings += gate_findings(night, judged_gates, evaluated.requested)
         findings += score_findings(night, evaluated.few_scores)
-    earlier_findings = [] if history is None else history.findings(night.date, compare_nights.DAYS)
+    earlier_findings = history.findings(night.date, DAYS)
     findings = with_since(night.date, findings, earlier_findings)
     if quality.rows:
         findings += changes(night, config.gates, evaluated.requested, history, earlier_findings)

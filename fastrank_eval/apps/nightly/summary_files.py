@@ -13,41 +13,32 @@ from urllib.parse import quote
 from fastrank_eval.apps.nightly.night import (
     KINDS,
     PERIODS,
-    Finding,
     Night,
     NightDifference,
-    NightValue,
 )
 from fastrank_eval.apps.nightly.page_rows import TopChanges, changed_slices
-from fastrank_eval.apps.nightly.sentences import lead, sentences
 from fastrank_eval.apps.nightly.text import (
+    STATUSES,
     ago,
     confidence_of,
     confidence_text,
     gate_texts,
+    lead,
     not_judged,
+    sentences,
 )
-from fastrank_eval.engine.records import plain_value
-from fastrank_eval.results.format import printable
-
-__all__ = ["SCHEMA", "night_dict", "night_lines", "night_markdown", "nights_json"]
-
+from fastrank_eval.engine.records import MeasureValue, plain_value
+from fastrank_eval.results.format import amount, interval_text, printable
+from fastrank_eval.results.tables import code_span
 
 #: Increased when a key changes its meaning or is removed; new keys do not change it.
 SCHEMA = 1
 _MAX_CHANGES = 20
-_NUMBER_FIELDS = ("value", "se", "ci_low", "ci_high", "effective_groups", "groups", "groups_used")
+_INTERVAL = ("se", "ci_low", "ci_high")
+_GROUPS = ("effective_groups", "groups", "groups_used")
+_VALUE_FIELDS = ("score", "measure", "value", *_INTERVAL, *_GROUPS)
 _KEY_FIELDS = ("kind", "score", "by", "slice", "measure")
-_CHANGE_FIELDS = (
-    "delta",
-    "se",
-    "ci_low",
-    "ci_high",
-    "relative",
-    "p_value",
-    "p_adjusted",
-    "verdict",
-)
+_CHANGE_FIELDS = ("delta", *_INTERVAL, "relative", "p_value", "p_adjusted", "verdict")
 
 
 def nights_json(nights: Sequence[dict[str, Any]], exit_code: int, error: str | None = None) -> str:
@@ -90,7 +81,10 @@ def night_dict(
     dict
         Plain Python values, None for NaN.
     """
-    changes = {(d.kind, d.score, d.by, d.slice, d.measure): d for d in night.compared}
+    changes = {
+        (d.kind, d.score, d.by, d.slice, d.measure): _fields(d, _CHANGE_FIELDS)
+        for d in night.compared
+    }
     headline = [v for v in night.values if v.slice == "all"]
     content = {
         "date": night.date.isoformat(),
@@ -104,25 +98,22 @@ def night_dict(
         "confidence": confidence_of(night),
         "conventions": night.conventions,
         "headline": [
-            _value(v)
-            | {
-                kind: _change(changes.get((kind, v.score, v.by, v.slice, v.measure)))
-                for kind in KINDS
-            }
+            _fields(v, _VALUE_FIELDS)
+            | {kind: changes.get((kind, v.score, v.by, v.slice, v.measure)) for kind in KINDS}
             for v in headline
         ],
         "top_changes": [
-            {name: getattr(one.difference, name) for name in (*_KEY_FIELDS, *_CHANGE_FIELDS)}
+            _fields(one.difference, (*_KEY_FIELDS, *_CHANGE_FIELDS))
             | {"gate_failed": one.alarmed, "others": one.others}
             for one in changed_slices(night)[:_MAX_CHANGES]
         ],
         "periods": {
-            name: [_value(v) for v in values if v.slice == "all"]
+            name: [_fields(v, _VALUE_FIELDS) for v in values if v.slice == "all"]
             for name, values in night.periods.items()
         },
         "period_slices": {
             name: [
-                {"by": v.by, "slice": v.slice} | _value(v)
+                {"by": v.by, "slice": v.slice} | _fields(v, _VALUE_FIELDS)
                 for v in values
                 if v.slice != "all" and v.measure in night.measures[:1]
             ]
@@ -139,7 +130,7 @@ def night_dict(
         },
         "period_notes": night.period_notes,
         "notes": night.notes,
-        "findings": [_finding(one) for one in night.findings],
+        "findings": [asdict(one) for one in night.findings],
         "gates": [asdict(gate) for gate in night.gates],
         "quality": asdict(night.quality),
         "sources": night.sources,
@@ -151,30 +142,13 @@ def night_dict(
     return plain
 
 
-def _finding(finding: Finding) -> dict[str, Any]:
-    since = None if finding.since is None else finding.since.isoformat()
-    return asdict(finding) | {"since": since}
+def _fields(record: object, names: Sequence[str]) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in names}
 
 
-def _value(value: NightValue) -> dict[str, Any]:
-    return {"score": value.score, "measure": value.measure} | {
-        name: getattr(value, name) for name in _NUMBER_FIELDS
-    }
-
-
-def _change(difference: NightDifference | None) -> dict[str, Any] | None:
-    return (
-        None if difference is None else {name: getattr(difference, name) for name in _CHANGE_FIELDS}
-    )
-
-
-_STATUS = {
-    "fine": "fine",
-    "changed": "CHANGED",
-    "regression": "REGRESSION",
-    "data_quality": "DATA QUALITY",
-}
 _MARKS = {"better": "▲", "worse": "▼", "higher": "↑", "lower": "↓"}
+#: The form of numbers.
+_FORM = ".4g"
 #: The most slices in text.
 _MAX_CHANGES_IN_TEXT = 5
 #: Characters that an address does not escape.
@@ -212,11 +186,11 @@ def night_markdown(night: Night, page: str | None = None) -> str:
                 shown_changes = [
                     f"{change} {_since(kind)}" for kind, change in change_texts.items() if change
                 ]
-                number = f"{_number(value.value)} {_span(value)}".rstrip()
-                models.append(f"* {_code(value.measure)} {', '.join([number, *shown_changes])}")
+                numbers = ", ".join([_number(value), *shown_changes])
+                models.append(f"* {_code(value.measure)} {numbers}")
         models.append("")
     quality = night.quality
-    status = f"**{_escaped(night.title)}, {night.date}: {_STATUS[night.status]}**"
+    status = f"**{_escaped(night.title)}, {night.date}: {_status(night)}**"
     link = "" if page is None else f" [page]({quote(page, safe=_ADDRESS_CHARACTERS)})"
     reason, *others = sentences(night) or [""]
     parts = [
@@ -230,7 +204,7 @@ def night_markdown(night: Night, page: str | None = None) -> str:
         ],
         models,
         _largest_changes(night),
-        [f"{quality.rows:,} rows, {quality.groups:,} groups, CTR {_number(quality.ctr)}", ""],
+        [f"{quality.rows:,} rows, {quality.groups:,} groups, CTR {_four_digits(quality.ctr)}", ""],
         [_legend(night)],
     ]
     lines: list[str] = []
@@ -256,7 +230,7 @@ def _change_line(one: TopChanges) -> str:
     return "; ".join(
         [
             f"{_code(d.slice)} of {_code(d.score)}: {_code(d.measure)} {_change_text(d)} "
-            f"{_since(d.kind)} [{d.ci_low:+.4g}, {d.ci_high:+.4g}]",
+            f"{_since(d.kind)} {interval_text(d.ci_low, d.ci_high, None, True, _FORM)}".rstrip(),
             *suffixes,
         ]
     )
@@ -266,10 +240,8 @@ def night_lines(night: Night) -> str:
     """Format a night as a few plain lines."""
     first = {v.score: v for v in reversed(night.values) if v.slice == "all"}
     values = [first[model] for model in night.models if model in first]
-    numbers = "; ".join(
-        f"{v.score} {v.measure} {_number(v.value)} {_span(v)}".rstrip() for v in values
-    )
-    lines = [f"{night.date} {_STATUS[night.status]}: {numbers}"]
+    numbers = "; ".join(f"{v.score} {v.measure} {_number(v)}" for v in values)
+    lines = [f"{night.date} {_status(night)}: {numbers}"]
     lines += [f"  {text}" for text in [*sentences(night), *gate_texts(night), *night.notes]]
     return "".join(f"{printable(line)}\n" for line in lines)
 
@@ -277,7 +249,8 @@ def night_lines(night: Night) -> str:
 def _change_text(difference: NightDifference | None) -> str:
     if difference is None or math.isnan(difference.delta):
         return ""
-    return f"{difference.delta:+.4g} {_MARKS.get(difference.verdict, '')}".strip()
+    delta = amount(difference.delta, None, True, _FORM)
+    return f"{delta} {_MARKS.get(difference.verdict, '')}".strip()
 
 
 def _since(kind: str) -> str:
@@ -292,14 +265,19 @@ def _legend(night: Night) -> str:
     return f"{level}; {marks}: significant, corrected for the number of comparisons (Holm)"
 
 
-def _span(value: NightValue) -> str:
-    if not math.isfinite(value.ci_low) or not math.isfinite(value.ci_high):
-        return ""
-    return f"[{value.ci_low:.4g}, {value.ci_high:.4g}]"
+def _status(night: Night) -> str:
+    word = STATUSES[night.status][0]
+    return word.lower() if night.status == "fine" else word.upper()
 
 
-def _number(value: float) -> str:
-    return "undefined" if math.isnan(value) else f"{value:.4g}"
+def _number(value: MeasureValue) -> str:
+    """Format a value with its interval."""
+    interval = interval_text(value.ci_low, value.ci_high, None, spare=_FORM)
+    return f"{_four_digits(value.value)} {interval}".rstrip()
+
+
+def _four_digits(number: float) -> str:
+    return "undefined" if math.isnan(number) else amount(number, None, spare=_FORM)
 
 
 def _escaped(text: str) -> str:
@@ -307,8 +285,4 @@ def _escaped(text: str) -> str:
 
 
 def _code(text: str) -> str:
-    """Write a code span that its text cannot end."""
-    text = printable(text)
-    fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
-    pad = " " if text.startswith("`") or text.endswith("`") else ""
-    return f"{fence}{pad}{text}{pad}{fence}"
+    return code_span(printable(text))

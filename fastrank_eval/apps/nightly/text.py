@@ -1,48 +1,32 @@
-"""Format the numbers and verdicts of a night as text."""
+"""Format the numbers, verdicts and problems of a night as text."""
 
 from __future__ import annotations
 
 import datetime as dt
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from decimal import Decimal
+from functools import partial
 
 from fastrank_eval.apps.nightly.night import (
     EARLIER,
     PERIODS,
+    Finding,
     GateOutcome,
     Night,
     NightDifference,
-    NightValue,
 )
-from fastrank_eval.results.format import printable
-
-__all__ = [
-    "STATUSES",
-    "VerdictText",
-    "ago",
-    "ago_exactly",
-    "amount",
-    "caution",
-    "confidence_of",
-    "confidence_text",
-    "convention",
-    "count",
-    "digits_of",
-    "gate_texts",
-    "how_sure",
-    "interval",
-    "meaning",
-    "nights_text",
-    "not_judged",
-    "outcome_of",
-    "p_text",
-    "period_nights",
-    "rough_count",
-    "share",
-    "verdict_text",
-]
+from fastrank_eval.engine.records import MeasureValue
+from fastrank_eval.results.format import amount as plain_amount
+from fastrank_eval.results.format import (
+    count_text,
+    percent_text,
+    printable,
+    share_text,
+    two_digits,
+)
+from fastrank_eval.results.gate_parser import ALL
 
 #: Name and meaning of each status, if everything was judged.
 STATUSES = {
@@ -73,7 +57,6 @@ _TONES = {
 }
 _SHORT = {
     "no difference is shown": "unclear",
-    "no difference shown": "unclear",
     "no difference": "same",
 }
 
@@ -139,15 +122,16 @@ def confidence_of(night: Night) -> float:
 
 def confidence_text(night: Night) -> str:
     """Return the confidence of a night in percent."""
-    return f"{100 * confidence_of(night):.12g}%"
+    return percent_text(confidence_of(night))
 
 
-def digits_of(values: Iterable[NightValue]) -> int:
+def digits_of(values: Iterable[MeasureValue]) -> int:
     """Return the decimals that show the smallest half-width to two digits.
 
     Examples
     --------
-    >>> digits_of([NightValue("pctr", "", "all", "GAUC", 0.6, ci_low=0.588, ci_high=0.612)])
+    >>> covered = 4, 4, {}, 1.0, 1.0
+    >>> digits_of([MeasureValue("a", "all", "GAUC", 0.6, *covered, ci_low=0.588, ci_high=0.612)])
     3
     """
     halves = [
@@ -157,7 +141,7 @@ def digits_of(values: Iterable[NightValue]) -> int:
     ]
     if not halves:
         return 4
-    return min(max(1 - Decimal(min(halves)).adjusted(), _MIN_DIGITS), _MAX_DIGITS)
+    return min(max(two_digits(min(halves)), _MIN_DIGITS), _MAX_DIGITS)
 
 
 def amount(value: float, digits: int, sign: bool = False) -> str:
@@ -170,7 +154,7 @@ def amount(value: float, digits: int, sign: bool = False) -> str:
     """
     if not math.isfinite(value):
         return NOTHING
-    text = f"{value:{'+' * sign},.{digits}f}"
+    text = plain_amount(value, digits, sign)
     if float(text.replace(",", "")) == 0:
         text = text.lstrip("+-")
     return text.replace("-", _MINUS)
@@ -181,21 +165,6 @@ def interval(low: float, high: float, digits: int, sign: bool = False) -> str:
     if not (math.isfinite(low) and math.isfinite(high)):
         return ""
     return f"[{amount(low, digits, sign)}, {amount(high, digits, sign)}]"
-
-
-def p_text(difference: NightDifference) -> str:
-    """Format the corrected p-value of a difference; empty without one.
-
-    Examples
-    --------
-    >>> line = NightDifference("baseline", "new", "old", "", "all", "GAUC", 0.1, p_adjusted=0.01234)
-    >>> p_text(line)
-    'p 0.012'
-    """
-    p = difference.p_adjusted
-    if math.isnan(p):
-        return ""
-    return "p <0.001" if p < 0.001 else f"p {p:.2g}"
 
 
 def caution(name: str | None) -> str:
@@ -213,41 +182,16 @@ def caution(name: str | None) -> str:
     return (name or "").replace("_", " ")
 
 
-def nights_text(number: int) -> str:
-    """Format a number of nights."""
-    return "1 night" if number == 1 else f"{number} nights"
+#: Format a number of nights.
+nights_text = partial(count_text, noun="night")
 
-
-def share(value: float, digits: int = 2) -> str:
-    """Format a share in percent.
-
-    Examples
-    --------
-    >>> share(0.0412), share(1.0), share(float("nan"))
-    ('4.12%', '100%', '–')
-    """
-    if not math.isfinite(value):
-        return NOTHING
-    return f"{value:.0%}" if value in (0, 1) else f"{value:.{digits}%}"
+#: Format a share in percent; a dash if it is undefined.
+share = partial(share_text, digits=2, missing=NOTHING)
 
 
 def count(number: float) -> str:
     """Format an integer with separated thousands."""
-    return f"{number:,.0f}" if math.isfinite(number) else NOTHING
-
-
-def rough_count(number: float) -> str:
-    """Format a number with three digits, for axes.
-
-    Examples
-    --------
-    >>> rough_count(4_100_000), rough_count(950), rough_count(0)
-    ('4.1M', '950', '0')
-    """
-    for size, letter in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
-        if abs(number) >= size:
-            return f"{number / size:.3g}{letter}"
-    return f"{number:.3g}"
+    return amount(number, 0)
 
 
 def ago(kind: str) -> str:
@@ -317,12 +261,11 @@ def outcome_of(gate: GateOutcome) -> VerdictText:
 
 def gate_texts(night: Night) -> list[str]:
     """Return the conditions of failed gates with their numbers."""
-    failed = [
-        f"{gate.condition}: {gate.reason}" if gate.reason else gate.condition
+    return [
+        f"gate failed: {gate.condition}" + (f": {gate.reason}" if gate.reason else "")
         for gate in night.gates
         if not gate.passed
     ]
-    return [f"gate failed: {each}" for each in failed]
 
 
 def period_nights(night: Night, name: str) -> str:
@@ -345,3 +288,279 @@ def convention(value: object) -> str:
     if isinstance(value, list | tuple | set | frozenset):
         return ", ".join(convention(inner) for inner in value) or "none"
     return printable(str(value))
+
+
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_MAX_SENTENCES = 5
+_MAX_NAMED = 3
+#: Decimals of a number, unless a difference is smaller than this.
+_DIGITS, _SMALL = 3, 0.002
+_SIGNIFICANT = ("better", "worse", "higher", "lower")
+_LIMITS = {"<": "below", "<=": "not above", ">": "above", ">=": "not below", "=": "equal to",
+           "!=": "other than"}  # fmt: skip
+_ENDS = {"ci_low": "lower", "ci_high": "upper"}
+_SHARES = {
+    "dropped_share": "groups do not count for",
+    "rows_share": "rows count for",
+    "positives_share": "positive rows count for",
+}
+_GROUPS = {"groups": "groups", "groups_used": "groups that count",
+           "effective_groups": "effective groups"}  # fmt: skip
+_UNSURE = ", not significant once corrected for the number of comparisons"
+#: Names with a plural in s.
+_PLURAL_WITH_S = re.compile(r"[a-z]*[a-rt-xz]")
+
+
+def lead(night: Night) -> str:
+    """Return the most important sentence; empty for a fine night."""
+    return next(iter(sentences(night)), "")
+
+
+def sentences(night: Night) -> list[str]:
+    """Describe the problems and changes of a night, the most important first.
+
+    Parameters
+    ----------
+    night : Night
+
+    Returns
+    -------
+    list of str
+        Problems of the rows, then findings of models, up to a limit. A finding has a main
+        sentence, then its first date, then the other slices.
+    """
+    result = []
+    flags = night.quality.flags
+    if flags:
+        meaning = STATUSES["data_quality"][1].removesuffix(".")
+        result.append(
+            f"{meaning}: {'; '.join(flags[:_MAX_SENTENCES])}{_more(len(flags) - _MAX_SENTENCES)}."
+        )
+    few_score_models = {
+        one.score
+        for one in night.findings
+        if one.kind == "scores" and one.slice == ALL and one.condition
+    }
+    groups = _groups_of_findings(
+        one
+        for one in night.findings
+        # A model that fails for few scores is worse for that reason.
+        if one.kind != "change" or one.compared == "before" or one.score not in few_score_models
+    )
+    texts = list(dict.fromkeys(_sentence(night, *group) for group in groups))
+    remaining = len(texts) - _MAX_SENTENCES
+    return [
+        *result,
+        *texts[:_MAX_SENTENCES],
+        *([f"And {remaining} more."] if remaining > 0 else []),
+    ]
+
+
+def _groups_of_findings(findings: Iterable[Finding]) -> list[list[Finding]]:
+    """Group findings that share a sentence.
+
+    These are gates on one difference, or changes of one model.
+    """
+    findings_by_key: dict[tuple[object, ...], list[Finding]] = {}
+    for index, each in enumerate(findings):
+        key: tuple[object, ...] = (index,)
+        if each.kind == "change":
+            key = each.kind, each.score, each.against
+        elif each.kind == "gate" and each.compared and not each.detail:
+            key = each.kind, each.score, each.slice, each.measure, each.compared
+        findings_by_key.setdefault(key, []).append(each)
+    return list(findings_by_key.values())
+
+
+def _sentence(night: Night, finding: Finding, *others: Finding) -> str:
+    if finding.kind == "scores":
+        main = _few_scores_sentence(night, finding)
+    elif finding.kind == "change":
+        usual = (
+            f", beyond the usual night-to-night movement of {_number(finding.limit, finding.limit)}"
+        )
+        if math.isnan(finding.limit):
+            usual = "; too few nights before it say what is usual"
+        main = f"{_difference_sentence(night, finding)}{usual}"
+    elif finding.detail:
+        main = f"A gate on {_subject(finding)} cannot be judged: {finding.detail}"
+    elif finding.compared:
+        main = _difference_sentence(night, finding)
+    else:
+        main = _limit_sentence(night, finding)
+    parts = [main if main.endswith("?") else f"{main}."]
+    first = max((finding, *others), key=lambda one: one.nights)
+    if first.since is not None:
+        word = "Failing since" if finding.kind == "gate" else "Since"
+        since = _day(first.since.isoformat(), night.date)
+        parts.append(f"{word} {since} ({nights_text(first.nights)}).")
+    if finding.kind == "change" and others:
+        names = [one.measure for one in others[:_MAX_NAMED]]
+        named = ", ".join(names) + _more(len(others) - _MAX_NAMED)
+        parts.append(f"Also changed: {named}.")
+    if finding.kind == "gate" and finding.compared:
+        parts.append(_other_slices(night, finding))
+    return " ".join(filter(None, parts))
+
+
+def _difference_sentence(night: Night, finding: Finding) -> str:
+    """Describe a difference from the baseline or from an earlier night."""
+    against = finding.against
+    if finding.compared != "baseline":
+        against = f"on {_day(against, night.date)}"
+    base = _number(finding.base, finding.delta)
+    numbers = f"{_value(finding)} against {base}{_difference(night, finding)}"
+    if finding.verdict in ("better", "worse"):
+        return (
+            f"{finding.score} is {finding.verdict} than {against}{_where(finding)}: "
+            f"{finding.measure} {numbers}"
+        )
+    direction = "higher" if finding.delta > 0 else "lower"
+    than = f"{direction} than" if finding.delta else "the same as"
+    that = "that of " if finding.compared == "baseline" else ""
+    suffix = "" if finding.verdict in _SIGNIFICANT else _UNSURE
+    return f"{_subject(finding)} is {than} {that}{against}: {numbers}{suffix}"
+
+
+def _limit_sentence(night: Night, finding: Finding) -> str:
+    """Describe a number beyond its limit."""
+    n, field = finding.number, finding.field
+    limit = f"{_LIMITS[finding.operator]} the limit of" if finding.operator in _LIMITS else ""
+    if field in ("rows", "groups") and not finding.score:
+        return f"The night has {count(n)} {field}, {limit} {count(finding.limit)}"
+    subject = _subject(finding)
+    if field in _SHARES:
+        shares = percent_text(n, 3), percent_text(finding.limit, 3)
+        return f"{shares[0]} of the {_SHARES[field]} {subject}, {limit} {shares[1]}"
+    if field in _GROUPS:
+        return f"{subject} rests on {count(n)} {_GROUPS[field]}, {limit} {count(finding.limit)}"
+    if not finding.score:
+        return "A gate on the rows failed"
+    value = f"{subject} is {_value(finding)}{_interval(night, finding)}"
+    bound = f"{finding.limit:g}".replace("-", "\N{MINUS SIGN}")
+    baseline_text = _baseline_text(night, finding)
+    if field == "value":
+        return f"{value}, {limit} {bound}{baseline_text}"
+    if field in _ENDS:
+        return f"{value}; the {_ENDS[field]} end of the interval is {limit} {bound}{baseline_text}"
+    return f"{value}, which a gate does not allow{baseline_text}"
+
+
+def _baseline_text(night: Night, finding: Finding) -> str:
+    """Describe the value of the baseline and the difference from it."""
+    key = "baseline", finding.score, finding.slice, finding.measure
+    for difference in night.compared:
+        own = difference.kind, difference.score, difference.slice, difference.measure
+        if own == key and math.isfinite(difference.delta):
+            base = _number(finding.value - difference.delta, difference.delta)
+            ends = difference.ci_low, difference.ci_high
+            return f"; {difference.baseline} has {base}{_delta(night, difference.delta, *ends)}"
+    return ""
+
+
+def _few_scores_sentence(night: Night, finding: Finding) -> str:
+    part = "" if finding.slice == ALL else f" of {finding.slice}"
+    if finding.number == 1:
+        detail = f" ({finding.detail})" if finding.detail else ""
+        main = f"{finding.score} gives every row{part} the same score{detail}"
+    else:
+        rows = f"the rows{part}" if part else "all rows"
+        main = (
+            f"{finding.score} gives {rows} only {count(finding.number)} distinct scores, below the "
+            f"limit of {count(finding.limit)}"
+        )
+    has_gate = any(
+        one.kind == "gate" and (one.score, one.slice) == (finding.score, finding.slice)
+        for one in night.findings
+    )
+    if has_gate or math.isnan(finding.value):
+        return main
+    value = f"{main}: {finding.measure} is {_value(finding)}"
+    if math.isnan(finding.delta):
+        return f"{value}{_interval(night, finding)}"
+    base = _number(finding.base, finding.delta)
+    suffix = "" if finding.verdict in _SIGNIFICANT else _UNSURE
+    return f"{value} against {base} of {finding.against}{_difference(night, finding)}{suffix}"
+
+
+def _other_slices(night: Night, finding: Finding) -> str:
+    """Describe whether other slices of the same slicing are worse too."""
+    if not finding.by or finding.verdict != "worse":
+        return ""
+    other_slices = [
+        one
+        for one in night.compared
+        if (one.kind, one.score, one.measure, one.by)
+        == (finding.compared, finding.score, finding.measure, finding.by)
+        and one.slice != finding.slice
+    ]
+    if not other_slices:
+        return ""
+    plural = f"{finding.by}s" if _PLURAL_WITH_S.fullmatch(finding.by) else f"slices by {finding.by}"
+    worse = [one.slice for one in other_slices if one.verdict == "worse"]
+    if not worse:
+        return f"Other {plural} show no regression."
+    named = ", ".join(worse[:_MAX_NAMED]) + _more(len(worse) - _MAX_NAMED)
+    return f"Other {plural} that are worse too: {named}."
+
+
+def _subject(finding: Finding) -> str:
+    score_text = f" of {finding.score}" if finding.score else ""
+    return f"{finding.measure}{score_text}{_where(finding)}" if finding.measure else "the rows"
+
+
+def _where(finding: Finding) -> str:
+    return "" if finding.slice in ("", ALL) else f" in {finding.slice}"
+
+
+def _value(finding: Finding) -> str:
+    return _number(finding.value, finding.delta)
+
+
+def _number(value: float, difference: float = math.nan) -> str:
+    """Format a number with enough decimals to show a difference."""
+    return amount(value, _digits(difference))
+
+
+def _digits(difference: float) -> int:
+    size = abs(difference)
+    if not math.isfinite(size) or size >= _SMALL or not size:
+        return _DIGITS
+    return min(two_digits(size), _MAX_DIGITS)
+
+
+def _range(night: Night, low: float, high: float, digits: int, sign: bool = False) -> str:
+    """Format an interval in words; empty without one."""
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return ""
+    ends = f"{amount(low, digits, sign)} to {amount(high, digits, sign)}"
+    return f"{confidence_text(night)} CI {ends}"
+
+
+def _interval(night: Night, finding: Finding) -> str:
+    text = _range(night, finding.ci_low, finding.ci_high, _digits(finding.delta))
+    return text and f" ({text})"
+
+
+def _difference(night: Night, finding: Finding) -> str:
+    return _delta(night, finding.delta, finding.delta_ci_low, finding.delta_ci_high)
+
+
+def _delta(night: Night, difference: float, low: float, high: float) -> str:
+    digits = _digits(difference)
+    text = _range(night, low, high, digits, sign=True)
+    return f" ({', '.join(filter(None, [amount(difference, digits, sign=True), text]))})"
+
+
+def _day(text: str, near: dt.date) -> str:
+    """Format a date as day and month, with the year if it differs."""
+    try:
+        date = dt.date.fromisoformat(text)
+    except ValueError:  # written by another version
+        return text
+    year = "" if date.year == near.year else f" {date.year}"
+    return f"{date.day} {_MONTHS[date.month - 1]}{year}"
+
+
+def _more(number: int) -> str:
+    return f" and {number} more" if number > 0 else ""

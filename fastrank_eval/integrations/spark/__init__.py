@@ -6,7 +6,5 @@ Each module imports only from those before it:
 
 * `worker`: the task of a partition, and the code that runs there;
 * `frames`: columns of a DataFrame, its rows grouped and filtered;
-* `merge`: replies of partitions, merged to one state;
-* `job`: checked arguments, and the job;
-* `evaluate`: `evaluate` and `compare`.
+* `evaluate`: checked arguments, the job and its merged replies, `evaluate` and `compare`.
 """

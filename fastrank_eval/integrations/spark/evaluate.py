@@ -1,31 +1,397 @@
-"""Evaluate and compare the models of a DataFrame."""
+"""Evaluate and compare the models of a DataFrame by a job of Spark."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
-from fastrank_eval._lib.arguments import column_name, typed
-from fastrank_eval.analysis.compare import (
-    choices_of,
-    comparison_of,
-    requested_texts,
-    with_clustered_errors,
-)
-from fastrank_eval.analysis.compare_tests import refuse_pooled
+import numpy as np
+import pyarrow as pa
+
+from fastrank_eval._lib import __version__, errors
+from fastrank_eval._lib.arguments import at_least_one, check_options, column_names, typed
+from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError, SparkError
+from fastrank_eval.analysis.compare import choices_of, compare_with
 from fastrank_eval.analysis.comparison import Comparison
-from fastrank_eval.engine.run import Evaluation
-from fastrank_eval.integrations.spark.job import Job, JobResult
+from fastrank_eval.engine.run import OF_RESULT, Evaluation, run
+from fastrank_eval.engine.summary import per_group_table
+from fastrank_eval.integrations.spark import worker
+from fastrank_eval.integrations.spark.frames import (
+    arrow_schema,
+    check_frame,
+    filter_rows,
+    functions_of,
+    group_rows,
+    hash_columns,
+    numbered_columns,
+    quote,
+)
+from fastrank_eval.integrations.spark.worker import (
+    FIRST_HASH,
+    REPLY,
+    SECOND_HASH,
+    VALUES,
+    Task,
+    batch_from_bytes,
+    batch_to_bytes,
+)
+from fastrank_eval.io.columns import refuse_unhashable
 from fastrank_eval.measures import Measure
-from fastrank_eval.measures.parser import requested_measures
+from fastrank_eval.measures.parser import requested_measures, text_with_options
 from fastrank_eval.results.result import Result, result_of
+from fastrank_eval.results.state import State, state_of_run
+from fastrank_eval.slicing.bins import Distribution
+from fastrank_eval.slicing.spec import Quantile, SliceColumn, requested_slicing
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["compare", "evaluate"]
+#: States to read and merge at a time.
+_STATES_AT_ONCE = 32
+_HASHED_GROUP = re.compile(f"{FIRST_HASH}=(-?\\d+), {SECOND_HASH}=(-?\\d+)")
+
+
+class JobResult(NamedTuple):
+    """The result of a job.
+
+    Parameters
+    ----------
+    state : State
+        State of all rows, as if one run had read them.
+    compiled : int
+        Number of kernels that workers compiled because they were not in a cache.
+    """
+
+    state: State
+    compiled: int
+
+    def evaluation(self, started: float) -> Evaluation:
+        """Build the evaluation of a job that started at this time."""
+        evaluation = self.state.evaluation()
+        seconds = perf_counter() - started
+        meta = replace(evaluation.meta, seconds=seconds, compiled=self.compiled)
+        return replace(evaluation, meta=meta)
+
+
+def merge_replies(
+    replies: Sequence[Any],
+    empty: State,
+    partitions: int,
+    provenance: Mapping[str, Any],
+    group: Sequence[str],
+    group_of: Callable[[int, int], str],
+) -> JobResult:
+    """Merge the replies of partitions.
+
+    Parameters
+    ----------
+    replies : sequence of rows
+        Rows of `worker.REPLY`.
+    empty : State
+        State of no rows.
+    partitions : int
+        Expected number of replies; there are none if there are no rows.
+    provenance : mapping of str to object
+        Provenance of the rows: sources and where.
+    group : sequence of str
+        Key columns.
+    group_of : callable
+        Gets the name of the group of two hashes, for messages.
+
+    Raises
+    ------
+    FastRankEvalError
+        The error of the first partition with one; `SparkError` if partitions did not reply, or
+        replied twice.
+    """
+    replies = sorted(replies, key=lambda reply: reply.partition)
+    faults = [reply for reply in replies if reply.fault is not None]
+    if faults:
+        raise _error(faults, partitions, group_of)
+    numbers = [reply.partition for reply in replies]
+    if numbers and numbers != list(range(partitions)):
+        raise SparkError(
+            f"{partitions} partitions were asked for, and {len(numbers)} replied, numbered "
+            f"{min(numbers)} to {max(numbers)}: rows may be missing or counted twice, so there is "
+            "no result. Leave rules that merge or split partitions out of this session."
+        )
+    states = [bytes(reply.state) for reply in replies if reply.state is not None]
+    total: State | None = None
+    for first in range(0, len(states), _STATES_AT_ONCE):
+        loaded = [State.from_bytes(state) for state in states[first : first + _STATES_AT_ONCE]]
+        one, *others = loaded if total is None else [total, *loaded]
+        # Small partitions may have equal rows in different groups.
+        total = one.merge(*others, allow_repeated=True)
+    state = empty if total is None else total
+    result = state.as_one({"order": "spark", "limit": None, **provenance}, group)
+    return JobResult(result, sum(reply.compiled for reply in replies))
+
+
+def _error(
+    faults: Sequence[Any], partitions: int, group_of: Callable[[int, int], str]
+) -> FastRankEvalError:
+    first = json.loads(faults[0].fault)
+    kind = getattr(errors, first["kind"], FastRankEvalError)
+    message = _HASHED_GROUP.sub(
+        lambda match: group_of(int(match[1]), int(match[2])), first["message"]
+    )
+    if len(faults) > 1:
+        message += f" {len(faults)} of {partitions} partitions have this error or another one."
+    return kind(message)
+
+
+#: Arguments of `evaluate` that Spark decides, with the remedy for messages.
+_SET_BY_SPARK = {
+    "order": "Spark brings rows into the order of their groups",
+    "presorted": "Spark brings rows into the order of their groups",
+    "threads": "Spark runs as many tasks at once as it has cores",
+    "limit": "call it with df.limit(...)",
+    "batch_rows": "set spark.sql.execution.arrow.maxRecordsPerBatch",
+    "memory": "set spark.executor.memory and spark.executor.pyspark.memory",
+    "spill_dir": "set spark.local.dir",
+    "format": "a DataFrame knows what it reads",
+    "allow_unfinished": "a DataFrame knows what it reads",
+    "progress": "Spark shows the progress of its jobs",
+}
+_LARGE_STATES = (
+    "The states of all partitions are larger than spark.driver.maxResultSize. Exact AUC and curves "
+    "keep each distinct score, and kept groups each group: raise it, or take AUC(bins=65536), or "
+    "leave keep_groups and keep_scores out."
+)
+_MANY_VALUES = (
+    "The distinct values of the columns to be binned by quantiles are larger than "
+    "spark.driver.maxResultSize: raise it, or give edges, by='age:18,35'."
+)
+_NO_INPUT_ORDER = (
+    "ties='input' takes the order of the input, which Spark does not keep; name another."
+)
+
+
+@dataclass(frozen=True)
+class Job:
+    """An evaluation of a DataFrame with checked arguments.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        The rows that the condition selects.
+    group : tuple of str
+        Key columns.
+    where : str or None
+    task : Task
+        Task of partitions, without the fields that depend on how Spark groups rows.
+    empty_run : Evaluation
+        An evaluation of no rows.
+    """
+
+    rows: DataFrame
+    group: tuple[str, ...]
+    where: str | None
+    task: Task
+    empty_run: Evaluation
+
+    @classmethod
+    def of(
+        cls,
+        df: DataFrame,
+        function: str,
+        options: Mapping[str, Any],
+        *,
+        partitions: int | None,
+        keep_groups: bool,
+        keep_scores: bool = False,
+    ) -> Job:
+        """Check the arguments of `evaluate`.
+
+        Parameters
+        ----------
+        df : DataFrame
+        function : str
+            Name of the function, for messages.
+        options : mapping of str to object
+            Arguments by name.
+        partitions : int or None
+        keep_groups, keep_scores : bool
+
+        Raises
+        ------
+        FastRankEvalError
+            As `evaluate` does; also for arguments that Spark does not support.
+        """
+        check_frame(df)
+        arguments = {name: value for name, value in options.items() if name != "keep_state"}
+        for name, remedy in _SET_BY_SPARK.items():
+            if name in options:
+                raise ArgumentError(f"{function}() takes no {name} for Spark: {remedy}.")
+        excluded = (*_SET_BY_SPARK, *OF_RESULT, "per_group", "keep_scores")
+        check_options(function, arguments, run, excluded)
+        if arguments.get("group") is None:
+            raise ArgumentError(f"{function}() needs group=...")
+        if options.get("ties") == "input":
+            raise ArgumentError(_NO_INPUT_ORDER)
+        where = arguments.pop("where", None)
+        arguments["measures"] = [
+            text_with_options(m) for m in requested_measures(options["measures"])
+        ]
+        if arguments.get("by"):
+            arguments["by"] = [str(spec) for spec in requested_slicing(arguments["by"])]
+        schema = arrow_schema(df)
+        rows = filter_rows(df, where, schema)
+        empty_run = run(
+            schema.empty_table(),
+            **arguments,
+            where=where,
+            per_group=True,
+            keep_scores=keep_scores,
+        )
+        if empty_run.plan.ties == "input":
+            raise ArgumentError(_NO_INPUT_ORDER)
+        task = Task(
+            options=arguments,
+            key="",
+            key_bits=0,
+            hashed=(),
+            partitions=_partition_count(df, partitions),
+            names=(),
+            edges={},
+            keep_groups=keep_groups,
+            keep_scores=keep_scores,
+            version=__version__,
+        )
+        group = column_names("group", options["group"])
+        for name in group:
+            # Hashed keys are not checked later.
+            refuse_unhashable(pa.nulls(0, schema.field(name).type), name, "group")
+        return cls(rows, group, where, task, empty_run)
+
+    def run(self) -> JobResult:
+        """Run the job."""
+        task = replace(self.task, edges=_edges(self.rows, self.empty_run))
+        frame, task = self._group_rows(task, keep_keys=task.keep_groups)
+        replies = _collect(frame.mapInArrow(partial(worker.partition_state, task), REPLY))
+        provenance = {
+            "sources": [f"{type(self.rows).__module__.partition('.')[0]}.DataFrame"],
+            "where": self.where,
+        }
+        empty = state_of_run(
+            replace(self.empty_run, plan=replace(self.empty_run.plan, per_group=task.keep_groups)),
+            "no rows",
+            task.keep_groups,
+        )
+        return merge_replies(
+            replies, empty, task.partitions, provenance, self.group, self._group_of
+        )
+
+    def group_values(self) -> DataFrame:
+        """Return a lazy DataFrame of the values of every group."""
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        options = {name: value for name, value in self.task.options.items() if name != "by"}
+        unsliced = replace(self.task, options=options)
+        frame, task = self._group_rows(unsliced, keep_keys=True, sliced=False)
+        schema = per_group_table(
+            self.empty_run.plan, self.empty_run.keys, self.empty_run.values, self.empty_run.schema
+        ).schema
+        schema_bytes = schema.serialize().to_pybytes()
+        return frame.mapInArrow(
+            partial(worker.group_values, task, schema_bytes), from_arrow_schema(schema)
+        )
+
+    def _group_rows(
+        self, task: Task, *, keep_keys: bool, sliced: bool = True
+    ) -> tuple[DataFrame, Task]:
+        plan = self.empty_run.plan
+        slicing = () if plan.slicings is None or sliced else plan.slicings.columns
+        fields = tuple(field for field in plan.roles.fields if field not in slicing)
+        # Key columns are added separately, unless they have another role too.
+        names = list(replace(plan.roles, group=(), fields=fields).by_column())
+        if task.options.get("subtopics") is not None and task.options["subtopics"] not in names:
+            names.append(task.options["subtopics"])
+        rows = group_rows(self.rows, self.group, names, task.partitions, keep_keys=keep_keys)
+        options = {**task.options, "group": list(rows.group)}
+        grouped_task = replace(
+            task,
+            options=options,
+            key=rows.key,
+            key_bits=rows.key_bits,
+            hashed=rows.hashed,
+            names=rows.names,
+        )
+        return rows.frame, grouped_task
+
+    def _group_of(self, first: int, second: int) -> str:
+        """Name the group of two hashes, for messages."""
+        functions = functions_of(self.rows)
+        keys = [functions.col(quote(name)) for name in self.group]
+        is_group = (functions.col(quote(FIRST_HASH)) == first) & (
+            functions.col(quote(SECOND_HASH)) == second
+        )
+        row = self.rows.select(*keys, *hash_columns(self.rows, self.group)).where(is_group).first()
+        if row is None:
+            return f"{FIRST_HASH}={first}, {SECOND_HASH}={second}"
+        return ", ".join(f"{name}={row[n]!r}" for n, name in enumerate(self.group))
+
+
+def _partition_count(df: DataFrame, partitions: int | None) -> int:
+    configured = df.sparkSession.conf.get("spark.sql.shuffle.partitions", "200")
+    # Some vendors allow "auto", but a partition must know the number of partitions.
+    default = int(configured) if configured is not None and configured.isdigit() else 200
+    return int(at_least_one("partitions", partitions, default))
+
+
+def _edges(rows: DataFrame, empty_run: Evaluation) -> dict[str, bytes]:
+    """Compute edges of quantiles over all rows, in a job of its own."""
+    parts: list[SliceColumn] = [
+        part
+        for slicing in empty_run.plan.slice_encoders
+        for part in slicing.spec.columns
+        if isinstance(part.binning, Quantile)
+    ]
+    if not parts:
+        return {}
+    names = list(dict.fromkeys(part.column for part in parts))
+    distributions = {name: Distribution(empty_run.schema.field(name).type) for name in names}
+    columns = rows.select(*numbered_columns(rows, names))
+    for reply in _collect(columns.mapInArrow(worker.distinct_values, VALUES), _MANY_VALUES):
+        counts = batch_from_bytes(bytes(reply["values"]))
+        distributions[names[reply["column"]]].add(counts.column(0), np.asarray(counts.column(1)))
+    edges = {}
+    for part in parts:
+        edges_of_part = distributions[part.column].edges(part.binning.bins)  # type: ignore[union-attr]
+        edges[str(part)] = batch_to_bytes(pa.record_batch({"edge": edges_of_part}))
+    return edges
+
+
+def _collect(replies: DataFrame, too_large: str = _LARGE_STATES) -> Sequence[Any]:
+    """Run a job, and explain missing packages or too large replies."""
+    from pyspark.errors import PySparkException
+
+    try:
+        rows: Sequence[Any] = replies.collect()
+    except PySparkException as error:
+        message = _missing_package(str(error), too_large)
+        if message:
+            raise SparkError(message) from error
+        raise
+    return rows
+
+
+def _missing_package(message: str, too_large: str) -> str:
+    for package in ("fastrank_eval", "pyarrow", "numba", "numpy"):
+        if f"No module named '{package}'" in message:
+            return (
+                f"Spark's workers cannot import {package}: ship an environment that holds "
+                "fastrank_eval to them (spark.archives), or set spark.pyspark.python "
+                "(PYSPARK_PYTHON) to a Python that has it on every worker."
+            )
+    if "spark.driver.maxResultSize" in message:
+        return too_large
+    return ""
 
 
 @overload
@@ -36,10 +402,7 @@ def evaluate(
     label: str,
     score: str | Sequence[str],
     measures: str | Measure | Sequence[str | Measure],
-    partitions: int | None = ...,
     per_group: Literal[False] = ...,
-    keep_groups: bool = ...,
-    keep_scores: bool = ...,
     **options: Any,
 ) -> Result: ...
 
@@ -52,7 +415,6 @@ def evaluate(
     label: str,
     score: str | Sequence[str],
     measures: str | Measure | Sequence[str | Measure],
-    partitions: int | None = ...,
     per_group: Literal[True],
     **options: Any,
 ) -> DataFrame: ...
@@ -126,7 +488,6 @@ def evaluate(
     ... )
     """
     started = perf_counter()
-    options.pop("keep_state", None)
     job = Job.of(
         df,
         "evaluate",
@@ -138,8 +499,7 @@ def evaluate(
     if per_group:
         return job.group_values()
     reply = job.run()
-    evaluation = _with_timing(reply.state.evaluation(), reply, started)
-    return result_of(evaluation, keep_scores, reply.state)
+    return result_of(reply.evaluation(started), keep_scores, reply.state)
 
 
 @typed
@@ -195,36 +555,17 @@ def compare(
     ... )
     """
     started = perf_counter()
-    column_name("baseline", baseline)
     choices = choices_of(test, correction, confidence, replicates, seed, None)
-    requested = requested_measures(measures)
-    computed = with_clustered_errors(requested)
-    refuse_pooled(choices.test, requested)
-    options.pop("keep_state", None)
-    job = Job.of(
-        df,
-        "compare",
-        {
-            "group": group,
-            "label": label,
-            "score": score,
-            "measures": computed,
-            "baseline": baseline,
-            "confidence": confidence,
-            **options,
-        },
-        partitions=partitions,
-        keep_groups=per_group or choices.needs_groups,
-        keep_scores=False,
-    )
-    reply = job.run()
-    evaluation = _with_timing(reply.state.evaluation(), reply, started)
-    return comparison_of(
-        evaluation, choices, requested_texts(requested, computed, evaluation.requested), started
-    )
 
+    def run_job(measures: Sequence[Measure]) -> Evaluation:
+        roles = {"group": group, "label": label, "score": score, "baseline": baseline}
+        job = Job.of(
+            df,
+            "compare",
+            {**roles, "measures": measures, "confidence": confidence, **options},
+            partitions=partitions,
+            keep_groups=per_group or choices.needs_groups,
+        )
+        return job.run().evaluation(started)
 
-def _with_timing(evaluation: Evaluation, reply: JobResult, started: float) -> Evaluation:
-    """Set the seconds of the job and the number of compiled kernels."""
-    meta = replace(evaluation.meta, seconds=perf_counter() - started, compiled=reply.compiled)
-    return replace(evaluation, meta=meta)
+    return compare_with(run_job, measures, baseline, choices, started)

@@ -11,26 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fastrank_eval._lib.errors import ArgumentError
+from fastrank_eval._lib.lexer import Operation
 from fastrank_eval.integrations.spark.worker import FIRST_HASH, SECOND_HASH
-from fastrank_eval.io import filter_parser
+from fastrank_eval.io.filter_parser import Literal, Node, fit, parse
 from fastrank_eval.io.filters import bind, reduce_balanced
-from fastrank_eval.io.literals import fit
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
-
-__all__ = [
-    "GroupedFrame",
-    "arrow_schema",
-    "check_frame",
-    "filter_rows",
-    "functions_of",
-    "group_rows",
-    "hash_columns",
-    "numbered_columns",
-    "quote",
-]
-
 
 _INTEGER_BITS = {"byte": 8, "short": 16, "integer": 32, "long": 64}
 #: Arrow type of columns whose type Arrow does not have; no measure accepts it.
@@ -221,39 +208,38 @@ def filter_rows(df: DataFrame, condition: str | None, schema: pa.Schema) -> Data
         )
     if not isinstance(condition, str):
         raise ArgumentError(f"where={condition!r} is not text.")
-    node = filter_parser.parse(condition)
+    node = parse(condition)
     bind(node, schema)
     return df.where(_column(df, node, schema))
 
 
-def _column(df: DataFrame, node: filter_parser.Node, schema: pa.Schema) -> Column:
-    if isinstance(node, filter_parser.Not):
-        return ~_column(df, node.part, schema)
-    if isinstance(node, filter_parser.And | filter_parser.Or):
-        join = and_ if isinstance(node, filter_parser.And) else or_
-        return reduce_balanced(join, [_column(df, operand, schema) for operand in node.parts])
+def _column(df: DataFrame, node: Node, schema: pa.Schema) -> Column:
+    if isinstance(node, Operation):
+        parts = [_column(df, part, schema) for part in node.parts]
+        if node.operator == "not":
+            return ~parts[0]
+        return reduce_balanced(and_ if node.operator == "and" else or_, parts)
     functions = functions_of(df)
     column = functions.col(quote(node.column))
-    if isinstance(node, filter_parser.IsNull):
+    if node.operator == "is null":
         return column.isNull()
-    if isinstance(node, filter_parser.Flag):
+    if node.operator == "is true":
         return column
     kind = schema.field(node.column).type
     if pa.types.is_floating(kind):
         # Prevents pruning of files: their statistics ignore NaN and distinguish two zeros.
         column = column + functions.lit(0.0)
-    if isinstance(node, filter_parser.Among):
-        return column.isin([_literal(df, node.column, literal, kind) for literal in node.literals])
-    comparison = getattr(column, _OPERATORS[node.operator])(
-        _literal(df, node.column, node.literal, kind)
-    )
+    literals = [_literal(df, node.column, literal, kind) for literal in node.literals]
+    if node.operator == "in":
+        return column.isin(literals)
+    comparison = getattr(column, _OPERATORS[node.operator])(literals[0])
     if pa.types.is_floating(kind) and node.operator in (">", ">="):
         # In Spark, NaN is greater than every number. In IEEE 754 and here, it is not.
         return comparison & ~functions.isnan(column)
     return comparison
 
 
-def _literal(df: DataFrame, name: str, literal: filter_parser.Literal, kind: pa.DataType) -> Any:
+def _literal(df: DataFrame, name: str, literal: Literal, kind: pa.DataType) -> Any:
     """Cast a literal, so that Spark does not cast the column."""
     functions = functions_of(df)
     value = fit(literal, kind, name)

@@ -20,29 +20,12 @@ from fastrank_eval._lib.errors import ColumnError, FastRankEvalError, SparkError
 from fastrank_eval._lib.jit import compilations, kernel
 from fastrank_eval.engine.run import Evaluation, run
 from fastrank_eval.engine.summary import per_group_table
-from fastrank_eval.groups.boundaries import key_text
+from fastrank_eval.groups.chunk import key_text
 from fastrank_eval.io import Source
-from fastrank_eval.io.numbers import RowError
-from fastrank_eval.results.run_state import state_of_run
+from fastrank_eval.io.reader import RowError
+from fastrank_eval.results.state import state_of_run
+from fastrank_eval.slicing.bins import Distribution
 from fastrank_eval.slicing.encode import values_of
-from fastrank_eval.slicing.quantiles import Distribution
-
-__all__ = [
-    "FIRST_HASH",
-    "REPLY",
-    "SECOND_HASH",
-    "VALUES",
-    "Task",
-    "batch_from_bytes",
-    "batch_to_bytes",
-    "complete_runs",
-    "distinct_values",
-    "first_misplaced",
-    "group_values",
-    "partition_of",
-    "partition_state",
-]
-
 
 #: Columns that replace keys of other types than integers.
 FIRST_HASH, SECOND_HASH = "first hash of the group", "second hash of the group"

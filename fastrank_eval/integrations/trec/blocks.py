@@ -16,8 +16,6 @@ from fastrank_eval._lib.errors import SourceError
 from fastrank_eval.io.paths import FORMATS, File, expand, format_of_bytes, sniff
 from fastrank_eval.io.source import reading, type_name
 
-__all__ = ["PADDING", "Text", "is_stream", "text_of_bytes", "text_of_stream", "texts_of_paths"]
-
 #: Bytes of a block. Each reading thread keeps four columns of its text: as much as `scratch` keeps.
 _BLOCK = 1 << 22
 #: Bytes after the last line of a block, so that eight bytes can be read from any position at once.

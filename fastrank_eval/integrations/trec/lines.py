@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 
-from fastrank_eval._lib.arrow import arrow_column, frozen
+from fastrank_eval._lib.arrow import arrow_column, as_array, frozen, uint64_windows
 from fastrank_eval._lib.jit import kernel, scratch
 from fastrank_eval.integrations.trec.blocks import PADDING
-from fastrank_eval.integrations.trec.pairs import pair_hashes, uint64_windows
-
-__all__ = ["DIVERSITY_QRELS", "QRELS", "RUN", "Layout", "Lines", "read_lines", "split_fields"]
-
+from fastrank_eval.integrations.trec.pairs import pair_hashes
 
 #: Most characters of a decimal on the fast path: its digits fit 64 bits, and the quotient of two
 #: exact integers as doubles is the correctly rounded decimal.
@@ -258,14 +255,11 @@ QRELS = Layout(
     False,
 )
 #: The format of ndeval.
-DIVERSITY_QRELS = Layout(
-    "diversity qrels",
-    "qid subtopic docno rel",
-    {"query": 0, "subtopic": 1, "doc": 2, "grade": 3},
-    ("query",),
-    "grade",
-    4,
-    False,
+DIVERSITY_QRELS = replace(
+    QRELS,
+    kind="diversity qrels",
+    form="qid subtopic docno rel",
+    columns={"query": 0, "subtopic": 1, "doc": 2, "grade": 3},
 )
 
 
@@ -408,6 +402,11 @@ def _field_count_error(fields: int, layout: Layout) -> str:
     return f"{message}; {other_reader} reads lines of {fields}" if other_reader else message
 
 
+def not_allowed(numbers: np.ndarray, name: str) -> np.ndarray:
+    """Find scores of NaN, and grades that are not finite."""
+    return np.isnan(numbers) if name == "score" else ~np.isfinite(numbers)
+
+
 def _numbers(texts: pa.Array, name: str) -> tuple[pa.Array, int, str]:
     """Parse numbers; return the first faulty row and its reason, or -1.
 
@@ -422,14 +421,10 @@ def _numbers(texts: pa.Array, name: str) -> tuple[pa.Array, int, str]:
             _first_unreadable(texts),
             f"its {name} is no number",
         )
-    numbers = (
-        np.frombuffer(values.buffers()[1], np.float64, len(values)) if len(values) else _NO_NUMBERS
-    )
-    if name == "score":
-        is_wrong, reason = np.isnan(numbers), "its score is NaN"
-    else:
-        is_wrong, reason = ~np.isfinite(numbers), "its grade is not finite"
+    numbers = as_array(values)
+    is_wrong = not_allowed(numbers, name)
     if is_wrong.any():
+        reason = "its score is NaN" if name == "score" else "its grade is not finite"
         return values, int(is_wrong.argmax()), reason
     if name != "score":
         try:
@@ -437,9 +432,6 @@ def _numbers(texts: pa.Array, name: str) -> tuple[pa.Array, int, str]:
         except pa.ArrowInvalid:
             pass
     return values, -1, ""
-
-
-_NO_NUMBERS = np.empty(0, np.float64)
 
 
 def _first_unreadable(texts: pa.Array) -> int:

@@ -3,32 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
 
-from fastrank_eval._lib.arrow import arrow_column, as_array, frozen
+from fastrank_eval._lib.arrow import (
+    arrow_column,
+    as_array,
+    frozen,
+    text_buffers,
+    uint64_windows,
+)
 from fastrank_eval._lib.errors import ArgumentError, SourceError, near
 from fastrank_eval._lib.jit import kernel
-
-__all__ = [
-    "DUPLICATES",
-    "PairIndex",
-    "PairTable",
-    "check_duplicates",
-    "concat_texts",
-    "drop_duplicates",
-    "indices_in",
-    "map_in_threads",
-    "pair_codes",
-    "pair_hashes",
-    "query_starts",
-    "uint64_windows",
-]
+from fastrank_eval._lib.threads import map_jobs
+from fastrank_eval.io.keys import number_keys
 
 
 def pair_hashes(queries: pa.Array, starts: np.ndarray, docs: pa.Array) -> np.ndarray:
@@ -48,7 +40,7 @@ def pair_hashes(queries: pa.Array, starts: np.ndarray, docs: pa.Array) -> np.nda
     ndarray of uint64, shape (rows,)
     """
     hashes = np.empty(len(docs), np.uint64)
-    query_buffers, doc_buffers = _text_buffers(queries), _text_buffers(docs)
+    query_buffers, doc_buffers = text_buffers(queries), text_buffers(docs)
     bounds = frozen(np.append(starts, len(docs)))
     _hash_pairs(
         *query_buffers,
@@ -63,7 +55,7 @@ def pair_hashes(queries: pa.Array, starts: np.ndarray, docs: pa.Array) -> np.nda
 
 def query_starts(queries: pa.Array) -> np.ndarray:
     """Find the rows whose query differs from that of the row before: int64."""
-    buffers, starts = _text_buffers(queries), np.empty(len(queries), np.int64)
+    buffers, starts = text_buffers(queries), np.empty(len(queries), np.int64)
     return starts[: _find_starts(*buffers, starts)].copy()
 
 
@@ -91,7 +83,7 @@ class PairIndex:
         _, bits = np.frexp(np.maximum(4 * counts - 1, 1).astype(np.float64))
         self._firsts = frozen(np.append(0, np.cumsum(1 << (bits.astype(np.int64) - 1))))
         self._hashes = frozen(hashes.view())
-        self._docs = _text_buffers(docs, np.int64)
+        self._docs = text_buffers(docs)
         slots = np.full(int(self._firsts[-1]), -1, np.int64)
         _fill(self._hashes, frozen(codes.view()), self._firsts, slots)
         self._slots = frozen(slots)
@@ -114,7 +106,7 @@ class PairIndex:
         _find(
             frozen(codes.view()),
             frozen(hashes.view()),
-            *_text_buffers(docs),
+            *text_buffers(docs),
             self._firsts,
             self._slots,
             self._hashes,
@@ -128,24 +120,6 @@ def concat_texts(chunks: Sequence[pa.Array]) -> pa.Array:
     """Concatenate chunks to one large string array."""
     wide = [chunk.cast(pa.large_string()) for chunk in chunks]
     return pa.concat_arrays(wide) if wide else pa.nulls(0, pa.large_string())
-
-
-def _text_buffers(texts: pa.Array, offset: type = np.int32) -> tuple[np.ndarray, np.ndarray]:
-    """Get the offsets and the bytes of texts."""
-    _, offset_buffer, content = texts.buffers()
-    kind = np.dtype(offset)
-    if offset_buffer is None or not len(texts):
-        return frozen(np.zeros(1, kind)), frozen(np.zeros(1, np.uint8))
-    offsets = np.frombuffer(offset_buffer, kind, len(texts) + 1, texts.offset * kind.itemsize)
-    has_bytes = content is not None and content.size
-    return frozen(offsets), frozen(np.frombuffer(content if has_bytes else b"\0", np.uint8))
-
-
-def uint64_windows(content: np.ndarray) -> np.ndarray:
-    """View the eight bytes from each position on as one integer."""
-    if len(content) < 16:  # two of them at least: NumPy calls a single one aligned
-        content = np.append(content, np.zeros(16, np.uint8))
-    return frozen(np.ndarray((len(content) - 7,), np.uint64, content, strides=(1,)))
 
 
 @kernel
@@ -259,8 +233,10 @@ class PairTable:
         self.encoded = table
         self.name = number
         self._batches = table.to_batches()
+        #: The first row of each batch, then the number of rows.
+        self._bounds = list(accumulate((batch.num_rows for batch in self._batches), initial=0))
         if keys is None:
-            keys = map_in_threads(lambda i: _batch_keys(self._batches[i]), len(self._batches))
+            keys = in_threads(lambda i: _batch_keys(self._batches[i]), len(self._batches))
         self._keys = keys
 
     @property
@@ -287,14 +263,13 @@ class PairTable:
         """Take the documents of rows, string, in the order of the rows."""
         # Arrow's take from a chunked column joins all its chunks first.
         order = np.argsort(rows, kind="stable")
-        ends = np.cumsum([batch.num_rows for batch in self._batches])
-        cuts = np.searchsorted(rows[order], ends)
+        cuts = np.searchsorted(rows[order], self._bounds).tolist()
         batches = [pa.nulls(0, pa.string())]
-        for batch, end, lo, hi in zip(
-            self._batches, ends.tolist(), [0, *cuts[:-1].tolist()], cuts.tolist(), strict=True
+        for batch, first, (lo, hi) in zip(
+            self._batches, self._bounds, pairwise(cuts), strict=False
         ):
             if lo < hi:
-                batch_rows = rows[order[lo:hi]] - (end - batch.num_rows)
+                batch_rows = rows[order[lo:hi]] - first
                 batches.append(batch.column("doc").take(arrow_column(batch_rows)))
         inverse = np.empty(len(order), np.int64)
         inverse[order] = np.arange(len(order))
@@ -329,8 +304,9 @@ class PairTable:
         if not query_texts:
             return np.empty(0, np.int32), pa.nulls(0, pa.string())
         encoded = pa.concat_arrays(query_texts).dictionary_encode()
-        firsts = accumulate((batch.num_rows for batch in self._batches), initial=0)
-        starts = [start + first for (_, start), first in zip(self._keys, firsts, strict=False)]
+        starts = [
+            start + first for (_, start), first in zip(self._keys, self._bounds, strict=False)
+        ]
         lengths = np.diff(np.concatenate(starts), append=self.rows)
         return frozen(np.repeat(as_array(encoded.indices), lengths)), encoded.dictionary
 
@@ -339,16 +315,16 @@ class PairTable:
         codes = self.codes
         # A query with one run of rows, in one batch, has all its pairs there.
         runs_of_query = np.zeros(len(self.queries), np.int64)
-        ends = list(accumulate((batch.num_rows for batch in self._batches), initial=0))
-        for first, (_, starts) in zip(ends, self._keys, strict=False):
+        bounds = self._bounds
+        for first, (_, starts) in zip(bounds, self._keys, strict=False):
             np.add.at(runs_of_query, codes[starts + first], 1)
 
         def scan_batch(i: int) -> tuple[np.ndarray, np.ndarray]:
             hashes = self._keys[i][0]
-            scattered = runs_of_query[codes[ends[i] : ends[i + 1]]] > 1
+            scattered = runs_of_query[codes[bounds[i] : bounds[i + 1]]] > 1
             return _repeated(hashes), hashes[scattered]
 
-        by_batch = map_in_threads(scan_batch, len(self._batches))
+        by_batch = in_threads(scan_batch, len(self._batches))
         no_hashes = np.empty(0, np.uint64)
         scattered = _repeated(np.concatenate([no_hashes, *(hashes for _, hashes in by_batch)]))
         return np.unique(np.concatenate([scattered, *(hashes for hashes, _ in by_batch)]))
@@ -368,15 +344,13 @@ class PairTable:
         docs = concat_texts(other.docs.chunks)
         pairs = PairIndex(other.codes, len(other.queries), docs, other.hashes)
         other_codes = indices_in(self.queries, other.queries).astype(np.int32)
-        ends = list(accumulate((batch.num_rows for batch in self._batches), initial=0))
+        bounds = self._bounds
 
         def find_rows(i: int) -> np.ndarray:
-            codes = other_codes[self.codes[ends[i] : ends[i + 1]]]
+            codes = other_codes[self.codes[bounds[i] : bounds[i + 1]]]
             return pairs.find(codes, self._batches[i].column("doc"), self._keys[i][0])
 
-        return np.concatenate(
-            [np.empty(0, np.int64), *map_in_threads(find_rows, len(self._batches))]
-        )
+        return np.concatenate([np.empty(0, np.int64), *in_threads(find_rows, len(self._batches))])
 
 
 def _repeated(hashes: np.ndarray) -> np.ndarray:
@@ -394,10 +368,9 @@ def indices_in(values: pa.Array, distinct: pa.Array) -> np.ndarray:
     return np.where(as_array(indices.is_valid()), as_array(indices), -1).astype(np.int64)
 
 
-def map_in_threads(task: Callable[[int], _Result], count: int) -> list[_Result]:
+def in_threads(task: Callable[[int], _Result], count: int) -> list[_Result]:
     """Call a task for each number below `count` in threads; keep the order."""
-    with ThreadPoolExecutor(pa.cpu_count()) as pool:
-        return list(pool.map(task, range(count)))
+    return list(map_jobs(pa.cpu_count(), task, range(count)))
 
 
 def _batch_keys(batch: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray]:
@@ -457,7 +430,7 @@ def drop_duplicates(
     positions = np.searchsorted(shared, hashes)
     rows = np.flatnonzero(shared[np.minimum(positions, len(shared) - 1)] == hashes)
     candidates = pairs.encoded.select(["query", "doc", pairs.name]).take(arrow_column(rows))
-    codes = pair_codes(candidates)
+    codes, _ = number_pairs(candidates)
     order = np.argsort(codes, kind="stable")
     first = np.ones(len(order), np.bool_)
     first[1:] = codes[order[1:]] != codes[order[:-1]]
@@ -487,11 +460,7 @@ def drop_duplicates(
     return PairTable(pairs.encoded.filter(mask), pairs.name)
 
 
-def pair_codes(table: pa.Table) -> np.ndarray:
-    """Compute codes of pairs, equal exactly where the pairs are equal."""
-    query, doc = (
-        table[name].cast(pa.string()).combine_chunks().dictionary_encode()
-        for name in ("query", "doc")
-    )
-    queries, docs = (as_array(column.indices).astype(np.int64) for column in (query, doc))
-    return queries * len(doc.dictionary) + docs
+def number_pairs(table: pa.Table) -> tuple[np.ndarray, np.ndarray]:
+    """Number the pairs of query and document as `number_keys` does."""
+    keys = [table[name].cast(pa.string()).combine_chunks() for name in ("query", "doc")]
+    return number_keys(keys)

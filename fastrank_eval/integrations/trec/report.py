@@ -11,17 +11,13 @@ from itertools import chain
 import numpy as np
 
 from fastrank_eval._lib.arguments import shown, typed
-from fastrank_eval._lib.csv_text import csv_text
 from fastrank_eval._lib.errors import ArgumentError, near
-from fastrank_eval.integrations.trec.join import match_pairs
-from fastrank_eval.integrations.trec.pairs import PairTable
-from fastrank_eval.integrations.trec.rank import RankedQueries, rank_documents
-from fastrank_eval.integrations.trec.tables import pairs_of_qrels, pairs_of_run
+from fastrank_eval._lib.files import csv_text
+from fastrank_eval.integrations.trec.join import RankedQueries, match_pairs, rank_documents
+from fastrank_eval.integrations.trec.lines import QRELS, RUN
+from fastrank_eval.integrations.trec.tables import read_pairs
 from fastrank_eval.measures import Measure, measure
 from fastrank_eval.results.evaluate import evaluate
-
-__all__ = ["VERSIONS", "Line", "TrecReport", "report_lines", "trec_report"]
-
 
 VERSIONS = (9, 10)
 
@@ -473,30 +469,9 @@ def trec_report(
     if not 0 < level < np.inf:
         raise ArgumentError(f"-l {level:g}: the least relevant grade must be a number above 0.")
     lines = report_lines(measures, version, level)
-    tag, ranked = _rank(
-        pairs_of_run(run, duplicates),
-        pairs_of_qrels(qrels, duplicates),
-        version=version,
-        complete=complete,
-        most=most,
-        judged_only=judged_only,
-        depth=max((line.depth for line in lines), default=0),
-    )
-    return _report(tag, lines, ranked, version)
-
-
-def _rank(
-    run: PairTable,
-    qrels: PairTable,
-    *,
-    version: int,
-    complete: bool,
-    most: int | None,
-    judged_only: bool,
-    depth: int,
-) -> tuple[str, RankedQueries]:
-    """Rank the documents of a run, and get its tag."""
-    match = match_pairs(run, qrels, complete)
+    retrieved = read_pairs(run, RUN, duplicates)
+    judgements = read_pairs(qrels, QRELS, duplicates)
+    match = match_pairs(retrieved, judgements, complete)
     if version == 10 and match.only_in_qrels and not complete:
         raise ArgumentError(
             f"the run lacks {match.only_in_qrels:,} judged queries, which trec_eval 10 refuses; "
@@ -506,19 +481,19 @@ def _rank(
         raise ArgumentError(
             "no query has both a run and judgements; do the files name the same queries?"
         )
-    tags = run.encoded["run"] if "run" in run.encoded.column_names else []
+    tags = retrieved.encoded["run"] if "run" in retrieved.encoded.column_names else []
     # trec_eval prints the tag of the last line.
     tag = str(tags[len(tags) - 1].as_py()) if len(tags) else "run"
     ranked = rank_documents(
-        run,
-        qrels,
+        retrieved,
+        judgements,
         match,
         as_float32=version == 9,
         most=most,
         judged_only=judged_only,
-        depth=depth,
+        depth=max((line.depth for line in lines), default=0),
     )
-    return tag, ranked
+    return _report(tag, lines, ranked, version)
 
 
 def _report(tag: str, lines: tuple[Line, ...], ranked: RankedQueries, version: int) -> TrecReport:

@@ -7,13 +7,14 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from types import MappingProxyType
 from typing import Any, NoReturn
 
 import numpy as np
 import pyarrow as pa
 
 from fastrank_eval._lib.arguments import typed
-from fastrank_eval._lib.arrow import arrow_column, as_array, bytes_column, decode_array
+from fastrank_eval._lib.arrow import arrow_column, as_array, bytes_column, decode_array, is_list
 from fastrank_eval._lib.errors import ArgumentError, ColumnError, SourceError, near
 from fastrank_eval._lib.threads import map_jobs
 from fastrank_eval.integrations.trec.blocks import (
@@ -23,24 +24,26 @@ from fastrank_eval.integrations.trec.blocks import (
     text_of_stream,
     texts_of_paths,
 )
-from fastrank_eval.integrations.trec.lines import QRELS, RUN, Layout, Lines, read_lines
-from fastrank_eval.integrations.trec.pairs import PairTable, check_duplicates, drop_duplicates
+from fastrank_eval.integrations.trec.lines import (
+    DIVERSITY_QRELS,
+    QRELS,
+    RUN,
+    Layout,
+    Lines,
+    not_allowed,
+    read_lines,
+)
+from fastrank_eval.integrations.trec.pairs import (
+    PairTable,
+    check_duplicates,
+    drop_duplicates,
+    number_pairs,
+)
 from fastrank_eval.io import open_source, require_columns
+from fastrank_eval.io.keys import number_keys
 from fastrank_eval.io.paths import FORMATS
 from fastrank_eval.io.source import first_line, type_name
-
-__all__ = [
-    "SUBTOPICS",
-    "batches_of_columns",
-    "batches_of_mapping",
-    "is_nested",
-    "pairs_of_qrels",
-    "pairs_of_run",
-    "read_qrels",
-    "read_run",
-    "read_table",
-]
-
+from fastrank_eval.io.validate import MAX_SUBTOPICS
 
 #: Type of the subtopics that a document covers.
 SUBTOPICS = pa.list_(pa.int64())
@@ -53,7 +56,7 @@ def is_nested(source: object) -> bool:
     return isinstance(source, Mapping) and all(isinstance(v, Mapping) for v in source.values())
 
 
-def batches_of_columns(
+def _batches_of_columns(
     source: object, layout: Layout, names: Mapping[str, str], format_: str | None
 ) -> Iterator[pa.RecordBatch]:
     """Yield the columns of a table, frame or file as strings and numbers.
@@ -83,7 +86,8 @@ def batches_of_columns(
         for column in layout.columns
         if column != "run" or "run" in opened.schema.names
     }
-    if layout is QRELS and _has_list_column(opened.schema, "subtopics"):
+    index = opened.schema.get_field_index("subtopics")
+    if layout is QRELS and index >= 0 and is_list(opened.schema.field(index).type):
         source_names["subtopics"] = "subtopics"
     require_columns(opened.schema, source_names.values(), source=opened.name)
     row = 0
@@ -104,7 +108,7 @@ def batches_of_columns(
             row += batch.num_rows
 
 
-def batches_of_mapping(source: Mapping[Any, Any], layout: Layout) -> Iterator[pa.RecordBatch]:
+def _batches_of_mapping(source: Mapping[Any, Any], layout: Layout) -> Iterator[pa.RecordBatch]:
     """Yield the pairs of ``{query: {doc: number}}``, in its order.
 
     Raises
@@ -174,15 +178,6 @@ def _text_column(values: pa.Array, column: _Column) -> pa.Array:
         ) from error
 
 
-def _has_list_column(schema: pa.Schema, name: str) -> bool:
-    if name not in schema.names:
-        return False
-    kind = schema.field(name).type
-    return bool(
-        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-    )
-
-
 def _list_column(values: pa.Array, column: _Column) -> pa.Array:
     try:
         return values.cast(SUBTOPICS)
@@ -215,12 +210,9 @@ def _number_column(values: pa.Array, column: _Column, layout: Layout) -> pa.Arra
         if differs.any():
             column.refuse(differs, f"holds an integer that {numbers.dtype} does not")
     elif numbers.dtype == np.float64:
-        if layout.number == "score":
-            is_bad, problem = np.isnan(numbers), "is NaN"
-        else:
-            is_bad, problem = ~np.isfinite(numbers), "is NaN or infinite"
+        is_bad = not_allowed(numbers, layout.number)
         if is_bad.any():
-            column.refuse(is_bad, problem)
+            column.refuse(is_bad, "is NaN" if layout.number == "score" else "is NaN or infinite")
     return arrow_column(np.ascontiguousarray(numbers))
 
 
@@ -245,8 +237,7 @@ def _numbers_of_mapping(values: Sequence[Any], layout: Layout) -> np.ndarray | N
         numbers = np.array(values, np.int64 if is_integer else np.float64)
     except (OverflowError, TypeError):
         return None
-    is_bad = ~np.isfinite(numbers) if grades else np.isnan(numbers)
-    return None if is_bad.any() else numbers
+    return None if not_allowed(numbers, layout.number).any() else numbers
 
 
 _TREC = "trec"
@@ -316,7 +307,7 @@ def read_run(
     {'query': 'q1', 'doc': 'd3', 'score': 1.5, 'run': 'bm25'}
     """
     names = {"query": query, "doc": doc, "score": score}
-    return _read(source, RUN, names, duplicates, format).table
+    return read_pairs(source, RUN, duplicates, names, format).table
 
 
 @typed
@@ -363,36 +354,22 @@ def read_qrels(
     [1, 0]
     """
     names = {"query": query, "doc": doc, "grade": grade}
-    return _read(source, QRELS, names, duplicates, format).table
+    return read_pairs(source, QRELS, duplicates, names, format).table
 
 
-def pairs_of_run(source: object, duplicates: str = "error") -> PairTable:
-    """Read a run as pairs; a `PairTable` is returned unchanged."""
-    if isinstance(source, PairTable):
-        return source
-    return _read(source, RUN, {}, duplicates, None)
-
-
-def pairs_of_qrels(source: object, duplicates: str = "error") -> PairTable:
-    """Read judgements as pairs; a `PairTable` is returned unchanged."""
-    if isinstance(source, PairTable):
-        return source
-    return _read(source, QRELS, {}, duplicates, None)
-
-
-def _read(
-    source: object, layout: Layout, names: Mapping[str, str], duplicates: str, form: str | None
+def read_pairs(
+    source: object,
+    layout: Layout,
+    duplicates: str = "error",
+    names: Mapping[str, str] = MappingProxyType({}),
+    form: str | None = None,
 ) -> PairTable:
+    """Read a run or judgements as pairs; a `PairTable` is returned unchanged."""
+    if isinstance(source, PairTable):
+        return source
     check_duplicates(duplicates)
     pairs, describe = _read_rows(source, layout, names, form)
     return drop_duplicates(pairs, duplicates, describe)
-
-
-def read_table(
-    source: object, layout: Layout, names: Mapping[str, str], form: str | None
-) -> pa.Table:
-    """Read the columns of a layout, duplicate pairs included."""
-    return _read_rows(source, layout, names, form)[0].table
 
 
 def _read_rows(
@@ -410,9 +387,9 @@ def _read_rows(
     if form == _TREC:
         raise ArgumentError("format='trec' applies to text: leave it out.")
     if isinstance(source, Mapping) and is_nested(source):
-        batches = batches_of_mapping(source, layout)
+        batches = _batches_of_mapping(source, layout)
     else:
-        batches = batches_of_columns(source, layout, names, form)
+        batches = _batches_of_columns(source, layout, names, form)
     batch_list = list(batches)
     columns = (
         batch_list[0].schema.names
@@ -450,7 +427,7 @@ def _read_texts(
     positions: list[tuple[int, str, int]] = []
     blocks: list[Lines] = []
     rows = first = 0
-    for text, lines in _read_blocks(_blocks_of(texts), layout):
+    for text, lines in _read_blocks(texts, layout):
         if positions and positions[-1][1] != text.name:
             first = 0
         if lines.fault is not None:
@@ -478,19 +455,14 @@ def _read_texts(
     return PairTable(table, layout.number, keys), describe
 
 
-def _blocks_of(texts: Iterable[Text]) -> Iterator[tuple[Text, bytes]]:
-    return ((text, block) for text in texts for block in text.blocks())
-
-
-def _read_blocks(
-    blocks: Iterator[tuple[Text, bytes]], layout: Layout
-) -> Iterator[tuple[Text, Lines]]:
+def _read_blocks(texts: Iterable[Text], layout: Layout) -> Iterator[tuple[Text, Lines]]:
     """Read blocks in all threads, in order, and not too far ahead."""
 
     def read(item: tuple[Text, bytes]) -> tuple[Text, Lines]:
         text, block = item
         return text, read_lines(block, layout)
 
+    blocks = ((text, block) for text in texts for block in text.blocks())
     return map_jobs(pa.cpu_count(), read, blocks)
 
 
@@ -512,3 +484,101 @@ def _table(batches: list[pa.RecordBatch], names: list[str], layout: Layout) -> p
             for batch in batches
         ]
     return pa.Table.from_batches([batch for batch in batches if batch.num_rows], schema)
+
+
+@typed
+def read_diversity_qrels(
+    source: object,
+    *,
+    query: str = "query",
+    subtopic: str = "subtopic",
+    doc: str = "doc",
+    grade: str = "grade",
+    rel: float = 1,
+    format: str | None = None,  # noqa: A002 - the name of this option everywhere
+) -> pa.Table:
+    r"""Read judgements by subtopic in the format of ndeval.
+
+    Sources are TREC files or columns. A line is ``qid subtopic docno rel``. If all subtopics are
+    whole numbers below 64, they keep their numbers. Otherwise (texts, or greater numbers) subtopics
+    are numbered from 0 in each query, in the order of the lines. Pass the table to `join`, and its
+    result to ``evaluate(..., label="grade", subtopics="subtopics")``.
+
+    Parameters
+    ----------
+    source : object
+        As in `read_run`, but not dicts.
+    query, subtopic, doc, grade : str
+        Names of the columns of a source with columns.
+    rel : float
+        Least grade of a document that covers a subtopic.
+    format : str, optional
+        As in `read_run`.
+
+    Returns
+    -------
+    pyarrow.Table
+        One row for each judged document of a query, in the order of first appearance: ``query`` and
+        ``doc``, string; ``grade``, int64 or float64, the greatest grade of its subtopics;
+        ``subtopics``, list of int64, ascending, the subtopics that it covers. A repeated judgement
+        counts once; the greater grade wins.
+
+    Raises
+    ------
+    SourceError, ColumnError, ArgumentError
+        As `read_qrels` does; also if documents of a query cover more than 64 subtopics.
+
+    References
+    ----------
+    Clarke et al. (2009), Overview of the TREC 2009 Web Track
+
+    Examples
+    --------
+    >>> table = read_diversity_qrels(b"q1 0 d3 1\nq1 2 d3 1\nq1 1 d5 0\n")
+    >>> table["doc"].to_pylist(), table["subtopics"].to_pylist()
+    (['d3', 'd5'], [[0, 2], []])
+    """
+    if isinstance(source, Mapping) and is_nested(source):
+        raise ArgumentError(
+            "judgements by subtopic are no dicts of dicts: pass columns query, subtopic, doc and "
+            "grade, as {'query': [...], ...}."
+        )
+    names = {"query": query, "subtopic": subtopic, "doc": doc, "grade": grade}
+    rows = _read_rows(source, DIVERSITY_QRELS, names, format)[0].table
+    pair, first = number_pairs(rows)
+    grades = as_array(rows["grade"].combine_chunks())
+    best = np.full(len(first), grades.min(initial=0))
+    np.maximum.at(best, pair, grades)
+
+    covering = np.flatnonzero(grades >= rel)
+    covering_rows = rows.take(arrow_column(covering))
+    covered = np.unique(pair[covering] * MAX_SUBTOPICS + _subtopic_numbers(covering_rows))
+    ends = np.searchsorted(covered, np.arange(len(first) + 1) * MAX_SUBTOPICS).astype(np.int32)
+    lists = pa.ListArray.from_arrays(arrow_column(ends), arrow_column(covered % MAX_SUBTOPICS))
+    judged = rows.select(["query", "doc"]).take(arrow_column(first))
+    judged = judged.append_column("grade", arrow_column(best))
+    return judged.append_column("subtopics", lists.cast(SUBTOPICS))
+
+
+def _subtopic_numbers(rows: pa.Table) -> np.ndarray:
+    """Number the subtopics of rows from 0 to 63."""
+    subtopic, query = (
+        rows[name].combine_chunks().dictionary_encode() for name in ("subtopic", "query")
+    )
+    texts = subtopic.dictionary.to_pylist()
+    text_of_row = as_array(subtopic.indices).astype(np.int64)
+    if all(text.isascii() and text.isdigit() and int(text) < MAX_SUBTOPICS for text in texts):
+        return np.array([int(text) for text in texts], np.int64)[text_of_row]
+    queries = as_array(query.indices).astype(np.int64)
+    pair, first = number_keys([query.indices, subtopic.indices])
+    order = np.lexsort((first, queries[first]))
+    starts = np.searchsorted(queries[first][order], queries[first][order])
+    number = np.empty(len(first), np.int64)
+    number[order] = np.arange(len(first)) - starts
+    if number.max(initial=0) >= MAX_SUBTOPICS:
+        index = int(queries[first[int(number.argmax())]])
+        raise SourceError(
+            f"Query {query.dictionary[index].as_py()!r} has {int(number.max()) + 1} subtopics or "
+            f"more that a document covers; {MAX_SUBTOPICS} are the most."
+        )
+    return number[pair]

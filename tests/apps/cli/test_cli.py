@@ -62,6 +62,25 @@ def refused(*arguments: str) -> str:
     return lines[0]
 
 
+def test_no_group__of_measures_of_all_rows__is_not_needed(folder: Path) -> None:
+    rows = ["log.parquet", "--label", "click", "--score", "pctr"]
+    grouped = evaluate(*rows, "--group", "user", "-m", "AUC,PPV,LogLoss")
+    assert evaluate(*rows, "-m", "AUC,PPV,LogLoss") == grouped
+    report = run("evaluate", *rows, "-m", "AUC,LogLoss").stdout
+    assert "6 rows, not grouped, " in report
+    assert "no standard error without groups: LogLoss" in report
+    curves = [run("curve", "roc", *rows, *group).stdout for group in ([], ["--group", "user"])]
+    assert curves[0] == curves[1] != ""
+
+
+def test_no_group__of_measures_of_groups__is_an_error_that_names_them(folder: Path) -> None:
+    rows = ["log.parquet", "--label", "click", "--score", "pctr"]
+    assert "GAUC, nDCG@10, AP, RR, P@10, R@10 need groups: pass group=... (--group)" in refused(
+        *rows
+    )
+    assert "per_group=True needs groups" in refused(*rows, "-m", "AUC", "--per-group", "x.csv")
+
+
 # ---- what it prints ------------------------------------------------------------------------------
 
 
@@ -181,7 +200,7 @@ def test_evaluate__every_option__reaches_the_engine(passed_on: dict[str, Any]) -
     assert outcome.exit_code == 0, outcome.output
     assert callable(passed_on.pop("progress"))
     assert passed_on == {
-        "source": "log.parquet", "group": ["user", "click"], "label": "click", "score": "pctr",
+        "source": ["log.parquet"], "group": ["user", "click"], "label": "click", "score": ["pctr"],
         "measures": "GAUC,P@1", "weight": "w", "item": "i", "ties": "item", "undefined": "zero",
             "subtopics": "c",
         "groups": "with_relevant", "unretrieved": "allow", "unjudged": "drop",
@@ -402,7 +421,7 @@ def test_evaluate__presorted_and_a_key_returns__is_refused(folder: Path) -> None
     "arguments, complaint",
     [
         (["--bogus"], "No such option '--bogus'"),
-        (["log.parquet", *COLUMNS[2:]], "Missing option '-g' / '--group'"),
+        (["log.parquet", *COLUMNS[:2], *COLUMNS[4:]], "Missing option '-l' / '--label'"),
         (["log.parquet", *COLUMNS, "-s", "a,,b"], "a column name is empty"),
         (["log.parquet", *COLUMNS, "--ties", "exepcted"], "'exepcted' is not one of"),
         (COLUMNS, "Missing argument 'SOURCES...'"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 import signal
 import socket
 import subprocess
@@ -34,9 +35,11 @@ class History:
     def repeats(self, first, last): return {}
     def state(self, date, kind): return None
     def state_bytes(self, first, last): return 0
+    def __enter__(self): return self
+    def __exit__(self, *error): self.close()
     def close(self): print("closed", flush=True)
 module = types.ModuleType("fastrank_eval.apps.nightly.history")
-module.History = History
+module.History = module.open_history = History
 sys.modules[module.__name__] = module
 sys.argv = ["fastrank-eval", "serve", "history.db", "--port", "0"]
 from fastrank_eval.__main__ import main
@@ -78,11 +81,19 @@ def test_serve__without_its_libraries__names_the_extra(monkeypatch: pytest.Monke
     assert "fastrank_eval[serve]" in done.output
 
 
+def test_serve__history_that_is_none__is_told_at_the_start(tmp_path: Path) -> None:
+    done = CliRunner().invoke(cli, ["serve", str(tmp_path / "none.db")])
+    assert done.exit_code == 2
+    assert "there is no such file" in done.output
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
-def test_serve__until_interrupted__answers_and_ends_quietly() -> None:
+def test_serve__until_interrupted__answers_and_ends_quietly(tmp_path: Path) -> None:
+    (tmp_path / "history.db").touch()
     process = subprocess.Popen(
         [sys.executable, "-c", SERVER],
-        cwd=Path(__file__).parents[3],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -102,6 +113,6 @@ def test_serve__until_interrupted__answers_and_ends_quietly() -> None:
     finally:
         process.kill()
     assert (process.returncode, err) == (0, "")
-    assert out == "closed\n"
+    assert out == 2 * "closed\n"  # before the start, and after the page
     with socket.socket() as free:  # the port is given back
         assert free.connect_ex(("127.0.0.1", int(address.rsplit(":", 1)[1].strip("/")))) != 0

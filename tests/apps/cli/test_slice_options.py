@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from fastrank_eval.apps.cli.options import slice_options
 from fastrank_eval.apps.cli.shell import SectionedCommand
-from fastrank_eval.slicing.parser import requested_slicing
+from fastrank_eval.slicing.spec import requested_slicing
 
 
 @click.command(cls=SectionedCommand)

@@ -16,14 +16,17 @@ import pytest
 
 from fastrank_eval import ArgumentError
 from fastrank_eval.apps import demo
-from fastrank_eval.apps.demo.binormal import (
+from fastrank_eval.apps.demo.numbers import (
+    Permutation,
+    bits,
     exponential,
     graded_shift,
     inverse_normal,
     logarithm,
     rounded_auc,
+    stream_key,
+    uniform,
 )
-from fastrank_eval.apps.demo.counter import Permutation, bits, stream_key, uniform
 from fastrank_eval.apps.demo.rows import GroupLayout, group_sizes
 
 ORDERS = ("sorted", "grouped", "shuffled")

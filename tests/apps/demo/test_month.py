@@ -10,12 +10,12 @@ from click.testing import CliRunner
 
 import fastrank_eval as fe
 from fastrank_eval._lib.errors import ArgumentError, OutputError
-from fastrank_eval.apps.demo.month import (
+from fastrank_eval.apps.demo.examples import (
     BAD,
     BROKEN_SLOT,
     EMPTY,
     LATE,
-    main,
+    month_command,
     write_late,
     write_month,
 )
@@ -73,9 +73,9 @@ def test_month__bad_choices__are_refused(tmp_path: Path) -> None:
 
 def test_command__writes_and_tells(tmp_path: Path) -> None:
     folder = str(tmp_path / "logs")
-    outcome = CliRunner().invoke(main, [folder, "--nights", "2", "--rows", "100"])
+    outcome = CliRunner().invoke(month_command, [folder, "--nights", "2", "--rows", "100"])
     assert outcome.output == f"wrote 2 files to {folder}\n"
-    assert CliRunner().invoke(main, [folder, "--late", "--rows", "100"]).exit_code == 0
-    outcome = CliRunner().invoke(main, [folder, "--rows", "1"])
+    assert CliRunner().invoke(month_command, [folder, "--late", "--rows", "100"]).exit_code == 0
+    outcome = CliRunner().invoke(month_command, [folder, "--rows", "1"])
     assert outcome.exit_code != 0
     assert "rows must be" in outcome.output

@@ -114,7 +114,7 @@ def test_auc__has_an_interval_and_a_test_under_its_plain_name(folder: Path) -> N
     assert set(night.curves) == {"roc", "calibration"}
     assert night.conventions["measures"]["AUC"]["se"] == "clustered"  # type: ignore[index]
     values = [v for v in night.values if v.measure == "AUC"]
-    assert {v.by for v in values} == {"", "slot"}
+    assert {v.by for v in values} == {None, "slot"}
     assert all(0 < v.ci_low < v.value < v.ci_high for v in values)
     tests = {line.kind: line.verdict for line in night.compared if line.measure == "AUC"}
     assert set(tests) == {"baseline", "yesterday"}

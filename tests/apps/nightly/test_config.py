@@ -11,7 +11,7 @@ import pytest
 
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.apps.nightly.config import EXAMPLE, TABLES, read_config
-from fastrank_eval.apps.nightly.dates import fill_date, parse_date, parse_date_range
+from fastrank_eval.apps.nightly.night import fill_date, parse_date, parse_date_range
 
 LEAST = """
 [source]

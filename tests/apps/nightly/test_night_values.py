@@ -13,7 +13,7 @@ import pytest
 
 import fastrank_eval as fe
 from fastrank_eval.apps.nightly.compare_nights import drift, from_baseline, from_earlier
-from fastrank_eval.apps.nightly.night import NightQuality, NightValue, QualityLimits, values_of
+from fastrank_eval.apps.nightly.night import NightQuality, QualityLimits, values_of
 from fastrank_eval.apps.nightly.page_rows import strength, top_changes
 from fastrank_eval.apps.nightly.quality import (
     SINGLE_CLASS,
@@ -25,8 +25,8 @@ from fastrank_eval.apps.nightly.quality import (
 )
 from fastrank_eval.apps.nightly.run import curves_of
 from fastrank_eval.engine.run import Evaluation, run
-from fastrank_eval.stats.hypothesis_tests import clustered_t
-from tests.support.nights import a_night
+from fastrank_eval.stats.hypothesis_tests import clustered_test
+from tests.support.nights import a_night, a_value
 
 COUNTS = [SINGLE_CLASS, TIED]
 HIDDEN = frozenset(map(str, [*COUNTS, UNJUDGED, UNSCORED]))
@@ -73,7 +73,7 @@ def test_values__are_those_of_evaluate__with_their_slicing() -> None:
         for name in ("score", "slice", "measure", "value", "se", "groups_used", "dropped"):
             assert repr(getattr(mine, name)) == repr(getattr(theirs, name))
     slicings = Counter(value.by for value in values)
-    assert list(slicings) == ["", *by]
+    assert list(slicings) == [None, *by]
     assert {value.slice for value in values if not value.by} == {"all"}
 
 
@@ -112,7 +112,7 @@ def test_from_baseline__is_the_paired_clustered_error(measure: str) -> None:
         delta, se, groups = paired_error(log, measure, rows)
         assert line.delta == pytest.approx(delta, abs=1e-14)
         assert line.se == pytest.approx(se, rel=1e-9)
-        test = clustered_t(delta, se, groups)
+        test = clustered_test(delta, se, groups, groups - 1)
         # Of at most as many degrees of freedom.
         assert test.p_value * (1 - 1e-6) <= line.p_value <= 1.2 * test.p_value
         assert (line.ci_low + line.ci_high) / 2 == pytest.approx(delta)
@@ -135,21 +135,28 @@ def test_from_baseline__clear_differences__have_the_right_word() -> None:
 
 
 def test_from_earlier__is_unpaired() -> None:
-    now = [NightValue("new", "", "all", "GAUC", 0.7, 0.03), NightValue("new", "", "all", "AUC", 1)]
-    then = [NightValue("new", "", "all", "GAUC", 0.8, 0.04), NightValue("new", "", "all", "AUC", 0)]
-    then.append(NightValue("old", "", "all", "GAUC", 0.8, 0.04))
-    gauc, auc = from_earlier("yesterday", now, then, 0.95)
-    assert (gauc.delta, gauc.se) == pytest.approx((-0.1, 0.05))
-    assert gauc.ci_high == pytest.approx(-0.1 + 1.959964 * 0.05, rel=1e-5)
-    assert gauc.p_value == gauc.p_adjusted == pytest.approx(0.0455, abs=1e-4)
-    assert (gauc.kind, gauc.baseline, gauc.verdict) == ("yesterday", "new", "worse")
+    gauc = a_value("new", None, "all", "GAUC", 0.7, se=0.03)
+    now = [gauc, a_value("new", None, "all", "AUC", 1)]
+    then = [replace(gauc, value=0.8, se=0.04), a_value("new", None, "all", "AUC", 0)]
+    then.append(replace(then[0], score="old"))
+    change, auc = from_earlier("yesterday", now, then, 0.95)
+    assert (change.delta, change.se) == pytest.approx((-0.1, 0.05))
+    assert change.ci_high == pytest.approx(-0.1 + 1.959964 * 0.05, rel=1e-5)
+    assert change.p_value == change.p_adjusted == pytest.approx(0.0455, abs=1e-4)
+    assert (change.kind, change.baseline, change.verdict) == (
+        "yesterday",
+        "new",
+        "worse",
+    )
     assert (auc.delta, auc.verdict) == (1, "not tested")
-    assert gauc.relative == pytest.approx(-0.125)
+    assert change.relative == pytest.approx(-0.125)
     assert from_earlier("yesterday", now, [], 0.95) == []
 
 
 def test_from_earlier__every_group_turned_round__has_moved() -> None:
-    was = NightValue("new", "slot", "slot=1", "GAUC", 1.0, 0.0, 1.0, 1.0, groups_used=40)
+    was = a_value(
+        "new", "slot", "slot=1", "GAUC", 1.0, se=0.0, ci_low=1.0, ci_high=1.0, groups_used=40
+    )
     now = replace(was, value=0.0, ci_low=0.0, ci_high=0.0)
     (line,) = from_earlier("yesterday", [now], [was], 0.95)
     assert (line.verdict, line.ci_low, line.ci_high) == ("lower", -1.0, -1.0)

@@ -17,13 +17,13 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from fastrank_eval.apps.demo.month import write_late
+from fastrank_eval.apps.demo.examples import write_late
 from fastrank_eval.apps.nightly.config import read_config
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.page_rows import changed_slices
 from fastrank_eval.apps.nightly.periods import with_periods
-from fastrank_eval.apps.nightly.sentences import sentences
 from fastrank_eval.apps.nightly.summary_files import night_dict, night_markdown
+from fastrank_eval.apps.nightly.text import sentences
 from tests.support.nightly_runs import CONFIG, ROOT, adjust, dump, everything, kept, nightly, on
 from tests.support.nights import HOSTILE
 from tests.support.sample_nights import month as sample_month

@@ -11,12 +11,11 @@ import time
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fastrank_eval._lib.errors import ArgumentError, OutputError
+from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.apps.nightly import page as page_module
 from fastrank_eval.apps.nightly.night import (
     KINDS,
@@ -25,12 +24,13 @@ from fastrank_eval.apps.nightly.night import (
     Night,
     NightDifference,
     NightQuality,
-    NightValue,
 )
-from fastrank_eval.apps.nightly.page import page, write_page
-from fastrank_eval.apps.nightly.pages import FileLinks
+from fastrank_eval.apps.nightly.page import page
+from fastrank_eval.apps.nightly.pages import Links
 from fastrank_eval.apps.nightly.summary_files import night_lines, night_markdown
-from fastrank_eval.apps.nightly.text import p_text, verdict_text
+from fastrank_eval.apps.nightly.text import verdict_text
+from fastrank_eval.engine.records import MeasureValue
+from fastrank_eval.results.format import p_text
 from tests.support.html_elements import Element, elements
 from tests.support.sample_nights import BROKEN, EMPTY, LAST, MODELS, SLICES, month
 
@@ -58,10 +58,13 @@ def found(html: str) -> list[Element]:
 
 def tiny(**changes: Any) -> Night:
     values = tuple(
-        NightValue(model, by, part, "GAUC", 0.6, 0.01, 0.58, 0.62, 90.0, 100, 80, 0.9, 0.95)
+        MeasureValue(
+            model, part, "GAUC", 0.6, 100, 80, {}, 0.9, 0.95,
+            se=0.01, ci_low=0.58, ci_high=0.62, effective_groups=90.0, by=by,
+        )
         for model in ("a", "b")
-        for by, part in (("", "all"), ("slot", "slot=1"))
-    )
+        for by, part in ((None, "all"), ("slot", "slot=1"))
+    )  # fmt: skip
     quality = NightQuality(1000, 100, 50, 0.05, 0.8, 0.2, 0.01)
     night = Night(
         dt.date(2026, 11, 19), "t", ("a", "b"), "a", ("GAUC",), ("logs",), "cmd", "1", 2.5,
@@ -285,8 +288,10 @@ def test_page__changes__tell_how_sure_they_are(html: str, found: list[Element]) 
     )
     told = [one.text for one in elements_below(row) if one.attributes.get("class") == "p"]
     of = [d for d in night.compared if (d.score, d.slice, d.measure) == (MODELS[1], "all", "GAUC")]
-    assert told == [p_text(d) for d in sorted(of, key=lambda d: KINDS.index(d.kind))]
-    assert all(re.fullmatch(r"p (<0\.001|[\d.]+)", text) for text in told)
+    assert told == [
+        f"p {p_text(d.p_adjusted)}" for d in sorted(of, key=lambda d: KINDS.index(d.kind))
+    ]
+    assert all(re.fullmatch(r"p (<0\.0001|[\d.]+)", text) for text in told)
     assert html.count("adjusted for the number of comparisons ") == 1
     assert "although users return" in html
 
@@ -369,7 +374,7 @@ def test_page__its_status__claims_no_more_than_was_judged(
 
 
 def test_page__in_a_folder__leads_to_the_nights_beside_it() -> None:
-    links = FileLinks(dt.date(2026, 11, 18), dt.date(2026, 11, 20))
+    links = Links(dt.date(2026, 11, 18), dt.date(2026, 11, 20))
     found = elements(page([tiny()], links=links))
     assert [one.attributes["href"] for one in found if one.tag == "a"][:4] == [
         "#main", "index.html", "2026-11-18.html", "2026-11-20.html",
@@ -449,16 +454,9 @@ def test_page__of_a_first_night_without_baseline__says_that_nothing_can_be_compa
     assert "nothing to compare with" not in page(month(8))
 
 
-def test_write_page__a_file__whole_or_not_at_all(tmp_path: Path) -> None:
-    path = tmp_path / "night.html"
-    write_page([tiny()], path)
-    assert path.read_text(encoding="utf-8") == page([tiny()])
-    with pytest.raises(OutputError, match="exists"):
-        write_page([tiny(title="other")], path, overwrite=False)
+def test_page__of_no_night__is_refused() -> None:
     with pytest.raises(ValueError, match="no night"):
-        write_page([], path)
-    assert path.read_text(encoding="utf-8") == page([tiny()])
-    assert [one.name for one in tmp_path.iterdir()] == ["night.html"]
+        page([])
 
 
 @pytest.mark.parametrize(

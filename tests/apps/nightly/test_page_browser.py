@@ -15,9 +15,8 @@ from typing import Any
 
 import pytest
 
-from fastrank_eval.apps.nightly.page import write_page
-from fastrank_eval.apps.nightly.web import web_view
-from tests.apps.nightly.test_web_view import StateSpec
+from fastrank_eval.apps.nightly.page import page as page_of
+from tests.apps.nightly.test_web_view import StateSpec, web_of
 from tests.support.sample_nights import BROKEN, LAST, MODELS, month
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright")
@@ -46,7 +45,7 @@ def browser() -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> str:
     path = tmp_path_factory.mktemp("page") / "night.html"
-    write_page(month(), path)
+    path.write_text(page_of(month()), encoding="utf-8")
     return path.as_uri()
 
 
@@ -343,7 +342,7 @@ def served() -> Iterator[str]:
     import uvicorn
 
     listening = socket.create_server(("127.0.0.1", 0))
-    config = uvicorn.Config(web_view(StateSpec(month())), log_level="warning", lifespan="off")
+    config = uvicorn.Config(web_of(StateSpec(month())), log_level="warning", lifespan="off")
     server = uvicorn.Server(config)
     # It draws in its own thread while the browser waits, and nothing else draws meanwhile.
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})

@@ -8,6 +8,7 @@ import sys
 import time
 import types
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from fastrank_eval._lib.errors import ArgumentError, OutputError
 from fastrank_eval.apps.nightly.config import read_config
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.night import Night
-from fastrank_eval.apps.nightly.pages import FileLinks, write_pages
+from fastrank_eval.apps.nightly.pages import Links, write_pages
 from fastrank_eval.apps.nightly.periods import with_periods
 from fastrank_eval.apps.nightly.summary_files import night_dict
 from fastrank_eval.apps.nightly.web import web_view
@@ -41,18 +42,18 @@ class Pages(types.ModuleType):
         super().__init__("fastrank_eval.apps.nightly.page")
         self.missing = False
         self.meanwhile: Callable[[Night], None] = lambda night: None
-        self.links: dict[dt.date, FileLinks] = {}
+        self.links: dict[dt.date, Links] = {}
 
     def check_libraries(self) -> None:
         if self.missing:
             raise ArgumentError("pages need jinja2: pip install 'fastrank_eval[report]'.")
 
-    def write_page(self, nights: Sequence[Night], path: Path, links: FileLinks) -> None:
+    def page(self, nights: Sequence[Night], links: Links) -> str:
         last = nights[-1]
         self.links[last.date] = links
         self.meanwhile(last)
         shown = f"{[night.date.day for night in nights]} {sorted(last.periods)}"
-        path.write_text(shown + FOOTER)
+        return shown + FOOTER
 
 
 @pytest.fixture
@@ -74,9 +75,9 @@ def test_pages__of_the_night_and_of_the_latest(folder: Path, pages: Pages) -> No
     assert json.loads(outcome.stdout)["nights"][0]["page"] == "pages/here/2026-11-02.html"
     assert Path("pages/here/index.html").read_text() == found["index.html"] + FOOTER
     dates = [dt.date(2026, 11, day) for day in range(1, 6)]
-    assert pages.links[dates[0]] == FileLinks(None, None)
-    assert pages.links[dates[1]] == FileLinks(dates[0], dates[2])
-    assert pages.links[dates[4]] == FileLinks(dates[3], None)
+    assert pages.links[dates[0]] == Links(None, None)
+    assert pages.links[dates[1]] == Links(dates[0], dates[2])
+    assert pages.links[dates[4]] == Links(dates[3], None)
 
 
 @pytest.mark.parametrize("name", ["index.html", "2026-11-02.html"])
@@ -267,7 +268,7 @@ def test_web_view__of_a_history__shows_week_and_month(folder: Path) -> None:
     assert nightly("--backfill", f"{on(1)}..{on(3)}", "-q").exit_code == 0
     with History("history.db", readonly=True) as history:
         night = with_periods(history.read()[-1], history)
-        page = Client(web_view(history)).get(f"/night/{on(3)}").text
+        page = Client(web_view(lambda: nullcontext(history))).get(f"/night/{on(3)}").text
     value = night.periods["week"][0]
     table = page.partition("Longer periods")[2].partition("</table>")[0]
     assert "<small>3 of 7 nights, 2026-11-01 to 2026-11-03</small>" in table

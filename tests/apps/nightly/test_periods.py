@@ -121,7 +121,7 @@ def test_merged__slices_not_cut_alike__are_left_out_with_a_note() -> None:
     first = evaluated(a_log(7), by=["slot", "old:quantile3"])
     second = evaluated(a_log(8, users=200), by=["slot", "old:quantile3", "@rows:1,3"])
     found = merged(kept([first, second]), 0.95)
-    assert {value.by for value in found.values} == {"", "slot"}
+    assert {value.by for value in found.values} == {None, "slot"}
     assert sorted(found.notes) == [
         "slices by @rows:1,3 are left out: not all nights have them",
         "slices by old:quantile3 are left out: their edges are not the same on all nights",

@@ -15,18 +15,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from fastrank_eval.apps.nightly.compare_nights import EarlierNight
+from fastrank_eval.apps.nightly.compare_nights import EarlierNight, gate_outcomes
 from fastrank_eval.apps.nightly.findings import (
-    FewScores,
     by_importance,
     gate_findings,
     score_findings,
 )
-from fastrank_eval.apps.nightly.gates import gate_outcomes
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.night import Finding, GateTexts, Night, NightQuality
-from fastrank_eval.apps.nightly.sentences import lead, sentences
 from fastrank_eval.apps.nightly.summary_files import night_markdown
+from fastrank_eval.apps.nightly.text import lead, sentences
 from tests.support.nightly_runs import CONFIG, adjust, kept, nightly, on
 from tests.support.nights import HOSTILE, a_night
 
@@ -84,7 +82,7 @@ def test_dead_model__without_a_gate__fails_the_night_and_says_since_when(folder:
     assert (code, night["status"]) == (3, "regression")
     assert re.fullmatch(
         r"score_b gives every row the same score \(0\.04\): GAUC is 0\.500 against 0\.9\d\d of "
-        r"score_a \(−0\.4\d\d, 95 % CI −0\.\d{3} to −0\.\d{3}\)\. Since 2 Nov \(1 night\)\.",
+        r"score_a \(−0\.4\d\d, 95% CI −0\.\d{3} to −0\.\d{3}\)\. Since 2 Nov \(1 night\)\.",
         night["reason"],
     )
     assert night["gates"] == [
@@ -172,8 +170,13 @@ def test_tie_rate__of_every_model__is_held_to_the_limit(folder: Path) -> None:
 def test_dead_slice__after_more_slices_of_few_scores_than_are_kept__is_named_first(
     folder: Path,
 ) -> None:
-    few = [FewScores("new", "slot", f"slot={n}", (0.1, 0.2), 10, False) for n in range(150)]
-    dead_last = FewScores("new", "slot", "slot=dead", (0.04,), 2, True)
+    few = [
+        Finding("scores", "", "new", "slot", f"slot={n}", limit=10, number=2) for n in range(150)
+    ]
+    dead_last = Finding(
+        "scores", "distinct scores < 2", "new", "slot", "slot=dead", limit=2, number=1,
+        detail="0.04",
+    )  # fmt: skip
     findings = by_importance(score_findings(a_night(), [*few, dead_last]))
     assert len(findings) == 100
     assert lead(
@@ -229,7 +232,7 @@ def test_change__without_a_gate_and_beyond_the_usual__is_told_and_exits_0(folder
     code, (night,) = summary("--date", on(21), "--dry-run")
     assert (code, night["status"]) == (0, "changed")
     assert re.fullmatch(
-        r"score_b is worse than score_a: GAUC 0\.\d{3} against 0\.9\d\d \(−0\.\d{3}, 95 % CI "
+        r"score_b is worse than score_a: GAUC 0\.\d{3} against 0\.9\d\d \(−0\.\d{3}, 95% CI "
         r"−0\.\d{3} to −0\.\d{3}\), beyond the usual night-to-night movement of 0\.047\. "
         r"Since 21 Nov \(1 night\)\.",
         night["reason"],
@@ -383,7 +386,7 @@ def night(tmp_path_factory: pytest.TempPathFactory) -> Night:
 def test_sentence__of_a_slice_that_fails__is_what_a_product_manager_reads(night: Night) -> None:
     assert re.fullmatch(
         r"score_b is worse than score_a in slot=side: GAUC 0\.500 against 0\.9\d\d "
-        r"\(−0\.\d{3}, 95 % CI −0\.\d{3} to −0\.\d{3}\)\. Failing since 20 Nov \(2 nights\)\. "
+        r"\(−0\.\d{3}, 95% CI −0\.\d{3} to −0\.\d{3}\)\. Failing since 20 Nov \(2 nights\)\. "
         r"Other slots show no regression\.",
         lead(night),
     )
@@ -434,20 +437,20 @@ def told(night: Night, *gates: str, **changes: Any) -> list[str]:
     "condition, expected",
     [
         ("score_b:GAUC < 0.99",
-         r"GAUC of score_b is 0\.\d{3} \(95 % CI 0\.\d{3} to 0.\d{3}\), below the limit of 0.99; "
-         r"score_a has 0\.\d{3} \(−0\.\d{3}, 95 % CI −0\.\d{3} to −0\.\d{3}\)\."),
+         r"GAUC of score_b is 0\.\d{3} \(95% CI 0\.\d{3} to 0.\d{3}\), below the limit of 0.99; "
+         r"score_a has 0\.\d{3} \(−0\.\d{3}, 95% CI −0\.\d{3} to −0\.\d{3}\)\."),
         ("score_b:GAUC[slot=side] ci_high < 0.6",
          r"GAUC of score_b in slot=side is 0\.500 .*; the upper end of the interval is below the "
-         r"limit of 0\.6; score_a has 0\.\d{3} \(−0\.\d{3}, 95 % CI .*\)\."),
+         r"limit of 0\.6; score_a has 0\.\d{3} \(−0\.\d{3}, 95% CI .*\)\."),
         ("0.6 > score_b:GAUC[slot=side]",
          r"GAUC of score_b .* 0\.500 .*, below the limit of 0\.6; score_a has 0\.\d{3} \(−.*\)\."),
         ("rows < 5000", r"The night has 1,200 rows, below the limit of 5,000\."),
         ("groups < 5000", r"The night has 150 groups, below the limit of 5,000\."),
         ("score_b:GAUC[slot=side] rows_share < 1",
-         r"8\d\.?\d? % of the rows count for GAUC of score_b in slot=side, below the limit of 1.*"),
+         r"8\d\.?\d?% of the rows count for GAUC of score_b in slot=side, below the limit of 1.*"),
         ("score_b:GAUC[slot=side] dropped_share > 0",
-         r"1\d\.?\d? % of the groups do not count for GAUC of score_b in slot=side, above the "
-         r"limit of 0 %\."),
+         r"1\d\.?\d?% of the groups do not count for GAUC of score_b in slot=side, above the "
+         r"limit of 0%\."),
         ("score_b:GAUC groups_used < 1000",
          r"GAUC of score_b rests on 1\d\d groups that count, below the limit of 1,000\."),
         ("GAUC < 1 and GAUC[slot=side] delta_ci_high < -0.01",
@@ -455,7 +458,7 @@ def told(night: Night, *gates: str, **changes: Any) -> list[str]:
         ("GAUC delta > 1 or GAUC[slot=side] delta_ci_high < -0.01",
          r"score_b is worse than score_a in slot=side: GAUC 0\.500 against .*"),
         ("score_b:GAUC < score_a:GAUC + 1",
-         r"GAUC of score_b is 0\.\d{3} \(95 % CI .*\), which a gate does not allow; "
+         r"GAUC of score_b is 0\.\d{3} \(95% CI .*\), which a gate does not allow; "
          r"score_a has .*\)\."),
         ("GAUC[slot=gone] < 0.5",
          r"A gate on GAUC in slot=gone cannot be judged: the result has no slice 'slot=gone'\..*"),
@@ -496,7 +499,7 @@ def test_sentence__of_slices_that_fail__names_the_worst_with_numbers(night: Nigh
     }
     first, *_ = told(night, "GAUC[*] delta_ci_high < -0.01", **changes)
     assert first.startswith(
-        "score_b is worse than score_a in slot=dead: GAUC 0.500 against 0.800 (−0.300, 95 % CI "
+        "score_b is worse than score_a in slot=dead: GAUC 0.500 against 0.800 (−0.300, 95% CI "
         "−0.350 to −0.250)."
     )
     # However many there are.
@@ -557,7 +560,7 @@ def test_sentence__of_a_dead_baseline__has_its_value(folder: Path) -> None:
     write_night(1, lambda rows: rows.update(score_a=np.full(1200, 0.04)))
     _, (night,) = summary("--date", on(1))
     assert re.fullmatch(
-        r"score_a gives every row the same score \(0\.04\): GAUC is 0\.500 \(95 % CI .*\)\. "
+        r"score_a gives every row the same score \(0\.04\): GAUC is 0\.500 \(95% CI .*\)\. "
         r"Since 1 Nov \(1 night\)\.",
         night["reason"],
     )
@@ -586,7 +589,7 @@ def test_sentence__other_slices_that_are_worse__are_named(night: Night) -> None:
     numbers = replace(small[0], delta=-0.00043, ci_low=-0.0006, ci_high=-0.0002, verdict="")
     (sentence,) = told(night, "GAUC[slot=side] delta < 0", compared=(numbers,))
     assert "GAUC of score_b in slot=side is lower than that of score_a: 0.50000 against" in sentence
-    assert "(−0.00043, 95 % CI −0.00060 to −0.00020), not significant once corrected" in sentence
+    assert "(−0.00043, 95% CI −0.00060 to −0.00020), not significant once corrected" in sentence
 
 
 def test_findings__with_hostile_names__stay_texts_everywhere(night: Night) -> None:

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from fastrank_eval._lib.errors import ArgumentError, HistoryError
+from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.night import Night
 from fastrank_eval.apps.nightly.page import MAX_SLICES
 from fastrank_eval.apps.nightly.pages import WebLinks
-from fastrank_eval.apps.nightly.web import AllowedHosts, CurrentHistory, web_view
+from fastrank_eval.apps.nightly.web import current_history, web_view
 from tests.apps.nightly.test_page import tiny
-from tests.apps.nightly.test_web_view import StateSpec, client_of
+from tests.apps.nightly.test_web_view import StateSpec, client_of, web_of
 from tests.support.asgi_client import Client
 from tests.support.nights import a_night
 from tests.support.sample_nights import LAST
@@ -26,7 +26,7 @@ HOSTS = ("127.0.0.1", "localhost", "::1", "[2001:db8::1]", "*.example.com")
 
 @pytest.fixture(scope="module")
 def client() -> Client:
-    return Client(web_view(StateSpec((tiny(),)), hosts=HOSTS))
+    return Client(web_of(StateSpec((tiny(),)), hosts=HOSTS))
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_web__called_by_its_names__answers(client: Client, host: str) -> None:
 @pytest.mark.parametrize("name", ["*", "a*b", "", "a b", "http://x.org", "*.", "x/y"])
 def test_hosts__that_are_no_names__are_refused(name: str) -> None:
     with pytest.raises(ArgumentError, match="is no name of a host"):
-        AllowedHosts([name])
+        web_of(StateSpec(()), hosts=[name])
 
 
 def test_web__page_that_fails__has_the_headers_and_is_logged(
@@ -84,7 +84,7 @@ def test_web__page_that_fails__has_the_headers_and_is_logged(
             raise ZeroDivisionError("no division")
 
     with caplog.at_level(logging.ERROR):
-        answer = Client(web_view(Broken(()))).get("/")
+        answer = Client(web_of(Broken(()))).get("/")
     assert answer.status == 500
     assert "x-frame-options" in answer.headers
     assert "the log of the server has the reason" in answer.text
@@ -96,8 +96,7 @@ def test_history__replaced_or_gone__is_not_shown_on(tmp_path: Path) -> None:
     for path, title in ((file, "First report"), (other, "Second report")):
         with History(path) as history:
             history.write(replace(a_night(1), title=title))
-    kept = CurrentHistory(file, 0)
-    client = Client(web_view(kept))
+    client = Client(web_view(lambda: current_history(file, 0)))
     assert "First report" in client.get("/").text
     other.replace(file)
     assert "Second report" in client.get("/").text
@@ -108,22 +107,17 @@ def test_history__replaced_or_gone__is_not_shown_on(tmp_path: Path) -> None:
     with History(file) as history:
         history.write(replace(a_night(1), title="Third report"))
     assert "Third report" in client.get("/").text
-    kept.close()
-    with pytest.raises(HistoryError, match="no such file"):
-        CurrentHistory(tmp_path / "none.db", 0)
 
 
 def test_history__held_by_a_run__is_told_soon(tmp_path: Path) -> None:
     file = tmp_path / "history.db"
     with History(file) as history:
         history.write(a_night(1))
-        kept = CurrentHistory(file, 0)
-        client = Client(web_view(kept))
+        client = Client(web_view(lambda: current_history(file, 0)))
         history._database.execute("BEGIN EXCLUSIVE")
         assert client.get("/").status == 503
         history._database.execute("ROLLBACK")
         assert client.get("/").status == 200
-        kept.close()
 
 
 def many(slices: int) -> Night:

@@ -6,7 +6,9 @@ import datetime as dt
 import html
 import math
 import re
+from contextlib import nullcontext
 from dataclasses import replace
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -34,8 +36,8 @@ class StateSpec:
 
     def read(
         self,
-        first: dt.date,
-        last: dt.date,
+        first: dt.date = dt.date.min,
+        last: dt.date = dt.date.max,
         details_from: dt.date | None = None,
         of: tuple[str, str] | None = None,
     ) -> list[Night]:
@@ -59,7 +61,11 @@ class StateSpec:
 
 
 def client_of(*nights: Night) -> Client:
-    return Client(web_view(StateSpec(nights)))
+    return Client(web_of(StateSpec(nights)))
+
+
+def web_of(kept: StateSpec, **options: Any) -> Any:
+    return web_view(lambda: nullcontext(kept), **options)  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
@@ -119,17 +125,17 @@ def test_web__slice__each_night(client: Client) -> None:
 
 def test_web__slice__is_all_that_is_read() -> None:
     kept = StateSpec(month())
-    assert Client(web_view(kept)).get(f"/slice?slice={quote(BROKEN)}&measure=GAUC").status == 200
+    assert Client(web_of(kept)).get(f"/slice?slice={quote(BROKEN)}&measure=GAUC").status == 200
     assert kept.requested == [(BROKEN, "GAUC")]
 
 
 def test_web__states_that_take_long_to_merge__are_left_to_the_written_page() -> None:
     kept = StateSpec(month(2))
     kept.size = MAX_STATE_BYTES + 1
-    page = Client(web_view(kept)).get(f"/night/{LAST}").text
+    page = Client(web_of(kept)).get(f"/night/{LAST}").text
     assert "merging 32 MB of saved states takes too long" in page
     kept.size = 0
-    assert "saved states" not in Client(web_view(kept)).get(f"/night/{LAST}").text
+    assert "saved states" not in Client(web_of(kept)).get(f"/night/{LAST}").text
 
 
 def test_web__a_state_that_cannot_be_read__does_not_hide_the_night() -> None:
@@ -140,7 +146,7 @@ def test_web__a_state_that_cannot_be_read__does_not_hide_the_night() -> None:
         def state(self, date: dt.date, kind: str) -> bytes | None:
             return b"no state"
 
-    answer = Client(web_view(Damaged(month(2)))).get(f"/night/{LAST}")
+    answer = Client(web_of(Damaged(month(2)))).get(f"/night/{LAST}")
     assert answer.status == 200
     told = html.unescape(answer.text)
     assert "week: 2026-11-19 is left out: its saved state cannot be read" in told
@@ -340,7 +346,7 @@ def test_web__a_history_that_cannot_be_read__says_why() -> None:
         def dates(self) -> list[dt.date]:
             raise ArgumentError("history.db: held by <another> run.")
 
-    client = Client(web_view(Broken(())))
+    client = Client(web_of(Broken(())))
     answer = client.get("/")
     assert answer.status == 503
     assert "held by &lt;another&gt; run." in answer.text

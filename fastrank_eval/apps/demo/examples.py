@@ -1,4 +1,4 @@
-"""Write a month of nights in which things go wrong.
+"""Write example inputs: a month of nights with faults, and small files.
 
 Each night is a folder ``day=YYYY-MM-DD``. The month shows what a nightly report is for.
 
@@ -9,13 +9,15 @@ click rate drifts up, weekends are thinner, and of 30 nights
 * the 16th: the partition is there, and has no rows;
 * from the 20th: `score_b` is the same for every row of the slot `side`;
 * the 24th: a fourth of the rows; the others come late (`write_late`), and the night is run again.
+
+Of the small files, `animals.parquet` has rows of three classes with a score for each, `qrels.txt`
+and `bm25.run` the judgements and a run of TREC.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import os
-import secrets
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -25,10 +27,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fastrank_eval._lib.errors import FastRankEvalError, OutputError
+from fastrank_eval.apps.demo.parquet import renamed_when_done
 from fastrank_eval.apps.demo.recipe import Recipe, check_whole
 from fastrank_eval.apps.demo.rows import Impressions
-
-__all__ = ["BAD", "BROKEN_SLOT", "EMPTY", "FIRST", "LATE", "main", "write_late", "write_month"]
 
 FIRST = dt.date(2026, 11, 1)
 NIGHTS = 30
@@ -166,16 +167,12 @@ def _on_time(table: pa.Table) -> int:
 
 
 def _write(table: pa.Table, path: Path) -> Path:
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            pq.write_table(table, draft)
-            draft.replace(path)
-        finally:
-            draft.unlink(missing_ok=True)
     except OSError as error:
         raise OutputError(f"{path} cannot be written: {error}") from error
+    with renamed_when_done(path) as draft:
+        pq.write_table(table, draft)
     return path
 
 
@@ -185,7 +182,7 @@ def _write(table: pa.Table, path: Path) -> Path:
 @click.option("--rows", type=int, default=20_000, help="Rows of a working day.")
 @click.option("--seed", type=int, default=0, help="Random seed.")
 @click.option("--late", is_flag=True, help="Write the late rows of the 24th night, nothing else.")
-def main(folder: Path, nights: int, rows: int, seed: int, late: bool) -> None:
+def month_command(folder: Path, nights: int, rows: int, seed: int, late: bool) -> None:
     """Write a month of nights to FOLDER, as day=2026-11-01 and so on."""
     try:
         written: Sequence[Path] = (
@@ -198,5 +195,82 @@ def main(folder: Path, nights: int, rows: int, seed: int, late: bool) -> None:
     click.echo(f"wrote {len(written)} files to {folder}")
 
 
-if __name__ == "__main__":
-    main()
+_KINDS = ("cat", "dog", "owl")
+_ROWS, _QUERIES, _DOCUMENTS = 300, 20, 50
+
+
+def write_samples(folder: str | os.PathLike[str]) -> list[Path]:
+    """Write the files, in place of those that are there.
+
+    Parameters
+    ----------
+    folder : path
+        Made if it is not there.
+
+    Returns
+    -------
+    list of Path
+
+    Raises
+    ------
+    OutputError
+        Something cannot be written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     [path.name for path in write_samples(folder)]
+    ['animals.parquet', 'qrels.txt', 'bm25.run']
+    """
+    random = np.random.default_rng(1)
+    paths = [Path(folder, name) for name in ("animals.parquet", "qrels.txt", "bm25.run")]
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        pq.write_table(_animals(random), paths[0])
+        for path, lines in zip(paths[1:], _trec(random), strict=True):
+            path.write_text("".join(f"{line}\n" for line in lines), encoding="ascii")
+    except OSError as error:
+        raise OutputError(f"{folder} cannot be written: {error}") from error
+    return paths
+
+
+def _animals(random: np.random.Generator) -> pa.Table:
+    """Make rows of three classes with a probability of each class.
+
+    The probabilities are right more often than not.
+    """
+    kind = random.integers(0, len(_KINDS), _ROWS)
+    odds = random.exponential(size=(_ROWS, len(_KINDS)))
+    odds[np.arange(_ROWS), kind] *= 3
+    shares = odds / odds.sum(axis=1, keepdims=True)
+    columns = {f"p_{name}": shares[:, index] for index, name in enumerate(_KINDS)}
+    return pa.table({"kind": [_KINDS[index] for index in kind.tolist()], **columns})
+
+
+def _trec(random: np.random.Generator) -> tuple[list[str], list[str]]:
+    """Make the lines of TREC judgements and of a run.
+
+    Every other document of a query has a judgement; the run has all of them.
+    """
+    qrels, run = [], []
+    for query in range(1, _QUERIES + 1):
+        grade = random.choice([0, 0, 0, 1, 2], _DOCUMENTS)
+        score = np.round(np.sort(random.normal(grade, 1.0) + 10)[::-1], 4)
+        order = np.argsort(-(random.normal(grade, 1.0)))
+        qrels += [f"q{query} 0 d{d} {grade[d]}" for d in range(0, _DOCUMENTS, 2)]
+        run += [
+            f"q{query} Q0 d{d} {rank} {score[rank - 1]} bm25" for rank, d in enumerate(order, 1)
+        ]
+    return qrels, run
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("folder", type=click.Path(path_type=Path))
+def samples_command(folder: Path) -> None:
+    """Write animals.parquet, qrels.txt and bm25.run to FOLDER."""
+    try:
+        written = write_samples(folder)
+    except FastRankEvalError as error:
+        raise click.ClickException(str(error)) from error
+    click.echo(f"wrote {', '.join(path.name for path in written)} to {folder}")

@@ -1,0 +1,192 @@
+"""Runs whose rows have no groups, or whose measures need none."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import fastrank_eval as fe
+from tests.strategies import POOLED_VARIANTS
+
+ROWS = 5000
+COLUMNS: dict[str, Any] = {"label": "click", "score": ["old", "new"]}
+#: Measures of all rows without an error, and with one if rows have groups.
+PLAIN, WITH_ERROR = "AUC,KS,AvgPrec,ECE(bins=15),Lift", "LogLoss,NE,PPV,MCC,PCOC"
+
+
+@pytest.fixture(scope="module")
+def log() -> pa.Table:
+    """Shuffled rows: no group is in one piece."""
+    rng = np.random.default_rng(3)
+    click = rng.random(ROWS) < 0.2
+    scores = np.clip(0.2 + 0.2 * click + rng.normal(0, 0.15, (2, ROWS)), 0.01, 0.99).round(2)
+    return pa.table(
+        {
+            "user": rng.integers(0, 300, ROWS),
+            "slot": rng.integers(0, 3, ROWS),
+            "click": click,
+            "old": scores[0],
+            "new": scores[1],
+            "w": rng.random(ROWS),
+        }
+    )
+
+
+def numbers(result: fe.Result) -> list[tuple[object, ...]]:
+    """Return all that does not depend on groups."""
+    return [
+        (v.score, v.by, v.slice, v.measure, v.value, v.rows_share, v.positives_share, v.details)
+        for v in result
+    ]
+
+
+@pytest.mark.parametrize("options", [{}, {"weight": "w"}, {"by": ["slot", "slot,w:0.5"]}], ids=str)
+@pytest.mark.parametrize("batch_rows", [None, 700])
+def test_no_group__has_the_values_of_grouped_rows(
+    log: pa.Table, options: dict[str, Any], batch_rows: int | None
+) -> None:
+    options = {**COLUMNS, **options, "measures": f"{PLAIN},{WITH_ERROR}"}
+    found = fe.evaluate(log, **options, batch_rows=batch_rows)
+    grouped = fe.evaluate(log, group="user", **options)
+    assert numbers(found) == numbers(grouped)
+    assert (found.meta.rows, found.meta.groups) == (ROWS, 0)
+    assert {(v.groups, v.groups_used) for v in found} == {(0, 0)}
+
+
+def test_measures_with_clustered_errors__of_no_group__say_why_they_have_none(
+    log: pa.Table,
+) -> None:
+    result = fe.evaluate(log, **COLUMNS, measures=f"{PLAIN},{WITH_ERROR}")
+    for v in result:
+        assert all(map(math.isnan, (v.se, v.ci_low, v.ci_high, v.effective_groups)))
+        assert v.caution == ("no_groups" if v.measure in WITH_ERROR.split(",") else "pooled")
+    assert "no standard error without groups: LogLoss of old" in repr(result)
+    assert f"{ROWS:,} rows, not grouped, " in repr(result)
+
+
+@pytest.mark.parametrize("text", [text for texts in POOLED_VARIANTS.values() for text in texts])
+def test_every_measure_of_all_rows__but_of_clusters__needs_no_group(text: str) -> None:
+    rows = {"l": [1, 0, 1, 0], "s": [0.8, 0.4, 0.6, 0.7], "item": [1, 1, 2, 2]}
+    options: dict[str, Any] = {"label": "l", "score": "s", "measures": text}
+    grouped = fe.evaluate(rows, group="item", **options).value(text)
+    if "clustered" in text:
+        with pytest.raises(fe.ArgumentError, match=r"AUC.*clustered.* needs groups"):
+            fe.evaluate(rows, **options)
+        return
+    assert fe.evaluate(rows, **options).value(text) == pytest.approx(grouped, nan_ok=True, abs=0)
+
+
+@pytest.mark.parametrize(
+    "options, what",
+    [
+        ({"measures": "AUC,GAUC"}, "GAUC needs groups"),
+        ({"measures": "GAUC,AUC,RR"}, "GAUC, RR need groups"),
+        ({"measures": "nDCG@1,nDCG@2,P@1,P@2,R@1,R@2,RR,AP"}, "RR and 1 more need groups"),
+        ({"measures": "AUC", "per_group": True}, "per_group=True needs groups"),
+        ({"measures": "AUC", "keep_state": True, "keep_groups": True}, "per_group=True needs"),
+        ({"measures": "AUC", "baseline": "old"}, "baseline='old' needs groups"),
+        ({"measures": "AUC", "order": "grouped"}, "order='grouped' needs groups"),
+        ({"measures": "AUC", "presorted": True}, "order='sorted' needs groups"),
+        ({"measures": "AUC", "by": "slot", "min_groups": 3}, "min_groups=3 needs groups"),
+        ({"measures": "AUC", "by": "@rows:1,5"}, "a slicing by @rows or @positives needs groups"),
+    ],
+)
+def test_what_needs_groups__of_no_group__is_refused_by_name(
+    log: pa.Table, options: dict[str, Any], what: str
+) -> None:
+    with pytest.raises(fe.ArgumentError) as caught:
+        fe.evaluate(log, **COLUMNS, **options)
+    assert str(caught.value).startswith("group: must name the key columns, got None; ")
+    assert what in str(caught.value)
+    assert "pass group=... (--group)" in str(caught.value)
+
+
+@pytest.mark.parametrize("order", ["auto", "scattered"])
+def test_measures_without_groups__of_a_group__do_not_group_rows(
+    log: pa.Table, order: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*args: object) -> None:
+        raise AssertionError("rows are gathered")
+
+    monkeypatch.setattr("fastrank_eval.groups.partition.Partitioner.partition", refuse)
+    options: dict[str, Any] = {**COLUMNS, "group": "user", "measures": PLAIN, "order": order}
+    result = fe.evaluate(log, **options)
+    assert (result.meta.groups, result.meta.conventions["order"]) == (0, "any")
+    assert numbers(result) == numbers(fe.evaluate(log, **COLUMNS, measures=PLAIN))
+    with pytest.raises(fe.ArgumentError, match="no measure needs groups: call evaluate"):
+        _ = result.per_group
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"measures": PLAIN, "per_group": True},
+        {"measures": PLAIN, "keep_state": True},
+        {"measures": PLAIN, "baseline": "old"},
+        {"measures": PLAIN, "by": "@rows:1,5"},
+        {"measures": PLAIN, "by": "slot", "min_groups": 2},
+        {"measures": WITH_ERROR},
+        {"measures": "AUC(se='clustered')"},
+    ],
+    ids=str,
+)
+def test_what_needs_groups__of_a_group__counts_them(log: pa.Table, options: dict[str, Any]) -> None:
+    result = fe.evaluate(log, group="user", **COLUMNS, **options)
+    assert result.meta.groups == len(log["user"].unique())
+    assert result.meta.conventions["order"] == "scattered"
+
+
+def test_promised_order__of_measures_without_groups__is_verified(log: pa.Table) -> None:
+    with pytest.raises(fe.OrderError, match="comes back after other groups"):
+        fe.evaluate(log, group="user", **COLUMNS, measures="AUC", order="grouped")
+
+
+def test_group_that_nothing_reads__must_be_a_column(log: pa.Table) -> None:
+    with pytest.raises(fe.ColumnError, match="users"):
+        fe.evaluate(log, group="users", **COLUMNS, measures="AUC")
+    nulls = log.set_column(0, "user", pa.nulls(ROWS, pa.int64()))
+    assert fe.evaluate(nulls, group="user", **COLUMNS, measures="AUC").meta.rows == ROWS
+    with pytest.raises(fe.ColumnError, match="user"):
+        fe.evaluate(nulls, group="user", **COLUMNS, measures="AUC,GAUC")
+
+
+def test_undefined_value__of_no_group__has_its_reason() -> None:
+    options: dict[str, Any] = {"label": "l", "score": "s", "measures": "AUC"}
+    (value,) = fe.evaluate({"l": [1, 1], "s": [0.5, 0.25]}, **options)
+    assert math.isnan(value.value)
+    assert value.dropped == {"single_class": 1}
+    with pytest.raises(fe.UndefinedError, match="AUC is undefined for all rows"):
+        fe.evaluate({"l": [1, 1], "s": [0.5, 0.25]}, **options, undefined="error")
+    assert math.isnan(fe.evaluate({"l": [], "s": np.empty(0)}, **options).value("AUC"))
+
+
+def test_states__of_no_group__merge_to_the_bits_of_one_run(log: pa.Table, tmp_path: Any) -> None:
+    options: dict[str, Any] = {**COLUMNS, "measures": f"{PLAIN},{WITH_ERROR}", "by": "slot"}
+    parts = [fe.partial(log.slice(first, 1700), **options) for first in (0, 1700, 3400)]
+    parts[0].merge(*parts[1:]).save(tmp_path / "all.state")
+    merged = fe.load_state(tmp_path / "all.state").result()
+    assert numbers(merged) == numbers(fe.evaluate(log, **options))
+    assert {v.groups for v in merged} == {0}
+
+
+def test_curves__of_no_group__are_those_of_grouped_rows(log: pa.Table) -> None:
+    for kind in ("roc", "pr", "det", "lift", "calibration"):
+        found, grouped = (fe.curve(kind, log, **COLUMNS, **g) for g in ({}, {"group": "user"}))
+        assert found.table.equals(grouped.table)
+        assert found.values == grouped.values
+    result = fe.evaluate(log, **COLUMNS, measures="AUC", keep_scores=True)
+    assert result.curve("roc").table.equals(fe.curve("roc", log, **COLUMNS).table)
+    with pytest.raises(fe.ArgumentError, match=r"nDCG@1, .* need groups"):
+        fe.curve("k", log, **COLUMNS)
+
+
+def test_comparison__of_no_group__is_refused(log: pa.Table) -> None:
+    with pytest.raises(TypeError, match="group"):
+        fe.compare(log, **COLUMNS, measures="AUC", baseline="old")  # type: ignore[call-arg]
+    result = fe.evaluate(log, **COLUMNS, measures="AUC")
+    with pytest.raises(fe.ArgumentError, match="group"):
+        result.compare(baseline="old")

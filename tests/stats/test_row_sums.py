@@ -1,0 +1,134 @@
+"""Sums of rows are exact, whatever the order, the threads and the size of the numbers."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from fastrank_eval.stats import exact
+from fastrank_eval.stats.row_sums import RowSums
+
+
+def proportions(totals: np.ndarray) -> list[float]:
+    whole = sum(map(Fraction, totals.tolist()))
+    return [float(Fraction(t) / whole) for t in totals.tolist()]
+
+
+@pytest.mark.parametrize(
+    "low, high", [(-30, 3), (-1074, -1000), (-1074, 60), (950, 1023), (-20, 900)]
+)
+def test_totals__are_in_proportion_to_the_exact_sums(low, high):
+    rng = np.random.default_rng(1)
+    keys = rng.integers(0, 40, 2000)
+    values = np.ldexp(rng.random(2000) + 0.5, rng.integers(low, high, 2000))
+    sums = RowSums(2)
+    for part in np.array_split(np.arange(2000), 9):
+        sums.add(1, values[part], keys[part])
+    in_fractions = [sum(map(Fraction, values[keys == k].tolist())) for k in range(40)]
+    wanted = [float(part / sum(in_fractions)) for part in in_fractions]
+    found = sums.totals()
+    assert proportions(found[1]) == pytest.approx(wanted, rel=1e-15, abs=1e-300)
+    assert not found[0].any()
+
+
+def test_totals__do_not_depend_on_order_threads_and_merging():
+    rng = np.random.default_rng(2)
+    keys = rng.integers(0, 1000, 20_000)
+    values = np.ldexp(rng.random(20_000), rng.integers(-90, 5, 20_000))
+    once = RowSums(1)
+    once.add(0, values, keys)
+    order = rng.permutation(20_000)
+    parts = np.array_split(order, 50)
+    shared, merged = RowSums(1), RowSums(1)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda part: shared.add(0, values[part], keys[part]), parts))
+    for part in parts:
+        other = RowSums(1)
+        other.add(0, values[part], keys[part])
+        merged.merge(other)
+    wanted = once.totals() / once.totals()[0, 0]
+    for sums in (shared, merged):
+        assert np.array_equal(sums.totals() / sums.totals()[0, 0], wanted)
+        assert np.array_equal(sums.totals(), sums.totals())
+
+
+def test_cells__are_carried_before_they_overflow(monkeypatch):
+    monkeypatch.setattr(exact, "_ADDITIONS", 100)
+    sums, values = RowSums(1), np.full(90, 1.0 - 2.0**-53)
+    for _ in range(50):
+        sums.add(0, values, np.zeros(90, np.int64))
+        sums.add(0, 2 * values, np.ones(90, np.int64))
+    first, second = sums.totals()[0]
+    assert second == 2 * first
+
+
+def test_count__adds_one_for_each_row():
+    for keys in (np.array([0, 2, 2, 1, 2]), np.array([9, 9, 2])):
+        counted, added = RowSums(1), RowSums(1)
+        counted.count_keys(0, keys)
+        added.add(0, np.ones(len(keys)), keys)
+        assert proportions(counted.totals()[0]) == proportions(added.totals()[0])
+    counted.count_keys(0, keys[:0])
+
+
+def test_zeros__need_no_room():
+    sums = RowSums(1)
+    sums.add(0, np.array([0.0, -0.0]), np.array([5, 3]))
+    assert sums.totals().shape == (1, 0)
+    sums.add(0, np.array([1.0, 0.0]), np.array([2, 9]))
+    assert sums.totals()[0, 2] > 0
+    assert np.count_nonzero(sums.totals()) == 1
+
+
+def test_digits_of_all_rows__are_carried_before_they_overflow(monkeypatch):
+    monkeypatch.setattr(exact, "_ADDITIONS", 100)
+    sums, value = RowSums(1), 1.0 - 2.0**-53
+    for _ in range(50):
+        sums.add(0, np.full(90, value))
+    assert sums.exact(0) == 4500 * Fraction(value)
+
+
+@pytest.mark.parametrize("rows", [1, 1023, 1024, 1025, 5000])
+@pytest.mark.parametrize(
+    "low, high", [(-30, 3), (-1074, -1000), (-1074, 60), (950, 1023), (-1074, 1023)]
+)
+def test_sum_of_all_rows__is_exact(rows, low, high):
+    rng = np.random.default_rng(rows)
+    values = np.ldexp(rng.random(rows) - 0.5, rng.integers(low, high, rows))
+    sums = RowSums(2)
+    sums.add(1, values[: rows // 3])
+    sums.add(1, values[rows // 3 :])
+    assert sums.exact(1) == sum(map(Fraction, values.tolist()))
+    assert sums.exact(0) == 0
+
+
+@pytest.mark.parametrize(
+    "numbers", [[], [0], [1, -1], [2.0**64, -(2.0**1023) + 5, 0, 2**31, 3e-300], [5e-324, -5e-324]]
+)
+def test_sums_of_any_size__come_back_from_arrays(numbers):
+    sums = RowSums(max(len(numbers), 1))
+    for term, number in enumerate(numbers):
+        sums.add(term, np.array([number, number, 1.0]))
+    loaded = RowSums.from_arrays(sums.to_arrays())
+    assert [loaded.exact(term) for term in range(len(numbers))] == [
+        2 * Fraction(number) + 1 for number in numbers
+    ]
+    again = loaded.to_arrays()
+    assert all(np.array_equal(part, again[name]) for name, part in sums.to_arrays().items())
+
+
+def test_sums_by_key__come_back_from_arrays__under_other_keys():
+    sums = RowSums(2)
+    sums.add(0, np.array([1.0, 2.0, 0.5]), np.array([7, 2, 7]))
+    sums.add(1, np.array([4.0]), np.array([2]))
+    numbers = np.full(8, -1)
+    numbers[[2, 7]] = [1, 0]
+    loaded = RowSums.from_arrays(sums.with_keys(numbers).to_arrays())
+    assert sums.keys().tolist() == [2, 7]
+    assert [[loaded.total(term, key) for key in range(2)] for term in range(2)] == [
+        [1.5, 2],
+        [0, 4],
+    ]
