@@ -75,6 +75,8 @@ def result_of(source: Any, measures: Measures, **options: Any) -> Result:
     """Evaluate a table of groups, its batches or a file of it."""
     if options.get("ties") == "item":
         options["item"] = "item"
+    # Measures of all rows alone do not group rows.
+    options.setdefault("per_group", True)
     return evaluate(source, measures=list(measures), **_COLUMNS, **options)
 
 

@@ -233,3 +233,8 @@ def test_check_measure__names_the_law_that_is_broken(attributes: dict, law: str)
 def test_check_measure__of_another_value_than_the_oracle__is_an_error() -> None:
     with pytest.raises(AssertionError, match="Coverage"):
         check_measure(fe.register(Coverage), oracle=lambda rows: 0.9 * coverage(rows))
+
+
+@pytest.mark.parametrize("name", ["AUC", "KS", "LogLoss", "ECE(bins=5)"])
+def test_check_measure__of_measures_of_all_rows__passes(name: str) -> None:
+    fe.testing.check_measure(fe.measure(name), rounds=2)

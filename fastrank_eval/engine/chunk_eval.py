@@ -460,7 +460,9 @@ def _add_divided_groups(
         slice_indices, chunk.starts, counts, slices_of_group, order, starts, slice_index, group
     )
     divided = Chunk(
-        chunk.columns.take(order[:rows], "slices: column"), frozen(starts[: groups + 1].copy())
+        chunk.columns.take(order[:rows], "slices: column"),
+        frozen(starts[: groups + 1].copy()),
+        chunk.grouped,
     )
     slice_index = frozen(slice_index[:groups].copy())
 
@@ -487,7 +489,8 @@ def _add_to_row_states(
     for slice_index in np.flatnonzero(np.diff(edges)).tolist():
         first, end = int(edges[slice_index]), int(edges[slice_index + 1])
         lo, hi = int(starts[first]), int(starts[end])
-        in_slice = Chunk(columns.slice(lo, hi), frozen(starts[first : end + 1] - lo))
+        edges_of_slice = frozen(starts[first : end + 1] - lo)
+        in_slice = Chunk(columns.slice(lo, hi), edges_of_slice, chunk.grouped)
         labels = Labels.of(in_slice.columns.label, in_slice.starts, skip_empty=False)
         fields = plan.field_codes(in_slice.columns.named_columns)
         models = range(len(plan.roles.scores))

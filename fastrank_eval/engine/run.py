@@ -343,7 +343,8 @@ def _group_columns(
     specs = requested_slicing(by) if by else ()
     needs = {
         **{str(m): m.needs_groups for m in measures},
-        "per_group=True": request.per_group is True or request.keep_groups,
+        "per_group=True": request.per_group is True,
+        "keep_groups=True": request.keep_groups,
         f"baseline={request.baseline!r}": request.baseline is not None,
         f"order={order!r}": order in ("sorted", "grouped"),
         f"min_groups={request.min_groups}": bool(by) and request.min_groups != 1,

@@ -26,10 +26,12 @@ from fastrank_eval.engine.plan import GroupValues, Plan
 from fastrank_eval.groups.chunk import Keys
 from fastrank_eval.io.keys import CategoricalEncoder
 from fastrank_eval.io.source import first_line
+from fastrank_eval.measures.pooled import RowState
 from fastrank_eval.slicing.bins import BinEncoder
 from fastrank_eval.slicing.encode import bin_ranks, value_ranks, value_texts
 from fastrank_eval.slicing.slicer import SliceEncoder, Slices
 from fastrank_eval.slicing.spec import SliceSpec
+from fastrank_eval.stats.row_sums import RowSums
 
 _Part = TypeVar("_Part")
 
@@ -112,6 +114,14 @@ def read(
     if where != ALL:
         title += f" in {shown(where.label or where.by)}"
     raise ValueError(f"{title}: {reason}" if reason else f"it lacks the sums {title}")
+
+
+def read_like(own: RowState, arrays: Arrays) -> RowState:
+    """Read a state with the terms of one of the plan."""
+    state = type(own).from_arrays(arrays)
+    if isinstance(state, RowSums) and isinstance(own, RowSums) and len(state) != len(own):
+        raise ValueError(f"terms must be {len(own)}, got {len(state)}")
+    return state
 
 
 class SavedField(CategoricalEncoder):

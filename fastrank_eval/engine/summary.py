@@ -39,7 +39,7 @@ def summary_rows(plan: Plan, totals: Totals) -> list[MeasureValue]:
 
 
 def slices_left_out(plan: Plan, totals: Totals) -> int:
-    """Count the slices that have groups, but fewer than `min_groups`."""
+    """Count the slices with fewer groups than `min_groups`."""
     return sum(
         sums.has_few_groups(index)
         for sums in totals.slices

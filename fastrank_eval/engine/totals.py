@@ -6,6 +6,7 @@ import math
 import threading
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from copy import copy
+from functools import partial
 from typing import NamedTuple, Self, TypeAlias
 
 import numpy as np
@@ -26,6 +27,7 @@ from fastrank_eval.engine.state_arrays import (
     fields_of,
     paired_state_name,
     read,
+    read_like,
     state_name,
 )
 from fastrank_eval.groups.chunk import Scored
@@ -186,14 +188,15 @@ class RowStates:
         states.pairs = {model: {} for model in self.pairs}
         scores = self._plan.roles.scores
         for key, measure in self._plan.row_states.items():
-            kind, name = type(self.models[0][key]), state_name(key)
+            own, name = self.models[0][key], state_name(key)
+            kind = type(own)
             if kind is ClusteredScores:
                 parts = {score: read(arrays, where, score, name, dict) for score in scores}
                 for score, clustered in ClusteredScores.models_from_arrays(parts).items():
                     states.models[scores.index(score)][key] = clustered
                 continue
             for score, of_model in zip(scores, states.models, strict=True):
-                state = read(arrays, where, score, name, kind.from_arrays)
+                state = read(arrays, where, score, name, partial(read_like, own))
                 of_model[key] = _renumber(state, measure, numbers)
         for model, pairs in self.pairs.items():
             for key in pairs:

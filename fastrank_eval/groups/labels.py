@@ -383,11 +383,6 @@ class Labels:
         rows = np.diff(self.starts)
         return rows if self.ranked_groups is None else rows[self.ranked_groups]
 
-    @cached_property
-    def rows_ranked(self) -> int:
-        """Number of rows in all ranked groups."""
-        return int(self.rows.sum())
-
     def relevant(self, rel: float) -> np.ndarray:
         """Count the rows with grade >= `rel` in each ranked group.
 

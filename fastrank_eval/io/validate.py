@@ -9,7 +9,14 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from fastrank_eval._lib.arrow import arrow_column, arrow_value, as_array, decode_array, frozen
+from fastrank_eval._lib.arrow import (
+    arrow_column,
+    arrow_value,
+    as_array,
+    decode_array,
+    frozen,
+    is_list,
+)
 from fastrank_eval._lib.errors import ColumnError
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval.io.columns import Columns, Roles, refuse_unhashable
@@ -451,8 +458,7 @@ def _numbers_and_lengths(column: pa.Array, name: str) -> tuple[np.ndarray, np.nd
 
     column = decode_array(column)
     kind = column.type
-    lists = pa.types.is_list(kind) or pa.types.is_large_list(kind)
-    if lists or pa.types.is_fixed_size_list(kind):
+    if is_list(kind):
         counts = pc.list_value_length(column)
         numbers = decode_array(column.flatten())
     else:

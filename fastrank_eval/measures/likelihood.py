@@ -129,7 +129,6 @@ class _Likelihood(SummedMeasure):
 
     def state_key(self) -> Hashable:
         key = "likelihood", float(self.rel), float(self.sampling_rate)
-        # The default adds nothing to the key, so older states keep their key.
         return key if self.clamp == CLAMP.default else (*key, self.clamp)
 
     def add_terms(self, sums: ChunkSums, scored: Scored) -> None:

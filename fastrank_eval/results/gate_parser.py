@@ -235,7 +235,9 @@ class _Parser(TokenReader):
         if token is None or token[0] == "word":
             for pattern in _NAMES:
                 name = pattern.match(self._text, position)
-                if name and name.group() not in _WORDS and names_measure(name.group()):
+                if not name or name.group().lower() in _WORDS:
+                    continue
+                if names_measure(name.group()):
                     options = _OPTIONS.match(self._text, name.end())
                     return "measure", options.end() if options else name.end()
         return token

@@ -327,7 +327,7 @@ class _Table:
         if rows is None:
             raise _Unknown("undefined", f"there is no {text} of {score!r} for {label!r}")
         title = text if label == ALL else f"{text}[{label}]"
-        if any(getattr(row, "groups_used", None) == 0 for row in rows):
+        if any(_lacks_groups(row) for row in rows):
             raise _Unknown("no_groups", f"no group stands behind {title}{_reasons(rows)}")
         number = next((n for n in (_field(row, term.field) for row in rows) if n is not None), None)
         if number is None and term.field in COMPARISON_FIELDS and self._baseline in (None, score):
@@ -336,6 +336,12 @@ class _Table:
         if number is None or not math.isfinite(number):
             raise _Unknown("undefined", f"{term.field} of {title} is undefined{_reasons(rows)}")
         return number
+
+
+def _lacks_groups(row: object) -> bool:
+    """Tell whether a value needs groups and has none."""
+    ungrouped = getattr(row, "groups", None) == 0 and math.isfinite(getattr(row, "value", math.nan))
+    return getattr(row, "groups_used", None) == 0 and not ungrouped
 
 
 def _terms(condition: Operation) -> list[Term]:

@@ -365,6 +365,7 @@ class _ResultSheet(SliceSheet[MeasureValue]):
         fewest = min(values, key=lambda v: v.groups_used)
         mark = AT_LEAST * (len({v.groups_used for v in values}) > 1)
         used = f"{mark}{fewest.groups_used:,}" + f"/{fewest.groups:,}" * layout.totals
+        used = used if fewest.groups else "none"
         share = share_text(fewest.rows_share)
         return [used, mark * (share[:1].isdigit() and share != "100%") + share]
 

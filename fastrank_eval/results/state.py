@@ -387,6 +387,11 @@ class State:
             check_fraction("confidence", confidence),
             at_least_one("min_groups", min_groups, 1),
         )
+        if fewest > 1 and not self._header["columns"]["group"]:
+            raise ArgumentError(
+                f"min_groups: must be 1 for a state without groups, got {fewest}; evaluate the "
+                "rows with group=... (--group)."
+            )
         with wrap_errors(self.shown):
             return evaluation_of(self._content, self.provenance, share, fewest)
 
@@ -398,7 +403,7 @@ class State:
 
         The rows have the bits of :func:`fastrank_eval.compare`, slices included, if no group has
         rows in two of the merged states. ``AUC(se='clustered')`` has a difference without an error
-        if a merged file has no ``matched`` groups (docs/STATES.md), as older versions wrote it.
+        if a merged file has no ``matched`` groups (docs/STATES.md).
 
         Parameters
         ----------

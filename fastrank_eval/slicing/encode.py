@@ -382,7 +382,10 @@ class PeriodEncoder(KeyedEncoder):
         import pyarrow.compute as pc
 
         kind = column.type
-        if pa.types.is_timestamp(kind) and kind.tz not in (None, "UTC", "Z", "+00:00"):
+        if pa.types.is_timestamp(kind) and kind.tz in ("UTC", "Z", "+00:00"):
+            # Needs no time zone database.
+            column = column.cast(pa.timestamp(kind.unit))
+        elif pa.types.is_timestamp(kind) and kind.tz is not None:
             try:
                 column = pc.local_timestamp(column)
             except pa.ArrowException as error:

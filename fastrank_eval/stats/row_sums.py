@@ -40,6 +40,10 @@ class SharedSums:
         self._terms = tuple(terms)
         self._parts: list[ExactSums] = []
 
+    def __len__(self) -> int:
+        """Count the terms."""
+        return len(self._terms)
+
     def take_part(self) -> ExactSums:
         """Take a part that no other thread has."""
         try:
@@ -225,6 +229,8 @@ class GroupSums:
         """Add the next rows. Finite float64, shape (rows,)."""
         values = frozen(np.ascontiguousarray(values, np.float64).view())
         parts = scratch("parts of rows", 3 * _BLOCK, np.float64).reshape(3, _BLOCK)
+        # Before additions are counted: new digits carry.
+        digits = self._sums.number_digits(self._term)
         # A block adds two integers, and its rows that need more bits.
         self._sums.count_additions(3 * len(values))
         _add_rows(
@@ -234,7 +240,7 @@ class GroupSums:
             parts,
             parts.view(np.int64),
             self._digits,
-            self._sums.number_digits(self._term),
+            digits,
             self._progress,
             self._out,
         )

@@ -87,7 +87,7 @@ def test_every_measure_of_all_rows__but_of_clusters__needs_no_group(text: str) -
         ({"measures": "GAUC,AUC,RR"}, "GAUC, RR need groups"),
         ({"measures": "nDCG@1,nDCG@2,P@1,P@2,R@1,R@2,RR,AP"}, "RR and 1 more need groups"),
         ({"measures": "AUC", "per_group": True}, "per_group=True needs groups"),
-        ({"measures": "AUC", "keep_state": True, "keep_groups": True}, "per_group=True needs"),
+        ({"measures": "AUC", "keep_state": True, "keep_groups": True}, "keep_groups=True needs"),
         ({"measures": "AUC", "baseline": "old"}, "baseline='old' needs groups"),
         ({"measures": "AUC", "order": "grouped"}, "order='grouped' needs groups"),
         ({"measures": "AUC", "presorted": True}, "order='sorted' needs groups"),
@@ -171,6 +171,32 @@ def test_states__of_no_group__merge_to_the_bits_of_one_run(log: pa.Table, tmp_pa
     merged = fe.load_state(tmp_path / "all.state").result()
     assert numbers(merged) == numbers(fe.evaluate(log, **options))
     assert {v.groups for v in merged} == {0}
+
+
+@pytest.mark.parametrize("by", [(), "slot"])
+def test_state__of_no_group__has_the_same_bytes_for_any_batches(log: pa.Table, by: Any) -> None:
+    options: dict[str, Any] = {**COLUMNS, "measures": f"{PLAIN},{WITH_ERROR}", "by": by}
+    contents = {fe.partial(log, **options, batch_rows=n).to_bytes() for n in (700, 5000)}
+    assert len(contents) == 1
+
+
+def test_min_groups__of_a_state_of_no_group__is_refused(log: pa.Table) -> None:
+    state = fe.partial(log, **COLUMNS, measures="AUC", by="slot")
+    with pytest.raises(fe.ArgumentError, match="min_groups: must be 1 for a state without groups"):
+        state.result(min_groups=5)
+
+
+@pytest.mark.parametrize("group", [None, "user"])
+def test_gate__of_a_measure_of_all_rows__needs_no_group(log: pa.Table, group: str | None) -> None:
+    result = fe.evaluate(log, **COLUMNS, group=group, measures="AUC,LogLoss", by="slot")
+    assert result.check("AUC < 0.1 or LogLoss[slot=1] > 10").passed
+    assert not result.check("AUC > 0.1").passed
+
+
+def test_slices__of_no_group__show_no_groups(log: pa.Table) -> None:
+    text = repr(fe.evaluate(log, **COLUMNS, measures="AUC,KS", by="slot"))
+    assert "none" in text
+    assert "0/0" not in text
 
 
 def test_curves__of_no_group__are_those_of_grouped_rows(log: pa.Table) -> None:

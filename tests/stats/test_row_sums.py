@@ -91,6 +91,13 @@ def test_digits_of_all_rows__are_carried_before_they_overflow(monkeypatch):
     assert sums.exact(0) == 4500 * Fraction(value)
 
 
+def test_negative_rows__after_a_count__are_exact():
+    sums = RowSums(2)
+    sums.count(1, 5)
+    sums.add(0, np.array([-0.1, -0.2]))
+    assert (sums.exact(0), sums.exact(1)) == (Fraction(-0.1) + Fraction(-0.2), 5)
+
+
 @pytest.mark.parametrize("rows", [1, 1023, 1024, 1025, 5000])
 @pytest.mark.parametrize(
     "low, high", [(-30, 3), (-1074, -1000), (-1074, 60), (950, 1023), (-1074, 1023)]
