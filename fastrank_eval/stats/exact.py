@@ -390,6 +390,7 @@ def _digit_range(bits, factors, exponents, limits):  # type: ignore[no-untyped-d
             limits[2] = max(limits[2], exponents[k, 1])
     limits[0] = _DIGITS
     limits[1] = -1
+    has_pairs = False
     for term in range(factors.shape[0]):
         low = 0
         high = 0
@@ -402,6 +403,7 @@ def _digit_range(bits, factors, exponents, limits):  # type: ignore[no-untyped-d
                 has_values = has_values and exponents[k, 1] >= 0
                 low += exponents[k, 0]
                 high += exponents[k, 1]
+        has_pairs = has_pairs or products == 1
         if not has_values:
             continue
         if products != 1:
@@ -411,6 +413,9 @@ def _digit_range(bits, factors, exponents, limits):  # type: ignore[no-untyped-d
         # A product ends four digits above its lowest, a number two. One more digit is for carries.
         limits[0] = min(limits[0], low >> 5)
         limits[1] = max(limits[1], (high >> 5) + (5 if products == 1 else 3))
+    # A product of 0 adds zeros to the first five digits.
+    if has_pairs and limits[1] >= 0:
+        limits[1] = max(limits[1], limits[0] + 4)
 
 
 @kernel

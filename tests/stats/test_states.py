@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from numba import config
 from sklearn.metrics import roc_auc_score
 
+from fastrank_eval.stats.exact import ExactSums
 from fastrank_eval.stats.means import MeanState
 from fastrank_eval.stats.score_blocks import BlockedScores
 from fastrank_eval.stats.scores import PooledScores
@@ -391,3 +392,10 @@ def test_auc__memory_follows_distinct_scores_not_rows_or_batches(batch, monkeypa
         state.add(score, np.flatnonzero((np.arange(batch) + number) % 3 == 0), None)
         assert bytes_of(state) < fixed + 8 * room, number
     assert 0.4 < state.auc() < 0.6
+
+
+@pytest.mark.parametrize("number", [8.441469991768755e-255, 1.0, 1e300, 5e-324])
+def test_products_of_zero__next_to_numbers__add_nothing(number: float) -> None:
+    sums = ExactSums([(1,), (0, 1)])
+    assert sums.add(np.array([[0.0], [number]]))
+    assert (sums.fraction(0), sums.fraction(1)) == (Fraction(number), 0)
