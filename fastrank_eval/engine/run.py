@@ -134,7 +134,7 @@ NOT_OF_ROWS = tuple(field.name for field in fields(Request) if field.name not in
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A request after all checks: what to compute, of which rows.
+    """A checked request: the source, the plan and the conventions.
 
     Parameters
     ----------

@@ -451,7 +451,7 @@ def find_name(spelling: str) -> tuple[str, Mapping[str, Any]] | None:
         try:
             loaded = point.load()
             register(type(loaded) if isinstance(loaded, Measure) else loaded)
-        except Exception as error:  # whatever the other package raises
+        except Exception as error:  # the code of another package may raise any
             package = point.dist.name if point.dist else "unknown"
             raise MeasureError(
                 f"measure: the package {package!r} cannot provide {spelling!r}: "

@@ -1,4 +1,4 @@
-"""Sums of rows are exact, whatever the order, the threads and the size of the numbers."""
+"""Sums of rows are exact for any order, number of threads and size of numbers."""
 
 from __future__ import annotations
 
