@@ -40,7 +40,7 @@ _FILES = {
     "analysis.thresholds": "BestThreshold best_threshold confusion",
     "engine.records": "MeasureValue Meta",
     "engine.state_file": "Provenance",
-    "io": "open_source",
+    "io.reader": "open_source",
     "measures.base": "Measure register",
     "measures.parser": "measure parse_measures",
     "results.evaluate": "evaluate partial",

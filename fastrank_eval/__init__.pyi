@@ -33,7 +33,7 @@ from fastrank_eval.analysis.thresholds import confusion as confusion
 from fastrank_eval.engine.records import MeasureValue as MeasureValue
 from fastrank_eval.engine.records import Meta as Meta
 from fastrank_eval.engine.state_file import Provenance as Provenance
-from fastrank_eval.io import open_source as open_source
+from fastrank_eval.io.reader import open_source as open_source
 from fastrank_eval.measures.auc import CumulativeGain as _CumulativeGain
 from fastrank_eval.measures.auc import GiniCoefficient as _GiniCoefficient
 from fastrank_eval.measures.auc import GroupedAUC as _GroupedAUC

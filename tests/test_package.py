@@ -174,7 +174,7 @@ LOCAL_FILES = {
     "fastrank_eval/apps/nightly/page.py": {"analysis.plots", "apps.nightly", "apps.nightly.charts"},
     "fastrank_eval/apps/nightly/web.py": {"analysis.plots", "apps.nightly"},
     "fastrank_eval/engine/run.py": {"slicing.slicer"},
-    "fastrank_eval/io/__init__.py": {"io.filters"},
+    "fastrank_eval/io/reader.py": {"io.filters"},
     "fastrank_eval/results/result.py": {"analysis.compare", "analysis.curve"},
     "fastrank_eval/results/state.py": {"analysis.compare"},
 }

@@ -1,16 +1,13 @@
-"""Compile kernels and reuse their scratch arrays."""
+"""Compile kernels."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 from numba import njit
 from numba.core import event
 from numba.core.cpu import CPUTargetOptions
-from numpy.typing import DTypeLike
 
 _kernels: set[Any] = set()
 
@@ -67,43 +64,6 @@ class _CompileCounter(event.Listener):
         """Do nothing."""
 
 
-_counter = _CompileCounter()
-event.register("numba:compile", _counter)  # type: ignore[no-untyped-call]
-
-
-def compilations() -> int:
-    """Count the kernels that this process compiled because no cache had them."""
-    return _counter.count
-
-
-_thread_arrays = threading.local()
-
-#: Bytes of the largest array that is reused: the memory for a giant group is freed.
-_MAX_BYTES = 16 << 20
-
-
-def scratch(use: str, size: int, dtype: DTypeLike = np.int64) -> np.ndarray:
-    """Return an array that the thread's next call for the same use overwrites.
-
-    New arrays of the size of a batch cost 0.3 to 1.2 ns a row in page faults.
-
-    Parameters
-    ----------
-    use : str
-        Name of the purpose.
-    size : int
-        Number of items.
-    dtype : dtype
-
-    Returns
-    -------
-    ndarray of `dtype`, shape (size,)
-    """
-    if size * np.dtype(dtype).itemsize > _MAX_BYTES:
-        return np.empty(size, dtype)
-    arrays: dict[str, np.ndarray] = _thread_arrays.__dict__
-    key = f"{use} {np.dtype(dtype).str}"
-    array = arrays.get(key)
-    if array is None or len(array) < size:
-        array = arrays[key] = np.empty(max(size, 1 << 12), dtype)
-    return array[:size]
+#: Counts the kernels that this process compiled because no cache had them.
+compilations = _CompileCounter()
+event.register("numba:compile", compilations)  # type: ignore[no-untyped-call]

@@ -11,7 +11,7 @@ from fastrank_eval._lib.arguments import typed
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.engine.conventions import DEFAULTS, Profile, profile_of, with_options
 from fastrank_eval.engine.plan import undefined_policies, undefined_text
-from fastrank_eval.io import open_source
+from fastrank_eval.io.reader import open_source
 from fastrank_eval.measures import Measure, parse_measures, registry
 from fastrank_eval.results.evaluate import evaluate
 from fastrank_eval.results.format import amount

@@ -29,8 +29,15 @@ from fastrank_eval.analysis.multiclass_totals import (
 )
 from fastrank_eval.engine.plan import batch_rows_of, undefined_policies, undefined_text
 from fastrank_eval.engine.records import MeasureValue, Meta, plain_value
-from fastrank_eval.io import open_source, refuse_text, require_columns
-from fastrank_eval.io.reader import RowReader, WorkBatch, in_scratch, read_batch, rebatch
+from fastrank_eval.io.reader import (
+    RowReader,
+    WorkBatch,
+    in_scratch,
+    open_source,
+    read_batch,
+    rebatch,
+)
+from fastrank_eval.io.source import refuse_text, require_columns
 from fastrank_eval.measures import GAUC, Measure, parse_measures
 from fastrank_eval.measures.auc import PooledAUC
 from fastrank_eval.measures.base import GROUP_WEIGHTS, SCORE_KINDS, registry
@@ -349,7 +356,7 @@ def evaluate_classes(
     >>> result.value("TPR"), result["TPR"], result.value("Accuracy")
     (0.8333333333333334, array([0.5, 1. , 1. ]), 0.75)
     """
-    started, compiled = perf_counter(), compilations()
+    started, compiled = perf_counter(), compilations.count
     policies = undefined_policies(undefined)
     if not isinstance(name, str) or not name:
         raise ArgumentError(f"name={name!r} is not a name.")
@@ -413,7 +420,7 @@ def evaluate_classes(
     texts = [str(m) for m in requested]
     sorted_values = sorted(values.rows(), key=lambda value: texts.index(value.measure))
     table = _per_class(plan, states, values)
-    seconds, new_kernels = perf_counter() - started, compilations() - compiled
+    seconds, new_kernels = perf_counter() - started, compilations.count - compiled
     return ClassResult(
         sorted_values,
         table,

@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from fastrank_eval._lib.arrow import frozen
-from fastrank_eval._lib.jit import kernel, scratch
-from fastrank_eval._lib.threads import map_jobs
+from fastrank_eval._lib.jit import kernel
+from fastrank_eval._lib.threads import map_jobs, scratch
 from fastrank_eval.engine.plan import (
     Contributions,
     GroupValues,

@@ -56,10 +56,10 @@ from fastrank_eval.groups.chunk import (
     keys_at,
 )
 from fastrank_eval.groups.ties import TIES
-from fastrank_eval.io import Source, open_source, refuse_text, require_columns
 from fastrank_eval.io.columns import Roles
 from fastrank_eval.io.keys import CategoricalEncoder, key_integers
-from fastrank_eval.io.reader import RowReader
+from fastrank_eval.io.reader import RowReader, open_source
+from fastrank_eval.io.source import Source, refuse_text, require_columns
 from fastrank_eval.io.validate import epsilon_of, keys_of
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.base import GROUP_WEIGHTS, SCORE_KINDS
@@ -190,7 +190,7 @@ class Evaluation:
 
 def evaluate_request(request: Request) -> Evaluation:
     """Read the rows of a request once, and compute its values."""
-    started, compiled = perf_counter(), compilations()
+    started, compiled = perf_counter(), compilations.count
     task = prepare(request)
     rows = read_rows(task)
     plan, totals = task.plan, rows.totals
@@ -201,7 +201,7 @@ def evaluate_request(request: Request) -> Evaluation:
         totals.overall.groups(),
         _conventions(task, rows),
         perf_counter() - started,
-        compilations() - compiled,
+        compilations.count - compiled,
         task.names,
     )
     return Evaluation(

@@ -11,7 +11,8 @@ import pyarrow as pa
 
 from fastrank_eval._lib.arrow import arrow_column, as_array, fixed_width, frozen, row_column
 from fastrank_eval._lib.errors import OrderError
-from fastrank_eval._lib.jit import kernel, scratch
+from fastrank_eval._lib.jit import kernel
+from fastrank_eval._lib.threads import scratch
 from fastrank_eval.groups.labels import Labels
 from fastrank_eval.groups.sort import find_order_violation
 from fastrank_eval.io.columns import Columns

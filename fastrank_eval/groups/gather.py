@@ -14,7 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from fastrank_eval._lib.arrow import frozen, row_column
-from fastrank_eval._lib.jit import kernel, scratch
+from fastrank_eval._lib.jit import kernel
+from fastrank_eval._lib.threads import scratch
 from fastrank_eval.groups.chunk import Chunk, Keys
 from fastrank_eval.groups.partition import (
     PARTITION_BITS,

@@ -10,7 +10,8 @@ from typing import Self
 import numpy as np
 
 from fastrank_eval._lib.arrow import frozen
-from fastrank_eval._lib.jit import kernel, scratch
+from fastrank_eval._lib.jit import kernel
+from fastrank_eval._lib.threads import scratch
 from fastrank_eval.groups.sort import order_by_score
 
 #: In groups with at most so many labelled rows, the rows above each are counted, not sorted.

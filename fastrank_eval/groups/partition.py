@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from fastrank_eval._lib.arrow import frozen, row_column
-from fastrank_eval._lib.jit import kernel, scratch
+from fastrank_eval._lib.jit import kernel
+from fastrank_eval._lib.threads import scratch
 from fastrank_eval.io.columns import Columns
 from fastrank_eval.io.keys import HASH_BITS, KeyEncoder, hash_keys
 

@@ -10,7 +10,8 @@ from itertools import pairwise
 import numpy as np
 
 from fastrank_eval._lib.arrow import frozen
-from fastrank_eval._lib.jit import kernel, scratch
+from fastrank_eval._lib.jit import kernel
+from fastrank_eval._lib.threads import scratch
 
 
 @kernel

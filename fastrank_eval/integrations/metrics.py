@@ -11,7 +11,7 @@ import pyarrow as pa
 from fastrank_eval._lib.arguments import shown, typed
 from fastrank_eval._lib.arrow import arrow_column, as_array, decode_array
 from fastrank_eval._lib.errors import ArgumentError, near
-from fastrank_eval.io import open_source
+from fastrank_eval.io.reader import open_source
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures import measure as measure_of
 from fastrank_eval.results.evaluate import evaluate

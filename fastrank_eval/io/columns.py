@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from fastrank_eval._lib.arrow import frozen, row_column
 from fastrank_eval._lib.errors import ColumnError
-from fastrank_eval._lib.jit import scratch
+from fastrank_eval._lib.threads import scratch
 
 
 class CodedColumn(Protocol):

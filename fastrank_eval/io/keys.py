@@ -20,7 +20,8 @@ from fastrank_eval._lib.arrow import (
     text_buffers,
     uint64_windows,
 )
-from fastrank_eval._lib.jit import kernel, scratch
+from fastrank_eval._lib.jit import kernel
+from fastrank_eval._lib.threads import scratch
 from fastrank_eval.io.columns import refuse_unhashable
 
 #: Integer keys use a dense table if their range is at most this many times their count.

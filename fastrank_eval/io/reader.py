@@ -1,20 +1,349 @@
-"""Read the batches of a source in a size for threads, and report progress."""
+"""Open any source of columns, and read it in batches for threads."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from fastrank_eval._lib.arrow import decode_array, fixed_items
-from fastrank_eval._lib.errors import ColumnError, FastRankEvalError, OrderError
-from fastrank_eval._lib.jit import scratch
-from fastrank_eval._lib.threads import report
-from fastrank_eval.io import Source
-from fastrank_eval.io.source import Batch, UnreadBatch, first_rows, read_batches, split_batches
+from fastrank_eval._lib.arguments import check_flag, column_names, matches_annotation, typed
+from fastrank_eval._lib.arrow import arrow_column, decode_array, fixed_items
+from fastrank_eval._lib.errors import (
+    ArgumentError,
+    ColumnError,
+    FastRankEvalError,
+    OrderError,
+    SourceError,
+    near,
+)
+from fastrank_eval._lib.threads import report, scratch
+from fastrank_eval.io.files import open_files, open_standard_input
+from fastrank_eval.io.paths import FORMATS
+from fastrank_eval.io.source import (
+    Batch,
+    Source,
+    UnreadBatch,
+    check_batches,
+    first_line,
+    first_rows,
+    foreign,
+    read_batches,
+    reading,
+    select,
+    selected_row,
+    split_batches,
+    type_name,
+)
+
+if TYPE_CHECKING:
+    from fastrank_eval.io.filters import Where
+
+
+@typed
+def open_source(
+    source: object,
+    *,
+    format: str | None = None,  # noqa: A002
+    where: object = None,
+    text: str | Sequence[str] | None = None,
+    categories: str | Sequence[str] | None = None,
+    allow_unfinished: bool = False,
+) -> Source:
+    r"""Open tables, streams, files or arrays as one stream of record batches.
+
+    Parameters
+    ----------
+    source : object
+        One of
+
+        * pyarrow Table, RecordBatch, RecordBatchReader or Dataset;
+        * a path or URI (``s3://...``) of a Parquet, Arrow IPC (file, stream, Feather 2), CSV or
+          TSV file (these two also compressed, ``.csv.gz``);
+        * a path or URI of a folder. It is read recursively. Hive partitions (``day=3/``) become
+          columns; a file that has such a column too is an error. Hidden files (``.x``, ``_x``) are
+          skipped;
+        * a glob (``*``, ``?``, ``[...]``, ``**`` for any depth), files in natural order
+          (``part-2`` before ``part-10``);
+        * a list or tuple of such paths, read in the given order;
+        * ``"-"``: an Arrow IPC stream on standard input;
+        * any object with ``__arrow_c_stream__`` or ``__arrow_c_array__`` (pandas and polars
+          frames, DuckDB relations);
+        * a list or an iterator of pyarrow RecordBatch or Table; an iterator is read once;
+        * a mapping of column name to one-dimensional array (NumPy, Arrow, or a sequence).
+    format : {"parquet", "arrow", "ipc", "feather", "csv", "tsv"}, optional
+        Format of the files. By default the suffix decides, else the first bytes.
+    where : str or pyarrow.compute.Expression, optional
+        A condition on rows: ``"day = '2026-11-19' and slot in (1, 2)"``; only rows that satisfy it
+        are read. Files whose folders exclude a text (``day=2026-11-18/``) are not opened, and
+        Parquet row groups whose statistics exclude it are not decoded. An Expression reads all
+        files and row groups.
+    text : str or sequence of str, optional
+        Columns that are text in CSV and TSV files, exactly as written: ``007`` is not ``7``. The
+        types of the others come from the first lines. Unquoted, an empty field, ``NULL``, ``null``
+        and ``\N`` are null in any column.
+    categories : str or sequence of str, optional
+        Columns that serve as categories or keys. In CSV and TSV files they are text too if the
+        first lines spell numbers or booleans in several ways (``007`` and ``7``, ``1`` and ``1.0``,
+        ``0.5`` and ``0.50``) or hold integers beyond int64; another spelling further down is an
+        error. Numbers that all have the same count of decimals (``0.10``, ``0.25``) stay numbers.
+        Dates and times are compared by value: ``2024-01-01`` and ``2024-01-01 00:00:00`` are equal.
+        Columns that `where` compares with text are read in the same manner.
+    allow_unfinished : bool
+        Accept Arrow IPC streams (files and standard input) that end between two batches without
+        their end-of-stream marker, as after a producer that was killed; otherwise they are an
+        error. A reader that the caller has opened is not checked.
+
+    Returns
+    -------
+    Source
+
+    Raises
+    ------
+    SourceError
+        If the source cannot be read, has no known format, or holds no file.
+    ColumnError
+        If an array of a mapping is not one-dimensional, or not as long as the others.
+    ArgumentError
+        If `format` is unknown, or the source is no file; if `where` cannot be parsed, or does not
+        fit the types of its columns.
+
+    Examples
+    --------
+    >>> source = open_source({"user": [1, 1, 2], "click": [0, 1, 1]})
+    >>> source.rows
+    3
+    >>> [batch.num_rows for batch in source.batches(["click"])]
+    [3]
+    """
+    if format is not None and not (isinstance(format, str) and format in FORMATS):
+        formats = ", ".join(FORMATS)
+        raise ArgumentError(f"format={format!r} is unknown.{near(format, FORMATS)} Use {formats}.")
+    check_flag("allow_unfinished", allow_unfinished)
+    names = frozenset(() if text is None else column_names("text", text))
+    category_names = frozenset(() if categories is None else column_names("categories", categories))
+    condition = None
+    if where is not None:
+        from fastrank_eval.io.filters import condition_of
+
+        condition = condition_of(where)
+        category_names |= condition.categories()
+    if isinstance(source, (list, tuple)) and len(source) == 1 and isinstance(source[0], str):
+        source = source[0]
+    if isinstance(source, str) and source == "-":
+        stream = open_standard_input(format, allow_unfinished)
+        return stream if condition is None else condition.apply(stream)
+    if isinstance(source, (str, os.PathLike)):
+        return open_files([source], format, condition, names, allow_unfinished, category_names)
+    if isinstance(source, (list, tuple)) and not _is_batch(next(iter(source), None)):
+        return open_files(source, format, condition, names, allow_unfinished, category_names)
+    if isinstance(source, Source):
+        if (names or category_names) and source.as_text is not None:
+            source = source.as_text(names, category_names)
+        return source if condition is None else condition.apply(source)
+    name = type_name(source)
+    if format is not None:
+        raise ArgumentError(f"format={format!r} applies to files; {name} needs none: leave it out.")
+    if hasattr(source, "get_fragments") and hasattr(source, "scanner"):
+        return open_dataset(source, name, condition)
+    in_memory = _open_in_memory(source, name)
+    return in_memory if condition is None else condition.apply(in_memory)
+
+
+def _is_batch(item: object) -> bool:
+    return isinstance(item, (pa.RecordBatch, pa.Table))
+
+
+def _open_in_memory(source: object, name: str) -> Source:
+    if isinstance(source, pa.Table):
+        return open_table(source, name)
+    if isinstance(source, pa.RecordBatch):
+        return open_table(pa.Table.from_batches([source]), name)
+    if isinstance(source, pa.RecordBatchReader):
+        return open_reader(source, name)
+    if isinstance(source, (list, tuple, Iterator)):
+        return open_batches(source, name)
+    if isinstance(source, Mapping):
+        return open_arrays(source)
+    if hasattr(source, "__arrow_c_stream__"):
+        return open_stream_object(source, name)
+    if hasattr(source, "__arrow_c_array__"):
+        with foreign(name):
+            return open_table(pa.Table.from_batches([pa.record_batch(source)]), name)
+    raise SourceError(
+        f"Cannot read rows from {name}. Pass a path, a pyarrow Table or reader, "
+        "an object with __arrow_c_stream__ (pandas, polars, DuckDB), or a dict of arrays."
+    )
+
+
+_REMEDY = "Make the table again."
+_SCAN = {"batch_size": 1 << 17, "batch_readahead": 4, "fragment_readahead": 1}
+
+
+def open_table(table: pa.Table, name: str) -> Source:
+    """Open a table; its chunks are the batches."""
+
+    def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        with reading(name, _REMEDY):
+            yield from check_batches(table.select(list(columns)).to_batches())
+
+    return Source(name, table.schema, read, rows=table.num_rows)
+
+
+def open_reader(reader: pa.RecordBatchReader, name: str) -> Source:
+    """Open a stream of batches, which can be read once."""
+
+    def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        with reading(name, "Produce the stream again."):
+            yield from check_batches(select(reader, columns))
+
+    return Source(name, reader.schema, read, rereadable=False)
+
+
+def open_batches(batches: Iterable[Any], name: str) -> Source:
+    """Open a list or iterator of batches or tables.
+
+    An iterator can be read once.
+    """
+    rest = iter(batches)
+    first = next(rest, None)
+    if first is None:
+        raise SourceError(
+            f"{name} yields no batch, so its columns are not known: pass an empty table that has "
+            "them, or leave this part out."
+        )
+    _batches_of(first, name)
+    schema = first.schema
+    again = isinstance(batches, Sequence)
+
+    def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        for item in batches if again else chain([first], rest):
+            for batch in _batches_of(item, name):
+                if not batch.schema.equals(schema):
+                    raise SourceError(
+                        f"{name}: a batch has the columns {_columns(batch.schema)}, and the first "
+                        f"one {_columns(schema)}: cast them to one schema."
+                    )
+                with reading(name, _REMEDY):
+                    yield from check_batches([batch.select(list(columns))])
+
+    return Source(name, schema, read, rereadable=again)
+
+
+def _batches_of(item: object, name: str) -> list[pa.RecordBatch]:
+    if isinstance(item, pa.Table):
+        return item.to_batches()
+    if isinstance(item, pa.RecordBatch):
+        return [item]
+    raise SourceError(f"{name} yields {type_name(item)}: pass RecordBatches or Tables of pyarrow.")
+
+
+def _columns(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name} ({field.type})" for field in schema)
+
+
+def open_stream_object(source: object, name: str) -> Source:
+    """Open an object with ``__arrow_c_stream__``.
+
+    An object with a length can be read again.
+    """
+    with foreign(name):
+        first: list[pa.RecordBatchReader] = [pa.RecordBatchReader.from_stream(source)]
+
+    def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        with foreign(name):
+            reader = first.pop() if first else pa.RecordBatchReader.from_stream(source)
+            with reader:
+                yield from check_batches(select(reader, columns))
+
+    return Source(name, first[0].schema, read, rereadable=hasattr(source, "__len__"))
+
+
+def open_dataset(dataset: Any, name: str, condition: Where | None = None) -> Source:
+    """Open a pyarrow Dataset by fragments, so that errors name the file."""
+    selection = None if condition is None else condition.select(dataset.schema)
+    views = any(map(_is_view, dataset.schema.types))  # a scanner cannot filter them
+    if condition is not None and (selection is None or selection.expression is None or views):
+        return condition.apply(open_dataset(dataset, name))
+    rows = None if selection is None else selection.expression
+
+    def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        scan = {"columns": list(columns), "filter": rows, **_SCAN}
+        try:
+            fragments = list(dataset.get_fragments(filter=rows))
+        except ValueError:  # a filtered dataset hides its fragments, so errors name no file
+            with reading("the dataset", "Write the file again."):
+                yield from check_batches(dataset.scanner(**scan).to_batches())
+            return
+        for fragment in fragments:
+            with reading(repr(getattr(fragment, "path", name)), "Write the file again."):
+                yield from check_batches(
+                    fragment.scanner(schema=dataset.schema, **scan).to_batches()
+                )
+
+    locate = (lambda row: "") if rows is None else selected_row
+    return Source(name, dataset.schema, read, locate=locate)
+
+
+def _is_view(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string_view(kind) or pa.types.is_binary_view(kind))
+
+
+def open_arrays(arrays: Mapping[Any, Any]) -> Source:
+    """Open a mapping of column name to array."""
+    if not arrays:
+        raise SourceError("The mapping holds no column. Pass {name: array, ...}.")
+    columns: dict[str, Any] = {}
+    for name, values in arrays.items():
+        if not isinstance(name, str):
+            raise ColumnError(f"Column name {name!r} is {type_name(name)}: use a string.")
+        if not matches_annotation(name, "str"):
+            raise ColumnError(f"Column name {name!r} holds a lone surrogate: rename the column.")
+        columns[name] = _arrow_column(name, values)
+    first, *others = columns
+    for name in others:
+        if len(columns[name]) != len(columns[first]):
+            raise ColumnError(
+                f"Column {name!r} has {len(columns[name])} rows, but column {first!r} has "
+                f"{len(columns[first])}. Pass arrays of equal length."
+            )
+    return open_table(pa.table(columns), "the mapping of arrays")
+
+
+def _arrow_column(name: str, values: Any) -> Any:
+    """Convert a column of a mapping to Arrow.
+
+    A contiguous NumPy array of numbers is not copied.
+    """
+    if isinstance(values, (pa.Array, pa.ChunkedArray)):
+        return values
+    if isinstance(values, np.ndarray):
+        if values.ndim != 1:
+            raise ColumnError(
+                f"Column {name!r} has shape {values.shape}: one-dimensional arrays only. "
+                "Pass one array a column."
+            )
+        if not values.dtype.isnative:
+            values = values.astype(values.dtype.newbyteorder("="))
+    elif isinstance(values, (str, bytes)) or not hasattr(values, "__len__"):
+        raise ColumnError(f"Column {name!r} is {type_name(values)}: pass an array.")
+    try:
+        if not isinstance(values, np.ndarray) and hasattr(values, "__arrow_c_stream__"):
+            return pa.chunked_array(values)
+        if type(values) is np.ndarray and values.dtype.kind in "iuf":  # subclasses may mask values
+            return arrow_column(np.ascontiguousarray(values))
+        return pa.array(values)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        kind = f"of dtype {values.dtype}" if hasattr(values, "dtype") else type_name(values)
+        raise ColumnError(
+            f"Column {name!r} ({kind}) does not fit an Arrow type: {first_line(error)}. "
+            "Use numbers, booleans, strings or dates of one type."
+        ) from error
+
 
 #: Rows of a batch from the row group in which a limit lies.
 _LAST_BATCH_ROWS = 1 << 17

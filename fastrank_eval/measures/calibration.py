@@ -12,7 +12,8 @@ import numpy as np
 from fastrank_eval._lib.arrow import frozen
 from fastrank_eval._lib.elementary import erfc, exp
 from fastrank_eval._lib.errors import MeasureError
-from fastrank_eval._lib.jit import kernel, scratch
+from fastrank_eval._lib.jit import kernel
+from fastrank_eval._lib.threads import JobMap, scratch
 from fastrank_eval.measures.base import REL, Param, integer, number, one_of
 from fastrank_eval.measures.likelihood import SAMPLING_RATE, recalibrate
 from fastrank_eval.measures.pooled import (
@@ -27,7 +28,6 @@ from fastrank_eval.stats.row_sums import RowSums
 from fastrank_eval.stats.score_table import ScoreTable
 
 if TYPE_CHECKING:
-    from fastrank_eval._lib.threads import JobMap
     from fastrank_eval.groups.chunk import Scored
     from fastrank_eval.stats.scores import PooledScores
     from fastrank_eval.stats.weighted_scores import WeightedScores

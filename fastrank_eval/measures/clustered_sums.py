@@ -10,7 +10,8 @@ import numpy as np
 
 from fastrank_eval._lib.array_codes import Arrays
 from fastrank_eval._lib.arrow import frozen
-from fastrank_eval._lib.jit import kernel, scratch
+from fastrank_eval._lib.jit import kernel
+from fastrank_eval._lib.threads import scratch
 from fastrank_eval.groups.chunk import count_marked_rows
 from fastrank_eval.stats.moments import ClusterMoments
 from fastrank_eval.stats.row_sums import ONE_GROUP, GroupSums, RowSums

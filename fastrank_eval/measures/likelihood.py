@@ -12,7 +12,8 @@ import numpy as np
 from fastrank_eval._lib.arrow import frozen
 from fastrank_eval._lib.elementary import log, log1p
 from fastrank_eval._lib.errors import ArgumentError, MeasureError
-from fastrank_eval._lib.jit import kernel, scratch
+from fastrank_eval._lib.jit import kernel
+from fastrank_eval._lib.threads import scratch
 from fastrank_eval.measures.base import REL, Param, number
 from fastrank_eval.measures.pooled import (
     PooledValue,

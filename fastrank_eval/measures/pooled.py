@@ -18,7 +18,6 @@ from fastrank_eval.stats.scores import PooledScores
 from fastrank_eval.stats.weighted_scores import WeightedScores
 
 if TYPE_CHECKING:
-    from fastrank_eval._lib.threads import JobMap
     from fastrank_eval.groups.chunk import Scored
     from fastrank_eval.stats.score_table import RocSteps, ScoreTable
 

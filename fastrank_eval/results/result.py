@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -51,9 +51,10 @@ class Result(Reported):
     ----------
     values : sequence of MeasureValue
         One entry a score, slice and measure.
-    per_group : pyarrow.Table or None
-        Group key, ``rows``, ``positives`` and one float64 column a measure (``score.measure`` if
-        there are several scores), null where undefined; None without ``per_group=True``.
+    per_group : pyarrow.Table, callable or None
+        The table of groups, or a function that builds it: group key, ``rows``, ``positives`` and
+        one float64 column a measure (``score.measure`` if there are several scores), null where
+        undefined; None without ``per_group=True``.
     meta : Meta
         Metadata of the evaluation.
     scores : sequence of str
@@ -91,7 +92,7 @@ class Result(Reported):
     def __init__(
         self,
         values: Sequence[MeasureValue],
-        per_group: pa.Table | None,
+        per_group: pa.Table | Callable[[], pa.Table] | None,
         meta: Meta,
         scores: Sequence[str],
         measures: Sequence[str],
@@ -305,6 +306,8 @@ class Result(Reported):
                 "values per group were not kept: evaluate() was called with per_group=False; "
                 "call it with per_group=True (and keep_groups=True for those of a state)."
             )
+        if not isinstance(self._per_group, pa.Table):
+            self._per_group = self._per_group()
         return self._per_group
 
     @property
@@ -496,12 +499,11 @@ def result_of(
     evaluation: Evaluation, keep_scores: bool = False, state: State | None = None
 ) -> Result:
     """Build the result of a run."""
-    plan, values, table = evaluation.plan, evaluation.values, None
-    if plan.per_group:
-        table = per_group_table(plan, evaluation.keys, values, evaluation.schema)
+    plan, values = evaluation.plan, evaluation.values
+    table = partial(per_group_table, plan, evaluation.keys, values, evaluation.schema)
     return Result(
         evaluation.summary,
-        table,
+        table if plan.per_group else None,
         evaluation.meta,
         plan.roles.scores,
         [str(m) for m in plan.measures],

@@ -21,9 +21,9 @@ from fastrank_eval._lib.arrow import (
     plain_type,
 )
 from fastrank_eval._lib.errors import ArgumentError, ColumnError
-from fastrank_eval.io import Source
 from fastrank_eval.io.keys import CategoricalEncoder, encoded
 from fastrank_eval.io.reader import RowReader
+from fastrank_eval.io.source import Source
 from fastrank_eval.slicing.encode import (
     MAX_SLICES,
     Categories,

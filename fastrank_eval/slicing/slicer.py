@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from fastrank_eval._lib.arrow import frozen, row_column
 from fastrank_eval._lib.errors import ColumnError
-from fastrank_eval.io import Source, refuse_text, require_columns
 from fastrank_eval.io.keys import number_integers
+from fastrank_eval.io.source import Source, refuse_text, require_columns
 from fastrank_eval.slicing.bins import (
     ActivityEncoder,
     BinEncoder,
@@ -227,7 +227,7 @@ def open_slicings(
 
     Examples
     --------
-    >>> from fastrank_eval.io import open_source
+    >>> from fastrank_eval.io.reader import open_source
     >>> source = open_source({"age": [17, 20, 40], "slot": [1, 1, 2]})
     >>> slicings = open_slicings(["age:18,35,slot", "slot"], source)
     >>> batch = next(source.batches(["age", "slot"]))

@@ -12,8 +12,8 @@ import numpy as np
 from fastrank_eval._lib.arguments import at_least_one, check_choice, check_fraction
 from fastrank_eval._lib.arrow import frozen
 from fastrank_eval._lib.errors import ArgumentError
-from fastrank_eval._lib.jit import kernel, scratch
-from fastrank_eval._lib.threads import map_jobs
+from fastrank_eval._lib.jit import kernel
+from fastrank_eval._lib.threads import map_jobs, scratch
 from fastrank_eval.stats import random_numbers
 
 KINDS = ("poisson", "multinomial")

@@ -18,7 +18,8 @@ import numpy as np
 
 from fastrank_eval._lib.array_codes import Arrays, delta_decode, delta_encode
 from fastrank_eval._lib.arrow import frozen
-from fastrank_eval._lib.jit import kernel, scratch
+from fastrank_eval._lib.jit import kernel
+from fastrank_eval._lib.threads import scratch
 
 #: Sums of numbers are multiples of 2**-UNIT, sums of products of two of 2**-(2 * UNIT).
 UNIT = 1074

@@ -19,7 +19,8 @@ from math import factorial
 
 import numpy as np
 
-from fastrank_eval._lib.jit import kernel, scratch
+from fastrank_eval._lib.jit import kernel
+from fastrank_eval._lib.threads import scratch
 
 #: Replicates of one counter: for Poisson multiplicities, and for coins.
 BLOCK, COINS = 4, 128

@@ -11,7 +11,8 @@ import numpy as np
 
 from fastrank_eval._lib.array_codes import Arrays
 from fastrank_eval._lib.arrow import frozen
-from fastrank_eval._lib.jit import kernel, scratch
+from fastrank_eval._lib.jit import kernel
+from fastrank_eval._lib.threads import scratch
 from fastrank_eval.stats.exact import NUMBER_DIGITS, NUMBER_UNIT, UNIT, ExactSums
 
 #: Rows that are split into integers at a time, and bits of an integer. So sums of integers have at

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from fastrank_eval._lib.arrow import frozen
-from fastrank_eval._lib.jit import kernel, scratch
+from fastrank_eval._lib.jit import kernel
+from fastrank_eval._lib.threads import scratch
 
 #: Lower bits of a code, by its bytes. The other bits choose the bucket: sign, exponent and 3 more.
 LOWER_BITS = {4: 20, 8: 49}

@@ -10,7 +10,8 @@ import numpy as np
 
 from fastrank_eval._lib.array_codes import Arrays, delta_decode, delta_encode, narrow
 from fastrank_eval._lib.arrow import frozen
-from fastrank_eval._lib.jit import kernel, scratch
+from fastrank_eval._lib.jit import kernel
+from fastrank_eval._lib.threads import scratch
 from fastrank_eval.stats.score_blocks import LOWER_BITS
 
 

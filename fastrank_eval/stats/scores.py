@@ -12,8 +12,8 @@ import numpy as np
 
 from fastrank_eval._lib.array_codes import Arrays
 from fastrank_eval._lib.arrow import frozen
-from fastrank_eval._lib.jit import kernel, scratch
-from fastrank_eval._lib.threads import JobMap
+from fastrank_eval._lib.jit import kernel
+from fastrank_eval._lib.threads import JobMap, scratch
 from fastrank_eval.stats.score_blocks import LOWER_BITS, BlockedScores, ScoreBlocks
 from fastrank_eval.stats.score_table import (
     RocSteps,

@@ -16,7 +16,7 @@ import pytest
 
 import fastrank_eval as fe
 from fastrank_eval._lib.errors import ArgumentError, ColumnError, SourceError
-from fastrank_eval.io import open_source
+from fastrank_eval.io.reader import open_source
 from tests.support.source_files import read, write_parquet
 
 pytestmark = pytest.mark.no_kernels

@@ -14,10 +14,9 @@ import pytest
 from fastrank_eval import SourceError, evaluate
 from fastrank_eval._lib.threads import reporting_to
 from fastrank_eval.engine.plan import BATCH_ROWS, batch_rows_of
-from fastrank_eval.io import open_source
 from fastrank_eval.io.formats import read_file
 from fastrank_eval.io.paths import File
-from fastrank_eval.io.reader import RowReader
+from fastrank_eval.io.reader import RowReader, open_source
 from fastrank_eval.io.source import UnreadBatch, read_batches
 from tests.support.source_files import write_parquet
 

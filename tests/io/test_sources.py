@@ -12,7 +12,8 @@ import pytest
 
 import fastrank_eval as fe
 from fastrank_eval._lib.errors import ArgumentError, ColumnError, SourceError
-from fastrank_eval.io import open_source, require_columns
+from fastrank_eval.io.reader import open_source
+from fastrank_eval.io.source import require_columns
 from tests.support.source_files import (
     COLUMNS,
     TABLE,

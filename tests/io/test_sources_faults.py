@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from fastrank_eval._lib.errors import SourceError
-from fastrank_eval.io import open_source
+from fastrank_eval.io.reader import open_source
 from tests.support.source_files import failure, read, write_file, write_parquet, write_stream
 
 pytestmark = pytest.mark.no_kernels

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from fastrank_eval._lib.errors import SourceError
-from fastrank_eval.io import open_source
+from fastrank_eval.io.reader import open_source
 from tests.support.source_files import (
     COLUMNS,
     TABLE,

@@ -14,7 +14,7 @@ import pyarrow.dataset
 import pytest
 
 from fastrank_eval._lib.errors import ColumnError, SourceError
-from fastrank_eval.io import open_source
+from fastrank_eval.io.reader import open_source
 from tests.support.source_files import COLUMNS, TABLE, read, write_parquet
 
 pytestmark = pytest.mark.no_kernels

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from fastrank_eval._lib.errors import SourceError
-from fastrank_eval.io import open_source
+from fastrank_eval.io.reader import open_source
 from tests.support.source_files import COLUMNS, TABLE, failure, read, write_file, write_parquet
 
 pytestmark = pytest.mark.no_kernels

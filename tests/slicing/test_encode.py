@@ -19,8 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastrank_eval._lib.errors import ArgumentError, ColumnError
-from fastrank_eval.io import open_source
 from fastrank_eval.io.keys import CategoricalEncoder
+from fastrank_eval.io.reader import open_source
 from fastrank_eval.slicing.slicer import Slicings, open_slicings
 
 few = settings(deadline=None, max_examples=40)

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastrank_eval._lib.errors import ArgumentError
-from fastrank_eval.io import open_source
+from fastrank_eval.io.reader import open_source
 from fastrank_eval.slicing import bins as binning
 from fastrank_eval.slicing.bins import Distribution, distributions
 from fastrank_eval.slicing.slicer import open_slicings

@@ -15,7 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from fastrank_eval._lib.errors import SourceError
-from fastrank_eval.io import Source, open_source
+from fastrank_eval.io.reader import open_source
+from fastrank_eval.io.source import Source
 
 COLUMNS: dict[str, list[Any]] = {
     "user": [1, 1, 2, 3],

@@ -21,8 +21,8 @@ from fastrank_eval._lib.jit import compilations, kernel
 from fastrank_eval.engine.run import Evaluation, run
 from fastrank_eval.engine.summary import per_group_table
 from fastrank_eval.groups.chunk import key_text
-from fastrank_eval.io import Source
 from fastrank_eval.io.reader import RowError
+from fastrank_eval.io.source import Source
 from fastrank_eval.results.state import state_of_run
 from fastrank_eval.slicing.bins import Distribution
 from fastrank_eval.slicing.encode import values_of
@@ -319,7 +319,7 @@ class _PartitionRows:
 
 def partition_state(task: Task, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Evaluate a partition and reply with one row of `REPLY`."""
-    number, compiled = _partition_number(), compilations()
+    number, compiled = _partition_number(), compilations.count
     fault, state, rows = None, None, 0
     try:
         _check_version(task)
@@ -331,7 +331,7 @@ def partition_state(task: Task, batches: Iterator[pa.RecordBatch]) -> Iterator[p
             rows = partition.rows
     except FastRankEvalError as error:
         fault = json.dumps({"kind": type(error).__name__, "message": str(error)})
-    compiled = compilations() - compiled
+    compiled = compilations.count - compiled
     _freeze_loaded()
     columns = [[number], [rows], [compiled], [state], [fault]]
     arrays = [pa.array(value, kind) for value, kind in zip(columns, _SCHEMA.types, strict=True)]

@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from fastrank_eval._lib.arrow import arrow_column, as_array, frozen, uint64_windows
-from fastrank_eval._lib.jit import kernel, scratch
+from fastrank_eval._lib.jit import kernel
+from fastrank_eval._lib.threads import scratch
 from fastrank_eval.integrations.trec.blocks import PADDING
 from fastrank_eval.integrations.trec.pairs import pair_hashes
 

@@ -39,10 +39,10 @@ from fastrank_eval.integrations.trec.pairs import (
     drop_duplicates,
     number_pairs,
 )
-from fastrank_eval.io import open_source, require_columns
 from fastrank_eval.io.keys import number_keys
 from fastrank_eval.io.paths import FORMATS
-from fastrank_eval.io.source import first_line, type_name
+from fastrank_eval.io.reader import open_source
+from fastrank_eval.io.source import first_line, require_columns, type_name
 from fastrank_eval.io.validate import MAX_SUBTOPICS
 
 #: Type of the subtopics that a document covers.
