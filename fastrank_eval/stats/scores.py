@@ -10,7 +10,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from fastrank_eval._lib.array_codes import Arrays
+from fastrank_eval._lib.array_codes import Arrays, narrow
 from fastrank_eval._lib.arrow import frozen
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval._lib.threads import JobMap, scratch
@@ -94,7 +94,8 @@ def merge_counts(own: CodeCounts | None, codes: np.ndarray, counts: np.ndarray) 
             own_codes, numbers.astype(np.int64), codes, counts.astype(np.int64), joined, total
         )
         codes, counts = joined[:size].copy(), total[:size]
-    counts = counts.astype(np.min_scalar_type(int(counts.max(initial=0))))
+    if counts.itemsize > 1:
+        counts = narrow(counts)
     if codes.dtype.itemsize == 4 and _use_table(len(codes), counts):
         numbers = np.zeros(dense, counts.dtype)
         numbers[codes & np.uint32(dense - 1)] = counts
@@ -514,6 +515,7 @@ def _add_counts(counted: dict[int, CodeCounts], codes: np.ndarray, counts: np.nd
     """Add the row counts of ascending distinct codes to their buckets."""
     buckets = codes >> codes.dtype.type(LOWER_BITS[codes.dtype.itemsize])
     edges = [0, *(np.flatnonzero(buckets[1:] != buckets[:-1]) + 1).tolist(), len(codes)]
+    counts = narrow(counts)  # at once: 5 of 10 us a bucket, if a state has 1,000 slices
     for lo, hi in pairwise(edges):
         if lo < hi:
             bucket = int(buckets[lo])
