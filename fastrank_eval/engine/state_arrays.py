@@ -185,10 +185,15 @@ def field_to_arrays(field: CategoricalEncoder) -> tuple[Arrays, np.ndarray]:
 
 def field_values(arrays: Mapping[str, np.ndarray]) -> list[bytes | None]:
     """Read the values that `field_to_arrays` wrote."""
-    content, sizes = arrays["content"].tobytes(), arrays["sizes"]
+    content, sizes, null = arrays["content"].tobytes(), arrays["sizes"], arrays["null"]
     ends = np.cumsum(sizes)
-    rows = zip((ends - sizes).tolist(), ends.tolist(), arrays["null"].tolist(), strict=True)
-    return [None if null else content[first:end] for first, end, null in rows]
+    places = map(slice, (ends - sizes).tolist(), ends.tolist())
+    values: list[bytes | None] = list(map(content.__getitem__, places))
+    if len(null) != len(values):
+        raise ValueError(f"null: must have {len(values)} entries, got {len(null)}")
+    for place in np.flatnonzero(null).tolist():
+        values[place] = None
+    return values
 
 
 class SavedSlices(Slices):
