@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from fastrank_eval.engine.records import record_schema
 from fastrank_eval.measures import Measure
 from fastrank_eval.results.format import amount, decimals, interval_text, p_text, percent_text
+from fastrank_eval.results.gates import DifferenceFields
 
 
 @dataclass(frozen=True)
-class ComparedValue:
+class ComparedValue(DifferenceFields):
     """The value of a measure for a candidate and for the baseline.
 
     Parameters
@@ -125,21 +126,6 @@ class ComparedValue:
     caution: str | None = None
     verdict: str = ""
     by: str | None = None
-
-    @property
-    def delta_se(self) -> float:
-        """The name of `se` in gates."""
-        return self.se
-
-    @property
-    def delta_ci_low(self) -> float:
-        """The name of `ci_low` in gates."""
-        return self.ci_low
-
-    @property
-    def delta_ci_high(self) -> float:
-        """The name of `ci_high` in gates."""
-        return self.ci_high
 
 
 DIFFERENCE_SCHEMA = record_schema(

@@ -28,6 +28,7 @@ from fastrank_eval.analysis.curve_points import (
 from fastrank_eval.engine.records import Meta, plain_meta, plain_value
 from fastrank_eval.measures import AUC, AvgPrec, Lift, LogLoss, Measure
 from fastrank_eval.results.evaluate import evaluate
+from fastrank_eval.results.format import count_text, number_text
 from fastrank_eval.results.result import Result
 from fastrank_eval.results.tables import write_csv
 from fastrank_eval.stats.score_table import RocSteps, ScoreTable
@@ -227,10 +228,10 @@ class Curve:
             draw_file(self, temporary, os.fspath(path), title)
 
     def __repr__(self) -> str:
-        lines = [f"{self.kind} curve, {self.table.num_rows:,} points"]
+        lines = [f"{self.kind} curve, {count_text(self.table.num_rows, 'point')}"]
         for score in self.scores:
             values = self.values.get(score, {})
-            texts = ", ".join(f"{name} {value:#.6g}" for name, value in values.items())
+            texts = ", ".join(f"{name} {number_text(value)}" for name, value in values.items())
             lines.append(f"{score}: {self.undefined.get(score, texts)}")
         return "\n".join(lines)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastrank_eval._lib.errors import ArgumentError, UndefinedError
 from fastrank_eval._lib.files import check_suffix
-from fastrank_eval.results.format import printable
+from fastrank_eval.results.format import detail_text, printable
 
 if TYPE_CHECKING:
     from fastrank_eval.analysis.plots import Drawable
@@ -231,7 +231,7 @@ def _page(curve: Drawable, svg: str, title: str, caption: str) -> str:
     for score in curve.scores:
         of = curve.values.get(score, {})
         reason = curve.undefined.get(score)
-        cells = [f"{of[name]:.6g}" if name in of else reason or "" for name in names]
+        cells = [detail_text(of[name]) if name in of else reason or "" for name in names]
         numbers = "".join(f'<td class="n">{safe(cell)}</td>' for cell in cells)
         rows.append(f"<tr><td>{safe(score)}</td>{numbers or f'<td>{safe(reason)}</td>'}</tr>")
     conventions = {**curve.choices, **curve.meta.conventions}

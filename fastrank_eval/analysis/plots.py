@@ -15,7 +15,14 @@ from matplotlib.font_manager import get_font_names
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 
-from fastrank_eval.results.format import printable
+from fastrank_eval.results.format import (
+    amount,
+    count_text,
+    detail_text,
+    legend_text,
+    percent_text,
+    printable,
+)
 
 if TYPE_CHECKING:
     from fastrank_eval.engine.records import Meta
@@ -274,7 +281,7 @@ def det(figure: Any, curve: Drawable) -> References:
     shares = np.array([1e-6, 1e-5, 1e-4, 1e-3, 0.01, 0.05, 0.2, 0.5, 0.8, 0.95, 0.99])
     shown = np.append(shares, 1 - shares[:4])
     shown = shown[(shown >= low) & (shown <= 1 - low)]
-    ticks, names = deviates(shown), [f"{100 * share:.10g}%" for share in shown]
+    ticks, names = deviates(shown), list(map(percent_text, shown))
     axes.set_xticks(ticks, names, fontsize=9, rotation=0 if low >= 1e-3 else 60)
     axes.set_yticks(ticks, names, fontsize=9)
     axes.set(xlim=ends, ylim=ends)
@@ -351,7 +358,7 @@ def draw_calibration(axes: Any, lines: Lines) -> None:
         axes.set(xscale="log", yscale="log")
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high / low < 200 else (1,)))
-            axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.6g}"))
+            axis.set_major_formatter(FuncFormatter(lambda value, _: detail_text(value)))
             axis.minorticks_off()
     axes.plot(ends, ends, **CHANCE)
     for model, columns in lines:
@@ -405,12 +412,11 @@ def activity(figure: Any, curve: Drawable) -> References:
         for across, value in zip(x, columns["value"], strict=True):
             if model_count <= _MAX_PANELS and np.isfinite(value):
                 at = {"xytext": (7, 0), "textcoords": "offset points", "va": "center"}
-                axes.annotate(
-                    f"{value:.3f}", (across, value), **at, fontsize=9, color=colour(model)
-                )
+                text = amount(value, 3)
+                axes.annotate(text, (across, value), **at, fontsize=9, color=colour(model))
     groups_used = np.max([columns["groups_used"] for _, _, columns in models(curve)], axis=0)
     pairs = zip(first["bucket"], groups_used, strict=True)
-    axes.set_xticks(buckets, [f"{bucket}\n{int(n):,} groups" for bucket, n in pairs])
+    axes.set_xticks(buckets, [f"{bucket}\n{count_text(int(n), 'group')}" for bucket, n in pairs])
     labels = {"rows": "Rows of a group", "positives": "Positives of a group"}
     axes.set_xlabel(f"{labels[str(curve.choices['activity'])]}, and how many groups have a value")
     axes.set_ylabel(shortened(str(curve.choices["measure"]), 50))
@@ -463,15 +469,16 @@ def caption_of(curve: Drawable) -> str:
     conditions = curve.meta.conventions
     texts = [shortened(curve.source)] if curve.source else []
     rows, groups = curve.meta.rows, curve.meta.groups
-    in_groups = f" in {groups:,} group{'' if groups == 1 else 's'}" if groups else ""
-    texts.append(f"{rows:,} rows{in_groups}")
+    in_groups = f" in {count_text(groups, 'group')}" if groups else ""
+    texts.append(count_text(rows, "row") + in_groups)
     rates = [of["positive rate"] for of in curve.values.values() if "positive rate" in of]
     if rates:
-        texts.append(f"{100 * rates[0]:.3g}% positive")
+        texts.append(f"{percent_text(rates[0], 3)} positive")
     if curve.kind == "calibration":
         texts.append(f"{curve.choices['bins']} {curve.choices['binning']} bins")
         if conditions.get("weight") is None:
-            texts.append(f"bars: {100 * float(str(curve.choices['confidence'])):.6g}% intervals")
+            confidence = float(str(curve.choices["confidence"]))
+            texts.append(f"bars: {percent_text(confidence)} intervals")
     if curve.kind == "gauc-by-activity":
         texts.append("bars: 1.96 standard errors")
     texts += [
@@ -510,14 +517,8 @@ def _legend_text(curve: Drawable, score: str) -> str:
     if reason is not None:
         return f"{shortened(score)}  undefined: {reason.replace('_', ' ')}"
     texts = [
-        f"{shortened(name)} {_number_text(value)}"
+        f"{shortened(name)} {legend_text(value)}"
         for name, value in curve.values[score].items()
         if name not in _AXIS_VALUES
     ]
     return f"{shortened(score)}  {', '.join(texts)}"
-
-
-def _number_text(value: float) -> str:
-    if np.isnan(value):
-        return "undefined"
-    return f"{value:.4f}" if abs(value) >= 0.1 else f"{value:.3g}"

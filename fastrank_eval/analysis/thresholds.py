@@ -288,9 +288,10 @@ class BestThreshold:
         if self.reason is not None:
             return f"{score}: no threshold by {self.by} ({self.reason})"
         threshold = "no row positive" if self.threshold is None else f"threshold {self.threshold!r}"
-        shares = ", ".join(f"{name} {getattr(self, name):.6g}" for name in _SHARES)
+        shares = ", ".join(f"{name} {detail_text(getattr(self, name))}" for name in _SHARES)
         cells = ", ".join(f"{name.upper()} {detail_text(getattr(self, name))}" for name in _CELLS)
-        return f"{score}: {threshold}, {self.by} {self.value:.6g}\n  {cells}\n  {shares}"
+        value = detail_text(self.value)
+        return f"{score}: {threshold}, {self.by} {value}\n  {cells}\n  {shares}"
 
 
 _SHARES = ("precision", "recall", "fpr", "specificity", "f1", "accuracy")

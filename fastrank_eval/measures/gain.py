@@ -193,9 +193,7 @@ class CumulatedGain(PositionWeighted):
     reference = "Jarvelin & Kekalainen (2002), doi:10.1145/582415.582418"
     options = (GAIN, WEIGHT)
     range = (-np.inf, np.inf)
-
-    def discounts(self) -> tuple[str, float]:
-        return "none", 0.0
+    discount = "none"
 
 
 class DiscountedGain(PositionWeighted):

@@ -120,9 +120,7 @@ class ScaledDiscountedGain(TruncatedModel):
         "Jarvelin & Kekalainen (2002), doi:10.1145/582415.582418"
     )
     options = (REL, GAIN, WEIGHT)
-
-    def discounts(self) -> tuple[str, float]:
-        return "log2", 0.0
+    discount = "log2"
 
 
 class InverseSquare(UserModel):
@@ -491,9 +489,7 @@ class NearlyERR8(_GainStopping, TruncatedModel):
     formula = "sum over i <= k of V(i) gain(g_i), over sum of V(i);  C(i) = 1 - gain(g_i)"
     reference = _NEARLY_ERR
     options = (REL, GAIN, WEIGHT)
-
-    def discounts(self) -> tuple[str, float]:
-        return "none", 0.0
+    discount = "none"
 
 
 class NearlyERR9(_GainStopping, TruncatedModel):
@@ -506,9 +502,7 @@ class NearlyERR9(_GainStopping, TruncatedModel):
     )
     reference = _NEARLY_ERR
     options = (REL, GAIN, WEIGHT)
-
-    def discounts(self) -> tuple[str, float]:
-        return "reciprocal", 0.0
+    discount = "reciprocal"
 
 
 class NearlyERR10(_GainStopping, RankBiasedPrecision):
@@ -556,12 +550,10 @@ class BejeweledPlayer(_GainStopping, TruncatedModel):
         GAIN,
         WEIGHT,
     )
+    discount = "none"
 
     def goal(self) -> float | None:
         return float(self.T)
-
-    def discounts(self) -> tuple[str, float]:
-        return "none", 0.0
 
 
 @kernel

@@ -36,6 +36,13 @@ def detail_text(number: float) -> str:
     return f"{number:,}" if isinstance(number, int) else f"{number:.6g}"
 
 
+def legend_text(number: float) -> str:
+    """Format a value for a picture: four decimals, or three digits."""
+    if math.isnan(number):
+        return "undefined"
+    return f"{number:.4f}" if abs(number) >= 0.1 else f"{number:.3g}"
+
+
 def two_digits(size: float) -> int:
     """Return the decimals that show a size above 0 to two digits."""
     return 1 - Decimal(size).adjusted()

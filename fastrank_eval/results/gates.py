@@ -6,12 +6,14 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from operator import attrgetter
 from typing import Protocol
 
 from fastrank_eval._lib.arguments import typed
 from fastrank_eval._lib.errors import ArgumentError, near
 from fastrank_eval._lib.lexer import Operation, leaves
 from fastrank_eval.measures.parser import find_computed, measure
+from fastrank_eval.results.format import detail_text
 from fastrank_eval.results.gate_parser import (
     ALL,
     COMPARISON_FIELDS,
@@ -38,6 +40,14 @@ class GateRow(Protocol):
     @property
     def measure(self) -> str:
         """Canonical text of the measure."""
+
+
+class DifferenceFields:
+    """The names of the fields of a difference in gates."""
+
+    delta_se = property(attrgetter("se"))
+    delta_ci_low = property(attrgetter("ci_low"))
+    delta_ci_high = property(attrgetter("ci_high"))
 
 
 @dataclass(frozen=True)
@@ -387,8 +397,8 @@ def _reasons(rows: Iterable[GateRow]) -> str:
 def _format(condition: Operation, numbers: Mapping[Term | Count, float]) -> str:
     """Format numbers, with all digits if fewer would make them equal."""
     compared = {n.value if isinstance(n, Number) else numbers[n] for n in leaves(condition)}
-    rounded = {f"{number:.6g}" for number in compared}
-    to_text = repr if len(rounded) < len(compared) else "{:.6g}".format
+    rounded = set(map(detail_text, compared))
+    to_text = repr if len(rounded) < len(compared) else detail_text
     if len(numbers) == 1:
         return to_text(next(iter(numbers.values())))
     return ", ".join(f"{term} {to_text(number)}" for term, number in numbers.items())

@@ -36,7 +36,7 @@ from fastrank_eval.slicing.encode import (
     value_texts,
     values_of,
 )
-from fastrank_eval.slicing.spec import Edges, Period, SliceColumn, Width, number_text
+from fastrank_eval.slicing.spec import Edges, Period, SliceColumn, Width, exact_text
 
 
 def _is_ordered(kind: pa.DataType) -> bool:
@@ -320,7 +320,7 @@ class WidthEncoder(KeyedEncoder):
         low, high = self._ends(number)
         if not low.is_finite():
             return "=inf" if low > 0 else "=-inf"
-        return f"=[{number_text(low)},{number_text(high)})"
+        return f"=[{exact_text(low)},{exact_text(high)})"
 
     def _refuse_large_values(self) -> NoReturn:
         raise ColumnError(

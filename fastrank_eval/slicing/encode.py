@@ -26,7 +26,7 @@ from fastrank_eval._lib.lexer import quoted
 from fastrank_eval.io.columns import CodedColumn
 from fastrank_eval.io.keys import CategoricalEncoder, KeyEncoder, encoded, wide_decimal
 from fastrank_eval.io.source import first_line
-from fastrank_eval.slicing.spec import Period, SliceColumn, number_text
+from fastrank_eval.slicing.spec import Period, SliceColumn, exact_text
 
 
 def comparable(column: pa.Array) -> tuple[np.ndarray, np.ndarray | None]:
@@ -138,7 +138,7 @@ def value_texts(values: pa.Array) -> list[str]:
     if pa.types.is_floating(kind):
         return [NULL if text is None else _float_text(text) for text in texts]
     if pa.types.is_decimal(kind):
-        return [NULL if text is None else number_text(Decimal(text)) for text in texts]
+        return [NULL if text is None else exact_text(Decimal(text)) for text in texts]
     if pa.types.is_timestamp(kind):
         return [NULL if text is None else _moment_text(text) for text in texts]
     return [NULL if text is None else text + unit for text in texts]
@@ -200,7 +200,7 @@ def _is_bytes(kind: pa.DataType) -> bool:
 
 
 def _float_text(text: str) -> str:
-    return text if text.lstrip("-") in ("inf", "nan") else number_text(Decimal(text))
+    return text if text.lstrip("-") in ("inf", "nan") else exact_text(Decimal(text))
 
 
 def _moment_text(text: str) -> str:

@@ -183,14 +183,14 @@ def column_text(column: str) -> str:
     return quoted(column)
 
 
-def number_text(number: Decimal) -> str:
+def exact_text(number: Decimal) -> str:
     """Format a finite number in its shortest form.
 
     Equal numbers have equal texts.
 
     Examples
     --------
-    >>> number_text(Decimal("+18.50")), number_text(Decimal("1E3")), number_text(Decimal("2e40"))
+    >>> exact_text(Decimal("+18.50")), exact_text(Decimal("1E3")), exact_text(Decimal("2e40"))
     ('18.5', '1000', '2e40')
     """
     if not number:
@@ -415,7 +415,7 @@ class _Parser(TokenReader):
                 "width must be followed by a number above 0, as in width10 or width0.5, got "
                 f"width{shorten(text)}."
             )
-        return Width(number_text(width))
+        return Width(exact_text(width))
 
     def _edges(self) -> Edges:
         edges = [self._edge()]
@@ -439,7 +439,7 @@ class _Parser(TokenReader):
             edge = self._moment(token.text)
         elif token.kind == "number":
             number = self._decimal(token.text)
-            edge = number_text(number), number
+            edge = exact_text(number), number
         else:
             self._fail("a number or a date such as 2026-11-19")
         self._position += 1

@@ -21,7 +21,7 @@ from fastrank_eval.slicing.spec import (
     SliceSpec,
     Width,
     column_text,
-    number_text,
+    exact_text,
     parse,
     requested_slicing,
 )
@@ -40,7 +40,7 @@ DAYS = st.integers(0, 20000).map(lambda days: str(date(1990, 1, 1) + timedelta(d
 
 def rising(numbers: st.SearchStrategy[Decimal]) -> st.SearchStrategy[Edges]:
     lists = st.lists(numbers, min_size=1, max_size=4).map(lambda found: sorted(set(found)))
-    return lists.map(lambda found: Edges(tuple(map(number_text, found))))
+    return lists.map(lambda found: Edges(tuple(map(exact_text, found))))
 
 
 BINNINGS = st.one_of(
@@ -50,7 +50,7 @@ BINNINGS = st.one_of(
         lambda days: Edges(tuple(sorted(days)))
     ),
     st.integers(2, 1000).map(Quantile),
-    st.decimals("1e-9", "1e9", allow_nan=False).map(lambda width: Width(number_text(width))),
+    st.decimals("1e-9", "1e9", allow_nan=False).map(lambda width: Width(exact_text(width))),
     st.sampled_from(UNITS).map(Period),
 )
 COUNTS = st.one_of(
@@ -200,9 +200,9 @@ def test_texts_in_labels_differ_where_values_do_and_hide_no_sign(one: str, other
 @few
 def test_numbers_have_one_text_that_means_them(number: Decimal, exponent: int) -> None:
     number = number.scaleb(exponent)
-    assert Decimal(number_text(number)) == number
+    assert Decimal(exact_text(number)) == number
     assert (
-        number_text(number) == number_text(number * 1) == number_text(Decimal(number_text(number)))
+        exact_text(number) == exact_text(number * 1) == exact_text(Decimal(exact_text(number)))
     )
 
 

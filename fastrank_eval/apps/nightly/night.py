@@ -15,6 +15,7 @@ from fastrank_eval.engine.run import Evaluation
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.auc import PooledAUC
 from fastrank_eval.measures.parser import measure as measure_of
+from fastrank_eval.results.gates import DifferenceFields
 
 #: The most nights of a run or a page.
 MAX_NIGHTS = 3660
@@ -213,7 +214,7 @@ PERIODS = {"week": 7, "month": 30}
 
 
 @dataclass(frozen=True)
-class NightDifference:
+class NightDifference(DifferenceFields):
     """The difference of a model from the baseline or an earlier night.
 
     Parameters
@@ -236,21 +237,6 @@ class NightDifference:
     p_value: float = math.nan
     p_adjusted: float = math.nan
     verdict: str = ""
-
-    @property
-    def delta_se(self) -> float:
-        """The name of `se` in gates."""
-        return self.se
-
-    @property
-    def delta_ci_low(self) -> float:
-        """The name of `ci_low` in gates."""
-        return self.ci_low
-
-    @property
-    def delta_ci_high(self) -> float:
-        """The name of `ci_high` in gates."""
-        return self.ci_high
 
 
 @dataclass(frozen=True)

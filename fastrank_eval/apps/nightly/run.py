@@ -62,6 +62,7 @@ from fastrank_eval.measures import Measure
 from fastrank_eval.measures.auc import PooledAUC
 from fastrank_eval.measures.parser import requested_measures
 from fastrank_eval.measures.pooled import ClusteredMeasure
+from fastrank_eval.results.format import legend_text
 from fastrank_eval.results.state import State, state_of_run
 from fastrank_eval.stats.score_table import ScoreTable
 
@@ -177,7 +178,7 @@ def _roc(score: str, table: ScoreTable, evaluation: Evaluation, auc: PooledAUC) 
         return None
     points = curve_points.curve_columns("roc", Thresholds.of(table), _POINTS)
     name = "AUC" if auc.max_fpr is None else f"AUC(max_fpr={auc.max_fpr:g})"
-    label = f"{name} {next(_aucs(evaluation, score, auc)):.4f}"
+    label = f"{name} {legend_text(next(_aucs(evaluation, score, auc)))}"
     return CurveLine(score, label, _rounded(points["fpr"]), _rounded(points["tpr"]))
 
 
@@ -199,7 +200,7 @@ def _calibration(score: str, table: ScoreTable, evaluation: Evaluation) -> Curve
     except ColumnError:  # scores that are no probabilities
         return None
     count = len(bins["mean_prediction"])
-    label = f"ECE {curve_points.expected_error(bins):.4f} ({count} bins of equal count)"
+    label = f"ECE {legend_text(curve_points.expected_error(bins))} ({count} bins of equal count)"
     return CurveLine(
         score, label, _rounded(bins["mean_prediction"]), _rounded(bins["observed_rate"])
     )
