@@ -1,6 +1,7 @@
 """Count scores in bins spaced by logit.
 
-This gives the AUC in fixed memory, with an error bound.
+This gives the AUC in fixed memory, with an error bound. The weights of a bin take eight bytes for
+each 32 powers of two that weights span.
 
 Each score gets a key: an integer of the same order. Each power of two of the distance from 0 and,
 above one half, from 1 has the same number of keys. A bin is a key without its lowest bits. The
@@ -21,15 +22,15 @@ from typing import Self
 import numpy as np
 
 from fastrank_eval._lib.array_codes import Arrays, delta_decode, delta_encode, narrow
+from fastrank_eval._lib.arrow import frozen
+from fastrank_eval.stats.exact import ExactSums
 from fastrank_eval.stats.score_table import scores_of, sortable_codes, sum_of_products
 from fastrank_eval.stats.weighted_scores import area_under
 
 #: Rows that a thread collects before it counts them in bins.
 _BATCH_ROWS = 1 << 18
-#: Bits of a weight in one counter, so that 2**32 rows fit; and counters of a class.
-_LIMB, _LIMBS = 30, 4
-#: Exponent of rows of weight 0: below that of any other weight.
-_NO_WEIGHT = -36 * _LIMB
+#: Sums of weights: of positives, then of others.
+_WEIGHTS = ((0,), (0,))
 #: Columns of `Bins` in ascending order.
 _ASCENDING = ("keys", "lowest", "highest")
 
@@ -46,30 +47,21 @@ class Bins:
         Of the bins that have rows, ascending.
     lowest, highest : ndarray of uint64, shape (bins,)
         Codes of the lowest and the highest score of each bin.
-    counts : ndarray of int64, shape (2 * counters, bins)
-        Of positives, then of others: rows, or the limbs of their weight.
-    exponent : int
-        Of the weights: a unit of the last limb is 2 ** (exponent - _LIMBS * _LIMB).
-    rows : int
-        Rows whose weights were cut to whole units.
+    counts : ndarray of int64, shape (2, bins), or ExactSums
+        Of positives, then of others: their rows, or the sums of their weights by bin.
     """
 
     level: int
     keys: np.ndarray
     lowest: np.ndarray
     highest: np.ndarray
-    counts: np.ndarray
-    exponent: int = 0
-    rows: int = 0
+    counts: np.ndarray | ExactSums
 
 
 class BinnedScores:
     """Scores in bins, for AUC with an error bound.
 
     Threads may add at the same time.
-
-    Row weights are added as multiples of about 2**-90 of the largest weight. So their sums do not
-    depend on the order of the rows. The error bound includes this rounding.
 
     Parameters
     ----------
@@ -110,25 +102,31 @@ class BinnedScores:
         Returns
         -------
         dict of ndarray
-            ``setup`` (int64): the largest number of bins, whether rows have weights, and level,
-            exponent and rows of `Bins`; ``keys``, ``lowest`` and ``highest`` as differences (see
-            `array_codes`); ``counts``.
+            ``setup`` (int64): the largest number of bins, whether rows have weights, and the level
+            of `Bins`; ``keys``, ``lowest`` and ``highest`` as differences (see `array_codes`);
+            ``counts``, or with weights ``counts.at`` and ``counts.digits`` of `ExactSums`.
         """
         bins = self._merged_bins()
-        setup = [self._bins, self._weighted, bins.level, bins.exponent, bins.rows]
+        setup = np.array([self._bins, self._weighted, bins.level], np.int64)
         columns = {name: delta_encode(getattr(bins, name)) for name in _ASCENDING}
-        return {"setup": np.array(setup, np.int64), **columns, "counts": narrow(bins.counts)}
+        if isinstance(bins.counts, ExactSums):
+            return {"setup": setup, **columns, **bins.counts.to_arrays("counts", len(bins.keys))}
+        return {"setup": setup, **columns, "counts": narrow(bins.counts)}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Self:
         """Read the state that `to_arrays` wrote."""
-        max_bins, weighted, level, exponent, rows = arrays["setup"].tolist()
+        max_bins, weighted, level = arrays["setup"].tolist()
         state = cls(max_bins, bool(weighted))
         own = _ThreadBins(max_bins, bool(weighted))
         keys, lowest, highest = (delta_decode(arrays[name]) for name in _ASCENDING)
         if len(keys):
-            counts = arrays["counts"].astype(np.int64)
-            own._bins = Bins(level, keys, lowest, highest, counts, exponent, rows)
+            counts = (
+                ExactSums.from_arrays(_WEIGHTS, arrays, "counts", len(keys))
+                if weighted
+                else arrays["counts"].astype(np.int64)
+            )
+            own._bins = Bins(level, keys, lowest, highest, counts)
         state._parts.append(own)
         return state
 
@@ -150,8 +148,8 @@ class BinnedScores:
         if not self.bin_count:
             return math.nan, math.nan
         shared = bins.lowest != bins.highest
-        if self._weighted:
-            return self._weighted_area(bins, shared)
+        if isinstance(bins.counts, ExactSums):
+            return self._weighted_area(bins.counts, shared)
         positives, others = bins.counts
         all_positives, all_others = int(positives.sum()), int(others.sum())
         pairs = all_positives * all_others
@@ -164,21 +162,26 @@ class BinnedScores:
         # 2**-52 is for the rounding of both quotients.
         return area, tied / (2 * pairs) + 2.0**-52 if tied else 0.0
 
-    def _weighted_area(self, bins: Bins, shared: np.ndarray) -> tuple[float, float]:
-        units = [2.0 ** (-_LIMB * (limb + 1)) for limb in range(_LIMBS)]
-        positives, others = (
-            np.sum([limb * unit for limb, unit in zip(limbs, units, strict=True)], axis=0)
-            for limbs in (bins.counts[:_LIMBS], bins.counts[_LIMBS:])
-        )
+    def _weighted_area(self, weights: ExactSums, shared: np.ndarray) -> tuple[float, float]:
+        positives, others = _relative(weights)
         area = area_under(others[::-1], positives[::-1], None)
         if math.isnan(area):
             self.missing = "single_class" if positives.any() or others.any() else "zero_weight"
             return math.nan, math.nan
         tied = float(np.sum(positives[shared] * others[shared]))
-        bound = tied / (2 * positives.sum() * others.sum())
-        # Rounding took less than a unit from each weight.
-        rounding = bins.rows * units[-1] / min(positives.sum(), others.sum())
-        return area, float(min(bound + 4 * rounding, 1.0) + 1e-12)
+        # 1e-12 is for the rounding of the sums.
+        return area, float(tied / (2 * positives.sum() * others.sum()) + 1e-12)
+
+
+def _relative(weights: ExactSums) -> np.ndarray:
+    """Round sums of weights to doubles, divided by a power of two near the largest."""
+    weights.carry()
+    used = np.flatnonzero(weights.digits.any(axis=(0, 1)))
+    if not len(used):
+        return np.zeros(weights.digits.shape[:2])
+    # Without digits that are always 0, the order of additions is that of any other order of rows.
+    digits = weights.digits[:, :, used[0] : used[-1] + 1].astype(np.float64)
+    return np.sum(np.ldexp(digits, 32 * np.arange(1 - digits.shape[2], 1)), axis=2)
 
 
 class _ThreadBins:
@@ -187,7 +190,7 @@ class _ThreadBins:
     def __init__(self, bins: int, weighted: bool) -> None:
         self._max_bins = bins
         self._weighted = weighted
-        self._bins = _empty_bins(weighted)
+        self._bins = _empty_bins()
         self._pending: list[tuple[np.ndarray, np.ndarray]] = []
         self._weights: list[np.ndarray] = []
         self._rows = 0
@@ -211,8 +214,8 @@ class _ThreadBins:
                 added = [_weight_bins(codes, positive, np.concatenate(self._weights), level)]
             else:
                 added = [
-                    _count_bins(codes[positive], level, 0, 2),
-                    _count_bins(codes[~positive], level, 1, 2),
+                    _count_bins(codes[rows], level, counter)
+                    for counter, rows in enumerate((positive, ~positive))
                 ]
             self._pending.clear()
             self._weights.clear()
@@ -221,9 +224,9 @@ class _ThreadBins:
         return self._bins
 
 
-def _empty_bins(weighted: bool) -> Bins:
+def _empty_bins() -> Bins:
     none = np.empty(0, np.uint64)
-    return Bins(0, none, none, none, np.empty((2 * _LIMBS if weighted else 2, 0), np.int64))
+    return Bins(0, none, none, none, np.empty((2, 0), np.int64))
 
 
 def keys_of(codes: np.ndarray) -> np.ndarray:
@@ -258,39 +261,31 @@ def keys_of(codes: np.ndarray) -> np.ndarray:
     return keys
 
 
-def _count_bins(codes: np.ndarray, level: int, counter: int, counters: int) -> Bins:
+def _count_bins(codes: np.ndarray, level: int, counter: int) -> Bins:
     """Count the rows of one class in bins."""
-    codes = np.sort(codes)
-    keys, firsts = _distinct_keys(keys_of(codes) >> np.uint64(level))
-    counts = np.zeros((counters, len(keys)), np.int64)
-    counts[counter] = np.diff(firsts, append=len(codes))
-    lasts = np.append(firsts[1:], len(codes)) - 1
-    lowest, highest = (codes[index].astype(np.uint64) for index in (firsts, lasts[: len(firsts)]))
+    keys, lowest, highest, rows = _cut(np.sort(codes), level)
+    counts = np.zeros((2, len(keys)), np.int64)
+    counts[counter] = rows
     return Bins(level, keys, lowest, highest, counts)
 
 
 def _weight_bins(codes: np.ndarray, positive: np.ndarray, weight: np.ndarray, level: int) -> Bins:
     """Sum the weights of rows in bins."""
     order = np.argsort(codes)
-    codes, positive, weight = codes[order], positive[order], weight[order]
+    keys, lowest, highest, rows = _cut(codes[order], level)
+    weights, bins = ExactSums(_WEIGHTS), np.repeat(np.arange(len(keys)), rows)
+    weights.ensure_slices(len(keys))
+    for term, mask in enumerate((positive[order], ~positive[order])):
+        weights.add_to_term(term, weight[order][mask], bins[mask])
+    return Bins(level, keys, lowest, highest, weights)
+
+
+def _cut(codes: np.ndarray, level: int) -> tuple[np.ndarray, ...]:
+    """Return the keys, lowest and highest codes and rows of bins of ascending codes."""
     keys, firsts = _distinct_keys(keys_of(codes) >> np.uint64(level))
-    if not len(keys):
-        return _empty_bins(True)
-    # A multiple of a limb's bits, so that the limbs of any two states align.
-    largest = float(weight.max())
-    exponent = -(-math.frexp(largest)[1] // _LIMB) * _LIMB if largest else _NO_WEIGHT
-    rest = np.ldexp(weight, -exponent)
-    counts = np.zeros((2 * _LIMBS, len(keys)), np.int64)
-    for limb in range(_LIMBS):
-        rest = np.ldexp(rest, _LIMB)
-        digits = np.floor(rest)
-        rest -= digits
-        units = digits.astype(np.int64)
-        counts[limb] = np.add.reduceat(np.where(positive, units, 0), firsts)
-        counts[_LIMBS + limb] = np.add.reduceat(np.where(positive, 0, units), firsts)
-    lasts = np.append(firsts[1:], len(codes)) - 1
-    lowest, highest = (codes[index].astype(np.uint64) for index in (firsts, lasts))
-    return Bins(level, keys, lowest, highest, counts, exponent, len(codes))
+    rows = np.diff(firsts, append=len(codes))
+    lowest, highest = (codes[index].astype(np.uint64) for index in (firsts, firsts + rows - 1))
+    return keys, lowest, highest, rows
 
 
 def _distinct_keys(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -306,14 +301,12 @@ def _merge_bins(parts: list[Bins], max_bins: int) -> Bins:
     """Merge bins into at most `max_bins` bins, at the finest such level."""
     parts = [part for part in parts if len(part.keys)]
     if not parts:
-        return _empty_bins(False)
+        return _empty_bins()
     level = max(part.level for part in parts)
-    exponent = max(part.exponent for part in parts)
     keys = np.concatenate([part.keys >> np.uint64(level - part.level) for part in parts])
     lowest, highest = (
         np.concatenate([getattr(part, name) for part in parts]) for name in ("lowest", "highest")
     )
-    counts = np.concatenate([_rescale_counts(part, exponent) for part in parts], axis=1)
     order = np.argsort(keys, kind="stable")
     keys = keys[order]
     # Two keys share a bin if the level leaves out all bits in which they differ.
@@ -322,23 +315,24 @@ def _merge_bins(parts: list[Bins], max_bins: int) -> Bins:
         more = int(changes[len(changes) - max_bins]).bit_length()
         keys, level = keys >> np.uint64(more), level + more
     keys, firsts = _distinct_keys(keys)
-    return Bins(
-        level,
-        keys,
-        np.minimum.reduceat(lowest[order], firsts),
-        np.maximum.reduceat(highest[order], firsts),
-        np.add.reduceat(counts[:, order], firsts, axis=1),
-        exponent,
-        sum(part.rows for part in parts),
-    )
+    lowest = np.minimum.reduceat(lowest[order], firsts)
+    highest = np.maximum.reduceat(highest[order], firsts)
+    return Bins(level, keys, lowest, highest, _merge_counts(parts, order, firsts))
 
 
-def _rescale_counts(part: Bins, exponent: int) -> np.ndarray:
-    """Shift counters to a larger exponent; the lowest limbs are dropped."""
-    shift = min((exponent - part.exponent) // _LIMB, _LIMBS)
-    if not shift:
-        return part.counts
-    counts = np.zeros_like(part.counts)
-    for start in (0, _LIMBS):
-        counts[start + shift : start + _LIMBS] = part.counts[start : start + _LIMBS - shift]
-    return counts
+def _merge_counts(
+    parts: list[Bins], order: np.ndarray, firsts: np.ndarray
+) -> np.ndarray | ExactSums:
+    """Add the counts of runs of ordered bins."""
+    sums = [part.counts for part in parts if isinstance(part.counts, ExactSums)]
+    if not sums:
+        counts = np.concatenate([part.counts for part in parts], axis=1)
+        return np.add.reduceat(counts[:, order], firsts, axis=1)
+    bins = np.empty(len(order), np.int64)
+    bins[order] = np.repeat(np.arange(len(firsts)), np.diff(firsts, append=len(order)))
+    ends = np.cumsum([len(part.keys) for part in parts])
+    weights = ExactSums(_WEIGHTS)
+    weights.ensure_slices(len(firsts))
+    for one, of_one in zip(sums, np.split(bins, ends[:-1]), strict=True):
+        weights.merge(one, frozen(of_one))
+    return weights

@@ -187,19 +187,30 @@ class ExactSums:
         _carry(self.digits)
         self._added = 0
 
-    def merge(self, other: ExactSums) -> None:
-        """Add other sums slice by slice; the order of merging does not matter."""
-        slices, digits = other.digits.shape[1:]
-        self.ensure_slices(slices)
+    def merge(self, other: ExactSums, slices: np.ndarray = NO_SLICES) -> None:
+        """Add other sums; the order of merging does not matter.
+
+        Parameters
+        ----------
+        other : ExactSums
+        slices : ndarray of int64, shape (slices,), or (0,)
+            The row of sums of each slice of `other`; an empty array means the same rows.
+        """
+        rows, digits = other.digits.shape[1:]
+        self.ensure_slices(int(slices.max()) + 1 if len(slices) else rows)
         if not digits:
             return
-        if self._added + other._added > _ADDITIONS:
+        if len(slices) or self._added + other._added > _ADDITIONS:
             self.carry()
             other.carry()
         self._ensure_digits(other.lowest, other.lowest + digits - 1)
         first = other.lowest - self.lowest
-        self.digits[:, :slices, first : first + digits] += other.digits
-        self._added += other._added + 1
+        if len(slices):
+            _add_slices(frozen(other.digits.view()), slices, first, self.digits)
+            self._added += rows
+        else:
+            self.digits[:, :rows, first : first + digits] += other.digits
+            self._added += other._added + 1
 
     def take(self, slices: np.ndarray) -> ExactSums:
         """Take the sums of some slices, in this order; zeros for -1."""
@@ -449,6 +460,15 @@ def _carry(digits):  # type: ignore[no-untyped-def]
             for digit in range(digits.shape[2] - 1):
                 digits[term, row, digit + 1] += digits[term, row, digit] >> 32
                 digits[term, row, digit] &= 0xFFFFFFFF
+
+
+@kernel
+def _add_slices(digits, slices, first, sums):  # type: ignore[no-untyped-def]
+    for term in range(digits.shape[0]):
+        for i in range(slices.shape[0]):
+            row = slices[i]
+            for digit in range(digits.shape[2]):
+                sums[term, row, first + digit] += digits[term, i, digit]
 
 
 @kernel

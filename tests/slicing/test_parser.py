@@ -201,9 +201,7 @@ def test_texts_in_labels_differ_where_values_do_and_hide_no_sign(one: str, other
 def test_numbers_have_one_text_that_means_them(number: Decimal, exponent: int) -> None:
     number = number.scaleb(exponent)
     assert Decimal(exact_text(number)) == number
-    assert (
-        exact_text(number) == exact_text(number * 1) == exact_text(Decimal(exact_text(number)))
-    )
+    assert exact_text(number) == exact_text(number * 1) == exact_text(Decimal(exact_text(number)))
 
 
 @given(NAMES)

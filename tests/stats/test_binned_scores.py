@@ -20,6 +20,7 @@ from fastrank_eval.stats.weighted_scores import WeightedScores
 
 FINITE = {32: st.floats(allow_nan=False, width=32), 64: st.floats(allow_nan=False)}
 UNIT = {width: st.floats(0, 1, width=width) for width in (32, 64)}
+WEIGHTS = [0.0, 0.1, 1.0, 1e-9, 1e12, 1e-300, 1e150]
 
 
 @st.composite
@@ -30,7 +31,7 @@ def rows(draw: st.DrawFn):
         arrays(f"f{width // 8}", number, elements=draw(st.sampled_from([FINITE, UNIT]))[width])
     )
     positive = draw(arrays(np.bool_, number))
-    weight = draw(arrays(np.float64, number, elements=st.sampled_from([0.0, 0.1, 1.0, 1e-9, 1e12])))
+    weight = draw(arrays(np.float64, number, elements=st.sampled_from(WEIGHTS)))
     return score, positive, weight
 
 

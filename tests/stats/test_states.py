@@ -399,3 +399,17 @@ def test_products_of_zero__next_to_numbers__add_nothing(number: float) -> None:
     sums = ExactSums([(1,), (0, 1)])
     assert sums.add(np.array([[0.0], [number]]))
     assert (sums.fraction(0), sums.fraction(1)) == (Fraction(number), 0)
+
+
+def test_sums__merged_into_other_slices__add_what_shares_one() -> None:
+    first, second = ExactSums([(0,)]), ExactSums([(0,)])
+    first.add(np.array([[1e300, 2.0, 0.1]]), np.arange(3))
+    second.add(np.array([[-1e300, 2.0**-900]]), np.arange(2))
+    sums = ExactSums([(0,)])
+    sums.merge(first, np.array([0, 2, 2]))
+    sums.merge(second, np.array([0, 0]))
+    assert [sums.fraction(0, row) for row in range(3)] == [
+        Fraction(1, 2**900),
+        0,
+        2 + Fraction(0.1),
+    ]
