@@ -21,7 +21,7 @@ from fastrank_eval._lib.arrow import (
     plain_type,
 )
 from fastrank_eval._lib.errors import ArgumentError, ColumnError
-from fastrank_eval.io.keys import CategoricalEncoder, encoded
+from fastrank_eval.io.keys import CategoricalEncoder, encoded, number_integers
 from fastrank_eval.io.reader import RowReader
 from fastrank_eval.io.source import Source
 from fastrank_eval.slicing.encode import (
@@ -286,9 +286,9 @@ class WidthEncoder(KeyedEncoder):
         return numbers
 
     def _multiples(self, numbers: np.ndarray) -> np.ndarray:
-        dictionary = arrow_column(numbers).dictionary_encode()
-        distinct = [float(self._multiple(n)) for n in as_array(dictionary.dictionary).tolist()]
-        doubles: np.ndarray = np.array(distinct, np.float64)[as_array(dictionary.indices)]
+        codes, firsts = number_integers(numbers)
+        distinct = [float(self._multiple(n)) for n in numbers[firsts].tolist()]
+        doubles: np.ndarray = np.array(distinct, np.float64)[codes]
         return doubles
 
     def _multiple(self, number: int) -> Decimal:
