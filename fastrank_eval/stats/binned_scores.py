@@ -174,7 +174,7 @@ class BinnedScores:
 
 
 def _relative(weights: ExactSums) -> np.ndarray:
-    """Round sums of weights to doubles, divided by a power of two near the largest."""
+    """Round sums of weights to doubles, in a unit near the largest."""
     weights.carry()
     used = np.flatnonzero(weights.digits.any(axis=(0, 1)))
     if not len(used):
@@ -263,7 +263,7 @@ def keys_of(codes: np.ndarray) -> np.ndarray:
 
 def _count_bins(codes: np.ndarray, level: int, counter: int) -> Bins:
     """Count the rows of one class in bins."""
-    keys, lowest, highest, rows = _cut(np.sort(codes), level)
+    keys, lowest, highest, rows = _cut_bins(np.sort(codes), level)
     counts = np.zeros((2, len(keys)), np.int64)
     counts[counter] = rows
     return Bins(level, keys, lowest, highest, counts)
@@ -272,7 +272,7 @@ def _count_bins(codes: np.ndarray, level: int, counter: int) -> Bins:
 def _weight_bins(codes: np.ndarray, positive: np.ndarray, weight: np.ndarray, level: int) -> Bins:
     """Sum the weights of rows in bins."""
     order = np.argsort(codes)
-    keys, lowest, highest, rows = _cut(codes[order], level)
+    keys, lowest, highest, rows = _cut_bins(codes[order], level)
     weights, bins = ExactSums(_WEIGHTS), np.repeat(np.arange(len(keys)), rows)
     weights.ensure_slices(len(keys))
     for term, mask in enumerate((positive[order], ~positive[order])):
@@ -280,8 +280,8 @@ def _weight_bins(codes: np.ndarray, positive: np.ndarray, weight: np.ndarray, le
     return Bins(level, keys, lowest, highest, weights)
 
 
-def _cut(codes: np.ndarray, level: int) -> tuple[np.ndarray, ...]:
-    """Return the keys, lowest and highest codes and rows of bins of ascending codes."""
+def _cut_bins(codes: np.ndarray, level: int) -> tuple[np.ndarray, ...]:
+    """Return keys, lowest and highest codes and row counts of bins."""
     keys, firsts = _distinct_keys(keys_of(codes) >> np.uint64(level))
     rows = np.diff(firsts, append=len(codes))
     lowest, highest = (codes[index].astype(np.uint64) for index in (firsts, firsts + rows - 1))

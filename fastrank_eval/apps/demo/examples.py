@@ -45,7 +45,6 @@ def write_month(
     nights: int = NIGHTS,
     rows: int = 20_000,
     seed: int = 0,
-    first: dt.date = FIRST,
 ) -> list[Path]:
     """Write a folder a night, in place of those that are there.
 
@@ -59,7 +58,6 @@ def write_month(
         Of a working day; at least 100.
     seed : int
         0 to 2**32 - 1.
-    first : date
 
     Returns
     -------
@@ -85,10 +83,10 @@ def write_month(
     _check(rows, seed)
     written = []
     for night in range(1, nights + 1):
-        table = _rows_of(night, rows, seed, first)
+        table = _rows_of(night, rows, seed)
         if night == LATE:
             table = table.slice(0, _on_time(table))
-        path = _file(Path(folder), night, first, part=0)
+        path = _file(Path(folder), night, part=0)
         written.append(_write(table, path))
         path.with_name("part-00001.parquet").unlink(missing_ok=True)
     return written
@@ -99,14 +97,13 @@ def write_late(
     *,
     rows: int = 20_000,
     seed: int = 0,
-    first: dt.date = FIRST,
 ) -> Path:
     """Write the rows that the 24th night lacked, as a second file of it.
 
     Parameters
     ----------
     folder : path
-    rows, seed, first : optional
+    rows, seed : int
         As `write_month` was called.
 
     Returns
@@ -114,8 +111,8 @@ def write_late(
     Path
     """
     _check(rows, seed)
-    table = _rows_of(LATE, rows, seed, first)
-    return _write(table.slice(_on_time(table)), _file(Path(folder), LATE, first, part=1))
+    table = _rows_of(LATE, rows, seed)
+    return _write(table.slice(_on_time(table)), _file(Path(folder), LATE, part=1))
 
 
 def _check(rows: int, seed: int) -> None:
@@ -123,15 +120,19 @@ def _check(rows: int, seed: int) -> None:
     check_whole("seed", seed, 0, 2**32 - 1)
 
 
-def _file(folder: Path, night: int, first: dt.date, part: int) -> Path:
-    day = first + dt.timedelta(days=night - 1)
-    return folder / f"day={day}" / f"part-{part:05d}.parquet"
+def _day(night: int) -> dt.date:
+    return FIRST + dt.timedelta(days=night - 1)
 
 
-def _rows_of(night: int, rows: int, seed: int, first: dt.date) -> pa.Table:
-    day = first + dt.timedelta(days=night - 1)
+def _file(folder: Path, night: int, part: int) -> Path:
+    return folder / f"day={_day(night)}" / f"part-{part:05d}.parquet"
+
+
+def _rows_of(night: int, rows: int, seed: int) -> pa.Table:
     many = round(
-        rows * (_WEEKEND if day.weekday() >= 5 else 1.0) * (0.97 + 0.06 * (night * 7 % 10) / 9)
+        rows
+        * (_WEEKEND if _day(night).weekday() >= 5 else 1.0)
+        * (0.97 + 0.06 * (night * 7 % 10) / 9)
     )
     recipe = Recipe(
         0 if night == EMPTY else many,

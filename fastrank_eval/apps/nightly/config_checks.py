@@ -195,16 +195,16 @@ def _reader(
     return read
 
 
-def _is_number(value: Any, lowest: float, highest: float) -> bool:
+def _is_number(value: Any, highest: float) -> bool:
     numeric = isinstance(value, int | float) and not isinstance(value, bool)
-    return numeric and lowest <= value <= highest
+    return numeric and 0 <= value <= highest
 
 
 text = _reader("a non-empty string", _has_content)
 boolean = _reader("true or false", lambda value: isinstance(value, bool))
-share = _reader("a number from 0 to 1", lambda value: _is_number(value, 0, 1), float)
+share = _reader("a number from 0 to 1", lambda value: _is_number(value, 1), float)
 positive = _reader(
-    "a number above 0", lambda value: _is_number(value, 0, sys.float_info.max) and value > 0, float
+    "a number above 0", lambda value: _is_number(value, sys.float_info.max) and value > 0, float
 )
 
 

@@ -61,15 +61,13 @@ def parse_date(text: str, option: str = "--date") -> dt.date:
     return date
 
 
-def parse_date_range(text: str, option: str = "--backfill") -> list[dt.date]:
-    """Parse a range of dates with both ends.
+def parse_date_range(text: str) -> list[dt.date]:
+    """Parse a range of dates, the value of ``--backfill``.
 
     Parameters
     ----------
     text : str
-        ``"2026-11-01..2026-11-19"``.
-    option : str
-        The option, for the message.
+        ``"2026-11-01..2026-11-19"``, with both ends.
 
     Returns
     -------
@@ -88,13 +86,13 @@ def parse_date_range(text: str, option: str = "--backfill") -> list[dt.date]:
     """
     first, dots, last = text.partition("..")
     if not dots:
-        raise ArgumentError(f"{option} {text!r} is not a range; write 2026-11-01..2026-11-19.")
-    begin, end = parse_date(first, option), parse_date(last, option)
+        raise ArgumentError(f"--backfill {text!r} is not a range; write 2026-11-01..2026-11-19.")
+    begin, end = (parse_date(end, "--backfill") for end in (first, last))
     nights = (end - begin).days + 1
     if nights < 1:
-        raise ArgumentError(f"{option} {text!r} runs backwards; write {last}..{first}.")
+        raise ArgumentError(f"--backfill {text!r} runs backwards; write {last}..{first}.")
     if nights > MAX_NIGHTS:
-        raise ArgumentError(f"{option} {text!r} has {nights:,} nights; {MAX_NIGHTS:,} at most.")
+        raise ArgumentError(f"--backfill {text!r} has {nights:,} nights; {MAX_NIGHTS:,} at most.")
     return [begin + dt.timedelta(days=day) for day in range(nights)]
 
 

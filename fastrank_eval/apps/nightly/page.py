@@ -178,8 +178,8 @@ def _change_boxes(series: NightSeries) -> list[tuple[str, list[tuple[TopChanges,
     return boxes
 
 
-def _past(series: NightSeries, measure: str, slice_label: str = "all") -> Mapping[str, Any]:
-    return {model: series.past(model, slice_label, measure) for model in series.last.models}
+def _past(series: NightSeries, measure: str) -> Mapping[str, Any]:
+    return {model: series.past(model, "all", measure) for model in series.last.models}
 
 
 def _by_night(series: NightSeries, measure: str) -> list[tuple[dt.date, list[tuple[str, str]]]]:
