@@ -116,8 +116,15 @@ def read(
     raise ValueError(f"{title}: {reason}" if reason else f"it lacks the sums {title}")
 
 
-def read_like(own: RowState, arrays: Arrays) -> RowState:
-    """Read a state with the terms of one of the plan."""
+def read_like(own: RowState, values: int, arrays: Arrays) -> RowState:
+    """Read a state with the terms of one of the plan, and at most its keys.
+
+    `values` is the number of values of the field, 0 without a field.
+    """
+    # Checked before sums of so many keys are allocated.
+    most = max(own.most_keys, values) if isinstance(own, RowSums) else 0
+    if most and not 1 <= int(arrays["keys"]) <= most:
+        raise ValueError(f"keys of sums must be 1 to {most}, got {arrays['keys']}")
     state = type(own).from_arrays(arrays)
     if isinstance(state, RowSums) and isinstance(own, RowSums) and len(state) != len(own):
         raise ValueError(f"terms must be {len(own)}, got {len(state)}")

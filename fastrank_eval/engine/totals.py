@@ -189,14 +189,14 @@ class RowStates:
         scores = self._plan.roles.scores
         for key, measure in self._plan.row_states.items():
             own, name = self.models[0][key], state_name(key)
-            kind = type(own)
-            if kind is ClusteredScores:
+            if isinstance(own, ClusteredScores):
                 parts = {score: read(arrays, where, score, name, dict) for score in scores}
                 for score, clustered in ClusteredScores.models_from_arrays(parts).items():
                     states.models[scores.index(score)][key] = clustered
                 continue
+            values = sum(len(numbers[field]) for field in measure.columns_named())
             for score, of_model in zip(scores, states.models, strict=True):
-                state = read(arrays, where, score, name, partial(read_like, own))
+                state = read(arrays, where, score, name, partial(read_like, own, values))
                 of_model[key] = _renumber(state, measure, numbers)
         for model, pairs in self.pairs.items():
             for key in pairs:

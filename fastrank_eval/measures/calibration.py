@@ -130,7 +130,7 @@ class _CalibrationError(OrderedMeasure):
         return "bins", self.bins, float(self.rel), float(self.sampling_rate)
 
     def new_state(self, weighted: bool, threads: int) -> RowState:
-        return super().new_state(weighted, threads) if self.by == "count" else RowSums(3)
+        return super().new_state(weighted, threads) if self.by == "count" else RowSums(3, self.bins)
 
     def add_rows(self, state: Any, scored: Scored) -> None:
         if self.by == "count":

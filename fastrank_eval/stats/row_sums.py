@@ -80,6 +80,8 @@ class RowSums(SharedSums):
     ----------
     terms : int
         Number of sums (of each key).
+    most_keys : int
+        Number of keys, as far as it is known before the rows: a saved state may have no more.
 
     Examples
     --------
@@ -95,8 +97,9 @@ class RowSums(SharedSums):
     [1.0, 0.0, 6.0]
     """
 
-    def __init__(self, terms: int) -> None:
+    def __init__(self, terms: int, most_keys: int = 1) -> None:
         super().__init__([(0,)] * terms)
+        self.most_keys = most_keys
 
     def add(self, term: int, values: np.ndarray, keys: np.ndarray | None = None) -> None:
         """Add values to one sum, or each value to the sum of its key.

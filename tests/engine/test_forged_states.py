@@ -28,7 +28,7 @@ def state() -> fe.State:
         group="user",
         label="click",
         score=["new", "old"],
-        measures="GAUC,LogLoss,ECE(bins=3)",
+        measures="GAUC,LogLoss,ECE(bins=3),FieldECE(field='slot')",
         baseline="old",
         by="slot",
         keep_state=True,
@@ -75,4 +75,16 @@ def test_terms_of_moments_beyond_any_measure__are_refused_before_memory_is_taken
     place = next(place for place, parts in states.items() if "terms" in parts)
     states[place]["terms"] = np.array(2**62)
     with pytest.raises(fe.SourceError, match=r"terms of (moments|sums) must be 1 to 64, got 461"):
+        fe.State.from_bytes(state_bytes(header, states))
+
+
+@pytest.mark.parametrize("of, most", [("bins", 3), ("field", 2), ("likelihood", 1)])
+def test_more_keys_than_a_measure_has__are_refused_before_memory_is_taken(
+    state: fe.State, of: str, most: int
+) -> None:
+    header, states = read_state_bytes(state.to_bytes())
+    place = next(place for place in states if place[0] == ALL and f'["{of}' in place[2])
+    states[place]["keys"] = np.array(2**40)
+    message = rf"{of}.*keys of sums must be 1 to {most}, got 1099511627776"
+    with pytest.raises(fe.SourceError, match=message):
         fe.State.from_bytes(state_bytes(header, states))
