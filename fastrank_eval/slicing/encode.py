@@ -381,6 +381,7 @@ class PeriodEncoder(KeyedEncoder):
     def _keys(self, column: pa.Array) -> pa.Array:
         import pyarrow.compute as pc
 
+        self._check_years(column)
         kind = column.type
         if pa.types.is_timestamp(kind) and kind.tz in ("UTC", "Z", "+00:00"):
             # Needs no time zone database.
@@ -405,6 +406,24 @@ class PeriodEncoder(KeyedEncoder):
                 return pc.hours_between(epoch, column)
             return pc.days_between(epoch, column).cast(pa.int32()).cast(pa.date32())
         return pc.floor_temporal(column, unit=self.unit).cast(pa.date32())
+
+    def _check_years(self, column: pa.Array) -> None:
+        """Refuse years whose periods Arrow computes wrongly, without an error."""
+        import pyarrow.compute as pc
+
+        kind = column.type
+        is_time = pa.types.is_timestamp(kind)
+        unit = kind.unit if is_time else "D" if kind.bit_width == 32 else "ms"
+        years = np.array([1678, 2262] if unit == "ns" else [-32766, 32767])
+        first, end = (years - 1970).astype("M8[Y]").astype(f"M8[{unit}]").astype(np.int64).tolist()
+        # 0.3 ns a row, where days take 4.
+        for extreme in pc.min_max(column).values():
+            if extreme.is_valid and not first <= extreme.value < end:
+                raise ColumnError(
+                    f"by '{self.slice_column}': column '{self.name}' must be in the years "
+                    f"{years[0]} to {years[1] - 1}, got {kind} {extreme.value}; leave such "
+                    "rows out, by where=..."
+                )
 
     def categories(self) -> Categories:
         """Describe the periods so far.

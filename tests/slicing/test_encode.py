@@ -268,6 +268,45 @@ def test_a_value_too_far_for_bins_of_a_width_is_refused() -> None:
             labels_of_rows(f"c:width{width}", pa.table({"c": values}), [])
 
 
+@pytest.mark.parametrize("unit", ["hour", "day", "week", "month", "hour_of_day", "day_of_week"])
+@pytest.mark.parametrize(
+    "kind, years",
+    [
+        (pa.timestamp("ns"), (1678, 2261)),
+        (pa.timestamp("us", "Asia/Kolkata"), (-32766, 32766)),
+        (pa.timestamp("s"), (-32766, 32766)),
+        (pa.date32(), (-32766, 32766)),
+        (pa.date64(), (-32766, 32766)),
+    ],
+    ids=str,
+)
+def test_years_without_a_calendar__are_refused_and_the_last_before_them_have_labels(
+    unit: str, kind: pa.DataType, years: tuple[int, int]
+) -> None:
+    if unit.startswith("hour") and pa.types.is_date(kind):
+        return
+    resolution = {"date32[day]": "D", "date64[ms]": "ms"}.get(str(kind)) or kind.unit
+    first_year, last_year = years
+    edges = np.array([first_year - 1970, last_year - 1969]).astype("M8[Y]")
+    first, end = edges.astype(f"M8[{resolution}]").astype(np.int64).tolist()
+    integers = pa.int32() if kind == pa.date32() else pa.int64()
+    step = 86_400_000 if kind == pa.date64() else 1
+
+    def labels(*values: int) -> list[str]:
+        column = pa.array(values, integers).view(kind)
+        return labels_of_rows(f"c:{unit}", pa.table({"c": column}), [])[0]
+
+    texts = labels(first, end - step)
+    assert not any("range" in text for text in texts)
+    if unit == "month" and kind == pa.timestamp("s"):
+        assert texts == ["c:month=-32766-01", "c:month=32766-12"]
+    most = 2 ** (31 if integers == pa.int32() else 63)
+    message = f"must be in the years {first_year} to {last_year}, got"
+    for far in (first - step, end, -most, most - most % step - step):
+        with pytest.raises(ColumnError, match=message):
+            labels(0, far)
+
+
 PERIODS: dict[str, Callable[[datetime], str]] = {
     "hour": lambda moment: moment.strftime("%Y-%m-%dT%H"),
     "day": lambda moment: moment.strftime("%Y-%m-%d"),
