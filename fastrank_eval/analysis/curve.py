@@ -348,7 +348,8 @@ def curve(
     }
     choices = _choices(kind, requested)
     for name in (
-        "measures", "per_group", "keep_scores", "keep_state", "keep_groups", "by", "min_groups",
+        "measures", "per_group", "keep_scores", "keep_state", "keep_groups", "count_groups", "by",
+        "min_groups",
     ):  # fmt: skip
         if name in options:
             raise ArgumentError(f"curve() takes no {name}: the kind of curve tells.")

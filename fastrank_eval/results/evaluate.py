@@ -171,6 +171,9 @@ def evaluate(request: Request) -> Result:
     keep_groups : bool
         Keep keys and values of every group in the state too. A merge then detects groups that have
         rows in two states. The file of the state grows with the groups.
+    count_groups : bool
+        Group rows even if no measure needs groups, for `Meta.groups` and for gates that read a
+        number of groups.
     baseline : str, optional
         The score column that every other is compared with. The state keeps the paired sums of both.
         No value depends on it.

@@ -34,6 +34,8 @@ COMPARISON_FIELDS = (
     "wins", "losses", "ties", "mdd",
 )  # fmt: skip
 FIELDS = VALUE_FIELDS + COMPARISON_FIELDS
+#: Fields that count groups.
+GROUP_FIELDS = ("groups", "groups_used", "dropped_share")
 
 COUNTS = ("rows", "groups")
 KEYWORDS = frozenset({"and", "or", "not"})

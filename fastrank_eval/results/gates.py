@@ -17,6 +17,7 @@ from fastrank_eval.results.format import detail_text
 from fastrank_eval.results.gate_parser import (
     ALL,
     COMPARISON_FIELDS,
+    GROUP_FIELDS,
     Count,
     Number,
     Term,
@@ -129,6 +130,14 @@ class Gate:
 
     def __str__(self) -> str:
         return str(self.condition)
+
+    @property
+    def counts_groups(self) -> bool:
+        """Whether the condition reads a number of groups."""
+        return any(
+            leaf.of == "groups" if isinstance(leaf, Count) else leaf.field in GROUP_FIELDS
+            for leaf in terms_of(self.condition)
+        )
 
     @typed
     def require(
@@ -327,6 +336,8 @@ class _Table:
 
     def _count(self, count: Count) -> float:
         number = self._counts[count.of]
+        if count.of == "groups":
+            self._require_groups()
         if not number:
             raise _Unknown("no_groups", f"there are no {count.of}")
         return float(number)
@@ -337,6 +348,8 @@ class _Table:
         if rows is None:
             raise _Unknown("undefined", f"there is no {text} of {score!r} for {label!r}")
         title = text if label == ALL else f"{text}[{label}]"
+        if term.field in GROUP_FIELDS:
+            self._require_groups()
         if any(_lacks_groups(row) for row in rows):
             raise _Unknown("no_groups", f"no group stands behind {title}{_reasons(rows)}")
         number = next((n for n in (_field(row, term.field) for row in rows) if n is not None), None)
@@ -346,6 +359,14 @@ class _Table:
         if number is None or not math.isfinite(number):
             raise _Unknown("undefined", f"{term.field} of {title} is undefined{_reasons(rows)}")
         return number
+
+    def _require_groups(self) -> None:
+        if self._counts["rows"] and not self._counts["groups"]:
+            raise _Unknown(
+                "no_groups",
+                "rows were not grouped, because no measure needs groups: evaluate with group=... "
+                "and count_groups=True",
+            )
 
 
 def _lacks_groups(row: object) -> bool:

@@ -126,6 +126,8 @@ def evaluate(
         from fastrank_eval.results.evaluate import evaluate as run
 
     gates = read_gates(fail_if, options)
+    if any(gate.counts_groups for gate in gates):
+        options["count_groups"] = True
     result = compute(
         run,
         sources,

@@ -475,7 +475,7 @@ def read_gates(
     ----------
     texts : sequence of str
     options : mapping of str to object
-        Options of the command: measures, score, profile and sampling_rate.
+        Options of the command: measures, score, group, profile and sampling_rate.
     compared : bool
         Whether the measures are those of a comparison.
 
@@ -486,7 +486,8 @@ def read_gates(
     Raises
     ------
     FastRankEvalError
-        If a gate cannot be read, or names a measure or a score column that is not requested.
+        If a gate cannot be read, names a measure or a score column that is not requested, or reads
+        a number of groups of rows without groups.
     """
     if not texts:
         return []
@@ -506,6 +507,10 @@ def read_gates(
     names = requested_names(requested, measured)
     for each in gates:
         each.require([str(m) for m in measured], options["score"], names)
+        if each.counts_groups and not options["group"]:
+            raise ArgumentError(
+                f'gate "{each}": it counts groups; name the key columns by --group.'
+            )
     return gates
 
 

@@ -90,6 +90,24 @@ def test_fail_if__measure_of_a_profile__is_known_before_reading() -> None:
     assert run("LogLoss(sampling_rate=1) < 0", more=given).exit_code == 0
 
 
+@pytest.mark.usefixtures("folder")
+def test_fail_if__number_of_groups__groups_rows_that_no_measure_groups() -> None:
+    more = ("-m", "AUC")
+    for condition in ("groups < 3", "AUC groups != 3", "AUC groups_used < 3"):
+        assert run(condition, more=more).exit_code == 0, condition
+    assert run("AUC dropped_share > 0", more=more).exit_code == 0
+    outcome = run("groups < 4", more=more)
+    assert (outcome.exit_code, outcome.stderr) == (3, "gate failed: groups < 4: 3\n")
+
+
+@pytest.mark.usefixtures("folder")
+def test_fail_if__number_of_groups__of_no_group__is_refused_before_rows_are() -> None:
+    arguments = ["log.parquet", "-l", "click", "-s", "pctr", "-m", "AUC", "--fail-if", "groups < 4"]
+    outcome = CliRunner().invoke(cli, ["evaluate", *arguments])
+    assert outcome.exit_code == 2
+    assert 'gate "groups < 4": it counts groups; name the key columns by --group.' in outcome.stderr
+
+
 def test_fail_if__many_reasons__are_cut_short(folder: Path) -> None:
     outcome = run(*[f"GAUC < 0.5 + {n}" for n in range(30)])
     lines = outcome.stderr.splitlines()
