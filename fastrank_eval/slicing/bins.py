@@ -226,14 +226,10 @@ class WidthEncoder(KeyedEncoder):
         With a `Width`.
     kind : pyarrow.DataType
         Type of the column.
-    max_slices : int
-        Maximum number of bins.
     """
 
-    def __init__(
-        self, slice_column: SliceColumn, kind: pa.DataType, max_slices: int = MAX_SLICES
-    ) -> None:
-        super().__init__(slice_column, kind, max_slices)
+    def __init__(self, slice_column: SliceColumn, kind: pa.DataType) -> None:
+        super().__init__(slice_column, kind)
         if not isinstance(slice_column.binning, Width):  # pragma: no cover - callers choose by it
             raise TypeError(f"{slice_column} has no width.")
         self.width = Decimal(slice_column.binning.width)
@@ -376,13 +372,11 @@ class ActivityEncoder(CategoricalEncoder):
     ----------
     slice_column : SliceColumn
         An activity.
-    max_slices : int
-        Maximum number of buckets.
     """
 
-    def __init__(self, slice_column: SliceColumn, max_slices: int = MAX_SLICES) -> None:
+    def __init__(self, slice_column: SliceColumn) -> None:
         super().__init__(slice_column.column)
-        self.slice_column, self.max_slices = slice_column, max_slices
+        self.slice_column = slice_column
         self._edges: np.ndarray | None = None
         self._width = 1
         if isinstance(slice_column.binning, Edges):
@@ -411,14 +405,14 @@ class ActivityEncoder(CategoricalEncoder):
         Raises
         ------
         ColumnError
-            There are more buckets than `max_slices`.
+            There are more buckets than `MAX_SLICES`.
         """
         if self._edges is not None:
             return frozen(np.searchsorted(self._edges, counts, side="right").astype(np.int32))
         codes = self.codes(arrow_column(counts // self._width))
-        if len(self) > self.max_slices:
+        if len(self) > MAX_SLICES:
             raise ColumnError(
-                f"by '{self.slice_column}': groups make more than {self.max_slices:,} slices. "
+                f"by '{self.slice_column}': groups make more than {MAX_SLICES:,} slices. "
                 f"Give edges, by='@{self.name}:1,5,20,100'."
             )
         return codes

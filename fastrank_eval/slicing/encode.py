@@ -254,9 +254,9 @@ class ColumnEncoder(CodedColumn, Protocol):
 class KeyedEncoder(CategoricalEncoder):
     """Codes of a key that is computed from each value of a column."""
 
-    def __init__(self, slice_column: SliceColumn, kind: pa.DataType, max_slices: int) -> None:
+    def __init__(self, slice_column: SliceColumn, kind: pa.DataType) -> None:
         super().__init__(slice_column.column)
-        self.slice_column, self.kind, self.max_slices = slice_column, plain_type(kind), max_slices
+        self.slice_column, self.kind = slice_column, plain_type(kind)
 
     def codes(self, column: pa.Array) -> np.ndarray:
         """Encode the slice of each row.
@@ -273,17 +273,17 @@ class KeyedEncoder(CategoricalEncoder):
         Raises
         ------
         ColumnError
-            There are more slices than `max_slices`, or a value fits no bin.
+            There are more slices than `MAX_SLICES`, or a value fits no bin.
         """
         if pa.types.is_dictionary(column.type):
             keys = self._keys_or_nulls(decode_array(column.dictionary))
             codes = super().codes(pa.DictionaryArray.from_arrays(column.indices, keys))
         else:
             codes = super().codes(self._keys_or_nulls(decode_array(column)))
-        if len(self) > self.max_slices:
+        if len(self) > MAX_SLICES:
             raise ColumnError(
                 f"by '{self.slice_column}': column '{self.name}' makes more than "
-                f"{self.max_slices:,} slices. Slice by a column of fewer values, or bin it."
+                f"{MAX_SLICES:,} slices. Slice by a column of fewer values, or bin it."
             )
         return codes
 
@@ -313,14 +313,10 @@ class DistinctEncoder(KeyedEncoder):
         Without bins.
     kind : pyarrow.DataType
         Type of the column.
-    max_slices : int
-        Maximum number of values.
     """
 
-    def __init__(
-        self, slice_column: SliceColumn, kind: pa.DataType, max_slices: int = MAX_SLICES
-    ) -> None:
-        super().__init__(slice_column, kind, max_slices)
+    def __init__(self, slice_column: SliceColumn, kind: pa.DataType) -> None:
+        super().__init__(slice_column, kind)
         kind = self.kind
         if pa.types.is_nested(kind) or pa.types.is_interval(kind) or pa.types.is_union(kind):
             self.refuse("its values cannot be compared", "Cast it to a number, a date or a string")
@@ -358,14 +354,10 @@ class PeriodEncoder(KeyedEncoder):
         With a `Period`.
     kind : pyarrow.DataType
         Type of the column.
-    max_slices : int
-        Maximum number of periods.
     """
 
-    def __init__(
-        self, slice_column: SliceColumn, kind: pa.DataType, max_slices: int = MAX_SLICES
-    ) -> None:
-        super().__init__(slice_column, kind, max_slices)
+    def __init__(self, slice_column: SliceColumn, kind: pa.DataType) -> None:
+        super().__init__(slice_column, kind)
         if not isinstance(slice_column.binning, Period):  # pragma: no cover - callers choose by it
             raise TypeError(f"{slice_column} has no period.")
         self.unit = slice_column.binning.unit

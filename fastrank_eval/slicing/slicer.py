@@ -66,17 +66,12 @@ class SliceEncoder:
     spec : SliceSpec
     encoders : sequence of ColumnEncoder or ActivityEncoder
         The encoder of each slice column.
-    max_slices : int
-        Maximum number of slices.
     """
 
     def __init__(
-        self,
-        spec: SliceSpec,
-        encoders: Sequence[ColumnEncoder | ActivityEncoder],
-        max_slices: int = MAX_SLICES,
+        self, spec: SliceSpec, encoders: Sequence[ColumnEncoder | ActivityEncoder]
     ) -> None:
-        self.spec, self.encoders, self.max_slices = spec, tuple(encoders), max_slices
+        self.spec, self.encoders = spec, tuple(encoders)
         self._lock = threading.Lock()
         self._codes: dict[tuple[int, ...], int] = {}
 
@@ -100,7 +95,7 @@ class SliceEncoder:
         Raises
         ------
         ColumnError
-            There are more combinations than `max_slices`.
+            There are more combinations than `MAX_SLICES`.
         """
         if len(column_codes) == 1:
             return column_codes[0]
@@ -112,9 +107,9 @@ class SliceEncoder:
         with self._lock:
             code_of = self._codes
             numbers = [code_of.setdefault(key, len(code_of)) for key in keys]
-            if len(code_of) > self.max_slices:
+            if len(code_of) > MAX_SLICES:
                 raise ColumnError(
-                    f"by '{self.spec}' makes more than {self.max_slices:,} slices. Cross columns "
+                    f"by '{self.spec}' makes more than {MAX_SLICES:,} slices. Cross columns "
                     "of fewer values, or bin them."
                 )
         return frozen(np.array(numbers, np.int32)[combination])
@@ -198,7 +193,6 @@ def open_slicings(
     by: str | SliceSpec | Sequence[str | SliceSpec],
     source: Source,
     limit: int | None = None,
-    max_slices: int = MAX_SLICES,
 ) -> Slicings:
     """Make the encoders of all requested slicings.
 
@@ -210,8 +204,6 @@ def open_slicings(
         source does not know.
     limit : int, optional
         Number of rows after which the run stops.
-    max_slices : int, default MAX_SLICES
-        Maximum number of slices of each slicing.
 
     Returns
     -------
@@ -243,14 +235,11 @@ def open_slicings(
     columns = [column for column in requested if not column.activity]
     names = [column.column for column in columns]
     require_columns(source.schema, names, role="by", source=source.name)
-    encoders = _column_encoders(columns, source, limit, max_slices)
-    activities = {
-        column: ActivityEncoder(column, max_slices) for column in requested if column.activity
-    }
+    encoders = _column_encoders(columns, source, limit)
+    activities = {column: ActivityEncoder(column) for column in requested if column.activity}
     encoder_of: dict[SliceColumn, ColumnEncoder | ActivityEncoder] = {**encoders, **activities}
     slices = tuple(
-        SliceEncoder(spec, [encoder_of[column] for column in spec.columns], max_slices)
-        for spec in specs
+        SliceEncoder(spec, [encoder_of[column] for column in spec.columns]) for spec in specs
     )
     return Slicings(slices, tuple(encoders.values()), tuple(activities.values()))
 
@@ -263,7 +252,7 @@ def valued_columns(by: str | SliceSpec | Sequence[str | SliceSpec]) -> tuple[str
 
 
 def _column_encoders(
-    columns: Sequence[SliceColumn], source: Source, limit: int | None, max_slices: int
+    columns: Sequence[SliceColumn], source: Source, limit: int | None
 ) -> Mapping[SliceColumn, ColumnEncoder]:
     """Make the encoder of each column.
 
@@ -279,15 +268,15 @@ def _column_encoders(
         if isinstance(binning, Edges | Quantile):
             check_ordered(column, kind)
         if binning is None:
-            encoders[column] = DistinctEncoder(column, kind, max_slices)
+            encoders[column] = DistinctEncoder(column, kind)
         elif isinstance(binning, Edges):
             encoders[column] = BinEncoder(column, edges_of(column, kind))
         elif isinstance(binning, Width):
-            encoders[column] = WidthEncoder(column, kind, max_slices)
+            encoders[column] = WidthEncoder(column, kind)
         elif isinstance(binning, Quantile):
             quantiles[column] = binning.bins
         else:
-            encoders[column] = PeriodEncoder(column, kind, max_slices)
+            encoders[column] = PeriodEncoder(column, kind)
     edges = source.edges
     if quantiles and edges is None:
         counts = distributions(source, [column.column for column in quantiles], limit)

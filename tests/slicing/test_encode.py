@@ -529,9 +529,11 @@ def test_a_missing_column_is_named_with_the_nearest() -> None:
 
 
 @pytest.mark.parametrize("by", ["a", "a:width1", "a,b", "@rows"])
-def test_more_slices_than_may_be_are_refused(by: str) -> None:
+def test_more_slices_than_may_be_are_refused(by: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("encode", "bins", "slicer"):
+        monkeypatch.setattr(f"fastrank_eval.slicing.{module}.MAX_SLICES", 5)
     table = pa.table({"a": range(9), "b": range(9)})
-    slicings = open_slicings(by, open_source(table), max_slices=5)
+    slicings = open_slicings(by, open_source(table))
     with pytest.raises(ColumnError, match=r"makes? more than 5 slices"):
         coded = [
             np.arange(9, dtype=np.int32) if by == "a,b" else part.codes(table["a"].chunk(0))

@@ -92,12 +92,7 @@ def write_month(
     return written
 
 
-def write_late(
-    folder: str | os.PathLike[str],
-    *,
-    rows: int = 20_000,
-    seed: int = 0,
-) -> Path:
+def write_late(folder: str | os.PathLike[str], *, rows: int = 20_000, seed: int = 0) -> Path:
     """Write the rows that the 24th night lacked, as a second file of it.
 
     Parameters
@@ -129,11 +124,8 @@ def _file(folder: Path, night: int, part: int) -> Path:
 
 
 def _rows_of(night: int, rows: int, seed: int) -> pa.Table:
-    many = round(
-        rows
-        * (_WEEKEND if _day(night).weekday() >= 5 else 1.0)
-        * (0.97 + 0.06 * (night * 7 % 10) / 9)
-    )
+    share = _WEEKEND if _day(night).weekday() >= 5 else 1.0
+    many = round(rows * share * (0.97 + 0.06 * (night * 7 % 10) / 9))
     recipe = Recipe(
         0 if night == EMPTY else many,
         seed=(seed << 16) + night,

@@ -181,12 +181,9 @@ class History:
                     [(date, kind, states.fingerprint, of) for kind, of in states.contents.items()],
                 )
 
-    def dates(self, first: dt.date | None = None, last: dt.date | None = None) -> list[dt.date]:
-        """Return the dates of the nights from `first` to `last`, ascending."""
-        rows = self._select(
-            "SELECT date FROM night WHERE date BETWEEN ? AND ? ORDER BY date",
-            first or _FIRST, last or _LAST,
-        )  # fmt: skip
+    def dates(self) -> list[dt.date]:
+        """Return the dates of the nights, ascending."""
+        rows = self._select("SELECT date FROM night ORDER BY date")
         with self._reading():
             return [dt.date.fromisoformat(date) for (date,) in rows]
 
@@ -452,11 +449,12 @@ class History:
 @contextmanager
 def open_history(path: Path) -> Iterator[History]:
     """Open a history to read it; without a file, an empty one."""
-    with TemporaryDirectory() as folder:
-        exists = path.exists()
-        name = path if exists else Path(folder, "history.db")
-        with History(name, readonly=exists) as history:
+    if path.exists():
+        with History(path, readonly=True) as history:
             yield history
+        return
+    with TemporaryDirectory() as folder, History(Path(folder, "history.db")) as history:
+        yield history
 
 
 def _insert(table: str, columns: list[str]) -> str:

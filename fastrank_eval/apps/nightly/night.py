@@ -62,12 +62,12 @@ def parse_date(text: str, option: str = "--date") -> dt.date:
 
 
 def parse_date_range(text: str) -> list[dt.date]:
-    """Parse a range of dates, the value of ``--backfill``.
+    """Parse the range of dates of ``--backfill``, with both ends.
 
     Parameters
     ----------
     text : str
-        ``"2026-11-01..2026-11-19"``, with both ends.
+        ``"2026-11-01..2026-11-19"``.
 
     Returns
     -------
@@ -87,7 +87,7 @@ def parse_date_range(text: str) -> list[dt.date]:
     first, dots, last = text.partition("..")
     if not dots:
         raise ArgumentError(f"--backfill {text!r} is not a range; write 2026-11-01..2026-11-19.")
-    begin, end = (parse_date(end, "--backfill") for end in (first, last))
+    begin, end = (parse_date(date, "--backfill") for date in (first, last))
     nights = (end - begin).days + 1
     if nights < 1:
         raise ArgumentError(f"--backfill {text!r} runs backwards; write {last}..{first}.")

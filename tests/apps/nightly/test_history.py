@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from fastrank_eval._lib.errors import HistoryError
-from fastrank_eval.apps.nightly.history import History
+from fastrank_eval.apps.nightly.history import History, open_history
 from fastrank_eval.apps.nightly.history_schema import APPLICATION_ID, MIGRATIONS, TABLES, VERSION
 from fastrank_eval.apps.nightly.night import Finding, Night, NightQuality, SavedStates
 from tests.support.nights import HOSTILE, a_night
@@ -81,7 +81,7 @@ def test_read__range__both_ends_included(path: Path) -> None:
         for day in (5, 1, 3):
             history.write(a_night(day), states(b""))
         first, last = dt.date(2026, 11, 3), dt.date(2026, 11, 5)
-        assert history.dates(first, last) == [first, last]
+        assert history.dates() == [dt.date(2026, 11, 1), first, last]
         assert [night.date for night in history.read(first, last)] == [first, last]
         assert history.rows(first, first) == {first: 2**53 + 1}
         assert history.read(dt.date(2027, 1, 1)) == []
@@ -90,6 +90,23 @@ def test_read__range__both_ends_included(path: Path) -> None:
         assert same(whole[0], a_night(3))
         assert history.volumes(last, 14, 28)[0][0] == 2**53 + 1
         assert len(history.volumes(last, 1, 28)) == 1
+
+
+def test_open_history__file_exists__makes_no_other_folder(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_history(path) as empty:
+        assert empty.dates() == []
+    assert not path.exists()
+    with History(path) as history:
+        history.write(a_night(5), states(b""))
+
+    def refuse() -> None:
+        raise AssertionError("a folder is made")
+
+    monkeypatch.setattr("fastrank_eval.apps.nightly.history.TemporaryDirectory", refuse)
+    with open_history(path) as history:
+        assert (history.readonly, history.dates()) == (True, [dt.date(2026, 11, 5)])
 
 
 def test_claim__another_report__is_refused_once_there_are_nights(path: Path) -> None:
