@@ -415,7 +415,13 @@ def add_slices(
         plan.slicings.encoders, slice_codes, totals.slices, totals.row_states[1:], strict=True
     ):
         slice_indices = frozen(codes.astype(np.int64))
-        if _is_constant(slice_indices, starts):
+        if not chunk.grouped:
+            in_slice = np.bincount(slice_indices)
+            positives = np.bincount(
+                slice_indices[labels.relevant_rows(1.0)], minlength=len(in_slice)
+            )
+            sums.count_groups(in_slice, positives, np.arange(len(in_slice)))
+        elif _is_constant(slice_indices, starts):
             _add_whole_groups(plan, sums, slice_indices[starts[:-1]], rows, relevant, models)
         else:
             _add_divided_groups(chunk, plan, sums, slice_indices, name, by)
@@ -462,7 +468,6 @@ def _add_divided_groups(
     divided = Chunk(
         chunk.columns.take(order[:rows], "slices: column"),
         frozen(starts[: groups + 1].copy()),
-        chunk.grouped,
     )
     slice_index = frozen(slice_index[:groups].copy())
 
