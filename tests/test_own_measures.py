@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import fastrank_eval as fe
-from fastrank_eval.measures import REL, WEIGHT, Param, base, number, registry
+from fastrank_eval.measures import REL, WEIGHT, Param, base, names, number, registry
 from fastrank_eval.results.catalogue import entries
 from fastrank_eval.testing import Row, check_measure
 
@@ -27,9 +27,7 @@ ROLES = {"group": "user", "label": "click", "score": "pctr"}
 def _registry_of_this_test(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(base, "registry", registry)
     before, names = dict(registry), dict(base.aliases)
-    base._entry_points.cache_clear()
     yield
-    base._entry_points.cache_clear()
     for kept, now in ((before, registry), (names, base.aliases)):
         now.clear()
         now.update(kept)
@@ -42,6 +40,7 @@ class Coverage(fe.Measure):
     reference = "none"
     options = (REL, WEIGHT)
     spellings = ("relevant_share",)
+    takes_cutoff = False
 
     def shared_values(self, ranking, cutoffs):
         return ranking.relevant(self.rel) / ranking.rows
@@ -51,8 +50,12 @@ def coverage(rows: list[Row]) -> float:
     return sum(row.label >= 1 for row in rows) / len(rows)
 
 
-def package(folder: Path, code: str | None = None) -> Path:
-    """Install the package of the how-to into a folder, with its entry points."""
+def package(folder: Path, code: str | None = None, called: str = "", point: str = "") -> Path:
+    """Install the package of the how-to into a folder, with its entry points.
+
+    It and its entry point can have other names.
+    """
+    folder.mkdir(exist_ok=True)
     blocks = re.findall(r"```(python|toml)\n(.*?)```", HOW_TO, re.DOTALL)
     names = ("my_measures.py", "use.txt", "test_my_measures.py", "pyproject.toml")
     for name, (_, text) in zip(names, blocks, strict=True):
@@ -60,11 +63,12 @@ def package(folder: Path, code: str | None = None) -> Path:
     if code is not None:
         (folder / "my_measures.py").write_text(code, encoding="utf-8")
     project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    info = folder / "my_measures-1.0.dist-info"
+    name = called or project["name"]
+    info = folder / f"{name.replace('-', '_')}-1.0.dist-info"
     info.mkdir()
-    (info / "METADATA").write_text(f"Name: {project['name']}\nVersion: {project['version']}\n")
+    (info / "METADATA").write_text(f"Name: {name}\nVersion: {project['version']}\n")
     ((group, points),) = project["entry-points"].items()
-    lines = [f"{name} = {value}" for name, value in points.items()]
+    lines = [f"{point or name} = {value}" for name, value in points.items()]
     (info / "entry_points.txt").write_text("\n".join([f"[{group}]", *lines]) + "\n")
     return folder
 
@@ -157,6 +161,41 @@ def changed(**attributes: object) -> type[fe.Measure]:
             "^Other: option Param.name='beta'.* must be valid; a finite number above 0",
         ),
         (changed(options=()), r"^Other: options must have WEIGHT, got \(\)"),
+        (changed(options=WEIGHT), "^Other: options must be a tuple of Param, got Param"),
+        (
+            changed(options=(WEIGHT, Param("beta", 0.5, "weight", "float"))),  # type: ignore[arg-type]
+            "^Other: option Param.name='beta'.* must be valid; 'str' object is not callable",
+        ),
+        (
+            changed(options=(WEIGHT, Param("range", 1, "", number()))),
+            "^Other: option Param.* must be valid; a name that is .* no attribute of measures",
+        ),
+        (changed(needs_relevant=True, options=(WEIGHT,)), "^Other: options must have REL"),
+        (changed(spellings="cov"), "^Other: spellings must be a tuple of texts, got 'cov'"),
+        (
+            changed(presets={"Cov2": {"re": 2}}),
+            "^Other: presets must have .*'Cov2'.* no option 're'",
+        ),
+        (changed(presets={"Cov2": {"rel": -2}}), "^Other: presets must have .*'Cov2'.*above 0"),
+        (changed(presets={"Cov2": 2}), "^Other: presets must have options of the measure"),
+        (changed(scores="probabilities"), "^Other: scores must be one of .*'probabilities'"),
+        (changed(aggregate="median"), "^Other: aggregate must be one of .*'median'"),
+        (changed(range=1), "^Other: range must be .*, got 1; set it in the class"),
+        (changed(pooled=True), "^Other: pooled must be False, but for .*, got True"),
+        *(
+            (changed(name=word), f"^Other: must have names of its own, got '{word}', {meaning}")
+            for word, meaning in [
+                ("P_10", "another name of P@10"),
+                ("Recall_5", "another name of R@5"),
+                ("map_cut_5", "another name of AP@5"),
+                ("f1", "a name of both F and FScore"),
+                *((word, "a word of gates") for word in ("wins", "Rows", "value", "groups", "abs")),
+            ]
+        ),
+        *(
+            (changed(spellings=(word,)), f"^Other: name must be an identifier, got '{word}'")
+            for word in ("None", "True", "not", "lambda", "2nd", "größe", "a-b", "")
+        ),
     ],
 )
 def test_register__a_class_that_is_no_measure__is_refused(kind: object, message: str) -> None:
@@ -166,13 +205,63 @@ def test_register__a_class_that_is_no_measure__is_refused(kind: object, message:
     assert registry == before
 
 
+def test_register__of_each_measure_of_the_package__changes_nothing() -> None:
+    before, spellings = list(registry.items()), dict(base.aliases)
+    for kind in list(registry.values()):
+        fe.register(kind)
+    assert (list(registry.items()), base.aliases) == (before, spellings)
+
+
+def test_class_defined_anew__loses_the_names_that_it_no_longer_has() -> None:
+    fe.register(Coverage)
+    assert str(fe.measure("relevant_share")) == "Coverage"
+    attributes = {"__module__": __name__, "name": "coverage", "spellings": ()}
+    fe.register(type("Coverage", (Coverage,), attributes))
+    assert str(fe.measure("Coverage")) == "coverage"
+    assert "Coverage" not in registry
+    with pytest.raises(fe.MeasureError, match="unknown measure 'relevant_share'"):
+        fe.measure("relevant_share")
+
+
+@pytest.mark.parametrize(
+    "values, got",
+    [
+        (lambda _, r, c: r.relevant(1) / r.rows, r"float64 of shape \(2,\)"),
+        (lambda _, r, c: np.zeros((r.groups, len(c) + 1)), r"float64 of shape \(2, 3\)"),
+        (lambda _, r, c: 0.5, r"float64 of shape \(\)"),
+        (lambda _, r, c: np.zeros((len(c), r.groups), complex), r"complex128 of shape \(2, 2\)"),
+        (lambda _, r, c: np.full((len(c), r.groups), "0"), r"<U1 of shape \(2, 2\)"),
+    ],
+    ids=["a row for all cutoffs", "transposed", "a number", "complex", "text"],
+)
+def test_values_of_another_shape_or_type__are_an_error(values: object, got: str) -> None:
+    fe.register(changed(takes_cutoff=True, shared_values=values))
+    wanted = rf"^Other@1, Other@2: shared_values must return .* shape \(2, 2\), got {got}"
+    with pytest.raises(fe.MeasureError, match=wanted):
+        fe.evaluate(LOG, measures="Other@1,Other@2", **ROLES)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_values_that_are_not_finite__without_a_reason__are_an_error(value: float) -> None:
+    fe.register(changed(shared_values=lambda _, ranking, __: np.full(ranking.groups, value)))
+    with pytest.raises(fe.MeasureError, match=r"^Other: values must be finite, or NaN with a reas"):
+        fe.evaluate(LOG, measures="Other", **ROLES)
+
+
+def test_option_reader_that_raises_a_type_error__is_an_error_of_the_option() -> None:
+    measure = fe.register(changed(options=(WEIGHT, Param("beta", 1, "", int))))
+    with pytest.raises(fe.MeasureError, match=r"^Other: option beta=\[\] is not int"):
+        measure(beta=[])
+
+
 def test_known_names__do_not_read_entry_points(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(**_: object) -> None:
         raise AssertionError("entry points were read")
 
-    monkeypatch.setattr(base, "entry_points", fail)
+    monkeypatch.setattr(names, "entry_points", fail)
     result = fe.evaluate(LOG, measures="gauc, ndcg_cut_5, MRR, PPV(threshold=0.3)", **ROLES)
-    assert result.check("GAUC < 0.1", "RR value < 0.1")
+    assert result.check("GAUC < 0.1", "RR value < 0.1", "GAUC-RR > 2", "pctr : GAUC-pctr:RR > 2")
+    assert fe.measure("alpha-nDCG@3") == fe.alpha_nDCG @ 3
     with pytest.raises(AssertionError, match="entry points were read"):
         fe.measure("GainShare")
 
@@ -187,6 +276,29 @@ def test_unknown_name__is_looked_up_among_entry_points(
         fe.MeasureError, match=r"unknown measure 'GainShares'.* Did you mean 'GainSh"
     ):
         fe.measure("GainShares")
+
+
+def test_two_packages_with_one_name__are_an_error_that_names_both__at_each_look_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("one", "other"):
+        monkeypatch.syspath_prepend(package(tmp_path / name, called=f"{name}-measures"))
+    for _ in range(2):
+        with pytest.raises(fe.MeasureError, match=r"'GainShare' of 'one-m.*' and 'other-measures'"):
+            fe.measure("GainShare")
+
+
+def test_entry_point_with_another_name_than_its_measure__is_an_error_that_names_both(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(package(tmp_path, point="Share"))
+    monkeypatch.delitem(sys.modules, "my_measures", raising=False)
+    for _ in range(2):
+        with pytest.raises(
+            fe.MeasureError, match=r"'my-measures' cannot .*'Share', got .'GainShare'"
+        ):
+            fe.measure("Share")
+    assert "GainShare" not in registry
 
 
 @pytest.mark.parametrize(

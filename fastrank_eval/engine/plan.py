@@ -15,7 +15,7 @@ from fastrank_eval.groups.labels import Labels
 from fastrank_eval.groups.ranking import Ranking
 from fastrank_eval.io.columns import CodedColumn, Roles
 from fastrank_eval.measures.base import GROUP_WEIGHTS, Measure, find_name, registry
-from fastrank_eval.measures.parser import refuse_plain_f1
+from fastrank_eval.measures.names import refuse_plain_f1
 from fastrank_eval.measures.pooled import PooledMeasure
 
 if TYPE_CHECKING:
@@ -332,7 +332,12 @@ def apply_policies(
 
 
 def too_large(measure: Measure) -> MeasureError:
-    """Make the error of a sum that passes the largest double."""
+    """Make the error of values that are not finite."""
+    if not type(measure).__module__.startswith("fastrank_eval."):
+        return MeasureError(
+            f"{measure}: values must be finite, or NaN with a reason, got others; let reasons "
+            "yield why, or scale grades and weights down."
+        )
     remedy = ", or take gain='linear' or a table of gains" if "gain" in measure.chosen else ""
     return MeasureError(
         f"{measure}: grades or weights are so large that a sum passes the largest double; "

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib.metadata import EntryPoint, entry_points
 from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
@@ -14,6 +12,7 @@ from fastrank_eval._lib.elementary import log_each
 from fastrank_eval._lib.errors import MeasureError, near
 from fastrank_eval.groups.diversity import IntentRanking
 from fastrank_eval.groups.ranking import Ranking
+from fastrank_eval.measures.names import entry_point, is_word, package_of, reserved_for
 
 AnyMeasure = TypeVar("AnyMeasure", bound="Measure")
 
@@ -33,8 +32,7 @@ aliases: dict[str, tuple[str, Mapping[str, Any]]] = {}
 
 #: Classes of these modules register when they are defined.
 _FAMILIES = "fastrank_eval.measures."
-#: Group of entry points with measures of other packages. They are named as the measures.
-ENTRY_POINTS = "fastrank_eval.measures"
+_AGGREGATES = ("mean", "sum", "geometric mean")
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +206,7 @@ class Measure:
             if param.name in options:
                 try:
                     value = param.read(options[param.name])
-                except ValueError as wrong:
+                except (TypeError, ValueError) as wrong:
                     raise MeasureError(
                         f"{self.name}: option {param.name}={options[param.name]!r} is not {wrong}."
                     ) from None
@@ -341,8 +339,16 @@ class Measure:
         The measures have equal `pass_key`.
         """
         cutoffs, indices = distinct_cutoffs(measures)
-        values = measures[0].shared_values(ranking, cutoffs)
-        shared = np.atleast_2d(np.asarray(values, np.float64))
+        values = np.asarray(measures[0].shared_values(ranking, cutoffs))
+        shape = len(cutoffs), ranking.groups
+        fits = values.shape == shape or (not cls.takes_cutoff and values.shape == shape[1:])
+        if not fits or not np.can_cast(values.dtype, np.float64, "same_kind"):
+            raise MeasureError(
+                f"{', '.join(map(str, measures))}: shared_values must return float64 of shape "
+                f"{shape}, got {values.dtype} of shape {values.shape}; return a row for each "
+                "cutoff, or set takes_cutoff = False."
+            )
+        shared = np.atleast_2d(values.astype(np.float64, copy=False))
         for m, out, index in zip(measures, outs, indices, strict=True):
             out[:] = m.from_shared(shared[index], ranking)
 
@@ -360,7 +366,7 @@ class Measure:
         ndarray of float64, shape (cutoffs, groups)
             Shape (groups,) for measures that take no cutoff.
         """
-        raise NotImplementedError  # pragma: no cover - abstract
+        raise NotImplementedError(f"{type(self).__name__} must define shared_values")
 
     def from_shared(self, shared: np.ndarray, ranking: Ranking) -> np.ndarray:
         """Compute the measure from its row of `shared_values`."""
@@ -386,12 +392,13 @@ def register(kind: type[AnyMeasure]) -> AnyMeasure:
     """Add a measure of your own to those that can be named in text.
 
     States and tables name measures by their text, so another process that reads them registers the
-    measure too, or finds it by an entry point ``fastrank_eval.measures``.
+    measure too, or finds it by an entry point ``fastrank_eval.measures``. `register` can decorate
+    the class; ``docs/OWN_MEASURES.md`` has an example.
 
     Parameters
     ----------
     kind : type
-        A subclass of `Measure` with a name that no other measure has.
+        A subclass of `Measure` with names of its own. Its new definition replaces the old one.
 
     Returns
     -------
@@ -402,11 +409,33 @@ def register(kind: type[AnyMeasure]) -> AnyMeasure:
     ------
     MeasureError
         If `kind` is no complete subclass of `Measure`, or its name is taken.
-
-    Notes
-    -----
-    It can decorate the class. ``docs/OWN_MEASURES.md`` has an example.
     """
+    _check_class(kind)
+    for word in _words(kind):
+        _check_name(kind, word)
+    _check_options(kind)
+    measure = kind()
+    old = aliases.get(kind.name.lower(), (kind.name,))[0]
+    if old != kind.name:  # in another case
+        del registry[old]
+    for word in [word for word, (name, _) in aliases.items() if name == old]:
+        del aliases[word]
+    _add(kind)
+    return measure
+
+
+def _words(kind: type[Measure]) -> tuple[str, ...]:
+    return kind.name, *kind.spellings, *kind.presets
+
+
+def _must(kind: type[Measure], right: bool, what: str, got: object, remedy: str) -> None:
+    """Raise MeasureError about a class unless it is right."""
+    if not right:
+        raise MeasureError(f"{kind.__name__}: {what}, got {got!r}; {remedy}.")
+
+
+def _check_class(kind: type[Measure]) -> None:
+    """Raise MeasureError if an attribute of a class is missing or wrong."""
     if not (isinstance(kind, type) and issubclass(kind, Measure)):
         raise MeasureError(f"measure: must be a subclass of Measure, got {kind!r}.")
     for text in ("name", "summary", "formula", "reference"):
@@ -414,31 +443,61 @@ def register(kind: type[AnyMeasure]) -> AnyMeasure:
             raise MeasureError(
                 f"{kind.__name__}: must have the text {text!r}; set it in the class."
             )
-    if not kind.name.isidentifier():
-        raise MeasureError(f"{kind.__name__}: name must be an identifier, got {kind.name!r}.")
-    for word in (kind.name, *kind.spellings, *kind.presets):
-        other = registry.get(aliases.get(word.lower(), ("",))[0], kind)
-        if (other.__module__, other.__qualname__) != (kind.__module__, kind.__qualname__):
-            raise MeasureError(
-                f"{kind.__name__}: must have names of its own, got {word!r}, a name of "
-                f"{other.__module__}.{other.__qualname__}; choose another."
-            )
-    _check_options(kind)
-    _add(kind)
-    return kind()
+    texts = isinstance(kind.spellings, tuple) and all(isinstance(s, str) for s in kind.spellings)
+    presets = isinstance(kind.presets, Mapping) and all(isinstance(s, str) for s in kind.presets)
+    derived = not kind.pooled or hasattr(kind, "pooled_value")
+    for name, right, wanted in (
+        ("pooled", derived, "False, but for a subclass of SummedMeasure or SteppedMeasure"),
+        ("spellings", texts, "a tuple of texts"),
+        ("presets", presets, "a dict of names and their options"),
+        ("options", isinstance(kind.options, tuple), "a tuple of Param"),
+        ("range", isinstance(kind.range, tuple) and len(kind.range) == 2, "(low, high)"),
+        ("scores", kind.scores in SCORE_KINDS, f"one of {SCORE_KINDS}"),
+        ("aggregate", kind.aggregate in _AGGREGATES, f"one of {_AGGREGATES}"),
+    ):
+        _must(kind, right, f"{name} must be {wanted}", getattr(kind, name), "set it in the class")
+
+
+def _check_name(kind: type[Measure], word: str) -> None:
+    """Raise MeasureError if a name of a class means something else."""
+    remedy = "write letters a to z, digits and _, and no keyword"
+    _must(kind, is_word(word), "name must be an identifier", word, remedy)
+    other = registry.get(aliases.get(word.lower(), ("",))[0], kind)
+    taken = reserved_for(word)
+    own, others = ((k.__module__, k.__qualname__, k.name.lower()) for k in (kind, other))
+    if own != others:
+        taken = f"a name of {other.__module__}.{other.__qualname__}"
+    if taken is not None:
+        raise MeasureError(
+            f"{kind.__name__}: must have names of its own, got {word!r}, {taken}; choose another."
+        )
 
 
 def _check_options(kind: type[Measure]) -> None:
-    """Raise MeasureError if an option refuses its own default."""
+    """Raise MeasureError if options or presets of a class are wrong."""
     for param in kind.options:
         try:
             wrong = None if _same(param.read(param.default), param.default) else "a default it has"
-        except (AttributeError, ValueError) as error:
+            hash(param.default)
+            if param.name in (*dir(kind), *Measure.__annotations__) or not is_word(param.name):
+                wrong = "a name that is an identifier and no attribute of measures"
+        except (AttributeError, TypeError, ValueError) as error:
             wrong = str(error)
         if wrong is not None:
             raise MeasureError(f"{kind.__name__}: option {param!r} must be valid; {wrong}.")
-    if not kind.pooled and not hasattr(kind(), WEIGHT.name):
-        raise MeasureError(f"{kind.__name__}: options must have WEIGHT, got {kind.options!r}.")
+    names = [param.name for param in kind.options]
+    weighted = kind.pooled or WEIGHT.name in names
+    _must(kind, weighted, "options must have WEIGHT", kind.options, "add it")
+    judged = not kind.needs_relevant or REL.name in names or kind.reasons is not Measure.reasons
+    _must(kind, judged, "options must have REL for needs_relevant", kind.options, "add it")
+    for word, options in kind.presets.items():
+        try:
+            kind(**options)
+        except (TypeError, ValueError) as error:
+            raise MeasureError(
+                f"{kind.__name__}: presets must have options of the measure, got "
+                f"{word!r}: {options!r}; {error}"
+            ) from None
 
 
 def find_name(spelling: str) -> tuple[str, Mapping[str, Any]] | None:
@@ -447,26 +506,22 @@ def find_name(spelling: str) -> tuple[str, Mapping[str, Any]] | None:
     Entry points of other packages are read only if no registered measure has the spelling.
     """
     word = spelling.lower()
-    for point in () if word in aliases else _entry_points().get(word, ()):
+    point = None if word in aliases or not is_word(word) else entry_point(word)
+    if point is not None:
         try:
             loaded = point.load()
-            register(type(loaded) if isinstance(loaded, Measure) else loaded)
+            kind = type(loaded) if isinstance(loaded, Measure) else loaded
+            _check_class(kind)
+            words = _words(kind)
+            right = word in map(str.lower, words)
+            _must(kind, right, f"must have the name {point.name!r}", words, "rename one of both")
+            register(kind)
         except Exception as error:  # the code of another package may raise any
-            package = point.dist.name if point.dist else "unknown"
             raise MeasureError(
-                f"measure: the package {package!r} cannot provide {spelling!r}: "
+                f"measure: the package {package_of(point)} cannot provide {spelling!r}: "
                 f"{type(error).__name__}: {error} Repair or uninstall it."
             ) from error
     return aliases.get(word)
-
-
-@cache
-def _entry_points() -> dict[str, list[EntryPoint]]:
-    """Return the entry points of measures by their names in lower case."""
-    points: dict[str, list[EntryPoint]] = {}
-    for point in entry_points(group=ENTRY_POINTS):
-        points.setdefault(point.name.lower(), []).append(point)
-    return points
 
 
 def outside_unit(ranking: Ranking) -> float | None:

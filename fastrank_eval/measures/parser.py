@@ -12,31 +12,10 @@ from typing import Any
 from fastrank_eval._lib.arguments import is_list_like
 from fastrank_eval._lib.errors import MeasureError
 from fastrank_eval.measures.base import Measure, aliases, find_name, registry, text_of
+from fastrank_eval.measures.names import our_spelling, refuse_plain_f1, shortened
 
-#: Patterns of foreign names and our spelling: trec_eval's names with a number, ndeval's with a
-#: hyphen, F1 with a cutoff.
-_TREC = [
-    (re.compile(pattern, re.IGNORECASE), spelling)
-    for pattern, spelling in (
-        (r"ndcg_cut_([1-9]\d*)", r"nDCG@\1"),
-        (r"map_cut_([1-9]\d*)", r"AP@\1"),
-        (r"P_([1-9]\d*)", r"P@\1"),
-        (r"relative_P_([1-9]\d*)", r"RelP@\1"),
-        (r"recall_([1-9]\d*)", r"R@\1"),
-        (r"success_([1-9]\d*)", r"Success@\1"),
-        (r"unj_([1-9]\d*)", r"Unjudged@\1"),
-        (r"iprec_at_recall_(\d+\.\d+)", r"IPrec@\1"),
-        (r"Rprec_mult_(\d+\.\d+)", r"Rprec(mult=\1)"),
-        (r"11pt_avg", r"IPrec11"),
-        (r"F1\b(.*@.*)", r"F\1"),
-        (r"(alpha)-(n?DCG\b.*)", r"\1_\2"),
-        (r"(n?ERR|M?AP|P)-(IA\b.*)", r"\1_\2"),
-    )
-]
 #: Texts in quotes, which may lack their end, brackets and commas.
 _SIGNS = re.compile(r"""'(?:[^'\\]|\\.)*'?|"(?:[^"\\]|\\.)*"?|[][(){},]""", re.DOTALL)
-#: F1 without a cutoff, which is ambiguous: of whole lists, or of decisions at a threshold.
-_F1 = re.compile(r"f1(?!\w)(?!.*@\s*\d)", re.IGNORECASE | re.DOTALL)
 
 
 def measure(spelling: str | Measure) -> Measure:
@@ -68,7 +47,7 @@ def measure(spelling: str | Measure) -> Measure:
     if not isinstance(spelling, str):
         raise MeasureError(f"a measure is a text or a Measure, not {type(spelling).__name__}.")
     result = _read(spelling)
-    if type(result) is not registry[result.name]:  # registered anew, as in a notebook
+    if type(result) is not registry.get(result.name):  # registered anew, as in a notebook
         _read.cache_clear()
     return _read(spelling)
 
@@ -77,9 +56,7 @@ def measure(spelling: str | Measure) -> Measure:
 def _read(spelling: str) -> Measure:
     text = spelling.strip()
     refuse_plain_f1(text)
-    for pattern, replacement in _TREC:
-        if pattern.fullmatch(text):
-            text = pattern.sub(replacement, text)
+    text = our_spelling(text)
     try:
         tree = ast.parse(text, mode="eval").body
     except (SyntaxError, ValueError, MemoryError, RecursionError):
@@ -119,28 +96,9 @@ def _read(spelling: str) -> Measure:
     return result
 
 
-def refuse_plain_f1(text: str) -> None:
-    """Raise MeasureError for F1 without a cutoff: two measures have this name.
-
-    Raises
-    ------
-    MeasureError
-        The message names both.
-    """
-    if _F1.match(text):
-        raise MeasureError(
-            f"measure: must say which F1 is meant, got {_shortened(text)!r}; write F@10 for the "
-            "first 10 rows of each ranking (F for all rows), or FScore(threshold=0.5) for "
-            "decisions at a threshold."
-        )
-
-
 def names_measure(name: str) -> bool:
     """Return whether a measure has this name, apart from options and cutoff."""
-    for pattern, replacement in _TREC:
-        if pattern.fullmatch(name):
-            name = pattern.sub(replacement, name)
-    root = re.split("[(@]", name)[0].lower()
+    root = re.split("[(@]", our_spelling(name))[0].lower()
     return root == "f1" or find_name(root) is not None
 
 
@@ -196,13 +154,9 @@ def _requests(wanted: Measure, requested: Measure, text: str) -> bool:
 
 def _unreadable(spelling: str) -> str:
     return (
-        f"cannot read the measure {_shortened(spelling)!r}; write Name(option=value)@cutoff, "
+        f"cannot read the measure {shortened(spelling)!r}; write Name(option=value)@cutoff, "
         "for example nDCG(gain='linear')@10."
     )
-
-
-def _shortened(spelling: str) -> str:
-    return spelling if len(spelling) <= 100 else f"{spelling[:100]}..."
 
 
 def _literal(node: ast.expr, spelling: str) -> Any:

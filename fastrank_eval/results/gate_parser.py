@@ -19,26 +19,21 @@ from fastrank_eval._lib.lexer import (
     quoted,
 )
 from fastrank_eval.measures.base import registry
+from fastrank_eval.measures.names import (
+    COMPARISON_FIELDS,
+    COUNTS,
+    FUNCTIONS,
+    GATE_WORDS,
+    KEYWORDS,
+    VALUE_FIELDS,
+)
 from fastrank_eval.measures.parser import measure, names_measure, text_with_options
 
 #: The label of all rows.
 ALL = "all"
-#: Fields of a value ...
-VALUE_FIELDS = (
-    "value", "se", "ci_low", "ci_high", "effective_groups", "weight", "groups", "groups_used",
-    "dropped_share", "rows_share", "positives_share",
-)  # fmt: skip
-#: ... and fields of a comparison with a baseline.
-COMPARISON_FIELDS = (
-    "delta", "delta_se", "delta_ci_low", "delta_ci_high", "relative", "p_value", "p_adjusted",
-    "wins", "losses", "ties", "mdd",
-)  # fmt: skip
 FIELDS = VALUE_FIELDS + COMPARISON_FIELDS
 #: Fields that count groups.
 GROUP_FIELDS = ("groups", "groups_used", "dropped_share")
-
-COUNTS = ("rows", "groups")
-KEYWORDS = frozenset({"and", "or", "not"})
 #: A score column that needs no quotes, unless it is a keyword.
 BARE = re.compile(r"[^\W\d]\w*")
 
@@ -155,9 +150,6 @@ def _in_brackets(label: str | None) -> str:
     return f"[{label}]" if bare else f"[{quoted(label)}]"
 
 
-_FUNCTIONS = ("abs", "min", "max")
-#: Words of the grammar: no measure has such a name, so none is looked up.
-_WORDS = frozenset((*FIELDS, *COUNTS, *KEYWORDS, *_FUNCTIONS))
 #: Each operator may add a level to the tree.
 _MAX_OPERATORS = 100
 #: Forms of names of measures, the longest first: alpha-nDCG, iprec_at_recall_0.10, GAUC.
@@ -237,12 +229,16 @@ class _Parser(TokenReader):
         if token is None or token[0] == "word":
             for pattern in _NAMES:
                 name = pattern.match(self._text, position)
-                if not name or name.group().lower() in _WORDS:
+                # Unknown names are looked up in packages: only those at the place of a measure.
+                if not name or name.group().lower() in GATE_WORDS or self._is_score(name.end()):
                     continue
                 if names_measure(name.group()):
                     options = _OPTIONS.match(self._text, name.end())
                     return "measure", options.end() if options else name.end()
         return token
+
+    def _is_score(self, end: int) -> bool:
+        return self._text[end:].lstrip().startswith(":")
 
     def _comparison(self) -> Node:
         left = self._sum()
@@ -289,7 +285,7 @@ class _Parser(TokenReader):
         if token.text == "(":
             return self._in_parentheses()
         word = token.text.lower() if token.kind == "word" else ""
-        if word in _FUNCTIONS:
+        if word in FUNCTIONS:
             return self._function(word)
         if word in COUNTS:
             self._position += 1
@@ -310,12 +306,7 @@ class _Parser(TokenReader):
         return Operation(name, tuple(parts))
 
     def _score(self) -> str:
-        token = self._next
-        name = (
-            token.text
-            if token.kind == "measure" and BARE.fullmatch(token.text)
-            else token.column_name
-        )
+        name = self._next.column_name
         if not name:
             self._fail("a score column before the colon", "Odd names stand in double quotes.")
         self._position += 2
@@ -327,7 +318,7 @@ class _Parser(TokenReader):
             self._position += 1
             self._fail("':' and a measure after the score column")
         if token.kind != "measure":
-            words = () if score is not None else (*COUNTS, *_FUNCTIONS)
+            words = () if score is not None else (*COUNTS, *FUNCTIONS)
             others = ", a number, rows, groups, abs, min, max, not or '('" if words else ""
             hint = near(token.text, [*registry, *words]) if token.kind == "word" else ""
             self._fail(f"a measure{others}", hint.strip())

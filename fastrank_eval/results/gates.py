@@ -12,11 +12,11 @@ from typing import Protocol
 from fastrank_eval._lib.arguments import typed
 from fastrank_eval._lib.errors import ArgumentError, near
 from fastrank_eval._lib.lexer import Operation, leaves
+from fastrank_eval.measures.names import COMPARISON_FIELDS
 from fastrank_eval.measures.parser import find_computed, measure
 from fastrank_eval.results.format import detail_text
 from fastrank_eval.results.gate_parser import (
     ALL,
-    COMPARISON_FIELDS,
     GROUP_FIELDS,
     Count,
     Number,

@@ -26,10 +26,11 @@ from fastrank_eval.engine.run import Evaluation
 from fastrank_eval.engine.state_merge import RUN_CONVENTIONS
 from fastrank_eval.engine.totals import SliceTotals
 from fastrank_eval.measures import Measure
+from fastrank_eval.measures.names import COMPARISON_FIELDS
 from fastrank_eval.measures.parser import find_computed
 from fastrank_eval.measures.parser import measure as measure_of
 from fastrank_eval.measures.pooled import PooledMeasure
-from fastrank_eval.results.gate_parser import COMPARISON_FIELDS, Term, terms_of
+from fastrank_eval.results.gate_parser import Term, terms_of
 from fastrank_eval.results.gates import Gate, GateFailure, GateRow, gate, judge
 from fastrank_eval.stats.hypothesis_tests import adjust_p_values, clustered_test
 from fastrank_eval.stats.intervals import normal_quantile, normal_tail, t_quantile

@@ -25,8 +25,9 @@ from fastrank_eval.engine.conventions import (
 )
 from fastrank_eval.engine.plan import undefined_policies
 from fastrank_eval.measures.likelihood import sampling_rate_of
+from fastrank_eval.measures.names import COMPARISON_FIELDS
 from fastrank_eval.measures.parser import requested_measures
-from fastrank_eval.results.gate_parser import ALL, COMPARISON_FIELDS, Term, terms_of
+from fastrank_eval.results.gate_parser import ALL, Term, terms_of
 from fastrank_eval.results.gates import Gate, gate
 from fastrank_eval.slicing.spec import requested_slicing
 

@@ -32,10 +32,10 @@ from fastrank_eval.apps.nightly.night import (
 )
 from fastrank_eval.apps.nightly.text import confidence_of
 from fastrank_eval.engine.records import MeasureValue
+from fastrank_eval.measures.names import COMPARISON_FIELDS
 from fastrank_eval.measures.parser import find_computed, measure
 from fastrank_eval.results.gate_parser import (
     ALL,
-    COMPARISON_FIELDS,
     Count,
     Number,
     Term,

@@ -19,9 +19,10 @@ from fastrank_eval.apps.nightly.text import (
     verdict_text,
 )
 from fastrank_eval.engine.records import MeasureValue
+from fastrank_eval.measures.names import COMPARISON_FIELDS
 from fastrank_eval.measures.parser import find_computed, measure
 from fastrank_eval.results.format import p_text
-from fastrank_eval.results.gate_parser import ALL, COMPARISON_FIELDS, Term, terms_of
+from fastrank_eval.results.gate_parser import ALL, Term, terms_of
 from fastrank_eval.results.gates import gate
 
 _SINCE = " (since "

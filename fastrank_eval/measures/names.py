@@ -1,0 +1,120 @@
+"""Say which names have a meaning before a measure has them.
+
+Other tools' names of our measures, the words of gates, and the entry points of packages.
+"""
+
+from __future__ import annotations
+
+import keyword
+import re
+from importlib.metadata import EntryPoint, entry_points
+
+from fastrank_eval._lib.errors import MeasureError
+
+#: Fields of a value in a gate ...
+VALUE_FIELDS = (
+    "value", "se", "ci_low", "ci_high", "effective_groups", "weight", "groups", "groups_used",
+    "dropped_share", "rows_share", "positives_share",
+)  # fmt: skip
+#: ... and fields of a comparison with a baseline.
+COMPARISON_FIELDS = (
+    "delta", "delta_se", "delta_ci_low", "delta_ci_high", "relative", "p_value", "p_adjusted",
+    "wins", "losses", "ties", "mdd",
+)  # fmt: skip
+COUNTS = ("rows", "groups")
+KEYWORDS = frozenset({"and", "or", "not"})
+FUNCTIONS = ("abs", "min", "max")
+#: All words of gates, which `results/gate_parser.py` parses.
+GATE_WORDS = frozenset((*VALUE_FIELDS, *COMPARISON_FIELDS, *COUNTS, *KEYWORDS, *FUNCTIONS))
+
+#: Group of entry points with measures of other packages. They are named as the measures.
+ENTRY_POINTS = "fastrank_eval.measures"
+
+#: Patterns of foreign names and our spelling: trec_eval's names with a number, ndeval's with a
+#: hyphen, F1 with a cutoff.
+_FOREIGN = [
+    (re.compile(pattern, re.IGNORECASE), spelling)
+    for pattern, spelling in (
+        (r"ndcg_cut_([1-9]\d*)", r"nDCG@\1"),
+        (r"map_cut_([1-9]\d*)", r"AP@\1"),
+        (r"P_([1-9]\d*)", r"P@\1"),
+        (r"relative_P_([1-9]\d*)", r"RelP@\1"),
+        (r"recall_([1-9]\d*)", r"R@\1"),
+        (r"success_([1-9]\d*)", r"Success@\1"),
+        (r"unj_([1-9]\d*)", r"Unjudged@\1"),
+        (r"iprec_at_recall_(\d+\.\d+)", r"IPrec@\1"),
+        (r"Rprec_mult_(\d+\.\d+)", r"Rprec(mult=\1)"),
+        (r"11pt_avg", r"IPrec11"),
+        (r"F1\b(.*@.*)", r"F\1"),
+        (r"(alpha)-(n?DCG\b.*)", r"\1_\2"),
+        (r"(n?ERR|M?AP|P)-(IA\b.*)", r"\1_\2"),
+    )
+]
+#: F1 without a cutoff, which is ambiguous: of whole lists, or of decisions at a threshold.
+_F1 = re.compile(r"f1(?!\w)(?!.*@\s*\d)", re.IGNORECASE | re.DOTALL)
+
+
+def our_spelling(text: str) -> str:
+    """Write another tool's name of a measure as ours; return other texts."""
+    for pattern, replacement in _FOREIGN:
+        if pattern.fullmatch(text):
+            text = pattern.sub(replacement, text)
+    return text
+
+
+def refuse_plain_f1(text: str) -> None:
+    """Raise MeasureError for F1 without a cutoff: two measures have this name.
+
+    Raises
+    ------
+    MeasureError
+        The message names both.
+    """
+    if _F1.match(text):
+        raise MeasureError(
+            f"measure: must say which F1 is meant, got {shortened(text)!r}; write F@10 for the "
+            "first 10 rows of each ranking (F for all rows), or FScore(threshold=0.5) for "
+            "decisions at a threshold."
+        )
+
+
+def shortened(text: str) -> str:
+    """Cut a text for an error to 100 characters."""
+    return text if len(text) <= 100 else f"{text[:100]}..."
+
+
+def is_word(name: str) -> bool:
+    """Return whether a name can stand in the text of a measure."""
+    return name.isascii() and name.isidentifier() and not keyword.iskeyword(name)
+
+
+def reserved_for(name: str) -> str | None:
+    """Say what a name means that no measure may have, or return None."""
+    if name.lower() in GATE_WORDS:
+        return "a word of gates"
+    if _F1.match(name):
+        return "a name of both F and FScore"
+    ours = our_spelling(name)
+    return None if ours == name else f"another name of {ours}"
+
+
+def entry_point(name: str) -> EntryPoint | None:
+    """Find the entry point of a measure by its name in lower case, or None.
+
+    Raises
+    ------
+    MeasureError
+        Several packages have it; the message names them.
+    """
+    points = [one for one in entry_points(group=ENTRY_POINTS) if one.name.lower() == name]
+    if len(points) > 1:
+        raise MeasureError(
+            f"measure: must be of one package, got {points[0].name!r} of "
+            f"{' and '.join(sorted(map(package_of, points)))}; uninstall all but one."
+        )
+    return points[0] if points else None
+
+
+def package_of(point: EntryPoint) -> str:
+    """Return the name of the package that has an entry point, in quotes."""
+    return repr(point.dist.name if point.dist else "unknown")
