@@ -29,6 +29,7 @@ from fastrank_eval.apps.cli.options import (
     reading_options,
     score_option,
     sources_argument,
+    split_commas,
     threads_option,
     weight_option,
     where_option,
@@ -425,10 +426,9 @@ def _parse_class_columns(
     ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
 ) -> Any:
     r"""Parse "cat=p_cat,dog=p_dog" or plain columns; ``\,`` is a comma."""
-    parts = [part.replace("\\,", ",") for text in values for part in re.split(r"(?<!\\),", text)]
+    parts = split_commas(values)
     if not any("=" in part for part in parts):
-        columns = [part.strip() for part in parts]
-        return columns[0] if param.name == "label" and len(columns) == 1 else columns
+        return parts[0] if param.name == "label" and len(parts) == 1 else parts
     by_class: dict[str, str] = {}
     for part in parts:
         name, sign, column = (text.strip() for text in part.rpartition("="))

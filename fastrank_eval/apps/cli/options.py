@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -54,10 +54,15 @@ def quiet_option(text: str = "No progress bar on a terminal.") -> Callable[[Any]
     return option("Output", "-q", "--quiet", is_flag=True, help=text)
 
 
-def _split_names(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> list[str]:
-    r"""Split comma-separated column names; ``\,`` is a comma in a name."""
+def split_commas(values: Iterable[str]) -> list[str]:
+    r"""Split texts at commas; ``\,`` is a comma in a name."""
     parts = [part for text in values for part in re.split(r"(?<!\\),", text)]
-    names = [part.replace("\\,", ",").strip() for part in parts]
+    return [part.replace("\\,", ",").strip() for part in parts]
+
+
+def _split_names(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> list[str]:
+    """Split comma-separated column names."""
+    names = split_commas(values)
     if not all(names):
         raise click.BadParameter("a column name is empty.")
     return names
