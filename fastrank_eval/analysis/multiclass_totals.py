@@ -54,7 +54,9 @@ class ClassConfusion:
 
     def __init__(self, classes: int, weighted: bool) -> None:
         self.classes, self.weighted = classes, weighted
-        self._sums = RowSums(1)
+        self._lock = threading.Lock()
+        self._counts = np.zeros(classes * classes, np.int64)
+        self._weights = RowSums(1)
 
     def add(self, actual: np.ndarray, predicted: np.ndarray, weight: np.ndarray | None) -> None:
         """Add rows.
@@ -66,15 +68,19 @@ class ClassConfusion:
         weight : ndarray of float64, shape (rows,), or None
         """
         cells = actual * self.classes + predicted
-        if weight is None:
-            self._sums.count_keys(0, cells)
-        else:
-            self._sums.add(0, weight, cells)
+        if weight is not None:
+            self._weights.add(0, weight, cells)
+            return
+        rows = np.bincount(cells, minlength=len(self._counts))
+        with self._lock:
+            self._counts += rows
 
-    def exact(self) -> list[list[Fraction]]:
-        """Get the rows of the matrix as fractions."""
+    def exact(self) -> Sequence[Sequence[int | Fraction]]:
+        """Get the rows of the matrix as fractions, or as counts."""
+        if not self.weighted:
+            return self.matrix().tolist()
         classes = range(self.classes)
-        return [[self._sums.exact(0, i * self.classes + j) for j in classes] for i in classes]
+        return [[self._weights.exact(0, i * self.classes + j) for j in classes] for i in classes]
 
     def matrix(self) -> np.ndarray:
         """Get the rows of class i with prediction j.
@@ -84,12 +90,13 @@ class ClassConfusion:
         ndarray of int64 or float64, shape (classes, classes)
             Counts, or sums of weights, each rounded once.
         """
-        cells = [self._sums.total(0, cell) for cell in range(self.classes**2)]
-        kind = np.float64 if self.weighted else np.int64
-        return np.array(cells).astype(kind).reshape(self.classes, self.classes)
+        if not self.weighted:
+            return self._counts.reshape(self.classes, self.classes).copy()
+        cells = [self._weights.total(0, cell) for cell in range(self.classes**2)]
+        return np.array(cells).reshape(self.classes, self.classes)
 
 
-def overall_value(name: str, cells: list[list[Fraction]]) -> PooledValue:
+def overall_value(name: str, cells: Sequence[Sequence[int | Fraction]]) -> PooledValue:
     """Compute a measure of all classes at once from the confusion matrix.
 
     With s rows, c of them predicted right, t_k rows of class k and p_k rows predicted as k:
@@ -110,7 +117,7 @@ def overall_value(name: str, cells: list[list[Fraction]]) -> PooledValue:
     if name in ("Accuracy", "ErrorRate"):
         return PooledValue(float(right if name == "Accuracy" else 1 - right))
     if name == "BalancedAccuracy":
-        shares = [row[k] / sum(row) for k, row in enumerate(cells) if sum(row)]
+        shares = [Fraction(row[k], sum(row)) for k, row in enumerate(cells) if sum(row)]
         return PooledValue(float(sum(shares) / len(shares)))
     actual = [sum(row) / total for row in cells]
     predicted = [sum(column) / total for column in zip(*cells, strict=True)]
