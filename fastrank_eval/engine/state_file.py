@@ -37,6 +37,8 @@ _SCHEMA = pa.schema(
         ("content", pa.large_binary()),
     ]
 )
+#: The longest first axis (measures, counters, bytes) of an array without a number.
+_MOST_EMPTY = 1 << 16
 _TYPES = ("uint8", "uint16", "uint32", "uint64", "int64", "float64")
 _PREFIX = "fastrank_eval."
 _MARK = b"fastrank_eval state, sha256:"
@@ -231,6 +233,8 @@ def _read(file: pa.RecordBatchFileReader, shown: str) -> tuple[dict[str, Any], S
             array = np.frombuffer(buffer, np.dtype(kind).newbyteorder("<"))
             # A copy: Arrow does not align values.
             array = array.astype(kind).reshape(shape)
+            if not array.size and shape[0] > _MOST_EMPTY:
+                raise ValueError(f"{state} {part} is empty, of shape {shape}")
             arrays.setdefault((Rows(slicings[number], label), model, state), {})[part] = array
     return header, arrays
 

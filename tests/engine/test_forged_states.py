@@ -78,6 +78,15 @@ def test_terms_of_moments_beyond_any_measure__are_refused_before_memory_is_taken
         fe.State.from_bytes(state_bytes(header, states))
 
 
+def test_more_measures_than_an_empty_array_may_have__are_refused_before_memory_is_taken(
+    state: fe.State,
+) -> None:
+    header, states = read_state_bytes(state.to_bytes())
+    states[ALL, "new", "groups"]["counts"] = np.zeros((2**40, 0, 3), np.int64)
+    with pytest.raises(fe.SourceError, match=r"groups counts is empty, of shape \[1099511627776"):
+        fe.State.from_bytes(state_bytes(header, states))
+
+
 @pytest.mark.parametrize("of, most", [("bins", 3), ("field", 2), ("likelihood", 1)])
 def test_more_keys_than_a_measure_has__are_refused_before_memory_is_taken(
     state: fe.State, of: str, most: int
