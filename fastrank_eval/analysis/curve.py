@@ -348,7 +348,7 @@ def curve(
     }
     choices = _choices(kind, requested)
     for name in (
-        "measures", "per_group", "keep_scores", "keep_state", "keep_groups", "count_groups", "by",
+        "measures", "per_group", "keep_scores", "keep_state", "keep_groups", "by",
         "min_groups",
     ):  # fmt: skip
         if name in options:

@@ -111,7 +111,6 @@ class Request:
     keep_scores: bool = False
     keep_state: bool = False
     keep_groups: bool = False
-    count_groups: bool = False
     baseline: str | None = None
     where: str | pc.Expression | None = None
     limit: int | None = None
@@ -124,7 +123,7 @@ class Request:
 
 
 #: Arguments that only `evaluate` itself takes.
-OF_RESULT = ("keep_state", "keep_groups", "count_groups")
+OF_RESULT = ("keep_state", "keep_groups")
 #: Arguments of functions that count rows, without groups or measures of their own.
 OF_ROWS = (
     *("label", "score", "weight", "unretrieved", "unjudged", "score_type", "where", "limit"),
@@ -346,7 +345,6 @@ def _group_columns(
         **{str(m): m.needs_groups for m in measures},
         "per_group=True": request.per_group is True,
         "keep_groups=True": request.keep_groups,
-        "count_groups=True": request.count_groups,
         f"baseline={request.baseline!r}": request.baseline is not None,
         f"order={order!r}": order in ("sorted", "grouped"),
         f"min_groups={request.min_groups}": bool(by) and request.min_groups != 1,

@@ -161,7 +161,8 @@ def evaluate(request: Request) -> Result:
         Default: the processors this process may use. The result has the same bits for any number.
     per_group : bool, optional
         Keep every group's values for `Result.per_group`; False bounds memory for many groups. By
-        default they are kept if rows are grouped.
+        default they are kept if rows are grouped. True groups rows that no measure groups, for
+        `Meta.groups` and for gates that read a number of groups.
     keep_scores : bool
         Keep every distinct score with its positive and other rows for `Result.curve`. AUC must be
         among the measures; with ``AUC(rel=2)`` positives are the rows of grade 2 or more.
@@ -171,9 +172,6 @@ def evaluate(request: Request) -> Result:
     keep_groups : bool
         Keep keys and values of every group in the state too. A merge then detects groups that have
         rows in two states. The file of the state grows with the groups.
-    count_groups : bool
-        Group rows even if no measure needs groups, for `Meta.groups` and for gates that read a
-        number of groups.
     baseline : str, optional
         The score column that every other is compared with. The state keeps the paired sums of both.
         No value depends on it.

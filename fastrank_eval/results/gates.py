@@ -365,7 +365,7 @@ class _Table:
             raise _Unknown(
                 "no_groups",
                 "rows were not grouped, because no measure needs groups: evaluate with group=... "
-                "and count_groups=True",
+                "and per_group=True",
             )
 
 

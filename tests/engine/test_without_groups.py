@@ -88,7 +88,6 @@ def test_every_measure_of_all_rows__but_of_clusters__needs_no_group(text: str) -
         ({"measures": "nDCG@1,nDCG@2,P@1,P@2,R@1,R@2,RR,AP"}, "RR and 1 more need groups"),
         ({"measures": "AUC", "per_group": True}, "per_group=True needs groups"),
         ({"measures": "AUC", "keep_state": True, "keep_groups": True}, "keep_groups=True needs"),
-        ({"measures": "AUC", "count_groups": True}, "count_groups=True needs groups"),
         ({"measures": "AUC", "baseline": "old"}, "baseline='old' needs groups"),
         ({"measures": "AUC", "order": "grouped"}, "order='grouped' needs groups"),
         ({"measures": "AUC", "presorted": True}, "order='sorted' needs groups"),
@@ -113,8 +112,8 @@ def test_gates_on_groups__of_rows_without_groups__name_the_remedy(
     options: dict[str, Any] = {**COLUMNS, "group": "user", "measures": "AUC"}
     (failure, *_) = fe.evaluate(log, **options).check(condition).failures
     assert failure.kind == "no_groups"
-    assert "evaluate with group=... and count_groups=True" in failure.detail
-    counted = fe.evaluate(log, **options, count_groups=True, per_group=False)
+    assert "evaluate with group=... and per_group=True" in failure.detail
+    counted = fe.evaluate(log, **options, per_group=True)
     assert (counted.meta.groups, counted.check(condition).passed) == (300, True)
 
 

@@ -126,13 +126,12 @@ def evaluate(
         from fastrank_eval.results.evaluate import evaluate as run
 
     gates = read_gates(fail_if, options)
-    if any(gate.counts_groups for gate in gates):
-        options["count_groups"] = True
+    counts_groups = any(gate.counts_groups for gate in gates)
     result = compute(
         run,
         sources,
         quiet,
-        per_group=files.per_group is not None or keep_groups,
+        per_group=files.per_group is not None or keep_groups or counts_groups,
         keep_state=files.state is not None,
         **options,
     )
