@@ -3,26 +3,34 @@
 Two lines of a test file are enough::
 
     def test_laws_of_hits():
-        check_measure(Hits @ 3, oracle=hits)
+        check_measure(Hits() @ 3, oracle=hits)
 
-`docs/OWN_MEASURES.md` has the whole example. Each law is a function too, which raises
-AssertionError for groups of rows that break it; the tests of this package call them for all
-measures at once.
+As a plugin of pytest it makes each law a test of its own::
+
+    pytest_plugins = ["fastrank_eval.testing"]
+
+    def test_hits(measure_law):
+        measure_law(Hits() @ 3, oracle=hits)
+
+`docs/OWN_MEASURES.md` in the source distribution has the whole example. Each law is a function
+too, which raises AssertionError for groups of rows that break it; the tests of this package call
+them for all measures at once.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import pickle
 import random
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from fastrank_eval._lib.elementary import log
+from fastrank_eval._lib.arguments import check_choice
 from fastrank_eval.measures import Measure, measure
 from fastrank_eval.results.evaluate import evaluate, partial
 from fastrank_eval.results.result import Result
@@ -40,27 +48,31 @@ class Row(NamedTuple):
     label: float | None
     weight: float = 1.0
     item: str = ""
+    subtopics: tuple[int, ...] | None = None
 
 
 Groups = Sequence[Sequence[Row]]
 Measures = Sequence[str | Measure]
+Oracle = Callable[[list[Row]], float]
 
 
 def table_of(groups: Groups, label: pa.DataType | None = None) -> pa.Table:
     """Write groups as a table, in the order of the rows.
 
-    Its columns are group, item, label, score and weight.
+    Its columns are group, item, label, score, weight, and subtopics if a row has them.
     """
     rows = [(number, row) for number, group in enumerate(groups) for row in group]
-    return pa.table(
-        {
-            "group": pa.array([number for number, _ in rows], pa.int64()),
-            "item": pa.array([row.item for _, row in rows], pa.string()),
-            "label": pa.array([row.label for _, row in rows], label or pa.float64()),
-            "score": pa.array([row.score for _, row in rows], pa.float64()),
-            "weight": pa.array([row.weight for _, row in rows], pa.float64()),
-        }
-    )
+    columns = {
+        "group": pa.array([number for number, _ in rows], pa.int64()),
+        "item": pa.array([row.item for _, row in rows], pa.string()),
+        "label": pa.array([row.label for _, row in rows], label or pa.float64()),
+        "score": pa.array([row.score for _, row in rows], pa.float64()),
+        "weight": pa.array([row.weight for _, row in rows], pa.float64()),
+    }
+    if any(row.subtopics is not None for _, row in rows):
+        lists = [row.subtopics or () for _, row in rows]
+        columns["subtopics"] = pa.array(lists, pa.list_(pa.int64()))
+    return pa.table(columns)
 
 
 _COLUMNS: dict[str, Any] = {
@@ -71,13 +83,19 @@ _COLUMNS: dict[str, Any] = {
 }
 
 
+def _roles(measures: Measures) -> dict[str, Any]:
+    """Return the columns of the table that measures read."""
+    covers = any(measure(one).needs_subtopics for one in measures)
+    return _COLUMNS | ({"subtopics": "subtopics"} if covers else {})
+
+
 def result_of(source: Any, measures: Measures, **options: Any) -> Result:
     """Evaluate a table of groups, its batches or a file of it."""
     if options.get("ties") == "item":
         options["item"] = "item"
     # Measures of all rows alone do not group rows.
     options.setdefault("per_group", True)
-    return evaluate(source, measures=list(measures), **_COLUMNS, **options)
+    return evaluate(source, measures=list(measures), **_roles(measures), **options)
 
 
 def values_of_groups(result: Result) -> dict[str, np.ndarray]:
@@ -149,9 +167,10 @@ def weights_times_a_constant(measures: Measures, groups: Groups, factor: float) 
     _that(bits(again) == bits(once), law, "other bits")
     for new, old in zip(again.values, once.values, strict=True):
         # Group weights that count rows grow with the rows' weights; the others stay.
-        power = log(new.weight / old.weight) / log(factor) if old.weight > 0 else 0.0
-        _that(math.isnan(new.weight) == math.isnan(old.weight), law, old)
-        _that(abs(power - round(power)) <= 1e-9 and round(power) in (0, 1, 2), law, old)
+        grown = [old.weight * factor**power for power in (0, 1, 2)]
+        same = math.isnan(new.weight) and math.isnan(old.weight)
+        same |= any(math.isclose(new.weight, weight, rel_tol=1e-9) for weight in grown)
+        _that(same, law, old)
 
 
 def weights_of_one(measures: Measures, groups: Groups) -> None:
@@ -217,7 +236,7 @@ def merged_states(measures: Measures, groups: Groups, cut: int) -> None:
     rows = table_of(groups)
     first = sum(map(len, groups[: cut % (len(groups) + 1)]))
     parts = [
-        partial(part, measures=list(measures), **_COLUMNS)
+        partial(part, measures=list(measures), **_roles(measures))
         for part in (rows.slice(0, first), rows.slice(first))
     ]
     merged = type(parts[0]).from_bytes(parts[1].merge(parts[0]).to_bytes()).result()
@@ -292,8 +311,25 @@ def best_expected_worst(measures: Measures, groups: Groups) -> None:
             _that(bool((middle >= least - 1e-12)[defined].all()), law, middle, least)
 
 
-def agrees_with(oracle: Callable[[list[Row]], float], of: Measure, groups: Groups) -> None:
+def computed_together(of: Measure, groups: Groups, ties: str) -> None:
+    """Check that measures of one run have the bits that each has alone.
+
+    They are the measure, at several cutoffs too, and others that read the same rankings.
+    """
+    table = table_of(groups)
+    cutoffs = (1, 2, 4) if of.takes_cutoff else ()
+    several = [of, *(of @ cutoff for cutoff in cutoffs), measure("RR"), measure("GAUC")]
+    together = bits(result_of(table, several, ties=ties))
+    for one in several:
+        alone = bits(result_of(table, [one], ties=ties))
+        same = all(together[name] == alone[name] for name in alone)
+        _that(same, f"{one} beside {', '.join(map(str, several))}", "other bits than alone")
+
+
+def agrees_with(oracle: Oracle, of: Measure, groups: Groups) -> None:
     """Check that values equal those of a plain definition.
+
+    If the measure uses row weights, it is checked with them and without.
 
     Parameters
     ----------
@@ -304,15 +340,22 @@ def agrees_with(oracle: Callable[[list[Row]], float], of: Measure, groups: Group
     groups : sequence of sequences of Row
         Small: all orders of tied rows are tried.
     """
+    _agree(oracle, of, [[row._replace(weight=1.0) for row in group] for group in groups], None)
+    if of.uses_row_weights:
+        _agree(oracle, of, groups, "weight")
+
+
+def _agree(oracle: Oracle, of: Measure, groups: Groups, weight: str | None) -> None:
     if of.pooled:
-        found: Any = [result_of(table_of(groups), [of]).value(of)]
+        found: Any = [result_of(table_of(groups), [of], weight=weight).value(of)]
         wanted = [oracle([row for group in groups for row in group])]
     else:
         ties = "input" if of.refuses("expected") else "expected"
-        found = result_of(table_of(groups), [of], ties=ties)[of]
+        found = result_of(table_of(groups), [of], ties=ties, weight=weight)[of]
         several = ([*map(oracle, orders(group, ties == "expected"))] for group in groups)
         wanted = [math.fsum(values) / len(values) for values in several]
-    np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-9, err_msg=str(of))
+    law = f"{of}, {'with' if weight else 'without'} row weights"
+    np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-9, err_msg=law)
 
 
 def orders(group: Sequence[Row], every: bool) -> Iterator[list[Row]]:
@@ -328,10 +371,106 @@ def orders(group: Sequence[Row], every: bool) -> Iterator[list[Row]]:
 # ---- all of them ---------------------------------------------------------------------------------
 
 
+def named_by_its_text(of: Measure) -> None:
+    """Check that the text of a measure names it, and that it can be pickled."""
+    _that(measure(str(of)) == of, "the text of a measure names it", str(of))
+    _that(pickle.loads(pickle.dumps(of)) == of, "pickle", str(of))  # noqa: S301
+
+
+def _policies(of: Measure) -> list[str]:
+    return [ties for ties in TIES if of.pooled or of.refuses(ties) is None]
+
+
+def _each_policy(law: Callable[[Measure, Groups, random.Random, str], None]) -> _Check:
+    """Make the check of a law under each policy of ties."""
+
+    def check(of: Measure, groups: Groups, rng: random.Random) -> None:
+        for ties in _policies(of):
+            law(of, groups, rng, ties)
+
+    return check
+
+
+def _order(groups: Groups, rng: random.Random) -> list[int]:
+    rows = sum(map(len, groups))
+    return rng.sample(range(rows), rows)
+
+
+def _row_weights(of: Measure, groups: Groups, rng: random.Random) -> None:
+    weights_times_a_constant([of], groups, rng.choice((0.1, 0.25, 3.0, 2.0**20)))
+    weights_of_one([of], groups)
+
+
+def _always(of: Measure) -> bool:
+    return True
+
+
+def _has_mean(of: Measure) -> bool:
+    """Return whether tied rows need no policy of their order."""
+    return "expected" in _policies(of)
+
+
+_Check: TypeAlias = Callable[[Measure, Groups, random.Random], object]
+#: Each law by its name: whether it applies to a measure, and the check.
+LAWS: dict[str, tuple[Callable[[Measure], bool], _Check]] = {
+    "text": (_always, lambda of, _, __: named_by_its_text(of)),
+    "range": (
+        _always,
+        _each_policy(lambda of, groups, _, ties: declared_range([of], groups, ties)),
+    ),
+    "batches": (
+        _always,
+        _each_policy(
+            lambda of, groups, rng, ties: batches([of], groups, rng.sample(range(100), 3), ties)
+        ),
+    ),
+    "computed together": (
+        _always,
+        lambda of, groups, _: computed_together(of, groups, _policies(of)[0]),
+    ),
+    "permuted rows": (
+        _has_mean,
+        lambda of, groups, rng: permuted_rows([of], groups, _order(groups, rng)),
+    ),
+    "threads": (_has_mean, lambda of, groups, rng: threads([of], groups, _order(groups, rng))),
+    "merged states": (
+        _has_mean,
+        lambda of, groups, rng: merged_states([of], groups, rng.randrange(100)),
+    ),
+    "increasing map of scores": (
+        lambda of: _has_mean(of) and of.scores == "order",
+        lambda of, groups, rng: increasing_map_of_scores(
+            [of], groups, rng.sample(range(-1000, 1000), 4)
+        ),
+    ),
+    "undefined group": (
+        lambda of: _has_mean(of) and not of.pooled,
+        lambda of, groups, _: undefined_group([of], groups),
+    ),
+    "row weights": (lambda of: _has_mean(of) and of.uses_row_weights, _row_weights),
+    "best, expected, worst": (
+        lambda of: len(_policies(of)) == len(TIES) and not of.pooled,
+        lambda of, groups, _: best_expected_worst([of], groups),
+    ),
+}
+
+
+def pytest_generate_tests(metafunc: Any) -> None:
+    """Run a test with the argument `measure_law` once for each law.
+
+    pytest calls it where ``pytest_plugins = ["fastrank_eval.testing"]`` is set.
+    """
+    if "measure_law" in metafunc.fixturenames:
+        names = [*LAWS, "oracle"]
+        checks = [functools.partial(check_measure, law=name) for name in names]
+        metafunc.parametrize("measure_law", checks, ids=names)
+
+
 def check_measure(
     of: Measure | type[Measure],
     *,
-    oracle: Callable[[list[Row]], float] | None = None,
+    oracle: Oracle | None = None,
+    law: str | None = None,
     labels: Sequence[float] = (0, 0, 1, 2, 3),
     rounds: int = 10,
     seed: int = 0,
@@ -344,6 +483,8 @@ def check_measure(
         Registered.
     oracle : callable, optional
         A plain definition, as `agrees_with` takes it.
+    law : str, optional
+        One of `LAWS`, or ``"oracle"``, to check it alone.
     labels : sequence of float
         Labels of the rows.
     rounds : int
@@ -362,47 +503,34 @@ def check_measure(
     >>> check_measure(fe.nDCG @ 3, rounds=1)
     """
     one = of() if isinstance(of, type) else of
-    _that(measure(str(one)) == one, "the text of a measure names it", str(one))
-    _that(pickle.loads(pickle.dumps(one)) == one, "pickle", str(one))  # noqa: S301
+    names = (*LAWS, "oracle")
+    if law is not None:
+        check_choice("law", law, names)
     rng = random.Random(seed)  # noqa: S311
-    allowed = [ties for ties in TIES if one.pooled or one.refuses(ties) is None]
-    levels = (0.0, 0.25, 0.5, 1.0) if one.scores == "probability" else (-1.5, 0.0, 0.25, 7.0)
     for _ in range(rounds):
-        groups = [
-            [
-                Row(
-                    rng.choice((*levels, None)),
-                    rng.choice(labels),
-                    rng.choice((0.1, 1.0, 1 / 3, 7.5)),
-                    f"d{number}",
-                )
-                for number in range(rng.randint(1, 5))
-            ]
-            for _ in range(rng.randint(2, 8))
-        ]
-        cuts = rng.sample(range(100), 3)
-        for ties in allowed:
-            declared_range([one], groups, ties)
-            batches([one], groups, cuts, ties)
-        if oracle is not None:
-            agrees_with(oracle, one, groups)
-        if "expected" in allowed:
-            _check_expected(one, groups, rng)
-        if len(allowed) == len(TIES) and not one.pooled:
-            best_expected_worst([one], groups)
+        groups = _random_groups(one, labels, rng)
+        for name in names if law is None else (law,):
+            if name == "oracle":
+                if oracle is not None:
+                    agrees_with(oracle, one, groups)
+                continue
+            applies, check = LAWS[name]
+            if applies(one):
+                check(one, groups, rng)
 
 
-def _check_expected(one: Measure, groups: Groups, rng: random.Random) -> None:
-    """Check the laws of values that are means over tied rows."""
-    rows = sum(map(len, groups))
-    order = rng.sample(range(rows), rows)
-    permuted_rows([one], groups, order)
-    threads([one], groups, order)
-    merged_states([one], groups, rng.randrange(100))
-    if one.scores == "order":
-        increasing_map_of_scores([one], groups, rng.sample(range(-1000, 1000), 4))
-    if not one.pooled:
-        undefined_group([one], groups)
-    if one.uses_row_weights:
-        weights_times_a_constant([one], groups, rng.choice((0.1, 0.25, 3.0, 2.0**20)))
-        weights_of_one([one], groups)
+def _random_groups(of: Measure, labels: Sequence[float], rng: random.Random) -> list[list[Row]]:
+    levels = (0.0, 0.25, 0.5, 1.0) if of.scores == "probability" else (-1.5, 0.0, 0.25, 7.0)
+
+    def row(number: int) -> Row:
+        covers = rng.sample(range(4), rng.randint(0, 3)) if of.needs_subtopics else None
+        return Row(
+            rng.choice((*levels, None)),
+            rng.choice(labels),
+            rng.choice((0.1, 1.0, 1 / 3, 7.5)),
+            f"d{number}",
+            None if covers is None else tuple(covers),
+        )
+
+    sizes = [rng.randint(1, 5) for _ in range(rng.randint(2, 8))]
+    return [[row(number) for number in range(size)] for size in sizes]

@@ -328,13 +328,26 @@ def test_measure_of_another_process__is_refused_until_it_is_registered_here() ->
     assert str(pickle.loads(content)) == "Coverage(rel=2)"  # noqa: S301
 
 
+def writes_its_input(self: fe.Measure, ranking, cutoffs: np.ndarray) -> np.ndarray:
+    ranking.above[:] = 0
+    return np.zeros(ranking.groups)
+
+
 @pytest.mark.parametrize(
     "attributes, law",
     [
         ({"range": (0.0, 0.4)}, "range of Wrong"),
         ({"shared_values": lambda self, r, _: np.full(r.groups, 1 / r.groups)}, "batches: other"),
+        (
+            {
+                "takes_cutoff": True,
+                "shared_values": lambda self, r, c: np.full((len(c), r.groups), 1 / len(c)),
+            },
+            "Wrong beside Wrong, Wrong@1, .*: other bits than alone",
+        ),
+        ({"shared_values": writes_its_input}, "RR beside Wrong, .*: other bits than alone"),
     ],
-    ids=["range", "number of groups"],
+    ids=["range", "number of groups", "number of cutoffs", "writes its input"],
 )
 def test_check_measure__names_the_law_that_is_broken(attributes: dict, law: str) -> None:
     kind = type("Wrong", (Coverage,), {"name": "Wrong", "spellings": (), **attributes})
@@ -350,3 +363,57 @@ def test_check_measure__of_another_value_than_the_oracle__is_an_error() -> None:
 @pytest.mark.parametrize("name", ["AUC", "KS", "LogLoss", "ECE(bins=5)"])
 def test_check_measure__of_measures_of_all_rows__passes(name: str) -> None:
     fe.testing.check_measure(fe.measure(name), rounds=2)
+
+
+def auc(rows: list[Row], weighted: bool = True) -> float:
+    def weight(row: Row) -> float:
+        return row.weight if weighted else 1.0
+
+    rows = [row for row in rows if row.score is not None]
+    pairs = [(a, b) for a in rows for b in rows if a.label >= 1 > b.label]
+    total = sum(weight(a) * weight(b) for a, b in pairs)
+    above = sum(
+        weight(a) * weight(b) * ((a.score > b.score) + (a.score == b.score) / 2) for a, b in pairs
+    )
+    return above / total if total else np.nan
+
+
+@pytest.mark.parametrize("name", ["GAUC", "AUC"])
+def test_oracle__gets_the_row_weights_that_the_measure_uses(name: str) -> None:
+    check_measure(fe.measure(name), oracle=auc, law="oracle")
+    with pytest.raises(AssertionError, match="with row weights"):
+        check_measure(fe.measure(name), oracle=lambda rows: auc(rows, weighted=False), law="oracle")
+
+
+def test_oracle__gets_the_subtopics_that_the_measure_needs() -> None:
+    def subtopic_recall_at_2(rows: list[Row]) -> float:
+        every = {subtopic for row in rows for subtopic in row.subtopics}
+        shown = [row for row in rows if row.score is not None][:2]
+        covered = {subtopic for row in shown for subtopic in row.subtopics}
+        return len(covered) / len(every) if every else np.nan
+
+    check_measure(fe.StRecall @ 2, oracle=subtopic_recall_at_2, rounds=3)
+
+
+def test_row_weights_times_one__change_nothing() -> None:
+    groups = [[Row(0.1, 1, 2.0), Row(0.2, 0, 3.0)], [Row(0.3, 1, 0.5), Row(0.1, 0, 0.25)]]
+    fe.testing.weights_times_a_constant(["GAUC", "LogLoss"], groups, 1)
+
+
+def test_law_that_does_not_exist__is_refused() -> None:
+    with pytest.raises(fe.ArgumentError, match=r"law.*'ranges'"):
+        check_measure(fe.AP, law="ranges")
+
+
+def test_plugin__makes_each_law_a_test(tmp_path: Path) -> None:
+    package(tmp_path)
+    (tmp_path / "test_laws.py").write_text(
+        "from my_measures import GainShare\nimport fastrank_eval as fe\n"
+        'pytest_plugins = ["fastrank_eval.testing"]\n'
+        "def test_wrong(measure_law):\n"
+        "    measure_law(fe.register(GainShare) @ 2, oracle=lambda rows: -1.0, rounds=1)\n"
+    )
+    options = ("-q", "-p", "no:cacheprovider", "test_laws.py")
+    with pytest.raises(AssertionError, match=r"test_wrong.oracle.") as failed:
+        run(tmp_path, "-m", "pytest", *options)
+    assert f"1 failed, {len(fe.testing.LAWS)} passed" in str(failed.value)
