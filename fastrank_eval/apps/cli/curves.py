@@ -316,7 +316,6 @@ Examples:
         "f1", "fbeta", "youden", "product", "closest", "accuracy", "precision", "recall", "cost"
     ),
     default="f1",
-    show_default=True,
     help="Criterion to optimise. f1, fbeta: the F measure. youden: TPR + 1 - FPR. product: "
     "TPR (1 - FPR). closest: the distance to (0, 1) of the ROC plane. accuracy. precision: TPR at "
     "a precision of --target. recall: precision at a TPR of --target. cost: mean cost of a row.",
@@ -349,7 +348,6 @@ Examples:
     "--prefer",
     type=choice("highest", "lowest"),
     default="highest",
-    show_default=True,
     help="Choose the highest or the lowest of equally good thresholds.",
 )
 @option(
@@ -357,7 +355,6 @@ Examples:
     "--rel",
     type=float,
     default=1,
-    show_default=True,
     metavar="GRADE",
     help="The lowest label of a positive row.",
 )
@@ -366,7 +363,6 @@ Examples:
     "--unretrieved",
     type=choice("error", "allow"),
     default="error",
-    show_default=True,
     help="A null score is an error, or its row is left out.",
 )
 @option(
@@ -374,7 +370,6 @@ Examples:
     "--unjudged",
     type=choice("error", "allow", "drop"),
     default="error",
-    show_default=True,
     help="A null label is an error, a negative row, or no row at all.",
 )
 @option(
@@ -382,7 +377,6 @@ Examples:
     "--score-type",
     type=choice("given", "float32"),
     default="given",
-    show_default=True,
     help="Use scores as they are, or rounded to float32.",
 )
 @threads_option
@@ -481,7 +475,6 @@ Examples:
     "--measures",
     multiple=True,
     default=[_CLASS_MEASURES],
-    show_default=True,
     callback=join_lists,
     metavar="LIST",
     help="Measures, separated by commas. A measure of all rows compares each class with the "
@@ -492,7 +485,6 @@ Examples:
     "-a",
     "--average",
     default="macro",
-    show_default=True,
     metavar="LIST",
     help="Averages over classes: macro, micro, weighted, samples; for AUC also ovo, ovo_weighted, "
     "mu.",
@@ -509,7 +501,6 @@ Examples:
     "Conventions",
     "--undefined",
     default="skip",
-    show_default=True,
     metavar="POLICY",
     help="Value of a class whose measure is undefined: skip, zero, one or error; skip,PPV=zero "
     "sets single measures.",

@@ -194,7 +194,6 @@ Examples:
     "level",
     type=float,
     default=1,
-    show_default=True,
     metavar="N",
     help="The lowest grade that is relevant.",
 )
@@ -211,7 +210,6 @@ Examples:
     "--duplicates",
     type=choice("error", "first", "last", "max"),
     default="error",
-    show_default=True,
     help="The line that counts if a query has a document twice, in a run or in QRELS.",
 )
 @option(
@@ -220,7 +218,6 @@ Examples:
     "measures",
     multiple=True,
     default=["official"],
-    show_default=True,
     metavar="NAME[.N,N...]",
     help="A measure of trec_eval, with parameters, or official, set, all_trec. Repeat for several.",
 )
@@ -230,7 +227,6 @@ Examples:
     "version",
     type=click.Choice(["9", "10"]),
     default="10",
-    show_default=True,
     help="The version of trec_eval.",
 )
 @format_option(

@@ -398,7 +398,6 @@ Examples:
     "Address",
     "--host",
     default="127.0.0.1",
-    show_default=True,
     metavar="ADDRESS",
     help="Address to listen on. By default only programs on this machine can connect. There is no "
     "password: put a proxy that requires one in front of any other address.",
@@ -408,7 +407,6 @@ Examples:
     "--port",
     type=click.IntRange(0, 65535),
     default=8642,
-    show_default=True,
     help="Port to listen on; 0 takes any free port.",
 )
 @option(

@@ -22,6 +22,7 @@ DEFAULT_MEASURES = "GAUC,AUC,nDCG@10,AP,RR,P@10,R@10"
 
 def option(section: str, *names: str, **keywords: Any) -> Callable[[Any], Any]:
     """Make an option that ``--help`` lists under a heading."""
+    keywords["show_default"] = keywords.get("default") is not None
     return click.option(*names, cls=SectionedOption, section=section, **keywords)
 
 
@@ -39,7 +40,6 @@ def format_option(*choices: str, default: str | None = None, help: str) -> Calla
         "report_format",
         type=choice(*choices),
         default=default,
-        show_default=default is not None,
         help=help,
     )
 
@@ -176,7 +176,6 @@ confidence_option = option(
     "--confidence",
     type=float,
     default=0.95,
-    show_default=True,
     metavar="SHARE",
     help="Confidence of the intervals of the values; groups are independent clusters.",
 )
@@ -216,7 +215,6 @@ measure_options = option(
     "--measures",
     multiple=True,
     default=[DEFAULT_MEASURES],
-    show_default=True,
     callback=join_lists,
     metavar="LIST",
     help="Measures, separated by commas; 'fastrank-eval measures' lists them.",
@@ -237,7 +235,6 @@ slice_options = combine(
         "--min-groups",
         type=click.IntRange(min=1),
         default=1,
-        show_default=True,
         metavar="N",
         help="Leave out slices of fewer groups, and print their number.",
     ),
@@ -318,7 +315,6 @@ reading_options = combine(
         "--order",
         type=choice("auto", "sorted", "grouped", "scattered"),
         default="auto",
-        show_default=True,
         help="Order of the rows: by group and descending score (sorted), by group (grouped), any "
         "(scattered), or detect it (auto).",
     ),
@@ -364,7 +360,6 @@ comparison_options = combine(
         "--test",
         type=choice(*_TESTS),
         default="clustered_t",
-        show_default=True,
         help="clustered_t, clustered_z: the difference over its standard error, with groups as "
         "clusters. paired_t, wilcoxon, sign: one difference for each group. randomisation: models "
         "swapped at random in each group. bootstrap: groups resampled. All but the first two need "
@@ -375,7 +370,6 @@ comparison_options = combine(
         "--correction",
         type=choice("holm", "bh", "none"),
         default="holm",
-        show_default=True,
         help="Correct p-values for the number of tests, over all measures and candidates: Holm, or "
         "Benjamini and Hochberg.",
     ),
@@ -384,7 +378,6 @@ comparison_options = combine(
         "--replicates",
         type=int,
         default=10_000,
-        show_default=True,
         metavar="N",
         help="Replicates of randomisation and bootstrap.",
     ),
@@ -393,7 +386,6 @@ comparison_options = combine(
         "--seed",
         type=int,
         default=0,
-        show_default=True,
         metavar="N",
         help="Seed of randomisation and bootstrap; the same seed gives the same numbers.",
     ),
@@ -402,7 +394,6 @@ comparison_options = combine(
         "--movers",
         type=click.IntRange(0),
         default=5,
-        show_default=True,
         metavar="N",
         help="List the N groups that raised the first measure of groups most, and the N that "
         "lowered it most. With 0, values of groups are kept only if the test needs them. Memory is "
