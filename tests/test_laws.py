@@ -36,6 +36,7 @@ def rows(
         st.sampled_from(grades),
         st.sampled_from(weights),
         st.text(alphabet="abé", max_size=3),
+        st.none(),
     )
 
 
