@@ -13,8 +13,8 @@ import pyarrow as pa
 from fastrank_eval._lib.arguments import typed
 from fastrank_eval._lib.arrow import arrow_column, column_with_nulls
 from fastrank_eval._lib.errors import ArgumentError, MeasureError
-from fastrank_eval.analysis.group_join import GroupRecords
 from fastrank_eval.engine.records import MeasureValue, plain_value
+from fastrank_eval.engine.summary import GroupRecords
 from fastrank_eval.stats.row_sums import RowSums
 
 if TYPE_CHECKING:

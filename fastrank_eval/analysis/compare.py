@@ -40,16 +40,14 @@ from fastrank_eval.analysis.comparison import Comparison
 from fastrank_eval.analysis.group_join import (
     KEEP_GROUPS,
     GroupJoin,
-    GroupRecords,
     free_name,
-    group_records,
-    groups_of,
     join_groups,
     require_groups,
 )
 from fastrank_eval.engine.conventions import requested_names
 from fastrank_eval.engine.records import MeasureValue, Meta, plain_value
 from fastrank_eval.engine.run import OF_RESULT, Evaluation, run
+from fastrank_eval.engine.summary import GroupRecords, group_records
 from fastrank_eval.measures import Measure, measure
 from fastrank_eval.measures.parser import requested_measures, text_with_options
 from fastrank_eval.measures.pooled import PooledMeasure
@@ -389,7 +387,7 @@ def _compare_groups(
     slicings = slicings_of(result.values)
     if other is None:
         meta = result.meta
-        records, evaluated = _records_of(result), list(result.values)
+        records, evaluated = result.group_records(), list(result.values)
         candidates = [score for score in result.scores if score != base]
     else:
         _check_conventions(result, other, texts)
@@ -400,9 +398,9 @@ def _compare_groups(
             score: score if score != base else free_name(score, names) for score in other.scores
         }
         joined = join_groups(
-            _records_of(result),
+            result.group_records(),
             result.scores.index(base),
-            _records_of(other),
+            other.group_records(),
             texts,
             names_of_other,
         )
@@ -452,10 +450,6 @@ def _compare_groups(
         None if joined is None else joined.counts,
         [v for v in evaluated if v.by is None or v.by in slicings],
     )
-
-
-def _records_of(result: Result) -> GroupRecords:
-    return groups_of(result.per_group, result.group_weights, result.scores, result.measures)
 
 
 def _no_value(by: str, label: str, score: str, measure: Measure) -> MeasureValue:

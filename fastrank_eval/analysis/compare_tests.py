@@ -19,8 +19,9 @@ from fastrank_eval.analysis.attribution import (
     slopes_of_rela_impr,
 )
 from fastrank_eval.analysis.compared_value import ComparedValue, verdict_on
-from fastrank_eval.analysis.group_join import GroupRecords, group_ids
+from fastrank_eval.analysis.group_join import group_ids
 from fastrank_eval.engine.records import MeasureValue
+from fastrank_eval.engine.summary import GroupRecords
 from fastrank_eval.engine.totals import RowStates
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.pooled import ClusteredMeasure, PooledMeasure

@@ -19,8 +19,8 @@ from fastrank_eval.analysis.attribution import (
 )
 from fastrank_eval.analysis.compared_value import DIFFERENCE_SCHEMA, ComparedValue
 from fastrank_eval.analysis.comparison_view import ReportedComparison
-from fastrank_eval.analysis.group_join import GroupRecords
 from fastrank_eval.engine.records import Meta, record_table
+from fastrank_eval.engine.summary import GroupRecords
 from fastrank_eval.measures import measure
 from fastrank_eval.results.gates import judge
 from fastrank_eval.results.lookup import find_measure, find_score, find_slicing, refuse_pooled

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -12,16 +11,9 @@ import pyarrow as pa
 from fastrank_eval._lib.arrow import arrow_column, decode_array, frozen, text_buffers
 from fastrank_eval._lib.errors import ArgumentError, ColumnError, text_keys_hint
 from fastrank_eval._lib.jit import kernel
-from fastrank_eval.engine.plan import GroupValues, Plan
 from fastrank_eval.engine.state_arrays import SavedGroups
-from fastrank_eval.engine.summary import group_table
-from fastrank_eval.groups.chunk import Keys
+from fastrank_eval.engine.summary import GroupRecords
 from fastrank_eval.io.keys import KeyEncoder, number_keys
-from fastrank_eval.measures import Measure, measure
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 
 _TURN = np.uint64(0x9E3779B97F4A7C15)
 _FACTOR0, _FACTOR1 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
@@ -115,138 +107,6 @@ def _fold_letters(offsets, letters, ids):  # type: ignore[no-untyped-def]
             folded = _mixed((folded + _TURN) ^ word)
         # The length distinguishes bytes of value 0 from no bytes, and one column from the next.
         ids[i] = _mixed((folded + _TURN) ^ np.uint64(size))
-
-
-@dataclass(frozen=True)
-class GroupRecords:
-    """Keys, values and weights of every group, by model and measure.
-
-    Parameters
-    ----------
-    names : tuple of str
-        Key columns.
-    keys : tuple of pyarrow.Array, each of length groups
-    rows, positives : ndarray of int64, shape (groups,)
-        Numbers of rows and of positives.
-    scores : tuple of str
-        Score columns of the models.
-    measures : tuple of Measure
-    values : mapping of (int, int) to ndarray of float64, shape (groups,)
-        Values by the indices of model and measure; NaN where undefined.
-    weights : mapping of (int, int) to ndarray of float64, shape (groups,)
-        Weights by the indices of model and measure. Without an entry every weight is 1. A weight of
-        0 leaves the group out.
-    """
-
-    names: tuple[str, ...]
-    keys: tuple[pa.Array, ...]
-    rows: np.ndarray
-    positives: np.ndarray
-    scores: tuple[str, ...]
-    measures: tuple[Measure, ...]
-    values: Mapping[tuple[int, int], np.ndarray]
-    weights: Mapping[tuple[int, int], np.ndarray]
-
-    def summands(self, model: int, m: int) -> np.ndarray:
-        """Compute the summand of each group, NaN for a group that is left out."""
-        summands = self.measures[m].to_summand(self.values[model, m])
-        weights = self.weights.get((model, m))
-        return summands if weights is None else np.where(weights == 0, np.nan, summands)
-
-    def terms(self, model: int, m: int) -> tuple[np.ndarray, np.ndarray]:
-        """Compute weighted values and weights, both 0 if left out."""
-        summands = self.summands(model, m)
-        defined = ~np.isnan(summands)
-        weights = self.weights.get((model, m))
-        w = defined.astype(np.float64) if weights is None else np.where(defined, weights, 0.0)
-        return np.where(defined, summands, 0.0) * w, w
-
-    def table(self) -> pa.Table:
-        """Make a table of keys, rows, positives and values."""
-        values = (
-            (f"{score}.{computed}", self.values[model, m])
-            for model, score in enumerate(self.scores)
-            for m, computed in enumerate(self.measures)
-            if not computed.pooled
-        )
-        return group_table(self.names, self.keys, self.rows, self.positives, values)
-
-
-def group_records(
-    plan: Plan, keys: Sequence[Keys], values: Sequence[GroupValues], schema: pa.Schema
-) -> GroupRecords:
-    """Collect the groups of a run.
-
-    Parameters
-    ----------
-    plan : Plan
-    keys : sequence of tuple of pyarrow.Array
-        Keys of consecutive groups.
-    values : sequence of GroupValues
-        Values of these groups, in the same order.
-    schema : pyarrow.Schema
-        Schema of the source: the types of keys if there is no group.
-    """
-    groups = SavedGroups.of_run(plan, keys, values, schema)
-    joined = groups.values
-    return GroupRecords(
-        groups.names,
-        groups.keys,
-        joined.rows,
-        joined.positives,
-        plan.roles.scores,
-        plan.measures,
-        {(model, m): joined.values[model, m] for model, m in np.ndindex(joined.values.shape[:2])},
-        joined.weights,
-    )
-
-
-def groups_of(
-    table: pa.Table,
-    weights: Mapping[tuple[int, int], NDArray[np.float64]] | None,
-    scores: tuple[str, ...],
-    texts: Sequence[str],
-) -> GroupRecords:
-    """Read the groups of a result.
-
-    Parameters
-    ----------
-    table : pyarrow.Table
-        One row for each group.
-    weights : mapping of (int, int) to ndarray of float64, or None
-        Weights of groups by model and measure.
-    scores : tuple of str
-        Score columns of the models.
-    texts : sequence of str
-        Canonical texts of the measures.
-
-    Raises
-    ------
-    ArgumentError
-        If the result has no weights of groups.
-    """
-    if weights is None:
-        raise ArgumentError("this result has no groups that could be compared one by one.")
-    measures = tuple(measure(text) for text in texts)
-    group_measures = [m for m, computed in enumerate(measures) if not computed.pooled]
-    columns = table.combine_chunks().columns
-    keys = table.num_columns - 2 - len(scores) * len(group_measures)
-    numbers = [np.asarray(column.to_numpy()) for column in columns[keys:]]
-    values = iter(numbers[2:])
-    return GroupRecords(
-        tuple(table.column_names[:keys]),
-        tuple(column.combine_chunks() for column in columns[:keys]),
-        numbers[0],
-        numbers[1],
-        scores,
-        measures,
-        {
-            (model, m): next(values).astype(np.float64, copy=False)
-            for model in range(len(scores))
-            for m in group_measures
-        },
-        weights,
-    )
 
 
 @dataclass(frozen=True, slots=True)

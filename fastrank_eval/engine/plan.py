@@ -430,26 +430,21 @@ class GroupValues:
 
     @classmethod
     def concat(cls, parts: Sequence[GroupValues]) -> GroupValues:
-        """Concatenate the results of groups."""
-        return cls(
-            np.concatenate([part.rows for part in parts]),
-            np.concatenate([part.positives for part in parts]),
-            np.concatenate([part.values for part in parts], axis=2),
-            cls.concat_weights(parts),
-        )
-
-    @staticmethod
-    def concat_weights(parts: Sequence[GroupValues]) -> dict[tuple[int, int], np.ndarray]:
-        """Concatenate weights; shared arrays stay shared."""
+        """Concatenate the results of groups; shared weights stay shared."""
         by_ids: dict[tuple[int, ...], np.ndarray] = {}
         weights = {}
-        for position in parts[0].weights if parts else ():
+        for position in parts[0].weights:
             arrays = [part.weights[position] for part in parts]
             ids = tuple(map(id, arrays))
             if ids not in by_ids:
                 by_ids[ids] = np.concatenate(arrays)
             weights[position] = by_ids[ids]
-        return weights
+        return cls(
+            np.concatenate([part.rows for part in parts]),
+            np.concatenate([part.positives for part in parts]),
+            np.concatenate([part.values for part in parts], axis=2),
+            weights,
+        )
 
     def take(self, groups: np.ndarray | slice) -> GroupValues:
         """Select the results of some groups, in that order."""

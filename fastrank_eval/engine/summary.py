@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -170,50 +170,95 @@ def score_tables(plan: Plan, totals: Totals) -> dict[tuple[str, float], ScoreTab
     }
 
 
-def per_group_table(
-    plan: Plan, keys: list[Keys], values: list[GroupValues], schema: pa.Schema
-) -> pa.Table:
-    """Build the table of groups: key, rows, positives and measures.
+@dataclass(frozen=True)
+class GroupRecords:
+    """Keys, values and weights of every group, by model and measure.
+
+    Parameters
+    ----------
+    names : tuple of str
+        Key columns.
+    keys : tuple of pyarrow.Array, each of length groups
+    rows, positives : ndarray of int64, shape (groups,)
+        Numbers of rows and of positives.
+    scores : tuple of str
+        Score columns of the models.
+    measures : tuple of Measure
+    values : mapping of (int, int) to ndarray of float64, shape (groups,)
+        Values by the indices of model and measure; NaN where undefined.
+    weights : mapping of (int, int) to ndarray of float64, shape (groups,)
+        Weights by the indices of model and measure. Without an entry every weight is 1. A weight of
+        0 leaves the group out.
+    """
+
+    names: tuple[str, ...]
+    keys: tuple[pa.Array, ...]
+    rows: np.ndarray
+    positives: np.ndarray
+    scores: tuple[str, ...]
+    measures: tuple[Measure, ...]
+    values: Mapping[tuple[int, int], np.ndarray]
+    weights: Mapping[tuple[int, int], np.ndarray]
+
+    def summands(self, model: int, m: int) -> np.ndarray:
+        """Compute the summand of each group, NaN for a group that is left out."""
+        summands = self.measures[m].to_summand(self.values[model, m])
+        weights = self.weights.get((model, m))
+        return summands if weights is None else np.where(weights == 0, np.nan, summands)
+
+    def terms(self, model: int, m: int) -> tuple[np.ndarray, np.ndarray]:
+        """Compute weighted values and weights, both 0 if left out."""
+        summands = self.summands(model, m)
+        defined = ~np.isnan(summands)
+        weights = self.weights.get((model, m))
+        w = defined.astype(np.float64) if weights is None else np.where(defined, weights, 0.0)
+        return np.where(defined, summands, 0.0) * w, w
+
+    def table(self) -> pa.Table:
+        """Make the table of groups: key, rows, positives and measures.
+
+        Columns of measures have the name of the model too if there are several.
+        """
+        columns: dict[str, pa.Array] = dict(zip(self.names, self.keys, strict=True))
+
+        def add(name: str, column: pa.Array) -> None:
+            while name in columns:
+                name += "_"
+            columns[name] = column
+
+        add("rows", arrow_column(self.rows))
+        add("positives", arrow_column(self.positives))
+        for (model, m), numbers in self.values.items():
+            if not self.measures[m].pooled:
+                title = f"{self.scores[model]}." * (len(self.scores) > 1) + str(self.measures[m])
+                add(title, column_with_nulls(np.ascontiguousarray(numbers), np.isnan(numbers)))
+        return pa.table(columns)
+
+
+def group_records(
+    plan: Plan, keys: Sequence[Keys], values: Sequence[GroupValues], schema: pa.Schema
+) -> GroupRecords:
+    """Collect the groups of a run.
 
     Parameters
     ----------
     plan : Plan
-    keys : list of tuple of pyarrow.Array
+    keys : sequence of tuple of pyarrow.Array
         Keys of consecutive groups.
-    values : list of GroupValues
-        Their results, in the same order.
+    values : sequence of GroupValues
+        Values of these groups, in the same order.
     schema : pyarrow.Schema
-        Of the source, for the types of keys where there is no group.
+        Schema of the source: the types of keys if there is no group.
     """
     groups = SavedGroups.of_run(plan, keys, values, schema)
-    one_model = len(plan.roles.scores) == 1
-    named_values = (
-        (str(measure) if one_model else f"{score}.{measure}", groups.values.values[model, m])
-        for model, score in enumerate(plan.roles.scores)
-        for m, measure in enumerate(plan.measures)
-        if not measure.pooled
+    joined = groups.values
+    return GroupRecords(
+        groups.names,
+        groups.keys,
+        joined.rows,
+        joined.positives,
+        plan.roles.scores,
+        plan.measures,
+        {(model, m): joined.values[model, m] for model, m in np.ndindex(joined.values.shape[:2])},
+        joined.weights,
     )
-    of_groups = groups.values
-    return group_table(groups.names, groups.keys, of_groups.rows, of_groups.positives, named_values)
-
-
-def group_table(
-    names: Sequence[str],
-    keys: Keys,
-    rows: np.ndarray,
-    positives: np.ndarray,
-    values: Iterable[tuple[str, np.ndarray]],
-) -> pa.Table:
-    """Build a table: keys, rows, positives, and values by title."""
-    columns: dict[str, pa.Array] = dict(zip(names, keys, strict=True))
-
-    def add(name: str, column: pa.Array) -> None:
-        while name in columns:
-            name += "_"
-        columns[name] = column
-
-    add("rows", arrow_column(rows))
-    add("positives", arrow_column(positives))
-    for title, numbers in values:
-        add(title, column_with_nulls(np.ascontiguousarray(numbers), np.isnan(numbers)))
-    return pa.table(columns)

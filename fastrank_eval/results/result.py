@@ -12,7 +12,6 @@ import pyarrow as pa
 from fastrank_eval._lib.arguments import check_options, typed
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.analysis.attribution import refuse_without_chance, rela_impr
-from fastrank_eval.engine.plan import GroupValues
 from fastrank_eval.engine.records import (
     VALUE_SCHEMA,
     MeasureValue,
@@ -20,7 +19,7 @@ from fastrank_eval.engine.records import (
     record_table,
 )
 from fastrank_eval.engine.run import Evaluation
-from fastrank_eval.engine.summary import per_group_table, score_tables
+from fastrank_eval.engine.summary import GroupRecords, group_records, score_tables
 from fastrank_eval.measures import measure
 from fastrank_eval.results.gates import judge
 from fastrank_eval.results.lookup import (
@@ -52,9 +51,9 @@ class Result(Reported):
     values : sequence of MeasureValue
         One entry a score, slice and measure.
     per_group : pyarrow.Table, callable or None
-        The table of groups, or a function that builds it: group key, ``rows``, ``positives`` and
-        one float64 column a measure (``score.measure`` if there are several scores), null where
-        undefined; None without ``per_group=True``.
+        The table of groups: group key, ``rows``, ``positives`` and one float64 column a measure
+        (``score.measure`` if there are several scores), null where undefined; or a function that
+        collects `GroupRecords`. None without ``per_group=True``.
     meta : Meta
         Metadata of the evaluation.
     scores : sequence of str
@@ -66,9 +65,6 @@ class Result(Reported):
     score_tables : mapping of (str, float) to ScoreTable, optional
         The distinct scores of each model, for each threshold of relevance; None without
         ``keep_scores=True``.
-    weights : mapping of (int, int) to ndarray of float64, optional
-        The weights of groups that are not all 1, by the positions of model and measure; None if
-        values of groups are not compared.
     state : State, optional
         The sums of the evaluation; None without ``keep_state=True``.
 
@@ -92,23 +88,21 @@ class Result(Reported):
     def __init__(
         self,
         values: Sequence[MeasureValue],
-        per_group: pa.Table | Callable[[], pa.Table] | None,
+        per_group: pa.Table | Callable[[], GroupRecords] | None,
         meta: Meta,
         scores: Sequence[str],
         measures: Sequence[str],
         requested: Mapping[str, str] | None = None,
         score_tables: Mapping[tuple[str, float], ScoreTable] | None = None,
-        weights: Mapping[tuple[int, int], NDArray[np.float64]] | None = None,
         state: State | None = None,
     ) -> None:
         self.values = tuple(values)
         self.meta = meta
         self.scores = tuple(scores)
         self.measures = tuple(measures)
-        self._per_group = per_group
+        self._per_group: pa.Table | GroupRecords | Callable[[], GroupRecords] | None = per_group
         self.requested = dict(requested or {})
         self._score_tables = score_tables
-        self.group_weights = weights
         self._state = state
 
     @typed
@@ -296,19 +290,36 @@ class Result(Reported):
         ArgumentError
             If the evaluation was run with ``per_group=False``.
         """
-        if self._per_group is None:
-            if self.meta.rows and not self.meta.groups:
-                raise ArgumentError(
-                    "rows were not grouped, because no measure needs groups: call evaluate() with "
-                    "group=... and per_group=True."
-                )
+        groups = self._groups()
+        return groups if isinstance(groups, pa.Table) else self._table
+
+    @cached_property
+    def _table(self) -> pa.Table:
+        return self.group_records().table()
+
+    def group_records(self) -> GroupRecords:
+        """Return keys, values and weights of every group."""
+        groups = self._groups()
+        if isinstance(groups, pa.Table):
+            raise ArgumentError("this result has no groups that could be compared one by one.")
+        return groups
+
+    def _groups(self) -> pa.Table | GroupRecords:
+        """Collect the groups once; the first call may take a while."""
+        groups = self._per_group
+        if groups is None and self.meta.rows and not self.meta.groups:
+            raise ArgumentError(
+                "rows were not grouped, because no measure needs groups: call evaluate() with "
+                "group=... and per_group=True."
+            )
+        if groups is None:
             raise ArgumentError(
                 "values per group were not kept: evaluate() was called with per_group=False; "
                 "call it with per_group=True (and keep_groups=True for those of a state)."
             )
-        if not isinstance(self._per_group, pa.Table):
-            self._per_group = self._per_group()
-        return self._per_group
+        if callable(groups):
+            groups = self._per_group = groups()
+        return groups
 
     @property
     def state(self) -> State:
@@ -500,15 +511,14 @@ def result_of(
 ) -> Result:
     """Build the result of a run."""
     plan, values = evaluation.plan, evaluation.values
-    table = partial(per_group_table, plan, evaluation.keys, values, evaluation.schema)
+    groups = partial(group_records, plan, evaluation.keys, values, evaluation.schema)
     return Result(
         evaluation.summary,
-        table if plan.per_group else None,
+        groups if plan.per_group else None,
         evaluation.meta,
         plan.roles.scores,
         [str(m) for m in plan.measures],
         evaluation.requested,
         score_tables(plan, evaluation.totals) if keep_scores else None,
-        GroupValues.concat_weights(values) if plan.per_group else None,
         state=state,
     )

@@ -8,7 +8,6 @@ from scipy import stats
 
 import fastrank_eval as fe
 from fastrank_eval.analysis.compare_tests import TESTS, group_evidence
-from fastrank_eval.analysis.group_join import groups_of
 from fastrank_eval.stats.hypothesis_tests import clustered_test
 from fastrank_eval.stats.intervals import t_quantile
 from fastrank_eval.stats.means import MeanState, PairedState
@@ -40,7 +39,7 @@ def studies():
         log, group="user", label="click", score=["old", "same", "new"],
         measures=MEASURES, order="grouped",
     )  # fmt: skip
-    kept = groups_of(result.per_group, result.group_weights, result.scores, result.measures)
+    kept = result.group_records()
     lines = np.repeat(np.arange(STUDIES), GROUPS)
     found = {}
     for m, measure in enumerate(kept.measures):

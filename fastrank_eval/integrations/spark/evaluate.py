@@ -19,7 +19,7 @@ from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError, SparkErr
 from fastrank_eval.analysis.compare import choices_of, compare_with
 from fastrank_eval.analysis.comparison import Comparison
 from fastrank_eval.engine.run import OF_RESULT, Evaluation, run
-from fastrank_eval.engine.summary import per_group_table
+from fastrank_eval.engine.summary import group_records
 from fastrank_eval.integrations.spark import worker
 from fastrank_eval.integrations.spark.frames import (
     arrow_schema,
@@ -294,9 +294,10 @@ class Job:
         options = {name: value for name, value in self.task.options.items() if name != "by"}
         unsliced = replace(self.task, options=options)
         frame, task = self._group_rows(unsliced, keep_keys=True, sliced=False)
-        schema = per_group_table(
+        records = group_records(
             self.empty_run.plan, self.empty_run.keys, self.empty_run.values, self.empty_run.schema
-        ).schema
+        )
+        schema = records.table().schema
         schema_bytes = schema.serialize().to_pybytes()
         return frame.mapInArrow(
             partial(worker.group_values, task, schema_bytes), from_arrow_schema(schema)

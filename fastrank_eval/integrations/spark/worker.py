@@ -19,7 +19,7 @@ from fastrank_eval._lib.arrow import as_array
 from fastrank_eval._lib.errors import ColumnError, FastRankEvalError, SparkError
 from fastrank_eval._lib.jit import compilations, kernel
 from fastrank_eval.engine.run import Evaluation, run
-from fastrank_eval.engine.summary import per_group_table
+from fastrank_eval.engine.summary import group_records
 from fastrank_eval.groups.chunk import key_text
 from fastrank_eval.io.reader import RowError
 from fastrank_eval.io.source import Source
@@ -349,7 +349,8 @@ def group_values(
     partition = _PartitionRows(task, _partition_number(), chain([first], batches))
     evaluation = _evaluate(task, partition, per_group=True)
     _freeze_loaded()
-    table = per_group_table(evaluation.plan, evaluation.keys, evaluation.values, evaluation.schema)
+    records = group_records(evaluation.plan, evaluation.keys, evaluation.values, evaluation.schema)
+    table = records.table()
     yield from table.cast(pa.ipc.read_schema(pa.py_buffer(schema))).to_batches()
 
 
