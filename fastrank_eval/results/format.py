@@ -32,8 +32,9 @@ def number_text(number: float | None, aggregate: str = "mean") -> str:
 
 
 def detail_text(number: float) -> str:
-    """Format a count with all digits, another number with at most six."""
-    return f"{number:,}" if isinstance(number, int) else f"{number:.6g}"
+    """Format a whole number with all digits, another with at most six."""
+    whole = float(number).is_integer() and abs(number) < 2**53
+    return f"{number:,.0f}" if whole else f"{number:.6g}"
 
 
 def legend_text(number: float) -> str:

@@ -127,6 +127,11 @@ def test_failure__shows_the_digits_that_decide(line: fe.MeasureValue, condition:
     assert str(failure) == f"GAUC value < 0.6: pctr: {line.value!r}"
 
 
+def test_failure__of_a_large_count__shows_all_digits() -> None:
+    (failure,) = judge(["rows < 2000000"], [], rows=1_234_567, groups=2).failures
+    assert failure.detail == "1,234,567"
+
+
 def test_failure__of_several_numbers__names_them() -> None:
     found = judge(["GAUC < 0.65 and AUC < 0.8 and rows > 1"], [GAUC, AUC], rows=6, groups=3)
     text = "GAUC value < 0.65 and AUC value < 0.8 and rows > 1"
