@@ -33,6 +33,7 @@ ALLOWED = {
     *("engine/totals.py np.dot(squares, squares)", "stats/score_table.py np.dot(number, rows)"),
     # A measure at a cutoff.
     *("analysis/curve_points.py m @ k", "integrations/ir_measures.py result.measure @ cutoff"),
+    "testing.py of @ cutoff",
 }
 #: Pictures are drawn, not compared; demo logs round what such a function gives.
 DRAWN = ("analysis/plots.py", "analysis/plot_files.py", "apps/nightly/charts.py", "apps/demo/")
