@@ -26,11 +26,13 @@ import pickle
 import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
+from unittest import SkipTest
 
 import numpy as np
 import pyarrow as pa
 
 from fastrank_eval._lib.arguments import check_choice
+from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.measures import Measure, measure
 from fastrank_eval.results.evaluate import evaluate, partial
 from fastrank_eval.results.result import Result
@@ -462,8 +464,16 @@ def pytest_generate_tests(metafunc: Any) -> None:
     """
     if "measure_law" in metafunc.fixturenames:
         names = [*LAWS, "oracle"]
-        checks = [functools.partial(check_measure, law=name) for name in names]
+        checks = [functools.partial(_check_or_skip, name) for name in names]
         metafunc.parametrize("measure_law", checks, ids=names)
+
+
+def _check_or_skip(law: str, of: Measure | type[Measure], **options: Any) -> None:
+    one = of() if isinstance(of, type) else of
+    lacks_oracle = law == "oracle" and options.get("oracle") is None
+    if lacks_oracle or (law != "oracle" and not LAWS[law][0](one)):
+        raise SkipTest(f"{law}: does not apply to {one}, or there is no oracle")
+    check_measure(one, law=law, **options)
 
 
 def check_measure(
@@ -506,6 +516,8 @@ def check_measure(
     names = (*LAWS, "oracle")
     if law is not None:
         check_choice("law", law, names)
+    if law == "oracle" and oracle is None:
+        raise ArgumentError("oracle: must be a function for law='oracle', got None; pass one.")
     rng = random.Random(seed)  # noqa: S311
     for _ in range(rounds):
         groups = _random_groups(one, labels, rng)

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from fastrank_eval._lib import __version__
 from fastrank_eval._lib.arguments import matches_annotation, shown
-from fastrank_eval._lib.errors import FastRankEvalError, SourceError
+from fastrank_eval._lib.errors import FastRankEvalError, MeasureError, SourceError
 from fastrank_eval.engine.state_arrays import SLICES, VALUES, Rows, StateArrays
 from fastrank_eval.io.source import first_line
 
@@ -176,10 +176,10 @@ def malformed_error(shown: str, error: Exception) -> SourceError:
     """Make the error of content with a valid digest that is no valid state."""
     known = isinstance(error, ValueError | FastRankEvalError)
     reason = first_line(error) if known else f"{type(error).__name__}: {first_line(error)}"
-    return SourceError(
-        f"{shown} is no state that this version can read: {reason}; write it anew with "
-        "--save-state."
-    )
+    remedy = "write it anew with --save-state"
+    if isinstance(error, MeasureError):
+        remedy = "register its measures or install their package, or " + remedy
+    return SourceError(f"{shown} is no state that this version can read: {reason}; {remedy}.")
 
 
 def _check_digest(content: bytes, shown: str) -> None:

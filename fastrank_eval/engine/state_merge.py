@@ -284,7 +284,17 @@ def evaluation_of(
 
 def groups_of(content: Content) -> SavedGroups:
     """Read keys and values of every group."""
-    return read(content.arrays, ALL, "", VALUES, SavedGroups.from_arrays)
+
+    def groups_in(arrays: Mapping[str, np.ndarray]) -> SavedGroups:
+        groups, header = SavedGroups.from_arrays(arrays), content.header
+        shape = len(header["models"]), len(header["measures"])
+        if groups.values.values.shape[:2] != shape or groups.names != tuple(
+            header["columns"]["group"]
+        ):
+            raise ValueError("the columns of groups are not those of the header")
+        return groups
+
+    return read(content.arrays, ALL, "", VALUES, groups_in)
 
 
 #: Conventions that a result lists after the measures.

@@ -64,6 +64,10 @@ def _value(
     if isinstance(measure, PooledMeasure):
         state = measure.state_in(states)
         pooled = measure.pooled_value(state, choose_map(plan.threads, sums.rows(slice_index)))
+        if not isinstance(pooled, PooledValue) or (math.isnan(pooled.value) and not pooled.reason):
+            raise MeasureError(
+                f"{measure}: must return a PooledValue, and a reason with NaN, got {pooled!r}."
+            )
         value, details = pooled.value, pooled.details
         if plan.grouped or not measure.uses_groups:
             error = _pooled_error(pooled, plan.confidence, sums.carriers(slice_index))
@@ -231,7 +235,7 @@ class GroupRecords:
         for (model, m), numbers in self.values.items():
             if not self.measures[m].pooled:
                 title = f"{self.scores[model]}." * (len(self.scores) > 1) + str(self.measures[m])
-                add(title, column_with_nulls(np.ascontiguousarray(numbers), np.isnan(numbers)))
+                add(title, column_with_nulls(numbers, np.isnan(numbers)))
         return pa.table(columns)
 
 
@@ -259,6 +263,9 @@ def group_records(
         joined.positives,
         plan.roles.scores,
         plan.measures,
-        {(model, m): joined.values[model, m] for model, m in np.ndindex(joined.values.shape[:2])},
+        {
+            place: np.ascontiguousarray(joined.values[place])
+            for place in np.ndindex(joined.values.shape[:2])
+        },
         joined.weights,
     )

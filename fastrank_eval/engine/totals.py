@@ -54,9 +54,7 @@ _SIZES = ((0, 0), (1, 1))
 
 
 class RowStates:
-    """The states of measures of all rows, or of the rows of a slice.
-
-    Threads share them.
+    """The states of measures of all rows, or of a slice; threads share them.
 
     Parameters
     ----------
@@ -362,6 +360,8 @@ class Sums:
         sums, scores = cls(plan), plan.roles.scores
         read(arrays, where, "", TOTALS, sums._read_counts)
         sums.means = [read(arrays, where, score, GROUPS, MeanState.from_arrays) for score in scores]
+        if any(len(mean) != len(plan.measures) for mean in sums.means):
+            raise ValueError(f"{GROUPS}: must have {len(plan.measures)} measures")
         sums.pairs = {
             model: read(arrays, where, scores[model], PAIRS, PairedState.from_arrays)
             for model in plan.rivals

@@ -428,7 +428,7 @@ def _words(kind: type[Measure]) -> tuple[str, ...]:
     return kind.name, *kind.spellings, *kind.presets
 
 
-def _must(kind: type[Measure], right: bool, what: str, got: object, remedy: str) -> None:
+def _need(kind: type[Measure], right: bool, what: str, got: object, remedy: str) -> None:
     """Raise MeasureError about a class unless it is right."""
     if not right:
         raise MeasureError(f"{kind.__name__}: {what}, got {got!r}; {remedy}.")
@@ -445,23 +445,24 @@ def _check_class(kind: type[Measure]) -> None:
             )
     texts = isinstance(kind.spellings, tuple) and all(isinstance(s, str) for s in kind.spellings)
     presets = isinstance(kind.presets, Mapping) and all(isinstance(s, str) for s in kind.presets)
+    bounds = isinstance(kind.range, tuple) and all(isinstance(x, int | float) for x in kind.range)
     derived = not kind.pooled or hasattr(kind, "pooled_value")
     for name, right, wanted in (
         ("pooled", derived, "False, but for a subclass of SummedMeasure or SteppedMeasure"),
         ("spellings", texts, "a tuple of texts"),
         ("presets", presets, "a dict of names and their options"),
         ("options", isinstance(kind.options, tuple), "a tuple of Param"),
-        ("range", isinstance(kind.range, tuple) and len(kind.range) == 2, "(low, high)"),
+        ("range", bounds and len(kind.range) == 2, "(low, high) of numbers"),
         ("scores", kind.scores in SCORE_KINDS, f"one of {SCORE_KINDS}"),
         ("aggregate", kind.aggregate in _AGGREGATES, f"one of {_AGGREGATES}"),
     ):
-        _must(kind, right, f"{name} must be {wanted}", getattr(kind, name), "set it in the class")
+        _need(kind, right, f"{name} must be {wanted}", getattr(kind, name), "set it in the class")
 
 
 def _check_name(kind: type[Measure], word: str) -> None:
     """Raise MeasureError if a name of a class means something else."""
     remedy = "write letters a to z, digits and _, and no keyword"
-    _must(kind, is_word(word), "name must be an identifier", word, remedy)
+    _need(kind, is_word(word), "name must be an identifier", word, remedy)
     other = registry.get(aliases.get(word.lower(), ("",))[0], kind)
     taken = reserved_for(word)
     own, others = ((k.__module__, k.__qualname__, k.name.lower()) for k in (kind, other))
@@ -487,9 +488,9 @@ def _check_options(kind: type[Measure]) -> None:
             raise MeasureError(f"{kind.__name__}: option {param!r} must be valid; {wrong}.")
     names = [param.name for param in kind.options]
     weighted = kind.pooled or WEIGHT.name in names
-    _must(kind, weighted, "options must have WEIGHT", kind.options, "add it")
+    _need(kind, weighted, "options must have WEIGHT", kind.options, "add it")
     judged = not kind.needs_relevant or REL.name in names or kind.reasons is not Measure.reasons
-    _must(kind, judged, "options must have REL for needs_relevant", kind.options, "add it")
+    _need(kind, judged, "options must have REL for needs_relevant", kind.options, "add it")
     for word, options in kind.presets.items():
         try:
             kind(**options)
@@ -514,7 +515,7 @@ def find_name(spelling: str) -> tuple[str, Mapping[str, Any]] | None:
             _check_class(kind)
             words = _words(kind)
             right = word in map(str.lower, words)
-            _must(kind, right, f"must have the name {point.name!r}", words, "rename one of both")
+            _need(kind, right, f"must have the name {point.name!r}", words, "rename one of both")
             register(kind)
         except Exception as error:  # the code of another package may raise any
             raise MeasureError(

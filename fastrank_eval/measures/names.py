@@ -10,6 +10,7 @@ import re
 from importlib.metadata import EntryPoint, entry_points
 
 from fastrank_eval._lib.errors import MeasureError
+from fastrank_eval._lib.lexer import shorten
 
 #: Fields of a value in a gate ...
 VALUE_FIELDS = (
@@ -72,15 +73,10 @@ def refuse_plain_f1(text: str) -> None:
     """
     if _F1.match(text):
         raise MeasureError(
-            f"measure: must say which F1 is meant, got {shortened(text)!r}; write F@10 for the "
+            f"measure: must say which F1 is meant, got {shorten(text, 100)!r}; write F@10 for the "
             "first 10 rows of each ranking (F for all rows), or FScore(threshold=0.5) for "
             "decisions at a threshold."
         )
-
-
-def shortened(text: str) -> str:
-    """Cut a text for an error to 100 characters."""
-    return text if len(text) <= 100 else f"{text[:100]}..."
 
 
 def is_word(name: str) -> bool:

@@ -11,8 +11,9 @@ from typing import Any
 
 from fastrank_eval._lib.arguments import is_list_like
 from fastrank_eval._lib.errors import MeasureError
+from fastrank_eval._lib.lexer import shorten
 from fastrank_eval.measures.base import Measure, aliases, find_name, registry, text_of
-from fastrank_eval.measures.names import our_spelling, refuse_plain_f1, shortened
+from fastrank_eval.measures.names import our_spelling, refuse_plain_f1
 
 #: Texts in quotes, which may lack their end, brackets and commas.
 _SIGNS = re.compile(r"""'(?:[^'\\]|\\.)*'?|"(?:[^"\\]|\\.)*"?|[][(){},]""", re.DOTALL)
@@ -154,7 +155,7 @@ def _requests(wanted: Measure, requested: Measure, text: str) -> bool:
 
 def _unreadable(spelling: str) -> str:
     return (
-        f"cannot read the measure {shortened(spelling)!r}; write Name(option=value)@cutoff, "
+        f"cannot read the measure {shorten(spelling, 100)!r}; write Name(option=value)@cutoff, "
         "for example nDCG(gain='linear')@10."
     )
 

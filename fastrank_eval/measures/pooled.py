@@ -229,6 +229,9 @@ class SummedMeasure(ClusteredMeasure):
     #: How many of them, at the end, are details that no value depends on.
     detail_terms: ClassVar[int] = 0
 
+    def state_key(self) -> Hashable:
+        return ("sums", str(self))
+
     def new_state(self, weighted: bool, threads: int) -> ClusteredSums:
         return ClusteredSums(len(self.terms), len(self.terms) - self.detail_terms)
 

@@ -350,7 +350,8 @@ class _Table:
         title = text if label == ALL else f"{text}[{label}]"
         if term.field in GROUP_FIELDS:
             self._require_groups()
-        if any(_lacks_groups(row) for row in rows):
+        ungrouped = self._counts["rows"] and not self._counts["groups"]
+        if not ungrouped and any(_lacks_groups(row) for row in rows):
             raise _Unknown("no_groups", f"no group stands behind {title}{_reasons(rows)}")
         number = next((n for n in (_field(row, term.field) for row in rows) if n is not None), None)
         if number is None and term.field in COMPARISON_FIELDS and self._baseline in (None, score):

@@ -496,6 +496,11 @@ class Result(Reported):
 
         return curve_of(self, kind, rel=rel, **choices)
 
+    def __getstate__(self) -> dict[str, Any]:
+        if callable(self._per_group):  # it refers to locks of the run, which cannot be pickled
+            self._groups()
+        return self.__dict__
+
     def __iter__(self) -> Iterator[MeasureValue]:
         """Iterate over the values, in the order of `summary`."""
         return iter(self.values)

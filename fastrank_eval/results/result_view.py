@@ -335,7 +335,9 @@ def _overall(result: Reported, totals: bool = True, side_by_side: bool = True) -
             measure_text(v.measure, v.aggregate),
             number_text(v.value, v.aggregate) + f"\n{_half_width(v)}".rstrip() * under,
             *[_interval(v) or "n/a"] * beside,
-            f"{v.groups_used:,}" + f"/{v.groups:,}" * totals if result.meta.groups else "none",
+            f"{v.groups_used:,}" + f"/{v.groups:,}" * totals
+            if result.meta.groups or not result.meta.rows
+            else "none",
             "\n".join(f"{count:,} {reason}" for reason, count in v.dropped.items() if count)
             or "none",
             share_text(v.rows_share),

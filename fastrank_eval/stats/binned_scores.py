@@ -116,6 +116,8 @@ class BinnedScores:
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Self:
         """Read the state that `to_arrays` wrote."""
+        if len(arrays["setup"]) != 3:
+            raise ValueError(f"setup must have 3 numbers, got {len(arrays['setup'])}")
         max_bins, weighted, level = arrays["setup"].tolist()
         state = cls(max_bins, bool(weighted))
         own = _ThreadBins(max_bins, bool(weighted))
@@ -163,7 +165,7 @@ class BinnedScores:
         return area, tied / (2 * pairs) + 2.0**-52 if tied else 0.0
 
     def _weighted_area(self, weights: ExactSums, shared: np.ndarray) -> tuple[float, float]:
-        positives, others = _relative(weights)
+        positives, others = _scaled_weights(weights)
         area = area_under(others[::-1], positives[::-1], None)
         if math.isnan(area):
             self.missing = "single_class" if positives.any() or others.any() else "zero_weight"
@@ -173,7 +175,7 @@ class BinnedScores:
         return area, float(tied / (2 * positives.sum() * others.sum()) + 1e-12)
 
 
-def _relative(weights: ExactSums) -> np.ndarray:
+def _scaled_weights(weights: ExactSums) -> np.ndarray:
     """Round sums of weights to doubles, in a unit near the largest."""
     weights.carry()
     used = np.flatnonzero(weights.digits.any(axis=(0, 1)))

@@ -66,6 +66,10 @@ class _GroupState:
         sums = [sums.take(slices) for sums in self._sums]
         return self._copy(sums, [counts.take(slices) for counts in self._counts])
 
+    def __len__(self) -> int:
+        """Return the number of measures."""
+        return len(self._sums)
+
     def of_measures(self, measures: Sequence[int]) -> Self:
         """Return the sums of some measures; they share memory with these."""
         return self._copy([self._sums[m] for m in measures], [self._counts[m] for m in measures])

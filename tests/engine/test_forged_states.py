@@ -51,6 +51,7 @@ def test_forged_content_with_a_valid_digest__raises_errors_of_ours_only(
         ("baseline", "best", "baseline 'best' is none of the models"),
         ("provenance", [{}], "provenance sources is missing in its header"),
         ("measures", [], "models or measures are empty"),
+        ("measures", ["GAUC"], "groups: must have 1 measures"),
     ],
 )
 def test_forged_header__is_refused_with_the_name_of_the_entry(
@@ -65,6 +66,18 @@ def test_array_of_another_shape__is_refused_with_the_name_of_the_state(state: fe
     header, states = read_state_bytes(state.to_bytes())
     states[ALL, "", "totals"]["counts"] = np.zeros(3, np.int64)
     with pytest.raises(fe.SourceError, match=r"no state .*counts of totals are int64 of shape"):
+        fe.State.from_bytes(state_bytes(header, states))
+
+
+@pytest.mark.parametrize("part", ["names", "weights"])
+def test_groups_of_other_columns_than_the_header__are_refused(state: fe.State, part: str) -> None:
+    header, states = read_state_bytes(state.to_bytes())
+    if part == "names":
+        header["columns"] = {**header["columns"], "group": ["user", "day"]}
+    else:
+        groups = states[ALL, "", "values of groups"]
+        groups["weights"] = np.concatenate([groups["weights"]] * 2)
+    with pytest.raises(fe.SourceError, match="the columns of groups are not those of the header"):
         fe.State.from_bytes(state_bytes(header, states))
 
 

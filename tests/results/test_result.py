@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+import pickle
 import re
 from dataclasses import replace
 
@@ -17,6 +18,7 @@ from rich.console import Console
 from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError, MeasureError
 from fastrank_eval.engine.records import MeasureValue, Meta
 from fastrank_eval.measures import measure
+from fastrank_eval.results.evaluate import evaluate
 from fastrank_eval.results.result import Result
 
 NAN = math.nan
@@ -370,3 +372,14 @@ def test_print__speed__suits_its_size(rows: int, seconds: float, printed: str) -
     entry = MeasureValue("s", "all", "CG", 1.0, 3, 3, {}, 1.0, 1.0)
     result = Result([entry], None, Meta("1", rows, 3, {}, seconds), ["s"], ["CG"])
     assert printed in repr(result)
+
+
+@pytest.mark.parametrize("text", ["GAUC,AUC", "FieldRCE(field='slot'),GAUC"])
+def test_result_of_slices__pickled_before_its_groups_are_read__is_the_same(text: str) -> None:
+    log = {"user": [1, 1, 2, 2], "click": [0, 1, 1, 0], "p": [0.1, 0.4, 0.2, 0.3]}
+    log["slot"] = ["a", "b", "b", "a"]
+    options = {"group": "user", "label": "click", "score": "p", "by": "slot", "keep_state": True}
+    result = evaluate(log, measures=text, **options)
+    again = pickle.loads(pickle.dumps(result))  # noqa: S301 - made here
+    assert str(again) == str(result)
+    assert again.per_group.equals(result.per_group)

@@ -123,10 +123,13 @@ def evaluate(
     files = ReportFiles(sources, options)
 
     with defer_signals():
+        from fastrank_eval.measures.parser import requested_measures
         from fastrank_eval.results.evaluate import evaluate as run
 
     gates = read_gates(fail_if, options)
-    counts_groups = any(gate.counts_groups for gate in gates)
+    counts_groups = any(gate.counts_groups for gate in gates) and not any(
+        measure.needs_groups for measure in requested_measures(options["measures"])
+    )
     result = compute(
         run,
         sources,

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner, Result
 from pyarrow import parquet
 
+from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.apps.cli.main import cli
 
 ROWS = {
@@ -113,3 +115,22 @@ def test_fail_if__many_reasons__are_cut_short(folder: Path) -> None:
     lines = outcome.stderr.splitlines()
     assert (outcome.exit_code, len(lines)) == (3, 21)
     assert lines[-1] == "gate failed: 39 more"
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("measures, kept", [("GAUC,AUC", False), ("AUC,LogLoss", True)])
+def test_fail_if__of_groups__keeps_their_values_only_if_no_measure_groups_rows(
+    measures: str, kept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results: list[Any] = []
+    monkeypatch.setattr(
+        "fastrank_eval.apps.cli.main.exit_if_failed", lambda result, _: results.append(result)
+    )
+    arguments = ["evaluate", "log.parquet", *COLUMNS[:-1], measures, "--fail-if", "groups < 2"]
+    assert CliRunner().invoke(cli, arguments, catch_exceptions=False).exit_code == 0
+    assert results[0].meta.groups == 3
+    if kept:
+        assert results[0].per_group.num_rows == 3
+    else:
+        with pytest.raises(ArgumentError, match="values per group were not kept"):
+            _ = results[0].per_group
