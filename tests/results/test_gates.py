@@ -180,6 +180,16 @@ def test_judge__no_group_behind_a_number__fails() -> None:
     assert verdict("rows > 9", GAUC, rows=0, groups=0) == [("no_groups", None, None)]
 
 
+def test_judge__undefined_value_of_rows_without_groups__is_undefined() -> None:
+    log = {"click": [0, 1, 1, 1], "p": [0.1, 0.2, 0.3, 0.4], "slot": ["a", "a", "b", "b"]}
+    result = fe.evaluate(log, label="click", score="p", measures="AUC", by="slot")
+    (failure,) = result.check("AUC[slot=b] < 3").failures
+    assert (failure.kind, failure.detail) == (
+        "undefined",
+        "value of AUC[slot=b] is undefined (1 single_class)",
+    )
+
+
 def test_judge__value_missing_for_one_slice__fails() -> None:
     lines = [GAUC, replace(GAUC, slice="slot=1"), replace(AUC, slice="slot=2")]
     assert verdict("GAUC[*] < 0", *lines) == [("undefined", "pctr", "slot=2")]

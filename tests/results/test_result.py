@@ -383,3 +383,9 @@ def test_result_of_slices__pickled_before_its_groups_are_read__is_the_same(text:
     again = pickle.loads(pickle.dumps(result))  # noqa: S301 - made here
     assert str(again) == str(result)
     assert again.per_group.equals(result.per_group)
+
+
+def test_text__of_no_rows__counts_no_groups_where_rows_would_have_them() -> None:
+    empty = pa.table({name: pa.array([], pa.int64()) for name in ("user", "click", "p")})
+    grouped = evaluate(empty, group="user", label="click", score="p", measures="GAUC")
+    assert "0/0" in repr(grouped).splitlines()[1]
