@@ -67,9 +67,6 @@ demo: $(VENV)/.report
 	$(BIN)/fastrank-eval nightly build/demo/month/nightly.toml --date 2026-11-24 || test $$? -eq 3
 	@echo "the month's page is build/demo/month/report/index.html"
 
-# Kernels that one of these compiles are there for the next.
-test conformance distributed: export NUMBA_CACHE_DIR ?= $(CURDIR)/build/numba
-
 test: $(VENV)/.test
 	$(BIN)/python -m tests.compile_kernels
 	$(BIN)/python -m pytest $(XDIST) --doctest-modules fastrank_eval data_gen tests $(PYTEST_ARGS)
@@ -143,7 +140,7 @@ coverage: $(VENV)/.test
 
 # The quick tests that `coverage` leaves out.
 boundscheck: $(VENV)/.test
-	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR="$(CURDIR)/build/numba-boundscheck" \
+	NUMBA_BOUNDSCHECK=1 \
 		$(BIN)/python -m pytest -q $(XDIST) \
 		-m "not (slow or browser or no_kernels) and not ($(IN_PYTHON))" tests $(PYTEST_ARGS)
 

@@ -43,7 +43,7 @@ def run_command(command: list[str], kernel_cache: Path) -> float:
     subprocess.CalledProcessError
         The command failed.
     """
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(kernel_cache)}
+    environment = {**os.environ, "FASTRANK_CACHE_DIR": str(kernel_cache)}
     # An installed package has its bytecode; a checkout has it from the run before, if it may.
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     before = _children_seconds()

@@ -3,9 +3,13 @@
 import json
 import os
 import shutil
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from fastrank_eval._lib.kernel_store import user_folder
 
 HERE = Path(__file__).parent
 #: Folders of tests that look at commands, files, pages and texts.
@@ -30,9 +34,21 @@ def shared_data() -> Path:
 
 
 @pytest.fixture(scope="session")
-def kernel_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folder of compiled kernels for fresh processes: that of this run, or else an empty one."""
-    return Path(os.environ.get("NUMBA_CACHE_DIR") or tmp_path_factory.mktemp("kernels"))
+def kernel_cache() -> Path:
+    """Folder of compiled kernels for fresh processes: that of this run."""
+    folder = user_folder()
+    assert folder is not None
+    return folder
+
+
+@pytest.fixture
+def empty_store() -> Iterator[Path]:
+    """An empty folder for kernels; /tmp would not be safe."""
+    above = user_folder()
+    assert above is not None
+    above.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=above.parent) as folder:
+        yield Path(folder)
 
 
 @pytest.fixture(scope="session")

@@ -163,11 +163,12 @@ def test_types__are_published() -> None:
 
 #: Libraries that are heavy, optional, or missing on some systems.
 LOCAL_LIBRARIES = {
-    *("duckdb", "fcntl", "ir_measures", "jinja2", "markupsafe", "pyarrow", "pyspark"),
-    *("resource", "rich", "scipy", "uvicorn"),
+    *("duckdb", "fcntl", "ir_measures", "jinja2", "llvmlite", "markupsafe", "pyarrow"),
+    *("pyspark", "resource", "rich", "scipy", "uvicorn"),
 }
 #: Files of ours that import such a library at their top, or that a facade method hands over to.
 LOCAL_FILES = {
+    "fastrank_eval/_lib/jit.py": {"_lib"},
     "fastrank_eval/analysis/curve.py": {"analysis.plot_files"},
     "fastrank_eval/analysis/plot_files.py": {"analysis.plots"},
     "fastrank_eval/apps/nightly/config_checks.py": {"io.filters"},

@@ -31,12 +31,12 @@ for _ in range(3):
 
 @pytest.mark.slow
 def test_kernels__are_compiled_once_a_worker_and_found_by_the_next(
-    tmp_path: Path, kernel_cache: Path
+    empty_store: Path, kernel_cache: Path
 ) -> None:
-    folder = tmp_path / "kernels"
+    folder = empty_store / "kernels"
     # Kernels of AUC are compiled again, the others are there: all of them take half a minute.
-    shutil.copytree(kernel_cache, folder, ignore=shutil.ignore_patterns("auc._auc-*", "*.tmp.*"))
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(folder)}
+    shutil.copytree(kernel_cache, folder, ignore=shutil.ignore_patterns("_auc-*"))
+    environment = {**os.environ, "FASTRANK_CACHE_DIR": str(folder)}
     compiled = [
         [
             int(line)

@@ -1,0 +1,259 @@
+"""Compile kernels with Numba, and store their machine code.
+
+Only a process that lacks machine code imports this file, because importing Numba takes half a
+second.
+"""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, typeof, types
+from numba.core import cgutils
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.cpu import CPUTargetOptions
+from numba.core.registry import cpu_target
+from numba.extending import typeof_impl
+from numba.np.arrayobj import make_array, populate_array
+
+from fastrank_eval._lib import kernel_store
+from fastrank_eval._lib.errors import OutputError
+from fastrank_eval._lib.files import atomic_path
+
+#: Features of Numba that no kernel uses: calls from C, rewriting of array expressions, reference
+#: counts (kernels make no arrays). Without them compiling takes a sixth less time. Not all are
+#: documented, so a release of Numba may lack one.
+_DISABLE = {"no_cfunc_wrapper": True, "no_rewrites": True, "_nrt": False}
+_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"} | {
+    name: value for name, value in _DISABLE.items() if hasattr(CPUTargetOptions, name)
+}
+
+_BYTES = ir.IntType(8).as_pointer()
+_INT32, _INT64 = ir.IntType(32), ir.IntType(64)
+
+#: Where CPython and NumPy keep what an entry point reads, in bytes. The layouts of all are public.
+_OBJECT_TYPE, _SCALAR_VALUE, _TUPLE_ITEMS = 8, 16, 24
+_DATA, _DIMENSIONS, _SHAPE, _STRIDES, _DTYPE, _FLAGS = 16, 24, 32, 40, 56, 64
+
+#: NumPy's flags of arrays.
+_CONTIGUOUS, _ALIGNED, _WRITEABLE = 0x1, 0x100, 0x400
+
+
+@functools.cache
+def numba_function(kernel: Any) -> Any:
+    """Compile a kernel for arguments that no entry point reads."""
+    _let_call_kernels(kernel)
+    return njit(**_OPTIONS)(kernel.loop)
+
+
+@functools.cache
+def _dispatcher(kernel: Any) -> Any:
+    """Return the function that Numba compiles."""
+    return njit(**_OPTIONS, no_cpython_wrapper=True)(kernel.loop)
+
+
+def _let_call_kernels(kernel: Any) -> None:
+    """Tell Numba what a kernel is when another kernel reads its name."""
+    if type(kernel) not in _kernel_types:
+        typeof_impl.register(type(kernel))(lambda called, _: types.Dispatcher(_dispatcher(called)))
+        _kernel_types.add(type(kernel))
+
+
+_kernel_types: set[type] = set()
+
+
+def compile_kernel(kernel: Any, args: tuple[Any, ...], content: str | None) -> int | None:
+    """Compile a kernel for types of arguments, and store it.
+
+    Parameters
+    ----------
+    kernel : jit.Kernel
+    args : tuple
+        Arguments of the types.
+    content : str or None
+        All that the code depends on. None: the code is not stored.
+
+    Returns
+    -------
+    int or None
+        The address of the entry point. None if no entry point can be made.
+    """
+    with global_compiler_lock:
+        code = _object_code(kernel, args)
+    if content is not None:
+        _store(kernel.loop.__name__, content, code)
+    return kernel_store.link(code)
+
+
+def _numba_type(argument: Any) -> Any:
+    if not isinstance(argument, np.ndarray):
+        return typeof(argument)
+    flags = argument.flags
+    return types.Array(
+        typeof(argument).dtype,
+        argument.ndim,
+        "C" if flags.c_contiguous else "A",
+        readonly=not flags.writeable,
+    )
+
+
+def _store(name: str, content: str, code: bytes) -> None:
+    """Write machine code to the user's store, whole or not at all."""
+    store = kernel_store.user_store()
+    if store is None:
+        return
+    path, key = store.path(name, content)
+    try:
+        _make_folders(store.folder)
+        if path.is_symlink():
+            path.unlink()
+        with atomic_path(path) as temporary:
+            temporary.write_bytes(kernel_store.file_content(key, code))
+            temporary.chmod(0o644)
+    except (OSError, OutputError) as error:
+        kernel_store.warn_once(f"{store.folder}: must be a folder that can be written, got {error}")
+
+
+def _make_folders(folder: Path) -> None:
+    for path in (*reversed(folder.parents), folder):
+        if not path.is_dir():
+            path.mkdir(mode=0o755, exist_ok=True)
+
+
+def _object_code(kernel: Any, args: tuple[Any, ...]) -> bytes:
+    """Compile a kernel and its entry point to an object file."""
+    _let_call_kernels(kernel)
+    argtypes = tuple(map(_numba_type, args))
+    _dispatcher(kernel).compile(argtypes)
+    compiled = _dispatcher(kernel).overloads[argtypes]
+    library = cpu_target.target_context.codegen().create_library(kernel.loop.__name__)
+    library.enable_object_caching()
+    module = library.create_ir_module(kernel.loop.__name__)
+    _EntryPoint(module, compiled, args).build()
+    library.add_ir_module(module)
+    library.add_linking_library(compiled.library)
+    library.finalize()
+    return bytes(library._get_compiled_object())
+
+
+class _EntryPoint:
+    """Builds the function that Python calls.
+
+    It reads the arguments and calls the kernel. `kernel_store.entry_point` passes a tuple as `self`:
+    the type of each argument, the dtype of each array, None, NotImplemented, True and IndexError.
+    """
+
+    def __init__(self, module: Any, compiled: Any, args: tuple[Any, ...]) -> None:
+        signature = ir.FunctionType(_BYTES, [_BYTES, _BYTES.as_pointer(), _INT64])
+        self.function = ir.Function(module, signature, kernel_store.ENTRY)
+        self.builder = ir.IRBuilder(self.function.append_basic_block("entry"))
+        self.context = cpu_target.target_context
+        self.python = self.context.get_python_api(self.builder)
+        self.kernel = self.context.declare_function(module, compiled.fndesc)
+        self.integers = [type(argument) is int for argument in args]
+        self.types = compiled.signature.args
+        self.result = compiled.signature.return_type
+
+    def build(self) -> None:
+        """Write the instructions."""
+        builder, count = self.builder, len(self.types)
+        objects, args, _ = self.function.args
+        none, refuse, true, error = (self._item(objects, 2 * count + k) for k in range(4))
+        other = self.function.append_basic_block("other")
+        self._require(self._equal(self.function.args[2], _INT64(count)), other)
+        values = [builder.load(builder.gep(args, [_INT64(k)])) for k in range(count)]
+        for k, kind in enumerate(self.types):
+            self._require(
+                self._same(self._field(values[k], _OBJECT_TYPE), self._item(objects, k)), other
+            )
+            if isinstance(kind, types.Array):
+                dtype = self._item(objects, count + k)
+                self._require(self._same(self._field(values[k], _DTYPE), dtype), other)
+                self._require(self._has_layout(values[k], kind), other)
+        natives = [
+            self._integer(value, other) if integer else self._native(value, kind, true)
+            for value, kind, integer in zip(values, self.types, self.integers, strict=True)
+        ]
+        thread = self.python.save_thread()
+        status, result = self.context.call_conv.call_function(
+            builder, self.kernel, self.result, self.types, natives
+        )
+        self.python.restore_thread(thread)
+        with builder.if_then(status.is_error, likely=False):
+            self.python.err_set_string(error, "a kernel read or wrote outside an array")
+            builder.ret(ir.Constant(_BYTES, None))
+        if self.result == types.none:
+            self._return(none)
+        else:
+            builder.ret(self.python.from_native_value(self.result, result))
+        builder.position_at_end(other)
+        self._return(refuse)
+
+    def _native(self, value: Any, kind: Any, true: Any) -> Any:
+        """Return an argument as the kernel takes it."""
+        if isinstance(kind, types.Array):
+            return self._array(value, kind)
+        if kind == types.none:
+            return self.context.get_dummy_value()
+        if kind == types.boolean:
+            return self._same(value, true)
+        return self._field(value, _SCALAR_VALUE, self.context.get_data_type(kind))
+
+    def _integer(self, value: Any, other: Any) -> Any:
+        """Return a Python integer; one of more than 64 bits has another type."""
+        native = self.python.long_as_longlong(value)
+        failed = cgutils.is_not_null(self.builder, self.python.err_occurred())
+        with self.builder.if_then(failed, likely=False):
+            self.python.err_clear()
+            self.builder.branch(other)
+        return native
+
+    def _array(self, value: Any, kind: Any) -> Any:
+        array = make_array(kind)(self.context, self.builder)
+        shape, strides = self._field(value, _SHAPE), self._field(value, _STRIDES)
+        populate_array(
+            array,
+            data=self.builder.bitcast(self._field(value, _DATA), array.data.type),
+            shape=[self._field(shape, 8 * k, _INT64) for k in range(kind.ndim)],
+            strides=[self._field(strides, 8 * k, _INT64) for k in range(kind.ndim)],
+            itemsize=_INT64(self.context.get_abi_sizeof(self.context.get_data_type(kind.dtype))),
+            meminfo=None,
+        )
+        return array._getvalue()
+
+    def _has_layout(self, value: Any, kind: Any) -> Any:
+        contiguous = _CONTIGUOUS * (kind.layout == "C")
+        wanted = _ALIGNED | contiguous | _WRITEABLE * kind.mutable
+        mask = wanted | _CONTIGUOUS
+        flags = self.builder.and_(self._field(value, _FLAGS, _INT32), _INT32(mask))
+        dimensions = self._field(value, _DIMENSIONS, _INT32)
+        return self.builder.and_(
+            self._equal(flags, _INT32(wanted)), self._equal(dimensions, _INT32(kind.ndim))
+        )
+
+    def _field(self, base: Any, offset: int, kind: Any = _BYTES) -> Any:
+        place = self.builder.gep(base, [_INT64(offset)])
+        return self.builder.load(self.builder.bitcast(place, kind.as_pointer()))
+
+    def _item(self, objects: Any, position: int) -> Any:
+        return self._field(objects, _TUPLE_ITEMS + 8 * position)
+
+    def _same(self, one: Any, other: Any) -> Any:
+        return self._equal(self.builder.ptrtoint(one, _INT64), self.builder.ptrtoint(other, _INT64))
+
+    def _equal(self, one: Any, other: Any) -> Any:
+        return self.builder.icmp_unsigned("==", one, other)
+
+    def _require(self, condition: Any, other: Any) -> None:
+        """Go on if the condition holds, else to another block."""
+        block = self.function.append_basic_block()
+        self.builder.cbranch(condition, block, other)
+        self.builder.position_at_end(block)
+
+    def _return(self, value: Any) -> None:
+        self.python.incref(value)
+        self.builder.ret(value)
