@@ -143,8 +143,9 @@ def _object_code(kernel: Any, args: tuple[Any, ...]) -> bytes:
 class _EntryPoint:
     """Builds the function that Python calls.
 
-    It reads the arguments and calls the kernel. `kernel_store.entry_point` passes a tuple as `self`:
-    the type of each argument, the dtype of each array, None, NotImplemented, True and IndexError.
+    It reads the arguments and calls the kernel. `kernel_store.entry_point` passes a tuple as
+    `self`: the type of each argument, the dtype of each array, None, NotImplemented, True and
+    IndexError.
     """
 
     def __init__(self, module: Any, compiled: Any, args: tuple[Any, ...]) -> None:
