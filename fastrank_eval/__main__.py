@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import gc
 import os
+
+#: Python collects garbage after 700 new objects. A short command makes 100,000, nearly all by
+#: imports, which live until the end: collecting garbage among them takes a tenth of its time.
+_COLLECTION_THRESHOLD = 200_000
+#: Words of the stack that `_run` reserves. CPython keeps frames in blocks of 16 KB and gives a
+#: block back to the system as soon as it is empty, so a loop of calls at the end of a block maps
+#: and unmaps memory for each call: in the imports of NumPy below click this took 50 ms.
+_STACK_WORDS = 1 << 14
 
 
 def main() -> None:
     """Run the command line; the entry point of ``fastrank-eval``."""
+    gc.set_threshold(_COLLECTION_THRESHOLD)
     try:
         from fastrank_eval._lib.signals import run_stoppable
 
@@ -24,6 +34,8 @@ def _run() -> None:
     raise_if_stopped()
     run()
 
+
+_run.__code__ = _run.__code__.replace(co_stacksize=_STACK_WORDS)
 
 if __name__ == "__main__":
     main()

@@ -163,8 +163,8 @@ def test_types__are_published() -> None:
 
 #: Libraries that are heavy, optional, or missing on some systems.
 LOCAL_LIBRARIES = {
-    *("duckdb", "fcntl", "ir_measures", "jinja2", "llvmlite", "markupsafe", "pyarrow"),
-    *("pyspark", "resource", "rich", "scipy", "uvicorn"),
+    *("duckdb", "fcntl", "importlib", "ir_measures", "jinja2", "llvmlite", "markupsafe"),
+    *("pyarrow", "pyspark", "resource", "rich", "scipy", "uvicorn"),
 }
 #: Files of ours that import such a library at their top, or that a facade method hands over to.
 LOCAL_FILES = {

@@ -6,7 +6,6 @@ import csv
 import io
 import os
 import re
-import secrets
 import shutil
 import stat
 import tempfile
@@ -210,7 +209,7 @@ def _create_temporary(target: Path) -> tuple[Path, int | None]:
     The end of the process releases the lock.
     """
     while True:
-        temporary = target.with_name(f".{target.name[:40]}.{secrets.token_hex(6)}{_ENDING}")
+        temporary = target.with_name(f".{target.name[:40]}.{os.urandom(6).hex()}{_ENDING}")
         handle = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666)
         if fcntl is None:
             os.close(handle)

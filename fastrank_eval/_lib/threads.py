@@ -12,12 +12,14 @@ from functools import partial
 from itertools import chain, islice
 from threading import get_ident, local
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import DTypeLike
 
 from fastrank_eval._lib.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
 
 #: A function such as `map`: it yields the results of a function over jobs, in their order.
 JobMap = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import keyword
 import re
-from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING
 
 from fastrank_eval._lib.errors import MeasureError
 from fastrank_eval._lib.lexer import shorten
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 #: Fields of a value in a gate ...
 VALUE_FIELDS = (
@@ -102,6 +105,8 @@ def entry_point(name: str) -> EntryPoint | None:
     MeasureError
         Several packages have it; the message names them.
     """
+    from importlib.metadata import entry_points
+
     points = [one for one in entry_points(group=ENTRY_POINTS) if one.name.lower() == name]
     if len(points) > 1:
         raise MeasureError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
 from typing import Any, NoReturn
 
 import click
@@ -56,6 +55,8 @@ def spark_submit_example() -> None:
     Its first lines show how to ship the environment to the workers; docs/DISTRIBUTED.md shows how
     to build it.
     """
+    from importlib.resources import files
+
     emit(files("fastrank_eval.integrations.spark").joinpath("example_job.py").read_text("utf-8"))
 
 

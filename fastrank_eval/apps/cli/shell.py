@@ -25,8 +25,6 @@ _DEFAULT_WIDTH = 80
 _MIN_ADDRESSES, _ADDRESSES_PER_THREAD = 1_200_000_000, 64_000_000
 #: Names of files that stand for standard output.
 _STANDARD_OUTPUT = {"-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"}
-#: Python collects garbage after 700 new objects, which takes a sixth of the start.
-_COLLECTION_THRESHOLD = 50_000
 
 
 class _HelpfulCommand(click.Command):
@@ -174,9 +172,7 @@ def _freeze_objects() -> None:
 
 
 def prepare_process() -> None:
-    """Make the process start and end fast, and accept names in any script."""
-    # Objects made by imports live until the end; collecting garbage among them takes 0.2 s.
-    gc.set_threshold(_COLLECTION_THRESHOLD)
+    """Make the process end fast, and accept names in any script."""
     atexit.register(_freeze_objects)
     if sys.stdout is None:
         sys.stdout = _ClosedOutput()
