@@ -22,6 +22,13 @@ pytestmark = pytest.mark.no_kernels
 PACKAGE = Path(fastrank_eval.__file__).parent
 HEAVY = ("numba", "numpy", "pandas", "polars", "pyarrow", "rich", "scipy")
 UNUSED = ("duckdb", "pandas", "polars", "pyarrow.dataset", "sklearn")  # Numba imports scipy
+#: Packages that a plain run needs; pyarrow imports cloudpickle where it is installed ...
+NEEDED = {"click", "cloudpickle", "fastrank_eval", "numpy", "pyarrow", "rich"}
+#: ... those that compile and load kernels, and what Numba and SciPy import where it is installed.
+COMPILER = {"llvmlite", "numba", "scipy", "_cyutility", "coverage", "yaml"}
+COMPILER_SLOW = {"email", "importlib.metadata", "numpy.typing", "secrets", "sqlite3"}
+#: Slow parts of the standard library and of needed packages.
+SLOW = {*COMPILER_SLOW, "asyncio", "http", "pyarrow.compute", "rich.live"}
 COLUMNS = ["--group", "day,user", "--label", "click", "--score", "pctr"]
 
 
@@ -71,6 +78,22 @@ def test_command__with_libraries_installed__imports_none_that_it_does_not_use(
         f"print(*(m for m in {UNUSED} if m in sys.modules))"
     )
     assert run_python(code, folder).splitlines()[-1:] == []
+
+
+@pytest.mark.parametrize("order", ["auto", "scattered"])
+def test_command__in_a_fresh_process__imports_nothing_but_what_it_needs(
+    folder: Path, order: str
+) -> None:
+    command = ["logs/day=2026-11-19/part.parquet", "--group", "user", *COLUMNS[2:], "-m", "GAUC"]
+    code = (
+        "import sys; before = set(sys.modules); from fastrank_eval.apps.cli.main import cli; "
+        f"cli(['evaluate', '--order', {order!r}, *{command}], standalone_mode=False); "
+        "new = {m for m in {*sys.modules} - before if getattr(sys.modules[m], '__file__', None)}; "
+        "tops = {m.split('.')[0] for m in new if not m.startswith('_sysconfigdata')}; "
+        f"print('unneeded:', *tops - set(sys.stdlib_module_names) - {NEEDED | COMPILER}, "
+        f"*new & {SLOW - COMPILER_SLOW})"
+    )
+    assert run_python(code, folder).splitlines()[-1] == "unneeded:"
 
 
 def test_command__over_sorted_integers__does_without_arrows_functions(folder: Path) -> None:
