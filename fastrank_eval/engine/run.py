@@ -44,7 +44,6 @@ from fastrank_eval.engine.plan import (
     undefined_text,
 )
 from fastrank_eval.engine.records import MeasureValue, Meta
-from fastrank_eval.engine.scattered import ScatteredEvaluator
 from fastrank_eval.engine.summary import slices_left_out, summary_rows
 from fastrank_eval.engine.totals import Totals
 from fastrank_eval.groups.chunk import (
@@ -544,6 +543,8 @@ def evaluate_rows(
             values = [result.values for result in results if result.values is not None]
             order = "grouped" if order == "auto" else order
             return EvaluatedRows(totals, keys, values, {"order": order})
+
+    from fastrank_eval.engine.scattered import ScatteredEvaluator
 
     scattered = ScatteredEvaluator(plan, budget())
     totals, results = scattered.evaluate(reading)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastrank_eval._lib.arguments import check_options, taking, typed
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.engine.run import Request, evaluate_request
 from fastrank_eval.measures import Measure
 from fastrank_eval.results.result import Result, result_of
-from fastrank_eval.results.state import State, state_of_run
+
+if TYPE_CHECKING:
+    from fastrank_eval.results.state import State
 
 
 @typed
@@ -229,5 +231,7 @@ def evaluate(request: Request) -> Result:
     evaluation = evaluate_request(request)
     state = None
     if request.keep_state:
+        from fastrank_eval.results.state import state_of_run
+
         state = state_of_run(evaluation, request.source, keep_groups)
     return result_of(evaluation, request.keep_scores, state)

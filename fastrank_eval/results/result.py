@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from fastrank_eval._lib.arguments import check_options, typed
 from fastrank_eval._lib.errors import ArgumentError
-from fastrank_eval.analysis.attribution import refuse_without_chance, rela_impr
 from fastrank_eval.engine.records import (
     VALUE_SCHEMA,
     MeasureValue,
@@ -21,7 +20,6 @@ from fastrank_eval.engine.records import (
 from fastrank_eval.engine.run import Evaluation
 from fastrank_eval.engine.summary import GroupRecords, group_records, score_tables
 from fastrank_eval.measures import measure
-from fastrank_eval.results.gates import judge
 from fastrank_eval.results.lookup import (
     find_measure,
     find_score,
@@ -248,6 +246,8 @@ class Result(Reported):
         ----------
         Zhou et al. (2018), doi:10.1145/3219819.3219823.
         """
+        from fastrank_eval.analysis.attribution import refuse_without_chance, rela_impr
+
         parsed = self._find_measure(measure)
         refuse_without_chance(parsed)
         text, other = str(parsed), self if isinstance(base, str) else base
@@ -361,6 +361,8 @@ class Result(Reported):
         ArgumentError
             If no gate is given, or one does not follow the grammar.
         """
+        from fastrank_eval.results.gates import judge
+
         return judge(
             fail_if,
             self.values,
