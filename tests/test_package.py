@@ -44,6 +44,28 @@ def test_import__alone__loads_nothing_heavy(module: str) -> None:
     assert loaded == ""
 
 
+@pytest.mark.parametrize(
+    "before, state",
+    [("pass", "True False"), ("gc.disable()", "False False"), ("gc.freeze()", "True True")],
+)
+def test_public_name__at_first_use__leaves_the_garbage_collector_as_it_was(
+    before: str, state: str
+) -> None:
+    code = (
+        f"import gc, fastrank_eval as fe; {before}; fe.ArgumentError; "
+        "print(gc.isenabled(), gc.get_freeze_count() > 0)"
+    )
+    assert run_python(code) == state
+
+
+def test_public_name__at_first_use__collects_no_garbage() -> None:
+    code = (
+        "import gc, fastrank_eval as fe; gc.collect(); runs = []; "
+        "gc.callbacks.append(lambda phase, info: runs.append(phase)); fe.measure; print(len(runs))"
+    )
+    assert int(run_python(code)) <= 2  # start and stop of the one that may follow
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Holds logs/day=2026-11-19/part.parquet, whose users are grouped."""
