@@ -16,7 +16,7 @@ import pytest
 
 import fastrank_eval as fe
 from fastrank_eval.groups.chunk import Scored
-from fastrank_eval.measures import REL, WEIGHT, Param, base, names, number, registry
+from fastrank_eval.measures import REL, WEIGHT, Param, base, number, registry
 from fastrank_eval.measures.clustered_sums import ChunkSums
 from fastrank_eval.measures.pooled import PooledValue, SummedMeasure
 from fastrank_eval.results.catalogue import entries
@@ -262,7 +262,7 @@ def test_known_names__do_not_read_entry_points(monkeypatch: pytest.MonkeyPatch) 
     def fail(**_: object) -> None:
         raise AssertionError("entry points were read")
 
-    monkeypatch.setattr(names, "entry_points", fail)
+    monkeypatch.setattr("importlib.metadata.entry_points", fail)
     result = fe.evaluate(LOG, measures="gauc, ndcg_cut_5, MRR, PPV(threshold=0.3)", **ROLES)
     assert result.check("GAUC < 0.1", "RR value < 0.1", "GAUC-RR > 2", "pctr : GAUC-pctr:RR > 2")
     assert fe.measure("alpha-nDCG@3") == fe.alpha_nDCG @ 3

@@ -73,6 +73,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     day = folder / "logs" / "day=2026-11-19"
     day.mkdir(parents=True)
     rows = {"user": [7, 7, 8, 8], "click": [1, 0, 0, 1], "pctr": pa.array([0.3, 0.2, 0.2, 0.1])}
+    rows["other"] = [0.1, 0.2, 0.3, 0.4]
     words = {"name": ["a", "a", "b", "b"], "page": [b"", b"x" * 99, b"y", b"z"]}
     pq.write_table(pa.table({**rows, **words}), day / "part.parquet")
     return folder
@@ -116,6 +117,26 @@ def test_command__in_a_fresh_process__imports_nothing_but_what_it_needs(
         f"*new & {SLOW - COMPILER_SLOW})"
     )
     assert run_python(code, folder).splitlines()[-1] == "unneeded:"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["compare", "logs", *COLUMNS, "-s", "other", "--baseline", "pctr"],
+        ["trec", "qrels.txt", "run.txt"],
+    ],
+    ids=lambda command: command[0],
+)
+def test_command__with_pandas_installed__does_not_import_it(
+    folder: Path, command: list[str]
+) -> None:
+    (folder / "qrels.txt").write_text("1 0 a 1\n1 0 b 0\n2 0 a 1\n")
+    (folder / "run.txt").write_text("1 Q0 a 1 2 t\n1 Q0 b 2 1 t\n3 Q0 a 1 1 t\n")
+    code = (
+        "import sys; from fastrank_eval.apps.cli.main import cli; "
+        f"cli({command}, standalone_mode=False); print('pandas' in sys.modules)"
+    )
+    assert run_python(code, folder).splitlines()[-1] == "False"
 
 
 def test_command__over_sorted_integers__does_without_arrows_functions(folder: Path) -> None:

@@ -76,6 +76,20 @@ def fixed_items(column: pa.Array, dtype: np.dtype) -> np.ndarray:
     return frozen(np.frombuffer(column.buffers()[1], dtype, len(column), start))
 
 
+def floats_or_nan(column: pa.ChunkedArray) -> np.ndarray:
+    """Copy a column of numbers to an array of doubles; nulls become NaN."""
+    parts = [np.empty(0)]
+    for chunk in column.chunks:
+        if not chunk.type.equals(pa.float64()):
+            chunk = chunk.cast(pa.float64())
+        values = fixed_items(chunk, np.dtype(np.float64)).copy()
+        if chunk.null_count:
+            bits = np.unpackbits(np.frombuffer(chunk.buffers()[0], np.uint8), bitorder="little")
+            values[bits[chunk.offset : chunk.offset + len(chunk)] == 0] = np.nan
+        parts.append(values)
+    return np.concatenate(parts)
+
+
 def decode_array(column: pa.Array) -> pa.Array:
     """Decode extension types, run ends, dictionaries and string views.
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from fastrank_eval._lib.arguments import typed
-from fastrank_eval._lib.arrow import arrow_column, column_with_nulls
+from fastrank_eval._lib.arrow import arrow_column, as_array, column_with_nulls
 from fastrank_eval._lib.errors import ArgumentError, MeasureError
 from fastrank_eval.engine.records import MeasureValue, plain_value
 from fastrank_eval.engine.summary import GroupRecords
@@ -400,7 +400,7 @@ def _largest(records: GroupRecords, changes: np.ndarray, top: int) -> np.ndarray
     import pyarrow.compute as pc
 
     order = pc.sort_indices(table, sort_keys=[(name, "ascending") for name in table.column_names])
-    return rising[order.to_numpy()[:top].astype(np.int64)]
+    return rising[as_array(order)[:top].astype(np.int64)]
 
 
 def _sortable(key: pa.Array) -> pa.Array:

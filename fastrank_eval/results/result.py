@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from fastrank_eval._lib.arguments import check_options, typed
+from fastrank_eval._lib.arrow import floats_or_nan
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.engine.records import (
     VALUE_SCHEMA,
@@ -437,7 +438,7 @@ class Result(Reported):
         column = self.per_group.column(
             self.per_group.num_columns - before_last + texts.index(str(measure))
         )
-        return np.asarray(column.to_numpy(), dtype=np.float64)
+        return floats_or_nan(column)
 
     @typed
     def score_table(self, score: str, rel: float = 1) -> ScoreTable:
