@@ -15,7 +15,6 @@ The import of this package loads no heavy library: each public name is imported 
 
 from __future__ import annotations
 
-import gc
 from importlib import import_module
 
 from fastrank_eval._lib import __version__ as __version__
@@ -58,9 +57,9 @@ def __getattr__(name: str) -> Any:
     if name == "__all__":
         return sorted({*_FILE_OF, *_MODULES, *_measures(), "__version__"})
     if name in _MODULES:
-        return _import(name)
+        return import_module(f"{__name__}.{name}")
     if name in _FILE_OF:
-        value = getattr(_import(_FILE_OF[name]), name)
+        value = getattr(import_module(f"{__name__}.{_FILE_OF[name]}"), name)
     elif name.startswith("__") or name not in _measures():
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     else:
@@ -69,27 +68,8 @@ def __getattr__(name: str) -> Any:
     return value
 
 
-def _import(file: str) -> Any:
-    """Import a file without a search for garbage.
-
-    What imports make lives until the end. The search takes a tenth of a first evaluation of 10^6
-    rows. The last two calls move new objects to the oldest generation, or the next search would
-    look at all of them.
-    """
-    collects_garbage = gc.isenabled()
-    gc.disable()
-    try:
-        return import_module(f"{__name__}.{file}")
-    finally:
-        if collects_garbage:
-            gc.enable()
-            if not gc.get_freeze_count():
-                gc.freeze()
-                gc.unfreeze()
-
-
 def _measures() -> dict[str, Any]:
-    measures: dict[str, Any] = _import("measures").MEASURES
+    measures: dict[str, Any] = import_module(f"{__name__}.measures").MEASURES
     return measures
 
 
