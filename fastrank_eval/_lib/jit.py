@@ -10,7 +10,6 @@ import functools
 import linecache
 import os
 import sys
-import sysconfig
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -29,8 +28,8 @@ _ABI = "fastrank_eval 1"
 _KNOWN_OBJECTS = (
     sys.implementation.name == "cpython"
     and sys.maxsize == 2**63 - 1
-    and not sysconfig.get_config_var("Py_GIL_DISABLED")
-    and np.lib.NumpyVersion(np.__version__) < "3.0.0"
+    and "free-threading" not in sys.version
+    and int(np.__version__.partition(".")[0]) < 3
 )
 
 #: Scalars that entry points read.

@@ -12,7 +12,6 @@ import functools
 import hashlib
 import itertools
 import os
-import platform
 import stat
 import sys
 import warnings
@@ -121,7 +120,7 @@ def processor_level() -> str | None:
     """Return the highest level of x86-64 that this processor reaches."""
     import llvmlite.binding as llvm
 
-    if platform.machine() not in ("x86_64", "AMD64"):
+    if not llvm.get_process_triple().startswith("x86_64"):
         return None
     features = llvm.get_host_cpu_features()
     reached = None

@@ -5,7 +5,6 @@ default options, by its name.
 """
 
 from importlib import import_module
-from pkgutil import iter_modules
 from typing import TYPE_CHECKING
 
 from fastrank_eval.measures.base import (
@@ -22,8 +21,12 @@ from fastrank_eval.measures.base import (
 )
 from fastrank_eval.measures.parser import measure, parse_measures
 
-for _family in iter_modules(__path__):
-    import_module(f"{__name__}.{_family.name}")
+_FAMILIES = (
+    *("auc", "average_precision", "calibration", "decisions", "diversity", "gain", "judged"),
+    *("likelihood", "precision", "user_models"),
+)
+for _family in _FAMILIES:
+    import_module(f"{__name__}.{_family}")
 #: The measures of this package by name, with default options.
 MEASURES = {name: kind() for name, kind in registry.items()}
 globals().update(MEASURES)
