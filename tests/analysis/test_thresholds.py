@@ -18,6 +18,7 @@ from sklearn import metrics
 import fastrank_eval
 from fastrank_eval import ArgumentError, BestThreshold, FastRankEvalError, best_threshold
 from fastrank_eval.analysis.thresholds import OPTIONS, Criterion, best_of
+from fastrank_eval.apps.cli.curves import threshold
 from fastrank_eval.apps.cli.main import cli
 from fastrank_eval.stats.score_table import ScoreTable
 from tests.measures.test_pooled import CASES, WEIGHTED_CASES, probable_groups
@@ -324,7 +325,7 @@ def test_command__refuses_wrong_input_with_code_2(log, arguments, said):
 
 
 def test_command__knows_every_criterion():
-    (by,) = (param for param in cli.commands["threshold"].params if param.name == "by")
+    (by,) = (param for param in threshold.params if param.name == "by")
     assert tuple(by.type.choices) == tuple(OPTIONS)
 
 

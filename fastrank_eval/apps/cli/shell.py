@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -43,9 +44,30 @@ class _HelpfulCommand(click.Command):
 
 
 class Shell(_HelpfulCommand, click.Group):
-    """Turns expected errors into one line and an exit code."""
+    """Turns expected errors into one line and an exit code.
+
+    Parameters
+    ----------
+    files : mapping of str to str
+        The file of each command that is imported when it runs.
+    """
 
     command_class = _HelpfulCommand
+
+    def __init__(self, *args: Any, files: Mapping[str, str], **keywords: Any) -> None:
+        super().__init__(*args, **keywords)
+        self._files = files
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """List the names of all commands."""
+        return sorted({*super().list_commands(ctx), *self._files})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command by its name."""
+        if cmd_name in self._files:
+            file = import_module(f"fastrank_eval.apps.cli.{self._files[cmd_name]}")
+            self.add_command(getattr(file, cmd_name))
+        return super().get_command(ctx, cmd_name)
 
     def main(self, *args: Any, **keywords: Any) -> Any:
         """Run the program; exit with 2 if help cannot be written."""
