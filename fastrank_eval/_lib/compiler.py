@@ -32,8 +32,8 @@ _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"} | {
     name: value for name, value in _DISABLE.items() if hasattr(CPUTargetOptions, name)
 }
 
-_BYTES = ir.IntType(8).as_pointer()
-_INT32, _INT64 = ir.IntType(32), ir.IntType(64)
+_INT8, _INT32, _INT64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
+_BYTES = _INT8.as_pointer()
 
 #: Where CPython and NumPy keep what an entry point reads, in bytes. The layouts of all are public.
 _OBJECT_TYPE, _SCALAR_VALUE, _TUPLE_ITEMS = 8, 16, 24
@@ -66,7 +66,7 @@ def _let_call_kernels(kernel: Any) -> None:
 _kernel_types: set[type] = set()
 
 
-def compile_kernel(kernel: Any, args: tuple[Any, ...], content: str | None) -> int | None:
+def compile_kernel(kernel: Any, args: tuple[Any, ...], content: Any) -> int | None:
     """Compile a kernel for types of arguments, and store it.
 
     Parameters
@@ -74,8 +74,8 @@ def compile_kernel(kernel: Any, args: tuple[Any, ...], content: str | None) -> i
     kernel : jit.Kernel
     args : tuple
         Arguments of the types.
-    content : str or None
-        All that the code depends on. None: the code is not stored.
+    content : jit.Content
+        Code of unknown content is not stored.
 
     Returns
     -------
@@ -84,8 +84,7 @@ def compile_kernel(kernel: Any, args: tuple[Any, ...], content: str | None) -> i
     """
     with global_compiler_lock:
         code = _object_code(kernel, args)
-    if content is not None:
-        _store(kernel.loop.__name__, content, code)
+    _store(kernel.loop.__name__, content.bytecode, code)
     return kernel_store.link(code)
 
 
@@ -101,21 +100,31 @@ def _numba_type(argument: Any) -> Any:
     )
 
 
-def _store(name: str, content: str, code: bytes) -> None:
+def _store(name: str, content: str | None, code: bytes) -> None:
     """Write machine code to the user's store, whole or not at all."""
     store = kernel_store.user_store()
-    if store is None:
+    if store is None or content is None:
         return
     path, key = store.path(name, content)
     try:
         _make_folders(store.folder)
-        if path.is_symlink():
-            path.unlink()
-        with atomic_path(path) as temporary:
+        problem = kernel_store.why_unsafe(store.folder)
+        if problem:
+            kernel_store.warn_unsafe(store.folder, problem)
+            return
+        # No store could read what is there.
+        if path.is_dir() and not path.is_symlink():
+            path.rmdir()
+        path.unlink(missing_ok=True)
+        with atomic_path(path, mode=0o600) as temporary:
             temporary.write_bytes(kernel_store.file_content(key, code))
             temporary.chmod(0o644)
-    except (OSError, OutputError) as error:
-        kernel_store.warn_once(f"{store.folder}: must be a folder that can be written, got {error}")
+    except OutputError as error:
+        kernel_store.warn_once(f"{store.folder}: must be a folder with space, got {error}")
+    except OSError as error:
+        kernel_store.warn_once(
+            f"{store.folder}: must be a folder that you can write, got {error.strerror or error}"
+        )
 
 
 def _make_folders(folder: Path) -> None:
@@ -155,7 +164,7 @@ class _EntryPoint:
         self.context = cpu_target.target_context
         self.python = self.context.get_python_api(self.builder)
         self.kernel = self.context.declare_function(module, compiled.fndesc)
-        self.integers = [type(argument) is int for argument in args]
+        self.scalars = [type(argument) for argument in args]
         self.types = compiled.signature.args
         self.result = compiled.signature.return_type
 
@@ -176,8 +185,10 @@ class _EntryPoint:
                 self._require(self._same(self._field(values[k], _DTYPE), dtype), other)
                 self._require(self._has_layout(values[k], kind), other)
         natives = [
-            self._integer(value, other) if integer else self._native(value, kind, true)
-            for value, kind, integer in zip(values, self.types, self.integers, strict=True)
+            self._integer(value, other)
+            if scalar is int
+            else self._native(value, kind, scalar, true)
+            for value, kind, scalar in zip(values, self.types, self.scalars, strict=True)
         ]
         thread = self.python.save_thread()
         status, result = self.context.call_conv.call_function(
@@ -194,14 +205,16 @@ class _EntryPoint:
         builder.position_at_end(other)
         self._return(refuse)
 
-    def _native(self, value: Any, kind: Any, true: Any) -> Any:
+    def _native(self, value: Any, kind: Any, scalar: type, true: Any) -> Any:
         """Return an argument as the kernel takes it."""
         if isinstance(kind, types.Array):
             return self._array(value, kind)
         if kind == types.none:
             return self.context.get_dummy_value()
-        if kind == types.boolean:
+        if scalar is bool:
             return self._same(value, true)
+        if scalar is np.bool_:
+            return cgutils.is_not_null(self.builder, self._field(value, _SCALAR_VALUE, _INT8))
         return self._field(value, _SCALAR_VALUE, self.context.get_data_type(kind))
 
     def _integer(self, value: Any, other: Any) -> Any:

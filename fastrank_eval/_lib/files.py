@@ -117,7 +117,9 @@ def check_writable(path: str | os.PathLike[str], overwrite: bool = False) -> Pat
 
 
 @contextmanager
-def atomic_path(path: str | os.PathLike[str], *, overwrite: bool = True) -> Iterator[Path]:
+def atomic_path(
+    path: str | os.PathLike[str], *, overwrite: bool = True, mode: int = 0o666
+) -> Iterator[Path]:
     """Yield a temporary file that replaces the target after success.
 
     The temporary file lies in the same folder. It is flushed to disk before it is renamed. After
@@ -131,6 +133,8 @@ def atomic_path(path: str | os.PathLike[str], *, overwrite: bool = True) -> Iter
         File to be written; a symbolic link is followed.
     overwrite : bool
         Whether the file may replace one that another program has written meanwhile.
+    mode : int
+        Permissions of a new file, less those that the user's mask removes.
 
     Yields
     ------
@@ -160,7 +164,7 @@ def atomic_path(path: str | os.PathLike[str], *, overwrite: bool = True) -> Iter
     try:
         _check_existing(target, shown, overwrite)
         _remove_leftovers(target.parent, _LEFTOVER)
-        temporary, handle = _create_temporary(target)
+        temporary, handle = _create_temporary(target, mode)
         with on_forced_exit(temporary.unlink):
             yield temporary
         if target.exists():
@@ -203,14 +207,14 @@ def _check_existing(target: Path, shown: str, overwrite: bool) -> None:
         raise OutputError(f"cannot write {shown!r}: no right to write to this file.")
 
 
-def _create_temporary(target: Path) -> tuple[Path, int | None]:
+def _create_temporary(target: Path, mode: int = 0o666) -> tuple[Path, int | None]:
     """Create and lock a temporary file next to the target.
 
     The end of the process releases the lock.
     """
     while True:
         temporary = target.with_name(f".{target.name[:40]}.{os.urandom(6).hex()}{_ENDING}")
-        handle = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666)
+        handle = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR, mode)
         if fcntl is None:
             os.close(handle)
             return temporary, None

@@ -7,13 +7,14 @@ machine code in the stores. Only if there is none, Numba is imported and compile
 from __future__ import annotations
 
 import functools
+import inspect
 import linecache
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from types import FunctionType, ModuleType
+from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any, cast
 
 import numpy as np
@@ -48,10 +49,21 @@ class _Counter:
 #: Counts the kernels that this process compiled because no store had them.
 compilations = _Counter()
 
-#: Size and time of each file when its kernels were defined.
-_FILES: dict[str, tuple[int, int] | None] = {}
+#: Modules whose functions and constants belong to a release of theirs.
+_LIBRARIES = ("builtins", "math", "numba", "numpy")
+
+#: Values with a `repr` that says all.
+_VALUES = (bool, int, float, complex, str, type(None), np.generic)
+
+#: The state of each file when its kernels were defined.
+_FILES: dict[str, tuple[int, ...] | None] = {}
 
 _LOCK = threading.RLock()
+if hasattr(os, "register_at_fork"):
+    # A child has no other threads: a lock that one of them holds would never be free.
+    os.register_at_fork(
+        before=_LOCK.acquire, after_in_child=_LOCK.release, after_in_parent=_LOCK.release
+    )
 
 
 class Kernel:
@@ -67,8 +79,9 @@ class Kernel:
         functools.update_wrapper(self, loop)
         self.loop = loop
         self._entries: list[Callable[..., Any]] = []
+        self._by_types: dict[tuple[str, ...], Callable[..., Any]] = {}
         file = loop.__code__.co_filename
-        _FILES.setdefault(file, _size_and_time(file))
+        _FILES.setdefault(file, _file_state(file))
 
     def __call__(self, *args: Any) -> Any:
         """Run the loop; an entry point returns NotImplemented for other types."""
@@ -76,42 +89,80 @@ class Kernel:
             result = entry(*args)
             if result is not NotImplemented:
                 return result
-        return self._call_first(tuple(map(_canonical, args)))
+        return self._call_first(args)
 
     def _call_first(self, args: tuple[Any, ...]) -> Any:
         """Run the loop with types that may lack an entry point."""
-        with _LOCK:
-            for entry in self._entries:
-                result = entry(*args)
-                if result is not NotImplemented:
-                    return result
-            entry = self._find(args)
+        if len(args) != self.loop.__code__.co_argcount:
+            bound = inspect.signature(self.loop).bind(*args)
+            bound.apply_defaults()
+            args = bound.args
+        args = tuple(map(_canonical, args))
+        if not (_KNOWN_OBJECTS and all(map(_is_known, args))):
+            return self._numba_function()(*args)
+        types = tuple(map(_type_name, args))
+        entry = self._by_types.get(types)
+        if entry is None:
+            with _LOCK:
+                entry = self._by_types.get(types) or self._find(types, args)
         return entry(*args)
 
-    def _find(self, args: tuple[Any, ...]) -> Callable[..., Any]:
+    def _find(self, types: tuple[str, ...], args: tuple[Any, ...]) -> Callable[..., Any]:
         """Load or compile an entry point for the types of the arguments."""
-        if not (_KNOWN_OBJECTS and all(map(_is_known, args))):
-            return _compiler().numba_function(self)
-        name = self.loop.__name__
-        content = self._content(args)
-        address = kernel_store.load(name, content) if content else None
+        name, content = self.loop.__name__, Content(self, types)
+        address = kernel_store.load(name, content)
         if address is None:
             compilations.count += 1
             address = _compiler().compile_kernel(self, args, content)
         if address is None:
-            return _compiler().numba_function(self)
-        entry = kernel_store.entry_point(name, address, args)
-        self._entries.append(entry)
+            entry = self._numba_function()
+        else:
+            entry = kernel_store.entry_point(name, address, args)
+            self._entries.append(entry)
+        self._by_types[types] = entry
         return entry
 
-    def _content(self, args: tuple[Any, ...]) -> str | None:
-        """Return what the code depends on, apart from the machine."""
-        parts = [_ABI, *map(_type_name, args)]
-        for part in _parts(self, set()):
-            if part is None:
-                return None
-            parts.append(part)
-        return "\n".join(parts)
+    def _numba_function(self) -> Callable[..., Any]:
+        with _LOCK:
+            return _compiler().numba_function(self)
+
+
+class Content:
+    """What machine code depends on, apart from the machine.
+
+    Numba compiles the bytecode, so it is exact, but it differs between releases of Python. Sources
+    do not.
+
+    Parameters
+    ----------
+    of : Kernel
+    types : tuple of str
+        The types of the arguments.
+    """
+
+    def __init__(self, of: Kernel, types: tuple[str, ...]) -> None:
+        self._kernels = [of]
+        self._shared: list[str | None] = [_ABI, *types]
+        for called in self._kernels:  # grows
+            for name, value in _values_read(called.loop):
+                if isinstance(value, Kernel):
+                    if value not in self._kernels:
+                        self._kernels.append(value)
+                    text: str | None = f"kernel {self._kernels.index(value)}"
+                else:
+                    text = _value_text(value)
+                self._shared.append(text and f"{name} = {text}")
+
+    @property
+    def sources(self) -> str | None:
+        """The content by sources; None if it is not known."""
+        return _joined([*self._shared, *(_source(one.loop) for one in self._kernels)])
+
+    @property
+    def bytecode(self) -> str | None:
+        """The content by bytecode; None if it is not known."""
+        codes = (repr(_bytecode(one.loop.__code__)) for one in self._kernels)
+        return _joined([*self._shared, sys.version, *codes])
 
 
 def kernel(loop: Callable[..., Any]) -> Callable[..., Any]:
@@ -141,12 +192,17 @@ def _compiler() -> Any:
     return compiler
 
 
-def _size_and_time(file: str) -> tuple[int, int] | None:
-    try:
-        status = Path(file).stat()
-    except OSError:
-        return None
-    return status.st_size, status.st_mtime_ns
+def _file_state(file: str) -> tuple[int, ...] | None:
+    """Return what changes with a file, or with the archive around it."""
+    for path in (Path(file), *Path(file).parents):
+        try:
+            status = path.stat()
+        except NotADirectoryError:
+            continue
+        except OSError:
+            return None
+        return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
+    return None
 
 
 def _canonical(argument: Any) -> Any:
@@ -176,55 +232,97 @@ def _is_known(argument: Any) -> bool:
 
 def _type_name(argument: Any) -> str:
     if not isinstance(argument, np.ndarray):
-        return type(argument).__name__
+        return f"{type(argument).__module__}.{type(argument).__name__}"
     flags = argument.flags
     layout = "contiguous" if flags.c_contiguous else "strided"
     return f"{argument.dtype.str} {argument.ndim} {layout} {flags.writeable}"
 
 
-def _parts(of: Kernel, seen: set[Kernel]) -> Iterator[str | None]:
-    """Yield sources of a kernel and its callees, and the globals they read."""
-    seen.add(of)
-    loop = of.loop
-    yield _source(loop)
-    names = sorted(set(loop.__code__.co_names))
+def _joined(parts: list[str | None]) -> str | None:
+    known = [part for part in parts if part is not None]
+    return "\0".join(known) if len(known) == len(parts) else None
+
+
+def _values_read(loop: FunctionType) -> Iterator[tuple[str, Any]]:
+    """Yield names and values that a function reads from outside."""
+    for name, cell in zip(loop.__code__.co_freevars, loop.__closure__ or (), strict=True):
+        yield name, cell.cell_contents
+    codes = [loop.__code__]
+    for code in codes:  # grows: comprehensions and inner functions
+        codes += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+    # Attributes of modules have their names in the same lists.
+    names = sorted({name for code in codes for name in code.co_names})
+    modules: list[str] = []
     spaces = [loop.__globals__]
-    # Attributes have their names in the same list.
-    spaces += [
-        vars(module)
-        for name in names
-        if isinstance(module := loop.__globals__.get(name), ModuleType)
-        and module.__name__.startswith("fastrank_eval")
-    ]
-    for space in spaces:
+    for number, space in enumerate(spaces):  # grows
         for name in names:
-            value = space.get(name)
-            if isinstance(value, Kernel):
-                if value not in seen:
-                    yield from _parts(value, seen)
-            elif isinstance(value, np.ndarray):
-                yield f"{name} = {_type_name(value)} {value.shape} {value.tobytes().hex()}"
-            elif isinstance(value, (ModuleType, type, FunctionType)):
-                yield f"{name} is {value.__name__}"
-            elif name in space:
-                yield f"{name} = {value!r}"
+            if name not in space:
+                continue
+            value = space[name]
+            yield f"{number} {name}", value
+            if isinstance(value, ModuleType) and not _is_library(value.__name__, modules):
+                modules.append(value.__name__)
+                spaces.append(vars(value))
+
+
+def _is_library(module: str | None, more: Sequence[str] = ()) -> bool:
+    return module is not None and (module in more or module.partition(".")[0] in _LIBRARIES)
+
+
+def _value_text(value: Any) -> str | None:
+    """Return all that a value says; None if it is not known."""
+    if isinstance(value, np.ndarray):
+        known = value.dtype.kind in "biufc"
+        return f"{_type_name(value)} {value.shape} {value.tobytes().hex()}" if known else None
+    if type(value) is tuple:
+        items = [_value_text(item) for item in value]
+        return None if None in items else f"({', '.join(map(str, items))})"
+    if type(value) in _VALUES or isinstance(value, np.generic):
+        return f"{type(value).__name__} {value!r}"
+    if isinstance(value, np.ufunc):
+        return f"{value!r}"
+    if isinstance(value, ModuleType):
+        return f"module {value.__name__}"
+    if isinstance(value, (type, BuiltinFunctionType, FunctionType)) and _is_library(
+        value.__module__
+    ):
+        return f"{value.__module__}.{value.__qualname__}"
+    return None
+
+
+def _bytecode(code: CodeType) -> tuple[Any, ...]:
+    """Return all of a code object that Numba reads."""
+    return (
+        *(code.co_code, code.co_exceptiontable, code.co_argcount, code.co_flags),
+        *(code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars),
+        *map(_constant, code.co_consts),
+    )
+
+
+def _constant(constant: Any) -> Any:
+    if isinstance(constant, CodeType):
+        return _bytecode(constant)
+    # The order of a set of strings differs between processes.
+    return sorted(map(repr, constant)) if isinstance(constant, frozenset) else constant
 
 
 def _source(loop: FunctionType) -> str | None:
-    """Return the lines of a function; None if its file has changed."""
+    """Return the lines of a function; None if they may not be its own."""
     code = loop.__code__
-    if _size_and_time(code.co_filename) != _FILES[code.co_filename]:
+    file = code.co_filename
+    if loop.__globals__.get("__file__") != file or _file_state(file) != _FILES[file]:
         return None
-    lines = linecache.getlines(code.co_filename, loop.__globals__)
+    lines = linecache.getlines(file, loop.__globals__)
     if not lines:
         return None
     first = code.co_firstlineno - 1
-    last = max(line for _, _, line in code.co_lines() if line)
+    last = max(end or start or 0 for start, end, _, _ in code.co_positions())
     margin = len(lines[first]) - len(lines[first].lstrip())
     # The last statement may end below the last line with code.
     while last < len(lines) and (
         lines[last].lstrip().startswith((")", "]"))
-        or (len(lines[last]) - len(lines[last].lstrip()) > margin and lines[last].strip())
+        or not lines[last].strip()
+        or len(lines[last]) - len(lines[last].lstrip()) > margin
     ):
         last += 1
-    return "".join(lines[first:last])
+    return "".join(lines[first:last]).rstrip()

@@ -50,15 +50,14 @@ class Store(NamedTuple):
         return self.folder / f"{name}-{key[:32]}.kernel", key
 
 
-def load(name: str, content: str) -> int | None:
+def load(name: str, content: Any) -> int | None:
     """Load machine code from the first store that has it.
 
     Parameters
     ----------
     name : str
         The name of the kernel.
-    content : str
-        All that the code depends on, apart from the machine.
+    content : jit.Content
 
     Returns
     -------
@@ -66,13 +65,16 @@ def load(name: str, content: str) -> int | None:
         The address of the entry point. None if no store has the code: the file is missing or
         damaged, others can write it, or it needs symbols that this process lacks.
     """
-    for store in (shipped_store(), user_store()):
-        if store is not None:
-            path, key = store.path(name, content)
-            code = _read(path, key)
-            address = link(code) if code else None
-            if address is not None:
-                return address
+    for find_store, kind in ((shipped_store, "sources"), (user_store, "bytecode")):
+        store = find_store()
+        text = getattr(content, kind) if store else None
+        if store is None or text is None:
+            continue
+        path, key = store.path(name, text)
+        code = _read(path, key)
+        address = link(code) if code else None
+        if address is not None:
+            return address
     return None
 
 
@@ -82,7 +84,7 @@ def shipped_store() -> Store | None:
     if not SHIPPED.is_dir() or numba_settings():
         return None
     level = processor_level()
-    if level is None or _why_unsafe(SHIPPED / level):
+    if level is None or why_unsafe(SHIPPED / level):
         return None
     return Store(SHIPPED / level, level)
 
@@ -92,10 +94,12 @@ def user_store() -> Store | None:
     """Return the store of the user, or None if its folder is not safe."""
     folder = user_folder()
     if folder is None:
+        if hasattr(os, "geteuid"):
+            warn_once("FASTRANK_CACHE_DIR: must be a folder, got none, and you have no home folder")
         return None
-    problem = _why_unsafe(folder)
+    problem = why_unsafe(folder)
     if problem:
-        warn_once(f"{folder}: must be a folder that only you and root can write, got {problem}")
+        warn_unsafe(folder, problem)
         return None
     return Store(folder, _machine())
 
@@ -104,16 +108,18 @@ def user_folder() -> Path | None:
     """Return the folder of the user's kernels.
 
     `FASTRANK_CACHE_DIR`, or a folder in the user's cache folder. None where owners of files cannot
-    be checked and the variable is not set.
+    be checked and the variable is not set, or without a home folder.
     """
     named = os.environ.get("FASTRANK_CACHE_DIR")
-    if named:
-        return Path(os.path.realpath(Path(named).expanduser()))
-    if not hasattr(os, "geteuid"):
+    if not named and not hasattr(os, "geteuid"):
         return None
     cache = "~/Library/Caches" if sys.platform == "darwin" else "~/.cache"
-    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser(cache)  # noqa: PTH111
-    return Path(os.path.realpath(cache)) / "fastrank_eval"
+    cache = os.environ.get("XDG_CACHE_HOME") or cache
+    folder = os.path.expanduser(named or f"{cache}/fastrank_eval")  # noqa: PTH111
+    try:
+        return None if folder.startswith("~") else Path(os.path.realpath(folder))
+    except OSError:  # a relative path, and the current folder is gone
+        return None
 
 
 def processor_level() -> str | None:
@@ -160,6 +166,11 @@ def _machine() -> str:
     )
 
 
+def warn_unsafe(folder: Path, problem: str) -> None:
+    """Say once in a process that others can write a folder."""
+    warn_once(f"{folder}: must be a folder that only you and root can write, got {problem}")
+
+
 def warn_once(problem: str) -> None:
     """Say once in a process why kernels are not stored."""
     if not _warnings:
@@ -175,8 +186,18 @@ def warn_once(problem: str) -> None:
 _warnings: list[str] = []
 
 
-def _why_unsafe(folder: Path) -> str:
-    """Return why others can write the folder, or an empty text."""
+def why_unsafe(folder: Path) -> str:
+    """Return why others can write a folder, or an empty text.
+
+    Parameters
+    ----------
+    folder : pathlib.Path
+        An absolute path without links. Folders that are missing are safe if their parents are.
+
+    Returns
+    -------
+    str
+    """
     if not hasattr(os, "geteuid"):
         return ""
     for path in (folder, *folder.parents):
@@ -201,6 +222,10 @@ _READ = os.O_RDONLY | sum(
 )
 
 
+#: Kernels take at most a tenth of it.
+_MAX_SIZE = 2**24
+
+
 def _read(path: Path, key: str) -> bytes | None:
     """Return the code in a file if it is whole and safe."""
     try:
@@ -215,8 +240,10 @@ def _read(path: Path, key: str) -> bytes | None:
             status.st_uid not in (0, os.geteuid()) or status.st_mode & 0o022
         ):
             return None
+        if status.st_size > _MAX_SIZE:
+            return None
         try:
-            content = file.read()
+            content = file.read(_MAX_SIZE)
         except OSError:
             return None
     head = _head(key)
