@@ -248,7 +248,7 @@ def _values_read(loop: FunctionType) -> Iterator[tuple[str, Any]]:
     for name, cell in zip(loop.__code__.co_freevars, loop.__closure__ or (), strict=True):
         yield name, cell.cell_contents
     codes = [loop.__code__]
-    for code in codes:  # grows: comprehensions and inner functions
+    for code in codes:  # grows: inner functions
         codes += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
     # Attributes of modules have their names in the same lists.
     names = sorted({name for code in codes for name in code.co_names})
