@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import linecache
+import logging  # noqa: F401 - before _LOCK is registered, see there
 import os
 import sys
 import threading
@@ -60,7 +61,9 @@ _FILES: dict[str, tuple[int, ...] | None] = {}
 
 _LOCK = threading.RLock()
 if hasattr(os, "register_at_fork"):
-    # A child has no other threads: a lock that one of them holds would never be free.
+    # A child has no other threads: a lock that one of them holds would never be free. A fork takes
+    # the lock that was registered last first. Numba writes to the log while it compiles, so a fork
+    # that took the lock of the log first would wait for ever.
     os.register_at_fork(
         before=_LOCK.acquire, after_in_child=_LOCK.release, after_in_parent=_LOCK.release
     )
