@@ -119,11 +119,11 @@ def _store(name: str, content: str | None, code: bytes) -> None:
         with atomic_path(path, mode=0o600) as temporary:
             temporary.write_bytes(kernel_store.file_content(key, code))
             temporary.chmod(0o644)
-    except OutputError as error:
-        kernel_store.warn_once(f"{store.folder}: must be a folder with space, got {error}")
-    except OSError as error:
+    except (OSError, OutputError) as error:
+        cause = error.__cause__ or error
+        reason = getattr(cause, "strerror", None) or cause
         kernel_store.warn_once(
-            f"{store.folder}: must be a folder that you can write, got {error.strerror or error}"
+            f"{store.folder}: must be a folder that can be written, got {reason}"
         )
 
 

@@ -232,20 +232,20 @@ def _read(path: Path, key: str) -> bytes | None:
         handle = os.open(path, _READ)
     except OSError:
         return None
-    with os.fdopen(handle, "rb") as file:
+    try:
         status = os.fstat(handle)
-        if not stat.S_ISREG(status.st_mode):
+        if not stat.S_ISREG(status.st_mode) or status.st_size > _MAX_SIZE:
             return None
         if hasattr(os, "geteuid") and (
             status.st_uid not in (0, os.geteuid()) or status.st_mode & 0o022
         ):
             return None
-        if status.st_size > _MAX_SIZE:
-            return None
-        try:
+        with os.fdopen(handle, "rb", closefd=False) as file:
             content = file.read(_MAX_SIZE)
-        except OSError:
-            return None
+    except OSError:
+        return None
+    finally:
+        os.close(handle)
     head = _head(key)
     code = content[len(head) + 65 :]
     return code if content.startswith(head) and content[len(head) :] == _checked(code) else None

@@ -8,6 +8,7 @@ import gc
 import io
 import os
 import sys
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
@@ -193,7 +194,7 @@ def _freeze_objects() -> None:
 
 
 def prepare_process() -> None:
-    """Make the process start and end fast, and accept names in any script."""
+    """Prepare a fast start and end, names in any script, plain warnings."""
     atexit.register(_freeze_objects)
     # No measure multiplies matrices: starting NumPy's threads takes 0.1 s of processor time on two
     # processors, and each thread takes 40 MB of addresses.
@@ -203,6 +204,14 @@ def prepare_process() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+    warnings.formatwarning = _warning_line
+
+
+def _warning_line(message: Warning | str, *_: Any, **__: Any) -> str:
+    """Return a warning without the line of code that it comes from."""
+    from fastrank_eval.results.format import printable
+
+    return f"warning: {printable(str(message))}\n"
 
 
 def render_text(renderable: RenderableType, width: int | None = None) -> str:
