@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, typeof, types
+from numba import config, njit, typeof, types
 from numba.core import cgutils
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.cpu import CPUTargetOptions
@@ -82,6 +82,8 @@ def compile_kernel(kernel: Any, args: tuple[Any, ...], content: Any) -> int | No
     int or None
         The address of the entry point. None if no entry point can be made.
     """
+    if config.DISABLE_JIT:  # since the kernel was defined
+        return None
     with global_compiler_lock:
         code = _object_code(kernel, args)
     _store(kernel.loop.__name__, content.bytecode, code)

@@ -167,7 +167,7 @@ def atomic_path(
         temporary, handle = _create_temporary(target, mode)
         with on_forced_exit(temporary.unlink):
             yield temporary
-        if target.exists():
+        with suppress(FileNotFoundError):
             temporary.chmod(stat.S_IMODE(target.stat().st_mode))
         _sync(temporary)
         if overwrite:

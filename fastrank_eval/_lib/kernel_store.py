@@ -95,7 +95,8 @@ def user_store() -> Store | None:
     folder = user_folder()
     if folder is None:
         if hasattr(os, "geteuid"):
-            warn_once("FASTRANK_CACHE_DIR: must be a folder, got none, and you have no home folder")
+            named = os.environ.get("FASTRANK_CACHE_DIR") or "~"
+            warn_once(f"FASTRANK_CACHE_DIR: must be a folder, got {named!r}, which has no path")
         return None
     problem = why_unsafe(folder)
     if problem:
@@ -144,8 +145,15 @@ def numba_settings() -> str:
         for name, value in os.environ.items()
         if name.startswith("NUMBA_") and name not in _OTHER_SETTINGS
     )
-    file = Path(".numba_config.yaml")
-    return "\n".join((*settings, file.read_text("utf-8", "replace") if file.is_file() else ""))
+    return "\n".join((*settings, _text(Path(".numba_config.yaml"))))
+
+
+def _text(file: Path) -> str:
+    """Return the text of a file, or an empty one if it cannot be read."""
+    try:
+        return file.read_text("utf-8", "replace") if file.is_file() else ""
+    except OSError:
+        return ""
 
 
 def _machine() -> str:
@@ -156,7 +164,7 @@ def _machine() -> str:
     version = Path(numba.origin).with_name("_version.py") if numba and numba.origin else None
     return "\n".join(
         (
-            version.read_text("utf-8", "replace") if version and version.is_file() else "",
+            _text(version) if version else "",
             ".".join(map(str, llvm.llvm_version_info)),
             llvm.get_process_triple(),
             llvm.get_host_cpu_name(),

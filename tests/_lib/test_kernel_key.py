@@ -321,6 +321,17 @@ print(isinstance(total, types.FunctionType), total([1.0, 2.0]), "numba" in sys.m
     assert "value [1.0]" in debugged.stdout, debugged.stdout
 
 
+def test_jit_turned_off_after_the_import__runs_in_python(store: Path, tmp_path: Path) -> None:
+    (tmp_path / "main.py").write_text(SUM.replace("0.0", "0.125"))
+    program = f"""import os, sys; sys.path.insert(0, {str(tmp_path)!r})
+from main import total
+import numpy as np
+os.environ["NUMBA_DISABLE_JIT"] = "1"
+print(total(np.arange(3.0)), total(np.arange(3)))"""
+    done = run_program(program, store)
+    assert done.stdout == "3.125 3.125\n", done.stderr
+
+
 def test_content__is_none_without_a_known_value(tmp_path: Path) -> None:
     text = f"{IMPORTS}\nTHING = object()\n\n@kernel\ndef total(x):\n    return THING\n"
     content: Any = Content(import_files({"main": text}, tmp_path).total, ())

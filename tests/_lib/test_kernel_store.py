@@ -319,14 +319,35 @@ def test_names_of_folders__are_read_as_a_shell_does(
         assert len(list(folder.iterdir())) == 2
 
 
+def test_current_folder_that_cannot_be_read__does_not_matter(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path) -> bool:
+        raise PermissionError(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "is_file", refuse)
+        assert kernel_store.numba_settings() == kernel_store.numba_settings()
+    gone = store / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    use_store(store / "kernels", monkeypatch)
+    assert warnings_of_a_run(tmp_path) == ([], 2)
+    use_store("relative", monkeypatch)
+    caught, compiled = warnings_of_a_run(tmp_path)
+    assert len(caught) == 1
+    assert compiled == 2
+
+
 def test_no_home_folder__compiles_and_says_so_once(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(store)
     use_store("~no-such-user/kernels", monkeypatch)
     caught, compiled = warnings_of_a_run(tmp_path)
-    text = "FASTRANK_CACHE_DIR: must be a folder, got none, and you have no home folder"
-    assert caught == [f"{text}{END}"]
+    wanted = "FASTRANK_CACHE_DIR: must be a folder, got '~no-such-user/kernels', which has no path"
+    assert caught == [f"{wanted}{END}"]
     assert compiled == 2
     assert not list(store.iterdir())
 
