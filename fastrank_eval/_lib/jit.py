@@ -197,15 +197,16 @@ def _compiler() -> Any:
 
 def _file_state(file: str) -> tuple[int, ...] | None:
     """Return what changes with a file, or with the archive around it."""
-    for path in (Path(file), *Path(file).parents):
+    path = Path(file)
+    while True:
         try:
             status = path.stat()
         except NotADirectoryError:
-            continue
+            path = path.parent
         except OSError:
             return None
-        return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
-    return None
+        else:
+            return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
 
 
 def _canonical(argument: Any) -> Any:
@@ -319,7 +320,7 @@ def _source(loop: FunctionType) -> str | None:
     if not lines:
         return None
     first = code.co_firstlineno - 1
-    last = max(end or start or 0 for start, end, _, _ in code.co_positions())
+    last = max(line for _, _, line in code.co_lines() if line)
     margin = len(lines[first]) - len(lines[first].lstrip())
     # The last statement may end below the last line with code.
     while last < len(lines) and (
