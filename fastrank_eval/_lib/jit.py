@@ -50,6 +50,9 @@ class _Counter:
 #: Counts the kernels that this process compiled because no store had them.
 compilations = _Counter()
 
+#: Counts the kernels that this process loaded from a store.
+loads = _Counter()
+
 #: Modules whose functions and constants belong to a release of theirs.
 _LIBRARIES = ("builtins", "math", "numba", "numpy")
 
@@ -117,6 +120,8 @@ class Kernel:
         if address is None:
             compilations.count += 1
             address = _compiler().compile_kernel(self, args, content)
+        else:
+            loads.count += 1
         if address is None:
             entry = self._numba_function()
         else:

@@ -123,6 +123,20 @@ def user_folder() -> Path | None:
         return None
 
 
+def why_not_stored() -> str:
+    """Return why compiled kernels are not stored, or an empty text."""
+    if user_folder() is None:
+        return "FASTRANK_CACHE_DIR must name a folder on this system"
+    user_store()
+    return _warnings[0] if _warnings else ""
+
+
+def where_stored() -> str:
+    """Say where compiled kernels are, or why they are not stored."""
+    problem = why_not_stored()
+    return f"not stored: {problem}" if problem else f"stored in {user_folder()}"
+
+
 def processor_level() -> str | None:
     """Return the highest level of x86-64 that this processor reaches."""
     import llvmlite.binding as llvm

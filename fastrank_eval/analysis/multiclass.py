@@ -17,6 +17,7 @@ from fastrank_eval._lib.arguments import at_least_one, check_choice, column_name
 from fastrank_eval._lib.arrow import arrow_column, column_with_nulls
 from fastrank_eval._lib.errors import ArgumentError, MeasureError
 from fastrank_eval._lib.jit import compilations
+from fastrank_eval._lib.kernel_store import where_stored
 from fastrank_eval._lib.threads import Progress, map_jobs, reporting_to
 from fastrank_eval.analysis.multiclass_rows import ClassRoles
 from fastrank_eval.analysis.multiclass_totals import (
@@ -425,7 +426,15 @@ def evaluate_classes(
         sorted_values,
         table,
         None if states.confusion is None else states.confusion.matrix(),
-        Meta(__version__, states.rows, len(roles.classes), conventions, seconds, new_kernels),
+        Meta(
+            __version__,
+            states.rows,
+            len(roles.classes),
+            conventions,
+            seconds,
+            new_kernels,
+            stored=where_stored() if new_kernels else "",
+        ),
         name,
         texts,
         roles.classes,

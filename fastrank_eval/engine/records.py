@@ -51,10 +51,12 @@ class Meta:
     seconds : float
         Wall time of the evaluation, with reading.
     compiled : int
-        Number of loops that this run compiled; only a first run compiles any.
+        Number of kernels that this run compiled; only a first run compiles any.
     requested : dict of str to str
         By requested name the canonical text of the computed measure, where a profile set other
         options.
+    stored : str
+        Where these kernels are stored, or why they are not; empty if workers compiled them.
 
     Examples
     --------
@@ -69,12 +71,13 @@ class Meta:
     seconds: float
     compiled: int = 0
     requested: dict[str, str] = field(default_factory=dict)
+    stored: str = ""
 
 
 def plain_meta(meta: Meta) -> dict[str, Any]:
     """Convert metadata to plain Python values."""
     plain: dict[str, Any] = plain_value(vars(meta))
-    del plain["compiled"]
+    del plain["compiled"], plain["stored"]
     if not meta.requested:
         del plain["requested"]
     return plain

@@ -26,6 +26,7 @@ from fastrank_eval._lib.arguments import (
 )
 from fastrank_eval._lib.errors import ArgumentError, ColumnError, OrderError, near
 from fastrank_eval._lib.jit import compilations
+from fastrank_eval._lib.kernel_store import where_stored
 from fastrank_eval._lib.memory import Budget, memory_budget
 from fastrank_eval._lib.threads import Progress, reporting_to
 from fastrank_eval.engine.chunk_eval import GroupResults, evaluate_stream
@@ -194,14 +195,16 @@ def evaluate_request(request: Request) -> Evaluation:
     rows = read_rows(task)
     plan, totals = task.plan, rows.totals
     summary = summary_rows(plan, totals)
+    new_kernels = compilations.count - compiled
     meta = Meta(
         __version__,
         totals.overall.rows(),
         totals.overall.groups(),
         _conventions(task, rows),
         perf_counter() - started,
-        compilations.count - compiled,
+        new_kernels,
         task.names,
+        where_stored() if new_kernels else "",
     )
     return Evaluation(
         plan, totals, rows.keys, rows.values, task.source.schema, summary, meta, task.names

@@ -422,7 +422,10 @@ def _legend(result: Reported) -> Iterator[str]:
 
 def size_and_conventions(meta: Meta) -> tuple[str, str]:
     """Format the size and speed of an evaluation, and its conventions."""
-    compiled = f" (first run: {meta.compiled} loops compiled)" if meta.compiled else ""
+    compiled = ""
+    if meta.compiled:
+        stored = f", {meta.stored}" if meta.stored else ""
+        compiled = f" (first run: {count_text(meta.compiled, 'kernel')} compiled{stored})"
     if meta.rows == 0:
         size = "no rows, no groups: no value is defined"
     else:

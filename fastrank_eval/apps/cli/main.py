@@ -67,6 +67,7 @@ _FILES = {
     "plot": "curves",
     "serve": "nightly",
     "threshold": "curves",
+    "warmup": "warmup",
 }
 
 

@@ -1,0 +1,185 @@
+"""Compile the kernels of an evaluation before it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError, OutputError
+from fastrank_eval._lib.signals import defer_signals
+from fastrank_eval.apps.cli.options import (
+    check_order,
+    column_options,
+    compute,
+    convention_options,
+    measure_options,
+    option,
+    quiet_option,
+    reading_options,
+    slice_options,
+    sources_argument,
+)
+from fastrank_eval.apps.cli.shell import SectionedCommand, check_standard_output, emit
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+
+    from fastrank_eval._lib.threads import Progress
+    from fastrank_eval.io.columns import Roles
+
+#: Rows that are read, and rows of large and small samples. Some kernels run only where 2**14 rows
+#: have near scores, others only in small groups.
+_ROWS, _FEW_ROWS = 1 << 18, 1 << 12
+#: Large samples are several batches, so that batches share groups, and threads merge totals.
+_BATCH_ROWS = 1 << 16
+_THREADS = 2
+#: An odd number: its multiples look like hashes, and no two are equal.
+_FACTOR = 0x9E3779B97F4A7C15
+_FEW_GROUPS, _FEW_SCORES, _TIED_ROWS = 4, 32, 16
+
+
+@click.command(
+    cls=SectionedCommand,
+    epilog="""\b
+Examples:
+  fastrank-eval warmup sample.parquet -g user_id -l click -s score_a -m GAUC,AUC
+  FASTRANK_CACHE_DIR=/opt/kernels fastrank-eval warmup sample.parquet \\
+      -g user_id -l click -s score_a,score_b --baseline score_a
+
+Exit codes: 0 done, 2 bad input, or a folder that cannot be used.""",
+)
+@sources_argument
+@column_options
+@option(
+    "Columns",
+    "-b",
+    "--baseline",
+    metavar="COLUMN",
+    help="Compile what 'compare' needs too, with this score as the baseline.",
+)
+@measure_options
+@slice_options
+@convention_options
+@reading_options
+@quiet_option()
+def warmup(sources: tuple[str, ...], quiet: bool, **options: Any) -> None:
+    """Compile and store the kernels that an evaluation needs.
+
+    Types of columns, measures and other options choose the kernels. So evaluate the same columns of
+    other files, with the same options: nothing is compiled then. Only the first rows of SOURCES are
+    read; a small sample is enough. FASTRANK_CACHE_DIR names the folder; docs/KERNELS.md shows how
+    to fill it in an image.
+    """
+    check_order(options)
+    check_standard_output()
+    with defer_signals():
+        from fastrank_eval._lib.jit import compilations, loads
+        from fastrank_eval._lib.kernel_store import where_stored, why_not_stored
+        from fastrank_eval.results.format import count_text
+
+    _refuse(why_not_stored())
+    compute(_evaluate_samples, sources, quiet, **options)
+    _refuse(why_not_stored())
+    if not compilations.count + loads.count:
+        _refuse("NUMBA_DISABLE_JIT or this Python lets no kernel be stored")
+    compiled = count_text(compilations.count, "kernel")
+    emit(f"{compiled} compiled, {loads.count} loaded, {where_stored()}\n")
+
+
+def _refuse(problem: str) -> None:
+    if problem:
+        raise OutputError(f"kernels are not stored: {problem}")
+
+
+def _evaluate_samples(
+    sources: Sequence[str],
+    progress: Callable[[Progress], None],
+    baseline: str | None,
+    **options: Any,
+) -> None:
+    """Evaluate the first rows, and rows like them in many orders."""
+    import pyarrow as pa
+
+    from fastrank_eval.analysis.compare import compare
+    from fastrank_eval.engine.run import Request, prepare
+    from fastrank_eval.results.evaluate import evaluate
+
+    options |= {"threads": _THREADS, "limit": min(options["limit"] or _ROWS, _ROWS)}
+    task = prepare(Request(sources, **options))
+    with task.reader.completing_errors():
+        batches = list(task.reader.batches())
+    if not sum(batch.num_rows for batch in batches):
+        raise ArgumentError("SOURCES: must have rows, got none; name a file with some.")
+    rows = pa.Table.from_batches(batches).combine_chunks()
+    # These describe SOURCES and choose rows.
+    for name in ("where", "limit", "format", "allow_unfinished"):
+        del options[name]
+    options["progress"] = progress
+    evaluate(rows, **options)
+    options["batch_rows"] = _BATCH_ROWS
+    for sample in _samples(rows, task.plan.roles, task.choices["order"]):
+        # Such rows may be refused: a group has no click, or an item twice.
+        with suppress(FastRankEvalError):
+            evaluate(sample, **options, per_group=False)
+            evaluate(sample, **options)
+            if baseline is not None:
+                compare(sample, baseline=baseline, **options)
+
+
+def _samples(rows: pa.Table, roles: Roles, order: str) -> Iterator[pa.Table]:
+    """Yield few and many rows like these, in each order that is allowed."""
+    import numpy as np
+
+    random = np.random.default_rng(0)
+    few = rows.slice(0, _FEW_ROWS)
+    # Equal rows stay beside each other, so that the order stays, too.
+    many = rows.take(np.arange(_ROWS) * rows.num_rows // _ROWS)
+    for table in (few, many):
+        for sample, group in _variants(table, roles):
+            score = sample[roles.scores[0]].to_numpy()
+            yield sample.take(np.lexsort((-score.astype(np.float64), group)))
+            if order != "sorted":
+                yield sample.take(np.lexsort((random.random(len(group)), group)))
+            if order not in ("sorted", "grouped"):
+                yield sample.take(random.permutation(len(group)))
+
+
+def _variants(rows: pa.Table, roles: Roles) -> Iterator[tuple[pa.Table, np.ndarray]]:
+    """Yield rows with other keys, scores or labels, and numbers of their groups."""
+    import numpy as np
+    import pyarrow as pa
+
+    from fastrank_eval.io.keys import number_keys
+
+    number = np.arange(rows.num_rows)
+    group, firsts = number, number
+    if roles.group:
+        group, firsts = number_keys([rows[name].combine_chunks() for name in roles.group])
+
+    def replaced(names: Sequence[str], by: np.ndarray) -> pa.Table:
+        """Take some columns from other rows."""
+        other = rows.take(by)
+        columns = {name: other[name] if name in names else rows[name] for name in rows.column_names}
+        return pa.table(columns)
+
+    yield rows, group
+    for by in (number % _FEW_SCORES, np.argsort(rows[roles.scores[0]])[number // _TIED_ROWS]):
+        yield replaced(roles.scores, by), group
+    yield replaced([roles.label], np.argsort(rows[roles.label])), group
+    if not roles.group:
+        return
+    few = group % _FEW_GROUPS
+    yield replaced(roles.group, firsts[few]), few
+    name = roles.group[0]
+    kind = rows[name].type
+    if len(roles.group) > 1 or not pa.types.is_integer(kind):
+        return
+    dense = group.astype(np.uint64)
+    spread = dense * np.uint64(_FACTOR)
+    for keys in (dense, spread >> np.uint64(33), spread, np.where(group % 2, spread, dense)):
+        column = pa.array(keys.astype(kind.to_pandas_dtype()), kind)
+        yield rows.set_column(rows.column_names.index(name), name, column), group
