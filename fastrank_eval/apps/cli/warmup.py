@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from fastrank_eval.io.columns import Roles
 
 #: Rows that are read, and rows of large and small samples. Some kernels run only where 2**14 rows
-#: have near scores, others only in small groups.
+#: have near scores; 2**17 rows have too few.
 _ROWS, _FEW_ROWS = 1 << 18, 1 << 12
 #: Large samples are several batches, so that batches share groups, and threads merge totals.
 _BATCH_ROWS = 1 << 16
@@ -149,7 +149,7 @@ def _samples(rows: pa.Table, roles: Roles, order: str) -> Iterator[pa.Table]:
 
 
 def _variants(rows: pa.Table, roles: Roles) -> Iterator[tuple[pa.Table, np.ndarray]]:
-    """Yield rows with other keys, scores or labels, and numbers of their groups."""
+    """Yield rows with other keys, scores or labels, and their groups."""
     import numpy as np
     import pyarrow as pa
 

@@ -3,9 +3,12 @@ r"""Evaluate click predictions in Spark.
 spark-submit --archives environment.tar.gz#environment \
     --conf spark.pyspark.python=environment/bin/python \
     --conf spark.pyspark.driver.python="$(command -v python)" \
-    --conf spark.executorEnv.NUMBA_CACHE_DIR=/tmp/fastrank_eval-kernels \
+    --conf spark.executorEnv.FASTRANK_CACHE_DIR=/opt/fastrank/kernels \
     --conf spark.sql.execution.arrow.maxBytesPerBatch=2147483647 \
     job.py --table ads.impressions --where "day = '2026-11-19'" --state 2026-11-19.state
+
+FASTRANK_CACHE_DIR is a folder of compiled kernels on each machine. Only root and the user of the
+executors may be able to write it; docs/KERNELS.md shows how to fill it.
 """
 
 from __future__ import annotations
