@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -39,7 +40,7 @@ _BATCH_ROWS = 1 << 16
 _THREADS = 2
 #: An odd number: its multiples look like hashes, and no two are equal.
 _FACTOR = 0x9E3779B97F4A7C15
-_FEW_GROUPS, _FEW_SCORES, _TIED_ROWS = 4, 32, 16
+_FEW_GROUPS, _FEW_SCORES = 4, 32
 
 
 @click.command(
@@ -81,18 +82,19 @@ def warmup(sources: tuple[str, ...], quiet: bool, **options: Any) -> None:
         from fastrank_eval._lib.kernel_store import where_stored, why_not_stored
         from fastrank_eval.results.format import count_text
 
-    _refuse(why_not_stored())
+    off = os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
+    _refuse("NUMBA_DISABLE_JIT is set" if off else why_not_stored())
     compute(_evaluate_samples, sources, quiet, **options)
     _refuse(why_not_stored())
     if not compilations.count + loads.count:
-        _refuse("NUMBA_DISABLE_JIT or this Python lets no kernel be stored")
+        _refuse("this implementation of Python has other objects than CPython")
     compiled = count_text(compilations.count, "kernel")
     emit(f"{compiled} compiled, {loads.count} loaded, {where_stored()}\n")
 
 
 def _refuse(problem: str) -> None:
     if problem:
-        raise OutputError(f"kernels are not stored: {problem}")
+        raise OutputError(f"kernels are not stored: {problem}.")
 
 
 def _evaluate_samples(
@@ -110,6 +112,7 @@ def _evaluate_samples(
 
     options |= {"threads": _THREADS, "limit": min(options["limit"] or _ROWS, _ROWS)}
     task = prepare(Request(sources, **options))
+    roles = task.plan.roles
     with task.reader.completing_errors():
         batches = list(task.reader.batches())
     if not sum(batch.num_rows for batch in batches):
@@ -118,14 +121,17 @@ def _evaluate_samples(
     # These describe SOURCES and choose rows.
     for name in ("where", "limit", "format", "allow_unfinished"):
         del options[name]
-    options["progress"] = progress
+    # Columns that nothing needs are not read.
+    options |= {name: getattr(roles, name) for name in ("weight", "item", "subtopics")}
+    options |= {"group": roles.group or None, "progress": progress}
     evaluate(rows, **options)
     options["batch_rows"] = _BATCH_ROWS
-    for sample in _samples(rows, task.plan.roles, task.choices["order"]):
+    for sample in _samples(rows, roles, task.choices["order"]):
         # Such rows may be refused: a group has no click, or an item twice.
         with suppress(FastRankEvalError):
             evaluate(sample, **options, per_group=False)
-            evaluate(sample, **options)
+            if sample.num_rows <= _FEW_ROWS:
+                evaluate(sample, **options)
             if baseline is not None:
                 compare(sample, baseline=baseline, **options)
 
@@ -152,6 +158,7 @@ def _variants(rows: pa.Table, roles: Roles) -> Iterator[tuple[pa.Table, np.ndarr
     """Yield rows with other keys, scores or labels, and their groups."""
     import numpy as np
     import pyarrow as pa
+    from pyarrow.compute import array_sort_indices
 
     from fastrank_eval.io.keys import number_keys
 
@@ -160,26 +167,27 @@ def _variants(rows: pa.Table, roles: Roles) -> Iterator[tuple[pa.Table, np.ndarr
     if roles.group:
         group, firsts = number_keys([rows[name].combine_chunks() for name in roles.group])
 
-    def replaced(names: Sequence[str], by: np.ndarray) -> pa.Table:
+    def from_rows(names: Sequence[str], by: np.ndarray) -> pa.Table:
         """Take some columns from other rows."""
-        other = rows.take(by)
-        columns = {name: other[name] if name in names else rows[name] for name in rows.column_names}
-        return pa.table(columns)
+        columns = dict(zip(rows.schema.names, rows.columns, strict=True))
+        return pa.table(columns | {name: rows[name].take(by) for name in names})
+
+    def with_numbers(name: str, numbers: np.ndarray) -> pa.Table:
+        """Replace a column by numbers of its type."""
+        column = pa.array(numbers.astype(rows[name].type.to_pandas_dtype()), rows[name].type)
+        return rows.set_column(rows.schema.get_field_index(name), name, column)
 
     yield rows, group
-    for by in (number % _FEW_SCORES, np.argsort(rows[roles.scores[0]])[number // _TIED_ROWS]):
-        yield replaced(roles.scores, by), group
-    yield replaced([roles.label], np.argsort(rows[roles.label])), group
+    yield from_rows(roles.scores, number % _FEW_SCORES), group
+    yield with_numbers(roles.scores[0], 0.5 + number / (16 * _ROWS)), group
+    yield from_rows([roles.label], array_sort_indices(rows[roles.label].combine_chunks())), group
     if not roles.group:
         return
     few = group % _FEW_GROUPS
-    yield replaced(roles.group, firsts[few]), few
-    name = roles.group[0]
-    kind = rows[name].type
-    if len(roles.group) > 1 or not pa.types.is_integer(kind):
+    yield from_rows(roles.group, firsts[few]), few
+    if len(roles.group) > 1 or not pa.types.is_integer(rows[roles.group[0]].type):
         return
     dense = group.astype(np.uint64)
     spread = dense * np.uint64(_FACTOR)
     for keys in (dense, spread >> np.uint64(33), spread, np.where(group % 2, spread, dense)):
-        column = pa.array(keys.astype(kind.to_pandas_dtype()), kind)
-        yield rows.set_column(rows.column_names.index(name), name, column), group
+        yield with_numbers(roles.group[0], keys), group

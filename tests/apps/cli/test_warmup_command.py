@@ -1,0 +1,176 @@
+"""`fastrank-eval warmup`: a later evaluation of rows with the same types compiles nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from fastrank_eval.apps.demo import write_parquet
+
+COLUMNS = ["--group", "user_id", "--label", "click", "--score", "score_a"]
+EIGHT = "GAUC,AUC,nDCG@10,AP,RR,ERR(max_grade=1)@10,P@10,R@10"
+ROOT = Path(__file__).parents[3]
+
+EVALUATE = """
+import json, sys
+import fastrank_eval as fe
+
+results = [
+    fe.evaluate(
+        path, group="user_id", label="click", score="score_a", measures=sys.argv[1], per_group=keep
+    )
+    for path in sys.argv[2:]
+    for keep in (False, True)
+]
+print(json.dumps([[result.meta.compiled for result in results], "numba" in sys.modules]))
+"""
+
+#: Root imports all modules: others may not be allowed to read the environment.
+AS_ANOTHER_USER = """
+import gc, json, os
+import fastrank_eval as fe
+from fastrank_eval._lib import jit, kernel_store
+
+rows = {"click": [0, 1, 1, 0] * 9, "score": [0.1, 0.4, 0.2, 0.3] * 9}
+columns = {"label": "click", "score": "score"}
+first = fe.evaluate(rows, **columns, measures="AUC")
+loaded = jit.loads.count
+for kernel in gc.get_objects():
+    if type(kernel) is jit.Kernel:
+        kernel._entries.clear()
+kernel_store.user_store.cache_clear()
+os.setgroups([])
+os.setgid(65534)
+os.setuid(65534)
+readable = [jit.__file__, kernel_store.find_spec("numba").origin, os.environ["FASTRANK_CACHE_DIR"]]
+if all(os.access(path, os.R_OK) for path in readable):
+    second = fe.evaluate(rows, **columns, measures="AUC")
+    assert repr(first.values) == repr(second.values)
+    print(json.dumps([second.meta.compiled, jit.loads.count - loaded]))
+"""
+
+
+def run(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *arguments],
+        env={**os.environ, "FASTRANK_CACHE_DIR": str(folder), **variables},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+
+
+def warm_up(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    return run(folder, "-m", "fastrank_eval", "warmup", *arguments, **variables)
+
+
+@pytest.fixture
+def sample(tmp_path: Path) -> str:
+    write_parquet(tmp_path / "sample.parquet", 2000)
+    return str(tmp_path / "sample.parquet")
+
+
+@pytest.mark.slow
+def test_evaluations__of_rows_in_any_order__compile_nothing_after_it(
+    sample: str, tmp_path: Path, empty_store: Path
+) -> None:
+    done = warm_up(empty_store, sample, *COLUMNS, "--measures", EIGHT)
+    assert (done.returncode, done.stderr) == (0, "")
+    files = len(list(empty_store.glob("*.kernel")))
+    assert done.stdout == f"{files} kernels compiled, 0 loaded, stored in {empty_store}\n"
+    others = []
+    for order in ("sorted", "grouped", "shuffled"):
+        others.append(tmp_path / f"{order}.parquet")
+        write_parquet(others[-1], 600_000, order=order, seed=1)
+    write_parquet(tmp_path / "hashes.parquet", 600_000, order="shuffled", id_style="random64")
+    others.append(tmp_path / "hashes.parquet")
+    for measures in (EIGHT, "GAUC", "AUC,RR"):
+        found = run(empty_store, "-c", EVALUATE, measures, *map(str, others))
+        assert json.loads(found.stdout) == [[0] * 8, False], found.stderr
+    again = warm_up(empty_store, sample, *COLUMNS, "--measures", EIGHT)
+    assert again.stdout == f"0 kernels compiled, {files} loaded, stored in {empty_store}\n"
+
+
+def test_compiled_and_loaded_kernels__are_counted(
+    sample: str, kernel_cache: Path, empty_store: Path
+) -> None:
+    folder = empty_store / "kernels"
+    assert warm_up(kernel_cache, sample, *COLUMNS, "--measures", "AUC").returncode == 0
+    shutil.copytree(kernel_cache, folder, ignore=shutil.ignore_patterns("_count_codes-*"))
+    first = warm_up(folder, sample, *COLUMNS, "--measures", "AUC").stdout.split()
+    second = warm_up(folder, sample, *COLUMNS, "--measures", "AUC").stdout.split()
+    assert first[:3] == ["1", "kernel", "compiled,"]
+    assert second[:3] == ["0", "kernels", "compiled,"]
+    assert int(second[3]) == int(first[3]) + 1
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="needs owners of files")
+def test_folder__that_others_can_write__is_refused(sample: str, empty_store: Path) -> None:
+    folder = empty_store / "open"
+    folder.mkdir()
+    folder.chmod(0o777)
+    refused = warm_up(folder, sample, *COLUMNS)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert refused.stderr.splitlines()[-1] == (
+        f"error: kernels are not stored: {folder}: must be a folder that only you and root can "
+        f"write, got {folder}, which others can write."
+    )
+    assert not list(folder.iterdir())
+
+
+def test_folder__that_is_a_file__is_refused(sample: str, empty_store: Path) -> None:
+    (empty_store / "file").write_text("")
+    refused = warm_up(empty_store / "file", sample, *COLUMNS)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "kernels are not stored" in refused.stderr
+
+
+def test_python_loops__are_not_stored(sample: str, empty_store: Path) -> None:
+    refused = warm_up(empty_store, sample, *COLUMNS, NUMBA_DISABLE_JIT="1")
+    assert refused.returncode == 2
+    assert refused.stderr == "error: kernels are not stored: NUMBA_DISABLE_JIT is set.\n"
+
+
+def test_sources__without_rows__are_refused(tmp_path: Path, empty_store: Path) -> None:
+    columns: dict[str, Any] = {"user_id": [], "click": [], "score_a": []}
+    parquet.write_table(
+        pa.table({name: pa.array(column, pa.int64()) for name, column in columns.items()}),
+        tmp_path / "empty.parquet",
+    )
+    refused = warm_up(empty_store, str(tmp_path / "empty.parquet"), *COLUMNS)
+    assert refused.returncode == 2
+    assert refused.stderr == "error: SOURCES: must have rows, got none; name a file with some.\n"
+
+
+def test_wrong_columns__are_refused_as_evaluate_does(sample: str, empty_store: Path) -> None:
+    refused = warm_up(empty_store, sample, "-g", "user", "-l", "click", "-s", "score_a")
+    assert refused.returncode == 2
+    assert "user_id" in refused.stderr
+
+
+def test_report__says_where_kernels_are(sample: str, empty_store: Path) -> None:
+    options = ["evaluate", sample, "--label", "click", "--score", "score_a", "--measures", "AUC"]
+    first = run(empty_store, "-m", "fastrank_eval", *options, COLUMNS="400")
+    files = len(list(empty_store.glob("*.kernel")))
+    assert f"(first run: {files} kernels compiled, stored in {empty_store})" in first.stdout
+    assert "first run" not in run(empty_store, "-m", "fastrank_eval", *options).stdout
+
+
+@pytest.mark.skipif(getattr(os, "geteuid", lambda: 1)() != 0, reason="only root may be another")
+def test_another_user__loads_what_root_has_stored(empty_store: Path) -> None:
+    empty_store.chmod(0o755)
+    found = run(empty_store, "-c", AS_ANOTHER_USER)
+    assert found.returncode == 0, found.stderr
+    if not found.stdout:
+        pytest.skip("others cannot read this package or folder")
+    assert json.loads(found.stdout) == [0, len(list(empty_store.glob("*.kernel")))]
