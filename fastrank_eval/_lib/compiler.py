@@ -99,6 +99,7 @@ def _numba_type(argument: Any) -> Any:
         argument.ndim,
         "C" if flags.c_contiguous else "A",
         readonly=not flags.writeable,
+        aligned=flags.aligned,
     )
 
 
@@ -243,7 +244,7 @@ class _EntryPoint:
 
     def _has_layout(self, value: Any, kind: Any) -> Any:
         contiguous = _CONTIGUOUS * (kind.layout == "C")
-        wanted = _ALIGNED | contiguous | _WRITEABLE * kind.mutable
+        wanted = _ALIGNED * kind.aligned | contiguous | _WRITEABLE * kind.mutable
         mask = wanted | _CONTIGUOUS
         flags = self.builder.and_(self._field(value, _FLAGS, _INT32), _INT32(mask))
         dimensions = self._field(value, _DIMENSIONS, _INT32)

@@ -228,12 +228,7 @@ def _is_known(argument: Any) -> bool:
     """Return whether an entry point can read the argument."""
     if isinstance(argument, np.ndarray):
         dtype = argument.dtype
-        return (
-            dtype.kind in "biuf"
-            and dtype.itemsize <= 8
-            and dtype.isnative
-            and (argument.flags.aligned)
-        )
+        return dtype.kind in "biuf" and dtype.itemsize <= 8 and dtype.isnative
     if type(argument) is int:
         return -(2**63) <= argument < 2**63
     return type(argument) in _SCALARS
@@ -244,7 +239,8 @@ def _type_name(argument: Any) -> str:
         return f"{type(argument).__module__}.{type(argument).__name__}"
     flags = argument.flags
     layout = "contiguous" if flags.c_contiguous else "strided"
-    return f"{argument.dtype.str} {argument.ndim} {layout} {flags.writeable}"
+    alignment = "aligned" if flags.aligned else "unaligned"
+    return f"{argument.dtype.str} {argument.ndim} {layout} {alignment} {flags.writeable}"
 
 
 def _joined(parts: list[str | None]) -> str | None:
