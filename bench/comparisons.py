@@ -14,6 +14,7 @@ __all__ = [
     "TREC_EXPLAINED",
     "beside_decoding",
     "beside_fastest",
+    "beside_polars",
     "beside_tools",
     "beside_trec",
     "decoding",
@@ -36,7 +37,7 @@ TREC_EXPLAINED = (
     "A run of 1,000 documents a query and 250 judgements a query, from the same two text files to "
     "all measures of trec_eval 9 over all queries, which had to agree to 1e-6. `in one process`: "
     "warm, ours timed before each round of the other; `fresh process`: imports included, kernels "
-    "compiled before, with the peak memory of the process."
+    "compiled before, ours timed before each round too, with the peak memory of the process."
 )
 
 
@@ -91,21 +92,35 @@ def fresh_processes(run: Run) -> str:
     lines = [
         [
             f"{case.info['rows']:,}",
+            str(case.info["order"]),
             str(case.info["tool"]),
             f"{case.seconds:.2f}",
             f"{case.fastest:.2f}",
             number(case.cpu),
+            *([NONE, NONE] if case.info["tool"] == OURS else map(number, _ratios(case))),
             str(case.rounds),
         ]
         for case in run.all("fresh")
     ]
-    return table(["rows", "tool", "seconds", "fastest", "CPU seconds", "rounds"], lines, "rlrrrr")
+    header = ["rows", "order", "tool", "seconds", "fastest", "CPU seconds"]
+    return table([*header, "times ours", "by CPU time", "rounds"], lines, "rllrrrrrr")
+
+
+def beside_polars(run: Run, rows: int, order: str) -> tuple[float | None, float | None]:
+    """Time of fresh processes of polars over ours, by wall clock and by processor time."""
+    case = run.one("fresh", tool="polars", rows=rows, order=order)
+    return _ratios(case) if case else (None, None)
+
+
+def _ratios(case: Case) -> tuple[float, float | None]:
+    cpu = None if case.cpu is None else case.cpu / float(median(case.info["ours_cpu"]))
+    return _beside_ours(case), cpu
 
 
 def trec_runs(run: Run) -> str:
     lines = []
     for case in run.all("trec"):
-        ratio = beside_trec(run, str(case.info["way"])) if case.info["tool"] != OURS else None
+        ratio = beside_trec(run, str(case.info["way"]))[0] if case.info["tool"] != OURS else None
         lines.append(
             [
                 {"warm": "in one process", "fresh": "fresh process"}[str(case.info["way"])],
@@ -122,12 +137,10 @@ def trec_runs(run: Run) -> str:
     return table(header, lines, "llrrrrrr")
 
 
-def beside_trec(run: Run, way: str) -> float | None:
-    """Time of pytrec-eval-terrier over ours; None if one of them was not measured."""
-    ours, theirs = run.one("trec", way=way, tool=OURS), run.one("trec", way=way, tool=PEER)
-    if ours is None or theirs is None:
-        return None
-    return _beside_ours(theirs) if way == "warm" else theirs.seconds / ours.seconds
+def beside_trec(run: Run, way: str) -> tuple[float | None, float | None]:
+    """Time of pytrec-eval-terrier over ours, by wall clock and by processor time."""
+    theirs = run.one("trec", way=way, tool=PEER)
+    return _ratios(theirs) if theirs else (None, None)
 
 
 def peaks_of_trec(run: Run) -> float | None:

@@ -6,24 +6,26 @@ import gc
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from pyarrow import parquet
 from pytest_benchmark.fixture import BenchmarkFixture
 
+from bench.fresh import empty_store
 from bench.machine import Clock, Yardstick, described
 from bench.trec import LINES, write_trec
 from bench.workload import (
     FULL_ROWS,
     LARGE,
+    ORDERS,
     SMALL_ROWS,
     Input,
     rounds_wanted,
     rows_wanted,
     sliced,
     table_of,
-    write_sorted,
+    write_rows,
 )
 
 ENOUGH_SECONDS = 1.5  # a fast case gets more rounds, until they take this long
@@ -75,6 +77,42 @@ def rounds_of(benchmark: BenchmarkFixture) -> Timed:
         benchmark.extra_info["cpu"] = seconds
         if yardstick is not None:
             benchmark.extra_info["sorted"] = yardstick.speeds
+
+    return timed
+
+
+FRESH_ROUNDS = 7
+
+
+@pytest.fixture
+def process_rounds_of(benchmark: BenchmarkFixture) -> Timed:
+    """Time fresh processes, which return their processor time.
+
+    Ours is timed before each round of another, because machines change speed.
+    """
+
+    def timed(call: Callable[[], float], own: Callable[[], float] | None = None) -> None:
+        used: list[float] = []
+        beside: dict[str, list[float]] = {"ours": [], "ours_cpu": []}
+
+        def setup() -> tuple[tuple[()], dict[str, object]]:
+            if own is not None:
+                started = time.perf_counter()
+                beside["ours_cpu"].append(own())
+                beside["ours"].append(time.perf_counter() - started)
+            return (), {}
+
+        for first in (call, own):
+            if first is not None:
+                first()  # its files are in memory afterwards, and the kernels in the store
+        least = rounds_wanted()
+        benchmark.pedantic(  # type: ignore[no-untyped-call]
+            lambda: used.append(call()),
+            setup=setup,
+            rounds=least if least < 5 else FRESH_ROUNDS,
+            iterations=1,
+        )
+        benchmark.extra_info.update(cpu=used, **(beside if own else {}))
 
     return timed
 
@@ -152,9 +190,19 @@ def sorted_file(rows: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     yield from _file(tmp_path_factory, rows)
 
 
+@pytest.fixture(scope="module", params=ORDERS)
+def ordered_file(
+    request: pytest.FixtureRequest, part: int, rows: int, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[str, int, Path]]:
+    """Order and number of rows of a file, and its path."""
+    for path in _file(tmp_path_factory, rows // part, request.param):
+        yield request.param, rows // part, path
+
+
 @pytest.fixture(scope="module")
-def tenth_file(rows: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    yield from _file(tmp_path_factory, rows // 10)
+def part(request: pytest.FixtureRequest) -> int:
+    chosen: int = request.param
+    return chosen
 
 
 @pytest.fixture(scope="module")
@@ -177,13 +225,16 @@ def trec_files(rows: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 @pytest.fixture(scope="module")
-def kernel_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder for compiled kernels, filled by the first process that uses it."""
-    return tmp_path_factory.mktemp("kernels")
+def store() -> Iterator[Path]:
+    """A folder for kernels, filled by the first process that uses it."""
+    with empty_store() as folder:
+        yield folder
 
 
-def _file(factory: pytest.TempPathFactory, rows: int) -> Iterator[Path]:
-    path = factory.mktemp("sorted") / f"{rows}.parquet"
-    write_sorted(path, rows)
+def _file(
+    factory: pytest.TempPathFactory, rows: int, order: Literal["sorted", "shuffled"] = "sorted"
+) -> Iterator[Path]:
+    path = factory.mktemp(order) / f"{rows}.parquet"
+    write_rows(path, rows, order)
     yield path
     path.unlink()

@@ -1,4 +1,4 @@
-"""What only a fresh process can show: start-up with and without a kernel cache, peak memory.
+"""What only a fresh process can show: start-up with and without kernels, peak memory.
 
 `python -m bench.fresh SMALL LARGE MEASURES` prints the peak memory of streaming LARGE above what
 the process held after evaluating SMALL.
@@ -11,11 +11,34 @@ import os
 import resource
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["command_line", "peak_memory", "polars_command", "resident", "run_command"]
+from fastrank_eval._lib.kernel_store import user_folder
+
+__all__ = [
+    "command_line",
+    "empty_store",
+    "peak_memory",
+    "polars_command",
+    "resident",
+    "run_command",
+]
 
 ROOT = Path(__file__).parent.parent
+
+
+@contextmanager
+def empty_store() -> Iterator[Path]:
+    """Make an empty folder for kernels; one in /tmp would not be safe."""
+    store = user_folder()
+    if store is None:
+        raise RuntimeError("FASTRANK_CACHE_DIR must name a folder where owners are not known")
+    store.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=store.parent, prefix="kernels-") as folder:
+        yield Path(folder)
 
 
 def command_line(path: Path, measures: str) -> list[str]:
@@ -30,8 +53,8 @@ def polars_command(path: Path) -> list[str]:
     return [sys.executable, "-m", "bench.peers.with_polars", str(path)]
 
 
-def run_command(command: list[str], kernel_cache: Path) -> float:
-    """Run a command in a fresh process that keeps its compiled kernels in `kernel_cache`.
+def run_command(command: list[str], store: Path) -> float:
+    """Run a command in a fresh process with its kernels in `store`.
 
     Returns
     -------
@@ -43,7 +66,7 @@ def run_command(command: list[str], kernel_cache: Path) -> float:
     subprocess.CalledProcessError
         The command failed.
     """
-    environment = {**os.environ, "FASTRANK_CACHE_DIR": str(kernel_cache)}
+    environment = {**os.environ, "FASTRANK_CACHE_DIR": str(store)}
     # An installed package has its bytecode; a checkout has it from the run before, if it may.
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     before = _children_seconds()

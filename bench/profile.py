@@ -2,7 +2,7 @@
 
 Every function, method and kernel of fastrank_eval that Python calls is timed, in each thread: its
 own time is what it did not spend in others. A table of the rooms sums it up. With ``--compile`` a
-fresh process with an empty cache tells what each kernel takes to compile.
+fresh process with an empty store tells what each kernel takes to compile.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from numba.core import event
-from numba.core.dispatcher import Dispatcher
 
 import fastrank_eval
+from bench.fresh import empty_store
 from bench.tables import number, table
-from bench.workload import BY_NAME, MEASURES, THREADS, evaluate, rows_wanted, table_of, write_sorted
+from bench.workload import BY_NAME, MEASURES, THREADS, evaluate, rows_wanted, table_of, write_rows
+from fastrank_eval._lib.jit import Kernel
 
 __all__ = ["Stages", "compile_times", "profiled"]
 
@@ -54,7 +55,8 @@ class Stages:
     Parameters
     ----------
     package : module
-        Its functions, methods and kernels are replaced, wherever its modules refer to them.
+        Its functions and methods are replaced, wherever its modules refer to them. Calls of
+        kernels are timed where they are made: kernels that call others must find them.
 
     Attributes
     ----------
@@ -85,6 +87,7 @@ class Stages:
         for made in {id(c): c for m in modules for c in vars(m).values()}.values():
             if isinstance(made, type) and made.__module__.startswith(self.package.__name__):
                 self._replace_methods(made)
+        self._replace_call_of_kernels()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -104,13 +107,21 @@ class Stages:
             elif isinstance(value, FunctionType):
                 self._replace(made, name, self._timed(value))
 
+    def _replace_call_of_kernels(self) -> None:
+        call = Kernel.__call__
+
+        def timed(kernel: Kernel, *args: Any) -> Any:
+            with self._clock(_name_of(kernel)):
+                return call(kernel, *args)
+
+        self._replace(Kernel, "__call__", timed)
+
     def _timed(self, function: Any) -> Callable[..., Any]:
-        python = getattr(function, "py_func", function)
-        name = _name_of(python)
+        name = _name_of(function)
 
-        if inspect.isgeneratorfunction(python):
+        if inspect.isgeneratorfunction(function):
 
-            @functools.wraps(python)
+            @functools.wraps(function)
             def each(*args: Any, **options: Any) -> Iterator[Any]:
                 made = function(*args, **options)
                 try:
@@ -126,7 +137,7 @@ class Stages:
 
             return each
 
-        @functools.wraps(python)
+        @functools.wraps(function)
         def call(*args: Any, **options: Any) -> Any:
             with self._clock(name):
                 return function(*args, **options)
@@ -182,8 +193,8 @@ def _name_of(function: Any) -> str:
 
 
 def _stage(value: object, package: ModuleType) -> bool:
-    """Whether this is a function or kernel of the package."""
-    if not isinstance(value, FunctionType | Dispatcher):
+    """Whether this is a function of the package."""
+    if not isinstance(value, FunctionType):
         return False
     if str(getattr(value, "__name__", "")).startswith("__"):
         return False
@@ -213,7 +224,7 @@ def profiled(rows: str, measures: str, threads: int, count: int, rounds: int) ->
     with tempfile.TemporaryDirectory() as folder:
         if rows == FILE:
             source: Any = Path(folder) / "sorted.parquet"
-            write_sorted(source, count)
+            write_rows(source, count)
         else:
             source = table_of(BY_NAME[rows], count)
         presorted = rows == FILE or BY_NAME[rows].presorted
@@ -275,14 +286,14 @@ def _share(own: float, rounds: int, seconds: float, count: int) -> list[str]:
 
 
 def compile_times(rows: str, measures: str) -> str:
-    """Evaluate a little in a fresh process with an empty cache: seconds that each kernel compiles.
+    """Evaluate a little in a fresh process with an empty store: seconds that each kernel compiles.
 
     Returns
     -------
     str
         A table in Markdown.
     """
-    with tempfile.TemporaryDirectory() as cache:
+    with empty_store() as store:
         command = [sys.executable, "-m", "bench.profile", "--child", "--input", rows]
         done = subprocess.run(
             [*command, "--measures", measures],
@@ -290,7 +301,7 @@ def compile_times(rows: str, measures: str) -> str:
             stdout=subprocess.PIPE,
             text=True,
             cwd=ROOT,
-            env={**os.environ, "NUMBA_CACHE_DIR": cache},
+            env={**os.environ, "FASTRANK_CACHE_DIR": str(store)},
         )
     told = json.loads(done.stdout)
     lines = [
@@ -302,10 +313,10 @@ def compile_times(rows: str, measures: str) -> str:
     lines.append(["all kernels", str(signatures), f"{total:.3f}"])
     return "\n\n".join(
         [
-            "# Compiling, with an empty cache",
+            "# Compiling, with an empty store",
             f"{told['first']:.2f} s for the first evaluation of 10,000 rows, "
             f"{told['second']:.3f} s for the second. A kernel's time is without that of the "
-            "kernels it calls.",
+            "kernels it calls and of its entry point.",
             table(["kernel", "signatures", "seconds"], lines, "lrr"),
         ]
     )

@@ -90,10 +90,10 @@ def results(run: Run) -> str:
         _references(run),
         "## Start-up",
         "The command line on a small Parquet file, eight measures, import included, in fresh "
-        "processes: with an empty kernel cache (everything is compiled) and with a filled one.",
+        "processes: with an empty store of kernels (everything is compiled) and with a filled one.",
         _starts(run),
-        "GAUC of a presorted Parquet file from a fresh process, imports included, kernels compiled "
-        "before; polars beside it.",
+        "GAUC of a Parquet file from a fresh process, imports included, kernels compiled before. "
+        "`times ours`: polars over ours, timed before each of its rounds.",
         fresh_processes(run),
         "## Memory",
         "Peak of a fresh process that streams a presorted Parquet file, above what it held after "

@@ -6,11 +6,18 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 
-from bench.comparisons import beside_decoding, beside_fastest, beside_trec, peaks_of_trec
+from bench.comparisons import (
+    beside_decoding,
+    beside_fastest,
+    beside_polars,
+    beside_trec,
+    peaks_of_trec,
+)
 from bench.peers.tools import INPUTS_OF_PEERS, OURS
 from bench.resampling import REPLICATES, WAYS
 from bench.runs import Case, Run
 from bench.tables import NONE, number
+from bench.workload import ORDERS
 
 __all__ = [
     "SORT_MWORDS",
@@ -222,6 +229,11 @@ def _scale_targets(run: Run, pace: Callable[..., Target]) -> Iterable[Target]:
     for rows_of_file, seconds in ((1_000_000, 0.8), (10_000_000, 1.0)):
         text = f"fresh process, GAUC of a Parquet file of {rows_of_file:,} rows"
         yield Target(text, seconds, "s", False, partial(_fresh, rows=rows_of_file))
+    for rows_of_file, ratio in ((1_000_000, 1.0), (10_000_000, 1.2)):
+        for order in ORDERS:
+            text = f"fresh process, GAUC of {rows_of_file:,} rows, {order}: polars over ours"
+            measured = partial(beside_polars, rows=rows_of_file, order=order)
+            yield Target(text, ratio, "times", True, measured)
 
 
 def _resampling_targets(run: Run) -> Iterable[Target]:
@@ -241,13 +253,9 @@ def _trec_targets() -> Iterable[Target]:
     task = "TREC run from text to all_trec"
     for way, name in (("warm", "in one process"), ("fresh", "fresh processes")):
         text = f"{task}, {name}: pytrec-eval-terrier over ours"
-        yield Target(text, 10, "times", True, partial(_beside_trec, way=way))
+        yield Target(text, 10, "times", True, partial(beside_trec, way=way))
     text = f"{task}, fresh processes: our peak memory over that of pytrec-eval-terrier"
     yield Target(text, 0.5, "times", False, _trec_memory)
-
-
-def _beside_trec(run: Run, *, way: str) -> Pair:
-    return beside_trec(run, way), None
 
 
 def _trec_memory(run: Run) -> Pair:
@@ -271,5 +279,5 @@ def _decoding(run: Run, *, measures: str) -> Pair:
 
 
 def _fresh(run: Run, *, rows: int) -> Pair:
-    case = run.one("fresh", tool=OURS, rows=rows)
+    case = run.one("fresh", tool=OURS, rows=rows, order="sorted")
     return (case.seconds, case.cpu) if case else (None, None)

@@ -236,14 +236,14 @@ def test_resampling(benchmark: BenchmarkFixture, rounds_of: Rounds, rows: int, w
 
 
 @pytest.mark.parametrize("cache", ["empty", "filled"])
-def test_start(benchmark: BenchmarkFixture, small_file: Path, tmp_path: Path, cache: str) -> None:
+def test_start(benchmark: BenchmarkFixture, small_file: Path, store: Path, cache: str) -> None:
     """A first run ever compiles every kernel; the next fresh process finds them compiled."""
     command, seconds, numbers = command_line(small_file, EIGHT), [], count()
     if cache == "filled":
-        run_command(command, tmp_path / "filled")
+        run_command(command, store)
 
     def folder() -> tuple[tuple[Any, ...], dict[str, Any]]:
-        return (tmp_path / ("filled" if cache == "filled" else f"empty{next(numbers)}"),), {}
+        return (store if cache == "filled" else store / f"empty{next(numbers)}",), {}
 
     benchmark.extra_info.update(kind="start", cache=cache, rows=SMALL_ROWS)
     benchmark.pedantic(  # type: ignore[no-untyped-call]
@@ -255,30 +255,26 @@ def test_start(benchmark: BenchmarkFixture, small_file: Path, tmp_path: Path, ca
     benchmark.extra_info["cpu"] = seconds
 
 
+@pytest.mark.parametrize("part", [10, 1], indirect=True)
 @pytest.mark.parametrize("tool", [OURS, "polars"])
-@pytest.mark.parametrize("size", ["tenth_file", "sorted_file"])
 def test_fresh(
     benchmark: BenchmarkFixture,
-    request: pytest.FixtureRequest,
-    rows: int,
-    kernel_cache: Path,
-    size: str,
+    process_rounds_of: Rounds,
+    ordered_file: tuple[str, int, Path],
+    store: Path,
     tool: str,
 ) -> None:
     """Imports, reading and GAUC; the kernels were compiled by an earlier process."""
-    file: Path = request.getfixturevalue(size)
-    command = command_line(file, "GAUC") if tool == OURS else polars_command(file)
-    seconds: list[float] = []
-    run_command(command, kernel_cache)
-    benchmark.extra_info.update(
-        kind="fresh", tool=tool, rows=rows // 10 if size == "tenth_file" else rows
-    )
-    benchmark.pedantic(  # type: ignore[no-untyped-call]
-        lambda: seconds.append(run_command(command, kernel_cache)),
-        rounds=min(3, rounds_wanted()),
-        iterations=1,
-    )
-    benchmark.extra_info["cpu"] = seconds
+    order, rows, file = ordered_file
+
+    def own() -> float:
+        return run_command(command_line(file, "GAUC"), store)
+
+    benchmark.extra_info.update(kind="fresh", tool=tool, rows=rows, order=order)
+    if tool == OURS:
+        process_rounds_of(own)
+    else:
+        process_rounds_of(lambda: run_command(polars_command(file), store), own)
 
 
 @pytest.mark.parametrize("tool", [OURS, PEER])
@@ -311,23 +307,25 @@ def test_trec(
 @pytest.mark.parametrize("tool", [OURS, PEER])
 def test_trec_process(
     benchmark: BenchmarkFixture,
+    process_rounds_of: Rounds,
     trec_files: tuple[Path, Path],
-    kernel_cache: Path,
+    store: Path,
     tool: str,
 ) -> None:
     """The same in fresh processes, imports included, and the memory that takes."""
     if tool == PEER:
         pytest.importorskip("pytrec_eval")
-    trec_process(tool, *trec_files, kernel_cache)
-    used: list[dict[str, float]] = []
+    peaks: list[float] = []
+
+    def cpu(of: str) -> float:
+        used = trec_process(of, *trec_files, store)
+        if of == tool:
+            peaks.append(used["peak_mb"])
+        return used["cpu"]
+
     benchmark.extra_info.update(kind="trec", way="fresh", tool=tool, rows=_lines(trec_files[1]))
-    benchmark.pedantic(  # type: ignore[no-untyped-call]
-        lambda: used.append(trec_process(tool, *trec_files, kernel_cache)),
-        rounds=min(3, rounds_wanted()),
-        iterations=1,
-    )
-    benchmark.extra_info["cpu"] = [one["cpu"] for one in used]
-    benchmark.extra_info["peak_mb"] = max(one["peak_mb"] for one in used)
+    process_rounds_of(lambda: cpu(tool), None if tool == OURS else lambda: cpu(OURS))
+    benchmark.extra_info["peak_mb"] = max(peaks)
 
 
 def _lines(path: Path) -> int:

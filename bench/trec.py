@@ -85,7 +85,7 @@ def trec_tool(tool: str) -> Callable[[str, str], dict[str, float]]:
     return found
 
 
-def trec_process(tool: str, qrels: Path, run: Path, kernel_cache: Path) -> dict[str, float]:
+def trec_process(tool: str, qrels: Path, run: Path, store: Path) -> dict[str, float]:
     """Evaluate in a fresh process.
 
     Returns
@@ -93,7 +93,7 @@ def trec_process(tool: str, qrels: Path, run: Path, kernel_cache: Path) -> dict[
     dict
         `peak_mb` of the process, in units of 10**6 bytes, and the `cpu` seconds it took.
     """
-    environment = {**os.environ, "FASTRANK_CACHE_DIR": str(kernel_cache)}
+    environment = {**os.environ, "FASTRANK_CACHE_DIR": str(store)}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     command = [sys.executable, "-m", "bench.trec", tool, str(qrels), str(run)]
     done = subprocess.run(

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +30,7 @@ __all__ = [
     "INPUTS",
     "LARGE",
     "MEASURES",
+    "ORDERS",
     "SEED",
     "SEVEN",
     "SMALL_ROWS",
@@ -43,7 +44,7 @@ __all__ = [
     "sliced",
     "table_of",
     "two_models",
-    "write_sorted",
+    "write_rows",
 ]
 
 EIGHT = "GAUC,AUC,nDCG@10,AP,RR,ERR(max_grade=1)@10,P@10,R@10"
@@ -55,6 +56,7 @@ FULL_ROWS = 10_000_000
 LARGE = 3  # the larger file of the memory test holds this many times the rows
 SMALL_ROWS = 1_000  # of the small file, whose time is all start-up
 SLICES = 10
+ORDERS = ("sorted", "shuffled")  # of the files that fresh processes read
 COLUMNS = ["user_id", "click", "score_a"]
 SEED = 1
 
@@ -123,9 +125,9 @@ def table_of(given: Input, rows: int) -> pa.Table:
     return table.combine_chunks() if given.contiguous else table
 
 
-def write_sorted(path: Path, rows: int) -> None:
-    """Write presorted impressions, all columns of the log, to one Parquet file."""
-    write_parquet(path, rows, seed=SEED, order="sorted")
+def write_rows(path: Path, rows: int, order: Literal["sorted", "shuffled"] = "sorted") -> None:
+    """Write impressions, all columns of the log, to one Parquet file."""
+    write_parquet(path, rows, seed=SEED, order=order)
 
 
 def bytes_read(path: Path) -> int:

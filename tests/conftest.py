@@ -3,12 +3,12 @@
 import json
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from bench import fresh
 from fastrank_eval._lib.kernel_store import user_folder
 
 HERE = Path(__file__).parent
@@ -34,8 +34,8 @@ def shared_data() -> Path:
 
 
 @pytest.fixture(scope="session")
-def kernel_cache() -> Path:
-    """Folder of compiled kernels for fresh processes: that of this run."""
+def store() -> Path:
+    """Folder of kernels for fresh processes: that of this run."""
     folder = user_folder()
     assert folder is not None
     return folder
@@ -43,12 +43,9 @@ def kernel_cache() -> Path:
 
 @pytest.fixture
 def empty_store() -> Iterator[Path]:
-    """An empty folder for kernels; /tmp would not be safe."""
-    above = user_folder()
-    assert above is not None
-    above.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=above.parent) as folder:
-        yield Path(folder)
+    """An empty folder for kernels."""
+    with fresh.empty_store() as folder:
+        yield folder
 
 
 @pytest.fixture(scope="session")

@@ -33,7 +33,7 @@ from bench.workload import (
     decode,
     evaluate,
     table_of,
-    write_sorted,
+    write_rows,
 )
 from fastrank_eval.apps.demo.recipe import Choices
 from fastrank_eval.apps.demo.rows import BATCH_ROWS
@@ -283,6 +283,7 @@ def peer(seconds: float, tool: str, ours: list[float], *, by_hand: bool) -> dict
 def compared(tmp_path: Path) -> Run:
     """The fastest tool 8 times as slow as ours beside it, decoding 4 of 5 parts of evaluating."""
     file = {"input": "presorted, Parquet file", "measures": "GAUC"}
+    fresh = {"kind": "fresh", "rows": 1_000_000, "order": "sorted"}
     benchmarks = [
         peer(0.05, "fastrank_eval", [0.05], by_hand=False),
         peer(0.4, "polars", [0.04, 0.05, 0.9], by_hand=False),
@@ -292,8 +293,8 @@ def compared(tmp_path: Path) -> Run:
         entry(0.04, kind="decode", way="table", threads=2, rows=10_000_000),
         speed(0.05, 2, [0.1], **file),
         speed(0.08, 1, [0.08], **file),
-        entry(0.75, [0.9], kind="fresh", tool="fastrank_eval", rows=1_000_000),
-        entry(0.25, [0.3], kind="fresh", tool="polars", rows=1_000_000),
+        entry(0.75, [0.9], tool="fastrank_eval", **fresh),
+        entry(0.25, [0.3], tool="polars", ours=[0.5, 0.9, 0.4], ours_cpu=[0.6], **fresh),
     ]
     return read_run(write_run(tmp_path / "run.json", benchmarks))
 
@@ -327,7 +328,13 @@ def test_results__fresh_process__is_judged_by_the_size_of_its_file(compared: Run
     )
     assert small[1:5] == ["≤ 0.8 s", "0.75 s", "0.90", "yes"]
     assert large[2] == "not measured"
-    assert "| 1,000,000 | polars | 0.25 | 0.12 | 0.30 | 5 |" in text
+    assert "| 1,000,000 | sorted | polars | 0.25 | 0.12 | 0.30 | 0.50 | 0.50 | 5 |" in text
+    ratio, other = (
+        row_of(text, f"fresh process, GAUC of 1,000,000 rows, {order}: polars over ours")
+        for order in ("sorted", "shuffled")
+    )
+    assert ratio[1:5] == ["≥ 1 times", "0.50 times", "0.50", "**no**"]
+    assert other[2] == "not measured"
 
 
 def test_results__trec_runs__are_judged_beside_the_other_tool(tmp_path: Path) -> None:
@@ -338,13 +345,14 @@ def test_results__trec_runs__are_judged_beside_the_other_tool(tmp_path: Path) ->
         entry(1.0, [1.5], way="fresh", tool="fastrank_eval", peak_mb=300.0, **lines),
     ]
     alone = results(read_run(write_run(tmp_path / "alone.json", benchmarks)))
-    benchmarks.append(entry(12.0, [12.0], way="fresh", tool=PEER, peak_mb=400.0, **lines))
+    beside = {"ours": [1.0], "ours_cpu": [1.5]}
+    benchmarks.append(entry(12.0, [12.0], way="fresh", tool=PEER, peak_mb=400.0, **beside, **lines))
     text = results(read_run(write_run(tmp_path / "run.json", benchmarks)))
     task = "TREC run from text to all_trec"
     warm = row_of(text, f"{task}, in one process: pytrec-eval-terrier over ours")
     assert warm[1:5] == ["≥ 10 times", "8.00 times", "-", "**no**"]
     name = f"{task}, fresh processes: pytrec-eval-terrier over ours"
-    assert row_of(text, name)[1:5] == ["≥ 10 times", "12.0 times", "-", "yes"]
+    assert row_of(text, name)[1:5] == ["≥ 10 times", "12.0 times", "8.00", "yes"]
     assert row_of(alone, name)[2] == "not measured"
     memory = row_of(
         text, f"{task}, fresh processes: our peak memory over that of pytrec-eval-terrier"
@@ -368,10 +376,8 @@ def test_trec_files__are_the_same_every_time(tmp_path: Path) -> None:
     assert 0 < values["num_rel_ret"] < values["num_rel"]
 
 
-def test_trec_process__on_a_small_run__tells_time_and_memory(
-    tmp_path: Path, kernel_cache: Path
-) -> None:
-    measured = trec_process("fastrank_eval", *write_trec(tmp_path, 1000), kernel_cache)
+def test_trec_process__on_a_small_run__tells_time_and_memory(tmp_path: Path, store: Path) -> None:
+    measured = trec_process("fastrank_eval", *write_trec(tmp_path, 1000), store)
     assert measured["peak_mb"] > 0
     assert measured["cpu"] > 0
 
@@ -406,7 +412,7 @@ def test_decode__on_a_small_file__reads_all_rows_and_leaves_threads_as_they_were
     tmp_path: Path, way: str
 ) -> None:
     path = tmp_path / "small.parquet"
-    write_sorted(path, ROWS)
+    write_rows(path, ROWS)
     before = pa.cpu_count()
     assert decode(path, way, before + 1) == ROWS
     assert pa.cpu_count() == before
@@ -458,15 +464,15 @@ def test_sort_chunks__any_number_of_threads__sorts_each_chunk(size: int, threads
 
 
 def test_fresh_processes__on_a_small_file__are_measured(
-    tmp_path: Path, kernel_cache: Path, empty_store: Path
+    tmp_path: Path, store: Path, empty_store: Path
 ) -> None:
     path, kernels, absent = tmp_path / "small.parquet", empty_store / "all", "_expected_recip*"
-    write_sorted(path, ROWS)
+    write_rows(path, ROWS)
     measured = peak_memory(path, path, "GAUC", 2)
     assert measured["peak_mb"] >= measured["baseline_mb"] > 0
     assert measured["above_mb"] == pytest.approx(measured["peak_mb"] - measured["baseline_mb"])
     # The kernel of RR is compiled again, the others are there: all of them take ten seconds.
-    shutil.copytree(kernel_cache, kernels, ignore=shutil.ignore_patterns(absent))
+    shutil.copytree(store, kernels, ignore=shutil.ignore_patterns(absent))
     assert run_command([*command_line(path, "RR"), "--limit", "9"], kernels) > 0
     assert list(kernels.glob(absent)), "compiled kernels are kept where asked"
 
@@ -474,7 +480,7 @@ def test_fresh_processes__on_a_small_file__are_measured(
 def test_fresh_polars__on_a_small_file__runs(tmp_path: Path) -> None:
     pytest.importorskip("polars")
     path = tmp_path / "small.parquet"
-    write_sorted(path, ROWS)
+    write_rows(path, ROWS)
     assert run_command(polars_command(path), tmp_path / "kernels") > 0
 
 
@@ -499,6 +505,6 @@ def test_cases__on_few_rows__run_and_fill_their_targets(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     text = results(read_run(output))
-    # Two starts, four fresh processes, the peaks of the eight measures; a peer may be missing.
-    assert text.count("not measured") == 8 + (find_spec("pytrec_eval") is None)
+    # Two starts, eight of fresh processes, the peaks of the eight measures; a peer may be missing.
+    assert text.count("not measured") == 12 + (find_spec("pytrec_eval") is None)
     assert text.count("Not measured in this run.") == 2

@@ -31,11 +31,11 @@ for _ in range(3):
 
 @pytest.mark.slow
 def test_kernels__are_compiled_once_a_worker_and_found_by_the_next(
-    empty_store: Path, kernel_cache: Path
+    empty_store: Path, store: Path
 ) -> None:
     folder = empty_store / "kernels"
     # Kernels of AUC are compiled again, the others are there: all of them take half a minute.
-    shutil.copytree(kernel_cache, folder, ignore=shutil.ignore_patterns("_auc-*"))
+    shutil.copytree(store, folder, ignore=shutil.ignore_patterns("_auc-*"))
     environment = {**os.environ, "FASTRANK_CACHE_DIR": str(folder)}
     compiled = [
         [
