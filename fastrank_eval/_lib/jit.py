@@ -87,7 +87,8 @@ class Kernel:
         self._entries: list[Callable[..., Any]] = []
         self._by_types: dict[tuple[str, ...], Callable[..., Any]] = {}
         file = loop.__code__.co_filename
-        _FILES.setdefault(file, _file_state(file))
+        if file not in _FILES:
+            _FILES[file] = _file_state(file)
 
     def __call__(self, *args: Any) -> Any:
         """Run the loop; an entry point returns NotImplemented for other types."""
