@@ -369,7 +369,7 @@ def rank_documents(
     starts = np.append(0, match.ends[match.query_mask])
     # Batches of complete queries with about equal numbers of rows.
     cuts = np.searchsorted(starts, np.arange(_RANKED_ROWS, int(starts[-1]), _RANKED_ROWS))
-    bounds = np.unique(np.concatenate([[0], cuts, [len(starts) - 1]])).tolist()
+    bounds = sorted({0, *cuts.tolist(), len(starts) - 1})
     scores, grades = run.numbers, judgements.numbers
     grades = np.append(grades, grades.dtype.type(0))
     negative = frozen(grades < 0)

@@ -21,6 +21,7 @@ from fastrank_eval._lib.errors import ArgumentError, SourceError, near
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval._lib.threads import map_jobs
 from fastrank_eval.io.keys import number_keys
+from fastrank_eval.stats.score_table import distinct_sorted
 
 
 def pair_hashes(queries: pa.Array, starts: np.ndarray, docs: pa.Array) -> np.ndarray:
@@ -327,7 +328,9 @@ class PairTable:
         by_batch = in_threads(scan_batch, len(self._batches))
         no_hashes = np.empty(0, np.uint64)
         scattered = _repeated(np.concatenate([no_hashes, *(hashes for _, hashes in by_batch)]))
-        return np.unique(np.concatenate([scattered, *(hashes for hashes, _ in by_batch)]))
+        shared = np.concatenate([scattered, *(hashes for hashes, _ in by_batch)])
+        # np.unique() imports numpy.ma.
+        return distinct_sorted(np.sort(shared))[0]
 
     def rows_in(self, other: PairTable) -> np.ndarray:
         """Find the row of each pair in another table, -1 if absent.
