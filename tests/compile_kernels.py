@@ -1,7 +1,7 @@
 """Compile the kernels of many tests before the processes of pytest start.
 
 ``python -m tests.compile_kernels`` evaluates a little in one process for each core. The processes
-share Numba's cache: one compiles a kernel, all others load it.
+share a store of kernels: one compiles a kernel, all others load it.
 """
 
 from __future__ import annotations
