@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastrank_eval import ArgumentError, ColumnError, SourceError
-from fastrank_eval.integrations.trec import blocks
+from fastrank_eval.integrations.trec import blocks, lines
 from fastrank_eval.trec import read_qrels, read_run
 
 pytestmark = pytest.mark.kernels
@@ -409,3 +409,9 @@ def test_trec_eval_files__are_what_plain_reading_finds(shared_data: Path, tmp_pa
     assert rows(table) == read_plainly(content)
     same = pq.read_table(shared_data / "trec_eval" / "trec_eval_results_test.run.parquet")
     assert rows(read_run(same)) == rows(table.select(["query", "doc", "score"]))
+
+
+@pytest.mark.compiled
+def test_split_fields__on_unaligned_windows__runs_an_entry_point_of_ours() -> None:
+    read_run(b"q1 Q0 d1 1 2.5 tag\n")
+    assert lines.split_fields._entries, "each process would compile it with Numba"
