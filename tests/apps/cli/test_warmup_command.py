@@ -47,6 +47,7 @@ loaded = jit.loads.count
 for kernel in gc.get_objects():
     if type(kernel) is jit.Kernel:
         kernel._entries.clear()
+        kernel._by_types.clear()
 kernel_store.user_store.cache_clear()
 os.setgroups([])
 os.setgid(65534)
@@ -102,11 +103,11 @@ def test_evaluations__of_rows_in_any_order__compile_nothing_after_it(
 
 
 def test_compiled_and_loaded_kernels__are_counted(
-    sample: str, kernel_cache: Path, empty_store: Path
+    sample: str, store: Path, empty_store: Path
 ) -> None:
     folder = empty_store / "kernels"
-    assert warm_up(kernel_cache, sample, *COLUMNS, "--measures", "AUC").returncode == 0
-    shutil.copytree(kernel_cache, folder, ignore=shutil.ignore_patterns("_count_codes-*"))
+    assert warm_up(store, sample, *COLUMNS, "--measures", "AUC").returncode == 0
+    shutil.copytree(store, folder, ignore=shutil.ignore_patterns("_count_codes-*"))
     first = warm_up(folder, sample, *COLUMNS, "--measures", "AUC").stdout.split()
     second = warm_up(folder, sample, *COLUMNS, "--measures", "AUC").stdout.split()
     assert first[:3] == ["1", "kernel", "compiled,"]
