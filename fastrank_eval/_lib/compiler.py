@@ -36,7 +36,7 @@ _INT8, _INT32, _INT64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
 _BYTES = _INT8.as_pointer()
 
 #: Where CPython and NumPy keep what an entry point reads, in bytes. The layouts of all are public.
-_OBJECT_TYPE, _SCALAR_VALUE, _TUPLE_ITEMS = 8, 16, 24
+_OBJECT_TYPE, _SCALAR_VALUE = 8, 16
 _DATA, _DIMENSIONS, _SHAPE, _STRIDES, _DTYPE, _FLAGS = 16, 24, 32, 40, 56, 64
 
 #: NumPy's flags of arrays.
@@ -85,7 +85,7 @@ def compile_kernel(kernel: Any, args: tuple[Any, ...], content: Any) -> int | No
     if config.DISABLE_JIT:  # since the kernel was defined
         return None
     with global_compiler_lock:
-        code = _object_code(kernel, args)
+        code = bytes(library_of(kernel, args)._get_compiled_object())
     _store(kernel.loop.__name__, content.bytecode, code)
     return kernel_store.link(code)
 
@@ -136,8 +136,19 @@ def _make_folders(folder: Path) -> None:
             path.mkdir(mode=0o755, exist_ok=True)
 
 
-def _object_code(kernel: Any, args: tuple[Any, ...]) -> bytes:
-    """Compile a kernel and its entry point to an object file."""
+def library_of(kernel: Any, args: tuple[Any, ...]) -> Any:
+    """Compile a kernel, all that it calls, and its entry point.
+
+    Parameters
+    ----------
+    kernel : jit.Kernel
+    args : tuple
+        Arguments of the types.
+
+    Returns
+    -------
+    numba.core.codegen.CodeLibrary
+    """
     _let_call_kernels(kernel)
     argtypes = tuple(map(_numba_type, args))
     _dispatcher(kernel).compile(argtypes)
@@ -149,15 +160,15 @@ def _object_code(kernel: Any, args: tuple[Any, ...]) -> bytes:
     library.add_ir_module(module)
     library.add_linking_library(compiled.library)
     library.finalize()
-    return bytes(library._get_compiled_object())
+    return library
 
 
 class _EntryPoint:
     """Builds the function that Python calls.
 
-    It reads the arguments and calls the kernel. `kernel_store.entry_point` passes a tuple as
+    It reads the arguments and calls the kernel. `kernel_store.entry_point` passes an array as
     `self`: the type of each argument, the dtype of each array, None, NotImplemented, True and
-    IndexError.
+    IndexError. A tuple would not do: CPython 3.14 has its items at another place.
     """
 
     def __init__(self, module: Any, compiled: Any, args: tuple[Any, ...]) -> None:
@@ -174,7 +185,7 @@ class _EntryPoint:
     def build(self) -> None:
         """Write the instructions."""
         builder, count = self.builder, len(self.types)
-        objects, args, _ = self.function.args
+        objects, args = self._field(self.function.args[0], _DATA), self.function.args[1]
         none, refuse, true, error = (self._item(objects, 2 * count + k) for k in range(4))
         other = self.function.append_basic_block("other")
         self._require(self._equal(self.function.args[2], _INT64(count)), other)
@@ -257,7 +268,7 @@ class _EntryPoint:
         return self.builder.load(self.builder.bitcast(place, kind.as_pointer()))
 
     def _item(self, objects: Any, position: int) -> Any:
-        return self._field(objects, _TUPLE_ITEMS + 8 * position)
+        return self._field(objects, 8 * position)
 
     def _same(self, one: Any, other: Any) -> Any:
         return self._equal(self.builder.ptrtoint(one, _INT64), self.builder.ptrtoint(other, _INT64))

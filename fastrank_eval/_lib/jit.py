@@ -23,7 +23,7 @@ import numpy as np
 from fastrank_eval._lib import kernel_store
 
 #: A part of each key; changes when entry points of another kind are compiled.
-_ABI = "fastrank_eval 1"
+_ABI = "fastrank_eval 2"
 
 #: Entry points read Python's and NumPy's objects in memory. Where these may look different, Numba
 #: calls the kernel, and each process compiles it.

@@ -25,10 +25,10 @@ import numpy as np
 _FORMAT = b"fastrank_eval kernel 1\n"
 
 #: The folder of objects in the package: one folder for each level of the processor.
-SHIPPED = Path(__file__).parent / "objects"
+SHIPPED = Path(os.path.realpath(__file__)).parent / "objects"
 
 #: Levels of x86-64 and what each adds to the one before.
-_LEVELS = {
+LEVELS = {
     "x86-64-v2": ("cx16", "sahf", "popcnt", "sse3", "sse4.1", "sse4.2", "ssse3"),
     "x86-64-v3": ("avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "xsave"),
     "x86-64-v4": ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"),
@@ -145,7 +145,7 @@ def processor_level() -> str | None:
         return None
     features = llvm.get_host_cpu_features()
     reached = None
-    for level, added in _LEVELS.items():
+    for level, added in LEVELS.items():
         if not all(features.get(name) for name in added):
             break
         reached = level
@@ -376,7 +376,8 @@ def entry_point(name: str, address: int, args: tuple[Any, ...]) -> Any:
     definition = _MethodDefinition(name.encode(), address, _METH_FASTCALL, None)
     _definitions.append(definition)
     # The entry point reads these objects by their position.
-    objects = (
+    objects = np.empty(2 * len(args) + 4, dtype=object)
+    objects[:] = (
         *map(type, args),
         *(argument.dtype if isinstance(argument, np.ndarray) else None for argument in args),
         None, NotImplemented, True, IndexError,
