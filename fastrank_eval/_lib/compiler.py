@@ -84,8 +84,7 @@ def compile_kernel(kernel: Any, args: tuple[Any, ...], content: Any) -> int | No
     """
     if config.DISABLE_JIT:  # since the kernel was defined
         return None
-    with global_compiler_lock:
-        code = bytes(library_of(kernel, args)._get_compiled_object())
+    code = bytes(library_of(kernel, args)._get_compiled_object())
     _store(kernel.loop.__name__, content.bytecode, code)
     return kernel_store.link(code)
 
@@ -136,6 +135,7 @@ def _make_folders(folder: Path) -> None:
             path.mkdir(mode=0o755, exist_ok=True)
 
 
+@global_compiler_lock
 def library_of(kernel: Any, args: tuple[Any, ...]) -> Any:
     """Compile a kernel, all that it calls, and its entry point.
 
