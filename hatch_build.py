@@ -8,7 +8,6 @@ for each level. Code of a level never runs here, so any x86-64 processor builds 
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import struct

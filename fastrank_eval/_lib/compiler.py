@@ -256,7 +256,7 @@ class _EntryPoint:
     def _has_layout(self, value: Any, kind: Any) -> Any:
         contiguous = _CONTIGUOUS * (kind.layout == "C")
         wanted = _ALIGNED * kind.aligned | contiguous | _WRITEABLE * kind.mutable
-        mask = wanted | _CONTIGUOUS
+        mask = wanted | _CONTIGUOUS | _ALIGNED
         flags = self.builder.and_(self._field(value, _FLAGS, _INT32), _INT32(mask))
         dimensions = self._field(value, _DIMENSIONS, _INT32)
         return self.builder.and_(

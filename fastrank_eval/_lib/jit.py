@@ -240,8 +240,9 @@ def _type_name(argument: Any) -> str:
         return f"{type(argument).__module__}.{type(argument).__name__}"
     flags = argument.flags
     layout = "contiguous" if flags.c_contiguous else "strided"
-    alignment = "aligned" if flags.aligned else "unaligned"
-    return f"{argument.dtype.str} {argument.ndim} {layout} {alignment} {flags.writeable}"
+    if not flags.aligned:
+        layout += " unaligned"
+    return f"{argument.dtype.str} {argument.ndim} {layout} {flags.writeable}"
 
 
 def _joined(parts: list[str | None]) -> str | None:
