@@ -26,7 +26,8 @@ XDIST := -n $(WORKERS) --dist worksteal
 IN_PYTHON := kernels and not (slow or compiled)
 
 .PHONY: help demo test lint figures bench bench-scale bench-spark bench-coverage profile conformance \
-	conformance-full distributed coverage boundscheck pictures wheel-demo clean
+	conformance-full distributed coverage boundscheck pictures wheel wheel-demo \
+	wheel-oldest clean
 
 help:
 	@echo "make demo         generate a click log and a month of nights, evaluate them, write the page"
@@ -44,7 +45,9 @@ help:
 	@echo "make coverage     coverage of the kernels, JIT off"
 	@echo "make boundscheck  the other quick tests that reach kernels, with array bounds checked"
 	@echo "make pictures     draw the picture of the README, write docs/roc.svg"
-	@echo "make wheel-demo   the demo from the built wheel in a clean environment"
+	@echo "make wheel        build the package with machine code of the kernels into dist (x86-64 Linux)"
+	@echo "make wheel-demo   the demo from such a wheel in a clean environment, nothing compiled"
+	@echo "make wheel-oldest the same wheel with the oldest Numba"
 	@echo "make clean        remove .venv and everything built"
 
 # $(call run_demo,FOLDER OF PROGRAMS,FOLDER OF DATA)
@@ -144,13 +147,32 @@ boundscheck: $(VENV)/.test
 		$(BIN)/python -m pytest -q $(XDIST) \
 		-m "not (slow or browser or no_kernels) and not ($(IN_PYTHON))" tests $(PYTEST_ARGS)
 
-wheel-demo: $(VENV)/.dev
-	rm -rf build/wheel build/wheel-env
-	$(BIN)/python -m build --outdir build/wheel .
-	$(BIN)/python -m venv build/wheel-env
-	build/wheel-env/bin/python $(QUIET_PIP) install build/wheel/*.whl
+# A plain `python -m build` makes a pure wheel, which compiles kernels at their first use.
+wheel: $(VENV)/.dev
+	$(call build_wheel,dist)
+
+wheel-demo: build/wheel/.made
 	folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && bin="$(CURDIR)/build/wheel-env/bin" && \
+	"$$bin/python" tests/first_run.py "$(CURDIR)/build/wheel/newest" && \
 	cd "$$folder" && $(call run_demo,$$bin,$$folder)
+
+# Object files of the newest LLVM in the oldest llvmlite that we support.
+wheel-oldest: wheel-demo
+	$(BIN)/python -m venv --clear build/wheel-oldest
+	build/wheel-oldest/bin/python $(QUIET_PIP) install "numba==0.61.0" build/wheel/*.whl
+	build/wheel-oldest/bin/python tests/first_run.py build/wheel/oldest
+	cmp build/wheel/newest/x86-64-v2.json build/wheel/oldest/x86-64-v2.json
+
+define build_wheel
+HATCH_BUILD_HOOK_ENABLE_CUSTOM=true $(BIN)/python -m build --outdir $(1) .
+endef
+
+.PHONY: build/wheel/.made
+build/wheel/.made: $(VENV)/.dev
+	rm -rf build/wheel
+	$(call build_wheel,build/wheel)
+	$(BIN)/python -m venv --clear build/wheel-env
+	build/wheel-env/bin/python $(QUIET_PIP) install build/wheel/*.whl
 
 clean:
 	rm -rf $(VENV) build dist .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -25,6 +25,9 @@ from typing import Any
 import numpy as np
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
+#: A function, and its arguments by position and by name.
+Call = tuple[Any, tuple[Any, ...], dict[str, Any]]
+
 ROOT = Path(__file__).resolve().parent
 
 #: CPython's functions, those of C that LLVM calls, and two of the C library by Numba's names. All
@@ -172,7 +175,7 @@ def undefined_symbols(code: bytes) -> set[str]:
     return found
 
 
-def evaluations(folder: Path) -> Iterator[tuple[Any, tuple[Any, ...], dict[str, Any]]]:
+def evaluations(folder: Path) -> Iterator[Call]:
     """Yield calls that together reach the kernels for the common types."""
     import pyarrow as pa
 
@@ -259,7 +262,19 @@ def evaluations(folder: Path) -> Iterator[tuple[Any, tuple[Any, ...], dict[str, 
         yield fe.best_threshold, (source,), threshold
         yield fe.best_threshold, (source,), {**threshold, "weight": "weight"}
         yield _merge_states, (source,), {"measures": f"{EIGHT},NE", "baseline": "a", **clicks}
+        yield _merge_states, (source,), {"measures": "GAUC,AUC,NE", "by": ["slot"], **clicks}
+        for ties in ("input", "best", "worst"):
+            yield fe.evaluate, (source,), {"measures": EIGHT, "ties": ties, **clicks}
+        yield fe.evaluate, (source,), {"measures": "GroupAccuracy", **weighted}
+        yield fe.evaluate, (source,), {"measures": EIGHT, "batch_rows": 1000, **clicks}
+    ordered = {"item": "item", "ties": "item", **one}
+    yield fe.evaluate, (arrays,), {"measures": "AP(interpolated=True),infAP", **ordered}
+    yield _compare_results, (arrays,), {"measures": "GAUC,AP", **one, "label": "click"}
+    yield from _of_many_rows(options)
     yield from _of_files(folder.parent, pa.table(arrays), shuffled, clicks)
+    # Threads merge slices. This is the last, because threads compile in any order.
+    by_threads = {"by": ["slot"], "batch_rows": 1000, **clicks, "threads": 2}
+    yield fe.evaluate, (arrays,), {"measures": "GAUC,AUC,NE", **by_threads}
 
 
 def _merge_states(source: Any, **options: Any) -> None:
@@ -270,9 +285,43 @@ def _merge_states(source: Any, **options: Any) -> None:
     states[0].merge(*states[1:], allow_repeated=True).result()
 
 
-def _of_files(
-    folder: Path, rows: Any, order: Any, options: dict[str, Any]
-) -> Iterator[tuple[Any, tuple[Any, ...], dict[str, Any]]]:
+def _compare_results(source: dict[str, Any], **options: Any) -> None:
+    """Compare two results by the keys of their groups, which are numbers or texts."""
+    import fastrank_eval as fe
+
+    texts = np.array([f"user {number}" for number in source["group"]])
+    for group in (source["group"], texts):
+        rows = {**source, "group": group}
+        first, second = (fe.evaluate(rows, **{**options, "score": name}) for name in ("a", "b"))
+        first.compare(second)
+
+
+def _of_many_rows(options: Any) -> Iterator[Call]:
+    """Yield evaluations of so many scores that they are counted in blocks."""
+    import pyarrow as pa
+
+    import fastrank_eval as fe
+
+    rng = np.random.default_rng(3)
+    rows = 200_000
+    for number in ("float64", "float32"):
+        table = pa.table(
+            {
+                "group": np.sort(rng.integers(0, 9000, rows)),
+                "label": rng.integers(0, 2, rows).astype(np.int8),
+                "a": rng.random(rows).astype(number),
+                "b": rng.random(rows).astype(number),
+                "weight": rng.random(rows).astype(number) + 0.5,
+            }
+        )
+        for source in (table, table.take(rng.permutation(rows))):
+            for weight, group in product(("", "weight"), ("int64", "")):
+                texts = f"{EIGHT},{PROBABILITIES}" if group else f"AUC,{PROBABILITIES}"
+                given = options(group, weight, ("a", "b"))
+                yield fe.evaluate, (source,), {"measures": texts, **given}
+
+
+def _of_files(folder: Path, rows: Any, order: Any, options: dict[str, Any]) -> Iterator[Call]:
     """Yield evaluations of files: Parquet, CSV and those of TREC."""
     import pyarrow.csv
     import pyarrow.parquet

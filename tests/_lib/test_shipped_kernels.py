@@ -15,7 +15,7 @@ def add_up(words, out):
 def test_kernel__of_words_at_any_byte__has_an_entry_point():
     content = np.arange(33, dtype=np.uint8)
     aligned = np.arange(5, dtype=np.uint64)
-    windows = np.ndarray(26, np.uint64, content[1:], 0, (1,))
+    windows = np.ndarray(25, np.uint64, content[1:], 0, (1,))
     out = np.zeros(1, np.uint64)
     for words in (windows, aligned, aligned[::2], windows, aligned):
         add_up(words, out)
