@@ -47,7 +47,7 @@ EIGHT = "GAUC,AUC,nDCG@10,AP,RR,ERR(max_grade=1)@10,P@10,R@10"
 PROBABILITIES = "LogLoss,NE,PCOC,ECE(bins=15),Brier,KS"
 
 
-class MachineCode(BuildHookInterface[Any]):
+class MachineCode(BuildHookInterface[Any]):  # type: ignore[misc]
     """Adds machine code to the wheel."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
@@ -91,7 +91,7 @@ def main(folder: Path) -> None:
         os.cpu_count(), mp_context=get_context("spawn"), initializer=_optimise
     ) as pool:
 
-        def keep(kernel: jit.Kernel, args: tuple[Any, ...], content: str | None) -> int | None:
+        def keep(kernel: jit.Kernel, args: tuple[Any, ...], content: jit.Content) -> int | None:
             """Compile a kernel for this process, and give it to LLVM for each level."""
             library = compiler.library_of(kernel, args)
             if content.sources is None:
@@ -349,8 +349,14 @@ def _join(run: Path, qrels: Path) -> None:
     import fastrank_eval as fe
 
     joined = fe.trec.join(run, qrels)
-    roles = {"group": "query", "item": "doc", "label": "grade", "score": "score", "threads": 1}
-    judged = {"ties": "item", "unretrieved": "allow", "unjudged": "allow"}
+    roles: dict[str, Any] = {
+        "group": "query",
+        "item": "doc",
+        "label": "grade",
+        "score": "score",
+        "threads": 1,
+    }
+    judged: dict[str, Any] = {"ties": "item", "unretrieved": "allow", "unjudged": "allow"}
     for profile in ("trec_eval_9", None):
         texts = "AP,nDCG@10,RR,P@10,R@100,bpref,Rprec"
         fe.evaluate(joined.table, measures=texts, profile=profile, **roles, **judged)

@@ -109,7 +109,7 @@ def main() -> None:
         for step, cache in (("first", "no kernels"), ("golden", "kernels")):
             settings = {"FASTRANK_CACHE_DIR": str(folder / cache)}
             command = [sys.executable, str(Path(__file__)), str(folder), level, step]
-            subprocess.run(command, env={**os.environ, **settings}, check=True, timeout=600)  # noqa: S603
+            subprocess.run(command, env={**os.environ, **settings}, check=True, timeout=600)
     numbers = {(folder / f"{level}.json").read_text(encoding="utf-8") for level in levels}
     assert len(numbers) == 1, f"numbers differ between {', '.join(levels)}"
     print(f"nothing compiled, the same bits on {', '.join(levels)}")  # noqa: T201

@@ -135,7 +135,7 @@ def _make_folders(folder: Path) -> None:
             path.mkdir(mode=0o755, exist_ok=True)
 
 
-@global_compiler_lock
+@global_compiler_lock  # type: ignore[untyped-decorator]
 def library_of(kernel: Any, args: tuple[Any, ...]) -> Any:
     """Compile a kernel, all that it calls, and its entry point.
 
