@@ -159,7 +159,7 @@ wheel-demo: build/wheel/.made
 # Object files of the newest LLVM in the oldest llvmlite that we support.
 wheel-oldest: wheel-demo
 	$(BIN)/python -m venv --clear build/wheel-oldest
-	build/wheel-oldest/bin/python $(QUIET_PIP) install "numba==0.61.0" build/wheel/*.whl
+	build/wheel-oldest/bin/python $(QUIET_PIP) install "numba==0.61.0" "$$(echo build/wheel/*.whl)[stats]"
 	build/wheel-oldest/bin/python tests/first_run.py build/wheel/oldest
 	cmp build/wheel/newest/x86-64-v2.json build/wheel/oldest/x86-64-v2.json
 
@@ -172,7 +172,7 @@ build/wheel/.made: $(VENV)/.dev
 	rm -rf build/wheel
 	$(call build_wheel,build/wheel)
 	$(BIN)/python -m venv --clear build/wheel-env
-	build/wheel-env/bin/python $(QUIET_PIP) install build/wheel/*.whl
+	build/wheel-env/bin/python $(QUIET_PIP) install "$$(echo build/wheel/*.whl)[stats]"
 
 clean:
 	rm -rf $(VENV) build dist .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis

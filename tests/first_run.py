@@ -56,7 +56,7 @@ def evaluate_first(folder: Path, level: str) -> None:
             measures=MEASURES,
         )
         found[name] = {
-            f"{value.model} {value.measure}": [float(value.value).hex(), float(value.se or 0).hex()]
+            f"{value.score} {value.measure}": [value.value.hex(), value.se.hex()]
             for value in result.values
         }
     assert jit.compilations.count == 0, f"{jit.compilations.count} kernels compiled on {level}"
