@@ -9,6 +9,7 @@ for each level. Code of a level never runs here, so any x86-64 processor builds 
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import struct
 import subprocess
@@ -54,6 +55,8 @@ class MachineCode(BuildHookInterface[Any]):  # type: ignore[misc]
         """Compile the kernels, and add them to the files of the wheel."""
         if self.target_name != "wheel" or version == "editable":
             return
+        if sys.platform != "linux" or platform.machine() != "x86_64":
+            raise RuntimeError("machine code is built on x86-64 Linux; make a pure wheel elsewhere")
         self.folder = Path(tempfile.mkdtemp(prefix="fastrank_eval-"))
         subprocess.run(  # noqa: S603
             [sys.executable, str(Path(__file__)), str(self.folder / "objects")],
@@ -303,8 +306,7 @@ def _of_many_rows(options: Any) -> Iterator[Call]:
     import fastrank_eval as fe
 
     rng = np.random.default_rng(3)
-    rows = 200_000
-    for number in ("float64", "float32"):
+    for number, rows in product(("float64", "float32"), (200_000, 1_000_000)):
         table = pa.table(
             {
                 "group": np.sort(rng.integers(0, 9000, rows)),
@@ -315,6 +317,9 @@ def _of_many_rows(options: Any) -> Iterator[Call]:
             }
         )
         for source in (table, table.take(rng.permutation(rows))):
+            if rows == 1_000_000:
+                yield fe.evaluate, (source,), {"measures": "AUC", **options("int64", "", ("a",))}
+                continue
             for weight, group in product(("", "weight"), ("int64", "")):
                 texts = f"{EIGHT},{PROBABILITIES}" if group else f"AUC,{PROBABILITIES}"
                 given = options(group, weight, ("a", "b"))
