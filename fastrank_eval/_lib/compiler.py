@@ -17,7 +17,6 @@ from numba.core import cgutils
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.cpu import CPUTargetOptions
 from numba.core.registry import cpu_target
-from numba.extending import typeof_impl
 from numba.np.arrayobj import make_array, populate_array
 
 from fastrank_eval._lib import kernel_store
@@ -46,24 +45,25 @@ _CONTIGUOUS, _ALIGNED, _WRITEABLE = 0x1, 0x100, 0x400
 @functools.cache
 def numba_function(kernel: Any) -> Any:
     """Compile a kernel for arguments that no entry point reads."""
-    _let_call_kernels(kernel)
     return njit(**_OPTIONS)(kernel.loop)
 
 
-@functools.cache
 def _dispatcher(kernel: Any) -> Any:
-    """Return the function that Numba compiles."""
+    """Return the function that Numba compiles.
+
+    Numba reads constants once, so other constants make another function.
+    """
+    return _dispatcher_of(kernel, kernel.content())
+
+
+@functools.cache
+def _dispatcher_of(kernel: Any, _content: str | None) -> Any:
     return njit(**_OPTIONS, no_cpython_wrapper=True)(kernel.loop)
 
 
-def _let_call_kernels(kernel: Any) -> None:
-    """Tell Numba what a kernel is when another kernel reads its name."""
-    if type(kernel) not in _kernel_types:
-        typeof_impl.register(type(kernel))(lambda called, _: types.Dispatcher(_dispatcher(called)))
-        _kernel_types.add(type(kernel))
-
-
-_kernel_types: set[type] = set()
+def type_of(kernel: Any) -> Any:
+    """Return what Numba takes a kernel for when another function reads its name."""
+    return types.Dispatcher(_dispatcher(kernel))
 
 
 def compile_kernel(kernel: Any, args: tuple[Any, ...], content: Any) -> int | None:
@@ -84,7 +84,10 @@ def compile_kernel(kernel: Any, args: tuple[Any, ...], content: Any) -> int | No
     """
     if config.DISABLE_JIT:  # since the kernel was defined
         return None
-    code = bytes(library_of(kernel, args)._get_compiled_object())
+    try:
+        code = bytes(library_of(kernel, args)._get_compiled_object())
+    except _NoEntryPoint:
+        return None
     _store(kernel.loop.__name__, content.bytecode, code)
     return kernel_store.link(code)
 
@@ -149,10 +152,12 @@ def library_of(kernel: Any, args: tuple[Any, ...]) -> Any:
     -------
     numba.core.codegen.CodeLibrary
     """
-    _let_call_kernels(kernel)
     argtypes = tuple(map(_numba_type, args))
-    _dispatcher(kernel).compile(argtypes)
-    compiled = _dispatcher(kernel).overloads[argtypes]
+    dispatcher = _dispatcher(kernel)
+    dispatcher.compile(argtypes)
+    compiled = dispatcher.overloads[argtypes]
+    if isinstance(compiled.signature.return_type, types.Optional):
+        raise _NoEntryPoint
     library = cpu_target.target_context.codegen().create_library(kernel.loop.__name__)
     library.enable_object_caching()
     module = library.create_ir_module(kernel.loop.__name__)
@@ -161,6 +166,10 @@ def library_of(kernel: Any, args: tuple[Any, ...]) -> Any:
     library.add_linking_library(compiled.library)
     library.finalize()
     return library
+
+
+class _NoEntryPoint(Exception):
+    """No entry point returns a number or None."""
 
 
 class _EntryPoint:
@@ -256,7 +265,8 @@ class _EntryPoint:
     def _has_layout(self, value: Any, kind: Any) -> Any:
         contiguous = _CONTIGUOUS * (kind.layout == "C")
         wanted = _ALIGNED * kind.aligned | contiguous | _WRITEABLE * kind.mutable
-        mask = wanted | _CONTIGUOUS | _ALIGNED
+        # All flags count, so the order of calls does not decide which kernels a store gets.
+        mask = _CONTIGUOUS | _ALIGNED | _WRITEABLE
         flags = self.builder.and_(self._field(value, _FLAGS, _INT32), _INT32(mask))
         dimensions = self._field(value, _DIMENSIONS, _INT32)
         return self.builder.and_(

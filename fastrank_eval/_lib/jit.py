@@ -14,6 +14,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from importlib.util import MAGIC_NUMBER
 from pathlib import Path
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any, cast
@@ -57,7 +58,7 @@ loads = _Counter()
 _LIBRARIES = ("builtins", "math", "numba", "numpy")
 
 #: Values with a `repr` that says all.
-_VALUES = (bool, int, float, complex, str, type(None), np.generic)
+_VALUES = (bool, int, float, complex, str, type(None))
 
 #: The state of each file when its kernels were defined.
 _FILES: dict[str, tuple[int, ...] | None] = {}
@@ -135,6 +136,22 @@ class Kernel:
         with _LOCK:
             return _compiler().numba_function(self)
 
+    def content(self) -> str | None:
+        """Return the content of the loop for any types of arguments."""
+        return Content(self).bytecode
+
+    @property
+    def _numba_type_(self) -> Any:
+        """Let a function of Numba call the kernel."""
+        return _compiler().type_of(self)
+
+    def __reduce__(self) -> Any:
+        """Pickle by name; a kernel of a notebook by its loop."""
+        module, name = sys.modules.get(self.loop.__module__), self.loop.__qualname__
+        if module is None or module.__name__ == "__main__":
+            return kernel, (self.loop,)
+        return name if getattr(module, name, None) is self else (kernel, (self.loop,))
+
 
 class Content:
     """What machine code depends on, apart from the machine.
@@ -144,16 +161,18 @@ class Content:
 
     Parameters
     ----------
-    of : Kernel
+    kernel : Kernel
     types : tuple of str
         The types of the arguments.
     """
 
-    def __init__(self, of: Kernel, types: tuple[str, ...]) -> None:
-        self._kernels = [of]
+    def __init__(self, kernel: Kernel, types: tuple[str, ...] = ()) -> None:
+        self._kernels = [kernel]
         self._shared: list[str | None] = [_ABI, *types]
-        for called in self._kernels:  # grows
-            for name, value in _values_read(called.loop):
+        for one in self._kernels:  # grows
+            defaults = _value_text(one.loop.__defaults__ or ())
+            self._shared.append(defaults and f"defaults {defaults}")
+            for name, value in _values_read(one.loop):
                 if isinstance(value, Kernel):
                     if value not in self._kernels:
                         self._kernels.append(value)
@@ -171,7 +190,7 @@ class Content:
     def bytecode(self) -> str | None:
         """The content by bytecode; None if it is not known."""
         codes = (repr(_bytecode(one.loop.__code__)) for one in self._kernels)
-        return _joined([*self._shared, sys.version, *codes])
+        return _joined([*self._shared, MAGIC_NUMBER.hex(), *codes])
 
 
 def kernel(loop: Callable[..., Any]) -> Callable[..., Any]:
@@ -217,17 +236,17 @@ def _file_state(file: str) -> tuple[int, ...] | None:
 
 def _canonical(argument: Any) -> Any:
     """Return the same value with a type that an entry point may know."""
-    if not isinstance(argument, np.ndarray):
+    if isinstance(argument, np.memmap):
+        argument = argument.view(np.ndarray)
+    if type(argument) is not np.ndarray:
         return argument
     dtype = np.dtype(argument.dtype.str)
-    if type(argument) is not np.ndarray:
-        argument = argument.view(np.ndarray)
     return argument if argument.dtype is dtype else argument.view(dtype)
 
 
 def _is_known(argument: Any) -> bool:
     """Return whether an entry point can read the argument."""
-    if isinstance(argument, np.ndarray):
+    if type(argument) is np.ndarray:
         dtype = argument.dtype
         return dtype.kind in "biuf" and dtype.itemsize <= 8 and dtype.isnative
     if type(argument) is int:

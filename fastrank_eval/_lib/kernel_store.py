@@ -125,16 +125,16 @@ def user_folder() -> Path | None:
 
 def why_not_stored() -> str:
     """Return why compiled kernels are not stored, or an empty text."""
-    if user_folder() is None:
-        return "FASTRANK_CACHE_DIR must name a folder on this system"
-    user_store()
+    if user_store() is None and not _warnings:
+        return "FASTRANK_CACHE_DIR: must name a folder on this system, got none"
     return _warnings[0] if _warnings else ""
 
 
 def where_stored() -> str:
     """Say where compiled kernels are, or why they are not stored."""
     problem = why_not_stored()
-    return f"not stored: {problem}" if problem else f"stored in {user_folder()}"
+    store = user_store()
+    return f"stored in {store.folder}" if store and not problem else f"not stored: {problem}"
 
 
 def processor_level() -> str | None:
@@ -154,12 +154,16 @@ def processor_level() -> str | None:
 
 def numba_settings() -> str:
     """Return the settings of Numba that may change machine code."""
-    settings = sorted(
-        f"{name}={value}"
+    settings = {
+        name: value
         for name, value in os.environ.items()
         if name.startswith("NUMBA_") and name not in _OTHER_SETTINGS
-    )
-    return "\n".join((*settings, _text(Path(".numba_config.yaml"))))
+    }
+    # A program may set it in Python, too.
+    if getattr(sys.modules.get("numba.core.config"), "BOUNDSCHECK", None):
+        settings["NUMBA_BOUNDSCHECK"] = "1"
+    lines = (f"{name}={value}" for name, value in sorted(settings.items()))
+    return "\n".join((*lines, _text(Path(".numba_config.yaml"))))
 
 
 def _text(file: Path) -> str:
@@ -348,7 +352,9 @@ class _MethodDefinition(ctypes.Structure):
 
 
 _METH_FASTCALL = 0x80
-_definitions: list[_MethodDefinition] = []
+_new_function = ctypes.PYFUNCTYPE(
+    ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p
+)(("PyCFunction_NewEx", ctypes.pythonapi))
 
 
 def entry_point(name: str, address: int, args: tuple[Any, ...]) -> Any:
@@ -368,13 +374,9 @@ def entry_point(name: str, address: int, args: tuple[Any, ...]) -> Any:
     builtin function
         Returns NotImplemented for arguments of other types.
     """
-    new = ctypes.pythonapi.PyCFunction_NewEx
-    new.restype, new.argtypes = (
-        ctypes.py_object,
-        [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p],
-    )
     definition = _MethodDefinition(name.encode(), address, _METH_FASTCALL, None)
-    _definitions.append(definition)
+    # Python reads the definition when it frees the function, after all modules have gone.
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(definition))
     # The entry point reads these objects by their position.
     objects = np.empty(2 * len(args) + 4, dtype=object)
     objects[:] = (
@@ -382,4 +384,4 @@ def entry_point(name: str, address: int, args: tuple[Any, ...]) -> Any:
         *(argument.dtype if isinstance(argument, np.ndarray) else None for argument in args),
         None, NotImplemented, True, IndexError,
     )  # fmt: skip
-    return new(ctypes.addressof(definition), objects, None)
+    return _new_function(ctypes.addressof(definition), objects, None)

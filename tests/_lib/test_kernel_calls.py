@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numba.core.errors import NumbaTypeError
 
 from fastrank_eval._lib import jit, kernel_store
 from fastrank_eval._lib.jit import compilations
-from tests.support.kernel_modules import IMPORTS, import_files, run_program, use_store
+from tests.support.kernel_modules import IMPORTS, SUM, import_files, run_program, use_store
 
 pytestmark = pytest.mark.compiled
 
@@ -366,3 +367,47 @@ def test_objects_of_unknown_layout__are_left_to_numba(
     assert module.plus(np.arange(4.0), 1) == 7
     assert module.second(3) == 4
     assert compilations.count == before
+
+
+def test_masked_array__is_refused_not_read_without_its_mask(store: Path, tmp_path: Path) -> None:
+    total = import_files({"main": SUM}, tmp_path).total
+    with pytest.raises(NumbaTypeError, match="MaskedArray"):
+        total(np.ma.masked_array(np.arange(3.0), [False, True, False]))
+
+
+def test_end_of_a_process__reads_no_memory_that_is_free(store: Path, tmp_path: Path) -> None:
+    (tmp_path / "main.py").write_text(SUM)
+    program = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import numpy as np\n"
+    program += "from main import total; from fastrank_eval._lib import jit\n"
+    program += "jit.cycle = [total]; jit.cycle.append(jit.cycle); print(total(np.arange(5.0)))"
+    for _ in range(2):  # compiled, then loaded
+        done = run_program(program, store, PYTHONMALLOC="malloc", MALLOC_PERTURB_="2")
+        assert (done.stdout, done.returncode) == ("10.0\n", 0), done.stderr
+
+
+def test_kernel__is_pickled_by_its_name() -> None:
+    from fastrank_eval.groups.sort import sort_blocks
+
+    name = pickle.dumps(sort_blocks)
+    assert b"sort_blocks" in name
+    assert pickle.loads(name) is sort_blocks  # noqa: S301
+
+
+def test_kernel_of_a_program__is_pickled_by_its_loop_after_a_call(store: Path) -> None:
+    program = (
+        "import numpy as np\nfrom fastrank_eval._lib.jit import kernel\n"
+        "def twice(x): return x + x\n"
+        "compiled = kernel(twice)\n"
+        "compiled(2)\n"
+        "make, (loop,) = compiled.__reduce__()\n"
+        "print(loop is twice, make(loop)(4))\n"
+    )
+    assert run_program(program, store).stdout == "True 8\n"
+
+
+def test_function_of_numba__calls_a_kernel_that_was_loaded(store: Path, tmp_path: Path) -> None:
+    (tmp_path / "main.py").write_text(SUM)
+    program = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import numpy as np\n"
+    program += "from main import total\nvalues = np.arange(5.0)\ntotal(values)\nimport numba\n"
+    program += "@numba.njit\ndef use(values):\n    return total(values) * 2\nprint(use(values))"
+    assert [run_program(program, store).stdout for _ in range(2)] == ["20.0\n"] * 2

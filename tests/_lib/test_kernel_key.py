@@ -46,8 +46,8 @@ INNER = 10
 MASK = np.uint64(5)
 
 @kernel
-def callee(x):
-    return x * INNER
+def callee(x, added=2):
+    return x * INNER + added
 
 @kernel
 def unrelated(x):
@@ -74,6 +74,7 @@ CHANGES = {
     "source": ("main", "result = 0.0", "result = 1.0"),
     "last_statement": ("main", "        1.5\n", "        2.5\n"),
     "callee": ("main", "x * INNER", "x * INNER + 1"),
+    "default_of_callee": ("main", "added=2", "added=3"),
     "callee_elsewhere": ("other", "x + DEEP", "x - DEEP"),
     "int": ("main", "FACTOR = 3", "FACTOR = 4"),
     "type_of_constant": ("main", "FACTOR = 3", "FACTOR = 3.25"),
@@ -208,6 +209,53 @@ def both(x):
     for order, number in (("two, one", 804), ("two, two", 808), ("one, two", 408)):
         module = import_files({"main": text.replace("ORDER", order)}, tmp_path)
         assert module.both(3) == number
+
+
+def test_constant_that_changes_in_a_process__is_stored_with_its_new_value(
+    store: Path, tmp_path: Path
+) -> None:
+    text = (
+        f"{IMPORTS}FACTOR = 2\n@kernel\ndef callee(x):\n    return x * FACTOR\n"
+        "@kernel\ndef one(x):\n    return callee(x)\n"
+        "@kernel\ndef two(x):\n    return callee(x) + 1\n"
+    )
+    module = import_files({"main": text}, tmp_path)
+    assert module.one(3) == 6
+    module.FACTOR = 5
+    assert module.two(3) == 16
+    fresh = import_files({"main": text.replace("FACTOR = 2", "FACTOR = 5")}, tmp_path)
+    before = compilations.count
+    assert fresh.two(3) == 16
+    assert compilations.count == before
+
+
+def test_bounds_checks_turned_on_in_python__have_kernels_of_their_own(store: Path) -> None:
+    program = (
+        "import sys; from numba import config; config.BOUNDSCHECK = int(sys.argv[1])\n"
+        f"sys.path.insert(0, {str(Path(__file__).parents[2])!r})\n"
+        "from tests.support.kernel_modules import IMPORTS, import_files\n"
+        "import numpy as np, pathlib, tempfile\n"
+        "text = IMPORTS + '@kernel\\ndef item(a, i, out):\\n    out[0] = a[i]\\n'\n"
+        "with tempfile.TemporaryDirectory() as folder:\n"
+        "    item = import_files({'main': text}, pathlib.Path(folder)).item\n"
+        "    try:\n"
+        "        item(np.arange(9.0)[:3], 5, np.empty(1)); print('no error')\n"
+        "    except IndexError as error:\n"
+        "        print('IndexError')\n"
+    )
+    environment = {key: value for key, value in os.environ.items() if key != "NUMBA_BOUNDSCHECK"}
+    shown = [
+        subprocess.run(
+            [sys.executable, "-c", program, checked],
+            env={**environment, "FASTRANK_CACHE_DIR": str(store)},
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=300,
+        ).stdout.strip()
+        for checked in ("1", "0")
+    ]
+    assert shown == ["IndexError", "no error"]
 
 
 def test_values_of_unknown_meaning__are_never_stored(store: Path, tmp_path: Path) -> None:
