@@ -107,6 +107,7 @@ def main(folder: Path) -> None:
 
         compiler.compile_kernel = keep
         kernel_store.load = lambda *_: None
+        kernel_store.why_not_stored = lambda: ""
         for function, args, options in evaluations(folder):
             function(*args, **options)
         for job in jobs:
@@ -275,9 +276,29 @@ def evaluations(folder: Path) -> Iterator[Call]:
     yield _compare_results, (arrays,), {"measures": "GAUC,AP", **one, "label": "click"}
     yield from _of_many_rows(options)
     yield from _of_files(folder.parent, pa.table(arrays), shuffled, clicks)
+    yield from _of_samples(folder.parent, columns)
     # Threads merge slices. This is the last, because threads compile in any order.
     by_threads = {"by": ["slot"], "batch_rows": 1000, **clicks, "threads": 2}
     yield fe.evaluate, (arrays,), {"measures": "GAUC,AUC,NE", **by_threads}
+
+
+def _of_samples(folder: Path, columns: dict[str, Any]) -> Iterator[Call]:
+    """Yield what `fastrank-eval warmup` evaluates: rows of any order, keys and scores."""
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    from fastrank_eval.apps.cli import warmup
+    from fastrank_eval.apps.cli.main import cli
+
+    warmup._THREADS = 1  # threads compile in any order
+    for group, number in (("int64", "float32"), ("int64", "float64"), ("text", "float32")):
+        path = folder / f"{group} {number}.parquet"
+        names = {"group": group, "click": "click int8", "a": f"a {number}"}
+        rows = pa.table({name: columns[column] for name, column in names.items()})
+        pyarrow.parquet.write_table(rows, path)
+        roles = ["--group", "group", "--label", "click", "--score", "a"]
+        command = ["warmup", str(path), *roles, "--measures", EIGHT, "--quiet"]
+        yield cli.main, (command,), {"standalone_mode": False}
 
 
 def _merge_states(source: Any, **options: Any) -> None:
