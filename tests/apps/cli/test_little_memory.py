@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import resource
 import subprocess
 import sys
@@ -77,3 +78,28 @@ def test_memory_that_arrow_cannot_get__is_no_corrupt_file() -> None:
     told = pytest.raises(fe.SourceError, match="asks for more memory at once than there is")
     with told, reading("'a.parquet'", "Copy it again."):
         raise absurd
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs the allocator of glibc")
+@pytest.mark.parametrize("variables, reused", [({}, True), ({"MALLOC_ARENA_MAX": "4"}, False)])
+def test_large_arrays__of_a_command__reuse_memory_unless_the_user_decides(
+    variables: dict[str, str], reused: bool
+) -> None:
+    program = (
+        "from fastrank_eval.apps.cli.shell import prepare_process\n"
+        "prepare_process()\n"
+        "import numpy as np, pathlib\n"
+        "address = np.ones(1 << 23).ctypes.data\n"
+        "maps = pathlib.Path('/proc/self/maps').read_text().splitlines()\n"
+        "heap = next(line for line in maps if '[heap]' in line).split()[0].split('-')\n"
+        "print(int(heap[0], 16) <= address < int(heap[1], 16))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert done.stdout == f"{reused}\n"
