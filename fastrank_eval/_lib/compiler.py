@@ -62,7 +62,7 @@ def _dispatcher_of(kernel: Any, _content: str | None) -> Any:
 
 
 def type_of(kernel: Any) -> Any:
-    """Return what Numba takes a kernel for when another function reads its name."""
+    """Return the type of a kernel in the code of another function."""
     return types.Dispatcher(_dispatcher(kernel))
 
 

@@ -255,6 +255,7 @@ def test_references__do_not_leak(kernels: ModuleType) -> None:
 
     for call in calls:
         call()
+    gc.collect()  # garbage of other tests refers to None, too
     before = counts()
     tracemalloc.start()
     try:
@@ -268,7 +269,8 @@ def test_references__do_not_leak(kernels: ModuleType) -> None:
     finally:
         tracemalloc.stop()
     changes = [after - old for after, old in zip(counts(), before, strict=True)]
-    assert max(map(abs, changes)) < 1000, changes
+    # One lost reference in each call would change a count by 20,000.
+    assert max(map(abs, changes)) < 10_000, changes
     assert grown < 100_000
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import ctypes
 import errno
 import gc
 import io
@@ -11,7 +10,7 @@ import os
 import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
 _DEFAULT_WIDTH = 80
 #: Bytes of addresses that libraries reserve, and each of their threads. Most stay unused.
 _MIN_ADDRESSES, _ADDRESSES_PER_THREAD = 1_200_000_000, 64_000_000
-#: Parameters of glibc's `mallopt`.
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 #: Names of files that stand for standard output.
 _STANDARD_OUTPUT = {"-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"}
 
@@ -196,25 +193,9 @@ def _freeze_objects() -> None:
         gc.freeze()
 
 
-def _reuse_memory() -> None:
-    """Let freed memory serve the next batch, instead of the system.
-
-    glibc maps each array of more than 32 MB anew, and the system clears its pages: a third of the
-    time of TREC files and of 10^7 rows. The limits are those of an array and of memory at the end
-    of the heap, in bytes.
-    """
-    if any(name.startswith("MALLOC_") for name in os.environ):
-        return
-    with suppress(OSError, TypeError, AttributeError):  # another system, another C library
-        limit = ctypes.CDLL(None).mallopt
-        limit(_MMAP_THRESHOLD, 1 << 30)
-        limit(_TRIM_THRESHOLD, (1 << 31) - 1)
-
-
 def prepare_process() -> None:
     """Prepare a fast start and end, names in any script, plain warnings."""
     atexit.register(_freeze_objects)
-    _reuse_memory()
     # No measure multiplies matrices: starting NumPy's threads takes 0.1 s of processor time on two
     # processors, and each thread takes 40 MB of addresses.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

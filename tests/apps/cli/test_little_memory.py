@@ -86,10 +86,12 @@ def test_large_arrays__of_a_command__reuse_memory_unless_the_user_decides(
     variables: dict[str, str], reused: bool
 ) -> None:
     program = (
-        "from fastrank_eval.apps.cli.shell import prepare_process\n"
-        "prepare_process()\n"
+        "from fastrank_eval.__main__ import reuse_memory\n"
+        "reuse_memory()\n"
         "import numpy as np, pathlib\n"
-        "address = np.ones(1 << 23).ctypes.data\n"
+        "from concurrent.futures import ThreadPoolExecutor\n"
+        "array = ThreadPoolExecutor(1).submit(np.ones, 1 << 23).result()\n"
+        "address = array.ctypes.data\n"
         "maps = pathlib.Path('/proc/self/maps').read_text().splitlines()\n"
         "heap = next(line for line in maps if '[heap]' in line).split()[0].split('-')\n"
         "print(int(heap[0], 16) <= address < int(heap[1], 16))\n"
