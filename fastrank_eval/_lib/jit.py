@@ -209,9 +209,14 @@ def kernel(loop: Callable[..., Any]) -> Callable[..., Any]:
     callable
         The same function as machine code. It takes its arguments by position.
     """
-    if os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
+    if is_off():
         return loop
     return Kernel(cast("FunctionType", loop))
+
+
+def is_off() -> bool:
+    """Return whether kernels stay Python functions."""
+    return os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
 
 
 def _compiler() -> Any:

@@ -25,7 +25,7 @@ VALUES = np.arange(5.0)
 OTHER = SUM.replace("total", "other").replace("+= value", "-= value")
 PLACES = 100
 IS_ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
-NOBODY = 65534
+OTHER_USER = 65534
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def store(empty_store: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def content(store: Path, tmp_path: Path) -> Content:
-    """A kernel of which the store has an entry."""
+    """A kernel that has an entry in the store."""
     return stored(SUM, "total", tmp_path)
 
 
@@ -280,10 +280,10 @@ def test_folder_or_entry_of_another_user__is_not_used(
 ) -> None:
     entry = path_of(content)
     whole = entry.read_bytes()
-    os.chown(entry, NOBODY, NOBODY)
+    os.chown(entry, OTHER_USER, OTHER_USER)
     check_mended(entry, whole, tmp_path)
     assert entry.stat().st_uid == 0
-    os.chown(store, NOBODY, NOBODY)
+    os.chown(store, OTHER_USER, OTHER_USER)
     use_store(store, monkeypatch)
     caught, compiled = warnings_of_a_run(tmp_path)
     assert caught[0].endswith(f"got {store}, which belongs to another user{END}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -78,12 +77,11 @@ def warmup(sources: tuple[str, ...], quiet: bool, **options: Any) -> None:
     check_order(options)
     check_standard_output()
     with defer_signals():
-        from fastrank_eval._lib.jit import compilations, loads
+        from fastrank_eval._lib.jit import compilations, is_off, loads
         from fastrank_eval._lib.kernel_store import where_stored, why_not_stored
         from fastrank_eval.results.format import count_text
 
-    off = os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
-    _refuse("NUMBA_DISABLE_JIT is set" if off else why_not_stored())
+    _refuse("NUMBA_DISABLE_JIT: must not be set, got 1" if is_off() else why_not_stored())
     compute(_evaluate_samples, sources, quiet, **options)
     _refuse(why_not_stored())
     if not compilations.count + loads.count:

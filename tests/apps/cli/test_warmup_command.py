@@ -139,7 +139,9 @@ def test_folder__that_is_a_file__is_refused(sample: str, empty_store: Path) -> N
 def test_python_loops__are_not_stored(sample: str, empty_store: Path) -> None:
     refused = warm_up(empty_store, sample, *COLUMNS, NUMBA_DISABLE_JIT="1")
     assert refused.returncode == 2
-    assert refused.stderr == "error: kernels are not stored: NUMBA_DISABLE_JIT is set.\n"
+    assert refused.stderr == (
+        "error: kernels are not stored: NUMBA_DISABLE_JIT: must not be set, got 1.\n"
+    )
 
 
 def test_sources__without_rows__are_refused(tmp_path: Path, empty_store: Path) -> None:
