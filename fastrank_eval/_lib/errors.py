@@ -5,7 +5,6 @@ Each message says what is wrong, where, which value, and the remedy.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 
@@ -95,7 +94,9 @@ def near(name: object, candidates: Iterable[str]) -> str:
     by_lower_case: dict[str, str] = {}
     for candidate in candidates:
         by_lower_case.setdefault(candidate.casefold(), candidate)
-    matches = difflib.get_close_matches(name.casefold(), by_lower_case, n=1, cutoff=0.6)
+    from difflib import get_close_matches
+
+    matches = get_close_matches(name.casefold(), by_lower_case, n=1, cutoff=0.6)
     return f" Did you mean {by_lower_case[matches[0]]!r}?" if matches else ""
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import re
 import sys
-from dataclasses import dataclass
 from operator import index
 from pathlib import Path
 from typing import SupportsIndex
 
+from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
@@ -21,7 +21,7 @@ _MIN_BYTES = 256 * 10**6
 _FREE_FRACTION = 0.6
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Budget:
     """Memory and disk folder that a run may use.
 

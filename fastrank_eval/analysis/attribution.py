@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from fastrank_eval._lib.arguments import typed
 from fastrank_eval._lib.arrow import arrow_column, as_array, column_with_nulls
+from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, MeasureError
 from fastrank_eval.engine.records import MeasureValue, plain_value
 from fastrank_eval.engine.summary import GroupRecords

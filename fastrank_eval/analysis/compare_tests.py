@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 
+from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.elementary import exp, exp_each
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval._lib.threads import choose_map
@@ -53,7 +54,7 @@ from fastrank_eval.stats.means import (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Evidence:
     """The standard error of a difference and the groups behind it.
 
@@ -370,7 +371,7 @@ NEED_GROUPS = (*_PAIRED_TESTS, *RESAMPLING)
 TESTS = (*_ERROR_TESTS, *NEED_GROUPS)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Choices:
     """The options of a comparison.
 
@@ -446,7 +447,7 @@ def group_tests(
     return _bootstrap_tests(choices, pairs, ids)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Pair:
     """The difference of a measure and the terms of both models."""
 

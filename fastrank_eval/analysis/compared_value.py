@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval.engine.records import record_schema
 from fastrank_eval.measures import Measure
 from fastrank_eval.results.format import amount, decimals, interval_text, p_text, percent_text

@@ -6,12 +6,13 @@ import json
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from fastrank_eval._lib.arguments import check_indent, typed
+from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval.analysis.attribution import Decomposition, decomposition_rows, mover_rows
 from fastrank_eval.analysis.compared_value import (
     DIFFERENCE_SCHEMA,

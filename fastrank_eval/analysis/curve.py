@@ -6,7 +6,7 @@ import io
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from fastrank_eval._lib.arguments import check_choice, check_indent, check_options, typed
 from fastrank_eval._lib.arrow import arrow_value, bytes_column, column_with_nulls
+from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, near
 from fastrank_eval._lib.files import atomic_path, check_writable
 from fastrank_eval.analysis import curve_points

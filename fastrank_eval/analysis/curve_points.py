@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
 
 from fastrank_eval._lib.arguments import at_least_one, check_choice
+from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, ColumnError, MeasureError
 from fastrank_eval.engine.run import run
 from fastrank_eval.measures import Measure, measure, parse_measures
@@ -21,7 +21,7 @@ from fastrank_eval.stats.intervals import normal_quantile
 from fastrank_eval.stats.score_table import ScoreTable
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Thresholds:
     """Cumulative counts of positives and others at each threshold.
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fastrank_eval._lib.arguments import typed
+from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.engine.conventions import DEFAULTS, Profile, profile_of, with_options
 from fastrank_eval.engine.plan import undefined_policies, undefined_text
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Choice:
     """A convention in which a tool differs from our default.
 
@@ -41,7 +41,7 @@ class Choice:
     moves: tuple[float | None, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Explanation:
     """The result of :func:`explain`.
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from fastrank_eval._lib.arrow import arrow_column, decode_array, frozen, text_buffers
+from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, ColumnError, text_keys_hint
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval.engine.state_arrays import SavedGroups
@@ -109,7 +109,7 @@ def _fold_letters(offsets, letters, ids):  # type: ignore[no-untyped-def]
         ids[i] = _mixed((folded + _TURN) ^ np.uint64(size))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class GroupJoin:
     """The joined groups of two results.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -20,6 +19,7 @@ from fastrank_eval._lib.arrow import (
     is_list,
     plain_type,
 )
+from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.groups.chunk import Chunk, Scored
 from fastrank_eval.groups.labels import Labels
@@ -29,7 +29,7 @@ from fastrank_eval.io.source import require_columns
 from fastrank_eval.io.validate import columns_of
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ClassRoles:
     """The label and score columns of each class.
 

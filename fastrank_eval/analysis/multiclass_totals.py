@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property, partial
 from itertools import combinations, permutations
@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from fastrank_eval._lib.arrow import frozen
+from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ColumnError, MeasureError, UndefinedError
 from fastrank_eval._lib.threads import map_jobs
 from fastrank_eval.analysis.multiclass_rows import ClassRoles, ClassRows, scored_rows

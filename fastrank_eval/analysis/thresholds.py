@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, overload
 
 import numpy as np
 import pyarrow as pa
 
 from fastrank_eval._lib.arguments import check_choice, check_options, typed
+from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.engine.records import plain_value
 from fastrank_eval.engine.run import NOT_OF_ROWS, run, totals_of
@@ -211,7 +212,7 @@ def _read_costs(costs: Any) -> dict[str, float]:
 PREFER = ("highest", "lowest")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class BestThreshold:
     """The best threshold of a model, with its confusion matrix.
 

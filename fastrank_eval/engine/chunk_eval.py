@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain, islice
 from typing import cast
 
@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from fastrank_eval._lib.arrow import frozen
+from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval._lib.threads import map_jobs, scratch
 from fastrank_eval.engine.plan import (
@@ -49,7 +50,7 @@ from fastrank_eval.stats.exact import NO_SLICES
 _SPANNING_GROUPS = 256
 
 
-@dataclass(slots=True)
+@dataclass
 class GroupResults:
     """Results of consecutive groups, or of one spanning group.
 
@@ -67,7 +68,7 @@ class GroupResults:
     first_rows: np.ndarray
 
 
-@dataclass(slots=True)
+@dataclass
 class BatchResult:
     """The result of one batch.
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, ColumnError, MeasureError, UndefinedError, near
 from fastrank_eval.groups.chunk import Chunk
 from fastrank_eval.groups.labels import Labels
@@ -172,7 +173,7 @@ class Plan:
         return by_key
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Contributions:
     """What the ranked groups of a chunk contribute to a measure.
 
@@ -399,7 +400,7 @@ def constant_columns(chunk: Chunk, plan: Plan, name: Callable[[int], str]) -> di
     return weights
 
 
-@dataclass(slots=True)
+@dataclass
 class GroupValues:
     """Per-group results of consecutive groups.
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.files import csv_text
 from fastrank_eval.slicing.spec import short_texts
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, fields, replace
+from dataclasses import KW_ONLY, fields, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, cast
 
@@ -24,6 +24,7 @@ from fastrank_eval._lib.arguments import (
     processors,
     taking,
 )
+from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, ColumnError, OrderError, near
 from fastrank_eval._lib.jit import compilations
 from fastrank_eval._lib.kernel_store import where_stored
@@ -76,7 +77,7 @@ if TYPE_CHECKING:
 _CHOICES = {"ties": TIES, **CHOICES}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Request:
     """The arguments of `evaluate`, which describes them.
 
@@ -132,7 +133,7 @@ OF_ROWS = (
 NOT_OF_ROWS = tuple(field.name for field in fields(Request) if field.name not in OF_ROWS)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Task:
     """A checked request: the source, the plan and the conventions.
 
@@ -157,7 +158,7 @@ class Task:
     names: dict[str, str]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Evaluation:
     """The totals, values and metadata of a run.
 
@@ -487,7 +488,7 @@ def _check_measures(
 _PEEK = 1 << 16
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class EvaluatedRows:
     """The totals of all rows, and the results of groups.
 

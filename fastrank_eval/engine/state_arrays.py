@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple, Self, TypeVar
 
@@ -21,6 +20,7 @@ from fastrank_eval._lib.arrow import (
     decode_array,
     row_column,
 )
+from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import MergeError, text_keys_hint
 from fastrank_eval.engine.plan import GroupValues, Plan
 from fastrank_eval.groups.chunk import Keys

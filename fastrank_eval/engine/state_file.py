@@ -8,7 +8,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from fastrank_eval._lib import __version__
 from fastrank_eval._lib.arguments import matches_annotation, shown
+from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import FastRankEvalError, MeasureError, SourceError
 from fastrank_eval.engine.state_arrays import SLICES, VALUES, Rows, StateArrays
 from fastrank_eval.io.source import first_line

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import pyarrow as pa
 
 from fastrank_eval._lib.arrow import arrow_column, column_with_nulls
+from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.elementary import exp
 from fastrank_eval._lib.errors import MeasureError, UndefinedError
 from fastrank_eval._lib.threads import choose_map, map_jobs

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
 
 from fastrank_eval._lib.arrow import arrow_column, as_array, fixed_width, frozen, row_column
+from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import OrderError
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval._lib.threads import scratch
@@ -97,7 +98,7 @@ def _value_text(key: pa.Array, i: int) -> str:
         return str(key.slice(i, 1).cast(pa.string())[0].as_py())
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class KeyRun:
     """Keys of consecutive groups, for the check for returning keys.
 
@@ -269,7 +270,7 @@ class KeyWatch:
             raise ReturningKey(tuple(key.slice(repeat, 1) for key in keys))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Chunk:
     """Consecutive whole groups.
 
@@ -305,7 +306,7 @@ class Chunk:
         return count_marked_rows(unjudged, self.starts)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Scored:
     """Rows of a chunk that a model has scored.
 

@@ -8,7 +8,7 @@ rows that cover the subtopic are the relevant ones.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Self
 
@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from fastrank_eval._lib.arrow import frozen, row_column
+from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval.groups.labels import Entries
 from fastrank_eval.groups.ties import item_codes, resolve_blocks
@@ -186,7 +187,7 @@ class SubtopicRows:
         return mask[preference], preference
 
 
-@dataclass(slots=True)
+@dataclass
 class IntentRanking:
     """Ranks of the rows that cover each intent.
 

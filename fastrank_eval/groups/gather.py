@@ -7,13 +7,13 @@ the cache. Then one pass for each column moves its values to their groups.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
 import pyarrow as pa
 
 from fastrank_eval._lib.arrow import frozen, row_column
+from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval._lib.threads import scratch
 from fastrank_eval.groups.chunk import Chunk, Keys
@@ -36,7 +36,7 @@ CHUNK_ROWS = 1 << 17
 _MAX_TABLE_RATIO = 4
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PartitionRange:
     """Range of partitions that makes one chunk, the work of one thread.
 
@@ -61,7 +61,7 @@ class PartitionRange:
         return int(self.bounds[-1])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ChunkWithKeys:
     """A chunk and the keys of its groups.
 

@@ -6,16 +6,16 @@ alike. This file counts the unjudged rows, once for all such measures.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
 
+from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval.groups.labels import Entries
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class UnjudgedRows:
     """Unjudged rows of whole groups under one model and one tie policy.
 

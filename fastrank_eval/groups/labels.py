@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Self
 
 import numpy as np
 
 from fastrank_eval._lib.arrow import frozen
+from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval._lib.threads import scratch
 from fastrank_eval.groups.sort import order_by_score
@@ -26,7 +27,7 @@ _ROWS_PER_CROWDED = 3
 _MIN_ROWS_FOR_FOUR = 64
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LabelledRows:
     """Labelled rows of a chunk, independent of scores.
 
@@ -48,7 +49,7 @@ class LabelledRows:
     offsets: np.ndarray
 
 
-@dataclass(slots=True)
+@dataclass
 class Entries:
     """Labelled rows of a chunk, ranked by a score.
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import cast
 
 import numpy as np
 import pyarrow as pa
 
 from fastrank_eval._lib.arrow import frozen, row_column
+from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval._lib.threads import scratch
 from fastrank_eval.io.columns import Columns
@@ -24,7 +25,7 @@ SEGMENT = 1 << 15
 _BYTES_ADDED_BY_UNPACKING = 5
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PartitionedBatch:
     """A batch of rows, sorted by partition inside each segment.
 

@@ -9,12 +9,13 @@ is applied here, so measures do not depend on it.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import cast
 
 import numpy as np
 
 from fastrank_eval._lib.arrow import frozen, row_column
+from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval.groups.chunk import Chunk, Scored
 from fastrank_eval.groups.diversity import IntentRanking, SubtopicRows
@@ -34,7 +35,7 @@ from fastrank_eval.groups.sort import (
 from fastrank_eval.groups.ties import order_by_item, resolve_blocks
 
 
-@dataclass(slots=True)
+@dataclass
 class RowWeights:
     """Row weights for row-weighted measures; all float64.
 
@@ -54,7 +55,7 @@ class RowWeights:
     zeros: np.ndarray
 
 
-@dataclass(slots=True)
+@dataclass
 class Ranking:
     """Entries of a chunk under one model and one tie policy.
 

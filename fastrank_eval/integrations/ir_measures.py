@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from fastrank_eval._lib.arrow import as_array, column_with_nulls
+from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, MeasureError
 from fastrank_eval.engine.conventions import PROFILES
 from fastrank_eval.integrations.trec.join import join

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 from typing import Any, Protocol
 
@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from fastrank_eval._lib.arrow import frozen, row_column
+from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ColumnError
 from fastrank_eval._lib.threads import scratch
 
@@ -26,7 +27,7 @@ class CodedColumn(Protocol):
         """Return an int32 from 0 for each row; threads may share the encoder."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Roles:
     """Roles of columns and null policies.
 
@@ -110,7 +111,7 @@ class Roles:
         return roles
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Columns:
     """Validated rows of one batch.
 

@@ -6,12 +6,13 @@ A column of categories or keys stays text unless it writes equal numbers alike.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import reduce
 
 import pyarrow as pa
 
 from fastrank_eval._lib.arrow import arrow_value
+from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import SourceError
 
 #: Metadata keys of a field: the inferred type of its text, and the spellings of its numbers.

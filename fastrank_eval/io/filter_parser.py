@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import ClassVar
 
@@ -26,6 +25,7 @@ import numpy as np
 import pyarrow as pa
 
 from fastrank_eval._lib.arrow import arrow_value, is_textual, plain_type, values_type
+from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval._lib.lexer import COMPARISONS, NUMBER, Operation, TokenReader, shorten
 from fastrank_eval.io.source import first_line

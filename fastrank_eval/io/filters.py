@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any, TypeAlias
 
@@ -13,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fastrank_eval._lib.arrow import arrow_value, decode_array, plain_type, values_column
+from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError
 from fastrank_eval._lib.lexer import Operation, leaves
 from fastrank_eval.io.csv_numbers import Spellings

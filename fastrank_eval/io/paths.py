@@ -6,7 +6,7 @@ import fnmatch
 import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import unquote
@@ -14,6 +14,7 @@ from urllib.parse import unquote
 import pyarrow.fs as pafs
 
 from fastrank_eval._lib.arguments import matches_annotation
+from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import SourceError, near
 from fastrank_eval.io.source import reading
 

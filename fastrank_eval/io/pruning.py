@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from fastrank_eval._lib.arrow import arrow_value, is_textual, plain_type
+from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval.io.paths import File
 
 _UNITS = {"milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}

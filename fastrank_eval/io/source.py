@@ -6,13 +6,13 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from fastrank_eval._lib.arguments import matches_annotation, shown, typed
+from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ColumnError, FastRankEvalError, SourceError, near
 from fastrank_eval.io.csv_numbers import Spellings
 
@@ -306,7 +306,7 @@ Columns: user, label.
 _MAX_BATCH_ROWS = 1 << 19
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class UnreadBatch:
     """Row groups of a file that any thread can read, any number of times.
 

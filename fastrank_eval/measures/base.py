@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 
+from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.elementary import log_each
 from fastrank_eval._lib.errors import MeasureError, near
 from fastrank_eval.groups.diversity import IntentRanking
@@ -35,7 +35,7 @@ _FAMILIES = "fastrank_eval.measures."
 _AGGREGATES = ("mean", "sum", "geometric mean")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Param:
     """One option of a measure.
 

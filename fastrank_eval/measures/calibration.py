@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from fastrank_eval._lib.arrow import frozen
+from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.elementary import erfc, exp
 from fastrank_eval._lib.errors import MeasureError
 from fastrank_eval._lib.jit import kernel
@@ -42,7 +42,7 @@ BY = Param(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Outcomes:
     """Distinct probabilities, lowest first, and the rows that have them.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any
 
@@ -80,6 +79,8 @@ def _read(spelling: str) -> Measure:
         raise MeasureError(_unreadable(spelling))
     found = find_name(tree.id)
     if found is None:
+        from difflib import get_close_matches
+
         close = get_close_matches(tree.id.lower(), aliases, 1)
         hint = f" Did you mean '{aliases[close[0]][0]}'?" if close else ""
         raise MeasureError(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeAlias
 
 import numpy as np
 
 from fastrank_eval._lib.array_codes import Arrays
+from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import MeasureError
 from fastrank_eval._lib.threads import JobMap
 from fastrank_eval.measures.base import Measure
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from fastrank_eval.stats.score_table import RocSteps, ScoreTable
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PooledValue:
     """The value of a measure of all rows.
 

@@ -6,9 +6,9 @@ import math
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
+from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import MeasureError, near
 from fastrank_eval._lib.lexer import (
     COMPARISONS,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import product
 from operator import attrgetter
 from typing import Protocol
 
 from fastrank_eval._lib.arguments import typed
+from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, near
 from fastrank_eval._lib.lexer import Operation, leaves
 from fastrank_eval.measures.names import COMPARISON_FIELDS

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
+from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval.results.format import printable
 from fastrank_eval.results.tables import GAP, Table, longest_line
 

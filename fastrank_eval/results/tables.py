@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 import pyarrow as pa
 
+from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import OutputError
 from fastrank_eval._lib.files import csv_cells
 

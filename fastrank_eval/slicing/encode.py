@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from itertools import pairwise
 from typing import NoReturn, Protocol
@@ -21,6 +20,7 @@ from fastrank_eval._lib.arrow import (
     fixed_items,
     plain_type,
 )
+from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, ColumnError
 from fastrank_eval._lib.lexer import quoted
 from fastrank_eval.io.columns import CodedColumn

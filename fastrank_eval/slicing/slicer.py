@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from fastrank_eval._lib.arrow import frozen, row_column
+from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ColumnError
 from fastrank_eval.io.keys import number_integers
 from fastrank_eval.io.source import Source, refuse_text, require_columns

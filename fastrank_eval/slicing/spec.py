@@ -21,12 +21,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import datetime
 from decimal import Context, Decimal
 from functools import cached_property, lru_cache
 from typing import cast
 
+from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, near
 from fastrank_eval._lib.lexer import TokenReader, quoted, shorten
 

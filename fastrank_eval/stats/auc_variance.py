@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
 from fastrank_eval._lib.arrow import frozen
+from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval._lib.threads import JobMap
 from fastrank_eval.stats.score_table import RocSteps, sortable_codes
@@ -18,7 +18,7 @@ from fastrank_eval.stats.weighted_scores import WeightedScores
 _UPPER_BITS, _FURTHER_BITS = 18, 4
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ScoredRows:
     """The rows of a chunk of whole groups.
 

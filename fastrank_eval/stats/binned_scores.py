@@ -16,13 +16,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
 
 from fastrank_eval._lib.array_codes import Arrays, delta_decode, delta_encode, narrow
 from fastrank_eval._lib.arrow import frozen
+from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval.stats.exact import ExactSums
 from fastrank_eval.stats.score_table import scores_of, sortable_codes, sum_of_products
 from fastrank_eval.stats.weighted_scores import area_under
@@ -35,7 +35,7 @@ _WEIGHTS = ((0,), (0,))
 _ASCENDING = ("keys", "lowest", "highest")
 
 
-@dataclass(slots=True)
+@dataclass
 class Bins:
     """Rows in bins.
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from fastrank_eval._lib.arguments import at_least_one, check_choice, check_fraction
 from fastrank_eval._lib.arrow import frozen
+from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval._lib.threads import map_jobs, scratch
@@ -27,7 +27,7 @@ _MULTINOMIAL, _MAX_COUNTS = 32, 1 << 22
 _SUM_BITS, _TERM_BITS = 62, 53
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SwapReplicates:
     """Sums of two models' terms with the models swapped in some groups.
 

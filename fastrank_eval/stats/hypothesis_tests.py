@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from fastrank_eval._lib.arguments import check_choice, check_fraction
+from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.elementary import exp, inverse_normal, log, log1p
 from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError
 from fastrank_eval.stats.intervals import normal_tail, t_quantile, t_tail
@@ -180,7 +180,7 @@ _RANK_BITS = 40
 _EXACT_GROUPS = 50
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PairedTest:
     """The outcome of a test.
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
+from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.elementary import atan, erfc, exp, inverse_normal, log, log1p
 from fastrank_eval.stats.exact import quotient
 
@@ -23,7 +23,7 @@ _LEAST_SHARE = 2.0**-40
 _GAMMA_STEP = (869 / 4194304, -399 / 262144, -21 / 32768, 5 / 1024, 1 / 128, -1 / 8, 1.0)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Moments:
     """Exact sums over groups of weights w and weighted values p = w A.
 
@@ -111,7 +111,7 @@ class Moments:
         return root_of_quotient(deviations, (self.groups - 1) << (2 * self.unit))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Support:
     """The effective number of groups behind a variance.
 
@@ -216,7 +216,7 @@ def carriers_of_difference(squares: float, fourth: Sequence[float], slope: float
     return carriers(squares, total)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Uncertainty:
     """The standard error and the confidence interval of a value.
 

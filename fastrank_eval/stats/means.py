@@ -11,12 +11,12 @@ out. The difference of two models also needs the four products of one model's te
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
 
 from fastrank_eval._lib.array_codes import Arrays
+from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval.stats.exact import NO_SLICES, UNIT, ExactSums, SliceCounts, quotient
 from fastrank_eval.stats.intervals import Moments, Support, carriers, root_of_quotient
@@ -288,7 +288,7 @@ class MeanState(_GroupState):
         return {reason: groups for reason, groups in sorted(dropped.items()) if groups}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class GroupPairs:
     """How the groups of two models compare.
 
@@ -322,7 +322,7 @@ class GroupPairs:
         return self.both + self.only_base + self.only_other
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CrossMoments:
     """Exact sums of products of two models' terms.
 

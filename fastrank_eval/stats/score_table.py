@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
 
 from fastrank_eval._lib.array_codes import Arrays, delta_decode, delta_encode, narrow
 from fastrank_eval._lib.arrow import frozen
+from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval._lib.threads import scratch
 from fastrank_eval.stats.score_blocks import LOWER_BITS
@@ -223,7 +223,7 @@ def count_below(codes: np.ndarray, positive: np.ndarray) -> tuple[np.ndarray, np
     return np.searchsorted(codes, positive), np.searchsorted(codes, positive, side="right")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ScoreTable:
     """Distinct scores, highest first, with their positives and others.
 
@@ -301,7 +301,7 @@ class ScoreTable:
         return codes, positives, others
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RocSteps:
     """Distinct scores of positives, highest first, with negatives.
 

@@ -9,7 +9,6 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal, Unpack, get_args
@@ -17,6 +16,7 @@ from typing import Literal, Unpack, get_args
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, OutputError
 from fastrank_eval.apps.demo.recipe import Choices, Recipe, check_whole
 from fastrank_eval.apps.demo.rows import MOST_BATCH_ROWS, Impressions

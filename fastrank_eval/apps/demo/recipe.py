@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import cached_property
 from typing import Literal, TypedDict, get_args
 
 import numpy as np
 
+from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.apps.demo.numbers import binormal_shift, graded_shift, logarithm, rounded_auc
 

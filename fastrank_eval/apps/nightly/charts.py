@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -25,6 +24,7 @@ from matplotlib.ticker import (
 )
 from matplotlib.transforms import Affine2D, IdentityTransform
 
+from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval.analysis.plot_files import inline_svg
 from fastrank_eval.analysis.plots import (
     DIM,

@@ -5,13 +5,14 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 from statistics import median
 from typing import Any
 
 import numpy as np
 
+from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval.analysis.compare_tests import Evidence, group_evidence, pooled_evidence
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.night import (

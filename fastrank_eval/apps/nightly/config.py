@@ -6,11 +6,11 @@ import datetime as dt
 import os
 import re
 import tomllib
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fastrank_eval._lib.arguments import CHOICES, typed
+from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, near
 from fastrank_eval.apps.nightly.config_checks import (
     ConfigErrors,

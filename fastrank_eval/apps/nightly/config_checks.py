@@ -6,9 +6,10 @@ import datetime as dt
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError, near
 from fastrank_eval._lib.memory import parse_memory
 from fastrank_eval.apps.nightly.night import (
@@ -34,7 +35,7 @@ from fastrank_eval.slicing.spec import requested_slicing
 _MAX_SHOWN = 80
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Key:
     """A key of a table.
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from statistics import median
 
+from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.lexer import COMPARISONS, Operation
 from fastrank_eval.analysis.attribution import CHANCE, has_chance
 from fastrank_eval.apps.nightly.compare_nights import (

@@ -6,8 +6,9 @@ import datetime as dt
 import math
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.analysis.compare import with_clustered_errors
 from fastrank_eval.engine.records import MeasureValue

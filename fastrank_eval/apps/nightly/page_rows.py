@@ -6,8 +6,9 @@ import datetime as dt
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import FastRankEvalError
 from fastrank_eval.apps.nightly.night import KINDS, GateOutcome, Night, NightDifference
 from fastrank_eval.apps.nightly.text import (

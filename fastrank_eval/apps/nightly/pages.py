@@ -6,12 +6,12 @@ import datetime as dt
 import os
 from collections.abc import Iterable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import urlencode
 
+from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import FastRankEvalError, OutputError
 from fastrank_eval._lib.files import atomic_path
 from fastrank_eval.apps.nightly.config import NightlyConfig

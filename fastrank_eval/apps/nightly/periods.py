@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import MergeError, SourceError
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.night import (

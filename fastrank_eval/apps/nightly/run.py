@@ -7,11 +7,12 @@ import hashlib
 import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ColumnError, OutputError
 from fastrank_eval._lib.files import check_writable
 from fastrank_eval._lib.threads import Progress, map_jobs

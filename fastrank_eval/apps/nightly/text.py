@@ -6,9 +6,9 @@ import datetime as dt
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import partial
 
+from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval.apps.nightly.night import (
     EARLIER,
     PERIODS,

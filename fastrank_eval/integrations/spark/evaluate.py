@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from fastrank_eval._lib import __version__, errors
 from fastrank_eval._lib.arguments import at_least_one, check_options, column_names, typed
+from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError, SparkError
 from fastrank_eval.analysis.compare import choices_of, compare_with
 from fastrank_eval.analysis.comparison import Comparison

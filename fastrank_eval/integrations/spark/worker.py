@@ -6,7 +6,6 @@ import gc
 import json
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from itertools import chain
 from typing import Any
@@ -16,6 +15,7 @@ import pyarrow as pa
 
 from fastrank_eval._lib import __version__
 from fastrank_eval._lib.arrow import as_array
+from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ColumnError, FastRankEvalError, SparkError
 from fastrank_eval._lib.jit import compilations, kernel
 from fastrank_eval.engine.run import Evaluation, run

@@ -9,9 +9,9 @@ import sys
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Any, Protocol
 
+from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import SourceError
 from fastrank_eval.io.paths import FORMATS, File, expand, format_of_bytes, sniff
 from fastrank_eval.io.source import reading, type_name

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
@@ -12,6 +11,7 @@ import pyarrow as pa
 
 from fastrank_eval._lib.arguments import typed
 from fastrank_eval._lib.arrow import arrow_column, column_with_nulls, frozen, row_column
+from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval.groups.ties import order_by_item

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 
 import numpy as np
 
 from fastrank_eval._lib.arguments import shown, typed
+from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, near
 from fastrank_eval._lib.files import csv_text
 from fastrank_eval.integrations.trec.join import RankedQueries, match_pairs, rank_documents
@@ -27,7 +28,7 @@ _FIFTHS = tuple(f"{i / 5:.2f}" for i in range(1, 11))
 _CUTOFF = re.compile(r"(\d+)(\.\d*)?", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Line:
     """One line of the output.
 
@@ -65,7 +66,7 @@ class Line:
         return any(isinstance(m.chosen.get("gain"), tuple) for m in self.measures)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _TrecMeasure:
     """A measure of trec_eval, with or without parameters.
 
@@ -334,7 +335,7 @@ def _with_gains(original: Measure, grades: Iterable[float]) -> Measure:
 _Value = float | str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TrecReport:
     """The report of trec_eval on one run.
 

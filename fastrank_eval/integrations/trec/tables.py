@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from types import MappingProxyType
 from typing import Any, NoReturn
@@ -15,6 +14,7 @@ import pyarrow as pa
 
 from fastrank_eval._lib.arguments import typed
 from fastrank_eval._lib.arrow import arrow_column, as_array, bytes_column, decode_array, is_list
+from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, ColumnError, SourceError, near
 from fastrank_eval._lib.threads import map_jobs
 from fastrank_eval.integrations.trec.blocks import (
