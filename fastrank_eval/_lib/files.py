@@ -203,7 +203,8 @@ def _check_existing(target: Path, shown: str, overwrite: bool) -> None:
             f"{shown!r} exists already; name another file, or pass --overwrite (in Python: "
             "overwrite=True)."
         )
-    if not os.access(target, os.W_OK):
+    # Another process may have removed the file since.
+    if not os.access(target, os.W_OK) and target.exists():
         raise OutputError(f"cannot write {shown!r}: no right to write to this file.")
 
 

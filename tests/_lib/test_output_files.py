@@ -190,3 +190,20 @@ def test_atomic_path__removes_what_killed_runs_left__and_no_file_of_a_running_on
             run.communicate()
     assert {*others, "report.txt", "b.txt"} == {path.name for path in tmp_path.iterdir()}
     assert (tmp_path / "report.txt").read_text() == "half"
+
+
+def test_file__that_another_process_removes_meanwhile__is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "entry"
+    target.write_text("old")
+    may_write = os.access
+
+    def remove_first(path: Path, mode: int) -> bool:
+        target.unlink(missing_ok=True)
+        return may_write(path, mode)
+
+    monkeypatch.setattr(os, "access", remove_first)
+    with atomic_path(target) as temporary:
+        temporary.write_text("new")
+    assert target.read_text() == "new"
