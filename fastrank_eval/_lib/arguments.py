@@ -6,7 +6,7 @@ import os
 import re
 import reprlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import wraps
+from functools import cache, wraps
 from inspect import Parameter, signature
 from typing import Any, NamedTuple, ParamSpec, TypeGuard, TypeVar
 
@@ -283,6 +283,7 @@ def _parse_signature(
     return tuple(names), types, rest
 
 
+@cache
 def _parse_union(annotation: str) -> tuple[_Type, ...]:
     types = [_parse_type(text) for text in _split_outside_brackets(annotation, "|")]
     # A path may be text with surrogates, which the check of "str" refuses.

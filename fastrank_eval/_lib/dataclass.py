@@ -86,8 +86,9 @@ def _init_of(cls: type[Any]) -> Callable[..., None]:
     check = hasattr(cls, "__post_init__")
 
     def __init__(self: Any, /, *args: Any, **named: Any) -> None:  # noqa: N807
-        values = dict(zip(names, args, strict=False))
-        values.update(named)
+        values = named if not args else dict(zip(names, args, strict=False))
+        if args and named:
+            values.update(named)
         if len(values) < len(args) + len(named):
             _signature(cls).bind(*args, **named)
         if len(values) < len(known):

@@ -90,12 +90,12 @@ def scratch(use: str, size: int, dtype: DTypeLike = np.int64) -> np.ndarray:
     -------
     ndarray of `dtype`, shape (size,)
     """
-    if size * np.dtype(dtype).itemsize > _MAX_BYTES:
-        return np.empty(size, dtype)
-    arrays: dict[str, np.ndarray] = _thread_arrays.__dict__
-    key = f"{use} {np.dtype(dtype).str}"
+    arrays: dict[Any, np.ndarray] = _thread_arrays.__dict__
+    key = use, dtype
     array = arrays.get(key)
     if array is None or len(array) < size:
+        if size * np.dtype(dtype).itemsize > _MAX_BYTES:
+            return np.empty(size, dtype)
         array = arrays[key] = np.empty(max(size, 1 << 12), dtype)
     return array[:size]
 

@@ -357,8 +357,8 @@ class ThreadTotals:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        # Of all threads; the first has the row states, which all share.
-        self._totals = [Totals(plan)]
+        # Of all threads; all share the row states of the first.
+        self._totals: list[Totals] = []
         self._own = threading.local()
         self._lock = threading.Lock()
 
@@ -366,17 +366,19 @@ class ThreadTotals:
         """Return the totals of the calling thread."""
         totals = getattr(self._own, "totals", None)
         if totals is None:
-            totals = self._own.totals = Totals(self.plan, self._totals[0].row_states)
             with self._lock:
+                shared = self._totals[0].row_states if self._totals else None
+                totals = self._own.totals = Totals(self.plan, shared)
                 self._totals.append(totals)
         return cast(Totals, totals)
 
     def merge(self) -> Totals:
-        """Sum the totals of all threads."""
-        result = Totals(self.plan, self._totals[0].row_states)
-        for totals in self._totals:
-            result.merge(totals)
-        return result
+        """Sum the totals of all threads, which add no more."""
+        first, *others = self._totals or [Totals(self.plan)]
+        for totals in others:
+            first.merge(totals)
+        self._totals = [first]
+        return first
 
 
 def add_slices(

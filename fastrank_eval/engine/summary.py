@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -34,8 +34,8 @@ def summary_rows(plan: Plan, totals: Totals) -> list[MeasureValue]:
         for model, name in enumerate(plan.roles.scores):
             states = row_states.models[model]
             for m, measure in enumerate(plan.measures):
-                value = _value(plan, sums, index, states, model, m, score=name, measure=measure)
-                values.append(replace(value, slice=label, by=by))
+                place = {"score": name, "slice": label, "by": by}
+                values.append(_value(plan, sums, index, states, model, m, measure, place))
     return values
 
 
@@ -55,9 +55,8 @@ def _value(
     states: Mapping[Hashable, RowState],
     model: int,
     m: int,
-    *,
-    score: str,
     measure: Measure,
+    place: Mapping[str, Any],
 ) -> MeasureValue:
     means, groups = sums.means[model], sums.groups(slice_index)
     details: Mapping[str, float] = {}
@@ -99,8 +98,7 @@ def _value(
         dropped = means.dropped(m, slice_index)
         weight = means.weight(m, measure.weight != "uniform", slice_index)
     return MeasureValue(
-        score=score,
-        slice="all",
+        **place,
         measure=str(measure),
         value=value,
         groups=groups,
@@ -134,7 +132,7 @@ def _over_groups(
         return total, t_interval(
             total, moments.error_of_sum(), moments.support_of_sum(), confidence
         )
-    mean = state.mean(m, weighted, slice_index)
+    mean = moments.mean
     error = t_interval(mean, moments.error_of_mean(), moments.support(), confidence)
     if measure.aggregate != "geometric mean":
         return mean, error

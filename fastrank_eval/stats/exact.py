@@ -221,19 +221,26 @@ class ExactSums:
 
     def units(self, term: int, row: int = 0) -> int:
         """Return a sum as an integer in the unit of its term (see `UNIT`)."""
+        return self.all_units(row, slice(term, term + 1))[0]
+
+    def all_units(self, row: int = 0, terms: slice = slice(None)) -> list[int]:
+        """Return the sums of some terms as integers, as `units` does."""
         slices, digits = self.digits.shape[1:]
+        selected = range(len(self.terms))[terms]
         if row >= slices or not digits:
-            return 0
+            return [0] * len(selected)
         if self._added:
             self.carry()
-        sums = self.digits[term, row]
-        total = int(sums[-1])
-        if digits > 1:
-            rest = int.from_bytes(sums[:-1].astype("<u4").tobytes(), "little")
-            total = (total << (32 * (digits - 1))) + rest
-        shift = 32 * self.lowest + self._unit(term) - 2 * UNIT
-        # No number has bits below its unit.
-        return total << shift if shift >= 0 else total >> -shift
+        sums = self.digits[terms, row]
+        low = sums[:, :-1].astype("<u4").tobytes()
+        width, units = 4 * (digits - 1), []
+        for index, (term, total) in enumerate(zip(selected, sums[:, -1].tolist(), strict=True)):
+            rest = int.from_bytes(low[index * width : (index + 1) * width], "little")
+            total = (total << (8 * width)) + rest
+            shift = 32 * self.lowest + self._unit(term) - 2 * UNIT
+            # No number has bits below its unit.
+            units.append(total << shift if shift >= 0 else total >> -shift)
+        return units
 
     def fraction(self, term: int, row: int = 0) -> Fraction:
         """Return a sum as a fraction."""
@@ -241,7 +248,11 @@ class ExactSums:
 
     def total(self, term: int, row: int = 0) -> float:
         """Return a sum, rounded once; inf above the largest double."""
-        return quotient(self.units(term, row), 1 << self._unit(term))
+        return self.rounded(term, self.units(term, row))
+
+    def rounded(self, term: int, units: int) -> float:
+        """Convert a sum in the unit of its term to a number, as `total` does."""
+        return quotient(units, 1 << self._unit(term))
 
     def _unit(self, term: int) -> int:
         return 2 * UNIT if len(self.terms[term]) == 2 else UNIT

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.elementary import atan, erfc, exp, inverse_normal, log, log1p
@@ -52,13 +52,17 @@ class Moments:
     unit: int
     fourth: tuple[float, ...]
 
+    @property
+    def mean(self) -> float:
+        """``sum of p / sum of w``, rounded once; NaN without a weight."""
+        return self.values / self.weights if self.weights else math.nan
+
     def support(self) -> Support:
         """Return the groups behind the variance of ``sum of p / sum of w``."""
         if not self.weights:
             return Support(self.groups)
-        mean = self.values / self.weights
         influence = carriers_of_difference(
-            quotient(self.deviations(), self.weights**2 << (2 * self.unit)), self.fourth, mean
+            quotient(self.deviations, self.weights**2 << (2 * self.unit)), self.fourth, self.mean
         )
         return Support(self.groups, self.carriers_by_weight(), influence)
 
@@ -88,10 +92,9 @@ class Moments:
         """
         if self.groups < 2 or not self.weights:
             return math.nan
-        return root_of_quotient(
-            self.deviations() * self.groups, (self.groups - 1) * self.weights**4
-        )
+        return root_of_quotient(self.deviations * self.groups, (self.groups - 1) * self.weights**4)
 
+    @cached_property
     def deviations(self) -> int:
         """Compute ``(sum of w)^2 * sum of (p - mean w)^2``, in unit^4."""
         p, w = self.values, self.weights

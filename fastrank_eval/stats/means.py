@@ -257,17 +257,17 @@ class MeanState(_GroupState):
     def moments(self, m: int, weighted: bool, row: int = 0) -> Moments:
         """Return the exact sums that standard errors need."""
         groups, sums = self.groups_used(m, row), self._sums[m]
-        first, second = sums.units(0, row), sums.units(1, row)
-        fourth = [sums.total(3, row), sums.total(2, row)]
+        units = sums.all_units(row)
+        first, second = units[:2]
+        fourth = [sums.rounded(term, units[term]) for term in (3, 2)]
         if not weighted:
             scale = 1 << (2 * UNIT)
             fourth += [quotient(second, scale), quotient(first, 1 << UNIT), float(groups)]
             return Moments(groups, first, groups << UNIT, second, None, None, UNIT, tuple(fourth))
         if sums.terms == _UNWEIGHTED:
             return Moments(groups, 0, 0, 0, 0, 0, UNIT, (0.0,) * 5)
-        fourth += [sums.total(term, row) for term in (7, 8, 9)]
-        squares, crossed = sums.units(5, row), sums.units(6, row)
-        weight = sums.units(4, row)
+        fourth += [sums.rounded(term, units[term]) for term in (7, 8, 9)]
+        weight, squares, crossed = units[4:7]
         return Moments(groups, first, weight, second, crossed, squares, UNIT, tuple(fourth))
 
     def groups_used(self, m: int, row: int = 0) -> int:
@@ -476,7 +476,7 @@ def error_of_difference(
         - cross.weight_value * pa * wb
         + cross.weights * pa * pb
     )
-    base_squares, other_squares = base.deviations(), other.deviations()
+    base_squares, other_squares = base.deviations, other.deviations
     (sa, unit_a), (sb, unit_b) = (slope.as_integer_ratio() for slope in slopes)
     # In integers, so that equal terms cancel exactly.
     slope_a, slope_b = sa * unit_b * wb**2, sb * unit_a * wa**2
