@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from statistics import median
 
-from bench.peers.tools import INPUTS_OF_PEERS, OURS
+from bench.peers.tools import OURS
 from bench.runs import Case, Run
 from bench.tables import NONE, number, table
 from bench.trec import PEER
@@ -20,7 +20,6 @@ __all__ = [
     "decoding",
     "fresh_processes",
     "peaks_of_trec",
-    "peers_said",
     "trec_runs",
 ]
 
@@ -45,6 +44,7 @@ def beside_tools(run: Run) -> str:
     lines = [
         [
             str(case.info["input"]),
+            f"{case.info['rows']:,}",
             str(case.info["measures"]),
             str(case.info["tool"]),
             f"{case.seconds:.3f}",
@@ -54,13 +54,16 @@ def beside_tools(run: Run) -> str:
         ]
         for case in run.all("peer")
     ]
-    header = ["rows", "measures", "tool", "seconds", "Mrows/s", "times ours", "rounds"]
-    return table(header, lines, "lllrrrr")
+    header = ["order", "rows", "measures", "tool", "seconds", "Mrows/s", "times ours", "rounds"]
+    return table(header, lines, "lrllrrrr")
 
 
-def beside_fastest(run: Run, rows: str, measures: str, *, by_hand: bool) -> float | None:
-    """Time of the fastest tool over ours; None if that was not measured."""
-    cases = run.all("peer", input=rows, measures=measures, by_hand=by_hand)
+def beside_fastest(run: Run, rows: str, measures: str, *, part: int = 1) -> float | None:
+    """Time of the fastest other tool over ours; None if that was not measured.
+
+    What is written by hand for these columns is in RESULTS.md, but no tool.
+    """
+    cases = run.all("peer", input=rows, measures=measures, part=part, by_hand=False)
     return min((_beside_ours(case) for case in cases if case.info["tool"] != OURS), default=None)
 
 
@@ -149,26 +152,6 @@ def peaks_of_trec(run: Run) -> float | None:
     if ours is None or theirs is None:
         return None
     return float(ours.info["peak_mb"]) / float(theirs.info["peak_mb"])
-
-
-def peers_said(run: Run) -> str:
-    """One sentence for the README; empty if nothing was compared."""
-    parts = []
-    for measures, name in (("GAUC", "GAUC"), ("seven", "seven measures")):
-        for rows, presorted in INPUTS_OF_PEERS.items():
-            ratios = [
-                beside_fastest(run, rows, measures, by_hand=by_hand) for by_hand in (False, True)
-            ]
-            if None not in ratios:
-                tool, hand = (number(ratio) for ratio in ratios)
-                kind = "presorted" if presorted else "shuffled"
-                parts.append(f"{name}, {kind}, {tool} and {hand} times")
-    if not parts:
-        return ""
-    return (
-        "On the same rows the fastest of polars, DuckDB and pandas, and the fastest code written "
-        f"by hand for these columns, take, beside ours on two threads: {'; '.join(parts)} as long."
-    )
 
 
 def _beside_ours(case: Case) -> float:

@@ -13,12 +13,14 @@ from pyarrow import parquet
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from bench.fresh import empty_store
-from bench.machine import Clock, Yardstick, described
+from bench.machine import Clock, described
 from bench.trec import LINES, write_trec
 from bench.workload import (
+    COLUMNS,
     FULL_ROWS,
     LARGE,
     ORDERS,
+    OTHER_MODEL,
     SMALL_ROWS,
     Input,
     rounds_wanted,
@@ -51,11 +53,7 @@ def rounds_of(benchmark: BenchmarkFixture) -> Timed:
 
     def timed(call: Callable[..., object], setup: Callable[[], Any] | None = None) -> None:
         seconds: list[float] = []
-        yardstick = None
-        if setup is None:
-            words = min(1 << 20, rows_wanted())  # fewer where tests run the cases
-            yardstick = Yardstick(int(benchmark.extra_info["threads"]), words)
-            setup = yardstick.setup
+        setup = setup or (lambda: ((), {}))
 
         def clocked(*args: Any) -> None:
             before = time.process_time()
@@ -75,8 +73,6 @@ def rounds_of(benchmark: BenchmarkFixture) -> Timed:
             clocked, setup=setup, rounds=rounds, iterations=1
         )
         benchmark.extra_info["cpu"] = seconds
-        if yardstick is not None:
-            benchmark.extra_info["sorted"] = yardstick.speeds
 
     return timed
 
@@ -174,6 +170,12 @@ def given(request: pytest.FixtureRequest) -> Input:
 @pytest.fixture(scope="module")
 def table(given: Input, rows: int) -> Any:
     return table_of(given, rows)
+
+
+@pytest.fixture(scope="module")
+def two_model_table(given: Input, part: int, rows: int) -> Any:
+    """The columns of `table` and those of a second model, which has another order."""
+    return table_of(given, max(rows // part, 1), [*COLUMNS, OTHER_MODEL])
 
 
 @pytest.fixture(scope="module")

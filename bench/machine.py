@@ -15,20 +15,16 @@ import psutil
 from numpy.typing import NDArray
 
 __all__ = [
-    "CHUNK",
     "Clock",
-    "Yardstick",
     "described",
     "machine_lines",
     "random_words",
     "read_all",
-    "sort_chunks",
     "sort_whole",
 ]
 
 Words: TypeAlias = NDArray[np.uint64]
 
-CHUNK = 1 << 16
 LIBRARIES = (
     "duckdb", "fastrank_eval", "numba", "numpy", "pandas", "polars", "pyarrow", "pytest-benchmark",
     "scikit-learn",
@@ -65,61 +61,6 @@ def read_all(words: NDArray[np.int64], pool: ThreadPoolExecutor, threads: int) -
 def sort_whole(words: Words) -> None:
     """Sort in place, all at once."""
     words.sort()
-
-
-def sort_chunks(words: Words, pool: ThreadPoolExecutor, threads: int) -> None:
-    """Sort in place, each 65,536 words by themselves: they stay in the caches.
-
-    Parameters
-    ----------
-    words : ndarray of uint64
-    pool : ThreadPoolExecutor
-        Made before, so that starting its threads is not timed.
-    threads : int
-        Each sorts the chunks of one contiguous part, NumPy without the GIL; one thread is the
-        caller's own.
-    """
-    if threads == 1:
-        _sort_each(words)
-        return
-    chunks = -(-words.size // CHUNK)
-    edges = [CHUNK * (chunks * part // threads) for part in range(1, threads)]
-    list(pool.map(_sort_each, np.split(words, edges)))
-
-
-def _sort_each(words: Words) -> None:
-    for start in range(0, words.size, CHUNK):
-        words[start : start + CHUNK].sort()
-
-
-class Yardstick:
-    """Times np.sort, 64k words at a time, before each round of a case: machines change speed.
-
-    Parameters
-    ----------
-    threads : int
-        Of the case; np.sort is timed on one thread and on as many.
-    words : int
-        That each thread sorts.
-    """
-
-    def __init__(self, threads: int, words: int = 1 << 20) -> None:
-        self._count = words
-        self._words = random_words(words * threads)
-        self._room = self._words.copy()
-        self._pools = {count: ThreadPoolExecutor(count) for count in {1, threads}}
-        self.speeds: dict[str, list[float]] = {str(count): [] for count in self._pools}
-
-    def setup(self) -> tuple[tuple[()], dict[str, object]]:
-        """Time a sort on each number of threads; a round is then called without arguments."""
-        for threads, pool in self._pools.items():
-            words = self._room[: self._count * threads]
-            words[:] = self._words[: len(words)]
-            started = time.perf_counter()
-            sort_chunks(words, pool, threads)
-            seconds = time.perf_counter() - started
-            self.speeds[str(threads)].append(len(words) / seconds / 1e6)
-        return (), {}
 
 
 class Clock:

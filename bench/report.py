@@ -5,16 +5,20 @@ from __future__ import annotations
 from bench.comparisons import (
     PEERS_EXPLAINED,
     TREC_EXPLAINED,
+    beside_fastest,
+    beside_polars,
     beside_tools,
+    beside_trec,
     decoding,
     fresh_processes,
-    peers_said,
     trec_runs,
 )
 from bench.machine import machine_lines
+from bench.peers.tools import INPUTS_OF_PEERS
 from bench.runs import Run
 from bench.tables import NONE, number, table, threads_text, times
-from bench.targets import SORT_MWORDS, peak, sort_scaling, sort_speed, speed, start, targets
+from bench.targets import TASKS, targets
+from bench.workload import ORDERS
 
 __all__ = ["fill_block", "readme_block", "results"]
 
@@ -40,32 +44,16 @@ def results(run: Run) -> str:
         "NOTES.md says how to read this.",
         "\n".join(f"* {line}" for line in _circumstances(run)),
         "## Targets",
-        "`met` is the verdict: the median wall time against the target as it was set. `by CPU "
-        "time` is the same number by processor time (Mrows per CPU second, CPU seconds), which "
-        "other programs on a shared machine disturb less.",
-        _in_sort_explained(run),
-        table(
-            [
-                "target",
-                "wanted",
-                "measured",
-                "by CPU time",
-                "met",
-                "wanted, in np.sort",
-                "measured, in np.sort",
-                "met in np.sort",
-            ],
-            verdicts,
-            "lrrrlrrl",
-        ),
+        "`met` is the verdict: the median wall time against the target. `by CPU time` is the same "
+        "number by processor time, which other programs on a shared machine disturb less.",
+        table(["target", "wanted", "measured", "by CPU time", "met"], verdicts, "lrrrl"),
         "## Speed",
         "GAUC alone, the eight measures, and the seven without pooled AUC. `presorted` is one "
         "contiguous chunk, as pandas, polars and NumPy hand data over. Medians over the rounds; "
         "`fastest` is the best round. `read bandwidth`: bytes of the columns read, by time, as a "
         "share of what as "
         "many threads of this machine read. `np.sort, whole`: speed relative to `np.sort` of as "
-        "many 64-bit words, whole, on one thread. `np.sort beside it`: Mwords/s that one thread "
-        "sorted, 64k at a time, before each round, which the targets above are relative to.",
+        "many 64-bit words on one thread.",
         _speeds(run),
         "## Two models in one run",
         "Eight measures of two score columns, both in order. `of two runs`: its processor time "
@@ -116,7 +104,7 @@ def _circumstances(run: Run) -> list[str]:
 
 
 def _speeds(run: Run) -> str:
-    sort = run.one("np.sort", which="whole")
+    sort = run.one("np.sort")
     lines = []
     for case in run.all("speed"):
         threads = int(case.info["threads"])
@@ -133,14 +121,13 @@ def _speeds(run: Run) -> str:
                 times(run.scaling(case)) if threads > 1 else NONE,
                 f"{case.bandwidth / read.bandwidth:.1%}" if read else NONE,
                 times(case.mrows / sort.mrows if sort else None),
-                NONE if 1 not in case.sorts else number(case.sorts[1]),
             ]
         )
     header = [
         "rows", "measures", "threads", "Mrows/s", "fastest", "per core", "per CPU second",
-        "over 1 thread", "read bandwidth", "np.sort, whole", "np.sort beside it",
+        "over 1 thread", "read bandwidth", "np.sort",
     ]  # fmt: skip
-    return table(header, lines, "llrrrrrrrrr")
+    return table(header, lines, "llrrrrrrrr")
 
 
 def _models(run: Run) -> str:
@@ -189,39 +176,16 @@ def _references(run: Run) -> str:
     for case in run.all("bandwidth"):
         name = f"read bandwidth, {threads_text(case.info['threads'])}"
         lines.append([name, f"{case.bandwidth / 1e9:.1f} GB/s"])
-    names = {"whole": "whole", "chunks": "64k at a time"}
-    for case in run.all("np.sort"):
-        sort = (
-            f"np.sort of uint64, {names[case.info['which']]}, {threads_text(case.info['threads'])}"
-        )
-        lines.append([sort, f"{number(case.mrows)} Mwords/s"])
-    for name, ratio in _own_scaling(run).items():
-        lines.append([f"2 threads over 1: {name}", f"{ratio:.2f} times"])
-    return table(["reference", "measured"], lines, "lr")
-
-
-def _own_scaling(run: Run) -> dict[str, float]:
-    """What the machine gains from a second thread by itself, where that was measured."""
+    sort = run.one("np.sort")
+    if sort is not None:
+        lines.append(["np.sort of uint64", f"{number(sort.mrows)} Mwords/s"])
+    for case in run.all("sum"):
+        name = f"sum of the three columns, {threads_text(case.info['threads'])}"
+        lines.append([name, f"{number(case.mrows)} Mrows/s"])
     reading = run.scaling(run.one("bandwidth", threads=2))
-    gains = {"np.sort, 64k at a time": sort_scaling(run), "reading": reading}
-    return {name: gain for name, gain in gains.items() if gain is not None}
-
-
-def _in_sort_explained(run: Run) -> str:
-    sort, own = sort_speed(run), sort_scaling(run)
-    here = "" if sort is None else f" ({number(sort)} M/s when the run began)"
-    gained = "" if own is None else f" ({own:.2f} times when the run began)"
-    return (
-        "The targets were set on a machine where NumPy sorted 64k-word chunks at "
-        f"{SORT_MWORDS} M/s a core. The last three columns scale them to this machine. "
-        "Speeds are in multiples of what one thread sorted, 64k words at a time, in the moments "
-        f"before each round of the case{here} (Mrows/s per Mwords/s); wanted is the target over "
-        f"{SORT_MWORDS}. The scaling rows are relative to what np.sort gained from a second thread "
-        f"in the same moments{gained}: wanted is as much, but no more than the target. Read `met "
-        "in np.sort` as an estimate, never in place of `met`: not all work slows down as sorting "
-        "does. Where np.sort gained little, a yes in a scaling row says only that the engine "
-        "gained no less."
-    )
+    if reading is not None:
+        lines.append(["2 threads over 1: reading", f"{reading:.2f} times"])
+    return table(["reference", "measured"], lines, "lr")
 
 
 def _starts(run: Run) -> str:
@@ -268,62 +232,34 @@ def readme_block(run: Run) -> str:
     Returns
     -------
     str
-        Markdown: speed by input; start-up and memory in one line each; targets met, by wall clock
-        and relative to np.sort.
+        Markdown: beside which tools, at what multiple, and of which rows.
     """
-    shapes = [(measures, threads) for measures in ("GAUC", "eight") for threads in (1, 2)]
-    inputs = dict.fromkeys(str(case.info["input"]) for case in run.all("speed"))
     lines = []
-    for rows in inputs:
-        speeds = [speed(run, rows, measures, threads)[0] for measures, threads in shapes]
-        lines.append([rows, *map(number, speeds)])
-    header = ["Mrows/s", "GAUC", "GAUC, 2 threads", "eight measures", "eight, 2 threads"]
-    machine = run.machine
-    first, following = start(run, "empty")[0], start(run, "filled")[0]
-    lowest, highest = peak(run, "seven", largest=False)[0], peak(run, "seven", largest=True)[0]
-    notes = []
-    if first is not None and following is not None:
-        notes.append(
-            f"A small file takes {first:.1f} s in the first run ever, which compiles the kernels, "
-            f"and {following:.1f} s in every later process."
+    for name, measures, part, *_ in TASKS:
+        ratios = [beside_fastest(run, rows, measures, part=part) for rows in INPUTS_OF_PEERS]
+        lines.append([name, *map(number, ratios)])
+    for rows in sorted({int(case.info["rows"]) for case in run.all("fresh")}):
+        ratios = [beside_polars(run, rows, order)[0] for order in ORDERS]
+        lines.append(
+            [f"GAUC of a Parquet file of {rows:,} rows, new process", *map(number, ratios), NONE]
         )
-    if lowest is not None and highest is not None:
-        sizes = sorted(int(case.info["rows"]) for case in run.all("memory"))
-        notes.append(
-            f"Streaming a presorted Parquet file, measures of groups take {lowest:.0f} MB above "
-            f"the imports for {sizes[0]:,} rows and {highest:.0f} MB for {sizes[-1]:,}."
-        )
-    rows_text = ", ".join(f"{count:,}" for count in {c.info["rows"] for c in run.all("speed")})
-    about = f"{rows_text} rows, {machine['cpu']}, {machine['cores']} cores, {run.date}; medians."
-    parts = [
-        table(header, lines, "lrrrr"),
-        " ".join(notes),
-        peers_said(run),
-        _targets_met(run),
-        about,
-    ]
-    return "\n\n".join(part for part in parts if part)
-
-
-def _targets_met(run: Run) -> str:
-    """Count the targets of speed and scaling that the run met, and say how to read that."""
-    judged = [target for target in targets(run) if target.met_in_sort(run) is not None]
-    sort = sort_speed(run)
-    if not judged or sort is None:
-        return ""
-    by_wall = sum(target.met(run) is True for target in judged)
-    in_sort = sum(target.met_in_sort(run) is True for target in judged)
-    gains = ", ".join(f"{name} {ratio:.2f} times" for name, ratio in _own_scaling(run).items())
-    others = run.machine.get("others")
-    return (
-        f"Targets of speed and scaling met by wall clock: {by_wall} of {len(judged)}. The "
-        "targets stand beside measurements of a machine where NumPy sorted 64k-word chunks at "
-        f"{SORT_MWORDS} M/s a core; here one thread sorted {number(sort)} M/s"
-        + (f", a second one gained: {gains}" if gains else "")
-        + ("" if others is None else f"; other programs took {others:.0%} of the cores' time")
-        + f". Met relative to np.sort in the same run: {in_sort} of {len(judged)}, an estimate "
-        "for a machine of another speed, which does not replace the wall clock."
+    for way, name in (("warm", "TREC run, all measures"), ("fresh", "the same, new process")):
+        lines.append([name, number(beside_trec(run, way)[0]), NONE, NONE])
+    header = ["times as fast", "sorted", "shuffled", "shuffled, hashed ids"]
+    judged = [target.met(run) for target in targets(run)]
+    sizes = ", ".join(
+        f"{rows:,}" for rows in sorted({int(c.info["rows"]) for c in run.all("speed")})
     )
+    machine = run.machine
+    parts = [
+        "How many times as fast as the fastest of polars, DuckDB and pandas (TREC: "
+        f"pytrec-eval-terrier), in the same minutes: {sizes} rows, {machine['cores']} cores, "
+        f"{machine['cpu']}, {run.date}.",
+        table(header, lines, "lrrr"),
+        f"Targets met: {judged.count(True)} of {len(judged) - judged.count(None)} "
+        "(all numbers and targets: [bench/RESULTS.md](bench/RESULTS.md)).",
+    ]
+    return "\n\n".join(parts)
 
 
 def fill_block(text: str, block: str) -> str | None:

@@ -26,9 +26,6 @@ class Case:
     cpu : float or None
         Median processor time of a round, all threads together.
     rounds : int
-    sorts : dict of int to float
-        Million words a second that so many threads sorted, 64k at a time, before each round: the
-        median. Empty where that was not measured.
     """
 
     info: dict[str, Any]
@@ -36,7 +33,6 @@ class Case:
     fastest: float
     cpu: float | None
     rounds: int
-    sorts: dict[int, float]
 
     @property
     def mrows(self) -> float:
@@ -81,7 +77,7 @@ class Run:
         """Speed of a case over that of the same case on one thread."""
         if case is None:
             return None
-        same = ("kind", "input", "measures", "which")
+        same = ("kind", "input", "measures")
         shared = {name: case.info[name] for name in same if name in case.info}
         single = self.one(**shared, threads=1)
         return single.seconds / case.seconds if single else None
@@ -104,7 +100,6 @@ def read_run(path: Path) -> Run:
     for entry in found["benchmarks"]:
         stats, info = entry["stats"], entry["extra_info"]
         cpu = median(info["cpu"]) if info.get("cpu") else None
-        sorts = {int(threads): median(all_) for threads, all_ in info.get("sorted", {}).items()}
-        cases.append(Case(info, stats["median"], stats["min"], cpu, stats["rounds"], sorts))
+        cases.append(Case(info, stats["median"], stats["min"], cpu, stats["rounds"]))
     date = str(found["datetime"]).partition("T")[0]
     return Run(date, found["machine_info"]["bench"], tuple(cases))

@@ -31,6 +31,8 @@ __all__ = [
     "LARGE",
     "MEASURES",
     "ORDERS",
+    "OTHER_MODEL",
+    "PAIRED",
     "SEED",
     "SEVEN",
     "SMALL_ROWS",
@@ -49,7 +51,8 @@ __all__ = [
 
 EIGHT = "GAUC,AUC,nDCG@10,AP,RR,ERR(max_grade=1)@10,P@10,R@10"
 SEVEN = EIGHT.replace(",AUC,", ",")  # without the pooled AUC, which has to keep every score
-MEASURES = {"GAUC": "GAUC", "AUC": "AUC", "eight": EIGHT, "seven": SEVEN}
+PAIRED = "GAUC,nDCG@10,AP"  # of two models, with standard errors of the differences
+MEASURES = {"GAUC": "GAUC", "AUC": "AUC", "eight": EIGHT, "seven": SEVEN, "paired": PAIRED}
 THREADS = (1, 2)
 
 FULL_ROWS = 10_000_000
@@ -58,6 +61,7 @@ SMALL_ROWS = 1_000  # of the small file, whose time is all start-up
 SLICES = 10
 ORDERS = ("sorted", "shuffled")  # of the files that fresh processes read
 COLUMNS = ["user_id", "click", "score_a"]
+OTHER_MODEL = "score_b"
 SEED = 1
 
 
@@ -116,12 +120,12 @@ def rounds_wanted() -> int:
     return int(os.environ.get("FASTRANK_BENCH_ROUNDS", "5"))
 
 
-def table_of(given: Input, rows: int) -> pa.Table:
-    """Generate an input in memory: the three columns that are read."""
+def table_of(given: Input, rows: int, columns: Sequence[str] = COLUMNS) -> pa.Table:
+    """Generate an input in memory: the columns that are read."""
     choices: Choices = {**given.options, "seed": SEED}
     reader = impressions(rows, **choices)
-    schema = pa.schema([reader.schema.field(name) for name in COLUMNS])
-    table = pa.Table.from_batches((batch.select(COLUMNS) for batch in reader), schema)
+    schema = pa.schema([reader.schema.field(name) for name in columns])
+    table = pa.Table.from_batches((batch.select(columns) for batch in reader), schema)
     return table.combine_chunks() if given.contiguous else table
 
 

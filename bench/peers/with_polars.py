@@ -60,6 +60,57 @@ def seven(table: pa.Table, presorted: bool) -> list[float]:
     return list(values.collect().row(0))
 
 
+def paired(table: pa.Table, presorted: bool) -> list[float]:
+    """Difference of two models and its standard error, by user: GAUC, nDCG@10, AP."""
+    clicked = _clicked(_frame(table, False))
+    users: pl.LazyFrame | None = None
+    for model in ("score_a", "score_b"):
+        # Of equal scores the first row stands first.
+        found = pl.col(model).rank("ordinal", descending=True).filter(_CLICK).sort()
+        place, i = pl.col("place").cast(pl.Int64), pl.col("i")
+        top = place <= 10
+        lists = (
+            clicked.group_by(_USER)
+            .agg(*_counts(model), place=found)
+            .explode("place")
+            .with_columns(i=pl.int_range(1, pl.len() + 1, dtype=pl.Int64).over(_USER))
+            .group_by(_USER)
+            .agg(
+                pl.col("rows", "clicks", "ranks").first(),
+                dcg=(1 / (place + 1).log(2)).filter(top).sum(),
+                ideal=(1 / (i + 1).log(2)).filter(i <= 10).sum(),
+                ap=(i / place).mean(),
+            )
+        )
+        values = lists.select(
+            _USER,
+            "rows",
+            (pl.col("clicks") < pl.col("rows")).alias("both"),
+            _auc().alias(f"auc_{model}"),
+            (pl.col("dcg") / pl.col("ideal")).alias(f"ndcg_{model}"),
+            pl.col("ap").alias(f"ap_{model}"),
+        )
+        users = values if users is None else users.join(values.drop("rows", "both"), on=_USER)
+    assert users is not None
+    numbers = []
+    weights = {"auc": pl.col("rows") * pl.col("both"), "ndcg": pl.lit(1.0), "ap": pl.lit(1.0)}
+    for name, weight in weights.items():
+        difference = pl.col(f"{name}_score_b") - pl.col(f"{name}_score_a")
+        numbers += [difference.alias(name), weight.alias(f"{name}_weight")]
+    frame = users.select(*numbers).collect()
+    return [number for name in ("auc", "ndcg", "ap") for number in _difference(frame, name)]
+
+
+def _difference(frame: pl.DataFrame, name: str) -> list[float]:
+    used = frame.filter(pl.col(f"{name}_weight") > 0)
+    difference, weight = used[name], used[f"{name}_weight"]
+    total = float(weight.sum())
+    mean = float((difference * weight).sum()) / total
+    squares = float((((difference - mean) * weight) ** 2).sum())
+    groups = len(used)
+    return [mean, (squares * groups / (groups - 1)) ** 0.5 / total]
+
+
 def auc(table: pa.Table, presorted: bool) -> list[float]:
     """Over all rows."""
     lists = pl.DataFrame(table.select(["click", "score_a"])).lazy().select(*_counts())
@@ -81,11 +132,11 @@ def _clicked(frame: pl.LazyFrame) -> pl.LazyFrame:
     return frame.join(frame.filter(_CLICK).select(_USER).unique(), on=_USER, how="semi")
 
 
-def _counts() -> list[pl.Expr]:
+def _counts(score: str = "score_a") -> list[pl.Expr]:
     return [
         pl.len().cast(pl.Int64).alias("rows"),
         _CLICK.sum().cast(pl.Int64).alias("clicks"),
-        pl.col("score_a").rank().filter(_CLICK).sum().alias("ranks"),
+        pl.col(score).rank().filter(_CLICK).sum().alias("ranks"),
     ]
 
 
