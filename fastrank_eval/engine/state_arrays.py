@@ -284,7 +284,12 @@ def bin_edges(slicing: SliceEncoder) -> dict[str, list[str]]:
 def _concat(columns: Sequence[pa.Array], name: str, by: str) -> pa.Array:
     """Concatenate columns, and widen types that differ only in width."""
     kinds = {column.type for column in columns if column.null_count < len(column)}
-    kind = next(iter(kinds), columns[0].type)
+    if kinds:
+        kind = next(iter(kinds))
+    else:
+        # States without groups have the type null. The choice does not depend on their order.
+        types = sorted({column.type for column in columns}, key=str)
+        kind = next((each for each in types if not pa.types.is_null(each)), types[0])
     if len(kinds) > 1:
         wide = {_widest(each) for each in kinds}
         kind = wide.pop()

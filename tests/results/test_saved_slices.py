@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import fastrank_eval as fe
@@ -89,6 +89,15 @@ def same_groups(one: fe.Result, other: fe.Result) -> None:
 
 
 @settings(max_examples=10, deadline=None)
+@example(  # all values are null, and one night has no rows
+    seed=276,
+    groups=1,
+    parts=2,
+    by=["slot,country"],
+    measures=MEASURES,
+    weighted=False,
+    min_groups=1,
+)
 @given(
     seed=st.integers(0, 2**32),
     groups=st.integers(0, 16),
