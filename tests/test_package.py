@@ -207,8 +207,8 @@ def test_types__are_published() -> None:
 
 #: Libraries that are heavy, optional, for errors alone, or missing on some systems.
 LOCAL_LIBRARIES = {
-    *("difflib", "duckdb", "fcntl", "importlib", "ir_measures", "jinja2", "llvmlite", "markupsafe"),
-    *("pyarrow", "pyspark", "resource", "rich", "scipy", "uvicorn"),
+    *("difflib", "duckdb", "fcntl", "html", "importlib", "ir_measures", "jinja2", "llvmlite"),
+    *("markupsafe", "polars", "pyarrow", "pyspark", "resource", "rich", "scipy", "uvicorn"),
 }
 #: Files of ours that import such a library at their top, that a facade method hands over to, or
 #: that a plain run does not need: scattered rows, states and gates take 3 % of its start.

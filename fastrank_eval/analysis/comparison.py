@@ -104,6 +104,10 @@ class Comparison(ReportedComparison):
         """
         return record_table(self.values, DIFFERENCE_SCHEMA)
 
+    def to_arrow(self) -> pa.Table:
+        """Return `summary`, the table of all differences, as Arrow."""
+        return self.summary
+
     @property
     def per_group(self) -> pa.Table:
         """A table of one row for each group.

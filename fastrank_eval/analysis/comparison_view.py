@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -44,7 +44,15 @@ from fastrank_eval.results.slice_view import (
     left_out_notes,
     slice_tables,
 )
-from fastrank_eval.results.tables import TEXT_WIDTH, Lines, Report, Table, first_that_fits, sections
+from fastrank_eval.results.tables import (
+    TEXT_WIDTH,
+    Lines,
+    Report,
+    Table,
+    Tabular,
+    first_that_fits,
+    sections,
+)
 from fastrank_eval.stats.intervals import FEW_GROUPS
 
 if TYPE_CHECKING:
@@ -53,7 +61,7 @@ if TYPE_CHECKING:
 _NARROW = 12  # least width of names
 
 
-class ReportedComparison(ABC):
+class ReportedComparison(Tabular):
     """The output formats of `Comparison`."""
 
     values: tuple[ComparedValue, ...]
@@ -178,6 +186,9 @@ class ReportedComparison(ABC):
 
     def __repr__(self) -> str:
         return self._report(self._flat_blocks(TEXT_WIDTH)).to_text()
+
+    def _html_report(self) -> Report:
+        return self._report(self._flat_blocks(None))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield self.with_movers(0)

@@ -29,9 +29,10 @@ from fastrank_eval.analysis.curve_points import (
 from fastrank_eval.engine.records import Meta, plain_meta, plain_value
 from fastrank_eval.measures import AUC, AvgPrec, Lift, LogLoss, Measure
 from fastrank_eval.results.evaluate import evaluate
-from fastrank_eval.results.format import count_text, number_text
+from fastrank_eval.results.format import count_text, number_text, printable
 from fastrank_eval.results.result import Result
-from fastrank_eval.results.tables import write_csv
+from fastrank_eval.results.result_view import size_and_conventions
+from fastrank_eval.results.tables import Lines, Report, Tabular, write_csv
 from fastrank_eval.stats.score_table import RocSteps, ScoreTable
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ SCHEMAS = {kind: _schema(names) for kind, names in curve_points.COLUMNS.items()}
 
 
 @dataclass(frozen=True, repr=False)
-class Curve:
+class Curve(Tabular):
     """The result of :func:`fastrank_eval.curve`.
 
     Parameters
@@ -227,6 +228,14 @@ class Curve:
         check_writable(path, overwrite)
         with atomic_path(path, overwrite=overwrite) as temporary:
             draw_file(self, temporary, os.fspath(path), title)
+
+    def to_arrow(self) -> pa.Table:
+        """Return `table`, the points of all models, as Arrow."""
+        return self.table
+
+    def _html_report(self) -> Report:
+        lines = [printable(line) for line in repr(self).split("\n")]
+        return Report([Lines(lines, [""] * len(lines))], [], [], *size_and_conventions(self.meta))
 
     def __repr__(self) -> str:
         lines = [f"{self.kind} curve, {count_text(self.table.num_rows, 'point')}"]

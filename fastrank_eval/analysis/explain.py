@@ -15,7 +15,14 @@ from fastrank_eval.io.reader import open_source
 from fastrank_eval.measures import Measure, parse_measures, registry
 from fastrank_eval.results.evaluate import evaluate
 from fastrank_eval.results.format import amount
-from fastrank_eval.results.tables import Table, rich_table, text_lines
+from fastrank_eval.results.tables import (
+    Lines,
+    NotebookView,
+    Report,
+    Table,
+    rich_table,
+    text_lines,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -42,7 +49,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Explanation:
+class Explanation(NotebookView):
     """The result of :func:`explain`.
 
     Parameters
@@ -98,6 +105,10 @@ class Explanation:
     @property
     def _differences(self) -> list[str]:
         return [f"not reproduced: {difference}" for difference in self.profile.differs]
+
+    def _html_report(self) -> Report:
+        tool = Lines([self.profile.tool], [""])
+        return Report([tool, self.table()], [], self._differences, "", "")
 
     def __str__(self) -> str:
         return "\n".join([self.profile.tool, *text_lines(self.table()), *self._differences])

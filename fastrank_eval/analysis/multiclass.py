@@ -47,7 +47,7 @@ from fastrank_eval.measures.likelihood import LogarithmicLoss
 from fastrank_eval.measures.pooled import PooledMeasure
 from fastrank_eval.results.format import number_text, printable
 from fastrank_eval.results.result import Result
-from fastrank_eval.results.tables import Table, rich_table
+from fastrank_eval.results.tables import Report, Table, rich_table
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
@@ -240,9 +240,16 @@ class ClassResult(Result):
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield from super().__rich_console__(console, options)
+        yield rich_table(self._class_table(), fixed=False)
+
+    def _html_report(self) -> Report:
+        report = super()._html_report()
+        return replace(report, blocks=[*report.blocks, self._class_table()])
+
+    def _class_table(self) -> Table:
         names = [printable(name) for name in self.per_class.column_names]
         rows = [list(map(_cell_text, row.values())) for row in self.per_class.to_pylist()]
-        yield rich_table(Table(names, 1, rows), fixed=False)
+        return Table(names, 1, rows)
 
 
 def _cell_text(value: Any) -> str:

@@ -276,6 +276,10 @@ class Result(Reported):
         """
         return record_table(self.values, VALUE_SCHEMA)
 
+    def to_arrow(self) -> pa.Table:
+        """Return `summary`, the table of all values, as Arrow."""
+        return self.summary
+
     @property
     def per_group(self) -> pa.Table:
         """The table of groups: one row a group, in the order of their first rows.

@@ -40,7 +40,14 @@ from fastrank_eval.results.slice_view import (
     left_out_notes,
     slice_tables,
 )
-from fastrank_eval.results.tables import TEXT_WIDTH, Report, Table, first_that_fits, sections
+from fastrank_eval.results.tables import (
+    TEXT_WIDTH,
+    Report,
+    Table,
+    Tabular,
+    first_that_fits,
+    sections,
+)
 from fastrank_eval.stats.intervals import FEW_GROUPS
 
 if TYPE_CHECKING:
@@ -199,7 +206,7 @@ def _remedy(means: Sequence[MeasureValue], groups: object) -> str:
 _NARROW, _REASON = 12, 13  # least widths of names and of reasons ("few_positives")
 
 
-class Reported:
+class Reported(Tabular):
     """The output formats of a result: JSON, CSV, markdown and text."""
 
     values: tuple[MeasureValue, ...]
@@ -266,10 +273,13 @@ class Reported:
         str
             Names from the data stand in code spans, so that nothing in them is markup.
         """
-        return self._report(_overall(self), width=None).to_markdown()
+        return self._html_report().to_markdown()
 
     def __repr__(self) -> str:
         return self._report(_overall(self).one_line(), width=TEXT_WIDTH).to_text()
+
+    def _html_report(self) -> Report:
+        return self._report(_overall(self), width=None)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Render for a terminal, in whose width no digit is cut off.

@@ -47,7 +47,9 @@ from fastrank_eval.engine.state_merge import (
 )
 from fastrank_eval.engine.totals import Totals
 from fastrank_eval.io.columns import Roles
+from fastrank_eval.results.format import printable
 from fastrank_eval.results.result import Result, result_of
+from fastrank_eval.results.tables import Lines, NotebookView, Report
 
 if TYPE_CHECKING:
     from fastrank_eval.analysis.comparison import Comparison
@@ -58,7 +60,7 @@ _OPTIONS = ("confidence", "min_groups")
 _PROVENANCE_KEYS = {"sources", "order", "where", "limit"}
 
 
-class State:
+class State(NotebookView):
     """The data from which values are computed: exact sums, scores, counts.
 
     States of different rows merge to the state of all rows. If no group has rows in two of them,
@@ -148,6 +150,9 @@ class State:
             f"State of {self.rows} rows, {self.groups} groups, {len(self.provenance)} evaluations: "
             f"{', '.join(self.measures)} of {', '.join(self.scores)}"
         )
+
+    def _html_report(self) -> Report:
+        return Report([Lines([printable(repr(self))], [""])], [], [], "", "")
 
     @typed
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:

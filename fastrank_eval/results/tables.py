@@ -1,8 +1,9 @@
-"""Render reports as text and markdown; write tables to files."""
+"""Render reports as text, markdown and HTML; write tables to files."""
 
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -16,6 +17,8 @@ from fastrank_eval._lib.errors import OutputError
 from fastrank_eval._lib.files import csv_cells
 
 if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
     from rich.console import RenderableType
     from rich.table import Table as Grid
 
@@ -129,6 +132,22 @@ class Report:
         blocks.append(["  \n".join(footer)])
         return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
 
+    def to_html(self) -> str:
+        """Render HTML for a notebook: no script, and the colours of the page."""
+        from html import escape
+
+        blocks = []
+        for block in self.blocks:
+            if isinstance(block, Lines):
+                items = (f"<li>{escape(text)}</li>" for text in block.texts)
+                blocks.append(f"<ul>{''.join(items)}</ul>")
+            else:
+                blocks.append(html_table(block))
+        footer = filter(None, (*self.legend, *self.notes, self.size, self.conventions))
+        lines = "<br>".join(map(escape, footer))
+        blocks.append(f'<p style="font-size: smaller">{lines}</p>' if lines else "")
+        return f'<div style="overflow-x: auto">{"".join(blocks)}</div>'
+
     def to_terminal(self) -> Iterator[RenderableType]:
         """Render for a terminal."""
         from rich.text import Text
@@ -171,6 +190,30 @@ def markdown_lines(table: Table) -> list[str]:
     ]
     header, *lines = [f"| {' | '.join(row)} |" for row in (table.header, *rows)]
     return [header, f"|{'|'.join(rule)}|", *lines]
+
+
+def html_table(table: Table) -> str:
+    """Render an HTML table, with names to the left and numbers to the right."""
+    from html import escape
+
+    sides = ["left" if i < table.names else "right" for i in range(len(table.header))]
+
+    def row(tag: str, cells: Sequence[str]) -> str:
+        texts = (escape(cell).replace("\n", "<br>") for cell in cells)
+        pairs = zip(sides, texts, strict=True)
+        style = "padding: 0 0.6em; text-align:"
+        inner = (f'<{tag} style="{style} {side}">{text}</{tag}>' for side, text in pairs)
+        return f"<tr>{''.join(inner)}</tr>"
+
+    title = ""
+    if table.title:
+        text = escape(" by ".join(table.title))
+        title = f'<caption style="text-align: left"><b>{text}</b></caption>'
+    body = "".join(row("td", cells) for cells in table.rows)
+    head = row("th", table.header)
+    return (
+        f'<table style="margin: 0.6em 0">{title}<thead>{head}</thead><tbody>{body}</tbody></table>'
+    )
 
 
 def rich_table(table: Table, fixed: bool = True) -> Grid:
@@ -254,6 +297,52 @@ def code_span(text: str) -> str:
     fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
     pad = " " if text.startswith("`") or text.endswith("`") else ""
     return f"{fence}{pad}{text}{pad}{fence}"
+
+
+class NotebookView(ABC):
+    """The view of a result in a notebook."""
+
+    @abstractmethod
+    def _html_report(self) -> Report:
+        """Build the report that a notebook shows."""
+
+    def _repr_html_(self) -> str:
+        return self._html_report().to_html()
+
+
+class Tabular(NotebookView):
+    """The table of a result, for other libraries."""
+
+    @abstractmethod
+    def to_arrow(self) -> pa.Table:
+        """Return the table, as Arrow.
+
+        Returns
+        -------
+        pyarrow.Table
+        """
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Convert the table to pandas.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Maps become lists of pairs; nulls become NaN or None.
+        """
+        return self.to_arrow().to_pandas()
+
+    def to_polars(self) -> pl.DataFrame:
+        """Convert the table to polars.
+
+        Returns
+        -------
+        polars.DataFrame
+            Maps become lists of structs.
+        """
+        import polars as pl
+
+        return pl.DataFrame(self.to_arrow())
 
 
 #: The suffixes of table files.
