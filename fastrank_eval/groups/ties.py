@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 
-from fastrank_eval._lib.arrow import as_array, fixed_width, row_column
+from fastrank_eval._lib.arrow import fixed_width, text_buffers, uint64_windows
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval.groups.sort import find_order_violation, order_by_score
 
@@ -59,13 +59,46 @@ def item_codes(item: pa.Array) -> np.ndarray:
     words = fixed_width(item)
     if words is not None and words.ndim == 1:
         return words
-    import pyarrow.compute as pc
+    if words is not None:
+        # The last word of a decimal is the highest, and has the sign.
+        words = words ^ np.array([0] * (words.shape[1] - 1) + [1 << 63], np.uint64)
+        return _codes_of_words(len(item), words.shape[1], lambda rows, k: words[rows, -1 - k])
+    # Not Arrow's sort, which is no faster: its functions take 45 ms to import.
+    offsets, content = text_buffers(item)
+    windows = uint64_windows(np.append(content, np.zeros(8, np.uint8)))
+    starts, lengths = offsets[:-1].astype(np.int64), np.diff(offsets).astype(np.int64)
+    whole = -(-int(lengths.max(initial=0)) // 8)
 
-    order = as_array(pc.array_sort_indices(item)).astype(np.int64)
-    ordered_items = item.take(row_column(order))
-    changes = pc.not_equal(ordered_items.slice(1), ordered_items.slice(0, len(ordered_items) - 1))
-    codes = np.empty(len(order), np.int64)
-    codes[order] = np.concatenate([[0], np.cumsum(as_array(changes), dtype=np.int64)])
+    def word_of(rows: np.ndarray, k: int) -> np.ndarray:
+        if k == whole:  # a text precedes itself with zero bytes after it
+            return lengths[rows].astype(np.uint64)
+        rest = np.clip(lengths[rows] - 8 * k, 0, 8)
+        word = windows[np.where(rest > 0, starts[rows] + 8 * k, 0)].byteswap()
+        after = np.minimum(8 * (8 - rest), 63).astype(np.uint64)
+        return np.where(rest > 0, word >> after << after, np.uint64(0))
+
+    return _codes_of_words(len(item), whole + 1, word_of)
+
+
+def _codes_of_words(
+    count: int, depth: int, word_of: Callable[[np.ndarray, int], np.ndarray]
+) -> np.ndarray:
+    """Number items by the order of their words, the first of `depth` words counts most."""
+    codes, rows = np.zeros(count, np.int64), np.arange(count)
+    for k in range(depth):
+        if not len(rows):
+            break
+        word = word_of(rows, k)
+        order = np.lexsort((word, codes[rows]))
+        rows, word = rows[order], word[order]
+        code, place = codes[rows], np.arange(len(rows))
+        begins = np.append(True, code[1:] != code[:-1])
+        differs = begins | np.append(True, word[1:] != word[:-1])
+        # A code is the number of items below: those of lower codes, and those of lower words.
+        codes[rows] = code + (
+            np.maximum.accumulate(place * differs) - np.maximum.accumulate(place * begins)
+        )
+        rows = rows[~(differs & np.append(differs[1:], True))]
     return codes
 
 

@@ -10,117 +10,14 @@ import numpy as np
 import pyarrow as pa
 
 from fastrank_eval._lib.arguments import typed
-from fastrank_eval._lib.arrow import arrow_column, column_with_nulls, frozen, row_column
+from fastrank_eval._lib.arrow import arrow_column, column_with_nulls, frozen
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval.groups.ties import order_by_item
 from fastrank_eval.integrations.trec.lines import QRELS, RUN
-from fastrank_eval.integrations.trec.pairs import PairTable, concat_texts, in_threads, indices_in
+from fastrank_eval.integrations.trec.pairs import Common, PairTable, in_threads, take_texts
 from fastrank_eval.integrations.trec.tables import is_nested, read_pairs
-
-
-@dataclass(frozen=True)
-class Match:
-    """The pairs of a run and of judgements, without duplicates.
-
-    Rows are the rows of the run, then those of the judgements.
-
-    Parameters
-    ----------
-    queries : pyarrow.Array
-        All queries, those of the run first.
-    query_mask : ndarray of bool, shape (queries,)
-        The queries to evaluate.
-    only_in_run, only_in_qrels : int
-        Numbers of queries of one side only.
-    query_codes : ndarray of int32, shape (rows,)
-        Index of the query of each row.
-    judgement : ndarray of int64, shape (rows of the run,)
-        Row of the judgement of each retrieved document, -1 if there is none.
-    order : ndarray of int64, shape (pairs,)
-        Rows of the queries to evaluate, one for each pair: by query, first the retrieved documents,
-        then the others, both in their order.
-    ends : ndarray of int64, shape (queries,)
-        End of each query in `order`.
-    """
-
-    queries: pa.Array
-    query_mask: np.ndarray
-    only_in_run: int
-    only_in_qrels: int
-    query_codes: np.ndarray
-    judgement: np.ndarray
-    order: np.ndarray
-    ends: np.ndarray
-
-    def judgements(self, rows: np.ndarray) -> np.ndarray:
-        """Find the judgements of rows, -1 if there is none: int64."""
-        result = np.empty(len(rows), np.int64)
-        _find_judgements(frozen(rows.view()), frozen(self.judgement.view()), result)
-        return result
-
-
-def match_pairs(run: PairTable, judged: PairTable, complete: bool) -> Match:
-    """Find the judgement of each retrieved document, and the common queries.
-
-    Parameters
-    ----------
-    run, judged : PairTable
-    complete : bool
-        Keep judged queries that the run does not have.
-    """
-    queries, judged_queries = run.queries, judged.queries
-    # The code of each judged query in the run; new codes for the others.
-    codes = indices_in(judged_queries, queries)
-    new_queries = np.flatnonzero(codes < 0)
-    codes[new_queries] = len(queries) + np.arange(len(new_queries))
-    query_mask = np.zeros(len(queries) + len(new_queries), np.bool_)
-    query_mask[codes] = True
-    only_in_run = int((~query_mask[: len(queries)]).sum())
-    query_mask[len(queries) :] = complete
-
-    judgement = run.rows_in(judged)
-    query_codes = np.concatenate([run.codes, codes.astype(np.int32)[judged.codes]])
-    row_mask = query_mask[query_codes]
-    row_mask[run.rows :][judgement[judgement >= 0]] = False
-    order, ends = np.empty(int(row_mask.sum()), np.int64), np.zeros(len(query_mask) + 1, np.int64)
-    _sort_by_code(frozen(query_codes), frozen(row_mask), ends, order)
-    all_queries = pa.concat_arrays([queries, judged_queries.take(arrow_column(new_queries))])
-    return Match(
-        all_queries,
-        query_mask,
-        only_in_run,
-        len(new_queries),
-        query_codes,
-        judgement,
-        order,
-        ends[:-1],
-    )
-
-
-@kernel
-def _find_judgements(rows, judgement, result):  # type: ignore[no-untyped-def]
-    for i in range(rows.shape[0]):
-        row = rows[i]
-        result[i] = judgement[row] if row < judgement.shape[0] else row - judgement.shape[0]
-
-
-@kernel
-def _sort_by_code(code, mask, ends, order):  # type: ignore[no-untyped-def]
-    """Sort rows by code (counting sort); starts in `ends` become ends."""
-    for row in range(code.shape[0]):
-        ends[code[row] + 1] += mask[row]
-    for index in range(1, ends.shape[0]):
-        ends[index] += ends[index - 1]
-    for row in range(code.shape[0]):
-        if mask[row]:
-            order[ends[code[row]]] = row
-            ends[code[row]] += 1
-
-
-#: Rows of a batch of the result.
-_BATCH_ROWS = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -202,24 +99,23 @@ def join(run: object, qrels: object, *, complete: bool = False) -> Joined:
     runs = _name_runs(run)
     judged = read_pairs(qrels, QRELS)
     rows, scores = _union([read_pairs(source, RUN) for source in runs.values()])
-    match = match_pairs(rows, judged, complete)
+    both = Common(rows, judged)
+    wanted = both.is_judged.copy()
+    wanted[len(rows.queries) :] = complete
     columns, unanswered = {}, {}
     for name, (score, is_null) in zip(runs, scores, strict=True):
-        has_query = np.zeros(len(match.query_mask), np.bool_)
-        has_query[rows.codes[~is_null]] = True
-        unanswered[name] = int((match.query_mask & ~has_query).sum())
-        columns[name] = (
-            np.append(score, np.zeros(judged.rows)),
-            np.append(is_null, np.ones(judged.rows, np.bool_)),
-        )
-    docs = concat_texts([*rows.docs.chunks, *judged.docs.chunks])
-    table = _table(match, docs, columns, judged)
+        if rows.order is not None:
+            score, is_null = score[rows.order], is_null[rows.order]
+        counts = np.append(0, np.cumsum(~is_null))[both.starts]
+        unanswered[name] = int((wanted & (counts[1:] == counts[:-1])).sum())
+        columns[name] = score, is_null
+    judged_in_run = int(both.is_judged[: len(rows.queries)].sum())
     return Joined(
-        table,
+        _table(both, wanted, columns),
         tuple(runs),
-        int(match.query_mask.sum()),
-        match.only_in_run,
-        match.only_in_qrels,
+        int(wanted.sum()),
+        len(rows.queries) - judged_in_run,
+        len(judged.queries) - judged_in_run,
         unanswered,
     )
 
@@ -236,13 +132,14 @@ def _union(runs: Sequence[PairTable]) -> tuple[PairTable, list[tuple[np.ndarray,
         rows[new_rows] = union.rows + np.arange(len(new_rows))
         rows_by_run.append(rows)
         tables = [pairs.table.select(["query", "doc", "score"]) for pairs in (union, run)]
-        union = PairTable(
+        union = PairTable.of(
             pa.concat_tables([tables[0], tables[1].take(arrow_column(new_rows))]), "score"
         )
     scores = []
     for run, rows in zip(runs, rows_by_run, strict=True):
         score, is_null = np.zeros(union.rows), np.ones(union.rows, np.bool_)
-        score[rows], is_null[rows] = run.numbers, False
+        score[rows] = run.numbers
+        is_null[rows] = False
         scores.append((score, is_null))
     return union, scores
 
@@ -270,51 +167,60 @@ def _is_one_run(run: Mapping[Any, Any]) -> bool:
 
 
 def _table(
-    match: Match,
-    docs: pa.Array,
-    scores: Mapping[str, tuple[np.ndarray, np.ndarray]],
-    judged: PairTable,
+    both: Common, wanted: np.ndarray, scores: Mapping[str, tuple[np.ndarray, np.ndarray]]
 ) -> pa.Table:
-    """Build the table of pairs, a batch at a time to save memory.
+    """Build the table of pairs, a piece at a time to save memory.
 
     Parameters
     ----------
-    match : Match
-    docs : pyarrow.Array
+    both : Common
+    wanted : ndarray of bool, shape (queries,)
     scores : mapping of str to tuple of ndarray
-        Scores of the rows, and a mask of nulls.
-    judged : PairTable
-        Judgements; their lists of subtopics, if any, become a column.
+        Scores of the rows of the run, and a mask of nulls.
     """
-    order = match.order
-    grades = judged.numbers
+    judged_docs, _, grades = both.judged.all
     grades = np.append(grades, grades.dtype.type(0))
     kinds = {name: pa.float64() for name in scores}
     kinds["grade"] = pa.from_numpy_dtype(grades.dtype)
     subtopics = None
-    if "subtopics" in judged.encoded.column_names:
-        subtopics = judged.encoded["subtopics"].combine_chunks()
+    if "subtopics" in both.judged.encoded.column_names:
+        subtopics = both.judged.encoded["subtopics"].combine_chunks()
         kinds["subtopics"] = subtopics.type
     schema = pa.schema({"query": pa.string(), "doc": pa.string(), **kinds})
+    pieces = pieces_of(both)
 
     def batch(i: int) -> pa.RecordBatch:
-        rows = order[i * _BATCH_ROWS : (i + 1) * _BATCH_ROWS]
-        judgement = match.judgements(rows)
+        first, last = pieces[i]
+        judgements, bounds, docs, _ = both.find(first, last)
+        order = np.arange(len(judgements))
+        query, row, judgement, _, _ = arrange(
+            both, first, wanted[first:last], order, bounds, judgements
+        )
+        unretrieved = np.flatnonzero(row < 0)
+        all_docs = [docs, judged_docs.take(arrow_column(judgement[unretrieved]))]
+        places = row.copy()
+        places[unretrieved] = len(docs) + np.arange(len(unretrieved))
+        lo, hi = both.starts[[first, last]].tolist()
         arrays = [
-            match.queries.take(arrow_column(match.query_codes[rows])),
-            docs.take(arrow_column(rows)).cast(pa.string()),
-            *(column_with_nulls(score[rows], is_null[rows]) for score, is_null in scores.values()),
-            column_with_nulls(grades[judgement], judgement < 0),
+            both.texts.take(arrow_column(both.queries[first + query])).cast(pa.string()),
+            pa.concat_arrays(all_docs).take(arrow_column(places)).cast(pa.string()),
         ]
+        for score, is_null in scores.values():
+            # Row -1 is the one after the last.
+            column, null = np.append(score[lo:hi], 0.0), np.append(is_null[lo:hi], True)
+            arrays.append(column_with_nulls(column[row], null[row]))
+        arrays.append(column_with_nulls(grades[judgement], judgement < 0))
         if subtopics is not None:
             arrays.append(subtopics.take(column_with_nulls(judgement, judgement < 0)))
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
-    return pa.Table.from_batches(in_threads(batch, -(-len(order) // _BATCH_ROWS)), schema)
+    return pa.Table.from_batches(in_threads(batch, len(pieces)), schema)
 
 
-#: Rows of a batch, which one thread ranks: they fit in the cache.
-_RANKED_ROWS = 1 << 18
+def pieces_of(both: Common) -> list[tuple[int, int]]:
+    """Split the queries into ranges for threads; those without documents are the last one."""
+    answered, queries = len(both.run.queries), len(both.queries)
+    return both.run.pieces + [(answered, queries)] * (answered < queries)
 
 
 @dataclass(frozen=True)
@@ -325,7 +231,7 @@ class RankedQueries:
     ----------
     table : pyarrow.Table
         Columns query (its index), score (null if not retrieved) and grade (null if unjudged).
-    queries : pyarrow.Array
+    queries : list of str
         Names of the queries.
     has_documents : ndarray of bool, shape (queries,)
         Whether the run has documents of the query, even if they are left out here.
@@ -334,15 +240,14 @@ class RankedQueries:
     """
 
     table: pa.Table
-    queries: pa.Array
+    queries: list[str]
     has_documents: np.ndarray
     strings: list[str]
 
 
 def rank_documents(
-    run: PairTable,
-    judgements: PairTable,
-    match: Match,
+    both: Common,
+    wanted: np.ndarray,
     *,
     as_float32: bool,
     most: int | None,
@@ -353,9 +258,9 @@ def rank_documents(
 
     Parameters
     ----------
-    run, judgements : PairTable
-    match : Match
-        The match of both, with at least one query.
+    both : Common
+    wanted : ndarray of bool, shape (queries,)
+        The queries to evaluate, at least one.
     as_float32 : bool
         Round scores to float32 first.
     most : int or None
@@ -366,77 +271,39 @@ def rank_documents(
     depth : int
         Documents in a string of grades.
     """
-    starts = np.append(0, match.ends[match.query_mask])
-    # Batches of complete queries with about equal numbers of rows.
-    cuts = np.searchsorted(starts, np.arange(_RANKED_ROWS, int(starts[-1]), _RANKED_ROWS))
-    bounds = sorted({0, *cuts.tolist(), len(starts) - 1})
-    scores, grades = run.numbers, judgements.numbers
+    grades = both.judged.all[2]
     grades = np.append(grades, grades.dtype.type(0))
-    negative = frozen(grades < 0)
+    numbers = np.cumsum(wanted, dtype=np.int32) - np.int32(1)
+    pieces = pieces_of(both)
 
-    def rank_batch(i: int) -> tuple[pa.RecordBatch, np.ndarray, list[str]]:
-        """Rank some queries: rows, whether the run has the query, strings."""
-        first, last = bounds[i], bounds[i + 1]
-        rows = match.order[starts[first] : starts[last]]
-        batch_starts = starts[first : last + 1] - starts[first]
-        queries, row_count = last - first, len(rows)
-        run_rows, judgement_of_row, query_index, score_index, judgement_index = np.empty(
-            (5, row_count), np.int64
-        )
-        list_scores, list_starts = np.empty(row_count), np.empty(queries + 1, np.int64)
-        _gather(
-            rows,
-            batch_starts,
-            match.judgement,
-            scores,
-            run_rows,
-            list_scores,
-            judgement_of_row,
-            list_starts,
-        )
-        run_rows, list_scores = run_rows[: list_starts[-1]], list_scores[: list_starts[-1]]
+    def rank_piece(i: int) -> tuple[pa.RecordBatch, list[str]]:
+        first, last = pieces[i]
+        judgements, bounds, docs, scores = both.find(first, last)
         if as_float32:
             with np.errstate(over="ignore"):
-                list_scores = list_scores.astype(np.float32)
-        order = order_by_item(
-            frozen(list_scores), list_starts, lambda indices: run.docs_at(run_rows[indices])
-        ).astype(np.int64, copy=False)
-        counts, ends = np.empty(queries, np.int64), np.empty(queries, np.int64)
-        _arrange(
-            order,
-            list_starts,
-            batch_starts,
-            judgement_of_row,
-            negative,
-            row_count if most is None else most,
-            judged_only,
-            query_index,
-            score_index,
-            judgement_index,
-            counts,
-            ends,
-        )
-        ends = np.append(0, ends)
-        query_index, score_index, judgement_index = (
-            index[: ends[-1]] for index in (query_index, score_index, judgement_index)
-        )
-        grade, is_unjudged = grades[judgement_index], judgement_index < 0
-        padded_scores = np.append(list_scores, list_scores.dtype.type(0))
+                scores = frozen(scores.astype(np.float32))
+        order = order_by_item(scores, bounds, lambda rows: take_texts(docs, rows))
+        query, row, judgement, counts, ends = arrange(
+            both, first, wanted[first:last], order.astype(np.int64, copy=False), bounds,
+            judgements, most, judged_only,
+        )  # fmt: skip
+        grade, is_unjudged = grades[judgement], judgement < 0
         columns = [
-            arrow_column((query_index + first).astype(np.int32)),
-            column_with_nulls(padded_scores[score_index], score_index < 0),
+            arrow_column(numbers[first + query]),
+            column_with_nulls(np.append(scores, scores.dtype.type(0))[row], row < 0),
             column_with_nulls(grade, is_unjudged),
         ]
         batch = pa.RecordBatch.from_arrays(columns, names=["query", "score", "grade"])
-        strings = _grade_strings(ends, np.minimum(counts, depth), grade, is_unjudged)
-        return batch, np.diff(list_starts) > 0, strings
+        shown = np.minimum(counts, depth)
+        strings = _grade_strings(ends, shown, grade, is_unjudged)
+        return batch, [strings[q] for q in np.flatnonzero(wanted[first:last])]
 
-    batches, has_documents, strings = zip(*in_threads(rank_batch, len(bounds) - 1), strict=True)
-    queries = match.queries.take(row_column(np.flatnonzero(match.query_mask)))
+    batches, strings = zip(*in_threads(rank_piece, len(pieces)), strict=True)
+    texts = both.texts.to_pylist()
     return RankedQueries(
         pa.Table.from_batches(batches),
-        queries,
-        np.concatenate(has_documents),
+        [texts[i] for i in both.queries[wanted]],
+        (both.starts[1:] > both.starts[:-1])[wanted],
         list(chain.from_iterable(strings)),
     )
 
@@ -445,7 +312,7 @@ def _grade_strings(
     starts: np.ndarray, shown: np.ndarray, grade: np.ndarray, is_unjudged: np.ndarray
 ) -> list[str]:
     ends = np.cumsum(shown)
-    rows = np.arange(int(shown.sum())) + np.repeat(starts[:-1] - ends + shown, shown)
+    rows = np.arange(int(shown.sum())) + np.repeat(starts - ends + shown, shown)
     pairs = zip(grade[rows].tolist(), is_unjudged[rows].tolist(), strict=True)
     text = "".join("-" if null else _grade_character(grade) for grade, null in pairs)
     return [
@@ -459,65 +326,115 @@ def _grade_character(grade: float) -> str:
     return ">" if grade > 9 else str(int(grade))
 
 
-@kernel
-def _gather(rows, starts, judgement, scores, run_rows, values, judgement_of_row, list_starts):  # type: ignore[no-untyped-def]
-    """Collect retrieved rows, scores and judgements by query."""
-    k = 0
-    list_starts[0] = 0
-    for q in range(starts.shape[0] - 1):
-        for i in range(starts[q], starts[q + 1]):
-            row = rows[i]
-            if row < judgement.shape[0]:
-                run_rows[k] = row
-                values[k] = scores[row]
-                judgement_of_row[i] = judgement[row]
-                k += 1
-            else:
-                judgement_of_row[i] = row - judgement.shape[0]
-        list_starts[q + 1] = k
+def arrange(
+    both: Common,
+    first: int,
+    wanted: np.ndarray,
+    order: np.ndarray,
+    bounds: np.ndarray,
+    judgements: np.ndarray,
+    most: int | None = None,
+    judged_only: bool = False,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Arrange the pairs of a range of queries: ranked ones, then other judged ones.
+
+    Parameters
+    ----------
+    both : Common
+    first : int
+        The first query of the range.
+    wanted : ndarray of bool, shape (queries,)
+    order : ndarray of int64, shape (rows,)
+        The retrieved documents by query, best first.
+    bounds, judgements : ndarray
+        Of `Common.find`.
+    most : int or None
+        The largest number of ranked documents of a query.
+    judged_only : bool
+        As in `rank_documents`.
+
+    Returns
+    -------
+    queries : ndarray of int64, shape (pairs,)
+        Query in the range.
+    rows : ndarray of int64, shape (pairs,)
+        Row of the document in the range, -1 if it is not ranked.
+    judgements : ndarray of int64, shape (pairs,)
+        Row of the judgement, -1 if there is none.
+    counts, starts : ndarray of int64, shape (queries,)
+        Number of ranked documents of each query, and its first pair.
+    """
+    last = first + len(wanted)
+    firsts, ends = frozen(both.firsts[first:last]), frozen(both.ends[first:last])
+    judged = ends - firsts
+    size = len(order) + int(judged[wanted].sum())
+    queries, rows, found = (np.empty(size, np.int64) for _ in range(3))
+    counts, starts = np.empty((2, len(wanted)), np.int64)
+    pairs = _arrange(
+        frozen(order),
+        bounds,
+        frozen(judgements),
+        firsts,
+        ends,
+        frozen(both.judged.all[2] < 0),
+        frozen(wanted.view()),
+        np.int64(len(order) if most is None else most),
+        judged_only,
+        np.empty(int(judged.max(initial=0)), np.bool_),
+        queries,
+        rows,
+        found,
+        counts,
+        starts,
+    )
+    return queries[:pairs], rows[:pairs], found[:pairs], counts, starts
 
 
 @kernel
 def _arrange(  # type: ignore[no-untyped-def]
-    order,
-    list_starts,
-    starts,
-    judgement_of_row,
-    negative,
-    most,
-    judged_only,
-    query_index,
-    score_index,
-    judgement_index,
-    counts,
-    ends,
-):
-    """Arrange the rows of each query, best first.
+    order, bounds, judgements, firsts, ends, negative, wanted, most, judged_only,
+    seen, queries, rows, found, counts, starts,
+):  # fmt: skip
+    """Arrange the pairs of each query, best first.
 
     Judged documents that are beyond `most` or left out follow as not retrieved.
     """
-    k = 0
+    k = np.int64(0)
     for q in range(counts.shape[0]):
-        first = list_starts[q]
-        retrieved = list_starts[q + 1] - first
-        last = min(retrieved, most)
         counts[q] = 0
-        for i in range(last):
-            judgement = judgement_of_row[starts[q] + order[first + i] - first]
-            if judged_only and (judgement < 0 or negative[judgement]):
+        starts[q] = k
+        if not wanted[q]:
+            continue
+        lo, first = bounds[q], firsts[q]
+        last = lo + min(bounds[q + 1] - lo, most)
+        for i in range(ends[q] - first):
+            seen[i] = False
+        for i in range(lo, last):
+            judgement = judgements[order[i]]
+            if judgement >= 0:
+                if judged_only and negative[judgement]:
+                    continue
+                seen[judgement - first] = True
+            elif judged_only:
                 continue
-            query_index[k] = q
-            score_index[k] = order[first + i]
-            judgement_index[k] = judgement
-            counts[q] += 1
+            queries[k] = q
+            rows[k] = order[i]
+            found[k] = judgement
             k += 1
-        for i in range(starts[q + 1] - starts[q]):
-            position = order[first + i] - first if i < retrieved else i
-            judgement = judgement_of_row[starts[q] + position]
-            if judgement < 0 or (i < last and not (judged_only and negative[judgement])):
-                continue
-            query_index[k] = q
-            score_index[k] = -1
-            judgement_index[k] = judgement
-            k += 1
-        ends[q] = k
+        counts[q] = k - starts[q]
+        if counts[q] < bounds[q + 1] - lo:
+            for i in range(lo, bounds[q + 1]):
+                judgement = judgements[order[i]]
+                if judgement >= 0 and not seen[judgement - first]:
+                    seen[judgement - first] = True
+                    queries[k] = q
+                    rows[k] = -1
+                    found[k] = judgement
+                    k += 1
+        for judgement in range(first, ends[q]):
+            if not seen[judgement - first]:
+                queries[k] = q
+                rows[k] = -1
+                found[k] = judgement
+                k += 1
+    return k

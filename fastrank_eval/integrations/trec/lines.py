@@ -13,7 +13,7 @@ from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval._lib.threads import scratch
 from fastrank_eval.integrations.trec.blocks import PADDING
-from fastrank_eval.integrations.trec.pairs import pair_hashes
+from fastrank_eval.integrations.trec.pairs import hash_texts, run_ends
 
 #: Most characters of a decimal on the fast path: its digits fit 64 bits, and the quotient of two
 #: exact integers as doubles is the correctly rounded decimal.
@@ -272,9 +272,7 @@ class Lines:
     Parameters
     ----------
     batch : pyarrow.RecordBatch
-        The columns of the layout, repeated ones as dictionaries; only the rows before the fault.
-    keys : tuple of ndarray
-        Hashes of the pairs, and the rows whose query differs from that of the row before.
+        The columns of the layout, as a `PairTable` has them; only the rows before the fault.
     numbers : ndarray of int32, shape (rows,), or None
         The line of each row, from 0; None if every line is a row.
     lines : int
@@ -284,7 +282,6 @@ class Lines:
     """
 
     batch: pa.RecordBatch
-    keys: tuple[np.ndarray, np.ndarray]
     numbers: np.ndarray | None
     lines: int
     fault: tuple[int, str] | None
@@ -344,19 +341,16 @@ def read_lines(block: bytes, layout: Layout) -> Lines:
             break
     rows, lines, faulty_line, fields, others, points = counts.tolist()
 
-    def text_of(i: int, copy: bool = True) -> pa.Array:
-        offsets = ends[i, : text_counts[i] + 1]
-        content_bytes = content[i * room :][: ends[i, text_counts[i]]]
-        if copy:
-            offsets, content_bytes = offsets.copy(), content_bytes.copy()
+    def text_of(i: int) -> pa.Array:
+        offsets = ends[i, : text_counts[i] + 1].astype(np.int64)
+        content_bytes = content[i * room :][: offsets[-1]].copy()
         buffers = [None, pa.py_buffer(offsets), pa.py_buffer(content_bytes)]
-        return pa.Array.from_buffers(pa.string(), int(text_counts[i]), buffers)
+        return pa.Array.from_buffers(pa.large_string(), int(text_counts[i]), buffers)
 
     line_numbers = None if rows == lines else row_lines[:rows].copy()
     faults = [] if faulty_line < 0 else [(faulty_line, _field_count_error(fields, layout))]
     row_faults: list[tuple[int, str]] = []
     arrays: dict[str, pa.Array] = {}
-    runs: dict[str, np.ndarray] = {}
     is_ascii = bool(text.max(initial=0) < _NON_ASCII)
     for i, name in enumerate(names):
         if name == layout.number:
@@ -366,7 +360,7 @@ def read_lines(block: bytes, layout: Layout) -> Lines:
             elif not others:
                 arrays[name] = arrow_column(numbers)
             else:
-                arrays[name], row, reason = _numbers(text_of(i, copy=False), name)
+                arrays[name], row, reason = _numbers(text_of(i), name)
                 row_faults += [] if row < 0 else [(row, reason)]
             continue
         arrays[name] = text_of(i)
@@ -376,7 +370,7 @@ def read_lines(block: bytes, layout: Layout) -> Lines:
             for row in _not_utf8(arrays[name]):
                 row_faults.append((int(first[row]) if name in layout.repeated else row, reason))
         if name in layout.repeated:
-            runs[name] = first
+            arrays[name] = run_ends(arrays[name], first, rows)
     faults += [
         (row if line_numbers is None else int(line_numbers[row]), reason)
         for row, reason in row_faults
@@ -387,14 +381,9 @@ def read_lines(block: bytes, layout: Layout) -> Lines:
         shown = block.split(b"\n", line + 1)[line].strip().decode("utf-8", "replace")
         shown = shown if len(shown) <= _MAX_SHOWN else f"{shown[:_MAX_SHOWN]}..."
         fault = line, f"{reason}: {shown!r}"
-    keys = pair_hashes(arrays["query"], runs["query"], arrays["doc"]), runs["query"]
-    for name, first in runs.items():
-        numbered = np.repeat(np.arange(len(first), dtype=np.int32), np.diff(first, append=rows))
-        arrays[name] = pa.DictionaryArray.from_arrays(
-            arrow_column(numbered), arrays[name], safe=False
-        )
-    batch = pa.RecordBatch.from_arrays([arrays[name] for name in names], names=names)
-    return Lines(batch, keys, line_numbers, lines, fault)
+    arrays["hash"] = arrow_column(hash_texts(arrays["doc"]))
+    batch = pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
+    return Lines(batch, line_numbers, lines, fault)
 
 
 def _field_count_error(fields: int, layout: Layout) -> str:
@@ -454,7 +443,7 @@ def _not_utf8(texts: pa.Array) -> Iterator[int]:
     try:
         texts.validate(full=True)
     except pa.ArrowInvalid:
-        for row, value in enumerate(texts.cast(pa.binary())):
+        for row, value in enumerate(texts.cast(pa.large_binary())):
             try:
                 value.as_py().decode()
             except UnicodeDecodeError:

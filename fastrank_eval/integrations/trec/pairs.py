@@ -1,4 +1,4 @@
-"""Hash pairs of query and document, look them up, and drop duplicates."""
+"""Hold pairs of query and document, find equal ones, and drop duplicates."""
 
 from __future__ import annotations
 
@@ -13,144 +13,129 @@ import pyarrow as pa
 from fastrank_eval._lib.arrow import (
     arrow_column,
     as_array,
+    decode_array,
     frozen,
     text_buffers,
     uint64_windows,
 )
 from fastrank_eval._lib.errors import ArgumentError, SourceError, near
 from fastrank_eval._lib.jit import kernel
-from fastrank_eval._lib.threads import map_jobs
-from fastrank_eval.io.keys import number_keys
-from fastrank_eval.stats.score_table import distinct_sorted
+from fastrank_eval._lib.threads import map_jobs, scratch
 
 
-def pair_hashes(queries: pa.Array, starts: np.ndarray, docs: pa.Array) -> np.ndarray:
-    """Hash pairs of query and document by runs of one query.
+def hash_texts(texts: pa.Array) -> np.ndarray:
+    """Hash texts: uint64, shape (rows,).
 
     Parameters
     ----------
-    queries : pyarrow.StringArray, shape (queries,)
-        The query of each run of rows; without nulls.
-    starts : ndarray of int64, shape (queries,)
-        The first row of each run, ascending from row 0.
-    docs : pyarrow.StringArray, shape (rows,)
+    texts : pyarrow.LargeStringArray, shape (rows,)
+        Without nulls.
+    """
+    offsets, content = text_buffers(texts)
+    hashes = np.empty(len(texts), np.uint64)
+    _hash_texts(offsets, content, uint64_windows(content), hashes)
+    return frozen(hashes)
+
+
+def number_texts(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    """Number the distinct texts in order of first appearance.
+
+    Parameters
+    ----------
+    texts : pyarrow.LargeStringArray, shape (rows,)
         Without nulls.
 
     Returns
     -------
-    ndarray of uint64, shape (rows,)
+    codes : ndarray of int64, shape (rows,)
+    firsts : ndarray of int64, shape (distinct texts,)
+        First row of each text.
     """
-    hashes = np.empty(len(docs), np.uint64)
-    query_buffers, doc_buffers = text_buffers(queries), text_buffers(docs)
-    bounds = frozen(np.append(starts, len(docs)))
-    _hash_pairs(
-        *query_buffers,
-        uint64_windows(query_buffers[1]),
-        bounds,
-        *doc_buffers,
-        uint64_windows(doc_buffers[1]),
-        hashes,
-    )
-    return hashes
+    bounds, hashes = frozen(np.array([0, len(texts)])), hash_texts(texts)
+    rows = find_equal(texts, hashes, bounds, texts, hashes, bounds[:1], bounds[1:])
+    is_first = rows == np.arange(len(rows))
+    return (np.cumsum(is_first) - 1)[rows], np.flatnonzero(is_first)
 
 
-def query_starts(queries: pa.Array) -> np.ndarray:
-    """Find the rows whose query differs from that of the row before: int64."""
-    buffers, starts = text_buffers(queries), np.empty(len(queries), np.int64)
-    return starts[: _find_starts(*buffers, starts)].copy()
+def find_equal(
+    texts: pa.Array,
+    hashes: np.ndarray,
+    bounds: np.ndarray,
+    others: pa.Array,
+    other_hashes: np.ndarray,
+    firsts: np.ndarray,
+    ends: np.ndarray,
+) -> np.ndarray:
+    """Find the first equal text of each text among others of its group.
 
-
-class PairIndex:
-    """A hash index of the pairs of one table; texts are compared exactly.
-
-    Each query has its own hash table inside one array, so looking up the documents of a query stays
-    in the cache.
+    Each group has a hash table of its own, which stays in the cache. Texts of equal hashes are
+    compared, so no hash decides.
 
     Parameters
     ----------
-    codes : ndarray of int32, shape (rows,)
-        The query code of each row.
-    queries : int
-        Number of codes.
-    docs : pyarrow.LargeStringArray, shape (rows,)
-        Without nulls; no query has a document twice.
+    texts : pyarrow.LargeStringArray, shape (rows,)
     hashes : ndarray of uint64, shape (rows,)
-        Hashes of these pairs.
+        Hashes of the texts.
+    bounds : ndarray of int64, shape (groups + 1,)
+        The first text of each group, then the number of rows.
+    others : pyarrow.LargeStringArray
+        Among the same texts each is found, or the first equal one of its group.
+    other_hashes : ndarray of uint64
+    firsts, ends : ndarray of int64, shape (groups,)
+        The first and last others of each group.
+
+    Returns
+    -------
+    ndarray of int64, shape (rows,)
+        Row of an equal text in `others`, -1 if there is none.
     """
-
-    def __init__(self, codes: np.ndarray, queries: int, docs: pa.Array, hashes: np.ndarray) -> None:
-        counts = np.bincount(codes, minlength=queries)
-        # Slots: a power of two, at least twice the rows. It is the exponent of 4 n - 1.
-        _, bits = np.frexp(np.maximum(4 * counts - 1, 1).astype(np.float64))
-        self._firsts = frozen(np.append(0, np.cumsum(1 << (bits.astype(np.int64) - 1))))
-        self._hashes = frozen(hashes.view())
-        self._docs = text_buffers(docs)
-        slots = np.full(int(self._firsts[-1]), -1, np.int64)
-        _fill(self._hashes, frozen(codes.view()), self._firsts, slots)
-        self._slots = frozen(slots)
-
-    def find(self, codes: np.ndarray, docs: pa.Array, hashes: np.ndarray) -> np.ndarray:
-        """Find the row of each pair in the indexed table, -1 if absent.
-
-        Parameters
-        ----------
-        codes : ndarray of int32, shape (rows,)
-            The query code in the indexed table, -1 if the query is absent.
-        docs : pyarrow.StringArray, shape (rows,)
-        hashes : ndarray of uint64, shape (rows,)
-
-        Returns
-        -------
-        ndarray of int64, shape (rows,)
-        """
-        rows = np.empty(len(codes), np.int64)
-        _find(
-            frozen(codes.view()),
-            frozen(hashes.view()),
-            *text_buffers(docs),
-            self._firsts,
-            self._slots,
-            self._hashes,
-            *self._docs,
-            rows,
-        )
-        return rows
-
-
-def concat_texts(chunks: Sequence[pa.Array]) -> pa.Array:
-    """Concatenate chunks to one large string array."""
-    wide = [chunk.cast(pa.large_string()) for chunk in chunks]
-    return pa.concat_arrays(wide) if wide else pa.nulls(0, pa.large_string())
+    most = int((ends - firsts).max(initial=0))
+    slots = scratch("table of texts", 1 << (2 * most).bit_length(), np.int32)
+    rows = np.empty(len(texts), np.int64)
+    _find_equal(
+        others is texts,
+        *text_buffers(texts),
+        hashes,
+        bounds,
+        *text_buffers(others),
+        other_hashes,
+        firsts,
+        ends,
+        slots,
+        rows,
+    )
+    return rows
 
 
 @kernel
-def _hash(offsets, content, windows, row, start):  # type: ignore[no-untyped-def]
+def _hash_texts(offsets, content, windows, hashes):  # type: ignore[no-untyped-def]
     # Eight bytes a step; the length goes in last, so that a text and its prefix have other hashes.
     prime = np.uint64(0x9E3779B97F4A7C15)
-    lo, hi = np.int64(offsets[row]), np.int64(offsets[row + 1])
-    state = start
-    for i in range(lo, hi, 8):
-        rest = hi - i
-        word = np.uint64(0)
-        if i < windows.shape[0]:
-            word = windows[i]
-            if rest < 8:
-                word &= (np.uint64(1) << np.uint64(8 * rest)) - np.uint64(1)
-        else:
-            for k in range(rest):
-                word |= np.uint64(content[i + k]) << np.uint64(8 * k)
-        state = (state ^ word) * prime
-        state ^= state >> np.uint64(29)
-    state = (state ^ np.uint64(hi - lo)) * prime
-    return state ^ (state >> np.uint64(32))
+    for row in range(hashes.shape[0]):
+        lo, hi = offsets[row], offsets[row + 1]
+        state = np.uint64(0)
+        for i in range(lo, hi, 8):
+            rest = hi - i
+            word = np.uint64(0)
+            if i < windows.shape[0]:
+                word = windows[i]
+                if rest < 8:
+                    word &= (np.uint64(1) << np.uint64(8 * rest)) - np.uint64(1)
+            else:
+                for k in range(rest):
+                    word |= np.uint64(content[i + k]) << np.uint64(8 * k)
+            state = (state ^ word) * prime
+            state ^= state >> np.uint64(29)
+        state = (state ^ np.uint64(hi - lo)) * prime
+        hashes[row] = state ^ (state >> np.uint64(32))
 
 
 @kernel
 def _same(offsets, content, row, other_offsets, other_content, other):  # type: ignore[no-untyped-def]
-    lo = np.int64(offsets[row])
-    size = np.int64(offsets[row + 1]) - lo
-    start = np.int64(other_offsets[other])
-    if np.int64(other_offsets[other + 1]) - start != size:
+    lo = offsets[row]
+    size = offsets[row + 1] - lo
+    start = other_offsets[other]
+    if other_offsets[other + 1] - start != size:
         return False
     matching = np.int64(0)
     while matching < size and content[lo + matching] == other_content[start + matching]:
@@ -169,46 +154,70 @@ def _find_starts(offsets, content, starts):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _hash_pairs(queries, query, query_windows, bounds, docs, doc, doc_windows, hashes):  # type: ignore[no-untyped-def]
-    for query_index in range(bounds.shape[0] - 1):
-        query_hash = _hash(queries, query, query_windows, query_index, np.uint64(0))
-        for row in range(bounds[query_index], bounds[query_index + 1]):
-            hashes[row] = _hash(docs, doc, doc_windows, row, query_hash)
-
-
-@kernel
-def _fill(hashes, codes, firsts, slots):  # type: ignore[no-untyped-def]
-    for row in range(hashes.shape[0]):
-        first = firsts[codes[row]]
-        last = np.uint64(firsts[codes[row] + 1] - first - 1)
-        slot = hashes[row] & last
-        while slots[first + np.int64(slot)] >= 0:
-            slot = (slot + np.uint64(1)) & last
-        slots[first + np.int64(slot)] = row
-
-
-@kernel
-def _find(  # type: ignore[no-untyped-def]
-    codes, hashes, docs, doc, firsts, slots, own_hashes, own_docs, own_doc, rows
-):
-    for row in range(hashes.shape[0]):
-        rows[row] = -1
-        if codes[row] < 0:
+def _find_equal(  # type: ignore[no-untyped-def]
+    own, offsets, content, hashes, bounds,
+    other_offsets, other_content, other_hashes, firsts, ends, slots, rows,
+):  # fmt: skip
+    for g in range(firsts.shape[0]):
+        first = firsts[g]
+        size = np.int64(1)
+        while size < 2 * (ends[g] - first):
+            size *= 2
+        last = np.uint64(size - 1)
+        for slot in range(size):
+            slots[slot] = -1
+        # The others enter the table, unless an equal one is there; then each text is looked up.
+        for row in range(first, ends[g]):
+            at = other_hashes[row] & last
+            while slots[at] >= 0:
+                other = first + slots[at]
+                if other_hashes[other] == other_hashes[row] and _same(
+                    other_offsets, other_content, row, other_offsets, other_content, other
+                ):
+                    break
+                at = (at + np.uint64(1)) & last
+            if slots[at] < 0:
+                slots[at] = row - first
+            if own:
+                rows[row] = first + slots[at]
+        if own:
             continue
-        first = firsts[codes[row]]
-        last = np.uint64(firsts[codes[row] + 1] - first - 1)
-        slot = hashes[row] & last
-        candidate = slots[first + np.int64(slot)]
-        while candidate >= 0 and not (
-            own_hashes[candidate] == hashes[row]
-            and _same(docs, doc, row, own_docs, own_doc, candidate)
-        ):
-            slot = (slot + np.uint64(1)) & last
-            candidate = slots[first + np.int64(slot)]
-        rows[row] = candidate
+        for row in range(bounds[g], bounds[g + 1]):
+            rows[row] = -1
+            if first == ends[g]:
+                continue
+            at = hashes[row] & last
+            while slots[at] >= 0:
+                other = first + slots[at]
+                if other_hashes[other] == hashes[row] and _same(
+                    offsets, content, row, other_offsets, other_content, other
+                ):
+                    rows[row] = other
+                    break
+                at = (at + np.uint64(1)) & last
+
+
+def take_texts(texts: pa.Array, rows: np.ndarray) -> pa.Array:
+    """Take the texts of some rows, large string."""
+    # Not take(), whose import takes 45 ms.
+    offsets, content = text_buffers(texts)
+    starts, lengths = offsets[rows], offsets[rows + 1] - offsets[rows]
+    ends = np.append(0, np.cumsum(lengths))
+    places = np.arange(ends[-1]) + np.repeat(starts - ends[:-1], lengths)
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(content[places])]
+    return pa.Array.from_buffers(pa.large_string(), len(rows), buffers)
+
+
+def concat_texts(chunks: Sequence[pa.Array]) -> pa.Array:
+    """Concatenate chunks of large strings; a single one is not copied."""
+    if len(chunks) == 1:
+        return chunks[0]
+    return pa.concat_arrays(chunks) if chunks else pa.nulls(0, pa.large_string())
 
 
 _Result = TypeVar("_Result")
+#: Rows of a piece, which one thread works on: they fit in the cache. A larger query is one piece.
+_PIECE = 1 << 18
 
 
 class PairTable:
@@ -216,39 +225,36 @@ class PairTable:
 
     Parameters
     ----------
-    table : pyarrow.Table
-        Columns ``query``, string or a dictionary of strings, ``doc``, string, and `number`; no
-        nulls.
+    encoded : pyarrow.Table
+        Columns ``query``, run-end encoded large strings, ``doc``, large string, ``hash``, uint64,
+        the `hash_texts` of the documents, and `number`; maybe others; no nulls.
     number : str
-    keys : sequence of tuple, optional
-        For each batch the hashes of its pairs, and the rows whose query differs from that of the
-        row before; computed by default.
     """
 
-    def __init__(
-        self,
-        table: pa.Table,
-        number: str,
-        keys: Sequence[tuple[np.ndarray, np.ndarray]] | None = None,
-    ) -> None:
-        self.encoded = table
-        self.name = number
-        self._batches = table.to_batches()
-        #: The first row of each batch, then the number of rows.
-        self._bounds = list(accumulate((batch.num_rows for batch in self._batches), initial=0))
-        if keys is None:
-            keys = in_threads(lambda i: _batch_keys(self._batches[i]), len(self._batches))
-        self._keys = keys
+    def __init__(self, encoded: pa.Table, number: str) -> None:
+        self.encoded = encoded
+        self.number = number
+
+    @classmethod
+    def of(cls, table: pa.Table, number: str) -> PairTable:
+        """Encode a table whose queries and documents are strings."""
+        batches = table.to_batches()
+        encoded = in_threads(lambda i: _encode(batches[i]), len(batches))
+        schema = None if encoded else _encode(pa.RecordBatch.from_pylist([], table.schema)).schema
+        return cls(pa.Table.from_batches(encoded, schema), number)
 
     @property
     def table(self) -> pa.Table:
-        """The table without dictionaries."""
-        table = self.encoded
-        kinds = [
-            pa.field(field.name, pa.string() if pa.types.is_dictionary(field.type) else field.type)
-            for field in table.schema
-        ]
-        return table.cast(pa.schema(kinds))
+        """The table of strings and numbers."""
+        table = self.encoded.drop_columns("hash")
+        for i, field in enumerate(table.schema):
+            column = table.column(i)
+            if pa.types.is_run_end_encoded(field.type):
+                chunks = [decode_array(chunk) for chunk in column.chunks]
+                column = pa.chunked_array(chunks, pa.large_string())
+            if pa.types.is_large_string(column.type):
+                table = table.set_column(i, field.name, column.cast(pa.string()))
+        return table
 
     @property
     def rows(self) -> int:
@@ -256,119 +262,138 @@ class PairTable:
         return int(self.encoded.num_rows)
 
     @property
-    def docs(self) -> pa.ChunkedArray:
-        """The documents, string, shape (rows,)."""
-        return self.encoded["doc"]
-
-    def docs_at(self, rows: np.ndarray) -> pa.Array:
-        """Take the documents of rows, string, in the order of the rows."""
-        # Arrow's take from a chunked column joins all its chunks first.
-        order = np.argsort(rows, kind="stable")
-        cuts = np.searchsorted(rows[order], self._bounds).tolist()
-        batches = [pa.nulls(0, pa.string())]
-        for batch, first, (lo, hi) in zip(
-            self._batches, self._bounds, pairwise(cuts), strict=False
-        ):
-            if lo < hi:
-                batch_rows = rows[order[lo:hi]] - first
-                batches.append(batch.column("doc").take(arrow_column(batch_rows)))
-        inverse = np.empty(len(order), np.int64)
-        inverse[order] = np.arange(len(order))
-        return pa.concat_arrays(batches).take(arrow_column(inverse))
-
-    @property
     def numbers(self) -> np.ndarray:
         """The scores or grades, float64 or int64, shape (rows,)."""
-        return as_array(self.encoded[self.name].combine_chunks())
-
-    @property
-    def hashes(self) -> np.ndarray:
-        """A hash of each pair, uint64, shape (rows,)."""
-        return np.concatenate([np.empty(0, np.uint64), *(hashes for hashes, _ in self._keys)])
-
-    @property
-    def codes(self) -> np.ndarray:
-        """Query codes of rows, by first appearance: int32, shape (rows,)."""
-        return self._factorized[0]
+        return as_array(_one_chunk(self.encoded[self.number]))
 
     @property
     def queries(self) -> pa.Array:
-        """The queries in order of their codes, string."""
-        return self._factorized[1]
+        """The queries in order of first appearance, large string."""
+        return self._grouping[0]
+
+    @property
+    def starts(self) -> np.ndarray:
+        """The first row of each query in `grouped`, then the number of rows: int64."""
+        return self._grouping[1]
+
+    @property
+    def order(self) -> np.ndarray | None:
+        """The row of each row of `grouped`; None if these are the same rows."""
+        return self._grouping[2]
 
     @cached_property
-    def _factorized(self) -> tuple[np.ndarray, pa.Array]:
-        query_texts = [
-            _texts(batch.column("query"), starts)
-            for batch, (_, starts) in zip(self._batches, self._keys, strict=True)
-        ]
-        if not query_texts:
-            return np.empty(0, np.int32), pa.nulls(0, pa.string())
-        encoded = pa.concat_arrays(query_texts).dictionary_encode()
-        starts = [
-            start + first for (_, start), first in zip(self._keys, self._bounds, strict=False)
-        ]
-        lengths = np.diff(np.concatenate(starts), append=self.rows)
-        return frozen(np.repeat(as_array(encoded.indices), lengths)), encoded.dictionary
+    def _grouping(self) -> tuple[pa.Array, np.ndarray, np.ndarray | None]:
+        runs = self.encoded["query"].chunks
+        texts = concat_texts([chunk.values for chunk in runs])
+        lengths = [np.diff(as_array(chunk.run_ends), prepend=0) for chunk in runs]
+        sizes = np.concatenate([np.empty(0, np.int64), *lengths])
+        codes, firsts = number_texts(texts)
+        starts = np.zeros(len(firsts) + 1, np.int64)
+        np.add.at(starts, codes + 1, sizes)
+        starts = frozen(np.cumsum(starts))
+        queries = take_texts(texts, firsts)
+        if (codes[1:] >= codes[:-1]).all():
+            return queries, starts, None
+        return queries, starts, np.argsort(np.repeat(codes, sizes), kind="stable")
 
-    def shared_hashes(self) -> np.ndarray:
-        """Find hashes that more than one row has, ascending: uint64."""
-        codes = self.codes
-        # A query with one run of rows, in one batch, has all its pairs there.
-        runs_of_query = np.zeros(len(self.queries), np.int64)
-        bounds = self._bounds
-        for first, (_, starts) in zip(bounds, self._keys, strict=False):
-            np.add.at(runs_of_query, codes[starts + first], 1)
+    @cached_property
+    def grouped(self) -> PairTable:
+        """The pairs by query, each in its order."""
+        if self.order is None:
+            return self
+        return PairTable.of(self.table.take(arrow_column(self.order)), self.number)
 
-        def scan_batch(i: int) -> tuple[np.ndarray, np.ndarray]:
-            hashes = self._keys[i][0]
-            scattered = runs_of_query[codes[bounds[i] : bounds[i + 1]]] > 1
-            return _repeated(hashes), hashes[scattered]
+    @cached_property
+    def pieces(self) -> list[tuple[int, int]]:
+        """Split the queries of a grouped table into ranges for threads."""
+        # Whole queries of a batch need no copy; a query that has rows in several is by itself.
+        lengths = [len(chunk) for chunk in self.encoded["doc"].chunks]
+        rows = [*accumulate(lengths, initial=0), *range(0, self.rows, _PIECE)]
+        after = np.searchsorted(self.starts, rows)
+        inside = np.searchsorted(self.starts, rows, "right") - 1
+        return list(pairwise(sorted({*after.tolist(), *inside.tolist()})))
 
-        by_batch = in_threads(scan_batch, len(self._batches))
-        no_hashes = np.empty(0, np.uint64)
-        scattered = _repeated(np.concatenate([no_hashes, *(hashes for _, hashes in by_batch)]))
-        shared = np.concatenate([scattered, *(hashes for hashes, _ in by_batch)])
-        # np.unique() imports numpy.ma.
-        return distinct_sorted(np.sort(shared))[0]
+    def between(self, lo: int, hi: int) -> tuple[pa.Array, np.ndarray, np.ndarray]:
+        """Get documents, their hashes and the numbers of some rows."""
+        names = ("doc", "hash", self.number)
+        docs, hashes, numbers = (
+            _one_chunk(self.encoded[name].slice(lo, hi - lo)) for name in names
+        )
+        return docs, as_array(hashes), as_array(numbers)
+
+    @cached_property
+    def all(self) -> tuple[pa.Array, np.ndarray, np.ndarray]:
+        """Documents, their hashes and the numbers of all rows."""
+        return self.between(0, self.rows)
 
     def rows_in(self, other: PairTable) -> np.ndarray:
-        """Find the row of each pair in another table, -1 if absent.
+        """Find the row of each pair in another table without duplicates, -1 if absent: int64."""
+        both = Common(self, other)
+        found = in_threads(lambda i: both.find(*both.run.pieces[i])[0], len(both.run.pieces))
+        rows = np.concatenate([np.empty(0, np.int64), *found])
+        if other.order is not None:
+            rows = np.where(rows < 0, -1, other.order[rows])
+        if self.order is None:
+            return rows
+        result = np.empty_like(rows)
+        result[self.order] = rows
+        return result
 
-        Parameters
-        ----------
-        other : PairTable
-            Without duplicate pairs.
+
+class Common:
+    """The queries of a run and of judgements, both without duplicates.
+
+    Parameters
+    ----------
+    run, judged : PairTable
+
+    Attributes
+    ----------
+    run, judged : PairTable
+        Both by query.
+    texts : pyarrow.LargeStringArray
+        The queries of the run, then those of the judgements.
+    queries : ndarray of int64, shape (queries,)
+        The index of each query in `texts`, those of the run first.
+    is_judged : ndarray of bool, shape (queries,)
+    starts : ndarray of int64, shape (queries + 1,)
+        The first row of each query in the run, then the number of rows.
+    firsts, ends : ndarray of int64, shape (queries,)
+        The first row of each query in the judgements, and the row after its last.
+    """
+
+    def __init__(self, run: PairTable, judged: PairTable) -> None:
+        self.run, self.judged = run.grouped, judged.grouped
+        self.texts = concat_texts([run.queries, judged.queries])
+        codes, self.queries = number_texts(self.texts)
+        judged_codes = codes[len(run.queries) :]
+        self.firsts, self.ends = np.zeros((2, len(self.queries)), np.int64)
+        self.firsts[judged_codes] = judged.starts[:-1]
+        self.ends[judged_codes] = judged.starts[1:]
+        self.is_judged = self.ends > 0
+        others = len(self.queries) - len(run.queries)
+        self.starts = np.append(run.starts, np.full(others, run.rows))
+
+    def find(self, first: int, last: int) -> tuple[np.ndarray, np.ndarray, pa.Array, np.ndarray]:
+        """Find the judgements of the documents of a range of queries.
 
         Returns
         -------
-        ndarray of int64, shape (rows,)
+        judgements : ndarray of int64, shape (rows,)
+            The row of the judgement of each retrieved document, -1 if there is none.
+        bounds : ndarray of int64, shape (queries + 1,)
+            The first document of each query, then the number of documents.
+        docs : pyarrow.LargeStringArray, shape (rows,)
+        numbers : ndarray of float64, shape (rows,)
+            Scores of the documents.
         """
-        docs = concat_texts(other.docs.chunks)
-        pairs = PairIndex(other.codes, len(other.queries), docs, other.hashes)
-        other_codes = indices_in(self.queries, other.queries).astype(np.int32)
-        bounds = self._bounds
-
-        def find_rows(i: int) -> np.ndarray:
-            codes = other_codes[self.codes[bounds[i] : bounds[i + 1]]]
-            return pairs.find(codes, self._batches[i].column("doc"), self._keys[i][0])
-
-        return np.concatenate([np.empty(0, np.int64), *in_threads(find_rows, len(self._batches))])
-
-
-def _repeated(hashes: np.ndarray) -> np.ndarray:
-    """Find hashes that occur more than once."""
-    ascending = np.sort(hashes)
-    return ascending[1:][ascending[1:] == ascending[:-1]]
-
-
-def indices_in(values: pa.Array, distinct: pa.Array) -> np.ndarray:
-    """Find the index of each value among distinct others, -1 if absent: int64."""
-    import pyarrow.compute as pc
-
-    indices = pc.index_in(values, value_set=distinct)
-    # Not fill_null(), which makes a scalar and so imports pandas.
-    return np.where(as_array(indices.is_valid()), as_array(indices), -1).astype(np.int64)
+        starts = self.starts[first : last + 1]
+        docs, hashes, numbers = self.run.between(starts[0], starts[-1])
+        bounds = frozen(starts - starts[0])
+        judged_docs, judged_hashes, _ = self.judged.all
+        ranges = frozen(self.firsts[first:last]), frozen(self.ends[first:last])
+        found = find_equal(docs, hashes, bounds, judged_docs, judged_hashes, *ranges)
+        return found, bounds, docs, numbers
 
 
 def in_threads(task: Callable[[int], _Result], count: int) -> list[_Result]:
@@ -376,15 +401,26 @@ def in_threads(task: Callable[[int], _Result], count: int) -> list[_Result]:
     return list(map_jobs(pa.cpu_count(), task, range(count)))
 
 
-def _batch_keys(batch: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray]:
-    queries = batch.column("query").cast(pa.string())
-    starts = query_starts(queries)
-    return pair_hashes(_texts(queries, starts), starts, batch.column("doc")), starts
+def run_ends(texts: pa.Array, firsts: np.ndarray, rows: int) -> pa.Array:
+    """Make a column of texts that begin at some rows, the first of them at row 0."""
+    ends = arrow_column(np.append(firsts[1:], rows if rows else firsts[:0]).astype(np.int64))
+    kind = pa.run_end_encoded(ends.type, texts.type)
+    # Not from_arrays(), which imports pandas.
+    return pa.Array.from_buffers(kind, rows, [None], children=[ends, texts])
 
 
-def _texts(column: pa.Array, rows: np.ndarray) -> pa.Array:
-    """Take the texts of rows."""
-    return column.take(arrow_column(rows)).cast(pa.string())
+def _encode(batch: pa.RecordBatch) -> pa.RecordBatch:
+    queries, docs = (batch.column(name).cast(pa.large_string()) for name in ("query", "doc"))
+    starts = np.empty(len(queries), np.int64)
+    starts = starts[: _find_starts(*text_buffers(queries), starts)]
+    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+    columns["query"] = run_ends(queries.take(arrow_column(starts)), starts, len(queries))
+    columns |= {"doc": docs, "hash": arrow_column(hash_texts(docs))}
+    return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+
+
+def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 DUPLICATES = ("error", "first", "last", "max")
@@ -406,8 +442,6 @@ def drop_duplicates(
 ) -> PairTable:
     """Keep one row of each pair of query and document.
 
-    Only rows whose hash another row has too are compared.
-
     Parameters
     ----------
     pairs : PairTable
@@ -426,44 +460,45 @@ def drop_duplicates(
     SourceError
         If there is a duplicate and `duplicates` is ``"error"``: names the first one.
     """
-    shared = pairs.shared_hashes()
-    if not len(shared):
+    grouped = pairs.grouped
+
+    def scan(i: int) -> np.ndarray:
+        first, last = grouped.pieces[i]
+        starts = grouped.starts[first : last + 1]
+        docs, hashes, _ = grouped.between(starts[0], starts[-1])
+        bounds = frozen(starts - starts[0])
+        own = (docs, hashes, bounds)
+        found = find_equal(*own, docs, hashes, bounds[:-1], bounds[1:])
+        repeated = np.flatnonzero(found != np.arange(len(found)))
+        return np.stack([repeated, found[repeated]]) + starts[0]
+
+    no_rows = np.empty((2, 0), np.int64)
+    repeated, originals = np.hstack([no_rows, *in_threads(scan, len(grouped.pieces))])
+    if not len(repeated):
         return pairs
-    hashes = pairs.hashes
-    positions = np.searchsorted(shared, hashes)
-    rows = np.flatnonzero(shared[np.minimum(positions, len(shared) - 1)] == hashes)
-    candidates = pairs.encoded.select(["query", "doc", pairs.name]).take(arrow_column(rows))
-    codes, _ = number_pairs(candidates)
-    order = np.argsort(codes, kind="stable")
-    first = np.ones(len(order), np.bool_)
-    first[1:] = codes[order[1:]] != codes[order[:-1]]
-    if first.all():
-        return pairs
+    rows = np.arange(pairs.rows) if pairs.order is None else pairs.order
     if duplicates == "error":
-        repeated = int(order[~first].min())
-        original = int(order[np.searchsorted(codes[order], codes[repeated])])
-        query, doc = (candidates[name][repeated].as_py() for name in ("query", "doc"))
+        second = int(rows[repeated].argmin())
+        first, second = int(originals[second]), int(repeated[second])
+        pair = grouped.table.slice(second, 1)
+        query, doc = (pair[name][0].as_py() for name in ("query", "doc"))
         raise SourceError(
             f"Query {query!r} has document {doc!r} twice: "
-            f"{describe(int(rows[original]), int(rows[repeated]))}. Leave one out, or pass "
+            f"{describe(int(rows[first]), int(rows[second]))}. Leave one out, or pass "
             "duplicates='first', 'last' or 'max' (--duplicates)."
         )
+    original = np.arange(pairs.rows)
+    original[repeated] = originals
+    by = np.arange(pairs.rows)
     if duplicates == "first":
-        chosen = order[first]
-    else:
-        if duplicates == "max":
-            values = as_array(candidates[pairs.name].combine_chunks())
-            order = np.lexsort((-np.arange(len(order)), values, codes))
-        chosen = order[np.append(first[1:], True)]
-    keep = np.ones(pairs.rows, np.bool_)
-    keep[rows] = False
-    keep[rows[chosen]] = True
+        by = by[::-1]
+    elif duplicates == "max":
+        by = np.lexsort((-by, grouped.all[2]))
+    # Of several rows of a pair the last in this order stays.
+    chosen = np.arange(pairs.rows)
+    chosen[original[by]] = by
+    keep = np.zeros(pairs.rows, np.bool_)
+    keep[rows[chosen[original]]] = True
     bits = pa.py_buffer(np.packbits(keep, bitorder="little"))
     mask = pa.Array.from_buffers(pa.bool_(), len(keep), [None, bits])
-    return PairTable(pairs.encoded.filter(mask), pairs.name)
-
-
-def number_pairs(table: pa.Table) -> tuple[np.ndarray, np.ndarray]:
-    """Number the pairs of query and document as `number_keys` does."""
-    keys = [table[name].cast(pa.string()).combine_chunks() for name in ("query", "doc")]
-    return number_keys(keys)
+    return PairTable.of(pairs.table.filter(mask), pairs.number)

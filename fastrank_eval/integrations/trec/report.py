@@ -14,8 +14,9 @@ from fastrank_eval._lib.arguments import shown, typed
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, near
 from fastrank_eval._lib.files import csv_text
-from fastrank_eval.integrations.trec.join import RankedQueries, match_pairs, rank_documents
+from fastrank_eval.integrations.trec.join import RankedQueries, rank_documents
 from fastrank_eval.integrations.trec.lines import QRELS, RUN
+from fastrank_eval.integrations.trec.pairs import Common
 from fastrank_eval.integrations.trec.tables import read_pairs
 from fastrank_eval.measures import Measure, measure
 from fastrank_eval.results.evaluate import evaluate
@@ -472,13 +473,17 @@ def trec_report(
     lines = report_lines(measures, version, level)
     retrieved = read_pairs(run, RUN, duplicates)
     judgements = read_pairs(qrels, QRELS, duplicates)
-    match = match_pairs(retrieved, judgements, complete)
-    if version == 10 and match.only_in_qrels and not complete:
+    both = Common(retrieved, judgements)
+    answered = len(retrieved.queries)
+    missing = len(both.queries) - answered
+    if version == 10 and missing and not complete:
         raise ArgumentError(
-            f"the run lacks {match.only_in_qrels:,} judged queries, which trec_eval 10 refuses; "
+            f"the run lacks {missing:,} judged queries, which trec_eval 10 refuses; "
             "pass -c to count them as 0, or --as 9 to leave them out."
         )
-    if not match.query_mask.any():
+    wanted = both.is_judged.copy()
+    wanted[answered:] = complete
+    if not wanted.any():
         raise ArgumentError(
             "no query has both a run and judgements; do the files name the same queries?"
         )
@@ -486,9 +491,8 @@ def trec_report(
     # trec_eval prints the tag of the last line.
     tag = str(tags[len(tags) - 1].as_py()) if len(tags) else "run"
     ranked = rank_documents(
-        retrieved,
-        judgements,
-        match,
+        both,
+        wanted,
         as_float32=version == 9,
         most=most,
         judged_only=judged_only,
@@ -514,7 +518,7 @@ def _report(tag: str, lines: tuple[Line, ...], ranked: RankedQueries, version: i
         ties="input",
         presorted=True,
     )
-    names = ranked.queries.to_pylist()
+    names = ranked.queries
     order = sorted(range(len(names)), key=lambda index: names[index].encode())
     if version == 9:
         # Version 9 counts queries that the run does not have, but does not print them.

@@ -37,7 +37,6 @@ from fastrank_eval.integrations.trec.pairs import (
     PairTable,
     check_duplicates,
     drop_duplicates,
-    number_pairs,
 )
 from fastrank_eval.io.keys import number_keys
 from fastrank_eval.io.paths import FORMATS
@@ -396,7 +395,7 @@ def _read_rows(
         if batch_list
         else [name for name in layout.columns if name != "run"]
     )
-    rows = PairTable(_table(batch_list, columns, layout), layout.number)
+    rows = PairTable.of(_table(batch_list, columns, layout), layout.number)
     return rows, lambda first, second: f"row {first:,} and row {second:,}"
 
 
@@ -450,9 +449,11 @@ def _read_texts(
         file_note = "" if name == second_name else f"{second_name}, "
         return f"{name}, line {line:,} and {file_note}line {second_line:,}"
 
-    table = _table([block.batch for block in blocks], list(layout.columns), layout)
-    keys = [block.keys for block in blocks if block.batch.num_rows]
-    return PairTable(table, layout.number, keys), describe
+    if not rows:
+        return PairTable.of(_table([], list(layout.columns), layout), layout.number), describe
+    batches = [block.batch for block in blocks]
+    table = _table(batches, batches[0].schema.names, layout)
+    return PairTable(table, layout.number), describe
 
 
 def _read_blocks(texts: Iterable[Text], layout: Layout) -> Iterator[tuple[Text, Lines]]:
@@ -470,7 +471,7 @@ def _table(batches: list[pa.RecordBatch], names: list[str], layout: Layout) -> p
     kinds = {batch.column(layout.number).type for batch in batches}
     grades = layout.number == "grade"
     number = pa.int64() if grades and kinds <= {pa.int64()} else pa.float64()
-    # Repeated texts of lines are dictionaries.
+    # Texts of lines are large strings, repeated ones with run ends.
     kind = {name: batches[0].schema.field(name).type for name in names} if batches else {}
     kind[layout.number] = number
     schema = pa.schema([(name, kind.get(name, pa.string())) for name in names])
@@ -545,7 +546,7 @@ def read_diversity_qrels(
         )
     names = {"query": query, "subtopic": subtopic, "doc": doc, "grade": grade}
     rows = _read_rows(source, DIVERSITY_QRELS, names, format)[0].table
-    pair, first = number_pairs(rows)
+    pair, first = number_keys([rows[name].combine_chunks() for name in ("query", "doc")])
     grades = as_array(rows["grade"].combine_chunks())
     best = np.full(len(first), grades.min(initial=0))
     np.maximum.at(best, pair, grades)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import fastrank_eval as fe
 from fastrank_eval import ArgumentError, SourceError
-from fastrank_eval.integrations.trec.pairs import PairIndex, PairTable, drop_duplicates
+from fastrank_eval.integrations.trec.pairs import PairTable, drop_duplicates
 from fastrank_eval.trec import Joined, join, read_qrels, read_run
 from tests.reference_columns import EXACT
 
@@ -145,7 +145,7 @@ def test_join__of_a_table_with_a_pair_twice__is_an_error():
 
 
 def test_join__of_more_rows_than_a_batch__keeps_them_all(monkeypatch):
-    monkeypatch.setattr("fastrank_eval.integrations.trec.join._BATCH_ROWS", 3)
+    monkeypatch.setattr("fastrank_eval.integrations.trec.pairs._PIECE", 3)
     run = {str(query): {f"d{i}": float(-i) for i in range(4)} for query in range(5)}
     qrels = {str(query): {"d1": 1, "x": 1} for query in range(5)}
     found = join(run, qrels)
@@ -159,27 +159,34 @@ def test_join__of_more_rows_than_a_batch__keeps_them_all(monkeypatch):
 def keyed(pairs: list[tuple[str, str]]) -> PairTable:
     queries, docs = zip(*pairs, strict=True)
     table = pa.table({"query": queries, "doc": docs, "score": np.arange(float(len(pairs)))})
-    return PairTable(table, "score", [(np.zeros(len(pairs), np.uint64), np.zeros(1, np.int64))])
+    encoded = PairTable.of(table, "score").encoded
+    zeros = pa.array(np.zeros(len(pairs), np.uint64))
+    index = encoded.schema.get_field_index("hash")
+    return PairTable(encoded.set_column(index, "hash", zeros), "score")
 
 
-PAIRS = [("1", "23"), ("12", "3"), ("1", "2"), ("1", ""), ("12", "23"), ("1", "é")]
+PAIRS = [("1", "23"), ("1", "2"), ("1", ""), ("1", "é"), ("12", "3"), ("12", "23")]
 
 
-def test_find__where_all_hashes_are_equal__compares_pairs():
-    queries = ["1", "12"]
-    codes = np.array([queries.index(query) for query, _ in PAIRS], np.int32)
-    docs = pa.array([doc for _, doc in PAIRS], pa.large_string())
-    asked = [*PAIRS[::-1], ("3", "2"), ("1", "231"), ("1", "22")]
-    wanted = [queries.index(query) if query in queries else -1 for query, _ in asked]
-    numbers, doc = np.array(wanted, np.int32), pa.array([doc for _, doc in asked])
-    pairs = PairIndex(codes, 3, docs, np.zeros(len(PAIRS), np.uint64))
-    found = pairs.find(numbers, doc, np.zeros(len(asked), np.uint64))
-    assert found.tolist() == [5, 4, 3, 2, 1, 0, -1, -1, -1]
-    # Slices that do not begin at their buffers.
-    found = pairs.find(numbers[2:5], doc.slice(2, 3), np.zeros(3, np.uint64))
-    assert found.tolist() == [3, 2, 1]
-    nobody = pairs.find(np.full(2, 2, np.int32), doc[:2], np.zeros(2, np.uint64))
-    assert nobody.tolist() == [-1, -1], "a query without a pair"
+def test_rows__where_all_hashes_are_equal__compare_pairs():
+    asked = [*PAIRS[::-1], ("3", "2"), ("3", "")]
+    found = keyed(asked).rows_in(keyed(PAIRS))
+    assert found.tolist() == [5, 4, 3, 2, 1, 0, -1, -1]
+    found = keyed([("1", "231"), ("1", "22"), ("1", "2")]).rows_in(keyed(PAIRS))
+    assert found.tolist() == [-1, -1, 1]
+
+
+def test_rows__of_scattered_queries__are_those_of_the_table():
+    def table(pairs: list[tuple[str, str]]) -> PairTable:
+        queries, docs = zip(*pairs, strict=True)
+        return PairTable.of(
+            pa.table({"query": queries, "doc": docs, "score": np.zeros(len(pairs))}), "score"
+        )
+
+    scattered = table([PAIRS[i] for i in (0, 4, 1, 2, 5, 3)])
+    assert scattered.rows_in(table(PAIRS)).tolist() == [0, 4, 1, 2, 5, 3]
+    assert table(PAIRS).rows_in(scattered).tolist() == [0, 2, 3, 5, 1, 4]
+    assert scattered.rows_in(scattered).tolist() == [0, 1, 2, 3, 4, 5]
 
 
 def test_repeats__where_all_hashes_are_equal__are_equal_pairs_only():
@@ -187,8 +194,8 @@ def test_repeats__where_all_hashes_are_equal__are_equal_pairs_only():
     assert drop_duplicates(unique, "error", lambda one, other: "") is unique
     twice = keyed([*PAIRS, ("12", "3")])
     kept = drop_duplicates(twice, "last", lambda one, other: "").table
-    assert kept["score"].to_pylist() == [0.0, 2.0, 3.0, 4.0, 5.0, 6.0]
-    with pytest.raises(SourceError, match="'12' has document '3' twice: 1 and 6"):
+    assert kept["score"].to_pylist() == [0.0, 1.0, 2.0, 3.0, 5.0, 6.0]
+    with pytest.raises(SourceError, match="'12' has document '3' twice: 4 and 6"):
         drop_duplicates(twice, "error", lambda one, other: f"{one} and {other}")
 
 
