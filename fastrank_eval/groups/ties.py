@@ -83,7 +83,7 @@ def item_codes(item: pa.Array) -> np.ndarray:
 def _codes_of_words(
     count: int, depth: int, word_of: Callable[[np.ndarray, int], np.ndarray]
 ) -> np.ndarray:
-    """Number items by the order of their words, the first of `depth` words counts most."""
+    """Number items in the order of their words, the first above all."""
     codes, rows = np.zeros(count, np.int64), np.arange(count)
     for k in range(depth):
         if not len(rows):

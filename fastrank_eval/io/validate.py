@@ -11,11 +11,12 @@ import pyarrow as pa
 
 from fastrank_eval._lib.arrow import (
     arrow_column,
-    arrow_value,
     as_array,
     decode_array,
+    fixed_items,
     frozen,
     is_list,
+    null_rows,
 )
 from fastrank_eval._lib.errors import ColumnError
 from fastrank_eval._lib.jit import kernel
@@ -50,7 +51,7 @@ class _Place(NamedTuple):
         """Raise if a decoded column has nulls."""
         if not column.null_count:
             return
-        first = self.first_row + int(np.argmax(as_array(column.is_null())))
+        first = self.first_row + int(np.argmax(null_rows(column)))
         problem = f"{self.role} column '{self.name}' is null"
 
         def count(column: pa.Array) -> int:
@@ -125,7 +126,7 @@ def score_column(
         if roles.unretrieved == "error":
             remedy = "pass unretrieved='allow' if a null means that the row was not retrieved"
             place.refuse_nulls(column, remedy)
-        mask = as_array(column.is_null()).view(np.bool_)
+        mask = null_rows(column)
         column = fill_nulls(column)
     values = numbers(column, name, "score", "float16, float32, float64 or an integer")
     if roles.single_precision and values.dtype != np.float32:
@@ -291,9 +292,9 @@ def columns_of(batch: pa.RecordBatch, roles: Roles, first_row: int) -> Columns:
     )
     if labels.null_count:
         if roles.unjudged == "drop":
-            return columns.filter(as_array(labels.is_valid()).view(np.bool_))
+            return columns.filter(~null_rows(labels))
         if roles.judgments:
-            return replace(columns, unjudged=as_array(labels.is_null()).view(np.bool_))
+            return replace(columns, unjudged=null_rows(labels))
     return columns
 
 
@@ -401,10 +402,12 @@ def fill_nulls(column: pa.Array) -> pa.Array:
     if pa.types.is_decimal(kind):
         column = column.cast(pa.float64())
     if pa.types.is_boolean(column.type):
-        return column.fill_null(arrow_value(False, pa.bool_()))
+        return arrow_column((as_array(column) & ~null_rows(column)).astype(np.uint8))
     if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
         return column
-    return column.fill_null(arrow_value(0, column.type))
+    values = fixed_items(column, np.dtype(column.type.to_pandas_dtype())).copy()
+    values[null_rows(column)] = 0
+    return arrow_column(values)
 
 
 #: Maximum number of subtopics of a group: the bits of an integer.
@@ -462,7 +465,7 @@ def _numbers_and_lengths(column: pa.Array, name: str) -> tuple[np.ndarray, np.nd
         counts = pc.list_value_length(column)
         numbers = decode_array(column.flatten())
     else:
-        counts = arrow_column(as_array(column.is_valid()).astype(np.int32))
+        counts = arrow_column((~null_rows(column)).astype(np.int32))
         numbers = column.drop_null() if column.null_count else column
     if not (pa.types.is_integer(numbers.type) or pa.types.is_null(numbers.type)):
         raise ColumnError(
@@ -470,7 +473,7 @@ def _numbers_and_lengths(column: pa.Array, name: str) -> tuple[np.ndarray, np.nd
             f"to {MAX_SUBTOPICS - 1}, or one such number a row."
         )
     lengths = as_array(pc.fill_null(counts, 0) if counts.null_count else counts).astype(np.int64)
-    invalid = as_array(numbers.is_null()).view(np.bool_)
+    invalid = null_rows(numbers)
     if pa.types.is_null(numbers.type) or numbers.null_count:
         numbers = fill_nulls(numbers)
     values = as_array(numbers)

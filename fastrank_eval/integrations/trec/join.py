@@ -218,7 +218,7 @@ def _table(
 
 
 def pieces_of(both: Common) -> list[tuple[int, int]]:
-    """Split the queries into ranges for threads; those without documents are the last one."""
+    """Split the queries into ranges, those without documents at the end."""
     answered, queries = len(both.run.queries), len(both.queries)
     return both.run.pieces + [(answered, queries)] * (answered < queries)
 
@@ -276,7 +276,7 @@ def rank_documents(
     numbers = np.cumsum(wanted, dtype=np.int32) - np.int32(1)
     pieces = pieces_of(both)
 
-    def rank_piece(i: int) -> tuple[pa.RecordBatch, list[str]]:
+    def rank_piece(i: int) -> tuple[list[np.ndarray], list[str]]:
         first, last = pieces[i]
         judgements, bounds, docs, scores = both.find(first, last)
         if as_float32:
@@ -288,20 +288,23 @@ def rank_documents(
             judgements, most, judged_only,
         )  # fmt: skip
         grade, is_unjudged = grades[judgement], judgement < 0
-        columns = [
-            arrow_column(numbers[first + query]),
-            column_with_nulls(np.append(scores, scores.dtype.type(0))[row], row < 0),
-            column_with_nulls(grade, is_unjudged),
-        ]
-        batch = pa.RecordBatch.from_arrays(columns, names=["query", "score", "grade"])
+        score = np.append(scores, scores.dtype.type(0))[row]
         shown = np.minimum(counts, depth)
         strings = _grade_strings(ends, shown, grade, is_unjudged)
-        return batch, [strings[q] for q in np.flatnonzero(wanted[first:last])]
+        arrays = [numbers[first + query], score, row < 0, grade, is_unjudged]
+        return arrays, [strings[q] for q in np.flatnonzero(wanted[first:last])]
 
-    batches, strings = zip(*in_threads(rank_piece, len(pieces)), strict=True)
+    arrays, strings = zip(*in_threads(rank_piece, len(pieces)), strict=True)
+    query, score, unranked, grade, unjudged = map(np.concatenate, zip(*arrays, strict=True))
+    columns = [
+        arrow_column(query),
+        column_with_nulls(score, unranked),
+        column_with_nulls(grade, unjudged),
+    ]
     texts = both.texts.to_pylist()
     return RankedQueries(
-        pa.Table.from_batches(batches),
+        # One batch: the engine copies rows of several.
+        pa.Table.from_arrays(columns, names=["query", "score", "grade"]),
         [texts[i] for i in both.queries[wanted]],
         (both.starts[1:] > both.starts[:-1])[wanted],
         list(chain.from_iterable(strings)),
@@ -336,7 +339,7 @@ def arrange(
     most: int | None = None,
     judged_only: bool = False,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Arrange the pairs of a range of queries: ranked ones, then other judged ones.
+    """Arrange the pairs of some queries: ranked ones, then others judged.
 
     Parameters
     ----------

@@ -273,7 +273,7 @@ class PairTable:
 
     @property
     def starts(self) -> np.ndarray:
-        """The first row of each query in `grouped`, then the number of rows: int64."""
+        """The first row of each query in `grouped`, then the number of rows."""
         return self._grouping[1]
 
     @property
@@ -327,7 +327,7 @@ class PairTable:
         return self.between(0, self.rows)
 
     def rows_in(self, other: PairTable) -> np.ndarray:
-        """Find the row of each pair in another table without duplicates, -1 if absent: int64."""
+        """Find the row of each pair in another table, -1 if absent: int64."""
         both = Common(self, other)
         found = in_threads(lambda i: both.find(*both.run.pieces[i])[0], len(both.run.pieces))
         rows = np.concatenate([np.empty(0, np.int64), *found])
@@ -402,7 +402,7 @@ def in_threads(task: Callable[[int], _Result], count: int) -> list[_Result]:
 
 
 def run_ends(texts: pa.Array, firsts: np.ndarray, rows: int) -> pa.Array:
-    """Make a column of texts that begin at some rows, the first of them at row 0."""
+    """Make a column of texts that begin at some rows, the first at row 0."""
     ends = arrow_column(np.append(firsts[1:], rows if rows else firsts[:0]).astype(np.int64))
     kind = pa.run_end_encoded(ends.type, texts.type)
     # Not from_arrays(), which imports pandas.

@@ -498,6 +498,8 @@ def trec_report(
         judged_only=judged_only,
         depth=max((line.depth for line in lines), default=0),
     )
+    # Their memory serves the evaluation.
+    del retrieved, both
     return _report(tag, lines, ranked, version)
 
 

@@ -13,7 +13,14 @@ import numpy as np
 import pyarrow as pa
 
 from fastrank_eval._lib.arguments import typed
-from fastrank_eval._lib.arrow import arrow_column, as_array, bytes_column, decode_array, is_list
+from fastrank_eval._lib.arrow import (
+    arrow_column,
+    as_array,
+    bytes_column,
+    decode_array,
+    is_list,
+    null_rows,
+)
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, ColumnError, SourceError, near
 from fastrank_eval._lib.threads import map_jobs
@@ -154,7 +161,7 @@ class _Column:
 def _text_column(values: pa.Array, column: _Column) -> pa.Array:
     kind = values.type
     if values.null_count:
-        column.refuse(as_array(values.is_null()).view(np.bool_), "is null: every row needs an id")
+        column.refuse(null_rows(values), "is null: every row needs an id")
     if pa.types.is_string(kind):
         return values
     if not (
@@ -191,7 +198,7 @@ def _number_column(values: pa.Array, column: _Column, layout: Layout) -> pa.Arra
     kind = values.type
     if values.null_count:
         column.refuse(
-            as_array(values.is_null()).view(np.bool_),
+            null_rows(values),
             f"is null: leave out what has no {layout.number}",
         )
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
