@@ -18,8 +18,8 @@ from fastrank_eval.io.source import reading, type_name
 
 #: Bytes of a block. Each reading thread keeps four columns of its text: as much as `scratch` keeps.
 _BLOCK = 1 << 22
-#: Bytes after the last line of a block, so that eight bytes can be read from any position at once.
-PADDING = b"\n" * 8
+#: Bytes after the last line of a block, so that 64 bytes can be read from any position at once.
+PADDING = b"\n" * 64
 _COLUMNS = {suffix for suffix, kind in FORMATS.items() if kind in ("parquet", "arrow")}
 _GZIP = b"\x1f\x8b"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"

@@ -33,7 +33,8 @@ def hash_texts(texts: pa.Array) -> np.ndarray:
     """
     offsets, content = text_buffers(texts)
     hashes = np.empty(len(texts), np.uint64)
-    _hash_texts(offsets, content, uint64_windows(content), hashes)
+    windows = uint64_windows(np.append(content, np.zeros(8, np.uint8)))
+    _hash_texts(offsets, windows, hashes)
     return frozen(hashes)
 
 
@@ -90,7 +91,7 @@ def find_equal(
         Row of an equal text in `others`, -1 if there is none.
     """
     most = int((ends - firsts).max(initial=0))
-    slots = scratch("table of texts", 1 << (2 * most).bit_length(), np.int32)
+    slots = scratch("table of texts", 1 << (4 * most).bit_length(), np.int32)
     rows = np.empty(len(texts), np.int64)
     _find_equal(
         others is texts,
@@ -108,26 +109,25 @@ def find_equal(
 
 
 @kernel
-def _hash_texts(offsets, content, windows, hashes):  # type: ignore[no-untyped-def]
+def hash_text(windows, lo, hi):  # type: ignore[no-untyped-def]
+    """Hash the bytes between two positions; `windows` has each of them."""
     # Eight bytes a step; the length goes in last, so that a text and its prefix have other hashes.
     prime = np.uint64(0x9E3779B97F4A7C15)
+    state = np.uint64(0)
+    for i in range(lo, hi, 8):
+        word = windows[i]
+        if hi - i < 8:
+            word &= (np.uint64(1) << np.uint64(8 * (hi - i))) - np.uint64(1)
+        state = (state ^ word) * prime
+        state ^= state >> np.uint64(29)
+    state = (state ^ np.uint64(hi - lo)) * prime
+    return state ^ (state >> np.uint64(32))
+
+
+@kernel
+def _hash_texts(offsets, windows, hashes):  # type: ignore[no-untyped-def]
     for row in range(hashes.shape[0]):
-        lo, hi = offsets[row], offsets[row + 1]
-        state = np.uint64(0)
-        for i in range(lo, hi, 8):
-            rest = hi - i
-            word = np.uint64(0)
-            if i < windows.shape[0]:
-                word = windows[i]
-                if rest < 8:
-                    word &= (np.uint64(1) << np.uint64(8 * rest)) - np.uint64(1)
-            else:
-                for k in range(rest):
-                    word |= np.uint64(content[i + k]) << np.uint64(8 * k)
-            state = (state ^ word) * prime
-            state ^= state >> np.uint64(29)
-        state = (state ^ np.uint64(hi - lo)) * prime
-        hashes[row] = state ^ (state >> np.uint64(32))
+        hashes[row] = hash_text(windows, offsets[row], offsets[row + 1])
 
 
 @kernel
@@ -161,7 +161,7 @@ def _find_equal(  # type: ignore[no-untyped-def]
     for g in range(firsts.shape[0]):
         first = firsts[g]
         size = np.int64(1)
-        while size < 2 * (ends[g] - first):
+        while size < 4 * (ends[g] - first):
             size *= 2
         last = np.uint64(size - 1)
         for slot in range(size):
