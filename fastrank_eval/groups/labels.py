@@ -13,18 +13,7 @@ from fastrank_eval._lib.arrow import frozen
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval._lib.threads import scratch
-from fastrank_eval.groups.sort import order_by_score
-
-#: In groups with at most so many labelled rows, the rows above each are counted, not sorted.
-_MAX_COUNTED = 128
-#: Counting needs at least so many rows for each labelled row of the chunk.
-_ROWS_PER_LABELLED = 4
-#: Counting needs at least so many rows for each row of a crowded group, one with more than
-#: `_MAX_COUNTED` labelled rows. Where most groups are crowded, sorting all groups is faster (28 ns
-#: a row against 42).
-_ROWS_PER_CROWDED = 3
-#: In groups with at least so many rows, one pass counts for four labelled rows.
-_MIN_ROWS_FOR_FOUR = 64
+from fastrank_eval.groups.rows_above import count_rows_above
 
 
 @dataclass(frozen=True)
@@ -120,58 +109,19 @@ def entries_in_order(
 
 def entries_by_counting(
     score: np.ndarray, starts: np.ndarray, labelled_rows: LabelledRows
-) -> Entries | None:
+) -> Entries:
     """Compute the entries of unsorted rows, without positions.
 
     Parameters
     ----------
     score, starts, labelled_rows
-        As in `entries_in_order`, rows in any order inside their group.
-
-    Returns
-    -------
-    Entries or None
-        None where so many rows are labelled that sorting is faster.
+        As in `entries_in_order`, less than 2**31 rows in any order inside their group.
     """
-    ranked_groups, offsets, entry_count = (
-        labelled_rows.ranked_groups,
-        labelled_rows.offsets,
-        len(labelled_rows.row),
-    )
-    if entry_count * _ROWS_PER_LABELLED > len(score) or len(score) >= 1 << 31:
-        return None
-    many = np.diff(offsets) > _MAX_COUNTED
-    crowded = ranked_groups[many]
-    if _ROWS_PER_CROWDED * int((starts[crowded + 1] - starts[crowded]).sum()) > len(score):
-        return None
+    ranked_groups, offsets = labelled_rows.ranked_groups, labelled_rows.offsets
     row = labelled_rows.row.copy()
-    above, size = np.empty((2, entry_count), np.int64)
-    _count_rows_above(score, starts, ranked_groups, offsets, _MAX_COUNTED, row, above, size)
-    entries = Entries(ranked_groups, offsets, row, above, size)
-    if len(crowded):
-        _sort_crowded_groups(entries, many, score, starts, labelled_rows.marks)
-    return entries
-
-
-def _sort_crowded_groups(
-    entries: Entries, crowded: np.ndarray, score: np.ndarray, starts: np.ndarray, marks: np.ndarray
-) -> None:
-    """Sort the rows of crowded groups, and fill in their entries."""
-    groups = entries.ranked_groups[crowded]
-    row_ranges = list(zip(starts[groups].tolist(), starts[groups + 1].tolist(), strict=True))
-    crowded_starts = np.concatenate([[0], np.cumsum(starts[groups + 1] - starts[groups])])
-    crowded_scores = np.concatenate([score[lo:hi] for lo, hi in row_ranges])
-    crowded_marks = frozen(np.concatenate([marks[lo:hi] for lo, hi in row_ranges]))
-    order = order_by_score(crowded_scores, crowded_starts)
-    labelled_rows = find_labelled_rows(crowded_marks, crowded_starts, False)
-    ordered = entries_in_order(frozen(crowded_scores[order]), crowded_starts, labelled_rows, order)
-    counts = np.diff(entries.offsets)
-    targets = np.flatnonzero(np.repeat(crowded, counts))
-    entries.row[targets] = ordered.row + np.repeat(
-        starts[groups] - crowded_starts[:-1], counts[crowded]
-    )
-    entries.above[targets] = ordered.above
-    entries.size[targets] = ordered.size
+    above, size = np.empty((2, len(row)), np.int64)
+    count_rows_above(score, starts, ranked_groups, offsets, row, above, size)
+    return Entries(ranked_groups, offsets, row, above, size)
 
 
 def _group_offsets(
@@ -244,73 +194,6 @@ def _find_tie_blocks(  # type: ignore[no-untyped-def]
             position[e] = i - lo
             above[e] = block - lo
             size[e] = block_end - block
-
-
-@kernel
-def _count_rows_above(  # type: ignore[no-untyped-def]
-    score, starts, ranked_groups, offsets, max_counted, row, above, size
-):
-    """Sort the entries of each group and count the rows above each.
-
-    Rows of equal score are counted apart. Each count fits in half an int64, because a
-    chunk has fewer than 2**31 rows.
-    """
-    for r in range(ranked_groups.shape[0]):
-        first = offsets[r]
-        last = offsets[r + 1]
-        if last - first > max_counted:
-            continue
-        for e in range(first + 1, last):
-            current = row[e]
-            k = e
-            while k > first and score[row[k - 1]] < score[current]:
-                row[k] = row[k - 1]
-                k -= 1
-            row[k] = current
-        # The loops vectorise only over a slice.
-        group_scores = score[starts[ranked_groups[r]] : starts[ranked_groups[r] + 1]]
-        e = first
-        while group_scores.shape[0] >= _MIN_ROWS_FOR_FOUR and e + 4 <= last:
-            _count_four(group_scores, score, row, e, above, size)
-            e += 4
-        while e < last:
-            value = score[row[e]]
-            counts = np.int64(0)
-            for i in range(group_scores.shape[0]):
-                counts += np.int64(group_scores[i] > value) + (
-                    np.int64(group_scores[i] >= value) << 32
-                )
-            above[e] = counts & 0xFFFFFFFF
-            size[e] = (counts >> 32) - above[e]
-            e += 1
-
-
-@kernel
-def _count_four(group_scores, score, row, e, above, size):  # type: ignore[no-untyped-def]
-    a = score[row[e]]
-    b = score[row[e + 1]]
-    c = score[row[e + 2]]
-    d = score[row[e + 3]]
-    above_a = above_b = above_c = above_d = np.uint32(0)
-    through_a = through_b = through_c = through_d = np.uint32(0)
-    for i in range(group_scores.shape[0]):
-        value = group_scores[i]
-        above_a = np.uint32(above_a + np.uint32(value > a))
-        above_b = np.uint32(above_b + np.uint32(value > b))
-        above_c = np.uint32(above_c + np.uint32(value > c))
-        above_d = np.uint32(above_d + np.uint32(value > d))
-        through_a = np.uint32(through_a + np.uint32(value >= a))
-        through_b = np.uint32(through_b + np.uint32(value >= b))
-        through_c = np.uint32(through_c + np.uint32(value >= c))
-        through_d = np.uint32(through_d + np.uint32(value >= d))
-    above[e] = above_a
-    above[e + 1] = above_b
-    above[e + 2] = above_c
-    above[e + 3] = above_d
-    size[e] = through_a - above_a
-    size[e + 1] = through_b - above_b
-    size[e + 2] = through_c - above_c
-    size[e + 3] = through_d - above_d
 
 
 @dataclass

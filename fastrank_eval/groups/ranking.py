@@ -292,9 +292,9 @@ def rank(
         order = order_by_item(score, starts, lambda rows: item.take(row_column(rows)))
     elif not in_order:
         by_label = weight is None and scored.unjudged is None and subtopic_rows is None
-        if by_label and ties != "input":
+        if by_label and ties != "input" and len(score) < 1 << 31:
             entries = entries_by_counting(score, starts, labelled_rows)
-        if entries is None:
+        else:
             order = order_by_score(score, starts)
     if order is not None:
         score = frozen(score[order])

@@ -257,7 +257,7 @@ def order_by_score(score: np.ndarray, starts: np.ndarray) -> np.ndarray:
 
 
 @kernel
-def _descending(bits, sign, rest):  # type: ignore[no-untyped-def]
+def descending_code(bits, sign, rest):  # type: ignore[no-untyped-def]
     """Encode the bits of a score as an integer of the opposite order.
 
     `sign` has the bit of the sign, `rest` all other bits, in the type of `bits`.
@@ -274,7 +274,7 @@ def _pack(bits, sign, rest, down, starts, row_bits, packed_keys):  # type: ignor
     for g in range(starts.shape[0] - 1):
         group = np.uint64(g) << (shift + np.uint64(32))
         for i in range(starts[g], starts[g + 1]):
-            code = np.uint64(_descending(bits[i], sign, rest)) >> np.uint64(down)
+            code = np.uint64(descending_code(bits[i], sign, rest)) >> np.uint64(down)
             packed_keys[i] = group | (code << shift) | np.uint64(i)
 
 
@@ -302,8 +302,8 @@ def _sort_equal_prefixes(  # type: ignore[no-untyped-def]
         sorted_already = True
         while j < hi and packed_keys[j] >> shift == block:
             if j == i + 1:
-                codes[0] = _descending(bits[packed_keys[i] & mask], sign, rest)
-            codes[j - i] = _descending(bits[packed_keys[j] & mask], sign, rest)
+                codes[0] = descending_code(bits[packed_keys[i] & mask], sign, rest)
+            codes[j - i] = descending_code(bits[packed_keys[j] & mask], sign, rest)
             if codes[j - i] < codes[j - i - 1]:
                 sorted_already = False
             j += 1
