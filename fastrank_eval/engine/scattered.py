@@ -23,7 +23,7 @@ from fastrank_eval.engine.totals import Totals
 from fastrank_eval.groups.chunk import key_text
 from fastrank_eval.groups.external_sort import Sorter, WideKeys
 from fastrank_eval.groups.gather import Gatherer, PartitionRange
-from fastrank_eval.groups.partition import PartitionedBatch, Partitioner, can_stay_packed
+from fastrank_eval.groups.partition import PartitionedBatch, Partitioner
 from fastrank_eval.io.reader import RowReader, WorkBatch, in_scratch, read_batch, rebatch
 from fastrank_eval.io.source import Batch, first_rows
 from fastrank_eval.io.validate import columns_of, keys_of
@@ -83,7 +83,7 @@ class ScatteredEvaluator:
     ) -> tuple[Totals, list[GroupResults]]:
         partitioned = self._partition(batches)
         in_memory: list[PartitionedBatch] = []
-        packed = opened = read = 0
+        held = read = 0
         allowed = self._budget.rows
         if self._expected is None:
             # The number of rows is unknown. If they turn out too many, the batches in memory and
@@ -94,13 +94,12 @@ class ScatteredEvaluator:
             if batch is None:
                 continue
             in_memory.append(batch)
-            packed, opened = packed + batch.bytes, opened + batch.bytes_unpacked
-            size = packed if packed == opened or can_stay_packed(in_memory) else opened
-            size += self._partitioners[0].bytes
+            held += batch.bytes
+            size = held + self._partitioners[0].bytes
             factor = 1.0 if self._expected is None else max(self._expected / read, 1.0)
             if size > allowed or (read >= _ESTIMATE_ROWS and size * factor > allowed):
                 self.spilled = True
-                disk_bytes = int(_ON_DISK * opened * factor)
+                disk_bytes = int(_ON_DISK * held * factor)
                 rest = (batch for _, batch in partitioned if batch is not None)
                 return self._sort(in_memory, rest, disk_bytes, narrow)
         if not in_memory:
@@ -122,7 +121,6 @@ class ScatteredEvaluator:
                 types,
                 len(plan.roles.scores),
                 keep_numbers=plan.per_group or plan.keeps_order,
-                keep_order=plan.keeps_order,
             )
             self._partitioners[:] = [partitioner]
             wide = any(column.text for column in partitioner.columns)

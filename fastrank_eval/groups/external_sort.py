@@ -156,7 +156,7 @@ class Sorter:
 
     def _reader(self, input_batches: Iterable[PartitionedBatch]) -> pa.RecordBatchReader:
         rest = iter(input_batches)
-        first = next(rest).unpack()
+        first = next(rest)
         if self._narrow:
             self._base = first.min_word - (1 << 31)
             self._narrow = self._base > -(1 << 63)
@@ -175,7 +175,7 @@ class Sorter:
             yield first_batch.pop()
             try:
                 for batch in rest:
-                    yield self._batch(batch.unpack())
+                    yield self._batch(batch)
             except BaseException as error:
                 self._input_error = error
                 raise

@@ -7,7 +7,6 @@ the cache. Then one pass for each column moves its values to their groups.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import cast
 
 import numpy as np
 import pyarrow as pa
@@ -17,23 +16,12 @@ from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval._lib.threads import scratch
 from fastrank_eval.groups.chunk import Chunk, Keys
-from fastrank_eval.groups.partition import (
-    PARTITION_BITS,
-    PARTITIONS,
-    UPPER_BITS,
-    PartitionedBatch,
-    Partitioner,
-    can_stay_packed,
-    keys_of_packed,
-    sort_partitions,
-)
+from fastrank_eval.groups.partition import PARTITIONS, PartitionedBatch, Partitioner
 from fastrank_eval.io.columns import Columns
 from fastrank_eval.io.keys import hash_keys, number_rows
 
 #: Target number of rows in a chunk.
-CHUNK_ROWS = 1 << 17
-#: A table of keys may be this many times as long as a partition has rows.
-_MAX_TABLE_RATIO = 4
+CHUNK_ROWS = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -70,7 +58,7 @@ class ChunkWithKeys:
     Parameters
     ----------
     chunk : Chunk
-        Rows without keys; in input order inside each group if the partitioner keeps that order.
+        Rows without keys, in input order inside each group.
     keys : callable
         Returns the keys of the groups.
     """
@@ -87,35 +75,20 @@ class Gatherer:
     partitioner : Partitioner
         The partitioner that made the batches.
     batches : list of PartitionedBatch
-        In input order, at least one. Unpacked in place unless all can stay packed.
+        In input order, at least one.
     """
 
     def __init__(self, partitioner: Partitioner, batches: list[PartitionedBatch]) -> None:
-        self._partitioner = partitioner
-        self._min_upper = min(batch.min_word for batch in batches) >> PARTITION_BITS
-        upper_range = (
-            (max(batch.max_word for batch in batches) >> PARTITION_BITS) - self._min_upper + 1
-        )
-        self._is_packed = can_stay_packed(batches)
-        if not self._is_packed:
-            for index, batch in enumerate(batches):
-                batches[index] = batch.unpack()
-        self._batches = batches
-        counts = np.concatenate([np.diff(batch.bounds, axis=1) for batch in batches]).T
+        self._partitioner, self._batches = partitioner, batches
+        counts = np.stack([np.diff(batch.bounds) for batch in batches], axis=1)
         begins = np.zeros(counts.size + 1, np.int64)
         np.cumsum(counts.ravel(), out=begins[1:])
-        self._bounds = begins[:: counts.shape[1]].copy()
-        # First row of each partition, batch and segment: partition by partition, batches in order.
-        ends = np.cumsum([len(batch.bounds) for batch in batches])
-        by_batch = np.split(begins[:-1].reshape(counts.shape), ends[:-1], axis=1)
-        self._begins = [frozen(np.ascontiguousarray(array)) for array in by_batch]
-        if self._is_packed:
-            return
+        self._bounds = begins[:: len(batches)].copy()
+        # First row of each batch and partition: partition by partition, batches in order.
+        self._begins = frozen(np.ascontiguousarray(begins[:-1].reshape(counts.shape).T))
         self._widths = [
             max(len(batch.words[c]) for batch in batches) for c in range(len(partitioner.columns))
         ]
-        dense = upper_range <= max(_MAX_TABLE_RATIO * int(self._bounds[-1]) // PARTITIONS, 1 << 10)
-        self._table = upper_range if partitioner.integer and dense else 0
 
     def ranges(self) -> Iterator[PartitionRange]:
         """Yield ranges of partitions that together have the rows of a chunk."""
@@ -131,22 +104,14 @@ class Gatherer:
 
     def gather(self, partitions: PartitionRange) -> ChunkWithKeys:
         """Gather a range of partitions into a chunk."""
-        if self._is_packed:
-            return self._gather_packed(partitions)
         words = self._words(partitions)
+        hashes = hash_keys([list(words)], scratch("hash", partitions.rows, np.uint64))
         position = scratch("position in chunk", partitions.rows, np.uint32)
-        starts = scratch("chunk starts", partitions.rows + 1)
-        if self._table:
-            table = scratch("table of keys", self._table, np.uint32)
-            groups = _group_by_table(
-                words[0], partitions.bounds, self._min_upper, table, position, starts
-            )
-        else:
-            hashes = hash_keys([list(words)], scratch("hash", partitions.rows, np.uint64))
-            hashes, heads = frozen(hashes.view()), scratch("chunk heads", partitions.rows)
-            ends = number_rows(words, hashes, partitions.bounds, position, heads)
-            groups = int(ends[-1])
-            _place_groups(partitions.bounds, ends, heads, position, starts)
+        heads = scratch("chunk heads", partitions.rows)
+        ends = number_rows(words, frozen(hashes.view()), partitions.bounds, position, heads)
+        groups = int(ends[-1])
+        starts = scratch("chunk starts", groups + 1)
+        _place_groups(partitions.bounds, ends, scratch("chunk ends", groups), position, starts)
         position = frozen(position.view())
         parts = [
             self._part(partitions, part, position) for part in range(len(self._batches[0].parts))
@@ -154,61 +119,25 @@ class Gatherer:
         columns = Columns.from_arrays(
             parts, self._partitioner.models, self._items(partitions, position)
         )
-        starts = starts[: groups + 1]
 
         def keys() -> Keys:
-            row_at = np.empty(partitions.rows, np.int64)
-            row_at[position] = np.arange(partitions.rows)
-            heads = words[:, row_at[starts[:-1]]]
-            column_words = np.split(heads, np.cumsum(self._widths)[:-1])
+            column_words = np.split(words[:, heads[:groups]], np.cumsum(self._widths)[:-1])
             pairs = zip(self._partitioner.columns, column_words, strict=True)
             return tuple(column.keys(list(words)) for column, words in pairs)
 
         return ChunkWithKeys(Chunk(columns, starts), keys)
 
-    def _gather_packed(self, partitions: PartitionRange) -> ChunkWithKeys:
-        packed_rows = scratch("packed", partitions.rows, np.uint64)
-        for batch, begins in zip(self._batches, self._begins, strict=True):
-            shift = np.uint64((batch.base >> PARTITION_BITS) - self._min_upper << 64 - UPPER_BITS)
-            words = frozen(cast(np.ndarray, batch.packed_rows).view(np.int64))
-            source = (batch.bounds, begins, partitions.first, partitions.last, partitions.base)
-            _copy_partitions(words, shift.view(np.int64), -1, *source, packed_rows.view(np.int64))
-        labels = scratch("labels", partitions.rows, np.uint8)
-        scores = scratch("scores", partitions.rows, np.uint32)
-        starts = scratch("chunk starts", partitions.rows + 1)
-        groups = sort_partitions(packed_rows, partitions.bounds, labels, scores, starts)
-        starts = starts[: groups + 1]
-        label = frozen(labels.view(cast(np.dtype, self._batches[0].label)))
-        parts = [label, frozen(scores.view(np.float32)), None, None, None, None, None]
-
-        def keys() -> Keys:
-            heads = starts[:-1]
-            index = partitions.first + np.searchsorted(partitions.bounds, heads, side="right") - 1
-            base = self._min_upper << PARTITION_BITS
-            words = keys_of_packed(packed_rows[heads], index, base, PARTITION_BITS)
-            return (self._partitioner.columns[0].keys([words]),)
-
-        return ChunkWithKeys(Chunk(Columns.from_arrays(parts, 1, None), starts), keys)
-
     def _words(self, partitions: PartitionRange) -> np.ndarray:
         words = scratch("words", sum(self._widths) * partitions.rows).reshape(-1, partitions.rows)
         for batch, begins in zip(self._batches, self._begins, strict=True):
             first_word = 0
+            place = (batch.bounds, begins, partitions.first, partitions.last, partitions.base)
             for width, column_words in zip(self._widths, batch.words, strict=True):
                 for w in range(width):
                     # A batch with shorter keys has no such word: 0.
-                    has_word = w < len(column_words)
-                    _copy_partitions(
-                        column_words[w if has_word else 0],
-                        batch.base,
-                        -1 if has_word else 0,
-                        batch.bounds,
-                        begins,
-                        partitions.first,
-                        partitions.last,
-                        partitions.base,
-                        words[first_word + w],
-                    )
+                    word = column_words[min(w, len(column_words) - 1)]
+                    keep = -1 if w < len(column_words) else 0
+                    _copy_partitions(word, batch.base, keep, *place, words[first_word + w])
                 first_word += width
         return frozen(words)
 
@@ -227,82 +156,43 @@ class Gatherer:
         for batch, begins, array in zip(self._batches, self._begins, arrays, strict=True):
             if array is not None:
                 values = frozen(array.view(bits.dtype))
-                _scatter_partitions(
-                    values,
-                    batch.bounds,
-                    begins,
-                    partitions.first,
-                    partitions.last,
-                    partitions.base,
-                    position,
-                    bits,
-                )
+                place = (batch.bounds, begins, partitions.first, partitions.last, partitions.base)
+                _scatter_partitions(values, *place, position, bits)
         return frozen(out.view())
 
     def _items(self, partitions: PartitionRange, position: np.ndarray) -> pa.Array | None:
-        items, positions = [], []
+        items, rows = [], np.empty(partitions.rows, np.int64)
+        taken = 0
         for batch, begins in zip(self._batches, self._begins, strict=True):
             if batch.item is None:
                 return None
-            los = batch.bounds[:, partitions.first : partitions.last].T.ravel()
-            rows = np.diff(
-                batch.bounds[:, partitions.first : partitions.last + 1], axis=1
-            ).T.ravel()
-            inside = np.arange(rows.sum()) - np.repeat(np.cumsum(rows) - rows, rows)
-            items.append(batch.item.take(row_column(np.repeat(los, rows) + inside)))
-            begin = begins[partitions.first : partitions.last].ravel() - partitions.base
-            positions.append(position[np.repeat(begin, rows) + inside])
-        row_at = np.empty(partitions.rows, np.int64)
-        row_at[np.concatenate(positions)] = np.arange(partitions.rows)
-        return pa.concat_arrays(items).take(row_column(row_at))
+            bounds = batch.bounds[partitions.first : partitions.last + 1]
+            items.append(batch.item.slice(bounds[0], bounds[-1] - bounds[0]))
+            # From the place of a row in the batch to its place in the chunk.
+            moves = begins[partitions.first : partitions.last] - partitions.base - bounds[:-1]
+            places = np.arange(bounds[0], bounds[-1]) + np.repeat(moves, np.diff(bounds))
+            rows[position[places]] = taken + np.arange(len(places))
+            taken += len(places)
+        return pa.concat_arrays(items).take(row_column(rows))
 
 
 @kernel
 def _copy_partitions(words, base, keep, bounds, begins, first, last, origin, out):  # type: ignore[no-untyped-def]
     for p in range(first, last):
-        for b in range(bounds.shape[0]):
-            lo = bounds[b, p]
-            rows = bounds[b, p + 1] - lo
-            start = begins[p, b] - origin
-            # The loop vectorises only over slices.
-            target = out[start : start + rows]
-            source = words[lo : lo + rows]
-            for k in range(rows):
-                target[k] = (base + np.int64(source[k])) & keep
+        # The loop vectorises only over slices.
+        source = words[bounds[p] : bounds[p + 1]]
+        target = out[begins[p] - origin : begins[p] - origin + source.shape[0]]
+        for k in range(source.shape[0]):
+            target[k] = (base + np.int64(source[k])) & keep
 
 
 @kernel
-def _scatter_partitions(values, bounds, begins, first, last, base, position, out):  # type: ignore[no-untyped-def]
+def _scatter_partitions(values, bounds, begins, first, last, origin, position, out):  # type: ignore[no-untyped-def]
     for p in range(first, last):
-        for b in range(bounds.shape[0]):
-            lo = bounds[b, p]
-            start = begins[p, b] - base
-            for k in range(bounds[b, p + 1] - lo):
-                out[position[start + k]] = values[lo + k]
-
-
-@kernel
-def _group_by_table(words, bounds, min_upper, table, position, starts):  # type: ignore[no-untyped-def]
-    """Number keys by a table of their upper bits; return the number of groups."""
-    groups = 0
-    for p in range(bounds.shape[0] - 1):
-        for t in range(table.shape[0]):
-            table[t] = 0
-        for i in range(bounds[p], bounds[p + 1]):
-            table[(words[i] >> PARTITION_BITS) - min_upper] += 1
-        end = bounds[p]
-        for t in range(table.shape[0]):
-            rows = table[t]
-            table[t] = end
-            starts[groups] = end
-            groups += rows > 0
-            end += rows
-        for i in range(bounds[p], bounds[p + 1]):
-            t = (words[i] >> PARTITION_BITS) - min_upper
-            position[i] = table[t]
-            table[t] += 1
-    starts[groups] = bounds[bounds.shape[0] - 1]
-    return groups
+        source = values[bounds[p] : bounds[p + 1]]
+        target = position[begins[p] - origin : begins[p] - origin + source.shape[0]]
+        for k in range(source.shape[0]):
+            out[target[k]] = source[k]
 
 
 @kernel

@@ -26,8 +26,6 @@ from fastrank_eval.io.columns import refuse_unhashable
 
 #: Integer keys use a dense table if their range is at most this many times their count.
 DENSE_RANGE = 4
-#: Lower bits of a hash that rows of one partition may share.
-HASH_BITS = 8
 
 
 def number_keys(keys: Sequence[pa.Array]) -> tuple[np.ndarray, np.ndarray]:
@@ -207,7 +205,7 @@ def _number_rows(words, hashes, first, end, slots, table, tags, codes, firsts, k
     count = 0
     for i in range(first, end):
         tag = hashes[i]
-        slot = (tag >> np.uint64(HASH_BITS)) & mask
+        slot = tag & mask
         while True:
             number = np.int64(table[slot])
             if number == 0:

@@ -1,4 +1,4 @@
-"""Scattered rows packed into single words: the same bits as rows that are not."""
+"""Scattered rows of integer keys: the same bits for any spread of the keys."""
 
 import numpy as np
 import pyarrow as pa
@@ -17,14 +17,15 @@ LABELS = {"int8": np.int8, "uint8": np.uint8, "bool": np.bool_}
 SCORES = [0.0, -0.0, 1.5, -1.5, np.inf, -np.inf, 1e-45, -1e-45, 0.25, -7.0, 3e38]
 SPREADS = {
     "close": lambda n: n - 75,
-    "all in few pieces": lambda n: n * 256 - 20_000,
-    "wide but for a word": lambda n: n * 14_000_000,
-    # Each stretch of rows packs; all of them together span too much.
+    "multiples of a power": lambda n: n * 256 - 20_000,
+    "multiples of a high power": lambda n: n << 56,
+    "close to 32 bits": lambda n: n * 14_000_000,
+    # The keys of a batch fit 32 bits; those of all batches do not.
     "wide when put together": lambda n: n + np.repeat(np.arange(5) << 40, ROWS // 5),
     "at the ends of the type": lambda n: np.where(
         np.arange(ROWS) < ROWS // 2, n + np.iinfo(np.int64).min, np.iinfo(np.int64).max - n
     ),
-    "some stretches wide": lambda n: np.where(np.arange(ROWS) % 600 < 300, n, n << 40),
+    "some batches wide": lambda n: np.where(np.arange(ROWS) % 600 < 300, n, n << 40),
 }
 
 
@@ -50,20 +51,20 @@ def summary(table, measures=EVERY_KIND, **options) -> list:
 @pytest.mark.compiled
 @pytest.mark.parametrize("ties", ["expected", "best", "worst"])
 @pytest.mark.parametrize("spread", SPREADS)
-def test_packed_rows__give_the_same_bits_as_rows_with_numbers(spread, ties):
+def test_scattered_rows__give_the_same_bits_as_rows_with_numbers(spread, ties):
     table = log_of(spread)
-    wanted = summary(table, ties=ties, per_group=True)  # row numbers do not fit a word
+    wanted = summary(table, ties=ties, per_group=True)
     for options in ({"batch_rows": 300}, {"batch_rows": 210, "threads": 3}, {}):
         assert summary(table, ties=ties, per_group=False, **options) == wanted, options
 
 
 @pytest.mark.parametrize("kind", LABELS)
-def test_packed_rows__of_every_label_of_one_byte(kind):
+def test_scattered_rows__of_every_label_of_one_byte(kind):
     table = log_of("close", kind)
     assert summary(table, per_group=False) == summary(table, per_group=True)
 
 
-def test_packed_rows__equal_sorted_rows():
+def test_scattered_rows__equal_sorted_rows():
     table = log_of("close")
     ordered = table.sort_by([("group", "ascending"), ("score", "descending")])
     means = ["GAUC", "nDCG@10", "AP", "AUC"]
@@ -72,15 +73,15 @@ def test_packed_rows__equal_sorted_rows():
     assert [got.value(m) for m in means] == [wanted.value(m) for m in means]
 
 
-def test_packed_rows__with_negative_labels():
+def test_scattered_rows__with_negative_labels():
     table = log_of("close")
     table = table.set_column(1, "label", pa.array(table["label"].to_numpy() - np.int8(1)))
     texts = ["DCG(gain='linear')", "RR", "GAUC"]
     assert summary(table, texts, per_group=False) == summary(table, texts, per_group=True)
 
 
-@pytest.mark.parametrize("spread", ["close", "at the ends of the type", "wide but for a word"])
-def test_undefined_group__of_packed_rows_is_named_by_its_key(spread):
+@pytest.mark.parametrize("spread", ["close", "at the ends of the type", "close to 32 bits"])
+def test_undefined_group__of_scattered_rows_is_named_by_its_key(spread):
     table = log_of(spread)
     keys, clicks = table["group"].to_numpy(), table["label"].to_numpy()
     without = {int(key) for key in keys} - {int(key) for key in keys[clicks > 0]}
@@ -93,7 +94,7 @@ def test_undefined_group__of_packed_rows_is_named_by_its_key(spread):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["integer", "hash", "string"])
-def test_scattered_rows__of_many_blocks_and_stretches(kind):
+def test_scattered_rows__of_many_batches(kind):
     rows = 300_000
     rng = np.random.default_rng(5)
     users = np.minimum(rng.zipf(1.3, rows), 40_000)
