@@ -406,7 +406,7 @@ def fill_nulls(column: pa.Array) -> pa.Array:
     if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
         return column
     values = fixed_items(column, np.dtype(column.type.to_pandas_dtype())).copy()
-    values[null_rows(column)] = 0
+    np.putmask(values, null_rows(column), 0)
     return arrow_column(values)
 
 

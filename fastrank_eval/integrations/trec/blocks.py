@@ -16,7 +16,7 @@ from fastrank_eval._lib.errors import SourceError
 from fastrank_eval.io.paths import FORMATS, File, expand, format_of_bytes, sniff
 from fastrank_eval.io.source import reading, type_name
 
-#: Bytes of a block. Each reading thread keeps four columns of its text: as much as `scratch` keeps.
+#: Bytes of a block. Each reading thread keeps four columns of its text (`scratch`).
 _BLOCK = 1 << 22
 #: Bytes after the last line of a block, so that 64 bytes can be read from any position at once.
 PADDING = b"\n" * 64

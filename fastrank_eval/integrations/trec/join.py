@@ -271,8 +271,9 @@ def rank_documents(
     depth : int
         Documents in a string of grades.
     """
-    grades = both.judged.all[2]
-    grades = np.append(grades, grades.dtype.type(0))
+    grades = np.append(both.judged.all[2], 0)
+    if grades.dtype == np.int64 and grades.min() >= -128 and grades.max() <= 127:
+        grades = grades.astype(np.int8)  # an eighth of the memory
     numbers = np.cumsum(wanted, dtype=np.int32) - np.int32(1)
     pieces = pieces_of(both)
 
@@ -379,7 +380,7 @@ def arrange(
         frozen(judgements),
         firsts,
         ends,
-        frozen(both.judged.all[2] < 0),
+        both.negative,
         frozen(wanted.view()),
         np.int64(len(order) if most is None else most),
         judged_only,

@@ -50,12 +50,12 @@ def _equal(windows, i, k, size):  # type: ignore[no-untyped-def]
     """Tell whether the `size` bytes at two positions are equal."""
     rest = size
     while rest > 8:
-        if windows[i] != windows[k]:
+        if windows[np.uint64(i)] != windows[np.uint64(k)]:
             return False
         i += 8
         k += 8
         rest -= 8
-    return (windows[i] ^ windows[k]) << np.uint64(64 - 8 * rest) == 0
+    return (windows[np.uint64(i)] ^ windows[np.uint64(k)]) << np.uint64(64 - 8 * rest) == 0
 
 
 @kernel
@@ -69,7 +69,7 @@ def _decimal(text, start, end):  # type: ignore[no-untyped-def]
     integer = np.int64(0)
     decimals = np.int64(-1)
     for i in range(first, end):
-        digit = np.int64(text[i]) - 48
+        digit = np.int64(text[np.uint64(i)]) - 48
         if 0 <= digit <= 9:
             integer = 10 * integer + digit
             decimals += decimals >= 0
@@ -149,7 +149,7 @@ def split_fields(  # type: ignore[no-untyped-def]
             size = end - start
             i = start
             start = end + 1
-            is_comment |= fields == 0 and size > 0 and text[i] == 35
+            is_comment |= fields == 0 and size > 0 and text[np.uint64(i)] == 35
             if size > 0 and not is_comment:
                 target = column[fields] if fields < column.shape[0] else np.int64(-1)
                 fields += 1
@@ -172,14 +172,14 @@ def split_fields(  # type: ignore[no-untyped-def]
                         others += target == number
                         k = target * room + ends[target, last]
                         for step in range(0, size, 8):
-                            slots[k + step] = windows[i + step]
+                            slots[np.uint64(k + step)] = windows[np.uint64(i + step)]
                         if target == hashed:
                             hashes[rows] = hash_text(windows, i, end)
                         ends[target, last + 1] = ends[target, last] + size
                         first_rows[target, last] = rows
                         starts[target] = i
                         text_counts[target] = last + 1
-            if text[end] != 10 or end >= length:
+            if text[np.uint64(end)] != 10 or end >= length:
                 continue
             if fields > 0:
                 if fields < least or (fields > least and not more):

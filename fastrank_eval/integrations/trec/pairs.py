@@ -115,7 +115,7 @@ def hash_text(windows, lo, hi):  # type: ignore[no-untyped-def]
     prime = np.uint64(0x9E3779B97F4A7C15)
     state = np.uint64(0)
     for i in range(lo, hi, 8):
-        word = windows[i]
+        word = windows[np.uint64(i)]
         if hi - i < 8:
             word &= (np.uint64(1) << np.uint64(8 * (hi - i))) - np.uint64(1)
         state = (state ^ word) * prime
@@ -356,6 +356,8 @@ class Common:
     queries : ndarray of int64, shape (queries,)
         The index of each query in `texts`, those of the run first.
     is_judged : ndarray of bool, shape (queries,)
+    negative : ndarray of bool, shape (judgements,)
+        Whether a grade is negative.
     starts : ndarray of int64, shape (queries + 1,)
         The first row of each query in the run, then the number of rows.
     firsts, ends : ndarray of int64, shape (queries,)
@@ -371,6 +373,7 @@ class Common:
         self.firsts[judged_codes] = judged.starts[:-1]
         self.ends[judged_codes] = judged.starts[1:]
         self.is_judged = self.ends > 0
+        self.negative = frozen(self.judged.all[2] < 0)
         others = len(self.queries) - len(run.queries)
         self.starts = np.append(run.starts, np.full(others, run.rows))
 
