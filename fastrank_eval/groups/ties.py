@@ -59,46 +59,34 @@ def item_codes(item: pa.Array) -> np.ndarray:
     words = fixed_width(item)
     if words is not None and words.ndim == 1:
         return words
-    if words is not None:
-        # The last word of a decimal is the highest, and has the sign.
-        words = words ^ np.array([0] * (words.shape[1] - 1) + [1 << 63], np.uint64)
-        return _codes_of_words(len(item), words.shape[1], lambda rows, k: words[rows, -1 - k])
+    if words is None:
+        offsets, content = text_buffers(item)
+    else:  # decimals: the sign is in the highest byte
+        letters = words[:, ::-1].byteswap().view(np.uint8)
+        letters[:, 0] ^= 128
+        offsets, content = np.arange(len(item) + 1) * letters.shape[1], letters.ravel()
     # Not Arrow's sort, which is no faster: its functions take 45 ms to import.
-    offsets, content = text_buffers(item)
     windows = uint64_windows(np.append(content, np.zeros(8, np.uint8)))
     starts, lengths = offsets[:-1].astype(np.int64), np.diff(offsets).astype(np.int64)
-    whole = -(-int(lengths.max(initial=0)) // 8)
-
-    def word_of(rows: np.ndarray, k: int) -> np.ndarray:
-        if k == whole:  # a text precedes itself with zero bytes after it
-            return lengths[rows].astype(np.uint64)
-        rest = np.clip(lengths[rows] - 8 * k, 0, 8)
-        word = windows[np.where(rest > 0, starts[rows] + 8 * k, 0)].byteswap()
-        after = np.minimum(8 * (8 - rest), 63).astype(np.uint64)
-        return np.where(rest > 0, word >> after << after, np.uint64(0))
-
-    return _codes_of_words(len(item), whole + 1, word_of)
-
-
-def _codes_of_words(
-    count: int, depth: int, word_of: Callable[[np.ndarray, int], np.ndarray]
-) -> np.ndarray:
-    """Number items in the order of their words, the first above all."""
-    codes, rows = np.zeros(count, np.int64), np.arange(count)
-    for k in range(depth):
-        if not len(rows):
-            break
-        word = word_of(rows, k)
-        order = np.lexsort((word, codes[rows]))
-        rows, word = rows[order], word[order]
+    codes, rows = np.zeros(len(item), np.int64), np.arange(len(item))
+    for k in range(0, int(lengths.max(initial=0)), 8):
+        # Eight bytes a step, for rows whose bytes so far are those of another row.
+        rest = np.clip(lengths[rows] - k, 0, 8)
+        after = (64 - 8 * rest).astype(np.uint64)
+        word = windows[starts[rows] + np.minimum(lengths[rows], k)].byteswap() >> after << after
+        order = np.lexsort((rest, word, codes[rows]))
+        rows, word, rest = rows[order], word[order], rest[order]
         code, place = codes[rows], np.arange(len(rows))
         begins = np.append(True, code[1:] != code[:-1])
-        differs = begins | np.append(True, word[1:] != word[:-1])
+        differs = begins.copy()
+        differs[1:] |= (word[1:] != word[:-1]) | (rest[1:] != rest[:-1])
         # A code is the number of items below: those of lower codes, and those of lower words.
         codes[rows] = code + (
             np.maximum.accumulate(place * differs) - np.maximum.accumulate(place * begins)
         )
         rows = rows[~(differs & np.append(differs[1:], True))]
+        if not len(rows):
+            break
     return codes
 
 

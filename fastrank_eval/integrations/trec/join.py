@@ -16,7 +16,13 @@ from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval.groups.ties import order_by_item
 from fastrank_eval.integrations.trec.lines import QRELS, RUN
-from fastrank_eval.integrations.trec.pairs import Common, PairTable, in_threads, take_texts
+from fastrank_eval.integrations.trec.pairs import (
+    Common,
+    PairTable,
+    drop_duplicates,
+    in_threads,
+    take_texts,
+)
 from fastrank_eval.integrations.trec.tables import is_nested, read_pairs
 
 
@@ -122,24 +128,15 @@ def join(run: object, qrels: object, *, complete: bool = False) -> Joined:
 
 def _union(runs: Sequence[PairTable]) -> tuple[PairTable, list[tuple[np.ndarray, np.ndarray]]]:
     """Build the union of the pairs of runs; scores and nulls by run."""
-    union = runs[0]
     if len(runs) == 1:
-        return union, [(union.numbers, np.zeros(union.rows, np.bool_))]
-    rows_by_run = [np.arange(union.rows)]
-    for run in runs[1:]:
-        rows = run.rows_in(union)
-        new_rows = np.flatnonzero(rows < 0)
-        rows[new_rows] = union.rows + np.arange(len(new_rows))
-        rows_by_run.append(rows)
-        tables = [pairs.table.select(["query", "doc", "score"]) for pairs in (union, run)]
-        union = PairTable.of(
-            pa.concat_tables([tables[0], tables[1].take(arrow_column(new_rows))]), "score"
-        )
+        return runs[0], [(runs[0].numbers, np.zeros(runs[0].rows, np.bool_))]
+    tables = [run.table.select(["query", "doc", "score"]) for run in runs]
+    union = drop_duplicates(PairTable.of(pa.concat_tables(tables), "score"), "first")
     scores = []
-    for run, rows in zip(runs, rows_by_run, strict=True):
+    for run in runs:
         score, is_null = np.zeros(union.rows), np.ones(union.rows, np.bool_)
-        score[rows] = run.numbers
-        is_null[rows] = False
+        rows = run.rows_in(union)
+        score[rows], is_null[rows] = run.numbers, False
         scores.append((score, is_null))
     return union, scores
 

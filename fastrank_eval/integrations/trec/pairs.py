@@ -237,7 +237,9 @@ class PairTable:
 
     @classmethod
     def of(cls, table: pa.Table, number: str) -> PairTable:
-        """Encode a table whose queries and documents are strings."""
+        """Encode a table of strings, if it is not `encoded` yet."""
+        if "hash" in table.column_names:
+            return cls(table, number)
         batches = table.to_batches()
         encoded = in_threads(lambda i: _encode(batches[i]), len(batches))
         schema = None if encoded else _encode(pa.RecordBatch.from_pylist([], table.schema)).schema
@@ -441,7 +443,7 @@ def check_duplicates(duplicates: str) -> None:
 def drop_duplicates(
     pairs: PairTable,
     duplicates: str,
-    describe: Callable[[int, int], str],
+    describe: Callable[[int, int], str] = "{} and {}".format,
 ) -> PairTable:
     """Keep one row of each pair of query and document.
 

@@ -396,13 +396,7 @@ def _read_rows(
         batches = _batches_of_mapping(source, layout)
     else:
         batches = _batches_of_columns(source, layout, names, form)
-    batch_list = list(batches)
-    columns = (
-        batch_list[0].schema.names
-        if batch_list
-        else [name for name in layout.columns if name != "run"]
-    )
-    rows = PairTable.of(_table(batch_list, columns, layout), layout.number)
+    rows = _pairs(list(batches), [name for name in layout.columns if name != "run"], layout)
     return rows, lambda first, second: f"row {first:,} and row {second:,}"
 
 
@@ -456,11 +450,7 @@ def _read_texts(
         file_note = "" if name == second_name else f"{second_name}, "
         return f"{name}, line {line:,} and {file_note}line {second_line:,}"
 
-    if not rows:
-        return PairTable.of(_table([], list(layout.columns), layout), layout.number), describe
-    batches = [block.batch for block in blocks]
-    table = _table(batches, batches[0].schema.names, layout)
-    return PairTable(table, layout.number), describe
+    return _pairs([block.batch for block in blocks], list(layout.columns), layout), describe
 
 
 def _read_blocks(texts: Iterable[Text], layout: Layout) -> Iterator[tuple[Text, Lines]]:
@@ -474,24 +464,23 @@ def _read_blocks(texts: Iterable[Text], layout: Layout) -> Iterator[tuple[Text, 
     return map_jobs(pa.cpu_count(), read, blocks)
 
 
-def _table(batches: list[pa.RecordBatch], names: list[str], layout: Layout) -> pa.Table:
+def _pairs(batches: list[pa.RecordBatch], names: list[str], layout: Layout) -> PairTable:
+    """Join batches; `names` are the columns if there are none."""
     kinds = {batch.column(layout.number).type for batch in batches}
     grades = layout.number == "grade"
     number = pa.int64() if grades and kinds <= {pa.int64()} else pa.float64()
-    # Texts of lines are large strings, repeated ones with run ends.
-    kind = {name: batches[0].schema.field(name).type for name in names} if batches else {}
-    kind[layout.number] = number
-    schema = pa.schema([(name, kind.get(name, pa.string())) for name in names])
+    schema = batches[0].schema if batches else pa.schema([(name, pa.string()) for name in names])
+    index = schema.get_field_index(layout.number)
+    schema = schema.set(index, pa.field(layout.number, number))
     if len(kinds) > 1:
         batches = [
             batch.set_column(
-                names.index(layout.number),
-                layout.number,
-                batch.column(layout.number).cast(pa.float64(), safe=False),
+                index, layout.number, batch.column(index).cast(pa.float64(), safe=False)
             )
             for batch in batches
         ]
-    return pa.Table.from_batches([batch for batch in batches if batch.num_rows], schema)
+    batches = [batch for batch in batches if batch.num_rows]
+    return PairTable.of(pa.Table.from_batches(batches, schema), layout.number)
 
 
 @typed
