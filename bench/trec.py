@@ -108,11 +108,14 @@ def main(tool: str, qrels: str, run: str) -> None:
         for name, value in trec_tool(tool)(qrels, run).items():
             print(f"{name:<22}\tall\t{value:.4f}")
     else:
-        from fastrank_eval.apps.cli.main import cli
-        from fastrank_eval.apps.cli.shell import prepare_process
+        from fastrank_eval.__main__ import main as program
 
-        prepare_process()
-        cli.main(["trec", "--as", "9", "-m", "all_trec", qrels, run], standalone_mode=False)
+        sys.argv = ["fastrank-eval", "trec", "--as", "9", "-m", "all_trec", qrels, run]
+        try:
+            program()
+        except SystemExit as end:
+            if end.code:
+                raise
     used = os.times()
     print(json.dumps({"peak_mb": resident()[1] / 1e6, "cpu": used.user + used.system}))
 

@@ -72,8 +72,10 @@ def test_order__equals_a_stable_sort(kind, drawn, rng):
         score = frozen(np.array(scores).astype(NAMES[kind]))
     assert order_by_score(score, starts).tolist() == by_sorted(score, starts)
     numbers = [rng.choice([-(2**63), -1, 0, 7, 2**63 - 1]) for _ in scores]
-    texts = [rng.choice(["", "d9", "d10", "d1", "d\x00"]) for _ in scores]
-    for items in (pa.array(numbers, pa.int64()), pa.array(texts, pa.string())):
+    ids = ["", "d9", "d10", "d1", "d\x00", "document", "document 1", "document 1\x00", "document é"]
+    texts = [rng.choice(ids) for _ in scores]
+    wide = pa.array([10**18 * number for number in numbers], pa.decimal128(38))
+    for items in (pa.array(numbers, pa.int64()), pa.array(texts, pa.string()), wide):
         wanted = by_sorted(score, starts, items.to_pylist())
         assert order_by_item(score, starts, items.take).tolist() == wanted
 
