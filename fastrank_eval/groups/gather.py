@@ -18,7 +18,7 @@ from fastrank_eval._lib.threads import scratch
 from fastrank_eval.groups.chunk import Chunk, Keys
 from fastrank_eval.groups.partition import PARTITIONS, PartitionedBatch, Partitioner
 from fastrank_eval.io.columns import Columns
-from fastrank_eval.io.keys import hash_keys, number_rows
+from fastrank_eval.io.keys import number_rows
 
 #: Target number of rows in a chunk.
 CHUNK_ROWS = 1 << 18
@@ -105,13 +105,13 @@ class Gatherer:
     def gather(self, partitions: PartitionRange) -> ChunkWithKeys:
         """Gather a range of partitions into a chunk."""
         words = self._words(partitions)
-        hashes = hash_keys([list(words)], scratch("hash", partitions.rows, np.uint64))
         position = scratch("position in chunk", partitions.rows, np.uint32)
         heads = scratch("chunk heads", partitions.rows)
-        ends = number_rows(words, frozen(hashes.view()), partitions.bounds, position, heads)
+        starts = scratch("chunk starts", partitions.rows + 1)
+        ends = number_rows(words, partitions.bounds, position, heads, starts)
         groups = int(ends[-1])
-        starts = scratch("chunk starts", groups + 1)
-        _place_groups(partitions.bounds, ends, scratch("chunk ends", groups), position, starts)
+        starts = starts[: groups + 1]
+        _place_rows(partitions.bounds, ends, scratch("next rows", groups), position, starts)
         position = frozen(position.view())
         parts = [
             self._part(partitions, part, position) for part in range(len(self._batches[0].parts))
@@ -196,21 +196,18 @@ def _scatter_partitions(values, bounds, begins, first, last, origin, position, o
 
 
 @kernel
-def _place_groups(bounds, groups, ends, position, starts):  # type: ignore[no-untyped-def]
-    """Replace the number of each row's key in its partition by its position."""
+def _place_rows(bounds, groups, next_row, position, starts):  # type: ignore[no-untyped-def]
+    """Replace numbers of keys by positions, and numbers of rows by starts."""
+    end = 0
+    for g in range(starts.shape[0] - 1):
+        rows = starts[g]
+        starts[g] = end
+        next_row[g] = end
+        end += rows
+    starts[starts.shape[0] - 1] = end
     for p in range(bounds.shape[0] - 1):
-        first = groups[p]
-        for g in range(first, groups[p + 1]):
-            ends[g] = 0
+        next_of_key = next_row[groups[p] : groups[p + 1]]
         for i in range(bounds[p], bounds[p + 1]):
-            ends[first + np.int64(position[i])] += 1
-        end = bounds[p]
-        for g in range(first, groups[p + 1]):
-            starts[g] = end
-            end += ends[g]
-            ends[g] = starts[g]
-        for i in range(bounds[p], bounds[p + 1]):
-            group = first + np.int64(position[i])
-            position[i] = ends[group]
-            ends[group] += 1
-    starts[groups[groups.shape[0] - 1]] = bounds[bounds.shape[0] - 1]
+            g = position[i]
+            position[i] = next_of_key[g]
+            next_of_key[g] += 1

@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fastrank_eval._lib.arrow import frozen
+from fastrank_eval.io import keys as keys_module
 from fastrank_eval.io.keys import MAX_INLINE_BYTES, KeyEncoder
 
 pytestmark = pytest.mark.kernels
@@ -81,3 +83,21 @@ def test_words__of_a_string_at_the_end_of_its_buffer():
     )
     column = KeyEncoder("key", pa.binary())
     assert column.keys(column.words(keys)).to_pylist() == [b"abc", b"defghijk"]
+
+
+def test_number_rows__whose_keys_share_a_hash_takes_another(monkeypatch):
+    factor, seeds = keys_module._factor, []
+
+    def weak(seed: int, word: int) -> np.uint64:
+        seeds.append(seed)
+        return factor(seed, word) if seed > 1 else np.uint64(1)  # (1, 2) and (2, 1) are level
+
+    monkeypatch.setattr(keys_module, "_factor", weak)
+    words = frozen(np.array([[1, 2, 1, 5, 2, 3], [2, 1, 2, 4, 1, 0]]))
+    codes, firsts, counts = np.empty((3, 6), np.int64)
+    ends = keys_module.number_rows(words, frozen(np.array([0, 4, 6])), codes, firsts, counts)
+    assert ends.tolist() == [0, 3, 5]
+    assert codes.tolist() == [0, 1, 0, 2, 0, 1]
+    assert firsts[:5].tolist() == [0, 1, 3, 4, 5]
+    assert counts[:5].tolist() == [2, 1, 1, 1, 1]
+    assert max(seeds) == 2
