@@ -30,19 +30,20 @@ from fastrank_eval.groups.chunk import (
     Keys,
     KeyWatch,
     Scored,
-    group_starts,
     key_run,
     key_text,
     keys_at,
+    profile_batch,
     same_key,
 )
 from fastrank_eval.groups.diversity import SubtopicRows
 from fastrank_eval.groups.labels import Labels
+from fastrank_eval.groups.profile import Entries
 from fastrank_eval.groups.ranking import Ranking, rank, ranking_in_row_order
 from fastrank_eval.io.columns import Columns, concatenate
 from fastrank_eval.io.reader import WorkBatch, in_scratch, read_batch, rebatch
 from fastrank_eval.io.source import Batch
-from fastrank_eval.io.validate import columns_of
+from fastrank_eval.io.validate import check_scores, columns_of
 from fastrank_eval.slicing.slicer import SliceEncoder
 from fastrank_eval.stats.exact import NO_SLICES
 
@@ -127,18 +128,28 @@ def evaluate_stream(
     def evaluate_batch(job: WorkBatch) -> BatchResult:
         record_batches = read_batch(job[0])
         batch = in_scratch(record_batches)
-        columns = columns_at(batch, job[1]) if columns_at else columns_of(batch, plan.roles, job[1])
+        scored = plan.ranks or plan.presorted
+        if columns_at:
+            columns = columns_at(batch, job[1])
+        else:
+            columns = columns_of(
+                batch, plan.roles, job[1], nan_checked=not (plan.grouped and scored)
+            )
 
         def copy_rows(lo: int, hi: int) -> Columns:
             """Select rows; copy them if they lie in scratch memory."""
             rows = columns.slice(lo, hi)
             return rows if len(record_batches) == 1 else rows.copy()
 
-        starts = np.empty(0, np.int64)
+        starts, labelled_rows = np.empty(0, np.int64), None
+        entries: dict[int, Entries | None] = {}
         if columns.rows and plan.grouped:
-            starts = group_starts(columns.keys)
-        if all_whole and columns.rows:
-            starts = np.concatenate([[0], starts, [columns.rows]])
+            profile, entries, sound = profile_batch(columns, all_whole, plan.skip_empty, scored)
+            starts, labelled_rows = profile.starts, profile.labelled_rows
+            if not sound and not columns_at:
+                check_scores(batch, plan.roles, job[1])
+        elif columns.rows:
+            starts = np.array([0, columns.rows])
         if not len(starts):
             return BatchResult(copy_rows(0, columns.rows))
         lo, hi = int(starts[0]), int(starts[-1])
@@ -152,7 +163,7 @@ def evaluate_stream(
                 return key_text(columns.keys, plan.roles.group, int(starts[group]))
 
             rows = columns.slice(lo, hi).drop_keys()
-            chunk = Chunk(rows, starts - lo, plan.grouped)
+            chunk = Chunk(rows, starts - lo, plan.grouped, labelled_rows, entries)
             values = evaluate_chunk(chunk, plan, thread_totals.get(), name)
             if plan.per_group:
                 keys = keys_at(columns.keys, starts[:-1])
@@ -247,7 +258,7 @@ def evaluate_chunk(
     GroupValues
         Empty unless ``plan.per_group``.
     """
-    labels = Labels.of(chunk.columns.label, chunk.starts, plan.skip_empty)
+    labels = Labels.of(chunk.columns.label, chunk.starts, plan.skip_empty, chunk.labelled_rows)
     values = GroupValues.empty(chunk, plan)
     models = measure_chunk(
         chunk, plan, labels, totals.overall, totals.overall_states, name, group_values=values
@@ -304,10 +315,10 @@ def measure_chunk(
     for model, score in enumerate(plan.roles.scores):
         scored = Scored.of(chunk, model, labels, fields, plan.roles.epsilons)
         if plan.ranks or plan.presorted:
-            in_order = scored.in_order(plan.presorted, score)
+            entries = scored.entries(plan.presorted, score)
         if plan.passes:
             ranking = (
-                rank(scored, plan.ties, in_order, subtopic_rows)
+                rank(scored, plan.ties, entries, subtopic_rows)
                 if plan.ranks
                 else ranking_in_row_order(scored)
             )

@@ -12,7 +12,7 @@ import numpy as np
 
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.jit import kernel
-from fastrank_eval.groups.labels import Entries
+from fastrank_eval.groups.profile import Entries
 
 
 @dataclass(frozen=True)

@@ -20,12 +20,8 @@ from fastrank_eval._lib.jit import kernel
 from fastrank_eval.groups.chunk import Chunk, Scored
 from fastrank_eval.groups.diversity import IntentRanking, SubtopicRows
 from fastrank_eval.groups.judgments import UnjudgedRows
-from fastrank_eval.groups.labels import (
-    Labels,
-    entries_by_counting,
-    entries_in_order,
-    find_labelled_rows,
-)
+from fastrank_eval.groups.labels import Labels, entries_by_counting
+from fastrank_eval.groups.profile import Entries, entries_in_order, find_labelled_rows
 from fastrank_eval.groups.sort import (
     order_by_score,
     sort_blocks,
@@ -265,7 +261,10 @@ def ranking_in_row_order(scored: Scored) -> Ranking:
 
 
 def rank(
-    scored: Scored, ties: str, in_order: bool, subtopic_rows: SubtopicRows | None = None
+    scored: Scored,
+    ties: str,
+    entries: Entries | None,
+    subtopic_rows: SubtopicRows | None = None,
 ) -> Ranking:
     """Rank the rows of whole groups by one model's score.
 
@@ -275,8 +274,8 @@ def rank(
         The rows.
     ties : str
         One of `ties.TIES`.
-    in_order : bool
-        Whether rows stand best first in every group.
+    entries : Entries or None
+        Those of the rows, if they stand best first in every group; see `Scored.entries`.
     subtopic_rows : SubtopicRows or None
         Subtopics of the chunk; None where no measure needs them.
 
@@ -287,10 +286,11 @@ def rank(
     score, weight, item, starts = scored.score, scored.weight, scored.item, scored.starts
     labels = scored.labels
     labelled_rows = labels.labelled_rows
-    entries = order = None
+    order = None
     if item is not None and ties == "item" and len(score):
-        order = order_by_item(score, starts, lambda rows: item.take(row_column(rows)))
-    elif not in_order:
+        in_order = entries is not None
+        order = order_by_item(score, starts, lambda rows: item.take(row_column(rows)), in_order)
+    elif entries is None:
         by_label = weight is None and scored.unjudged is None and subtopic_rows is None
         if by_label and ties != "input" and len(score) < 1 << 31:
             entries = entries_by_counting(score, starts, labelled_rows)
@@ -298,8 +298,8 @@ def rank(
             order = order_by_score(score, starts)
     if order is not None:
         score = frozen(score[order])
-    if entries is None:
-        entries = entries_in_order(score, starts, labelled_rows, order)
+        entries = cast(Entries, entries_in_order(score, starts, labelled_rows, order))
+    entries = cast(Entries, entries)
     offsets, block_above, block_size = entries.offsets, entries.above, entries.size
     entry_count, group_count = len(entries.row), len(entries.ranked_groups)
     rows = retrieved = labels.rows
@@ -363,7 +363,7 @@ def rank(
         _append_unretrieved(ranking, scored.chunk, scored.unretrieved_relevant)
     if scored.unjudged is not None:
         unjudged_rows = find_labelled_rows(scored.unjudged.view(np.uint8), starts, skip=False)
-        unjudged_entries = entries_in_order(score, starts, unjudged_rows, order)
+        unjudged_entries = cast(Entries, entries_in_order(score, starts, unjudged_rows, order))
         ranking.unjudged = UnjudgedRows.around(
             ranking.offsets,
             ranking.block_above,
@@ -377,7 +377,7 @@ def rank(
         subtopics = cast(np.ndarray, scored.subtopics)
         marks = frozen((subtopics != 0).view(np.uint8))
         covering_rows = find_labelled_rows(marks, starts, skip=False)
-        covering = entries_in_order(score, starts, covering_rows, order)
+        covering = cast(Entries, entries_in_order(score, starts, covering_rows, order))
         mask = subtopics[covering.row]
         ranking.intents = IntentRanking.of(subtopic_rows, covering, mask, retrieved, ties)
     return ranking

@@ -9,13 +9,16 @@ import pyarrow as pa
 
 from fastrank_eval._lib.arrow import fixed_width, text_buffers, uint64_windows
 from fastrank_eval._lib.jit import kernel
-from fastrank_eval.groups.sort import find_order_violation, order_by_score
+from fastrank_eval.groups.sort import order_by_score
 
 TIES = ("expected", "input", "item", "best", "worst")
 
 
 def order_by_item(
-    score: np.ndarray, starts: np.ndarray, items_at: Callable[[np.ndarray], pa.Array]
+    score: np.ndarray,
+    starts: np.ndarray,
+    items_at: Callable[[np.ndarray], pa.Array],
+    in_order: bool,
 ) -> np.ndarray:
     """Sort rows by score, then item id, both descending, inside their groups.
 
@@ -29,13 +32,15 @@ def order_by_item(
         First row of each group, then the number of rows.
     items_at : callable
         Maps row numbers to item ids, a pyarrow.Array without nulls.
+    in_order : bool
+        Whether scores descend in every group.
 
     Returns
     -------
     ndarray of int32 or int64, shape (rows,)
         Row number at each position.
     """
-    if find_order_violation(score, starts, need_row=False) < 0:
+    if in_order:
         order, ordered = np.arange(len(score), dtype=np.int64), score
     else:
         order = order_by_score(score, starts)

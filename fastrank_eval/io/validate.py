@@ -89,7 +89,7 @@ class _Place(NamedTuple):
 
 
 def score_column(
-    column: pa.Array, name: str, roles: Roles, first_row: int
+    column: pa.Array, name: str, roles: Roles, first_row: int, nan_checked: bool = True
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """Validate a column of scores.
 
@@ -101,6 +101,8 @@ def score_column(
         Null policy, precision and kind of scores.
     first_row : int
         Number of the column's first row in the input.
+    nan_checked : bool
+        Look for NaN. Otherwise only where nulls or the kind of scores need it.
 
     Returns
     -------
@@ -133,8 +135,9 @@ def score_column(
         with np.errstate(over="ignore"):
             values = frozen(values.astype(np.float32))
     if values.dtype.kind == "f":
+        nan_checked |= mask is not None or roles.score_kind != "order"
         # The minimum is NaN if any value is: one vectorised pass without a mask.
-        if values.size and np.isnan(values.min()):
+        if nan_checked and values.size and np.isnan(values.min()):
             remedy = "a NaN has no rank: drop these rows or mend the model's output"
             place.refuse(np.isnan, values, kind, "is NaN", remedy)
     elif values.dtype.itemsize <= 2:
@@ -233,7 +236,15 @@ def _beyond_order(values: np.ndarray) -> np.ndarray:
 MIN_WEIGHT, MAX_WEIGHT = 1e-30, 1e30
 
 
-def columns_of(batch: pa.RecordBatch, roles: Roles, first_row: int) -> Columns:
+def check_scores(batch: pa.RecordBatch, roles: Roles, first_row: int) -> None:
+    """Raise the error of `columns_of` for the scores of a batch, if there is one."""
+    for name in roles.scores:
+        score_column(batch.column(name), name, roles, first_row)
+
+
+def columns_of(
+    batch: pa.RecordBatch, roles: Roles, first_row: int, nan_checked: bool = True
+) -> Columns:
     """Validate a batch and view it as arrays.
 
     Parameters
@@ -244,6 +255,9 @@ def columns_of(batch: pa.RecordBatch, roles: Roles, first_row: int) -> Columns:
         Roles of columns and null policies.
     first_row : int
         Number of the batch's first row in the input.
+    nan_checked : bool
+        Look for NaN among scores. Otherwise the caller proves that there is none, or calls
+        `check_scores`.
 
     Returns
     -------
@@ -263,7 +277,7 @@ def columns_of(batch: pa.RecordBatch, roles: Roles, first_row: int) -> Columns:
     label = _label(labels, roles, first_row)
     scores, masks = [], []
     for name in roles.scores:
-        score, mask = score_column(batch.column(name), name, roles, first_row)
+        score, mask = score_column(batch.column(name), name, roles, first_row, nan_checked)
         scores.append(score)
         masks.append(mask)
     weight = None

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 import fastrank_eval
 from fastrank_eval import OrderError
-from fastrank_eval.groups.sort import find_order_violation, order_by_score
+from fastrank_eval.groups.profile import entries_in_order, find_labelled_rows
+from fastrank_eval.groups.sort import first_rise, order_by_score
 from fastrank_eval.groups.ties import order_by_item
 
 NAMES = {"float32": np.float32, "float64": np.float64}
@@ -71,13 +72,14 @@ def test_order__equals_a_stable_sort(kind, drawn, rng):
     with np.errstate(over="ignore"):
         score = frozen(np.array(scores).astype(NAMES[kind]))
     assert order_by_score(score, starts).tolist() == by_sorted(score, starts)
+    in_order = not rises(score, starts)
     numbers = [rng.choice([-(2**63), -1, 0, 7, 2**63 - 1]) for _ in scores]
     ids = ["", "d9", "d10", "d1", "d\x00", "document", "document 1", "document 1\x00", "document é"]
     texts = [rng.choice(ids) for _ in scores]
     wide = pa.array([10**18 * number for number in numbers], pa.decimal128(38))
     for items in (pa.array(numbers, pa.int64()), pa.array(texts, pa.string()), wide):
         wanted = by_sorted(score, starts, items.to_pylist())
-        assert order_by_item(score, starts, items.take).tolist() == wanted
+        assert order_by_item(score, starts, items.take, in_order).tolist() == wanted
 
 
 @pytest.mark.parametrize("kind", list(NAMES))
@@ -129,7 +131,7 @@ def test_order__leaves_the_scores_alone():
     assert score[order].tolist() == [3.0, 2.0, 1.0]
 
 
-# ---- find_order_violation ------------------------------------------------------------------------
+# ---- the proof of order --------------------------------------------------------------------------
 
 
 def rises(score, starts) -> list[int]:
@@ -148,16 +150,16 @@ def rises(score, starts) -> list[int]:
     st.sampled_from(list(NAMES)),
     st.booleans(),
 )
-def test_find_order_violation__is_the_first_rise_inside_a_group(sizes, scores, kind, falling):
+def test_rises_inside_groups__are_seen_and_the_first_is_found(sizes, scores, kind, falling):
     starts = starts_of(sizes)
     score = np.array(scores[: starts[-1]], NAMES[kind])
     if falling:
         score = score[by_sorted(score, starts)]
     wanted = rises(score, starts)
-    assert find_order_violation(frozen(score), starts, need_row=True) == (
-        wanted[0] if wanted else -1
-    )
-    assert find_order_violation(frozen(score), starts, need_row=False) == (0 if wanted else -1)
+    labelled = find_labelled_rows(frozen(np.ones(len(score), np.uint8)), starts, False)
+    assert (entries_in_order(frozen(score), starts, labelled) is None) == bool(wanted)
+    if wanted:
+        assert first_rise(score, starts) == wanted[0]
 
 
 # ---- presorted mode ------------------------------------------------------------------------------

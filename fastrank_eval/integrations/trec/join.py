@@ -14,6 +14,7 @@ from fastrank_eval._lib.arrow import arrow_column, column_with_nulls, frozen
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval._lib.jit import kernel
+from fastrank_eval.groups.profile import descends
 from fastrank_eval.groups.ties import order_by_item
 from fastrank_eval.integrations.trec.lines import QRELS, RUN
 from fastrank_eval.integrations.trec.pairs import (
@@ -280,7 +281,8 @@ def rank_documents(
         if as_float32:
             with np.errstate(over="ignore"):
                 scores = frozen(scores.astype(np.float32))
-        order = order_by_item(scores, bounds, lambda rows: take_texts(docs, rows))
+        in_order = descends(scores, bounds)
+        order = order_by_item(scores, bounds, lambda rows: take_texts(docs, rows), in_order)
         query, row, judgement, counts, ends = arrange(
             both, first, wanted[first:last], order.astype(np.int64, copy=False), bounds,
             judgements, most, judged_only,

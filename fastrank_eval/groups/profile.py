@@ -1,0 +1,389 @@
+"""Look at every row of contiguous groups, once.
+
+One call walks over a batch in blocks that stay in the first-level cache. It finds the edges of
+groups, the labelled rows, and the tie blocks of these. It proves that scores descend in every group
+and that none is NaN. The labelled rows are a few per cent, and measures read nothing else.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from fastrank_eval._lib.arrow import frozen
+from fastrank_eval._lib.dataclass import dataclass
+from fastrank_eval._lib.jit import kernel
+from fastrank_eval._lib.threads import scratch
+
+_BLOCK = 1 << 14
+#: Entries that are written behind the last one, and overwritten by the next.
+_SPARE = 2
+_NO_WORDS = frozen(np.empty(0, np.uint64))
+_NO_SCORES = frozen(np.empty(0, np.float32))
+#: Groups that tell whether unsorted rows are worth a look at all of them.
+_FIRST_GROUPS = 64
+
+#: The position of the only bit of 32, by the upper five bits of its product with a number.
+_BIT = np.zeros(32, np.uint8)
+_BIT[[(0x077CB531 << bit & 0xFFFFFFFF) >> 27 for bit in range(32)]] = np.arange(32)
+_HALF = np.uint64(32)
+_LOWER = np.uint64(0xFFFFFFFF)
+
+
+@dataclass(frozen=True)
+class LabelledRows:
+    """Labelled rows of whole groups, independent of scores.
+
+    Parameters
+    ----------
+    label : ndarray, shape (rows,), read-only
+        Not 0 where the row is labelled.
+    row : ndarray of int64, shape (entries,)
+        Row numbers, ascending.
+    ranked_groups : ndarray of int64, shape (groups,)
+        Indices of the ranked groups in the chunk.
+    offsets : ndarray of int64, shape (groups + 1,)
+        First labelled row of each ranked group, then the number of labelled rows.
+    """
+
+    label: np.ndarray
+    row: np.ndarray
+    ranked_groups: np.ndarray
+    offsets: np.ndarray
+
+    @cached_property
+    def marks(self) -> np.ndarray:
+        """One byte a row, not 0 where the row is labelled. uint8, read-only."""
+        if self.label.dtype.itemsize == 1:
+            return _bytes_of(self.label)
+        return frozen((self.label != 0).view(np.uint8))
+
+
+@dataclass
+class Entries:
+    """Labelled rows of a chunk, ranked by a score.
+
+    Parameters
+    ----------
+    ranked_groups : ndarray of int64, shape (groups,)
+        Indices of the ranked groups in the chunk.
+    offsets : ndarray of int64, shape (groups + 1,)
+        First entry of each group, then the number of entries.
+    row : ndarray of int32 or int64, shape (entries,)
+        Row of the entry, best first in each group.
+    above, size : ndarray of int64, shape (entries,)
+        Number of rows of the group with a higher score, and with the same score.
+    position : ndarray of int64, shape (entries,), or None
+        Position of the entry in its sorted group, from 0; None where rows were not sorted.
+    """
+
+    ranked_groups: np.ndarray
+    offsets: np.ndarray
+    row: np.ndarray
+    above: np.ndarray
+    size: np.ndarray
+    position: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What one look at every row finds.
+
+    Parameters
+    ----------
+    starts : ndarray of int64, shape (groups + 1,)
+        First row of each whole group, then the end of the last.
+    labelled_rows : LabelledRows
+        Of these groups, in rows counted from the first of them.
+    entries : Entries or None
+        The same rows ranked; None without scores, and where a score rises inside a group.
+    sound : bool
+        Whether all scores were proven to descend and to be no NaN, those of cut groups too.
+    """
+
+    starts: np.ndarray
+    labelled_rows: LabelledRows
+    entries: Entries | None
+    sound: bool
+
+
+def profile(
+    label: np.ndarray,
+    score: np.ndarray | None,
+    skip: bool,
+    *,
+    starts: np.ndarray | None = None,
+    words: np.ndarray | None = None,
+    whole: bool = True,
+) -> Profile:
+    """Look at every row of contiguous groups.
+
+    Parameters
+    ----------
+    label : ndarray, shape (rows,), read-only
+    score : ndarray of float32 or float64, shape (rows,), read-only, or None
+    skip : bool
+        Leave out groups without a labelled row.
+    starts : ndarray of int64, shape (groups + 1,), optional
+        As in `Profile`, where the edges are known.
+    words : ndarray of integers, shape (rows,), read-only, optional
+        The keys of the rows, where edges are not known.
+    whole : bool
+        Whether the first and the last group of `words` are whole. Otherwise they are cut off.
+    """
+    if label.dtype.itemsize == 1:
+        label = _bytes_of(label)
+    rows = len(label)
+    given = 0 if starts is None else len(starts)
+    edges = scratch("edges", (given or rows + 1) + _SPARE)
+    if starts is not None:
+        edges[:given] = starts
+    # The bits of -0.0 count too: there may be room for more.
+    most = int(np.count_nonzero(label.view(f"u{label.dtype.itemsize}"))) + _SPARE
+    bounds = given or rows + 1
+    row, offsets = (
+        np.empty(most, np.int64),
+        scratch("offsets", min(most, bounds) if skip else bounds),
+    )
+    ranked_groups = np.empty(min(most, bounds) if skip else 0, np.int64)
+    position, above, size = np.empty((3, most if score is not None else 0), np.int64)
+    counts = np.empty(5, np.int64)
+    _profile(
+        _NO_WORDS if words is None else words, edges, given, whole,
+        label, _NO_SCORES if score is None else score, skip,
+        row, position, above, size, ranked_groups, offsets, counts,
+    )  # fmt: skip
+    known, ranked, count, rises, rises_inside = counts.tolist()
+    starts = edges[:known].copy()
+    labelled_rows = LabelledRows(
+        label[starts[0] : starts[-1]] if known else label[:0],
+        row[:count],
+        ranked_groups[:ranked] if skip else np.arange(max(known - 1, 0)),
+        offsets[: ranked + 1].copy(),
+    )
+    entries = None
+    if score is not None and not rises_inside:
+        entries = Entries(
+            labelled_rows.ranked_groups,
+            labelled_rows.offsets,
+            labelled_rows.row,
+            above[:count],
+            size[:count],
+            position[:count],
+        )
+    return Profile(starts, labelled_rows, entries, not rises)
+
+
+def find_labelled_rows(marks: np.ndarray, starts: np.ndarray, skip: bool) -> LabelledRows:
+    """Find the rows of each group whose mark is not 0; see `profile`."""
+    return profile(marks, None, skip, starts=starts).labelled_rows
+
+
+def entries_in_order(
+    score: np.ndarray,
+    starts: np.ndarray,
+    labelled_rows: LabelledRows,
+    order: np.ndarray | None = None,
+) -> Entries | None:
+    """Compute the entries of rows whose scores descend in every group.
+
+    Parameters
+    ----------
+    score : ndarray of float32 or float64, shape (rows,), read-only
+        Scores, sorted by `order`.
+    starts : ndarray of int64, shape (groups + 1,)
+        First row of each group, then the number of rows.
+    labelled_rows : LabelledRows
+    order : ndarray of integers, shape (rows,), or None
+        Row number at each position; None where rows stand in this order.
+
+    Returns
+    -------
+    Entries or None
+        None where a score rises.
+    """
+    if order is None and len(starts) - 1 > _FIRST_GROUPS:
+        # Unsorted rows show a rise at once, so the first groups are looked at alone.
+        first = starts[: _FIRST_GROUPS + 1]
+        if not descends(score[: first[-1]], first):
+            return None
+    label = labelled_rows.label if order is None else frozen(labelled_rows.marks[order])
+    skip = len(labelled_rows.ranked_groups) < len(starts) - 1
+    entries = profile(label, score, skip, starts=starts).entries
+    if entries is not None and order is not None:
+        entries.row = order[entries.row]
+    return entries
+
+
+def descends(score: np.ndarray, starts: np.ndarray) -> bool:
+    """Tell whether scores descend in every group; `starts` as in `Profile`."""
+    edges = starts[(starts > 0) & (starts < len(score))]
+    edges = edges[np.diff(edges, prepend=0) > 0]  # np.unique() imports numpy.ma
+    between = int(np.count_nonzero(score[edges] > score[edges - 1]))
+    return int(_count_rises(score, 1, len(score))) == between
+
+
+def _bytes_of(label: np.ndarray) -> np.ndarray:
+    return frozen(label.view(np.uint8))
+
+
+@kernel
+def _profile(  # type: ignore[no-untyped-def]
+    words,
+    edges,
+    given,
+    whole,
+    label,
+    score,
+    skip,
+    row,
+    position,
+    above,
+    size,
+    ranked_groups,
+    offsets,
+    counts,
+):
+    """Fill everything of a `Profile`, and its counts.
+
+    `words` and `score` may be empty. `edges` is an output where there are words, else an input of
+    `given` edges. Rows before the first edge are of no group, nor are those after the last.
+    """
+    rows = label.shape[0]
+    known = given
+    if words.shape[0] > 0 and whole:
+        edges[0] = 0
+        known = 1
+    found = np.int64(0)
+    placed = np.int64(0)
+    entries = np.int64(0)
+    ranked = np.int64(0)
+    edge = np.int64(0)
+    begin = np.int64(0)
+    base = np.int64(0)
+    rises = np.int64(0)
+    if score.shape[0] > 0:
+        rises += score[0] != score[0]
+    for lo in range(0, max(rows, 1), _BLOCK):
+        hi = min(lo + _BLOCK, rows)
+        found = _find_labels(label, lo, hi, row, found)
+        if words.shape[0] > 0:
+            known = _find_edges(words, max(lo, 1), hi, edges, known)
+            if whole and hi == rows:
+                edges[known] = rows
+                known += 1
+        if score.shape[0] > 0:
+            rises += _count_rises(score, max(lo, 1), hi)
+        while edge < known and edges[edge] <= hi:
+            end = edges[edge]
+            if 0 < end < score.shape[0] and (edge == 0 or end > begin):
+                # Between groups a score may rise, but it may not be NaN.
+                rises -= not score[end] <= score[end - 1]
+                rises += score[end] != score[end]
+            if edge == 0:
+                base = end
+                while placed < found and row[placed] < end:
+                    placed += 1
+            elif not skip or (placed < found and row[placed] < end):
+                if skip:
+                    ranked_groups[ranked] = edge - 1
+                offsets[ranked] = entries
+                ranked += 1
+                block = begin
+                block_end = begin
+                while placed < found and row[placed] < end:
+                    i = row[placed]
+                    if score.shape[0] > 0:
+                        if i >= block_end:
+                            block = i
+                            while block > begin and score[block - 1] == score[i]:
+                                block -= 1
+                            block_end = i + 1
+                            while block_end < end and score[block_end] == score[i]:
+                                block_end += 1
+                        position[entries] = i - begin
+                        above[entries] = block - begin
+                        size[entries] = block_end - block
+                    row[entries] = i - base
+                    entries += 1
+                    placed += 1
+            begin = end
+            edge += 1
+    offsets[ranked] = entries
+    inside = rises
+    if rises > 0 and known > 0:
+        inside -= _count_rises(score, 1, edges[0]) + _count_rises(score, begin + 1, rows)
+    counts[0] = known
+    counts[1] = ranked
+    counts[2] = entries
+    counts[3] = rises
+    counts[4] = inside
+
+
+@kernel
+def _find_labels(label, lo, hi, out, count):  # type: ignore[no-untyped-def]
+    """Write the rows whose label is not 0, behind `count` others."""
+    while lo + 64 <= hi:
+        values = label[lo : lo + 64]
+        bits = np.uint64(0)
+        # Bits of 64 rows: this loop vectorises. 0.2 ns a row, against 0.4 for one row at a time.
+        for i in range(64):
+            bits |= np.uint64(values[i] != 0) << np.uint64(i)
+        count = _write_bits(bits, lo, out, count)
+        lo += 64
+    for i in range(lo, hi):
+        out[count] = i
+        count += label[i] != 0
+    return count
+
+
+@kernel
+def _find_edges(words, lo, hi, out, count):  # type: ignore[no-untyped-def]
+    """Write the rows whose word differs from the previous, from row 1 on."""
+    while lo + 64 <= hi:
+        values = words[lo : lo + 64]
+        previous = words[lo - 1 : lo + 63]
+        bits = np.uint64(0)
+        for i in range(64):
+            bits |= np.uint64(values[i] != previous[i]) << np.uint64(i)
+        count = _write_bits(bits, lo, out, count)
+        lo += 64
+    for i in range(lo, hi):
+        out[count] = i
+        count += words[i] != words[i - 1]
+    return count
+
+
+@kernel
+def _write_bits(bits, first, out, count):  # type: ignore[no-untyped-def]
+    """Write `first` plus the position of each set bit."""
+    # Halves in signed integers: nothing overflows, so the loop also runs as plain Python.
+    for half in range(2):
+        rest = np.int64(bits >> _HALF) if half else np.int64(bits & _LOWER)
+        start = first + 32 * half
+        # Most halves have two at most: without branches, which would be mispredicted.
+        for _ in range(2):
+            out[count] = start + _BIT[(((rest & -rest) * 0x077CB531) & 0xFFFFFFFF) >> 27]
+            count += rest != 0
+            rest &= rest - 1
+        while rest != 0:
+            out[count] = start + _BIT[(((rest & -rest) * 0x077CB531) & 0xFFFFFFFF) >> 27]
+            count += 1
+            rest &= rest - 1
+    return count
+
+
+@kernel
+def _count_rises(score, lo, hi):  # type: ignore[no-untyped-def]
+    """Count the rows that are above the previous one, or not comparable."""
+    rises = np.int64(0)
+    for first in range(lo, hi, _BLOCK):
+        values = score[first : min(first + _BLOCK, hi)]
+        previous = score[first - 1 : first - 1 + values.shape[0]]
+        # 32-bit counts: twice as many fit in a register.
+        count = np.uint32(0)
+        for i in range(values.shape[0]):
+            count = np.uint32(count + np.uint32(not values[i] <= previous[i]))
+        rises += np.int64(count)
+    return rises
