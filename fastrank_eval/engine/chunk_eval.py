@@ -143,9 +143,11 @@ def evaluate_stream(
 
         starts, labelled_rows = np.empty(0, np.int64), None
         entries: dict[int, Entries | None] = {}
+        directions = None
         if columns.rows and plan.grouped:
             profile, entries, sound = profile_batch(columns, all_whole, plan.skip_empty, scored)
             starts, labelled_rows = profile.starts, profile.labelled_rows
+            directions = profile.directions
             if not sound and not columns_at:
                 check_scores(batch, plan.roles, job[1])
         elif columns.rows:
@@ -155,7 +157,7 @@ def evaluate_stream(
         lo, hi = int(starts[0]), int(starts[-1])
         # The last edge begins the tail.
         firsts = starts[:-1] if all_whole else starts
-        run = None if watch is None else key_run(columns.keys, firsts, keep)
+        run = None if watch is None else key_run(columns.keys, firsts, keep, directions)
         inside = None
         if len(starts) > 1:
 

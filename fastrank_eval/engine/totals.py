@@ -40,6 +40,7 @@ from fastrank_eval.stats.intervals import carriers
 from fastrank_eval.stats.means import MeanState, PairedState
 from fastrank_eval.stats.moments import ClusterMoments
 from fastrank_eval.stats.row_sums import RowSums
+from fastrank_eval.stats.vector_sums import sum_powers
 
 #: For each model the states of the measures of all rows, by their key. Measures with equal keys
 #: share a state, and threads share all of them.
@@ -245,10 +246,10 @@ class Sums:
         if not len(slice_indices):
             for column, number in enumerate((len(rows) * grouped, rows.sum(), positives.sum())):
                 self._counts.add(column, int(number))
-            if grouped and len(rows) * int(rows.max(initial=0)) ** 4 < 1 << 63:
-                squares = rows * rows
-                for term, number in enumerate((squares.sum(), np.dot(squares, squares))):
-                    self._sizes.add_integers(term, np.array([number]))
+            if int(rows.sum()) < 1 << 31:
+                if grouped:
+                    for term, total in enumerate(sum_powers(rows)):
+                        self._sizes.add_integer(term, total)
                 return
         else:
             for column, counted in enumerate((np.full(len(rows), int(grouped)), rows, positives)):

@@ -77,7 +77,7 @@ def profile_batch(
     words = fixed_width(columns.keys[0]) if len(columns.keys) == 1 else None
     edges: dict[str, Any] = {"whole": whole}
     if words is not None and words.ndim == 1:
-        edges["words"] = frozen(words.view(f"u{words.dtype.itemsize}"))
+        edges["words"] = words
     else:
         starts = group_starts(columns.keys)
         edges["starts"] = np.concatenate([[0], starts, [columns.rows]]) if whole else starts
@@ -153,7 +153,9 @@ class KeyRun:
     groups: int
 
 
-def key_run(keys: Keys, starts: np.ndarray, keep: bool) -> KeyRun:
+def key_run(
+    keys: Keys, starts: np.ndarray, keep: bool, directions: tuple[bool, bool] | None = None
+) -> KeyRun:
     """Describe the keys of consecutive groups; see `KeyRun`.
 
     Parameters
@@ -163,10 +165,12 @@ def key_run(keys: Keys, starts: np.ndarray, keep: bool) -> KeyRun:
         First row of each group.
     keep : bool
         Store sorted keys too.
+    directions : tuple of bool, optional
+        Whether they ascend, and whether they descend, if known.
     """
     # No slices: they would keep all rows of their batch in memory.
     first, last = keys_at(keys, starts[:1]), keys_at(keys, starts[-1:])
-    ascending, descending = _directions(keys, starts)
+    ascending, descending = directions or _directions(keys, starts)
     all_keys = keys_at(keys, starts) if keep or not (ascending or descending) else None
     return KeyRun(first, last, ascending, descending, all_keys, len(starts))
 
@@ -455,7 +459,7 @@ class Scored:
         return codes if self.scored_rows is None else codes[self.scored_rows]
 
     def entries(self, presorted: bool, score_name: str) -> Entries | None:
-        """Compute the entries of rows whose scores descend in every group.
+        """Compute the entries of rows whose scores descend in groups.
 
         None where a score rises.
 

@@ -100,12 +100,15 @@ class Profile:
         The same rows ranked; None without scores, and where a score rises inside a group.
     sound : bool
         Whether all scores were proven to descend and to be no NaN, those of cut groups too.
+    directions : tuple of bool, or None
+        Whether the keys at `starts` ascend, and whether they descend; None without keys.
     """
 
     starts: np.ndarray
     labelled_rows: LabelledRows
     entries: Entries | None
     sound: bool
+    directions: tuple[bool, bool] | None = None
 
 
 def profile(
@@ -148,13 +151,13 @@ def profile(
     )
     ranked_groups = np.empty(min(most, bounds) if skip else 0, np.int64)
     position, above, size = np.empty((3, most if score is not None else 0), np.int64)
-    counts = np.empty(5, np.int64)
+    counts = np.empty(6, np.int64)
     _profile(
         _NO_WORDS if words is None else words, edges, given, whole,
         label, _NO_SCORES if score is None else score, skip,
         row, position, above, size, ranked_groups, offsets, counts,
     )  # fmt: skip
-    known, ranked, count, rises, rises_inside = counts.tolist()
+    known, ranked, count, rises, rises_inside, ascents = counts.tolist()
     starts = edges[:known].copy()
     labelled_rows = LabelledRows(
         label[starts[0] : starts[-1]] if known else label[:0],
@@ -172,7 +175,11 @@ def profile(
             size[:count],
             position[:count],
         )
-    return Profile(starts, labelled_rows, entries, not rises)
+    directions = None
+    if words is not None:
+        steps = max(known - 2, 0) if whole else max(known - 1, 0)
+        directions = ascents == steps, ascents == 0
+    return Profile(starts, labelled_rows, entries, not rises, directions)
 
 
 def find_labelled_rows(marks: np.ndarray, starts: np.ndarray, skip: bool) -> LabelledRows:
@@ -186,7 +193,7 @@ def entries_in_order(
     labelled_rows: LabelledRows,
     order: np.ndarray | None = None,
 ) -> Entries | None:
-    """Compute the entries of rows whose scores descend in every group.
+    """Compute the entries of rows whose scores descend in groups.
 
     Parameters
     ----------
@@ -262,6 +269,7 @@ def _profile(  # type: ignore[no-untyped-def]
     edge = np.int64(0)
     begin = np.int64(0)
     base = np.int64(0)
+    ascents = np.int64(0)
     rises = np.int64(0)
     if score.shape[0] > 0:
         rises += score[0] != score[0]
@@ -281,6 +289,8 @@ def _profile(  # type: ignore[no-untyped-def]
                 # Between groups a score may rise, but it may not be NaN.
                 rises -= not score[end] <= score[end - 1]
                 rises += score[end] != score[end]
+            if edge > 0 and end < words.shape[0]:
+                ascents += words[end] > words[end - 1]
             if edge == 0:
                 base = end
                 while placed < found and row[placed] < end:
@@ -319,6 +329,7 @@ def _profile(  # type: ignore[no-untyped-def]
     counts[2] = entries
     counts[3] = rises
     counts[4] = inside
+    counts[5] = ascents
 
 
 @kernel

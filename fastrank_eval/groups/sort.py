@@ -154,7 +154,7 @@ _GROUP_AND_ROW_BITS = 32
 
 
 def first_rise(score: np.ndarray, starts: np.ndarray) -> int:
-    """Find the first row whose score rises inside its group; there must be one.
+    """Find the first row whose score rises in its group: there is one.
 
     Parameters
     ----------

@@ -237,7 +237,7 @@ MIN_WEIGHT, MAX_WEIGHT = 1e-30, 1e30
 
 
 def check_scores(batch: pa.RecordBatch, roles: Roles, first_row: int) -> None:
-    """Raise the error of `columns_of` for the scores of a batch, if there is one."""
+    """Raise the error of `columns_of` for scores, if there is one."""
     for name in roles.scores:
         score_column(batch.column(name), name, roles, first_row)
 

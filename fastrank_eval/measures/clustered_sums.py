@@ -132,7 +132,7 @@ class ChunkSums:
 
     def add_detail(self, term: int, number: int) -> None:
         """Add an integer to a term without moments."""
-        self._part.add_integers(term, np.array([number]))
+        self._part.add_integer(term, number)
 
     def add_weights(self, term: int) -> None:
         """Add the weights of all rows, or their number."""

@@ -20,6 +20,7 @@ from fastrank_eval._lib.array_codes import Arrays, delta_decode, delta_encode
 from fastrank_eval._lib.arrow import frozen
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval._lib.threads import scratch
+from fastrank_eval.stats.vector_sums import BLOCK, SAFE, add_to_first_row
 
 #: Sums of numbers are multiples of 2**-UNIT, sums of products of two of 2**-(2 * UNIT).
 UNIT = 1074
@@ -33,10 +34,6 @@ _LARGEST = 2045
 _DIGITS = 256
 #: Digits of sums of numbers: the index of the first, which is worth 2**-NUMBER_UNIT; their count.
 _FIRST = UNIT // 32
-#: The exponents of numbers whose products, and the errors of products of two, are doubles.
-_SAFE = UNIT // 2, UNIT + 200
-#: Groups whose terms are added together, and the bits of each that one step adds.
-_BLOCK, _STEP = 1 << 10, 50
 NUMBER_UNIT = 2 * UNIT - 32 * _FIRST
 NUMBER_DIGITS = 70
 
@@ -121,9 +118,9 @@ class ExactSums:
         groups = numbers.shape[1]
         self.count_additions(groups)
         digits = self.digits[terms]
-        if not len(slices) and exponents[:, 0].min() >= _SAFE[0] and largest <= _SAFE[1]:
-            room = scratch("exact sums", 3 * _BLOCK, np.float64).reshape(3, _BLOCK)
-            _add_to_first_row(numbers, factors, self.lowest, room, room.view(np.int64), digits)
+        if not len(slices) and exponents[:, 0].min() >= SAFE[0] and largest <= SAFE[1]:
+            room = scratch("exact sums", 3 * BLOCK, np.float64).reshape(3, BLOCK)
+            add_to_first_row(numbers, factors, self.lowest, room, room.view(np.int64), digits)
             return True
         rounded = scratch("rounded products", groups, np.float64)
         _add_terms(
@@ -143,7 +140,7 @@ class ExactSums:
         self._ensure_digits(_FIRST, _FIRST + NUMBER_DIGITS - 1)
         return self.digits[term, 0, _FIRST - self.lowest :][:NUMBER_DIGITS]
 
-    def add_integers(self, term: int, numbers: np.ndarray) -> None:
+    def add_integers(self, term: int, numbers: np.ndarray, power: int = 0) -> None:
         """Add an integer to one term of each of the first rows.
 
         Parameters
@@ -151,10 +148,12 @@ class ExactSums:
         term : int
         numbers : ndarray of int64, shape (slices,)
             At least 0.
+        power : int
+            The numbers count for 2**(32 * power) times as much.
         """
         if not numbers.any():
             return
-        one, shift = divmod(2 * UNIT, 32)
+        one, shift = divmod(2 * UNIT + 32 * power, 32)
         self.ensure_slices(len(numbers))
         self._ensure_digits(one, one + 3)
         self.count_additions(1)
@@ -162,6 +161,11 @@ class ExactSums:
         lower = (numbers & 0xFFFFFFFF) << shift
         sums[:, 0] += lower & 0xFFFFFFFF
         sums[:, 1] += (lower >> 32) + (numbers >> 32 << shift)
+
+    def add_integer(self, term: int, number: int) -> None:
+        """Add an integer of at least 0 to one term of the first row."""
+        for power in range(-(-number.bit_length() // 32)):
+            self.add_integers(term, np.array([number >> 32 * power & 0xFFFFFFFF]), power)
 
     def ensure_slices(self, slices: int) -> None:
         """Allocate rows for at least this many slices."""
@@ -471,88 +475,6 @@ def _add_terms(  # type: ignore[no-untyped-def]
                 product = product if product == product else 0.0
                 rounded[g] = max(min(product, 1.7976931348623157e308), -1.7976931348623157e308)
             _add_numbers(bits[0], has_nan, rounded_bits, slices, lowest, digits[term])
-
-
-@kernel
-def _add_to_first_row(numbers, factors, lowest, room, room_bits, digits):  # type: ignore[no-untyped-def]
-    """Add the terms of safe numbers; all loops over groups vectorise."""
-    for lo in range(0, numbers.shape[1], _BLOCK):
-        count = min(_BLOCK, numbers.shape[1] - lo)
-        first = numbers[0, lo : lo + count]
-        value = room[0, :count]
-        error = room[1, :count]
-        for term in range(factors.shape[0]):
-            x = numbers[factors[term, 0], lo : lo + count]
-            y = numbers[factors[term, 1], lo : lo + count]
-            z = numbers[factors[term, 2], lo : lo + count]
-            factor_count = 0
-            for k in range(4):
-                factor_count += factors[term, k] >= 0
-            if factor_count == 1:
-                for g in range(count):
-                    value[g] = x[g] if first[g] == first[g] else 0.0
-            elif factor_count == 2:
-                # Halves of 26 bits: their products are exact, so is the error of x y.
-                for g in range(count):
-                    a = x[g] if first[g] == first[g] else 0.0
-                    b = y[g] if first[g] == first[g] else 0.0
-                    product = a * b
-                    upper_a = a * 134217729.0
-                    upper_a = upper_a - (upper_a - a)
-                    upper_b = b * 134217729.0
-                    upper_b = upper_b - (upper_b - b)
-                    lower_a = a - upper_a
-                    lower_b = b - upper_b
-                    rest = product - upper_a * upper_b - lower_a * upper_b - upper_a * lower_b
-                    value[g] = product
-                    error[g] = lower_a * lower_b - rest
-                _add_values(error, room_bits[1], lowest, room[2], room_bits[2], digits[term, 0])
-            elif factor_count == 3:
-                for g in range(count):
-                    value[g] = (x[g] * y[g]) * z[g] if first[g] == first[g] else 0.0
-            else:
-                w = numbers[factors[term, 3], lo : lo + count]
-                for g in range(count):
-                    product = (x[g] * y[g]) * (z[g] * w[g])
-                    value[g] = product if first[g] == first[g] else 0.0
-            _add_values(value, room_bits[0], lowest, room[2], room_bits[2], digits[term, 0])
-
-
-@kernel
-def _add_values(values, bits, lowest, shifted, shifted_bits, sums):  # type: ignore[no-untyped-def]
-    """Add values below `_SAFE` to digits, `_STEP` bits of all at a time.
-
-    A double so large that its last bit is worth 2**e rounds what is added to it to multiples of
-    2**e. As an integer it has grown by that multiple, and integers add exactly.
-    """
-    count = values.shape[0]
-    last = 1 << 20
-    while True:
-        size = np.int64(0)
-        for g in range(count):
-            size = max(size, bits[g] & 0x7FFFFFFFFFFFFFFF)
-        if size == 0:
-            break
-        # All bits are worth 2**-1074 or more, and no less than the lowest digit.
-        position = min(int(size >> 52) + 2 * UNIT - 1022, last) - _STEP
-        position = max(position, UNIT, 32 * lowest)
-        last = position
-        shift_bits = ((position - UNIT + 1) << 52) | (1 << 51)
-        shifted_bits[0] = shift_bits
-        shift = shifted[0]
-        for g in range(count):
-            shifted[g] = values[g] + shift
-            values[g] -= shifted[g] - shift
-        total = np.int64(0)
-        for g in range(count):
-            total += shifted_bits[g] - shift_bits
-        position -= 32 * lowest
-        digit = position >> 5
-        lower = (total & 0xFFFFFFFF) << (position & 31)
-        upper = (total >> 32) << (position & 31)
-        sums[digit] += lower & 0xFFFFFFFF
-        sums[digit + 1] += (lower >> 32) + (upper & 0xFFFFFFFF)
-        sums[digit + 2] += upper >> 32
 
 
 @kernel

@@ -123,7 +123,7 @@ class RowSums(SharedSums):
     def count(self, term: int, number: int) -> None:
         """Add an integer to a sum."""
         part = self.take_part()
-        part.add_integers(term, np.array([number]))
+        part.add_integer(term, number)
         self.put_part(part)
 
     def count_keys(self, term: int, keys: np.ndarray) -> None:

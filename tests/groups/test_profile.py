@@ -45,10 +45,14 @@ def test_profile__equals_that_of_plain_loops(data, kind, whole, skip, known_edge
     if not whole:
         edges = edges[1:-1]
     starts = edges.astype(np.int64)
-    keys = np.repeat(np.arange(len(sizes))[::-1], sizes).astype("u8")
+    distinct = data.draw(st.permutations(range(-1, len(sizes) - 1)))
+    keys = np.repeat(distinct, sizes).astype("i8")
     given = {"starts": starts} if known_edges else {"words": frozen(keys), "whole": whole}
     found = profile(frozen(label), frozen(score), skip, **given)
     assert found.starts.tolist() == edges.tolist()
+    if not known_edges:
+        run = keys[edges[:-1] if whole else edges]
+        assert found.directions == ((np.diff(run) > 0).all(), (np.diff(run) < 0).all())
     groups = list(pairwise(edges.tolist()))
     ranked = [g for g, (lo, hi) in enumerate(groups) if not skip or label[lo:hi].any()]
     rows = [[i for i in range(*groups[g]) if label[i]] for g in ranked]
