@@ -24,7 +24,8 @@ from fastrank_eval._lib.array_codes import Arrays, delta_decode, delta_encode, n
 from fastrank_eval._lib.arrow import frozen
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval.stats.exact import ExactSums
-from fastrank_eval.stats.score_table import scores_of, sortable_codes, sum_of_products
+from fastrank_eval.stats.score_runs import scores_of, sortable_codes
+from fastrank_eval.stats.score_table import sum_of_products
 from fastrank_eval.stats.weighted_scores import area_under
 
 #: Rows that a thread collects before it counts them in bins.

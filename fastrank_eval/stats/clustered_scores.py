@@ -21,7 +21,13 @@ from fastrank_eval._lib.threads import JobMap
 from fastrank_eval.stats.auc_variance import Placements, ScoredRows, cluster_variance
 from fastrank_eval.stats.intervals import carriers
 from fastrank_eval.stats.row_sums import RowSums
-from fastrank_eval.stats.score_table import distinct_codes, scores_of, sortable_codes
+from fastrank_eval.stats.score_runs import (
+    NO_VALUES,
+    Codes,
+    distinct_codes,
+    scores_of,
+    sortable_codes,
+)
 from fastrank_eval.stats.scores import PooledScores
 from fastrank_eval.stats.weighted_scores import WeightedScores
 
@@ -358,7 +364,7 @@ def _take_groups(rows: _Rows, groups: np.ndarray) -> _Rows:
 def _to_arrays(rows: _Rows) -> Arrays:
     codes, positive, *weight = rows.columns
     arrays = {"sizes": narrow(rows.sizes), "positive": positive}
-    distinct, _ = distinct_codes(codes)
+    distinct, _ = distinct_codes(Codes(codes, NO_VALUES))
     if _ROWS_PER_SCORE * len(distinct) > len(codes):
         arrays["codes"] = delta_encode(codes)
     else:

@@ -3,62 +3,42 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from itertools import pairwise
-from typing import NamedTuple, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
 from fastrank_eval._lib.array_codes import Arrays, narrow
-from fastrank_eval._lib.arrow import frozen
 from fastrank_eval._lib.jit import kernel
-from fastrank_eval._lib.threads import JobMap, scratch
-from fastrank_eval.stats.score_blocks import LOWER_BITS, BlockedScores, ScoreBlocks
+from fastrank_eval._lib.threads import JobMap, map_jobs
+from fastrank_eval.stats.score_runs import (
+    LOWER_BITS,
+    NO_VALUES,
+    Codes,
+    ScoreRuns,
+    count_below,
+    distinct_codes,
+    find_codes,
+    ranges_of,
+)
 from fastrank_eval.stats.score_table import (
     RocSteps,
     ScoreTable,
-    area_from_pairs,
     area_from_steps,
-    count_below,
-    count_below_in_bucket,
-    count_below_in_table,
-    count_table,
-    distinct_codes,
-    distinct_sorted,
-    sortable_bits,
-    sortable_codes,
     sum_of_products,
 )
 from fastrank_eval.stats.weighted_scores import area_under
 
+_Result = TypeVar("_Result")
+
+#: Lower bits of a code, by its bytes, that differ inside a bucket. Few buckets: a state of a
+#: thousand slices has each of them a thousand times.
+_BUCKET_BITS = {4: 20, 8: 49}
 #: Row counts of a bucket: a list (ascending distinct codes and the rows of each) or a table (None
 #: and the rows of every code that the bucket can hold).
 CodeCounts = tuple[np.ndarray | None, np.ndarray]
-
-
-def add_codes(own: CodeCounts | None, codes: np.ndarray) -> CodeCounts:
-    """Add rows to the counts of one bucket.
-
-    Parameters
-    ----------
-    own : CodeCounts or None
-        The counts of the bucket so far.
-    codes : ndarray of unsigned integers, shape (rows,)
-        In any order.
-    """
-    table = count_table(codes)
-    if table is None:
-        return merge_counts(own, *distinct_codes(codes))
-    if own is None and _use_table(int(np.count_nonzero(table)), table):
-        return None, table.copy()
-    if own is not None and own[0] is None:
-        numbers = _widen(own[1], own[1], table)
-        numbers += table
-        return None, numbers
-    present = np.flatnonzero(table)
-    base = codes[0] >> LOWER_BITS[4] << LOWER_BITS[4]
-    return merge_counts(own, present.astype(codes.dtype) | base, table[present])
 
 
 def _use_table(distinct: int, counts: np.ndarray) -> bool:
@@ -67,7 +47,7 @@ def _use_table(distinct: int, counts: np.ndarray) -> bool:
     Pooled AUC of 30 million float32 scores takes 13 ns a row with this rule. It takes 28 ns with
     the smaller of table and list.
     """
-    return 2 * distinct * (4 + counts.itemsize) > counts.itemsize << LOWER_BITS[4]
+    return 2 * distinct * (4 + counts.itemsize) > counts.itemsize << _BUCKET_BITS[4]
 
 
 def _widen(numbers: np.ndarray, present: np.ndarray, more: np.ndarray) -> np.ndarray:
@@ -81,7 +61,7 @@ def _widen(numbers: np.ndarray, present: np.ndarray, more: np.ndarray) -> np.nda
 def merge_counts(own: CodeCounts | None, codes: np.ndarray, counts: np.ndarray) -> CodeCounts:
     """Add the row counts of ascending distinct codes to one bucket."""
     own_codes, numbers = own if own is not None else (codes[:0], counts[:0])
-    dense = 1 << LOWER_BITS[4]
+    dense = 1 << _BUCKET_BITS[4]
     if own_codes is None:
         index = codes & np.uint32(dense - 1)
         numbers = _widen(numbers, numbers[index], counts)
@@ -127,28 +107,62 @@ def _merge(left, left_counts, right, right_counts, out, counts):  # type: ignore
     return n
 
 
-class ScoreRanks(NamedTuple):
-    """The ranks of the positives of a bucket.
+class CodeCounter(ScoreRuns):
+    """Codes, and the number of rows of each of those that are counted.
 
-    Neighbouring buckets without positives count as part of the bucket.
-
-    Parameters
-    ----------
-    codes : ndarray of unsigned integers
-        Distinct codes of positives, ascending.
-    number : ndarray of int64
-        Positives with each code.
-    below, through : ndarray of int64
-        Rows with a lower code, and with a code at most as high.
-    rows : int
-        All rows.
+    Several threads may add at the same time.
     """
 
-    codes: np.ndarray
-    number: np.ndarray
-    below: np.ndarray
-    through: np.ndarray
-    rows: int
+    def __init__(self) -> None:
+        super().__init__()
+        self.counts: dict[int, CodeCounts] = {}
+        self.listed_bytes = 0
+
+    def count(self, map_jobs: JobMap) -> None:
+        """Replace the codes of rows by counts."""
+        runs, size = self.take(), self.kind.itemsize
+        parts = 1 << (_BUCKET_BITS[size] - LOWER_BITS[size])
+        rows_of = runs.partitioned_rows().reshape(-1, parts).sum(axis=1)
+        buckets = np.flatnonzero(rows_of).tolist()
+
+        def count(bucket: int) -> CodeCounts:
+            rows = runs.rows_in(slice(parts * bucket, parts * (bucket + 1)))
+            return merge_counts(self.counts.get(bucket), *distinct_codes(rows))
+
+        for bucket, counts in zip(buckets, map_jobs(count, buckets), strict=True):
+            self.counts[bucket] = counts
+        listed = (codes for codes, _ in self.counts.values() if codes is not None)
+        self.listed_bytes = sum(codes.nbytes for codes in listed)
+
+    def add_counts(self, codes: np.ndarray, counts: np.ndarray) -> None:
+        """Add the row counts of ascending distinct codes."""
+        self.kind = codes.dtype
+        buckets = codes >> codes.dtype.type(_BUCKET_BITS[codes.dtype.itemsize])
+        edges = [0, *(np.flatnonzero(buckets[1:] != buckets[:-1]) + 1).tolist(), len(codes)]
+        counts = narrow(counts)  # at once: 5 of 10 us a bucket, if a state has 1,000 slices
+        for lo, hi in pairwise(edges):
+            if lo < hi:
+                bucket = int(buckets[lo])
+                own = self.counts.get(bucket)
+                self.counts[bucket] = merge_counts(own, codes[lo:hi].copy(), counts[lo:hi])
+
+    def counts_of(self, bucket: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the ascending distinct codes of a bucket and the rows of each."""
+        none = np.empty(0, self.kind)
+        codes, counts = self.counts.get(bucket, (none, none))
+        if codes is None:
+            codes = np.flatnonzero(counts).astype(np.uint32)
+            counts = counts[codes]
+            codes |= np.uint32(bucket << _BUCKET_BITS[4])
+        return codes, counts.astype(np.int64)
+
+    def merge(self, other: CodeCounter) -> None:  # type: ignore[override]
+        """Add the codes of another."""
+        super().merge(other)
+        if other.counts:
+            self.kind = other.kind
+        for bucket in other.counts:
+            self.counts[bucket] = merge_counts(self.counts.get(bucket), *other.counts_of(bucket))
 
 
 class PooledScores:
@@ -159,28 +173,16 @@ class PooledScores:
     Parameters
     ----------
     threads : int
-        Number of threads that add. They share the buffers.
+        Number of threads that add.
     """
 
-    #: Bytes of full buffers that start a count. Meanwhile threads fill half as many bytes.
-    BUFFER_BYTES = 1 << 26
-    #: Up to this many rows are not put into buckets, but sorted at the end.
-    SORTED_ROWS = 1 << 17
+    #: Bytes of codes from which on they are counted.
+    BUFFER_BYTES = 3 << 25
 
     def __init__(self, threads: int = 1) -> None:
         self._threads = threads
         self._lock = threading.RLock()
-        self._own = threading.local()
-        # Buffers that a thread fills, full ones, and empty ones to reuse.
-        self._active: list[BlockedScores] = []
-        self._full: list[BlockedScores] = []
-        self._spare: list[BlockedScores] = []
-        self._listed_bytes = 0
-        self._pending: list[np.ndarray] = []
-        self._pending_rows = 0
-        self._positive_codes: list[np.ndarray] = []
-        self._counts: dict[int, CodeCounts] = {}
-        self._positive_counts: dict[int, CodeCounts] = {}
+        self._all, self._positives = CodeCounter(), CodeCounter()
         self._table: ScoreTable | None = None
         self._steps: RocSteps | None = None
         self._area: float | None = None
@@ -196,87 +198,29 @@ class PooledScores:
             Indices of the positive rows.
         weight : None
         """
-        if not len(score):
-            return
-        positives = sortable_codes(score[positive])
-        if score.min() <= 0:
-            # -0.0 equals 0.0, but its bits do not.
-            score = score + score.dtype.type(0)
-        if not self._append_pending(score):
-            self._block(score)
-        with self._lock:
-            self._positive_codes.append(positives)
-            self._table = self._steps = self._area = None
+        self._all.add(score)
+        self._positives.add(score[positive])
+        self._table = self._steps = self._area = None
+        if self._is_full():
+            with self._lock:
+                if self._is_full():
+                    # New threads: those that add rows wait for this count, or soon will.
+                    self._count_all(partial(map_jobs, self._threads))
 
-    def _append_pending(self, score: np.ndarray) -> bool:
-        """Store the rows unchanged while they are few: this compiles no kernel."""
-        with self._lock:
-            if self._active or self._full or self._pending_rows + len(score) > self.SORTED_ROWS:
-                return False
-            self._pending.append(score.copy())
-            self._pending_rows += len(score)
-            return True
+    def _is_full(self) -> bool:
+        # A count rewrites the lists of distinct codes: wait for as many bytes as they have.
+        stored = self._all.bytes + self._positives.bytes
+        return stored >= max(self.BUFFER_BYTES, self._all.listed_bytes)
 
-    def _block(self, score: np.ndarray) -> None:
-        bits = sortable_bits(score)
-        own: BlockedScores | None = getattr(self._own, "block", None)
-        if own is None:
-            own = self._new_block(bits.dtype)
-        done = own.add(bits)
-        while done < len(bits) or own.bytes >= own.capacity:
-            own = self._replace_full(own)
-            done += own.add(bits[done:])
-        self._own.block = own
-
-    def _block_pending(self) -> None:
-        for score in self._pending:
-            self._block(score)
-        self._pending.clear()
-        self._pending_rows = 0
-
-    def _new_block(self, dtype: np.dtype) -> BlockedScores:
-        """Take a buffer for the calling thread.
-
-        All such buffers share half of the bytes.
-        """
-        with self._lock:
-            capacity = max(1, self.BUFFER_BYTES // (2 * self._threads))
-            own = self._spare.pop() if self._spare else BlockedScores(dtype, capacity)
-            self._active.append(own)
-            return own
-
-    def _replace_full(self, full: BlockedScores) -> BlockedScores:
-        """Exchange a full buffer for an empty one.
-
-        Count the full buffers if they are many.
-        """
-        with self._lock:
-            self._active.remove(full)
-            self._full.append(full)
-            # A count rewrites the lists of distinct codes: wait for as many bytes as they have.
-            if sum(block.bytes for block in self._full) >= max(
-                self.BUFFER_BYTES, self._listed_bytes
-            ):
-                self._count_rows(self._full)
-                self._count_positives()
-                self._spare += self._full
-                self._full.clear()
-            return self._new_block(full.dtype)
+    def _count_all(self, map_jobs: JobMap) -> None:
+        self._all.count(map_jobs)
+        self._positives.count(map_jobs)
 
     def merge(self, other: PooledScores) -> None:
         """Add another state and empty it; the order of merging does not matter."""
-        other._count_all()
         with self._lock:
-            for own, others in (
-                (self._counts, other._counts),
-                (self._positive_counts, other._positive_counts),
-            ):
-                for bucket, (codes, counts) in others.items():
-                    if codes is None:
-                        codes = np.flatnonzero(counts).astype(np.uint32)
-                        counts = counts[codes]
-                        codes |= np.uint32(bucket << LOWER_BITS[4])
-                    own[bucket] = merge_counts(own.get(bucket), codes, counts)
+            self._all.merge(other._all)
+            self._positives.merge(other._positives)
             self._table = self._steps = self._area = None
 
     def to_arrays(self) -> Arrays:
@@ -291,40 +235,10 @@ class PooledScores:
         """Read the state that `to_arrays` wrote."""
         codes, positives, others = ScoreTable.counts_in(arrays)
         state = cls()
-        _add_counts(state._counts, codes, positives + others)
+        state._all.add_counts(codes, positives + others)
         present = positives > 0
-        _add_counts(state._positive_counts, codes[present], positives[present])
+        state._positives.add_counts(codes[present], positives[present])
         return state
-
-    def _count_all(self) -> None:
-        """Replace all stored rows by the number of rows of each distinct score."""
-        self._block_pending()
-        self._count_rows(self._full + self._active)
-        self._count_positives()
-
-    def _count_positives(self) -> None:
-        if not self._positive_codes:
-            return
-        _add_counts(self._positive_counts, *distinct_codes(np.concatenate(self._positive_codes)))
-        self._positive_codes.clear()
-
-    def _count_rows(self, blocks: list[BlockedScores]) -> None:
-        if not blocks:
-            return
-        buckets = ScoreBlocks(blocks)
-        filled = np.flatnonzero(buckets.rows).tolist()
-
-        def count_bucket(bucket: int) -> CodeCounts:
-            return add_codes(self._counts.get(bucket), buckets.codes(bucket))
-
-        # New threads: those that add rows wait for this count, or soon will.
-        with ThreadPoolExecutor(self._threads, thread_name_prefix="fastrank-count") as pool:
-            for bucket, counts in zip(filled, pool.map(count_bucket, filled), strict=True):
-                self._counts[bucket] = counts
-        for block in blocks:
-            block.clear()
-        listed = (codes for codes, _ in self._counts.values() if codes is not None)
-        self._listed_bytes = sum(codes.nbytes for codes in listed)
 
     def auc(self, max_fpr: float | None = None, map_jobs: JobMap = map) -> float:
         """Compute the area under the ROC curve; NaN if either class is missing.
@@ -345,20 +259,19 @@ class PooledScores:
             return self._area
 
     def _exact_area(self, map_jobs: JobMap) -> float:
-        buckets, rank = self._rank_positives()
-
-        def count_wins(bucket: int) -> tuple[int, int, int]:
-            ranks = rank(bucket)
-            twice = ranks.below + ranks.through
-            return sum_of_products(ranks.number, twice), int(ranks.number.sum()), ranks.rows
+        def count_wins(*distribution: Any) -> tuple[int, int, int]:
+            _, number, below, through, rows = _rank_positives(*distribution)
+            return sum_of_products(number, below + through), int(number.sum()), rows
 
         won, rows, total = 0, 0, 0
-        for twice, positives, here in map_jobs(count_wins, buckets):
-            # Rows of lower buckets are below all rows of this one.
+        for twice, positives, here in self._map_ranges(count_wins, map_jobs):
+            # Rows of lower ranges are below all rows of this one.
             won += twice + 2 * positives * rows
             total += positives
             rows += here
-        return area_from_pairs(won, rows, total)
+        pairs = total * (rows - total)
+        # The pairs of two positives are subtracted: half of them count as won.
+        return (won - total * total) / (2 * pairs) if pairs else float("nan")
 
     def steps(self, map_jobs: JobMap = map) -> RocSteps:
         """Compute the steps of the ROC curve; this takes little longer than `auc`.
@@ -370,12 +283,12 @@ class PooledScores:
         """
         with self._lock:
             if self._steps is None:
-                buckets, rank = self._rank_positives()
                 lower, parts = 0, []
-                for ranks in map_jobs(rank, buckets):
-                    below, through = ranks.below + lower, ranks.through + lower
-                    parts.append((ranks.codes, ranks.number, below, through))
-                    lower += ranks.rows
+                for codes, number, below, through, rows in self._map_ranges(
+                    _rank_positives, map_jobs
+                ):
+                    parts.append((codes, number, below + lower, through + lower))
+                    lower += rows
                 self._steps = RocSteps.from_ranks(parts, lower) if parts else RocSteps.empty()
             return self._steps
 
@@ -398,125 +311,53 @@ class PooledScores:
             return self._table
 
     def _make_table(self, map_jobs: JobMap) -> ScoreTable:
-        if not (self._active or self._full or self._counts):
-            if not self._pending:
-                return ScoreTable.empty()
-            codes, rows = distinct_codes(sortable_codes(np.concatenate(self._pending)))
-            positive_codes, number = distinct_codes(np.concatenate(self._positive_codes))
-            positives = np.zeros(len(codes), np.int64)
-            positives[np.searchsorted(codes, positive_codes)] = number
-            return ScoreTable.from_codes(codes[::-1], positives[::-1], (rows - positives)[::-1])
-        self._count_all()
-        parts = list(map_jobs(self._bucket_table, sorted(self._counts, reverse=True)))
-        codes, positives, others = (np.concatenate(part) for part in zip(*parts, strict=True))
+        parts = list(self._map_ranges(_divide_classes, map_jobs))
+        if not parts:
+            return ScoreTable.empty()
+        codes, positives, others = (np.concatenate(part[::-1]) for part in zip(*parts, strict=True))
         return ScoreTable.from_codes(codes, positives, others)
 
-    def _rank_positives(self) -> tuple[list[int], Callable[[int], ScoreRanks]]:
-        """Return the ascending buckets, and a function that ranks positives.
+    def _map_ranges(self, work: Callable[..., _Result], map_jobs: JobMap) -> Iterator[_Result]:
+        """Map a function over the ranges of codes, ascending.
 
-        The function takes a bucket.
+        It takes the distinct codes of all rows and the rows of each, or codes in any order and
+        None, and the distinct codes of positives and the rows of each.
         """
-        if self._active or self._full:
-            # This comes first: it may fill the buffers, so that rows are counted.
-            self._block_pending()
-        if self._counts:
-            self._count_all()
-            return sorted(self._counts), self._rank_counted
-        if self._active or self._full:
-            return self._rank_blocked()
-        if not self._pending:
-            return [], self._rank_counted
-        all_codes = np.sort(sortable_codes(np.concatenate(self._pending)))
-        codes, number = distinct_codes(np.concatenate(self._positive_codes))
-        return [0], lambda _: ScoreRanks(
-            codes, number, *count_below(all_codes, codes), len(all_codes)
-        )
+        if not self._all.counts:
 
-    def _rank_blocked(self) -> tuple[list[int], Callable[[int], ScoreRanks]]:
-        positive = np.sort(np.concatenate(self._positive_codes))
-        lower_bits = LOWER_BITS[positive.dtype.itemsize]
-        buckets = ScoreBlocks(self._full + self._active)
-        edges = np.arange(len(buckets.rows), dtype=positive.dtype) << lower_bits
-        first = [*np.searchsorted(positive, edges).tolist(), len(positive)]
-        lower = [0, *np.cumsum(buckets.rows).tolist()]
-        filled = [b for b in range(len(buckets.rows)) if first[b] < first[b + 1]]
-        if not filled:
-            none = np.empty(0, np.int64)
-            return [0], lambda _: ScoreRanks(positive, none, none, none, lower[-1])
-        # Rows of buckets without positives count in the next bucket that has some, or the last.
-        starts = dict(zip(filled, [0, *(lower[b + 1] for b in filled[:-1])], strict=False))
+            def sort(leading: slice) -> _Result:
+                positives = distinct_codes(self._positives.rows_in(leading))
+                return work(self._all.rows_in(leading), None, *positives)
 
-        def rank(bucket: int) -> ScoreRanks:
-            codes, number = distinct_sorted(positive[first[bucket] : first[bucket + 1]])
-            below, through = count_below_in_bucket(buckets.codes(bucket), frozen(codes), lower_bits)
-            start = starts[bucket]
-            end = lower[-1] if bucket == filled[-1] else lower[bucket + 1]
-            skipped = lower[bucket] - start
-            return ScoreRanks(codes, number, below + skipped, through + skipped, end - start)
+            return map_jobs(sort, ranges_of(self._all, self._positives))
+        self._count_all(map_jobs)
 
-        return filled, rank
+        def read(bucket: int) -> _Result:
+            codes, counts = self._all.counts_of(bucket)
+            return work(Codes(codes, NO_VALUES), counts, *self._positives.counts_of(bucket))
 
-    def _rank_counted(self, bucket: int) -> ScoreRanks:
-        all_codes, counts = self._counts[bucket]
-        codes = np.empty(0, self._code_type())
-        index, number = np.empty(0, np.int64), np.empty(0, np.int64)
-        if bucket in self._positive_counts:
-            codes, index, number = self._positive_indices(bucket)
-        # Add the last index: up to it are all rows.
-        indices = np.append(index, len(counts) - 1)
-        if all_codes is None and counts.dtype == np.uint8:
-            below, through = count_below_in_table(counts, indices)
-        else:
-            before = scratch("rows before", len(counts) + 1)
-            before[0] = 0
-            np.cumsum(counts, dtype=np.int64, out=before[1:])
-            below, through = before[indices], before[indices + 1]
-        return ScoreRanks(codes, number, below[:-1], through[:-1], int(through[-1]))
-
-    def _code_type(self) -> np.dtype:
-        """Return the type of the counted codes; only 32-bit codes have tables."""
-        return next(
-            (codes.dtype for codes, _ in self._counts.values() if codes is not None),
-            np.dtype(np.uint32),
-        )
-
-    def _positive_indices(self, bucket: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the codes of a bucket's positives, their indices and counts.
-
-        Indices are among all codes of the bucket.
-        """
-        codes, counts = self._positive_counts[bucket]
-        all_codes = self._counts[bucket][0]
-        if codes is None:
-            present = np.flatnonzero(counts)
-            counts = counts[present]
-            codes = present.astype(np.uint32) | np.uint32(bucket << LOWER_BITS[4])
-        number = counts.astype(np.int64)
-        if all_codes is not None:
-            return codes, np.searchsorted(all_codes, codes), number
-        return codes, (codes & np.uint32((1 << LOWER_BITS[4]) - 1)).astype(np.int64), number
-
-    def _bucket_table(self, bucket: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return positives and others of a bucket's codes, highest first."""
-        codes, rows = self._counts[bucket]
-        positives = np.zeros(len(rows), np.int64)
-        if bucket in self._positive_counts:
-            _, index, number = self._positive_indices(bucket)
-            positives[index] = number
-        if codes is None:
-            # A table has codes without rows too, a list has not.
-            present = np.flatnonzero(rows)
-            codes = present.astype(np.uint32) | np.uint32(bucket << LOWER_BITS[4])
-            rows, positives = rows[present], positives[present]
-        return codes[::-1], positives[::-1], (rows - positives)[::-1]
+        return map_jobs(read, sorted(self._all.counts))
 
 
-def _add_counts(counted: dict[int, CodeCounts], codes: np.ndarray, counts: np.ndarray) -> None:
-    """Add the row counts of ascending distinct codes to their buckets."""
-    buckets = codes >> codes.dtype.type(LOWER_BITS[codes.dtype.itemsize])
-    edges = [0, *(np.flatnonzero(buckets[1:] != buckets[:-1]) + 1).tolist(), len(codes)]
-    counts = narrow(counts)  # at once: 5 of 10 us a bucket, if a state has 1,000 slices
-    for lo, hi in pairwise(edges):
-        if lo < hi:
-            bucket = int(buckets[lo])
-            counted[bucket] = merge_counts(counted.get(bucket), codes[lo:hi].copy(), counts[lo:hi])
+def _rank_positives(
+    rows: Codes, counts: np.ndarray | None, codes: np.ndarray, number: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, int]:
+    """Count the rows below each positive, and up to it, and all rows."""
+    if counts is None:
+        return codes, number, *count_below(rows, codes), len(rows.codes)
+    below, through = np.empty((2, len(codes)), np.int64)
+    find_codes(rows.codes, codes, below, through)
+    before = np.append(0, np.cumsum(counts))
+    return codes, number, before[below], before[through], int(before[-1])
+
+
+def _divide_classes(
+    rows: Codes, counts: np.ndarray | None, codes: np.ndarray, number: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Count positives and others of each code, the highest first."""
+    distinct = rows.codes
+    if counts is None:
+        distinct, counts = distinct_codes(rows)
+    positives = np.zeros(len(distinct), np.int64)
+    positives[np.searchsorted(distinct, codes)] = number
+    return distinct[::-1], positives[::-1], (counts - positives)[::-1]

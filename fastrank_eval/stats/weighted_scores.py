@@ -1,8 +1,7 @@
 """Collect scores with row weights, and compute the area under a ROC curve.
 
-Every row is stored: its score and its weight, in buckets by the upper bits of the score. At the end
-each bucket is sorted, and the weights of each distinct score are added, smallest first. So no sum
-depends on the order of the rows.
+Every row is stored: its score and its weight. At the end each range of scores is sorted, and the
+weights of each distinct score are added, smallest first. So no sum depends on the order of rows.
 """
 
 from __future__ import annotations
@@ -24,14 +23,15 @@ from fastrank_eval._lib.array_codes import (
 )
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval._lib.threads import JobMap
-from fastrank_eval.stats.score_blocks import BlockedScores, ScoreBlocks
-from fastrank_eval.stats.score_table import (
-    RocSteps,
-    ScoreTable,
+from fastrank_eval.stats.score_runs import (
+    Codes,
+    ScoreRuns,
+    distinct_sorted,
+    ranges_of,
     scores_of,
-    sortable_bits,
-    sortable_codes,
+    sort_codes,
 )
+from fastrank_eval.stats.score_table import RocSteps, ScoreTable
 
 #: A function of weights (negative where the row is positive), applied before they are summed.
 WeightTransform = Callable[[np.ndarray], np.ndarray]
@@ -46,64 +46,32 @@ class WeightedScores:
     Several threads may add at the same time, in any order.
     """
 
-    #: Bytes of scores and weights that a thread allocates at a time.
-    BUFFER_BYTES = 1 << 26
-    #: Up to this many rows are not put into buckets, but sorted at the end.
-    SORTED_ROWS = 1 << 17
-
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        # A thread takes a block and puts it back, or, if it is full, into the second list.
-        self._active: list[BlockedScores] = []
-        self._full: list[BlockedScores] = []
-        # Scores and weights; weights are negative where the row is positive. (Where a weight is
-        # zero, the class does not matter.)
-        self._pending: list[tuple[np.ndarray, np.ndarray]] = []
-        self._pending_rows = 0
+        # Weights are negative where the row is positive. (Where a weight is zero, the class does
+        # not matter.)
+        self._runs = ScoreRuns()
         self._largest_weight = 0.0
         self._table: ScoreTable | None = None
         self._steps: RocSteps | None = None
 
     def add(self, score: np.ndarray, positive: np.ndarray, weight: np.ndarray) -> None:
         """Add rows, as `PooledScores.add`; weights are float64 of shape (rows,)."""
-        if not len(score):
-            return
-        # Adding 0.0 turns -0.0 into 0.0, which is equal but has other bits.
-        score = score + score.dtype.type(0)
-        signed = weight.copy()
-        signed[positive] *= -1.0
-        self._append_pending(score, signed, float(weight.max()))
+        if len(score):
+            signed = weight.copy()
+            signed[positive] *= -1.0
+            self._add_signed(score, signed, float(weight.max()))
 
-    def _append_pending(self, score: np.ndarray, signed: np.ndarray, largest_weight: float) -> None:
+    def _add_signed(self, score: np.ndarray, signed: np.ndarray, largest_weight: float) -> None:
+        self._runs.add(score, signed)
         with self._lock:
             self._largest_weight = max(self._largest_weight, largest_weight)
             self._table = self._steps = None
-            blocked = self._full or self._active
-            few = not blocked and self._pending_rows + len(score) <= self.SORTED_ROWS
-            if few:
-                self._pending.append((score, signed))
-                self._pending_rows += len(score)
-        if not few:
-            self._block(score, signed)
-
-    def _block(self, score: np.ndarray, signed: np.ndarray) -> None:
-        bits, weight = sortable_bits(score), sortable_bits(signed)
-        done = 0
-        while done < len(bits):
-            try:
-                block = self._active.pop()
-            except IndexError:
-                block = BlockedScores(bits.dtype, self.BUFFER_BYTES, weighted=True)
-            done += block.add(bits[done:], weight[done:])
-            (self._full if done < len(bits) else self._active).append(block)
 
     def merge(self, other: WeightedScores) -> None:
         """Add another state and empty it; the order of merging does not matter."""
+        self._runs.merge(other._runs)
         with self._lock:
-            self._active += other._active
-            self._full += other._full
-            self._pending += other._pending
-            self._pending_rows += other._pending_rows
             self._largest_weight = max(self._largest_weight, other._largest_weight)
             self._table = self._steps = None
 
@@ -116,10 +84,9 @@ class WeightedScores:
             ``codes`` of the scores (see `ScoreTable.to_arrays`); ``weights``, negative
             where the row is positive, with shuffled bytes; ``rows`` of each pair.
         """
-        buckets, rows_of, _ = self._buckets()
         columns = []
-        for bucket in reversed(buckets):
-            codes, weight = rows_of(bucket)
+        for leading in ranges_of(self._runs):
+            codes, weight = self._runs.rows_in(leading)
             # The class of a row of weight 0 does not matter: turn -0.0 into 0.0.
             weight = weight + 0.0
             order = np.lexsort((weight, codes))
@@ -140,7 +107,7 @@ class WeightedScores:
         signed = np.repeat(byte_unshuffle(arrays["weights"], "f"), rows)
         if len(signed):
             score = scores_of(np.repeat(delta_decode(arrays["codes"]), rows))
-            state._append_pending(score, signed, float(np.abs(signed).max()))
+            state._add_signed(score, signed, float(np.abs(signed).max()))
         return state
 
     def auc(self, max_fpr: float | None = None, map_jobs: JobMap = map) -> float:
@@ -186,140 +153,40 @@ class WeightedScores:
         return 2.0 ** -max(math.frexp(self._largest_weight)[1], -1000)
 
     def _make_table(self, map_jobs: JobMap, transform: WeightTransform, scale: float) -> ScoreTable:
-        buckets, rows_of, lower_bits = self._buckets()
-        if not buckets:
+        def sum_range(leading: slice) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+            codes, weights = self._runs.rows_in(leading)
+            return _sum_by_code(sort_codes(Codes(codes, transform(weights))), scale)
+
+        parts = list(map_jobs(sum_range, ranges_of(self._runs)[::-1]))
+        if not parts:
             return ScoreTable.empty()
-
-        def sum_bucket(bucket: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-            codes, weights = rows_of(bucket)
-            return _sum_by_code(codes, transform(weights), lower_bits, scale)
-
-        parts = list(map_jobs(sum_bucket, buckets))
         codes, positives, others = (np.concatenate(part) for part in zip(*parts, strict=True))
         return ScoreTable.from_codes(codes, positives, others, scale)
-
-    def _buckets(
-        self,
-    ) -> tuple[list[int], Callable[[int], tuple[np.ndarray, np.ndarray]], int]:
-        """Return buckets, a reader of a bucket, and the varying bits.
-
-        Buckets with the highest scores come first. The function returns codes and weights. Few rows
-        are one bucket.
-        """
-        if not (self._active or self._full):
-            if not self._pending:
-                return [], lambda _: (np.empty(0, np.uint64), np.empty(0)), 0
-            scores, weights = (
-                np.concatenate(column) for column in zip(*self._pending, strict=True)
-            )
-            codes = sortable_codes(scores)
-            return [0], lambda _: (codes, weights), 8 * codes.itemsize
-        few, self._pending = self._pending, []
-        for score, signed in few:
-            self._block(score, signed)
-        every = self._full + self._active
-        blocks = ScoreBlocks(every)
-        return (
-            np.flatnonzero(blocks.rows)[::-1].tolist(),
-            lambda bucket: (blocks.codes(bucket), blocks.weights(bucket)),
-            every[0].lower_bits,
-        )
 
 
 def _identity(weight: np.ndarray) -> np.ndarray:
     return weight
 
 
-def _sum_by_code(
-    codes: np.ndarray, weights: np.ndarray, lower_bits: int, scale: float
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Sum the weights of positives and others of a bucket's codes.
+def _sum_by_code(rows: Codes, scale: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Sum the weights of positives and others of each code.
 
     The highest code comes first.
 
     Parameters
     ----------
-    codes : ndarray of unsigned integers, shape (rows,)
-        Of all rows of the bucket.
-    weights : ndarray of float64, shape (rows,)
-        Negative where the row is positive.
-    lower_bits : int
-        Number of lower bits in which the codes vary.
+    rows : Codes
+        Ascending; weights, which are overwritten, are negative where the row is positive.
     scale : float
         Factor of the weights.
     """
-    keys, rows = _sort_rows(codes, lower_bits)
-    sorted_codes, sorted_weights = np.empty_like(codes), np.empty_like(weights)
-    distinct = _gather(keys, rows, codes, weights, sorted_codes, sorted_weights)
-    others, positives = np.empty((2, distinct))
-    is_first = np.append(True, sorted_codes[1:] != sorted_codes[:-1])[: len(codes)]
+    distinct, _ = distinct_sorted(rows.codes)
+    others, positives = np.empty((2, len(distinct)))
     # The run to sort next: its start and its end; and the codes that are done.
     position = np.zeros(3, np.int64)
-    while not _sum_runs(
-        sorted_codes, sorted_weights, scale, _LONG_RUN, position, others, positives
-    ):
-        sorted_weights[position[0] : position[1]].sort()
-    return sorted_codes[is_first][::-1], positives[::-1], others[::-1]
-
-
-def _sort_rows(codes: np.ndarray, lower_bits: int) -> tuple[np.ndarray, int]:
-    """Sort rows by their code; return the keys and their row mask.
-
-    A key has the varying bits of the code above the index of the row. One SIMD sort orders the
-    keys. Code bits that the index covers are compared afterwards. (`argsort` takes 60 ns a row,
-    against 8.)
-    """
-    row_bits = max(1, (len(codes) - 1).bit_length())
-    rows = (1 << row_bits) - 1
-    keys = np.empty(len(codes), np.uint64)
-    _pack(codes, 64 - lower_bits, row_bits, keys)
-    keys.sort()
-    if lower_bits + row_bits > 64 and not _repair_order(keys, codes, rows):
-        keys = np.argsort(codes).astype(np.uint64)
-    return keys, rows
-
-
-@kernel
-def _pack(codes, shift, row_bits, keys):  # type: ignore[no-untyped-def]
-    up = np.uint64(shift)
-    low = np.uint64(row_bits)
-    for i in range(codes.shape[0]):
-        keys[i] = (((np.uint64(codes[i]) << up) >> low) << low) | np.uint64(i)
-
-
-@kernel
-def _repair_order(keys, codes, rows):  # type: ignore[no-untyped-def]
-    """Sort keys with equal code bits; return False if too many."""
-    mask = np.uint64(rows)
-    budget = 8 * keys.shape[0]
-    for i in range(1, keys.shape[0]):
-        key = keys[i]
-        k = i
-        while (
-            k > 0
-            and (keys[k - 1] | mask) == (key | mask)
-            and codes[np.int64(keys[k - 1] & mask)] > codes[np.int64(key & mask)]
-        ):
-            keys[k] = keys[k - 1]
-            k -= 1
-        keys[k] = key
-        budget -= i - k
-        if budget < 0:
-            return False
-    return True
-
-
-@kernel
-def _gather(keys, rows, codes, weights, sorted_codes, sorted_weights):  # type: ignore[no-untyped-def]
-    """Copy codes and weights in key order; return the distinct count."""
-    mask = np.uint64(rows)
-    distinct = 0
-    for i in range(keys.shape[0]):
-        row = np.int64(keys[i] & mask)
-        sorted_codes[i] = codes[row]
-        sorted_weights[i] = weights[row]
-        distinct += i == 0 or sorted_codes[i] != sorted_codes[i - 1]
-    return distinct
+    while not _sum_runs(*rows, scale, _LONG_RUN, position, others, positives):
+        rows.values[position[0] : position[1]].sort()
+    return distinct[::-1], positives[::-1], others[::-1]
 
 
 @kernel

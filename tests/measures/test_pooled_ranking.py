@@ -16,6 +16,7 @@ from sklearn.metrics import (
 )
 
 import fastrank_eval
+from fastrank_eval.stats.score_runs import ScoreRuns
 from fastrank_eval.stats.score_table import RocSteps
 from fastrank_eval.stats.scores import PooledScores
 from fastrank_eval.stats.weighted_scores import WeightedScores
@@ -123,7 +124,7 @@ def test_ks__of_integers_that_no_double_holds__is_refused_as_it_names_a_threshol
 def test_steps__are_what_the_table_says_however_scores_are_kept(
     kind, few, room, share, monkeypatch
 ):
-    monkeypatch.setattr(PooledScores, "SORTED_ROWS", few)
+    monkeypatch.setattr(ScoreRuns, "FEW_ROWS", few)
     monkeypatch.setattr(PooledScores, "BUFFER_BYTES", room)
     rng = np.random.default_rng(5)
     score = np.round(rng.normal(size=20_000) * np.exp2(rng.integers(-9, 9, 20_000)), 2).astype(kind)
@@ -145,7 +146,7 @@ def test_steps__are_what_the_table_says_however_scores_are_kept(
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
 def test_states__merge_to_the_same_table_steps_and_area(kind, monkeypatch):
-    monkeypatch.setattr(PooledScores, "SORTED_ROWS", 0)
+    monkeypatch.setattr(ScoreRuns, "FEW_ROWS", 0)
     monkeypatch.setattr(PooledScores, "BUFFER_BYTES", 1 << 14)
     label, score, weight = rows_of(11, 20_000, 3000, kind)
     parts = np.array_split(np.random.default_rng(1).permutation(len(score)), 9)
@@ -182,11 +183,11 @@ def test_state__of_float32_probabilities__takes_about_two_bytes_for_each_possibl
         for part in np.array_split(rng.permutation(every), 32):
             score = part.view(np.float32)
             state.add(score, np.flatnonzero(rng.random(len(score)) < 0.03))
-        state._count_all()
+        state._count_all(map)
         held.append(
             sum(
                 counts.nbytes + (0 if codes is None else codes.nbytes)
-                for counted in (state._counts, state._positive_counts)
+                for counted in (state._all.counts, state._positives.counts)
                 for codes, counts in counted.values()
             )
         )

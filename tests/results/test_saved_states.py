@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 import fastrank_eval as fe
 from fastrank_eval._lib.errors import ArgumentError, MergeError
+from fastrank_eval.stats.score_runs import ScoreRuns
 from fastrank_eval.stats.scores import PooledScores
-from fastrank_eval.stats.weighted_scores import WeightedScores
 from tests.measures.test_pooled import WEIGHTS, probable_groups
 from tests.oracles.measures import Row
 from tests.strategies import POOLED_VARIANTS
@@ -139,9 +139,8 @@ def test_many_scores__are_saved_as_few_are(
         measures = ["AUC", "PRAUC", "AUC(se='clustered')"]
         few = state_of(log, measures, weight=weight).state
         with monkeypatch.context() as patch:
-            for state in (PooledScores, WeightedScores):
-                patch.setattr(state, "SORTED_ROWS", 0)
-                patch.setattr(state, "BUFFER_BYTES", 1 << (26 if spread == "dealt" else 13))
+            patch.setattr(ScoreRuns, "FEW_ROWS", 0)
+            patch.setattr(PooledScores, "BUFFER_BYTES", 1 << (26 if spread == "dealt" else 13))
             many = state_of(log, measures, weight=weight, batch_rows=700).state
             same_arrays(many, few)
             assert lines(few.merge().result()) == lines(many.result())

@@ -14,7 +14,7 @@ import fastrank_eval
 from fastrank_eval.measures.auc import BOUND
 from fastrank_eval.stats import binned_scores
 from fastrank_eval.stats.binned_scores import BinnedScores, keys_of
-from fastrank_eval.stats.score_table import sortable_codes
+from fastrank_eval.stats.score_runs import sortable_codes
 from fastrank_eval.stats.scores import PooledScores
 from fastrank_eval.stats.weighted_scores import WeightedScores
 

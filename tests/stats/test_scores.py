@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fastrank_eval
-from fastrank_eval.stats import score_table
+from fastrank_eval.stats.score_runs import ScoreRuns
 from fastrank_eval.stats.scores import PooledScores
 from fastrank_eval.stats.weighted_scores import WeightedScores, area_under
 
@@ -38,9 +38,9 @@ def test_auc__bucket_full_of_distinct_scores__is_counted_by_code(sign, monkeypat
         halves[k % 2].add(score[here], np.flatnonzero(positive[here]))
     halves[0].merge(halves[1])
     assert halves[0].auc() == pytest.approx(plain_auc(score, positive), abs=1e-12)
-    forms = [codes for codes, _ in halves[0]._counts.values()]
-    assert forms == [None]
-    assert sum(counts.nbytes for _, counts in halves[0]._counts.values()) <= 1 << 20
+    held = halves[0]._all.counts.values()
+    assert all(codes is None for codes, _ in held)
+    assert sum(counts.nbytes for _, counts in held) <= 1 << 20
 
 
 @pytest.mark.slow
@@ -81,14 +81,9 @@ FULL = {
 @pytest.mark.compiled
 @pytest.mark.parametrize("share", [0.001, 0.03, 0.6])
 @pytest.mark.parametrize("scores", list(FULL))
-@pytest.mark.parametrize(
-    "every, table_rows",
-    [pytest.param(1, score_table._TABLE_ROWS, marks=pytest.mark.slow), (40, 256)],
-    ids=["crowded as it is", "said to be crowded"],
-)
-def test_auc__of_one_crowded_bucket__is_exact(scores, share, every, table_rows, monkeypatch):
-    monkeypatch.setattr(PooledScores, "SORTED_ROWS", 0)
-    monkeypatch.setattr(score_table, "_TABLE_ROWS", table_rows)
+@pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.slow), 40])
+def test_auc__of_one_crowded_bucket__is_exact(scores, share, every, monkeypatch):
+    monkeypatch.setattr(ScoreRuns, "FEW_ROWS", 0)
     rng = np.random.default_rng(1)
     score = FULL[scores](rng)[::every]
     positive = rng.random(len(score)) < share
@@ -96,7 +91,7 @@ def test_auc__of_one_crowded_bucket__is_exact(scores, share, every, table_rows, 
     for rows in np.array_split(np.arange(len(score)), 3):
         state.add(score[rows], np.flatnonzero(positive[rows]))
     assert state.auc() == exact_auc(score, positive)
-    assert not state._counts, "placed among its rows, not counted"
+    assert not state._all.counts, "placed among its rows, not counted"
     weighted = WeightedScores()
     weighted.add(score, np.flatnonzero(positive), np.ones(len(score)))
     assert state.auc(0.5) == pytest.approx(weighted.auc(0.5), abs=1e-12)
@@ -109,7 +104,7 @@ def test_auc__of_one_crowded_bucket__is_exact(scores, share, every, table_rows, 
 @pytest.mark.parametrize("few", [0, 5000])
 @pytest.mark.parametrize("threads", [1, 2, 7])
 def test_auc__of_rows_from_several_threads__is_exact(threads, few, room, kind, monkeypatch):
-    monkeypatch.setattr(PooledScores, "SORTED_ROWS", few)
+    monkeypatch.setattr(ScoreRuns, "FEW_ROWS", few)
     monkeypatch.setattr(PooledScores, "BUFFER_BYTES", room)
     rng = np.random.default_rng(threads)
     score = (rng.normal(size=40_000) * np.exp2(rng.integers(-9, 9, 40_000))).astype(kind)
@@ -177,8 +172,7 @@ def sum_by_score(score, positive, weight) -> tuple[np.ndarray, np.ndarray]:
 def test_weighted_auc__adds_the_weights_of_each_score_smallest_first(
     kind, levels, few, threads, rows, monkeypatch
 ):
-    monkeypatch.setattr(WeightedScores, "SORTED_ROWS", few)
-    monkeypatch.setattr(WeightedScores, "BUFFER_BYTES", 1 << 16)
+    monkeypatch.setattr(ScoreRuns, "FEW_ROWS", few)
     rng = np.random.default_rng(levels)
     # Neighbours around one score, so that a double's lowest bits decide.
     score = (rng.integers(0, levels, rows) * 2.0**-23).astype(kind)

@@ -13,7 +13,7 @@ from sklearn.metrics import roc_auc_score
 
 from fastrank_eval.stats.exact import ExactSums
 from fastrank_eval.stats.means import MeanState
-from fastrank_eval.stats.score_blocks import BlockedScores
+from fastrank_eval.stats.score_runs import ScoreRuns
 from fastrank_eval.stats.scores import PooledScores
 from fastrank_eval.stats.weighted_scores import WeightedScores
 from tests.oracles.measures import Row, pair_auc, partial_auc
@@ -186,9 +186,8 @@ ROOMS = ((1, 0), (64, 4), (1 << 26, 0), (1 << 26, 1 << 17))
 
 
 def set_room(patched, room) -> None:
-    for state in (PooledScores, WeightedScores):
-        patched.setattr(state, "BUFFER_BYTES", room[0])
-        patched.setattr(state, "SORTED_ROWS", room[1])
+    patched.setattr(PooledScores, "BUFFER_BYTES", room[0])
+    patched.setattr(ScoreRuns, "FEW_ROWS", room[1])
 
 
 @pytest.fixture(params=ROOMS, ids="room {}".format)
@@ -376,7 +375,7 @@ def bytes_of(state) -> int:
             held += part.nbytes
         elif isinstance(part, list | tuple | dict):
             stack += part.values() if isinstance(part, dict) else part
-        elif isinstance(part, BlockedScores):
+        elif isinstance(part, ScoreRuns):
             stack += vars(part).values()
     return held
 
