@@ -24,7 +24,13 @@ from fastrank_eval._lib.array_codes import Arrays, delta_decode, delta_encode, n
 from fastrank_eval._lib.arrow import frozen
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval.stats.exact import ExactSums
-from fastrank_eval.stats.score_runs import scores_of, sortable_codes
+from fastrank_eval.stats.score_runs import (
+    NO_VALUES,
+    Codes,
+    scores_of,
+    sort_codes,
+    sortable_codes,
+)
 from fastrank_eval.stats.score_table import sum_of_products
 from fastrank_eval.stats.weighted_scores import area_under
 
@@ -266,7 +272,8 @@ def keys_of(codes: np.ndarray) -> np.ndarray:
 
 def _count_bins(codes: np.ndarray, level: int, counter: int) -> Bins:
     """Count the rows of one class in bins."""
-    keys, lowest, highest, rows = _cut_bins(np.sort(codes), level)
+    sorted_codes = sort_codes(Codes(codes, NO_VALUES)).codes
+    keys, lowest, highest, rows = _cut_bins(sorted_codes, level)
     counts = np.zeros((2, len(keys)), np.int64)
     counts[counter] = rows
     return Bins(level, keys, lowest, highest, counts)
@@ -274,12 +281,13 @@ def _count_bins(codes: np.ndarray, level: int, counter: int) -> Bins:
 
 def _weight_bins(codes: np.ndarray, positive: np.ndarray, weight: np.ndarray, level: int) -> Bins:
     """Sum the weights of rows in bins."""
-    order = np.argsort(codes)
-    keys, lowest, highest, rows = _cut_bins(codes[order], level)
+    signed = np.where(positive, -weight, weight)
+    sorted_codes, signed = sort_codes(Codes(codes, signed))
+    keys, lowest, highest, rows = _cut_bins(sorted_codes, level)
     weights, bins = ExactSums(_WEIGHTS), np.repeat(np.arange(len(keys)), rows)
     weights.ensure_slices(len(keys))
-    for term, mask in enumerate((positive[order], ~positive[order])):
-        weights.add_to_term(term, weight[order][mask], bins[mask])
+    for term, mask in enumerate((signed < 0, signed > 0)):
+        weights.add_to_term(term, np.abs(signed[mask]), bins[mask])
     return Bins(level, keys, lowest, highest, weights)
 
 
