@@ -58,6 +58,28 @@ def _widen(numbers: np.ndarray, present: np.ndarray, more: np.ndarray) -> np.nda
     return numbers
 
 
+def add_rows(table: np.ndarray, codes: np.ndarray) -> np.ndarray:
+    """Add rows to the table of a bucket; widen it where a count is full."""
+    done = 0
+    while True:
+        done += _add_rows(codes[done:], table, np.iinfo(table.dtype).max)
+        if done == len(codes):
+            return table
+        table = table.astype(np.min_scalar_type(1 << 8 * table.itemsize))
+
+
+@kernel
+def _add_rows(codes, table, most):  # type: ignore[no-untyped-def]
+    """Count rows until a count is full; return the rows that are counted."""
+    mask = np.int64(table.shape[0] - 1)
+    for i in range(codes.shape[0]):
+        place = np.int64(codes[i]) & mask
+        if table[place] == most:
+            return i
+        table[place] += 1
+    return codes.shape[0]
+
+
 def merge_counts(own: CodeCounts | None, codes: np.ndarray, counts: np.ndarray) -> CodeCounts:
     """Add the row counts of ascending distinct codes to one bucket."""
     own_codes, numbers = own if own is not None else (codes[:0], counts[:0])
@@ -127,7 +149,10 @@ class CodeCounter(ScoreRuns):
 
         def count(bucket: int) -> CodeCounts:
             rows = runs.rows_in(slice(parts * bucket, parts * (bucket + 1)))
-            return merge_counts(self.counts.get(bucket), *distinct_codes(rows))
+            own = self.counts.get(bucket)
+            if own is None or own[0] is not None:
+                return merge_counts(own, *distinct_codes(rows))
+            return None, add_rows(own[1], rows.codes)
 
         for bucket, counts in zip(buckets, map_jobs(count, buckets), strict=True):
             self.counts[bucket] = counts
