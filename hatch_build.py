@@ -321,7 +321,7 @@ def _compare_results(source: dict[str, Any], **options: Any) -> None:
 
 
 def _of_many_rows(options: Any) -> Iterator[Call]:
-    """Yield evaluations of so many scores that they are counted in blocks."""
+    """Yield evaluations of so many scores that they are partitioned."""
     import pyarrow as pa
 
     import fastrank_eval as fe
