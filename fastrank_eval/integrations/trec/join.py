@@ -106,23 +106,20 @@ def join(run: object, qrels: object, *, complete: bool = False) -> Joined:
     runs = _name_runs(run)
     judged = read_pairs(qrels, QRELS)
     rows, scores = _union([read_pairs(source, RUN) for source in runs.values()])
-    both = Common(rows, judged)
-    wanted = both.is_judged.copy()
-    wanted[len(rows.queries) :] = complete
+    both = Common(rows, judged, complete)
     columns, unanswered = {}, {}
     for name, (score, is_null) in zip(runs, scores, strict=True):
         if rows.order is not None:
             score, is_null = score[rows.order], is_null[rows.order]
         counts = np.append(0, np.cumsum(~is_null))[both.starts]
-        unanswered[name] = int((wanted & (counts[1:] == counts[:-1])).sum())
+        unanswered[name] = int((both.wanted & (counts[1:] == counts[:-1])).sum())
         columns[name] = score, is_null
-    judged_in_run = int(both.is_judged[: len(rows.queries)].sum())
     return Joined(
-        _table(both, wanted, columns),
+        _table(both, columns),
         tuple(runs),
-        int(wanted.sum()),
-        len(rows.queries) - judged_in_run,
-        len(judged.queries) - judged_in_run,
+        int(both.wanted.sum()),
+        both.only_in_run,
+        both.only_in_judged,
         unanswered,
     )
 
@@ -164,15 +161,12 @@ def _is_one_run(run: Mapping[Any, Any]) -> bool:
     return bool(run) and is_nested(run) and not (queries and all(map(is_nested, queries)))
 
 
-def _table(
-    both: Common, wanted: np.ndarray, scores: Mapping[str, tuple[np.ndarray, np.ndarray]]
-) -> pa.Table:
+def _table(both: Common, scores: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> pa.Table:
     """Build the table of pairs, a piece at a time to save memory.
 
     Parameters
     ----------
     both : Common
-    wanted : ndarray of bool, shape (queries,)
     scores : mapping of str to tuple of ndarray
         Scores of the rows of the run, and a mask of nulls.
     """
@@ -185,22 +179,20 @@ def _table(
         subtopics = both.judged.encoded["subtopics"].combine_chunks()
         kinds["subtopics"] = subtopics.type
     schema = pa.schema({"query": pa.string(), "doc": pa.string(), **kinds})
-    pieces = pieces_of(both)
+    queries = both.queries[both.wanted]
 
     def batch(i: int) -> pa.RecordBatch:
-        first, last = pieces[i]
+        first, last = both.pieces[i]
         judgements, bounds, docs, _ = both.find(first, last)
         order = np.arange(len(judgements))
-        query, row, judgement, _, _ = arrange(
-            both, first, wanted[first:last], order, bounds, judgements
-        )
+        query, row, judgement, _, _ = arrange(both, first, order, bounds, judgements)
         unretrieved = np.flatnonzero(row < 0)
         all_docs = [docs, judged_docs.take(arrow_column(judgement[unretrieved]))]
         places = row.copy()
         places[unretrieved] = len(docs) + np.arange(len(unretrieved))
         lo, hi = both.starts[[first, last]].tolist()
         arrays = [
-            both.texts.take(arrow_column(both.queries[first + query])).cast(pa.string()),
+            both.texts.take(arrow_column(queries[query])).cast(pa.string()),
             pa.concat_arrays(all_docs).take(arrow_column(places)).cast(pa.string()),
         ]
         for score, is_null in scores.values():
@@ -212,13 +204,7 @@ def _table(
             arrays.append(subtopics.take(column_with_nulls(judgement, judgement < 0)))
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
-    return pa.Table.from_batches(in_threads(batch, len(pieces)), schema)
-
-
-def pieces_of(both: Common) -> list[tuple[int, int]]:
-    """Split the queries into ranges, those without documents at the end."""
-    answered, queries = len(both.run.queries), len(both.queries)
-    return both.run.pieces + [(answered, queries)] * (answered < queries)
+    return pa.Table.from_batches(in_threads(batch, len(both.pieces)), schema)
 
 
 @dataclass(frozen=True)
@@ -245,7 +231,6 @@ class RankedQueries:
 
 def rank_documents(
     both: Common,
-    wanted: np.ndarray,
     *,
     as_float32: bool,
     most: int | None,
@@ -257,8 +242,7 @@ def rank_documents(
     Parameters
     ----------
     both : Common
-    wanted : ndarray of bool, shape (queries,)
-        The queries to evaluate, at least one.
+        At least one query is wanted.
     as_float32 : bool
         Round scores to float32 first.
     most : int or None
@@ -272,11 +256,9 @@ def rank_documents(
     grades = np.append(both.judged.all[2], 0)
     if grades.dtype == np.int64 and grades.min() >= -128 and grades.max() <= 127:
         grades = grades.astype(np.int8)  # an eighth of the memory
-    numbers = np.cumsum(wanted, dtype=np.int32) - np.int32(1)
-    pieces = pieces_of(both)
 
     def rank_piece(i: int) -> tuple[list[np.ndarray], list[str]]:
-        first, last = pieces[i]
+        first, last = both.pieces[i]
         judgements, bounds, docs, scores = both.find(first, last)
         if as_float32:
             with np.errstate(over="ignore"):
@@ -284,17 +266,16 @@ def rank_documents(
         in_order = descends(scores, bounds)
         order = order_by_item(scores, bounds, lambda rows: take_texts(docs, rows), in_order)
         query, row, judgement, counts, ends = arrange(
-            both, first, wanted[first:last], order.astype(np.int64, copy=False), bounds,
-            judgements, most, judged_only,
-        )  # fmt: skip
+            both, first, order.astype(np.int64, copy=False), bounds, judgements, most, judged_only
+        )
         grade, is_unjudged = grades[judgement], judgement < 0
         score = np.append(scores, scores.dtype.type(0))[row]
         shown = np.minimum(counts, depth)
         strings = _grade_strings(ends, shown, grade, is_unjudged)
-        arrays = [numbers[first + query], score, row < 0, grade, is_unjudged]
-        return arrays, [strings[q] for q in np.flatnonzero(wanted[first:last])]
+        arrays = [query, score, row < 0, grade, is_unjudged]
+        return arrays, [strings[q] for q in np.flatnonzero(both.wanted[first:last])]
 
-    arrays, strings = zip(*in_threads(rank_piece, len(pieces)), strict=True)
+    arrays, strings = zip(*in_threads(rank_piece, len(both.pieces)), strict=True)
     query, score, unranked, grade, unjudged = map(np.concatenate, zip(*arrays, strict=True))
     columns = [
         arrow_column(query),
@@ -305,8 +286,8 @@ def rank_documents(
     return RankedQueries(
         # One batch: the engine copies rows of several.
         pa.Table.from_arrays(columns, names=["query", "score", "grade"]),
-        [texts[i] for i in both.queries[wanted]],
-        (both.starts[1:] > both.starts[:-1])[wanted],
+        [texts[i] for i in both.queries[both.wanted]],
+        (both.starts[1:] > both.starts[:-1])[both.wanted],
         list(chain.from_iterable(strings)),
     )
 
@@ -332,7 +313,6 @@ def _grade_character(grade: float) -> str:
 def arrange(
     both: Common,
     first: int,
-    wanted: np.ndarray,
     order: np.ndarray,
     bounds: np.ndarray,
     judgements: np.ndarray,
@@ -346,7 +326,6 @@ def arrange(
     both : Common
     first : int
         The first query of the range.
-    wanted : ndarray of bool, shape (queries,)
     order : ndarray of int64, shape (rows,)
         The retrieved documents by query, best first.
     bounds, judgements : ndarray
@@ -358,8 +337,8 @@ def arrange(
 
     Returns
     -------
-    queries : ndarray of int64, shape (pairs,)
-        Query in the range.
+    numbers : ndarray of int32, shape (pairs,)
+        Number of the query.
     rows : ndarray of int64, shape (pairs,)
         Row of the document in the range, -1 if it is not ranked.
     judgements : ndarray of int64, shape (pairs,)
@@ -367,12 +346,12 @@ def arrange(
     counts, starts : ndarray of int64, shape (queries,)
         Number of ranked documents of each query, and its first pair.
     """
-    last = first + len(wanted)
+    last = first + len(bounds) - 1
     firsts, ends = frozen(both.firsts[first:last]), frozen(both.ends[first:last])
     judged = ends - firsts
-    size = len(order) + int(judged[wanted].sum())
-    queries, rows, found = (np.empty(size, np.int64) for _ in range(3))
-    counts, starts = np.empty((2, len(wanted)), np.int64)
+    size = len(order) + int(judged.sum())
+    queries, rows, found = (np.empty(size, kind) for kind in (np.int32, np.int64, np.int64))
+    counts, starts = np.empty((2, len(judged)), np.int64)
     pairs = _arrange(
         frozen(order),
         bounds,
@@ -380,7 +359,7 @@ def arrange(
         firsts,
         ends,
         both.negative,
-        frozen(wanted.view()),
+        both.numbers[first:last],
         np.int64(len(order) if most is None else most),
         judged_only,
         np.empty(int(judged.max(initial=0)), np.bool_),
@@ -395,7 +374,7 @@ def arrange(
 
 @kernel
 def _arrange(  # type: ignore[no-untyped-def]
-    order, bounds, judgements, firsts, ends, negative, wanted, most, judged_only,
+    order, bounds, judgements, firsts, ends, negative, numbers, most, judged_only,
     seen, queries, rows, found, counts, starts,
 ):  # fmt: skip
     """Arrange the pairs of each query, best first.
@@ -406,7 +385,7 @@ def _arrange(  # type: ignore[no-untyped-def]
     for q in range(counts.shape[0]):
         counts[q] = 0
         starts[q] = k
-        if not wanted[q]:
+        if numbers[q] < 0:
             continue
         lo, first = bounds[q], firsts[q]
         last = lo + min(bounds[q + 1] - lo, most)
@@ -420,7 +399,7 @@ def _arrange(  # type: ignore[no-untyped-def]
                 seen[judgement - first] = True
             elif judged_only:
                 continue
-            queries[k] = q
+            queries[k] = numbers[q]
             rows[k] = order[i]
             found[k] = judgement
             k += 1
@@ -430,13 +409,13 @@ def _arrange(  # type: ignore[no-untyped-def]
                 judgement = judgements[order[i]]
                 if judgement >= 0 and not seen[judgement - first]:
                     seen[judgement - first] = True
-                    queries[k] = q
+                    queries[k] = numbers[q]
                     rows[k] = -1
                     found[k] = judgement
                     k += 1
         for judgement in range(first, ends[q]):
             if not seen[judgement - first]:
-                queries[k] = q
+                queries[k] = numbers[q]
                 rows[k] = -1
                 found[k] = judgement
                 k += 1

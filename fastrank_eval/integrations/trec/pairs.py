@@ -348,6 +348,8 @@ class Common:
     Parameters
     ----------
     run, judged : PairTable
+    complete : bool
+        Whether queries of the judgements alone are wanted.
 
     Attributes
     ----------
@@ -357,7 +359,14 @@ class Common:
         The queries of the run, then those of the judgements.
     queries : ndarray of int64, shape (queries,)
         The index of each query in `texts`, those of the run first.
-    is_judged : ndarray of bool, shape (queries,)
+    wanted : ndarray of bool, shape (queries,)
+        The queries to evaluate: those of both, and those of the judgements if `complete`.
+    numbers : ndarray of int32, shape (queries,)
+        Number of each wanted query, -1 for the others.
+    only_in_run, only_in_judged : int
+        Numbers of queries of one side only.
+    pieces : list of tuple of int
+        Ranges of queries for threads, those that the run does not have at the end.
     negative : ndarray of bool, shape (judgements,)
         Whether a grade is negative.
     starts : ndarray of int64, shape (queries + 1,)
@@ -366,7 +375,7 @@ class Common:
         The first row of each query in the judgements, and the row after its last.
     """
 
-    def __init__(self, run: PairTable, judged: PairTable) -> None:
+    def __init__(self, run: PairTable, judged: PairTable, complete: bool = False) -> None:
         self.run, self.judged = run.grouped, judged.grouped
         self.texts = concat_texts([run.queries, judged.queries])
         codes, self.queries = number_texts(self.texts)
@@ -374,10 +383,16 @@ class Common:
         self.firsts, self.ends = np.zeros((2, len(self.queries)), np.int64)
         self.firsts[judged_codes] = judged.starts[:-1]
         self.ends[judged_codes] = judged.starts[1:]
-        self.is_judged = self.ends > 0
         self.negative = frozen(self.judged.all[2] < 0)
-        others = len(self.queries) - len(run.queries)
-        self.starts = np.append(run.starts, np.full(others, run.rows))
+        answered, queries = len(run.queries), len(self.queries)
+        self.starts = np.append(run.starts, np.full(queries - answered, run.rows))
+        self.wanted = self.ends > 0
+        self.only_in_run = answered - int(self.wanted[:answered].sum())
+        self.only_in_judged = queries - answered
+        self.wanted[answered:] = complete
+        numbers = np.where(self.wanted, np.cumsum(self.wanted) - 1, -1)
+        self.numbers = frozen(numbers.astype(np.int32))
+        self.pieces = self.run.pieces + [(answered, queries)] * (answered < queries)
 
     def find(self, first: int, last: int) -> tuple[np.ndarray, np.ndarray, pa.Array, np.ndarray]:
         """Find the judgements of the documents of a range of queries.

@@ -473,17 +473,13 @@ def trec_report(
     lines = report_lines(measures, version, level)
     retrieved = read_pairs(run, RUN, duplicates)
     judgements = read_pairs(qrels, QRELS, duplicates)
-    both = Common(retrieved, judgements)
-    answered = len(retrieved.queries)
-    missing = len(both.queries) - answered
-    if version == 10 and missing and not complete:
+    both = Common(retrieved, judgements, complete)
+    if version == 10 and both.only_in_judged and not complete:
         raise ArgumentError(
-            f"the run lacks {missing:,} judged queries, which trec_eval 10 refuses; "
+            f"the run lacks {both.only_in_judged:,} judged queries, which trec_eval 10 refuses; "
             "pass -c to count them as 0, or --as 9 to leave them out."
         )
-    wanted = both.is_judged.copy()
-    wanted[answered:] = complete
-    if not wanted.any():
+    if not both.wanted.any():
         raise ArgumentError(
             "no query has both a run and judgements; do the files name the same queries?"
         )
@@ -492,7 +488,6 @@ def trec_report(
     tag = str(tags[len(tags) - 1].as_py()) if len(tags) else "run"
     ranked = rank_documents(
         both,
-        wanted,
         as_float32=version == 9,
         most=most,
         judged_only=judged_only,
