@@ -371,7 +371,7 @@ def read_lines(block: bytes, layout: Layout) -> Lines:
                 row_faults += [] if row < 0 else [(row, reason)]
             continue
         arrays[name] = text_of(i)
-        first = first_rows[i, : text_counts[i]].astype(np.int64)
+        first = first_rows[i, : text_counts[i]]
         if not is_ascii:
             reason = f"its {name} is not UTF-8"
             for row in _not_utf8(arrays[name]):
