@@ -158,7 +158,7 @@ class Sorter:
         rest = iter(input_batches)
         first = next(rest)
         if self._narrow:
-            self._base = first.min_word - (1 << 31)
+            self._base = _key_range(first)[0] - (1 << 31)
             self._narrow = self._base > -(1 << 63)
             self._base = self._base if self._narrow else 0
         self._kinds = [None if part is None else part.dtype for part in first.parts]
@@ -185,9 +185,10 @@ class Sorter:
     def _batch(self, batch: PartitionedBatch) -> pa.RecordBatch:
         """Convert a batch to the columns that DuckDB sorts."""
         arrays: dict[str, np.ndarray | pa.Array] = {}
-        end = self._base + (1 << 32)
-        if self._narrow and not self._base <= batch.min_word <= batch.max_word < end:
-            raise WideKeys
+        if self._narrow:
+            least, greatest = _key_range(batch)
+            if not self._base <= least <= greatest < self._base + (1 << 32):
+                raise WideKeys
         shift = np.int64(batch.base - self._base)
         words = [[word + shift for word in column] for column in batch.words]
         if self._narrow:
@@ -257,3 +258,9 @@ class Sorter:
             raise SpillError(
                 f"DuckDB cannot sort the rows: {line.rstrip('.')}. {remedy}"
             ) from error
+
+
+def _key_range(batch: PartitionedBatch) -> tuple[int, int]:
+    """Return the least and the greatest of integer keys."""
+    ((words,),) = batch.words
+    return int(words.min()) + batch.base, int(words.max()) + batch.base
