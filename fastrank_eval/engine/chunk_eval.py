@@ -210,7 +210,7 @@ def evaluate_stream(
         spanning.clear()
         spanning_rows = 0
 
-    jobs = rebatch(batches, plan.batch_rows)
+    jobs = rebatch(batches, plan.batch_rows, plan.slice_rows)
     begin = list(islice(jobs, 2))
     # Every group of an only batch is whole. Rows without groups are one group a batch.
     all_whole = len(begin) < 2 or not plan.grouped

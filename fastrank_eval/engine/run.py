@@ -39,6 +39,7 @@ from fastrank_eval.engine.conventions import (
 )
 from fastrank_eval.engine.plan import (
     BATCH_ROWS,
+    SLICE_ROWS,
     GroupValues,
     Plan,
     batch_rows_of,
@@ -262,7 +263,12 @@ def prepare(request: Request) -> Task:
     plan = replace(plan, roles=replace(plan.roles, epsilons=epsilons))
     reader = RowReader(source, tuple(plan.roles.by_column()), limit)
     if request.batch_rows is None:
-        plan = replace(plan, batch_rows=batch_rows_of(reader.rows, plan.threads))
+        few_copies = plan.grouped and plan.skip_empty and not (plan.row_states or plan.slicings)
+        plan = replace(
+            plan,
+            batch_rows=batch_rows_of(reader.rows, plan.threads),
+            slice_rows=batch_rows_of(reader.rows, plan.threads, SLICE_ROWS) if few_copies else None,
+        )
     names = {} if computed is requested else requested_names(requested, computed)
     return Task(request, plan, source, reader, choices, names)
 
@@ -533,7 +539,7 @@ def evaluate_rows(
     while order != "scattered":
         try:
             totals, results = evaluate_stream(
-                reading.unread_batches(plan.batch_rows), plan, KeyWatch(keep)
+                reading.unread_batches(plan.batch_rows, plan.slice_rows), plan, KeyWatch(keep)
             )
         except ReturningKey as returning:
             if returning.keys is None and reading.rereadable:

@@ -424,17 +424,24 @@ class RowReader:
         """Read all rows, peeked ones included."""
         return read_batches(self.unread_batches())
 
-    def unread_batches(self, max_rows: int | None = None) -> Iterator[Batch]:
+    def unread_batches(
+        self, max_rows: int | None = None, slice_rows: int | None = None
+    ) -> Iterator[Batch]:
         """Return all rows, peeked ones included; some batches are not read yet.
 
         Parameters
         ----------
         max_rows : int, optional
             Split longer batches to this number of rows, so that reports come more often.
+        slice_rows : int, optional
+            The same for batches in memory; by default `max_rows`.
         """
         peeked, rest = self._peeked or ([], self._read_limited())
         self._peeked = None
-        return self._report_rows(chain(peeked, rest), max_rows)
+        batches = chain(peeked, rest)
+        return self._report_rows(
+            batches if max_rows is None else split_batches(batches, max_rows, slice_rows)
+        )
 
     @contextmanager
     def completing_errors(self) -> Iterator[None]:
@@ -476,10 +483,10 @@ class RowReader:
             if remaining == 0:
                 return
 
-    def _report_rows(self, batches: Iterable[Batch], max_rows: int | None) -> Iterator[Batch]:
+    def _report_rows(self, batches: Iterable[Batch]) -> Iterator[Batch]:
         rows = 0
         report(self._phase, rows, self.rows)
-        for batch in batches if max_rows is None else split_batches(batches, max_rows):
+        for batch in batches:
             yield batch
             rows += batch.num_rows
             report(self._phase, rows, self.rows)
@@ -507,14 +514,18 @@ def _first_rows(long_batch: Batch, rows: int) -> Iterator[Batch]:
 WorkBatch = tuple[list[Batch], int]
 
 
-def rebatch(batches: Iterable[Batch], rows: int) -> Iterator[WorkBatch]:
+def rebatch(
+    batches: Iterable[Batch], rows: int, slice_rows: int | None = None
+) -> Iterator[WorkBatch]:
     """Split long batches and join short ones to about `rows` rows.
+
+    Batches in memory are split to `slice_rows`, without a copy.
 
     A batch of half the size stays alone: joining it would cost more than it saves.
     """
     first_row = short_rows = 0
     short: list[Batch] = []
-    for batch in split_batches(batches, rows):
+    for batch in split_batches(batches, rows, slice_rows):
         rows_here = batch.num_rows
         long = 2 * rows_here >= rows
         if short and (long or short_rows + rows_here > rows):
