@@ -209,7 +209,7 @@ def evaluations(folder: Path) -> Iterator[Call]:
 
     order = np.arange(rows)
     # Types of keys, then of labels and scores, then of weights.
-    kinds = [(group, "click int8", "float64", "") for group in _KEYS]
+    kinds = [(group, "click int8", kind, "") for group in _KEYS for kind in ("float64", "float32")]
     kinds += [("int64", label, kind, "") for label in _LABELS for kind in ("float64", "float32")]
     kinds += [
         ("int64", "click int8", kind, f"weight {weight}")

@@ -135,8 +135,7 @@ def profile(
     whole : bool
         Whether the first and the last group of `words` are whole. Otherwise they are cut off.
     """
-    if label.dtype.itemsize == 1:
-        label = _bytes_of(label)
+    label = _bytes_of(label) if label.dtype.itemsize == 1 else frozen(label.view())
     rows = len(label)
     given = 0 if starts is None else len(starts)
     edges = scratch("edges", (given or rows + 1) + _SPARE)
