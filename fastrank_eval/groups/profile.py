@@ -21,8 +21,8 @@ _BLOCK = 1 << 14
 _SPARE = 2
 _NO_WORDS = frozen(np.empty(0, np.uint64))
 _NO_SCORES = frozen(np.empty(0, np.float32))
-#: Groups that tell whether unsorted rows are worth a look at all of them.
-_FIRST_GROUPS = 64
+#: Groups that tell whether unsorted rows are worth a look at all of them, unless they are few.
+_FIRST_GROUPS, _FEW_ROWS = 64, 1 << 12
 
 #: The position of the only bit of 32, by the upper five bits of its product with a number.
 _BIT = np.zeros(32, np.uint8)
@@ -209,7 +209,7 @@ def entries_in_order(
     Entries or None
         None where a score rises.
     """
-    if order is None and len(starts) - 1 > _FIRST_GROUPS:
+    if order is None and len(score) > _FEW_ROWS:
         # Unsorted rows show a rise at once, so the first groups are looked at alone.
         first = starts[: _FIRST_GROUPS + 1]
         if not descends(score[: first[-1]], first):
