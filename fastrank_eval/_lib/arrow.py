@@ -79,8 +79,9 @@ def null_rows(column: pa.Array) -> np.ndarray:
 def _bits(column: pa.Array, buffer: int) -> np.ndarray:
     if not len(column):
         return np.empty(0, np.uint8)
-    packed, end = np.frombuffer(column.buffers()[buffer], np.uint8), column.offset + len(column)
-    return np.unpackbits(packed, count=end, bitorder="little")[column.offset :]
+    first, end = column.offset >> 3, column.offset + len(column)
+    packed = np.frombuffer(column.buffers()[buffer], np.uint8)[first : (end + 7) >> 3]
+    return np.unpackbits(packed, count=end - 8 * first, bitorder="little")[column.offset & 7 :]
 
 
 def fixed_items(column: pa.Array, dtype: np.dtype) -> np.ndarray:

@@ -24,7 +24,10 @@ else:
         frozen: bool = False,
         repr: bool = True,  # noqa: A002
     ) -> type[T] | Callable[[type[T]], type[T]]:
-        """Make a dataclass, as `dataclasses.dataclass` does.
+        """Make a dataclass, as `dataclasses.dataclass` does for classes like ours.
+
+        Fields are parameters and parts of the text: `init=False` and `repr=False` of a field are
+        not supported, nor is a class without fields.
 
         The standard one writes the source of six methods and compiles it for each class: 0.75 ms.
         A plain run imports 64 of them. Here all classes share their methods, which read the names

@@ -390,7 +390,7 @@ class ThreadTotals:
         first, *others = self._totals or [Totals(self.plan)]
         for totals in others:
             first.merge(totals)
-        self._totals = [first]
+        self._totals, self._own = [first], threading.local()
         return first
 
 

@@ -75,24 +75,22 @@ def _column_integers(key: pa.Array) -> np.ndarray:
 
 def number_integers(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Number distinct integers (int64) as `number_keys` numbers keys."""
-    rows = len(values)
-    if rows == 0:
+    if not len(values):
         return np.empty(0, np.int64), np.empty(0, np.int64)
     values = frozen(np.ascontiguousarray(values).view())
     minimum, maximum = int(values.min()), int(values.max())
-    if maximum - minimum >= max(DENSE_RANGE * rows, 1 << 10):
+    if maximum - minimum >= max(DENSE_RANGE * len(values), 1 << 10):
         return _number_words(values.reshape(1, -1))
-    codes, firsts = np.empty((2, rows), np.int64)
+    codes, firsts = np.empty((2, len(values)), np.int64)
     table = np.full(maximum - minimum + 1, -1, np.int64)
     groups = _number_dense(values, minimum, table, codes, firsts)
     return codes, firsts[:groups].copy()
 
 
 def _number_words(words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    rows = words.shape[1]
-    codes, firsts = np.empty((2, rows), np.int64)
-    counts = scratch("rows of keys", rows)
-    ends = number_rows(words, frozen(np.array([0, rows])), codes, firsts, counts)
+    codes, firsts = np.empty((2, words.shape[1]), np.int64)
+    counts = scratch("rows of keys", len(codes))
+    ends = number_rows(words, frozen(np.array([0, len(codes)])), codes, firsts, counts)
     return codes, firsts[: ends[1]].copy()
 
 
@@ -126,6 +124,7 @@ def number_rows(
     ends = np.zeros(len(bounds), np.int64)
     different, seed = True, 0
     # The hash of a single word is one to one. If two longer keys share a hash, another is taken.
+    # Without a shift before each word, 2**63 in two words would cancel out under every factor.
     while different:
         factors = frozen(np.array([_factor(seed, w) for w in range(len(words))], np.uint64))
         _number_parts(words, factors, bounds, hashes, table, tags, codes, firsts, counts, ends)
@@ -209,7 +208,9 @@ def _number_parts(  # type: ignore[no-untyped-def]
                 hi = min(lo + _BLOCK, bounds[p + 1])
                 hashes[: hi - lo] = 0
                 for w in range(words.shape[0]):
-                    _add_word(words[w, lo:hi], factors[w], hashes)
+                    for i in range(hi - lo):
+                        hashes[i] ^= hashes[i] >> np.uint64(32)
+                        hashes[i] += np.uint64(words[w, lo + i]) * factors[w]
                 _mix(hashes[: hi - lo])
                 keys = _number_block(
                     hashes, lo, hi, slots, table, tags, codes, firsts, counts, ends[p], keys

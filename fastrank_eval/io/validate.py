@@ -275,6 +275,8 @@ def columns_of(
     keys = keys_of(batch, roles, first_row)
     labels = decode_array(batch.column(roles.label))
     label = _label(labels, roles, first_row)
+    # The caller does not see rows that are dropped below.
+    nan_checked = nan_checked or (roles.unjudged == "drop" and labels.null_count > 0)
     scores, masks = [], []
     for name in roles.scores:
         score, mask = score_column(batch.column(name), name, roles, first_row, nan_checked)

@@ -83,7 +83,7 @@ class ClusteredScores:
         self._chunks.append(chunk)
 
     def merge(self, other: ClusteredScores) -> None:
-        """Add another state and empty it; the order of merging does not matter."""
+        """Add another state, which must not be used afterwards, in any order."""
         self.scores.merge(other.scores)  # type: ignore[arg-type]
         self._chunks += other._chunks
 

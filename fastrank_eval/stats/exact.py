@@ -26,7 +26,8 @@ from fastrank_eval.stats.vector_sums import BLOCK, SAFE, add_to_first_row
 UNIT = 1074
 #: Without slices every group is added to the first row of sums.
 NO_SLICES = frozen(np.empty(0, np.int64))
-#: Additions before digits are carried: each changes a digit by less than 2**34.
+#: Additions before digits are carried: each changes a digit by less than 2**34. The few sums of a
+#: vector call count as one addition: 10**8 calls of one group each stay below 2**63.
 _ADDITIONS = 1 << 28
 #: The exponent of the largest doubles. Infinities and NaN have one more.
 _LARGEST = 2045

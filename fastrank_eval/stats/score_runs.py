@@ -121,7 +121,7 @@ def sort_codes(rows: Codes) -> Codes:
         width = -(-(bits - low) // digits)
         for digit in range(digits):
             target = spare[digit % 2]
-            _deal(rows, base, low + digit * width, width, target)
+            _sort_by_digit(rows, base, low + digit * width, width, target)
             rows = target
         if not low or _insert(rows.codes, rows.values):
             return rows
@@ -129,7 +129,7 @@ def sort_codes(rows: Codes) -> Codes:
         low, spare = 0, spare[::-1] if digits % 2 else spare
 
 
-def _deal(rows: Codes, base: int, shift: int, width: int, target: Codes) -> np.ndarray:
+def _sort_by_digit(rows: Codes, base: int, shift: int, width: int, target: Codes) -> np.ndarray:
     """Sort rows stably by a digit; return the end of each digit's rows."""
     kind = rows.codes.dtype.type
     ends = np.zeros(1 << width, np.uint32 if len(rows.codes) < 1 << 32 else np.int64)
@@ -159,7 +159,7 @@ def _sort_digit(codes, values, base, shift, mask, ends, out, out_values):  # typ
 def count_below(rows: Codes, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Count the rows below each code, and up to it.
 
-    Rows are dealt to cells by their leading bits. Each code is compared with the rows of its cell.
+    Rows are put into cells by their leading bits. Each code is compared with the rows of its cell.
 
     Parameters
     ----------
@@ -176,10 +176,10 @@ def count_below(rows: Codes, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     bits = max((int(rows.codes.max()) - base).bit_length(), 1)
     width = min((size // _CELL_ROWS).bit_length() or 1, _DIGIT_BITS, bits)
     shift = bits - width
-    dealt = Codes(scratch("codes by cell", size, rows.codes.dtype), NO_VALUES)
-    ends = _deal(rows, base, shift, width, dealt)
+    by_cell = Codes(scratch("codes by cell", size, rows.codes.dtype), NO_VALUES)
+    ends = _sort_by_digit(rows, base, shift, width, by_cell)
     kind = rows.codes.dtype.type
-    if not _count_below(dealt.codes, ends, kind(base), kind(shift), codes, below, through):
+    if not _count_below(by_cell.codes, ends, kind(base), kind(shift), codes, below, through):
         find_codes(sort_codes(rows).codes, codes, below, through)
     return below, through
 
@@ -291,7 +291,7 @@ class ScoreRuns:
         rows = _concatenate(taken)
         bits, lower_bits = 8 * rows.codes.itemsize, LOWER_BITS[rows.codes.itemsize]
         target = Codes(self._room(rows.codes), self._room(rows.values))
-        ends = _deal(rows, 0, lower_bits, bits - lower_bits, target)
+        ends = _sort_by_digit(rows, 0, lower_bits, bits - lower_bits, target)
         with self._lock:
             self._runs.append(_Run(target, ends))
             self.bytes += ends.nbytes

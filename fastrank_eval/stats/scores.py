@@ -242,10 +242,12 @@ class PooledScores:
         self._positives.count(map_jobs)
 
     def merge(self, other: PooledScores) -> None:
-        """Add another state and empty it; the order of merging does not matter."""
+        """Add another state, which must not be used afterwards, in any order."""
         with self._lock:
             self._all.merge(other._all)
             self._positives.merge(other._positives)
+            # Without a positive, the other state does not say which codes they have.
+            self._positives.kind = self._all.kind
             self._table = self._steps = self._area = None
 
     def to_arrays(self) -> Arrays:

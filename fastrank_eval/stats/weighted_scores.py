@@ -69,7 +69,7 @@ class WeightedScores:
             self._table = self._steps = None
 
     def merge(self, other: WeightedScores) -> None:
-        """Add another state and empty it; the order of merging does not matter."""
+        """Add another state, which must not be used afterwards, in any order."""
         self._runs.merge(other._runs)
         with self._lock:
             self._largest_weight = max(self._largest_weight, other._largest_weight)

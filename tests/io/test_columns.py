@@ -12,6 +12,7 @@ import pytest
 
 import fastrank_eval
 from fastrank_eval import ArgumentError, ColumnError, OrderError
+from fastrank_eval._lib.arrow import as_array, null_rows
 from fastrank_eval.io.columns import Roles
 from fastrank_eval.io.validate import columns_of
 
@@ -427,3 +428,25 @@ def test_layout__arrays_without_nulls_are_viewed_read_only_and_left_alone():
     assert not columns.label.flags.writeable
     evaluate({"group": np.array([1, 1, 1]), "label": label, "score": score}, "GAUC,AUC,AP")
     assert (score.flags.writeable, label.flags.writeable, label.tolist()) == (True, True, [0, 1, 0])
+
+
+@pytest.mark.parametrize("order", [[0, 1, 2, 3, 4, 5], [3, 0, 4, 1, 5, 2]])
+def test_nan_score__of_an_unjudged_row_that_is_dropped__is_refused_in_any_order(order) -> None:
+    table = six_rows(
+        label=pa.array([1, 0, None, 0, 1, 0], pa.int8()), score=[0.5, 0.4, NAN, 0.3, 0.2, 0.1]
+    )
+    with pytest.raises(ColumnError, match="NaN"):
+        evaluate(table.take(order), unjudged="drop")
+
+
+@pytest.mark.parametrize("kind", [pa.bool_(), pa.int8()])
+def test_masks__of_slices__are_those_of_arrow(kind) -> None:
+    draw = np.random.default_rng(2)
+    column = pa.array(draw.integers(0, 2, 99), pa.int8(), mask=draw.random(99) < 0.3).cast(kind)
+    for first, count in itertools.product((0, 1, 7, 8, 9, 63, 98), (0, 1, 8, 36)):
+        part = column.slice(first, count)
+        assert null_rows(part).tolist() == part.is_null().to_pylist()
+        values = part.fill_null(0 if kind != pa.bool_() else False)
+        assert as_array(values).tolist() == values.cast(pa.int8()).to_pylist()
+        whole = column.fill_null(values.type.to_pandas_dtype()(0)).slice(first, count)
+        assert as_array(whole).tolist() == whole.cast(pa.int8()).to_pylist()

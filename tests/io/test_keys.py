@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import fastrank_eval
 from fastrank_eval._lib.arrow import frozen
 from fastrank_eval.io import keys as keys_module
 from fastrank_eval.io.keys import MAX_INLINE_BYTES, KeyEncoder
@@ -101,3 +102,37 @@ def test_number_rows__whose_keys_share_a_hash_takes_another(monkeypatch):
     assert firsts[:5].tolist() == [0, 1, 3, 4, 5]
     assert counts[:5].tolist() == [2, 1, 1, 1, 1]
     assert max(seeds) == 2
+
+
+TOP = -(1 << 63)
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        [pa.array([0, TOP, 0]), pa.array([0, TOP, 0])],
+        [pa.array(["abcdefg", "abcdefg" + "\0" * 8, "abcdefg"])],
+        [pa.array([bytes(16), bytes([0] * 7 + [128] + [0] * 7 + [128]), bytes(16)], pa.binary(16))],
+    ],
+    ids=["two integers", "padded text", "fixed binary"],
+)
+def test_number_keys__that_differ_in_the_top_bits_of_two_words__ends(columns):
+    codes, firsts = keys_module.number_keys(columns)
+    assert codes.tolist() == [0, 1, 0]
+    assert firsts.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("keys", [[0, TOP], [-1, -1 - TOP]])
+def test_scattered_groups__of_the_least_integer__are_told_apart(keys):
+    table = pa.table(
+        {
+            "a": np.tile(keys, 50),
+            "b": np.tile(keys, 50),
+            "click": np.arange(100) % 3 == 0,
+            "score": np.arange(100.0),
+        }
+    )
+    result = fastrank_eval.evaluate(
+        table, group=["a", "b"], label="click", score="score", measures="GAUC", order="scattered"
+    )
+    assert result.meta.groups == 2

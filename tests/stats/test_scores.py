@@ -206,3 +206,10 @@ def test_relevance__of_float32_labels_is_that_of_every_other_measure():
     result = fastrank_eval.evaluate(log, measures="AUC(rel=0.7),GAUC(rel=0.7)", **roles)
     # The float32 nearest 0.7 is less than 0.7: one row is relevant, and it stands first.
     assert result.value("AUC(rel=0.7)") == result.value("GAUC(rel=0.7)") == 1.0
+
+
+def test_merge__of_rows_without_a_positive_into_an_empty_state__has_no_area() -> None:
+    other, state = PooledScores(), PooledScores()
+    other.add(np.random.default_rng(0).random(200_000).astype(np.float32), np.empty(0, np.int64))
+    state.merge(other)
+    assert np.isnan(state.auc())

@@ -16,8 +16,9 @@ from fastrank_eval._lib.errors import SourceError
 from fastrank_eval.io.paths import FORMATS, File, expand, format_of_bytes, sniff
 from fastrank_eval.io.source import reading, type_name
 
-#: Bytes of a block. Each reading thread keeps four columns of its text (`scratch`).
-_BLOCK = 1 << 22
+#: Bytes of a block, less than 2**22: `scratch` keeps at most 16 MB, and each reading thread has the
+#: texts of four columns there. Blocks of 2**22 bytes and more take twice as long.
+_BLOCK = (1 << 22) - (1 << 13)
 #: Bytes after the last line of a block, so that 64 bytes can be read from any position at once.
 PADDING = b"\n" * 64
 _COLUMNS = {suffix for suffix, kind in FORMATS.items() if kind in ("parquet", "arrow")}
