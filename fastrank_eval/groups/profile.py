@@ -374,11 +374,11 @@ def _write_bits(bits, first, out, count):  # type: ignore[no-untyped-def]
         start = first + 32 * half
         # Most halves have two at most: without branches, which would be mispredicted.
         for _ in range(2):
-            out[count] = start + _BIT[(((rest & -rest) * 0x077CB531) & 0xFFFFFFFF) >> 27]
+            out[count] = start + np.int64(_BIT[((rest & -rest) * 0x077CB531 & 0xFFFFFFFF) >> 27])
             count += rest != 0
             rest &= rest - 1
         while rest != 0:
-            out[count] = start + _BIT[(((rest & -rest) * 0x077CB531) & 0xFFFFFFFF) >> 27]
+            out[count] = start + np.int64(_BIT[((rest & -rest) * 0x077CB531 & 0xFFFFFFFF) >> 27])
             count += 1
             rest &= rest - 1
     return count
