@@ -246,8 +246,9 @@ def evaluations(folder: Path) -> Iterator[Call]:
 
     clicks = both | {"label": "click"}
     weighted = clicks | {"weight": "weight"}
-    sources = (arrays, pa.table(arrays), pa.table(arrays).take(shuffled))
-    for source in sources:
+    single = arrays | {name: columns[f"{name} float32"] for name in ("a", "b")}
+    tables = [pa.table(arrays), pa.table(single)]
+    for source in (arrays, *tables, *(one_table.take(shuffled) for one_table in tables)):
         texts = f"{EIGHT},{PROBABILITIES},GAUC(weight='spend'),GAUC(weight='pairs')"
         for by in ("slot", "day"):
             yield fe.evaluate, (source,), {"measures": texts, "by": [by], **clicks}

@@ -232,7 +232,7 @@ def readme_block(run: Run) -> str:
     Returns
     -------
     str
-        Markdown: beside which tools, at what multiple, and of which rows.
+        Markdown: the tools, the multiples, the rows and the machine.
     """
     lines = []
     for name, measures, part, *_ in TASKS:

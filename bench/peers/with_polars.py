@@ -24,30 +24,8 @@ def gauc(table: pa.Table, presorted: bool) -> list[float]:
 def seven(table: pa.Table, presorted: bool) -> list[float]:
     frame = _frame(table, presorted)
     users = frame.select(pl.col(_USER).n_unique()).collect().item()
-    found = _CLICK.arg_true() + 1
-    if not presorted:
-        found = pl.col("score_a").rank("ordinal", descending=True).filter(_CLICK).sort()
-    place, i = pl.col("place"), pl.col("i")
-    top = place <= 10
-    lists = (
-        # One row a click: measures of a list need only where its clicks stand.
-        _clicked(frame)
-        .group_by(_USER)
-        .agg(*_counts(), place=found)
-        .explode("place")
-        .with_columns(pl.col("place").cast(pl.Int64))
-        .with_columns(i=pl.int_range(1, pl.len() + 1, dtype=pl.Int64).over(_USER))
-        .group_by(_USER)
-        .agg(
-            pl.col("rows", "clicks", "ranks").first(),
-            dcg=(1 / (place + 1).log(2)).filter(top).sum(),
-            ideal=(1 / (i + 1).log(2)).filter(i <= 10).sum(),
-            ap=(i / place).mean(),
-            rr=1 / place.min(),
-            err=(pl.lit(0.5).pow(i) / place).filter(top).sum(),
-            hits=top.sum(),
-        )
-    )
+    found = _CLICK.arg_true() + 1 if presorted else _places("score_a")
+    lists = _lists(_clicked(frame), "score_a", found)
     values = lists.select(
         gauc=_mean_auc(),
         ndcg=(pl.col("dcg") / pl.col("ideal")).mean(),
@@ -65,23 +43,7 @@ def paired(table: pa.Table, presorted: bool) -> list[float]:
     clicked = _clicked(_frame(table, False))
     users: pl.LazyFrame | None = None
     for model in ("score_a", "score_b"):
-        # Of equal scores the first row stands first.
-        found = pl.col(model).rank("ordinal", descending=True).filter(_CLICK).sort()
-        place, i = pl.col("place").cast(pl.Int64), pl.col("i")
-        top = place <= 10
-        lists = (
-            clicked.group_by(_USER)
-            .agg(*_counts(model), place=found)
-            .explode("place")
-            .with_columns(i=pl.int_range(1, pl.len() + 1, dtype=pl.Int64).over(_USER))
-            .group_by(_USER)
-            .agg(
-                pl.col("rows", "clicks", "ranks").first(),
-                dcg=(1 / (place + 1).log(2)).filter(top).sum(),
-                ideal=(1 / (i + 1).log(2)).filter(i <= 10).sum(),
-                ap=(i / place).mean(),
-            )
-        )
+        lists = _lists(clicked, model, _places(model))
         values = lists.select(
             _USER,
             "rows",
@@ -99,6 +61,34 @@ def paired(table: pa.Table, presorted: bool) -> list[float]:
         numbers += [difference.alias(name), weight.alias(f"{name}_weight")]
     frame = users.select(*numbers).collect()
     return [number for name in ("auc", "ndcg", "ap") for number in _difference(frame, name)]
+
+
+def _places(score: str) -> pl.Expr:
+    """Ranks of the clicks; of equal scores the first row stands first."""
+    return pl.col(score).rank("ordinal", descending=True).filter(_CLICK).sort()
+
+
+def _lists(clicked: pl.LazyFrame, score: str, found: pl.Expr) -> pl.LazyFrame:
+    """Sum up each list; measures need only where its clicks stand, so one row a click."""
+    place, i = pl.col("place"), pl.col("i")
+    top = place <= 10
+    return (
+        clicked.group_by(_USER)
+        .agg(*_counts(score), place=found)
+        .explode("place")
+        .with_columns(pl.col("place").cast(pl.Int64))
+        .with_columns(i=pl.int_range(1, pl.len() + 1, dtype=pl.Int64).over(_USER))
+        .group_by(_USER)
+        .agg(
+            pl.col("rows", "clicks", "ranks").first(),
+            dcg=(1 / (place + 1).log(2)).filter(top).sum(),
+            ideal=(1 / (i + 1).log(2)).filter(i <= 10).sum(),
+            ap=(i / place).mean(),
+            rr=1 / place.min(),
+            err=(pl.lit(0.5).pow(i) / place).filter(top).sum(),
+            hits=top.sum(),
+        )
+    )
 
 
 def _difference(frame: pl.DataFrame, name: str) -> list[float]:

@@ -59,7 +59,7 @@ class Plan:
     batch_rows : int
         Rows of the batch that a thread takes at a time.
     slice_rows : int or None
-        The same for contiguous groups in memory of which only labelled rows are copied; None:
+        The same for contiguous groups in memory, if only their labelled rows are copied; None:
         `batch_rows`.
     confidence : float
         Of intervals, in ]0, 1[.

@@ -23,7 +23,7 @@ from fastrank_eval.io.keys import KeyEncoder, hash_keys
 #: Bits of the number of a partition.
 PARTITION_BITS = 8
 PARTITIONS = 1 << PARTITION_BITS
-#: Factor of the hash of which the upper bits are the partition.
+#: Factor of the hash. The upper bits of the hash are the partition.
 _FACTOR = 0x9E3779B97F4A7C15
 #: Rows after which keys are seen to be far apart.
 _ROWS_AT_ONCE = 1 << 10
