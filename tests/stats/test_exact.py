@@ -1,0 +1,84 @@
+"""Exact sums of one row, which vectors add, against fractions and against rows of slices."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fastrank_eval.stats.exact import ExactSums
+from fastrank_eval.stats.vector_sums import BLOCK, SAFE, sum_powers
+
+pytestmark = pytest.mark.kernels
+
+law = settings(max_examples=60, deadline=None, derandomize=True)
+
+#: Terms of one factor, of two and of four; those of four are rounded.
+TERMS = [(0,), (1,), (0, 0), (0, 1), (0, 0, 0, 1)]
+LEAST, GREATEST = SAFE[0] - 1074, SAFE[1] - 1074
+
+
+def draw_numbers(seed: int, groups: int, lowest: int, highest: int) -> np.ndarray:
+    """Numbers of the exponents, with zeros of both signs and groups of NaN among them."""
+    draw = np.random.default_rng(seed)
+    numbers = np.ldexp(
+        draw.uniform(-1, 1, (2, groups)), draw.integers(lowest, highest, (2, groups))
+    )
+    numbers[draw.random((2, groups)) < 0.1] = 0.0
+    numbers[draw.random((2, groups)) < 0.1] = -0.0
+    numbers[0, draw.random(groups) < 0.1] = np.nan
+    return numbers
+
+
+@law
+@given(
+    seed=st.integers(0, 2**32),
+    groups=st.sampled_from([1, 2, 7, 100, 300]),
+    lowest=st.sampled_from([-1073, LEAST - 2, LEAST + 1, -60, 0]),
+    width=st.sampled_from([1, 60, 400]),
+)
+def test_sums__without_slices__are_those_in_fractions_and_of_a_slice(
+    seed: int, groups: int, lowest: int, width: int
+) -> None:
+    highest = min(lowest + width, 500)
+    parts = [draw_numbers(seed + k, groups, lowest, highest) for k in range(2)]
+    plain, sliced = ExactSums(TERMS), ExactSums(TERMS)
+    for part in parts:
+        assert plain.add(part)
+        assert sliced.add(part, np.zeros(groups, np.int64))
+    pairs = [
+        (Fraction(x), Fraction(y))
+        for part in parts
+        for x, y in part.T.tolist()
+        if x == x  # a group whose first number is NaN adds nothing
+    ]
+    assert plain.fraction(0) == sum(x for x, _ in pairs)
+    assert plain.fraction(1) == sum(y for _, y in pairs)
+    assert plain.fraction(2) == sum(x * x for x, _ in pairs)
+    assert plain.fraction(3) == sum(x * y for x, y in pairs)
+    assert [plain.fraction(term) for term in range(5)] == [
+        sliced.fraction(term) for term in range(5)
+    ]
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("groups", [BLOCK - 1, BLOCK, BLOCK + 1, 5 * BLOCK + 3])
+@pytest.mark.parametrize("exponents", [(-4, 4), (LEAST + 2, LEAST + 60), (GREATEST - 60, GREATEST)])
+def test_sums__of_more_groups_than_a_block__are_those_of_a_slice(
+    groups: int, exponents: tuple[int, int]
+) -> None:
+    numbers = draw_numbers(groups, groups, *exponents)
+    plain, sliced = ExactSums(TERMS), ExactSums(TERMS)
+    assert plain.add(numbers)
+    assert sliced.add(numbers, np.zeros(groups, np.int64))
+    for term in range(len(TERMS)):
+        assert plain.fraction(term) == sliced.fraction(term), TERMS[term]
+
+
+@pytest.mark.parametrize("rows", [[], [1], [3, 0, 5], [2**30, 2**30 - 1], [2**31 - 1], [1] * 999])
+def test_powers__of_group_sizes__are_those_of_whole_numbers(rows: list[int]) -> None:
+    found = sum_powers(np.array(rows, np.int64))
+    assert found == (sum(n**2 for n in rows), sum(n**4 for n in rows))
