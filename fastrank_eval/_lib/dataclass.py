@@ -87,8 +87,15 @@ def _init_of(cls: type[Any]) -> Callable[..., None]:
         if each.default_factory is not MISSING
     }
     check = hasattr(cls, "__post_init__")
+    # The number of arguments if all are given by position.
+    positional = len(names) if len(names) == len(known) else -1
 
     def __init__(self: Any, /, *args: Any, **named: Any) -> None:  # noqa: N807
+        if not named and len(args) == positional:
+            self.__dict__.update(zip(names, args, strict=True))
+            if check:
+                self.__post_init__()
+            return
         values = named if not args else dict(zip(names, args, strict=False))
         if args and named:
             values.update(named)

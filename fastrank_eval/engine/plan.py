@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 #: Rows of a batch, and the fewest rows of a batch where threads outnumber full batches.
 BATCH_ROWS = 1 << 20
 _FEWEST_BATCH_ROWS = 1 << 18
-#: Rows of a slice in memory that is not copied. Python's work on a batch costs 0.7 ns for each of
+#: Rows of a slice in memory if only its labelled rows are copied. Python takes 0.7 ns for each of
 #: 2^20 rows under GAUC, and other threads wait for it.
 SLICE_ROWS = 1 << 21
 
@@ -37,6 +37,17 @@ def batch_rows_of(rows: int | None, threads: int, most: int = BATCH_ROWS) -> int
         return most
     rounds = -(-rows // (threads * most))
     return max(-(-rows // (threads * max(rounds, 1))), _FEWEST_BATCH_ROWS)
+
+
+def slice_rows_of(rows: int | None, threads: int, most: int) -> int:
+    """Choose the rows of a slice in memory; few rows occupy few threads.
+
+    Threads wait for each other between loops. Two threads take 5.2 ms for GAUC of 10^6 rows, one
+    thread 3.0 (seven measures: 12 and 5). From 2 * 10^6 unsorted rows on, two are faster.
+    """
+    if rows is not None:
+        threads = min(threads, max(-(-rows // BATCH_ROWS), 1))
+    return batch_rows_of(rows, threads, most)
 
 
 @dataclass(frozen=True)
@@ -59,8 +70,7 @@ class Plan:
     batch_rows : int
         Rows of the batch that a thread takes at a time.
     slice_rows : int or None
-        The same for contiguous groups in memory, if only their labelled rows are copied; None:
-        `batch_rows`.
+        The same for contiguous groups in memory; None: `batch_rows`.
     confidence : float
         Of intervals, in ]0, 1[.
     baseline : int or None

@@ -43,6 +43,7 @@ from fastrank_eval.engine.plan import (
     GroupValues,
     Plan,
     batch_rows_of,
+    slice_rows_of,
     undefined_policies,
     undefined_text,
 )
@@ -267,7 +268,9 @@ def prepare(request: Request) -> Task:
         plan = replace(
             plan,
             batch_rows=batch_rows_of(reader.rows, plan.threads),
-            slice_rows=batch_rows_of(reader.rows, plan.threads, SLICE_ROWS) if few_copies else None,
+            slice_rows=slice_rows_of(
+                reader.rows, plan.threads, SLICE_ROWS if few_copies else BATCH_ROWS
+            ),
         )
     names = {} if computed is requested else requested_names(requested, computed)
     return Task(request, plan, source, reader, choices, names)

@@ -244,9 +244,9 @@ class Sums:
         """
         grouped = self._plan.grouped
         if not len(slice_indices):
-            for column, number in enumerate((len(rows) * grouped, rows.sum(), positives.sum())):
-                self._counts.add(column, int(number))
-            if int(rows.sum()) < 1 << 31:
+            all_rows = int(rows.sum())
+            self._counts.table[0] += len(rows) * grouped, all_rows, int(positives.sum())
+            if all_rows < 1 << 31:
                 if grouped:
                     for term, total in enumerate(sum_powers(rows)):
                         self._sizes.add_integer(term, total)

@@ -141,7 +141,7 @@ class ExactSums:
         self._ensure_digits(_FIRST, _FIRST + NUMBER_DIGITS - 1)
         return self.digits[term, 0, _FIRST - self.lowest :][:NUMBER_DIGITS]
 
-    def add_integers(self, term: int, numbers: np.ndarray, power: int = 0) -> None:
+    def add_integers(self, term: int, numbers: np.ndarray) -> None:
         """Add an integer to one term of each of the first rows.
 
         Parameters
@@ -149,12 +149,10 @@ class ExactSums:
         term : int
         numbers : ndarray of int64, shape (slices,)
             At least 0.
-        power : int
-            The numbers count for 2**(32 * power) times as much.
         """
         if not numbers.any():
             return
-        one, shift = divmod(2 * UNIT + 32 * power, 32)
+        one, shift = divmod(2 * UNIT, 32)
         self.ensure_slices(len(numbers))
         self._ensure_digits(one, one + 3)
         self.count_additions(1)
@@ -165,8 +163,15 @@ class ExactSums:
 
     def add_integer(self, term: int, number: int) -> None:
         """Add an integer of at least 0 to one term of the first row."""
-        for power in range(-(-number.bit_length() // 32)):
-            self.add_integers(term, np.array([number >> 32 * power & 0xFFFFFFFF]), power)
+        one, shift = divmod(2 * UNIT, 32)
+        units = number << shift
+        size = -(-units.bit_length() // 32)
+        if size:
+            self._ensure_digits(one, one + size)
+            self.count_additions(1)
+            first = one - self.lowest
+            digits = np.frombuffer(units.to_bytes(4 * size, "little"), "<u4")
+            self.digits[term, 0, first : first + size] += digits
 
     def ensure_slices(self, slices: int) -> None:
         """Allocate rows for at least this many slices."""
@@ -356,6 +361,9 @@ class SliceCounts:
 
     def add(self, column: int, numbers: np.ndarray | int) -> None:
         """Add a number to a column of each of the first slices."""
+        if isinstance(numbers, int):
+            self.table[0, column] += numbers
+            return
         numbers = np.atleast_1d(np.asarray(numbers, np.int64))
         self.ensure_slices(len(numbers))
         self.table[: len(numbers), column] += numbers

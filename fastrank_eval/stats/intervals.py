@@ -61,9 +61,9 @@ class Moments:
         """Return the groups behind the variance of ``sum of p / sum of w``."""
         if not self.weights:
             return Support(self.groups)
-        influence = carriers_of_difference(
-            quotient(self.deviations, self.weights**2 << (2 * self.unit)), self.fourth, self.mean
-        )
+        short = self._short
+        squares = quotient(short.deviations, short.weights**2 << (2 * short.unit))
+        influence = carriers_of_difference(squares, self.fourth, self.mean)
         return Support(self.groups, self.carriers_by_weight(), influence)
 
     def support_of_sum(self) -> Support:
@@ -92,7 +92,26 @@ class Moments:
         """
         if self.groups < 2 or not self.weights:
             return math.nan
-        return root_of_quotient(self.deviations * self.groups, (self.groups - 1) * self.weights**4)
+        short = self._short
+        deviations = short.deviations * self.groups
+        return root_of_quotient(deviations, (self.groups - 1) * short.weights**4)
+
+    @cached_property
+    def _short(self) -> Moments:
+        """The sums in their largest unit: 200 bits instead of 1000."""
+        squares = self.squares | (self.products or 0) | (self.squared_weights or 0)
+        sums = self.values | self.weights
+        bits = min(_trailing_zeros(sums), _trailing_zeros(squares) // 2, self.unit)
+        return Moments(
+            self.groups,
+            self.values >> bits,
+            self.weights >> bits,
+            self.squares >> 2 * bits,
+            None if self.products is None else self.products >> 2 * bits,
+            None if self.squared_weights is None else self.squared_weights >> 2 * bits,
+            self.unit - bits,
+            self.fourth,
+        )
 
     @cached_property
     def deviations(self) -> int:
@@ -173,6 +192,10 @@ class Support:
         if math.isnan(carriers) or carriers >= self.groups:
             return most
         return min(max(2.0 / (1.0 / carriers - 1.0 / self.groups), 1.0), most)
+
+
+def _trailing_zeros(number: int) -> int:
+    return (number & -number).bit_length() - 1 if number else 1 << 20
 
 
 def carriers(squares: float, fourth: float) -> float:

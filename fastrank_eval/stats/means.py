@@ -164,7 +164,7 @@ class MeanState(_GroupState):
 
     def drop(self, m: int, reason: str, groups: np.ndarray | int) -> None:
         """Count groups of each slice that measure `m` does not use."""
-        if np.any(groups):
+        if groups if isinstance(groups, int) else np.any(groups):
             self._dropped[m].setdefault(reason, SliceCounts(1)).add(0, groups)
 
     def merge(self, other: Self) -> None:

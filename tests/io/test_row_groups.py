@@ -13,7 +13,7 @@ import pytest
 
 from fastrank_eval import SourceError, evaluate
 from fastrank_eval._lib.threads import reporting_to
-from fastrank_eval.engine.plan import BATCH_ROWS, batch_rows_of
+from fastrank_eval.engine.plan import BATCH_ROWS, SLICE_ROWS, batch_rows_of, slice_rows_of
 from fastrank_eval.io.formats import read_file
 from fastrank_eval.io.paths import File
 from fastrank_eval.io.reader import RowReader, open_source
@@ -237,3 +237,11 @@ def test_stretches__are_as_many_for_each_thread(rows: int, threads: int) -> None
     assert 1 << 18 <= stretch <= BATCH_ROWS
     if rows >= threads << 18:
         assert -(-rows // stretch) % threads == 0
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 16])
+def test_slices__of_few_rows__leave_threads_idle(threads: int) -> None:
+    for rows in (1, 10**6, BATCH_ROWS):
+        assert slice_rows_of(rows, threads, SLICE_ROWS) >= rows
+    assert slice_rows_of(2 * BATCH_ROWS, 16, SLICE_ROWS) == BATCH_ROWS
+    assert slice_rows_of(None, threads, SLICE_ROWS) == SLICE_ROWS
