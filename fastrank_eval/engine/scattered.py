@@ -99,6 +99,7 @@ class ScatteredEvaluator:
             factor = 1.0 if self._expected is None else max(self._expected / read, 1.0)
             if size > allowed or (read >= _ESTIMATE_ROWS and size * factor > allowed):
                 self.spilled = True
+                self._partitioners[0].separate()
                 disk_bytes = int(_ON_DISK * held * factor)
                 rest = (batch for _, batch in partitioned if batch is not None)
                 return self._sort(in_memory, rest, disk_bytes, narrow)
@@ -121,6 +122,8 @@ class ScatteredEvaluator:
                 types,
                 len(plan.roles.scores),
                 keep_numbers=plan.per_group or plan.keeps_order,
+                rows=self._expected or 0,
+                memory=self._budget.rows,
             )
             self._partitioners[:] = [partitioner]
             wide = any(column.text for column in partitioner.columns)
@@ -141,16 +144,15 @@ class ScatteredEvaluator:
         thread_totals = ThreadTotals(plan)
 
         def evaluate_range(partitions: PartitionRange) -> GroupResults | None:
-            gathered = gatherer.gather(partitions)
-            chunk = gathered.chunk
+            chunk, keys = gatherer.gather(partitions)
 
             def name(group: int) -> str:
-                return key_text(gathered.keys(), plan.roles.group, group)
+                return key_text(keys(), plan.roles.group, group)
 
             values = evaluate_chunk(chunk, plan, thread_totals.get(), name)
             if not plan.per_group:
                 return None
-            return GroupResults(gathered.keys(), values, chunk.columns.first_rows(chunk.starts))
+            return GroupResults(keys(), values, chunk.columns.first_rows(chunk.starts))
 
         results = []
         ranges = list(gatherer.ranges())

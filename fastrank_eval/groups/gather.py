@@ -7,6 +7,7 @@ the cache. Then one pass for each column moves its values to their groups.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
@@ -48,23 +49,34 @@ class PartitionRange:
         """Number of rows."""
         return int(self.bounds[-1])
 
+    def place(self, block: _Batches) -> tuple[np.ndarray, np.ndarray, int, int, int]:
+        """Return where the rows of a block lie in it, and in the chunk, for kernels."""
+        return block.bounds, block.begins, self.first, self.last, self.base
+
 
 @dataclass(frozen=True)
-class ChunkWithKeys:
-    """A chunk and the keys of its groups.
-
-    The thread's next chunk overwrites its memory.
+class _Batches:
+    """Batches that share a block, in input order.
 
     Parameters
     ----------
-    chunk : Chunk
-        Rows without keys, in input order inside each group.
-    keys : callable
-        Returns the keys of the groups.
+    columns : list of (ndarray, read-only, or None)
+        Those of the block.
+    widths : list of int
+        Number of words of each key column.
+    bases : ndarray of int64, shape (batches,), read-only
+        Numbers to add to the words.
+    bounds : ndarray of int64, shape (batches, PARTITIONS + 1), read-only
+        First row of each batch and partition in the block.
+    begins : ndarray of int64, shape (batches, PARTITIONS), read-only
+        The same among all rows, partition by partition, all batches in order.
     """
 
-    chunk: Chunk
-    keys: Callable[[], Keys]
+    columns: list[np.ndarray | None]
+    widths: list[int]
+    bases: np.ndarray
+    bounds: np.ndarray
+    begins: np.ndarray
 
 
 class Gatherer:
@@ -80,15 +92,21 @@ class Gatherer:
 
     def __init__(self, partitioner: Partitioner, batches: list[PartitionedBatch]) -> None:
         self._partitioner, self._batches = partitioner, batches
-        counts = np.stack([np.diff(batch.bounds) for batch in batches], axis=1)
+        bounds = np.stack([batch.bounds for batch in batches])
+        counts = np.diff(bounds).T
         begins = np.zeros(counts.size + 1, np.int64)
         np.cumsum(counts.ravel(), out=begins[1:])
         self._bounds = begins[:: len(batches)].copy()
-        # First row of each batch and partition: partition by partition, batches in order.
-        self._begins = frozen(np.ascontiguousarray(begins[:-1].reshape(counts.shape).T))
-        self._widths = [
-            max(len(batch.words[c]) for batch in batches) for c in range(len(partitioner.columns))
-        ]
+        self._begins = begins[:-1].reshape(counts.shape).T
+        self._blocks = []
+        for block in {id(batch.block): batch.block for batch in batches}.values():
+            here = [b for b, batch in enumerate(batches) if batch.block is block]
+            columns = [None if array is None else frozen(array.view()) for array in block.columns]
+            bases = frozen(np.array([batches[b].base for b in here]))
+            at = frozen(bounds[here]), frozen(self._begins[here])
+            self._blocks.append(_Batches(columns, batches[here[0]].widths, bases, *at))
+        widths = zip(*(block.widths for block in self._blocks), strict=True)
+        self._widths = [max(of_column) for of_column in widths]
 
     def ranges(self) -> Iterator[PartitionRange]:
         """Yield ranges of partitions that together have the rows of a chunk."""
@@ -102,50 +120,69 @@ class Gatherer:
                 )
                 first = last
 
-    def gather(self, partitions: PartitionRange) -> ChunkWithKeys:
-        """Gather a range of partitions into a chunk."""
-        words = self._words(partitions)
-        position = scratch("position in chunk", partitions.rows, np.uint32)
-        heads = scratch("chunk heads", partitions.rows)
-        starts = scratch("chunk starts", partitions.rows + 1)
-        ends = number_rows(words, partitions.bounds, position, heads, starts)
+    def gather(self, partitions: PartitionRange) -> tuple[Chunk, Callable[[], Keys]]:
+        """Gather a range of partitions into a chunk.
+
+        The thread's next chunk overwrites its memory.
+
+        Returns
+        -------
+        chunk : Chunk
+            Rows without keys, in input order inside each group.
+        keys : callable
+            Returns the keys of the groups.
+        """
+        rows, block = partitions.rows, self._blocks[0]
+        position = scratch("position in chunk", rows, np.uint32)
+        heads, starts = scratch("chunk heads", rows), scratch("chunk starts", rows + 1)
+        if len(self._blocks) == 1 and self._widths == [1]:
+            words, bases = cast(np.ndarray, block.columns[0]).reshape(1, -1), block.bases
+            bounds = block.bounds[:, partitions.first : partitions.last + 1]
+        else:
+            words, bases = self._words(partitions), frozen(np.zeros(1, np.int64))
+            bounds = partitions.bounds.reshape(1, -1)
+        ends = number_rows(words, bases, bounds, True, position, heads, starts)
         groups = int(ends[-1])
-        starts = starts[: groups + 1]
-        _place_rows(partitions.bounds, ends, scratch("next rows", groups), position, starts)
+        starts[groups] = rows
         position = frozen(position.view())
-        parts = [
-            self._part(partitions, part, position) for part in range(len(self._batches[0].parts))
-        ]
+        parts = range(len(block.columns) - sum(block.widths))
         columns = Columns.from_arrays(
-            parts, self._partitioner.models, self._items(partitions, position)
+            [self._part(partitions, part, position) for part in parts],
+            self._partitioner.models,
+            self._items(partitions, position),
         )
 
         def keys() -> Keys:
-            column_words = np.split(words[:, heads[:groups]], np.cumsum(self._widths)[:-1])
+            words = self._words(partitions)[:, heads[:groups]]
+            column_words = np.split(words, np.cumsum(self._widths)[:-1])
             pairs = zip(self._partitioner.columns, column_words, strict=True)
             return tuple(column.keys(list(words)) for column, words in pairs)
 
-        return ChunkWithKeys(Chunk(columns, starts), keys)
+        return Chunk(columns, starts[: groups + 1]), keys
 
     def _words(self, partitions: PartitionRange) -> np.ndarray:
-        words = scratch("words", sum(self._widths) * partitions.rows).reshape(-1, partitions.rows)
-        for batch, begins in zip(self._batches, self._begins, strict=True):
-            first_word = 0
-            place = (batch.bounds, begins, partitions.first, partitions.last, partitions.base)
-            for width, column_words in zip(self._widths, batch.words, strict=True):
+        """Gather the words of all keys, partition by partition."""
+        rows, width = partitions.rows, sum(self._widths)
+        words = scratch("words", width * rows).reshape(width, rows)
+        if len(self._blocks) > 1:
+            words[:] = 0  # shorter keys have fewer words
+        for block in self._blocks:
+            column = iter(block.columns)
+            for first, width in zip(np.cumsum([0, *self._widths]), block.widths, strict=False):
                 for w in range(width):
-                    # A batch with shorter keys has no such word: 0.
-                    word = column_words[min(w, len(column_words) - 1)]
-                    keep = -1 if w < len(column_words) else 0
-                    _copy_partitions(word, batch.base, keep, *place, words[first_word + w])
-                first_word += width
+                    _copy_partitions(
+                        next(column),
+                        block.bases,
+                        *partitions.place(block),
+                        words[first + w],
+                    )
         return frozen(words)
 
     def _part(
         self, partitions: PartitionRange, part: int, position: np.ndarray
     ) -> np.ndarray | None:
         """Gather one array of `Columns.arrays`, rows in order of their groups."""
-        arrays = [batch.parts[part] for batch in self._batches]
+        arrays = [block.columns[sum(block.widths) + part] for block in self._blocks]
         kind = next((array.dtype for array in arrays if array is not None), None)
         if kind is None:
             return None
@@ -153,11 +190,10 @@ class Gatherer:
         bits = out.view(f"u{kind.itemsize}")
         if any(array is None for array in arrays):
             bits[:] = 0
-        for batch, begins, array in zip(self._batches, self._begins, arrays, strict=True):
+        for block, array in zip(self._blocks, arrays, strict=True):
             if array is not None:
                 values = frozen(array.view(bits.dtype))
-                place = (batch.bounds, begins, partitions.first, partitions.last, partitions.base)
-                _scatter_partitions(values, *place, position, bits)
+                _scatter_partitions(values, *partitions.place(block), position, bits)
         return frozen(out.view())
 
     def _items(self, partitions: PartitionRange, position: np.ndarray) -> pa.Array | None:
@@ -166,7 +202,7 @@ class Gatherer:
         for batch, begins in zip(self._batches, self._begins, strict=True):
             if batch.item is None:
                 return None
-            bounds = batch.bounds[partitions.first : partitions.last + 1]
+            bounds = batch.bounds[partitions.first : partitions.last + 1] - batch.bounds[0]
             items.append(batch.item.slice(bounds[0], bounds[-1] - bounds[0]))
             # From the place of a row in the batch to its place in the chunk.
             moves = begins[partitions.first : partitions.last] - partitions.base - bounds[:-1]
@@ -177,37 +213,23 @@ class Gatherer:
 
 
 @kernel
-def _copy_partitions(words, base, keep, bounds, begins, first, last, origin, out):  # type: ignore[no-untyped-def]
+def _copy_partitions(words, bases, bounds, begins, first, last, origin, out):  # type: ignore[no-untyped-def]
     for p in range(first, last):
-        # The loop vectorises only over slices.
-        source = words[bounds[p] : bounds[p + 1]]
-        target = out[begins[p] - origin : begins[p] - origin + source.shape[0]]
-        for k in range(source.shape[0]):
-            target[k] = (base + np.int64(source[k])) & keep
+        for b in range(bounds.shape[0]):
+            # The loop vectorises only over slices.
+            source = words[bounds[b, p] : bounds[b, p + 1]]
+            target = out[begins[b, p] - origin : begins[b, p] - origin + source.shape[0]]
+            base = bases[b]
+            for k in range(source.shape[0]):
+                target[k] = base + np.int64(source[k])
 
 
 @kernel
 def _scatter_partitions(values, bounds, begins, first, last, origin, position, out):  # type: ignore[no-untyped-def]
+    # Partition by partition: the places of one fit the second-level cache.
     for p in range(first, last):
-        source = values[bounds[p] : bounds[p + 1]]
-        target = position[begins[p] - origin : begins[p] - origin + source.shape[0]]
-        for k in range(source.shape[0]):
-            out[target[k]] = source[k]
-
-
-@kernel
-def _place_rows(bounds, groups, next_row, position, starts):  # type: ignore[no-untyped-def]
-    """Replace numbers of keys by positions, and numbers of rows by starts."""
-    end = 0
-    for g in range(starts.shape[0] - 1):
-        rows = starts[g]
-        starts[g] = end
-        next_row[g] = end
-        end += rows
-    starts[starts.shape[0] - 1] = end
-    for p in range(bounds.shape[0] - 1):
-        next_of_key = next_row[groups[p] : groups[p + 1]]
-        for i in range(bounds[p], bounds[p + 1]):
-            g = position[i]
-            position[i] = next_of_key[g]
-            next_of_key[g] += 1
+        for b in range(bounds.shape[0]):
+            source = values[bounds[b, p] : bounds[b, p + 1]]
+            target = position[begins[b, p] - origin : begins[b, p] - origin + source.shape[0]]
+            for k in range(source.shape[0]):
+                out[target[k]] = source[k]

@@ -7,8 +7,10 @@ one column fit the first-level cache, those of three do not.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +33,33 @@ _ROWS_AT_ONCE = 1 << 10
 _LINE = 64
 
 
+class Block:
+    """One block of memory for rows of several batches with the same types.
+
+    Systems give large blocks large pages: three columns take 1 ns a row to touch, not 4.
+
+    Parameters
+    ----------
+    rows : int
+        Rows that it has room for.
+    kinds : sequence of (dtype or None)
+        Types of the columns; None for an absent column.
+    """
+
+    def __init__(self, rows: int, kinds: Sequence[np.dtype | None]) -> None:
+        sizes = [0 if kind is None else -(-rows * kind.itemsize // _LINE) * _LINE for kind in kinds]
+        memory, lo = np.empty(sum(sizes), np.uint8), 0
+        #: One array for each type.
+        self.columns: list[np.ndarray | None] = []
+        for kind, size in zip(kinds, sizes, strict=True):
+            column = None
+            if kind is not None:
+                column = memory[lo : lo + rows * kind.itemsize].view(kind)
+            self.columns.append(column)
+            lo += size
+        self.free = self.rows = rows
+
+
 @dataclass(frozen=True)
 class PartitionedBatch:
     """A batch of rows, sorted by partition.
@@ -39,20 +68,21 @@ class PartitionedBatch:
 
     Parameters
     ----------
-    words : list of (list of ndarray of int64 or uint32, shape (rows,))
-        Words of each key column, minus `base`.
-    parts : list of (ndarray of shape (rows,), or None)
-        Arrays as in `Columns.arrays`, in the same order of rows.
+    block : Block
+        Words of each key column, minus `base`, as int64 or uint32; then the arrays of
+        `Columns.arrays`, in the same order of rows.
+    widths : list of int
+        Number of words of each key column.
     item : pyarrow.Array or None
         Item ids, in the same order of rows.
     bounds : ndarray of int64, shape (PARTITIONS + 1,), read-only
-        First row of each partition, then the number of rows.
+        First row of each partition in the block, then the end of the last one.
     base : int
         Number to add to the words.
     """
 
-    words: list[list[np.ndarray]]
-    parts: list[np.ndarray | None]
+    block: Block
+    widths: list[int]
     item: pa.Array | None
     bounds: np.ndarray
     base: int
@@ -60,14 +90,28 @@ class PartitionedBatch:
     @property
     def rows(self) -> int:
         """Number of rows."""
-        return int(self.bounds[-1])
+        return int(self.bounds[-1] - self.bounds[0])
+
+    @property
+    def words(self) -> list[list[np.ndarray]]:
+        """Words of each key column, minus `base`."""
+        columns = iter(self._columns())
+        return [[cast(np.ndarray, next(columns)) for _ in range(width)] for width in self.widths]
+
+    @property
+    def parts(self) -> list[np.ndarray | None]:
+        """Arrays as in `Columns.arrays`."""
+        return self._columns()[sum(self.widths) :]
 
     @property
     def bytes(self) -> int:
         """Bytes of memory that grow with the number of rows."""
-        arrays = [word for words in self.words for word in words]
-        arrays += [part for part in self.parts if part is not None]
+        arrays = [column for column in self._columns() if column is not None]
         return sum(array.nbytes for array in arrays) + (self.item.nbytes if self.item else 0)
+
+    def _columns(self) -> list[np.ndarray | None]:
+        rows = slice(self.bounds[0], self.bounds[-1])
+        return [None if column is None else column[rows] for column in self.block.columns]
 
 
 class Partitioner:
@@ -83,6 +127,10 @@ class Partitioner:
         Number of score columns.
     keep_numbers : bool
         Partition row numbers too.
+    rows : int
+        Rows to come, which share a block of memory; 0 if they are not known.
+    memory : int
+        Bytes that a block may have.
     """
 
     def __init__(
@@ -92,17 +140,28 @@ class Partitioner:
         models: int,
         *,
         keep_numbers: bool,
+        rows: int,
+        memory: int,
     ) -> None:
         self.columns = [KeyEncoder(name, kind) for name, kind in zip(names, kinds, strict=True)]
         self.models = models
         #: Whether a key is one word that preserves differences of keys.
         self.integer = len(self.columns) == 1 and self.columns[0].integer
         self._keeps_numbers = keep_numbers
+        self._rows, self._memory = rows, memory
+        self._blocks: dict[tuple[np.dtype | None, ...], Block] = {}
+        self._lock = threading.Lock()
 
     @property
     def bytes(self) -> int:
         """Bytes of memory of long keys, which are stored outside the rows."""
         return sum(column.bytes for column in self.columns)
+
+    def separate(self) -> None:
+        """Give each batch from now on a block of its own, which is freed with it."""
+        with self._lock:
+            self._rows = 0
+            self._blocks.clear()
 
     def partition(self, columns: Columns) -> PartitionedBatch:
         """Sort the rows of a batch by partition."""
@@ -123,37 +182,40 @@ class Partitioner:
         _find_positions(
             frozen(hashes.view()), scratch("partition", rows, np.uint8), bounds, position
         )
+        every = [word for column_words in words for word in column_words]
+        kinds: list[np.dtype | None] = [kind] * len(every)
         parts = replace(columns, row_numbers=self._numbers(columns)).arrays()
-        kinds = [kind for column_words in words for _ in column_words]
-        memory = _columns_of_memory(
-            rows, [*kinds, *(part.dtype for part in parts if part is not None)]
-        )
-
-        def reorder_word(word: np.ndarray) -> np.ndarray:
-            out = next(memory)
-            _scatter_words(word, base, position, out)
-            return frozen(out)
-
-        def reorder(values: np.ndarray | None) -> np.ndarray | None:
-            if values is None:
-                return None
-            out = next(memory)
-            width = f"u{values.dtype.itemsize}"
-            _scatter(frozen(np.ascontiguousarray(values).view(width)), position, out.view(width))
-            return frozen(out)
-
+        kinds += [None if part is None else part.dtype for part in parts]
+        block, lo = self._room(rows, tuple(kinds))
+        for values, column in zip([*every, *parts], block.columns, strict=True):
+            if values is None or column is None:
+                continue
+            out = column[lo : lo + rows]
+            if values.dtype == column.dtype:
+                width = f"u{out.itemsize}"
+                values = np.ascontiguousarray(values).view(width)
+                _scatter(frozen(values), position, out.view(width))
+            else:
+                _scatter_words(values, base, position, out)
         item = columns.item
         if item is not None:
             row_at = np.empty(rows, np.int64)
             row_at[position] = np.arange(rows)
             item = item.take(row_column(row_at))
-        return PartitionedBatch(
-            [[reorder_word(word) for word in column_words] for column_words in words],
-            [reorder(part) for part in parts],
-            item,
-            frozen(bounds),
-            base,
-        )
+        return PartitionedBatch(block, list(map(len, words)), item, frozen(bounds + lo), base)
+
+    def _room(self, rows: int, kinds: tuple[np.dtype | None, ...]) -> tuple[Block, int]:
+        """Find room for rows of some types: a block, and the first row in it."""
+        with self._lock:
+            block = self._blocks.get(kinds)
+            if block is None or block.free < rows:
+                row_bytes = sum(kind.itemsize for kind in kinds if kind is not None)
+                shared = min(self._rows, self._memory // row_bytes)
+                block = Block(max(rows, shared), kinds)
+                if shared:
+                    self._blocks[kinds] = block
+            block.free -= rows
+            return block, block.rows - block.free - rows
 
     def _numbers(self, columns: Columns) -> np.ndarray | None:
         if not self._keeps_numbers:
@@ -161,18 +223,6 @@ class Partitioner:
         if columns.row_numbers is not None:
             return columns.row_numbers
         return columns.first_row + np.arange(columns.rows)
-
-
-def _columns_of_memory(rows: int, kinds: Sequence[np.dtype]) -> Iterator[np.ndarray]:
-    """Yield arrays that together are one block of memory.
-
-    Systems give large blocks large pages: three columns take 1 ns a row to touch, not 4.
-    """
-    sizes = [-(-rows * kind.itemsize // _LINE) * _LINE for kind in kinds]
-    block, lo = np.empty(sum(sizes), np.uint8), 0
-    for kind, size in zip(kinds, sizes, strict=True):
-        yield block[lo : lo + rows * kind.itemsize].view(kind)
-        lo += size
 
 
 @kernel

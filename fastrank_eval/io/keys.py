@@ -24,8 +24,8 @@ from fastrank_eval._lib.jit import kernel
 from fastrank_eval._lib.threads import scratch
 from fastrank_eval.io.columns import refuse_unhashable
 
-#: Rows that are hashed together, in the first-level cache.
-_BLOCK = 1 << 10
+#: Odd factor of hashes.
+_MIX = 0xD6E8FEB86659FD93
 #: Integer keys use a dense table if their range is at most this many times their count.
 DENSE_RANGE = 4
 
@@ -89,47 +89,64 @@ def number_integers(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _number_words(words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     codes, firsts = np.empty((2, words.shape[1]), np.int64)
-    counts = scratch("rows of keys", len(codes))
-    ends = number_rows(words, frozen(np.array([0, len(codes)])), codes, firsts, counts)
+    bounds, starts = np.array([[0, len(codes)]]), scratch("starts of keys", len(codes))
+    ends = number_rows(words, frozen(np.zeros(1, np.int64)), bounds, False, codes, firsts, starts)
     return codes, firsts[: ends[1]].copy()
 
 
 def number_rows(
-    words: np.ndarray, bounds: np.ndarray, codes: np.ndarray, firsts: np.ndarray, counts: np.ndarray
+    words: np.ndarray,
+    bases: np.ndarray,
+    bounds: np.ndarray,
+    place: bool,
+    codes: np.ndarray,
+    firsts: np.ndarray,
+    starts: np.ndarray,
 ) -> np.ndarray:
     """Number the distinct keys of each part of some rows, as they appear.
 
+    A part has rows of each batch. Outputs count rows part by part, batches of a part in order.
+
     Parameters
     ----------
-    words : ndarray of int64, shape (words, rows), read-only
+    words : ndarray of int64 or uint32, shape (words, rows), read-only
         The keys.
-    bounds : ndarray of int64, shape (parts + 1,), read-only
-        First row of each part, then the number of rows.
+    bases : ndarray of int64, shape (batches,), read-only
+        Number to add to the words of each batch.
+    bounds : ndarray of int64, shape (batches, parts + 1)
+        First row of each batch and part in `words`, then the end of the last part. Keys of several
+        words must be in one batch that begins in row 0.
+    place : bool
+        Find the place of each row if those of one key were adjacent, in place of its number.
     codes : ndarray of integers, shape (rows,)
-        Output: number of the row's key in its part, from 0.
+        Output: number of the row's key in its part, or the place, both from 0.
     firsts : ndarray of int64, shape (rows,)
         Output: first row of each key, part by part.
-    counts : ndarray of int64, shape (rows,)
-        Output: number of rows of each key, part by part.
+    starts : ndarray of int64, shape (rows,)
+        Output: first place of each key, part by part.
 
     Returns
     -------
     ndarray of int64, shape (parts + 1,), read-only
         Number of the keys of all parts before each.
     """
-    slots = 1 << (4 * int(np.diff(bounds).max()) + 64).bit_length()
-    table = scratch("table of keys", slots, np.uint32)
+    bounds = frozen(np.ascontiguousarray(bounds).view())
+    most = int((bounds[:, 1:] - bounds[:, :-1]).sum(axis=0).max())
+    slots = 1 << (4 * most + 64).bit_length()
     tags = scratch("tags of keys", slots, np.uint64)
-    hashes = scratch("hashes of a block", _BLOCK, np.uint64)
-    ends = np.zeros(len(bounds), np.int64)
-    different, seed = True, 0
-    # The hash of a single word is one to one. If two longer keys share a hash, another is taken.
-    # Without a shift before each word, 2**63 in two words would cancel out under every factor.
+    counts = scratch("rows of keys", slots, np.uint32)
+    ends = np.zeros(bounds.shape[1], np.int64)
+    tag_words, more, different, seed = words[0], words[:0], True, 0
+    # The tag of a single word is one to one. If two longer keys share a hash, another is taken.
     while different:
-        factors = frozen(np.array([_factor(seed, w) for w in range(len(words))], np.uint64))
-        _number_parts(words, factors, bounds, hashes, table, tags, codes, firsts, counts, ends)
-        different = len(words) > 1 and _differ_from_first(
-            words, bounds, codes, firsts, ends, tags.view(np.int64)
+        if len(words) > 1:
+            hashes, more = scratch("hashes of keys", words.shape[1]), words
+            hashes[:] = 0
+            for w, word in enumerate(words):
+                _add_to_hash(word, _factor(seed, w), hashes)
+            tag_words = frozen(hashes.view())
+        different = _number_parts(
+            tag_words, more, bases, bounds, place, tags, counts, codes, firsts, starts, ends
         )
         seed += 1
     return frozen(ends)
@@ -170,8 +187,8 @@ def _add_word(words, factor, out):  # type: ignore[no-untyped-def]
 def _mix(hashes):  # type: ignore[no-untyped-def]
     for i in range(hashes.shape[0]):
         h = hashes[i]
-        h = (h ^ (h >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
-        h = (h ^ (h >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
+        h = (h ^ (h >> np.uint64(32))) * np.uint64(_MIX)
+        h = (h ^ (h >> np.uint64(32))) * np.uint64(_MIX)
         hashes[i] = h ^ (h >> np.uint64(32))
 
 
@@ -191,78 +208,100 @@ def _number_dense(values, minimum, table, codes, firsts):  # type: ignore[no-unt
 
 
 @kernel
-def _number_parts(  # type: ignore[no-untyped-def]
-    words, factors, bounds, hashes, table, tags, codes, firsts, counts, ends
-):
-    for p in range(bounds.shape[0] - 1):
-        slots = 16
-        # Most keys have several rows: a table for fewer keys stays in the cache.
-        while slots < (bounds[p + 1] - bounds[p]) // 4:
-            slots *= 2
-        while True:
-            table[:slots] = 0
-            keys = 0
-            lo = bounds[p]
-            # A block is hashed before it is numbered: 10 ns a row against 24 in one loop.
-            while lo < bounds[p + 1] and keys >= 0:
-                hi = min(lo + _BLOCK, bounds[p + 1])
-                hashes[: hi - lo] = 0
-                for w in range(words.shape[0]):
-                    for i in range(hi - lo):
-                        hashes[i] ^= hashes[i] >> np.uint64(32)
-                        hashes[i] += np.uint64(words[w, lo + i]) * factors[w]
-                _mix(hashes[: hi - lo])
-                keys = _number_block(
-                    hashes, lo, hi, slots, table, tags, codes, firsts, counts, ends[p], keys
-                )
-                lo = hi
-            if keys >= 0:
-                break
-            slots *= 4
-        ends[p + 1] = ends[p] + keys
+def _add_to_hash(words, factor, hashes):  # type: ignore[no-untyped-def]
+    # Without a shift before each word, 2**63 in two words would cancel out under every factor.
+    for i in range(words.shape[0]):
+        h = np.uint64(hashes[i])
+        hashes[i] = np.int64((h ^ (h >> np.uint64(32))) + np.uint64(words[i]) * factor)
 
 
 @kernel
-def _number_block(  # type: ignore[no-untyped-def]
-    hashes, lo, hi, slots, table, tags, codes, firsts, counts, first, count
+def _number_parts(  # type: ignore[no-untyped-def]
+    words, more, bases, bounds, place, tags, counts, codes, firsts, starts, ends
 ):
-    """Number keys by open addressing; -1 once the table is half full."""
-    mask = np.uint64(slots - 1)
-    for i in range(lo, hi):
-        tag = hashes[i - lo]
-        slot = tag & mask
-        while True:
-            number = np.int64(table[slot])
-            if number == 0:
-                if 2 * count >= slots:
+    """Fill the output of `number_rows`; tell whether keys of one hash differ in `more` words."""
+    row = 0
+    different = np.int64(0)
+    for p in range(bounds.shape[1] - 1):
+        rows = 0
+        for b in range(bounds.shape[0]):
+            rows += bounds[b, p + 1] - bounds[b, p]
+        bits = 4
+        # Most keys have several rows: a table for fewer keys stays in the cache.
+        while 1 << bits < rows // 4:
+            bits += 1
+        first = ends[p]
+        keys = -1
+        while keys < 0:
+            _empty_table(bits, tags[: 1 << bits], counts)
+            keys = 0
+            end = row
+            for b in range(bounds.shape[0]):
+                if keys >= 0:
+                    part = words[bounds[b, p] : bounds[b, p + 1]]
+                    keys = _number_part(
+                        part, bases[b], bits, tags, counts, codes, end, firsts[first:], keys
+                    )
+                    end += part.shape[0]
+            bits += 2
+        for w in range(more.shape[0]):
+            word = more[w]
+            for k in range(first, first + keys):
+                tags[codes[firsts[k]]] = word[firsts[k]]
+            for i in range(row, row + rows):
+                different |= word[i] ^ np.int64(tags[codes[i]])
+        start = np.int64(row)
+        for k in range(keys):
+            slot = codes[firsts[first + k]]
+            starts[first + k] = start
+            start += np.int64(counts[slot])
+            counts[slot] = starts[first + k] if place else k
+        for i in range(row, row + rows):
+            slot = codes[i]
+            codes[i] = counts[slot]
+            counts[slot] += np.uint32(place)
+        row += rows
+        ends[p + 1] = first + keys
+    return different != 0
+
+
+@kernel
+def _empty_table(bits, tags, counts):  # type: ignore[no-untyped-def]
+    """Give each slot a tag that belongs half a table away.
+
+    No key reaches it from there: at most every second slot is taken.
+    """
+    half = np.uint64(tags.shape[0] // 2)
+    for slot in range(tags.shape[0]):
+        tags[slot] = (np.uint64(slot) ^ half) << np.uint64(64 - bits)
+        counts[slot] = 0
+
+
+@kernel
+def _number_part(words, base, bits, tags, counts, slots, row, firsts, keys):  # type: ignore[no-untyped-def]
+    """Find the slot of each row by open addressing; -1 once half are taken.
+
+    `row` is the output row of the first word. Rows are counted by slot.
+    """
+    mask = np.uint64((1 << bits) - 1)
+    half = np.uint64(1 << (bits - 1))
+    shift = np.uint64(64 - bits)
+    for i in range(words.shape[0]):
+        tag = np.uint64(base + np.int64(words[i])) * np.uint64(_MIX)
+        tag = (tag ^ (tag >> np.uint64(32))) * np.uint64(_MIX)
+        slot = tag >> shift
+        while tags[slot] != tag:
+            if tags[slot] == (slot ^ half) << shift:
+                if np.uint64(keys) >= half:
                     return -1
-                firsts[first + count] = i
-                counts[first + count] = 1
-                codes[i] = count
-                count += 1
-                table[slot] = count
                 tags[slot] = tag
-                break
-            if tags[slot] == tag:
-                codes[i] = number - 1
-                counts[first + number - 1] += 1
+                firsts[keys] = row + i
+                keys += 1
                 break
             slot = (slot + np.uint64(1)) & mask
-    return count
-
-
-@kernel
-def _differ_from_first(words, bounds, codes, firsts, ends, heads):  # type: ignore[no-untyped-def]
-    """Tell whether a row differs from the first one of its number."""
-    different = np.int64(0)
-    for p in range(bounds.shape[0] - 1):
-        for w in range(words.shape[0]):
-            word = words[w]
-            for g in range(ends[p], ends[p + 1]):
-                heads[g - ends[p]] = word[firsts[g]]
-            for i in range(bounds[p], bounds[p + 1]):
-                different |= word[i] ^ heads[codes[i]]
-    return different != 0
+        counts[slot] += np.uint32(1)
+        slots[row + i] = slot
+    return keys
 
 
 #: Bytes of the longest string inside its words: 64 hexadecimal digits and a few more.
