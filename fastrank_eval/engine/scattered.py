@@ -155,7 +155,7 @@ class ScatteredEvaluator:
             return GroupResults(keys(), values, chunk.columns.first_rows(chunk.starts))
 
         results = []
-        ranges = list(gatherer.ranges())
+        ranges = list(gatherer.ranges(plan.threads))
         rows, total = 0, sum(partitions.rows for partitions in ranges)
         for partitions, result in zip(
             ranges, map_jobs(plan.threads, evaluate_range, ranges), strict=True

@@ -21,8 +21,8 @@ from fastrank_eval.groups.partition import PARTITIONS, PartitionedBatch, Partiti
 from fastrank_eval.io.columns import Columns
 from fastrank_eval.io.keys import number_rows
 
-#: Target number of rows in a chunk.
-CHUNK_ROWS = 1 << 18
+#: Rows of a chunk, and the fewest rows of one where threads share the rows.
+CHUNK_ROWS, _FEWEST_ROWS = 1 << 19, 1 << 17
 
 
 @dataclass(frozen=True)
@@ -108,13 +108,15 @@ class Gatherer:
         widths = zip(*(block.widths for block in self._blocks), strict=True)
         self._widths = [max(of_column) for of_column in widths]
 
-    def ranges(self) -> Iterator[PartitionRange]:
-        """Yield ranges of partitions that together have the rows of a chunk."""
-        first = 0
+    def ranges(self, threads: int) -> Iterator[PartitionRange]:
+        """Yield ranges of partitions for chunks; all threads get equal work."""
+        total, first = int(self._bounds[-1]), 0
+        rounds = -(-total // (threads * CHUNK_ROWS))
+        chunk_rows = min(CHUNK_ROWS, max(total // (threads * rounds), _FEWEST_ROWS))
         for last in range(1, PARTITIONS + 1):
             base = int(self._bounds[first])
             rows = int(self._bounds[last]) - base
-            if rows and (rows >= CHUNK_ROWS or last == PARTITIONS):
+            if rows and (rows >= chunk_rows or last == PARTITIONS):
                 yield PartitionRange(
                     first, last, base, frozen(self._bounds[first : last + 1] - base)
                 )

@@ -239,8 +239,9 @@ def _number_parts(  # type: ignore[no-untyped-def]
             for b in range(bounds.shape[0]):
                 if keys >= 0:
                     part = words[bounds[b, p] : bounds[b, p + 1]]
+                    slots = codes[end : end + part.shape[0]]
                     keys = _number_part(
-                        part, bases[b], bits, tags, counts, codes, end, firsts[first:], keys
+                        part, bases[b], bits, tags, counts, slots, end, firsts[first:], keys
                     )
                     end += part.shape[0]
             bits += 2
@@ -256,9 +257,10 @@ def _number_parts(  # type: ignore[no-untyped-def]
             starts[first + k] = start
             start += np.int64(counts[slot])
             counts[slot] = starts[first + k] if place else k
-        for i in range(row, row + rows):
-            slot = codes[i]
-            codes[i] = counts[slot]
+        slots = codes[row : row + rows]
+        for i in range(rows):
+            slot = slots[i]
+            slots[i] = counts[slot]
             counts[slot] += np.uint32(place)
         row += rows
         ends[p + 1] = first + keys
@@ -300,7 +302,7 @@ def _number_part(words, base, bits, tags, counts, slots, row, firsts, keys):  # 
                 break
             slot = (slot + np.uint64(1)) & mask
         counts[slot] += np.uint32(1)
-        slots[row + i] = slot
+        slots[i] = slot
     return keys
 
 
