@@ -137,9 +137,9 @@ def evaluate_stream(
             )
 
         def copy_rows(lo: int, hi: int) -> Columns:
-            """Select rows; copy them if they lie in scratch memory."""
+            """Select rows; copy those read here, so that the batch ends with the call."""
             rows = columns.slice(lo, hi)
-            return rows if len(record_batches) == 1 else rows.copy()
+            return rows if batch is job[0][0] else rows.copy()
 
         starts, labelled_rows = np.empty(0, np.int64), None
         entries: dict[int, Entries | None] = {}

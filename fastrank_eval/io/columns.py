@@ -189,9 +189,11 @@ class Columns:
 
     def copy(self) -> Columns:
         """Copy the rows to memory of their own."""
-        rows = row_column(np.arange(self.rows))
+        # Not take(), whose import takes 45 ms.
         return self._map(
-            lambda values: frozen(values.copy()), lambda column: column.take(rows), self.first_row
+            lambda values: frozen(values.copy()),
+            lambda column: pa.concat_arrays([column]),
+            self.first_row,
         )
 
     def filter(self, mask: np.ndarray) -> Columns:

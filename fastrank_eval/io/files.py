@@ -7,7 +7,6 @@ import re
 import sys
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from fastrank_eval._lib.errors import ArgumentError, SourceError, near, text_keys_hint
+from fastrank_eval._lib.threads import map_jobs
 from fastrank_eval.io.csv_numbers import unify_spellings
 from fastrank_eval.io.formats import DELIMITER, inspect_file, open_stream, read_file
 from fastrank_eval.io.paths import FORMATS, File, expand, folder_of
@@ -208,8 +208,7 @@ def _inspect(
         files = [
             file for file in all_files if condition.may_hold(keys, partition_ranges(file, keys))
         ] or files[:1]
-    with ThreadPoolExecutor(max_workers=8) as pool:
-        schemas, counts = zip(*pool.map(inspect_file, files), strict=True)
+    schemas, counts = zip(*map_jobs(8, inspect_file, files), strict=True)
     return files, schemas, counts, hive
 
 
