@@ -17,8 +17,9 @@ from fastrank_eval.io.paths import FORMATS, File, expand, format_of_bytes, sniff
 from fastrank_eval.io.source import reading, type_name
 
 #: Bytes of a block, less than 2**22: `scratch` keeps at most 16 MB, and each reading thread has the
-#: texts of four columns there. Blocks of 2**22 bytes and more take twice as long.
-_BLOCK = (1 << 22) - (1 << 13)
+#: texts of four columns there, in multiples of 2**13 bytes. Blocks of 2**22 bytes and more take
+#: twice as long.
+_BLOCK = (1 << 22) - (3 << 12)
 #: Bytes after the last line of a block, so that 64 bytes can be read from any position at once.
 PADDING = b"\n" * 64
 _COLUMNS = {suffix for suffix, kind in FORMATS.items() if kind in ("parquet", "arrow")}
@@ -150,12 +151,12 @@ def _line_blocks(handle: Readable) -> Iterator[bytes]:
         if mark and not rest:
             more, mark = more.removeprefix(mark), b""
         end = more.rfind(b"\n") + 1
-        if end:
-            yield b"".join([*rest, memoryview(more)[:end], PADDING])
-            rest = []
-        if end < len(more):
-            rest.append(more[end:])
-    if rest:
+        block = b"".join([*rest, memoryview(more)[:end], PADDING]) if end else b""
+        rest = [more[end:]] if end else [*rest, more]
+        del more  # or it stays in memory beside the block
+        if block:
+            yield block
+    if any(rest):
         yield b"".join([*rest, b"\n", PADDING])
 
 

@@ -89,6 +89,8 @@ def split_fields(  # type: ignore[no-untyped-def]
 ):  # fmt: skip
     """Split lines at blanks, up to the first with too few or too many fields.
 
+    It also ends where there is no room for more rows: at a faulty line of 0 fields.
+
     Parameters
     ----------
     text : ndarray of uint8
@@ -188,6 +190,9 @@ def split_fields(  # type: ignore[no-untyped-def]
                     break
                 row_lines[rows] = lines
                 rows += 1
+                if rows == row_lines.shape[0]:
+                    counts[2] = lines
+                    break
             lines += 1
             fields = np.int64(0)
             is_comment = False
@@ -204,8 +209,12 @@ def split_fields(  # type: ignore[no-untyped-def]
 
 
 _MAX_SHOWN = 80
-#: The shortest line has four fields of one byte, each with a blank: at most 1 row in 8 bytes.
-_MIN_LINE = 8
+#: Bytes of a line. The shortest has four fields of one byte, each with a blank. Arrays for as many
+#: lines take twice the memory.
+_USUAL_LINE, _MIN_LINE = 16, 8
+#: Rows for which there is always room, and bytes to which sizes are rounded: scratch arrays that
+#: grow with each block leave holes in memory.
+_FEW_ROWS, _STEP = 1 << 12, 1 << 13
 _NON_ASCII = 128
 
 
@@ -305,7 +314,8 @@ def read_lines(block: bytes, layout: Layout) -> Lines:
     layout : Layout
     """
     names = list(layout.columns)
-    width, room, max_rows = len(names), len(block), len(block) // _MIN_LINE
+    width, room = len(names), -(-len(block) // _STEP) * _STEP
+    max_rows, keep = max(room // _USUAL_LINE, _FEW_ROWS), False
     column = np.full(max(layout.columns.values()) + 1, -1, np.int64)
     column[list(layout.columns.values())] = np.arange(width)
     padded = frozen(np.frombuffer(block, np.uint8))
@@ -313,14 +323,15 @@ def read_lines(block: bytes, layout: Layout) -> Lines:
     # Bytes are read and written eight at a time.
     content = scratch("letters of fields", width * room + 8, np.uint8)
     slots = np.ndarray((width * room + 1,), np.uint64, content, strides=(1,))
-    ends = scratch("ends of fields", width * (max_rows + 1), np.int32).reshape(width, max_rows + 1)
-    first_rows = scratch("rows of fields", width * max_rows, np.int32).reshape(width, max_rows)
-    row_lines = scratch("lines of rows", max_rows, np.int32)
-    values = scratch("numbers of rows", max_rows, np.float64)
-    hashes = scratch("hashes of rows", max_rows, np.uint64)
     starts, counts = np.zeros(width, np.int64), np.empty(6, np.int64)
-    # A second pass only if a number is not a plain decimal: it keeps numbers as texts.
-    for keep in (False, True):
+    while True:
+        ends = scratch("ends of fields", width * (max_rows + 1), np.int32).reshape(
+            width, max_rows + 1
+        )
+        first_rows = scratch("rows of fields", width * max_rows, np.int32).reshape(width, max_rows)
+        row_lines = scratch("lines of rows", max_rows, np.int32)
+        values = scratch("numbers of rows", max_rows, np.float64)
+        hashes = scratch("hashes of rows", max_rows, np.uint64)
         text_counts = np.zeros(width, np.int64)
         split_fields(
             padded,
@@ -344,7 +355,11 @@ def read_lines(block: bytes, layout: Layout) -> Lines:
             text_counts,
             counts,
         )
-        if not counts[4]:
+        if counts[2] >= 0 and not counts[3]:
+            max_rows = room // _MIN_LINE
+        elif counts[4] and not keep:
+            keep = True  # numbers that are not plain decimals are kept as texts
+        else:
             break
     rows, lines, faulty_line, fields, others, points = counts.tolist()
 

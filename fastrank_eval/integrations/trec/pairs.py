@@ -298,11 +298,14 @@ class PairTable:
             return queries, starts, None
         return queries, starts, np.argsort(np.repeat(codes, sizes), kind="stable")
 
-    @cached_property
+    @property
     def grouped(self) -> PairTable:
         """The pairs by query, each in its order."""
-        if self.order is None:
-            return self
+        # Not cached where it is `self`: such a circle lives until garbage is collected.
+        return self if self.order is None else self._by_query
+
+    @cached_property
+    def _by_query(self) -> PairTable:
         return PairTable.of(self.table.take(arrow_column(self.order)), self.number)
 
     @cached_property

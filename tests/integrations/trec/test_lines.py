@@ -75,6 +75,18 @@ def test_text__blank_lines_comments_carriage_returns_no_last_newline():
     assert rows(read_run(text)) == [("1", "a", 2.5, "t"), ("1", "b", 1.0, "t")]
 
 
+def test_qrels__more_lines_than_usual__are_all_read():
+    lines = [f"1 0 {doc} 1" for doc in range(10_000)]
+    assert read_qrels("\n".join(lines).encode())["doc"].to_pylist() == [
+        line.split()[2] for line in lines
+    ]
+    lines[9_000] = "1 0 x 0.5 y"
+    with pytest.raises(SourceError, match=r"line 9,001: 5 fields .*'1 0 x 0.5 y'"):
+        read_qrels("\n".join(lines).encode())
+    lines[9_000] = "1 0 x 5e-1"
+    assert read_qrels("\n".join(lines).encode())["grade"][9_000].as_py() == 0.5
+
+
 def test_run__what_follows_the_tag__is_left_out():
     assert rows(read_run(b"1 Q0 a 1 2.5 my tag\n")) == [("1", "a", 2.5, "my")]
 
