@@ -18,6 +18,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from fastrank_eval._lib.elementary import FAR_TAIL, TAIL
+
 Uint64s: TypeAlias = NDArray[np.uint64]
 
 _WORD = (1 << 64) - 1
@@ -231,28 +233,12 @@ _LN2_LOW = float.fromhex("0x1.a39ef35793c76p-33")
 _LOG_SERIES = [2.0 / odd for odd in range(21, 0, -2)]
 _EXP_SERIES = [1.0 / math.factorial(order) for order in range(13, -1, -1)]
 
-# Wichura 1988, table of PPND16, highest power first.
+# Wichura 1988, the middle of the table of PPND16, highest power first.
 _CENTRE = (
     [2509.0809287301226727, 33430.575583588128105, 67265.770927008700853, 45921.953931549871457,
      13731.693765509461125, 1971.5909503065514427, 133.14166789178437745, 3.387132872796366608],
     [5226.495278852545925, 28729.085735721942674, 39307.89580009271061, 21213.794301586595867,
      5394.1960214247511077, 687.1870074920579083, 42.313330701600911252, 1.0],
-)  # fmt: skip
-_TAIL = (
-    [7.7454501427834140764e-4, 0.0227238449892691845833, 0.24178072517745061177,
-     1.27045825245236838258, 3.64784832476320460504, 5.7694972214606914055,
-     4.6303378461565452959, 1.42343711074968357734],
-    [1.05075007164441684324e-9, 5.475938084995344946e-4, 0.0151986665636164571966,
-     0.14810397642748007459, 0.68976733498510000455, 1.6763848301838038494,
-     2.05319162663775882187, 1.0],
-)  # fmt: skip
-_FAR = (
-    [2.01033439929228813265e-7, 2.71155556874348757815e-5, 0.0012426609473880784386,
-     0.026532189526576123093, 0.29656057182850489123, 1.7848265399172913358,
-     5.4637849111641143699, 6.6579046435011037772],
-    [2.04426310338993978564e-15, 1.4215117583164458887e-7, 1.8463183175100546818e-5,
-     7.868691311456132591e-4, 0.0148753612908506148525, 0.13692988092273580531,
-     0.59983220655588793769, 1.0],
 )  # fmt: skip
 
 
@@ -394,15 +380,15 @@ def inverse_normal(p: Floats) -> Floats:
     if outer.size:
         tail = p[outer]
         depth = np.sqrt(-logarithm(np.minimum(tail, 1.0 - tail)))
-        distance = _quotient(depth - 1.6, _TAIL)
+        distance = _quotient(depth - 1.6, TAIL)
         (far,) = np.nonzero(depth > 5.0)
         if far.size:
-            distance[far] = _quotient(depth[far] - 5.0, _FAR)
+            distance[far] = _quotient(depth[far] - 5.0, FAR_TAIL)
         z[outer] = np.copysign(distance, centred[outer])
     return z
 
 
-def _quotient(x: Floats, table: tuple[list[float], list[float]]) -> Floats:
+def _quotient(x: Floats, table: tuple[Sequence[float], Sequence[float]]) -> Floats:
     total = _polynomial(x, table[0])
     total /= _polynomial(x, table[1])
     return total
