@@ -122,32 +122,15 @@ class ClusterMoments(SharedSums):
         products = [[units[min(i, j), max(i, j)] for j in terms] for i in terms]
         return [sums.units(i) for i in terms], products
 
-    def deviations(self) -> list[list[Fraction]]:
-        """Compute ``sum over groups of (x - mean of x)(x - mean of x)'``, exactly.
-
-        Returns
-        -------
-        list of list of Fraction
-            Symmetric; shape (terms, terms). Zeros without a group.
-        """
-        sums, products = self.exact()
-        clusters = max(self.clusters, 1)
-        return [
-            [
-                Fraction(clusters * products[i][j] - x * y, clusters << (2 * UNIT))
-                for j, y in enumerate(sums)
-            ]
-            for i, x in enumerate(sums)
-        ]
-
     def error(self, gradient: Sequence[float | Fraction]) -> float:
         """Compute the standard error of a formula of the totals.
 
         NaN below two groups.
 
-        ``sqrt(U / (U - 1) * g' S g)`` of U groups that have a term, with S = `deviations`: the
-        variance of a formula of sums over independent clusters, linearised. It is computed in
-        integers, so there is no cancellation and it is never below 0. The root is rounded once.
+        ``sqrt(U / (U - 1) * g' S g)`` of U groups that have a term, with S the sum over groups of
+        ``(x - mean of x)(x - mean of x)'``: the variance of a formula of sums over independent
+        clusters, linearised. It is computed in integers, so there is no cancellation and it is
+        never below 0. The root is rounded once.
 
         Parameters
         ----------

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fastrank_eval.stats.exact import UNIT
 from fastrank_eval.stats.moments import ClusterMoments
 
 pytestmark = pytest.mark.kernels
@@ -29,15 +30,12 @@ def moments_of(terms) -> ClusterMoments:
     return moments
 
 
-def in_fractions(terms) -> list[list[Fraction]]:
-    """Sums of products of deviations, over groups that have a term."""
-    groups = [list(map(Fraction, g)) for g in zip(*terms, strict=True) if any(g)]
+def in_fractions(terms) -> tuple[list[Fraction], list[list[Fraction]]]:
+    """Sums of terms, and of products of two terms."""
+    groups = [list(map(Fraction, g)) for g in zip(*terms, strict=True)]
     numbers = range(len(terms))
-    means = [sum((g[i] for g in groups), Fraction(0)) / max(len(groups), 1) for i in numbers]
-    return [
-        [sum(((g[i] - means[i]) * (g[j] - means[j]) for g in groups), Fraction(0)) for j in numbers]
-        for i in numbers
-    ]
+    products = [[sum((g[i] * g[j] for g in groups), Fraction(0)) for j in numbers] for i in numbers]
+    return [sum((g[i] for g in groups), Fraction(0)) for i in numbers], products
 
 
 def two_pass(terms, gradient) -> float:
@@ -50,10 +48,14 @@ def two_pass(terms, gradient) -> float:
 
 @law
 @given(st.integers(1, 3).flatmap(lambda t: st.lists(st.tuples(*[NUMBER] * t), min_size=1)))
-def test_deviations__of_any_numbers__are_those_in_fractions(groups):
+def test_exact__of_any_numbers__is_the_sums_in_fractions(groups):
     terms = list(zip(*groups, strict=True))
     moments = moments_of(terms)
-    assert moments.deviations() == in_fractions(terms)
+    sums, products = moments.exact()
+    in_units = [Fraction(x, 1 << UNIT) for x in sums]
+    assert (in_units, [[Fraction(x, 1 << 2 * UNIT) for x in row] for row in products]) == (
+        in_fractions(terms)
+    )
     assert moments.clusters == sum(any(g) for g in groups)
 
 
@@ -115,7 +117,7 @@ def test_too_few_groups_or_no_gradient__no_error():
     assert math.isnan(moments_of([[3.0, 1.0]]).error([math.inf]))
     assert math.isnan(moments_of([[3.0, 1.0]]).error([math.nan]))
     assert moments_of([[0.3, 0.3, 0.3]]).error([2.0]) == 0
-    assert ClusterMoments(2).deviations() == [[0, 0], [0, 0]]
+    assert ClusterMoments(2).exact() == ([0, 0], [[0, 0], [0, 0]])
 
 
 def test_numbers_that_are_not_finite__are_told_of():
