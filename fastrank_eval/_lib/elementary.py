@@ -97,6 +97,13 @@ def exp2_each(values: np.ndarray) -> np.ndarray:
     return _each(_EXP2, values)
 
 
+def ratio(above: np.ndarray, below: np.ndarray | float, otherwise: float = math.nan) -> np.ndarray:
+    """Divide, with `otherwise` where the denominator is 0."""
+    out = np.full(np.shape(above), otherwise)
+    np.divide(above, below, out=out, where=np.not_equal(below, 0))
+    return out
+
+
 def powers(base: float, count: int) -> np.ndarray:
     """Return ``base ** 0 ... base ** (count - 1)``.
 

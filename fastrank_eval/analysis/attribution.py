@@ -13,6 +13,7 @@ import pyarrow as pa
 from fastrank_eval._lib.arguments import typed
 from fastrank_eval._lib.arrow import arrow_column, as_array, column_with_nulls
 from fastrank_eval._lib.dataclass import dataclass
+from fastrank_eval._lib.elementary import ratio
 from fastrank_eval._lib.errors import ArgumentError, MeasureError
 from fastrank_eval.engine.records import MeasureValue, plain_value
 from fastrank_eval.engine.summary import GroupRecords
@@ -243,7 +244,7 @@ def decompose(
             _value_or(before, nan), _value_or(after, nan), nan, nan, nan, none, none.copy()
         )
     shares = [weight / total for weight, total in zip(weights, totals, strict=True)]
-    values = [_values(each, weight) for each, weight in zip(sums, weights, strict=True)]
+    values = [ratio(each, weight, 0.0) for each, weight in zip(sums, weights, strict=True)]
     present = [weight > 0 for weight in weights]
     old = np.where(present[0], values[0], values[1])
     new = np.where(present[1], values[1], values[0])
@@ -259,10 +260,6 @@ def decompose(
     first, last = _value_or(before, overall[0]), _value_or(after, overall[1])
     remainder = math.fsum([last, -first, -total_within, -total_mix])
     return Decomposition(first, last, total_within, total_mix, remainder, within, mix)
-
-
-def _values(sums: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    return np.divide(sums, weights, out=np.zeros(len(sums)), where=weights > 0)
 
 
 def _value_or(value: float | None, default: float) -> float:

@@ -9,7 +9,7 @@ from dataclasses import field, replace
 import numpy as np
 
 from fastrank_eval._lib.dataclass import dataclass
-from fastrank_eval._lib.elementary import exp, exp_each
+from fastrank_eval._lib.elementary import exp, exp_each, ratio
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval._lib.threads import choose_map
 from fastrank_eval.analysis.attribution import (
@@ -472,12 +472,9 @@ def _terms(records: GroupRecords, base: int, model: int, m: int) -> tuple[np.nda
 def _value(measure: Measure, sums: np.ndarray) -> np.ndarray:
     """Compute values from weighted sums, NaN without weight."""
     numerator, denominator = sums[:, 0], sums[:, 1]
-    values = np.full(len(sums), np.nan)
-    has_weight = denominator > 0
     if measure.aggregate == "sum":
-        values[has_weight] = numerator[has_weight]
-        return values
-    np.divide(numerator, denominator, out=values, where=has_weight)
+        return np.where(denominator > 0, numerator, np.nan)
+    values = ratio(numerator, denominator)
     return exp_each(values) if measure.aggregate == "geometric mean" else values
 
 

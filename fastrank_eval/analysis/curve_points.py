@@ -11,6 +11,7 @@ import numpy as np
 
 from fastrank_eval._lib.arguments import at_least_one, check_choice, typed
 from fastrank_eval._lib.dataclass import dataclass
+from fastrank_eval._lib.elementary import ratio
 from fastrank_eval._lib.errors import ArgumentError, ColumnError, MeasureError, near
 from fastrank_eval.engine.records import Meta
 from fastrank_eval.engine.run import run
@@ -120,8 +121,7 @@ class Thresholds:
     @property
     def precision(self) -> np.ndarray:
         """Precision; 1 if no row is predicted positive."""
-        predicted = self.tp + self.fp
-        return np.divide(self.tp, predicted, out=np.ones(len(predicted)), where=predicted > 0)
+        return ratio(self.tp, self.tp + self.fp, 1.0)
 
     @property
     def depth(self) -> np.ndarray:
@@ -132,8 +132,7 @@ class Thresholds:
     @property
     def lift(self) -> np.ndarray:
         """Recall over depth; NaN at depth 0."""
-        depth = self.depth
-        return np.divide(self.tpr, depth, out=np.full(len(depth), np.nan), where=depth > 0)
+        return ratio(self.tpr, self.depth)
 
     @property
     def progress(self) -> np.ndarray:
@@ -273,7 +272,7 @@ def at_depths(thresholds: Thresholds, points: int) -> Thresholds:
     right = np.minimum(left + 1, len(predicted) - 1)
     rows = predicted[right] - predicted[left]
     positives = (thresholds.tp[right] - thresholds.tp[left]).astype(np.float64)
-    slope = np.divide(positives, rows, out=np.zeros(points), where=rows > 0)
+    slope = ratio(positives, rows, 0.0)
     tp = slope * (depths - predicted[left]) + thresholds.tp[left]
     tp[-1] = thresholds.tp[-1]
     fp = np.maximum(depths - tp, 0.0)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 
-from fastrank_eval._lib.elementary import log1p_each
+from fastrank_eval._lib.elementary import log1p_each, ratio
 from fastrank_eval._lib.errors import MeasureError
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval.groups.ranking import Ranking
@@ -80,9 +80,7 @@ class AveragePrecision(Measure):
             below = np.minimum(relevant, cast(int, self.cutoff))
         elif self.over == "retrieved":
             below = np.maximum(ranking.relevant_retrieved(self.rel), relevant > 0)
-        value = np.full(len(shared), np.nan)
-        np.divide(shared, below, out=value, where=relevant > 0)
-        return super().from_shared(value, ranking)
+        return super().from_shared(ratio(shared, below), ranking)
 
 
 class GeometricAveragePrecision(AveragePrecision):
@@ -396,6 +394,7 @@ def _blended(  # type: ignore[no-untyped-def]
 
 #: Rules for the area at a threshold: the precision there, the mean of both ends, or the exact
 #: integral between them.
+_RULES = ("step", "linear", "davis")
 _STEP, _LINEAR, _DAVIS = range(3)
 
 
@@ -404,19 +403,15 @@ class _PrecisionRecall(SteppedMeasure):
 
     def from_steps(self, steps: RocSteps) -> PooledValue:
         others, positives = steps.runs()
-        areas, rule, logs = np.empty(len(steps.score)), self.rule(), np.zeros(0)
+        areas, logs = np.empty(len(steps.score)), np.zeros(0)
+        rule = _RULES.index(self.interpolation)
         if rule == _DAVIS:
             rows = positives + others
             before = np.append(0.0, np.cumsum(rows)[:-1])
-            grown = np.divide(rows, before, out=np.zeros(len(rows)), where=before > 0)
-            logs = log1p_each(np.where(positives > 0, grown, 0.0))
+            logs = log1p_each(np.where(positives > 0, ratio(rows, before, 0.0), 0.0))
         _areas(others, positives, rule, logs, areas)
         # Each area is at most the positives there. Rounding may make their sum a little larger.
         return PooledValue(min(float(np.sum(areas) / np.sum(positives)), 1.0))
-
-    def rule(self) -> int:
-        """Return the rule that joins two points of the curve."""
-        raise NotImplementedError  # pragma: no cover - abstract
 
 
 class AveragePrecisionOfRows(_PrecisionRecall):
@@ -428,9 +423,7 @@ class AveragePrecisionOfRows(_PrecisionRecall):
     reference = "Davis & Goadrich (2006), doi:10.1145/1143844.1143874"
     options = (REL,)
     spellings = ("average_precision_score", "avg_prec")
-
-    def rule(self) -> int:
-        return _STEP
+    interpolation = "step"
 
 
 class PrecisionRecallArea(_PrecisionRecall):
@@ -456,9 +449,6 @@ class PrecisionRecallArea(_PrecisionRecall):
         ),
     )
     spellings = ("PR_AUC", "AUPRC", "AUCPR", "AUPR")
-
-    def rule(self) -> int:
-        return _DAVIS if self.interpolation == "davis" else _LINEAR
 
 
 @kernel

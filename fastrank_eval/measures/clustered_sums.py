@@ -10,6 +10,7 @@ import numpy as np
 
 from fastrank_eval._lib.array_codes import Arrays
 from fastrank_eval._lib.arrow import frozen
+from fastrank_eval._lib.elementary import ratio
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval._lib.threads import scratch
 from fastrank_eval.groups.chunk import count_marked_rows
@@ -292,13 +293,6 @@ def cells_of(score: np.ndarray, least: np.floating, positive: np.ndarray) -> np.
     cells: np.ndarray = 2 * (score >= least).astype(np.int64)
     cells[positive] += 1
     return cells
-
-
-def ratio(above: np.ndarray, below: np.ndarray) -> np.ndarray:
-    """Divide, with NaN where the denominator is 0."""
-    out = np.full(np.shape(above), np.nan)
-    np.divide(above, below, out=out, where=below != 0)
-    return out
 
 
 def f_score(confusion: Confusion, beta: float) -> np.ndarray:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from fastrank_eval._lib.elementary import ratio
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval.groups.ranking import Ranking
 from fastrank_eval.groups.sort import sum_cell_weights
@@ -18,7 +19,6 @@ from fastrank_eval.measures.clustered_sums import (
     cells_of,
     f_score,
     least_of,
-    ratio,
     sum_cells,
 )
 from fastrank_eval.measures.pooled import ClusteredMeasure, PooledValue

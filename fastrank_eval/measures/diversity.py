@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from fastrank_eval._lib.elementary import powers
+from fastrank_eval._lib.elementary import powers, ratio
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval.groups.diversity import IntentRanking
 from fastrank_eval.groups.ranking import Ranking
@@ -179,10 +179,7 @@ class _Greedy(_Novelty):
 
     def from_shared(self, shared: np.ndarray, ranking: Ranking) -> np.ndarray:
         subtopic_rows = ranking.intent_ranking().subtopic_rows
-        value = np.full(len(shared), np.nan)
-        total = shared * subtopic_rows.subtopics
-        np.divide(total, self._ideal(ranking), out=value, where=subtopic_rows.subtopics > 0)
-        return value
+        return ratio(shared * subtopic_rows.subtopics, self._ideal(ranking))
 
     def _ideal(self, ranking: Ranking) -> np.ndarray:
         subtopic_rows = ranking.intent_ranking().subtopic_rows

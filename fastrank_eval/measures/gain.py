@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fastrank_eval._lib.arrow import frozen
-from fastrank_eval._lib.elementary import exp2_each, log, log2_each, log_each, powers
+from fastrank_eval._lib.elementary import exp2_each, log, log2_each, log_each, powers, ratio
 from fastrank_eval._lib.errors import MeasureError
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval.groups.ranking import Ranking
@@ -269,10 +269,7 @@ class NormalizedGain(PositiveGain, PositionWeighted):
             )
 
     def from_shared(self, shared: np.ndarray, ranking: Ranking) -> np.ndarray:
-        ideal = self._ideal(ranking)
-        value = np.full(ranking.groups, np.nan)
-        np.divide(shared, ideal, out=value, where=ideal > 0)
-        return super().from_shared(value, ranking)
+        return super().from_shared(ratio(shared, self._ideal(ranking)), ranking)
 
     def _ideal(self, ranking: Ranking) -> np.ndarray:
         cutoff = self.cutoff or 0

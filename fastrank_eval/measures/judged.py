@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fastrank_eval._lib.elementary import powers
+from fastrank_eval._lib.elementary import powers, ratio
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval.groups.ranking import Ranking
 from fastrank_eval.measures.base import (
@@ -21,7 +21,7 @@ from fastrank_eval.measures.base import (
     over_groups,
 )
 from fastrank_eval.measures.gain import discount_table
-from fastrank_eval.measures.precision import depths_of, expected_hits
+from fastrank_eval.measures.precision import SHORT, depths_of, expected_hits
 
 #: Added to the counts of both classes by infAP, as in trec_eval.
 _EPSILON = 1e-5
@@ -157,8 +157,7 @@ class _JudgedRows(Measure):
         if self.cutoff is not None:
             ranks = np.minimum(ranks, self.cutoff)
         below = ranks if self.short == "length" or self.cutoff is None else self.cutoff
-        value = np.zeros(len(shared))
-        return np.divide(self.counted(shared, ranks), below, out=value, where=ranks > 0)
+        return ratio(self.counted(shared, ranks), below, 0.0)
 
 
 class JudgedShare(_JudgedRows):
@@ -192,15 +191,7 @@ class UnjudgedShare(_JudgedRows):
     summary = "share of rows without a label, or of negative grade, among the first k (holes)"
     formula = "unjudged rows above the cutoff / k"
     higher_is_better = False
-    options = (
-        Param(
-            "short",
-            "k",
-            "'k': a list shorter than the cutoff still divides by k; 'length': by its rows",
-            one_of("k", "length"),
-        ),
-        WEIGHT,
-    )
+    options = (SHORT, WEIGHT)
     spellings = ("unj", "hole")
 
     def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:

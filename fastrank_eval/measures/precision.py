@@ -6,6 +6,7 @@ from collections.abc import Hashable
 
 import numpy as np
 
+from fastrank_eval._lib.elementary import ratio
 from fastrank_eval._lib.errors import MeasureError
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval.groups.ranking import Ranking
@@ -41,9 +42,9 @@ class _Hits(Measure):
     def ranks(self, ranking: Ranking) -> np.ndarray | float:
         """Return the denominator of P: the cutoff, or the rows of the list."""
         if self.cutoff is None:
-            return ranking.retrieved.astype(np.float64)
+            return ranking.retrieved
         if self.short == "length":
-            return np.minimum(ranking.retrieved, self.cutoff).astype(np.float64)
+            return np.minimum(ranking.retrieved, self.cutoff)
         return float(self.cutoff)
 
 
@@ -58,15 +59,6 @@ def ranks_at(multiple: float, relevant: np.ndarray) -> np.ndarray:
     return np.floor(multiple * relevant + 0.9).astype(np.int64)
 
 
-def _ratio(above: np.ndarray, below: np.ndarray | float, otherwise: float) -> np.ndarray:
-    """Divide, with `otherwise` where the denominator is 0."""
-    if isinstance(below, float):
-        return above / below
-    out = np.full(len(above), otherwise)
-    np.divide(above, below, out=out, where=below != 0)
-    return out
-
-
 class Precision(_Hits):
     """P@k, the share of relevant rows among the first k."""
 
@@ -78,7 +70,7 @@ class Precision(_Hits):
     spellings = ("Precision", "Prec", "set_P")
 
     def from_shared(self, shared: np.ndarray, ranking: Ranking) -> np.ndarray:
-        return _ratio(shared, self.ranks(ranking), 0.0)
+        return ratio(shared, self.ranks(ranking), 0.0)
 
 
 class Recall(_Hits):
@@ -93,7 +85,7 @@ class Recall(_Hits):
     spellings = ("Recall", "set_recall")
 
     def from_shared(self, shared: np.ndarray, ranking: Ranking) -> np.ndarray:
-        return _ratio(shared, ranking.relevant(self.rel).astype(np.float64), np.nan)
+        return ratio(shared, ranking.relevant(self.rel))
 
 
 class FMeasure(_Hits):
@@ -133,11 +125,10 @@ class FMeasure(_Hits):
         )
         relevant = ranking.relevant(self.rel)
         if square > 1e200:
-            return _ratio(shared, relevant.astype(np.float64), np.nan)
+            return ratio(shared, relevant)
         below = square * relevant + self.ranks(ranking)
-        value = _ratio((1.0 + square) * shared, below, 0.0)
-        value[relevant == 0] = np.nan
-        return np.minimum(value, 1.0)
+        value = ratio((1.0 + square) * shared, below, 0.0)
+        return np.where(relevant > 0, np.minimum(value, 1.0), np.nan)
 
 
 class RPrecision(_Hits):
@@ -169,9 +160,8 @@ class RPrecision(_Hits):
 
     def from_shared(self, shared: np.ndarray, ranking: Ranking) -> np.ndarray:
         relevant = ranking.relevant(self.rel)
-        value = _ratio(shared, ranks_at(float(self.mult), relevant).astype(np.float64), 0.0)
-        value[relevant == 0] = np.nan
-        return value
+        value = ratio(shared, ranks_at(float(self.mult), relevant), 0.0)
+        return np.where(relevant > 0, value, np.nan)
 
 
 class RelativePrecision(_Hits):
@@ -191,9 +181,8 @@ class RelativePrecision(_Hits):
     def from_shared(self, shared: np.ndarray, ranking: Ranking) -> np.ndarray:
         relevant = ranking.relevant(self.rel)
         ranks = ranking.retrieved if self.cutoff is None else self.cutoff
-        value = _ratio(shared, np.minimum(ranks, relevant).astype(np.float64), 0.0)
-        value[relevant == 0] = np.nan
-        return value
+        value = ratio(shared, np.minimum(ranks, relevant), 0.0)
+        return np.where(relevant > 0, value, np.nan)
 
 
 class SuccessRate(Measure):
@@ -297,11 +286,8 @@ class SetAveragePrecision(_OfSet):
     def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
         hits = ranking.relevant_retrieved(self.rel).astype(np.float64)
         relevant = ranking.relevant(self.rel).astype(np.float64)
-        product = ranking.retrieved * relevant
-        value = np.zeros(ranking.groups)
-        np.divide(hits * hits, product, out=value, where=product > 0)
-        value[relevant == 0] = np.nan
-        return value
+        value = ratio(hits * hits, ranking.retrieved * relevant, 0.0)
+        return np.where(relevant > 0, value, np.nan)
 
 
 class SetUtility(_OfSet):
@@ -464,8 +450,7 @@ class BinaryLaggingGain(Measure):
         rel = float(self.rel)
         table = discount_table("log2", 0.0, int(ranking.retrieved.max(initial=0)) + 1)
         summed = over_groups(_expected_lag, ranking, ranking.grade, rel, *table)
-        value, relevant = np.full(ranking.groups, np.nan), ranking.relevant(rel)
-        return np.divide(summed, relevant, out=value, where=relevant > 0)
+        return ratio(summed, ranking.relevant(rel))
 
 
 @kernel

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 
-from fastrank_eval._lib.elementary import exp2, exp2_each
+from fastrank_eval._lib.elementary import exp2, exp2_each, ratio
 from fastrank_eval._lib.errors import MeasureError
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval.groups.ranking import Ranking
@@ -330,8 +330,7 @@ class ExpectedReciprocalRank(_Cascade):
 
     def from_shared(self, shared: np.ndarray, ranking: Ranking) -> np.ndarray:
         if self.normalize:
-            ideal, normalized = self._ideal(ranking), np.full(ranking.groups, np.nan)
-            shared = np.divide(shared, ideal, out=normalized, where=ideal > 0)
+            shared = ratio(shared, self._ideal(ranking))
         return super().from_shared(shared, ranking)
 
     def _ideal(self, ranking: Ranking) -> np.ndarray:
