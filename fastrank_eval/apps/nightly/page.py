@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from fastrank_eval._lib.errors import ArgumentError
+from fastrank_eval.apps.nightly import text
 from fastrank_eval.apps.nightly.night import CurveLine, Night
 from fastrank_eval.apps.nightly.page_rows import (
     Change,
@@ -27,22 +28,12 @@ from fastrank_eval.apps.nightly.page_rows import (
 )
 from fastrank_eval.apps.nightly.pages import Links
 from fastrank_eval.apps.nightly.text import (
-    STATUSES,
-    ago,
-    ago_exactly,
     amount,
-    caution,
     confidence_text,
-    convention,
-    count,
     gate_texts,
-    how_sure,
     meaning,
-    nights_text,
-    outcome_of,
     period_nights,
     sentences,
-    share,
 )
 from fastrank_eval.engine.records import MeasureValue
 from fastrank_eval.results.format import printable
@@ -398,21 +389,8 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=lambda value: printable(value) if type(value) is str else value,
     )
-    environment.globals.update(
-        ago=ago,
-        ago_exactly=ago_exactly,
-        caution=caution,
-        convention=convention,
-        count=count,
-        drift=_drift,
-        how_sure=how_sure,
-        key=_sort_key,
-        nights_text=nights_text,
-        outcome_of=outcome_of,
-        share=share,
-        spark=spark,
-        statuses=STATUSES,
-    )
+    # Templates call the functions of text.py.
+    environment.globals.update(vars(text), drift=_drift, key=_sort_key, spark=spark)
     return environment
 
 
