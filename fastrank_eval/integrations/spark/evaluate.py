@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 import numpy as np
 import pyarrow as pa
 
-from fastrank_eval._lib import __version__, errors
+from fastrank_eval._lib import errors
 from fastrank_eval._lib.arguments import at_least_one, check_options, column_names, typed
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError, SparkError
@@ -252,18 +252,7 @@ class Job:
         )
         if empty_run.plan.ties == "input":
             raise ArgumentError(_NO_INPUT_ORDER)
-        task = Task(
-            options=arguments,
-            key="",
-            key_bits=0,
-            hashed=(),
-            partitions=_partition_count(df, partitions),
-            names=(),
-            edges={},
-            keep_groups=keep_groups,
-            keep_scores=keep_scores,
-            version=__version__,
-        )
+        task = Task(arguments, _partition_count(df, partitions), keep_groups, keep_scores)
         group = column_names("group", options["group"])
         for name in group:
             # Hashed keys are not checked later.

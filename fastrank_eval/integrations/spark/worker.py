@@ -6,6 +6,7 @@ import gc
 import json
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import field
 from functools import cache
 from itertools import chain
 from typing import Any
@@ -43,37 +44,37 @@ class Task:
     ----------
     options : mapping of str to object
         Arguments of `evaluate`, measures and slices as texts.
-    key : str
-        Column to partition and sort by: an integer key, or the first hash of the key.
-    key_bits : int
-        Width of this column.
-    hashed : tuple of str
-        Key columns that two hashes replace; empty for an integer key.
     partitions : int
         Number of partitions.
-    names : tuple of str
-        Names of the columns of batches. Batches travel under other names, because Spark does not
-        pass every name to Python.
-    edges : mapping of str to bytes
-        Edges of quantiles by column, each an Arrow stream of one column.
     keep_groups : bool
         Keep keys and values of every group.
     keep_scores : bool
         Keep scores as numbers, for curves.
     version : str
         Version of fastrank_eval on the driver.
+    key : str
+        Column to partition and sort by: an integer key, or the first hash of the key.
+    key_bits : int
+        Width of this column.
+    hashed : tuple of str
+        Key columns that two hashes replace; empty for an integer key.
+    names : tuple of str
+        Names of the columns of batches. Batches travel under other names, because Spark does not
+        pass every name to Python.
+    edges : mapping of str to bytes
+        Edges of quantiles by column, each an Arrow stream of one column.
     """
 
     options: Mapping[str, Any]
-    key: str
-    key_bits: int
-    hashed: tuple[str, ...]
     partitions: int
-    names: tuple[str, ...]
-    edges: Mapping[str, bytes]
     keep_groups: bool
     keep_scores: bool
-    version: str
+    version: str = __version__
+    key: str = ""
+    key_bits: int = 0
+    hashed: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    edges: Mapping[str, bytes] = field(default_factory=dict)
 
 
 def batch_to_bytes(batch: pa.RecordBatch) -> bytes:
