@@ -55,9 +55,7 @@ class ClassConfusion:
 
     def __init__(self, classes: int, weighted: bool) -> None:
         self.classes, self.weighted = classes, weighted
-        self._lock = threading.Lock()
-        self._counts = np.zeros(classes * classes, np.int64)
-        self._weights = RowSums(1)
+        self._sums = RowSums(1)
 
     def add(self, actual: np.ndarray, predicted: np.ndarray, weight: np.ndarray | None) -> None:
         """Add rows.
@@ -69,19 +67,15 @@ class ClassConfusion:
         weight : ndarray of float64, shape (rows,), or None
         """
         cells = actual * self.classes + predicted
-        if weight is not None:
-            self._weights.add(0, weight, cells)
-            return
-        rows = np.bincount(cells, minlength=len(self._counts))
-        with self._lock:
-            self._counts += rows
+        if weight is None:
+            self._sums.count_keys(0, cells)
+        else:
+            self._sums.add(0, weight, cells)
 
-    def exact(self) -> Sequence[Sequence[int | Fraction]]:
-        """Get the rows of the matrix as fractions, or as counts."""
-        if not self.weighted:
-            return self.matrix().tolist()
+    def exact(self) -> Sequence[Sequence[Fraction]]:
+        """Get the rows of the matrix as fractions."""
         classes = range(self.classes)
-        return [[self._weights.exact(0, i * self.classes + j) for j in classes] for i in classes]
+        return [[self._sums.exact(0, i * self.classes + j) for j in classes] for i in classes]
 
     def matrix(self) -> np.ndarray:
         """Get the rows of class i with prediction j.
@@ -91,13 +85,12 @@ class ClassConfusion:
         ndarray of int64 or float64, shape (classes, classes)
             Counts, or sums of weights, each rounded once.
         """
-        if not self.weighted:
-            return self._counts.reshape(self.classes, self.classes).copy()
-        cells = [self._weights.total(0, cell) for cell in range(self.classes**2)]
-        return np.array(cells).reshape(self.classes, self.classes)
+        cells = np.array([self._sums.total(0, cell) for cell in range(self.classes**2)])
+        kind = np.float64 if self.weighted else np.int64
+        return cells.astype(kind).reshape(self.classes, self.classes)
 
 
-def overall_value(name: str, cells: Sequence[Sequence[int | Fraction]]) -> PooledValue:
+def overall_value(name: str, cells: Sequence[Sequence[Fraction]]) -> PooledValue:
     """Compute a measure of all classes at once from the confusion matrix.
 
     With s rows, c of them predicted right, t_k rows of class k and p_k rows predicted as k:
