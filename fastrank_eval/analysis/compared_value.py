@@ -186,7 +186,7 @@ def verdict_on(value: ComparedValue, measure: Measure, confidence: float) -> str
                 f"mixed: {name} is {'better' if _wins_lead(value) else 'worse'} in more groups "
                 f"than not ({value.wins:,} to {value.losses:,}), yet {shift}{note}"
             )
-        return f"{name} is {_direction(value.delta, measure)}: {shift}{note}"
+        return f"{name} is {direction_of(value.delta, measure)}: {shift}{note}"
     text = f"{_UNDECIDED}: {shift}{note}"
     if value.p_value <= 1 - confidence:
         text += f"; p {p_text(value.p_adjusted)} among {value.comparisons} comparisons"
@@ -232,7 +232,8 @@ def digits_of(value: ComparedValue) -> int | None:
     )
 
 
-def _direction(delta: float, measure: Measure) -> str:
+def direction_of(delta: float, measure: Measure) -> str:
+    """Say in a word what a difference other than 0 means for a measure."""
     if measure.name in _WITHOUT_DIRECTION:
         return "higher" if delta > 0 else "lower"
     return "better" if (delta > 0) == measure.higher_is_better else "worse"

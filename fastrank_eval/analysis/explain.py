@@ -11,6 +11,7 @@ from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.engine.conventions import DEFAULTS, Profile, profile_of, with_options
 from fastrank_eval.engine.plan import undefined_policies, undefined_text
+from fastrank_eval.engine.records import plain_value
 from fastrank_eval.io.reader import open_source
 from fastrank_eval.measures import Measure, parse_measures, registry
 from fastrank_eval.results.evaluate import evaluate
@@ -192,9 +193,7 @@ def explain(
     def values(measured: Sequence[Measure], **choices: str) -> tuple[float | None, ...]:
         # Two requested measures may be the same one, which is evaluated once.
         result = evaluate(source, measures=list(measured), **{**roles, **choices, **fixed})
-        return tuple(
-            _none_for_nan(result.value(m, name)) for name in result.scores for m in measured
-        )
+        return tuple(plain_value(result.value(m, name)) for name in result.scores for m in measured)
 
     shared = {
         name: tool_profile.choice(name)
@@ -247,10 +246,6 @@ def _changes(
 
 def _default(measure: str, option: str) -> object:
     return next(param.default for param in registry[measure].options if param.name == option)
-
-
-def _none_for_nan(value: float) -> float | None:
-    return value if value == value else None
 
 
 def _changes_of(

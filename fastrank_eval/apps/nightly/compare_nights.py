@@ -14,6 +14,7 @@ import numpy as np
 
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval.analysis.compare_tests import Evidence, group_evidence, pooled_evidence
+from fastrank_eval.analysis.compared_value import direction_of
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.night import (
     EARLIER,
@@ -77,10 +78,6 @@ def drift(value: float, earlier: Sequence[float]) -> float:
     scale = NORMAL * median(abs(number - middle) for number in finite)
     scale = max(scale, _MIN_SHARE * abs(middle))
     return (value - middle) / scale if scale > 0 else math.nan
-
-
-#: Measures without a better direction.
-_WITHOUT_DIRECTION = ("Bias", "NumNonrelRet", "NumRel", "NumRet", "PCOC")
 
 
 def from_baseline(
@@ -230,9 +227,7 @@ def _verdict(
         return "not tested"
     if p_value > 1 - confidence or not difference.delta:
         return "no difference is shown"
-    if measure.name in _WITHOUT_DIRECTION:
-        return "higher" if difference.delta > 0 else "lower"
-    return "better" if (difference.delta > 0) == measure.higher_is_better else "worse"
+    return direction_of(difference.delta, measure)
 
 
 #: Conventions that may differ between comparable nights.
