@@ -355,12 +355,12 @@ def _requested_dates(date: str | None, backfill: str | None) -> list[dt.date]:
 
 
 def _write_example(path: str) -> None:
-    from fastrank_eval.apps.nightly.config import EXAMPLE
+    from fastrank_eval.apps.nightly.config import example
 
     if Path(path).exists():
         raise OutputError(f"{path!r} exists already; name another file, or remove it.")
     with atomic_path(path, overwrite=False) as part:
-        part.write_text(EXAMPLE, encoding="utf-8")
+        part.write_text(example(), encoding="utf-8")
     note(f"wrote {path}")
 
 

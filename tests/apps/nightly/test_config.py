@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fastrank_eval._lib.errors import ArgumentError
-from fastrank_eval.apps.nightly.config import EXAMPLE, TABLES, read_config
+from fastrank_eval.apps.nightly.config import TABLES, example, read_config
 from fastrank_eval.apps.nightly.night import fill_date, parse_date, parse_date_range
 
 LEAST = """
@@ -50,8 +50,8 @@ def test_least_configuration__takes_defaults(tmp_path: Path) -> None:
 
 
 def test_example__is_valid__as_it_is_and_with_every_key(tmp_path: Path) -> None:
-    assert read(tmp_path, EXAMPLE).baseline == "score_a"
-    every = re.sub(r"^# (\w+ = )", r"\1", EXAMPLE, flags=re.MULTILINE)
+    assert read(tmp_path, example()).baseline == "score_a"
+    every = re.sub(r"^# (\w+ = )", r"\1", example(), flags=re.MULTILINE)
     config = read(tmp_path, every)
     assert (config.report, config.states) == ("nightly", "slices")
     assert config.folder == tmp_path / "report"
