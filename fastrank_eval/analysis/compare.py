@@ -227,7 +227,7 @@ def comparison_of(
     baseline = plan.roles.scores[plan.baseline]
     meta = meta_of(evaluation.meta, baseline, choices)
     return Comparison(
-        _compare_slices(evaluation, plan.baseline, records, choices),
+        compare_slices(evaluation, plan.baseline, records, choices),
         replace(meta, seconds=perf_counter() - started, requested=dict(requested)),
         baseline,
         [plan.roles.scores[model] for model in plan.rivals],
@@ -283,9 +283,20 @@ def meta_of(meta: Meta, baseline: str, choices: Choices) -> Meta:
     )
 
 
-def _compare_slices(
+def compare_slices(
     evaluation: Evaluation, base: int, records: GroupRecords | None, choices: Choices
 ) -> list[ComparedValue]:
+    """Compare all other models with the baseline, on each slice too.
+
+    Parameters
+    ----------
+    evaluation : Evaluation
+    base : int
+        Index of the baseline among the models.
+    records : GroupRecords or None
+        Values of every group, for tests that need them.
+    choices : Choices
+    """
     plan = evaluation.plan
     scores = plan.roles.scores
     values = _by_slice(evaluation.summary)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import groupby
 from statistics import median
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fastrank_eval._lib.dataclass import dataclass
-from fastrank_eval.analysis.compare_tests import Evidence, group_evidence, pooled_evidence
+from fastrank_eval.analysis.compare import choices_of, compare_slices
 from fastrank_eval.analysis.compared_value import direction_of
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.night import (
@@ -26,16 +26,13 @@ from fastrank_eval.apps.nightly.night import (
 from fastrank_eval.engine.records import MeasureValue
 from fastrank_eval.engine.run import Evaluation
 from fastrank_eval.engine.state_merge import RUN_CONVENTIONS
-from fastrank_eval.engine.totals import SliceTotals
-from fastrank_eval.measures import Measure
 from fastrank_eval.measures.names import COMPARISON_FIELDS
 from fastrank_eval.measures.parser import find_computed
 from fastrank_eval.measures.parser import measure as measure_of
-from fastrank_eval.measures.pooled import PooledMeasure
 from fastrank_eval.results.gate_parser import Term, terms_of
 from fastrank_eval.results.gates import Gate, GateFailure, GateRow, gate, judge
-from fastrank_eval.stats.hypothesis_tests import adjust_p_values, clustered_test
-from fastrank_eval.stats.intervals import normal_quantile, normal_tail, t_quantile
+from fastrank_eval.stats.hypothesis_tests import adjust_p_values
+from fastrank_eval.stats.intervals import normal_quantile, normal_tail
 
 #: Earlier nights with rows in use, the days that they come from, and the fewest nights needed.
 NIGHTS, DAYS, MIN_NIGHTS = 14, 28, 5
@@ -106,29 +103,19 @@ def from_baseline(
     ----------
     Deng, Knoblich & Lu (2018), doi:10.1145/3219819.3219919.
     """
-    plan = evaluation.plan
-    if plan.baseline is None:
+    plan, shown = evaluation.plan, {value.measure for value in values}
+    base = plan.baseline
+    if base is None:
         return []
-    base, differences = plan.roles.scores[plan.baseline], []
-    values_by_key = {(v.score, v.by, v.slice, v.measure): v.value for v in values}
-    for part in evaluation.totals.each_slice():
-        for model in plan.rivals:
-            score = plan.roles.scores[model]
-            for m, measure in enumerate(plan.measures):
-                key = part.by, part.label, str(measure)
-                if (score, *key) not in values_by_key:
-                    continue
-                base_value, value = values_by_key[base, *key], values_by_key[score, *key]
-                delta = value - base_value
-                # An undefined value has no slopes for the standard error.
-                undefined = math.isnan(delta)
-                evidence = Evidence() if undefined else _evidence(evaluation, part, model, m)
-                se, groups, degrees = evidence.se, evidence.support.groups, evidence.support.degrees
-                test = clustered_test(delta, se, groups, degrees)
-                half_width = t_quantile(confidence, degrees) * se if groups > 1 else math.nan
-                difference = NightDifference("baseline", score, base, *key, delta, se)
-                differences.append(_with_test(difference, half_width, base_value, test.p_value))
-    return _with_verdicts(differences, confidence)
+    plan = replace(plan, measures=tuple(m for m in plan.measures if str(m) in shown))
+    run = replace(evaluation, plan=plan, totals=evaluation.totals.select(plan))
+    choices = choices_of("clustered_t", "holm", confidence, 1, 0, plan.threads)
+    names = [field.name for field in fields(NightDifference) if field.name != "kind"]
+    differences = (
+        NightDifference("baseline", **{name: getattr(compared, name) for name in names})
+        for compared in compare_slices(run, base, None, choices)
+    )
+    return [_with_verdict(difference, confidence) for difference in differences]
 
 
 def from_earlier(
@@ -154,72 +141,31 @@ def from_earlier(
     before = {(v.score, v.by, v.slice, v.measure): v for v in earlier}
     normal, differences = normal_quantile(confidence), []
     for v in values:
-        old = before.get((v.score, v.by, v.slice, v.measure))
+        key = v.score, v.by, v.slice, v.measure
+        old = before.get(key)
         if old is None:
             continue
         delta, se = v.value - old.value, math.hypot(v.se, old.se)
-        p_value = math.nan
-        if se > 0 and not math.isnan(delta):
-            p_value = normal_tail(delta / se)
-        difference = NightDifference(kind, v.score, v.score, v.by, v.slice, v.measure, delta, se)
-        differences.append(_with_test(difference, normal * se, old.value, p_value))
-    return _with_verdicts(differences, confidence)
-
-
-def _evidence(evaluation: Evaluation, part: SliceTotals, model: int, m: int) -> Evidence:
-    """Return the standard error of a difference from the baseline."""
-    plan, sums = evaluation.plan, part.sums
-    measure, baseline = plan.measures[m], plan.baseline
-    if baseline is None:
-        return Evidence()
-    if isinstance(measure, PooledMeasure):
-        by_rows = sums.carriers(part.slice_index)
-        return pooled_evidence(
-            part.row_states,
-            model,
-            measure,
-            plan.threads,
-            sums.rows(part.slice_index),
-            by_rows,
-        )
-    means = sums.means[baseline], sums.means[model]
-    return group_evidence(measure, m, *means, sums.pairs[model], part.slice_index)
-
-
-def _with_test(
-    difference: NightDifference, half_width: float, base: float, p_value: float
-) -> NightDifference:
-    return replace(
-        difference,
-        ci_low=difference.delta - half_width,
-        ci_high=difference.delta + half_width,
-        relative=difference.delta / abs(base) if base else math.nan,
-        p_value=p_value,
-    )
-
-
-def _with_verdicts(
-    differences: Sequence[NightDifference], confidence: float
-) -> list[NightDifference]:
-    """Adjust p-values over all rows and over each slicing, and add verdicts."""
-    measures = {
-        text: measure_of(text) for text in {difference.measure for difference in differences}
-    }
-    result: list[NightDifference] = []
+        half_width = normal * se
+        relative = delta / abs(old.value) if old.value else math.nan
+        p_value = normal_tail(delta / se) if se > 0 and not math.isnan(delta) else math.nan
+        numbers = delta, se, delta - half_width, delta + half_width, relative, p_value
+        differences.append(NightDifference(kind, v.score, *key, *numbers))
+    adjusted: list[NightDifference] = []
     for _, rows in groupby(differences, key=lambda difference: difference.by):
         family = list(rows)
-        p_values = adjust_p_values(
-            np.array([difference.p_value for difference in family], np.float64), "holm"
-        )
+        p_values = adjust_p_values(np.array([each.p_value for each in family], np.float64), "holm")
         for difference, p_value in zip(family, p_values.tolist(), strict=True):
-            verdict = _verdict(difference, p_value, measures[difference.measure], confidence)
-            result.append(replace(difference, p_adjusted=p_value, verdict=verdict))
-    return result
+            adjusted.append(_with_verdict(replace(difference, p_adjusted=p_value), confidence))
+    return adjusted
 
 
-def _verdict(
-    difference: NightDifference, p_value: float, measure: Measure, confidence: float
-) -> str:
+def _with_verdict(difference: NightDifference, confidence: float) -> NightDifference:
+    return replace(difference, verdict=_verdict(difference, confidence))
+
+
+def _verdict(difference: NightDifference, confidence: float) -> str:
+    p_value = difference.p_adjusted
     if difference.delta and difference.ci_low == difference.delta == difference.ci_high:
         # All groups agree: there is no test, but the direction is certain.
         return "higher" if difference.delta > 0 else "lower"
@@ -227,7 +173,7 @@ def _verdict(
         return "not tested"
     if p_value > 1 - confidence or not difference.delta:
         return "no difference is shown"
-    return direction_of(difference.delta, measure)
+    return direction_of(difference.delta, measure_of(difference.measure))
 
 
 #: Conventions that may differ between comparable nights.
