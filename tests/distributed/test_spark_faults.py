@@ -129,10 +129,10 @@ def test_plan_that_may_part_groups__is_detected(frame, monkeypatch, configured, 
     }
     real = frames.group_rows
 
-    def changed(*args: Any, **named: Any) -> frames.GroupedFrame:
-        found = real(*args, **named)
-        key = f"c{found.names.index(found.key)}"
-        return found._replace(frame=changes[how](found.frame).sortWithinPartitions(key))
+    def changed(*args: Any, **named: Any) -> tuple[Any, Any]:
+        rows, task = real(*args, **named)
+        key = f"c{task.names.index(task.key)}"
+        return changes[how](rows).sortWithinPartitions(key), task
 
     monkeypatch.setattr(job, "group_rows", changed)
     with (

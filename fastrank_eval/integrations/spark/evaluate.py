@@ -303,17 +303,7 @@ class Job:
         names = list(replace(plan.roles, group=(), fields=fields).by_column())
         if task.options.get("subtopics") is not None and task.options["subtopics"] not in names:
             names.append(task.options["subtopics"])
-        rows = group_rows(self.rows, self.group, names, task.partitions, keep_keys=keep_keys)
-        options = {**task.options, "group": list(rows.group)}
-        grouped_task = replace(
-            task,
-            options=options,
-            key=rows.key,
-            key_bits=rows.key_bits,
-            hashed=rows.hashed,
-            names=rows.names,
-        )
-        return rows.frame, grouped_task
+        return group_rows(self.rows, self.group, names, task, keep_keys=keep_keys)
 
     def _group_of(self, first: int, second: int) -> str:
         """Name the group of two hashes, for messages."""

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from inspect import signature
 from operator import and_, or_
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval._lib.lexer import Operation
-from fastrank_eval.integrations.spark.worker import FIRST_HASH, SECOND_HASH
+from fastrank_eval.integrations.spark.worker import FIRST_HASH, SECOND_HASH, Task
 from fastrank_eval.io.filter_parser import Literal, Node, fit, parse
 from fastrank_eval.io.filters import bind, reduce_balanced
 
@@ -22,32 +23,6 @@ if TYPE_CHECKING:
 _INTEGER_BITS = {"byte": 8, "short": 16, "integer": 32, "long": 64}
 #: Arrow type of columns whose type Arrow does not have; no measure accepts it.
 _UNKNOWN = pa.struct([])
-
-
-class GroupedFrame(NamedTuple):
-    """Rows partitioned and sorted by key: each group is in one partition.
-
-    Parameters
-    ----------
-    frame : DataFrame
-    key : str
-        The integer column to partition and sort by.
-    key_bits : int
-        Width of this column.
-    group : tuple of str
-        Key columns in `frame`.
-    hashed : tuple of str
-        Key columns that two hashes replace.
-    names : tuple of str
-        Original names of the columns; in `frame` they are numbered.
-    """
-
-    frame: DataFrame
-    key: str
-    key_bits: int
-    group: tuple[str, ...]
-    hashed: tuple[str, ...]
-    names: tuple[str, ...]
 
 
 def check_frame(df: Any) -> None:
@@ -103,10 +78,10 @@ def group_rows(
     df: DataFrame,
     group: Sequence[str],
     columns: Iterable[str],
-    partitions: int,
+    task: Task,
     *,
     keep_keys: bool,
-) -> GroupedFrame:
+) -> tuple[DataFrame, Task]:
     """Have Spark partition and sort rows by group.
 
     Spark uses radix sort only for one integer column; for other keys it compares rows. Other keys
@@ -119,9 +94,17 @@ def group_rows(
         Key columns.
     columns : iterable of str
         Further columns to read.
-    partitions : int
+    task : Task
+        With the number of partitions.
     keep_keys : bool
         Keep the columns of hashed keys.
+
+    Returns
+    -------
+    DataFrame
+        Its columns are numbered; each group is in one partition.
+    Task
+        The task of these partitions.
 
     Notes
     -----
@@ -150,9 +133,12 @@ def group_rows(
     # without its buckets. The expression hides the key from the optimiser.
     partition_key = key_column.bitwiseXOR(functions.lit(0))
     rows = (
-        df.select(*selected).repartition(partitions, partition_key).sortWithinPartitions(key_column)
+        df.select(*selected)
+        .repartition(task.partitions, partition_key)
+        .sortWithinPartitions(key_column)
     )
-    return GroupedFrame(rows, key, bits, group_names, hashed, tuple(column_names))
+    options, names = {**task.options, "group": list(group_names)}, tuple(column_names)
+    return rows, replace(task, options=options, key=key, key_bits=bits, hashed=hashed, names=names)
 
 
 def numbered_columns(df: DataFrame, names: Sequence[str]) -> list[Column]:
