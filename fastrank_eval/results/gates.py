@@ -132,6 +132,11 @@ class Gate:
         return str(self.condition)
 
     @property
+    def terms(self) -> list[Term]:
+        """The numbers of a result that the condition reads, without counts."""
+        return [term for term in terms_of(self.condition) if isinstance(term, Term)]
+
+    @property
     def counts_groups(self) -> bool:
         """Whether the condition reads a number of groups."""
         return any(
@@ -162,7 +167,7 @@ class Gate:
         ArgumentError
             If the gate names a measure or a score column that is not among them.
         """
-        for term in _terms(self.condition):
+        for term in self.terms:
             for kind, detail in _absent(term, measures, scores, requested or {}):
                 option = "--score" if kind == "unknown_score" else "--measures"
                 end = "" if detail.endswith("?") else "."
@@ -281,22 +286,21 @@ class _Table:
         self._counts, self._baseline, self._requested = counts, baseline, requested
 
     def failures(self, each: Gate) -> Iterator[GateFailure]:
-        terms = _terms(each.condition)
-        missing = [failure for term in terms for failure in self._missing(term)]
+        missing = [failure for term in each.terms for failure in self._missing(term)]
         if missing:
             for kind, detail in missing:
                 yield GateFailure(str(each), kind, None, None, detail)
             return
         scores: list[str | None] = [None]
-        if any(term.score is None for term in terms):
-            compares = any(t.score is None and t.field in COMPARISON_FIELDS for t in terms)
+        if any(term.score is None for term in each.terms):
+            compares = any(t.score is None and t.field in COMPARISON_FIELDS for t in each.terms)
             scores = [s for s in self._scores if not (compares and s == self._baseline)]
             if not scores:
                 yield GateFailure(
                     str(each), "no_baseline", None, None, "there is no model but the baseline"
                 )
         slices: list[str | None] = [None]
-        if any(term.slice is None for term in terms):
+        if any(term.slice is None for term in each.terms):
             slices = [label for label in self._slices if label != ALL]
         for label, score in product(slices, scores):
             failure = self._judge(each.condition, score, label)
@@ -374,10 +378,6 @@ def _lacks_groups(row: object) -> bool:
     """Tell whether a value needs groups and has none."""
     ungrouped = getattr(row, "groups", None) == 0 and math.isfinite(getattr(row, "value", math.nan))
     return getattr(row, "groups_used", None) == 0 and not ungrouped
-
-
-def _terms(condition: Operation) -> list[Term]:
-    return [term for term in terms_of(condition) if isinstance(term, Term)]
 
 
 def _absent(

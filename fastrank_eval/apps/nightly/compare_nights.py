@@ -29,7 +29,6 @@ from fastrank_eval.engine.state_merge import RUN_CONVENTIONS
 from fastrank_eval.measures.names import COMPARISON_FIELDS
 from fastrank_eval.measures.parser import find_computed
 from fastrank_eval.measures.parser import measure as measure_of
-from fastrank_eval.results.gate_parser import Term, terms_of
 from fastrank_eval.results.gates import Gate, GateFailure, GateRow, gate, judge
 from fastrank_eval.stats.hypothesis_tests import adjust_p_values
 from fastrank_eval.stats.intervals import normal_quantile, normal_tail
@@ -385,8 +384,8 @@ def _missing_values(
     """Yield the parts of a gate that an earlier night lacks."""
     keys = {(value.score, value.slice, value.measure) for value in before.values}
     scores, slices, measures = ({key[i] for key in keys} for i in range(3))
-    for term in terms_of(each.condition):
-        if not isinstance(term, Term) or term.field not in COMPARISON_FIELDS:
+    for term in each.terms:
+        if term.field not in COMPARISON_FIELDS:
             continue
         score = term.score or str(failure.score)
         slice_ = term.slice or str(failure.slice)
@@ -403,10 +402,10 @@ def _missing_values(
 
 def _judgements(each: Gate, night: Night) -> int:
     """Count the models and slices that a gate judges."""
-    terms = [term for term in terms_of(each.condition) if isinstance(term, Term)]
-    models = {v.score for v in night.values} if any(t.score is None for t in terms) else {""}
+    any_model = any(term.score is None for term in each.terms)
+    models = {value.score for value in night.values} if any_model else {""}
     slices = {""}
-    if any(term.slice is None for term in terms):
+    if any(term.slice is None for term in each.terms):
         slices = {value.slice for value in night.values if value.slice != "all"}
     return len(models) * len(slices)
 

@@ -28,7 +28,7 @@ from fastrank_eval.engine.plan import undefined_policies
 from fastrank_eval.measures.likelihood import sampling_rate_of
 from fastrank_eval.measures.names import COMPARISON_FIELDS
 from fastrank_eval.measures.parser import requested_measures
-from fastrank_eval.results.gate_parser import ALL, Term, terms_of
+from fastrank_eval.results.gate_parser import ALL, Term
 from fastrank_eval.results.gates import Gate, gate
 from fastrank_eval.slicing.spec import requested_slicing
 
@@ -243,9 +243,7 @@ def check_gate(each: Gate, key: str, baseline: str | None, by: Sequence[str]) ->
     slicings = (
         [tuple(part.name for part in spec.columns) for spec in requested_slicing(by)] if by else []
     )
-    for term in terms_of(each.condition):
-        if not isinstance(term, Term):
-            continue
+    for term in each.terms:
         if term.field in _NOT_STORED:
             raise ArgumentError(
                 f"a nightly report does not keep {term.field}; use 'fastrank-eval compare' or "

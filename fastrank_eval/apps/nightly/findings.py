@@ -68,21 +68,21 @@ def gate_findings(
     for judged_gate in gates:
         if not judged_gate.outcome.passed:
             since = f" (since {judged_gate.kind.replace('_', ' ')})"
-            condition = gate(judged_gate.outcome.condition.removesuffix(since)).condition
+            parsed = gate(judged_gate.outcome.condition.removesuffix(since))
             findings += [
-                _finding(night, judged_gate, condition, failure, requested)
-                for failure in _largest_failures(night, judged_gate, condition, requested)
+                _finding(night, judged_gate, parsed.condition, failure, requested)
+                for failure in _largest_failures(night, judged_gate, parsed, requested)
             ]
     return findings
 
 
 def _largest_failures(
-    night: Night, judged_gate: JudgedGate, condition: Operation, requested: Mapping[str, str]
+    night: Night, judged_gate: JudgedGate, parsed: Gate, requested: Mapping[str, str]
 ) -> Sequence[GateFailure]:
     """Choose the failures to report: all rows, then by size."""
     if len(judged_gate.failures) <= _MAX_FINDINGS:
         return judged_gate.failures
-    texts = {term.measure for term in terms_of(condition) if isinstance(term, Term)}
+    texts = {term.measure for term in parsed.terms}
     measures = list(dict.fromkeys(value.measure for value in night.values))
     measure_texts = {str(find_computed(measure(text), measures, requested)) for text in texts}
     values = {(v.score, v.slice, v.measure): v.value for v in night.values}
@@ -100,7 +100,7 @@ def _largest_failures(
             # The worst of several measures counts.
             sizes[key] = max(size, sizes.get(key, 0.0))
     # A gate on slices and all rows also fails on all rows: one failure of each model stays.
-    on_all_rows = any(isinstance(term, Term) and term.slice == ALL for term in terms_of(condition))
+    on_all_rows = any(term.slice == ALL for term in parsed.terms)
     failure_by_score = (
         {one.score: one for one in reversed(judged_gate.failures)} if on_all_rows else {}
     )
@@ -577,8 +577,8 @@ def _gated_keys(night: Night, requested: Mapping[str, str], *gates: Sequence[str
     """
     measures, gated = list(night.measures), set()
     for index, condition in ((index, text) for index, each in enumerate(gates) for text in each):
-        for term in terms_of(gate(condition).condition):
-            if not isinstance(term, Term) or term.slice != ALL:
+        for term in gate(condition).terms:
+            if term.slice != ALL:
                 continue
             text = find_computed(measure(term.measure), measures, requested)
             for score in night.models if term.score is None else [term.score]:

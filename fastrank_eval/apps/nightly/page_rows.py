@@ -23,7 +23,7 @@ from fastrank_eval.engine.records import MeasureValue
 from fastrank_eval.measures.names import COMPARISON_FIELDS
 from fastrank_eval.measures.parser import find_computed, measure
 from fastrank_eval.results.format import p_text
-from fastrank_eval.results.gate_parser import ALL, Term, terms_of
+from fastrank_eval.results.gate_parser import ALL, Term
 from fastrank_eval.results.gates import gate
 
 _SINCE = " (since "
@@ -103,8 +103,8 @@ def _alarm(outcome: GateOutcome, night: Night) -> Callable[[NightDifference], bo
     condition, _, since = outcome.condition.rpartition(_SINCE)
     kind = since.removesuffix(")").replace(" ", "_") if condition else "baseline"
     try:
-        requested = terms_of(gate(condition or outcome.condition).condition)
-        terms = [(t, _measures_of_term(t, night)) for t in requested if isinstance(t, Term)]
+        requested = gate(condition or outcome.condition).terms
+        terms = [(term, _measures_of_term(term, night)) for term in requested]
     except FastRankEvalError:  # written by another version
         terms = []
     reasons = outcome.reason.split("; ")
