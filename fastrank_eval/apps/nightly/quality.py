@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 import threading
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -33,11 +33,9 @@ _BLOCK = 1 << 12
 
 
 class _Count(Measure):
-    """A count per group, summed over groups."""
+    """A count per group, summed over groups; users cannot request it."""
 
     options = (WEIGHT,)
-    formula = "n"
-    reference = ""
     takes_cutoff = False
     needs_ranks = False
     aggregate = "sum"
@@ -45,35 +43,17 @@ class _Count(Measure):
     # Counts ignore the weights of rows.
     uses_row_weights = True
 
-    def __init_subclass__(cls, **keywords: Any) -> None:
-        """Do not register the class: users cannot request it."""
-
     def empty_is_known(self) -> bool:
         """Return False: a group without a click has rows to count."""
         return False
 
-    def pass_key(self) -> Hashable:
-        """Return a key of its own: every count passes over the rows by itself."""
-        return "counts", self.name
-
-    @classmethod
-    def compute(cls, measures: Sequence[Any], ranking: Ranking, outs: Iterable[np.ndarray]) -> None:
-        """Write the count of each group."""
-        for _, out in zip(measures, outs, strict=True):
-            out[:] = cls.of_groups(ranking)
-
-    @classmethod
-    def of_groups(cls, ranking: Ranking) -> np.ndarray:
-        """Return the count of each group."""
-        raise NotImplementedError  # pragma: no cover - abstract
-
 
 class _TiedRows(_Count):
-    name = "TiedRows"
-    summary = "rows that share their score with another row of their group"
+    """Rows that share their score with another row of their group."""
 
-    @classmethod
-    def of_groups(cls, ranking: Ranking) -> np.ndarray:
+    name = "TiedRows"
+
+    def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
         """Count rows with the score of a neighbour in the order by score."""
         score, starts = ranking.scored.score, ranking.scored.starts
         ordered = score[order_by_score(score, starts)]
@@ -85,33 +65,33 @@ class _TiedRows(_Count):
 
 
 class _SingleClassGroups(_Count):
-    name = "SingleClassGroups"
-    summary = "groups whose labels are all equal"
+    """Groups whose labels are all equal."""
 
-    @classmethod
-    def of_groups(cls, ranking: Ranking) -> np.ndarray:
+    name = "SingleClassGroups"
+
+    def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
         """Return 1 for groups without a positive row or with only positive rows."""
         positives = ranking.relevant(1.0)
         return (positives == 0) | (positives == ranking.rows)
 
 
 class _UnscoredRows(_Count):
-    name = "UnscoredRows"
-    summary = "rows whose score is null"
+    """Rows whose score is null."""
 
-    @classmethod
-    def of_groups(cls, ranking: Ranking) -> np.ndarray:
+    name = "UnscoredRows"
+
+    def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
         """Count the rows without a score."""
         return ranking.rows - ranking.retrieved
 
 
 class _UnjudgedRows(_Count):
+    """Rows whose label is null."""
+
     name = "UnjudgedRows"
-    summary = "rows whose label is null"
     needs_judgments = True
 
-    @classmethod
-    def of_groups(cls, ranking: Ranking) -> np.ndarray:
+    def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
         """Count the rows without a label."""
         return ranking.scored.chunk.unjudged_rows()
 
@@ -147,18 +127,10 @@ class FirstScores:
                 self.scores = np.union1d(self.scores, unique)[: self._limit]
 
 
-class _UnregisteredPooledMeasure(PooledMeasure):
-    """A measure of all rows that users cannot request."""
+class _DistinctScores(PooledMeasure):
+    """Distinct scores, up to a limit; users cannot request it."""
 
-    def __init_subclass__(cls, **keywords: Any) -> None:
-        """Do not register the class."""
-
-
-class _DistinctScores(_UnregisteredPooledMeasure):
     name = "DistinctScores"
-    summary = "distinct scores, up to a limit"
-    formula = "n"
-    reference = ""
     options = (Param("limit", 2, "where counting stops", integer(2, MOST_SCORES)),)
     range = (0.0, np.inf)
 
