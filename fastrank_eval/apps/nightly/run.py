@@ -152,7 +152,7 @@ def curves_of(evaluation: Evaluation) -> dict[str, tuple[CurveLine, ...]]:
     # Label the curve with the full area, if it is among the measures.
     auc = min(drawing, key=lambda m: m.max_fpr is not None)
     tables = dict(_tables(evaluation, auc))
-    curves = {
+    curves: dict[str, list[CurveLine | None]] = {
         "roc": [
             _roc(score, table, evaluation, auc)
             for score, table in tables.items()
@@ -174,19 +174,13 @@ def _tables(evaluation: Evaluation, auc: PooledAUC) -> Iterator[tuple[str, Score
         yield score, scores.table(partial(map_jobs, evaluation.plan.threads))
 
 
-def _roc(score: str, table: ScoreTable, evaluation: Evaluation, auc: PooledAUC) -> CurveLine | None:
-    if not len(table.score):
-        return None
+def _roc(score: str, table: ScoreTable, evaluation: Evaluation, auc: PooledAUC) -> CurveLine:
     points = curve_points.curve_columns("roc", Thresholds.of(table), _POINTS)
     name = "AUC" if auc.max_fpr is None else f"AUC(max_fpr={auc.max_fpr:g})"
-    label = f"{name} {legend_text(next(_aucs(evaluation, score, auc)))}"
+    key = score, "all", str(auc)
+    areas = (v.value for v in evaluation.summary if (v.score, v.slice, v.measure) == key)
+    label = f"{name} {legend_text(next(areas))}"
     return CurveLine(score, label, _rounded(points["fpr"]), _rounded(points["tpr"]))
-
-
-def _aucs(evaluation: Evaluation, score: str, auc: PooledAUC) -> Iterator[float]:
-    for record in evaluation.summary:
-        if (record.score, record.slice, record.measure) == (score, "all", str(auc)):
-            yield record.value
 
 
 def _calibration(score: str, table: ScoreTable, evaluation: Evaluation) -> CurveLine | None:
