@@ -299,10 +299,7 @@ class JudgedGate:
 
 
 def gate_outcomes(
-    night: Night,
-    gates: GateTexts,
-    requested: Mapping[str, str],
-    earlier: Mapping[str, EarlierNight],
+    night: Night, gates: GateTexts, earlier: Mapping[str, EarlierNight]
 ) -> list[JudgedGate]:
     """Judge the gates of a night.
 
@@ -311,8 +308,6 @@ def gate_outcomes(
     night : Night
         With its differences.
     gates : GateTexts
-    requested : mapping of str to str
-        Computed measure by the name that was requested, where they differ.
     earlier : mapping of str to EarlierNight
         Earlier night by kind of difference. A gate is not judged without that night, nor for
         models, slices and measures that it lacks.
@@ -323,9 +318,9 @@ def gate_outcomes(
     """
     outcomes = []
     for text in gates.fail_if:
-        failures = _failures(text, night, "baseline", requested)
+        failures = failures_of(gate(text), night, "baseline")
         outcome = GateOutcome(text, not failures, _reasons(failures))
-        outcomes.append(JudgedGate(outcome, "baseline", tuple(failures)))
+        outcomes.append(JudgedGate(outcome, "baseline", failures))
     for kind, days in EARLIER.items():
         before, date = earlier[kind], night.date - dt.timedelta(days=days)
         texts = gates.fail_if_yesterday if kind == "yesterday" else gates.fail_if_last_week
@@ -335,24 +330,22 @@ def gate_outcomes(
                 outcome = GateOutcome(condition, True, f"not judged: {before.reason}")
                 outcomes.append(JudgedGate(outcome, kind))
             else:
-                failures = _failures(text, night, kind, requested)
-                outcome = _since(
-                    condition, gate(text), failures, night, before.night, requested, date
-                )
+                each = gate(text)
+                failures = failures_of(each, night, kind)
+                outcome = _since(condition, each, failures, night, before.night, date)
                 failures_with_baseline = tuple(one for one in failures if one.kind != "no_baseline")
                 outcomes.append(JudgedGate(outcome, kind, failures_with_baseline))
     return outcomes
 
 
-def _failures(
-    text: str, night: Night, kind: str, requested: Mapping[str, str]
-) -> list[GateFailure]:
+def failures_of(each: Gate, night: Night, kind: str) -> tuple[GateFailure, ...]:
+    """Judge a gate on the values of a night and its differences of one kind."""
     records: list[GateRow] = [*night.values, *comparison_rows(night, kind)]
     verdict = judge(
-        [text], records, rows=night.quality.rows, groups=night.quality.groups,
-        baseline=night.baseline if kind == "baseline" else None, requested=requested,
+        [each], records, rows=night.quality.rows, groups=night.quality.groups,
+        baseline=night.baseline if kind == "baseline" else None, requested=night.requested,
     )  # fmt: skip
-    return list(verdict.failures)
+    return verdict.failures
 
 
 def _since(
@@ -361,7 +354,6 @@ def _since(
     failures: Iterable[GateFailure],
     night: Night,
     before: Night,
-    requested: Mapping[str, str],
     date: dt.date,
 ) -> GateOutcome:
     # A value without a difference has no counterpart on the earlier night.
@@ -370,7 +362,9 @@ def _since(
     if not without_baseline:
         return GateOutcome(condition, not failed, _reasons(failed))
     names = (
-        name for one in without_baseline for name in _missing_values(each, one, before, requested)
+        name
+        for one in without_baseline
+        for name in _missing_values(each, one, before, night.requested)
     )
     shown = ", ".join(first_names(list(dict.fromkeys(names))))
     scope = "" if len(without_baseline) >= _judgements(each, night) else " in part"

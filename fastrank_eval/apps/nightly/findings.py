@@ -20,6 +20,7 @@ from fastrank_eval.apps.nightly.compare_nights import (
     JudgedGate,
     comparison_rows,
     convention_differences,
+    failures_of,
     from_earlier,
 )
 from fastrank_eval.apps.nightly.history import History
@@ -34,7 +35,7 @@ from fastrank_eval.apps.nightly.night import (
 from fastrank_eval.apps.nightly.text import confidence_of
 from fastrank_eval.engine.records import MeasureValue
 from fastrank_eval.measures.names import COMPARISON_FIELDS
-from fastrank_eval.measures.parser import find_computed, measure
+from fastrank_eval.measures.parser import measure
 from fastrank_eval.results.gate_parser import (
     ALL,
     Count,
@@ -42,15 +43,13 @@ from fastrank_eval.results.gate_parser import (
     Term,
     terms_of,
 )  # fmt: skip
-from fastrank_eval.results.gates import Gate, GateFailure, gate, judge
+from fastrank_eval.results.gates import Gate, GateFailure, gate
 
 #: The most findings of a gate; its reason names the others.
 _MAX_FINDINGS = 100
 
 
-def gate_findings(
-    night: Night, gates: Sequence[JudgedGate], requested: Mapping[str, str]
-) -> list[Finding]:
+def gate_findings(night: Night, gates: Sequence[JudgedGate]) -> list[Finding]:
     """Return a finding with its numbers for each failure of a gate.
 
     A gate of several terms gets the numbers of the first part that fails, and in it of the first
@@ -61,8 +60,6 @@ def gate_findings(
     night : Night
         With its differences.
     gates : sequence of JudgedGate
-    requested : mapping of str to str
-        Computed measure by the name that was requested, where they differ.
     """
     findings: list[Finding] = []
     for judged_gate in gates:
@@ -70,21 +67,17 @@ def gate_findings(
             since = f" (since {judged_gate.kind.replace('_', ' ')})"
             parsed = gate(judged_gate.outcome.condition.removesuffix(since))
             findings += [
-                _finding(night, judged_gate, parsed.condition, failure, requested)
-                for failure in _largest_failures(night, judged_gate, parsed, requested)
+                _finding(night, judged_gate, parsed.condition, failure)
+                for failure in _largest_failures(night, judged_gate, parsed)
             ]
     return findings
 
 
-def _largest_failures(
-    night: Night, judged_gate: JudgedGate, parsed: Gate, requested: Mapping[str, str]
-) -> Sequence[GateFailure]:
+def _largest_failures(night: Night, judged_gate: JudgedGate, parsed: Gate) -> Sequence[GateFailure]:
     """Choose the failures to report: all rows, then by size."""
     if len(judged_gate.failures) <= _MAX_FINDINGS:
         return judged_gate.failures
-    texts = {term.measure for term in parsed.terms}
-    measures = list(dict.fromkeys(value.measure for value in night.values))
-    measure_texts = {str(find_computed(measure(text), measures, requested)) for text in texts}
+    measure_texts = {str(night.find(term.measure)) for term in parsed.terms}
     values = {(v.score, v.slice, v.measure): v.value for v in night.values}
     sizes: dict[tuple[str, str], float] = {}
     for difference in night.compared:
@@ -206,9 +199,8 @@ def _finding(
     judged_gate: JudgedGate,
     condition: Operation,
     failure: GateFailure,
-    requested: Mapping[str, str],
 ) -> Finding:
-    part = _failing_part(night, judged_gate.kind, condition, failure, requested)
+    part = _failing_part(night, judged_gate.kind, condition, failure)
     terms = list(terms_of(part))
     measured = [term for term in terms if isinstance(term, Term)]
     differences = list(filter(_is_difference, measured))
@@ -217,8 +209,7 @@ def _finding(
         finding = replace(finding, detail=failure.detail)
     lead_term: Term | Count = next(iter([*differences, *measured, *terms]))
     if isinstance(lead_term, Term):
-        measures = list(dict.fromkeys(value.measure for value in night.values))
-        text = find_computed(measure(lead_term.measure), measures, requested)
+        text = night.find(lead_term.measure)
         slice_ = lead_term.slice or failure.slice or ""
         finding = replace(
             finding,
@@ -238,25 +229,19 @@ def _failing_part(
     kind: str,
     condition: Operation,
     failure: GateFailure,
-    requested: Mapping[str, str],
 ) -> Operation:
     """Return the part of a condition that explains a failure best."""
     if condition.operator == "or":
         for part in condition.parts:
-            verdict = judge(
-                [Gate(part)], [*night.values, *comparison_rows(night, kind)],
-                rows=night.quality.rows, groups=night.quality.groups,
-                baseline=night.baseline if kind == "baseline" else None, requested=requested,
-            )  # fmt: skip
             if any(
                 one.score in (None, failure.score) and one.slice in (None, failure.slice)
-                for one in verdict.failures
+                for one in failures_of(Gate(part), night, kind)
             ):
-                return _failing_part(night, kind, part, failure, requested)
+                return _failing_part(night, kind, part, failure)
         return condition
     if condition.operator == "and":
         part = max(condition.parts, key=lambda part: any(map(_is_difference, terms_of(part))))
-        return _failing_part(night, kind, part, failure, requested)
+        return _failing_part(night, kind, part, failure)
     return condition
 
 
@@ -386,7 +371,6 @@ class _EarlierValues:
 def changes(
     night: Night,
     gates: GateTexts,
-    requested: Mapping[str, str],
     history: History,
     earlier_findings: Sequence[EarlierFindings],
 ) -> list[Finding]:
@@ -406,8 +390,6 @@ def changes(
     ----------
     night : Night
     gates : GateTexts
-    requested : mapping of str to str
-        Computed measure by the name that was requested, where they differ.
     history : History
     earlier_findings : sequence of EarlierFindings
         The latest first.
@@ -419,7 +401,7 @@ def changes(
         in the order of the values.
     """
     findings = _worse_than_baseline(
-        night, _gated_keys(night, requested, gates.fail_if), history, earlier_findings
+        night, _gated_keys(night, gates.fail_if), history, earlier_findings
     )
     reported = {(one.score, one.measure) for one in findings}
     first = night.date - dt.timedelta(days=DAYS)
@@ -427,9 +409,7 @@ def changes(
     if not before:
         return findings
     date, previous = next(reversed(before.items()))
-    reported |= _gated_keys(
-        night, requested, gates.fail_if, gates.fail_if_yesterday, gates.fail_if_last_week
-    )
+    reported |= _gated_keys(night, gates.fail_if, gates.fail_if_yesterday, gates.fail_if_last_week)
     now, was = _overall_values(night), previous.values
     for difference in from_earlier("before", now.values(), was.values(), confidence_of(night)):
         key = difference.score, difference.measure
@@ -570,17 +550,17 @@ def _overall_values(night: Night) -> dict[_Key, MeasureValue]:
     return {(value.score, value.measure): value for value in night.values if value.slice == ALL}
 
 
-def _gated_keys(night: Night, requested: Mapping[str, str], *gates: Sequence[str]) -> set[_Key]:
+def _gated_keys(night: Night, *gates: Sequence[str]) -> set[_Key]:
     """Return the models and measures with a gate on all rows.
 
     The first of `gates` are the conditions on the night itself.
     """
-    measures, gated = list(night.measures), set()
+    gated = set()
     for index, condition in ((index, text) for index, each in enumerate(gates) for text in each):
         for term in gate(condition).terms:
             if term.slice != ALL:
                 continue
-            text = find_computed(measure(term.measure), measures, requested)
+            text = night.find(term.measure)
             for score in night.models if term.score is None else [term.score]:
                 # A gate on a difference from the baseline does not judge the baseline.
                 if index or term.field not in COMPARISON_FIELDS or score != night.baseline:

@@ -15,6 +15,7 @@ from fastrank_eval.engine.records import MeasureValue
 from fastrank_eval.engine.run import Evaluation
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.auc import PooledAUC
+from fastrank_eval.measures.parser import find_computed
 from fastrank_eval.measures.parser import measure as measure_of
 from fastrank_eval.results.gates import DifferenceFields
 
@@ -439,6 +440,16 @@ class Night:
     periods: Mapping[str, tuple[MeasureValue, ...]] = field(default_factory=dict)
     period_nights: Mapping[str, tuple[dt.date, ...]] = field(default_factory=dict)
     period_notes: tuple[str, ...] = ()
+
+    @property
+    def requested(self) -> Mapping[str, str]:
+        """Computed measure by the name that was requested, where they differ."""
+        names = self.conventions.get("requested")
+        return names if isinstance(names, Mapping) else {}
+
+    def find(self, text: str) -> Measure | None:
+        """Find the measure that was computed for a requested one, or None."""
+        return find_computed(measure_of(text), self.measures, self.requested)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field
 
 from fastrank_eval._lib.dataclass import dataclass
@@ -21,7 +21,7 @@ from fastrank_eval.apps.nightly.text import (
 )
 from fastrank_eval.engine.records import MeasureValue
 from fastrank_eval.measures.names import COMPARISON_FIELDS
-from fastrank_eval.measures.parser import find_computed, measure
+from fastrank_eval.measures.parser import measure
 from fastrank_eval.results.format import p_text
 from fastrank_eval.results.gate_parser import ALL, Term
 from fastrank_eval.results.gates import gate
@@ -128,9 +128,8 @@ def _alarm(outcome: GateOutcome, night: Night) -> Callable[[NightDifference], bo
 def _measures_of_term(term: Term, night: Night) -> list[str]:
     """Return the measures of a term; a profile may have changed their options."""
     wanted, measures = measure(term.measure), night.measures
-    requested = night.conventions.get("requested")
-    result = find_computed(wanted, measures, requested if isinstance(requested, Mapping) else {})
-    if result is not None or requested:
+    result = night.find(term.measure)
+    if result is not None or night.requested:
         return [] if result is None else [str(result)]
     # Nights of older versions lack the requested names.
     return [

@@ -264,8 +264,6 @@ class _EvaluatedNight:
 
     night: Night
     states: SavedStates
-    requested: dict[str, str]
-    confidence: float
     few_scores: tuple[Finding, ...] = ()
 
 
@@ -361,7 +359,7 @@ def _evaluate_night(
         shown.get(name, name): shown.get(text, text) for name, text in evaluation.requested.items()
     }
     few = few_scores(evaluation, config.gates.min_distinct_scores)
-    return _EvaluatedNight(_with_display_names(night, shown, names), states, names, confidence, few)
+    return _EvaluatedNight(_with_display_names(night, shown, names), states, few)
 
 
 def _with_display_names(
@@ -428,12 +426,12 @@ def _compare_and_judge(
     evaluated: _EvaluatedNight, config: NightlyConfig, history: History
 ) -> Night:
     """Compare a night with earlier nights and judge its gates and quality."""
-    night = evaluated.night
+    night, confidence = evaluated.night, config.options["confidence"]
     compared: list[NightDifference] = list(night.compared)
     earlier = earlier_nights(night, history)
     for kind, before in earlier.items():
         if before.night is not None:
-            compared += from_earlier(kind, night.values, before.night.values, evaluated.confidence)
+            compared += from_earlier(kind, night.values, before.night.values, confidence)
     volumes = history.volumes(night.date, NIGHTS, DAYS)
     repeated = history.repeated(evaluated.states.fingerprint, night.date)
     quality = judge_quality(night.quality, volumes, config.quality, repeated)
@@ -443,16 +441,16 @@ def _compare_and_judge(
         if before.incomparable
     ]
     night = replace(night, compared=tuple(compared), quality=quality, notes=tuple(notes))
-    judged_gates = gate_outcomes(night, config.gates, evaluated.requested, earlier)
+    judged_gates = gate_outcomes(night, config.gates, earlier)
     gates = [gate.outcome for gate in judged_gates] + few_scores_outcomes(evaluated.few_scores)
     findings: list[Finding] = []
     if quality.rows:
-        findings += gate_findings(night, judged_gates, evaluated.requested)
+        findings += gate_findings(night, judged_gates)
         findings += score_findings(night, evaluated.few_scores)
     earlier_findings = history.findings(night.date, DAYS)
     findings = with_since(night.date, findings, earlier_findings)
     if quality.rows:
-        findings += changes(night, config.gates, evaluated.requested, history, earlier_findings)
+        findings += changes(night, config.gates, history, earlier_findings)
     status = "changed" if any(not finding.condition for finding in findings) else "fine"
     status = status if all(gate.passed for gate in gates) else "regression"
     # Numbers of unsound rows do not describe the models.

@@ -429,8 +429,8 @@ def test_page__banner_is_the_sentence__and_the_failing_slice_a_card(night: Night
 def told(night: Night, *gates: str, **changes: Any) -> list[str]:
     """What is said of a night with these gates alone."""
     of = replace(night, **changes)
-    judged = gate_outcomes(of, GateTexts(fail_if=gates), {}, NO_EARLIER)
-    return sentences(replace(of, findings=by_importance(gate_findings(of, judged, {}))))
+    judged = gate_outcomes(of, GateTexts(fail_if=gates), NO_EARLIER)
+    return sentences(replace(of, findings=by_importance(gate_findings(of, judged))))
 
 
 @pytest.mark.parametrize(
@@ -533,9 +533,9 @@ def test_findings__of_more_failures_than_are_kept__have_all_rows_and_every_measu
     of = replace(night, compared=(*lines, *logs), values=tuple(values))
 
     def found(gate: str, of: Night) -> list[Finding]:
-        judged = gate_outcomes(of, GateTexts(fail_if=(gate,)), {}, NO_EARLIER)
+        judged = gate_outcomes(of, GateTexts(fail_if=(gate,)), NO_EARLIER)
         assert len(judged[0].failures) > 100
-        findings = by_importance(gate_findings(of, judged, {}))
+        findings = by_importance(gate_findings(of, judged))
         assert len(findings) == 100
         return list(findings)
 
