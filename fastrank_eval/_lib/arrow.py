@@ -173,15 +173,8 @@ def is_textual(kind: pa.DataType) -> bool:
 
     Arrow, Parquet and Python order both by bytes.
     """
-    return any(
-        is_kind(kind)
-        for is_kind in (
-            pa.types.is_string,
-            pa.types.is_large_string,
-            pa.types.is_binary,
-            pa.types.is_large_binary,
-        )
-    )
+    text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    return bool(text or pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
 
 def row_column(rows: np.ndarray) -> pa.Array:

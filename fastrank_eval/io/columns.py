@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from fastrank_eval._lib.arrow import frozen, row_column
+from fastrank_eval._lib.arrow import frozen, is_textual, row_column
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ColumnError
 from fastrank_eval._lib.threads import scratch
@@ -316,10 +316,7 @@ def refuse_unhashable(column: pa.Array, name: str, role: str) -> None:
         or pa.types.is_boolean(kind)
         or (pa.types.is_temporal(kind) and not (role == "item" and pa.types.is_interval(kind)))
         or pa.types.is_decimal(kind)
-        or pa.types.is_string(kind)
-        or pa.types.is_large_string(kind)
-        or pa.types.is_binary(kind)
-        or pa.types.is_large_binary(kind)
+        or is_textual(kind)
         or pa.types.is_fixed_size_binary(kind)
         or (pa.types.is_null(kind) and (role == "field" or not len(column)))
     ):
