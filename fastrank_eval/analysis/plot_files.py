@@ -9,8 +9,10 @@ import re
 import warnings
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Mapping, Sequence
+from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
+from string import Template
 from typing import TYPE_CHECKING, Any
 
 from fastrank_eval._lib.errors import ArgumentError, UndefinedError
@@ -130,14 +132,6 @@ def _style_attributes(style: str, colours: Mapping[str, str]) -> Iterator[tuple[
 SUFFIXES = (".png", ".svg", ".html")
 DPI = 150
 _FILE_METADATA: dict[str, dict[str, None]] = {".png": {"Software": None}, ".svg": _NO_METADATA}
-# Inline SVG, no script and no request: the page works offline from a local file.
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
-_STYLE = (
-    "body{font:16px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:56rem;padding:0 1rem;"
-    "color:#222;background:#fff}svg{max-width:100%;height:auto}figure{margin:0}"
-    "table{border-collapse:collapse}td,th{padding:.2rem 1rem .2rem 0;text-align:left}"
-    "td.n{text-align:right;font-variant-numeric:tabular-nums}details{margin-top:1rem}"
-)
 
 
 def check_picture(path: str | os.PathLike[str], argument: str = "path") -> None:
@@ -241,13 +235,14 @@ def _page(curve: CurveData, svg: str, title: str, caption: str) -> str:
         for name, value in conventions.items()
     )
     svg = re.sub(r"<svg ", f'<svg role="img" aria-label="{safe(title)}" ', svg, count=1)
-    return (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
-        '<meta name="viewport" content="width=device-width">\n'
-        f"<title>{safe(title)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n"
-        f"<figure>\n{svg}\n<figcaption>{safe(caption)}</figcaption>\n</figure>\n"
-        f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>{''.join(rows)}</tbody>\n</table>\n"
-        f"<details><summary>Conventions</summary>\n<table><tbody>{choices}</tbody></table>\n"
-        f"<p>fastrank_eval {safe(curve.meta.version)}</p></details>\n</body>\n</html>\n"
+    # Inline SVG, no script and no request: the page works offline from a local file.
+    page = files("fastrank_eval.analysis").joinpath("picture.html").read_text("utf-8")
+    return Template(page).substitute(
+        title=safe(title),
+        svg=svg,
+        caption=safe(caption),
+        head=head,
+        rows="".join(rows),
+        choices=choices,
+        version=safe(curve.meta.version),
     )
