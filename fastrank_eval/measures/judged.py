@@ -9,6 +9,7 @@ import numpy as np
 
 from fastrank_eval._lib.elementary import powers, ratio
 from fastrank_eval._lib.jit import kernel
+from fastrank_eval.groups.judgments import UnjudgedRows
 from fastrank_eval.groups.ranking import Ranking
 from fastrank_eval.measures.base import (
     REL,
@@ -148,9 +149,8 @@ class _JudgedRows(Measure):
 
     def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
         """Count unjudged rows above each cutoff."""
-        judged = ranking.unjudged_rows()
-        marks = np.ones(len(judged.above))
-        return _above(judged.offsets, judged.above, judged.size, marks, ranking, cutoffs)
+        unjudged = ranking.unjudged_rows()
+        return _above(unjudged, np.ones(len(unjudged.above)), ranking, cutoffs)
 
     def from_shared(self, shared: np.ndarray, ranking: Ranking) -> np.ndarray:
         ranks = ranking.retrieved
@@ -196,7 +196,7 @@ class UnjudgedShare(_JudgedRows):
 
     def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
         marks = (ranking.grade < 0).astype(np.float64)
-        pooled = _above(ranking.offsets, ranking.above, ranking.size, marks, ranking, cutoffs)
+        pooled = _above(ranking, marks, ranking, cutoffs)
         return pooled + super().shared_values(ranking, cutoffs)
 
     def counted(self, unjudged: np.ndarray, ranks: np.ndarray) -> np.ndarray:
@@ -204,12 +204,7 @@ class UnjudgedShare(_JudgedRows):
 
 
 def _above(
-    offsets: np.ndarray,
-    above: np.ndarray,
-    size: np.ndarray,
-    marks: np.ndarray,
-    ranking: Ranking,
-    cutoffs: np.ndarray,
+    rows: Ranking | UnjudgedRows, marks: np.ndarray, ranking: Ranking, cutoffs: np.ndarray
 ) -> np.ndarray:
     """Count marked rows above each cutoff, in expectation over ties.
 
@@ -219,7 +214,8 @@ def _above(
     """
     hits = np.empty((len(cutoffs), ranking.groups))
     depths = depths_of(cutoffs, ranking.retrieved)
-    expected_hits(offsets, above, size, ranking.retrieved, depths, marks, 1.0, hits)
+    places = rows.offsets, rows.above, rows.size
+    expected_hits(*places, ranking.retrieved, depths, marks, 1.0, hits)
     return hits
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -74,14 +74,20 @@ def recalibrate(score: np.ndarray, sampling_rate: float) -> np.ndarray:
         return frozen(p / (p + (1.0 - p) / sampling_rate))
 
 
-def _clamp(value: Any) -> str | float:
-    if isinstance(value, str) and value == "type":
-        return "type"
-    try:
-        distance: float = number(above=0, below=0.5)(value)
-    except ValueError:
-        raise ValueError("'type' or a number in ]0, 0.5[") from None
-    return distance
+def _word_or_number(word: str, below: float, form: str) -> Callable[[Any], str | float]:
+    """Make a reader of a word, or of a number above 0."""
+    read_number = number(above=0, below=below)
+
+    def read(value: Any) -> str | float:
+        if isinstance(value, str) and value == word:
+            return word
+        try:
+            share: float = read_number(value)
+        except ValueError:
+            raise ValueError(form) from None
+        return share
+
+    return read
 
 
 CLAMP = Param(
@@ -89,7 +95,7 @@ CLAMP = Param(
     1e-15,
     "clamp probabilities to at least this far from 0 and 1; 'type': the epsilon of the type of "
     "the scores, 2.2e-16 for float64",
-    _clamp,
+    _word_or_number("type", 0.5, "'type' or a number in ]0, 0.5["),
 )
 
 #: Rows whose losses are computed and added at a time: intermediate arrays stay in the cache.
@@ -101,22 +107,12 @@ _LN2_HIGH = int(Decimal(2).ln() * (1 << 32)) / (1 << 32)
 _LN2_LOW = float(Decimal(2).ln() - Decimal(_LN2_HIGH))
 
 
-def _background(value: Any) -> str | float:
-    if isinstance(value, str) and value == "slice":
-        return "slice"
-    try:
-        share: float = number(above=0, below=1)(value)
-    except ValueError:
-        raise ValueError("'slice' (these rows) or a click rate as a number in ]0, 1[") from None
-    return share
-
-
 BACKGROUND = Param(
     "background",
     "slice",
     "the background share of positives: 'slice', that of these rows, or a number in ]0, 1[, such "
     "as the share of all rows or of the training rows",
-    _background,
+    _word_or_number("slice", 1, "'slice' (these rows) or a click rate as a number in ]0, 1["),
 )
 
 

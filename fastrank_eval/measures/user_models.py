@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -338,20 +339,14 @@ class ExpectedReciprocalRank(_Cascade):
             stops = ranking.descending(self._stop_key(), self._stops(ranking))
             entries = np.diff(ranking.offsets)
             above = np.arange(len(stops)) - np.repeat(ranking.offsets[:-1], entries)
-            values = np.empty((1, ranking.groups))
             discount, _ = discount_table(*self.discounts(), int(entries.max(initial=0)))
-            _expected_cascade(
-                ranking.offsets,
-                above,
-                np.ones(len(stops), np.int64),
-                entries,
-                np.array([self.cutoff or 0]),
-                stops,
-                discount,
-                np.empty(1),
-                values,
+            ones = np.ones(len(stops), np.int64)
+            best_order: Any = SimpleNamespace(
+                offsets=ranking.offsets, above=above, size=ones, retrieved=entries
             )
-            return values[0]
+            cutoffs, scratch = np.array([self.cutoff or 0]), np.empty(1)
+            arguments = stops, discount, scratch
+            return over_groups(_expected_cascade, best_order, *arguments, cutoffs=cutoffs)[0]
 
         key = "ideal cascade", self._stop_key(), self.discount, self.cutoff
         return ranking.cached_for_models(key, best)
