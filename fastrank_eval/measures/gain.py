@@ -50,21 +50,20 @@ def discount_table(kind: str, parameter: float, ranks: int) -> tuple[np.ndarray,
     return table
 
 
+#: The discount of each rank, by kind, of the ranks and the parameter.
+_DISCOUNTS: dict[str, Callable[[np.ndarray, float], np.ndarray]] = {
+    "none": lambda rank, _: np.ones(len(rank)),
+    "reciprocal": lambda rank, _: 1.0 / rank,
+    "log2": lambda rank, _: 1.0 / log2_each(rank + 1.0),
+    "geometric": lambda rank, p: powers(p, len(rank)),
+    "inverse square": lambda rank, x: np.square(x / (x + (rank - 1.0))),
+    # Below the base the quotient is below 1.
+    "jarvelin": lambda rank, base: 1.0 / np.maximum(1.0, log_each(rank) / log(base)),
+}
+
+
 def _build(kind: str, parameter: float, ranks: int) -> tuple[np.ndarray, np.ndarray]:
-    rank = np.arange(1.0, ranks + 1.0)
-    if kind == "none":
-        discount = np.ones(ranks)
-    elif kind == "reciprocal":
-        discount = 1.0 / rank
-    elif kind == "log2":
-        discount = 1.0 / log2_each(rank + 1.0)
-    elif kind == "geometric":
-        discount = powers(parameter, ranks)
-    elif kind == "inverse square":
-        discount = np.square(parameter / (parameter + (rank - 1.0)))
-    else:
-        discount = 1.0 / np.maximum(1.0, log_each(rank) / log(parameter))
-        discount[rank < parameter] = 1.0
+    discount = _DISCOUNTS[kind](np.arange(1.0, ranks + 1.0), parameter)
     summed = np.zeros(ranks + 1)
     np.cumsum(discount, out=summed[1:])
     return frozen(discount), frozen(summed)

@@ -93,8 +93,7 @@ def night_dict(
         "reason": lead(night),
         "page": page,
         "page_error": page_error,
-        "models": night.models,
-        "baseline": night.baseline,
+        **_fields(night, ("models", "baseline")),
         "confidence": confidence_of(night),
         "conventions": night.conventions,
         "headline": [
@@ -128,15 +127,11 @@ def night_dict(
             }
             for name, dates in night.period_nights.items()
         },
-        "period_notes": night.period_notes,
-        "notes": night.notes,
+        **_fields(night, ("period_notes", "notes")),
         "findings": [asdict(one) for one in night.findings],
         "gates": [asdict(gate) for gate in night.gates],
         "quality": asdict(night.quality),
-        "sources": night.sources,
-        "command": night.command,
-        "version": night.version,
-        "seconds": night.seconds,
+        **_fields(night, ("sources", "command", "version", "seconds")),
     }
     plain: dict[str, Any] = plain_value(content)
     return plain
