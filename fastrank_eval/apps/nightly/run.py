@@ -249,18 +249,12 @@ class NightRun:
     Parameters
     ----------
     night : Night
-        The night as stored.
+        The night; after the run as it is stored.
     states : SavedStates
         The states to merge it with other nights.
+    few_scores : tuple of Finding
+        Models with too few distinct scores.
     """
-
-    night: Night
-    states: SavedStates
-
-
-@dataclass(frozen=True)
-class _EvaluatedNight:
-    """A night before it is compared with earlier nights."""
 
     night: Night
     states: SavedStates
@@ -319,7 +313,7 @@ def _evaluate_night(
     config: NightlyConfig,
     date: dt.date,
     progress: Callable[[Progress], object] | None,
-) -> _EvaluatedNight:
+) -> NightRun:
     requested = requested_measures(list(config.measures))
     measures, quality_measures = with_standard_errors(requested), _quality_measures(config)
     hidden = frozenset(map(str, quality_measures))
@@ -359,7 +353,7 @@ def _evaluate_night(
         shown.get(name, name): shown.get(text, text) for name, text in evaluation.requested.items()
     }
     few = few_scores(evaluation, config.gates.min_distinct_scores)
-    return _EvaluatedNight(_with_display_names(night, shown, names), states, few)
+    return NightRun(_with_display_names(night, shown, names), states, few)
 
 
 def _with_display_names(
@@ -422,9 +416,7 @@ def _conventions_of_run(
     return conventions
 
 
-def _compare_and_judge(
-    evaluated: _EvaluatedNight, config: NightlyConfig, history: History
-) -> Night:
+def _compare_and_judge(evaluated: NightRun, config: NightlyConfig, history: History) -> Night:
     """Compare a night with earlier nights and judge its gates and quality."""
     night, confidence = evaluated.night, config.options["confidence"]
     compared: list[NightDifference] = list(night.compared)
