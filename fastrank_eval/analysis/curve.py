@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,18 +16,17 @@ import pyarrow as pa
 from fastrank_eval._lib.arguments import check_choice, check_indent, check_options, typed
 from fastrank_eval._lib.arrow import arrow_value, bytes_column, column_with_nulls
 from fastrank_eval._lib.dataclass import dataclass
-from fastrank_eval._lib.errors import ArgumentError
+from fastrank_eval._lib.errors import ArgumentError, near
 from fastrank_eval._lib.files import atomic_path, check_writable
 from fastrank_eval.analysis import curve_points
 from fastrank_eval.analysis.curve_points import (
-    CurveData,
     Rows,
     Thresholds,
     by_activity,
     by_cutoff,
     points_choice,
 )
-from fastrank_eval.engine.records import plain_meta, plain_value
+from fastrank_eval.engine.records import Meta, plain_meta, plain_value
 from fastrank_eval.measures import AUC, AvgPrec, Lift, LogLoss, Measure
 from fastrank_eval.results.evaluate import evaluate
 from fastrank_eval.results.format import count_text, number_text, printable
@@ -35,6 +34,9 @@ from fastrank_eval.results.result import Result
 from fastrank_eval.results.result_view import size_and_conventions
 from fastrank_eval.results.tables import Lines, Report, Tabular, write_csv
 from fastrank_eval.stats.score_table import RocSteps, ScoreTable
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _TEXT = pa.string()
 #: Types of columns; others are float64.
@@ -55,7 +57,7 @@ SCHEMAS = {kind: _schema(names) for kind, names in curve_points.COLUMNS.items()}
 
 
 @dataclass(frozen=True, repr=False)
-class Curve(CurveData, Tabular):
+class Curve(Tabular):
     """The result of :func:`fastrank_eval.curve`.
 
     Parameters
@@ -77,6 +79,19 @@ class Curve(CurveData, Tabular):
     source : str
         Name of the source of the rows, if it has one.
     """
+
+    kind: str
+    columns: dict[str, dict[str, np.ndarray]]
+    values: dict[str, dict[str, float]]
+    undefined: dict[str, str]
+    choices: dict[str, object]
+    meta: Meta
+    source: str = ""
+
+    @property
+    def scores(self) -> tuple[str, ...]:
+        """Score columns, in the requested order."""
+        return tuple(self.columns)
 
     @cached_property
     def table(self) -> pa.Table:
@@ -106,6 +121,35 @@ class Curve(CurveData, Tabular):
             if columns
         ]
         return pa.concat_tables(tables) if tables else schema.empty_table()
+
+    @typed
+    def of(self, score: str | None = None) -> dict[str, NDArray[Any]]:
+        """Get the columns of one model.
+
+        Parameters
+        ----------
+        score : str, optional
+            Score column; may be left out if there is one.
+
+        Returns
+        -------
+        dict of str to ndarray, shape (points,)
+            NaN where undefined.
+
+        Raises
+        ------
+        ArgumentError
+            If the model is unknown, or left out if there are several.
+        """
+        if score is None and len(self.scores) == 1:
+            score = self.scores[0]
+        if score not in self.scores:
+            names = ", ".join(map(repr, self.scores))
+            raise ArgumentError(
+                f"score={score!r} is none of the models of this curve: {names}."
+                f"{near(str(score), self.scores)}"
+            )
+        return dict(self.columns[score])
 
     def to_dict(self) -> dict[str, Any]:
         """Build the content of :meth:`to_json`.

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from fastrank_eval._lib.arguments import at_least_one, check_choice, typed
+from fastrank_eval._lib.arguments import at_least_one, check_choice
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.elementary import ratio
-from fastrank_eval._lib.errors import ArgumentError, ColumnError, MeasureError, near
-from fastrank_eval.engine.records import Meta
+from fastrank_eval._lib.errors import ArgumentError, ColumnError, MeasureError
 from fastrank_eval.engine.run import run
 from fastrank_eval.measures import Measure, measure, parse_measures
 from fastrank_eval.measures.calibration import Outcomes
@@ -23,54 +22,7 @@ from fastrank_eval.stats.intervals import normal_quantile
 from fastrank_eval.stats.score_table import ScoreTable
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-
-@dataclass(frozen=True)
-class CurveData:
-    """The points and values of a curve by model, which are drawn; see `Curve`."""
-
-    kind: str
-    columns: dict[str, dict[str, np.ndarray]]
-    values: dict[str, dict[str, float]]
-    undefined: dict[str, str]
-    choices: dict[str, object]
-    meta: Meta
-    source: str = ""
-
-    @property
-    def scores(self) -> tuple[str, ...]:
-        """Score columns, in the requested order."""
-        return tuple(self.columns)
-
-    @typed
-    def of(self, score: str | None = None) -> dict[str, NDArray[Any]]:
-        """Get the columns of one model.
-
-        Parameters
-        ----------
-        score : str, optional
-            Score column; may be left out if there is one.
-
-        Returns
-        -------
-        dict of str to ndarray, shape (points,)
-            NaN where undefined.
-
-        Raises
-        ------
-        ArgumentError
-            If the model is unknown, or left out if there are several.
-        """
-        if score is None and len(self.scores) == 1:
-            score = self.scores[0]
-        if score not in self.scores:
-            names = ", ".join(map(repr, self.scores))
-            raise ArgumentError(
-                f"score={score!r} is none of the models of this curve: {names}."
-                f"{near(str(score), self.scores)}"
-            )
-        return dict(self.columns[score])
+    pass
 
 
 @dataclass(frozen=True)

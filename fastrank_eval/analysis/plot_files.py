@@ -20,7 +20,7 @@ from fastrank_eval._lib.files import check_suffix
 from fastrank_eval.results.format import detail_text, printable
 
 if TYPE_CHECKING:
-    from fastrank_eval.analysis.curve_points import CurveData
+    from fastrank_eval.analysis.plots import Drawable
 
 _SVG = "{http://www.w3.org/2000/svg}"
 _LINK = "{http://www.w3.org/1999/xlink}href"
@@ -157,12 +157,12 @@ def check_picture(path: str | os.PathLike[str], argument: str = "path") -> None:
         )
 
 
-def draw_file(curve: CurveData, temporary: Path, path: str, title: str | None = None) -> None:
+def draw_file(curve: Drawable, temporary: Path, path: str, title: str | None = None) -> None:
     """Draw a curve to a file in the format of the suffix of `path`.
 
     Parameters
     ----------
-    curve : CurveData
+    curve : Drawable
     temporary : Path
         File to write.
     path : str
@@ -215,7 +215,7 @@ def _svg(figure: Any) -> str:
     return text[text.index("<svg") :]
 
 
-def _page(curve: CurveData, svg: str, title: str, caption: str) -> str:
+def _page(curve: Drawable, svg: str, title: str, caption: str) -> str:
     def safe(text: object) -> str:
         return html.escape(printable(str(text)))
 

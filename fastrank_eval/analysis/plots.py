@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import matplotlib as mpl
 import numpy as np
@@ -25,7 +25,7 @@ from fastrank_eval.results.format import (
 )
 
 if TYPE_CHECKING:
-    from fastrank_eval.analysis.curve_points import CurveData
+    from fastrank_eval.engine.records import Meta
 
 # Okabe & Ito (2008), without yellow, which is hard to see on white.
 _PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -143,7 +143,55 @@ _STEPS = 2000
 _MIN_RECALL = 0.005
 
 
-def models(curve: CurveData) -> Iterator[tuple[int, str, dict[str, np.ndarray]]]:
+class Drawable(Protocol):
+    """The fields of a curve that are drawn."""
+
+    @property
+    def kind(self) -> str:
+        """One of `SCHEMAS`."""
+        ...
+
+    @property
+    def scores(self) -> tuple[str, ...]:
+        """The models."""
+        ...
+
+    @property
+    def columns(self) -> dict[str, dict[str, np.ndarray]]:
+        """Columns of points by model."""
+        ...
+
+    @property
+    def values(self) -> dict[str, dict[str, float]]:
+        """Summary values of the curve by model."""
+        ...
+
+    @property
+    def undefined(self) -> dict[str, str]:
+        """Models without a curve, with the reason."""
+        ...
+
+    @property
+    def choices(self) -> dict[str, object]:
+        """Options of the kind."""
+        ...
+
+    @property
+    def meta(self) -> Meta:
+        """Provenance and conventions of the curve."""
+        ...
+
+    @property
+    def source(self) -> str:
+        """Name of the source."""
+        ...
+
+    def of(self, score: str | None = None) -> dict[str, np.ndarray]:
+        """Return the columns of one model."""
+        ...
+
+
+def models(curve: Drawable) -> Iterator[tuple[int, str, dict[str, np.ndarray]]]:
     """Iterate over the models that have a curve, with their indices."""
     for model, score in enumerate(curve.scores):
         if score not in curve.undefined:
@@ -181,7 +229,7 @@ def square(figure: Any, across: str, up: str) -> Any:
 Lines = Sequence[tuple[int, Mapping[str, np.ndarray]]]
 
 
-def roc(figure: Any, curve: CurveData) -> References:
+def roc(figure: Any, curve: Drawable) -> References:
     """Draw true over false positive rate, with the diagonal of chance."""
     axes = square(figure, "False positive rate", "True positive rate")
     draw_roc(axes, [(model, columns) for model, _, columns in models(curve)])
@@ -195,7 +243,7 @@ def draw_roc(axes: Any, lines: Lines) -> None:
         draw(axes, model, columns["fpr"], columns["tpr"])
 
 
-def pr(figure: Any, curve: CurveData) -> References:
+def pr(figure: Any, curve: Drawable) -> References:
     """Draw precision over recall, with the share of positives as chance level."""
     axes = square(figure, "Recall", "Precision")
     highest = 0.0
@@ -213,7 +261,7 @@ def pr(figure: Any, curve: CurveData) -> References:
     return {"chance: share of positives": CHANCE}
 
 
-def det(figure: Any, curve: CurveData) -> References:
+def det(figure: Any, curve: Drawable) -> References:
     """Draw false negative over false positive rate, as normal deviates."""
     axes = square(figure, "False positive rate", "False negative rate")
     errors = [curve.values[score]["EER"] for _, score, _ in models(curve)]
@@ -254,7 +302,7 @@ _FEW_CUTOFFS = 8
 _STANDARD_ERRORS = 1.96
 
 
-def lift(figure: Any, curve: CurveData) -> References:
+def lift(figure: Any, curve: Drawable) -> References:
     """Draw cumulative gains, and lift next to them."""
     figure.set_size_inches(10.5, 6.2)
     gains, lifts = figure.subplots(1, 2)
@@ -276,7 +324,7 @@ def lift(figure: Any, curve: CurveData) -> References:
     return {"random choice": CHANCE}
 
 
-def calibration(figure: Any, curve: CurveData) -> References:
+def calibration(figure: Any, curve: Drawable) -> References:
     """Draw observed rate over mean prediction, and rows of bins."""
     has_counts = curve.choices["binning"] == "equal-width"
     figure.set_size_inches(6.4, 8.9 if has_counts else 7.2)
@@ -324,7 +372,7 @@ def draw_calibration(axes: Any, lines: Lines) -> None:
     axes.set(xlabel="Mean prediction", ylabel="Observed rate", xlim=ends, ylim=ends)
 
 
-def by_cutoff(figure: Any, curve: CurveData) -> References:
+def by_cutoff(figure: Any, curve: Drawable) -> References:
     """Draw each measure over its cutoff, one panel for each."""
     names = list(dict.fromkeys(curve.of(curve.scores[0])["measure"].tolist()))
     across = 2 if len(names) == 4 else min(len(names), _MAX_PANELS)
@@ -350,7 +398,7 @@ def by_cutoff(figure: Any, curve: CurveData) -> References:
     return {}
 
 
-def activity(figure: Any, curve: CurveData) -> References:
+def activity(figure: Any, curve: Drawable) -> References:
     """Draw a measure over buckets of groups, with the number of groups."""
     figure.set_size_inches(8.0, 5.6)
     axes = figure.subplots()
@@ -389,7 +437,7 @@ _TITLES = {
     "lift": "Cumulative gains and lift",
     "calibration": "Calibration",
 }
-_DRAW: dict[str, Callable[[Any, CurveData], dict[str, dict[str, Any]]]] = {
+_DRAW: dict[str, Callable[[Any, Drawable], dict[str, dict[str, Any]]]] = {
     "roc": roc,
     "pr": pr,
     "det": det,
@@ -402,7 +450,7 @@ _DRAW: dict[str, Callable[[Any, CurveData], dict[str, dict[str, Any]]]] = {
 _AXIS_VALUES = ("positive rate",)
 
 
-def title_of(curve: CurveData, title: str | None = None) -> str:
+def title_of(curve: Drawable, title: str | None = None) -> str:
     """Write the title of the picture."""
     if title is not None:
         return shortened(title, 90)
@@ -416,7 +464,7 @@ def title_of(curve: CurveData, title: str | None = None) -> str:
     return _TITLES[curve.kind]
 
 
-def caption_of(curve: CurveData) -> str:
+def caption_of(curve: Drawable) -> str:
     """Describe the data: source, rows, groups, conventions."""
     conditions = curve.meta.conventions
     texts = [shortened(curve.source)] if curve.source else []
@@ -441,7 +489,7 @@ def caption_of(curve: CurveData) -> str:
     return ", ".join(texts)
 
 
-def figure_of(curve: CurveData, title: str | None = None) -> Figure:
+def figure_of(curve: Drawable, title: str | None = None) -> Figure:
     """Draw all models of a curve in one figure."""
     figure = Figure(layout="constrained")
     figure.get_layout_engine().set(w_pad=0.1, h_pad=0.1)
@@ -463,7 +511,7 @@ def figure_of(curve: CurveData, title: str | None = None) -> Figure:
     return figure
 
 
-def _legend_text(curve: CurveData, score: str) -> str:
+def _legend_text(curve: Drawable, score: str) -> str:
     """Write the legend text of a model: its name and summary values."""
     reason = curve.undefined.get(score)
     if reason is not None:

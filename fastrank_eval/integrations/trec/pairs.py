@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import accumulate, pairwise
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
@@ -306,7 +306,8 @@ class PairTable:
 
     @cached_property
     def _by_query(self) -> PairTable:
-        return PairTable.of(self.table.take(arrow_column(self.order)), self.number)
+        rows = arrow_column(cast(np.ndarray, self.order))
+        return PairTable.of(self.table.take(rows), self.number)
 
     @cached_property
     def pieces(self) -> list[tuple[int, int]]:
