@@ -164,6 +164,7 @@ class ScatteredEvaluator:
             report("evaluating", rows, total)
             if result is not None:
                 results.append(result)
+        self._partitioners[0].give_back()
         return thread_totals.merge(), results
 
     def _sort(

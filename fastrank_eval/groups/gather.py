@@ -160,7 +160,9 @@ class Gatherer:
             pairs = zip(self._partitioner.columns, column_words, strict=True)
             return tuple(column.keys(list(words)) for column, words in pairs)
 
-        return Chunk(columns, starts[: groups + 1]), keys
+        # Without a look whether scores happen to descend in every group.
+        entries = dict.fromkeys(range(self._partitioner.models))
+        return Chunk(columns, starts[: groups + 1], entries=entries), keys
 
     def _words(self, partitions: PartitionRange) -> np.ndarray:
         """Gather the words of all keys, partition by partition."""

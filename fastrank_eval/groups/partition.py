@@ -18,6 +18,7 @@ import pyarrow as pa
 from fastrank_eval._lib.arrow import frozen, row_column
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.jit import kernel
+from fastrank_eval._lib.memory import borrow, give_back
 from fastrank_eval._lib.threads import scratch
 from fastrank_eval.io.columns import Columns
 from fastrank_eval.io.keys import KeyEncoder, hash_keys
@@ -48,13 +49,13 @@ class Block:
 
     def __init__(self, rows: int, kinds: Sequence[np.dtype | None]) -> None:
         sizes = [0 if kind is None else -(-rows * kind.itemsize // _LINE) * _LINE for kind in kinds]
-        memory, lo = np.empty(sum(sizes), np.uint8), 0
+        self.memory, lo = borrow(sum(sizes)), 0
         #: One array for each type.
         self.columns: list[np.ndarray | None] = []
         for kind, size in zip(kinds, sizes, strict=True):
             column = None
             if kind is not None:
-                column = memory[lo : lo + rows * kind.itemsize].view(kind)
+                column = self.memory[lo : lo + rows * kind.itemsize].view(kind)
             self.columns.append(column)
             lo += size
         self.free = self.rows = rows
@@ -156,6 +157,11 @@ class Partitioner:
     def bytes(self) -> int:
         """Bytes of memory of long keys, which are stored outside the rows."""
         return sum(column.bytes for column in self.columns)
+
+    def give_back(self) -> None:
+        """Let the next run use the memory of the rows, which nobody reads any more."""
+        for block in self._blocks.values():
+            give_back(block.memory)
 
     def separate(self) -> None:
         """Give each batch from now on a block of its own, which is freed with it."""
