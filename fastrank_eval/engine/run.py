@@ -493,9 +493,8 @@ def _check_measures(
         )
 
 
-#: Rows that are read first, to see whether keys are scattered.
-_PEEK = 1 << 16
-_FIRST_STARTS = 1 << 10
+#: Rows that are read first, to see whether keys are scattered. Most that are show it at once.
+_PEEK, _FIRST_ROWS = 1 << 16, 1 << 10
 
 
 @dataclass(frozen=True)
@@ -578,13 +577,13 @@ def _order_error(returning: ReturningKey, plan: Plan, order: str) -> OrderError:
 
 
 def _scattered(batch: pa.RecordBatch, plan: Plan) -> bool:
-    keys = keys_of(batch, plan.roles, 0)
-    starts = np.concatenate([[0], group_starts(keys)])
-    at_starts = keys_at(keys, starts)
-    integers = key_integers(at_starts)
-    # np.unique() would hash them: 20 times slower. Shuffled keys return among the first already.
-    heads = (np.sort(integers[:rows]) for rows in (_FIRST_STARTS, len(integers)))
-    return any((head[1:] == head[:-1]).any() for head in heads)
+    for rows in sorted({min(_FIRST_ROWS, batch.num_rows), batch.num_rows}):
+        keys = keys_of(batch.slice(0, rows), plan.roles, 0)
+        at_starts = keys_at(keys, np.concatenate([[0], group_starts(keys)]))
+        integers = np.sort(key_integers(at_starts))  # np.unique() would hash them: 20 times slower
+        if (integers[1:] == integers[:-1]).any():
+            return True
+    return False
 
 
 def in_order_of_appearance(results: list[GroupResults]) -> tuple[list[Keys], list[GroupValues]]:

@@ -110,16 +110,14 @@ class Gatherer:
 
     def ranges(self, threads: int) -> Iterator[PartitionRange]:
         """Yield ranges of partitions for chunks; all threads get equal work."""
-        total, first = int(self._bounds[-1]), 0
-        rounds = -(-total // (threads * CHUNK_ROWS))
-        chunk_rows = min(CHUNK_ROWS, max(total // (threads * rounds), _FEWEST_ROWS))
+        bounds, first = self._bounds.tolist(), 0
+        rounds = -(-bounds[-1] // (threads * CHUNK_ROWS))
+        chunk_rows = min(CHUNK_ROWS, max(bounds[-1] // (threads * rounds), _FEWEST_ROWS))
         for last in range(1, PARTITIONS + 1):
-            base = int(self._bounds[first])
-            rows = int(self._bounds[last]) - base
+            base, rows = bounds[first], bounds[last] - bounds[first]
             if rows and (rows >= chunk_rows or last == PARTITIONS):
-                yield PartitionRange(
-                    first, last, base, frozen(self._bounds[first : last + 1] - base)
-                )
+                chunk_bounds = frozen(self._bounds[first : last + 1] - base)
+                yield PartitionRange(first, last, base, chunk_bounds)
                 first = last
 
     def gather(self, partitions: PartitionRange) -> tuple[Chunk, Callable[[], Keys]]:
@@ -201,13 +199,13 @@ class Gatherer:
         return frozen(out.view())
 
     def _items(self, partitions: PartitionRange, position: np.ndarray) -> pa.Array | None:
+        if self._batches[0].item is None:
+            return None
         items, rows = [], np.empty(partitions.rows, np.int64)
         taken = 0
         for batch, begins in zip(self._batches, self._begins, strict=True):
-            if batch.item is None:
-                return None
             bounds = batch.bounds[partitions.first : partitions.last + 1] - batch.bounds[0]
-            items.append(batch.item.slice(bounds[0], bounds[-1] - bounds[0]))
+            items.append(cast(pa.Array, batch.item).slice(bounds[0], bounds[-1] - bounds[0]))
             # From the place of a row in the batch to its place in the chunk.
             moves = begins[partitions.first : partitions.last] - partitions.base - bounds[:-1]
             places = np.arange(bounds[0], bounds[-1]) + np.repeat(moves, np.diff(bounds))
