@@ -9,7 +9,7 @@ import sys
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any, cast
 
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import SourceError
@@ -26,13 +26,6 @@ _COLUMNS = {suffix for suffix, kind in FORMATS.items() if kind in ("parquet", "a
 _GZIP = b"\x1f\x8b"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _REMEDY = "Check that the file is whole and is text."
-
-
-class Readable(Protocol):
-    """An object with a method `read` for bytes."""
-
-    def read(self, size: int, /) -> bytes:
-        """Read at most `size` bytes; no bytes at the end."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +54,7 @@ class Text:
         with reading(self.name, _REMEDY):
             return suffix in _COLUMNS or sniff(self.file.filesystem, self.file.path) is not None
 
-    def blocks(self) -> Iterator[bytes]:
+    def blocks(self) -> Iterator[bytearray]:
         """Yield blocks of complete lines with newlines, then `PADDING`.
 
         Raises
@@ -77,8 +70,8 @@ class Text:
                     f"Cannot read {self.name}: its gzip data is damaged ({error}). {_REMEDY}"
                 ) from error
 
-    def _decompress(self, handle: Any) -> Readable:
-        stream: Any = _PeekableStream(handle)
+    def _decompress(self, handle: Any) -> _PeekableStream:
+        stream = _PeekableStream(handle)
         head = stream.peek(8)
         kind = format_of_bytes(head)
         if kind is not None:
@@ -87,7 +80,7 @@ class Text:
                 "a pyarrow Table of its columns."
             )
         if head.startswith(_GZIP):
-            return _PeekableStream(gzip.GzipFile(fileobj=stream, mode="rb"))
+            return _PeekableStream(gzip.GzipFile(fileobj=cast(Any, stream), mode="rb"))
         return stream
 
 
@@ -144,20 +137,25 @@ def _opener(filesystem: Any, path: str) -> Callable[[], AbstractContextManager[A
     return lambda: filesystem.open_input_stream(path, compression=None)
 
 
-def _line_blocks(handle: Readable) -> Iterator[bytes]:
-    rest: list[bytes] = []
-    mark = _BYTE_ORDER_MARK
-    while more := handle.read(_BLOCK):
-        if mark and not rest:
-            more, mark = more.removeprefix(mark), b""
-        end = more.rfind(b"\n") + 1
-        block = b"".join([*rest, memoryview(more)[:end], PADDING]) if end else b""
-        rest = [more[end:]] if end else [*rest, more]
-        del more  # or it stays in memory beside the block
-        if block:
+def _line_blocks(stream: _PeekableStream) -> Iterator[bytearray]:
+    mark, rest = _BYTE_ORDER_MARK, b""
+    more = -1
+    while more:
+        # Bytes are read to where their lines are split.
+        block = bytearray(len(rest) + _BLOCK + len(PADDING))
+        block[: len(rest)] = rest
+        more = stream.readinto(memoryview(block)[len(rest) : -len(PADDING)])
+        size = len(rest) + more
+        if not more and rest:
+            block[size], size = PADDING[0], size + 1
+        end = block.rfind(b"\n", 0, size) + 1
+        rest = bytes(block[end:size])
+        if end:
+            block[end:] = PADDING
+            if mark and block.startswith(mark):
+                del block[: len(mark)]
+            mark = b""
             yield block
-    if any(rest):
-        yield b"".join([*rest, b"\n", PADDING])
 
 
 class _OpenStream:
@@ -187,6 +185,17 @@ class _PeekableStream:
                 break
             self._head += more
         return self._head
+
+    def readinto(self, room: memoryview) -> int:
+        """Read up to as many bytes as there is room for."""
+        into = getattr(self._handle, "readinto", None)
+        if into is not None and not self._head:
+            return int(into(room) or 0)
+        more = self.read(len(room))
+        self._head = more[len(room) :] or self._head  # characters may be more bytes than asked for
+        size = min(len(more), len(room))
+        room[:size] = more[:size]
+        return size
 
     def read(self, size: int) -> bytes:
         if self._head:

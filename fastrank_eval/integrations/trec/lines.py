@@ -303,12 +303,12 @@ class Lines:
         return row if self.numbers is None else int(self.numbers[row])
 
 
-def read_lines(block: bytes, layout: Layout) -> Lines:
+def read_lines(block: bytearray, layout: Layout) -> Lines:
     """Read the lines of a block into columns.
 
     Parameters
     ----------
-    block : bytes
+    block : bytearray
         Complete lines, each with a newline, and `PADDING`. Blank lines and lines that begin with
         ``#`` count as lines but have no row.
     layout : Layout

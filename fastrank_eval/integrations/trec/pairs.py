@@ -306,8 +306,9 @@ class PairTable:
 
     @cached_property
     def _by_query(self) -> PairTable:
-        rows = arrow_column(cast(np.ndarray, self.order))
-        return PairTable.of(self.table.take(rows), self.number)
+        return PairTable.of(
+            self.table.take(arrow_column(cast(np.ndarray, self.order))), self.number
+        )
 
     @cached_property
     def pieces(self) -> list[tuple[int, int]]:

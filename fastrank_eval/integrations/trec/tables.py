@@ -456,7 +456,7 @@ def _read_texts(
 def _read_blocks(texts: Iterable[Text], layout: Layout) -> Iterator[tuple[Text, Lines]]:
     """Read blocks in all threads, in order, and not too far ahead."""
 
-    def read(item: tuple[Text, bytes]) -> tuple[Text, Lines]:
+    def read(item: tuple[Text, bytearray]) -> tuple[Text, Lines]:
         text, block = item
         return text, read_lines(block, layout)
 

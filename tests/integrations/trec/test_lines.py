@@ -175,6 +175,15 @@ def test_open_file__of_text__is_read_and_stays_open(tmp_path):
         assert not handle.closed
 
 
+@pytest.mark.parametrize("block", [1, 2, 5, 1 << 20])
+@pytest.mark.parametrize("wrap", [io.StringIO, lambda text: io.BytesIO(text.encode())])
+def test_open_file__of_wide_characters__is_read(block, wrap):
+    text = "\ufeffä Q0 漢字漢字 1 2.5 ü\nä Q0 ß 1 0.5 ü"
+    with mock.patch.object(blocks, "_BLOCK", block):
+        found = rows(read_run(wrap(text)))
+    assert found == [("ä", "漢字漢字", 2.5, "ü"), ("ä", "ß", 0.5, "ü")]
+
+
 def test_standard_input__is_read(monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(LINE)))
     assert rows(read_run("-")) == [("1", "a", 2.5, "t")]
