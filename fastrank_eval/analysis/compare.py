@@ -29,7 +29,7 @@ from fastrank_eval.analysis.compare_tests import (
     Choices,
     Evidence,
     adjust_rows,
-    compare_model,
+    compare_models,
     group_evidence,
     pooled_evidence,
     records_evidence,
@@ -315,7 +315,7 @@ def compare_slices(
             ]
             for model in plan.rivals
         }
-        rows_by_slicing[by] += _compare_models(
+        rows_by_slicing[by] += compare_models(
             values[by, label],
             plan.measures,
             scores[base],
@@ -340,24 +340,6 @@ def _by_slice(values: Iterable[MeasureValue]) -> dict[tuple[str | None, str], _S
     for v in values:
         slices.setdefault((v.by, v.slice), {})[v.score, v.measure] = v
     return slices
-
-
-def _compare_models(
-    values: _SliceValues,
-    measures: Sequence[Measure],
-    base: str,
-    evidence: Mapping[str, Sequence[Evidence]],
-    choices: Choices,
-    records: GroupRecords | None,
-) -> list[ComparedValue]:
-    """Compare the models that have evidence with the baseline, in one slice."""
-    rows: list[ComparedValue] = []
-    for candidate, evidence_of_model in evidence.items():
-        base_values, own = (
-            [values[score, str(m)] for m in measures] for score in (base, candidate)
-        )
-        rows += compare_model(measures, base_values, own, evidence_of_model, choices, records)
-    return rows
 
 
 #: Conventions that change no value, or that a comparison sets itself.
@@ -435,7 +417,7 @@ def _compare_groups(
         ]
         for candidate in candidates
     }
-    overall = _compare_models(values[None, "all"], measures, base, evidence, choices, records)
+    overall = compare_models(values[None, "all"], measures, base, evidence, choices, records)
     rows = adjust_rows(overall, measures, choices)
     # A result has no values of groups by slice.
     not_paired = {candidate: [NOT_PAIRED] * len(measures) for candidate in candidates}
@@ -446,7 +428,7 @@ def _compare_groups(
                 for score, m in product((base, *candidates), measures):
                     if (score, str(m)) not in slice_values:
                         slice_values[score, str(m)] = _no_value(by, label, score, m)
-                slice_rows += _compare_models(
+                slice_rows += compare_models(
                     slice_values, measures, base, not_paired, choices, None
                 )
         rows += adjust_rows(slice_rows, measures, choices)

@@ -246,37 +246,48 @@ def compare_measure(
     )
 
 
-def compare_model(
+def compare_models(
+    values: Mapping[tuple[str, str], MeasureValue],
     measures: Sequence[Measure],
-    base: Sequence[MeasureValue],
-    candidate: Sequence[MeasureValue],
-    evidence: Sequence[Evidence],
+    base: str,
+    evidence: Mapping[str, Sequence[Evidence]],
     choices: Choices,
     records: GroupRecords | None,
 ) -> list[ComparedValue]:
-    """Compare two models by every measure, before any correction.
+    """Compare models with the baseline by every measure, in one slice.
 
     Parameters
     ----------
+    values : mapping of (str, str) to MeasureValue
+        By score column and measure.
     measures : sequence of Measure
-    base, candidate : sequence of MeasureValue
-        Values of each model, one for each measure.
-    evidence : sequence of Evidence
-        One for each measure.
+    base : str
+        Score column of the baseline.
+    evidence : mapping of str to sequence of Evidence
+        For each candidate one for each measure.
     choices : Choices
     records : GroupRecords or None
         Values of every group, for tests that need them. With None, differences are tested by their
         standard errors.
+
+    Returns
+    -------
+    list of ComparedValue
+        Before any correction.
     """
-    results: dict[int, PairedTest] = {}
-    if records is not None and choices.needs_groups:
-        deltas = {m: other.value - base[m].value for m, other in enumerate(candidate)}
-        indices = [records.scores.index(side[0].score) for side in (base, candidate)]
-        results = group_tests(choices, records, indices[0], indices[1], deltas)
-    return [
-        compare_measure(measure, base[m], candidate[m], evidence[m], choices, results.get(m))
-        for m, measure in enumerate(measures)
-    ]
+    rows: list[ComparedValue] = []
+    for candidate, of_measures in evidence.items():
+        pairs = [(values[base, str(m)], values[candidate, str(m)]) for m in measures]
+        results: dict[int, PairedTest] = {}
+        if records is not None and choices.needs_groups:
+            deltas = {m: own.value - other.value for m, (other, own) in enumerate(pairs)}
+            first, second = map(records.scores.index, (base, candidate))
+            results = group_tests(choices, records, first, second, deltas)
+        rows += [
+            compare_measure(measure, *pairs[m], of_measures[m], choices, results.get(m))
+            for m, measure in enumerate(measures)
+        ]
+    return rows
 
 
 def adjust_rows(
