@@ -102,33 +102,16 @@ class Placements:
         if rows.weight is None:
             _add_groups(placement, rows.positive, rows.starts, values, masses)
         else:
-            weight = rows.weight * self.scale
-            self._add_weighted(placement, weight, rows, values, masses)
+            weight, positive = rows.weight * self.scale, np.zeros(len(placement), np.bool_)
+            positive[rows.positive] = True
+            group = np.repeat(np.arange(groups), np.diff(rows.starts))
+            # Sums of a group do not depend on the order of its rows.
+            order = np.lexsort((weight, placement, positive, group))
+            ordered = (frozen(column[order]) for column in (placement, weight, positive))
+            _add_weighted_groups(*ordered, rows.starts, values, masses)
         halves = 2.0 * self.others, 2.0 * self.positives
         positive_sums, other_sums = (values[c] / halves[c] - masses[c] * area for c in range(2))
         return positive_sums, other_sums, masses[0] > 0, masses[1] > 0
-
-    def _add_weighted(
-        self,
-        placement: np.ndarray,
-        weight: np.ndarray,
-        rows: ScoredRows,
-        values: np.ndarray,
-        masses: np.ndarray,
-    ) -> None:
-        """Add the rows of each group, independent of their order."""
-        positive = np.zeros(len(placement), np.bool_)
-        positive[rows.positive] = True
-        group = np.repeat(np.arange(values.shape[1]), np.diff(rows.starts))
-        order = np.lexsort((weight, placement, positive, group))
-        _add_weighted_groups(
-            frozen(placement[order]),
-            frozen(weight[order]),
-            frozen(positive[order]),
-            rows.starts,
-            values,
-            masses,
-        )
 
 
 @kernel
