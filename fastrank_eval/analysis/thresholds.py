@@ -436,16 +436,10 @@ def best_of(
     threshold: float | None = math.nan
     if reason is None:
         threshold = float(table.score[index - 1]) if index else None
+    chosen = tp[index], fp[index], positive - tp[index], negative - fp[index]
+    hit, alarm, miss, rejection = (_cell_value(cell, table.scale) for cell in chosen)
     return BestThreshold(
-        score,
-        str(criterion),
-        threshold,
-        value,
-        _cell_value(tp[index], table.scale),
-        _cell_value(fp[index], table.scale),
-        _cell_value(positive - tp[index], table.scale),
-        _cell_value(negative - fp[index], table.scale),
-        reason,
+        score, str(criterion), threshold, value, hit, alarm, miss, rejection, reason
     )
 
 

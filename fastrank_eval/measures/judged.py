@@ -65,16 +65,8 @@ class BinaryPreference(_Incomplete):
 
     def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
         judged, rel = ranking.unjudged_rows(), float(self.rel)
-        return over_groups(
-            _expected_preference,
-            ranking,
-            ranking.grade,
-            rel,
-            ranking.relevant(rel),
-            self.nonrelevant(ranking),
-            judged.before,
-            judged.tied,
-        )
+        counts = ranking.relevant(rel), self.nonrelevant(ranking), judged.before, judged.tied
+        return over_groups(_expected_preference, ranking, ranking.grade, rel, *counts)
 
 
 class GeometricPreference(BinaryPreference):
@@ -330,20 +322,12 @@ class RBPResidual(Measure):
     def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
         judged, p = ranking.unjudged_rows(), float(self.p)
         below, summed = discount_table("geometric", p, int(ranking.retrieved.max(initial=0)) + 1)
-        unknown, unjudged_rows = np.empty((2, ranking.groups))
-        _unknown_weight(
-            ranking.offsets,
-            ranking.above,
-            ranking.size,
-            ranking.grade,
-            ranking.retrieved,
-            judged.offsets,
-            judged.above,
-            judged.size,
-            summed,
-            unknown,
-            unjudged_rows,
+        unjudged_rows, others = (
+            np.empty(ranking.groups),
+            (judged.offsets, judged.above, judged.size),
         )
+        arguments = ranking.grade, *others, summed, unjudged_rows
+        unknown = over_groups(_unknown_weight, ranking, *arguments)
         beyond = below[ranking.retrieved]
         if self.tail == "if_unjudged":
             beyond = np.where(unjudged_rows > 0, beyond, 0.0)
@@ -352,7 +336,7 @@ class RBPResidual(Measure):
 
 @kernel
 def _unknown_weight(  # type: ignore[no-untyped-def]
-    offsets, above, size, grade, retrieved, others, other_above, other_size, summed, out, count
+    offsets, above, size, retrieved, grade, others, other_above, other_size, summed, count, out
 ):
     """Sum the mean weight of a block's ranks over unjudged rows; count them."""
     for g in range(offsets.shape[0] - 1):

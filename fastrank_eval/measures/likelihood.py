@@ -267,18 +267,9 @@ def losses(probability: np.ndarray, positive: np.ndarray, clamp: float) -> tuple
         scratch(use, rows, np.float64) for use in ("loss", "likelihood", "scaled")
     )
     exponent = scratch("exponent", rows)
-    bits = frozen(likelihood.view(np.int64))
-    clamped = _losses(
-        probability,
-        positive,
-        clamp,
-        likelihood,
-        bits,
-        scaled.view(np.int64),
-        scaled,
-        exponent,
-        loss,
-    )
+    bits, mantissa = frozen(likelihood.view(np.int64)), scaled.view(np.int64)
+    numbers = likelihood, bits, mantissa, scaled, exponent
+    clamped = _losses(probability, positive, clamp, *numbers, loss)
     return loss, int(clamped)
 
 

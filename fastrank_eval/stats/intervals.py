@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property, lru_cache
 
 from fastrank_eval._lib.dataclass import dataclass
@@ -296,13 +297,7 @@ def exponential_interval(logs: Uncertainty, mean: float) -> Uncertainty:
     exponentials of the ends for the mean. So it is not symmetric and never below zero. Values above
     the largest double are inf.
     """
-    return Uncertainty(
-        exp(mean) * logs.se,
-        exp(logs.low),
-        exp(logs.high),
-        logs.effective_groups,
-        logs.caution,
-    )
+    return replace(logs, se=exp(mean) * logs.se, low=exp(logs.low), high=exp(logs.high))
 
 
 def normal_quantile(confidence: float) -> float:
