@@ -70,7 +70,7 @@ def _value(
             )
         value, details = pooled.value, pooled.details
         if plan.grouped or not measure.uses_groups:
-            error = _pooled_error(pooled, plan.confidence, sums.carriers(slice_index))
+            error = _pooled_error(pooled, plan.confidence, sums, slice_index)
         else:
             error = Uncertainty(caution="no_groups")
         used, rows, positives, dropped = (
@@ -139,12 +139,14 @@ def _over_groups(
     return exp(mean), exponential_interval(error, mean)
 
 
-def _pooled_error(pooled: PooledValue, confidence: float, row_carriers: float) -> Uncertainty:
+def _pooled_error(
+    pooled: PooledValue, confidence: float, sums: Sums, slice_index: int
+) -> Uncertainty:
     if math.isnan(pooled.value):
         return Uncertainty()
     if not pooled.clusters:
         return Uncertainty(caution="pooled")
-    support = Support(pooled.clusters, row_carriers, pooled.carriers)
+    support = Support(pooled.clusters, sums.carriers(slice_index), pooled.carriers)
     return t_interval(pooled.value, pooled.se, support, confidence)
 
 
