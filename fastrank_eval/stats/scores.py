@@ -18,10 +18,10 @@ from fastrank_eval.stats.score_runs import (
     NO_VALUES,
     Codes,
     ScoreRuns,
-    count_below,
     distinct_codes,
     find_codes,
     ranges_of,
+    rank_codes,
 )
 from fastrank_eval.stats.score_table import (
     RocSteps,
@@ -347,16 +347,16 @@ class PooledScores:
     def _map_ranges(self, work: Callable[..., _Result], map_jobs: JobMap) -> Iterator[_Result]:
         """Map a function over the ranges of codes, ascending.
 
-        It takes the distinct codes of all rows and the rows of each, or codes in any order and
-        None, and the distinct codes of positives and the rows of each.
+        It takes the codes of all rows and the rows of each, and those of positives. Codes are
+        ascending and distinct, or in any order without rows of each.
         """
         if not self._all.counts:
 
-            def sort(leading: slice) -> _Result:
-                positives = distinct_codes(self._positives.rows_in(leading))
-                return work(self._all.rows_in(leading), None, *positives)
+            def join(leading: slice) -> _Result:
+                positives = self._positives.rows_in(leading, "positives")
+                return work(self._all.rows_in(leading), None, positives.codes, None)
 
-            return map_jobs(sort, ranges_of(self._all, self._positives))
+            return map_jobs(join, ranges_of(self._all, self._positives))
         self._count_all(map_jobs)
 
         def read(bucket: int) -> _Result:
@@ -367,11 +367,11 @@ class PooledScores:
 
 
 def _rank_positives(
-    rows: Codes, counts: np.ndarray | None, codes: np.ndarray, number: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, int]:
-    """Count the rows below each positive, and up to it, and all rows."""
+    rows: Codes, counts: np.ndarray | None, codes: np.ndarray, number: np.ndarray | None
+) -> tuple[np.ndarray, ...]:
+    """Count the rows below each code of positives, and up to it, and all rows."""
     if counts is None:
-        return codes, number, *count_below(rows, codes), len(rows.codes)
+        return *rank_codes(rows, codes), len(rows.codes)
     below, through = np.empty((2, len(codes)), np.int64)
     find_codes(rows.codes, codes, below, through)
     before = np.append(0, np.cumsum(counts))
@@ -379,11 +379,12 @@ def _rank_positives(
 
 
 def _divide_classes(
-    rows: Codes, counts: np.ndarray | None, codes: np.ndarray, number: np.ndarray
+    rows: Codes, counts: np.ndarray | None, codes: np.ndarray, number: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Count positives and others of each code, the highest first."""
     distinct = rows.codes
     if counts is None:
+        codes, number = distinct_codes(Codes(codes, NO_VALUES))
         distinct, counts = distinct_codes(rows)
     positives = np.zeros(len(distinct), np.int64)
     positives[np.searchsorted(distinct, codes)] = number
