@@ -376,11 +376,9 @@ def read_lines(block: bytearray, layout: Layout) -> Lines:
     is_ascii = bool(padded.max() < _NON_ASCII)
     for i, name in enumerate(names):
         if name == layout.number:
-            numbers = values[:rows].copy()
-            if not others and name != "score" and not points:
-                arrays[name] = arrow_column(numbers.astype(np.int64))
-            elif not others:
-                arrays[name] = arrow_column(numbers)
+            if not others:
+                kind = np.float64 if name == "score" or points else np.int64
+                arrays[name] = arrow_column(values[:rows].astype(kind))
             else:
                 arrays[name], row, reason = _numbers(text_of(i), name)
                 row_faults += [] if row < 0 else [(row, reason)]
