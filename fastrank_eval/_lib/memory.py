@@ -128,6 +128,8 @@ def memory_budget(
         raise ArgumentError(
             f"spill_dir={_shorten(spill_dir)} is no folder: create it, or name another."
         )
+    if memory is not None:
+        _kept.clear()  # or it would count as used
     resident = _resident()
     total = _check_minimum(
         resident + int(_FREE_FRACTION * _free()) if memory is None else parse_bytes(memory), memory
@@ -208,8 +210,7 @@ def _free() -> int:
 def _resident() -> int:
     """Return the bytes that this process uses now."""
     pages = _text("/proc/self/statm").split()
-    used = int(pages[1]) * os.sysconf("SC_PAGE_SIZE") if len(pages) > 1 else 256 << 20
-    return max(used - sum(map(len, _kept)), 0)
+    return int(pages[1]) * os.sysconf("SC_PAGE_SIZE") if len(pages) > 1 else 256 << 20
 
 
 def _text(path: str) -> str:

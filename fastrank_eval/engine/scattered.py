@@ -22,7 +22,7 @@ from fastrank_eval.engine.plan import Plan
 from fastrank_eval.engine.totals import Totals
 from fastrank_eval.groups.chunk import key_text
 from fastrank_eval.groups.external_sort import Sorter, WideKeys
-from fastrank_eval.groups.gather import Gatherer, PartitionRange
+from fastrank_eval.groups.gather import Gatherer
 from fastrank_eval.groups.partition import PartitionedBatch, Partitioner
 from fastrank_eval.io.reader import RowReader, WorkBatch, in_scratch, read_batch, rebatch
 from fastrank_eval.io.source import Batch, first_rows
@@ -143,7 +143,7 @@ class ScatteredEvaluator:
         plan = self._plan
         thread_totals = ThreadTotals(plan)
 
-        def evaluate_range(partitions: PartitionRange) -> GroupResults | None:
+        def evaluate_range(partitions: range) -> GroupResults | None:
             chunk, keys = gatherer.gather(partitions)
 
             def name(group: int) -> str:
@@ -156,11 +156,11 @@ class ScatteredEvaluator:
 
         results = []
         ranges = list(gatherer.ranges(plan.threads))
-        rows, total = 0, sum(partitions.rows for partitions in ranges)
+        rows, total = 0, sum(map(gatherer.rows, ranges))
         for partitions, result in zip(
             ranges, map_jobs(plan.threads, evaluate_range, ranges), strict=True
         ):
-            rows += partitions.rows
+            rows += gatherer.rows(partitions)
             report("evaluating", rows, total)
             if result is not None:
                 results.append(result)

@@ -7,7 +7,7 @@ the cache. Then one pass for each column moves its values to their groups.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -26,35 +26,6 @@ CHUNK_ROWS, _FEWEST_ROWS = 1 << 19, 1 << 17
 
 
 @dataclass(frozen=True)
-class PartitionRange:
-    """Range of partitions that makes one chunk, the work of one thread.
-
-    Parameters
-    ----------
-    first, last : int
-        First partition, and the one after the last.
-    base : int
-        Number of rows in the partitions before the range.
-    bounds : ndarray of int64, shape (partitions + 1,)
-        First row of each partition in the chunk, then the number of rows.
-    """
-
-    first: int
-    last: int
-    base: int
-    bounds: np.ndarray
-
-    @property
-    def rows(self) -> int:
-        """Number of rows."""
-        return int(self.bounds[-1])
-
-    def place(self, block: _Batches) -> tuple[np.ndarray, np.ndarray, int, int, int]:
-        """Return where the rows of a block lie in it, and in the chunk, for kernels."""
-        return block.bounds, block.begins, self.first, self.last, self.base
-
-
-@dataclass(frozen=True)
 class _Batches:
     """Batches that share a block, in input order.
 
@@ -62,7 +33,7 @@ class _Batches:
     ----------
     columns : list of (ndarray, read-only, or None)
         Those of the block.
-    widths : list of int
+    widths : tuple of int
         Number of words of each key column.
     bases : ndarray of int64, shape (batches,), read-only
         Numbers to add to the words.
@@ -73,7 +44,7 @@ class _Batches:
     """
 
     columns: list[np.ndarray | None]
-    widths: list[int]
+    widths: tuple[int, ...]
     bases: np.ndarray
     bounds: np.ndarray
     begins: np.ndarray
@@ -104,23 +75,26 @@ class Gatherer:
             columns = [None if array is None else frozen(array.view()) for array in block.columns]
             bases = frozen(np.array([batches[b].base for b in here]))
             at = frozen(bounds[here]), frozen(self._begins[here])
-            self._blocks.append(_Batches(columns, batches[here[0]].widths, bases, *at))
+            self._blocks.append(_Batches(columns, block.widths, bases, *at))
         widths = zip(*(block.widths for block in self._blocks), strict=True)
         self._widths = [max(of_column) for of_column in widths]
 
-    def ranges(self, threads: int) -> Iterator[PartitionRange]:
-        """Yield ranges of partitions for chunks; all threads get equal work."""
+    def rows(self, partitions: range) -> int:
+        """Count the rows of some partitions."""
+        return int(self._bounds[partitions.stop] - self._bounds[partitions.start])
+
+    def ranges(self, threads: int) -> Iterator[range]:
+        """Yield the partitions of each chunk, the work of one thread at a time."""
         bounds, first = self._bounds.tolist(), 0
         rounds = -(-bounds[-1] // (threads * CHUNK_ROWS))
         chunk_rows = min(CHUNK_ROWS, max(bounds[-1] // (threads * rounds), _FEWEST_ROWS))
         for last in range(1, PARTITIONS + 1):
-            base, rows = bounds[first], bounds[last] - bounds[first]
+            rows = bounds[last] - bounds[first]
             if rows and (rows >= chunk_rows or last == PARTITIONS):
-                chunk_bounds = frozen(self._bounds[first : last + 1] - base)
-                yield PartitionRange(first, last, base, chunk_bounds)
+                yield range(first, last)
                 first = last
 
-    def gather(self, partitions: PartitionRange) -> tuple[Chunk, Callable[[], Keys]]:
+    def gather(self, partitions: range) -> tuple[Chunk, Callable[[], Keys]]:
         """Gather a range of partitions into a chunk.
 
         The thread's next chunk overwrites its memory.
@@ -132,16 +106,18 @@ class Gatherer:
         keys : callable
             Returns the keys of the groups.
         """
-        rows, block = partitions.rows, self._blocks[0]
+        rows, block = self.rows(partitions), self._blocks[0]
         position = scratch("position in chunk", rows, np.uint32)
         heads, starts = scratch("chunk heads", rows), scratch("chunk starts", rows + 1)
+        output = position, heads, starts
         if len(self._blocks) == 1 and self._widths == [1]:
-            words, bases = cast(np.ndarray, block.columns[0]).reshape(1, -1), block.bases
-            bounds = block.bounds[:, partitions.first : partitions.last + 1]
+            words = cast(np.ndarray, block.columns[0]).reshape(1, -1)
+            bounds = block.bounds[:, partitions.start : partitions.stop + 1]
+            ends = number_rows(words, bounds, *output, block.bases, place=True)
         else:
-            words, bases = self._words(partitions), frozen(np.zeros(1, np.int64))
-            bounds = partitions.bounds.reshape(1, -1)
-        ends = number_rows(words, bases, bounds, True, position, heads, starts)
+            bounds = self._bounds[None, partitions.start : partitions.stop + 1]
+            bounds = bounds - bounds[0, 0]
+            ends = number_rows(self._words(partitions), bounds, *output, place=True)
         groups = int(ends[-1])
         starts[groups] = rows
         position = frozen(position.view())
@@ -162,9 +138,14 @@ class Gatherer:
         entries = dict.fromkeys(range(self._partitioner.models))
         return Chunk(columns, starts[: groups + 1], entries=entries), keys
 
-    def _words(self, partitions: PartitionRange) -> np.ndarray:
+    def _place(self, block: _Batches, partitions: range) -> tuple[Any, ...]:
+        """Return where rows of a block lie in it, and in the chunk, for kernels."""
+        first, last = partitions.start, partitions.stop
+        return block.bounds, block.begins, first, last, int(self._bounds[first])
+
+    def _words(self, partitions: range) -> np.ndarray:
         """Gather the words of all keys, partition by partition."""
-        rows, width = partitions.rows, sum(self._widths)
+        rows, width = self.rows(partitions), sum(self._widths)
         words = scratch("words", width * rows).reshape(width, rows)
         if len(self._blocks) > 1:
             words[:] = 0  # shorter keys have fewer words
@@ -175,39 +156,37 @@ class Gatherer:
                     _copy_partitions(
                         next(column),
                         block.bases,
-                        *partitions.place(block),
+                        *self._place(block, partitions),
                         words[first + w],
                     )
         return frozen(words)
 
-    def _part(
-        self, partitions: PartitionRange, part: int, position: np.ndarray
-    ) -> np.ndarray | None:
+    def _part(self, partitions: range, part: int, position: np.ndarray) -> np.ndarray | None:
         """Gather one array of `Columns.arrays`, rows in order of their groups."""
         arrays = [block.columns[sum(block.widths) + part] for block in self._blocks]
         kind = next((array.dtype for array in arrays if array is not None), None)
         if kind is None:
             return None
-        out = scratch(f"part {part}", partitions.rows, kind)
+        out = scratch(f"part {part}", self.rows(partitions), kind)
         bits = out.view(f"u{kind.itemsize}")
         if any(array is None for array in arrays):
             bits[:] = 0
         for block, array in zip(self._blocks, arrays, strict=True):
             if array is not None:
                 values = frozen(array.view(bits.dtype))
-                _scatter_partitions(values, *partitions.place(block), position, bits)
+                _scatter_partitions(values, *self._place(block, partitions), position, bits)
         return frozen(out.view())
 
-    def _items(self, partitions: PartitionRange, position: np.ndarray) -> pa.Array | None:
+    def _items(self, partitions: range, position: np.ndarray) -> pa.Array | None:
         if self._batches[0].item is None:
             return None
-        items, rows = [], np.empty(partitions.rows, np.int64)
-        taken = 0
+        items, rows = [], np.empty(self.rows(partitions), np.int64)
+        taken, base = 0, self._bounds[partitions.start]
         for batch, begins in zip(self._batches, self._begins, strict=True):
-            bounds = batch.bounds[partitions.first : partitions.last + 1] - batch.bounds[0]
+            bounds = batch.bounds[partitions.start : partitions.stop + 1] - batch.bounds[0]
             items.append(cast(pa.Array, batch.item).slice(bounds[0], bounds[-1] - bounds[0]))
             # From the place of a row in the batch to its place in the chunk.
-            moves = begins[partitions.first : partitions.last] - partitions.base - bounds[:-1]
+            moves = begins[partitions.start : partitions.stop] - base - bounds[:-1]
             places = np.arange(bounds[0], bounds[-1]) + np.repeat(moves, np.diff(bounds))
             rows[position[places]] = taken + np.arange(len(places))
             taken += len(places)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -43,11 +43,16 @@ class Block:
     ----------
     rows : int
         Rows that it has room for.
-    kinds : sequence of (dtype or None)
-        Types of the columns; None for an absent column.
+    widths : tuple of int
+        Number of words of each key column. They are the first columns.
+    kinds : tuple of (dtype or None)
+        Types of all columns; None for an absent column.
     """
 
-    def __init__(self, rows: int, kinds: Sequence[np.dtype | None]) -> None:
+    def __init__(
+        self, rows: int, widths: tuple[int, ...], kinds: tuple[np.dtype | None, ...]
+    ) -> None:
+        self.widths = widths
         sizes = [0 if kind is None else -(-rows * kind.itemsize // _LINE) * _LINE for kind in kinds]
         self.memory, lo = borrow(sum(sizes)), 0
         #: One array for each type.
@@ -72,8 +77,6 @@ class PartitionedBatch:
     block : Block
         Words of each key column, minus `base`, as int64 or uint32; then the arrays of
         `Columns.arrays`, in the same order of rows.
-    widths : list of int
-        Number of words of each key column.
     item : pyarrow.Array or None
         Item ids, in the same order of rows.
     bounds : ndarray of int64, shape (PARTITIONS + 1,), read-only
@@ -83,7 +86,6 @@ class PartitionedBatch:
     """
 
     block: Block
-    widths: list[int]
     item: pa.Array | None
     bounds: np.ndarray
     base: int
@@ -97,12 +99,14 @@ class PartitionedBatch:
     def words(self) -> list[list[np.ndarray]]:
         """Words of each key column, minus `base`."""
         columns = iter(self._columns())
-        return [[cast(np.ndarray, next(columns)) for _ in range(width)] for width in self.widths]
+        return [
+            [cast(np.ndarray, next(columns)) for _ in range(width)] for width in self.block.widths
+        ]
 
     @property
     def parts(self) -> list[np.ndarray | None]:
         """Arrays as in `Columns.arrays`."""
-        return self._columns()[sum(self.widths) :]
+        return self._columns()[sum(self.block.widths) :]
 
     @property
     def bytes(self) -> int:
@@ -150,7 +154,7 @@ class Partitioner:
         self.integer = len(self.columns) == 1 and self.columns[0].integer
         self._keeps_numbers = keep_numbers
         self._rows, self._memory = rows, memory
-        self._blocks: dict[tuple[np.dtype | None, ...], Block] = {}
+        self._blocks: dict[tuple[Any, ...], Block] = {}
         self._lock = threading.Lock()
 
     @property
@@ -192,7 +196,7 @@ class Partitioner:
         kinds: list[np.dtype | None] = [kind] * len(every)
         parts = replace(columns, row_numbers=self._numbers(columns)).arrays()
         kinds += [None if part is None else part.dtype for part in parts]
-        block, lo = self._room(rows, tuple(kinds))
+        block, lo = self._room(rows, tuple(map(len, words)), tuple(kinds))
         for values, column in zip([*every, *parts], block.columns, strict=True):
             if values is None or column is None:
                 continue
@@ -208,18 +212,20 @@ class Partitioner:
             row_at = np.empty(rows, np.int64)
             row_at[position] = np.arange(rows)
             item = item.take(row_column(row_at))
-        return PartitionedBatch(block, list(map(len, words)), item, frozen(bounds + lo), base)
+        return PartitionedBatch(block, item, frozen(bounds + lo), base)
 
-    def _room(self, rows: int, kinds: tuple[np.dtype | None, ...]) -> tuple[Block, int]:
+    def _room(
+        self, rows: int, widths: tuple[int, ...], kinds: tuple[np.dtype | None, ...]
+    ) -> tuple[Block, int]:
         """Find room for rows of some types: a block, and the first row in it."""
         with self._lock:
-            block = self._blocks.get(kinds)
+            block = self._blocks.get((widths, kinds))
             if block is None or block.free < rows:
                 row_bytes = sum(kind.itemsize for kind in kinds if kind is not None)
                 shared = min(self._rows, self._memory // row_bytes)
-                block = Block(max(rows, shared), kinds)
+                block = Block(max(rows, shared), widths, kinds)
                 if shared:
-                    self._blocks[kinds] = block
+                    self._blocks[widths, kinds] = block
             block.free -= rows
             return block, block.rows - block.free - rows
 

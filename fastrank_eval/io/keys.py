@@ -26,8 +26,7 @@ from fastrank_eval.io.columns import refuse_unhashable
 
 #: Odd factor of hashes.
 _MIX = 0xD6E8FEB86659FD93
-#: Integer keys use a dense table if their range is at most this many times their count.
-DENSE_RANGE = 4
+_NO_BASE = frozen(np.zeros(1, np.int64))
 
 
 def number_keys(keys: Sequence[pa.Array]) -> tuple[np.ndarray, np.ndarray]:
@@ -55,11 +54,8 @@ def key_integers(keys: Sequence[pa.Array]) -> np.ndarray:
     -------
     ndarray of int64, shape (rows,), read-only
     """
-    integers = _column_integers(keys[0])
-    for key in keys[1:]:
-        left, _ = number_integers(integers)
-        right, firsts = number_integers(_column_integers(key))
-        integers = left * len(firsts) + right
+    columns = [_column_integers(key) for key in keys]
+    integers = columns[0] if len(keys) == 1 else _number_words(frozen(np.stack(columns)))[0]
     return frozen(np.ascontiguousarray(integers))
 
 
@@ -75,33 +71,25 @@ def _column_integers(key: pa.Array) -> np.ndarray:
 
 def number_integers(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Number distinct integers (int64) as `number_keys` numbers keys."""
-    if not len(values):
-        return np.empty(0, np.int64), np.empty(0, np.int64)
-    values = frozen(np.ascontiguousarray(values).view())
-    minimum, maximum = int(values.min()), int(values.max())
-    if maximum - minimum >= max(DENSE_RANGE * len(values), 1 << 10):
-        return _number_words(values.reshape(1, -1))
-    codes, firsts = np.empty((2, len(values)), np.int64)
-    table = np.full(maximum - minimum + 1, -1, np.int64)
-    groups = _number_dense(values, minimum, table, codes, firsts)
-    return codes, firsts[:groups].copy()
+    return _number_words(frozen(np.ascontiguousarray(values).view()).reshape(1, -1))
 
 
 def _number_words(words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     codes, firsts = np.empty((2, words.shape[1]), np.int64)
     bounds, starts = np.array([[0, len(codes)]]), scratch("starts of keys", len(codes))
-    ends = number_rows(words, frozen(np.zeros(1, np.int64)), bounds, False, codes, firsts, starts)
+    ends = number_rows(words, bounds, codes, firsts, starts)
     return codes, firsts[: ends[1]].copy()
 
 
 def number_rows(
     words: np.ndarray,
-    bases: np.ndarray,
     bounds: np.ndarray,
-    place: bool,
     codes: np.ndarray,
     firsts: np.ndarray,
     starts: np.ndarray,
+    bases: np.ndarray = _NO_BASE,
+    *,
+    place: bool = False,
 ) -> np.ndarray:
     """Number the distinct keys of each part of some rows, as they appear.
 
@@ -111,19 +99,19 @@ def number_rows(
     ----------
     words : ndarray of int64 or uint32, shape (words, rows), read-only
         The keys.
-    bases : ndarray of int64, shape (batches,), read-only
-        Number to add to the words of each batch.
     bounds : ndarray of int64, shape (batches, parts + 1)
         First row of each batch and part in `words`, then the end of the last part. Keys of several
         words must be in one batch that begins in row 0.
-    place : bool
-        Find the place of each row if those of one key were adjacent, in place of its number.
     codes : ndarray of integers, shape (rows,)
         Output: number of the row's key in its part, or the place, both from 0.
     firsts : ndarray of int64, shape (rows,)
         Output: first row of each key, part by part.
     starts : ndarray of int64, shape (rows,)
         Output: first place of each key, part by part.
+    bases : ndarray of int64, shape (batches,), read-only
+        Number to add to the words of each batch.
+    place : bool
+        Find the place of each row if those of one key were adjacent, in place of its number.
 
     Returns
     -------
@@ -190,21 +178,6 @@ def _mix(hashes):  # type: ignore[no-untyped-def]
         h = (h ^ (h >> np.uint64(32))) * np.uint64(_MIX)
         h = (h ^ (h >> np.uint64(32))) * np.uint64(_MIX)
         hashes[i] = h ^ (h >> np.uint64(32))
-
-
-@kernel
-def _number_dense(values, minimum, table, codes, firsts):  # type: ignore[no-untyped-def]
-    groups = 0
-    for i in range(values.shape[0]):
-        slot = values[i] - minimum
-        code = table[slot]
-        if code < 0:
-            code = groups
-            table[slot] = code
-            firsts[code] = i
-            groups += 1
-        codes[i] = code
-    return groups
 
 
 @kernel

@@ -58,6 +58,25 @@ def test_scattered_rows__give_the_same_bits_as_rows_with_numbers(spread, ties):
         assert summary(table, ties=ties, per_group=False, **options) == wanted, options
 
 
+def test_scattered_rows__of_two_keys_whose_lengths_change_places():
+    table = log_of("close")
+    numbers = table["group"].to_numpy() + 75
+    # In the first half the first text has one word and the second two; then the other way round.
+    long = np.where(np.arange(ROWS) < ROWS // 2, 0, 9)
+    texts = [
+        pa.array([f"{n % 9:0{w}}" for n, w in zip(numbers, long, strict=True)]),
+        pa.array([f"{n // 9:0{9 - w}}" for n, w in zip(numbers, long, strict=True)]),
+    ]
+    pairs = [f"{a} {b}" for a, b in zip(*(text.to_pylist() for text in texts), strict=True)]
+    wanted = summary(table.set_column(0, "group", pa.array(pairs)))
+    two = table.append_column("a", texts[0]).append_column("b", texts[1])
+    for options in ({"batch_rows": ROWS // 2}, {"batch_rows": 4 * ROWS // 2, "threads": 2}, {}):
+        roles = {**ROLES, **options, "group": ["a", "b"], "measures": EVERY_KIND}
+        result = fastrank_eval.evaluate(two, **roles)
+        got = [{n: exactly(x) for n, x in line.items()} for line in result.to_dict()["results"]]
+        assert got == wanted, options
+
+
 @pytest.mark.parametrize("kind", LABELS)
 def test_scattered_rows__of_every_label_of_one_byte(kind):
     table = log_of("close", kind)

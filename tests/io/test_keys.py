@@ -95,11 +95,11 @@ def test_number_rows__whose_keys_share_a_hash_takes_another(monkeypatch):
 
     monkeypatch.setattr(keys_module, "_factor", weak)
     words = frozen(np.array([[1, 2, 1, 5, 2, 3], [2, 1, 2, 4, 1, 0]]))
-    base, bounds = frozen(np.zeros(1, np.int64)), np.array([[0, 4, 6]])
+    bounds = np.array([[0, 4, 6]])
     codes, firsts, starts = np.empty((3, 6), np.int64)
     for place, wanted in ((False, [0, 1, 0, 2, 0, 1]), (True, [0, 2, 1, 3, 4, 5])):
         seeds.clear()
-        ends = keys_module.number_rows(words, base, bounds, place, codes, firsts, starts)
+        ends = keys_module.number_rows(words, bounds, codes, firsts, starts, place=place)
         assert ends.tolist() == [0, 3, 5]
         assert codes.tolist() == wanted
         assert firsts[:5].tolist() == [0, 1, 3, 4, 5]
@@ -112,7 +112,7 @@ def test_number_rows__of_parts_whose_rows_lie_in_several_batches():
     bounds = np.array([[3, 4, 6], [0, 2, 3]])  # two batches of two parts
     codes, firsts, starts = np.empty((3, 6), np.int64)
     bases = frozen(np.array([8, 0]))
-    ends = keys_module.number_rows(words, bases, bounds, True, codes, firsts, starts)
+    ends = keys_module.number_rows(words, bounds, codes, firsts, starts, bases, place=True)
     assert ends.tolist() == [0, 2, 5]
     assert codes.tolist() == [0, 2, 1, 3, 4, 5]
     assert firsts[:5].tolist() == [0, 1, 3, 4, 5]
