@@ -24,11 +24,11 @@ LOWER_BITS = {4: 18, 8: 49}
 _RANGE_ROWS = 1 << 17
 #: Bytes of a block of memory that runs share. The system gives large blocks in large pages: runs of
 #: their own cost 1.5 ns a row more.
-_BLOCK_BYTES = 1 << 24
+_BLOCK_BYTES = 1 << 25
 #: Most bits of a digit: the ends of digits, and the lines written next, stay in the cache.
 _DIGIT_BITS = 11
-#: Rows of a cell, at least, bits of the most cells, and most comparisons of a row.
-_CELL_ROWS, _CELL_BITS, _COMPARISONS = 4, 16, 8
+#: Rows of a cell, at least, and bits of the most cells.
+_CELL_ROWS, _CELL_BITS = 4, 16
 #: Rows that are partitioned in turn: a fourth of all rows lies between them.
 _STREAMS = 4
 #: Fewer codes are sorted by NumPy: a sort by digits takes 20 us at least.
@@ -197,7 +197,9 @@ def _to_starts(ends):  # type: ignore[no-untyped-def]
         end += rows
 
 
-def rank_codes(rows: Codes, codes: np.ndarray) -> tuple[np.ndarray, ...]:
+def rank_codes(
+    rows: Codes, codes: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Count the rows below each distinct code of some rows, and up to it.
 
     Rows are counted in cells by their leading bits. Only rows that share a cell with a code are
@@ -217,32 +219,36 @@ def rank_codes(rows: Codes, codes: np.ndarray) -> tuple[np.ndarray, ...]:
     number, below, through : ndarray of int64
         How often `codes` has each, rows with a lower code, and rows with a code at most as high.
     """
-    distinct, counts = np.empty_like(codes), np.empty((3, len(codes)), np.int64)
-    if not len(codes):
-        return distinct, *counts
     size = len(rows.codes)
-    cells = 1 << min((size // _CELL_ROWS).bit_length() or 1, _CELL_BITS)
-    found = _rank(
-        rows.codes,
-        codes,
-        scratch("cells", cells, np.uint32),
-        scratch("first code of a cell", cells, np.uint32),
-        scratch("cells with codes", cells, np.uint32),
-        scratch("codes of cells", 4 * len(codes), np.uint32).reshape(4, -1),
-        scratch("rows of cells with codes", size + 1, codes.dtype),
-        distinct,
-        counts,
-    )
-    if found >= 0:
-        return distinct[:found], *counts[:, :found]
-    distinct, number = distinct_codes(Codes(codes, NO_VALUES))
-    below, through = np.empty((2, len(distinct)), np.int64)
-    find_codes(sort_codes(rows).codes, distinct, below, through)
-    return distinct, number, below, through
+    distinct, (number, below, through) = np.empty_like(codes), np.empty((3, len(codes)), np.int64)
+    found = -1 if len(codes) else 0
+    # Where positives are many, a sort is faster.
+    if 0 < _CELL_ROWS * len(codes) <= size:
+        cells = 1 << min((size // _CELL_ROWS).bit_length(), _CELL_BITS)
+        found = _rank(
+            rows.codes,
+            codes,
+            scratch("cells", cells, np.uint32),
+            scratch("first code of a cell", cells, np.uint32),
+            scratch("cells with codes", cells, np.uint32),
+            scratch("codes of cells", 4 * len(codes), np.uint32).reshape(4, -1),
+            scratch("rows of cells with codes", size + 1, codes.dtype),
+            distinct,
+            number,
+            below,
+            through,
+        )
+    if found < 0:
+        distinct, number = distinct_codes(Codes(codes, NO_VALUES))
+        found = len(distinct)
+        find_codes(sort_codes(rows).codes, distinct, below, through)
+    return distinct[:found], number[:found], below[:found], through[:found]
 
 
 @kernel
-def _rank(rows, codes, cells, first, marked, chains, inside, distinct, counts):  # type: ignore[no-untyped-def]
+def _rank(  # type: ignore[no-untyped-def]
+    rows, codes, cells, first, marked, chains, inside, distinct, rows_of, below, through
+):
     """Count rows in cells, and compare those of cells that have codes.
 
     There are 2 cells at least: a shift takes no more than all bits but one. The codes of a cell
@@ -251,7 +257,7 @@ def _rank(rows, codes, cells, first, marked, chains, inside, distinct, counts): 
     """
     mark = np.uint32(1 << 31)
     number, following, lower, equal = chains[0], chains[1], chains[2], chains[3]
-    size = codes.shape[0]
+    size = np.int64(codes.shape[0])
     if rows.shape[0] >= 1 << 31:
         return -1
     base = rows[0]
@@ -264,7 +270,7 @@ def _rank(rows, codes, cells, first, marked, chains, inside, distinct, counts): 
     while (most - base) >> shift > last:
         shift += codes.dtype.type(1)
     cells[:] = 0
-    budget = _COMPARISONS * size
+    budget = size
     for p in range(size):
         code = codes[p]
         cell = (code - base) >> shift
@@ -302,7 +308,7 @@ def _rank(rows, codes, cells, first, marked, chains, inside, distinct, counts): 
         cells[cell] = count + np.uint32(1)
         inside[taken] = code
         taken += np.uint64(count >> np.uint32(31))
-    budget = _COMPARISONS * rows.shape[0]
+    budget = np.int64(rows.shape[0])
     for p in range(size):
         if number[p] > 0:
             budget -= np.int64(cells[(codes[p] - base) >> shift] ^ mark)
@@ -310,13 +316,13 @@ def _rank(rows, codes, cells, first, marked, chains, inside, distinct, counts): 
         return -1
     for i in range(taken):
         code = inside[i]
-        p = first[(code - base) >> shift]
-        while p < size:
-            lower[p] += np.uint32(code < codes[p])
-            equal[p] += np.uint32(code == codes[p])
-            p = following[p]
+        here = first[(code - base) >> shift]
+        while here < size:
+            lower[here] += np.uint32(code < codes[here])
+            equal[here] += np.uint32(code == codes[here])
+            here = following[here]
     total = np.uint32(0)
-    found = 0
+    found = np.int64(0)
     for cell in range(cells.shape[0]):
         count = cells[cell]
         cells[cell] = total
@@ -325,15 +331,14 @@ def _rank(rows, codes, cells, first, marked, chains, inside, distinct, counts): 
         total += count & ~mark
     done = 0
     for i in range(found):
-        cell = np.int64(marked[i])
-        p = np.int64(first[cell])
-        while p < size:
-            distinct[done] = codes[p]
-            counts[0, done] = number[p]
-            counts[1, done] = np.int64(cells[cell]) + lower[p]
-            counts[2, done] = counts[1, done] + equal[p]
+        here = first[marked[i]]
+        while here < size:
+            distinct[done] = codes[here]
+            rows_of[done] = number[here]
+            below[done] = np.int64(cells[marked[i]]) + lower[here]
+            through[done] = below[done] + equal[here]
             done += 1
-            p = np.int64(following[p])
+            here = following[here]
     return done
 
 
@@ -472,13 +477,18 @@ class ScoreRuns:
 
         The thread's next call for the same use overwrites them.
         """
-        parts = self._few.copy()
-        for run in self._runs:
-            first = int(run.ends[leading.start - 1]) if leading.start else 0
-            last = int(run.ends[leading.stop - 1])
-            if first < last:
-                parts.append(Codes(*(part[first:last] for part in run.rows)))
+        parts = self.parts_in(leading)
         return _concatenate(parts, use) if parts else Codes(np.empty(0, self.kind), NO_VALUES)
+
+    def parts_in(self, leading: slice) -> list[Codes]:
+        """Return the rows of a range of leading bits, run by run."""
+        parts = self._few.copy()
+        for (codes, values), ends in self._runs:
+            first = int(ends[leading.start - 1]) if leading.start else 0
+            last = int(ends[leading.stop - 1])
+            if first < last:
+                parts.append(Codes(codes[first:last], values[first:last]))
+        return parts
 
 
 def ranges_of(*every: ScoreRuns) -> list[slice]:
@@ -497,9 +507,10 @@ def ranges_of(*every: ScoreRuns) -> list[slice]:
 def _concatenate(parts: list[Codes], use: str = "rows") -> Codes:
     if len(parts) == 1:
         return parts[0]
-    size = sum(len(part.codes) for part in parts)
-    joined = scratch(f"codes of {use}", size, parts[0].codes.dtype)
-    np.concatenate([part.codes for part in parts], out=joined)
-    values = scratch(f"values of {use}", sum(len(part.values) for part in parts), np.float64)
-    np.concatenate([part.values for part in parts], out=values)
-    return Codes(joined, values)
+    codes, values = zip(*parts, strict=True)
+    joined = scratch(f"codes of {use}", sum(map(len, codes)), codes[0].dtype)
+    np.concatenate(codes, out=joined)
+    if not len(values[0]):
+        return Codes(joined, NO_VALUES)
+    joined_values = scratch(f"values of {use}", len(joined), np.float64)
+    return Codes(joined, np.concatenate(values, out=joined_values))

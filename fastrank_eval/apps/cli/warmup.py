@@ -102,11 +102,13 @@ def _evaluate_samples(
     **options: Any,
 ) -> None:
     """Evaluate the first rows, and rows like them in many orders."""
+    import numpy as np
     import pyarrow as pa
 
     from fastrank_eval.analysis.compare import compare
     from fastrank_eval.engine.run import Request, prepare
     from fastrank_eval.results.evaluate import evaluate
+    from fastrank_eval.stats.scores import add_rows
 
     options |= {"threads": _THREADS, "limit": min(options["limit"] or _ROWS, _ROWS)}
     task = prepare(Request(sources, **options))
@@ -124,6 +126,9 @@ def _evaluate_samples(
     options |= {"group": roles.group or None, "progress": progress}
     evaluate(rows, **options)
     options["batch_rows"] = _BATCH_ROWS
+    # Only AUC of many more rows calls this kernel.
+    for counts in (np.uint8, np.uint16, np.uint32) if task.plan.row_states else ():
+        add_rows(np.zeros(1, counts), np.zeros(1, np.uint32))
     for sample in _samples(rows, roles, task.choices["order"]):
         # Such rows may be refused: a group has no click, or an item twice.
         with suppress(FastRankEvalError):

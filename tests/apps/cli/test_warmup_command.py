@@ -107,7 +107,7 @@ def test_compiled_and_loaded_kernels__are_counted(
 ) -> None:
     folder = empty_store / "kernels"
     assert warm_up(store, sample, *COLUMNS, "--measures", "AUC").returncode == 0
-    shutil.copytree(store, folder, ignore=shutil.ignore_patterns("_count_below-*"))
+    shutil.copytree(store, folder, ignore=shutil.ignore_patterns("_rank-*"))
     first = warm_up(folder, sample, *COLUMNS, "--measures", "AUC").stdout.split()
     second = warm_up(folder, sample, *COLUMNS, "--measures", "AUC").stdout.split()
     assert first[:3] == ["1", "kernel", "compiled,"]
