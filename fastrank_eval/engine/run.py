@@ -264,7 +264,8 @@ def prepare(request: Request) -> Task:
     plan = replace(plan, roles=replace(plan.roles, epsilons=epsilons))
     reader = RowReader(source, tuple(plan.roles.by_column()), limit)
     if request.batch_rows is None:
-        few_copies = plan.grouped and plan.skip_empty and not (plan.row_states or plan.slicings)
+        sums_rows = any(measure.uses_groups for measure in plan.row_states.values())
+        few_copies = plan.grouped and plan.skip_empty and not (sums_rows or plan.slicings)
         plan = replace(
             plan,
             batch_rows=batch_rows_of(reader.rows, plan.threads),
