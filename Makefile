@@ -25,7 +25,7 @@ XDIST := -n $(WORKERS) --dist worksteal
 # The tests that `coverage` runs.
 IN_PYTHON := kernels and not (slow or compiled)
 
-.PHONY: help demo test lint figures bench bench-scale bench-spark bench-coverage profile conformance \
+.PHONY: help demo test lint docs figures bench bench-scale bench-spark bench-coverage profile conformance \
 	conformance-full distributed coverage boundscheck pictures wheel wheel-demo \
 	wheel-oldest clean
 
@@ -33,6 +33,7 @@ help:
 	@echo "make demo         generate a click log and a month of nights, evaluate them, write the page"
 	@echo "make test         run all tests, on all cores"
 	@echo "make lint         ruff, mypy and the contracts of imports"
+	@echo "make docs         build the documentation into build/docs, which opens without a server"
 	@echo "make figures      count files, lines and circles, write bench/FIGURES.md"
 	@echo "make bench        measure speed, write bench/RESULTS.md"
 	@echo "make bench-scale  a million to a billion rows (SCALE_ARGS), write bench/SCALE.md"
@@ -40,7 +41,7 @@ help:
 	@echo "make bench-coverage  how often intervals hold the truth (COVERAGE_ARGS), write bench/COVERAGE.md"
 	@echo "make profile      where the time goes (PROFILE_ARGS: --input, --measures, --compile ...)"
 	@echo "make conformance  run the tools that profiles stand for beside them: those quick to install"
-	@echo "make conformance-full  all of them, and write docs/PARITY.md"
+	@echo "make conformance-full  all of them, and write docs/reference/parity.md"
 	@echo "make distributed  run the engine inside Spark, Dask and Ray (needs Java 17 or later)"
 	@echo "make coverage     coverage of the kernels, JIT off"
 	@echo "make boundscheck  the other quick tests that reach kernels, with array bounds checked"
@@ -80,6 +81,11 @@ lint: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
+docs: $(VENV)/.docs
+	$(BIN)/python -m sphinx --builder html --jobs auto --fail-on-warning --nitpicky --keep-going \
+		--quiet docs build/docs
+	@echo "the documentation is build/docs/index.html"
+
 figures: $(VENV)/.test
 	$(BIN)/python -m bench.figures
 
@@ -103,7 +109,7 @@ conformance: build/conformance-env/.made
 	$(CONFORMANCE) -m pytest tests/conformance tests/integrations/test_*.py --require-peers $(PYTEST_ARGS)
 
 conformance-full: build/conformance-env/.full
-	$(CONFORMANCE) -m pytest tests/conformance --require-peers --parity docs/PARITY.md $(PYTEST_ARGS)
+	$(CONFORMANCE) -m pytest tests/conformance --require-peers --parity docs/reference/parity.md $(PYTEST_ARGS)
 
 # With an environment of its own too: Spark and Ray take most of a gigabyte.
 distributed: build/distributed-env/.made
@@ -196,6 +202,10 @@ $(VENV)/.report: pyproject.toml $(VENV)/.made
 $(VENV)/.test: pyproject.toml $(VENV)/.made
 	$(PIP) install --editable ".[test]"
 	@touch $@ $(VENV)/.report
+
+$(VENV)/.docs: pyproject.toml $(VENV)/.test
+	$(PIP) install --editable ".[docs]"
+	@touch $@
 
 $(VENV)/.dev: pyproject.toml $(VENV)/.made
 	$(PIP) install --editable ".[test,dev]"

@@ -12,9 +12,9 @@ As a plugin of pytest it makes each law a test of its own::
     def test_hits(measure_law):
         measure_law(Hits() @ 3, oracle=hits)
 
-`docs/OWN_MEASURES.md` in the source distribution has the whole example. Each law is a function
-too, which raises AssertionError for groups of rows that break it; the tests of this package call
-them for all measures at once.
+`docs/how-to/own-measures.md` in the source distribution has the whole example. Each law is a
+function too, which raises AssertionError for groups of rows that break it; the tests of this
+package call them for all measures at once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Measures of other people, as docs/OWN_MEASURES.md says: registered, found, checked."""
+"""Measures of other people, as docs/how-to/own-measures.md says: registered, found, checked."""
 
 import json
 import math
@@ -22,7 +22,8 @@ from fastrank_eval.measures.pooled import PooledValue, SummedMeasure
 from fastrank_eval.results.catalogue import entries
 from fastrank_eval.testing import Row, check_measure
 
-HOW_TO = (Path(__file__).parent.parent / "docs" / "OWN_MEASURES.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).parent.parent / "docs"
+HOW_TO = (DOCS / "how-to" / "own-measures.md").read_text(encoding="utf-8")
 LOG = {"user": [1, 1, 2, 2], "click": [1, 0, 0, 3], "pctr": [0.1, 0.2, 0.3, 0.4]}
 ROLES = {"group": "user", "label": "click", "score": "pctr"}
 

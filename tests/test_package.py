@@ -284,7 +284,8 @@ def test_files__outside_of_100_to_600_lines__have_their_reason_written() -> None
         if path.name != "__init__.py"
     }
     assert [name for name, lines in lengths.items() if lines > 600] == []
-    decisions = (PACKAGE.parent / "docs" / "DECISIONS.md").read_text(encoding="utf-8")
+    page = PACKAGE.parent / "docs" / "explanation" / "decisions.md"
+    decisions = page.read_text(encoding="utf-8")
     listed_files = decisions.split("files are short")[1].split("\n## ")[0]
     short = [name for name, lines in lengths.items() if lines < 100]
     assert [name for name in short if f"`{name}`" not in listed_files] == []

@@ -137,7 +137,7 @@ def test_other_commands__name_what_there_is() -> None:
 def test_columns__are_those_of_the_demo() -> None:
     """Names of files and columns that the demo does not have stand nowhere."""
     root = README.parent
-    files = [README, *root.glob("docs/*.md"), *root.glob("fastrank_eval/apps/cli/*.py")]
+    files = [README, *root.glob("docs/**/*.md"), *root.glob("fastrank_eval/apps/cli/*.py")]
     files.append(root / "fastrank_eval" / "__init__.py")
     texts = {file.name: file.read_text(encoding="utf-8") for file in files}
     wrong = re.compile(r"\b(pctr|ctr_old|model_a|model_b)\b")

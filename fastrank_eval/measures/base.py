@@ -393,7 +393,7 @@ def register(kind: type[AnyMeasure]) -> AnyMeasure:
 
     States and tables name measures by their text, so another process that reads them registers the
     measure too, or finds it by an entry point ``fastrank_eval.measures``. `register` can decorate
-    the class; ``docs/OWN_MEASURES.md`` has an example.
+    the class; ``docs/how-to/own-measures.md`` has an example.
 
     Parameters
     ----------

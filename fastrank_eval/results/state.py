@@ -71,7 +71,7 @@ class State(NotebookView):
     Parameters
     ----------
     header : mapping
-        The metadata of a file, as docs/STATES.md describes them.
+        The metadata of a file, as docs/reference/states.md describes them.
     states : mapping
         The arrays of `Totals`, and of keys and values of groups, if they are kept.
     shown : str, optional
@@ -156,7 +156,7 @@ class State(NotebookView):
 
     @typed
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Write the state to a file, which docs/STATES.md describes.
+        """Write the state to a file, which docs/reference/states.md describes.
 
         An error or a signal leaves no unfinished file.
 
@@ -408,7 +408,7 @@ class State(NotebookView):
 
         The rows have the bits of :func:`fastrank_eval.compare`, slices included, if no group has
         rows in two of the merged states. ``AUC(se='clustered')`` has a difference without an error
-        if a merged file has no ``matched`` groups (docs/STATES.md).
+        if a merged file has no ``matched`` groups (docs/reference/states.md).
 
         Parameters
         ----------

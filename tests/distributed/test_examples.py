@@ -1,4 +1,4 @@
-"""Examples of docs/DISTRIBUTED.md, run as they stand there: the bits of one evaluation here."""
+"""Examples of docs/how-to/distributed.md run as they stand: the bits of one evaluation here."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pyarrow import parquet
 
 import fastrank_eval as fe
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "DISTRIBUTED.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "how-to" / "distributed.md"
 NAMES = {"user": "user_id", "old": "score_a", "new": "score_b"}
 
 

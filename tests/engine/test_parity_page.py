@@ -1,4 +1,4 @@
-"""docs/PARITY.md: it tells what profiles tell, whether or not the tools are installed."""
+"""docs/reference/parity.md: it tells what profiles tell, whether or not the tools are installed."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,7 @@ from fastrank_eval.measures import measure
 
 pytestmark = pytest.mark.no_kernels
 
-PAGE = (Path(__file__).parents[2] / "docs" / "PARITY.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "parity.md").read_text(encoding="utf-8")
 AGAIN = "run `make conformance-full`, which writes the page"
 
 

@@ -49,8 +49,8 @@ Examples:
 def spark_submit_example() -> None:
     """Print a complete job for spark-submit.
 
-    Its first lines show how to ship the environment to the workers; docs/DISTRIBUTED.md shows how
-    to build it.
+    Its first lines show how to ship the environment to the workers; docs/how-to/distributed.md
+    shows how to build it.
     """
     from importlib.resources import files
 

@@ -71,8 +71,8 @@ def warmup(sources: tuple[str, ...], quiet: bool, **options: Any) -> None:
 
     Types of columns, measures and other options choose the kernels. So evaluate the same columns of
     other files, with the same options: nothing is compiled then. Only the first rows of SOURCES are
-    read; a small sample is enough. FASTRANK_CACHE_DIR names the folder; docs/KERNELS.md shows how
-    to fill it in an image.
+    read; a small sample is enough. FASTRANK_CACHE_DIR names the folder; docs/how-to/kernels.md
+    shows how to fill it in an image.
     """
     check_order(options)
     check_standard_output()

@@ -55,7 +55,7 @@ def nights_json(nights: Sequence[dict[str, Any]], exit_code: int, error: str | N
     Returns
     -------
     str
-        Strictly valid JSON in ASCII; docs/NIGHTLY.md describes its keys.
+        Strictly valid JSON in ASCII; docs/reference/nightly.md describes its keys.
     """
     content = {"schema": SCHEMA, "exit_code": exit_code, "nights": nights}
     if error is not None:

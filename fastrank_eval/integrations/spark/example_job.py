@@ -8,7 +8,7 @@ spark-submit --archives environment.tar.gz#environment \
     job.py --table ads.impressions --where "day = '2026-11-19'" --state 2026-11-19.state
 
 FASTRANK_CACHE_DIR is a folder of compiled kernels on each machine. Only root and the user of the
-executors may be able to write it; docs/KERNELS.md shows how to fill it.
+executors may be able to write it; docs/how-to/kernels.md shows how to fill it.
 """
 
 from __future__ import annotations

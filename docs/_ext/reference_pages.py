@@ -1,0 +1,420 @@
+"""Write a page for each measure, and pages of conventions, from what the package declares.
+
+The examples and tables of values are evaluated when the pages are built.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from sphinx.application import Sphinx
+
+import fastrank_eval as fe
+from fastrank_eval.engine.conventions import PROFILES
+from fastrank_eval.groups.ties import TIES
+from fastrank_eval.measures import registry
+from fastrank_eval.measures.names import COMPARISON_FIELDS, VALUE_FIELDS
+from fastrank_eval.results.catalogue import entries
+
+HERE = Path(__file__).parents[1]
+#: Headings of the families, by the file that defines them, in the order of the page.
+FAMILIES = {
+    "auc": "Areas and separation",
+    "gain": "Discounted gain",
+    "average_precision": "Average precision",
+    "precision": "Precision, recall and first hits",
+    "user_models": "Models of a reader",
+    "judged": "Incomplete judgements",
+    "diversity": "Diversity",
+    "likelihood": "Probabilities and errors of numbers",
+    "calibration": "Calibration",
+    "decisions": "Decisions at a threshold",
+}
+#: Options without which some measures have no meaning, tried in turn.
+COMPLETIONS = ("", "(bins=5)", "(recall=0.5)", "(field='slot')")
+
+LOG = {
+    "user_id": [1, 1, 1, 1, 2, 2, 2],
+    "click": [0, 1, 0, 1, 0, 1, 0],
+    "score_a": [0.9, 0.7, 0.4, 0.2, 0.5, 0.5, 0.1],
+    "slot": ["top", "top", "side", "side", "top", "side", "side"],
+}
+JUDGED = {**LOG, "click": [0, 1, None, 1, 0, 1, None]}
+COVERED = {**LOG, "subtopics": [[], [0], [1], [0, 1], [], [2], [2]]}
+#: How a measure uses scores.
+SCORES = {
+    "order": "any numbers; only their order counts",
+    "number": "numbers; their value counts",
+    "finite number": "finite numbers; their value counts",
+    "probability": "probabilities in [0, 1]",
+}
+INTRODUCTION = (
+    "Each page has the formula, the options, an example, the values of tied scores and of groups "
+    "at the edges, and the names in other tools. `fastrank-eval measures` prints the list."
+)
+#: Groups at the edges: labels and scores of one group each.
+EDGES = {
+    "two rows, none relevant": ([0, 0], [0.8, 0.3]),
+    "two rows, both relevant": ([1, 1], [0.8, 0.3]),
+    "one relevant row": ([1], [0.8]),
+    "a relevant and another row, with equal scores": ([1, 0], [0.5, 0.5]),
+}
+TIED = {
+    "user_id": [1] * 4,
+    "click": [0, 1, 0, 0],
+    "score_a": [0.9, 0.5, 0.5, 0.5],
+    "item": ["a", "b", "c", "d"],
+    "slot": ["top"] * 4,
+    "subtopics": [[], [0], [], []],
+}
+
+
+def plain(text: str) -> str:
+    """Escape text for markdown, but for what stands in backticks; link its DOIs."""
+    parts = text.split("`")
+    for index in range(0, len(parts), 2):
+        words = []
+        for word in re.split(r"(\s+)", parts[index]):
+            doi = re.fullmatch(r"doi:(10\..*?)([,;]?)", word)
+            if doi:
+                target = doi[1].replace("<", "%3C").replace(">", "%3E")
+                target = target.replace("(", "%28").replace(")", "%29")
+                words.append(f"[doi:{_escaped(doi[1])}](https://doi.org/{target}){doi[2]}")
+            else:
+                words.append(_escaped(word))
+        parts[index] = "".join(words)
+    return "`".join(parts)
+
+
+def _escaped(text: str) -> str:
+    return re.sub(r"([\\*_{}\[\]<>#|$~])", r"\\\1", text)
+
+
+def sentence(text: str) -> str:
+    """Write a text as a sentence."""
+    return f"{text[:1].upper()}{text[1:]}".rstrip(".") + "."
+
+
+def table(head: list[str], rows: list[list[str]]) -> list[str]:
+    """Write a markdown table."""
+    lines = [head, ["---"] * len(head), *rows]
+    return ["| " + " | ".join(line) + " |" for line in lines]
+
+
+def code(text: str, language: str = "text") -> list[str]:
+    """Write a block of code."""
+    return [f"```{language}", *text.splitlines(), "```", ""]
+
+
+def complete(kind: type[fe.Measure]) -> fe.Measure:
+    """Return the measure of the examples: with a cutoff, and the options that it needs."""
+    for options in COMPLETIONS:
+        try:
+            measure = fe.measure(f"{kind.name}{options}" + ("@3" if kind.takes_cutoff else ""))
+            measure.check_complete()
+        except fe.MeasureError:
+            continue
+        return measure
+    raise ValueError(f"{kind.name}: COMPLETIONS has no options that it needs")
+
+
+def roles(measure: fe.Measure) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return a log that the measure can read, and the arguments that name its columns."""
+    options = {"group": "user_id", "label": "click", "score": "score_a"}
+    log: dict[str, Any] = {name: LOG[name] for name in ("user_id", "click", "score_a")}
+    if measure.needs_subtopics:
+        log, options["subtopics"] = {**COVERED}, "subtopics"
+        del log["slot"]
+    elif measure.needs_judgments or measure.name in ("Judged", "Unjudged", "RBPres"):
+        log, options["unjudged"] = {**JUDGED}, "allow"
+        del log["slot"]
+    if "field=" in str(measure):
+        log["slot"] = LOG["slot"]
+    if measure.refuses("expected"):
+        options["ties"] = "input"
+    return log, options
+
+
+def shown(value: fe.MeasureValue) -> str:
+    """Write a value, or why there is none."""
+    if value.value == value.value:
+        return f"{value.value:.4g}"
+    return "undefined: " + ", ".join(f"`{reason}`" for reason in value.dropped)
+
+
+def example(measure: fe.Measure) -> list[str]:
+    """Write an evaluation and what it prints."""
+    log, options = roles(measure)
+    arguments = ", ".join(f'{name}="{value}"' for name, value in options.items())
+    text = str(measure).replace('"', '\\"')
+    columns = "".join(f'    "{name}": {values},\n' for name, values in log.items()).rstrip("\n")
+    calls = [
+        "import fastrank_eval as fe",
+        f"log = {{\n{columns}\n}}",
+        f'result = fe.evaluate(log, {arguments},\n                     measures="{text}")',
+    ]
+    names: dict[str, Any] = {}
+    lines = []
+    for call in calls:
+        exec(call, names)  # noqa: S102
+        lines += [(">>> " if n == 0 else "... ") + part for n, part in enumerate(call.split("\n"))]
+    asked = [f'round(result.value("{text}"), 4)']
+    if not measure.pooled:
+        asked.append(f'result["{text}"].round(4)  # of each user')
+    for call in asked:
+        lines += [f">>> {call}", repr(eval(call, names))]  # noqa: S307
+    return code("\n".join(lines), "pycon")
+
+
+def edges(measure: fe.Measure) -> list[str]:
+    """Write what a group at the edge counts, or why it is left out."""
+    _, options = roles(measure)
+    rows = []
+    for name, (labels, scores) in EDGES.items():
+        many = len(labels)
+        log = {"user_id": [1] * many, "click": labels, "score_a": scores, "slot": ["top"] * many,
+               "subtopics": [[0] if label else [] for label in labels]}  # fmt: skip
+        try:
+            (value,) = fe.evaluate(log, measures=[measure], **options)
+        except fe.FastRankEvalError as error:
+            rows.append([name, f"error: {plain(str(error).partition(';')[0])}"])
+            continue
+        rows.append([name, shown(value)])
+    what = "all rows are" if measure.pooled else "a group is"
+    return [*table([f"where {what}", "value"], rows), ""]
+
+
+def ties(measure: fe.Measure) -> list[str]:
+    """Write the values of one tied group under each policy."""
+    _, options = roles(measure)
+    rows = []
+    for policy in TIES:
+        chosen = {**options, "ties": policy, **({"item": "item"} if policy == "item" else {})}
+        if measure.refuses(policy):
+            rows.append([f"`{policy}`", "refused"])
+            continue
+        try:
+            (value,) = fe.evaluate(TIED, measures=[measure], **chosen)
+        except fe.FastRankEvalError:
+            rows.append([f"`{policy}`", "refused"])
+        else:
+            rows.append([f"`{policy}`", shown(value)])
+    return [
+        "A group of four rows: the first has the highest score, the relevant row shares its score "
+        "with the two after it (items `b`, `c`, `d`).", "",
+        *table(["`ties=`", "value"], rows), "",
+    ]  # fmt: skip
+
+
+def accepted(read: Callable[[Any], Any]) -> str:
+    """Say which values an option takes, in the words of its error."""
+    text = _refusal(read, float("nan"))
+    if "finite number" in text:
+        whole = _refusal(read, 2.5) == "a whole number"
+        text = text.replace("finite", "whole") if whole else text.replace("finite ", "")
+    if text and not _refusal(read, None) and "None" not in text:
+        text += ", or None"
+    return text
+
+
+def _refusal(read: Callable[[Any], Any], value: object) -> str:
+    try:
+        read(value)
+    except (TypeError, ValueError) as error:
+        return str(error)
+    return ""
+
+
+def theirs() -> Mapping[str, Mapping[str, list[str]]]:
+    """Read from the parity page what other tools call each measure, by profile."""
+    found: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    text = (HERE / "reference" / "parity.md").read_text(encoding="utf-8")
+    for section in re.split(r"^## `", text, flags=re.MULTILINE)[1:]:
+        profile = section.partition("`")[0]
+        for name, ours in re.findall(r"^\| `([^`]*)` \| `([^`]*)` \| [\d,]+ \|", section, re.M):
+            names = found[fe.measure(ours).name][profile]
+            if "level" not in name and name not in names:
+                names.append(name)
+    return found
+
+
+def measure_page(entry: dict[str, Any], others: Mapping[str, list[str]]) -> str:
+    """Write the page of a measure."""
+    kind, name = registry[entry["name"]], entry["name"]
+    measure = complete(kind)
+    title = f"{name}@k" if entry["cutoff"] else name
+    low, high = ("" if bound is None else f"{bound:g}" for bound in entry["range"])
+    facts = [
+        ["range", f"{low or 'no lower bound'} to {high or 'no upper bound'}, "
+         + ("higher is better" if kind.higher_is_better else "lower is better")],
+        ["over groups", "of all rows at once" if kind.pooled else f"{entry['aggregate']} of the "
+         "values of the groups"],
+        ["scores", SCORES[kind.scores]],
+        ["row weights", "yes" if kind.uses_row_weights else "no"],
+        ["needs", ", ".join(kind_needs(kind)) or "nothing else"],
+        ["reference", plain(entry["reference"])],
+    ]  # fmt: skip
+    names = [f"`{word}`" for word in entry["spellings"]]
+    names += [
+        f"`{word}` ({', '.join(f'`{option}={value!r}`' for option, value in preset.items())})"
+        for word, preset in entry["presets"].items()
+    ]
+    if names:
+        facts.append(["other names", ", ".join(names)])
+    lines = [f"# {plain(title)}", "", plain(sentence(entry["summary"])), ""]
+    body = (inspect.getdoc(kind) or "").partition("\n\n")[2]
+    if body and "__doc__" in kind.__dict__:
+        lines += ["```{eval-rst}", body, "```", ""]
+    lines += [*code(entry["formula"].replace(",  ", ",\n")), *table(["", ""], facts), ""]
+    lines += ["## Options", ""]
+    if kind.options:
+        rows = [
+            [f"`{option.name}`", f"`{option.default!r}`", plain(accepted(option.read)),
+             plain(sentence(option.doc))]
+            for option in kind.options
+        ]  # fmt: skip
+        lines += [*table(["option", "default", "accepts", "meaning"], rows), ""]
+    else:
+        lines += ["None.", ""]
+    lines += ["## Example", "", *example(measure)]
+    if not kind.pooled:
+        lines += ["## Tied scores", "", *ties(measure)]
+    lines += ["## At the edges", "", *edges(measure)]
+    if not kind.pooled:
+        lines += ["`undefined=` and `groups=` change what an undefined group counts: "
+                  "[](../conventions.md).", ""]  # fmt: skip
+    if others:
+        rows = [
+            [f"[`{profile}`](../parity.md)", ", ".join(f"`{word}`" for word in words[:3])
+             + (f" and {len(words) - 3} more" if len(words) > 3 else "")]
+            for profile, words in others.items()
+        ]  # fmt: skip
+        lines += ["## The same number in other tools", "",
+                  *table(["profile", "its name there"], rows), ""]  # fmt: skip
+    return "\n".join(lines)
+
+
+def kind_needs(kind: type[fe.Measure]) -> Iterator[str]:
+    """Yield what rows must have besides a group, a label and a score."""
+    if kind.needs_relevant:
+        yield "a relevant row in each group"
+    if kind.needs_judgments:
+        yield 'judged rows (`unjudged="allow"` admits others)'
+    if kind.needs_subtopics:
+        yield "a column of `subtopics`"
+
+
+def measures_index() -> str:
+    """Write the list of measures by family."""
+    lines = ["# Measures", "", INTRODUCTION, ""]
+    families: dict[str, list[list[str]]] = {heading: [] for heading in FAMILIES.values()}
+    for entry in entries():
+        kind = registry[entry["name"]]
+        heading = FAMILIES[kind.__module__.rpartition(".")[2]]
+        title = f"{entry['name']}@k" if entry["cutoff"] else entry["name"]
+        families[heading].append(
+            [f"[{plain(title)}]({entry['name']}.md)", plain(sentence(entry["summary"]))]
+        )
+    for heading, rows in families.items():
+        lines += [f"## {heading}", "", *table(["measure", "value"], rows), ""]
+    lines += ["```{toctree}", ":hidden:", "", *(entry["name"] for entry in entries()), "```", ""]
+    return "\n".join(lines)
+
+
+def profiles_page() -> str:
+    """Write what each profile sets."""
+    lines = [
+        "# Profiles", "",
+        "A profile sets the conventions of another tool: `profile=\"catboost\"`, `--profile "
+        "catboost`. Arguments and options that you pass override it. [](parity.md) lists, measure "
+        "by measure, how close the numbers are; `fastrank-eval explain` shows how much each "
+        "convention changes on your rows.", "",
+    ]  # fmt: skip
+    for name, profile in PROFILES.items():
+        rows = [[f"`{argument}`", f"`{choice}`"] for argument, choice in profile.choices.items()]
+        rows += [
+            [f"[{measure}](measures/{measure}.md)",
+             ", ".join(f"`{option}={value!r}`" for option, value in options.items())]
+            for measure, options in profile.options.items()
+        ]  # fmt: skip
+        lines += [f"## `{name}`", "", f"Conventions of {plain(profile.tool)}.", ""]
+        lines += [*table(["argument or measure", "set to"], rows), ""]
+        if profile.differs:
+            lines += ["The tool also does this, which no option here reproduces:", ""]
+            lines += [f"* {plain(text)}" for text in profile.differs] + [""]
+    return "\n".join(lines)
+
+
+#: What the fields of gates mean.
+FIELD_MEANINGS = {
+    "value": "the value; it may be left out",
+    "se": "its standard error",
+    "ci_low": "lower end of its confidence interval",
+    "ci_high": "upper end of its confidence interval",
+    "effective_groups": "how many groups carry the variance",
+    "weight": "sum of the weights of the groups used",
+    "groups": "groups of the input",
+    "groups_used": "groups with a value",
+    "dropped_share": "groups without a value, over all groups",
+    "rows_share": "rows of the groups used, over all rows",
+    "positives_share": "relevant rows of the groups used, over all relevant rows",
+    "delta": "value of the candidate less that of the baseline",
+    "delta_se": "standard error of the difference",
+    "delta_ci_low": "lower end of the interval of the difference",
+    "delta_ci_high": "upper end of the interval of the difference",
+    "relative": "difference over the value of the baseline",
+    "p_value": "p-value of the difference",
+    "p_adjusted": "p-value after the correction for several comparisons",
+    "wins": "groups in which the candidate is better",
+    "losses": "groups in which the candidate is worse",
+    "ties": "groups in which both are equal",
+    "mdd": "least true difference that the test finds with 80 % probability",
+}
+
+
+def gate_fields() -> str:
+    """Write the fields of gates, which the page of the grammar includes."""
+    lines = []
+    for heading, fields in (
+        ("Of `evaluate`, `compare` and `nightly`", VALUE_FIELDS),
+        ("Of `compare` and `nightly` alone", COMPARISON_FIELDS),
+    ):
+        rows = [[f"`{field}`", FIELD_MEANINGS[field]] for field in fields]
+        lines += [f"**{heading}**", "", *table(["field", "meaning"], rows), ""]
+    return "\n".join(lines)
+
+
+def write_pages(app: Sphinx) -> None:
+    """Write all pages; leave a page alone if it is as before."""
+    others = theirs()
+    folder = HERE / "reference" / "measures"
+    pages = {"index.md": measures_index()}
+    pages |= {f"{e['name']}.md": measure_page(e, others.get(e["name"], {})) for e in entries()}
+    folder.mkdir(exist_ok=True)
+    for path in folder.iterdir():
+        if path.name not in pages:
+            path.unlink()
+    files = {folder / name: text for name, text in pages.items()}
+    files[HERE / "reference" / "profiles.md"] = profiles_page()
+    files[HERE / "reference" / "gate-fields.inc"] = gate_fields()
+    for path, text in files.items():
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
+
+
+def escape_help(app: Sphinx, context: object, lines: list[str]) -> None:
+    """Escape signs of help texts that reStructuredText reads as markup."""
+    lines[:] = [re.sub(r"(?<!\*)\*(?!\*)", r"\\*", line) for line in lines]
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Write the pages before Sphinx reads any."""
+    app.connect("builder-inited", write_pages)
+    for part in ("description", "options", "arguments", "epilog"):
+        app.connect(f"sphinx-click-process-{part}", escape_help)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
