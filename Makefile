@@ -53,21 +53,17 @@ help:
 
 # $(call run_demo,FOLDER OF PROGRAMS,FOLDER OF DATA)
 define run_demo
-"$(1)/python" -m fastrank_eval.apps.demo "$(2)/impressions.parquet" --rows $(ROWS) --seed 1 --overwrite && \
+"$(1)/fastrank-eval" demo "$(2)" --rows $(ROWS) --overwrite && \
 "$(1)/fastrank-eval" evaluate "$(2)/impressions.parquet" --group user_id --label click \
 	--score score_a,score_b --measures "$(MEASURES)"
 endef
 
 # The month is meant to fail: its worst nights exit with 4.
 demo: $(VENV)/.report
-	@mkdir -p build/demo/month
 	$(call run_demo,$(BIN),build/demo)
-	$(BIN)/python -m data_gen.samples build/demo
-	cp docs/month.toml build/demo/month/nightly.toml
-	$(BIN)/python -m data_gen.month build/demo/month/logs
 	$(BIN)/fastrank-eval nightly build/demo/month/nightly.toml --backfill 2026-11-01..2026-11-30 \
 		|| test $$? -eq 4
-	$(BIN)/python -m data_gen.month build/demo/month/logs --late
+	$(BIN)/fastrank-eval demo build/demo --late
 	$(BIN)/fastrank-eval nightly build/demo/month/nightly.toml --date 2026-11-24 || test $$? -eq 3
 	@echo "the month's page is build/demo/month/report/index.html"
 

@@ -26,7 +26,7 @@ import fastrank_eval as fe
 from fastrank_eval.apps.cli.main import cli
 from fastrank_eval.apps.cli.nightly import serve
 from fastrank_eval.apps.demo import write_parquet
-from fastrank_eval.apps.demo.examples import write_month, write_samples
+from fastrank_eval.apps.demo.examples import write_month, write_month_report, write_samples
 
 pytestmark = pytest.mark.no_kernels
 
@@ -77,7 +77,8 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_parquet(folder / "impressions.parquet", 3000, seed=1)
     write_samples(folder)
     write_month(folder / "month" / "logs", nights=19, rows=2500)
-    config = (README.parent / "docs" / "month.toml").read_text(encoding="utf-8")
+    write_month_report(folder / "month" / "nightly.toml")
+    config = (folder / "month" / "nightly.toml").read_text(encoding="utf-8")
     assert config.count("min_rows = 10000") == 1
     few = config.replace("min_rows = 10000", "min_rows = 100")
     (folder / "month" / "nightly.toml").write_text(few, encoding="utf-8")
@@ -98,8 +99,8 @@ def test_commands__run_in_their_order_after_make_demo(
 ) -> None:
     makefile = (README.parent / "Makefile").read_text(encoding="utf-8")
     recipe = makefile[makefile.index("\ndemo:") : makefile.index("\ntest:")]
-    assert "data_gen.samples build/demo\n" in recipe
-    assert "data_gen.month build/demo/month/logs\n" in recipe
+    assert "run_demo,$(BIN),build/demo" in recipe
+    assert 'fastrank-eval" demo "$(2)"' in makefile
     monkeypatch.chdir(demo)
     there = {path.name for path in demo.iterdir()}
     assert len(HERE) > 25

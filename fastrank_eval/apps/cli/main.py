@@ -62,6 +62,7 @@ _FILES = {
     "classes": "curves",
     "compare": "compare",
     "curve": "curves",
+    "demo": "demo",
     "merge": "compare",
     "nightly": "nightly",
     "plot": "curves",

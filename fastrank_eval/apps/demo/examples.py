@@ -18,15 +18,14 @@ from __future__ import annotations
 
 import datetime as dt
 import os
-from collections.abc import Sequence
+from importlib.resources import files
 from pathlib import Path
 
-import click
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fastrank_eval._lib.errors import FastRankEvalError, OutputError
+from fastrank_eval._lib.errors import OutputError
 from fastrank_eval.apps.demo.parquet import renamed_when_done
 from fastrank_eval.apps.demo.recipe import Recipe, check_whole
 from fastrank_eval.apps.demo.rows import Impressions
@@ -90,6 +89,24 @@ def write_month(
         written.append(_write(table, path))
         path.with_name("part-00001.parquet").unlink(missing_ok=True)
     return written
+
+
+def write_month_report(path: str | os.PathLike[str]) -> None:
+    """Write the configuration of a nightly report of the month.
+
+    Parameters
+    ----------
+    path : path
+        The file; the nights are expected in the folder ``logs`` beside it.
+
+    Raises
+    ------
+    OutputError
+        It cannot be written.
+    """
+    text = files("fastrank_eval.apps.demo").joinpath("month.toml").read_text("utf-8")
+    with renamed_when_done(Path(path)) as draft:
+        Path(draft).write_text(text, encoding="utf-8")
 
 
 def write_late(folder: str | os.PathLike[str], *, rows: int = 20_000, seed: int = 0) -> Path:
@@ -169,25 +186,6 @@ def _write(table: pa.Table, path: Path) -> Path:
     return path
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
-@click.argument("folder", type=click.Path(path_type=Path))
-@click.option("--nights", type=int, default=NIGHTS, help="How many.")
-@click.option("--rows", type=int, default=20_000, help="Rows of a working day.")
-@click.option("--seed", type=int, default=0, help="Random seed.")
-@click.option("--late", is_flag=True, help="Write the late rows of the 24th night, nothing else.")
-def month_command(folder: Path, nights: int, rows: int, seed: int, late: bool) -> None:
-    """Write a month of nights to FOLDER, as day=2026-11-01 and so on."""
-    try:
-        written: Sequence[Path] = (
-            [write_late(folder, rows=rows, seed=seed)]
-            if late
-            else write_month(folder, nights=nights, rows=rows, seed=seed)
-        )
-    except FastRankEvalError as error:
-        raise click.ClickException(str(error)) from error
-    click.echo(f"wrote {len(written)} files to {folder}")
-
-
 _KINDS = ("cat", "dog", "owl")
 _ROWS, _QUERIES, _DOCUMENTS = 300, 20, 50
 
@@ -256,14 +254,3 @@ def _trec(random: np.random.Generator) -> tuple[list[str], list[str]]:
             f"q{query} Q0 d{d} {rank} {score[rank - 1]} bm25" for rank, d in enumerate(order, 1)
         ]
     return qrels, run
-
-
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("folder", type=click.Path(path_type=Path))
-def samples_command(folder: Path) -> None:
-    """Write animals.parquet, qrels.txt and bm25.run to FOLDER."""
-    try:
-        written = write_samples(folder)
-    except FastRankEvalError as error:
-        raise click.ClickException(str(error)) from error
-    click.echo(f"wrote {', '.join(path.name for path in written)} to {folder}")

@@ -10,12 +10,12 @@ from click.testing import CliRunner
 
 import fastrank_eval as fe
 from fastrank_eval._lib.errors import ArgumentError, OutputError
+from fastrank_eval.apps.cli.main import cli
 from fastrank_eval.apps.demo.examples import (
     BAD,
     BROKEN_SLOT,
     EMPTY,
     LATE,
-    month_command,
     write_late,
     write_month,
 )
@@ -71,11 +71,23 @@ def test_month__bad_choices__are_refused(tmp_path: Path) -> None:
         write_month(tmp_path / "file", nights=1)
 
 
-def test_command__writes_and_tells(tmp_path: Path) -> None:
-    folder = str(tmp_path / "logs")
-    outcome = CliRunner().invoke(month_command, [folder, "--nights", "2", "--rows", "100"])
-    assert outcome.output == f"wrote 2 files to {folder}\n"
-    assert CliRunner().invoke(month_command, [folder, "--late", "--rows", "100"]).exit_code == 0
-    outcome = CliRunner().invoke(month_command, [folder, "--rows", "1"])
-    assert outcome.exit_code != 0
-    assert "rows must be" in outcome.output
+def test_command__writes_all_files_of_the_demo(tmp_path: Path) -> None:
+    folder = tmp_path / "demo"
+    few = ["demo", str(folder), "--rows", "500", "--night-rows", "100"]
+    outcome = CliRunner().invoke(cli, few)
+    assert outcome.exit_code == 0
+    assert f"wrote {folder}/impressions.parquet: 500 rows" in outcome.output
+    assert f"wrote 30 nights to {folder}/month/logs" in outcome.output
+    files = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+    assert {name for name in files if "day=" not in name} == {
+        "animals.parquet", "bm25.run", "impressions.parquet", "qrels.txt", "month/nightly.toml",
+    }  # fmt: skip
+    assert CliRunner().invoke(cli, ["demo", str(folder), "--late", "--night-rows", "100"])
+    assert (folder / "month" / "logs" / "day=2026-11-24" / "part-00001.parquet").exists()
+    again = CliRunner().invoke(cli, few)
+    assert again.exit_code == 2
+    assert "impressions.parquet" in again.output
+    assert CliRunner().invoke(cli, [*few, "--overwrite"]).exit_code == 0
+    wrong = CliRunner().invoke(cli, [*few, "--overwrite", "--night-rows", "1"])
+    assert wrong.exit_code == 2
+    assert "rows must be" in wrong.output

@@ -1,0 +1,87 @@
+"""Write example data: a click log, TREC files and a month of nights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from fastrank_eval.apps.cli.options import option
+from fastrank_eval.apps.cli.shell import SectionedCommand, check_standard_output, emit
+
+#: Rows of the click log, and of a working day of the month.
+_ROWS, _NIGHT_ROWS = 100_000, 20_000
+
+
+@click.command(
+    cls=SectionedCommand,
+    epilog="""\b
+Files in DIR:
+  impressions.parquet   a click log, with the scores of two models, score_a and score_b
+  animals.parquet       rows of three classes, with a probability of each class
+  qrels.txt, bm25.run   judgements and a run of TREC
+  month/logs            30 nights of two models, some with faults
+  month/nightly.toml    the nightly report of this month
+
+\b
+Examples:
+  fastrank-eval demo demo
+  fastrank-eval evaluate demo/impressions.parquet -g user_id -l click -s score_a,score_b
+  fastrank-eval nightly demo/month/nightly.toml --date 2026-11-19
+
+Exit codes: 0 done, 2 bad input, or a folder that cannot be written.""",
+)
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@option(
+    "Files",
+    "--rows",
+    type=int,
+    default=_ROWS,
+    show_default=True,
+    metavar="N",
+    help="Rows of impressions.parquet.",
+)
+@option(
+    "Files",
+    "--night-rows",
+    type=int,
+    default=_NIGHT_ROWS,
+    show_default=True,
+    metavar="N",
+    help="Rows of a working day of the month.",
+)
+@option(
+    "Files",
+    "--late",
+    is_flag=True,
+    help="Write only the rows of 2026-11-24 that come late.",
+)
+@option("Files", "--overwrite", is_flag=True, help="Replace impressions.parquet if it exists.")
+def demo(folder: Path, rows: int, night_rows: int, late: bool, overwrite: bool) -> None:
+    """Write example data to the folder DIR.
+
+    The data are simulated: clicks of users, and the scores of two models of known AUC. A call with
+    the same options writes the same files.
+    """
+    check_standard_output()
+    from fastrank_eval.apps.demo.examples import (
+        write_late,
+        write_month,
+        write_month_report,
+        write_samples,
+    )
+    from fastrank_eval.apps.demo.parquet import write_parquet
+
+    nights = folder / "month" / "logs"
+    if late:
+        emit(f"wrote {write_late(nights, rows=night_rows)}\n")
+        return
+    samples = write_samples(folder)
+    log = write_parquet(folder / "impressions.parquet", rows, seed=1, overwrite=overwrite)
+    written = write_month(nights, rows=night_rows)
+    write_month_report(nights.parent / "nightly.toml")
+    emit(
+        f"{log}\n"
+        f"wrote {', '.join(path.name for path in samples)} to {folder}\n"
+        f"wrote {len(written)} nights to {nights}, and their nightly.toml\n"
+    )
