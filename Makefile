@@ -80,6 +80,7 @@ lint: $(VENV)/.dev
 docs: $(VENV)/.docs
 	$(BIN)/python -m sphinx --builder html --jobs auto --fail-on-warning --nitpicky --keep-going \
 		--quiet docs build/docs
+	@$(BIN)/python -m tests.documents --count
 	@echo "the documentation is build/docs/index.html"
 
 figures: $(VENV)/.test

@@ -1,0 +1,82 @@
+"""Documentation: its examples run and print what the pages say."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import fastrank_eval
+from fastrank_eval.apps.cli.main import cli
+from tests.documents import DOCS, ROOT, Session, blocks, counts, pages
+
+pytestmark = pytest.mark.no_kernels
+
+AGAIN = "run `python -m tests.documents` to write outputs anew"
+TEXTS = {path: path.read_text(encoding="utf-8") for path in pages()}
+RUN = [path for path, text in TEXTS.items() if any(block.mark is None for block in blocks(text))]
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(DOCS).as_posix()
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("demo") / "demo"
+    assert CliRunner().invoke(cli, ["demo", str(folder)]).exit_code == 0
+    return folder
+
+
+@pytest.mark.parametrize("page", RUN, ids=name_of)
+def test_examples__of_a_page__run_and_print_what_it_says(
+    page: Path, demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(demo, tmp_path / "demo")
+    monkeypatch.chdir(tmp_path / "demo")
+    monkeypatch.syspath_prepend(tmp_path / "demo")
+    session = Session()
+    for block in blocks(TEXTS[page]):
+        if block.mark is None:
+            found = session.run(block)
+            assert found == block.text, f"{page}:{block.line}: {AGAIN}"
+
+
+@pytest.mark.parametrize("page", TEXTS, ids=name_of)
+def test_fenced_blocks__are_examples_or_directives(page: Path) -> None:
+    """A block without a language would never run."""
+    text = TEXTS[page]
+    for block in blocks(text):
+        text = text.replace(f"```{block.language}\n{block.text}```", "")
+    text = re.sub(r"^```\{[\w-]+\}.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+    assert "```" not in text
+    assert text.count("<!-- not run:") + text.count("<!-- run by:") == sum(
+        block.mark is not None for block in blocks(TEXTS[page])
+    )
+
+
+#: Blocks that no test runs; raise it only for a block that cannot be run anywhere.
+MOST_NOT_RUN = 24
+
+
+def test_marks__name_tests_that_exist_and_stay_few() -> None:
+    named = {
+        block.reason
+        for text in TEXTS.values()
+        for block in blocks(text)
+        if block.mark == "run by" and block.reason
+    }
+    assert [path for path in named if not (ROOT / path).exists()] == []
+    number, _ = counts()
+    assert number["not run"] <= MOST_NOT_RUN
+
+
+def test_python_pages__have_every_public_name() -> None:
+    """Measures have pages of their own."""
+    listed = "".join(path.read_text(encoding="utf-8") for path in DOCS.glob("reference/api/*.md"))
+    measures = set(fastrank_eval.measures.MEASURES)
+    names = set(fastrank_eval.__all__) - measures - {"__version__"}
+    assert {name for name in names if f"fastrank_eval.{name}\n" not in listed} == set()
