@@ -10,8 +10,11 @@ An example is a fenced block of a page in ``docs/``:
 * ``text`` after ``bash``: what the commands print. Times and speeds may differ;
 * ``toml``, ``json``: valid; ``sql``: a query of ``month/history.db``.
 
-A line ```FILE`:`` before a block writes it to this file. A comment before a block says who else
-runs it, ``<!-- run by: tests/... -->``, or why nobody does, ``<!-- not run: REASON -->``.
+A line ```FILE`:`` before a block writes it to this file. A comment before a block marks it:
+
+* ``<!-- run with: lightgbm -->``: it runs where this package is installed, in `make conformance`;
+* ``<!-- run by: tests/... -->``: this test runs it;
+* ``<!-- not run: REASON -->``: nothing runs it.
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +50,7 @@ GENERATED = ("reference/measures/", "reference/profiles.md")
 
 _BLOCK = re.compile(
     r"^(?:`(?P<file>[\w./-]+)`:\n\n)?"
-    r"(?:<!-- (?P<mark>run by|not run): (?P<reason>.+?) -->\n\n?)?"
+    r"(?:<!-- (?P<mark>run by|run with|not run): (?P<reason>.+?) -->\n\n?)?"
     r"```(?P<language>\w+)\n(?P<text>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
@@ -69,6 +73,12 @@ class Block:
     reason: str | None
     follows: bool
     """Whether only blanks stand between it and the block before."""
+
+    @property
+    def runs_here(self) -> bool:
+        if self.mark == "run with":
+            return find_spec(str(self.reason)) is not None
+        return self.mark is None
 
 
 def pages() -> list[Path]:
@@ -141,7 +151,7 @@ class Session:
         lines = text.splitlines(keepends=True)
         for example, got in reversed(runner.different):
             first = example.lineno + example.source.count("\n")
-            lines[first : first + example.want.count("\n")] = [got]
+            lines[first : first + example.want.count("\n")] = [stripped(got)]
         return "".join(lines)
 
 
@@ -187,7 +197,12 @@ def shell(text: str) -> str:
         )
         printed, ended = done.stdout, done.returncode
     assert ended == code, f"exit code {ended}:\n{printed}"
-    return "\n".join(line.rstrip() for line in printed.splitlines()) + "\n" if printed else ""
+    return stripped(printed)
+
+
+def stripped(text: str) -> str:
+    """The text without blanks at the ends of lines."""
+    return "".join(f"{line.rstrip()}\n" for line in text.splitlines())
 
 
 def _plain_command(text: str) -> list[str] | None:
@@ -218,8 +233,8 @@ def main(names: list[str]) -> None:
     if names == ["--count"]:
         number, reasons = counts()
         click.echo(
-            f"examples: {number['run']} run, {number['run by']} run by other tests, "
-            f"{number['not run']} not run"
+            f"examples: {number['run']} run, {number['run by'] + number['run with']} run by other "
+            f"tests, {number['not run']} not run"
         )
         click.echo("".join(f"  {reason}\n" for reason in reasons), nl=False)
         return
@@ -233,7 +248,7 @@ def main(names: list[str]) -> None:
             session, shift = Session(), 0
             with contextlib.chdir(there):
                 for block in blocks(text):
-                    if block.mark is None:
+                    if block.runs_here:
                         click.echo(f"{page.relative_to(ROOT)}:{block.line}")
                         new = session.run(block)
                         at = block.start + shift
