@@ -22,6 +22,7 @@ extensions = [
     "sphinx_click",
     "sphinx_copybutton",
     "mathml",
+    "offline",
     "reference_pages",
 ]
 exclude_patterns = ["_ext"]

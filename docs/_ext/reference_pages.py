@@ -55,7 +55,11 @@ SCORES = {
 }
 INTRODUCTION = (
     "Each page has the formula, the options, an example, the values of tied scores and of groups "
-    "at the edges, and the names in other tools. `fastrank-eval measures` prints the list."
+    "at the edges, and the names in other tools. `fastrank-eval measures` prints the list.\n\n"
+    "A measure is named by its text: a name, options in parentheses, and a cutoff. "
+    "`nDCG(gain='linear')@10` and `nDCG@10` are two measures. In Python, "
+    '`fe.nDCG(gain="linear") @ 10` and `fe.measure("nDCG(gain=\'linear\')@10")` are equal. '
+    "Names of other tools are read too: `ndcg_cut_10`, `map`, `recall_5`, `MRR`."
 )
 #: Groups at the edges: labels and scores of one group each.
 EDGES = {
