@@ -57,6 +57,20 @@ def test_fenced_blocks__are_examples_or_directives(page: Path) -> None:
     assert len(re.findall("<!-- (?:not run|run by|run with):", text)) == marked
 
 
+#: Phrases that readers have to read twice.
+HARD = re.compile(
+    r"\bfound out\b|\bput right\b|\b(?:is|are) told\b|, of which\b|\bholds all the same\b"
+    r"|\bwhat it comes to\b|\bthat which\b|\bwhatever\b|\bno less than\b|\bnevertheless\b",
+    re.IGNORECASE,
+)
+
+
+@pytest.mark.parametrize("page", TEXTS, ids=name_of)
+def test_sentences__have_no_hard_phrases(page: Path) -> None:
+    if page.name != "parity.md":  # written by the conformance tests
+        assert [match[0] for match in HARD.finditer(TEXTS[page])] == []
+
+
 #: Blocks that no test runs; raise it only for a block that cannot be run anywhere.
 MOST_NOT_RUN = 24
 

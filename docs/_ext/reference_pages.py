@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import inspect
 import re
+import sqlite3
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from meanings import FIELD_MEANINGS, HISTORY
 from sphinx.application import Sphinx
 
 import fastrank_eval as fe
+from fastrank_eval.apps.nightly.history_schema import MIGRATIONS, TABLES
 from fastrank_eval.engine.conventions import PROFILES
 from fastrank_eval.groups.ties import TIES
 from fastrank_eval.measures import registry
@@ -354,33 +358,6 @@ def profiles_page() -> str:
     return "\n".join(lines)
 
 
-#: What the fields of gates mean.
-FIELD_MEANINGS = {
-    "value": "the value; it may be left out",
-    "se": "its standard error",
-    "ci_low": "lower end of its confidence interval",
-    "ci_high": "upper end of its confidence interval",
-    "effective_groups": "how many groups carry the variance",
-    "weight": "sum of the weights of the groups used",
-    "groups": "groups of the input",
-    "groups_used": "groups with a value",
-    "dropped_share": "groups without a value, over all groups",
-    "rows_share": "rows of the groups used, over all rows",
-    "positives_share": "relevant rows of the groups used, over all relevant rows",
-    "delta": "value of the candidate less that of the baseline",
-    "delta_se": "standard error of the difference",
-    "delta_ci_low": "lower end of the interval of the difference",
-    "delta_ci_high": "upper end of the interval of the difference",
-    "relative": "difference over the value of the baseline",
-    "p_value": "p-value of the difference",
-    "p_adjusted": "p-value after the correction for several comparisons",
-    "wins": "groups in which the candidate is better",
-    "losses": "groups in which the candidate is worse",
-    "ties": "groups in which both are equal",
-    "mdd": "least true difference that the test finds with 80 % probability",
-}
-
-
 def gate_fields() -> str:
     """Write the fields of gates, which the page of the grammar includes."""
     lines = []
@@ -390,6 +367,22 @@ def gate_fields() -> str:
     ):
         rows = [[f"`{field}`", FIELD_MEANINGS[field]] for field in fields]
         lines += [f"**{heading}**", "", *table(["field", "meaning"], rows), ""]
+    return "\n".join(lines)
+
+
+def history_tables() -> str:
+    """Write the columns of the tables that a new history has."""
+    lines = []
+    with closing(sqlite3.connect(":memory:")) as history:
+        for step in MIGRATIONS:
+            history.executescript(step)
+        for name in TABLES:
+            rows = []
+            for _, column, kind, *_ in history.execute(f"PRAGMA table_info({name})"):
+                meaning = HISTORY.get(f"{name}.{column}") or HISTORY[column]
+                rows.append([f"`{column}`", kind.lower(), meaning])
+            lines += [f"### `{name}`", "", HISTORY[f"{name}."], ""]
+            lines += [*table(["column", "type", "meaning"], rows), ""]
     return "\n".join(lines)
 
 
@@ -406,6 +399,7 @@ def write_pages(app: Sphinx) -> None:
     files = {folder / name: text for name, text in pages.items()}
     files[HERE / "reference" / "profiles.md"] = profiles_page()
     files[HERE / "reference" / "gate-fields.inc"] = gate_fields()
+    files[HERE / "reference" / "history-tables.inc"] = history_tables()
     for path, text in files.items():
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             path.write_text(text, encoding="utf-8")
