@@ -41,9 +41,10 @@ from fastrank_eval.io.reader import (
 from fastrank_eval.io.source import refuse_text, require_columns
 from fastrank_eval.measures import GAUC, Measure, parse_measures
 from fastrank_eval.measures.auc import PooledAUC
-from fastrank_eval.measures.base import GROUP_WEIGHTS, SCORE_KINDS, registry
+from fastrank_eval.measures.base import SCORE_KINDS, registry
 from fastrank_eval.measures.decisions import Decision, GroupDecision
 from fastrank_eval.measures.likelihood import LogarithmicLoss
+from fastrank_eval.measures.options import GROUP_WEIGHTS
 from fastrank_eval.measures.pooled import PooledMeasure
 from fastrank_eval.results.format import number_text, printable
 from fastrank_eval.results.result import Result

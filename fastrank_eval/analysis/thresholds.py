@@ -18,9 +18,9 @@ from fastrank_eval.engine.records import plain_value
 from fastrank_eval.engine.run import NOT_OF_ROWS, run, totals_of
 from fastrank_eval.engine.summary import score_tables
 from fastrank_eval.measures import AUC
-from fastrank_eval.measures.base import REL, number
 from fastrank_eval.measures.clustered_sums import Confusion, f_score
 from fastrank_eval.measures.decisions import PositivePredictiveValue
+from fastrank_eval.measures.options import REL, number
 from fastrank_eval.results.format import detail_text, printable
 from fastrank_eval.stats.score_table import ScoreTable
 

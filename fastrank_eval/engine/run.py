@@ -65,8 +65,9 @@ from fastrank_eval.io.reader import RowReader, open_source
 from fastrank_eval.io.source import Source, refuse_text, require_columns
 from fastrank_eval.io.validate import epsilon_of, keys_of
 from fastrank_eval.measures import Measure
-from fastrank_eval.measures.base import GROUP_WEIGHTS, SCORE_KINDS
+from fastrank_eval.measures.base import SCORE_KINDS
 from fastrank_eval.measures.likelihood import sampling_rate_of
+from fastrank_eval.measures.options import GROUP_WEIGHTS
 from fastrank_eval.measures.parser import requested_measures
 from fastrank_eval.measures.pooled import PooledMeasure
 from fastrank_eval.slicing.spec import requested_slicing

@@ -7,18 +7,8 @@ default options, by its name.
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from fastrank_eval.measures.base import (
-    REL,
-    WEIGHT,
-    Measure,
-    Param,
-    integer,
-    number,
-    one_of,
-    over_groups,
-    register,
-    registry,
-)
+from fastrank_eval.measures.base import Measure, over_groups, register, registry
+from fastrank_eval.measures.options import REL, WEIGHT, Param, integer, number, one_of
 from fastrank_eval.measures.parser import measure, parse_measures
 
 _FAMILIES = (

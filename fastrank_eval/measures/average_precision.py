@@ -11,17 +11,9 @@ from fastrank_eval._lib.elementary import log1p_each, ratio
 from fastrank_eval._lib.errors import MeasureError
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval.groups.ranking import Ranking
-from fastrank_eval.measures.base import (
-    REL,
-    WEIGHT,
-    Measure,
-    Param,
-    longest,
-    number,
-    one_of,
-    over_groups,
-)
+from fastrank_eval.measures.base import Measure, longest, over_groups
 from fastrank_eval.measures.gain import LINEAR_GAIN, PositiveGain, discount_table
+from fastrank_eval.measures.options import REL, WEIGHT, Param, number, one_of
 from fastrank_eval.measures.pooled import PooledValue, SteppedMeasure
 
 if TYPE_CHECKING:

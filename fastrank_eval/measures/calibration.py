@@ -14,8 +14,8 @@ from fastrank_eval._lib.elementary import erfc, exp
 from fastrank_eval._lib.errors import MeasureError
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval._lib.threads import JobMap, scratch
-from fastrank_eval.measures.base import REL, Param, integer, number, one_of
 from fastrank_eval.measures.likelihood import SAMPLING_RATE, recalibrate
+from fastrank_eval.measures.options import REL, Param, integer, number, one_of
 from fastrank_eval.measures.pooled import (
     OrderedMeasure,
     PooledMeasure,

@@ -12,7 +12,8 @@ from fastrank_eval._lib.elementary import exp2_each, log, log2_each, log_each, p
 from fastrank_eval._lib.errors import MeasureError
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval.groups.ranking import Ranking
-from fastrank_eval.measures.base import WEIGHT, Measure, Param, longest, number, one_of, over_groups
+from fastrank_eval.measures.base import Measure, longest, over_groups
+from fastrank_eval.measures.options import WEIGHT, Param, number, one_of
 
 #: The deepest rank of sums of discounts for lists of any length.
 DEEPEST = 1 << 24

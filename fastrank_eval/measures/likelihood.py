@@ -14,7 +14,7 @@ from fastrank_eval._lib.elementary import log, log1p
 from fastrank_eval._lib.errors import ArgumentError, MeasureError
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval._lib.threads import scratch
-from fastrank_eval.measures.base import REL, Param, number
+from fastrank_eval.measures.options import REL, Param, number
 from fastrank_eval.measures.pooled import (
     PooledValue,
     SummedMeasure,

@@ -11,8 +11,9 @@ from typing import Any
 from fastrank_eval._lib.arguments import is_list_like
 from fastrank_eval._lib.errors import MeasureError
 from fastrank_eval._lib.lexer import shorten
-from fastrank_eval.measures.base import Measure, aliases, find_name, registry, text_of
+from fastrank_eval.measures.base import Measure, aliases, find_name, registry
 from fastrank_eval.measures.names import our_spelling, refuse_plain_f1
+from fastrank_eval.measures.options import text_of
 
 #: Texts in quotes, which may lack their end, brackets and commas.
 _SIGNS = re.compile(r"""'(?:[^'\\]|\\.)*'?|"(?:[^"\\]|\\.)*"?|[][(){},]""", re.DOTALL)

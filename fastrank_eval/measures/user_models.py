@@ -13,18 +13,14 @@ from fastrank_eval._lib.errors import MeasureError
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval.groups.ranking import Ranking
 from fastrank_eval.measures.base import (
-    REL,
-    WEIGHT,
     Measure,
-    Param,
     distinct_cutoffs,
     longest,
-    number,
-    one_of,
     outside_unit,
     over_groups,
 )
 from fastrank_eval.measures.gain import DEEPEST, PositionWeighted, discount_table, gain_of
+from fastrank_eval.measures.options import REL, WEIGHT, Param, number, one_of
 
 GAIN = Param(
     "gain",

@@ -16,8 +16,8 @@ from fastrank_eval.engine.records import (
     record_rows,
 )
 from fastrank_eval.measures import measure
-from fastrank_eval.measures.base import text_of
 from fastrank_eval.measures.decisions import Decision, GroupDecision
+from fastrank_eval.measures.options import text_of
 from fastrank_eval.results.format import (
     count_text,
     decimals,
