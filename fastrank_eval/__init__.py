@@ -49,17 +49,21 @@ _FILES = {
     "results.state": "State load_state",
 }
 _FILE_OF = {name: file for file, names in _FILES.items() for name in names.split()}
+#: Names of other tools for measures, as `measure` reads them.
+_ALIASES = ("HR", "MAP", "MRR", "NDCG", "Precision", "Recall")
 _MODULES = ("integrations", "spark", "testing", "trec")
 
 
 def __getattr__(name: str) -> Any:
     """Import a public name from the file that defines it, once."""
     if name == "__all__":
-        return sorted({*_FILE_OF, *_MODULES, *_measures(), "__version__"})
+        return sorted({*_FILE_OF, *_MODULES, *_ALIASES, *_measures(), "__version__"})
     if name in _MODULES:
         return import_module(f"{__name__}.{name}")
     if name in _FILE_OF:
         value = getattr(import_module(f"{__name__}.{_FILE_OF[name]}"), name)
+    elif name in _ALIASES:
+        value = import_module(f"{__name__}.measures").measure(name)
     elif name.startswith("__") or name not in _measures():
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     else:

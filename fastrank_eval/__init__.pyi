@@ -185,6 +185,7 @@ GroupNPV: _GroupDecision
 GroupPPV: _GroupDecision
 GroupTNR: _GroupDecision
 GroupTPR: _GroupDecision
+HR: _SuccessRate
 INSQ: _InverseSquare
 INST: _AdaptiveInverseSquare
 IPrec11: _ElevenPointPrecision
@@ -194,9 +195,12 @@ KS: _KolmogorovSmirnov
 Lift: _LiftAtDepth
 LogLoss: _LogarithmicLoss
 MAE: _MeanAbsoluteError
+MAP: _AveragePrecision
 MCC: _MatthewsCorrelation
 MCE: _MaximumCalibrationError
+MRR: _ReciprocalRank
 MSE: _MeanSquaredError
+NDCG: _NormalizedGain
 NE: _NormalizedEntropy
 NERR10: _NearlyERR10
 NERR11: _NearlyERR11
@@ -213,6 +217,7 @@ PCOC: _PredictedOverObserved
 PPV: _PositivePredictiveValue
 PRAUC: _PrecisionRecallArea
 P_IA: _IntentAwarePrecision
+Precision: _Precision
 Q: _QMeasure
 R: _Recall
 RBP: _RankBiasedPrecision
@@ -220,6 +225,7 @@ RBPres: _RBPResidual
 RIG: _InformationGain
 RMSE: _RootMeanSquaredError
 RR: _ReciprocalRank
+Recall: _Recall
 RelP: _RelativePrecision
 Reliability: _BrierReliability
 Resolution: _BrierResolution
@@ -260,13 +266,17 @@ __all__ = [
     "FPR",
     "GAUC",
     "GMAP",
+    "HR",
     "INSQ",
     "INST",
     "KS",
     "MAE",
+    "MAP",
     "MCC",
     "MCE",
+    "MRR",
     "MSE",
+    "NDCG",
     "NE",
     "NERR8",
     "NERR9",
@@ -339,11 +349,13 @@ __all__ = [
     "OrderError",
     "OutputError",
     "P",
+    "Precision",
     "Progress",
     "Provenance",
     "Q",
     "R",
     "RBPres",
+    "Recall",
     "RelP",
     "Reliability",
     "Resolution",

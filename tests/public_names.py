@@ -8,7 +8,7 @@ from collections import defaultdict
 from pathlib import Path
 
 import fastrank_eval
-from fastrank_eval.measures import registry
+from fastrank_eval.measures import measure, registry
 
 STUB = Path(fastrank_eval.__file__).with_suffix(".pyi")
 
@@ -22,6 +22,7 @@ def stub() -> str:
         base = next(one for one in kind.__mro__ if getattr(file, one.__name__, None) is one)
         files[base.__module__].append(f"{base.__name__} as _{base.__name__}")
         measures.append(f"{name}: _{base.__name__}")
+    measures += [f"{name}: _{type(measure(name)).__name__}" for name in fastrank_eval._ALIASES]
     for name, file in fastrank_eval._FILE_OF.items():
         files[f"fastrank_eval.{file}"].append(f"{name} as {name}")
     lines = ["# Written by `python -m tests.public_names`.", ""]

@@ -44,6 +44,7 @@ from fastrank_eval.analysis.group_join import (
     join_groups,
     require_groups,
 )
+from fastrank_eval.engine import DEFAULT_MEASURES
 from fastrank_eval.engine.conventions import requested_names
 from fastrank_eval.engine.records import MeasureValue, Meta, plain_value
 from fastrank_eval.engine.run import OF_RESULT, Evaluation, run
@@ -68,7 +69,7 @@ def compare(
     label: str,
     score: str | Sequence[str],
     baseline: str,
-    measures: str | Measure | Sequence[str | Measure],
+    measures: str | Measure | Sequence[str | Measure] = DEFAULT_MEASURES,
     test: str = "clustered_t",
     correction: str = "holm",
     replicates: int = 10_000,
@@ -448,8 +449,10 @@ def _compare_groups(
 def _no_value(by: str, label: str, score: str, measure: Measure) -> MeasureValue:
     """Make the undefined value of a slice that a result does not have."""
     aggregate = "pooled" if measure.pooled else measure.aggregate
-    nan = math.nan
-    return MeasureValue(score, label, str(measure), nan, 0, 0, {}, nan, nan, aggregate, by=by)
+    nan, name = math.nan, measure.spelling or ""
+    return MeasureValue(
+        score, label, str(measure), nan, 0, 0, {}, nan, nan, aggregate, by=by, name=name
+    )
 
 
 def _common_meta(result: Result, other: Result, slicings: Sequence[str]) -> Meta:

@@ -211,6 +211,7 @@ def compare_measure(
         by=candidate.by,
         slice=candidate.slice,
         measure=candidate.measure,
+        name=candidate.name,
         aggregate=candidate.aggregate,
         base_value=base.value,
         value=candidate.value,

@@ -6,14 +6,14 @@ import math
 from collections.abc import Sequence
 
 from fastrank_eval._lib.dataclass import dataclass
-from fastrank_eval.engine.records import record_schema
+from fastrank_eval.engine.records import NamedRecord, record_schema
 from fastrank_eval.measures import Measure
 from fastrank_eval.results.format import amount, decimals, interval_text, p_text, percent_text
 from fastrank_eval.results.gates import DifferenceFields
 
 
 @dataclass(frozen=True)
-class ComparedValue(DifferenceFields):
+class ComparedValue(DifferenceFields, NamedRecord):
     """The value of a measure for a candidate and for the baseline.
 
     Parameters
@@ -84,6 +84,8 @@ class ComparedValue(DifferenceFields):
         The result in words.
     by : str or None
         The slicing of `slice`; None for all rows.
+    name : str
+        The name that was asked for, as in `MeasureValue`.
 
     Examples
     --------
@@ -126,11 +128,12 @@ class ComparedValue(DifferenceFields):
     caution: str | None = None
     verdict: str = ""
     by: str | None = None
+    name: str = ""
 
 
 DIFFERENCE_SCHEMA = record_schema(
     ComparedValue,
-    "score baseline by slice measure aggregate base_value value delta relative rela_impr "
+    "score baseline by slice measure name aggregate base_value value delta relative rela_impr "
     "rela_impr_se rela_impr_ci_low rela_impr_ci_high rela_impr_caution se ci_low ci_high test "
     "statistic p_value p_adjusted comparisons groups degrees wins ties losses only_base "
     "only_candidate effect_size mdd caution verdict",
@@ -163,7 +166,7 @@ def verdict_on(value: ComparedValue, measure: Measure, confidence: float) -> str
     confidence : float
         A difference is shown where the adjusted p-value is at most ``1 - confidence``.
     """
-    name, base, what = value.score, value.baseline, value.measure
+    name, base, what = value.score, value.baseline, value.shown
     if math.isnan(value.delta):
         missing = [
             model
@@ -207,7 +210,7 @@ def is_undecided(value: ComparedValue, confidence: float) -> bool:
 
 def undecided_text(values: Sequence[ComparedValue]) -> str:
     """Write one verdict on several undecided measures of a candidate."""
-    text = f"{_UNDECIDED}: {', '.join(value.measure for value in values)}"
+    text = f"{_UNDECIDED}: {', '.join(value.shown for value in values)}"
     differences = [amount(value.mdd, digits_of(value)) for value in values if value.mdd > 0]
     if len(differences) < len(values):
         return text

@@ -295,7 +295,7 @@ def _table(
     under = has_intervals and not side_by_side
     columns: dict[str, Callable[[ComparedValue], str]] = {
         "candidate": lambda v: printable(f"{v.score} against {v.baseline}"),
-        "measure": lambda v: measure_text(v.measure, v.aggregate),
+        "measure": lambda v: measure_text(v.shown, v.aggregate),
         "baseline": lambda v: number_text(v.base_value, v.aggregate),
         "value": lambda v: number_text(v.value, v.aggregate),
         "delta" + f"\n{confidence}" * under: lambda v: (
@@ -348,7 +348,7 @@ class _ComparedSheet(SliceSheet[ComparedValue]):
         return [AT_LEAST * (len(numbers) > 1) + f"{min(numbers):,}"]
 
     def heading(self, value: ComparedValue) -> str:
-        return printable(value.measure)
+        return printable(value.shown)
 
     def cell(self, value: ComparedValue, layout: Layout) -> str:
         if math.isnan(value.delta):
@@ -413,7 +413,8 @@ def _mover_sections(
     comparison: ReportedComparison, score: str, measure: str, table: pa.Table, width: int
 ) -> Iterator[Table]:
     """Lay out the groups that changed a measure most."""
-    title = printable(f"groups that changed {measure} most, {score} against {comparison.baseline}")
+    shown = _shown(comparison, measure)
+    title = printable(f"groups that changed {shown} most, {score} against {comparison.baseline}")
     names = [printable(name) for name in table.column_names[:-4]]
     rows = [
         [
@@ -430,13 +431,19 @@ def _mover_sections(
     yield from sections(content, width, dict.fromkeys(names, _NARROW))
 
 
+def _shown(comparison: ReportedComparison, measure: str) -> str:
+    """Return the name of a measure in reports."""
+    return next(value.shown for value in comparison.values if value.measure == measure)
+
+
 def _changed_slices(comparison: ReportedComparison, score: str, top: int) -> Iterator[Lines]:
     """List the slices with the largest changes of the first measure."""
     measure = comparison.measures[0]
     values = comparison._changed_slices(measure, score, top) if top else []
     if values:
         changes = ", ".join(f"{value.slice} {difference_text(value)}" for value in values)
-        title = f"slices that changed {measure} most, {score} against {comparison.baseline}"
+        shown = _shown(comparison, measure)
+        title = f"slices that changed {shown} most, {score} against {comparison.baseline}"
         yield Lines([printable(f"{title}: {changes}")], [""])
 
 
@@ -457,7 +464,7 @@ def _notes(comparison: ReportedComparison) -> list[str]:
             )
     for score in comparison.scores:
         improvements = [
-            f"{v.measure} {_rela_impr_text(v, comparison.confidence)}"
+            f"{v.shown} {_rela_impr_text(v, comparison.confidence)}"
             for v in comparison.overall
             if v.score == score and (not math.isnan(v.rela_impr) or v.rela_impr_caution)
         ]
@@ -474,7 +481,7 @@ def _notes(comparison: ReportedComparison) -> list[str]:
     for v in comparison.overall:
         if v.only_base or v.only_candidate:
             key = v.score, v.only_base or 0, v.only_candidate or 0
-            unpaired.setdefault(key, []).append(v.measure)
+            unpaired.setdefault(key, []).append(v.shown)
     for (score, base, candidate), measures in unpaired.items():
         notes.append(
             f"groups with a value under one model only: {base:,} under {comparison.baseline}, "
@@ -486,7 +493,7 @@ def _notes(comparison: ReportedComparison) -> list[str]:
 
 def _name(value: ComparedValue, comparison: ReportedComparison) -> str:
     model = f" of {value.score}" if len(comparison.scores) > 1 else ""
-    return f"{value.measure}{model}"
+    return f"{value.shown}{model}"
 
 
 def _slice_notes(comparison: ReportedComparison) -> Iterator[str]:

@@ -84,8 +84,20 @@ def plain_meta(meta: Meta) -> dict[str, Any]:
     return plain
 
 
+class NamedRecord:
+    """A record of a measure."""
+
+    measure: str
+    name: str
+
+    @property
+    def shown(self) -> str:
+        """The name of the measure in reports: the one that was asked for."""
+        return self.name or self.measure
+
+
 @dataclass(frozen=True)
-class MeasureValue:
+class MeasureValue(NamedRecord):
     """One value of a measure, with its coverage and its error.
 
     Parameters
@@ -129,6 +141,8 @@ class MeasureValue:
         ``"pooled"``, ``"no_groups"``, ``"classes"``: why there is no standard error.
     by : str or None
         The slicing of `slice`, such as ``"slot,country"``; None where rows are not sliced.
+    name : str
+        The name that was asked for, if it is another tool's: ``"MAP"`` for AP; see `shown`.
 
     Examples
     --------
@@ -154,6 +168,7 @@ class MeasureValue:
     caution: str | None = None
     by: str | None = None
     weight: float = math.nan
+    name: str = ""
 
 
 _ARROW_TYPES = {
@@ -188,7 +203,7 @@ def record_schema(record: type, names: str) -> pa.Schema:
 
 VALUE_SCHEMA = record_schema(
     MeasureValue,
-    "score by slice measure value se ci_low ci_high effective_groups weight caution groups "
+    "score by slice measure name value se ci_low ci_high effective_groups weight caution groups "
     "groups_used dropped rows_share positives_share aggregate details",
 )
 
@@ -198,7 +213,8 @@ def record_rows(records: Iterable[Any], schema: pa.Schema) -> list[dict[str, Any
     records = list(records)
     by = short_texts(record.by for record in records)
     return [
-        {name: plain_value(getattr(record, name)) for name in schema.names} | {"by": by[record.by]}
+        {name: plain_value(getattr(record, name)) for name in schema.names}
+        | {"by": by[record.by], "name": record.shown}
         for record in records
     ]
 
@@ -212,6 +228,8 @@ def record_table(records: Iterable[Any], schema: pa.Schema) -> pa.Table:
         cells = [getattr(record, column.name) for record in records]
         if column.name == "by":
             cells = [by[cell] for cell in cells]
+        elif column.name == "name":
+            cells = [record.shown for record in records]
         elif column.type == pa.float64():
             cells = [finite(cell) for cell in cells]
         elif pa.types.is_map(column.type):

@@ -30,6 +30,7 @@ from fastrank_eval._lib.jit import compilations
 from fastrank_eval._lib.kernel_store import where_stored
 from fastrank_eval._lib.memory import Budget, memory_budget
 from fastrank_eval._lib.threads import Progress, reporting_to
+from fastrank_eval.engine import DEFAULT_MEASURES
 from fastrank_eval.engine.chunk_eval import GroupResults, evaluate_stream
 from fastrank_eval.engine.conventions import (
     DEFAULTS,
@@ -92,7 +93,7 @@ class Request:
     group: str | Sequence[str] | None = None
     label: str
     score: str | Sequence[str]
-    measures: str | Measure | Sequence[str | Measure]
+    measures: str | Measure | Sequence[str | Measure] = DEFAULT_MEASURES
     weight: str | None = None
     item: str | None = None
     subtopics: str | None = None

@@ -34,6 +34,7 @@ from fastrank_eval.engine.state_file import Provenance
 from fastrank_eval.engine.summary import slices_left_out, summary_rows
 from fastrank_eval.engine.totals import Totals
 from fastrank_eval.io.columns import Roles
+from fastrank_eval.measures import Measure
 from fastrank_eval.measures.parser import requested_measures
 from fastrank_eval.slicing.slicer import Slicings
 from fastrank_eval.slicing.spec import requested_slicing
@@ -243,7 +244,7 @@ def plan_of(every: Sequence[Content], confidence: float = 0.95, min_groups: int 
             weight=columns["weight"],
             fields=tuple(fields),
         ),
-        measures=requested_measures(header["measures"]),
+        measures=_measures(header),
         undefined=undefined_policies(conventions["undefined"]),
         groups=conventions["groups"],
         per_group=header["has_groups"],
@@ -253,6 +254,13 @@ def plan_of(every: Sequence[Content], confidence: float = 0.95, min_groups: int 
         slicings=Slicings(tuple(encoders), (), ()) if encoders else None,
         min_groups=min_groups,
     )
+
+
+def _measures(header: Mapping[str, Any]) -> tuple[Measure, ...]:
+    """Read the measures of a state, with the names that were asked for."""
+    names = header.get("names", {})
+    measures = requested_measures(header["measures"])
+    return tuple(m.spelled(names[str(m)]) if str(m) in names else m for m in measures)
 
 
 def evaluation_of(

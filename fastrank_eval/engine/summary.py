@@ -100,6 +100,7 @@ def _value(
     return MeasureValue(
         **place,
         measure=str(measure),
+        name=measure.spelling or "",
         value=value,
         groups=groups,
         groups_used=used,

@@ -86,6 +86,8 @@ class Measure:
     chosen: dict[str, Any]
     #: Options that were passed, even with their defaults. A profile does not change them.
     given: frozenset[str]
+    #: The text that names it, if that has a name of another tool: ``"MAP@10"``, ``"ndcg_cut_10"``.
+    spelling: str | None
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
@@ -113,6 +115,7 @@ class Measure:
             chosen[param.name] = value
         object.__setattr__(self, "chosen", chosen)
         object.__setattr__(self, "given", frozenset(options))
+        object.__setattr__(self, "spelling", None)
         object.__setattr__(self, "cutoff", self._read_cutoff(cutoff))
         self.check()
 
@@ -144,10 +147,11 @@ class Measure:
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}") from None
 
     def __call__(self, **options: Any) -> Self:
-        return type(self)(self.cutoff, **{**self._given_values(), **options})
+        result = type(self)(self.cutoff, **{**self._given_values(), **options})
+        return result.spelled(self._alias())
 
     def __matmul__(self, cutoff: int) -> Self:
-        return type(self)(cutoff, **self._given_values())
+        return type(self)(cutoff, **self._given_values()).spelled(self._alias())
 
     def _given_values(self) -> dict[str, Any]:
         return {name: self.chosen[name] for name in self.chosen if name in self.given}
@@ -157,13 +161,39 @@ class Measure:
             object.__setattr__(self, "_text", self._as_text())
         return str(self.__dict__["_text"])
 
-    def _as_text(self) -> str:
+    @property
+    def shown(self) -> str:
+        """The text for reports, with the name that the caller used."""
+        return self.spelling or str(self)
+
+    def spelled(self, name: str) -> Self:
+        """Return the same measure, which reports show by another of its names.
+
+        A text with its cutoff is shown as it is. Any other is a name of `aliases`: options and
+        cutoff follow it. The name is dropped if an option contradicts it.
+        """
+        preset = aliases.get(name.lower(), ("", {}))[1]
+        if name == self.name or any(self.chosen[key] != preset[key] for key in preset):
+            return self
+        result = type(self)(self.cutoff, **self._given_values())
+        known = name.lower() in aliases
+        object.__setattr__(result, "spelling", self._as_text(name) if known else name)
+        return result
+
+    def _alias(self) -> str:
+        """Return the name in `spelling` that takes other options, or the own one."""
+        word = (self.spelling or "").partition("(")[0].partition("@")[0]
+        return word if word.lower() in aliases else self.name
+
+    def _as_text(self, name: str = "") -> str:
+        name = name or self.name
+        preset = aliases.get(name.lower(), ("", {}))[1]
         options = ", ".join(
             f"{param.name}={text_of(self.chosen[param.name])}"
             for param in self.options
-            if not _same(self.chosen[param.name], param.default)
+            if not _same(self.chosen[param.name], preset.get(param.name, param.default))
         )
-        text = f"{self.name}({options})" if options else self.name
+        text = f"{name}({options})" if options else name
         return text if self.cutoff is None else f"{text}@{self.cutoff}"
 
     def __repr__(self) -> str:
@@ -176,7 +206,7 @@ class Measure:
         return hash(str(self))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restore, (self.name, self.cutoff, self._given_values())
+        return _restore, (self.name, self.cutoff, self._given_values(), self.spelling)
 
     # ---- called by the engine -------------------------------------------------------------------
 
@@ -483,10 +513,14 @@ def over_groups(
     return out
 
 
-def _restore(name: str, cutoff: int | None, options: dict[str, Any]) -> Measure:
+def _restore(
+    name: str, cutoff: int | None, options: dict[str, Any], spelling: str | None
+) -> Measure:
     if find_name(name) is None:
         raise MeasureError(f"measure: must be registered, got {name!r}; register it here too.")
-    return registry[name](cutoff, **options)
+    result = registry[name](cutoff, **options)
+    object.__setattr__(result, "spelling", spelling)
+    return result
 
 
 def _same(left: Any, right: Any) -> bool:

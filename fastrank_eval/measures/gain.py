@@ -236,7 +236,7 @@ class NormalizedGain(PositiveGain, PositionWeighted):
         ),
         WEIGHT,
     )
-    spellings = ("ndcg",)
+    spellings = ("NDCG",)
 
     def check(self) -> None:
         if (self.ideal == "perfect") != (self.max_grade is not None):

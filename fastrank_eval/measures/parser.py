@@ -57,7 +57,7 @@ def measure(spelling: str | Measure) -> Measure:
 def _read(spelling: str) -> Measure:
     text = spelling.strip()
     refuse_plain_f1(text)
-    text = our_spelling(text)
+    text, foreign = our_spelling(text), text
     try:
         tree = ast.parse(text, mode="eval").body
     except (SyntaxError, ValueError, MemoryError, RecursionError):
@@ -96,7 +96,7 @@ def _read(spelling: str) -> Measure:
             )
     result = registry[name](cutoff, **preset, **options)
     result.check_complete()
-    return result
+    return result.spelled(tree.id if foreign == text else foreign)
 
 
 def names_measure(name: str) -> bool:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastrank_eval._lib.arguments import check_options, taking, typed
 from fastrank_eval._lib.errors import ArgumentError
+from fastrank_eval.engine import DEFAULT_MEASURES
 from fastrank_eval.engine.run import Request, evaluate_request
 from fastrank_eval.measures import Measure
 from fastrank_eval.results.result import Result, result_of
@@ -22,7 +23,7 @@ def partial(
     group: str | Sequence[str] | None = None,
     label: str,
     score: str | Sequence[str],
-    measures: str | Measure | Sequence[str | Measure],
+    measures: str | Measure | Sequence[str | Measure] = DEFAULT_MEASURES,
     keep_groups: bool = False,
     threads: int = 1,
     **options: Any,
@@ -106,7 +107,8 @@ def evaluate(request: Request) -> Result:
         float16, float32, float64 or integer; higher ranks first; one column a model. NaN is an
         error. A null means relevant but not retrieved: see `unretrieved`.
     measures : str, Measure or sequence of them
-        ``"GAUC,AUC,nDCG@10"`` or values such as ``nDCG @ 10``.
+        ``"GAUC,AUC,nDCG@10"`` or values such as ``nDCG @ 10``. By default GAUC, AUC, nDCG@10, AP,
+        RR, P@10 and R@10. Reports show the names that are given here, such as ``"MAP"`` for AP.
     weight : str, optional
         Row weight, 0 or from 1e-30 to 1e30: of the pairs of GAUC and of measures of all rows (AUC,
         LogLoss, PPV ...). Measures of rank positions have no weighted form: see `weight_rows`.

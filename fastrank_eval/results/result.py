@@ -268,11 +268,11 @@ class Result(Reported):
         Returns
         -------
         pyarrow.Table
-            score, by (the slicing without its edges; null for all rows), slice, measure, value
-            (null if undefined), se, ci_low, ci_high, effective_groups, weight, caution, groups,
-            groups_used, dropped (map of reason to count), rows_share, positives_share (null
-            without rows or positives), aggregate ("mean", "geometric mean", "sum" or "pooled"),
-            details (map of name to number).
+            score, by (the slicing without its edges; null for all rows), slice, measure, name (the
+            name that was asked for, such as MAP for AP), value (null if undefined), se, ci_low,
+            ci_high, effective_groups, weight, caution, groups, groups_used, dropped (map of reason
+            to count), rows_share, positives_share (null without rows or positives), aggregate
+            ("mean", "geometric mean", "sum" or "pooled"), details (map of name to number).
         """
         return record_table(self.values, VALUE_SCHEMA)
 

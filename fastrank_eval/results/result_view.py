@@ -138,7 +138,7 @@ def _thresholds(values: Sequence[MeasureValue]) -> Iterator[str]:
             continue
         if rows:
             threshold = text_of(parsed.chosen["threshold"])
-            measures_of.setdefault((rows, v.score, threshold), []).append(v.measure)
+            measures_of.setdefault((rows, v.score, threshold), []).append(v.shown)
     for (rows, score, threshold), measures in measures_of.items():
         yield (
             f"{rows} of {score} is predicted positive at threshold={threshold}: "
@@ -174,7 +174,7 @@ def _denominators(means: Sequence[MeasureValue]) -> str:
     by_number: dict[int, list[str]] = {}
     for v in means:
         model = f" of {v.score}" if len(of_measure[v.measure]) > 1 else ""
-        by_number.setdefault(v.groups_used, []).append(v.measure + model)
+        by_number.setdefault(v.groups_used, []).append(v.shown + model)
     return ", ".join(
         f"{number:,} ({list_text(names)})" for number, names in sorted(by_number.items())
     )
@@ -190,7 +190,7 @@ def _remedy(means: Sequence[MeasureValue], groups: object) -> str:
             if reason in _NO_RELEVANT and measure(v.measure).rel_or_default <= 1:
                 helps = True
             else:
-                other_reasons.setdefault(reason, []).append(v.measure)
+                other_reasons.setdefault(reason, []).append(v.shown)
     if groups != "with_relevant" and helps:
         option = "groups='with_relevant' (--groups with_relevant) gives them one population"
         exceptions = [
@@ -220,7 +220,7 @@ class Reported(Tabular):
         -------
         dict
             ``{"meta": {"version", "rows", "groups", "conventions", "seconds"}, "results":
-            [{"score", "by", "slice", "measure", "value", "se", "ci_low", "ci_high",
+            [{"score", "by", "slice", "measure", "name", "value", "se", "ci_low", "ci_high",
             "effective_groups", "weight", "caution", "groups", "groups_used", "dropped",
             "rows_share", "positives_share", "aggregate", "details"}]}`` of plain Python values;
             None for NaN. The meta has ``"requested"`` too where names of measures stand for other
@@ -342,7 +342,7 @@ def _overall(result: Reported, totals: bool = True, side_by_side: bool = True) -
         [
             printable(v.score),
             *[printable(v.slice)] * has_slices,
-            measure_text(v.measure, v.aggregate),
+            measure_text(v.shown, v.aggregate),
             number_text(v.value, v.aggregate) + f"\n{_half_width(v)}".rstrip() * under,
             *[_interval(v) or "n/a"] * beside,
             f"{v.groups_used:,}" + f"/{v.groups:,}" * totals
@@ -382,7 +382,7 @@ class _ResultSheet(SliceSheet[MeasureValue]):
         return [used, mark * (share[:1].isdigit() and share != "100%") + share]
 
     def heading(self, value: MeasureValue) -> str:
-        return measure_text(value.measure, value.aggregate)
+        return measure_text(value.shown, value.aggregate)
 
     def cell(self, value: MeasureValue, layout: Layout) -> str:
         number, half_width = number_text(value.value, value.aggregate), _half_width(value)
@@ -463,7 +463,7 @@ def _details(result: Reported) -> Iterator[str]:
             details = ", ".join(
                 f"{name} {detail_text(number)}" for name, number in v.details.items()
             )
-            lines.setdefault((v.score, details), []).append(v.measure)
+            lines.setdefault((v.score, details), []).append(v.shown)
     for (score, details), measures in lines.items():
         model = f" of {score}" if len(result.scores) > 1 else ""
         yield printable(f"{', '.join(measures)}{model}: {details}")
@@ -477,7 +477,7 @@ def _cautions(result: Reported) -> Iterator[str]:
     several = len(result.scores) > 1
 
     def name(value: MeasureValue) -> str:
-        return value.measure + f" of {value.score}" * several
+        return value.shown + f" of {value.score}" * several
 
     if few:
         by_number: dict[str, list[str]] = {}

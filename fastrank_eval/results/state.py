@@ -527,6 +527,7 @@ def state_of_run(evaluation: Evaluation, source: object, keep_groups: bool = Fal
     if keep_groups:
         groups = SavedGroups.of_run(plan, evaluation.keys, evaluation.values, evaluation.schema)
         states[ALL, "", VALUES] = groups.sort_by_key().to_arrays()
+    names = {str(m): m.spelling for m in plan.measures if m.spelling}
     header = {
         "conventions_version": CONVENTIONS,
         "conventions": {name: v for name, v in conventions.items() if name not in RUN_CONVENTIONS},
@@ -544,6 +545,7 @@ def state_of_run(evaluation: Evaluation, source: object, keep_groups: bool = Fal
         },
         "measures": measures,
         "requested": evaluation.requested,
+        **({"names": names} if names else {}),
         "models": roles.scores,
         "baseline": None if plan.baseline is None else roles.scores[plan.baseline],
         "slicings": {str(slicing.spec): bin_edges(slicing) for slicing in plan.slice_encoders},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import csv
 import json
 from pathlib import Path
@@ -114,6 +115,57 @@ def test_compare__each_name_requested__answers_for_itself() -> None:
     kept = evaluate(names, score=["old", "new"])
     again = kept.compare(baseline="old")
     assert [again.find(name).delta for name in names] == [found.find(name).delta for name in names]
+
+
+OTHER_NAMES = ["MAP@2", "MRR", "nERR", "RR@1"]
+
+
+def test_report__other_tools_names__prints_what_was_asked_for() -> None:
+    result = fe.evaluate(
+        LOG, group="q", label="label", score="old", measures=OTHER_NAMES, keep_state=True
+    )
+    again = State.from_bytes(result.state.to_bytes()).result()
+    for each in (result, again):
+        lines = each.to_dict()["results"]
+        assert [line["measure"] for line in lines] == ["AP@2", "RR", "ERR(normalize=True)", "RR@1"]
+        assert [line["name"] for line in lines] == OTHER_NAMES
+        assert each.summary.column("name").to_pylist() == OTHER_NAMES
+        assert "MAP@2" in repr(each)
+        assert "AP@2 " not in repr(each).replace("MAP@2", "")
+        assert each.value("AP@2") == each.value("MAP@2") == each.value(fe.MAP @ 2)
+
+
+def test_names__of_other_tools__follow_options_and_cutoff() -> None:
+    assert (fe.AP @ 10, fe.RR, fe.Success @ 1) == (fe.MAP @ 10, fe.MRR, fe.HR @ 1)
+    assert (fe.Recall @ 5, fe.Precision @ 5, fe.NDCG @ 5) == (fe.R @ 5, fe.P @ 5, fe.nDCG @ 5)
+    shown = [(fe.NDCG(gain="linear") @ 5).shown, (fe.measure("ndcg_cut_10") @ 5).shown]
+    assert shown == ["NDCG(gain='linear')@5", "nDCG@5"]
+    assert fe.measure("nERR@3").shown == "nERR@3"
+    assert fe.measure("nERR")(normalize=False).shown == "ERR"  # the name says normalize=True
+    assert str(fe.MAP @ 10) == "AP@10"
+    assert copy.copy(fe.MAP @ 10).shown == "MAP@10"
+
+
+def test_compare__other_tools_names__prints_what_was_asked_for() -> None:
+    comparison = fe.compare(
+        LOG, group="q", label="label", score=["old", "new"], baseline="old", measures="MAP@2,mrr"
+    )
+    assert [(v["measure"], v["name"]) for v in comparison.to_dict()["comparisons"]] == [
+        ("AP@2", "MAP@2"),
+        ("RR", "mrr"),
+    ]
+    assert "MAP@2" in comparison.find("AP@2").verdict
+    assert comparison.find("MRR") == comparison.find(fe.RR)
+
+
+def test_measures__left_out__are_those_of_the_command_line() -> None:
+    columns: dict[str, Any] = {"group": "q", "label": "label"}
+    result = fe.evaluate(LOG, score="old", **columns)
+    assert ",".join(result.measures) == "GAUC,AUC,nDCG@10,AP,RR,P@10,R@10"
+    state = fe.partial(LOG, score="old", **columns)
+    assert state.measures == result.measures
+    comparison = fe.compare(LOG, score=["old", "new"], baseline="old", **columns)
+    assert [v.measure.partition("(")[0] for v in comparison.overall] == list(result.measures)
 
 
 def test_rela_impr__of_each_name_requested__is_its_own() -> None:

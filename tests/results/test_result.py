@@ -160,7 +160,8 @@ def test_to_json__nan_and_numpy_values__are_strict_json() -> None:
         "gain": {"1": 0.5}, "flag": True,
     }  # fmt: skip
     assert read["results"][1] == {
-        "score": "pctr", "by": None, "slice": "all", "measure": "AUC", "value": None, "se": None,
+        "score": "pctr", "by": None, "slice": "all", "measure": "AUC", "name": "AUC",
+            "value": None, "se": None,
         "ci_low": None, "ci_high": None, "effective_groups": None, "weight": None,
         "caution": None, "groups": 12000,
         "groups_used": 0, "dropped": {"single_class": 12000}, "rows_share": 0.0,

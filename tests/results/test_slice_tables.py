@@ -126,4 +126,4 @@ def test_records__say_what_they_are_a_slice_of():
     result = result_of(("GAUC",))
     assert result.summary["by"].to_pylist() == [v.by for v in result]
     assert [row["by"] for row in result.to_dict()["results"]] == [v.by for v in result]
-    assert result.to_csv().splitlines()[3].startswith("pctr,slot,slot=1,GAUC,0.706")
+    assert result.to_csv().splitlines()[3].startswith("pctr,slot,slot=1,GAUC,GAUC,0.706")

@@ -11,13 +11,12 @@ import click
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval._lib.signals import defer_signals, raise_if_stopped
 from fastrank_eval.apps.cli.shell import SectionedOption, note
+from fastrank_eval.engine import DEFAULT_MEASURES
 
 if TYPE_CHECKING:
     from fastrank_eval.analysis.comparison import Comparison
     from fastrank_eval.results.gates import Gate
     from fastrank_eval.results.result import Result
-
-DEFAULT_MEASURES = "GAUC,AUC,nDCG@10,AP,RR,P@10,R@10"
 
 
 def option(section: str, *names: str, **keywords: Any) -> Callable[[Any], Any]:

@@ -18,7 +18,7 @@ from pyarrow import ipc, parquet
 
 import fastrank_eval.results.evaluate
 from fastrank_eval.apps.cli.main import cli
-from fastrank_eval.apps.cli.options import DEFAULT_MEASURES
+from fastrank_eval.engine import DEFAULT_MEASURES
 from fastrank_eval.measures import parse_measures, registry
 
 COLUMNS = ["--group", "user", "--label", "click", "--score", "pctr"]
@@ -108,7 +108,8 @@ def test_evaluate__json__is_the_contract() -> None:
     assert effective == pytest.approx(13**2 / 97, rel=1e-15)
     assert set(report["meta"]) == {"version", "rows", "groups", "conventions", "seconds"}
     assert report["results"] == [
-        {"score": "pctr", "by": None, "slice": "all", "measure": "GAUC", "value": GAUC, "groups": 3,
+        {"score": "pctr", "by": None, "slice": "all", "measure": "GAUC", "name": "gauc",
+             "value": GAUC, "groups": 3,
          "caution": "few_groups", "weight": 5.0,
          "groups_used": 2, "dropped": {"all_negative": 1}, "rows_share": 5 / 6,
          "positives_share": 1.0, "aggregate": "mean", "details": {}}
@@ -298,7 +299,7 @@ def test_output__suffix__tells_the_format(folder: Path, name: str, start: str) -
 def test_output__of_any_name__is_written_where_format_says_how(folder: Path) -> None:
     outcome = run("evaluate", "log.parquet", *COLUMNS, "--output", "new.tmp", "--format", "csv")
     assert outcome.exit_code == 0
-    assert (folder / "new.tmp").read_text().startswith("score,by,slice,measure,value")
+    assert (folder / "new.tmp").read_text().startswith("score,by,slice,measure,name,value")
 
 
 @pytest.mark.usefixtures("folder")
