@@ -214,8 +214,9 @@ LOCAL_LIBRARIES = {
 #: that a plain run does not need: scattered rows, states and gates take 3 % of its start.
 LOCAL_FILES = {
     "fastrank_eval/_lib/jit.py": {"_lib"},
+    "fastrank_eval/analysis/comparison.py": {"analysis.plot_files"},
     "fastrank_eval/analysis/curve.py": {"analysis.plot_files"},
-    "fastrank_eval/analysis/plot_files.py": {"analysis.plots"},
+    "fastrank_eval/analysis/plot_files.py": {"analysis.forest", "analysis.plots"},
     "fastrank_eval/apps/nightly/config_checks.py": {"io.filters"},
     "fastrank_eval/apps/nightly/page.py": {"analysis.plots", "apps.nightly", "apps.nightly.charts"},
     "fastrank_eval/apps/nightly/web.py": {"analysis.plots", "apps.nightly"},
@@ -223,7 +224,8 @@ LOCAL_FILES = {
     "fastrank_eval/io/reader.py": {"io.filters"},
     "fastrank_eval/results/evaluate.py": {"results.state"},
     "fastrank_eval/results/result.py": {
-        *("analysis.attribution", "analysis.compare", "analysis.curve", "results.gates"),
+        *("analysis.attribution", "analysis.compare", "analysis.curve", "analysis.plot_files"),
+        "results.gates",
     },
     "fastrank_eval/results/state.py": {"analysis.compare"},
 }

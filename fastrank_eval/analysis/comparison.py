@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -21,12 +22,12 @@ from fastrank_eval.analysis.compared_value import DIFFERENCE_SCHEMA, ComparedVal
 from fastrank_eval.analysis.comparison_view import ReportedComparison
 from fastrank_eval.engine.records import Meta, record_table
 from fastrank_eval.engine.summary import GroupRecords
-from fastrank_eval.measures import measure
+from fastrank_eval.measures import measure, parse_measures
 from fastrank_eval.results.gates import judge
 from fastrank_eval.results.lookup import find_measure, find_score, find_slicing, refuse_pooled
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from matplotlib.figure import Figure
 
     from fastrank_eval.analysis.attribution import Decomposition
     from fastrank_eval.engine.records import MeasureValue, Meta
@@ -167,6 +168,55 @@ class Comparison(ReportedComparison):
             f"slice {slice!r} was not part of this comparison, which has "
             f"{', '.join(map(repr, slices))}."
         )
+
+    @typed
+    def plot(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        measures: str | Measure | Sequence[str | Measure] | None = None,
+        by: str | None = None,
+        title: str | None = None,
+        overwrite: bool = False,
+    ) -> Figure:
+        """Draw the differences with their intervals, as a forest plot.
+
+        It needs matplotlib (extra ``[plot]``). A panel shows a measure, a row all rows or a slice,
+        a mark a candidate. Marks of significant differences are filled.
+
+        Parameters
+        ----------
+        path : str or path, optional
+            A file to write, whose name ends in ``.png`` or ``.svg``.
+        measures : str, Measure or sequence of them, optional
+            By default all, a panel each.
+        by : str, optional
+            Only the slices of this slicing; by default all slices.
+        title : str, optional
+        overwrite : bool
+            Replace a file that exists.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            The picture, which a notebook shows.
+
+        Raises
+        ------
+        ArgumentError
+            If matplotlib is not installed, or the rows were not sliced by `by`.
+        MeasureError
+            If a measure was not part of the comparison.
+        OutputError
+            If the file cannot be written, or its name has another ending.
+        """
+        from fastrank_eval.analysis.plot_files import forest_picture
+
+        chosen = [
+            str(find_measure(m, self.measures, self._requested))
+            for m in parse_measures(measures or self.measures)
+        ]
+        return forest_picture(self, chosen, by, title, path, overwrite)
 
     @typed
     def check(self, *fail_if: str | Gate) -> Verdict:

@@ -36,6 +36,7 @@ from fastrank_eval.results.tables import Lines, Report, Tabular, write_csv
 from fastrank_eval.stats.score_table import RocSteps, ScoreTable
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
 _TEXT = pa.string()
@@ -200,18 +201,29 @@ class Curve(Tabular):
 
     @typed
     def plot(
-        self, path: str | os.PathLike[str], *, title: str | None = None, overwrite: bool = False
-    ) -> None:
-        """Draw all models in one picture; needs matplotlib (extra ``[plot]``).
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        title: str | None = None,
+        overwrite: bool = False,
+    ) -> Figure:
+        """Draw all models in one picture.
+
+        It needs matplotlib (extra ``[plot]``).
 
         Parameters
         ----------
-        path : str or path
-            A file whose name ends in ``.png``, ``.svg`` or ``.html``.
+        path : str or path, optional
+            A file to write, whose name ends in ``.png``, ``.svg`` or ``.html``.
         title : str, optional
             By default the kind of the curve.
         overwrite : bool
             Replace a file that exists.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            The picture, which a notebook shows.
 
         Raises
         ------
@@ -222,12 +234,14 @@ class Curve(Tabular):
         OutputError
             If the file cannot be written, or its name has another ending.
         """
-        from fastrank_eval.analysis.plot_files import check_picture, draw_file
+        from fastrank_eval.analysis.plot_files import check_picture, curve_figure, draw_file
 
         check_picture(path)
+        if path is None:
+            return curve_figure(self, title)
         check_writable(path, overwrite)
         with atomic_path(path, overwrite=overwrite) as temporary:
-            draw_file(self, temporary, os.fspath(path), title)
+            return draw_file(self, temporary, os.fspath(path), title)
 
     def to_arrow(self) -> pa.Table:
         """Return `table`, the points of all models, as Arrow."""

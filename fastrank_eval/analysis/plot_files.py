@@ -9,6 +9,7 @@ import re
 import warnings
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,11 +17,15 @@ from string import Template
 from typing import TYPE_CHECKING, Any
 
 from fastrank_eval._lib.errors import ArgumentError, UndefinedError
-from fastrank_eval._lib.files import check_suffix
+from fastrank_eval._lib.files import atomic_path, check_suffix, check_writable
 from fastrank_eval.results.format import detail_text, printable
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from fastrank_eval.analysis.comparison_view import ReportedComparison
     from fastrank_eval.analysis.plots import Drawable
+    from fastrank_eval.results.result_view import Reported
 
 _SVG = "{http://www.w3.org/2000/svg}"
 _LINK = "{http://www.w3.org/1999/xlink}href"
@@ -134,14 +139,21 @@ DPI = 150
 _FILE_METADATA: dict[str, dict[str, None]] = {".png": {"Software": None}, ".svg": _NO_METADATA}
 
 
-def check_picture(path: str | os.PathLike[str], argument: str = "path") -> None:
+def check_picture(
+    path: str | os.PathLike[str] | None,
+    argument: str = "path",
+    suffixes: tuple[str, ...] = SUFFIXES,
+) -> None:
     """Check that a picture can be drawn, before any work.
 
     Parameters
     ----------
-    path : str or path
+    path : str or path or None
+        None if no file is written.
     argument : str
         Name of the argument, for messages.
+    suffixes : tuple of str
+        The allowed suffixes.
 
     Raises
     ------
@@ -150,14 +162,54 @@ def check_picture(path: str | os.PathLike[str], argument: str = "path") -> None:
     ArgumentError
         If matplotlib is not installed.
     """
-    check_suffix(argument, path, SUFFIXES)
+    if path is not None:
+        check_suffix(argument, path, suffixes)
     if find_spec("matplotlib") is None:
         raise ArgumentError(
             "pictures need matplotlib, which is not installed: pip install 'fastrank_eval[plot]'."
         )
 
 
-def draw_file(curve: Drawable, temporary: Path, path: str, title: str | None = None) -> None:
+@contextmanager
+def drawing() -> Iterator[None]:
+    """Draw in our style.
+
+    A character of a column's name that the font lacks is drawn as a box, without a warning.
+    """
+    from fastrank_eval.analysis.plots import styled
+
+    with styled(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph")
+        yield
+
+
+def curve_figure(curve: Drawable, title: str | None = None) -> Figure:
+    """Draw a curve.
+
+    Parameters
+    ----------
+    curve : Drawable
+    title : str, optional
+        By default the kind of the curve.
+
+    Raises
+    ------
+    UndefinedError
+        If no model has a curve.
+    """
+    if len(curve.undefined) == len(curve.scores):
+        reasons = ", ".join(sorted(set(curve.undefined.values()))) or "no rows"
+        raise UndefinedError(
+            f"there is no {curve.kind} curve to draw: it is undefined for every model ({reasons}); "
+            "it needs rows of both classes."
+        )
+    from fastrank_eval.analysis.plots import figure_of
+
+    with drawing():
+        return figure_of(curve, title)
+
+
+def draw_file(curve: Drawable, temporary: Path, path: str, title: str | None = None) -> Figure:
     """Draw a curve to a file in the format of the suffix of `path`.
 
     Parameters
@@ -175,42 +227,76 @@ def draw_file(curve: Drawable, temporary: Path, path: str, title: str | None = N
     UndefinedError
         If no model has a curve.
     """
-    if len(curve.undefined) == len(curve.scores):
-        reasons = ", ".join(sorted(set(curve.undefined.values()))) or "no rows"
-        raise UndefinedError(
-            f"there is no {curve.kind} curve to draw: it is undefined for every model ({reasons}); "
-            "it needs rows of both classes."
-        )
-    suffix = Path(path).suffix.lower()
-    from fastrank_eval.analysis.plots import caption_of, figure_of, styled, title_of
+    figure, suffix = curve_figure(curve, title), Path(path).suffix.lower()
+    if suffix != ".html":
+        save_figure(figure, temporary, suffix)
+        return figure
+    from fastrank_eval.analysis.plots import caption_of, title_of
 
-    with styled(), warnings.catch_warnings():
-        # A character of a column's name that the font lacks is drawn as a box, without a warning.
-        warnings.filterwarnings("ignore", message="Glyph")
-        figure = figure_of(curve, title)
-        if suffix == ".html":
-            page = _page(curve, _svg(figure), title_of(curve, title), caption_of(curve))
-            temporary.write_text(page, encoding="utf-8")
-        else:
-            _save(figure, temporary, suffix)
+    page = _page(curve, _svg(figure), title_of(curve, title), caption_of(curve))
+    temporary.write_text(page, encoding="utf-8")
+    return figure
 
 
-def _save(figure: Any, target: Any, suffix: str) -> None:
+def save_figure(figure: Any, target: Any, suffix: str) -> None:
     """Write the figure without the empty space around it."""
-    figure.savefig(
-        target,
-        format=suffix[1:],
-        dpi=DPI,
-        bbox_inches="tight",
-        pad_inches=0.15,
-        metadata=_FILE_METADATA[suffix],
-    )
+    with drawing():
+        figure.savefig(
+            target,
+            format=suffix[1:],
+            dpi=DPI,
+            bbox_inches="tight",
+            pad_inches=0.15,
+            metadata=_FILE_METADATA[suffix],
+        )
+
+
+def forest_picture(
+    report: Reported | ReportedComparison,
+    measures: Sequence[str],
+    by: str | None,
+    title: str | None,
+    path: str | os.PathLike[str] | None,
+    overwrite: bool,
+) -> Figure:
+    """Draw values or differences, and write them to a file if there is a path.
+
+    Parameters
+    ----------
+    report : Reported or ReportedComparison
+    measures : sequence of str
+        Canonical texts.
+    by : str or None
+        Only this slicing.
+    title : str or None
+    path : str or path or None
+        A file whose name ends in ``.png`` or ``.svg``.
+    overwrite : bool
+
+    Raises
+    ------
+    ArgumentError
+        If matplotlib is not installed, or the rows were not sliced by `by`.
+    OutputError
+        If the file cannot be written, or its name has another ending.
+    """
+    check_picture(path, suffixes=(".png", ".svg"))
+    if path is not None:
+        check_writable(path, overwrite)
+    from fastrank_eval.analysis.forest import draw_report
+
+    with drawing():
+        figure = draw_report(report, measures, by, title)
+    if path is not None:
+        with atomic_path(path, overwrite=overwrite) as temporary:
+            save_figure(figure, temporary, Path(path).suffix.lower())
+    return figure
 
 
 def _svg(figure: Any) -> str:
     """Convert the figure to an element of a page."""
     out = io.StringIO()
-    _save(figure, out, ".svg")
+    save_figure(figure, out, ".svg")
     text = out.getvalue()
     return text[text.index("<svg") :]
 

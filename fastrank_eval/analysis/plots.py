@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -68,6 +69,16 @@ _SETTINGS = {
     "xtick.color": "#333333",
     "ytick.color": "#333333",
 }
+
+
+class Picture(Figure):  # type: ignore[misc]
+    """A figure that a notebook shows, even if pyplot was not imported."""
+
+    def _repr_png_(self) -> bytes:
+        out = io.BytesIO()
+        with styled():
+            self.savefig(out, format="png", bbox_inches="tight", pad_inches=0.15)
+        return out.getvalue()
 
 
 @contextmanager
@@ -491,7 +502,7 @@ def caption_of(curve: Drawable) -> str:
 
 def figure_of(curve: Drawable, title: str | None = None) -> Figure:
     """Draw all models of a curve in one figure."""
-    figure = Figure(layout="constrained")
+    figure = Picture(layout="constrained")
     figure.get_layout_engine().set(w_pad=0.1, h_pad=0.1)
     references = _DRAW[curve.kind](figure, curve)
     first = figure.axes[0]

@@ -385,7 +385,7 @@ def test_process__that_has_spilled_ends_without_a_word(tmp_path):
     ended = subprocess.run(
         [sys.executable, "-c", COMMAND, *arguments], capture_output=True, check=True
     )
-    assert ended.stdout.startswith(b"score,by,slice,measure,value")
+    assert ended.stdout.startswith(b"score,by,slice,measure,name,value")
     assert ended.stderr == b""
 
 
