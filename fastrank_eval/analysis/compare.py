@@ -45,7 +45,7 @@ from fastrank_eval.analysis.group_join import (
     require_groups,
 )
 from fastrank_eval.engine import DEFAULT_MEASURES
-from fastrank_eval.engine.conventions import requested_names
+from fastrank_eval.engine.conventions import requested_names, with_names
 from fastrank_eval.engine.records import MeasureValue, Meta, plain_value
 from fastrank_eval.engine.run import OF_RESULT, Evaluation, run
 from fastrank_eval.engine.summary import GroupRecords, group_records
@@ -241,10 +241,11 @@ def comparison_of(
 
 def with_clustered_errors(measures: Sequence[Measure]) -> tuple[Measure, ...]:
     """Give AUC a clustered standard error, unless its options exclude one."""
-    return tuple(
+    computed = [
         m(se="clustered") if m.name == "AUC" and not m.given & {"se", "bins", "max_fpr"} else m
         for m in measures
-    )
+    ]
+    return with_names(measures, computed)
 
 
 def choices_of(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
@@ -78,7 +78,19 @@ def measures_in_force(
     measures = requested if profile is None else profile.apply(requested)
     if sampling_rate != 1:
         measures = tuple(with_options(m, {"sampling_rate": sampling_rate}) for m in measures)
-    return measures
+    return with_names(requested, measures)
+
+
+def with_names(requested: Sequence[Measure], computed: Sequence[Measure]) -> tuple[Measure, ...]:
+    """Let reports show computed measures by the names that were asked for.
+
+    Requested measures with equal names, ``nDCG`` and ``nDCG(gain='exp')``, keep their texts.
+    """
+    names = [m.shown for m in requested]
+    return tuple(
+        other if other == m or names.count(m.shown) > 1 else other.shown_as(m.shown)
+        for m, other in zip(requested, computed, strict=True)
+    )
 
 
 def requested_names(

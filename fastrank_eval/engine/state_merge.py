@@ -260,7 +260,7 @@ def _measures(header: Mapping[str, Any]) -> tuple[Measure, ...]:
     """Read the measures of a state, with the names that were asked for."""
     names = header.get("names", {})
     measures = requested_measures(header["measures"])
-    return tuple(m.spelled(names[str(m)]) if str(m) in names else m for m in measures)
+    return tuple(m.shown_as(names.get(str(m), str(m))) for m in measures)
 
 
 def evaluation_of(

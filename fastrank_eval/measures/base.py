@@ -86,7 +86,7 @@ class Measure:
     chosen: dict[str, Any]
     #: Options that were passed, even with their defaults. A profile does not change them.
     given: frozenset[str]
-    #: The text that names it, if that has a name of another tool: ``"MAP@10"``, ``"ndcg_cut_10"``.
+    #: The text that was asked for, if it is another one: ``"MAP@10"``, ``"ndcg_cut_10"``.
     spelling: str | None
 
     def __init_subclass__(cls, **keywords: Any) -> None:
@@ -167,17 +167,21 @@ class Measure:
         return self.spelling or str(self)
 
     def spelled(self, name: str) -> Self:
-        """Return the same measure, which reports show by another of its names.
+        """Return the same measure, which reports show by a name of `aliases`.
 
-        A text with its cutoff is shown as it is. Any other is a name of `aliases`: options and
-        cutoff follow it. The name is dropped if an option contradicts it.
+        Options and cutoff follow the name. It is dropped if an option contradicts it.
         """
-        preset = aliases.get(name.lower(), ("", {}))[1]
+        preset = aliases[name.lower()][1]
         if name == self.name or any(self.chosen[key] != preset[key] for key in preset):
             return self
+        return self.shown_as(self._as_text(name))
+
+    def shown_as(self, text: str) -> Self:
+        """Return the same measure, which reports show by a text."""
+        if text == self.shown:
+            return self
         result = type(self)(self.cutoff, **self._given_values())
-        known = name.lower() in aliases
-        object.__setattr__(result, "spelling", self._as_text(name) if known else name)
+        object.__setattr__(result, "spelling", None if text == str(self) else text)
         return result
 
     def _alias(self) -> str:

@@ -96,7 +96,7 @@ def _read(spelling: str) -> Measure:
             )
     result = registry[name](cutoff, **preset, **options)
     result.check_complete()
-    return result.spelled(tree.id if foreign == text else foreign)
+    return result.spelled(tree.id) if foreign == text else result.shown_as(foreign)
 
 
 def names_measure(name: str) -> bool:

@@ -131,7 +131,7 @@ def test_terminal__of_80_and_120_columns__shows_what_fits(comparison) -> None:
     assert "mdd" in " ".join(on_terminal(comparison, 160))
     assert wide.count("new against old") == 1
     assert "newer is better: +" in wide
-    assert "RelaImpr of new: AUC(se='clustered') +" in wide
+    assert "RelaImpr of new: AUC +" in wide
 
 
 def test_text__names_the_candidate_of_each_verdict(comparison) -> None:
