@@ -74,7 +74,7 @@ def evaluate_trec(qrels: str, run: str) -> dict[str, float]:
     """All measures of trec_eval over all queries, by fastrank_eval."""
     from fastrank_eval.trec import trec_report
 
-    report = trec_report(run, qrels, measures=["all_trec"], version=9)
+    report = trec_report(qrels, run, measures=["all_trec"], version=9)
     pairs = ((line.name, value) for line, _, value in report.rows(single=False, summary=True))
     return {name: value for name, value in pairs if not isinstance(value, str)}
 

@@ -154,7 +154,7 @@ def test_evaluate__whatever_was_imported_first__is_the_function(first: str) -> N
 def test_trec__as_an_attribute__is_imported_when_it_is_used() -> None:
     code = (
         "import sys, fastrank_eval as fe; before = 'fastrank_eval.trec' in sys.modules; "
-        "joined = fe.trec.join(b'1 Q0 a 1 2 t', {'1': {'a': 1}}); "
+        "joined = fe.trec.join({'1': {'a': 1}}, b'1 Q0 a 1 2 t'); "
         "print(before, joined.queries, *(m for m in ('pandas', 'polars') if m in sys.modules))"
     )
     assert run_python(code) == "False 1"

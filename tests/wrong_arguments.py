@@ -270,7 +270,8 @@ def of_neighbours() -> Iterator[Call]:
 
 def of_trec() -> Iterator[Call]:
     """Runs and judgements."""
-    yield Call("trec.join", fe.trec.join, {"run": RUN, "qrels": QRELS})
+    yield Call("trec.join", fe.trec.join, {"qrels": QRELS, "run": RUN})
+    yield Call("trec.evaluate", fe.trec.evaluate, {"qrels": QRELS, "run": RUN})
     yield Call("trec.read_run", fe.trec.read_run, {"source": RUN})
     yield Call("trec.read_qrels", fe.trec.read_qrels, {"source": QRELS})
     yield Call(

@@ -290,7 +290,7 @@ class _Judgements:
             score="score",
             duplicates="last",
         )
-        joined = join(retrieved, self._table).table
+        joined = join(self._table, retrieved).table
         for measures in self._measures_by_rows.values():
             yield from _values(joined, measures)
 

@@ -50,7 +50,7 @@ def evaluated_run(
     run: Run, qrels: Qrels, profile: str, measures: list[str], *, complete: bool = False
 ) -> fastrank_eval.Result:
     return fastrank_eval.evaluate(
-        fastrank_eval.trec.join(run, qrels, complete=complete).table,
+        fastrank_eval.trec.join(qrels, run, complete=complete).table,
         group="query",
         item="doc",
         label="grade",

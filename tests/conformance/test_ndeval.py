@@ -69,7 +69,7 @@ def ours(run: Run, qrels: Qrels, measures: list[Measure], **options) -> fastrank
         {"query": query, "subtopic": subtopic, "doc": doc, "grade": grade}
     )
     query, doc, score = zip(*run, strict=True)
-    joined = trec.join({"query": query, "doc": doc, "score": score}, judged)
+    joined = trec.join(judged, {"query": query, "doc": doc, "score": score})
     return fastrank_eval.evaluate(
         joined.table,
         group="query",
@@ -144,7 +144,7 @@ def test_files__are_read_as_ndeval_reads_them(tmp_path):
     (tmp_path / "qrels").write_text("".join(f"{q} {s} {d} {g}\n" for q, s, d, g in qrels))
     lines = (f"{q} Q0 {d} 0 {x!r} tag\n" for q, d, x in run)
     (tmp_path / "run").write_text("".join(lines))
-    joined = trec.join(tmp_path / "run", trec.read_diversity_qrels(tmp_path / "qrels"))
+    joined = trec.join(trec.read_diversity_qrels(tmp_path / "qrels"), tmp_path / "run")
     assert joined.table.schema.field("subtopics").type == pa.list_(pa.int64())
     result = fastrank_eval.evaluate(
         joined.table,

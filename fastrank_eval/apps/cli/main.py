@@ -285,7 +285,7 @@ def trec(
     for path in runs:
         try:
             report = trec_report(
-                path, judgements, version=int(version), duplicates=duplicates, **options
+                judgements, path, version=int(version), duplicates=duplicates, **options
             )
         except ArgumentError as error:
             raise ArgumentError(f"{path}: {error}" if len(runs) > 1 else str(error)) from None

@@ -16,7 +16,7 @@ from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval.groups.profile import descends
 from fastrank_eval.groups.ties import order_by_item
-from fastrank_eval.integrations.trec.lines import QRELS, RUN
+from fastrank_eval.integrations.trec.lines import QRELS, RUN, Layout
 from fastrank_eval.integrations.trec.pairs import (
     Common,
     PairTable,
@@ -24,7 +24,7 @@ from fastrank_eval.integrations.trec.pairs import (
     in_threads,
     take_texts,
 )
-from fastrank_eval.integrations.trec.tables import is_nested, read_pairs
+from fastrank_eval.integrations.trec.tables import columns_of, is_nested, read_pairs
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,8 @@ class Joined:
 
 
 @typed
-def join(run: object, qrels: object, *, complete: bool = False) -> Joined:
-    """Join runs with judgements by query and document.
+def join(qrels: object, run: object, *, complete: bool = False) -> Joined:
+    """Join judgements with runs by query and document.
 
     Ids are compared exactly. All judged documents of a query are kept, also those that were not
     retrieved: relevant ones count in R and in the ideal ranking, others in measures that compare
@@ -68,13 +68,13 @@ def join(run: object, qrels: object, *, complete: bool = False) -> Joined:
 
     Parameters
     ----------
+    qrels : object
+        A source of `read_qrels`, or the result of `read_diversity_qrels`, whose column
+        ``subtopics`` is kept.
     run : object
         A source of `read_run`, or a mapping of names to sources, which gives a column of scores
         each. A query that only some of several runs have counts for all of them, with null scores
         for a run that does not have it.
-    qrels : object
-        A source of `read_qrels`, or the result of `read_diversity_qrels`, whose column
-        ``subtopics`` is kept.
     complete : bool
         Keep judged queries that no run has, like ``-c`` of trec_eval.
 
@@ -91,7 +91,8 @@ def join(run: object, qrels: object, *, complete: bool = False) -> Joined:
     SourceError, ColumnError
         As `read_run` and `read_qrels` do.
     ArgumentError
-        If there is no run, or the name of a run is ``query``, ``doc``, ``grade`` or ``subtopics``.
+        If there is no run, if the name of a run is ``query``, ``doc``, ``grade`` or ``subtopics``,
+        or if dicts of runs and judgements are swapped.
 
     References
     ----------
@@ -99,11 +100,12 @@ def join(run: object, qrels: object, *, complete: bool = False) -> Joined:
 
     Examples
     --------
-    >>> joined = join({"q1": {"d7": 2.5, "d3": 1.5}}, {"q1": {"d3": 1, "d5": 1}})
+    >>> joined = join({"q1": {"d3": 1, "d5": 1}}, {"q1": {"d7": 2.5, "d3": 1.5}})
     >>> joined.table.to_pydict()["score"], joined.table.to_pydict()["grade"]
     ([2.5, 1.5, None], [None, 1, 1])
     """
     runs = _name_runs(run)
+    _refuse_swapped(qrels, list(runs.values()))
     judged = read_pairs(qrels, QRELS)
     rows, scores = _union([read_pairs(source, RUN) for source in runs.values()])
     both = Common(rows, judged, complete)
@@ -141,8 +143,7 @@ def _union(runs: Sequence[PairTable]) -> tuple[PairTable, list[tuple[np.ndarray,
 
 def _name_runs(run: object) -> dict[str, object]:
     """Name the column of each run."""
-    is_table = isinstance(run, Mapping) and {"query", "doc", "score"} <= run.keys()
-    if not isinstance(run, Mapping) or is_table or _is_one_run(run):
+    if not isinstance(run, Mapping) or _has_columns(run, RUN) or _is_one_run(run):
         return {"score": run}
     if not run:
         raise ArgumentError("No run is given: the mapping of names to runs is empty.")
@@ -155,10 +156,46 @@ def _name_runs(run: object) -> dict[str, object]:
     return dict(run)
 
 
+def _has_columns(table: Mapping[Any, Any], layout: Layout) -> bool:
+    """Tell whether a mapping is a table with the columns of a layout."""
+    names = columns_of(table.keys(), layout)
+    return all(names[column] in table for column in ("query", "doc", layout.number))
+
+
+def _refuse_swapped(qrels: object, runs: Sequence[object]) -> None:
+    """Raise if dicts that must be judgements have the form of runs.
+
+    Judgements of dicts are whole numbers. Fractions are accepted if a run has fractions too.
+    """
+    if not isinstance(qrels, Mapping) or _has_columns(qrels, QRELS):
+        return
+    if _is_one_run(qrels):
+        nested = [run for run in runs if isinstance(run, Mapping) and is_nested(run)]
+        swapped = _has_fractions(qrels) and nested and not any(map(_has_fractions, nested))
+    else:
+        swapped = bool(qrels)
+    if swapped:
+        raise ArgumentError(
+            "qrels: must be grades of documents by query, got scores of runs; pass the judgements "
+            "first and the runs second."
+        )
+
+
+def _has_fractions(run: Mapping[Any, Mapping[Any, Any]]) -> bool:
+    """Tell whether dicts of dicts have a number that is not whole."""
+    return any(
+        isinstance(value, float | np.floating) and not float(value).is_integer()
+        for docs in run.values()
+        for value in docs.values()
+    )
+
+
 def _is_one_run(run: Mapping[Any, Any]) -> bool:
     """Tell whether dicts of dicts are one run, with scores inside."""
-    queries = [value for value in run.values() if value]
-    return bool(run) and is_nested(run) and not (queries and all(map(is_nested, queries)))
+    if not run or not is_nested(run):
+        return False
+    queries = [docs for docs in run.values() if docs]
+    return not (queries and all(map(is_nested, queries)))
 
 
 def _table(both: Common, scores: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> pa.Table:

@@ -407,8 +407,8 @@ class TrecReport:
 
 @typed
 def trec_report(
-    run: object,
     qrels: object,
+    run: object,
     *,
     measures: Sequence[str] = ("official",),
     version: int = 10,
@@ -426,8 +426,8 @@ def trec_report(
 
     Parameters
     ----------
-    run, qrels : object
-        Sources of `read_run` and `read_qrels`, or their results.
+    qrels, run : object
+        Sources of `read_qrels` and `read_run`, or their results.
     measures : sequence of str
         Names of trec_eval: ``"map"``, ``"P.5,10"``, or a nickname: ``"official"``, ``"set"``,
         ``"all_trec"``.
@@ -459,7 +459,7 @@ def trec_report(
     Examples
     --------
     >>> run = b"q1 Q0 d7 1 2.5 bm25\nq1 Q0 d3 2 1.5 bm25"
-    >>> report = trec_report(run, b"q1 0 d3 1", measures=["map", "P.5"])
+    >>> report = trec_report(b"q1 0 d3 1", run, measures=["map", "P.5"])
     >>> print(report.to_text(), end="")
     map                   	all	0.5000
     P_5                   	all	0.2000

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
 from types import MappingProxyType
 from typing import Any, NoReturn
 
@@ -32,7 +32,6 @@ from fastrank_eval.integrations.trec.blocks import (
     texts_of_paths,
 )
 from fastrank_eval.integrations.trec.lines import (
-    DIVERSITY_QRELS,
     QRELS,
     RUN,
     Layout,
@@ -45,16 +44,60 @@ from fastrank_eval.integrations.trec.pairs import (
     check_duplicates,
     drop_duplicates,
 )
-from fastrank_eval.io.keys import number_keys
 from fastrank_eval.io.paths import FORMATS
 from fastrank_eval.io.reader import open_source
 from fastrank_eval.io.source import first_line, require_columns, type_name
-from fastrank_eval.io.validate import MAX_SUBTOPICS
 
 #: Type of the subtopics that a document covers.
 SUBTOPICS = pa.list_(pa.int64())
 
+#: Columns of ids, in the order in which they are looked for: ours, PyTerrier's, ir_measures',
+#: ranx's and BEIR's. PyTerrier's frames have the text of the query in the column ``query``.
+_ID_NAMES = (
+    ("query", "doc"),
+    ("qid", "docno"),
+    ("query_id", "doc_id"),
+    ("q_id", "doc_id"),
+    ("query-id", "corpus-id"),
+)
+#: Other columns, in the order in which they are looked for.
+_OTHER_NAMES = {
+    "score": ("score",),
+    "grade": ("grade", "label", "relevance", "score"),
+    "subtopic": ("subtopic", "iteration"),
+    "run": ("run",),
+}
 _BATCH_ROWS = 1 << 20
+
+
+def columns_of(
+    present: Collection[str], layout: Layout, names: Mapping[str, str | None] = MappingProxyType({})
+) -> dict[str, str]:
+    """Find the columns of a table by the names that other tools use.
+
+    Parameters
+    ----------
+    present : collection of str
+        Names of the columns of the table.
+    layout : Layout
+    names : mapping of str to (str or None)
+        Names that the caller gives.
+
+    Returns
+    -------
+    dict of str to str
+        By our name the name in the table; our own where the table has none of them.
+    """
+    given = {column: name for column, name in names.items() if name is not None}
+    pairs = [(given.get("query", query), given.get("doc", doc)) for query, doc in _ID_NAMES]
+    ids = next((pair for pair in pairs if {*pair} <= {*present}), pairs[0])
+    found = dict(zip(("query", "doc"), ids, strict=True))
+    for column in layout.columns:
+        if column not in found:
+            known = _OTHER_NAMES[column]
+            name = next((name for name in known if name in present), known[0])
+            found[column] = given.get(column, name)
+    return {column: found[column] for column in layout.columns}
 
 
 def is_nested(source: object) -> bool:
@@ -63,7 +106,7 @@ def is_nested(source: object) -> bool:
 
 
 def _batches_of_columns(
-    source: object, layout: Layout, names: Mapping[str, str], format_: str | None
+    source: object, layout: Layout, names: Mapping[str, str | None], format_: str | None
 ) -> Iterator[pa.RecordBatch]:
     """Yield the columns of a table, frame or file as strings and numbers.
 
@@ -73,8 +116,8 @@ def _batches_of_columns(
         A source of `open_source`.
     layout : Layout
         The columns to read; ``run`` may be missing.
-    names : mapping of str to str
-        Names of the columns in the source.
+    names : mapping of str to (str or None)
+        Names of the columns in the source; None for those of `columns_of`.
     format_ : str or None
         Format of files.
 
@@ -85,13 +128,12 @@ def _batches_of_columns(
     SourceError
         If the source cannot be read.
     """
-    ids = [names.get(column, column) for column in layout.columns if column != layout.number]
-    opened = open_source(source, format=format_, text=ids)
-    source_names = {
-        column: names.get(column, column)
-        for column in layout.columns
-        if column != "run" or "run" in opened.schema.names
-    }
+    known = chain(*_ID_NAMES, *_OTHER_NAMES.values(), filter(None, names.values()))
+    ids = {*known} - {*_OTHER_NAMES["grade"], names.get(layout.number)}
+    opened = open_source(source, format=format_, text=sorted(filter(None, ids)))
+    source_names = columns_of(opened.schema.names, layout, names)
+    if source_names.get("run") not in opened.schema.names:
+        source_names.pop("run", None)
     index = opened.schema.get_field_index("subtopics")
     if layout is QRELS and index >= 0 and is_list(opened.schema.field(index).type):
         source_names["subtopics"] = "subtopics"
@@ -253,9 +295,9 @@ _TREC = "trec"
 def read_run(
     source: object,
     *,
-    query: str = "query",
-    doc: str = "doc",
-    score: str = "score",
+    query: str | None = None,
+    doc: str | None = None,
+    score: str | None = None,
     duplicates: str = "error",
     format: str | None = None,  # noqa: A002 - the name of this option everywhere
 ) -> pa.Table:
@@ -277,8 +319,10 @@ def read_run(
         * a Parquet or Arrow file, a pyarrow Table, a frame, or any other source of `open_source`,
           with columns of ids (text, or integers, which become their digits) and numbers;
         * ``{query: {doc: score}}``, the form of pytrec_eval.
-    query, doc, score : str
-        Names of the columns of a source with columns. A column ``run`` is kept if there is one.
+    query, doc, score : str, optional
+        Names of the columns of a source with columns. By default ``query, doc``, or those of
+        PyTerrier (``qid, docno``), ir_measures (``query_id, doc_id``), ranx (``q_id, doc_id``) or
+        BEIR (``query-id, corpus-id``), and ``score``. A column ``run`` is kept if there is one.
     duplicates : {"error", "first", "last", "max"}
         What to do with a document that a query has twice: raise an error, or keep one of its rows
         (``"max"``: the one with the highest score, the first of ties).
@@ -320,9 +364,9 @@ def read_run(
 def read_qrels(
     source: object,
     *,
-    query: str = "query",
-    doc: str = "doc",
-    grade: str = "grade",
+    query: str | None = None,
+    doc: str | None = None,
+    grade: str | None = None,
     duplicates: str = "error",
     format: str | None = None,  # noqa: A002
 ) -> pa.Table:
@@ -336,8 +380,9 @@ def read_qrels(
     source : object
         As in `read_run`; ``{query: {doc: grade}}``. A column ``subtopics`` of lists of whole
         numbers, from `read_diversity_qrels`, is kept.
-    query, doc, grade : str
-        Names of the columns of a source with columns.
+    query, doc, grade : str, optional
+        Names of the columns of a source with columns. By default those of `read_run`, and
+        ``grade``, ``label``, ``relevance`` or ``score``, the first that the source has.
     duplicates : {"error", "first", "last", "max"}
         What to do with a document judged twice for a query: raise an error, or keep one judgement.
     format : str, optional
@@ -367,19 +412,19 @@ def read_pairs(
     source: object,
     layout: Layout,
     duplicates: str = "error",
-    names: Mapping[str, str] = MappingProxyType({}),
+    names: Mapping[str, str | None] = MappingProxyType({}),
     form: str | None = None,
 ) -> PairTable:
     """Read a run or judgements as pairs; a `PairTable` is returned unchanged."""
     if isinstance(source, PairTable):
         return source
     check_duplicates(duplicates)
-    pairs, describe = _read_rows(source, layout, names, form)
+    pairs, describe = read_rows(source, layout, names, form)
     return drop_duplicates(pairs, duplicates, describe)
 
 
-def _read_rows(
-    source: object, layout: Layout, names: Mapping[str, str], form: str | None
+def read_rows(
+    source: object, layout: Layout, names: Mapping[str, str | None], form: str | None
 ) -> tuple[PairTable, Callable[[int, int], str]]:
     """Read all rows, and a function that describes the positions of two rows."""
     formats = (_TREC, *FORMATS)
@@ -481,101 +526,3 @@ def _pairs(batches: list[pa.RecordBatch], names: list[str], layout: Layout) -> P
         ]
     batches = [batch for batch in batches if batch.num_rows]
     return PairTable.of(pa.Table.from_batches(batches, schema), layout.number)
-
-
-@typed
-def read_diversity_qrels(
-    source: object,
-    *,
-    query: str = "query",
-    subtopic: str = "subtopic",
-    doc: str = "doc",
-    grade: str = "grade",
-    rel: float = 1,
-    format: str | None = None,  # noqa: A002 - the name of this option everywhere
-) -> pa.Table:
-    r"""Read judgements by subtopic in the format of ndeval.
-
-    Sources are TREC files or columns. A line is ``qid subtopic docno rel``. If all subtopics are
-    whole numbers below 64, they keep their numbers. Otherwise (texts, or greater numbers) subtopics
-    are numbered from 0 in each query, in the order of the lines. Pass the table to `join`, and its
-    result to ``evaluate(..., label="grade", subtopics="subtopics")``.
-
-    Parameters
-    ----------
-    source : object
-        As in `read_run`, but not dicts.
-    query, subtopic, doc, grade : str
-        Names of the columns of a source with columns.
-    rel : float
-        Least grade of a document that covers a subtopic.
-    format : str, optional
-        As in `read_run`.
-
-    Returns
-    -------
-    pyarrow.Table
-        One row for each judged document of a query, in the order of first appearance: ``query`` and
-        ``doc``, string; ``grade``, int64 or float64, the greatest grade of its subtopics;
-        ``subtopics``, list of int64, ascending, the subtopics that it covers. A repeated judgement
-        counts once; the greater grade wins.
-
-    Raises
-    ------
-    SourceError, ColumnError, ArgumentError
-        As `read_qrels` does; also if documents of a query cover more than 64 subtopics.
-
-    References
-    ----------
-    Clarke et al. (2009), Overview of the TREC 2009 Web Track
-
-    Examples
-    --------
-    >>> table = read_diversity_qrels(b"q1 0 d3 1\nq1 2 d3 1\nq1 1 d5 0\n")
-    >>> table["doc"].to_pylist(), table["subtopics"].to_pylist()
-    (['d3', 'd5'], [[0, 2], []])
-    """
-    if isinstance(source, Mapping) and is_nested(source):
-        raise ArgumentError(
-            "judgements by subtopic are no dicts of dicts: pass columns query, subtopic, doc and "
-            "grade, as {'query': [...], ...}."
-        )
-    names = {"query": query, "subtopic": subtopic, "doc": doc, "grade": grade}
-    rows = _read_rows(source, DIVERSITY_QRELS, names, format)[0].table
-    pair, first = number_keys([rows[name].combine_chunks() for name in ("query", "doc")])
-    grades = as_array(rows["grade"].combine_chunks())
-    best = np.full(len(first), grades.min(initial=0))
-    np.maximum.at(best, pair, grades)
-
-    covering = np.flatnonzero(grades >= rel)
-    covering_rows = rows.take(arrow_column(covering))
-    covered = np.unique(pair[covering] * MAX_SUBTOPICS + _subtopic_numbers(covering_rows))
-    ends = np.searchsorted(covered, np.arange(len(first) + 1) * MAX_SUBTOPICS).astype(np.int32)
-    lists = pa.ListArray.from_arrays(arrow_column(ends), arrow_column(covered % MAX_SUBTOPICS))
-    judged = rows.select(["query", "doc"]).take(arrow_column(first))
-    judged = judged.append_column("grade", arrow_column(best))
-    return judged.append_column("subtopics", lists.cast(SUBTOPICS))
-
-
-def _subtopic_numbers(rows: pa.Table) -> np.ndarray:
-    """Number the subtopics of rows from 0 to 63."""
-    subtopic, query = (
-        rows[name].combine_chunks().dictionary_encode() for name in ("subtopic", "query")
-    )
-    texts = subtopic.dictionary.to_pylist()
-    text_of_row = as_array(subtopic.indices).astype(np.int64)
-    if all(text.isascii() and text.isdigit() and int(text) < MAX_SUBTOPICS for text in texts):
-        return np.array([int(text) for text in texts], np.int64)[text_of_row]
-    queries = as_array(query.indices).astype(np.int64)
-    pair, first = number_keys([query.indices, subtopic.indices])
-    order = np.lexsort((first, queries[first]))
-    starts = np.searchsorted(queries[first][order], queries[first][order])
-    number = np.empty(len(first), np.int64)
-    number[order] = np.arange(len(first)) - starts
-    if number.max(initial=0) >= MAX_SUBTOPICS:
-        index = int(queries[first[int(number.argmax())]])
-        raise SourceError(
-            f"Query {query.dictionary[index].as_py()!r} has {int(number.max()) + 1} subtopics or "
-            f"more that a document covers; {MAX_SUBTOPICS} are the most."
-        )
-    return number[pair]

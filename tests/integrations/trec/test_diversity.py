@@ -80,7 +80,7 @@ def test_run__beside_them__evaluates(tmp_path, stored):
     if stored:
         pa.parquet.write_table(judged, tmp_path / "judged.parquet")
         judged = tmp_path / "judged.parquet"
-    joined = trec.join(run, judged)
+    joined = trec.join(judged, run)
     assert joined.table["doc"].to_pylist() == ["d3", "d4", "d5", "d1", "d3", "d9"]
     assert joined.table["subtopics"].to_pylist() == [[1, 3], None, [2], None, [], []]
     result = fastrank_eval.evaluate(
@@ -99,10 +99,10 @@ def test_run__beside_them__evaluates(tmp_path, stored):
 
 def test_judgements_without_them__are_joined_as_before():
     table = {"query": ["q"], "doc": ["d"], "grade": [1], "subtopics": ["no list"]}
-    joined = trec.join({"q": {"d": 1.0}}, table)
+    joined = trec.join(table, {"q": {"d": 1.0}})
     assert joined.table.schema.names == ["query", "doc", "score", "grade"]
     with pytest.raises(ArgumentError, match="cannot be called 'subtopics'"):
-        trec.join({"subtopics": {"q": {"d": 1.0}}}, table)
+        trec.join(table, {"subtopics": {"q": {"d": 1.0}}})
     lists = {**table, "subtopics": pa.array([["a"]])}
     with pytest.raises(ColumnError, match=r"'subtopics' of .* not lists of whole numbers"):
         trec.read_qrels(lists)

@@ -59,7 +59,7 @@ DICTS = st.dictionaries(IDS, st.dictionaries(IDS, NUMBERS, max_size=5), max_size
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(DICTS, DICTS, st.booleans())
 def test_join__of_a_run__holds_each_pair_once_in_order(run, qrels, complete):
-    found = join(run or b"", qrels, complete=complete)
+    found = join(qrels, run or b"", complete=complete)
     assert rows(found.table) == joined_plainly({"score": run}, qrels, complete)
     asked = {query for query in run if run[query]}
     judged = {query for query in qrels if qrels[query]}
@@ -75,7 +75,7 @@ def test_join__of_a_run__holds_each_pair_once_in_order(run, qrels, complete):
 def test_join__of_several_runs__gives_each_a_column(runs, qrels, complete):
     named = {f"run {i}": run for i, run in enumerate(runs)}
     found = join(
-        {name: read_run(run) for name, run in named.items()}, read_qrels(qrels), complete=complete
+        read_qrels(qrels), {name: read_run(run) for name, run in named.items()}, complete=complete
     )
     expected = joined_plainly(named, qrels, complete)
     # Only the order of documents that the first run lacks and a later one has is by the runs.
@@ -90,7 +90,7 @@ def test_join__of_several_runs__gives_each_a_column(runs, qrels, complete):
 
 def test_join__of_scattered_lines__makes_queries_contiguous_and_keeps_their_order():
     run = b"2 Q0 c 1 1 t\n1 Q0 b 1 5 t\n2 Q0 a 1 9 t\n1 Q0 a 1 7 t\n"
-    table = join(run, b"1 0 z 1\n2 0 a 1\n1 0 a 2\n").table
+    table = join(b"1 0 z 1\n2 0 a 1\n1 0 a 2\n", run).table
     assert rows(table) == [
         ("2", "c", 1.0, None),
         ("2", "a", 9.0, 1),
@@ -103,18 +103,18 @@ def test_join__of_scattered_lines__makes_queries_contiguous_and_keeps_their_orde
 
 def test_join__compares_ids_as_text__whatever_their_type():
     qrels = pa.table({"query": [1, 1], "doc": ["a", "01"], "grade": [1, 1]})
-    found = join(b"01 Q0 a 1 1 t\n1 Q0 1 1 1 t\n1 Q0 a 1 1 t\n", qrels)
+    found = join(qrels, b"01 Q0 a 1 1 t\n1 Q0 1 1 1 t\n1 Q0 a 1 1 t\n")
     assert rows(found.table) == [("1", "1", 1.0, None), ("1", "a", 1.0, 1), ("1", "01", None, 1)]
     assert (found.queries, found.only_in_run) == (1, 1)
 
 
 def test_join__pairs_that_read_alike_when_run_together__are_told_apart():
-    found = join({"1": {"23": 1.0}, "12": {"3": 2.0}}, {"12": {"3": 1}, "1": {"3": 1}})
+    found = join({"12": {"3": 1}, "1": {"3": 1}}, {"1": {"23": 1.0}, "12": {"3": 2.0}})
     assert rows(found.table) == [("1", "23", 1.0, None), ("1", "3", None, 1), ("12", "3", 2.0, 1)]
 
 
 def test_join__grades_that_are_no_integers__stay():
-    assert rows(join({"1": {"a": 1.0}}, b"1 0 a 0.5\n").table) == [("1", "a", 1.0, 0.5)]
+    assert rows(join(b"1 0 a 0.5\n", {"1": {"a": 1.0}}).table) == [("1", "a", 1.0, 0.5)]
 
 
 @pytest.mark.parametrize("complete", [False, True])
@@ -122,33 +122,33 @@ def test_join__of_nothing__has_its_columns(complete):
     found = join(b"", b"", complete=complete)
     assert found.table.column_names == ["query", "doc", "score", "grade"]
     assert found == Joined(found.table, ("score",), 0, 0, 0, {"score": 0})
-    assert rows(join(b"", b"1 0 a 1\n").table) == []
+    assert rows(join(b"1 0 a 1\n", b"").table) == []
 
 
 def test_join__a_table_or_a_dict_of_columns__is_one_run():
     columns = {"query": ["1"], "doc": ["a"], "score": [1.0]}
     for run in (pa.table(columns), {name: np.array(column) for name, column in columns.items()}):
-        assert rows(join(run, {"1": {"a": 1}}).table) == [("1", "a", 1.0, 1)]
+        assert rows(join({"1": {"a": 1}}, run).table) == [("1", "a", 1.0, 1)]
 
 
 def test_join__names_of_runs__must_be_free():
     with pytest.raises(ArgumentError, match="cannot be called 'grade'"):
-        join({"grade": b"1 Q0 a 1 1 t\n"}, b"")
+        join(b"", {"grade": b"1 Q0 a 1 1 t\n"})
     with pytest.raises(ArgumentError, match="No run is given"):
-        join({}, b"")
+        join(b"", {})
 
 
 def test_join__of_a_table_with_a_pair_twice__is_an_error():
     twice = pa.table({"query": ["1", "1"], "doc": ["a", "a"], "score": [1.0, 2.0]})
     with pytest.raises(SourceError, match="Query '1' has document 'a' twice"):
-        join(twice, b"1 0 a 1\n")
+        join(b"1 0 a 1\n", twice)
 
 
 def test_join__of_more_rows_than_a_batch__keeps_them_all(monkeypatch):
     monkeypatch.setattr("fastrank_eval.integrations.trec.pairs._PIECE", 3)
     run = {str(query): {f"d{i}": float(-i) for i in range(4)} for query in range(5)}
     qrels = {str(query): {"d1": 1, "x": 1} for query in range(5)}
-    found = join(run, qrels)
+    found = join(qrels, run)
     assert rows(found.table) == joined_plainly({"score": run}, qrels, complete=False)
     assert found.table["doc"].num_chunks > 1
 
@@ -213,7 +213,7 @@ MEASURES = {
 
 def test_trec_eval_files__joined_and_evaluated__are_trec_evals_values(shared_data: Path):
     folder = shared_data / "trec_eval"
-    found = join(folder / "results.test", folder / "qrels.test")
+    found = join(folder / "qrels.test", folder / "results.test")
     result = fe.evaluate(
         found.table, **OPTIONS, score="score", ties="item", order="grouped", measures=list(MEASURES)
     )
@@ -232,7 +232,7 @@ def test_trec_runs__joined_and_evaluated__are_trec_evals_values(shared_data: Pat
     single = run["score"].cast(pa.float32(), safe=False)
     run = run.set_column(run.column_names.index("score"), "score", single)
     qrels = read_qrels(folder / f"{name}.qrels.parquet", grade="rel")
-    found = join(run, qrels)
+    found = join(qrels, run)
     result = fe.evaluate(
         found.table,
         **OPTIONS,
@@ -258,8 +258,8 @@ def test_several_runs__evaluated__have_the_values_of_each_by_itself():
         "two": {"1": {"v": 3.0, "z": 2.0, "a": 2.0}, "2": {"c": 1.0}},
     }
     measures = ["AP", "nDCG", "P@10", "RR", "ERR"]
-    both = fe.evaluate(join(runs, qrels).table, **OPTIONS, score=list(runs), measures=measures)
+    both = fe.evaluate(join(qrels, runs).table, **OPTIONS, score=list(runs), measures=measures)
     for name, run in runs.items():
-        alone = fe.evaluate(join(run, qrels).table, **OPTIONS, score="score", measures=measures)
+        alone = fe.evaluate(join(qrels, run).table, **OPTIONS, score="score", measures=measures)
         for measure in measures:
             assert both[name, measure].tolist() == alone[measure].tolist(), (name, measure)

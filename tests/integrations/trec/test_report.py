@@ -36,7 +36,7 @@ q3 0 d1 1
 
 
 def report(run: bytes = RUN, qrels: bytes = QRELS, **options):
-    return trec_report(read_run(run), read_qrels(qrels), **{"version": 9, **options})
+    return trec_report(read_qrels(qrels), read_run(run), **{"version": 9, **options})
 
 
 def summary(**options) -> dict[str, object]:
@@ -262,9 +262,9 @@ def test_gains__of_some_grades__the_others_gain_their_grade(root):
     run = {"q": {"a": 4.0, "b": 3.0, "c": 2.0, "d": 1.0, "e": 0.5}}
     qrels = {"q": {"a": 1, "b": 5, "c": 2, "d": 0, "e": -1, "f": 3}}
     gained = {"q": {"a": 3, "b": 5, "c": 9, "d": 0, "e": -1, "f": 3}}
-    found = trec_report(run, qrels, measures=[f"{root}.1=3,2=9,7=0.5"])
+    found = trec_report(qrels, run, measures=[f"{root}.1=3,2=9,7=0.5"])
     assert found.to_dict()["queries"]["all"] == {
-        f"{root}_1=3,2=9,7=0.5": trec_report(run, gained, measures=[root]).summary[0]
+        f"{root}_1=3,2=9,7=0.5": trec_report(gained, run, measures=[root]).summary[0]
     }
 
 
@@ -354,6 +354,6 @@ def test_command__refuses_in_one_line(folder, arguments, said):
 
 def test_dicts__as_pytrec_eval_takes_them():
     run = read_run({"q": {"a": 1.0, "b": 2.0}})
-    found = trec_report(run, read_qrels({"q": {"a": 1}}), measures=["runid", "map"])
+    found = trec_report(read_qrels({"q": {"a": 1}}), run, measures=["runid", "map"])
     assert found.to_dict()["queries"] == {"all": {"runid": "run", "map": 0.5}}
     assert pa.types.is_string(run["query"].type)

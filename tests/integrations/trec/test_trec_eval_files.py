@@ -67,16 +67,16 @@ def printed(fixtures: Path, name: str) -> str:
 
 
 def test_parameters_of_measures__come_out_identical(fixtures, run, qrels):
-    report = trec_report(run, qrels, measures=PARAMETERS, version=9)
+    report = trec_report(qrels, run, measures=PARAMETERS, version=9)
     assert report.to_text(single=True) == printed(fixtures, "out.test.meas_params")
 
 
 @pytest.mark.parametrize("most,name", [(None, "out.test.aqc"), (100, "out.test.aqcM")])
 def test_complete_queries__come_out_identical(fixtures, cut_run, qrels, most, name):
-    report = trec_report(cut_run, qrels, measures=["all_trec"], version=9, complete=True, most=most)
+    report = trec_report(qrels, cut_run, measures=["all_trec"], version=9, complete=True, most=most)
     assert report.to_text(single=True) == printed(fixtures, name)
 
 
 def test_level_of_relevance__comes_out_identical(fixtures, run, levels):
-    report = trec_report(run, levels, measures=["all_trec", "relstring.20"], version=9, level=2)
+    report = trec_report(levels, run, measures=["all_trec", "relstring.20"], version=9, level=2)
     assert report.to_text(single=True) == printed(fixtures, "out.test.aql")

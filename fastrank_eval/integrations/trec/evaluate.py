@@ -1,0 +1,104 @@
+"""Evaluate runs against judgements in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from fastrank_eval._lib.arguments import check_options, typed
+from fastrank_eval.integrations.trec.join import join
+from fastrank_eval.results.evaluate import evaluate as evaluate_table
+
+if TYPE_CHECKING:
+    from fastrank_eval.measures import Measure
+    from fastrank_eval.results.result import Result
+
+#: The command line's measures, without those that compare all rows.
+_DEFAULT_MEASURES = "nDCG@10,AP,RR,P@10,R@10"
+#: Arguments of `evaluate` that the joined table decides.
+_OF_TABLE = ("group", "label", "score", "item", "subtopics", "weight", "format", "order")
+
+
+@typed
+def evaluate(
+    qrels: object,
+    run: object,
+    measures: str | Measure | Sequence[str | Measure] = _DEFAULT_MEASURES,
+    *,
+    complete: bool = False,
+    profile: str | None = "trec_eval_10",
+    **options: Any,
+) -> Result:
+    """Evaluate one or several runs against judgements.
+
+    It joins them as `join` does, and evaluates the table with ``group="query"``, ``item="doc"``
+    and ``label="grade"``. The numbers are those of trec_eval 10, unless `profile` is another.
+
+    Parameters
+    ----------
+    qrels : object
+        Judgements: a TREC file, ``{query: {doc: grade}}``, or a table, frame or file with the
+        columns of this package (``query, doc, grade``), PyTerrier (``qid, docno, label``),
+        ir_measures (``query_id, doc_id, relevance``), ranx (``q_id, doc_id, score``) or BEIR
+        (``query-id, corpus-id, score``). See `read_qrels`.
+    run : object
+        A run of the same forms, with the column ``score``; or a mapping of names to runs,
+        ``{"bm25": "bm25.run", "ours": frame}``, which are the models of the result. See `read_run`.
+    measures : str, Measure or sequence of them
+        In our spelling or that of trec_eval and ir_measures. By default nDCG@10, AP, RR, P@10 and
+        R@10.
+    complete : bool
+        Count judged queries that no run has, like ``-c`` of trec_eval.
+    profile : str or None
+        The conventions. None: those of this package, where equal scores count as the mean over
+        their orders, nDCG has the gain ``2^grade - 1``, and queries without a relevant document are
+        left out.
+    **options
+        Any other argument of `fastrank_eval.evaluate`, such as `confidence` and `threads`.
+
+    Returns
+    -------
+    Result
+        Its models are the names of the runs, ``"score"`` for a single one. `Meta.conventions` has
+        ``only_in_run`` and ``only_in_qrels``, the numbers of queries that only runs or judgements
+        have. ``result["bm25", "AP"]`` has a value for each query, and
+        ``result.compare(baseline="bm25")`` tests the differences.
+
+    Raises
+    ------
+    FastRankEvalError
+        As `join` and `fastrank_eval.evaluate` do.
+
+    References
+    ----------
+    trec_eval 10, https://github.com/usnistgov/trec_eval
+
+    Examples
+    --------
+    >>> qrels = {"q1": {"d3": 1, "d5": 0}, "q2": {"d1": 2}}
+    >>> runs = {"bm25": {"q1": {"d5": 2.5, "d3": 1.5}, "q2": {"d1": 0.5}},
+    ...         "ours": {"q1": {"d3": 0.9, "d5": 0.2}, "q2": {"d1": 0.7}}}
+    >>> result = evaluate(qrels, runs, "nDCG@10,MAP")
+    >>> result.value("MAP", "bm25"), result.value("MAP", "ours")
+    (0.75, 1.0)
+    >>> result["bm25", "MAP"]
+    array([0.5, 1. ])
+    """
+    check_options("trec.evaluate", options, evaluate_table, without=(*_OF_TABLE, "measures"))
+    joined = join(qrels, run, complete=complete)
+    names = joined.table.column_names
+    result = evaluate_table(
+        joined.table,
+        group="query",
+        label="grade",
+        score=joined.scores,
+        item="doc",
+        subtopics="subtopics" if "subtopics" in names else None,
+        measures=measures,
+        profile=profile,
+        **{"unretrieved": "allow", "unjudged": "allow", **options},
+    )
+    counts = {"only_in_run": joined.only_in_run, "only_in_qrels": joined.only_in_qrels}
+    result.meta = replace(result.meta, conventions={**result.meta.conventions, **counts})
+    return result

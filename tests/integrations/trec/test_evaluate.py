@@ -1,0 +1,157 @@
+"""One call for runs and judgements, from the forms that other tools have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as papq
+import pytest
+
+import fastrank_eval as fe
+from fastrank_eval import trec
+
+QRELS = {"q1": {"d3": 2, "d5": 0, "d7": 1}, "q2": {"d1": 1}, "q3": {"d9": 1}}
+BM25 = {"q1": {"d7": 2.5, "d5": 1.5, "d3": 0.5}, "q2": {"d4": 1.0, "d1": 1.0}, "q4": {"d1": 1.0}}
+OURS = {"q1": {"d3": 0.9, "d7": 0.5}, "q2": {"d1": 0.7, "d4": 0.1}}
+MEASURES = "nDCG@10,AP,RR,P@1"
+#: Columns of ids, of grades, and other columns of the frames of each tool.
+TOOLS: dict[str, tuple[tuple[str, str], str, dict[str, Any]]] = {
+    "ours": (("query", "doc"), "grade", {}),
+    "PyTerrier": (("qid", "docno"), "label", {"query": "words of it", "docid": 7, "rank": 0}),
+    "ir_measures": (("query_id", "doc_id"), "relevance", {"iteration": "0"}),
+    "ranx": (("q_id", "doc_id"), "score", {}),
+    "BEIR": (("query-id", "corpus-id"), "score", {}),
+}
+
+
+def frame(
+    pairs: dict[str, dict[str, Any]], ids: tuple[str, str], number: str, other: dict[str, Any]
+) -> pa.Table:
+    rows = [
+        {ids[0]: query, ids[1]: doc, number: value, **other}
+        for query, docs in pairs.items()
+        for doc, value in docs.items()
+    ]
+    return pa.Table.from_pylist(rows)
+
+
+def values(result: fe.Result) -> list[tuple[str, str, float]]:
+    return [(value.score, value.name, value.value) for value in result]
+
+
+@pytest.fixture(scope="module")
+def expected() -> list[tuple[str, str, float]]:
+    return values(trec.evaluate(QRELS, {"bm25": BM25, "ours": OURS}, MEASURES))
+
+
+def test_evaluate__by_default__has_the_numbers_of_trec_eval() -> None:
+    result = trec.evaluate(QRELS, BM25, "ndcg_cut_10,map,recip_rank,P_1", complete=True)
+    names = ["ndcg_cut.10", "map", "recip_rank", "P.1"]
+    report = trec.trec_report(QRELS, BM25, measures=names, complete=True).to_text()
+    wanted = [(line.split()[0], float(line.split()[2])) for line in report.splitlines()]
+    assert sorted((value.name, round(value.value, 4)) for value in result) == sorted(wanted)
+    assert result.scores == ("score",)
+    assert result.meta.conventions["only_in_run"] == 1
+    assert result.meta.conventions["only_in_qrels"] == 1
+
+
+def test_evaluate__complete__counts_judged_queries_without_a_run() -> None:
+    two, three = (trec.evaluate(QRELS, BM25, "AP", complete=c).value("AP") for c in (False, True))
+    assert three == pytest.approx(2 * two / 3)
+
+
+def test_evaluate__other_conventions__are_those_of_evaluate() -> None:
+    table = trec.join(QRELS, BM25).table
+    ours = fe.evaluate(
+        table, group="query", label="grade", score="score", measures=MEASURES,
+        unretrieved="allow", unjudged="allow",
+    )  # fmt: skip
+    assert values(trec.evaluate(QRELS, BM25, MEASURES, profile=None)) == values(ours)
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+@pytest.mark.parametrize("form", ["arrow", "pandas", "polars", "parquet", "csv"])
+def test_evaluate__frames_of_other_tools__need_no_names_of_columns(
+    tool: str, form: str, expected: list[tuple[str, str, float]], tmp_path: Path
+) -> None:
+    ids, grade, other = TOOLS[tool]
+    tables = {
+        "qrels": frame(QRELS, ids, grade, other if grade != "label" else {}),
+        "bm25": frame(BM25, ids, "score", other if grade != "relevance" else {}),
+        "ours": frame(OURS, ids, "score", {}),
+    }
+    sources: dict[str, Any] = dict(tables)
+    if form == "pandas":
+        sources = {name: pd.DataFrame(table.to_pydict()) for name, table in tables.items()}
+    elif form == "polars":
+        sources = {name: pl.DataFrame(table) for name, table in tables.items()}
+    elif form == "parquet":
+        sources = {name: tmp_path / f"{name}.parquet" for name in tables}
+        for name, table in tables.items():
+            papq.write_table(table, sources[name])
+    elif form == "csv":
+        for name, table in tables.items():
+            pacsv.write_csv(table, tmp_path / f"{name}.csv")
+        sources = {
+            "qrels": trec.read_qrels(tmp_path / "qrels.csv", format="csv"),
+            "bm25": trec.read_run(tmp_path / "bm25.csv", format="csv"),
+            "ours": trec.read_run(tmp_path / "ours.csv", format="csv"),
+        }
+    qrels = sources.pop("qrels")
+    assert values(trec.evaluate(qrels, sources, MEASURES)) == expected
+
+
+def test_evaluate__ids_of_digits_in_csv__stay_text(tmp_path: Path) -> None:
+    (tmp_path / "run.csv").write_text("qid,docno,score\n007,01,2\n007,1,1\n")
+    run = trec.read_run(tmp_path / "run.csv", format="csv")
+    assert run["doc"].to_pylist() == ["01", "1"]
+    assert trec.evaluate({"007": {"1": 1}}, run, "RR").value("RR") == 0.5
+
+
+def test_evaluate__files_and_columns__are_runs(
+    expected: list[tuple[str, str, float]], tmp_path: Path
+) -> None:
+    lines = [f"{q} Q0 {d} 0 {s} x\n" for q, docs in BM25.items() for d, s in docs.items()]
+    (tmp_path / "bm25.run").write_text("".join(lines))
+    judged = [f"{q} 0 {d} {g}\n" for q, docs in QRELS.items() for d, g in docs.items()]
+    (tmp_path / "qrels.txt").write_text("".join(judged))
+    ours = frame(OURS, ("qid", "docno"), "score", {}).to_pydict()
+    runs = {"bm25": tmp_path / "bm25.run", "ours": ours}
+    assert values(trec.evaluate(tmp_path / "qrels.txt", runs, MEASURES)) == expected
+    assert values(trec.evaluate(QRELS, ours, "AP"))[0][2] == expected[5][2]
+
+
+@pytest.mark.parametrize("run", [{"bm25": BM25}, {"bm25": BM25, "ours": OURS}, BM25])
+def test_evaluate__dicts_in_swapped_order__says_so(run: Any) -> None:
+    for call in (trec.evaluate, trec.join):
+        with pytest.raises(fe.ArgumentError, match="judgements first and the runs second"):
+            call(run, QRELS)
+
+
+def test_evaluate__fractional_grades__are_no_swap() -> None:
+    assert trec.evaluate({"q": {"d": 0.5, "e": 1.5}}, {"q": {"d": 1.5}}, "RR").value("RR") == 0.0
+    assert trec.evaluate({"q": {"d": 1.0}}, {"q": {"d": 3, "e": 2}}, "RR").value("RR") == 1.0
+
+
+def test_evaluate__names_of_columns__are_looked_up_by_name_if_given() -> None:
+    run = pa.table({"topic": ["q1"], "docno": ["d3"], "qid": ["other"], "score": [1.0]})
+    read = trec.read_run(run, query="topic", doc="docno")
+    assert read.select(["query", "doc"]).to_pylist() == [{"query": "q1", "doc": "d3"}]
+    with pytest.raises(fe.ColumnError, match="query"):
+        trec.read_run(pa.table({"topic": ["q1"], "docno": ["d3"], "score": [1.0]}))
+
+
+def test_evaluate__arguments_of_the_table__are_refused() -> None:
+    with pytest.raises(fe.ArgumentError, match=r"trec\.evaluate\(\) takes no group"):
+        trec.evaluate(QRELS, BM25, "AP", group="query")
+
+
+def test_evaluate__judgements_by_subtopic__have_measures_of_diversity() -> None:
+    qrels = trec.read_diversity_qrels(b"q1 1 d3 1\nq1 2 d3 1\nq1 2 d7 1\n")
+    result = trec.evaluate(qrels, BM25, "alpha-nDCG@10", profile="ndeval")
+    assert 0 < result.value("alpha-nDCG@10") < 1
