@@ -214,7 +214,7 @@ class Comparison(ReportedComparison):
 
         chosen = [
             str(find_measure(m, self.measures, self._requested))
-            for m in parse_measures(measures or self.measures)
+            for m in parse_measures(self.measures if measures is None else measures)
         ]
         return forest_picture(self, chosen, by, title, path, overwrite)
 

@@ -548,7 +548,10 @@ class Result(Reported):
         """
         from fastrank_eval.analysis.plot_files import forest_picture
 
-        chosen = [str(self._find_measure(m)) for m in parse_measures(measures or self.measures)]
+        chosen = [
+            str(self._find_measure(m))
+            for m in parse_measures(self.measures if measures is None else measures)
+        ]
         return forest_picture(self, chosen, by, title, path, overwrite)
 
     def __getstate__(self) -> dict[str, Any]:
