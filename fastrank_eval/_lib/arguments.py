@@ -19,6 +19,7 @@ CHOICES = {
     "groups": ("all", "with_relevant"),
     "unretrieved": ("error", "allow"),
     "unjudged": ("error", "allow", "drop"),
+    "null_groups": ("error", "drop"),
     "weight_rows": ("refuse", "ignore"),
     "score_type": ("given", "float32"),
     "order": ("auto", "sorted", "grouped", "scattered"),

@@ -15,6 +15,12 @@ def arrow_column(values: np.ndarray, kind: pa.DataType | None = None) -> pa.Arra
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
 
 
+def mask_column(mask: np.ndarray) -> pa.Array:
+    """Convert a mask to an Arrow array."""
+    bits = pa.py_buffer(np.packbits(mask, bitorder="little"))
+    return pa.Array.from_buffers(pa.bool_(), len(mask), [None, bits])
+
+
 def column_with_nulls(values: np.ndarray, null: np.ndarray) -> pa.Array:
     """Wrap numbers as an Arrow array that is null where a mask is true."""
     valid = pa.py_buffer(np.packbits(~null, bitorder="little"))
@@ -66,6 +72,15 @@ def as_array(column: pa.Array) -> np.ndarray:
         return frozen(_bits(column, 1))
     # Not to_numpy(), which imports pandas where it is installed: 0.3 s.
     return fixed_items(column, np.dtype(column.type.to_pandas_dtype()))
+
+
+def missing_rows(column: pa.Array) -> np.ndarray:
+    """Return the mask of rows that are null or NaN."""
+    column = decode_array(column)
+    missing = null_rows(column)
+    if not pa.types.is_floating(column.type):
+        return missing
+    return missing | np.isnan(fixed_items(column, np.dtype(column.type.to_pandas_dtype())))
 
 
 def null_rows(column: pa.Array) -> np.ndarray:

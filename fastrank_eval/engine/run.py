@@ -103,6 +103,7 @@ class Request:
     groups: str | None = None
     unretrieved: str | None = None
     unjudged: str | None = None
+    null_groups: str = "error"
     weight_rows: str | None = None
     score_type: str | None = None
     sampling_rate: float | None = None
@@ -390,7 +391,7 @@ def _open(request: Request, roles: Roles, by: Any) -> Source:
 
         valued = valued_columns(by)
     categories = dict.fromkeys((*(field.name for field in roles.fields), *valued))
-    return open_source(
+    source = open_source(
         request.source,
         format=request.format,
         where=request.where,
@@ -398,6 +399,10 @@ def _open(request: Request, roles: Roles, by: Any) -> Source:
         categories=tuple(filter(is_unicode, categories)) or None,  # others are refused below
         allow_unfinished=request.allow_unfinished,
     )
+    check_choice("null_groups", request.null_groups, CHOICES["null_groups"])
+    if request.null_groups == "error" or request.group is None:
+        return source
+    return source.without_nulls(column_names("group", request.group))
 
 
 def _check_columns(request: Request, roles: Roles, source: Source) -> None:
@@ -425,10 +430,9 @@ def _conventions(task: Task, rows: EvaluatedRows) -> dict[str, object]:
         "weight": request.weight,
         **rows.strategy,
     }
-    if request.subtopics is not None:
-        conventions["subtopics"] = request.subtopics
-    if request.profile is not None:
-        conventions["profile"] = request.profile
+    for name in ("subtopics", "profile"):
+        if getattr(request, name) is not None:
+            conventions[name] = getattr(request, name)
     conventions["sampling_rate"] = _sampling_rate(request)
     conventions["confidence"] = plan.confidence
     conventions["measures"] = {str(m): m.options_in_force() for m in plan.measures}
@@ -440,6 +444,8 @@ def _conventions(task: Task, rows: EvaluatedRows) -> dict[str, object]:
         conventions["where"] = str(request.where)
     if request.limit is not None:
         conventions["limit"] = request.limit
+    if task.source.rows_left_out is not None:
+        conventions |= {"null_groups": "drop", "rows_without_group": task.source.rows_left_out}
     return conventions
 
 

@@ -52,6 +52,8 @@ RUN_CONVENTIONS = (
     "measures",
     "min_groups",
     "slices_left_out",
+    "null_groups",
+    "rows_without_group",
 )
 #: Entries of the header that must be equal, with their names in messages.
 _EQUAL_ENTRIES = {

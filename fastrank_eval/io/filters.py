@@ -20,6 +20,7 @@ from fastrank_eval.io.filter_parser import Node, Predicate, fit, parse
 from fastrank_eval.io.pruning import UNKNOWN, Range, order_key
 from fastrank_eval.io.source import (
     Source,
+    filter_batch,
     first_line,
     require_columns,
     selected_row,
@@ -256,7 +257,7 @@ class Selection:
                 rows = mask.true_count
                 if rows:
                     result = batch.select(list(columns))
-                    yield result if rows == len(mask) else _filter_batch(result, mask)
+                    yield result if rows == len(mask) else filter_batch(result, mask)
 
 
 @dataclass(frozen=True)
@@ -457,22 +458,3 @@ def _plain_array(array: pa.Array) -> pa.Array:
     """Decode an array to its plain type."""
     plain, decoded = plain_type(array.type), decode_array(array)
     return decoded if decoded.type.equals(plain) else decoded.cast(plain)
-
-
-def _filter_batch(batch: pa.RecordBatch, mask: pa.Array) -> pa.RecordBatch:
-    columns = [_filter_array(column, mask) for column in batch.columns]
-    return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
-
-
-def _filter_array(array: pa.Array, mask: pa.Array) -> pa.Array:
-    """Filter an array of any type; Arrow cannot filter run ends and views."""
-    kind = array.type
-    if isinstance(kind, pa.BaseExtensionType):
-        return pa.ExtensionArray.from_storage(kind, _filter_array(array.storage, mask))
-    if pa.types.is_run_end_encoded(kind):
-        return pc.run_end_encode(_filter_array(pc.run_end_decode(array), mask), kind.run_end_type)
-    if pa.types.is_string_view(kind):
-        return array.cast(pa.large_string()).filter(mask).cast(kind)
-    if pa.types.is_binary_view(kind):
-        return array.cast(pa.large_binary()).filter(mask).cast(kind)
-    return array.filter(mask)

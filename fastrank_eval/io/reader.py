@@ -32,6 +32,7 @@ from fastrank_eval.io.source import (
     first_line,
     first_rows,
     foreign,
+    no_source,
     read_batches,
     reading,
     select,
@@ -174,10 +175,7 @@ def _open_in_memory(source: object, name: str) -> Source:
     if hasattr(source, "__arrow_c_array__"):
         with foreign(name):
             return open_table(pa.Table.from_batches([pa.record_batch(source)]), name)
-    raise SourceError(
-        f"Cannot read rows from {name}. Pass a path, a pyarrow Table or reader, "
-        "an object with __arrow_c_stream__ (pandas, polars, DuckDB), or a dict of arrays."
-    )
+    raise no_source(source, name)
 
 
 _REMEDY = "Make the table again."

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from fastrank_eval._lib.arguments import matches_annotation, shown, typed
+from fastrank_eval._lib.arrow import mask_column, missing_rows
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ColumnError, FastRankEvalError, SourceError, near
 from fastrank_eval.io.csv_numbers import Spellings
@@ -136,6 +137,8 @@ class Source:
         columns have a type.
     spellings : Spellings
         Spellings of keys and categories in text files.
+    rows_left_out : int or None
+        Number of rows that the last reading left out; None if `without_nulls` was not called.
     """
 
     def __init__(
@@ -159,6 +162,7 @@ class Source:
         self.edges = edges
         self.as_text = as_text
         self.spellings = spellings or Spellings()
+        self.rows_left_out: int | None = None
         self._read = read
         self._is_consumed = False
 
@@ -187,6 +191,31 @@ class Source:
             As `unread_batches`.
         """
         return (batch for batch in read_batches(self.unread_batches(columns)) if batch.num_rows)
+
+    def without_nulls(self, names: Sequence[str]) -> Source:
+        """Return a source without the rows that lack one of some columns.
+
+        Its `rows_left_out` counts them while it is read. NaN is null.
+        """
+        require_columns(self.schema, names, source=self.name)
+
+        def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+            result.rows_left_out = 0
+            for batch in self.batches(list(dict.fromkeys((*columns, *names)))):
+                missing = np.logical_or.reduce([missing_rows(batch.column(name)) for name in names])
+                result.rows_left_out += int(np.count_nonzero(missing))
+                yield filter_batch(batch.select(list(columns)), mask_column(~missing))
+
+        result = Source(
+            self.name,
+            self.schema,
+            read,
+            rereadable=self.rereadable,
+            locate=lambda row: f"row {row:,} of the rows with a group key",
+            edges=self.edges,
+            spellings=self.spellings,
+        )
+        return result
 
     @typed
     def unread_batches(self, columns: Sequence[str]) -> Iterator[Batch]:
@@ -222,9 +251,44 @@ class Source:
         return (batch for batch in rows if batch.num_rows)
 
 
+def no_source(source: object, name: str) -> SourceError:
+    """Make the error for an object that has no rows to read."""
+    if hasattr(source, "collect") and hasattr(source, "collect_schema"):
+        return SourceError(
+            f"Cannot read rows from {name}, a query that has not run. Select the columns that are "
+            "needed and pass .collect(), or write its rows by .sink_parquet() and pass the path."
+        )
+    return SourceError(
+        f"Cannot read rows from {name}. Pass a path, a pyarrow Table or reader, "
+        "an object with __arrow_c_stream__ (pandas, polars, DuckDB), or a dict of arrays."
+    )
+
+
 def selected_row(row: int) -> str:
     """Describe the number of a row among the rows that a condition selects."""
     return f"row {row:,} of the rows that where selects"
+
+
+def filter_batch(batch: pa.RecordBatch, mask: pa.Array) -> pa.RecordBatch:
+    """Filter a batch with columns of any type."""
+    columns = [_filter_array(column, mask) for column in batch.columns]
+    return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+
+
+def _filter_array(array: pa.Array, mask: pa.Array) -> pa.Array:
+    """Filter an array of any type; Arrow cannot filter run ends and views."""
+    import pyarrow.compute as pc
+
+    kind = array.type
+    if isinstance(kind, pa.BaseExtensionType):
+        return pa.ExtensionArray.from_storage(kind, _filter_array(array.storage, mask))
+    if pa.types.is_run_end_encoded(kind):
+        return pc.run_end_encode(_filter_array(pc.run_end_decode(array), mask), kind.run_end_type)
+    if pa.types.is_string_view(kind):
+        return array.cast(pa.large_string()).filter(mask).cast(kind)
+    if pa.types.is_binary_view(kind):
+        return array.cast(pa.large_binary()).filter(mask).cast(kind)
+    return array.filter(mask)
 
 
 def refuse_text(source: Source, name: str, argument: str) -> None:

@@ -12,10 +12,12 @@ import pyarrow as pa
 from fastrank_eval._lib.arrow import (
     arrow_column,
     as_array,
+    column_with_nulls,
     decode_array,
     fixed_items,
     frozen,
     is_list,
+    missing_rows,
     null_rows,
 )
 from fastrank_eval._lib.errors import ColumnError
@@ -55,6 +57,8 @@ class _Place(NamedTuple):
         problem = f"{self.role} column '{self.name}' is null"
 
         def count(column: pa.Array) -> int:
+            if self.role == "group":  # NaN is null
+                return int(np.count_nonzero(missing_rows(column)))
             return int(decode_array(column).null_count)
 
         raise RowError(self.name, problem, f"; {remedy}", first, column.null_count, count)
@@ -321,12 +325,41 @@ def keys_of(batch: pa.RecordBatch, roles: Roles, first_row: int) -> tuple[pa.Arr
 
 def _key(column: pa.Array, name: str, first_row: int, role: str = "group") -> pa.Array:
     column = decode_array(column)
+    if role == "group" and pa.types.is_floating(column.type):
+        column = _whole_numbers(column, _Place(name, role, first_row))
     refuse_unhashable(column, name, role)
     remedy = "fill or drop these rows"
+    if role == "group":
+        remedy += ", null_groups='drop' (--null-groups drop)"
     if pa.types.is_string(column.type):
         remedy += ', or in a CSV file quote the value ("null") if it is text'
     _Place(name, role, first_row).refuse_nulls(column, remedy)
     return column
+
+
+def _whole_numbers(column: pa.Array, place: _Place) -> pa.Array:
+    """Convert keys that are whole numbers of a float type; NaN is null.
+
+    pandas has integers with a missing one in float64.
+    """
+
+    def invalid(values: np.ndarray) -> np.ndarray:
+        mask: np.ndarray = ~np.isnan(values) & ~(
+            (np.abs(values) <= _EXACT) & (np.floor(values) == values)
+        )
+        return mask
+
+    missing = missing_rows(column)
+    values = numbers(fill_nulls(column), place.name, place.role, "a whole number")
+    if invalid(values).any():
+        place.refuse(
+            invalid,
+            values,
+            column.type,
+            "is no whole number up to 2^53",
+            "keys of a float type must be whole: cast the column to a string or an integer",
+        )
+    return column_with_nulls(np.where(missing, 0, values).astype(np.int64), missing)
 
 
 def _label(column: pa.Array, roles: Roles, first_row: int) -> np.ndarray:

@@ -97,10 +97,11 @@ def evaluate(request: Request) -> Result:
         ``__arrow_c_stream__`` (pandas, polars, DuckDB), or a mapping of one-dimensional arrays.
     group : str or sequence of str, optional
         Key columns of any integer, string, binary, dictionary, date, timestamp, decimal or bool
-        type. A null is an error. In CSV and TSV files they are text, exactly as written: ``007``
-        is not ``7``. Measures of all rows (AUC, LogLoss, PPV ...) do without it; then no value has
-        a standard error, because groups are the independent clusters. If no measure, no state and
-        no other argument needs groups, they are neither read nor counted: `Meta.groups` is 0.
+        type, or whole numbers of a float type. A null is an error: see `null_groups`. In CSV and
+        TSV files they are text, exactly as written: ``007`` is not ``7``. Measures of all rows
+        (AUC, LogLoss, PPV ...) do without it; then no value has a standard error, because groups
+        are the independent clusters. If no measure, no state and no other argument needs groups,
+        they are neither read nor counted: `Meta.groups` is 0.
     label : str
         Bool, integer grade or finite float gain. A null means unjudged: see `unjudged`.
     score : str or sequence of str
@@ -135,6 +136,9 @@ def evaluate(request: Request) -> Result:
     unjudged : {"error", "allow", "drop"}
         Rows without a label: ``"allow"`` lets them take a rank without gain, ``"drop"`` moves later
         rows up.
+    null_groups : {"error", "drop"}
+        Rows without a group key, null or NaN: ``"drop"`` leaves them out. `Meta.conventions` has
+        their number as ``rows_without_group``.
     weight_rows : {"refuse", "ignore"}
         What measures of rank positions, which have no weighted form, do with `weight`.
     score_type : {"given", "float32"}

@@ -78,6 +78,7 @@ def report_notes(values: Iterable[MeasureValue], meta: Meta) -> list[str]:
     values = list(values)
     return [
         *_names(values, meta.requested),
+        *_left_out(meta.conventions),
         *_populations(values, meta.conventions),
         *_thresholds(values),
     ]
@@ -98,6 +99,13 @@ def _names(values: Sequence[MeasureValue], requested: Mapping[str, str]) -> Iter
     twice = len(set(names)) < len(names)
     if twice or any(name in texts and text != name for name, text in requested.items()):
         yield f"requested: {', '.join(f'{name} is {text}' for name, text in requested.items())}"
+
+
+def _left_out(conventions: Mapping[str, object]) -> Iterator[str]:
+    """Note rows that were left out, because they have no group key."""
+    rows = conventions.get("rows_without_group")
+    if isinstance(rows, int) and rows:
+        yield f"{count_text(rows, 'row')} without a group key left out"
 
 
 def _populations(

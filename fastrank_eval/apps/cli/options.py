@@ -287,6 +287,13 @@ convention_options = combine(
         "A null label is an error, an unjudged row that takes a rank, or no row at all",
         type=choice("error", "allow", "drop"),
     ),
+    option(
+        "Conventions",
+        "--null-groups",
+        type=choice("error", "drop"),
+        default="error",
+        help="A null group key is an error, or its row is left out and counted.",
+    ),
     _convention(
         "--weight-rows",
         "refuse",

@@ -152,6 +152,7 @@ _SET_BY_SPARK = {
     "presorted": "Spark brings rows into the order of their groups",
     "threads": "Spark runs as many tasks at once as it has cores",
     "limit": "call it with df.limit(...)",
+    "null_groups": "call it with df.dropna(subset=...)",
     "batch_rows": "set spark.sql.execution.arrow.maxRecordsPerBatch",
     "memory": "set spark.executor.memory and spark.executor.pyspark.memory",
     "spill_dir": "set spark.local.dir",

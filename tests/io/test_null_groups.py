@@ -1,0 +1,136 @@
+"""Keys of float columns, and rows without a key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as papq
+import pytest
+from click.testing import CliRunner
+
+import fastrank_eval as fe
+from fastrank_eval.apps.cli.main import cli
+
+USERS = [1, 1, 1, None, 2, 2, None, 3, 3]
+CLICK = [1, 0, 0, 1, 0, 1, 0, 1, 0]
+SCORE = [0.9, 0.8, 0.1, 0.5, 0.4, 0.3, 0.2, 0.2, 0.7]
+OPTIONS: dict[str, Any] = {"group": "user", "label": "click", "score": "score"}
+MEASURES = "GAUC,AUC,RR"
+
+
+def log(users: Any = USERS) -> dict[str, Any]:
+    return {"user": users, "click": CLICK, "score": SCORE}
+
+
+def values(result: fe.Result) -> list[float]:
+    return [value.value for value in result]
+
+
+def whole_rows() -> fe.Result:
+    rows = [row for row, user in enumerate(USERS) if user is not None]
+    kept = {name: [column[row] for row in rows] for name, column in log().items()}
+    return fe.evaluate(kept, **OPTIONS, measures=MEASURES)
+
+
+FLOATS = np.array([np.nan if user is None else user for user in USERS])
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        pa.table(log()),
+        pa.table(log(pa.array(USERS, pa.float64()))),
+        pa.table(log(pa.array(USERS).dictionary_encode())),
+        pd.DataFrame(log()),
+        pl.DataFrame(log([None if user is None else f"u{user}" for user in USERS])),
+        log(FLOATS),
+        log(FLOATS.astype(np.float16)),
+    ],
+    ids=["int", "double", "dictionary", "pandas", "polars", "NaN", "half"],
+)  # fmt: skip
+def test_null_groups__drop__leaves_rows_out_and_counts_them(source: Any) -> None:
+    with pytest.raises(fe.ColumnError, match=r"null in 2 row\(s\).*null_groups='drop'"):
+        fe.evaluate(source, **OPTIONS, measures=MEASURES)
+    result = fe.evaluate(source, **OPTIONS, measures=MEASURES, null_groups="drop")
+    assert values(result) == values(whole_rows())
+    assert result.meta.rows == 7
+    assert result.meta.conventions["rows_without_group"] == 2
+    assert "2 rows without a group key left out" in repr(result)
+
+
+def test_null_groups__several_keys__drops_rows_that_lack_one() -> None:
+    source = {**log(), "slot": ["x", None, "x", "x", "x", "x", None, "x", "x"]}
+    result = fe.evaluate(
+        source, **{**OPTIONS, "group": ["user", "slot"]}, measures="RR", null_groups="drop"
+    )
+    assert (result.meta.rows, result.meta.conventions["rows_without_group"]) == (6, 3)
+
+
+def test_null_groups__of_files_rows_conditions_and_streams__counts_once(tmp_path: Path) -> None:
+    table = pa.table(log())
+    papq.write_table(table, tmp_path / "log.parquet", row_group_size=2)
+    scattered = table.take([0, 3, 7, 1, 4, 6, 2, 5, 8])
+    sources: list[Any] = [tmp_path / "log.parquet", scattered, iter(table.to_batches())]
+    for source in sources:
+        result = fe.evaluate(source, **OPTIONS, measures=MEASURES, null_groups="drop")
+        assert values(result) == values(whole_rows())
+        assert result.meta.conventions["rows_without_group"] == 2
+    result = fe.evaluate(
+        table, **OPTIONS, measures="RR", null_groups="drop", where="score < 0.3", by="click"
+    )
+    assert result.meta.conventions["rows_without_group"] == 1
+    comparison = fe.compare(
+        {**log(), "other": SCORE[::-1]}, group="user", label="click", score=["score", "other"],
+        baseline="score", measures="RR", null_groups="drop",
+    )  # fmt: skip
+    assert "2 rows without a group key left out" in repr(comparison)
+
+
+def test_null_groups__unknown_word__is_refused() -> None:
+    with pytest.raises(fe.ArgumentError, match="null_groups='skip' is not one of"):
+        fe.evaluate(log(), **OPTIONS, null_groups="skip")
+
+
+def test_null_groups__states_of_parts__merge() -> None:
+    parts = [
+        fe.partial(log([1, 1, 1, end, 2, 2, end, 3, 3]), **OPTIONS, measures="RR", **choice)
+        for end, choice in ((None, {"null_groups": "drop"}), (9, {}))
+    ]
+    assert parts[0].merge(parts[1]).result().meta.rows == 16
+
+
+def test_null_groups__on_the_command_line__is_an_option(tmp_path: Path) -> None:
+    papq.write_table(pa.table(log()), tmp_path / "log.parquet")
+    arguments = ["evaluate", str(tmp_path / "log.parquet"), "-g", "user", "-l", "click"]
+    arguments += ["-s", "score", "-m", "RR"]
+    refused = CliRunner().invoke(cli, arguments)
+    assert "--null-groups drop" in refused.output
+    outcome = CliRunner().invoke(cli, [*arguments, "--null-groups", "drop", "-f", "csv"])
+    assert outcome.exit_code == 0, outcome.output
+
+
+@pytest.mark.parametrize("kind", [pa.float16(), pa.float32(), pa.float64()])
+def test_key__whole_numbers_of_a_float_type__are_those_integers(kind: pa.DataType) -> None:
+    users = [7, 7, 7, -1, 2, 2, 0, 3, 3]
+    whole = fe.evaluate(log(users), **OPTIONS, measures=MEASURES)
+    floats = pa.array(np.array(users, np.float64)).cast(kind)
+    result = fe.evaluate(pa.table(log(floats)), **OPTIONS, measures=MEASURES)
+    assert values(result) == values(whole)
+    assert result.per_group["user"].to_pylist() == whole.per_group["user"].to_pylist()
+
+
+@pytest.mark.parametrize("value", [0.5, 2.0**53 + 2, np.inf, -np.inf])
+def test_key__fractions_and_large_floats__are_refused(value: float) -> None:
+    users = np.array([1.0] * 8 + [value])
+    with pytest.raises(fe.ColumnError, match="no whole number up to 2\\^53 in 1 row"):
+        fe.evaluate(log(users), **OPTIONS)
+
+
+def test_source__lazy_frame__names_the_remedy() -> None:
+    with pytest.raises(fe.SourceError, match=r"\.collect\(\)"):
+        fe.evaluate(pl.LazyFrame(log()), **OPTIONS)
