@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import product
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fastrank_eval._lib.arguments import (
     at_least_one,
@@ -57,6 +57,9 @@ from fastrank_eval.stats.bootstrap import check_seed
 from fastrank_eval.stats.hypothesis_tests import CORRECTIONS
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
+    from fastrank_eval.engine.options import ComparedOptions
     from fastrank_eval.results.result import Result
     from fastrank_eval.results.state import State
 
@@ -77,7 +80,7 @@ def compare(
     confidence: float = 0.95,
     threads: int | None = None,
     per_group: bool = True,
-    **options: Any,
+    **options: Unpack[ComparedOptions],
 ) -> Comparison:
     """Evaluate models in one pass and test which are better than a baseline.
 

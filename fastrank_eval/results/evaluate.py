@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fastrank_eval._lib.arguments import check_options, taking, typed
 from fastrank_eval._lib.errors import ArgumentError
@@ -13,6 +13,9 @@ from fastrank_eval.measures import Measure
 from fastrank_eval.results.result import Result, result_of
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
+    from fastrank_eval.engine.options import PartialOptions
     from fastrank_eval.results.state import State
 
 
@@ -26,7 +29,7 @@ def partial(
     measures: str | Measure | Sequence[str | Measure] = DEFAULT_MEASURES,
     keep_groups: bool = False,
     threads: int = 1,
-    **options: Any,
+    **options: Unpack[PartialOptions],
 ) -> State:
     """Evaluate one partition of the rows, and return its state.
 

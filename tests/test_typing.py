@@ -1,0 +1,86 @@
+"""What the type checker of a user says about calls of the package."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+import fastrank_eval as fe
+from fastrank_eval.engine.options import ComparedOptions, PartialOptions
+from fastrank_eval.engine.run import OF_RESULT, Request
+
+#: A file of a user. Each line with a comment has the error that the comment names.
+USER_FILE = """
+import fastrank_eval as fe
+
+log = {"user_id": [1, 1], "click": [1, 0], "score_a": [0.5, 0.2], "score_b": [0.1, 0.3]}
+result: fe.Result = fe.evaluate(
+    log, group="user_id", label="click", score="score_a", measures=[fe.GAUC, fe.MAP @ 10, "RR"],
+    by=["user_id"], null_groups="drop",
+)
+value: float = result.value("MAP@10")
+comparison: fe.Comparison = fe.compare(
+    log, group="user_id", label="click", score=["score_a", "score_b"], baseline="score_a",
+    test="bootstrap", ties="best", limit=5,
+)
+state: fe.State = fe.partial(log, group="user_id", label="click", score="score_a", confidence=0.9)
+fe.trec.evaluate({"q": {"d": 1}}, {"bm25": {"q": {"d": 1.0}}}, "nDCG@10,AP").value("AP", "bm25")
+
+fe.evaluate(log, grup="user_id", label="click", score="score_a")  # call-arg
+fe.evaluate(log, group="user_id", label="click")  # call-arg
+fe.evaluate(log, label="click", score="score_a", limit="5")  # arg-type
+fe.evaluate(log, label="click", score=["score_a", 2])  # list-item
+fe.compare(log, group="user_id", label="click", score="score_a")  # call-arg
+fe.compare(log, group="user_id", label="click", score="a", baseline="b", tyes="best")  # call-arg
+fe.compare(log, group="user_id", label="click", score="a", baseline="b", limit="5")  # arg-type
+fe.compare(log, group="user_id", label="click", score="a", baseline="b", tests="sign")  # call-arg
+fe.partial(log, group="user_id", label="click", score="score_a", thread=2)  # call-arg
+fe.partial(log, group="user_id", label="click", score="score_a", by=3)  # arg-type
+result.value(3)  # arg-type
+text: int = comparison.to_json()  # assignment
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.no_kernels
+def test_mypy__over_a_file_of_a_user__finds_wrong_arguments_and_no_others(tmp_path: Path) -> None:
+    pytest.importorskip("mypy")
+    (tmp_path / "user.py").write_text(USER_FILE)
+    command = [
+        sys.executable,
+        "-m",
+        "mypy",
+        "--strict",
+        "--no-error-summary",
+        "--hide-error-context",
+    ]
+    package = Path(fe.__file__).parent.parent
+    found = subprocess.run(
+        [*command, "--follow-imports=silent", "--no-pretty", "user.py"],
+        cwd=tmp_path, env={**os.environ, "MYPYPATH": str(package)}, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    errors = [line for line in found.stdout.splitlines() if ": error:" in line]
+    assert found.stderr == ""
+    assert [(int(line.split(":")[1]), line.split("[")[-1][:-1]) for line in errors] == [
+        (number, line.rpartition("  # ")[2])
+        for number, line in enumerate(USER_FILE.splitlines(), 1)
+        if "  # " in line
+    ]
+
+
+def test_options__that_compare_and_partial_pass_on__are_those_of_evaluate() -> None:
+    types = {field.name: field.type for field in fields(Request)}
+    for function, options in ((fe.compare, ComparedOptions), (fe.partial, PartialOptions)):
+        own = [*inspect.signature(function).parameters, "source", *OF_RESULT]
+        if function is fe.partial:
+            own.append("per_group")
+        expected = {name: kind for name, kind in types.items() if name not in own}
+        given = {name: kind.__forward_arg__ for name, kind in options.__annotations__.items()}
+        assert given == expected
