@@ -45,7 +45,7 @@ help:
 	@echo "make distributed  run the engine inside Spark, Dask and Ray (needs Java 17 or later)"
 	@echo "make coverage     coverage of the kernels, JIT off"
 	@echo "make boundscheck  the other quick tests that reach kernels, with array bounds checked"
-	@echo "make pictures     draw the picture of the README, write docs/roc.svg"
+	@echo "make pictures     write the pictures of the README, docs/*.png (needs chromium)"
 	@echo "make wheel        build the package with machine code of the kernels into dist (x86-64 Linux)"
 	@echo "make wheel-demo   the demo from such a wheel in a clean environment, nothing compiled"
 	@echo "make wheel-oldest the same wheel with the oldest Numba"
@@ -129,10 +129,7 @@ build/distributed-env/.made: pyproject.toml $(VENV)/.made
 	@touch $@
 
 pictures: $(VENV)/.test
-	@mkdir -p build/demo
-	$(BIN)/python -m data_gen build/demo/impressions.parquet --rows $(ROWS) --seed 1 --overwrite
-	$(BIN)/fastrank-eval plot roc build/demo/impressions.parquet --group user_id --label click \
-		--score score_a,score_b --output docs/roc.svg --overwrite
+	$(BIN)/python -m tests.pictures
 
 # With the JIT off every loop runs in Python, so NumPy checks every index. NumPy's scalars warn where
 # compiled integers wrap, as hashes do on purpose.
@@ -175,7 +172,7 @@ build/wheel/.made: $(VENV)/.dev
 	rm -rf build/wheel
 	$(call build_wheel,build/wheel)
 	$(BIN)/python -m venv --clear build/wheel-env
-	build/wheel-env/bin/python $(QUIET_PIP) install "$$(echo build/wheel/*.whl)[stats]"
+	build/wheel-env/bin/python $(QUIET_PIP) install --find-links build/wheel "fastrank_eval[stats]"
 
 clean:
 	rm -rf $(VENV) build dist .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import textwrap
+
 from bench.comparisons import (
     PEERS_EXPLAINED,
     TREC_EXPLAINED,
     beside_fastest,
-    beside_polars,
     beside_tools,
     beside_trec,
     decoding,
@@ -18,7 +19,6 @@ from bench.peers.tools import INPUTS_OF_PEERS
 from bench.runs import Run
 from bench.tables import NONE, number, table, threads_text, times
 from bench.targets import TASKS, targets
-from bench.workload import ORDERS
 
 __all__ = ["fill_block", "readme_block", "results"]
 
@@ -223,7 +223,7 @@ def _memory(run: Run) -> str:
 
 
 def readme_block(run: Run) -> str:
-    """Sum up a run for the README.
+    """Sum up a run for the README, in three sentences.
 
     Parameters
     ----------
@@ -232,34 +232,32 @@ def readme_block(run: Run) -> str:
     Returns
     -------
     str
-        Markdown: the tools, the multiples, the rows and the machine.
+        Markdown: the multiples, the tools, the rows and the machine.
     """
-    lines = []
-    for name, measures, part, *_ in TASKS:
-        ratios = [beside_fastest(run, rows, measures, part=part) for rows in INPUTS_OF_PEERS]
-        lines.append([name, *map(number, ratios)])
-    for rows in sorted({int(case.info["rows"]) for case in run.all("fresh")}):
-        ratios = [beside_polars(run, rows, order)[0] for order in ORDERS]
-        lines.append(
-            [f"GAUC of a Parquet file of {rows:,} rows, new process", *map(number, ratios), NONE]
-        )
-    for way, name in (("warm", "TREC run, all measures"), ("fresh", "the same, new process")):
-        lines.append([name, number(beside_trec(run, way)[0]), NONE, NONE])
-    header = ["times as fast", "sorted", "shuffled", "shuffled, hashed ids"]
+    sorted_rows, shuffled, *_ = INPUTS_OF_PEERS
+    multiples = [
+        f"{name} {number(beside_fastest(run, sorted_rows, measures, part=part))} and "
+        f"{number(beside_fastest(run, shuffled, measures, part=part))}"
+        for name, measures, part, *_ in TASKS[:4]
+    ]
+    warm, fresh = (number(beside_trec(run, way)[0]) for way in ("warm", "fresh"))
     judged = [target.met(run) for target in targets(run)]
     sizes = ", ".join(
         f"{rows:,}" for rows in sorted({int(c.info["rows"]) for c in run.all("speed")})
     )
     machine = run.machine
-    parts = [
-        "How many times as fast as the fastest of polars, DuckDB and pandas (TREC: "
-        f"pytrec-eval-terrier), in the same minutes: {sizes} rows, {machine['cores']} cores, "
-        f"{machine['cpu']}, {run.date}.",
-        table(header, lines, "lrrr"),
-        f"Targets met: {judged.count(True)} of {len(judged) - judged.count(None)} "
-        "(all numbers and targets: [bench/RESULTS.md](bench/RESULTS.md)).",
+    sentences = [
+        "The fastest of polars, DuckDB and pandas takes this many times as long, on sorted and on "
+        f"shuffled rows: {'; '.join(multiples)}.",
+        f"For all measures of a TREC run pytrec-eval-terrier takes {warm} times as long, and "
+        f"{fresh} times in a new process.",
+        f"This was measured side by side with {sizes} rows on {machine['cores']} cores "
+        f"({machine['cpu']}, {run.date}): {judged.count(True)} of "
+        f"{len(judged) - judged.count(None)} targets are met, and "
+        "[bench/RESULTS.md](bench/RESULTS.md) has all numbers.",
     ]
-    return "\n\n".join(parts)
+    text = " ".join(sentences)
+    return textwrap.fill(text, 100, break_long_words=False, break_on_hyphens=False)
 
 
 def fill_block(text: str, block: str) -> str | None:

@@ -191,9 +191,12 @@ def test_results__nothing_measured__says_so(tmp_path: Path) -> None:
 
 def test_readme_block__of_a_run__counts_targets_and_names_the_machine(run: Run) -> None:
     block = readme_block(run)
-    assert row_of(block, "GAUC") == ["GAUC", "-", "-", "-"]
-    assert "Targets met: 2 of 5" in block
-    assert "10,000,000 rows, 2 cores, Example 9000, 2024-05-06" in block
+    text = " ".join(block.split())
+    assert "GAUC - and -; seven measures" in text
+    assert "2 of 5 targets are met" in text
+    assert "10,000,000 rows on 2 cores (Example 9000, 2024-05-06)" in text
+    assert text.count(". ") == 2
+    assert max(map(len, block.splitlines())) <= 100
 
 
 def test_fill_block__between_the_marks__leaves_the_rest_and_can_be_repeated() -> None:
@@ -253,9 +256,7 @@ def test_results__beside_tools__are_ratios_to_ours_timed_beside_them(compared: R
     assert "| presorted | 10,000,000 | GAUC | polars | 0.400 | 25.0 | 8.00 | 5 |" in text
     assert "| presorted | 10,000,000 | GAUC | fastrank_eval | 0.050 | 200 | - | 5 |" in text
     assert "| presorted | 10,000,000 | GAUC | NumPy by hand | 0.080 | 125 | 2.00 | 5 |" in text
-    assert row_of(readme_block(compared), "GAUC") == ["GAUC", "8.00", "-", "-"]
-    file = row_of(readme_block(compared), "GAUC of a Parquet file of 1,000,000 rows, new process")
-    assert file[1:] == ["0.50", "-", "-"]
+    assert "GAUC 8.00 and -;" in readme_block(compared)
 
 
 def test_results__parquet__is_beside_the_faster_way_to_decode(compared: Run) -> None:
