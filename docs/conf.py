@@ -16,7 +16,7 @@ project_copyright = author
 version = release = fastrank_eval.__version__
 
 extensions = [
-    "myst_parser",
+    "myst_nb",
     "sphinx.ext.autodoc",
     "numpydoc",
     "sphinx_click",
@@ -36,6 +36,12 @@ nitpick_ignore_regex = [
 
 myst_enable_extensions = ["deflist", "dollarmath", "attrs_block"]
 myst_heading_anchors = 3
+
+#: The notebook is run with each build; an error in it ends the build.
+nb_execution_mode = "force"
+nb_execution_raise_on_error = True
+nb_execution_timeout = 120
+nb_merge_streams = True
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # docstrings have types, with shapes and ranges
