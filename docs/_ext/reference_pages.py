@@ -179,6 +179,15 @@ def example(measure: fe.Measure) -> list[str]:
     return code("\n".join(lines), "pycon")
 
 
+def error(measure: fe.Measure) -> str:
+    """Say whether the value of a log with groups has a standard error."""
+    log, options = roles(measure)
+    (value,) = fe.evaluate(log, measures=[measure], **options)
+    if value.se == value.se:
+        return "yes, with groups as clusters"
+    return "by the option `se`" if "se" in measure.chosen else "no"
+
+
 def edges(measure: fe.Measure) -> list[str]:
     """Write what a group at the edge counts, or why it is left out."""
     _, options = roles(measure)
@@ -264,6 +273,7 @@ def measure_page(entry: dict[str, Any], others: Mapping[str, list[str]]) -> str:
          "values of the groups"],
         ["scores", SCORES[kind.scores]],
         ["row weights", "yes" if kind.uses_row_weights else "no"],
+        ["standard error", error(measure)],
         ["needs", ", ".join(kind_needs(kind)) or "nothing else"],
         ["reference", plain(entry["reference"])],
     ]  # fmt: skip
