@@ -234,6 +234,7 @@ def accepted(read: Callable[[Any], Any]) -> str:
     if "finite number" in text:
         whole = _refusal(read, 2.5) == "a whole number"
         text = text.replace("finite", "whole") if whole else text.replace("finite ", "")
+    text = text.strip()
     if text and not _refusal(read, None) and "None" not in text:
         text += ", or None"
     return text
@@ -300,7 +301,7 @@ def measure_page(entry: dict[str, Any], others: Mapping[str, list[str]]) -> str:
     else:
         lines += ["None.", ""]
     lines += ["## Example", "", *example(measure)]
-    if not kind.pooled:
+    if not kind.pooled and kind.scores == "order":
         lines += ["## Tied scores", "", *ties(measure)]
     lines += ["## At the edges", "", *edges(measure)]
     if not kind.pooled:
