@@ -72,7 +72,7 @@ def _read(spelling: str) -> Measure:
     if isinstance(tree, ast.Call):
         if tree.args or any(word.arg is None for word in tree.keywords):
             raise MeasureError(_unreadable(spelling))
-        options = {str(word.arg): _literal(word.value, spelling) for word in tree.keywords}
+        options = {str(word.arg): _option(word.value, spelling) for word in tree.keywords}
         if len(options) < len(tree.keywords):
             raise MeasureError(f"'{spelling}' gives an option twice.")
         tree = tree.func
@@ -82,10 +82,12 @@ def _read(spelling: str) -> Measure:
     if found is None:
         from difflib import get_close_matches
 
-        close = get_close_matches(tree.id.lower(), aliases, 1)
-        hint = f" Did you mean '{aliases[close[0]][0]}'?" if close else ""
+        close = [aliases[word][0] for word in get_close_matches(tree.id.lower(), aliases, 9)]
+        nearest = [f"'{name}'" for name in dict.fromkeys(close)][:3]
+        hint = f" Did you mean {' or '.join(nearest)}?" if nearest else ""
         raise MeasureError(
-            f"unknown measure '{tree.id}' in '{spelling}'.{hint} Known: {', '.join(registry)}."
+            f"measures: must name measures, got '{tree.id}' in '{spelling}'.{hint} "
+            "'fastrank-eval measures' lists all."
         )
     name, preset = found
     for option in preset:
@@ -158,8 +160,13 @@ def _requests(wanted: Measure, requested: Measure, text: str) -> bool:
 def _unreadable(spelling: str) -> str:
     return (
         f"cannot read the measure {shorten(spelling, 100)!r}; write Name(option=value)@cutoff, "
-        "for example nDCG(gain='linear')@10."
+        "for example nDCG(gain=linear)@10."
     )
+
+
+def _option(node: ast.expr, spelling: str) -> Any:
+    """Read the value of an option; a word needs no quotes."""
+    return node.id if isinstance(node, ast.Name) else _literal(node, spelling)
 
 
 def _literal(node: ast.expr, spelling: str) -> Any:
@@ -211,7 +218,9 @@ def requested_measures(measures: str | Measure | Sequence[str | Measure]) -> tup
             one.check_complete()
             read.setdefault((one, one.given), one)
     if not read:
-        raise MeasureError(f"no measure given; known: {', '.join(registry)}.")
+        raise MeasureError(
+            "measures: must name at least one, got none; 'fastrank-eval measures' lists all."
+        )
     return tuple(read.values())
 
 

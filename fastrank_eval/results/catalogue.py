@@ -1,18 +1,86 @@
-"""List all measures of the registry as JSON, markdown or terminal text."""
+"""List measures of the registry as JSON, markdown or terminal text."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from fastrank_eval._lib.errors import MeasureError, near
 from fastrank_eval.measures import registry
+from fastrank_eval.measures.base import Measure, find_name
 
 if TYPE_CHECKING:
     from rich.console import Group
 
+#: What the measures of a file are for.
+_PURPOSES = {
+    "auc": "Positives above negatives",
+    "precision": "Relevant rows in the first ranks",
+    "average_precision": "Average precision",
+    "gain": "Gains of graded rows",
+    "user_models": "Models of users who stop",
+    "judged": "Partial judgments",
+    "diversity": "Subtopics",
+    "likelihood": "Probabilities: loss and mean",
+    "calibration": "Probabilities: calibration",
+    "decisions": "Decisions at a threshold",
+}
 
-def entries() -> list[dict[str, Any]]:
-    """Describe every measure.
+
+def find(words: Sequence[str]) -> list[type[Measure]]:
+    """Find measures by name, or by a word of their name or description.
+
+    Parameters
+    ----------
+    words : sequence of str
+        Names (``"ndcg"``) or words (``"calibration"``); none means all measures.
+
+    Returns
+    -------
+    list of type
+        In the order of the registry.
+
+    Raises
+    ------
+    MeasureError
+        A word that no measure has.
+
+    Examples
+    --------
+    >>> [kind.name for kind in find(["MAP", "reciprocal"])]
+    ['RR', 'AP', 'ERR']
+    """
+    kinds: set[type[Measure]] = set()
+    for word in words:
+        named = find_name(word.partition("@")[0])
+        matches = {kind for kind in registry.values() if word.lower() in _searched(kind)}
+        if named is not None:
+            matches = {registry[named[0]]}
+        if not matches:
+            raise MeasureError(
+                f"measures: must be a measure or a word of its description, got {word!r}."
+                f"{near(word, registry)} 'fastrank-eval measures' lists all."
+            )
+        kinds |= matches
+    return [kind for kind in registry.values() if kind in kinds or not words]
+
+
+def _searched(kind: type[Measure]) -> str:
+    names = (kind.name, *kind.spellings, *kind.presets)
+    return " ".join((*names, kind.summary, _purpose(kind))).lower()
+
+
+def _purpose(kind: type[Measure]) -> str:
+    return _PURPOSES.get(kind.__module__.rpartition(".")[2], "Of other packages")
+
+
+def entries(kinds: Sequence[type[Measure]] | None = None) -> list[dict[str, Any]]:
+    """Describe measures; by default all.
+
+    Parameters
+    ----------
+    kinds : sequence of type, optional
 
     Returns
     -------
@@ -45,31 +113,19 @@ def entries() -> list[dict[str, Any]]:
                 for option in kind.options
             ],
         }
-        for kind in registry.values()
+        for kind in (registry.values() if kinds is None else kinds)
     ]
 
 
-def to_json() -> str:
-    """Write :func:`entries` as JSON.
-
-    Returns
-    -------
-    str
-        A list of objects, strictly valid.
-    """
-    return json.dumps(entries(), indent=2, allow_nan=False) + "\n"
+def to_json(kinds: Sequence[type[Measure]] | None = None) -> str:
+    """Write `entries` as JSON: a strictly valid list of objects."""
+    return json.dumps(entries(kinds), indent=2, allow_nan=False) + "\n"
 
 
-def to_markdown() -> str:
-    """Write the measures as a markdown table.
-
-    Returns
-    -------
-    str
-        One row a measure; options with their defaults.
-    """
+def to_markdown(kinds: Sequence[type[Measure]] | None = None) -> str:
+    """Write measures as a markdown table; options with their defaults."""
     lines = ["| measure | what it is | formula | range | options |", "| --- " * 5 + "|"]
-    for entry in entries():
+    for entry in entries(kinds):
         options = ", ".join(
             f"`{option['name']}={option['default']!r}`" for option in entry["options"]
         )
@@ -78,13 +134,39 @@ def to_markdown() -> str:
     return "\n".join(lines) + "\n"
 
 
-def renderable() -> Group:
-    """Build the list of measures for a terminal.
+def overview() -> Group:
+    """Build one line for each measure, by purpose, for a terminal."""
+    from rich.console import Group
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+
+    width = max(len(_title(entry)) for entry in entries())
+    blocks: list[Text | Padding] = []
+    purposes = dict.fromkeys(map(_purpose, registry.values()))
+    for purpose in purposes:
+        blocks.append(Text(purpose, "bold"))
+        lines = Table.grid(padding=(0, 2))
+        lines.add_column(style="cyan", no_wrap=True, min_width=width)
+        lines.add_column(overflow="ellipsis", no_wrap=True)
+        for entry in entries([kind for kind in registry.values() if _purpose(kind) == purpose]):
+            lines.add_row(_title(entry), Text(entry["summary"]))
+        blocks.append(Padding(lines, (0, 0, 1, 2)))
+    blocks.append(Text("'fastrank-eval measures NAME' shows formula, options and reference."))
+    return Group(*blocks)
+
+
+def details(kinds: Sequence[type[Measure]]) -> Group:
+    """Build a block for each measure, for a terminal.
+
+    Parameters
+    ----------
+    kinds : sequence of type
 
     Returns
     -------
     rich.console.Group
-        A block a measure: name and summary, formula, range, reference, options.
+        Name and summary, formula, range, reference and options of each.
     """
     from rich.console import Group
     from rich.padding import Padding
@@ -92,7 +174,7 @@ def renderable() -> Group:
     from rich.text import Text
 
     blocks: list[Text | Padding] = []
-    for entry in entries():
+    for entry in entries(kinds):
         blocks.append(
             Text.assemble((_title(entry), "bold cyan"), "  ", _sentence(entry["summary"]))
         )

@@ -69,7 +69,7 @@ _COMMON_OPTIONS = (
     cls=SectionedCommand,
     epilog="""\b
 Examples:
-  fastrank-eval compare impressions.parquet -g user_id -l click -s score_a,score_b -b score_a
+  fastrank-eval compare impressions.parquet -g user_id -l click -s score_b -b score_a
   fastrank-eval compare judged.csv -g query -l grade -s bm25 -s ours --baseline bm25 \\
       -m "nDCG@10,AP,ERR@20" --test randomisation --replicates 100000
   fastrank-eval compare logs -g user_id -l click -s score_a,score_b -b score_a -m "GAUC,RR" \\
@@ -88,8 +88,8 @@ Exit codes: 0 done, with any result; 2 bad input or output, 3 a gate (--fail-if)
     "-b",
     "--baseline",
     metavar="COLUMN",
-    help="The score that all others are compared with. For a saved state, by default the baseline "
-    "of its evaluation, or its only score.",
+    help="The score that all others are compared with; --score may leave it out. For a saved "
+    "state, by default the baseline of its evaluation, or its only score.",
 )
 @comparison_options
 @measure_options
@@ -102,7 +102,7 @@ Exit codes: 0 done, with any result; 2 bad input or output, 3 a gate (--fail-if)
 def compare(
     sources: tuple[str, ...], movers: int, fail_if: tuple[str, ...], quiet: bool, **options: Any
 ) -> None:
-    """Compare models with a baseline, with intervals and p-values.
+    """Compare models with a baseline, with p-values.
 
     SOURCES are read once, as in evaluate. Differences are paired: groups that are hard or easy for
     both models cancel. Without --measures, a test that needs measures of groups leaves out AUC.
@@ -131,6 +131,8 @@ def compare(
     else:
         _check_rows(explicit)
         check_order(options)
+        if options["baseline"] not in options["score"]:
+            options["score"] = [options["baseline"], *options["score"]]
         files = ReportFiles(sources, options)
 
         with defer_signals():
@@ -303,7 +305,7 @@ def merge(
     quiet: bool,
     **options: Any,
 ) -> None:
-    """Merge the states of several evaluations into one report.
+    """Merge saved states into one report.
 
     STATES are files that 'evaluate --save-state' has written. If no group has rows in two of them,
     every number equals that of one run over all rows, to the last bit. All states must have the

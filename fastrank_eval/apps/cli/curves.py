@@ -248,7 +248,9 @@ def plot(
     quiet: bool,
     **options: Any,
 ) -> None:
-    """Draw a curve of every model in one picture (extra [plot]).
+    """Draw a curve of every model in one picture.
+
+    It needs the extra [plot].
 
     KIND is roc, pr, det, lift or calibration over all rows, k (measures by cutoff), or
     gauc-by-activity. SOURCES are as in evaluate.
@@ -527,7 +529,9 @@ def classes(
     quiet: bool,
     **options: Any,
 ) -> None:
-    """Evaluate rows with a score for each class: multi-class and multi-label.
+    """Evaluate rows with a score for each class.
+
+    Multi-class: each row has one class. Multi-label: each row has any number of labels.
 
     SOURCES are Parquet, Arrow IPC or CSV files, folders or quoted globs; "-" reads an Arrow IPC
     stream from standard input. No group is needed.

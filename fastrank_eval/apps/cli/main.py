@@ -72,10 +72,23 @@ _FILES = {
 }
 
 
+_TASKS = {
+    "Evaluate": ("evaluate", "compare", "threshold", "classes"),
+    "Understand": ("measures", "explain", "curve", "plot"),
+    "Every night": ("nightly", "serve"),
+    "With other tools": ("trec", "spark-submit-example"),
+    "Maintain": ("merge", "warmup"),
+}
+
+
 @click.group(
     cls=Shell,
     files=_FILES,
+    tasks=_TASKS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="""\b
+Example:
+  fastrank-eval evaluate log.parquet --group user_id --label click --score score_a""",
 )
 @click.version_option(__version__)
 def cli() -> None:
@@ -170,7 +183,7 @@ Example:
 @reading_options
 @format_option("table", "json", default="table", help="Format of the report.")
 def explain(sources: tuple[str, ...], report_format: str, **options: Any) -> None:
-    """Explain the numbers of another tool, convention by convention.
+    """Explain how the numbers of another tool differ.
 
     SOURCES are read once for each convention that --profile changes. Other convention options
     apply to both sides.
@@ -300,18 +313,31 @@ def trec(
         emit(tables[0] + "".join(table.partition("\n")[2] for table in tables[1:]))
 
 
-@cli.command()
+@cli.command(
+    cls=SectionedCommand,
+    epilog="""\b
+Examples:
+  fastrank-eval measures
+  fastrank-eval measures nDCG
+  fastrank-eval measures calibration""",
+)
+@click.argument("words", nargs=-1, metavar="[NAME|WORD]...")
 @format_option("table", "json", "markdown", default="table", help="Format of the list.")
-def measures(report_format: str) -> None:
-    """List every measure with its formula and options."""
+def measures(words: tuple[str, ...], report_format: str) -> None:
+    """List measures, or show one with its options.
+
+    Without NAME or WORD, print one line for each measure. With them, print formula, range, options
+    and reference of the measures of that name, or with that word in their description.
+    """
     from fastrank_eval.results import catalogue
 
+    kinds = catalogue.find(words)
     if report_format == "json":
-        emit(catalogue.to_json())
+        emit(catalogue.to_json(kinds))
     elif report_format == "markdown":
-        emit(catalogue.to_markdown())
+        emit(catalogue.to_markdown(kinds))
     else:
-        emit(render_text(catalogue.renderable()))
+        emit(render_text(catalogue.details(kinds) if words else catalogue.overview()))
 
 
 cli.add_command(spark_submit_example)

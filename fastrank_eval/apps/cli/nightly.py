@@ -227,7 +227,7 @@ def nightly(
     init: bool,
     quiet: bool,
 ) -> None:
-    """Evaluate last night's rows, compare them, and write a page.
+    """Evaluate last night's rows and write a page.
 
     CONFIG is a TOML file, by default nightly.toml. A night that the history already has is
     replaced, and nothing else changes.

@@ -8,6 +8,7 @@ import gc
 import io
 import os
 import sys
+import textwrap
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -29,8 +30,22 @@ _MIN_ADDRESSES, _ADDRESSES_PER_THREAD = 1_200_000_000, 64_000_000
 _STANDARD_OUTPUT = {"-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"}
 
 
+class _Formatter(click.HelpFormatter):
+    """Formatter with bold headings, where there is a terminal."""
+
+    def write_heading(self, heading: str) -> None:
+        """Write a heading."""
+        self.write(f"{'':>{self.current_indent}}{click.style(heading + ':', bold=True)}\n")
+
+
+class _Context(click.Context):
+    formatter_class = _Formatter
+
+
 class _HelpfulCommand(click.Command):
     """A command that reports ``--help`` and ``--version`` it cannot write."""
+
+    context_class = _Context
 
     def make_context(self, *args: Any, **keywords: Any) -> click.Context:
         """Read the arguments and print help if they request it."""
@@ -51,17 +66,41 @@ class Shell(_HelpfulCommand, click.Group):
     ----------
     files : mapping of str to str
         The file of each command that is imported when it runs.
+    tasks : mapping of str to tuple of str
+        The commands by task, for ``--help``.
     """
 
     command_class = _HelpfulCommand
 
-    def __init__(self, *args: Any, files: Mapping[str, str], **keywords: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        files: Mapping[str, str],
+        tasks: Mapping[str, tuple[str, ...]],
+        **keywords: Any,
+    ) -> None:
         super().__init__(*args, **keywords)
-        self._files = files
+        self._files, self._tasks = files, tasks
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """List the names of all commands."""
         return sorted({*super().list_commands(ctx), *self._files})
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write help, with an example before the commands."""
+        self.format_usage(ctx, formatter)
+        self.format_help_text(ctx, formatter)
+        self.format_epilog(ctx, formatter)
+        self.format_options(ctx, formatter)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands by task; summaries are not cut."""
+        for task, names in self._tasks.items():
+            with formatter.section(task):
+                commands = [(name, self.get_command(ctx, name)) for name in names]
+                formatter.write_dl(
+                    [(name, each.get_short_help_str(100)) for name, each in commands if each]
+                )
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return a command by its name."""
@@ -173,18 +212,74 @@ class SectionedOption(click.Option):
 
 
 class SectionedCommand(_HelpfulCommand):
-    """A command whose ``--help`` lists its options by section."""
+    """A command whose ``--help`` lists its options by section, after examples.
+
+    ``--help`` names the options of rarely needed sections, ``--help-all`` explains these too.
+    """
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """List the parameters, with ``--help-all`` if it shows more."""
+        params = super().get_params(ctx)
+        if not any(getattr(param, "section", "") in _RARE_SECTIONS for param in params):
+            return params
+        whole = click.Option(
+            ["--help-all"],
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            callback=_show_all_help,
+            help="Show all options and exit.",
+        )
+        return [*params, whole]
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write usage, description, examples and options."""
+        self.format_usage(ctx, formatter)
+        self.format_help_text(ctx, formatter)
+        self.format_epilog(ctx, formatter)
+        self.format_options(ctx, formatter)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write one list of options per section, in order of first use."""
-        sections: dict[str, list[tuple[str, str]]] = {}
+        sections: dict[str, list[click.Option]] = {}
         for param in self.get_params(ctx):
-            record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
-            if record is not None:
-                sections.setdefault(getattr(param, "section", "Other"), []).append(record)
-        for section, records in sections.items():
+            if isinstance(param, click.Option):
+                sections.setdefault(getattr(param, "section", "Other"), []).append(param)
+        for section, options in sorted(sections.items(), key=_is_rare):
             with formatter.section(section):
-                formatter.write_dl(records)
+                if section in _RARE_SECTIONS and not ctx.meta.get(_HELP_ALL):
+                    names = ", ".join(option.opts[-1] for option in options)
+                    indent = " " * formatter.current_indent
+                    formatter.write(
+                        textwrap.fill(
+                            f"{names}: see --help-all",
+                            formatter.width,
+                            initial_indent=indent,
+                            subsequent_indent=indent,
+                            break_on_hyphens=False,
+                        )
+                        + "\n"
+                    )
+                else:
+                    records = [option.get_help_record(ctx) for option in options]
+                    formatter.write_dl([record for record in records if record])
+
+
+#: Sections whose options most runs leave alone.
+_RARE_SECTIONS = ("Conventions", "Reading")
+_HELP_ALL = f"{__name__}.help_all"
+
+
+def _is_rare(section: tuple[str, object]) -> bool:
+    return section[0] in _RARE_SECTIONS
+
+
+def _show_all_help(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    """Print the whole help and exit, if requested."""
+    if value and not ctx.resilient_parsing:
+        ctx.meta[_HELP_ALL] = True
+        click.echo(ctx.get_help(), color=ctx.color)
+        ctx.exit()
 
 
 def _freeze_objects() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -390,7 +391,7 @@ def test_output__evaluation_fails__leaves_the_old_file_and_nothing_else() -> Non
         (["log.parquet", "-g", "usr", "-l", "click", "-s", "pctr"], ["'usr'", "'user'"]),
         (["log.parquet", *COLUMNS, "-m", "GUAC"], ["GUAC", "GAUC"]),
         (["log.parquet", *COLUMNS, "-m", "P@0"], ["P@0"]),
-        (["log.parquet", *COLUMNS, "-m", ""], ["no measure"]),
+        (["log.parquet", *COLUMNS, "-m", ""], ["measures: must name at least one"]),
         (["log.parquet", *COLUMNS, "--threads", "0"], ["threads"]),
         (["log.parquet", *COLUMNS, "--limit", "-1"], ["limit"]),
         (["log.parquet", *COLUMNS, "--where", "usr = 1"], ["where", "'usr'", "'user'"]),
@@ -454,6 +455,30 @@ def test_help__group__names_every_command() -> None:
         assert f"\n  {command} " in text
 
 
+def test_help__group__summaries_of_commands_are_whole_and_short() -> None:
+    lines = [line for line in run("--help").stdout.splitlines() if re.match(r"  [a-z]\S*  ", line)]
+    assert len(lines) == 14
+    for line in lines:
+        summary = line.split(maxsplit=1)[1]
+        assert summary.endswith(".")
+        assert len(summary) <= 55
+
+
+def test_help__rare_options__are_named_and_explained_by_help_all() -> None:
+    short, whole = (run("evaluate", flag).stdout for flag in ("--help", "--help-all"))
+    assert "--spill-dir" in short
+    assert "Folder for rows that do not fit" not in short
+    assert "Folder for rows that do not fit" in whole
+    assert short.index("Examples:") < short.index("Columns:")
+
+
+@pytest.mark.usefixtures("folder")
+def test_compare__baseline_that_is_no_score__is_one() -> None:
+    columns = ["log.parquet", "-g", "user", "-l", "click", "-m", "GAUC", "-b", "pctr", "-f", "json"]
+    short, whole = (run("compare", *columns, "-s", score) for score in ("other", "pctr,other"))
+    assert json.loads(short.stdout)["comparisons"] == json.loads(whole.stdout)["comparisons"]
+
+
 def test_version__is_the_packages() -> None:
     assert fastrank_eval.__version__ in run("--version").stdout
 
@@ -468,13 +493,39 @@ def test_measures__json__is_the_registry() -> None:
         assert [option["name"] for option in entry["options"]] == names
 
 
+def test_measures__without_names__has_one_line_for_each() -> None:
+    lines = run("measures").stdout.splitlines()
+    for name in registry:
+        assert sum(re.match(rf"  {name}(@k)?  ", line) is not None for line in lines) == 1
+
+
 @pytest.mark.parametrize("form", ["table", "markdown"])
-def test_measures__text__names_every_measure_and_option(form: str) -> None:
-    text = run("measures", "--format", form).stdout
+def test_measures__by_name__shows_every_option(form: str) -> None:
     for name, kind in registry.items():
+        text = run("measures", name, "--format", form).stdout
         assert name in text
         for option in kind.options:
             assert f"{option.name}={option.default!r}" in text
+
+
+def test_measures__by_word__finds_names_of_other_tools_and_descriptions() -> None:
+    def found(*words: str) -> list[str]:
+        return [entry["name"] for entry in json.loads(run("measures", *words, "-f", "json").stdout)]
+
+    assert found("map") == ["AP"]
+    assert found("ndcg@10", "MRR") == ["nDCG", "RR"]
+    assert {"ECE", "MCE"} <= set(found("calibration"))
+    failed = run("measures", "calibraton")
+    assert failed.exit_code == 2
+    assert "must be a measure or a word" in failed.stderr
+
+
+def test_measures__options__need_no_quotes(folder: Path) -> None:
+    plain, quoted = (
+        evaluate("log.parquet", *COLUMNS, "-m", f"nDCG(gain={word})@2")
+        for word in ("linear", "'linear'")
+    )
+    assert plain == quoted
 
 
 def test_evaluate__scores_of_numpy_precision__print_and_json_agree(folder: Path) -> None:
