@@ -163,12 +163,12 @@ class Partitioner:
         return sum(column.bytes for column in self.columns)
 
     def give_back(self) -> None:
-        """Let the next run use the memory of the rows, which nobody reads any more."""
+        """Lend the memory of the rows, which nobody reads any more."""
         for block in self._blocks.values():
             give_back(block.memory)
 
     def separate(self) -> None:
-        """Give each batch from now on a block of its own, which is freed with it."""
+        """Give each later batch a block of its own, freed with it."""
         with self._lock:
             self._rows = 0
             self._blocks.clear()

@@ -48,12 +48,7 @@ def number_keys(keys: Sequence[pa.Array]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def key_integers(keys: Sequence[pa.Array]) -> np.ndarray:
-    """Map keys to integers that are equal exactly where the keys are.
-
-    Returns
-    -------
-    ndarray of int64, shape (rows,), read-only
-    """
+    """Map keys to integers (int64, read-only), equal exactly where keys are."""
     columns = [_column_integers(key) for key in keys]
     integers = columns[0] if len(keys) == 1 else _number_words(frozen(np.stack(columns)))[0]
     return frozen(np.ascontiguousarray(integers))
@@ -104,10 +99,8 @@ def number_rows(
         words must be in one batch that begins in row 0.
     codes : ndarray of integers, shape (rows,)
         Output: number of the row's key in its part, or the place, both from 0.
-    firsts : ndarray of int64, shape (rows,)
-        Output: first row of each key, part by part.
-    starts : ndarray of int64, shape (rows,)
-        Output: first place of each key, part by part.
+    firsts, starts : ndarray of int64, shape (rows,)
+        Output: first row, and first place, of each key, part by part.
     bases : ndarray of int64, shape (batches,), read-only
         Number to add to the words of each batch.
     place : bool
@@ -141,14 +134,9 @@ def number_rows(
 
 
 def hash_keys(words: Sequence[Sequence[np.ndarray]], out: np.ndarray) -> np.ndarray:
-    """Hash the key of each row; padding words of 0 do not change the hash.
+    """Hash the words of each row's key; padding words of 0 change no hash.
 
-    Parameters
-    ----------
-    words : sequence of (sequence of ndarray of int64, shape (rows,))
-        Words of each key column.
-    out : ndarray of uint64, shape (rows,)
-        Output.
+    `words` are int64, `out` is uint64, all of shape (rows,).
     """
     out[:] = 0
     for c, column_words in enumerate(words):
@@ -192,7 +180,7 @@ def _add_to_hash(words, factor, hashes):  # type: ignore[no-untyped-def]
 def _number_parts(  # type: ignore[no-untyped-def]
     words, more, bases, bounds, place, tags, counts, codes, firsts, starts, ends
 ):
-    """Fill the output of `number_rows`; tell whether keys of one hash differ in `more` words."""
+    """Fill the output of `number_rows`; tell if `more` words differ."""
     row = 0
     different = np.int64(0)
     for p in range(bounds.shape[1] - 1):
@@ -242,10 +230,7 @@ def _number_parts(  # type: ignore[no-untyped-def]
 
 @kernel
 def _empty_table(bits, tags, counts):  # type: ignore[no-untyped-def]
-    """Give each slot a tag that belongs half a table away.
-
-    No key reaches it from there: at most every second slot is taken.
-    """
+    # A tag of a slot half a table away: no key comes from there while half of the slots are free.
     half = np.uint64(tags.shape[0] // 2)
     for slot in range(tags.shape[0]):
         tags[slot] = (np.uint64(slot) ^ half) << np.uint64(64 - bits)
