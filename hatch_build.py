@@ -332,7 +332,8 @@ def _of_many_rows(options: Any) -> Iterator[Call]:
         table = pa.table(
             {
                 "group": np.sort(rng.integers(0, 9000, rows)),
-                "label": rng.integers(0, 2, rows).astype(np.int8),
+                # Scores are sorted where every second row is positive, and counted where few are.
+                "label": (rng.random(rows) < (0.5 if rows == 200_000 else 0.03)).astype(np.int8),
                 "a": rng.random(rows).astype(number),
                 "b": rng.random(rows).astype(number),
                 "weight": rng.random(rows).astype(number) + 0.5,

@@ -183,7 +183,13 @@ def _variants(rows: pa.Table, roles: Roles) -> Iterator[tuple[pa.Table, np.ndarr
     yield rows, group
     yield from_rows(roles.scores, number % _FEW_SCORES), group
     yield with_numbers(roles.scores[0], 0.5 + number / (16 * _ROWS)), group
-    yield from_rows([roles.label], array_sort_indices(rows[roles.label].combine_chunks())), group
+    by_label = array_sort_indices(rows[roles.label].combine_chunks()).to_numpy()
+    yield from_rows([roles.label], by_label), group
+    # Few relevant rows among low scores, and only such rows among high ones.
+    worst, best = by_label[0], by_label[-1 - rows[roles.label].null_count]
+    score = rows[roles.scores[0]].to_numpy()
+    is_best = (score > np.median(score)) | (number % 16 == 0)
+    yield from_rows([roles.label], np.where(is_best, best, worst)), group
     if not roles.group:
         return
     few = group % _FEW_GROUPS
