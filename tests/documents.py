@@ -151,7 +151,7 @@ class Session:
         lines = text.splitlines(keepends=True)
         for example, got in reversed(runner.different):
             first = example.lineno + example.source.count("\n")
-            lines[first : first + example.want.count("\n")] = [stripped(got)]
+            lines[first : first + example.want.count("\n")] = [wanted(got)]
         return "".join(lines)
 
 
@@ -198,6 +198,12 @@ def shell(text: str) -> str:
         printed, ended = done.stdout, done.returncode
     assert ended == code, f"exit code {ended}:\n{printed}"
     return stripped(printed)
+
+
+def wanted(text: str) -> str:
+    """The output of a line of Python as doctest wants it."""
+    lines = stripped(text).rstrip("\n").split("\n")
+    return "".join(f"{line or '<BLANKLINE>'}\n" for line in lines) if text.strip() else ""
 
 
 def stripped(text: str) -> str:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.documents import DOCS, Session, blocks
+
+pytestmark = pytest.mark.no_kernels
 
 
 def test_other_tools__print_what_the_page_says() -> None:
