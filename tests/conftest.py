@@ -23,6 +23,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("no_kernels")
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print how many examples of the documentation ran, and how many do not."""
+    ran = terminalreporter.stats.get("passed", [])
+    if any(report.nodeid.startswith("tests/test_documents.py") for report in ran):
+        from tests.documents import counted, counts
+
+        number, _ = counts()
+        terminalreporter.write_line(f"documentation: {counted(number)}")
+
+
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
     """Folder of the shared real data: ``../shared/data``, or what FASTRANK_SHARED names."""

@@ -234,14 +234,18 @@ def counts() -> tuple[Counter[str], list[str]]:
     return number, reasons
 
 
+def counted(number: Counter[str]) -> str:
+    elsewhere = number["run by"] + number["run with"]
+    return (
+        f"{number['run']} examples run, {elsewhere} run by other tests, {number['not run']} not run"
+    )
+
+
 def main(names: list[str]) -> None:
     """Write the outputs of pages anew, of all if none is named, or print the counts."""
     if names == ["--count"]:
         number, reasons = counts()
-        click.echo(
-            f"examples: {number['run']} run, {number['run by'] + number['run with']} run by other "
-            f"tests, {number['not run']} not run"
-        )
+        click.echo(counted(number))
         click.echo("".join(f"  {reason}\n" for reason in reasons), nl=False)
         return
     with tempfile.TemporaryDirectory() as folder:
