@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, fields, replace
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -31,7 +31,7 @@ from fastrank_eval._lib.kernel_store import where_stored
 from fastrank_eval._lib.memory import Budget, memory_budget
 from fastrank_eval._lib.threads import Progress, reporting_to
 from fastrank_eval.engine import DEFAULT_MEASURES
-from fastrank_eval.engine.chunk_eval import GroupResults, evaluate_stream
+from fastrank_eval.engine.chunk_eval import evaluate_stream
 from fastrank_eval.engine.conventions import (
     DEFAULTS,
     measures_in_force,
@@ -566,7 +566,7 @@ def evaluate_rows(
             order = "grouped" if order == "auto" else order
             return EvaluatedRows(totals, keys, values, {"order": order})
 
-    from fastrank_eval.engine.scattered import ScatteredEvaluator
+    from fastrank_eval.engine.scattered import ScatteredEvaluator, in_order_of_appearance
 
     scattered = ScatteredEvaluator(plan, budget())
     totals, results = scattered.evaluate(reading)
@@ -593,14 +593,3 @@ def _scattered(batch: pa.RecordBatch, plan: Plan) -> bool:
         if (integers[1:] == integers[:-1]).any():
             return True
     return False
-
-
-def in_order_of_appearance(results: list[GroupResults]) -> tuple[list[Keys], list[GroupValues]]:
-    """Sort the results of all groups by the number of their first row."""
-    if not results:
-        return [], []
-    order = np.argsort(np.concatenate([result.first_rows for result in results]))
-    columns = zip(*(result.keys for result in results), strict=True)
-    keys = tuple(pa.concat_arrays(list(column)) for column in columns)
-    values = GroupValues.concat([cast(GroupValues, result.values) for result in results])
-    return [keys_at(keys, order)], [values.take(order)]

@@ -6,7 +6,9 @@ import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import chain
+from typing import cast
 
+import numpy as np
 import pyarrow as pa
 
 from fastrank_eval._lib.files import spill_folder
@@ -18,9 +20,9 @@ from fastrank_eval.engine.chunk_eval import (
     evaluate_chunk,
     evaluate_stream,
 )
-from fastrank_eval.engine.plan import Plan
+from fastrank_eval.engine.plan import GroupValues, Plan
 from fastrank_eval.engine.totals import Totals
-from fastrank_eval.groups.chunk import key_text
+from fastrank_eval.groups.chunk import Keys, key_text, keys_at
 from fastrank_eval.groups.external_sort import Sorter, WideKeys
 from fastrank_eval.groups.gather import Gatherer
 from fastrank_eval.groups.partition import PartitionedBatch, Partitioner
@@ -206,3 +208,14 @@ class ScatteredEvaluator:
             )
             with sorter.rows(count_rows()) as batches:
                 return evaluate_stream(report_rows(batches), plan, None, sorter.columns)
+
+
+def in_order_of_appearance(results: list[GroupResults]) -> tuple[list[Keys], list[GroupValues]]:
+    """Sort the results of all groups by the number of their first row."""
+    if not results:
+        return [], []
+    order = np.argsort(np.concatenate([result.first_rows for result in results]))
+    columns = zip(*(result.keys for result in results), strict=True)
+    keys = tuple(pa.concat_arrays(list(column)) for column in columns)
+    values = GroupValues.concat([cast(GroupValues, result.values) for result in results])
+    return [keys_at(keys, order)], [values.take(order)]

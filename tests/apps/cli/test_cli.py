@@ -194,6 +194,7 @@ def test_evaluate__every_option__reaches_the_engine(passed_on: dict[str, Any]) -
         "--ties", "item", "--undefined", "zero", "--groups", "with_relevant",
         "--unretrieved", "allow", "--unjudged", "drop", "--weight-rows", "ignore",
         "--profile", "sklearn", "--score-type", "float32", "--sampling-rate", "0.5",
+        "--null-groups", "drop",
         "--confidence", "0.9", "--by", "other", "--by", "@rows:1,5", "--min-groups", "2",
         "--order", "grouped", "--threads", "2", "--where", "pctr > 0", "--limit", "5",
         "--input-format", "parquet", "--memory", "4GB", "--spill-dir", ".",
@@ -212,7 +213,7 @@ def test_evaluate__every_option__reaches_the_engine(passed_on: dict[str, Any]) -
         "where": "pctr > 0", "limit": 5, "format": "parquet",
         "allow_unfinished": False, "per_group": False,
         "keep_state": False, "keep_groups": False, "baseline": None,
-        "memory": "4GB", "spill_dir": ".",
+        "memory": "4GB", "spill_dir": ".", "null_groups": "drop",
     }  # fmt: skip
 
 
