@@ -24,7 +24,7 @@ LOWER_BITS = {4: 18, 8: 49}
 _RANGE_ROWS = 1 << 17
 #: Bytes of a block of memory that runs share. The system gives large blocks in large pages: runs of
 #: their own cost 1.5 ns a row more.
-_BLOCK_BYTES = 1 << 25
+_BLOCK_BYTES = 1 << 24
 #: Most bits of a digit: the ends of digits, and the lines written next, stay in the cache.
 _DIGIT_BITS = 11
 #: Rows of a cell, at least, and bits of the most cells.
