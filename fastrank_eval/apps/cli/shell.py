@@ -7,6 +7,7 @@ import errno
 import gc
 import io
 import os
+import re
 import sys
 import textwrap
 import warnings
@@ -131,7 +132,9 @@ class Shell(_HelpfulCommand, click.Group):
         except FastRankEvalError as error:
             from fastrank_eval.results.format import printable
 
-            _exit(2, f"error: {printable(str(error))}")
+            name = ctx.invoked_subcommand
+            command = None if name is None else self.get_command(ctx, name)
+            _exit(2, f"error: {printable(_with_options(str(error), command))}")
         except MemoryError:
             _exit(
                 1,
@@ -151,6 +154,31 @@ class Shell(_HelpfulCommand, click.Group):
         except BrokenPipeError:
             _discard_output(sys.stdout)
             _exit(141)
+
+
+#: An argument of Python with its value, but not an option of a measure: ``GAUC(weight='pairs')``.
+_ARGUMENT = re.compile(r"(?<![\w(])(\w+)=('[^']*'|True\b|[0-9.]+\b)")
+
+
+def _with_options(text: str, command: click.Command | None) -> str:
+    """Write arguments of Python in a message as options of a command.
+
+    ``unretrieved='allow'`` becomes ``--unretrieved allow``.
+    """
+    params = [] if command is None else command.params
+    options = {p.name: p.opts[-1] for p in params if isinstance(p, click.Option)}
+    # A measure has an option of this name too.
+    options.pop("weight", None)
+
+    def spelled(match: re.Match[str]) -> str:
+        option, value = options.get(match[1]), match[2].strip("'")
+        if option is None:
+            return match[0]
+        return option if value == "True" else f"{option} {value}"
+
+    text = _ARGUMENT.sub(spelled, text)
+    name, colon, rest = text.partition(": must ")
+    return f"{options.get(name, name)}{colon}{rest}"
 
 
 def _check_address_space() -> None:
