@@ -330,7 +330,7 @@ def _key(column: pa.Array, name: str, first_row: int, role: str = "group") -> pa
     refuse_unhashable(column, name, role)
     remedy = "fill or drop these rows"
     if role == "group":
-        remedy += ", null_groups='drop' (--null-groups drop)"
+        remedy += " (null_groups='drop', --null-groups drop)"
     if pa.types.is_string(column.type):
         remedy += ', or in a CSV file quote the value ("null") if it is text'
     _Place(name, role, first_row).refuse_nulls(column, remedy)

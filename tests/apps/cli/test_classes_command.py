@@ -55,7 +55,7 @@ def test_command__columns_a_class__are_several_labels(tmp_path) -> None:
     path.write_text("is_a,is_b,p_a,p_b\n1,0,0.9,0.2\n1,1,0.4,0.8\n")
     for label, score in (("a=is_a,b=is_b", "b=p_b,a=p_a"), ("is_a,is_b", "p_a,p_b")):
         text = run(str(path), "-l", label, "-s", score, "-m", "TPR", "-a", "micro", "-f", "csv")
-        assert ",micro,TPR,0.6666666666666666," in text
+        assert ",micro,TPR,TPR,0.6666666666666666," in text
 
 
 @pytest.mark.parametrize(

@@ -193,8 +193,8 @@ def test_evaluate__every_option__reaches_the_engine(passed_on: dict[str, Any]) -
         "--subtopics", "c",
         "--ties", "item", "--undefined", "zero", "--groups", "with_relevant",
         "--unretrieved", "allow", "--unjudged", "drop", "--weight-rows", "ignore",
-        "--profile", "sklearn", "--score-type", "float32", "--sampling-rate", "0.5",
         "--null-groups", "drop",
+        "--profile", "sklearn", "--score-type", "float32", "--sampling-rate", "0.5",
         "--confidence", "0.9", "--by", "other", "--by", "@rows:1,5", "--min-groups", "2",
         "--order", "grouped", "--threads", "2", "--where", "pctr > 0", "--limit", "5",
         "--input-format", "parquet", "--memory", "4GB", "--spill-dir", ".",
@@ -207,13 +207,14 @@ def test_evaluate__every_option__reaches_the_engine(passed_on: dict[str, Any]) -
         "measures": "GAUC,P@1", "weight": "w", "item": "i", "ties": "item", "undefined": "zero",
             "subtopics": "c",
         "groups": "with_relevant", "unretrieved": "allow", "unjudged": "drop",
+        "null_groups": "drop",
         "weight_rows": "ignore", "profile": "sklearn", "score_type": "float32",
         "sampling_rate": 0.5, "confidence": 0.9, "by": ("other", "@rows:1,5"), "min_groups": 2,
         "order": "grouped", "presorted": False, "threads": 2,
         "where": "pctr > 0", "limit": 5, "format": "parquet",
         "allow_unfinished": False, "per_group": False,
         "keep_state": False, "keep_groups": False, "baseline": None,
-        "memory": "4GB", "spill_dir": ".", "null_groups": "drop",
+        "memory": "4GB", "spill_dir": ".",
     }  # fmt: skip
 
 

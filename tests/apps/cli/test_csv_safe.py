@@ -112,7 +112,7 @@ def test_files__are_safe_too(arguments: list[str], option: str, tmp_path: Path) 
 def test_python__writes_it_where_it_is_asked_for() -> None:
     options = {"group": "user", "label": "click", "score": "=new"}
     result = fastrank_eval.evaluate(LOG, measures="GAUC", **options)
-    assert result.to_csv().splitlines()[1].startswith("=new,,all,GAUC,0.")
+    assert result.to_csv().splitlines()[1].startswith("=new,,all,GAUC,GAUC,0.")
     assert result.to_csv(safe=True) == result.to_csv().replace("=new", "'=new")
     nothing = fastrank_eval.evaluate({**LOG, "user": range(12)}, measures="GAUC", **options)
-    assert nothing.to_csv(safe=True).splitlines()[1].startswith("'=new,,all,GAUC,,,")
+    assert nothing.to_csv(safe=True).splitlines()[1].startswith("'=new,,all,GAUC,GAUC,,,")
