@@ -49,7 +49,7 @@ def find(words: Sequence[str]) -> list[type[Measure]]:
     Examples
     --------
     >>> [kind.name for kind in find(["MAP", "reciprocal"])]
-    ['RR', 'AP', 'ERR']
+    ['AP', 'RR', 'ERR']
     """
     kinds: set[type[Measure]] = set()
     for word in words:

@@ -147,7 +147,7 @@ def without_measures(header: dict[str, Any], states: dict[Any, Any]) -> None:
     [
         (without_scores, 'it lacks the sums \\["scores", 1.0\\] of pctr'),
         (without_counts, "totals"),
-        (of_unknown_measures, "unknown measure 'Magic'"),
+        (of_unknown_measures, "got 'Magic'"),
         (without_measures, "measures"),
     ],
 )
