@@ -277,9 +277,7 @@ def test_unknown_name__is_looked_up_among_entry_points(
     monkeypatch.syspath_prepend(package(tmp_path))
     monkeypatch.delitem(sys.modules, "my_measures", raising=False)
     assert str(fe.measure("gainSHARE@3")) == "GainShare@3"
-    with pytest.raises(
-        fe.MeasureError, match=r"got 'GainShares'.* Did you mean 'GainSh"
-    ):
+    with pytest.raises(fe.MeasureError, match=r"got 'GainShares'.* Did you mean 'GainSh"):
         fe.measure("GainShares")
 
 

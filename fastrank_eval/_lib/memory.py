@@ -154,7 +154,10 @@ def borrow(size: int) -> np.ndarray:
             return kept
     if size < _MIN_KEPT_BYTES or not hasattr(mmap, "MADV_FREE"):
         return np.empty(size, np.uint8)
-    pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    try:
+        pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except OSError:  # NumPy raises MemoryError
+        return np.empty(size, np.uint8)
     with suppress(OSError, AttributeError):  # not every system has large pages
         pages.madvise(mmap.MADV_HUGEPAGE)
     return np.frombuffer(pages, np.uint8)

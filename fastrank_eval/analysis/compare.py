@@ -30,6 +30,7 @@ from fastrank_eval.analysis.compare_tests import (
     Evidence,
     adjust_rows,
     compare_models,
+    default_measures,
     group_evidence,
     pooled_evidence,
     records_evidence,
@@ -93,7 +94,8 @@ def compare(
     source : object
         As in `evaluate`.
     group, label, score, measures
-        As in `evaluate`, with two score columns or more. AUC gets ``se="clustered"``, which keeps
+        As in `evaluate`, with two score columns or more. A test of groups leaves AUC out of the
+        default measures. AUC gets ``se="clustered"``, which keeps
         the score of every row, unless `se`, `bins` or `max_fpr` is given.
     baseline : str
         The score column that every other is compared with.
@@ -172,6 +174,8 @@ def compare(
         per_group=per_group,
         **options,
     )
+    if isinstance(measures, str) and measures == DEFAULT_MEASURES:
+        measures = default_measures(test)
     return compare_with(evaluate, measures, baseline, choices, started)
 
 

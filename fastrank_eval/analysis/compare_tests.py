@@ -21,10 +21,11 @@ from fastrank_eval.analysis.attribution import (
 )
 from fastrank_eval.analysis.compared_value import ComparedValue, verdict_on
 from fastrank_eval.analysis.group_join import group_ids
+from fastrank_eval.engine import DEFAULT_MEASURES
 from fastrank_eval.engine.records import MeasureValue
 from fastrank_eval.engine.summary import GroupRecords
 from fastrank_eval.engine.totals import RowStates
-from fastrank_eval.measures import Measure
+from fastrank_eval.measures import Measure, parse_measures
 from fastrank_eval.measures.pooled import ClusteredMeasure, PooledMeasure
 from fastrank_eval.stats.bootstrap import (
     bootstrap,
@@ -381,6 +382,13 @@ RESAMPLING = ("randomisation", "bootstrap")
 #: Tests that need the values of every group.
 NEED_GROUPS = (*_PAIRED_TESTS, *RESAMPLING)
 TESTS = (*_ERROR_TESTS, *NEED_GROUPS)
+
+
+def default_measures(test: str) -> str:
+    """Return the measures that are compared if none is named."""
+    if test not in NEED_GROUPS:
+        return DEFAULT_MEASURES
+    return ",".join(str(m) for m in parse_measures(DEFAULT_MEASURES) if not m.pooled)
 
 
 @dataclass(frozen=True)

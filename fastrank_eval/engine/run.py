@@ -445,7 +445,9 @@ def _conventions(task: Task, rows: EvaluatedRows) -> dict[str, object]:
     if request.limit is not None:
         conventions["limit"] = request.limit
     if task.source.rows_left_out is not None:
-        conventions |= {"null_groups": "drop", "rows_without_group": task.source.rows_left_out}
+        conventions["null_groups"] = "drop"
+        if request.limit is None:  # rows behind the limit are read too
+            conventions["rows_without_group"] = task.source.rows_left_out
     return conventions
 
 

@@ -319,6 +319,7 @@ def check_header(header: Mapping[str, Any]) -> None:
         With the name of the entry.
     """
     _check(header, _HEADER, "")
+    _check({"rows_without_group": 0, **header}, {"rows_without_group": "int"}, "")
     _check(header["columns"], _COLUMNS, "columns ")
     _check(header["conventions"], _CONVENTIONS, "conventions ")
     provenance = {f.name: str(f.type).replace("tuple", "list") for f in fields(Provenance)}

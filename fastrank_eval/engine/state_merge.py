@@ -42,6 +42,8 @@ from fastrank_eval.slicing.spec import requested_slicing
 #: Version of the meaning of the numbers in a state. It grows when the sums of a measure change
 #: their meaning, because old and new sums must not be added.
 CONVENTIONS = 1
+#: The convention, and the entry of a header, that counts rows without a group key.
+LEFT_OUT = "rows_without_group"
 #: Conventions that may differ between states: which rows were read, and how.
 RUN_CONVENTIONS = (
     "order",
@@ -53,7 +55,7 @@ RUN_CONVENTIONS = (
     "min_groups",
     "slices_left_out",
     "null_groups",
-    "rows_without_group",
+    LEFT_OUT,
 )
 #: Entries of the header that must be equal, with their names in messages.
 _EQUAL_ENTRIES = {
@@ -332,6 +334,8 @@ def _conventions(
         result["where"] = _all_values(one.where for one in provenance)
     if any(one.limit is not None for one in provenance):
         result["limit"] = _all_values(one.limit for one in provenance)
+    if LEFT_OUT in header:
+        result |= {"null_groups": "drop", LEFT_OUT: header[LEFT_OUT]}
     if len(provenance) > 1:
         result["merged"] = len(provenance)
     return result

@@ -230,7 +230,7 @@ def _number_parts(  # type: ignore[no-untyped-def]
 
 @kernel
 def _empty_table(bits, tags, counts):  # type: ignore[no-untyped-def]
-    # A tag of a slot half a table away: no key comes from there while half of the slots are free.
+    # A tag of a slot half a table away: no key comes from there while fewer slots are taken.
     half = np.uint64(tags.shape[0] // 2)
     for slot in range(tags.shape[0]):
         tags[slot] = (np.uint64(slot) ^ half) << np.uint64(64 - bits)
@@ -239,7 +239,7 @@ def _empty_table(bits, tags, counts):  # type: ignore[no-untyped-def]
 
 @kernel
 def _number_part(words, base, bits, tags, counts, slots, row, firsts, keys):  # type: ignore[no-untyped-def]
-    """Find the slot of each row by open addressing; -1 once half are taken.
+    """Find the slot of each row by open addressing; -1 before half are taken.
 
     `row` is the output row of the first word. Rows are counted by slot.
     """
@@ -252,7 +252,7 @@ def _number_part(words, base, bits, tags, counts, slots, row, firsts, keys):  # 
         slot = tag >> shift
         while tags[slot] != tag:
             if tags[slot] == (slot ^ half) << shift:
-                if np.uint64(keys) >= half:
+                if np.uint64(keys) + np.uint64(1) >= half:
                     return -1
                 tags[slot] = tag
                 firsts[keys] = row + i

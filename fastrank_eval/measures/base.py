@@ -518,7 +518,7 @@ def over_groups(
 
 
 def _restore(
-    name: str, cutoff: int | None, options: dict[str, Any], spelling: str | None
+    name: str, cutoff: int | None, options: dict[str, Any], spelling: str | None = None
 ) -> Measure:
     if find_name(name) is None:
         raise MeasureError(f"measure: must be registered, got {name!r}; register it here too.")

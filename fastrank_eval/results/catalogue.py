@@ -134,8 +134,8 @@ def to_markdown(kinds: Sequence[type[Measure]] | None = None) -> str:
     return "\n".join(lines) + "\n"
 
 
-def overview() -> Group:
-    """Build one line for each measure, by purpose, for a terminal."""
+def overview(terminal: bool) -> Group:
+    """Build one line for each measure, by purpose; a terminal shows its begin."""
     from rich.console import Group
     from rich.padding import Padding
     from rich.table import Table
@@ -148,7 +148,7 @@ def overview() -> Group:
         blocks.append(Text(purpose, "bold"))
         lines = Table.grid(padding=(0, 2))
         lines.add_column(style="cyan", no_wrap=True, min_width=width)
-        lines.add_column(overflow="ellipsis", no_wrap=True)
+        lines.add_column(overflow="ellipsis" if terminal else "ignore", no_wrap=True)
         for entry in entries([kind for kind in registry.values() if _purpose(kind) == purpose]):
             lines.add_row(_title(entry), Text(entry["summary"]))
         blocks.append(Padding(lines, (0, 0, 1, 2)))

@@ -35,6 +35,7 @@ from fastrank_eval.engine.state_file import (
 )
 from fastrank_eval.engine.state_merge import (
     CONVENTIONS,
+    LEFT_OUT,
     RUN_CONVENTIONS,
     Content,
     check_agreement,
@@ -253,6 +254,9 @@ class State(NotebookView):
                 **{name: one.pop() if len(one) == 1 else None for name, one in options.items()},
                 "provenance": [entry for one in every for entry in one.header["provenance"]],
             }
+            counts = [one.header[LEFT_OUT] for one in every if LEFT_OUT in one.header]
+            if counts:
+                header[LEFT_OUT] = sum(counts)
             return State(header, states)
 
     @typed
@@ -546,6 +550,7 @@ def state_of_run(evaluation: Evaluation, source: object, keep_groups: bool = Fal
         "measures": measures,
         "requested": evaluation.requested,
         **({"names": names} if names else {}),
+        **{name: conventions[name] for name in conventions if name == LEFT_OUT},
         "models": roles.scores,
         "baseline": None if plan.baseline is None else roles.scores[plan.baseline],
         "slicings": {str(slicing.spec): bin_edges(slicing) for slicing in plan.slice_encoders},

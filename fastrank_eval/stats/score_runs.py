@@ -288,6 +288,8 @@ def _rank(  # type: ignore[no-untyped-def]
             before = after
             after = np.int64(following[after])
             budget -= 1
+        if budget < 0:
+            return -1
         if after < size and codes[after] == code:
             number[after] += 1
             number[p] = 0
@@ -297,8 +299,6 @@ def _rank(  # type: ignore[no-untyped-def]
             following[before] = p
         else:
             first[cell] = p
-        if budget < 0:
-            return -1
     # Without a branch: each row is stored, and the next one over it unless the cell has codes.
     taken = np.uint64(0)
     for i in range(rows.shape[0]):

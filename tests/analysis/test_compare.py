@@ -498,3 +498,12 @@ def test_line__of_what_was_not_compared__names_what_was() -> None:
         found.find("AP")
     with pytest.raises(ArgumentError, match="'old' was not part"):
         found.find("GAUC", "old")
+
+
+def test_compare__test_of_groups_without_measures__leaves_out_those_of_all_rows() -> None:
+    comparison = fe.compare(
+        {"g": [1, 1, 2, 2], "y": [0, 1, 1, 0], "a": [1, 4, 2, 3], "b": [1, 4, 4, 3]},
+        group="g", label="y", score=["a", "b"], baseline="a", test="paired_t",
+    )  # fmt: skip
+    assert "GAUC" in comparison.measures
+    assert not any(name.startswith("AUC") for name in comparison.measures)

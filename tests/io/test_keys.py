@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import fastrank_eval
 from fastrank_eval._lib.arrow import frozen
 from fastrank_eval.io import keys as keys_module
-from fastrank_eval.io.keys import MAX_INLINE_BYTES, KeyEncoder
+from fastrank_eval.io.keys import MAX_INLINE_BYTES, KeyEncoder, number_integers
 
 pytestmark = pytest.mark.kernels
 
@@ -150,3 +150,15 @@ def test_scattered_groups__of_the_least_integer__are_told_apart(keys):
         table, group=["a", "b"], label="click", score="score", measures="GAUC", order="scattered"
     )
     assert result.meta.groups == 2
+
+
+@pytest.mark.parametrize(
+    "others", [[1400, 637, 1248, 1913, 89, 27, 1970, 1810], list(range(2686, 2694))]
+)
+def test_number_integers__zero_after_keys_that_fill_half_of_a_table__is_a_key_of_its_own(
+    others: list[int],
+) -> None:
+    words = np.array([*others, 0], np.int64)
+    codes, firsts = number_integers(words)
+    assert codes.tolist() == list(range(9))
+    assert firsts.tolist() == list(range(9))

@@ -101,7 +101,17 @@ def test_null_groups__states_of_parts__merge() -> None:
         fe.partial(log([1, 1, 1, end, 2, 2, end, 3, 3]), **OPTIONS, measures="RR", **choice)
         for end, choice in ((None, {"null_groups": "drop"}), (9, {}))
     ]
-    assert parts[0].merge(parts[1]).result().meta.rows == 16
+    merged = parts[0].merge(parts[1])
+    assert merged.result().meta.rows == 16
+    assert merged.result().meta.conventions["rows_without_group"] == 2
+    assert "rows_without_group" not in parts[1].result().meta.conventions
+
+
+def test_null_groups__with_a_limit__are_not_counted() -> None:
+    users = [1, 1, None, 2, 2, None, 3, 3, None]
+    result = fe.evaluate(log(users), **OPTIONS, measures="RR", null_groups="drop", limit=3)
+    assert result.meta.rows == 3
+    assert "rows_without_group" not in result.meta.conventions
 
 
 def test_null_groups__on_the_command_line__is_an_option(tmp_path: Path) -> None:

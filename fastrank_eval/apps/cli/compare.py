@@ -137,13 +137,11 @@ def compare(
 
         with defer_signals():
             from fastrank_eval.analysis.compare import compare as run
-            from fastrank_eval.analysis.compare_tests import NEED_GROUPS
-            from fastrank_eval.measures import parse_measures
+            from fastrank_eval.analysis.compare_tests import NEED_GROUPS, default_measures
 
         needs_groups = options["test"] in NEED_GROUPS
-        if needs_groups and "measures" not in explicit:
-            measures = parse_measures(options["measures"])
-            options["measures"] = ",".join(str(m) for m in measures if not m.pooled)
+        if "measures" not in explicit:
+            options["measures"] = default_measures(options["test"])
         gates = read_gates(fail_if, options, compared=True)
         per_group = files.per_group is not None or movers > 0 or needs_groups
         comparison = compute(run, sources, quiet, per_group=per_group, **options)

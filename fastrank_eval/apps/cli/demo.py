@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from fastrank_eval._lib.errors import OutputError
 from fastrank_eval.apps.cli.options import option
 from fastrank_eval.apps.cli.shell import SectionedCommand, check_standard_output, emit
 
@@ -56,7 +57,12 @@ Exit codes: 0 done, 2 bad input, or a folder that cannot be written.""",
     is_flag=True,
     help="Write only the rows of 2026-11-24 that come late.",
 )
-@option("Files", "--overwrite", is_flag=True, help="Replace impressions.parquet if it exists.")
+@option(
+    "Files",
+    "--overwrite",
+    is_flag=True,
+    help="Write to a folder that has files, and replace those of the same names.",
+)
 def demo(folder: Path, rows: int, night_rows: int, late: bool, overwrite: bool) -> None:
     """Write example data to the folder DIR.
 
@@ -76,6 +82,11 @@ def demo(folder: Path, rows: int, night_rows: int, late: bool, overwrite: bool) 
     if late:
         emit(f"wrote {write_late(nights, rows=night_rows)}\n")
         return
+    if not overwrite and folder.is_dir() and any(folder.iterdir()):
+        raise OutputError(
+            f"DIR: must be a new or an empty folder, got {str(folder)!r} with files; name another "
+            "one, or add --overwrite."
+        )
     samples = write_samples(folder)
     log = write_parquet(folder / "impressions.parquet", rows, seed=1, overwrite=overwrite)
     written = write_month(nights, rows=night_rows)

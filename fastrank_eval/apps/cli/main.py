@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, NoReturn
 
 import click
@@ -337,7 +338,9 @@ def measures(words: tuple[str, ...], report_format: str) -> None:
     elif report_format == "markdown":
         emit(catalogue.to_markdown(kinds))
     else:
-        emit(render_text(catalogue.details(kinds) if words else catalogue.overview()))
+        width = None if words or sys.stdout.isatty() else 200
+        shown = catalogue.details(kinds) if words else catalogue.overview(sys.stdout.isatty())
+        emit(render_text(shown, width))
 
 
 cli.add_command(spark_submit_example)

@@ -246,10 +246,8 @@ class SectionedCommand(_HelpfulCommand):
     """
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """List the parameters, with ``--help-all`` if it shows more."""
+        """List the parameters, with ``--help-all``."""
         params = super().get_params(ctx)
-        if not any(getattr(param, "section", "") in _RARE_SECTIONS for param in params):
-            return params
         whole = click.Option(
             ["--help-all"],
             is_flag=True,

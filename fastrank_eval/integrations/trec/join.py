@@ -177,7 +177,7 @@ def _refuse_swapped(qrels: object, runs: Sequence[object]) -> None:
     if swapped:
         raise ArgumentError(
             "qrels: must be grades of documents by query, got scores of runs; pass the judgements "
-            "first and the runs second."
+            "first and the runs second, or fractional grades as a table."
         )
 
 
