@@ -15,6 +15,7 @@ import numpy as np
 
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError
+from fastrank_eval._lib.threads import drop_free_arrays
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _BINARY = {"ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30, "ti": 1 << 40}
@@ -130,6 +131,7 @@ def memory_budget(
         )
     if memory is not None:
         _kept.clear()  # or it would count as used
+        drop_free_arrays()
     resident = _resident()
     total = _check_minimum(
         resident + int(_FREE_FRACTION * _free()) if memory is None else parse_bytes(memory), memory

@@ -95,6 +95,11 @@ def _hand_back(adopted: list[dict[Any, np.ndarray]]) -> None:
             _free_arrays.append(arrays)
 
 
+def drop_free_arrays() -> None:
+    """Free the arrays of threads that have ended."""
+    _free_arrays.clear()
+
+
 #: Bytes of the largest array that is reused: the memory for a giant group is freed.
 _MAX_BYTES = 16 << 20
 

@@ -342,10 +342,12 @@ def _whole_numbers(column: pa.Array, place: _Place) -> pa.Array:
 
     pandas has integers with a missing one in float64.
     """
+    # From here on, an integer may share its float with a neighbour.
+    digits = {16: 11, 32: 24, 64: 53}[column.type.bit_width]
 
     def invalid(values: np.ndarray) -> np.ndarray:
         mask: np.ndarray = ~np.isnan(values) & ~(
-            (np.abs(values) <= _EXACT) & (np.floor(values) == values)
+            (np.abs(values) < 2.0**digits) & (np.floor(values) == values)
         )
         return mask
 
@@ -356,7 +358,7 @@ def _whole_numbers(column: pa.Array, place: _Place) -> pa.Array:
             invalid,
             values,
             column.type,
-            "is no whole number up to 2^53",
+            f"is no whole number below 2^{digits}",
             "keys of a float type must be whole: cast the column to a string or an integer",
         )
     return column_with_nulls(np.where(missing, 0, values).astype(np.int64), missing)
