@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from functools import partial
+from functools import cache, partial
 from itertools import chain, islice
 from threading import get_ident, local
 from time import monotonic
@@ -37,6 +37,7 @@ def map_jobs(threads: int, work: Callable[[Any], Any], jobs: Iterable[Any]) -> I
 
     A single job runs in the calling thread: to start threads costs more than 100 rows do.
     """
+    _keep_freed_memory()
     jobs = iter(jobs)
     first = list(islice(jobs, 2))
     alone = len(first) < 2
@@ -72,6 +73,8 @@ def map_jobs(threads: int, work: Callable[[Any], Any], jobs: Iterable[Any]) -> I
 _thread_arrays = local()
 #: Arrays of threads that have ended, for those to come.
 _free_arrays: list[dict[Any, np.ndarray]] = []
+#: glibc keeps no larger ones.
+_LARGEST_KEPT = 31 << 20
 #: Bytes of them that are kept, at most.
 _MAX_FREE_BYTES = 128 << 20
 
@@ -93,6 +96,16 @@ def _hand_back(adopted: list[dict[Any, np.ndarray]]) -> None:
         kept += sum(array.nbytes for array in arrays.values())
         if kept <= _MAX_FREE_BYTES:
             _free_arrays.append(arrays)
+
+
+@cache
+def _keep_freed_memory() -> None:
+    """Let the allocator keep arrays of a batch that are freed.
+
+    glibc maps an array anew unless one of its size was freed before: 4,000 page faults and 10 ms
+    of processor time for seven measures of 10^7 rows on two threads.
+    """
+    np.empty(_LARGEST_KEPT, np.uint8)
 
 
 def drop_free_arrays() -> None:
