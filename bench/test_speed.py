@@ -344,7 +344,8 @@ def test_trec_process(
 
     benchmark.extra_info.update(kind="trec", way="fresh", tool=tool, rows=_lines(trec_files[1]))
     process_rounds_of(lambda: cpu(tool), None if tool == OURS else lambda: cpu(OURS))
-    benchmark.extra_info["peak_mb"] = max(peaks)
+    # The first process compiles kernels: Numba takes 160 MB.
+    benchmark.extra_info["peak_mb"] = max(peaks[1:])
 
 
 def _lines(path: Path) -> int:
