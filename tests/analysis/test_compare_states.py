@@ -291,7 +291,7 @@ def test_compare__two_states__gates(models) -> None:
     (["old.state", "all.parquet"], [], "'old.state' is a saved state, and 'all.parquet' is not"),
     (["old.state", "new.state", "old.state"], [], "3 saved states are more than two"),
     (["old.state"], ["-g", "user", "-m", "AP"], "--group, --measures apply to rows"),
-    (["old.state", "new.state"], ["-b", "new"], "baseline='new' is none of the score columns"),
+    (["old.state", "new.state"], ["-b", "new"], "--baseline new is none of the score columns"),
     (["old.state"], [], "name the baseline, one of 'old'"),
     (["all.parquet"], ["-s", "old,new"], "--group, --label, --baseline are missing. (Saved states"),
     (["all.parquet"], [*ROWS[:4], "-s", "old,new"], "--baseline is missing"),
