@@ -369,14 +369,14 @@ def _of_files(folder: Path, rows: Any, order: Any, options: dict[str, Any]) -> I
     )
     run.write_text("".join(f"q{g} Q0 {item} 1 {a} x\n" for g, item, a, _ in lines))
     qrels.write_text("".join(f"q{g} 0 {item} {label}\n" for g, item, _, label in lines[::2]))
-    yield fe.trec.trec_report, (run, qrels), {}
-    yield _join, (run, qrels), {}
+    yield fe.trec.trec_report, (qrels, run), {}
+    yield _join, (qrels, run), {}
 
 
-def _join(run: Path, qrels: Path) -> None:
+def _join(qrels: Path, run: Path) -> None:
     import fastrank_eval as fe
 
-    joined = fe.trec.join(run, qrels)
+    joined = fe.trec.join(qrels, run)
     roles: dict[str, Any] = {
         "group": "query",
         "item": "doc",
