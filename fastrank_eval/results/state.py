@@ -260,7 +260,12 @@ class State(NotebookView):
             return State(header, states)
 
     @typed
-    def as_one(self, provenance: Mapping[str, Any], group: Sequence[str] | None = None) -> State:
+    def as_one(
+        self,
+        provenance: Mapping[str, Any],
+        group: Sequence[str] | None = None,
+        like: State | None = None,
+    ) -> State:
         """Replace the provenance by that of one evaluation of all rows.
 
         Parameters
@@ -269,6 +274,8 @@ class State(NotebookView):
             The fields sources, order, where and limit of `Provenance`.
         group : sequence of str, optional
             New names of the key columns.
+        like : State, optional
+            A state whose names of measures reports show.
         """
         if set(provenance) != _PROVENANCE_KEYS:
             raise ArgumentError(
@@ -286,6 +293,8 @@ class State(NotebookView):
         ]
         if group is not None:
             header["columns"] = {**header["columns"], "group": list(group)}
+        if like is not None and "names" in like._header:
+            header["names"] = like._header["names"]
         return State(header, self._states)
 
     @typed

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -207,7 +208,7 @@ def test_workers_without_a_package__are_told_how_to_get_it(frame, monkeypatch, p
 
 
 def test_workers_of_another_version__are_refused(frame, monkeypatch) -> None:
-    monkeypatch.setattr(job, "__version__", "99.0")
+    monkeypatch.setattr(job, "Task", partial(worker.Task, version="99.0"))
     with pytest.raises(fe.SparkError, match=r"the job was made by 99\.0: ship the same version"):
         fe.spark.evaluate(frame, group="user", **OPTIONS)
 

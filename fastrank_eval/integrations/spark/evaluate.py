@@ -129,7 +129,7 @@ def merge_replies(
         # Small partitions may have equal rows in different groups.
         total = one.merge(*others, allow_repeated=True)
     state = empty if total is None else total
-    result = state.as_one({"order": "spark", "limit": None, **provenance}, group)
+    result = state.as_one({"order": "spark", "limit": None, **provenance}, group, empty)
     return JobResult(result, sum(reply.compiled for reply in replies))
 
 
@@ -237,16 +237,15 @@ class Job:
         if options.get("ties") == "input":
             raise ArgumentError(_NO_INPUT_ORDER)
         where = arguments.pop("where", None)
-        arguments["measures"] = [
-            text_with_options(m) for m in requested_measures(options["measures"])
-        ]
+        measures = requested_measures(options["measures"])
+        arguments["measures"] = [text_with_options(measure) for measure in measures]
         if arguments.get("by"):
             arguments["by"] = [str(spec) for spec in requested_slicing(arguments["by"])]
         schema = arrow_schema(df)
         rows = filter_rows(df, where, schema)
         empty_run = run(
             schema.empty_table(),
-            **arguments,
+            **{**arguments, "measures": measures},
             where=where,
             per_group=True,
             keep_scores=keep_scores,
