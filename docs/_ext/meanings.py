@@ -55,7 +55,7 @@ HISTORY = {
     "conventions": "JSON object: every convention of the run",
     "written_at": "when the night was written, in UTC",
     "notes": "JSON list: earlier nights that the night is not compared with, and why",
-    "findings": "JSON list of objects: what is wrong or new, of which model and slice, with the "
+    "findings": "JSON list of objects: what is wrong or new, its model and slice, the "
     "numbers, and since when",
     "quality.": "A row for each night: its rows.",
     "rows": "rows of the night",

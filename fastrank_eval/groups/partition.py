@@ -163,7 +163,7 @@ class Partitioner:
         return sum(column.bytes for column in self.columns)
 
     def give_back(self) -> None:
-        """Lend the memory of the rows, which nobody reads any more."""
+        """Keep the memory of the rows for the next run; they are not read again."""
         for block in self._blocks.values():
             give_back(block.memory)
 

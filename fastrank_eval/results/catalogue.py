@@ -53,6 +53,8 @@ def find(words: Sequence[str]) -> list[type[Measure]]:
     """
     kinds: set[type[Measure]] = set()
     for word in words:
+        if not word.strip():
+            raise MeasureError("measures: must be a measure or a word, got ''; leave it out.")
         named = find_name(word.partition("@")[0])
         matches = {kind for kind in registry.values() if word.lower() in _searched(kind)}
         if named is not None:

@@ -53,6 +53,13 @@ class _HelpfulCommand(click.Command):
         with _report_write_errors():
             return super().make_context(*args, **keywords)
 
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write usage, description, examples, then options or commands."""
+        self.format_usage(ctx, formatter)
+        self.format_help_text(ctx, formatter)
+        self.format_epilog(ctx, formatter)
+        self.format_options(ctx, formatter)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command if the address space holds its imports."""
         if not isinstance(self, click.Group):  # a group runs before --help of its commands
@@ -86,13 +93,6 @@ class Shell(_HelpfulCommand, click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         """List the names of all commands."""
         return sorted({*super().list_commands(ctx), *self._files})
-
-    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write help, with an example before the commands."""
-        self.format_usage(ctx, formatter)
-        self.format_help_text(ctx, formatter)
-        self.format_epilog(ctx, formatter)
-        self.format_options(ctx, formatter)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands by task; summaries are not cut."""
@@ -257,13 +257,6 @@ class SectionedCommand(_HelpfulCommand):
             help="Show all options and exit.",
         )
         return [*params, whole]
-
-    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write usage, description, examples and options."""
-        self.format_usage(ctx, formatter)
-        self.format_help_text(ctx, formatter)
-        self.format_epilog(ctx, formatter)
-        self.format_options(ctx, formatter)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write one list of options per section, in order of first use."""

@@ -532,6 +532,7 @@ def test_measures__by_word__finds_names_of_other_tools_and_descriptions() -> Non
     failed = run("measures", "calibraton")
     assert failed.exit_code == 2
     assert "must be a measure or a word" in failed.stderr
+    assert run("measures", "").exit_code == 2
 
 
 def test_measures__options__need_no_quotes(folder: Path) -> None:
