@@ -113,7 +113,8 @@ def process_rounds_of(benchmark: BenchmarkFixture) -> Timed:
     return timed
 
 
-PEER_SECONDS = 1.5  # of rounds of each tool; one round of those that take longer
+#: Of the rounds of each tool. There are three at least: a ratio of one pair varies by a third.
+PEER_SECONDS = 3.0
 
 
 @pytest.fixture
@@ -145,7 +146,7 @@ def checked_rounds_of(benchmark: BenchmarkFixture) -> Timed:
             call()
             seconds = time.perf_counter() - started
             least = rounds_wanted()
-            fitting = max(1, min(MOST_ROUNDS, int(PEER_SECONDS / max(seconds, 1e-9))))
+            fitting = max(3, min(MOST_ROUNDS, int(PEER_SECONDS / max(seconds, 1e-9))))
             rounds = min(fitting, least) if least < 5 else fitting
         found: Sequence[float] = benchmark.pedantic(  # type: ignore[no-untyped-call]
             call, setup=setup, rounds=rounds, iterations=1

@@ -21,8 +21,7 @@ from fastrank_eval._lib.arrow import (
 )
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError
-from fastrank_eval.groups.chunk import Chunk, Scored
-from fastrank_eval.groups.labels import Labels
+from fastrank_eval.groups.chunk import Chunk, Labels, Scored
 from fastrank_eval.io.columns import Columns, Roles
 from fastrank_eval.io.reader import RowError
 from fastrank_eval.io.source import require_columns

@@ -24,20 +24,18 @@ from fastrank_eval.engine.plan import (
     constant_columns,
 )
 from fastrank_eval.engine.totals import Measured, RowStates, SliceStates, Sums, Totals
-from fastrank_eval.groups.chunk import (
-    Chunk,
+from fastrank_eval.groups.chunk import Chunk, Labels, Scored
+from fastrank_eval.groups.diversity import SubtopicRows
+from fastrank_eval.groups.edges import (
     KeyRun,
     Keys,
     KeyWatch,
-    Scored,
     key_run,
     key_text,
     keys_at,
     profile_batch,
     same_key,
 )
-from fastrank_eval.groups.diversity import SubtopicRows
-from fastrank_eval.groups.labels import Labels
 from fastrank_eval.groups.profile import Entries
 from fastrank_eval.groups.ranking import Ranking, rank, ranking_in_row_order
 from fastrank_eval.io.columns import Columns, concatenate
@@ -267,7 +265,7 @@ def evaluate_chunk(
     )
     if plan.per_group:
         values.put_positives(labels)
-    totals.overall.count_groups(np.diff(chunk.starts), labels.relevant_of_each(1.0))
+    totals.overall.count_groups(np.diff(chunk.starts), labels.relevant(1.0))
     if plan.slice_encoders:
         add_slices(chunk, plan, totals, labels, models, name)
     return values

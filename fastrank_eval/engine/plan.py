@@ -11,8 +11,7 @@ import numpy as np
 
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, ColumnError, MeasureError, UndefinedError, near
-from fastrank_eval.groups.chunk import Chunk
-from fastrank_eval.groups.labels import Labels
+from fastrank_eval.groups.chunk import Chunk, Labels
 from fastrank_eval.groups.ranking import Ranking
 from fastrank_eval.io.columns import CodedColumn, Roles
 from fastrank_eval.measures.base import Measure, find_name, registry

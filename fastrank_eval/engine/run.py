@@ -51,14 +51,7 @@ from fastrank_eval.engine.plan import (
 from fastrank_eval.engine.records import MeasureValue, Meta
 from fastrank_eval.engine.summary import slices_left_out, summary_rows
 from fastrank_eval.engine.totals import Totals
-from fastrank_eval.groups.chunk import (
-    Keys,
-    KeyWatch,
-    ReturningKey,
-    group_starts,
-    key_text,
-    keys_at,
-)
+from fastrank_eval.groups.edges import Keys, KeyWatch, ReturningKey, group_starts, key_text, keys_at
 from fastrank_eval.groups.ties import TIES
 from fastrank_eval.io.columns import Roles
 from fastrank_eval.io.keys import CategoricalEncoder, key_integers

@@ -22,7 +22,7 @@ from fastrank_eval.engine.chunk_eval import (
 )
 from fastrank_eval.engine.plan import GroupValues, Plan
 from fastrank_eval.engine.totals import Totals
-from fastrank_eval.groups.chunk import Keys, key_text, keys_at
+from fastrank_eval.groups.edges import Keys, key_text, keys_at
 from fastrank_eval.groups.external_sort import Sorter, WideKeys
 from fastrank_eval.groups.gather import Gatherer
 from fastrank_eval.groups.partition import PartitionedBatch, Partitioner

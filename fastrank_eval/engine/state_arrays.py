@@ -23,7 +23,7 @@ from fastrank_eval._lib.arrow import (
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import MergeError, text_keys_hint
 from fastrank_eval.engine.plan import GroupValues, Plan
-from fastrank_eval.groups.chunk import Keys
+from fastrank_eval.groups.edges import Keys
 from fastrank_eval.io.keys import CategoricalEncoder
 from fastrank_eval.io.source import first_line
 from fastrank_eval.measures.pooled import RowState

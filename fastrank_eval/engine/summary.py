@@ -19,7 +19,7 @@ from fastrank_eval.engine.plan import GroupValues, Plan
 from fastrank_eval.engine.records import MeasureValue
 from fastrank_eval.engine.state_arrays import SavedGroups
 from fastrank_eval.engine.totals import Sums, Totals
-from fastrank_eval.groups.chunk import Keys
+from fastrank_eval.groups.edges import Keys
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.pooled import OrderedMeasure, PooledMeasure, PooledValue, RowState
 from fastrank_eval.stats.intervals import Support, Uncertainty, exponential_interval, t_interval
@@ -58,7 +58,7 @@ def _value(
     measure: Measure,
     place: Mapping[str, Any],
 ) -> MeasureValue:
-    means, groups = sums.means[model], sums.groups(slice_index)
+    groups = sums.groups(slice_index)
     details: Mapping[str, float] = {}
     error, weight = Uncertainty(), math.nan
     if isinstance(measure, PooledMeasure):
@@ -89,6 +89,7 @@ def _value(
             else:
                 value, error = policy, Uncertainty(caution="pooled")
     else:
+        means = sums.means[model]
         value, error = _over_groups(means, m, slice_index, measure, plan.confidence)
         used, rows, positives = (
             means.groups_used(m, slice_index),

@@ -6,7 +6,7 @@ import math
 import threading
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from copy import copy
-from functools import partial
+from functools import cached_property, partial
 from typing import NamedTuple, Self, TypeAlias
 
 import numpy as np
@@ -227,8 +227,12 @@ class Sums:
         self._plan = plan
         self._counts = SliceCounts(3)
         self._sizes = ExactSums(_SIZES)
-        self.means = [MeanState(len(plan.measures)) for _ in plan.roles.scores]
         self.pairs = {model: PairedState(len(plan.measures)) for model in plan.rivals}
+
+    @cached_property
+    def means(self) -> list[MeanState]:
+        """The sums of measures of groups, for each model."""
+        return [MeanState(len(self._plan.measures)) for _ in self._plan.roles.scores]
 
     def count_groups(
         self, rows: np.ndarray, positives: np.ndarray, slice_indices: np.ndarray = NO_SLICES
@@ -238,7 +242,7 @@ class Sums:
         Parameters
         ----------
         rows, positives : ndarray of int64, shape (groups,)
-            Of each group.
+            Without slices, `positives` may leave out groups that have none.
         slice_indices : ndarray of int64, shape (groups,), or (0,)
             The slice index of each group; an empty array stands for index 0.
         """
@@ -380,10 +384,10 @@ class Sums:
 
     def of_measures(self, plan: Plan, indices: Sequence[int]) -> Sums:
         """Select the sums of some measures; `plan` must list the same ones."""
-        means = [state.of_measures(indices) for state in self.means]
-        pairs = {model: pair.of_measures(indices) for model, pair in self.pairs.items()}
-        sums = Sums(plan)
-        sums._counts, sums._sizes, sums.means, sums.pairs = self._counts, self._sizes, means, pairs
+        sums = copy(self)
+        sums._plan = plan
+        sums.means = [state.of_measures(indices) for state in self.means]
+        sums.pairs = {model: pair.of_measures(indices) for model, pair in self.pairs.items()}
         return sums
 
     def merge(self, other: Sums) -> None:
@@ -426,12 +430,7 @@ class Sums:
 
 
 class SliceStates:
-    """The row states of each slice of a slicing; threads share them.
-
-    Parameters
-    ----------
-    plan : Plan
-    """
+    """The row states of each slice of a slicing; threads share them."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan

@@ -1,308 +1,161 @@
-"""Find where groups begin; hold whole groups and their scored rows."""
+"""Hold whole groups: their rows and labels, and the rows with a score."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import field, replace
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
 
-from fastrank_eval._lib.arrow import arrow_column, as_array, fixed_width, frozen, row_column
+from fastrank_eval._lib.arrow import frozen, row_column
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import OrderError
 from fastrank_eval._lib.jit import kernel
-from fastrank_eval.groups.labels import Labels
 from fastrank_eval.groups.profile import (
     Entries,
     LabelledRows,
-    Profile,
     entries_in_order,
-    profile,
+    find_labelled_rows,
 )
+from fastrank_eval.groups.rows_above import count_rows_above
 from fastrank_eval.groups.sort import first_rise
 from fastrank_eval.io.columns import Columns
-from fastrank_eval.io.keys import number_keys
-
-Keys = tuple[pa.Array, ...]
 
 
-def group_starts(keys: Keys) -> np.ndarray:
-    """Find the rows, except row 0, whose key differs from the previous row.
-
-    Parameters
-    ----------
-    keys : tuple of pyarrow.Array, each of length rows
-        Key columns, without nulls.
-
-    Returns
-    -------
-    ndarray of int64
-        Row numbers, ascending, each at least 1.
-    """
-    changed = _differs_from_previous(keys[0])
-    for key in keys[1:]:
-        changed = changed | _differs_from_previous(key)
-    starts = np.flatnonzero(changed)
-    starts += 1
-    return starts
-
-
-def profile_batch(
-    columns: Columns, whole: bool, skip: bool, scored: bool
-) -> tuple[Profile, dict[int, Entries | None], bool]:
-    """Look at every row of a batch of contiguous groups.
+def entries_by_counting(
+    score: np.ndarray, starts: np.ndarray, labelled_rows: LabelledRows
+) -> Entries:
+    """Compute the entries of unsorted rows, without positions.
 
     Parameters
     ----------
-    columns : Columns
-        At least one row.
-    whole : bool
-        Whether the first and the last group are whole. Otherwise they are left out.
-    skip : bool
-        Leave out groups without a labelled row.
-    scored : bool
-        Look at the scores too.
-
-    Returns
-    -------
-    profile : Profile
-        Its `starts` and `labelled_rows` are those of all models.
-    entries : dict of int to (Entries or None)
-        As in `Chunk`.
-    sound : bool
-        Whether all scores of these models are proven to be no NaN.
+    score, starts, labelled_rows
+        As in `entries_in_order`, less than 2**31 rows in any order inside their group.
     """
-    words = fixed_width(columns.keys[0]) if len(columns.keys) == 1 else None
-    edges: dict[str, Any] = {"whole": whole}
-    if words is not None and words.ndim == 1:
-        edges["words"] = words
-    else:
-        starts = group_starts(columns.keys)
-        edges["starts"] = np.concatenate([[0], starts, [columns.rows]]) if whole else starts
-    complete = [
-        model for model, missing in enumerate(columns.unretrieved) if scored and missing is None
-    ]
-    profiles = [
-        profile(columns.label, columns.scores[complete[0]] if complete else None, skip, **edges)
-    ]
-    starts = profiles[0].starts
-    profiles += [
-        profile(columns.label, columns.scores[model], skip, starts=starts) for model in complete[1:]
-    ]
-    entries = {model: one.entries for model, one in zip(complete, profiles, strict=False)}
-    return profiles[0], entries, all(one.sound for one in profiles)
+    ranked_groups, offsets = labelled_rows.ranked_groups, labelled_rows.offsets
+    row = labelled_rows.row.copy()
+    above, size = np.empty((2, len(row)), np.int64)
+    count_rows_above(score, starts, ranked_groups, offsets, row, above, size)
+    return Entries(ranked_groups, offsets, row, above, size)
 
 
-def _differs_from_previous(key: pa.Array) -> np.ndarray:
-    """Mark the rows, except row 0, that differ from the previous one."""
-    words = fixed_width(key)
-    if words is None:
-        rows = len(key)
-        import pyarrow.compute as pc
-
-        unequal = pc.not_equal(key.slice(1), key.slice(0, max(rows - 1, 0)))
-        return as_array(unequal).view(np.bool_)
-    if words.ndim == 1:
-        return words[1:] != words[:-1]
-    return np.any(words[1:] != words[:-1], axis=1)
-
-
-def same_key(left: Keys, i: int, right: Keys, j: int) -> bool:
-    """Tell whether row `i` of `left` and row `j` of `right` have one key."""
-    return all(a[i].equals(b[j]) for a, b in zip(left, right, strict=True))
-
-
-def key_text(keys: Keys, names: Sequence[str], i: int) -> str:
-    """Format the key of row `i` for messages."""
-    pairs = zip(names, keys, strict=True)
-    return ", ".join(f"{name}={_value_text(key, i)}" for name, key in pairs)
-
-
-def _value_text(key: pa.Array, i: int) -> str:
-    try:
-        return repr(key[i].as_py())
-    except (OverflowError, ValueError, pa.ArrowException):  # outside the range of Python's dates
-        if pa.types.is_timestamp(key.type) and key.type.tz:  # the zone may be unknown
-            key = key.cast(pa.timestamp(key.type.unit, "UTC"))
-        return str(key.slice(i, 1).cast(pa.string())[0].as_py())
-
-
-@dataclass(frozen=True)
-class KeyRun:
-    """Keys of consecutive groups, for the check for returning keys.
+@dataclass
+class Labels:
+    """Labels of whole groups, with a cache that all models share.
 
     Parameters
     ----------
-    first, last : tuple of pyarrow.Array of length 1
-        Keys of the first and the last group.
-    ascending, descending : bool
-        Whether every key is above (below) the previous one.
-    keys : tuple of pyarrow.Array or None
-        All keys; None where the order alone excludes a return.
-    groups : int
-        Number of groups.
+    label : ndarray, shape (rows,)
+        Labels, rows in any order inside their group.
+    starts : ndarray of int64, shape (groups + 1,)
+        First row of each group, then the number of rows.
+    skip_empty : bool
+        Leave out groups whose labels are all 0. At click rates of a few per cent that is half of
+        the groups, and every measure has one fixed value there.
+    labelled_rows : LabelledRows
+        The rows whose label is not 0.
+    grade : ndarray of float64, shape (labelled rows,)
+        Labels of these rows, in order of the rows.
     """
 
-    first: Keys
-    last: Keys
-    ascending: bool
-    descending: bool
-    keys: Keys | None
-    groups: int
+    label: np.ndarray
+    starts: np.ndarray
+    skip_empty: bool
+    labelled_rows: LabelledRows
+    grade: np.ndarray
+    _cache: dict[Hashable, np.ndarray] = field(default_factory=dict)
 
+    @classmethod
+    def of(
+        cls,
+        label: np.ndarray,
+        starts: np.ndarray,
+        skip_empty: bool,
+        labelled_rows: LabelledRows | None = None,
+    ) -> Self:
+        """Find the labelled rows of whole groups, if not known; see `Labels`."""
+        if labelled_rows is None:
+            labelled_rows = find_labelled_rows(label, starts, skip_empty)
+        grade = label[labelled_rows.row].astype(np.float64)
+        return cls(label, starts, skip_empty, labelled_rows, grade)
 
-def key_run(
-    keys: Keys, starts: np.ndarray, keep: bool, directions: tuple[bool, bool] | None = None
-) -> KeyRun:
-    """Describe the keys of consecutive groups; see `KeyRun`.
+    def cached(self, key: Hashable, compute: Callable[[], np.ndarray]) -> np.ndarray:
+        """Return an array that does not depend on scores.
 
-    Parameters
-    ----------
-    keys : tuple of pyarrow.Array, each of length rows
-    starts : ndarray of int64, shape (groups,)
-        First row of each group.
-    keep : bool
-        Store sorted keys too.
-    directions : tuple of bool, optional
-        Whether they ascend, and whether they descend, if known.
-    """
-    # No slices: they would keep all rows of their batch in memory.
-    first, last = keys_at(keys, starts[:1]), keys_at(keys, starts[-1:])
-    ascending, descending = directions or _directions(keys, starts)
-    all_keys = keys_at(keys, starts) if keep or not (ascending or descending) else None
-    return KeyRun(first, last, ascending, descending, all_keys, len(starts))
-
-
-def keys_at(keys: Keys, rows: np.ndarray) -> Keys:
-    """Take the keys of some rows."""
-    return tuple(_key_at(key, rows) for key in keys)
-
-
-def _key_at(key: pa.Array, rows: np.ndarray) -> pa.Array:
-    words = None if pa.types.is_boolean(key.type) else fixed_width(key)
-    if words is None or words.ndim > 1:
-        return key.take(row_column(rows))
-    # Arrow's take imports pyarrow.compute: 45 ms that a run over sorted integers can save.
-    return arrow_column(words[rows], key.type)
-
-
-def _directions(keys: Keys, rows: np.ndarray) -> tuple[bool, bool]:
-    """Tell whether keys strictly ascend, and whether they strictly descend.
-
-    A single key does both.
-    """
-    if len(rows) < 2:
-        return True, True
-    words = fixed_width(keys[0])
-    if len(keys) == 1 and words is not None and words.ndim == 1:
-        words = words.take(rows)
-        only_rises = bool((words[1:] > words[:-1]).all())
-        return only_rises, not only_rises and bool((words[1:] < words[:-1]).all())
-    ascending = descending = np.zeros(len(rows) - 1, np.bool_)
-    equal = np.ones(len(rows) - 1, np.bool_)
-    for key in keys:
-        words = fixed_width(key)
-        if words is not None and words.ndim > 1:
-            return False, False
-        if words is not None:
-            words = words[rows]
-            above, below = words[1:] > words[:-1], words[1:] < words[:-1]
-        else:
-            import pyarrow.compute as pc
-
-            values = keys_at((key,), rows)[0]
-            after, before = values.slice(1), values.slice(0, len(values) - 1)
-            above = as_array(pc.greater(after, before)).view(np.bool_)
-            below = as_array(pc.less(after, before)).view(np.bool_)
-        ascending = ascending | (equal & above)
-        descending = descending | (equal & below)
-        equal = equal & ~(above | below)
-    return bool(ascending.all()), bool(descending.all())
-
-
-class ReturningKey(Exception):
-    """A group key returns after another group.
-
-    Parameters
-    ----------
-    keys : tuple of pyarrow.Array of length 1, or None
-        The key; None where a return is possible but not proven, because earlier keys were not
-        stored.
-    """
-
-    def __init__(self, keys: Keys | None) -> None:
-        super().__init__("a group key returned")
-        self.keys = keys
-
-
-class KeyWatch:
-    """Detector of returning keys, in bounded memory for sorted keys.
-
-    Keys that only ascend, or only descend, cannot return, so none is stored. Otherwise all keys
-    are stored. They are compared each time their number doubles, and at the end.
-
-    Parameters
-    ----------
-    keep : bool
-        Store sorted keys too, because the input cannot be read a second time.
-    """
-
-    def __init__(self, keep: bool) -> None:
-        self.keep = keep
-        self._ascending = self._descending = True
-        self._last: Keys | None = None
-        self._keys: list[Keys] = []
-        self._groups = self._stored_groups = 0
-        self._next_check = 1 << 12
-
-    def add(self, run: KeyRun) -> None:
-        """Add the keys of the next groups.
-
-        Raises
-        ------
-        ReturningKey
-            A key returns, or may return: see `ReturningKey`.
+        It is computed once for all models.
         """
-        step = (True, True)
-        if self._last is not None:
-            pair = zip(self._last, run.first, strict=True)
-            both = tuple(pa.concat_arrays([a, b]) for a, b in pair)
-            step = _directions(both, np.arange(2))
-        self._ascending &= run.ascending and step[0]
-        self._descending &= run.descending and step[1]
-        self._last = run.last
-        self._groups += run.groups
-        if run.keys is not None:
-            self._keys.append(run.keys)
-            self._stored_groups += run.groups
-        if self._ascending or self._descending:
-            return
-        if self._stored_groups < self._groups:
-            raise ReturningKey(None)
-        if self._groups >= self._next_check:
-            self._compare()
-            self._next_check = 2 * self._groups
+        if key not in self._cache:
+            self._cache[key] = compute()
+        return self._cache[key]
 
-    def finish(self) -> None:
-        """Compare the stored keys.
+    @property
+    def ranked_groups(self) -> np.ndarray | None:
+        """Indices of the ranked groups in the chunk; None for all groups."""
+        return self.labelled_rows.ranked_groups if self.skip_empty else None
 
-        Raises
-        ------
-        ReturningKey
-            A key returns.
+    @cached_property
+    def max_grade(self) -> float:
+        """The highest grade, -inf if there is none."""
+        return float(self.grade.max(initial=-np.inf))
+
+    @cached_property
+    def min_grade(self) -> float:
+        """The lowest grade, inf if there is none."""
+        return float(self.grade.min(initial=np.inf))
+
+    @property
+    def all_grades_equal(self) -> bool:
+        """Whether all grades are equal.
+
+        If so, all models share values computed from grades.
         """
-        if not (self._ascending or self._descending):
-            self._compare()
+        return self.min_grade >= self.max_grade
 
-    def _compare(self) -> None:
-        keys = tuple(pa.concat_arrays(list(column)) for column in zip(*self._keys, strict=True))
-        self._keys = [keys]
-        codes, firsts = number_keys(keys)
-        if len(firsts) < len(codes):
-            repeat = int(np.flatnonzero(firsts[codes] != np.arange(len(codes)))[0])
-            raise ReturningKey(tuple(key.slice(repeat, 1) for key in keys))
+    @cached_property
+    def rows(self) -> np.ndarray:
+        """Number of rows of each ranked group. int64, shape (groups,)."""
+        rows = np.diff(self.starts)
+        return rows if self.ranked_groups is None else rows[self.ranked_groups]
+
+    def relevant(self, rel: float) -> np.ndarray:
+        """Count the rows with grade >= `rel` in each ranked group.
+
+        int64, shape (groups,).
+        """
+
+        def count() -> np.ndarray:
+            offsets = self.labelled_rows.offsets
+            if self.min_grade >= rel:
+                return np.diff(offsets)
+            total = np.zeros(len(self.grade) + 1, np.int64)
+            np.cumsum(self.grade >= rel, out=total[1:])
+            return total[offsets[1:]] - total[offsets[:-1]]
+
+        return self.cached(("relevant", rel), count)
+
+    def relevant_of_each(self, rel: float) -> np.ndarray:
+        """Count the rows with grade >= `rel` in each group, ranked or not. int64."""
+        if self.ranked_groups is None:
+            return self.relevant(rel)
+
+        def spread() -> np.ndarray:
+            counts = np.zeros(len(self.starts) - 1, np.int64)
+            counts[self.labelled_rows.ranked_groups] = self.relevant(rel)
+            return counts
+
+        return self.cached(("relevant of each group", rel), spread)
+
+    def relevant_rows(self, rel: float) -> np.ndarray:
+        """Find the rows whose label is at least `rel`, ascending."""
+
+        def find() -> np.ndarray:
+            # Doubles, as for every other measure: a float32 label of 0.7 is less than 0.7.
+            return self.labelled_rows.row[self.grade >= rel]
+
+        return self.cached(("relevant rows", rel), find)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,8 @@ from fastrank_eval._lib.arrow import frozen, row_column
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval._lib.threads import scratch
-from fastrank_eval.groups.chunk import Chunk, Keys
+from fastrank_eval.groups.chunk import Chunk
+from fastrank_eval.groups.edges import Keys
 from fastrank_eval.groups.partition import PARTITIONS, PartitionedBatch, Partitioner
 from fastrank_eval.io.columns import Columns
 from fastrank_eval.io.keys import number_rows

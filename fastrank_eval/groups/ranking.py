@@ -17,10 +17,9 @@ import numpy as np
 from fastrank_eval._lib.arrow import frozen, row_column
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.jit import kernel
-from fastrank_eval.groups.chunk import Chunk, Scored
+from fastrank_eval.groups.chunk import Chunk, Labels, Scored, entries_by_counting
 from fastrank_eval.groups.diversity import IntentRanking, SubtopicRows
 from fastrank_eval.groups.judgments import UnjudgedRows
-from fastrank_eval.groups.labels import Labels, entries_by_counting
 from fastrank_eval.groups.profile import Entries, entries_in_order, find_labelled_rows
 from fastrank_eval.groups.sort import (
     order_by_score,

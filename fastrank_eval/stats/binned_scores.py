@@ -30,8 +30,8 @@ from fastrank_eval.stats.score_runs import (
     scores_of,
     sort_codes,
     sortable_codes,
+    sum_of_products,
 )
-from fastrank_eval.stats.score_table import sum_of_products
 from fastrank_eval.stats.weighted_scores import area_under
 
 #: Rows that a thread collects before it counts them in bins.

@@ -342,6 +342,13 @@ def _rank(  # type: ignore[no-untyped-def]
     return done
 
 
+def sum_of_products(number: np.ndarray, rows: np.ndarray) -> int:
+    """Compute the exact sum of products of counts below 2**48."""
+    if int(number.sum()) * int(rows.max(initial=0)) < 1 << 63:
+        return int(np.dot(number, rows))
+    return sum(int(np.sum(number * (rows >> s & 0xFFFF))) << s for s in (0, 16, 32))
+
+
 @kernel
 def find_codes(rows, codes, below, through):  # type: ignore[no-untyped-def]
     """Count the rows below each code, and up to it; both ascend."""

@@ -11,7 +11,7 @@ from fastrank_eval._lib.array_codes import Arrays, delta_decode, delta_encode, n
 from fastrank_eval._lib.arrow import frozen
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.jit import kernel
-from fastrank_eval.stats.score_runs import scores_of, sortable_codes
+from fastrank_eval.stats.score_runs import scores_of, sortable_codes, sum_of_products
 
 
 def area_from_steps(steps: RocSteps) -> float:
@@ -21,13 +21,6 @@ def area_from_steps(steps: RocSteps) -> float:
     won_twice = sum_of_products(steps.positives, 2 * (others - above) + steps.others)
     pairs = int(steps.positives.sum()) * others
     return won_twice / (2 * pairs) if pairs else float("nan")
-
-
-def sum_of_products(number: np.ndarray, rows: np.ndarray) -> int:
-    """Compute the exact sum of products of counts below 2**48."""
-    if int(number.sum()) * int(rows.max(initial=0)) < 1 << 63:
-        return int(np.dot(number, rows))
-    return sum(int(np.sum(number * (rows >> s & 0xFFFF))) << s for s in (0, 16, 32))
 
 
 @dataclass(frozen=True)

@@ -22,12 +22,12 @@ from fastrank_eval.stats.score_runs import (
     find_codes,
     ranges_of,
     rank_codes,
+    sum_of_products,
 )
 from fastrank_eval.stats.score_table import (
     RocSteps,
     ScoreTable,
     area_from_steps,
-    sum_of_products,
 )
 from fastrank_eval.stats.weighted_scores import area_under
 

@@ -137,7 +137,7 @@ def test_once__that_fails__is_an_error(tmp_path: Path) -> None:
 
 
 def functions() -> Iterator[tuple[str, Any]]:
-    for module in (fastrank_eval, fastrank_eval.engine.chunk_eval, fastrank_eval.groups.labels):
+    for module in (fastrank_eval, fastrank_eval.engine.chunk_eval, fastrank_eval.groups.chunk):
         for name, value in vars(module).items():
             if callable(value):
                 yield f"{module.__name__}.{name}", value

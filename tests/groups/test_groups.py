@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import fastrank_eval
 from fastrank_eval import ColumnError, OrderError
-from fastrank_eval.groups.chunk import group_starts
+from fastrank_eval.groups.edges import group_starts
 from fastrank_eval.io.keys import number_keys
 
 pytestmark = pytest.mark.kernels

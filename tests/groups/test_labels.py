@@ -9,7 +9,7 @@ import pytest
 
 from fastrank_eval import evaluate
 from fastrank_eval._lib.arrow import frozen
-from fastrank_eval.groups.labels import entries_by_counting
+from fastrank_eval.groups.chunk import entries_by_counting
 from fastrank_eval.groups.profile import Entries, entries_in_order, find_labelled_rows
 from fastrank_eval.groups.sort import order_by_score
 

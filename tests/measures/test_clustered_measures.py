@@ -15,8 +15,7 @@ from scipy import stats
 
 import fastrank_eval
 from fastrank_eval._lib.arrow import frozen
-from fastrank_eval.groups.chunk import Chunk, Scored
-from fastrank_eval.groups.labels import Labels
+from fastrank_eval.groups.chunk import Chunk, Labels, Scored
 from fastrank_eval.io.columns import Columns
 from fastrank_eval.measures import measure
 from fastrank_eval.measures.clustered_sums import Confusion

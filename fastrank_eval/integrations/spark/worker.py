@@ -21,7 +21,7 @@ from fastrank_eval._lib.errors import ColumnError, FastRankEvalError, SparkError
 from fastrank_eval._lib.jit import compilations, kernel
 from fastrank_eval.engine.run import Evaluation, run
 from fastrank_eval.engine.summary import group_records
-from fastrank_eval.groups.chunk import key_text
+from fastrank_eval.groups.edges import key_text
 from fastrank_eval.io.reader import RowError
 from fastrank_eval.io.source import Source
 from fastrank_eval.results.state import state_of_run
