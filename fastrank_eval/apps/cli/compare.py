@@ -70,12 +70,16 @@ _COMMON_OPTIONS = (
     cls=SectionedCommand,
     epilog="""\b
 Examples:
-  fastrank-eval compare impressions.parquet -g user_id -l click -s score_b -b score_a
-  fastrank-eval compare judged.csv -g query -l grade -s bm25 -s ours --baseline bm25 \\
+  fastrank-eval compare impressions.parquet -g user_id -l click -s score_b \\
+      -b score_a
+  fastrank-eval compare judged.csv -g query -l grade -s bm25 -s ours \\
+      --baseline bm25 \\
       -m "nDCG@10,AP,ERR@20" --test randomisation --replicates 100000
-  fastrank-eval compare logs -g user_id -l click -s score_a,score_b -b score_a -m "GAUC,RR" \\
+  fastrank-eval compare logs -g user_id -l click -s score_a,score_b \\
+      -b score_a -m "GAUC,RR" \\
       --correction bh --movers 20 --output report.json
-  fastrank-eval compare logs -g user_id -l click -s score_a,score_b -b score_a \\
+  fastrank-eval compare logs -g user_id -l click -s score_a,score_b \\
+      -b score_a \\
       --fail-if "GAUC delta_ci_low < -0.001"
   fastrank-eval compare base.state candidate.state --test wilcoxon
 
@@ -235,8 +239,10 @@ _COMPARISON_OPTIONS = ("baseline", "test", "correction", "replicates", "seed", "
     cls=SectionedCommand,
     epilog="""\b
 Examples:
-  fastrank-eval evaluate logs/day=2026-11-19 -g user_id -l click -s score_a --save-state 19.state
-  fastrank-eval evaluate logs/day=2026-11-20 -g user_id -l click -s score_a --save-state 20.state
+  fastrank-eval evaluate logs/day=2026-11-19 -g user_id -l click -s score_a \\
+      --save-state 19.state
+  fastrank-eval evaluate logs/day=2026-11-20 -g user_id -l click -s score_a \\
+      --save-state 20.state
   fastrank-eval merge 19.state 20.state
   fastrank-eval merge 19.state 20.state --compare --correction bh
 

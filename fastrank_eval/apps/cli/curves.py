@@ -147,9 +147,12 @@ _file_options = combine(
     cls=SectionedCommand,
     epilog="""\b
 Examples:
-  fastrank-eval curve roc impressions.parquet -g user_id -l click -s score_a,score_b -o roc.csv
-  fastrank-eval curve lift impressions.parquet -g user_id -l click -s score_a --points 11
-  fastrank-eval curve k impressions.parquet -g user_id -l click -s score_a -m nDCG,R \\
+  fastrank-eval curve roc impressions.parquet -g user_id -l click \\
+      -s score_a,score_b -o roc.csv
+  fastrank-eval curve lift impressions.parquet -g user_id -l click \\
+      -s score_a --points 11
+  fastrank-eval curve k impressions.parquet -g user_id -l click -s score_a \\
+      -m nDCG,R \\
       --cutoffs 1-20""",
 )
 @click.argument("kind", type=click.Choice(KINDS), metavar="KIND")
@@ -219,8 +222,10 @@ def curve(
     cls=SectionedCommand,
     epilog="""\b
 Examples:
-  fastrank-eval plot roc impressions.parquet -g user_id -l click -s score_a,score_b -o roc.png
-  fastrank-eval plot calibration impressions.parquet -g user_id -l click -s score_a -o bins.html""",
+  fastrank-eval plot roc impressions.parquet -g user_id -l click \\
+      -s score_a,score_b -o roc.png
+  fastrank-eval plot calibration impressions.parquet -g user_id -l click \\
+      -s score_a -o bins.html""",
 )
 @click.argument("kind", type=click.Choice(KINDS), metavar="KIND")
 @sources_argument
@@ -304,8 +309,10 @@ def _parse_costs(ctx: click.Context, param: click.Parameter, value: str | None) 
     epilog="""\b
 Examples:
   fastrank-eval threshold impressions.parquet --label click --score score_a
-  fastrank-eval threshold logs -l click -s score_a,score_b --by recall --target 0.9 -f csv
-  fastrank-eval threshold logs -l click -s score_a --by cost --costs fp=1,fn=20 --pos 0.02""",
+  fastrank-eval threshold logs -l click -s score_a,score_b --by recall \\
+      --target 0.9 -f csv
+  fastrank-eval threshold logs -l click -s score_a --by cost \\
+      --costs fp=1,fn=20 --pos 0.02""",
 )
 @sources_argument
 @label_option
@@ -442,9 +449,12 @@ def _parse_class_columns(
     cls=SectionedCommand,
     epilog="""\b
 Examples:
-  fastrank-eval classes animals.parquet --label kind --score cat=p_cat,dog=p_dog,owl=p_owl
-  fastrank-eval classes digits.csv -l digit -s p0,p1,p2 -m "AUC,MCC,Success@2" -a macro,ovo,mu
-  fastrank-eval classes news.parquet -l sport=is_sport,art=is_art -s sport=p_sport,art=p_art \\
+  fastrank-eval classes animals.parquet --label kind \\
+      --score cat=p_cat,dog=p_dog,owl=p_owl
+  fastrank-eval classes digits.csv -l digit -s p0,p1,p2 \\
+      -m "AUC,MCC,Success@2" -a macro,ovo,mu
+  fastrank-eval classes news.parquet -l sport=is_sport,art=is_art \\
+      -s sport=p_sport,art=p_art \\
       -m "PPV(threshold=0.3),AUC" -a macro,micro,samples""",
 )
 @sources_argument

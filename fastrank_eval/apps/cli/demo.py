@@ -18,8 +18,8 @@ _ROWS, _NIGHT_ROWS = 100_000, 20_000
     cls=SectionedCommand,
     epilog="""\b
 Files in DIR:
-  impressions.parquet   a click log, with the scores of two models, score_a and score_b
-  animals.parquet       rows of three classes, with a probability of each class
+  impressions.parquet   a click log with two models, score_a and score_b
+  animals.parquet       rows of three classes with their probabilities
   qrels.txt, bm25.run   judgements and a run of TREC
   month/logs            30 nights of two models, some with faults
   month/nightly.toml    the nightly report of this month
@@ -27,7 +27,8 @@ Files in DIR:
 \b
 Examples:
   fastrank-eval demo demo
-  fastrank-eval evaluate demo/impressions.parquet -g user_id -l click -s score_a,score_b
+  fastrank-eval evaluate demo/impressions.parquet -g user_id -l click \\
+      -s score_a,score_b
   fastrank-eval nightly demo/month/nightly.toml --date 2026-11-19
 
 Exit codes: 0 done, 2 bad input, or a folder that cannot be written.""",

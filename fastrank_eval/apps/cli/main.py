@@ -92,7 +92,7 @@ _TASKS = {
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="""\b
 Example:
-  fastrank-eval evaluate log.parquet --group user_id --label click --score score_a
+  fastrank-eval evaluate log.parquet -g user_id -l click -s score_a
 
 \b
 Completion in bash (zsh and fish: docs/reference/command-line.md):
@@ -107,15 +107,19 @@ def cli() -> None:
     cls=SectionedCommand,
     epilog="""\b
 Examples:
-  fastrank-eval evaluate impressions.parquet --group user_id --label click --score score_a
+  fastrank-eval evaluate impressions.parquet -g user_id -l click -s score_a
   fastrank-eval evaluate 'logs/day=*' -g user_id -l click -s score_a,score_b \\
       -m "GAUC(weight='positives'),nDCG@10" --format json --output report.json
-  fastrank-eval evaluate judged.csv -g query -l grade -s bm25 -m "nDCG@10,ERR@20,AP(rel=2)"
+  fastrank-eval evaluate judged.csv -g query -l grade -s bm25 \\
+      -m "nDCG@10,ERR@20,AP(rel=2)"
   fastrank-eval evaluate logs -g user_id -l click -s score_a \\
       --where "day = '2026-11-19' and slot = 'side'"
-  fastrank-eval evaluate logs -g user_id -l click -s score_a --by slot,country --by @rows:1,5,20
-  producer | fastrank-eval evaluate - -g session -l click -s score_a --presorted
-  fastrank-eval evaluate logs -g user_id -l click -s score_a --fail-if "GAUC ci_low < 0.6"
+  fastrank-eval evaluate logs -g user_id -l click -s score_a \\
+      --by slot,country --by @rows:1,5,20
+  producer | fastrank-eval evaluate - -g session -l click -s score_a \\
+      --presorted
+  fastrank-eval evaluate logs -g user_id -l click -s score_a \\
+      --fail-if "GAUC ci_low < 0.6"
 
 Exit codes: 0 done, 2 bad input or output, 3 a gate (--fail-if) failed, 130 interrupted,
 143 terminated, 129 hung up.""",
@@ -182,7 +186,8 @@ def evaluate(
     cls=SectionedCommand,
     epilog="""\b
 Example:
-  fastrank-eval explain impressions.parquet --profile catboost -g user_id -l click -s score_a""",
+  fastrank-eval explain impressions.parquet --profile catboost -g user_id \\
+      -l click -s score_a""",
 )
 @sources_argument
 @column_options

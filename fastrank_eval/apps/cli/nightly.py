@@ -391,7 +391,8 @@ _ANY_ADDRESS = ("0.0.0.0", "::")  # noqa: S104 (compared, not bound)
 Examples:
   fastrank-eval serve history.db
   fastrank-eval serve history.db --port 9000
-  fastrank-eval serve history.db --host 0.0.0.0 --allow-host reports.example.org""",
+  fastrank-eval serve history.db --host 0.0.0.0 \\
+      --allow-host reports.example.org""",
 )
 @click.argument("history", metavar="HISTORY", shell_complete=complete_files)
 @option(

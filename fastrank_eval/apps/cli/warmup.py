@@ -46,7 +46,8 @@ _FEW_GROUPS, _FEW_SCORES = 4, 32
     cls=SectionedCommand,
     epilog="""\b
 Examples:
-  fastrank-eval warmup sample.parquet -g user_id -l click -s score_a -m GAUC,AUC
+  fastrank-eval warmup sample.parquet -g user_id -l click -s score_a \\
+      -m GAUC,AUC
   FASTRANK_CACHE_DIR=/opt/kernels fastrank-eval warmup sample.parquet \\
       -g user_id -l click -s score_a,score_b --baseline score_a
 

@@ -470,6 +470,8 @@ def test_help_all__group__explains_all_options_of_all_commands() -> None:
     assert text.startswith(run("--help").stdout)
     for name in cli.list_commands(click.Context(cli)):
         assert run(name, "--help-all").stdout in text
+    long = [line for line in text.splitlines() if len(line) > 80]
+    assert {line.split()[0] for line in long} <= {"--test"}, "a terminal would break the lines"
 
 
 def test_help__rare_options__are_named_and_explained_by_help_all() -> None:
