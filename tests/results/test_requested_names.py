@@ -5,14 +5,18 @@ from __future__ import annotations
 import copy
 import csv
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import fastrank_eval as fe
+from fastrank_eval.apps.nightly.history import History
+from fastrank_eval.apps.nightly.web import web_view
 from fastrank_eval.integrations import lightgbm_metric
 from fastrank_eval.results.state import State
+from tests.support.asgi_client import Client
 from tests.support.nightly_runs import kept, nightly
 
 #: Grades whose exponential and linear gains give other values of nDCG.
@@ -294,3 +298,72 @@ def test_curve__other_tools_names__are_choices_and_measures_are_canonical() -> N
     assert curve.choices["measure"] == "NDCG,HR"
     assert set(curve.to_arrow().column("measure").to_pylist()) == {"nDCG", "Success"}
     assert lightgbm_metric("MAP", sizes=[3]).name == "MAP"
+
+
+def test_nightly__other_tools_names__are_shown_and_kept_beside_the_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    # The second of two classes differs between the nights: a change is found.
+    for day, score in (("18", LOG["old"]), ("19", LOG["new"])):
+        log = {**LOG, "old": score}
+        with Path(f"2026-11-{day}.csv").open("w", newline="") as file:
+            csv.writer(file).writerows([log, *zip(*log.values(), strict=True)])
+    config = """
+title = "Names"
+[source]
+path = "{date}.csv"
+[columns]
+group = "q"
+label = "label"
+[models]
+scores = ["old", "new"]
+baseline = "old"
+[evaluate]
+measures = ["MAP@2", "NDCG", "AP"]
+[slices]
+by = ["q"]
+min_groups = 1
+[gates]
+fail_if = ["MAP@2 < 2", "map_cut_2[q=3] < 2"]
+fail_if_yesterday = ["NDCG value < 2"]
+[output]
+folder = "pages"
+"""
+    Path("nightly.toml").write_text(config)
+    nightly("nightly.toml", "--date", "2026-11-18", "--quiet")
+    found = nightly("nightly.toml", "--date", "2026-11-19", "--json", "summary.json")
+    markdown = nightly("nightly.toml", "--date", "2026-11-19", "--markdown")
+    assert found.exit_code == markdown.exit_code == 3, found.output
+    page, _, made = Path("pages/2026-11-19.html").read_text().partition('<section id="made"')
+    assert "AP@2: MAP@2" in made
+    for text in (found.stdout, markdown.stdout.replace("\\", ""), page):
+        assert "MAP@2 of old" in text
+        assert not re.search("(?<!M)AP@2|nDCG", text)
+    client = Client(web_view(lambda: History("history.db", readonly=True)))
+    nights = "first=2026-11-18&second=2026-11-19"
+    for address in ("/", f"/compare?{nights}", "/slice?slice=q%3D3&measure=AP%402"):
+        text = re.sub('href="[^"]*"', "", client.get(address).text)
+        assert "MAP@2" in text
+        assert not re.search("(?<!M)AP@2|nDCG", text)
+    (night,) = json.loads(Path("summary.json").read_text())["nights"]
+    assert {(v["measure"], v["name"]) for v in night["headline"]} == {
+        ("AP@2", "MAP@2"),
+        ("nDCG", "NDCG"),
+        ("AP", "AP"),
+    }
+    assert {(one["measure"], one["name"]) for one in night["findings"]} == {
+        ("AP@2", "MAP@2"),
+        ("nDCG", "NDCG"),
+    }
+    assert [gate["condition"] for gate in night["gates"]][:2] == ["MAP@2 < 2", "map_cut_2[q=3] < 2"]
+    # A night that asks by another name is compared with the others, and shows its own.
+    Path("nightly.toml").write_text(config.replace('"NDCG", "AP"', '"nDCG", "AP"'))
+    found = nightly("nightly.toml", "--date", "2026-11-19", "--json", "-")
+    (night,) = json.loads(found.stdout)["nights"]
+    assert night["headline"][1]["name"] == "nDCG"
+    assert night["headline"][1]["yesterday"] is not None
+    # An error of the configuration names the measures as it does.
+    Path("nightly.toml").write_text(config.replace("MAP@2 < 2", "RECALL < 2"))
+    found = nightly("nightly.toml", "--date", "2026-11-19")
+    assert "RECALL is none of the measures MAP@2, NDCG, AP" in found.stderr
