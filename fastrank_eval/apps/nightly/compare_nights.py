@@ -226,7 +226,8 @@ def earlier_nights(night: Night, history: History) -> dict[str, EarlierNight]:
 
 def _comparable(night: Night, earlier: Night | None, date: dt.date) -> EarlierNight:
     if earlier is None or not earlier.quality.rows:
-        return EarlierNight(None, f"history has no rows of {date}")
+        reason = f"history has no rows of {date}"
+        return EarlierNight(None, reason, incomparable=earlier is not None)
     if earlier.status == "data_quality":
         return EarlierNight(None, f"the rows of {date} were not sound", incomparable=True)
     different = convention_differences(night, earlier)
