@@ -291,7 +291,8 @@ class Result(Reported):
         -------
         pyarrow.Table
             Key columns, ``rows``, ``positives`` and a float64 column a measure, null where
-            undefined; with several scores the columns are called ``score.measure``.
+            undefined. Its name is the measure's canonical text, such as ``AP`` for MAP; with
+            several scores it is ``score.measure``.
 
         Raises
         ------
