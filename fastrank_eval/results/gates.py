@@ -394,7 +394,8 @@ def _absent(
         text = f"score column {term.score!r} is none of {', '.join(map(repr, scores))}"
         yield "unknown_score", _with_hint(text, term.score, scores)
     if find_computed(measure(term.measure), names, requested) is None:
-        shown = list(names.values())
+        # A profile may have computed another measure under the name of the term.
+        shown = list(names if term.shown in names.values() else names.values())
         text = f"{term.shown} is none of the measures {', '.join(shown)}"
         yield "not_computed", _with_hint(text, term.shown, shown)
 

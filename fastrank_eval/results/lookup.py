@@ -36,7 +36,8 @@ def find_measure(
     parsed = measure(name)
     result = find_computed(parsed, names, requested)
     if result is None:
-        shown = list(names.values())
+        # A profile may have computed another measure under the name that is looked up.
+        shown = list(names if parsed.shown in names.values() else names.values())
         raise MeasureError(
             f"measure {parsed.shown} was not part of this evaluation, which holds "
             f"{', '.join(shown)}.{near(parsed.shown, shown)}"
