@@ -236,7 +236,7 @@ def calls(folder: Path) -> Iterator[Call]:
             "with_movers": {"movers": 1},
         }),
         (found, {"of": {"score": "old"}, "plot": {"path": str(folder / "roc.svg")}}),
-        (fe.gate("GAUC < 0.5"), {"require": {"measures": ["GAUC"], "scores": ["old"]}}),
+        (fe.gate("GAUC < 0.5"), {"require": {"names": {"GAUC": "GAUC"}, "scores": ["old"]}}),
     ]  # fmt: skip
     for of, taken in methods:
         kind = type(of).__name__

@@ -503,9 +503,10 @@ def _common_measures(result: Result, other: Result) -> tuple[str, ...]:
     """List the measures that both results have."""
     texts = tuple(text for text in result.measures if text in other.measures)
     if not texts:
+        one, two = (", ".join(each.names.values()) for each in (result, other))
         raise ArgumentError(
-            f"the results share no measure: one has {', '.join(result.measures)}, the other "
-            f"{', '.join(other.measures)}; evaluate both by the same."
+            f"the results share no measure: one has {one}, the other {two}; evaluate both by the "
+            "same."
         )
     return texts
 

@@ -20,7 +20,7 @@ from fastrank_eval.analysis.attribution import (
 )
 from fastrank_eval.analysis.compared_value import DIFFERENCE_SCHEMA, ComparedValue
 from fastrank_eval.analysis.comparison_view import ReportedComparison
-from fastrank_eval.engine.records import Meta, record_table
+from fastrank_eval.engine.records import Meta, record_table, shown_names
 from fastrank_eval.engine.summary import GroupRecords
 from fastrank_eval.measures import measure, parse_measures
 from fastrank_eval.results.gates import judge
@@ -155,11 +155,11 @@ class Comparison(ReportedComparison):
             If the score column or the slice was not part of it, or the score column is left out
             where there are several.
         """
-        return self._find(str(find_measure(measure, self.measures, self._requested)), score, slice)
+        return self._find(str(self._find_measure(measure)), score, slice)
 
     def _find(self, text: str, score: str | None, slice: str) -> ComparedValue:  # noqa: A002
         """Find a comparison by the canonical text of its measure."""
-        name = find_score(score, self.scores, self.measures)
+        name = find_score(score, self.scores, self.names)
         for value in self.values:
             if (value.measure, value.score, value.slice) == (text, name, slice):
                 return value
@@ -213,7 +213,7 @@ class Comparison(ReportedComparison):
         from fastrank_eval.analysis.plot_files import forest_picture
 
         chosen = [
-            str(find_measure(m, self.measures, self._requested))
+            str(self._find_measure(m))
             for m in parse_measures(self.measures if measures is None else measures)
         ]
         return forest_picture(self, chosen, by, title, path, overwrite)
@@ -276,12 +276,12 @@ class Comparison(ReportedComparison):
         ArgumentError
             If values per group were not kept, or the score column is unknown.
         """
-        return self._movers_of(find_measure(measure, self.measures, self._requested), score, top)
+        return self._movers_of(self._find_measure(measure), score, top)
 
     def _movers_of(self, measure: Measure, score: str | None, top: int) -> pa.Table:
         refuse_pooled(measure)
         top = at_least_one("top", top, 10)
-        name = find_score(score, self.scores, self.measures)
+        name = find_score(score, self.scores, self.names)
         records, delta = self._groups(), self._find(str(measure), name, "all").delta
         base, model = records.scores.index(self.baseline), records.scores.index(name)
         return movers_table(records, base, model, records.measures.index(measure), delta, top)
@@ -310,13 +310,11 @@ class Comparison(ReportedComparison):
         MeasureError, ArgumentError
             As `find` does.
         """
-        return self._changed_slices(
-            str(find_measure(measure, self.measures, self._requested)), score, top
-        )
+        return self._changed_slices(str(self._find_measure(measure)), score, top)
 
     def _changed_slices(self, text: str, score: str | None, top: int) -> list[ComparedValue]:
         """Find the slices with the largest changes of a measure."""
-        name = find_score(score, self.scores, self.measures)
+        name = find_score(score, self.scores, self.names)
         top = at_least_one("top", top, 10)
         own = [v for v in self.values if (v.measure, v.score) == (text, name)]
         slices = [v for v in own if v.slice != "all"]
@@ -360,15 +358,13 @@ class Comparison(ReportedComparison):
         ----------
         Kitagawa (1955), doi:10.1080/01621459.1955.10501299.
         """
-        return self._decomposition_of(
-            find_measure(measure, self.measures, self._requested), score, by
-        )
+        return self._decomposition_of(self._find_measure(measure), score, by)
 
     def _decomposition_of(
         self, measure: Measure, score: str | None, by: str | None
     ) -> Decomposition:
         refuse_without_mean(measure)
-        name = find_score(score, self.scores, self.measures)
+        name = find_score(score, self.scores, self.names)
         slicing = find_slicing(by, self.evaluated)
         return decompose_by_slices(self.evaluated, str(measure), self.baseline, name, slicing)
 
@@ -382,6 +378,14 @@ class Comparison(ReportedComparison):
             for score in self.scores
             for mean in means
         }
+
+    def _find_measure(self, name: str | Measure) -> Measure:
+        return find_measure(name, self.names, self._requested)
+
+    @cached_property
+    def names(self) -> dict[str, str]:
+        """The names that reports show, by canonical text of the measure."""
+        return shown_names(self.measures, self.values)
 
     def _groups(self) -> GroupRecords:
         if self._records is None:

@@ -27,7 +27,7 @@ from fastrank_eval.analysis.curve_points import (
     points_choice,
 )
 from fastrank_eval.engine.records import Meta, plain_meta, plain_value
-from fastrank_eval.measures import AUC, AvgPrec, Lift, LogLoss, Measure
+from fastrank_eval.measures import AUC, AvgPrec, Lift, LogLoss, Measure, parse_measures
 from fastrank_eval.results.evaluate import evaluate
 from fastrank_eval.results.format import count_text, number_text, printable
 from fastrank_eval.results.result import Result
@@ -392,7 +392,8 @@ def curve(
         result, rows = by_activity(
             source, choices["measure"], choices["activity"], choices["buckets"], options
         )
-    choices = {**choices, "measure": str(choices["measure"])}
+    shown = ",".join(m.shown for m in parse_measures(choices["measure"]))
+    choices = {**choices, "measure": shown}
     choices.pop("cutoffs", None)
     return _curve_of_groups(kind, result, rows, choices, name)
 

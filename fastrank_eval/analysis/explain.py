@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -62,6 +63,8 @@ class Explanation(NotebookView):
         Values by our defaults and by the profile; None where undefined.
     choices : tuple of Choice
         Conventions that apply to the requested measures, even if they change no value.
+    names : tuple of str
+        The name of each measure that was asked for, such as MAP for AP.
     """
 
     profile: Profile
@@ -69,6 +72,7 @@ class Explanation(NotebookView):
     ours: tuple[float | None, ...]
     theirs: tuple[float | None, ...]
     choices: tuple[Choice, ...]
+    names: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
         """Convert to plain Python values."""
@@ -76,9 +80,9 @@ class Explanation(NotebookView):
             "profile": self.profile.name,
             "tool": self.profile.tool,
             "values": [
-                {"score": score, "measure": measure, "ours": ours, "theirs": theirs}
-                for (score, measure), ours, theirs in zip(
-                    self.labels, self.ours, self.theirs, strict=True
+                {"score": score, "measure": measure, "name": name, "ours": ours, "theirs": theirs}
+                for (score, measure), name, ours, theirs in zip(
+                    self.labels, self.names, self.ours, self.theirs, strict=True
                 )
             ],
             "choices": [
@@ -94,14 +98,32 @@ class Explanation(NotebookView):
 
     def table(self) -> Table:
         """Make the printed table: our values, each choice, their values."""
-        several = len({score for score, _ in self.labels}) > 1
-        titles = [f"{score} {measure}" if several else measure for score, measure in self.labels]
+        scores = [score for score, _ in self.labels]
+        several = len(set(scores)) > 1
+        titles = [
+            f"{score} {name}" if several else name
+            for score, name in zip(scores, self.names, strict=True)
+        ]
         rows = [
             ["our defaults", "", "", *map(_value_text, self.ours)],
-            *([c.name, c.ours, c.theirs, *map(_change_text, c.moves)] for c in self.choices),
+            *(
+                [self._title(c.name), c.ours, c.theirs, *map(_change_text, c.moves)]
+                for c in self.choices
+            ),
             [f"all of {self.profile.name}", "", "", *map(_value_text, self.theirs)],
         ]
         return Table(["choice", "ours", "theirs", *titles], 3, rows)
+
+    def _title(self, choice: str) -> str:
+        """Name a choice, its measure as it was asked for unless it has two names."""
+        words = {
+            (_word(text), _word(name))
+            for (_, text), name in zip(self.labels, self.names, strict=True)
+        }
+        for text, name in words:
+            if [word for word, _ in words].count(text) == 1:
+                choice = re.sub(rf"\b{text}\b", name, choice)
+        return choice
 
     @property
     def _differences(self) -> list[str]:
@@ -207,8 +229,9 @@ def explain(
     ]
     scores = [score] if isinstance(score, str) else list(score)
     labels = tuple((name, str(m)) for name in scores for m in requested)
+    names = tuple(m.shown for _ in scores for m in requested)
     combined = values(tool_profile.apply(requested), **dict(tool_profile.choices))
-    return Explanation(tool_profile, labels, ours, combined, tuple(choices))
+    return Explanation(tool_profile, labels, ours, combined, tuple(choices), names)
 
 
 def _changes(
@@ -254,6 +277,11 @@ def _changes_of(
     return tuple(
         None if a is None or b is None else b - a for a, b in zip(before, after, strict=True)
     )
+
+
+def _word(text: str) -> str:
+    """Return the name of a measure without options and cutoff."""
+    return re.split("[(@]", text)[0]
 
 
 def _value_text(value: float | None) -> str:

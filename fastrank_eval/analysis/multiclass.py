@@ -468,7 +468,7 @@ def _row_measures(requested: tuple[Measure, ...], plan: ClassPlan) -> dict[str, 
             refusal = m.refuses("expected")
             if refusal or m.weight not in GROUP_WEIGHTS:
                 raise ArgumentError(
-                    f"{m} cannot be taken of rows as groups of their classes: "
+                    f"{m.shown} cannot be taken of rows as groups of their classes: "
                     f"{refusal or 'its weight is no column of them'}."
                 )
             row_measures[str(m)] = m if "weight" in m.given else m(**weight)
@@ -485,29 +485,29 @@ def _check_measures(requested: tuple[Measure, ...], plan: ClassPlan) -> None:
     """Raise if a measure gets no value, or an option has no meaning."""
     for m in requested:
         if m.chosen.get("rel", 1) != 1:
-            raise ArgumentError(f"{m}: a row belongs to a class or does not; leave out rel.")
+            raise ArgumentError(f"{m.shown}: a row belongs to a class or does not; leave out rel.")
         if isinstance(m, PooledMeasure) and m.columns_named():
             raise ArgumentError(
-                f"{m} reads a further column, which rows of several classes do not have; evaluate "
-                "one class at a time with evaluate()."
+                f"{m.shown} reads a further column, which rows of several classes do not have; "
+                "evaluate one class at a time with evaluate()."
             )
         if isinstance(m, PooledAUC) and m.se == "clustered":
             raise ArgumentError(
-                f"{m} takes groups for clusters, and here no group is named; take se='delong', or "
-                "evaluate one class at a time with evaluate()."
+                f"{m.shown} takes groups for clusters, and here no group is named; take "
+                "se='delong', or evaluate one class at a time with evaluate()."
             )
         argmax = plan.argmax and isinstance(m, Decision | GroupDecision)
         if argmax and m.threshold != type(m)().threshold:
             raise ArgumentError(
-                f"{m} names a threshold, but the class of the highest score is predicted; pass "
-                "decide='threshold'."
+                f"{m.shown} names a threshold, but the class of the highest score is predicted; "
+                "pass decide='threshold'."
             )
         if isinstance(m, LogarithmicLoss) and plan.overall(m) and m.sampling_rate != 1:
-            raise ArgumentError(f"{m}: of several classes none is sampled; leave it out.")
+            raise ArgumentError(f"{m.shown}: of several classes none is sampled; leave it out.")
         available = {average for average in plan.averages if _has_average(m, average, plan)}
         if plan.averages and m.pooled and not available and not plan.overall(m):
             raise ArgumentError(
-                f"{m} has no average {', '.join(map(repr, plan.averages))}; it has "
+                f"{m.shown} has no average {', '.join(map(repr, plan.averages))}; it has "
                 f"{', '.join(repr(a) for a in AVERAGES if _has_average(m, a, plan))}."
             )
 

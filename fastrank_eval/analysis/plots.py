@@ -16,6 +16,7 @@ from matplotlib.font_manager import get_font_names
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 
+from fastrank_eval.measures import parse_measures
 from fastrank_eval.results.format import (
     amount,
     count_text,
@@ -385,14 +386,14 @@ def draw_calibration(axes: Any, lines: Lines) -> None:
 
 def by_cutoff(figure: Any, curve: Drawable) -> References:
     """Draw each measure over its cutoff, one panel for each."""
-    names = list(dict.fromkeys(curve.of(curve.scores[0])["measure"].tolist()))
+    names = _measures_by_cutoff(curve)
     across = 2 if len(names) == 4 else min(len(names), _MAX_PANELS)
     down = -(-len(names) // across)
     figure.set_size_inches(max(6.4, 4.2 * across), 1.4 + 3.6 * down)
     panels = figure.subplots(down, across, squeeze=False).ravel()
-    for axes, name in zip(panels, names, strict=False):
+    for axes, (text, name) in zip(panels, names.items(), strict=False):
         for model, _, columns in models(curve):
-            is_measure = columns["measure"] == name
+            is_measure = columns["measure"] == text
             x, y = columns["k"][is_measure], columns["value"][is_measure]
             axes.plot(x, y, **_look(model), marker="o" if len(x) <= 30 else "", markersize=4)
         axes.set(xlabel="Cutoff k", ylabel=f"{shortened(name, 40)}@k")
@@ -407,6 +408,11 @@ def by_cutoff(figure: Any, curve: Drawable) -> References:
     for axes in panels[len(names) :]:
         axes.remove()
     return {}
+
+
+def _measures_by_cutoff(curve: Drawable) -> dict[str, str]:
+    """Map the measures of a curve to the names that were asked for."""
+    return {str(m): m.shown for m in parse_measures(str(curve.choices["measure"]))}
 
 
 def activity(figure: Any, curve: Drawable) -> References:
@@ -466,8 +472,7 @@ def title_of(curve: Drawable, title: str | None = None) -> str:
     if title is not None:
         return shortened(title, 90)
     if curve.kind == "k":
-        names = dict.fromkeys(str(name) for of in curve.columns.values() for name in of["measure"])
-        return shortened(f"{', '.join(names)} by cutoff", 70)
+        return shortened(f"{', '.join(_measures_by_cutoff(curve).values())} by cutoff", 70)
     if curve.kind == "gauc-by-activity":
         return shortened(
             f"{curve.choices['measure']} by {curve.choices['activity']} of a group", 70

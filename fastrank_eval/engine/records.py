@@ -96,6 +96,19 @@ class NamedRecord:
         return self.name or self.measure
 
 
+def shown_names(measures: Iterable[str], records: Iterable[NamedRecord]) -> dict[str, str]:
+    """Map the texts of measures to the names that reports show.
+
+    Parameters
+    ----------
+    measures : iterable of str
+    records : iterable of NamedRecord
+        Records with the names that were asked for.
+    """
+    shown = {record.measure: record.shown for record in records}
+    return {text: shown.get(text, text) for text in measures}
+
+
 @dataclass(frozen=True)
 class MeasureValue(NamedRecord):
     """One value of a measure, with its coverage and its error.

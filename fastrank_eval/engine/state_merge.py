@@ -93,7 +93,8 @@ def check_agreement(one: Content, other: Content) -> None:
         if left == right:
             continue
         if name == "measures":
-            details = _difference(left, right)
+            names = {str(m): m.shown for each in (one, other) for m in _measures(each.header)}
+            details = _difference(left, right, names)
         elif isinstance(left, Mapping):
             key = next(key for key in (*left, *right) if left.get(key) != right.get(key))
             details = f"{key!r} is {left.get(key)!r} in the first and {right.get(key)!r} in "
@@ -128,10 +129,15 @@ def _check_edges(one: Content, other: Content) -> None:
                 )
 
 
-def _difference(left: Sequence[str], right: Sequence[str]) -> str:
-    only_left = [name for name in left if name not in right]
-    only_right = [name for name in right if name not in left]
+def _difference(
+    left: Sequence[str], right: Sequence[str], names: Mapping[str, str] | None = None
+) -> str:
+    """Describe how two lists differ; `names` are other names of their entries."""
+    shown = names or {}
+    only_left = [shown.get(name, name) for name in left if name not in right]
+    only_right = [shown.get(name, name) for name in right if name not in left]
     if not (only_left or only_right):
+        left, right = ([shown.get(name, name) for name in each] for each in (left, right))
         return f"{', '.join(left)} stand in another order, {', '.join(right)}, in the second"
     details = [f"only the first has {', '.join(only_left)}"] if only_left else []
     details += [f"only the second has {', '.join(only_right)}"] if only_right else []

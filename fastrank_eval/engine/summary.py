@@ -128,8 +128,8 @@ def _over_groups(
         total = state.sum(m, slice_index)
         if total == float("inf"):
             raise MeasureError(
-                f"{measure}: weights are so large that a sum passes the largest double; scale them "
-                "down."
+                f"{measure.shown}: weights are so large that a sum passes the largest double; "
+                "scale them down."
             )
         return total, t_interval(
             total, moments.error_of_sum(), moments.support_of_sum(), confidence
@@ -158,7 +158,7 @@ def _share(number: int, total: int) -> float:
 
 def _undefined_error(measure: Measure, reason: str) -> Exception:
     return UndefinedError(
-        f"{measure} is undefined for all rows ({reason}), and undefined values are an "
+        f"{measure.shown} is undefined for all rows ({reason}), and undefined values are an "
         "error; choose undefined='skip', 'zero' or 'one'."
     )
 

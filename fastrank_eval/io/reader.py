@@ -449,15 +449,17 @@ class RowReader:
         except (RowError, OrderError) as error:
             source, complete = self._source, error
             # Locate the row first: reading again resets the first rows of files.
-            location = "" if error.row is None else source.locate(error.row)
+            row = -1 if error.row is None else source.input_row(error.row)
+            location = "" if row < 0 else source.locate(row)
             if isinstance(error, RowError) and source.rereadable:
                 reader = RowReader(source, (error.column,), self.limit, _COUNTING)
                 with suppress(FastRankEvalError):
                     complete = error.with_total(reader.batches())
-            if not location:
+            if not location and row in (-1, error.row):
                 raise complete from None
             kind = OrderError if isinstance(error, OrderError) else ColumnError
-            raise kind(f"{complete} It is {location}.") from None
+            text = str(complete).replace(f" row {error.row:,} (", f" row {row:,} (")
+            raise kind(f"{text} It is {location}." if location else text) from None
 
     def peek(self, rows: int) -> pa.RecordBatch | None:
         """Return at most `rows` rows of the first batch.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TypeAlias
 
 import numpy as np
@@ -128,6 +128,8 @@ class Source:
         Whether `batches` may be called more than once.
     locate : callable
         Returns the location of a row that was read, "row 3 of 'b.csv'"; "" if the name is enough.
+    input_row : callable
+        Returns the number of a row that was read among all rows, those left out included.
     edges : mapping of str to pyarrow.Array or None
         Edges of quantiles by the text of their slicing (``"age:quantile5"``), if computed before
         reading: some of the rows would have other edges.
@@ -150,6 +152,7 @@ class Source:
         rows: int | None = None,
         rereadable: bool = True,
         locate: Callable[[int], str] = lambda row: "",
+        input_row: Callable[[int], int] = lambda row: row,
         edges: Mapping[str, pa.Array] | None = None,
         as_text: Callable[[frozenset[str], frozenset[str]], Source] | None = None,
         spellings: Spellings | None = None,
@@ -159,6 +162,7 @@ class Source:
         self.rows = rows
         self.rereadable = rereadable
         self.locate = locate
+        self.input_row = input_row
         self.edges = edges
         self.as_text = as_text
         self.spellings = spellings or Spellings()
@@ -195,23 +199,41 @@ class Source:
     def without_nulls(self, names: Sequence[str]) -> Source:
         """Return a source without the rows that lack one of some columns.
 
-        Its `rows_left_out` counts them while it is read. NaN is null.
+        Its `rows_left_out` counts them while it is read. NaN is null. Its `input_row` reads the
+        columns again; `locate` says what a number counts if that is impossible.
         """
         require_columns(self.schema, names, source=self.name)
+
+        def missing_in(batch: pa.RecordBatch) -> np.ndarray:
+            return np.logical_or.reduce([missing_rows(batch.column(name)) for name in names])
 
         def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
             result.rows_left_out = 0
             for batch in self.batches(list(dict.fromkeys((*columns, *names)))):
-                missing = np.logical_or.reduce([missing_rows(batch.column(name)) for name in names])
+                missing = missing_in(batch)
                 result.rows_left_out += int(np.count_nonzero(missing))
                 yield filter_batch(batch.select(list(columns)), mask_column(~missing))
+
+        def input_row(row: int) -> int:
+            first, remaining = 0, row
+            with suppress(FastRankEvalError):
+                for batch in self.batches(names) if self.rereadable else ():
+                    rows = np.flatnonzero(~missing_in(batch))
+                    if remaining < len(rows):
+                        return first + int(rows[remaining])
+                    first, remaining = first + batch.num_rows, remaining - len(rows)
+            return row
+
+        def locate(row: int) -> str:
+            return self.locate(row) if self.rereadable else f"row {row:,} of those with a group key"
 
         result = Source(
             self.name,
             self.schema,
             read,
             rereadable=self.rereadable,
-            locate=lambda row: f"row {row:,} of the rows with a group key",
+            locate=locate,
+            input_row=input_row,
             edges=self.edges,
             spellings=self.spellings,
         )

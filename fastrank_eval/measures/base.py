@@ -242,7 +242,7 @@ class Measure:
         if ties != "expected" or self.has_expectation():
             return None
         return (
-            f"{self} has no closed form for ties='expected'; choose ties='input', 'item', "
+            f"{self.shown} has no closed form for ties='expected'; choose ties='input', 'item', "
             "'best' or 'worst'"
         )
 

@@ -36,8 +36,8 @@ class Diversity(Measure):
         # The best order of tied rows is a set cover problem, which is hard.
         if ties in ("best", "worst"):
             return (
-                f"{self} has no known order for ties='{ties}'; choose ties='expected', 'item' or "
-                "'input'"
+                f"{self.shown} has no known order for ties='{ties}'; choose ties='expected', "
+                "'item' or 'input'"
             )
         return None
 

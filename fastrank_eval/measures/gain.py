@@ -134,7 +134,7 @@ class Gains(Measure):
     def check_grades(self, ranking: Ranking) -> None:
         if self.gain == "exp" and ranking.max_grade > 1023:
             raise MeasureError(
-                f"{self}: grade {ranking.max_grade:g} is too large for gain='exp' "
+                f"{self.shown}: grade {ranking.max_grade:g} is too large for gain='exp' "
                 "(2^grade overflows); use gain='linear' or a table."
             )
         if isinstance(self.gain, tuple) and len(ranking.grade):
@@ -142,7 +142,7 @@ class Gains(Measure):
             strange = ~np.isin(ranking.grade, grades)
             if strange.any():
                 raise MeasureError(
-                    f"{self}: grade {ranking.grade[np.argmax(strange)]:g} is not in the gain "
+                    f"{self.shown}: grade {ranking.grade[np.argmax(strange)]:g} is not in the gain "
                     "table; give it a gain."
                 )
 
@@ -264,7 +264,7 @@ class NormalizedGain(PositiveGain, PositionWeighted):
         super().check_grades(ranking)
         if self.max_grade is not None and ranking.max_grade > self.max_grade:
             raise MeasureError(
-                f"{self}: grade {ranking.max_grade:g} is above max_grade={self.max_grade}; "
+                f"{self.shown}: grade {ranking.max_grade:g} is above max_grade={self.max_grade}; "
                 "give the top of the scale."
             )
 
@@ -547,7 +547,7 @@ class LaggingGain(PositiveGain):
     def refuses(self, ties: str) -> str | None:
         if ties in ("expected", "best", "worst"):
             why = "has no closed form for" if ties == "expected" else "has no order by grade for"
-            return f"{self} {why} ties='{ties}'; choose ties='item' or 'input'"
+            return f"{self.shown} {why} ties='{ties}'; choose ties='item' or 'input'"
         return None
 
     def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:

@@ -347,7 +347,7 @@ class _Deviation(SummedMeasure):
                     terms *= weight[here]
             if not terms.max() < np.inf:
                 raise MeasureError(
-                    f"{self}: scores, labels or weights are so large that a term passes the "
+                    f"{self.shown}: scores, labels or weights are so large that a term passes the "
                     "largest double; scale them down."
                 )
             sums.add(0, terms)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -160,7 +160,7 @@ def text_with_options(measure: Measure) -> str:
 
 
 def find_computed(
-    wanted: Measure, measures: Sequence[str], requested: Mapping[str, str]
+    wanted: Measure, measures: Collection[str], requested: Mapping[str, str]
 ) -> Measure | None:
     """Find the measure that an evaluation computed for another, or None.
 
@@ -170,7 +170,7 @@ def find_computed(
     Parameters
     ----------
     wanted : Measure
-    measures : sequence of str
+    measures : collection of str
         Texts of the computed measures.
     requested : mapping of str to str
         The name of each measure that was computed with other options, as `text_with_options`

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import operator
 import re
@@ -56,6 +57,8 @@ class Term:
     ----------
     measure : str
         With the options of the text.
+    name : str
+        The measure as the text names it, if that is another tool's name; see `shown`.
     field : str
         One of `FIELDS`.
     score : str or None
@@ -68,11 +71,17 @@ class Term:
     field: str = "value"
     score: str | None = None
     slice: str | None = ALL
+    name: str = dataclasses.field(default="", compare=False)
+
+    @property
+    def shown(self) -> str:
+        """The name of the measure in messages: the one that was asked for."""
+        return self.name or self.measure
 
     def __str__(self) -> str:
         score = "" if self.score is None else f"{_quote_if_needed(self.score)}:"
         in_slice = "" if self.slice == ALL else _in_brackets(self.slice)
-        return f"{score}{self.measure}{in_slice} {self.field}"
+        return f"{score}{self.shown}{in_slice} {self.field}"
 
 
 @dataclass(frozen=True)
@@ -328,7 +337,9 @@ class _Parser(TokenReader):
             self._refuse(f"at character {token.position + 1}: {error}", "", token.position)
         self._position += 1
         label = self._slice() if self._next.kind == "slice" else ALL
-        return Term(text_with_options(parsed), self._field(), score, label)
+        word, _, _ = re.split("([(@])", token.text, maxsplit=1)[0].partition(" ")
+        name = "" if word.lower() == parsed.name.lower() else " ".join(token.text.split())
+        return Term(text_with_options(parsed), self._field(), score, label, name)
 
     def _slice(self) -> str | None:
         label = self._next.text[1:-1].strip()

@@ -58,7 +58,7 @@ class GateFailure:
     Parameters
     ----------
     condition : str
-        Canonical text of the gate.
+        Text of the gate, with measures as it names them.
     kind : str
         ``"holds"``: the condition holds. With any other kind it cannot be judged:
         ``"unknown_score"``, ``"not_computed"`` (the measure), ``"unknown_slice"``, ``"no_groups"``
@@ -147,7 +147,7 @@ class Gate:
     @typed
     def require(
         self,
-        measures: Sequence[str],
+        names: Mapping[str, str],
         scores: Sequence[str],
         requested: Mapping[str, str] | None = None,
     ) -> None:
@@ -155,8 +155,8 @@ class Gate:
 
         Parameters
         ----------
-        measures : sequence of str
-            Texts of the measures of the evaluation.
+        names : mapping of str to str
+            By text of each measure of the evaluation the name that reports show.
         scores : sequence of str
             Its score columns.
         requested : mapping of str to str, optional
@@ -168,7 +168,7 @@ class Gate:
             If the gate names a measure or a score column that is not among them.
         """
         for term in self.terms:
-            for kind, detail in _absent(term, measures, scores, requested or {}):
+            for kind, detail in _absent(term, names, scores, requested or {}):
                 option = "--score" if kind == "unknown_score" else "--measures"
                 end = "" if detail.endswith("?") else "."
                 raise ArgumentError(f'gate "{self}": {detail}{end} Add it to {option}.')
@@ -278,10 +278,12 @@ class _Table:
         requested: Mapping[str, str],
     ) -> None:
         self._rows: dict[tuple[str, str, str], list[GateRow]] = {}
+        self._names: dict[str, str] = {}
         for row in values:
             self._rows.setdefault((row.score, row.slice, row.measure), []).append(row)
-        self._scores, self._slices, self._measures = (
-            list(dict.fromkeys(key[i] for key in self._rows)) for i in range(3)
+            self._names.setdefault(row.measure, getattr(row, "shown", row.measure))
+        self._scores, self._slices = (
+            list(dict.fromkeys(key[i] for key in self._rows)) for i in range(2)
         )
         self._counts, self._baseline, self._requested = counts, baseline, requested
 
@@ -312,7 +314,7 @@ class _Table:
         if not self._rows:
             yield "undefined", "the result has no values"
             return
-        yield from _absent(term, self._measures, self._scores, self._requested)
+        yield from _absent(term, self._names, self._scores, self._requested)
         if term.slice is None and set(self._slices) <= {ALL}:
             yield "unknown_slice", "the result has no slices"
         elif term.slice is not None and term.slice not in self._slices:
@@ -347,11 +349,12 @@ class _Table:
         return float(number)
 
     def _number(self, term: Term, score: str, label: str) -> float:
-        text = str(find_computed(measure(term.measure), self._measures, self._requested))
+        text = str(find_computed(measure(term.measure), self._names, self._requested))
+        name = term.name or text
         rows = self._rows.get((score, label, text))
         if rows is None:
-            raise _Unknown("undefined", f"there is no {text} of {score!r} for {label!r}")
-        title = text if label == ALL else f"{text}[{label}]"
+            raise _Unknown("undefined", f"there is no {name} of {score!r} for {label!r}")
+        title = name if label == ALL else f"{name}[{label}]"
         if term.field in GROUP_FIELDS:
             self._require_groups()
         ungrouped = self._counts["rows"] and not self._counts["groups"]
@@ -381,15 +384,20 @@ def _lacks_groups(row: object) -> bool:
 
 
 def _absent(
-    term: Term, measures: Sequence[str], scores: Sequence[str], requested: Mapping[str, str]
+    term: Term, names: Mapping[str, str], scores: Sequence[str], requested: Mapping[str, str]
 ) -> Iterator[tuple[str, str]]:
-    """Yield kind and detail of a missing measure or score column."""
+    """Yield kind and detail of a missing measure or score column.
+
+    `names` are those of the measures in messages, by text.
+    """
     if term.score is not None and term.score not in scores:
         text = f"score column {term.score!r} is none of {', '.join(map(repr, scores))}"
         yield "unknown_score", _with_hint(text, term.score, scores)
-    if find_computed(measure(term.measure), measures, requested) is None:
-        text = f"{term.measure} is none of the measures {', '.join(measures)}"
-        yield "not_computed", _with_hint(text, term.measure, measures)
+    if find_computed(measure(term.measure), names, requested) is None:
+        # A profile may have computed another measure under the name of the term.
+        shown = list(names if term.shown in names.values() else names.values())
+        text = f"{term.shown} is none of the measures {', '.join(shown)}"
+        yield "not_computed", _with_hint(text, term.shown, shown)
 
 
 def _with_hint(text: str, name: str, names: Sequence[str]) -> str:

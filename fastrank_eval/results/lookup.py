@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 
 def find_measure(
-    name: str | Measure, measures: Sequence[str], requested: Mapping[str, str]
+    name: str | Measure, names: Mapping[str, str], requested: Mapping[str, str]
 ) -> Measure:
     """Look up a measure in any accepted spelling, or by its requested name.
 
     Parameters
     ----------
     name : str or Measure
-    measures : sequence of str
-        Canonical texts of the measures of the result.
+    names : mapping of str to str
+        The name that reports show by canonical text of each measure of the result.
     requested : mapping of str to str
         By requested name the computed measure, where a profile set other options.
 
@@ -34,17 +34,26 @@ def find_measure(
         If the result does not have it.
     """
     parsed = measure(name)
-    result = find_computed(parsed, measures, requested)
+    result = find_computed(parsed, names, requested)
     if result is None:
+        # A profile may have computed another measure under the name that is looked up.
+        shown = list(names if parsed.shown in names.values() else names.values())
         raise MeasureError(
-            f"measure {parsed} was not part of this evaluation, which holds "
-            f"{', '.join(measures)}.{near(str(parsed), measures)}"
+            f"measure {parsed.shown} was not part of this evaluation, which holds "
+            f"{', '.join(shown)}.{near(parsed.shown, shown)}"
         )
     return result
 
 
-def find_score(name: str | None, scores: Sequence[str], measures: Sequence[str]) -> str:
+def find_score(name: str | None, scores: Sequence[str], names: Mapping[str, str]) -> str:
     """Look up a score column; by default the only one.
+
+    Parameters
+    ----------
+    name : str or None
+    scores : sequence of str
+    names : mapping of str to str
+        As in `find_measure`.
 
     Raises
     ------
@@ -53,16 +62,16 @@ def find_score(name: str | None, scores: Sequence[str], measures: Sequence[str])
     """
     if name is None and len(scores) == 1:
         return scores[0]
-    names = ", ".join(map(repr, scores))
+    columns = ", ".join(map(repr, scores))
     if name is None:
         raise ArgumentError(
-            f"this evaluation has several score columns ({names}): name the one you mean, "
-            f"as in result[{scores[0]!r}, {measures[0]!r}]."
+            f"this evaluation has several score columns ({columns}): name the one you mean, "
+            f"as in result[{scores[0]!r}, {next(iter(names.values()))!r}]."
         )
     if name not in scores:
         raise ArgumentError(
             f"score column {name!r} was not part of this evaluation, which holds "
-            f"{names}.{near(name, scores)}"
+            f"{columns}.{near(name, scores)}"
         )
     return name
 
@@ -152,6 +161,6 @@ def refuse_pooled(measure: Measure) -> None:
     if measure.pooled:
         variant = "GAUC" if measure.name == "AUC" else f"Group{measure.name}"
         raise MeasureError(
-            f"{measure} pools the rows of all groups and has no value per group"
+            f"{measure.shown} pools the rows of all groups and has no value per group"
             + (f"; {variant} is the {measure.name} of each group." if variant in registry else ".")
         )

@@ -18,6 +18,7 @@ from fastrank_eval.engine.records import (
     MeasureValue,
     Meta,
     record_table,
+    shown_names,
 )
 from fastrank_eval.engine.run import Evaluation
 from fastrank_eval.engine.summary import GroupRecords, group_records, score_tables
@@ -258,10 +259,10 @@ class Result(Reported):
         return rela_impr(self._value_of(text, score).value, other._value_of(text, base_name).value)
 
     def _find_measure(self, name: str | Measure) -> Measure:
-        return find_measure(name, self.measures, self.requested)
+        return find_measure(name, self.names, self.requested)
 
     def _find_score(self, name: str | None) -> str:
-        return find_score(name, self.scores, self.measures)
+        return find_score(name, self.scores, self.names)
 
     @property
     def summary(self) -> pa.Table:
@@ -290,7 +291,8 @@ class Result(Reported):
         -------
         pyarrow.Table
             Key columns, ``rows``, ``positives`` and a float64 column a measure, null where
-            undefined; with several scores the columns are called ``score.measure``.
+            undefined. Its name is the measure's canonical text, such as ``AP`` for MAP; with
+            several scores it is ``score.measure``.
 
         Raises
         ------
@@ -562,6 +564,11 @@ class Result(Reported):
     def __iter__(self) -> Iterator[MeasureValue]:
         """Iterate over the values, in the order of `summary`."""
         return iter(self.values)
+
+    @cached_property
+    def names(self) -> dict[str, str]:
+        """The names that reports show, by canonical text of the measure."""
+        return shown_names(self.measures, self.values)
 
     @cached_property
     def _group_measures(self) -> list[str]:

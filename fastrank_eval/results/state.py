@@ -113,6 +113,11 @@ class State(NotebookView):
         return tuple(self._header["measures"])
 
     @property
+    def names(self) -> dict[str, str]:
+        """The names that reports show, by canonical text of the measure."""
+        return {text: self._header.get("names", {}).get(text, text) for text in self.measures}
+
+    @property
     def requested(self) -> dict[str, str]:
         """The computed measures of names that a profile gave other options."""
         return dict(self._header["requested"])
@@ -149,7 +154,7 @@ class State(NotebookView):
     def __repr__(self) -> str:
         return (
             f"State of {self.rows} rows, {self.groups} groups, {len(self.provenance)} evaluations: "
-            f"{', '.join(self.measures)} of {', '.join(self.scores)}"
+            f"{', '.join(self.names.values())} of {', '.join(self.scores)}"
         )
 
     def _html_report(self) -> Report:
@@ -401,10 +406,8 @@ class State(NotebookView):
         """
         confidence = self._option("confidence", confidence, "0.95")
         min_groups = self._option("min_groups", min_groups, "1")
-        share, fewest = (
-            check_fraction("confidence", confidence),
-            at_least_one("min_groups", min_groups, 1),
-        )
+        share = check_fraction("confidence", confidence)
+        fewest = at_least_one("min_groups", min_groups, 1)
         if fewest > 1 and not self._header["columns"]["group"]:
             raise ArgumentError(
                 f"min_groups: must be 1 for a state without groups, got {fewest}; evaluate the "

@@ -91,6 +91,31 @@ def test_null_groups__of_files_rows_conditions_and_streams__counts_once(tmp_path
     assert "2 rows without a group key left out" in repr(comparison)
 
 
+def test_null_groups__error_in_a_row__gives_its_number_in_the_input(tmp_path: Path) -> None:
+    def message(source: Any, **options: Any) -> str:
+        with pytest.raises((fe.ColumnError, fe.OrderError)) as error:
+            fe.evaluate(source, **OPTIONS, measures="GAUC", null_groups="drop", **options)
+        return str(error.value)
+
+    wrong = pa.table({**log(), "score": [*SCORE[:5], np.nan, *SCORE[6:]]})
+    for name, table in (("a", pa.table(log())), ("b", wrong)):
+        papq.write_table(table, tmp_path / f"{name}.parquet", row_group_size=2)
+    for source in (wrong, tmp_path / "b.parquet"):
+        assert "in 1 row(s), first in row 5 (counted from 0)" in message(source)
+        assert "It is" not in message(source)
+    folder = message(tmp_path)
+    assert "first in row 14 (counted from 0)" in folder
+    assert folder.endswith(f"It is row 5 of {str(tmp_path / 'b.parquet')!r}.")
+    # Without the row of click 0 and score 0.8, as where counts.
+    selected = message(wrong, where="score != 0.8 or click = 1")
+    assert "first in row 4 (counted from 0)" in selected
+    assert selected.endswith("It is row 4 of the rows that where selects.")
+    rising = message(pa.table(log()), order="sorted")
+    assert "rises inside a group at row 8 (counted from 0): 0.2 is followed by 0.7" in rising
+    # A stream cannot be read again.
+    assert message(iter(wrong.to_batches())).endswith("It is row 4 of those with a group key.")
+
+
 def test_null_groups__unknown_word__is_refused() -> None:
     with pytest.raises(fe.ArgumentError, match="null_groups='skip' is not one of"):
         fe.evaluate(log(), **OPTIONS, null_groups="skip")

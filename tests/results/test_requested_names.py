@@ -5,13 +5,18 @@ from __future__ import annotations
 import copy
 import csv
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import fastrank_eval as fe
+from fastrank_eval.apps.nightly.history import History
+from fastrank_eval.apps.nightly.web import web_view
+from fastrank_eval.integrations import lightgbm_metric
 from fastrank_eval.results.state import State
+from tests.support.asgi_client import Client
 from tests.support.nightly_runs import kept, nightly
 
 #: Grades whose exponential and linear gains give other values of nDCG.
@@ -233,3 +238,132 @@ fail_if = {json.dumps(gates)}
     values = {value.measure: value.value for value in night.values}
     assert isinstance(requested, dict)
     assert {name: values[requested[name]] for name in order} == {n: alone(n) for n in order}
+
+
+def test_gate__with_another_tools_name__matches_and_shows_it_as_written() -> None:
+    result = fe.evaluate(LOG, group="q", label="label", score="old", measures="MAP,MRR")
+    (failure,) = result.check("MAP < 2").failures
+    assert failure.condition == "MAP value < 2"
+    assert not result.check("AP < 2")
+    verdict = result.check("map_cut_3 > 0", "mrr[x=1] > 0", "MAP effective_groups > 0 and MRR < 2")
+    assert [failure.condition for failure in verdict.failures] == [
+        "map_cut_3 value > 0",
+        "mrr[x=1] value > 0",
+        "MAP effective_groups > 0 and MRR value < 2",
+    ]
+    assert "map_cut_3 is none of the measures MAP, MRR" in verdict.failures[0].detail
+    assert verdict.failures[2].detail.startswith("MAP effective_groups 3, MRR value")
+    # A name in another case is ours: the message has its usual form.
+    assert str(fe.gate("gauc < .6 or Precision@5 > 1 or R@5 > 1")) == (
+        "GAUC value < 0.6 or Precision@5 value > 1 or R@5 value > 1"
+    )
+
+
+def test_errors__name_the_measures_that_were_asked_for() -> None:
+    def evaluate(measures: str) -> fe.Result:
+        return fe.evaluate(
+            LOG, group="q", label="label", score="old", measures=measures, keep_state=True
+        )
+
+    result, other = evaluate("MAP,HR@2"), evaluate("MRR")
+    with pytest.raises(fe.MeasureError, match=r"holds MAP, HR@2\. Did you mean 'HR@2'"):
+        result.value("HR@1")
+    with pytest.raises(fe.ArgumentError, match="one has MAP, HR@2, the other MRR"):
+        result.compare(other)
+    with pytest.raises(fe.MergeError, match="only the first has MAP, HR@2 and only the second has"):
+        result.state.merge(other.state)
+    with pytest.raises(fe.ArgumentError, match=r"MAP\(interpolated=True\) has no closed form"):
+        evaluate("MAP(interpolated=True)")
+    assert "MAP, HR@2 of old" in repr(result.state)
+    assert result.names == result.state.names == {"AP": "MAP", "Success@2": "HR@2"}
+
+
+def test_explain__other_tools_names__prints_what_was_asked_for() -> None:
+    columns: dict[str, Any] = {"group": "q", "label": "label", "score": "old"}
+    found = fe.explain(LOG, profile="catboost", measures="NDCG@2,MAP,AP@1", **columns)
+    assert found.table().header[3:] == ["NDCG@2", "MAP", "AP@1"]
+    assert [(v["measure"], v["name"]) for v in found.to_dict()["values"]] == [
+        ("nDCG@2", "NDCG@2"),
+        ("AP", "MAP"),
+        ("AP@1", "AP@1"),
+    ]
+    choices = [row[0] for row in found.table().rows]
+    assert {"undefined NDCG", "NDCG gain", "undefined AP"} <= set(choices)
+    assert "nDCG gain" in [choice["name"] for choice in found.to_dict()["choices"]]
+
+
+def test_curve__other_tools_names__are_choices_and_measures_are_canonical() -> None:
+    columns: dict[str, Any] = {"group": "q", "label": "label", "score": "old"}
+    curve = fe.curve("k", LOG, measure=[fe.NDCG, "HR"], cutoffs=[1, 2], **columns)
+    assert curve.choices["measure"] == "NDCG,HR"
+    assert set(curve.to_arrow().column("measure").to_pylist()) == {"nDCG", "Success"}
+    assert lightgbm_metric("MAP", sizes=[3]).name == "MAP"
+
+
+def test_nightly__other_tools_names__are_shown_and_kept_beside_the_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    # The second of two classes differs between the nights: a change is found.
+    for day, score in (("18", LOG["old"]), ("19", LOG["new"])):
+        log = {**LOG, "old": score}
+        with Path(f"2026-11-{day}.csv").open("w", newline="") as file:
+            csv.writer(file).writerows([log, *zip(*log.values(), strict=True)])
+    config = """
+title = "Names"
+[source]
+path = "{date}.csv"
+[columns]
+group = "q"
+label = "label"
+[models]
+scores = ["old", "new"]
+baseline = "old"
+[evaluate]
+measures = ["MAP@2", "NDCG", "AP"]
+[slices]
+by = ["q"]
+min_groups = 1
+[gates]
+fail_if = ["MAP@2 < 2", "map_cut_2[q=3] < 2"]
+fail_if_yesterday = ["NDCG value < 2"]
+[output]
+folder = "pages"
+"""
+    Path("nightly.toml").write_text(config)
+    nightly("nightly.toml", "--date", "2026-11-18", "--quiet")
+    found = nightly("nightly.toml", "--date", "2026-11-19", "--json", "summary.json")
+    markdown = nightly("nightly.toml", "--date", "2026-11-19", "--markdown")
+    assert found.exit_code == markdown.exit_code == 3, found.output
+    page, _, made = Path("pages/2026-11-19.html").read_text().partition('<section id="made"')
+    assert "AP@2: MAP@2" in made
+    for text in (found.stdout, markdown.stdout.replace("\\", ""), page):
+        assert "MAP@2 of old" in text
+        assert not re.search("(?<!M)AP@2|nDCG", text)
+    client = Client(web_view(lambda: History("history.db", readonly=True)))
+    nights = "first=2026-11-18&second=2026-11-19"
+    for address in ("/", f"/compare?{nights}", "/slice?slice=q%3D3&measure=AP%402"):
+        text = re.sub('href="[^"]*"', "", client.get(address).text)
+        assert "MAP@2" in text
+        assert not re.search("(?<!M)AP@2|nDCG", text)
+    (night,) = json.loads(Path("summary.json").read_text())["nights"]
+    assert {(v["measure"], v["name"]) for v in night["headline"]} == {
+        ("AP@2", "MAP@2"),
+        ("nDCG", "NDCG"),
+        ("AP", "AP"),
+    }
+    assert {(one["measure"], one["name"]) for one in night["findings"]} == {
+        ("AP@2", "MAP@2"),
+        ("nDCG", "NDCG"),
+    }
+    assert [gate["condition"] for gate in night["gates"]][:2] == ["MAP@2 < 2", "map_cut_2[q=3] < 2"]
+    # A night that asks by another name is compared with the others, and shows its own.
+    Path("nightly.toml").write_text(config.replace('"NDCG", "AP"', '"nDCG", "AP"'))
+    found = nightly("nightly.toml", "--date", "2026-11-19", "--json", "-")
+    (night,) = json.loads(found.stdout)["nights"]
+    assert night["headline"][1]["name"] == "nDCG"
+    assert night["headline"][1]["yesterday"] is not None
+    # An error of the configuration names the measures as it does.
+    Path("nightly.toml").write_text(config.replace("MAP@2 < 2", "RECALL < 2"))
+    found = nightly("nightly.toml", "--date", "2026-11-19")
+    assert "RECALL is none of the measures MAP@2, NDCG, AP" in found.stderr

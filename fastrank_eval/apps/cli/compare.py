@@ -207,7 +207,7 @@ def _compare_states(
         comparison = states[0].compare(*states[1:], **choices)
     for each in gates:
         each.require(
-            comparison.measures, [comparison.baseline, *comparison.scores], states[0].requested
+            comparison.names, [comparison.baseline, *comparison.scores], states[0].requested
         )
     raise_if_stopped()
     return comparison, gates
@@ -333,7 +333,7 @@ def merge(
 
     def add_state(state: State) -> State:
         for each in gates:
-            each.require(state.measures, state.scores, state.requested)
+            each.require(state.names, state.scores, state.requested)
         return state.without_groups() if drop_groups else state
 
     allowed = {name: options.pop(name) for name in ("allow_repeated", "allow_crossing")}

@@ -176,7 +176,12 @@ def _verdict(difference: NightDifference, confidence: float) -> str:
 
 
 #: Conventions that may differ between comparable nights.
-_NIGHT_CONVENTIONS = frozenset(RUN_CONVENTIONS) - {"where"} | {"by", "quality", "requested"}
+_NIGHT_CONVENTIONS = frozenset(RUN_CONVENTIONS) - {"where"} | {
+    "by",
+    "quality",
+    "requested",
+    "names",
+}
 #: Options of a measure that do not change its value.
 _ERROR_OPTIONS = ("se",)
 
@@ -221,7 +226,8 @@ def earlier_nights(night: Night, history: History) -> dict[str, EarlierNight]:
 
 def _comparable(night: Night, earlier: Night | None, date: dt.date) -> EarlierNight:
     if earlier is None or not earlier.quality.rows:
-        return EarlierNight(None, f"history has no rows of {date}")
+        reason = f"history has no rows of {date}"
+        return EarlierNight(None, reason, incomparable=earlier is not None)
     if earlier.status == "data_quality":
         return EarlierNight(None, f"the rows of {date} were not sound", incomparable=True)
     different = convention_differences(night, earlier)
@@ -252,7 +258,11 @@ def convention_differences(night: Night, earlier: Night) -> tuple[str, ...]:
     options, earlier_options = _options(night), _options(earlier)
     return (
         *different,
-        *(m for m in options if m in earlier_options and options[m] != earlier_options[m]),
+        *(
+            night.name_of(m)
+            for m in options
+            if m in earlier_options and options[m] != earlier_options[m]
+        ),
     )
 
 
@@ -387,11 +397,11 @@ def _missing_values(
         if score not in scores:
             yield score
         elif measured is None:
-            yield term.measure
+            yield term.shown
         elif slice_ not in slices:
             yield slice_
         elif (score, slice_, str(measured)) not in keys:
-            yield f"{measured} of {score} for {slice_}"
+            yield f"{term.shown} of {score} for {slice_}"
 
 
 def _judgements(each: Gate, night: Night) -> int:

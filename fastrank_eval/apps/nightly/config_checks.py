@@ -418,19 +418,20 @@ def _check_measures(
     for m in measured:
         refusal = m.refuses(conventions["ties"])
         if refusal:
-            errors.add("evaluate", "measures", str(m), f"{refusal}.")
+            errors.add("evaluate", "measures", m.shown, f"{refusal}.")
         if refuses_weights and not m.uses_row_weights:
             reason = "is a measure of rank positions, which cannot use weights of rows; leave it "
             reason += "out, leave weight out of [columns], or write weight_rows = 'ignore'."
-            errors.add("evaluate", "measures", str(m), reason)
+            errors.add("evaluate", "measures", m.shown, reason)
         if columns is not None and m.needs_subtopics and columns["subtopics"] is None:
             reason = "needs the column of subtopics; add subtopics to [columns]."
-            errors.add("evaluate", "measures", str(m), reason)
+            errors.add("evaluate", "measures", m.shown, reason)
     if len(errors.errors) > errors_before:
         return None
-    texts, renamed = [str(m) for m in measured], requested_names(requested, measured)
+    names = {str(m): m.shown for m in measured}
+    renamed = requested_names(requested, measured)
 
     def require(each: Gate) -> None:
-        each.require(texts, scores, renamed)
+        each.require(names, scores, renamed)
 
     return require

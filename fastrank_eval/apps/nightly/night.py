@@ -447,6 +447,11 @@ class Night:
         names = self.conventions.get("requested")
         return names if isinstance(names, Mapping) else {}
 
+    def name_of(self, measure: str) -> str:
+        """Return the name of a measure in reports: the one that was asked for."""
+        names = self.conventions.get("names")
+        return str(names.get(measure, measure)) if isinstance(names, Mapping) else measure
+
     def find(self, text: str) -> Measure | None:
         """Find the measure that was computed for a requested one, or None."""
         return find_computed(measure_of(text), self.measures, self.requested)

@@ -84,7 +84,9 @@ def night_content(series: NightSeries) -> dict[str, Any]:
         keys = [charts.key(index) for index in range(len(night.models))]
         trends = [
             (
-                charts.trend(f"trend-{index}", measure, series.nights, _past(series, measure)),
+                charts.trend(
+                    f"trend-{index}", night.name_of(measure), series.nights, _past(series, measure)
+                ),
                 _by_night(series, measure),
             )
             for index, measure in enumerate(night.measures[:_MAX_TRENDS])
@@ -97,7 +99,7 @@ def night_content(series: NightSeries) -> dict[str, Any]:
         activity = [
             (
                 charts.activity(
-                    f"activity-{index}", _activity_title(by, active), values, night.models
+                    f"activity-{index}", _activity_title(night, by, active), values, night.models
                 ),
                 list(_buckets(series, values)),
             )
@@ -123,16 +125,22 @@ def night_content(series: NightSeries) -> dict[str, Any]:
         "periods": _periods(series),
         "keys": keys,
         "trends": trends,
-        "bare": _without_intervals(series, night.measures[:_MAX_TRENDS]),
+        "bare": _names(night, _without_intervals(series, night.measures[:_MAX_TRENDS])),
         "edges": charts.edges(series.nights),
-        "untrended": night.measures[_MAX_TRENDS:],
+        "untrended": _names(night, night.measures[_MAX_TRENDS:]),
         "slices": [
-            (measure, rows[:MAX_SLICES], len(rows[MAX_SLICES:])) for measure, rows in slices if rows
+            (night.name_of(measure), rows[:MAX_SLICES], len(rows[MAX_SLICES:]))
+            for measure, rows in slices
+            if rows
         ],
         "activity": activity,
         "curves": curves,
         "quality_charts": quality_charts,
     }
+
+
+def _names(night: Night, measures: Sequence[str]) -> list[str]:
+    return [night.name_of(measure) for measure in measures]
 
 
 def _cards(series: NightSeries, headline: Sequence[PageRow]) -> list[tuple[PageRow, str]]:
@@ -195,12 +203,12 @@ def _without_intervals(series: NightSeries, measures: Sequence[str]) -> list[str
     return [measure for measure in measures if measure not in with_intervals]
 
 
-def _activity_title(by: str, active: Mapping[str, Sequence[MeasureValue]]) -> str:
+def _activity_title(night: Night, by: str, active: Mapping[str, Sequence[MeasureValue]]) -> str:
     """Return a title, with the slicing if several count the same unit."""
     first = active[by][0]
     unit = activity_unit(first.slice)
     same_unit = [each for each, values in active.items() if activity_unit(values[0].slice) == unit]
-    title = f"{first.measure} by {unit} of the group"
+    title = f"{night.name_of(first.measure)} by {unit} of the group"
     return f"{title}, {by}" if len(same_unit) > 1 else title
 
 

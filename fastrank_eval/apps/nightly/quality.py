@@ -258,6 +258,8 @@ def _nulls(evaluation: Evaluation) -> dict[str, int]:
     null_counts = dict.fromkeys((*roles.group, roles.label, *roles.scores), 0)
     if roles.unjudged == "drop":
         del null_counts[roles.label]
+    if "null_groups" in evaluation.meta.conventions:
+        null_counts = {name: 0 for name in null_counts if name not in roles.group}
     if UNJUDGED in plan.measures:
         null_counts[roles.label] = _to_count(_sum_of(evaluation, UNJUDGED, 0))
     for model, score in enumerate(roles.scores):

@@ -349,15 +349,17 @@ def _evaluate_night(
     )
     states = states_of(evaluation, source, hidden, config.states)
     shown = display_names(requested, evaluation.plan.measures)
-    names = {
+    computed = {
         shown.get(name, name): shown.get(text, text) for name, text in evaluation.requested.items()
     }
+    texts = ((shown.get(str(m), str(m)), m.shown) for m in evaluation.plan.measures)
+    names = {text: name for text, name in texts if text in night.measures and text != name}
     few = few_scores(evaluation, config.gates.min_distinct_scores)
-    return NightRun(_with_display_names(night, shown, names), states, few)
+    return NightRun(_with_display_names(night, shown, computed, names), states, few)
 
 
 def _with_display_names(
-    night: Night, shown: Mapping[str, str], requested: Mapping[str, str]
+    night: Night, shown: Mapping[str, str], requested: Mapping[str, str], names: Mapping[str, str]
 ) -> Night:
     """Rename measures to display names, and list the requested names."""
     measured = night.conventions["measures"]
@@ -370,6 +372,7 @@ def _with_display_names(
             **night.conventions,
             "measures": measured,
             **({"requested": dict(requested)} if requested else {}),
+            **({"names": dict(names)} if names else {}),
         },
         values=tuple(replace(v, measure=shown.get(v.measure, v.measure)) for v in night.values),
         compared=tuple(

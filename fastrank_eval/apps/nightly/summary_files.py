@@ -6,13 +6,14 @@ import json
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any
 from urllib.parse import quote
 
 from fastrank_eval.apps.nightly.night import (
     KINDS,
     PERIODS,
+    Finding,
     Night,
     NightDifference,
 )
@@ -36,8 +37,9 @@ SCHEMA = 1
 _MAX_CHANGES = 20
 _INTERVAL = ("se", "ci_low", "ci_high")
 _GROUPS = ("effective_groups", "groups", "groups_used")
-_VALUE_FIELDS = ("score", "measure", "value", *_INTERVAL, *_GROUPS)
-_KEY_FIELDS = ("kind", "score", "by", "slice", "measure")
+_VALUE_FIELDS = ("score", "measure", "name", "value", *_INTERVAL, *_GROUPS)
+_KEY_FIELDS = ("kind", "score", "by", "slice", "measure", "name")
+_FINDING_FIELDS = (*(field.name for field in fields(Finding)), "name")
 _CHANGE_FIELDS = ("delta", *_INTERVAL, "relative", "p_value", "p_adjusted", "verdict")
 
 
@@ -86,6 +88,13 @@ def night_dict(
         for d in night.compared
     }
     headline = [v for v in night.values if v.slice == "all"]
+
+    def named(
+        record: MeasureValue | NightDifference | Finding, names: Sequence[str]
+    ) -> dict[str, Any]:
+        values = {"measure": record.measure, "name": night.name_of(record.measure)}
+        return {key: values.get(key, getattr(record, key, None)) for key in names}
+
     content = {
         "date": night.date.isoformat(),
         "title": night.title,
@@ -97,22 +106,22 @@ def night_dict(
         "confidence": confidence_of(night),
         "conventions": night.conventions,
         "headline": [
-            _fields(v, _VALUE_FIELDS)
+            named(v, _VALUE_FIELDS)
             | {kind: changes.get((kind, v.score, v.by, v.slice, v.measure)) for kind in KINDS}
             for v in headline
         ],
         "top_changes": [
-            _fields(one.difference, (*_KEY_FIELDS, *_CHANGE_FIELDS))
+            named(one.difference, (*_KEY_FIELDS, *_CHANGE_FIELDS))
             | {"gate_failed": one.alarmed, "others": one.others}
             for one in changed_slices(night)[:_MAX_CHANGES]
         ],
         "periods": {
-            name: [_fields(v, _VALUE_FIELDS) for v in values if v.slice == "all"]
+            name: [named(v, _VALUE_FIELDS) for v in values if v.slice == "all"]
             for name, values in night.periods.items()
         },
         "period_slices": {
             name: [
-                {"by": v.by, "slice": v.slice} | _fields(v, _VALUE_FIELDS)
+                {"by": v.by, "slice": v.slice} | named(v, _VALUE_FIELDS)
                 for v in values
                 if v.slice != "all" and v.measure in night.measures[:1]
             ]
@@ -128,7 +137,7 @@ def night_dict(
             for name, dates in night.period_nights.items()
         },
         **_fields(night, ("period_notes", "notes")),
-        "findings": [asdict(one) for one in night.findings],
+        "findings": [named(one, _FINDING_FIELDS) for one in night.findings],
         "gates": [asdict(gate) for gate in night.gates],
         "quality": asdict(night.quality),
         **_fields(night, ("sources", "command", "version", "seconds")),
@@ -182,7 +191,7 @@ def night_markdown(night: Night, page: str | None = None) -> str:
                     f"{change} {_since(kind)}" for kind, change in change_texts.items() if change
                 ]
                 numbers = ", ".join([_number(value), *shown_changes])
-                models.append(f"* {_code(value.measure)} {numbers}")
+                models.append(f"* {_code(night.name_of(value.measure))} {numbers}")
         models.append("")
     quality = night.quality
     status = f"**{_escaped(night.title)}, {night.date}: {_status(night)}**"
@@ -213,18 +222,19 @@ def _largest_changes(night: Night) -> list[str]:
     if not changes:
         return []
     lines = ["**Slices that changed most**", ""]
-    lines += [f"* {_change_line(one)}" for one in changes[:_MAX_CHANGES_IN_TEXT]]
+    lines += [f"* {_change_line(night, one)}" for one in changes[:_MAX_CHANGES_IN_TEXT]]
     remaining = len(changes) - _MAX_CHANGES_IN_TEXT
     return [*lines, f"* and {remaining} more"] if remaining > 0 else lines
 
 
-def _change_line(one: TopChanges) -> str:
+def _change_line(night: Night, one: TopChanges) -> str:
     d = one.difference
     suffixes = ["gate failed"] * one.alarmed
     suffixes += [f"{one.others} more change{'s' * (one.others > 1)}"] * bool(one.others)
     return "; ".join(
         [
-            f"{_code(d.slice)} of {_code(d.score)}: {_code(d.measure)} {_change_text(d)} "
+            f"{_code(d.slice)} of {_code(d.score)}: {_code(night.name_of(d.measure))} "
+            f"{_change_text(d)} "
             f"{_since(d.kind)} {interval_text(d.ci_low, d.ci_high, None, True, _FORM)}".rstrip(),
             *suffixes,
         ]
@@ -235,7 +245,7 @@ def night_lines(night: Night) -> str:
     """Format a night as a few plain lines."""
     first = {v.score: v for v in reversed(night.values) if v.slice == "all"}
     values = [first[model] for model in night.models if model in first]
-    numbers = "; ".join(f"{v.score} {v.measure} {_number(v)}" for v in values)
+    numbers = "; ".join(f"{v.score} {night.name_of(v.measure)} {_number(v)}" for v in values)
     lines = [f"{night.date} {_status(night)}: {numbers}"]
     lines += [f"  {text}" for text in [*sentences(night), *gate_texts(night), *night.notes]]
     return "".join(f"{printable(line)}\n" for line in lines)

@@ -383,7 +383,7 @@ def _sentence(night: Night, finding: Finding, *others: Finding) -> str:
             usual = "; too few nights before it say what is usual"
         main = f"{_difference_sentence(night, finding)}{usual}"
     elif finding.detail:
-        main = f"A gate on {_subject(finding)} cannot be judged: {finding.detail}"
+        main = f"A gate on {_subject(night, finding)} cannot be judged: {finding.detail}"
     elif finding.compared:
         main = _difference_sentence(night, finding)
     else:
@@ -395,7 +395,7 @@ def _sentence(night: Night, finding: Finding, *others: Finding) -> str:
         since = _day(first.since.isoformat(), night.date)
         parts.append(f"{word} {since} ({nights_text(first.nights)}).")
     if finding.kind == "change" and others:
-        names = [one.measure for one in others[:_MAX_NAMED]]
+        names = [night.name_of(one.measure) for one in others[:_MAX_NAMED]]
         named = ", ".join(names) + _more(len(others) - _MAX_NAMED)
         parts.append(f"Also changed: {named}.")
     if finding.kind == "gate" and finding.compared:
@@ -413,13 +413,13 @@ def _difference_sentence(night: Night, finding: Finding) -> str:
     if finding.verdict in ("better", "worse"):
         return (
             f"{finding.score} is {finding.verdict} than {against}{_where(finding)}: "
-            f"{finding.measure} {numbers}"
+            f"{night.name_of(finding.measure)} {numbers}"
         )
     direction = "higher" if finding.delta > 0 else "lower"
     than = f"{direction} than" if finding.delta else "the same as"
     that = "that of " if finding.compared == "baseline" else ""
     suffix = "" if finding.verdict in _SIGNIFICANT else _UNSURE
-    return f"{_subject(finding)} is {than} {that}{against}: {numbers}{suffix}"
+    return f"{_subject(night, finding)} is {than} {that}{against}: {numbers}{suffix}"
 
 
 def _limit_sentence(night: Night, finding: Finding) -> str:
@@ -428,7 +428,7 @@ def _limit_sentence(night: Night, finding: Finding) -> str:
     limit = f"{_LIMITS[finding.operator]} the limit of" if finding.operator in _LIMITS else ""
     if field in ("rows", "groups") and not finding.score:
         return f"The night has {count(n)} {field}, {limit} {count(finding.limit)}"
-    subject = _subject(finding)
+    subject = _subject(night, finding)
     if field in _SHARES:
         shares = percent_text(n, 3), percent_text(finding.limit, 3)
         return f"{shares[0]} of the {_SHARES[field]} {subject}, {limit} {shares[1]}"
@@ -475,7 +475,7 @@ def _few_scores_sentence(night: Night, finding: Finding) -> str:
     )
     if has_gate or math.isnan(finding.value):
         return main
-    value = f"{main}: {finding.measure} is {_value(finding)}"
+    value = f"{main}: {night.name_of(finding.measure)} is {_value(finding)}"
     if math.isnan(finding.delta):
         return f"{value}{_interval(night, finding)}"
     base = _number(finding.base, finding.delta)
@@ -504,9 +504,11 @@ def _other_slices(night: Night, finding: Finding) -> str:
     return f"Other {plural} that are worse too: {named}."
 
 
-def _subject(finding: Finding) -> str:
+def _subject(night: Night, finding: Finding) -> str:
+    if not finding.measure:
+        return "the rows"
     score_text = f" of {finding.score}" if finding.score else ""
-    return f"{finding.measure}{score_text}{_where(finding)}" if finding.measure else "the rows"
+    return f"{night.name_of(finding.measure)}{score_text}{_where(finding)}"
 
 
 def _where(finding: Finding) -> str:

@@ -155,7 +155,7 @@ def nights_content(nights: Sequence[Night], earlier: dt.date | None) -> dict[str
         "level": confidence_text(nights[-1]) if nights else "",
         "with_intervals": any(interval for _, cells, _ in rows for _, interval, _ in cells),
         "models": models,
-        "measure": measure,
+        "measure": nights[-1].name_of(measure) if nights else "",
         "dates": [night.date for night in reversed(nights)],
         "earlier": earlier,
     }
@@ -181,7 +181,8 @@ def slice_content(nights: Sequence[Night], slice_label: str, measure: str) -> di
     digits = digits_of(value for values in past.values() for value in values if value is not None)
     with styled():
         keys = [charts.key(index) for index in range(len(models))]
-        chart = charts.trend("slice", f"{measure} of {slice_label}", series.nights, past)
+        name = series.last.name_of(measure)
+        chart = charts.trend("slice", f"{name} of {slice_label}", series.nights, past)
     rows = [
         (
             night,
@@ -195,7 +196,7 @@ def slice_content(nights: Sequence[Night], slice_label: str, measure: str) -> di
     return {
         "title": series.last.title,
         "slice_label": slice_label,
-        "measure": measure,
+        "measure": name,
         "models": models,
         "baseline": series.last.baseline,
         "keys": keys,
@@ -233,7 +234,8 @@ def compare_content(first: Night, second: Night) -> dict[str, Any]:
         )
         pairs.sort(key=lambda pair: pair.rank)
         if pairs:
-            tables.append((f"{measure} by slice", pairs[:MAX_SLICES], len(pairs[MAX_SLICES:])))
+            name = second.name_of(measure)
+            tables.append((f"{name} by slice", pairs[:MAX_SLICES], len(pairs[MAX_SLICES:])))
     return {
         "title": second.title,
         "first": first,
