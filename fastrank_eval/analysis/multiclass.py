@@ -226,7 +226,8 @@ class ClassResult(Result):
         known = self._find_measure(key[1] if isinstance(key, tuple) else key)
         if not known.pooled:
             raise MeasureError(
-                f"{known} takes each row for a group of classes, so classes have no values."
+                f"{known} evaluates each row as a group of its classes, so it has no value for a "
+                "class."
             )
         return np.asarray(self.per_class.column(str(known)).to_numpy(), dtype=np.float64)
 
@@ -368,7 +369,7 @@ def evaluate_classes(
     started, compiled = perf_counter(), compilations.count
     policies = undefined_policies(undefined)
     if not isinstance(name, str) or not name:
-        raise ArgumentError(f"name={name!r} is not a name.")
+        raise ArgumentError(f"name: must be a text that is not empty, got {name!r}; pass one.")
     requested = parse_measures(measures)
     averages = _read_averages(average)
     opened = open_source(
@@ -386,7 +387,8 @@ def evaluate_classes(
     check_choice("decide", decide, DECIDE)
     if decide == "argmax" and not has_one_class:
         raise ArgumentError(
-            "decide='argmax' predicts one class, but rows may have several: decide='threshold'."
+            "decide: must be 'threshold' if a row may have several classes, got 'argmax', which "
+            "predicts one class; leave it out."
         )
     plan = ClassPlan(
         roles,
@@ -468,8 +470,8 @@ def _row_measures(requested: tuple[Measure, ...], plan: ClassPlan) -> dict[str, 
             refusal = m.refuses("expected")
             if refusal or m.weight not in GROUP_WEIGHTS:
                 raise ArgumentError(
-                    f"{m} cannot be taken of rows as groups of their classes: "
-                    f"{refusal or 'its weight is no column of them'}."
+                    f"{m} cannot evaluate rows as groups of their classes: "
+                    f"{refusal or 'its weight is not a column of these groups'}."
                 )
             row_measures[str(m)] = m if "weight" in m.given else m(**weight)
         elif "samples" not in plan.averages or plan.overall(m):
@@ -485,25 +487,28 @@ def _check_measures(requested: tuple[Measure, ...], plan: ClassPlan) -> None:
     """Raise if a measure gets no value, or an option has no meaning."""
     for m in requested:
         if m.chosen.get("rel", 1) != 1:
-            raise ArgumentError(f"{m}: a row belongs to a class or does not; leave out rel.")
+            raise ArgumentError(f"{m}: classes have no grades; leave out rel.")
         if isinstance(m, PooledMeasure) and m.columns_named():
             raise ArgumentError(
-                f"{m} reads a further column, which rows of several classes do not have; evaluate "
-                "one class at a time with evaluate()."
+                f"{m} needs another column, which evaluate_classes() does not read; evaluate one "
+                "class at a time with evaluate()."
             )
         if isinstance(m, PooledAUC) and m.se == "clustered":
             raise ArgumentError(
-                f"{m} takes groups for clusters, and here no group is named; take se='delong', or "
-                "evaluate one class at a time with evaluate()."
+                f"{m} needs groups as clusters, and evaluate_classes() has no groups; choose "
+                "se='delong', or evaluate one class at a time with evaluate()."
             )
         argmax = plan.argmax and isinstance(m, Decision | GroupDecision)
         if argmax and m.threshold != type(m)().threshold:
             raise ArgumentError(
-                f"{m} names a threshold, but the class of the highest score is predicted; pass "
+                f"{m} has a threshold, but the class with the highest score is predicted; pass "
                 "decide='threshold'."
             )
         if isinstance(m, LogarithmicLoss) and plan.overall(m) and m.sampling_rate != 1:
-            raise ArgumentError(f"{m}: of several classes none is sampled; leave it out.")
+            raise ArgumentError(
+                f"{m}: sampling_rate must be 1 for several classes, got {m.sampling_rate:g}; "
+                "leave it out."
+            )
         available = {average for average in plan.averages if _has_average(m, average, plan)}
         if plan.averages and m.pooled and not available and not plan.overall(m):
             raise ArgumentError(

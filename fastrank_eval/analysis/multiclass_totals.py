@@ -484,8 +484,8 @@ class ClassValues:
             values[weightless] = np.nan
         if not state.add(0, values, weights, rows, positives):
             raise MeasureError(
-                f"{measure}: the {average} mean passes the largest double; scale weights down, or "
-                "ask for another average."
+                f"{measure}: the {average} mean exceeds the largest double; scale weights down, or "
+                "choose another average."
             )
         return MeasureValue(
             score=self._name,

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
+from fastrank_eval._lib.arguments import wrong_choice
 from fastrank_eval._lib.dataclass import dataclass
-from fastrank_eval._lib.errors import ArgumentError, MeasureError, near
+from fastrank_eval._lib.errors import ArgumentError, MeasureError
 from fastrank_eval.measures.base import Measure
 from fastrank_eval.measures.parser import text_with_options
 
@@ -324,5 +325,4 @@ def profile_of(name: object) -> Profile:
     """
     if isinstance(name, str) and name in PROFILES:
         return PROFILES[name]
-    hint = near(str(name), list(PROFILES))
-    raise ArgumentError(f"profile={name!r} is not one of {', '.join(PROFILES)}.{hint}")
+    raise ArgumentError(wrong_choice("profile", name, list(PROFILES)))

@@ -238,10 +238,10 @@ class PooledAUC(OrderedMeasure):
     def check(self) -> None:
         options = [name for name in ("max_fpr", "se", "bins") if self.chosen[name] is not None]
         if self.se is not None and self.max_fpr is not None and self.max_fpr < 1:
-            raise MeasureError("AUC: se is that of the whole area; leave out max_fpr or se.")
+            raise MeasureError("AUC: se needs the whole area; leave out max_fpr or se.")
         if self.bins is not None and len(options) > 1:
             raise MeasureError(
-                f"AUC: bins keep too little for {options[0]}; leave out one of both."
+                f"AUC: bins cannot be combined with {options[0]}; leave one of them out."
             )
 
     def state_key(self) -> Hashable:

@@ -49,9 +49,7 @@ class AveragePrecision(Measure):
 
     def check_complete(self) -> None:
         if self.over == "min" and self.cutoff is None:
-            raise MeasureError(
-                f"{self.name}(over='min') divides by min(k, R) and so needs a cutoff: @k."
-            )
+            raise MeasureError(f"{self.name}(over='min') divides by min(k, R); add a cutoff, @k.")
 
     def has_expectation(self) -> bool:
         return not self.interpolated

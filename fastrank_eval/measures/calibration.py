@@ -120,8 +120,8 @@ class _CalibrationError(OrderedMeasure):
     def check_complete(self) -> None:
         if self.bins is None:
             raise MeasureError(
-                f"{self.name} needs the number of bins, as {self.name}(bins=15): its value depends "
-                "on it, so that it stands in the name. ECCE is without bins."
+                f"{self.name}: bins must be given, because the value depends on it; write "
+                f"{self.name}(bins=15), or use ECCE, which has no bins."
             )
 
     def state_key(self) -> Hashable:

@@ -249,8 +249,8 @@ class SummedMeasure(ClusteredMeasure):
         sums = self._sums(state)
         if not all(map(math.isfinite, sums.values())):
             raise MeasureError(
-                f"{self}: scores, labels or weights are so large that their sum passes the largest "
-                "double; scale them down."
+                f"{self}: scores, labels or weights are so large that their sum exceeds the "
+                "largest double; scale them down."
             )
         return self.with_error(self.from_sums(sums), state)
 

@@ -66,7 +66,7 @@ class TruncatedModel(UserModel):
     def check_complete(self) -> None:
         if self.cutoff is None:
             raise MeasureError(
-                f"{self.name} is of readers who stop at rank k: it needs a cutoff, @k."
+                f"{self.name} models users who stop at rank k; add a cutoff: {self.name}@10."
             )
         if self.cutoff > DEEPEST:
             raise MeasureError(

@@ -234,8 +234,8 @@ def evaluate(request: Request) -> Result:
     keep_groups = request.keep_groups
     if keep_groups and not (request.keep_state and request.per_group is not False):
         raise ArgumentError(
-            "keep_groups=True keeps groups in the state: call evaluate() with keep_state=True and "
-            "per_group=True as well."
+            "keep_groups=True needs keep_state=True and per_group=True; pass them to evaluate() "
+            "too."
         )
     evaluation = evaluate_request(request)
     state = None

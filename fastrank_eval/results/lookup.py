@@ -37,7 +37,7 @@ def find_measure(
     result = find_computed(parsed, measures, requested)
     if result is None:
         raise MeasureError(
-            f"measure {parsed} was not part of this evaluation, which holds "
+            f"measure {parsed} was not part of this evaluation, which has "
             f"{', '.join(measures)}.{near(str(parsed), measures)}"
         )
     return result
@@ -61,7 +61,7 @@ def find_score(name: str | None, scores: Sequence[str], measures: Sequence[str])
         )
     if name not in scores:
         raise ArgumentError(
-            f"score column {name!r} was not part of this evaluation, which holds "
+            f"score column {name!r} was not part of this evaluation, which has "
             f"{names}.{near(name, scores)}"
         )
     return name
@@ -142,8 +142,7 @@ def find_value(
         few = f", nor any of fewer than {min_groups:,} groups"
     some = ", ".join(map(repr, labels[:5])) + f" and {len(labels) - 5:,} more" * (len(labels) > 5)
     raise ArgumentError(
-        f"slice {label!r} was not part of this evaluation{few}; it holds {some}."
-        f"{near(label, labels)}"
+        f"slice {label!r} was not part of this evaluation{few}; it has {some}.{near(label, labels)}"
     )
 
 

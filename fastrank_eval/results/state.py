@@ -472,8 +472,8 @@ class State(NotebookView):
         value = self._header[name] if value is None else value
         if value is None:
             raise ArgumentError(
-                f"states of different {name} were merged: say which shall be in force, "
-                f"{name}={example} (--{name.replace('_', '-')} {example})."
+                f"{name}: must be given, because the merged states have different ones, got None; "
+                f"pass {name}={example} (--{name.replace('_', '-')} {example})."
             )
         return value
 

@@ -107,7 +107,7 @@ def test_list__file_named_twice_is_refused(folder: Path) -> None:
     "given,message",
     [
         ([], "list of paths is empty"),
-        (["part-9.parquet", TABLE], "holds pyarrow.Table"),
+        (["part-9.parquet", TABLE], "has a pyarrow.Table"),
         ([""], "path is empty"),
     ],
 )
