@@ -103,7 +103,7 @@ def group_weight(value: Any) -> str:
 WEIGHT = Param(
     "weight",
     "uniform",
-    "what a group counts for in the mean: 'uniform', 'impressions', 'positives', 'pairs' or the "
+    "weight of a group in the mean: 'uniform', 'impressions', 'positives', 'pairs' or the "
     "name of a column that is constant inside each group",
     group_weight,
 )
