@@ -100,7 +100,7 @@ def compare(
     baseline : str
         The score column that every other is compared with.
     test : str
-        * ``"clustered_t"``: the difference over its standard error, groups being clusters, by
+        * ``"clustered_t"``: the difference over its standard error, with groups as clusters, by
           Student's t with one degree of freedom less than groups;
         * ``"clustered_z"``: the same by the normal distribution;
         * ``"paired_t"``, ``"wilcoxon"``, ``"sign"``: tests of the differences of groups that both

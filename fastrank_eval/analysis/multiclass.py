@@ -221,7 +221,7 @@ class ClassResult(Result):
         Raises
         ------
         MeasureError
-            If the measure was not part of the evaluation, or takes rows for groups.
+            If the measure was not part of the evaluation, or evaluates rows as groups.
         """
         known = self._find_measure(key[1] if isinstance(key, tuple) else key)
         if not known.pooled:
@@ -462,7 +462,7 @@ def _read_averages(average: str | Sequence[str] | None) -> tuple[str, ...]:
 
 
 def _row_measures(requested: tuple[Measure, ...], plan: ClassPlan) -> dict[str, Measure]:
-    """Map measures that take rows for groups to measures of groups."""
+    """Map measures of rows as groups to measures of groups."""
     weight = {"weight": ROW_WEIGHT} if plan.weighted else {}
     row_measures: dict[str, Measure] = {}
     for m in requested:

@@ -186,7 +186,7 @@ class State(NotebookView):
 
         Parameters
         ----------
-        content : bytes or the like
+        content : bytes-like
         name : str
             The name of the state in messages.
 

@@ -224,7 +224,7 @@ def test_one_group__is_not_tested() -> None:
     line = compare(log, "GAUC,RR").find("GAUC")
     assert (line.delta, line.groups, line.caution) == (1, 1, "one_group")
     assert math.isnan(line.p_adjusted)
-    assert "one group tells no standard error" in line.verdict
+    assert "one group has no standard error" in line.verdict
 
 
 def test_no_group_at_all__is_not_compared() -> None:
