@@ -87,7 +87,8 @@ def compare(
 
     The difference of a measure has the paired standard error of two ratios of sums over groups,
     ``sqrt(U / (U - 1) * sum of (e_b - e_a)^2)``. U is the number of groups that either model uses;
-    each has ``e = w (A - mean) / sum of w``. Groups that are hard or easy for both models cancel.
+    each has ``e = w (A - mean) / sum of w``. A group that is hard for both models
+    adds little to it.
 
     Parameters
     ----------

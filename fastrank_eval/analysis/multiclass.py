@@ -294,8 +294,8 @@ def evaluate_classes(
       (one-vs-rest).
     * Accuracy, ErrorRate, BalancedAccuracy, MCC (Gorodkin's R_K) and LogLoss are computed for all
       classes at once if each row belongs to one class: `slice` ``"all"``.
-    * Measures of groups, such as Success@3 (top-3 accuracy), nDCG or RR, take each row for a group
-      of its classes: `slice` ``"samples"``.
+    * Measures of groups, such as Success@3 (top-3 accuracy), nDCG or RR, evaluate each row as a
+      group of its classes: `slice` ``"samples"``.
 
     Parameters
     ----------
