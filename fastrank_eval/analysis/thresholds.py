@@ -108,8 +108,8 @@ class Criterion:
             elif not applies:
                 takers = [by for by, names in OPTIONS.items() if name in names]
                 raise ArgumentError(
-                    f"by={self.by!r} takes no {name}; {', '.join(map(repr, takers))} "
-                    f"{'do' if len(takers) > 1 else 'does'}. Leave it out."
+                    f"{name}: must be left out for by={self.by!r}, got {value!r}; it is for "
+                    f"{', '.join(map(repr, takers))}."
                 )
             elif name == "costs":
                 object.__setattr__(self, name, _read_costs(value))

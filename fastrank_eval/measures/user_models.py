@@ -47,8 +47,8 @@ class UserModel(PositionWeighted):
         wrong = outside_unit(ranking) if self.gain == "label" else None
         if wrong is not None:
             raise MeasureError(
-                f"{self}: label {wrong:g} is no gain in [0, 1]; with gain='label' labels must lie "
-                "in [0, 1]. Give grades their gains by a table, as in "
+                f"{self}: label {wrong:g} is not a gain in [0, 1]; with gain='label' labels must "
+                "lie in [0, 1]. Give grades their gains by a table, as in "
                 f"{self.name}(gain={{1: 0.5, 2: 1}})."
             )
 
@@ -268,7 +268,7 @@ class _Cascade(Measure):
             wrong = outside_unit(ranking)
             if wrong is not None:
                 raise MeasureError(
-                    f"{self}: label {wrong:g} is no probability; with stop='label' labels must "
+                    f"{self}: label {wrong:g} is not a probability; with stop='label' labels must "
                     "lie in [0, 1]."
                 )
         elif ranking.max_grade > self.max_grade:

@@ -197,7 +197,7 @@ class State(NotebookView):
         Raises
         ------
         SourceError
-            If the content is no saved state, is damaged, or has a newer format.
+            If the content is not a saved state, is damaged, or has a newer format.
 
         Examples
         --------
@@ -493,7 +493,7 @@ def load_state(path: str | os.PathLike[str]) -> State:
     Raises
     ------
     SourceError
-        If the file is missing, is no saved state, is damaged, or has a newer format.
+        If the file is missing, is not a saved state, is damaged, or has a newer format.
     """
     return _check(*read_state(path), os.fspath(path))
 

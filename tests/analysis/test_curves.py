@@ -480,7 +480,7 @@ def test_choices__that_mean_nothing__are_refused(kind, options, told):
 
 def test_calibration__of_what_is_no_probability__is_refused():
     log = LOG | {"pctr": LOG["pctr"] * 2}
-    with pytest.raises(ColumnError, match="is no probability"):
+    with pytest.raises(ColumnError, match="is not a probability"):
         curve("calibration", log)
     result = fastrank_eval.evaluate(log, **COLUMNS, measures="AUC", keep_scores=True)
     with pytest.raises(ColumnError, match="'pctr' has the value 2, which is not a probability"):

@@ -442,7 +442,7 @@ FAULTS = {
     "infinite difference": (
         {"x": [math.inf, 0.5], "y": [math.inf, 0.2]}, {"average": "mu"}, ColumnError, "infinite",
     ),
-    "no probability": ({"x": [2.0, 0.5]}, {"measures": "LogLoss"}, ColumnError, "no probability"),
+    "no probability": ({"x": [2.0, 0.5]}, {"measures": "LogLoss"}, ColumnError, "not a prob"),
     "missing column": ({}, {"scores": {"a": "x", "b": "xx"}}, ColumnError, "no column 'xx'"),
     "missing label": ({}, {"label": "kinds"}, ColumnError, "no column 'kinds'"),
     "class of another type": (

@@ -148,7 +148,9 @@ PROBABLE = [text for text in TEXTS if measure(text).scores == "probability"]
 @pytest.mark.parametrize("score", [1.0000001, -1e-9, math.inf])
 def test_score_outside_0_and_1__is_refused_where_a_measure_needs_probabilities(text, score):
     groups = [[Row(0.5, 1), Row(0.25, 0)], [Row(score, 0), Row(0.5, 0), Row(score, 1)]]
-    with pytest.raises(FastRankEvalError, match=r"'score'.*no probability in 2 row.*row 2 ") as bad:
+    with pytest.raises(
+        FastRankEvalError, match=r"'score'.*not a probability in 2 row.*row 2 "
+    ) as bad:
         evaluate(table_of(groups), [text])
     assert "sigmoid" in str(bad.value)
 

@@ -76,7 +76,7 @@ class NightlyOutput:
         with suppress(FileNotFoundError), target.open("rb") as file:
             if file.read(1) not in (b"", b"{"):
                 raise OutputError(
-                    f"--json {self._path!r} holds something else than a summary; name another "
+                    f"--json {self._path!r} has other content than a summary; name another "
                     "file, or remove it."
                 )
 

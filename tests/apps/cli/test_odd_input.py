@@ -46,7 +46,7 @@ def test_number_of_an_extreme_exponent_in_where__is_refused(literal: str, column
 
 
 def test_integer_past_64_bits_in_where__is_refused() -> None:
-    with pytest.raises(fe.ArgumentError, match="9223372036854775808 is no value of that type"):
+    with pytest.raises(fe.ArgumentError, match="9223372036854775808 is not a value of that type"):
         evaluate(where="user = 9223372036854775808")
 
 

@@ -193,7 +193,7 @@ def test_dates__that_are_no_nights__are_told(tmp_path: Path) -> None:
     (line,) = complaints(tmp_path, LEAST.replace("{date}", "{date:%Y-%m}"))
     assert "several nights would read the same rows, as {date:%Y-%m} is the same" in line
     (line,) = complaints(tmp_path, LEAST.replace("{date}", "{date:%Q}"))
-    assert "'{date:%Q}' in 'logs/day={date:%Q}' is no date format" in line
+    assert "'{date:%Q}' in 'logs/day={date:%Q}' is not a date format" in line
     with pytest.raises(ArgumentError, match="lies before 1900-01-01"):
         parse_date("0001-01-03")
 
