@@ -220,8 +220,8 @@ def report(entries: list[Entry], machine: dict[str, object], date: str, threads:
         "# Scale",
         "Written by `make bench-scale` from its own measurements; no number is typed by hand. Each "
         "evaluation ran in a process of its own, from a Parquet file on the local disk to the "
-        "numbers, after a tiny evaluation; files that are read fast were read several times, of "
-        "which the median is told. Peak: VmHWM. Files may be in the page cache or not.",
+        "numbers, after a tiny evaluation; files that are read fast were read several times, and "
+        "the table has the median. Peak: VmHWM. Files may be in the page cache or not.",
         "\n".join(f"* {fact}" for fact in facts),
         "## Targets",
         table(["target", "wanted", "measured", "met"], _verdicts(entries), "lrrl"),

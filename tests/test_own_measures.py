@@ -255,7 +255,7 @@ def test_values_that_are_not_finite__without_a_reason__are_an_error(value: float
 
 def test_option_reader_that_raises_a_type_error__is_an_error_of_the_option() -> None:
     measure = fe.register(changed(options=(WEIGHT, Param("beta", 1, "", int))))
-    with pytest.raises(fe.MeasureError, match=r"^Other: option beta=\[\] is not int"):
+    with pytest.raises(fe.MeasureError, match=r"^Other: beta must be int"):
         measure(beta=[])
 
 

@@ -33,21 +33,29 @@ _MAX_SPACES = 64
 def column_name(role: str, value: object) -> str:
     """Return the name of a column after a check."""
     if not isinstance(value, str) or not value:
-        raise ArgumentError(f"{role}={value!r} is not a column name.")
+        raise ArgumentError(
+            f"{role}: must be the name of a column, got {shown(value)}; pass a text that is not "
+            "empty."
+        )
     return value
 
 
 def column_names(role: str, value: str | Sequence[str]) -> tuple[str, ...]:
     """Return one or more distinct column names after a check."""
     if not isinstance(value, Iterable):
-        raise ArgumentError(f"{role}={value!r} is not a column name or a list of names.")
+        raise ArgumentError(
+            f"{role}: must be the name of a column or a list of names, got {shown(value)}; pass "
+            "text."
+        )
     names = (value,) if isinstance(value, str) else tuple(value)
     if not names:
-        raise ArgumentError(f"{role} names no column.")
+        raise ArgumentError(f"{role}: must name at least one column, got {shown(value)}; name one.")
     for name in names:
         column_name(role, name)
         if names.count(name) > 1:
-            raise ArgumentError(f"{role} names column '{name}' more than once.")
+            raise ArgumentError(
+                f"{role}: must name different columns, got '{name}' more than once; name it once."
+            )
     return names
 
 
@@ -60,10 +68,20 @@ def check_flag(name: str, value: object) -> None:
 def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
     """Raise unless a value is one of the allowed words."""
     if not isinstance(value, str) or value not in choices:
-        raise ArgumentError(
-            f"{name}={value!r} is not one of {', '.join(map(repr, choices))}."
-            f"{near(str(value), choices)}"
-        )
+        raise ArgumentError(wrong_choice(name, value, choices))
+
+
+def wrong_choice(name: str, value: object, choices: Sequence[str]) -> str:
+    """Write the error message for a value that is no allowed word.
+
+    >>> wrong_choice("order", "shuffled", ("auto", "grouped"))
+    "order: must be one of 'auto', 'grouped', got 'shuffled'; pass one of them."
+    """
+    hint = near(str(value), choices)
+    return (
+        f"{name}: must be one of {', '.join(map(repr, choices))}, got {shown(value)}"
+        f"{f'.{hint}' if hint else '; pass one of them.'}"
+    )
 
 
 def check_options(
@@ -107,7 +125,9 @@ def at_least_one(name: str, value: Any, default: Any, maximum: float = _MAX_INT6
     if value is None:
         return default
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise ArgumentError(f"{name}={value!r} is not a whole number of at least 1.")
+        raise ArgumentError(
+            f"{name}: must be a whole number of at least 1, got {shown(value)}; pass such a number."
+        )
     if value > maximum:
         raise ArgumentError(f"{name}: must be at most {maximum:,}, got {shown(value)}; pass less.")
     return int(value)
@@ -127,7 +147,9 @@ def check_fraction(name: str, value: Any) -> float:
     """Return a number in ]0, 1[ after a check."""
     numeric = isinstance(value, int | float | np.integer | np.floating)
     if isinstance(value, bool) or not numeric or not 0 < value < 1:
-        raise ArgumentError(f"{name}={value!r} is not a number between 0 and 1, both excluded.")
+        raise ArgumentError(
+            f"{name}: must be a number above 0 and below 1, got {shown(value)}; pass such a number."
+        )
     return float(value)
 
 

@@ -205,7 +205,9 @@ def _check_existing(target: Path, shown: str, overwrite: bool) -> None:
         )
     # Another process may have removed the file since.
     if not os.access(target, os.W_OK) and target.exists():
-        raise OutputError(f"cannot write {shown!r}: no right to write to this file.")
+        raise OutputError(
+            f"cannot write {shown!r}: permission denied; allow this user to write it."
+        )
 
 
 def _create_temporary(target: Path, mode: int = 0o666) -> tuple[Path, int | None]:

@@ -73,7 +73,7 @@ def parse_bytes(text: str | int) -> int:
         value = index(text) if is_integer else 0
     if value <= 0:
         raise ArgumentError(
-            f"memory={text!r} is no amount of memory: write it as '4GB' or '512MB'."
+            f"memory: must be an amount of memory, got {text!r}; write it as '4GB' or '512MB'."
         )
     return value
 
@@ -92,7 +92,8 @@ def parse_memory(memory: str | int) -> int:
 def _check_minimum(total: int, memory: str | int | None) -> int:
     if total < _MIN_BYTES:
         raise ArgumentError(
-            f"memory={memory!r} is too little: a run needs at least {format_bytes(_MIN_BYTES)}."
+            f"memory: must be at least {format_bytes(_MIN_BYTES)}, which a run needs for itself, "
+            f"got {memory!r}; allow more."
         )
     return total
 
@@ -127,7 +128,7 @@ def memory_budget(
     """
     if spill_dir is not None and not _is_folder(spill_dir):
         raise ArgumentError(
-            f"spill_dir={_shorten(spill_dir)} is no folder: create it, or name another."
+            f"spill_dir: must be a folder, got {_shorten(spill_dir)}; create it, or name another."
         )
     if memory is not None:
         _kept.clear()  # or it would count as used

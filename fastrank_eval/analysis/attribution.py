@@ -64,7 +64,7 @@ def rela_impr(value: float, base: float) -> float:
     for name, number in (("value", value), ("base", base)):
         if not (math.isnan(number) or 0 <= number <= 1):
             raise ArgumentError(
-                f"{name}={number!r} is no AUC: it lies outside [0, 1]; pass shares, not per cent."
+                f"{name}: must be an AUC from 0 to 1, got {number!r}; pass a share, not per cent."
             )
     if math.isnan(value) or math.isnan(base) or base <= CHANCE:
         return math.nan

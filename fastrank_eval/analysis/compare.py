@@ -87,7 +87,8 @@ def compare(
 
     The difference of a measure has the paired standard error of two ratios of sums over groups,
     ``sqrt(U / (U - 1) * sum of (e_b - e_a)^2)``. U is the number of groups that either model uses;
-    each has ``e = w (A - mean) / sum of w``. Groups that are hard or easy for both models cancel.
+    each has ``e = w (A - mean) / sum of w``. A group that is hard for both models
+    adds little to it.
 
     Parameters
     ----------
@@ -100,7 +101,7 @@ def compare(
     baseline : str
         The score column that every other is compared with.
     test : str
-        * ``"clustered_t"``: the difference over its standard error, groups being clusters, by
+        * ``"clustered_t"``: the difference over its standard error, with groups as clusters, by
           Student's t with one degree of freedom less than groups;
         * ``"clustered_z"``: the same by the normal distribution;
         * ``"paired_t"``, ``"wilcoxon"``, ``"sign"``: tests of the differences of groups that both
@@ -159,8 +160,8 @@ def compare(
     choices = choices_of(test, correction, confidence, replicates, seed, threads)
     if choices.needs_groups and not per_group:
         raise ArgumentError(
-            f"test={test!r} reads the values of every group, which per_group=False does not keep; "
-            "leave it out, or choose test='clustered_t'."
+            f"test={test!r} needs the values of every group, which per_group=False does not keep; "
+            "leave per_group out, or choose test='clustered_t'."
         )
     evaluate = partial(
         run,
@@ -225,9 +226,7 @@ def comparison_of(
     """
     plan = evaluation.plan
     if plan.baseline is None:
-        raise ArgumentError(
-            "there is no baseline to compare with; name one of the score columns: baseline=..."
-        )
+        raise ArgumentError("baseline: must be one of the score columns, got None; name one.")
     records = None
     if plan.per_group:
         records = group_records(plan, evaluation.keys, evaluation.values, evaluation.schema)
@@ -484,16 +483,16 @@ def _baseline_of(result: Result, other: Result | None, requested: str | None) ->
         return result.scores[0]
     names = ", ".join(map(repr, result.scores))
     if requested is None:
-        raise ArgumentError(f"name the baseline, one of {names}: baseline=...")
+        raise ArgumentError(f"baseline: must be one of {names}, got None; name one.")
     name = column_name("baseline", requested)
     if name not in result.scores:
         raise ArgumentError(
-            f"baseline={name!r} is none of the score columns {names} of this result."
-            f"{near(name, result.scores)}"
+            f"baseline: must be one of the score columns {names} of this result, got {name!r}; "
+            f"name one of them.{near(name, result.scores)}"
         )
     if other is None and len(result.scores) < 2:
         raise ArgumentError(
-            f"this result has no other model than {name!r}; pass the result that has: "
+            f"this result has only the model {name!r}; pass the result of the other model, as in "
             "base.compare(candidate)."
         )
     return name
@@ -505,8 +504,8 @@ def _common_measures(result: Result, other: Result) -> tuple[str, ...]:
     if not texts:
         one, two = (", ".join(each.names.values()) for each in (result, other))
         raise ArgumentError(
-            f"the results share no measure: one has {one}, the other {two}; evaluate both by the "
-            "same."
+            f"the results share no measure: one has {one}, the other {two}; evaluate both with the "
+            "same measures."
         )
     return texts
 
@@ -525,8 +524,8 @@ def _check_conventions(result: Result, other: Result, texts: Sequence[str]) -> N
     for name, left_value, right_value in pairs:
         if left_value != right_value:
             raise ArgumentError(
-                f"the results are not of the same conventions: {name} is {left_value!r} in one and "
-                f"{right_value!r} in the other; evaluate both by the same."
+                f"the results have different conventions: {name} is {left_value!r} in one and "
+                f"{right_value!r} in the other; evaluate both with the same."
             )
 
 

@@ -62,7 +62,7 @@ class Evidence:
     Parameters
     ----------
     se : float
-        Standard error, groups being clusters; NaN where unknown.
+        Standard error, with groups as clusters; NaN where unknown.
     support : Support
         The groups behind the standard error.
     pairs : GroupPairs or None

@@ -35,7 +35,7 @@ class ComparedValue(DifferenceFields, NamedRecord):
     rela_impr : float
         For AUC and GAUC ``(value - 0.5) / (base_value - 0.5) - 1``; NaN otherwise.
     rela_impr_se, rela_impr_ci_low, rela_impr_ci_high : float
-        Standard error and confidence interval of `rela_impr` by the delta method, groups being
+        Standard error and confidence interval of `rela_impr` by the delta method, with groups as
         clusters. The degrees of freedom are those of `ci_low` (Student's t for the bootstrap too).
         NaN where unknown.
     rela_impr_caution : str or None
@@ -43,7 +43,7 @@ class ComparedValue(DifferenceFields, NamedRecord):
         interval; ``"not_above_chance"``: the baseline is not above 0.5, so there is no
         `rela_impr`.
     se : float
-        Standard error of `delta`, groups being clusters; with ``test="bootstrap"`` that of the
+        Standard error of `delta`, with groups as clusters; with ``test="bootstrap"`` that of the
         bootstrap. NaN where unknown.
     ci_low, ci_high : float
         Confidence interval of `delta`: by Student's t with `degrees` degrees of freedom, by the
@@ -146,7 +146,7 @@ _DETECTABLE = "would have been found in 80% of such logs"
 _NOT_TESTED = {
     "pooled": "; a measure of all rows together has no standard error here",
     "not_paired": "; slices of results are not paired, those of compare(by=) are",
-    "one_group": "; one group tells no standard error",
+    "one_group": "; one group has no standard error",
     "no_variance": " in every group; without variance there is no scale",
 }
 #: Tests that agree with the interval of the difference; others may not.

@@ -147,8 +147,8 @@ class Curve(Tabular):
         if score not in self.scores:
             names = ", ".join(map(repr, self.scores))
             raise ArgumentError(
-                f"score={score!r} is none of the models of this curve: {names}."
-                f"{near(str(score), self.scores)}"
+                f"score: must be one of the models of this curve, {names}, got {score!r}; name one "
+                f"of them.{near(str(score), self.scores)}"
             )
         return dict(self.columns[score])
 
@@ -376,7 +376,9 @@ def curve(
         "min_groups",
     ):  # fmt: skip
         if name in options:
-            raise ArgumentError(f"curve() takes no {name}: the kind of curve tells.")
+            raise ArgumentError(
+                f"curve() takes no {name}, because the kind of curve sets it; leave it out."
+            )
     check_options("curve", {"measures", *options}, evaluate)
     name = _source_name(source)
     if kind in _SCORE_KINDS:
@@ -403,8 +405,8 @@ def curve_of(result: Result, kind: str, *, rel: float = 1, **choices: Any) -> Cu
     """Compute a curve from a result with scores; see `Result.curve`."""
     if kind not in _SCORE_KINDS:
         raise ArgumentError(
-            f"a result has no {kind!r} curve, only {', '.join(map(repr, _SCORE_KINDS))}; for "
-            "others call fastrank_eval.curve()."
+            f"kind: must be one of {', '.join(map(repr, _SCORE_KINDS))} for a result, got "
+            f"{kind!r}; for other kinds call fastrank_eval.curve()."
         )
     if kind == "calibration":
         choices.setdefault("sampling_rate", result.meta.conventions["sampling_rate"])

@@ -106,7 +106,8 @@ def points_choice(points: Any) -> str | int:
     is_integer = isinstance(points, int | np.integer) and not isinstance(points, bool)
     if not is_integer or points < 2:
         raise ArgumentError(
-            f"points={points!r} is neither 'all' nor 'corners' nor a whole number of at least 2."
+            f"points: must be 'all', 'corners' or a whole number of at least 2, got {points!r}; "
+            "pass one of these."
         )
     return int(points)
 
@@ -302,8 +303,8 @@ def calibration_bins(
     if len(table.score) and not (table.score[-1] >= 0 and table.score[0] <= 1):
         score = table.score[0 if table.score[-1] >= 0 else -1]
         raise ColumnError(
-            f"score column '{name}' holds {score:g}, which is no probability; a calibration curve "
-            "needs scores in [0, 1]."
+            f"score column '{name}' has the value {score:g}, which is not a probability; a "
+            "calibration curve needs scores in [0, 1]."
         )
     outcomes = Outcomes.of(table, sampling_rate)
     prediction, rows, positives = outcomes.probability, outcomes.weight, outcomes.positive
@@ -373,7 +374,9 @@ def check_bins(bins: object, binning: object, confidence: object) -> None:
     at_least_one("bins", bins, None, _MOST_BINS)
     check_choice("binning", binning, BINNINGS)
     if not isinstance(confidence, float) or not 0 < confidence < 1:
-        raise ArgumentError(f"confidence={confidence!r} is not a number between 0 and 1.")
+        raise ArgumentError(
+            f"confidence: must be a number above 0 and below 1, got {confidence!r}; pass 0.95, say."
+        )
 
 
 ACTIVITIES = ("rows", "positives")
@@ -391,7 +394,10 @@ def by_cutoff(
     families = parse_measures(measures)
     for family in families:
         if family.cutoff is not None:
-            raise MeasureError(f"{family}: the curve has its own cutoffs; leave out this one.")
+            raise MeasureError(
+                f"measures: must have no cutoff, because the curve has its own, got {family}; "
+                "leave the cutoff out."
+            )
     result = evaluate(
         source, measures=[m @ k for m in families for k in cutoff_list], per_group=False, **options
     )
@@ -407,7 +413,9 @@ def by_cutoff(
 def _cutoffs(given: Iterable[int]) -> list[int]:
     cutoffs = list(given) if isinstance(given, Iterable) else []
     if not cutoffs or not all(map(_is_integer, cutoffs)) or min(cutoffs) < 1:
-        raise ArgumentError(f"cutoffs={given!r} are not whole numbers of at least 1.")
+        raise ArgumentError(
+            f"cutoffs: must be whole numbers of at least 1, got {given!r}; pass such numbers."
+        )
     return sorted({int(k) for k in cutoffs})
 
 
@@ -460,8 +468,8 @@ def _edges(buckets: Sequence[int]) -> list[int]:
     is_valid = bool(edges) and all(map(_is_integer, edges)) and edges[0] >= 0
     if not is_valid or any(a >= b for a, b in pairwise(edges)):
         raise ArgumentError(
-            f"buckets={buckets!r} are not ascending whole numbers of at least 0, where each bucket "
-            "begins."
+            f"buckets: must be ascending whole numbers of at least 0, got {buckets!r}; pass the "
+            "first number of each bucket."
         )
     return [int(e) for e in edges]
 
@@ -474,4 +482,7 @@ def _bucket(least: int, next_edge: int | None) -> str:
 
 def _check_mean(wanted: Measure) -> None:
     if wanted.pooled or wanted.aggregate != "mean":
-        raise MeasureError(f"{wanted} is no mean over groups; take GAUC, nDCG@10 or the like.")
+        raise MeasureError(
+            f"measure: must be a mean over groups, got {wanted}; choose GAUC or nDCG@10, for "
+            "instance."
+        )

@@ -221,12 +221,13 @@ class ClassResult(Result):
         Raises
         ------
         MeasureError
-            If the measure was not part of the evaluation, or takes rows for groups.
+            If the measure was not part of the evaluation, or evaluates rows as groups.
         """
         known = self._find_measure(key[1] if isinstance(key, tuple) else key)
         if not known.pooled:
             raise MeasureError(
-                f"{known} takes each row for a group of classes, so classes have no values."
+                f"{known} evaluates each row as a group of its classes, so it has no value for a "
+                "class."
             )
         return np.asarray(self.per_class.column(str(known)).to_numpy(), dtype=np.float64)
 
@@ -293,8 +294,8 @@ def evaluate_classes(
       (one-vs-rest).
     * Accuracy, ErrorRate, BalancedAccuracy, MCC (Gorodkin's R_K) and LogLoss are computed for all
       classes at once if each row belongs to one class: `slice` ``"all"``.
-    * Measures of groups, such as Success@3 (top-3 accuracy), nDCG or RR, take each row for a group
-      of its classes: `slice` ``"samples"``.
+    * Measures of groups, such as Success@3 (top-3 accuracy), nDCG or RR, evaluate each row as a
+      group of its classes: `slice` ``"samples"``.
 
     Parameters
     ----------
@@ -368,7 +369,7 @@ def evaluate_classes(
     started, compiled = perf_counter(), compilations.count
     policies = undefined_policies(undefined)
     if not isinstance(name, str) or not name:
-        raise ArgumentError(f"name={name!r} is not a name.")
+        raise ArgumentError(f"name: must be a text that is not empty, got {name!r}; pass one.")
     requested = parse_measures(measures)
     averages = _read_averages(average)
     opened = open_source(
@@ -386,7 +387,8 @@ def evaluate_classes(
     check_choice("decide", decide, DECIDE)
     if decide == "argmax" and not has_one_class:
         raise ArgumentError(
-            "decide='argmax' predicts one class, but rows may have several: decide='threshold'."
+            "decide: must be 'threshold' if a row may have several classes, got 'argmax', which "
+            "predicts one class; leave it out."
         )
     plan = ClassPlan(
         roles,
@@ -460,7 +462,7 @@ def _read_averages(average: str | Sequence[str] | None) -> tuple[str, ...]:
 
 
 def _row_measures(requested: tuple[Measure, ...], plan: ClassPlan) -> dict[str, Measure]:
-    """Map measures that take rows for groups to measures of groups."""
+    """Map measures of rows as groups to measures of groups."""
     weight = {"weight": ROW_WEIGHT} if plan.weighted else {}
     row_measures: dict[str, Measure] = {}
     for m in requested:
@@ -468,8 +470,8 @@ def _row_measures(requested: tuple[Measure, ...], plan: ClassPlan) -> dict[str, 
             refusal = m.refuses("expected")
             if refusal or m.weight not in GROUP_WEIGHTS:
                 raise ArgumentError(
-                    f"{m.shown} cannot be taken of rows as groups of their classes: "
-                    f"{refusal or 'its weight is no column of them'}."
+                    f"{m.shown} cannot evaluate rows as groups of their classes: "
+                    f"{refusal or 'its weight is not a column of these groups'}."
                 )
             row_measures[str(m)] = m if "weight" in m.given else m(**weight)
         elif "samples" not in plan.averages or plan.overall(m):
@@ -485,25 +487,28 @@ def _check_measures(requested: tuple[Measure, ...], plan: ClassPlan) -> None:
     """Raise if a measure gets no value, or an option has no meaning."""
     for m in requested:
         if m.chosen.get("rel", 1) != 1:
-            raise ArgumentError(f"{m.shown}: a row belongs to a class or does not; leave out rel.")
+            raise ArgumentError(f"{m.shown}: classes have no grades; leave out rel.")
         if isinstance(m, PooledMeasure) and m.columns_named():
             raise ArgumentError(
-                f"{m.shown} reads a further column, which rows of several classes do not have; "
-                "evaluate one class at a time with evaluate()."
+                f"{m.shown} needs another column, which evaluate_classes() does not read; evaluate one "
+                "class at a time with evaluate()."
             )
         if isinstance(m, PooledAUC) and m.se == "clustered":
             raise ArgumentError(
-                f"{m.shown} takes groups for clusters, and here no group is named; take "
+                f"{m.shown} needs groups as clusters, and evaluate_classes() has no groups; choose "
                 "se='delong', or evaluate one class at a time with evaluate()."
             )
         argmax = plan.argmax and isinstance(m, Decision | GroupDecision)
         if argmax and m.threshold != type(m)().threshold:
             raise ArgumentError(
-                f"{m.shown} names a threshold, but the class of the highest score is predicted; "
-                "pass decide='threshold'."
+                f"{m.shown} has a threshold, but the class with the highest score is predicted; pass "
+                "decide='threshold'."
             )
         if isinstance(m, LogarithmicLoss) and plan.overall(m) and m.sampling_rate != 1:
-            raise ArgumentError(f"{m.shown}: of several classes none is sampled; leave it out.")
+            raise ArgumentError(
+                f"{m.shown}: sampling_rate must be 1 for several classes, got {m.sampling_rate:g}; "
+                "leave it out."
+            )
         available = {average for average in plan.averages if _has_average(m, average, plan)}
         if plan.averages and m.pooled and not available and not plan.overall(m):
             raise ArgumentError(

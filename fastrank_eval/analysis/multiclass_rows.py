@@ -83,17 +83,21 @@ class ClassRoles:
                 classes, columns, labels = _pair_columns(label, scores)
             elif label_by_class or scores_by_class:
                 raise ArgumentError(
-                    "label and scores: give both by class, or both as lists of columns."
+                    "label, scores: must both be mappings of classes, or both lists of columns, "
+                    "got one of each; pass the same form."
                 )
             if len(labels) != len(columns):
                 raise ArgumentError(
-                    f"label names {len(labels)} columns and scores {len(columns)}: one of each is "
-                    "needed for every class."
+                    f"label: must name as many columns as scores, {len(columns)}, got "
+                    f"{len(labels)}; pass a label and a score column for each class."
                 )
             values = bytes_column([name.encode() for name in classes], pa.string())
         both = set(labels) & {*columns, weight}
         if both:
-            raise ArgumentError(f"column '{min(both)}' plays two parts: it is a label.")
+            raise ArgumentError(
+                f"label: must name other columns than scores and weight, got '{min(both)}' in "
+                "both; name another column."
+            )
         return cls(classes, values, labels, columns, weight, form)
 
     def by_column(self) -> dict[str, str]:
@@ -162,7 +166,7 @@ class ClassRoles:
             row = unknown if parents is None else parents[unknown]
             name = self.labels[0]
             fault = f"label column '{name}' "
-            fault += "is null" if value is None else "holds a class that scores does not name"
+            fault += "is null" if value is None else "has a class that scores does not name"
             note = "" if value is None else f", value {value!r}"
             remedy = f"{note}; name the column of its score, or leave these rows out with where"
             raise RowError(name, fault, remedy, first_row + int(row[0]), len(np.unique(row)), count)
@@ -176,7 +180,7 @@ class ClassRoles:
             raise RowError(
                 self.labels[0],
                 f"label column '{self.labels[0]}' is null",
-                "; an empty list says that a row belongs to no class",
+                "; a row without a class has an empty list",
                 first_row + int(np.argmax(as_array(column.is_null()))),
                 column.null_count,
                 lambda column: int(decode_array(column).null_count),
@@ -269,12 +273,15 @@ def _class_values(classes: Sequence[str], kind: pa.DataType, label: str) -> pa.A
             values.slice(k, 1).cast(kind)
         except pa.ArrowException:
             raise ArgumentError(
-                f"scores: {name!r} is no class of the label column '{label}', which is {kind}; "
-                "give scores by the values of that column, {value: column}."
+                f"scores: must name classes of the label column '{label}', which is {kind}, got "
+                f"{name!r}; pass {{value of that column: score column}}."
             ) from None
     values = values.cast(kind)
     if len(values.unique()) < len(values):
-        raise ArgumentError(f"scores names a class of '{label}' twice: {', '.join(classes)}.")
+        raise ArgumentError(
+            f"scores: must name each class of '{label}' once, got {', '.join(classes)}; leave out "
+            "the repeated one."
+        )
     return values
 
 
@@ -286,7 +293,8 @@ def _pair_columns(
     single = sorted(set(texts) ^ set(columns))
     if single:
         raise ArgumentError(
-            f"class {single[0]!r} is in one of label and scores; each class needs a column in both."
+            f"label, scores: must name the same classes, got {single[0]!r} in one of them; give "
+            "it a column in both."
         )
     return texts, tuple(scores.values()), tuple(columns[text] for text in texts)
 
@@ -304,7 +312,7 @@ def _refuse_grades(label: np.ndarray, name: str, first_row: int) -> None:
         raise RowError(
             name,
             f"label column '{name}' is neither 0 nor 1",
-            f", value {label[first]!s}; a column a class tells whether rows belong to it",
+            f", value {label[first]!s}; the column of a class has 1 for its rows, else 0",
             first_row + first,
             int(np.count_nonzero(wrong)),
             lambda column: count(decode_array(column)),

@@ -152,7 +152,7 @@ class ClassPlan:
         Measures of each class against the others.
     averages : tuple of str
     by_row : mapping of str to Measure
-        Measures that take rows for groups, by the text of the requested measure.
+        Measures of rows as groups, by the text of the requested measure.
     argmax : bool
         Predict the class of the highest score; otherwise all classes at or above a threshold.
     policies : mapping of str to str
@@ -182,7 +182,7 @@ class ClassPlan:
 
     @cached_property
     def row_plan(self) -> Plan:
-        """Plan of the measures that take rows for groups."""
+        """Plan of the measures of rows as groups."""
         own = self.policies
         policies = {**own, **{f"Group{name}": own[name] for name in own if name != "*"}}
         if "AUC" in own:
@@ -484,8 +484,8 @@ class ClassValues:
             values[weightless] = np.nan
         if not state.add(0, values, weights, rows, positives):
             raise MeasureError(
-                f"{measure}: the {average} mean passes the largest double; scale weights down, or "
-                "ask for another average."
+                f"{measure}: the {average} mean exceeds the largest double; scale weights down, or "
+                "choose another average."
             )
         return MeasureValue(
             score=self._name,

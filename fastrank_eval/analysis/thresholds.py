@@ -102,12 +102,14 @@ class Criterion:
                     example = {"beta": "beta=2", "target": "target=0.9"}.get(
                         name, "costs={'fp': 1, 'fn': 5}"
                     )
-                    raise ArgumentError(f"by={self.by!r} needs {name}: {example}.")
+                    raise ArgumentError(
+                        f"{name}: must be given for by={self.by!r}, got None; pass {example}."
+                    )
             elif not applies:
                 takers = [by for by, names in OPTIONS.items() if name in names]
                 raise ArgumentError(
-                    f"by={self.by!r} takes no {name}; {', '.join(map(repr, takers))} "
-                    f"{'do' if len(takers) > 1 else 'does'}. Leave it out."
+                    f"{name}: must be left out for by={self.by!r}, got {value!r}; it is for "
+                    f"{', '.join(map(repr, takers))}."
                 )
             elif name == "costs":
                 object.__setattr__(self, name, _read_costs(value))
@@ -115,7 +117,9 @@ class Criterion:
                 try:
                     object.__setattr__(self, name, float(_PARSERS[name](value)))
                 except ValueError as error:
-                    raise ArgumentError(f"{name}={value!r} is not {error}.") from None
+                    raise ArgumentError(
+                        f"{name}: must be {error}, got {value!r}; pass such a value."
+                    ) from None
 
     def __str__(self) -> str:
         texts: list[str] = []
@@ -196,16 +200,22 @@ class Criterion:
 def _read_costs(costs: Any) -> dict[str, float]:
     if not isinstance(costs, Mapping) or not costs:
         raise ArgumentError(
-            f"costs={costs!r} is not a mapping of cells to numbers, such as {{'fp': 1, 'fn': 5}}."
+            f"costs: must be a mapping of cells to numbers, got {costs!r}; pass "
+            f"{{'fp': 1, 'fn': 5}}, for instance."
         )
     numbers = {}
     for cell, cost in costs.items():
         if cell not in _CELLS:
-            raise ArgumentError(f"costs: {cell!r} is not one of {', '.join(map(repr, _CELLS))}.")
+            raise ArgumentError(
+                f"costs: must name cells out of {', '.join(map(repr, _CELLS))}, got {cell!r}; "
+                "name one of them."
+            )
         try:
             numbers[cell] = float(number(least=-1e100, most=1e100)(cost))
         except ValueError as error:
-            raise ArgumentError(f"costs: {cell}={cost!r} is not {error}.") from None
+            raise ArgumentError(
+                f"costs: {cell} must be {error}, got {cost!r}; pass such a number."
+            ) from None
     return numbers
 
 
@@ -487,13 +497,15 @@ def confusion(
     """
     requested: object = threshold
     if isinstance(requested, str):
-        raise ArgumentError(f"threshold={requested!r} is not a number, nor several.")
+        raise ArgumentError(
+            f"threshold: must be a number or several, got {requested!r}; pass 0.5, for instance."
+        )
     thresholds = threshold if isinstance(threshold, Iterable) else [threshold]
     measures = [
         PositivePredictiveValue(threshold=value, rel=_read_rel(rel)) for value in thresholds
     ]
     if not measures:
-        raise ArgumentError("threshold names none: give a number, or several.")
+        raise ArgumentError("threshold: must have at least one number, got none; pass one.")
     _check_options("confusion", options)
     plan, totals = totals_of(
         source, label=label, score=score, measures=measures, weight=weight, **options
@@ -521,4 +533,4 @@ def _read_rel(rel: Any) -> Any:
     try:
         return REL.read(rel)
     except ValueError as error:
-        raise ArgumentError(f"rel={rel!r} is not {error}.") from None
+        raise ArgumentError(f"rel: must be {error}, got {rel!r}; pass such a number.") from None

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
+from fastrank_eval._lib.arguments import wrong_choice
 from fastrank_eval._lib.dataclass import dataclass
-from fastrank_eval._lib.errors import ArgumentError, MeasureError, near
+from fastrank_eval._lib.errors import ArgumentError, MeasureError
 from fastrank_eval.measures.base import Measure
 from fastrank_eval.measures.parser import text_with_options
 
@@ -149,7 +150,7 @@ PROFILES: Mapping[str, Profile] = {
             (
                 *_TREC_DIFFERS,
                 "rbp scales grades above 1 by a least and a greatest grade that are not set; RBP "
-                "takes a row for relevant or not, unless it is given gains",
+                "has binary gains unless gains are given",
             ),
         ),
         Profile(
@@ -169,9 +170,9 @@ PROFILES: Mapping[str, Profile] = {
             {**_TREC, "ties": "input"},
             _TREC_OPTIONS,
             (
-                "tied scores stand in the order of an unstable sort, which cannot be reproduced",
+                "tied scores are in the order of an unstable sort, which cannot be reproduced",
                 "bpref is NaN there for a query without a judged non-relevant document",
-                "negative grades gain 0 in dcg there; here they take from DCG",
+                "negative grades gain 0 in dcg there; here they lower DCG",
             ),
         ),
         Profile(
@@ -236,7 +237,7 @@ PROFILES: Mapping[str, Profile] = {
                 "ERR": {"stop": "label"},
                 "GAUC": {"weight": "uniform", "single_class": 0},
             },
-            ("negative grades take from NDCG there, and gain 0 in nDCG here",),
+            ("negative grades lower NDCG there, and gain 0 in nDCG here",),
         ),
         Profile(
             "xgboost",
@@ -274,16 +275,16 @@ PROFILES: Mapping[str, Profile] = {
                 "GAUC": {"weight": "uniform", "single_class": 0},
             },
             (
-                "measures but nDCG and AUROC take tied rows in the order of a sort that is not "
-                "stable",
+                "measures other than nDCG and AUROC rank tied rows in the order of an unstable "
+                "sort",
                 "RetrievalMAP with top_k divides by the relevant rows inside the first k",
-                "RetrievalMAP, MRR, Precision and Recall take relevant rows with scores of 0 and "
-                "below for rows that are not",
-                "negative grades take from nDCG there, and gain 0 in nDCG here",
+                "RetrievalMAP, MRR, Precision and Recall count relevant rows with scores of 0 and "
+                "below as not relevant",
+                "negative grades lower nDCG there, and gain 0 in nDCG here",
                 "empty_target_action='pos' gives 1 to P, RR, Success and AUROC too; here these are "
                 "0 for a group without a relevant row",
-                "BinaryAUROC and RetrievalAUROC take the sigmoid of all scores if one is beyond "
-                "[0, 1], which ties those that are large",
+                "BinaryAUROC and RetrievalAUROC take the sigmoid of all scores if one is outside "
+                "[0, 1], which makes large scores equal",
             ),
         ),
         Profile(
@@ -293,7 +294,7 @@ PROFILES: Mapping[str, Profile] = {
             {"nDCG": {"ideal": "retrieved"}},
             (
                 "MRR is the mean over all positives of a group there, not the first",
-                "NDCG takes tied rows in the order of a sort that is not stable",
+                "NDCG ranks tied rows in the order of an unstable sort",
             ),
         ),
         Profile(
@@ -306,8 +307,8 @@ PROFILES: Mapping[str, Profile] = {
                 "AP": {"over": "min"},
             },
             (
-                "values are rounded to the decimals its configuration names",
-                "NDCG is binary: grades above 1 gain no more than 1",
+                "values are rounded to the decimals in its configuration",
+                "NDCG is binary: grades above 1 gain 1",
             ),
         ),
     )
@@ -324,5 +325,4 @@ def profile_of(name: object) -> Profile:
     """
     if isinstance(name, str) and name in PROFILES:
         return PROFILES[name]
-    hint = near(str(name), list(PROFILES))
-    raise ArgumentError(f"profile={name!r} is not one of {', '.join(PROFILES)}.{hint}")
+    raise ArgumentError(wrong_choice("profile", name, list(PROFILES)))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fastrank_eval._lib.arguments import wrong_choice
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, ColumnError, MeasureError, UndefinedError, near
 from fastrank_eval.groups.chunk import Chunk, Labels
@@ -518,18 +519,15 @@ def undefined_policies(undefined: str | Mapping[str, str]) -> dict[str, str]:
         of = measure.strip() if isinstance(measure, str) else measure
         value = policy.strip() if isinstance(policy, str) else policy
         if not isinstance(value, str) or value not in _POLICIES:
-            raise ArgumentError(
-                f"undefined={value!r} is not one of {', '.join(map(repr, _POLICIES))}."
-                f"{near(str(value), _POLICIES)}"
-            )
+            raise ArgumentError(wrong_choice("undefined", value, _POLICIES))
         if of != _REST:
             if isinstance(of, str):
                 _check_f1(of)
             match = find_name(of) if isinstance(of, str) else None
             if match is None or match[1]:
                 raise ArgumentError(
-                    f"undefined: {of!r} is no measure.{near(str(of), list(registry))} "
-                    "Name measures without options, as in 'skip,nDCG=one'."
+                    f"undefined: must name measures without options, as in 'skip,nDCG=one', got "
+                    f"{of!r}.{near(str(of), list(registry))}"
                 )
             of = match[0]
         policies[of] = value

@@ -142,7 +142,7 @@ class MeasureValue(NamedRecord):
         Standard error with groups as independent clusters; NaN where there is none.
     ci_low, ci_high : float
         Ends of the confidence interval, of Student's t with one degree of freedom less than groups.
-        NaN where `se` is NaN. They are not cut off at the range of the measure.
+        NaN where `se` is NaN. They may lie outside the range of the measure.
     effective_groups : float
         ``(sum of w)^2 / sum of w^2`` over group weights w. For a pooled measure w is the rows of a
         group, and the number is at most the number of groups behind `se`. NaN where there is none.

@@ -294,7 +294,7 @@ def _choices(request: Request) -> dict[str, str]:
     if request.presorted:
         if request.order not in ("auto", "sorted"):
             raise ArgumentError(
-                f"presorted=True contradicts order={request.order!r}; give one of them."
+                f"presorted=True contradicts order={request.order!r}; leave one of them out."
             )
         choices["order"] = "sorted"
     return choices
@@ -406,7 +406,8 @@ def _check_columns(request: Request, roles: Roles, source: Source) -> None:
         hint = near(name, GROUP_WEIGHTS) if role == "group weight" else ""
         if hint and name not in source.schema.names:
             raise ColumnError(
-                f"group weight '{name}' is no column and none of {', '.join(GROUP_WEIGHTS)}.{hint}"
+                f"group weight: must be a column or one of {', '.join(GROUP_WEIGHTS)}, got "
+                f"{name!r}.{hint}"
             )
         require_columns(source.schema, [name], role=role)
     for name, role in roles.number_columns().items():
@@ -451,13 +452,13 @@ def _baseline(baseline: str | None, scores: tuple[str, ...]) -> int | None:
     name = column_name("baseline", baseline)
     if name not in scores:
         raise ArgumentError(
-            f"baseline={name!r} is none of the score columns {', '.join(map(repr, scores))}; give "
-            f"one of them.{near(name, scores)}"
+            f"baseline: must be one of the score columns {', '.join(map(repr, scores))}, got "
+            f"{name!r}; name one of them.{near(name, scores)}"
         )
     if len(scores) < 2:
         raise ArgumentError(
-            f"there is no model to compare with the baseline {name!r}; give two score columns or "
-            "more."
+            f"score: must name a model to compare with the baseline, got only {name!r}; name two "
+            "score columns or more."
         )
     return scores.index(name)
 
@@ -468,8 +469,8 @@ def _subtopics(subtopics: str | None, measures: tuple[Measure, ...]) -> str | No
     users = [str(m) for m in measures if m.needs_subtopics]
     if users and name is None:
         raise ArgumentError(
-            f"{', '.join(users)} must know which subtopics a row covers: name a column of lists "
-            "of whole numbers, subtopics=... (--subtopics)."
+            f"subtopics: must be a column of lists of whole numbers for {', '.join(users)}, got "
+            "None; name it."
         )
     return name if users else None
 
@@ -487,7 +488,9 @@ def _check_measures(
         if refusal:
             raise ArgumentError(f"{refusal}.")
     if ties == "item" and roles.item is None:
-        raise ArgumentError("ties='item' needs the column of item ids: item=...")
+        raise ArgumentError(
+            "item: must be the column of item ids for ties='item', got None; name it."
+        )
     unweighted = [str(m) for m in measures if not m.uses_row_weights]
     if roles.weight is not None and unweighted and weight_rows == "refuse":
         raise ArgumentError(

@@ -110,7 +110,7 @@ def read_state(path: str | os.PathLike[str]) -> tuple[dict[str, Any], StateArray
     Raises
     ------
     SourceError
-        If it cannot be read, is no saved state, is damaged, or is of a newer format.
+        If it cannot be read, is not a saved state, is damaged, or is of a newer format.
     """
     shown = os.fspath(path)
     try:
@@ -180,12 +180,12 @@ def malformed_error(shown: str, error: Exception) -> SourceError:
     remedy = "write it anew with --save-state"
     if isinstance(error, MeasureError):
         remedy = "register its measures or install their package, or " + remedy
-    return SourceError(f"{shown} is no state that this version can read: {reason}; {remedy}.")
+    return SourceError(f"{shown} is not a state that this version can read: {reason}; {remedy}.")
 
 
 def _check_digest(content: bytes, shown: str) -> None:
     if content[:6] != _MAGIC:
-        raise _foreign(shown, "it is no Arrow IPC file")
+        raise _foreign(shown, "it is not an Arrow IPC file")
     start = content.find(_MARK)
     if start < 0:
         raise _foreign(shown, "it has no mark of one")
@@ -200,7 +200,7 @@ def _check_digest(content: bytes, shown: str) -> None:
 
 def _foreign(shown: str, why: str) -> SourceError:
     return SourceError(
-        f"{shown!r} is no saved state: {why}; name a file that --save-state (in Python: "
+        f"{shown!r} is not a saved state: {why}; name a file that --save-state (in Python: "
         "State.save) has written."
     )
 

@@ -53,11 +53,12 @@ class Grouping:
         ids = pa.chunked_array(columns) if columns else pa.nulls(0, pa.int64())
         if pa.types.is_floating(ids.type) or pa.types.is_nested(ids.type):
             raise ArgumentError(
-                f"group is {ids.type}, which is no id: pass integers, text, dates or bools."
+                f"group: must have ids, got {ids.type}; pass integers, text, dates or bools."
             )
         if ids.null_count:
             raise ArgumentError(
-                f"group is null for {ids.null_count:,} of {len(ids):,} rows: every row needs one."
+                f"group: must have an id for every row, got null for {ids.null_count:,} of "
+                f"{len(ids):,} rows; leave these rows out."
             )
         codes = ids.dictionary_encode()
         if isinstance(codes, pa.ChunkedArray):
@@ -76,7 +77,8 @@ class Grouping:
         counts = np.asarray(sizes)
         if counts.ndim != 1 or counts.dtype.kind not in "iu" or (counts < 0).any():
             raise ArgumentError(
-                f"group sizes are {sizes!r}: pass one whole number a group, of at least 0."
+                f"sizes: must be whole numbers of at least 0, got {sizes!r}; pass one for each "
+                "group."
             )
         return cls(np.repeat(np.arange(len(counts)), counts))
 
@@ -107,7 +109,8 @@ class GroupedMeasure:
         for name in options:
             if name not in _OPTIONS:
                 raise ArgumentError(
-                    f"option {name!r} is not one of {', '.join(_OPTIONS)}.{near(name, _OPTIONS)}"
+                    f"options: must be out of {', '.join(_OPTIONS)}, got {name!r}; leave it out."
+                    f"{near(name, _OPTIONS)}"
                 )
         self.options = options
 
@@ -123,8 +126,8 @@ class GroupedMeasure:
             array = np.asarray(values)
             if array.shape != (grouping.rows,):
                 raise ArgumentError(
-                    f"{name} has shape {array.shape}, but the groups are those of "
-                    f"{grouping.rows:,} rows: pass one {name} a row."
+                    f"{name}: must have {grouping.rows:,} rows, as the groups have, got shape "
+                    f"{array.shape}; pass one {name} for each row."
                 )
             source[name] = grouping.sort(array)
         result = evaluate(
@@ -164,14 +167,14 @@ class GroupScore(GroupedMeasure):
         for name, values in (("y_true", label), ("y_score", score)):
             if values.ndim != 1:
                 raise ArgumentError(
-                    f"{name} has shape {values.shape}: pass one number a row. Of class "
-                    "probabilities that is the column of the relevant class."
+                    f"{name}: must be one number for each row, got shape {values.shape}; of class "
+                    "probabilities, pass the column of the relevant class."
                 )
         if groups is None:
             if not self.measure.pooled:
                 raise ArgumentError(
-                    f"{self.__name__} got no groups. Pass groups=, an id a row; behind "
-                    "make_scorer they come by metadata routing: set_score_request(groups=True)."
+                    f"groups: must be given for {self.__name__}, got None; pass an id for each "
+                    "row. With make_scorer use metadata routing: set_score_request(groups=True)."
                 )
             grouping = Grouping(np.zeros(len(label), np.int64))
         else:
@@ -321,15 +324,15 @@ class _TrainingMetric(GroupedMeasure):
             if rows not in self._groupings:
                 row_counts = ", ".join(f"{row_counts:,}" for row_counts in self._groupings)
                 raise ArgumentError(
-                    f"{self.name}: no groups were given for a data set of {rows:,} rows, only for "
-                    f"{row_counts}. Pass those of every data set that is evaluated, training data "
-                    "included: group=[of_training, of_validation]."
+                    f"group: must have the groups of every data set, got those of {row_counts} "
+                    f"rows and a data set of {rows:,} rows for {self.name}; pass those of the "
+                    "training data too: group=[of_training, of_validation]."
                 )
             return self._groupings[rows]
         if own is None or not len(own):
             raise ArgumentError(
-                f"{self.name}: groups are not known. Pass group=, an id a row, or sizes=, the rows "
-                "of each group; or give the data set groups of its own."
+                f"group: must be given for {self.name}, got None; pass group= (an id for each row) "
+                "or sizes= (the rows of each group), or set the groups of the data set."
             )
         cached = self._own_groupings.get(rows)
         if cached is None or not np.array_equal(cached[0], own):
@@ -340,7 +343,7 @@ class _TrainingMetric(GroupedMeasure):
 def _groupings(group: object, sizes: object) -> dict[int, Grouping]:
     """Build the groups of each data set, by its number of rows."""
     if group is not None and sizes is not None:
-        raise ArgumentError("group and sizes say the same thing twice; give one of them.")
+        raise ArgumentError("group, sizes: must not both be given; leave one of them out.")
     if group is None and sizes is None:
         return {}
     groupings_by_rows: dict[int, Grouping] = {}
@@ -348,8 +351,9 @@ def _groupings(group: object, sizes: object) -> dict[int, Grouping]:
         grouping = Grouping.of_ids(item) if sizes is None else Grouping.of_sizes(item)
         if grouping.rows in groupings_by_rows:
             raise ArgumentError(
-                f"two data sets have {grouping.rows:,} rows, and only their length tells them "
-                "apart: make a metric for each and train with one of them."
+                f"group: must have data sets of different lengths, got two of {grouping.rows:,} "
+                "rows, which cannot be distinguished; make a metric for each and train with one "
+                "of them."
             )
         groupings_by_rows[grouping.rows] = grouping
     return groupings_by_rows
@@ -575,8 +579,8 @@ def catboost_metric(
     """
     if group is None and sizes is None:
         raise ArgumentError(
-            "CatBoost hands no groups to a metric: pass group=, an id a row, or sizes=, the rows "
-            "of each group, of every data set that is evaluated."
+            "group: must be given, because CatBoost passes no groups to a metric, got None; pass "
+            "group= (an id for each row) or sizes= (the rows of each group) for every data set."
         )
     metric = CatBoostMetric(measure, group, sizes, weighted, None, options)
     columns = [] if label is None else _by_data_set(label)

@@ -170,14 +170,14 @@ def _list_files(paths: Sequence[Any], format_name: str | None) -> list[File]:
     for path in paths:
         if not isinstance(path, (str, os.PathLike)):
             raise SourceError(
-                f"A list of sources holds {type_name(path)}: pass paths alone, or tables and "
-                "record batches alone."
+                f"A list of sources has a {type_name(path)}: pass only paths, or only tables and "
+                "record batches."
             )
     files: list[File] = []
     for path in paths:
         if path == "-":
             raise SourceError(
-                "Standard input ('-') stands alone: it cannot be read together with other sources."
+                "Standard input ('-') cannot be read together with other sources; pass it alone."
             )
         files += expand(path, format_name)
     if not files:

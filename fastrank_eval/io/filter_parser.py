@@ -255,8 +255,8 @@ def fit(literal: Literal, kind: pa.DataType, column: str, ordered: bool = False)
             zone = "Z" if plain.tz else ""
             remedy = f"Write it like '2026-11-19T08:30:00{zone}'"
     raise ArgumentError(
-        f"where: column {column!r} is {kind}, and {shorten(str(literal), 60)} is no value of that "
-        f"type{reason}.{f' {remedy}.' * bool(remedy)}"
+        f"where: column {column!r} is {kind}, and {shorten(str(literal), 60)} is not a value of "
+        f"that type{reason}.{f' {remedy}.' * bool(remedy)}"
     )
 
 
@@ -271,7 +271,7 @@ def _boolean(literal: Literal) -> bool:
 
 def _decimal(text: str) -> Decimal:
     if not _NUMBER.fullmatch(text):
-        raise ValueError("it is no number")
+        raise ValueError("it is not a number")
     try:
         value = Decimal(text)
     except InvalidOperation:
@@ -286,7 +286,7 @@ def _integer(text: str) -> int:
     if value.adjusted() > _DIGITS:
         raise OverflowError("it is out of range")
     if value != value.to_integral_value():
-        raise ValueError("it is no whole number")
+        raise ValueError("it is not a whole number")
     return int(value)
 
 

@@ -363,8 +363,8 @@ def condition_of(condition: object) -> Where:
     if isinstance(condition, str):
         return Where(parse(condition))
     raise ArgumentError(
-        f"where={condition!r} is {type_name(condition)}: pass text, or a "
-        "pyarrow.compute.Expression."
+        f"where: must be text or a pyarrow.compute.Expression, got {type_name(condition)}; pass "
+        "one of them."
     )
 
 
@@ -399,7 +399,7 @@ def _expression_columns(expression: pc.Expression, schema: pa.Schema) -> tuple[s
             require_columns(schema, [missing[1]], role="where")
         raise
     if not pa.types.is_boolean(kind):
-        raise ArgumentError(f"where={text} is {kind}, not a condition: compare it with something.")
+        raise ArgumentError(f"where: must be a condition, got {text}, which is {kind}; compare it.")
     needed = []
     for name in fields:
         others = [field for field in fields.values() if field.name != name]

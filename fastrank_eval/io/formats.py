@@ -380,7 +380,7 @@ def _csv_schema(file: File) -> pa.Schema:
         elif column.name in file.text | spellings.keys() and not pa.types.is_binary(column.type):
             number = {INFERRED: str(column.type)} if is_number(column.type) else None
             column = pa.field(column.name, pa.string(), metadata=number)
-        schema = schema.set(index, column)  # binary if the text is no UTF-8
+        schema = schema.set(index, column)  # binary if the text is not UTF-8
     return schema
 
 
@@ -397,7 +397,7 @@ def _csv_bytes(file: File) -> Iterator[Any]:
         or b"\0" in head[:_BINARY_SAMPLE]
     ):
         raise SourceError(
-            f"Cannot read {file.name!r}: it is no UTF-8 text, but UTF-16 or binary. Write it as "
+            f"Cannot read {file.name!r}: it is not UTF-8 text, but UTF-16 or binary. Write it as "
             "UTF-8."
         )
     if len(head) == _CSV_HEADER:

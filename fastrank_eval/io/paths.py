@@ -253,7 +253,7 @@ def _collect(
     if not files:
         others = f" ({len(ignored)} of other kinds, such as {ignored[0]!r})" if ignored else ""
         raise SourceError(
-            f"{text!r} holds no Parquet, Arrow or CSV file{others}. Check the folder, or pass "
+            f"{text!r} has no Parquet, Arrow or CSV file{others}. Check the folder, or pass "
             "the files themselves with format=."
         )
     return sorted(files.values(), key=lambda file: _natural(file.path))

@@ -294,13 +294,13 @@ def _is_view(kind: pa.DataType) -> bool:
 def open_arrays(arrays: Mapping[Any, Any]) -> Source:
     """Open a mapping of column name to array."""
     if not arrays:
-        raise SourceError("The mapping holds no column. Pass {name: array, ...}.")
+        raise SourceError("The mapping has no column. Pass {name: array, ...}.")
     columns: dict[str, Any] = {}
     for name, values in arrays.items():
         if not isinstance(name, str):
             raise ColumnError(f"Column name {name!r} is {type_name(name)}: use a string.")
         if not matches_annotation(name, "str"):
-            raise ColumnError(f"Column name {name!r} holds a lone surrogate: rename the column.")
+            raise ColumnError(f"Column name {name!r} has a lone surrogate: rename the column.")
         columns[name] = _arrow_column(name, values)
     first, *others = columns
     for name in others:

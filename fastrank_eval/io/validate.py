@@ -179,7 +179,7 @@ def _refuse_improbable(values: np.ndarray, kind: pa.DataType, place: _Place) -> 
             lambda scores: ~((scores >= 0.0) & (scores <= 1.0)),
             values,
             kind,
-            "is no probability",
+            "is not a probability",
             "LogLoss and other measures of probability take scores in [0, 1]: apply the model's "
             "sigmoid, or leave these measures out",
         )
@@ -358,7 +358,7 @@ def _whole_numbers(column: pa.Array, place: _Place) -> pa.Array:
             invalid,
             values,
             column.type,
-            f"is no whole number below 2^{digits}",
+            f"is not a whole number below 2^{digits}",
             "keys of a float type must be whole: cast the column to a string or an integer",
         )
     return column_with_nulls(np.where(missing, 0, values).astype(np.int64), missing)

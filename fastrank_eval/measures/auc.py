@@ -46,8 +46,8 @@ class GroupedAUC(Measure):
         Param(
             "single_class",
             None,
-            "value of a group that is all relevant or all not: 'skip', 0, "
-            "0.5, 1 or 'error'; None: as undefined= says",
+            "value of a group whose rows are all relevant, or all not relevant: 'skip', 0, "
+            "0.5, 1 or 'error'; None: set by undefined=",
             one_of(None, "skip", 0, 0.5, 1, "error"),
         ),
         Param("min_rows", 0, "leave out groups of fewer rows", integer(0)),
@@ -217,15 +217,15 @@ class PooledAUC(OrderedMeasure):
         Param(
             "se",
             None,
-            "standard error among the details: 'delong' takes rows for independent, 'clustered' "
-            "adds that of groups as clusters, for which every row is kept; or None",
+            "standard error in the details: 'delong' assumes independent rows; 'clustered' adds "
+            "the error with groups as clusters, and keeps every row; or None",
             one_of(None, "delong", "clustered"),
         ),
         Param(
             "bins",
             None,
-            "keep no more than this many bins of scores, spaced by logit, instead of every score, "
-            "and tell how far off the value may be; 65536 do for clicks; or None",
+            "largest number of bins of scores, spaced by logit; the details have the largest "
+            "possible error; 65536 are enough for clicks; None keeps every score",
             integer(2, most=1 << 24, optional=True),
         ),
     )
@@ -238,10 +238,10 @@ class PooledAUC(OrderedMeasure):
     def check(self) -> None:
         options = [name for name in ("max_fpr", "se", "bins") if self.chosen[name] is not None]
         if self.se is not None and self.max_fpr is not None and self.max_fpr < 1:
-            raise MeasureError("AUC: se is that of the whole area; leave out max_fpr or se.")
+            raise MeasureError("AUC: se needs the whole area; leave out max_fpr or se.")
         if self.bins is not None and len(options) > 1:
             raise MeasureError(
-                f"AUC: bins keep too little for {options[0]}; leave out one of both."
+                f"AUC: bins cannot be combined with {options[0]}; leave one of them out."
             )
 
     def state_key(self) -> Hashable:

@@ -49,9 +49,7 @@ class AveragePrecision(Measure):
 
     def check_complete(self) -> None:
         if self.over == "min" and self.cutoff is None:
-            raise MeasureError(
-                f"{self.name}(over='min') divides by min(k, R) and so needs a cutoff: @k."
-            )
+            raise MeasureError(f"{self.name}(over='min') divides by min(k, R); add a cutoff, @k.")
 
     def has_expectation(self) -> bool:
         return not self.interpolated
@@ -83,7 +81,7 @@ class GeometricAveragePrecision(AveragePrecision):
     """
 
     name = "GMAP"
-    summary = "AP, its mean over groups being geometric"
+    summary = "AP, with a geometric mean over groups"
     formula = "exp(mean over groups of ln max(AP, 0.00001))"
     reference = "Robertson (2006), doi:10.1145/1183614.1183630"
     spellings = ("gm_map", "gm_ap")

@@ -110,7 +110,7 @@ class Measure:
                     value = param.read(options[param.name])
                 except (TypeError, ValueError) as wrong:
                     raise MeasureError(
-                        f"{self.name}: option {param.name}={options[param.name]!r} is not {wrong}."
+                        f"{self.name}: {param.name} must be {wrong}, got {options[param.name]!r}."
                     ) from None
             chosen[param.name] = value
         object.__setattr__(self, "chosen", chosen)

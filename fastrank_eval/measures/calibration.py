@@ -120,8 +120,8 @@ class _CalibrationError(OrderedMeasure):
     def check_complete(self) -> None:
         if self.bins is None:
             raise MeasureError(
-                f"{self.name} needs the number of bins, as {self.name}(bins=15): its value depends "
-                "on it, so that it stands in the name. ECCE is without bins."
+                f"{self.name}: bins must be given, because the value depends on it; write "
+                f"{self.name}(bins=15), or use ECCE, which has no bins."
             )
 
     def state_key(self) -> Hashable:
@@ -299,7 +299,7 @@ class BrierUncertainty(_BrierPart):
     """Uncertainty, the Brier score of predicting the share of positives."""
 
     name = "Uncertainty"
-    summary = "Brier score of always predicting the share of positives: it depends on no prediction"
+    summary = "Brier score of a constant prediction, the share of positives"
     formula = "o (1 - o), o the weighted share of positives of all rows"
     options = (REL,)
     scores = "order"
@@ -387,8 +387,8 @@ class FieldRelativeError(_FieldCalibration):
         Param(
             "smoothing",
             0.01,
-            "added to each row's label in the denominator, so that values without a click count; 0 "
-            "leaves them out, rows and all",
+            "added to each row's label in the denominator, so that values without a click count; "
+            "0 leaves out these values and their rows",
             number(least=0),
         ),
         REL,

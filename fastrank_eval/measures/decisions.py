@@ -157,7 +157,7 @@ class PositivePredictiveValue(Decision, share=("tp", "predicted")):
     """PPV, the share of the predicted positives that are positive."""
 
     name = "PPV"
-    summary = "precision: share of the rows predicted positive that are"
+    summary = "precision: share of positive rows among those predicted positive"
     reference = "Kent et al. (1955), doi:10.1002/asi.5090060209"
     spellings = ("positive_predictive_value", "precision_score")
 
@@ -166,7 +166,7 @@ class NegativePredictiveValue(Decision, share=("tn", "rejected")):
     """NPV, the share of the predicted negatives that are negative."""
 
     name = "NPV"
-    summary = "share of the rows not predicted positive that are not"
+    summary = "share of other rows among those not predicted positive"
     reference = "Vecchio (1966), doi:10.1056/NEJM196605262742104"
     spellings = ("negative_predictive_value",)
 
@@ -236,10 +236,10 @@ class FScoreAtThreshold(Decision):
 
 
 class AccuracyAtThreshold(Decision, share=("right", "all")):
-    """Accuracy, the share of rows that are predicted right."""
+    """Accuracy, the share of rows that are predicted correctly."""
 
     name = "Accuracy"
-    summary = "share of rows that are predicted right"
+    summary = "share of rows that are predicted correctly"
     reference = "none"
     spellings = ("Acc", "accuracy_score")
 
@@ -248,7 +248,7 @@ class ErrorRateAtThreshold(Decision, share=("wrong", "all")):
     """ErrorRate, the share of rows that are predicted wrong."""
 
     name = "ErrorRate"
-    summary = "share of rows that are predicted wrong: 1 - Accuracy"
+    summary = "share of rows that are predicted wrongly: 1 - Accuracy"
     reference = "none"
     spellings = ("zero_one_loss",)
 

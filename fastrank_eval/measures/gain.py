@@ -241,11 +241,11 @@ class NormalizedGain(PositiveGain, PositionWeighted):
     def check(self) -> None:
         if (self.ideal == "perfect") != (self.max_grade is not None):
             raise MeasureError(
-                "nDCG: ideal='perfect' and max_grade=... go together: the best list has the top "
-                "grade at every rank."
+                "nDCG: ideal='perfect' needs max_grade=..., the grade at every rank of the best "
+                "list; give both or none."
             )
         if self.ideal == "perfect" and not self._perfect_gain() > 0:
-            raise MeasureError(f"nDCG: max_grade={self.max_grade} has no gain to normalise by.")
+            raise MeasureError(f"nDCG: max_grade must have a gain above 0, got {self.max_grade}.")
 
     def check_complete(self) -> None:
         if self.ideal == "perfect" and (self.cutoff or 0) > DEEPEST:

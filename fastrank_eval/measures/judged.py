@@ -65,7 +65,7 @@ class GeometricPreference(BinaryPreference):
     """GMbpref, the geometric mean of bpref over groups, as in GMAP."""
 
     name = "GMbpref"
-    summary = "bpref, its mean over groups being geometric"
+    summary = "bpref, with a geometric mean over groups"
     formula = "exp(mean over groups of ln max(bpref, 0.00001))"
     reference = "Buckley, trec_eval: gm_bpref"
     spellings = ("gm_bpref",)
@@ -154,7 +154,7 @@ class JudgedShare(_JudgedRows):
         Param(
             "short",
             "length",
-            "'length': a list shorter than the cutoff divides by its rows; 'k': by k all the same",
+            "'length': a list shorter than the cutoff divides by its rows; 'k': divides by k",
             one_of("length", "k"),
         ),
         WEIGHT,

@@ -43,7 +43,10 @@ def sampling_rate_of(value: object) -> float:
     try:
         rate: float = SAMPLING_RATE.read(value)
     except ValueError as wrong:
-        raise ArgumentError(f"sampling_rate={value!r} is not {wrong}.") from None
+        raise ArgumentError(
+            f"sampling_rate: must be {wrong}, got {value!r}; pass the share of negatives that was "
+            "kept."
+        ) from None
     return rate
 
 
@@ -347,7 +350,7 @@ class _Deviation(SummedMeasure):
                     terms *= weight[here]
             if not terms.max() < np.inf:
                 raise MeasureError(
-                    f"{self.shown}: scores, labels or weights are so large that a term passes the "
+                    f"{self.shown}: scores, labels or weights are so large that a term exceeds the "
                     "largest double; scale them down."
                 )
             sums.add(0, terms)

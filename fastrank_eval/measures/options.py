@@ -72,7 +72,7 @@ def number(
             bounds += [f"at least {least:g}"] if least > -np.inf else []
             bounds += [f"at most {most:g}"] if most < np.inf else []
             bounds += [f"below {below:g}"] if below < np.inf else []
-            raise ValueError("a finite number " + " and ".join(bounds))
+            raise ValueError(" ".join(["a finite number", *" and ".join(bounds).split()]))
         return int(value) if value.is_integer() and abs(value) < 2**53 else value
 
     return read
@@ -103,7 +103,7 @@ def group_weight(value: Any) -> str:
 WEIGHT = Param(
     "weight",
     "uniform",
-    "what a group counts for in the mean: 'uniform', 'impressions', 'positives', 'pairs' or the "
+    "weight of a group in the mean: 'uniform', 'impressions', 'positives', 'pairs' or the "
     "name of a column that is constant inside each group",
     group_weight,
 )

@@ -46,7 +46,9 @@ def measure(spelling: str | Measure) -> Measure:
     if isinstance(spelling, Measure):
         return spelling
     if not isinstance(spelling, str):
-        raise MeasureError(f"a measure is a text or a Measure, not {type(spelling).__name__}.")
+        raise MeasureError(
+            f"measures: must be text or a Measure, got {type(spelling).__name__}; pass 'GAUC', say."
+        )
     result = _read(spelling)
     if type(result) is not registry.get(result.name):  # registered anew, as in a notebook
         _read.cache_clear()
@@ -74,7 +76,7 @@ def _read(spelling: str) -> Measure:
             raise MeasureError(_unreadable(spelling))
         options = {str(word.arg): _option(word.value, spelling) for word in tree.keywords}
         if len(options) < len(tree.keywords):
-            raise MeasureError(f"'{spelling}' gives an option twice.")
+            raise MeasureError(f"'{spelling}' has an option twice; leave one out.")
         tree = tree.func
     if not isinstance(tree, ast.Name):
         raise MeasureError(_unreadable(spelling))
@@ -88,7 +90,7 @@ def _read(spelling: str) -> Measure:
     for option in preset:
         if option in options:
             raise MeasureError(
-                f"'{spelling}': the name {tree.id} already says {option}={preset[option]!r}; to "
+                f"'{spelling}': the name {tree.id} already sets {option}={preset[option]!r}; to "
                 f"set it, write {name}."
             )
     result = registry[name](cutoff, **preset, **options)

@@ -249,7 +249,7 @@ class SummedMeasure(ClusteredMeasure):
         sums = self._sums(state)
         if not all(map(math.isfinite, sums.values())):
             raise MeasureError(
-                f"{self.shown}: scores, labels or weights are so large that their sum passes the "
+                f"{self.shown}: scores, labels or weights are so large that their sum exceeds the "
                 "largest double; scale them down."
             )
         return self.with_error(self.from_sums(sums), state)

@@ -164,7 +164,7 @@ class RelativePrecision(_Hits):
     """
 
     name = "RelP"
-    summary = "share of relevant rows among the first k, over the most there could be"
+    summary = "share of relevant rows among the first k, over the largest possible share"
     formula = "hits@k / min(k, R)"
     needs_relevant = True
     reference = "Buckley, trec_eval: relative_P; called R_cap in BEIR"

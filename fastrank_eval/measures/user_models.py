@@ -47,8 +47,8 @@ class UserModel(PositionWeighted):
         wrong = outside_unit(ranking) if self.gain == "label" else None
         if wrong is not None:
             raise MeasureError(
-                f"{self.shown}: label {wrong:g} is no gain in [0, 1]; with gain='label' labels "
-                "must lie in [0, 1]. Give grades their gains by a table, as in "
+                f"{self.shown}: label {wrong:g} is not a gain in [0, 1]; with gain='label' labels must "
+                "lie in [0, 1]. Give grades their gains by a table, as in "
                 f"{self.name}(gain={{1: 0.5, 2: 1}})."
             )
 
@@ -66,7 +66,7 @@ class TruncatedModel(UserModel):
     def check_complete(self) -> None:
         if self.cutoff is None:
             raise MeasureError(
-                f"{self.name} is of readers who stop at rank k: it needs a cutoff, @k."
+                f"{self.name} models users who stop at rank k; add a cutoff: {self.name}@10."
             )
         if self.cutoff > DEEPEST:
             raise MeasureError(
@@ -110,7 +110,7 @@ class ScaledDiscountedGain(TruncatedModel):
     """SDCG@k, DCG@k over the DCG@k of k rows of gain 1."""
 
     name = "SDCG"
-    summary = "DCG@k of gains in [0, 1] over the DCG@k of k rows of gain 1, however few there are"
+    summary = "DCG@k of gains in [0, 1] over the DCG@k of k rows of gain 1, also for shorter lists"
     formula = "sum over i <= k of gain(g_i) / log2(i + 1), over sum over i <= k of 1 / log2(i + 1)"
     reference = (
         "Moffat et al. (2017), doi:10.1145/3052768; "
@@ -125,7 +125,7 @@ class InverseSquare(UserModel):
 
     name = "INSQ"
     summary = (
-        "gain per row seen by a reader who wants a gain of T and leaves less readily with rank"
+        "gain per row seen by a reader who wants a gain of T and is more patient at later ranks"
     )
     formula = "sum over i <= k of W(i) gain(g_i),  W(i) proportional to 1 / (i + 2T - 1)^2"
     reference = "Moffat, Scholer & Thomas (2012), doi:10.1145/2407085.2407092"
@@ -149,7 +149,7 @@ class AdaptiveInverseSquare(UserModel):
     """INST@k, INSQ for a reader who wants a gain of T and subtracts each gain."""
 
     name = "INST"
-    summary = "gain per row seen by a reader who wants a gain of T and leaves as it comes in"
+    summary = "gain per row seen by a reader who wants a gain of T and leaves as the gain grows"
     formula = (
         "sum over i <= k of V(i) gain(g_i), over sum of V(i);  "
         "V(i) = prod_{j<i} (1 - 1/(j + T + T_j))^2,  T_j = T - sum_{l<=j} gain(g_l)"
@@ -268,8 +268,8 @@ class _Cascade(Measure):
             wrong = outside_unit(ranking)
             if wrong is not None:
                 raise MeasureError(
-                    f"{self.shown}: label {wrong:g} is no probability; with stop='label' labels "
-                    "must lie in [0, 1]."
+                    f"{self.shown}: label {wrong:g} is not a probability; with stop='label' labels must "
+                    "lie in [0, 1]."
                 )
         elif ranking.max_grade > self.max_grade:
             remedy = "map the labels to a scale of grades up to 1000"
@@ -486,7 +486,7 @@ class NearlyERR9(_GainStopping, TruncatedModel):
     """NERR9@k, NERR8@k where 1/i of the readers reach rank i, as in ERR."""
 
     name = "NERR9"
-    summary = "as NERR8, of readers 1/i of whom get to rank i where nothing is gained"
+    summary = "as NERR8, of readers: if nothing is gained, 1/i of them reach rank i"
     formula = (
         "sum over i <= k of V(i) gain(g_i), over sum of V(i);  C(i) = i/(i + 1) (1 - gain(g_i))"
     )
@@ -531,7 +531,7 @@ class BejeweledPlayer(_GainStopping, TruncatedModel):
     """BPM@k, the Bejeweled Player Model: readers stop at gain T or rank k."""
 
     name = "BPM"
-    summary = "gain per row seen by a reader who leaves once a gain of T is in, or after k ranks"
+    summary = "gain per row seen by a reader who leaves at a gain of T, or after k ranks"
     formula = "sum over i <= d of gain(g_i), over d;  d the first rank by which T is gained, or k"
     reference = "Zhang et al. (2017), doi:10.1145/3077136.3080841"
     options = (

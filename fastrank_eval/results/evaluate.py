@@ -102,7 +102,7 @@ def evaluate(request: Request) -> Result:
         Key columns of any integer, string, binary, dictionary, date, timestamp, decimal or bool
         type, or whole numbers of a float type. A null is an error: see `null_groups`. In CSV and
         TSV files they are text, exactly as written: ``007`` is not ``7``. Measures of all rows
-        (AUC, LogLoss, PPV ...) do without it; then no value has a standard error, because groups
+        (AUC, LogLoss, PPV ...) do not need it; then no value has a standard error, because groups
         are the independent clusters. If no measure, no state and no other argument needs groups,
         they are neither read nor counted: `Meta.groups` is 0.
     label : str
@@ -187,7 +187,7 @@ def evaluate(request: Request) -> Result:
         The score column that every other is compared with. The state keeps the paired sums of both.
         No value depends on it.
     where : str or pyarrow.compute.Expression, optional
-        Evaluate only the rows for which this holds: ``"day = '2026-11-19' and slot in (1, 2)"``.
+        Evaluate only the rows for which this is true: ``"day = '2026-11-19' and slot in (1, 2)"``.
         Comparisons, ``in``, ``between``, ``is null``, ``and``, ``or``, ``not``, parentheses; text
         in single quotes, column names bare or in double quotes. A row for which it is null is
         left out. Literals take the type of their column. With a text, files and Parquet row groups
@@ -200,7 +200,7 @@ def evaluate(request: Request) -> Result:
     memory : str or int, optional
         The memory of the process, as ``"4GB"`` or bytes; by default a share of the free memory.
         Scattered rows that do not fit are sorted on disk, which needs DuckDB (extra
-        ``[outofcore]``). Half a GB to one is needed in any case. The result has the same bits.
+        ``[outofcore]``). A run needs 0.5 to 1 GB in any case. The result has the same bits.
     spill_dir : str, optional
         Folder for rows that do not fit; by default that of temporary files. It is empty afterwards.
     format : {"parquet", "arrow", "csv", "tsv"}, optional
@@ -234,8 +234,8 @@ def evaluate(request: Request) -> Result:
     keep_groups = request.keep_groups
     if keep_groups and not (request.keep_state and request.per_group is not False):
         raise ArgumentError(
-            "keep_groups=True keeps groups in the state: call evaluate() with keep_state=True and "
-            "per_group=True as well."
+            "keep_groups=True needs keep_state=True and per_group=True; pass them to evaluate() "
+            "too."
         )
     evaluation = evaluate_request(request)
     state = None

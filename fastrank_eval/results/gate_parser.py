@@ -143,7 +143,7 @@ def holds(node: Node, numbers: Mapping[Term | Count, float]) -> float:
     # Evaluate all parts: a part that raises must not hide behind a part that decides.
     result = _COMPUTE[node.operator](*[holds(part, numbers) for part in node.parts])
     if not math.isfinite(result):
-        raise ArithmeticError(f"{node} is no finite number")
+        raise ArithmeticError(f"{node} is not a finite number")
     return result
 
 

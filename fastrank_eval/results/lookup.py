@@ -39,7 +39,7 @@ def find_measure(
         # A profile may have computed another measure under the name that is looked up.
         shown = list(names if parsed.shown in names.values() else names.values())
         raise MeasureError(
-            f"measure {parsed.shown} was not part of this evaluation, which holds "
+            f"measure {parsed.shown} was not part of this evaluation, which has "
             f"{', '.join(shown)}.{near(parsed.shown, shown)}"
         )
     return result
@@ -70,7 +70,7 @@ def find_score(name: str | None, scores: Sequence[str], names: Mapping[str, str]
         )
     if name not in scores:
         raise ArgumentError(
-            f"score column {name!r} was not part of this evaluation, which holds "
+            f"score column {name!r} was not part of this evaluation, which has "
             f"{columns}.{near(name, scores)}"
         )
     return name
@@ -151,8 +151,7 @@ def find_value(
         few = f", nor any of fewer than {min_groups:,} groups"
     some = ", ".join(map(repr, labels[:5])) + f" and {len(labels) - 5:,} more" * (len(labels) > 5)
     raise ArgumentError(
-        f"slice {label!r} was not part of this evaluation{few}; it holds {some}."
-        f"{near(label, labels)}"
+        f"slice {label!r} was not part of this evaluation{few}; it has {some}.{near(label, labels)}"
     )
 
 

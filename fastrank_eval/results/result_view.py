@@ -434,7 +434,7 @@ def _legend(result: Reported) -> Iterator[str]:
     if any(v.caution == "few_groups" for v in values):
         yield f"{_FEW} fewer than {FEW_GROUPS} effective groups: the interval is rough"
     if any(v.caution == "one_group" for v in values):
-        yield f"{_ONE} one group tells no standard error"
+        yield f"{_ONE} one group has no standard error"
     yield from left_out_notes(result.meta)
 
 
@@ -496,7 +496,7 @@ def _cautions(result: Reported) -> Iterator[str]:
             f"intervals are rough, with fewer than {FEW_GROUPS} effective groups: {numbers}"
         )
     if one:
-        yield printable(f"one group tells no standard error: {', '.join(map(name, one))}")
+        yield printable(f"one group has no standard error: {', '.join(map(name, one))}")
     none = [v for v in values if v.caution == "no_groups"]
     if none:
         yield printable(f"no standard error without groups: {', '.join(map(name, none))}")

@@ -191,7 +191,7 @@ class State(NotebookView):
 
         Parameters
         ----------
-        content : bytes or the like
+        content : bytes-like
         name : str
             The name of the state in messages.
 
@@ -202,7 +202,7 @@ class State(NotebookView):
         Raises
         ------
         SourceError
-            If the content is no saved state, is damaged, or has a newer format.
+            If the content is not a saved state, is damaged, or has a newer format.
 
         Examples
         --------
@@ -475,8 +475,8 @@ class State(NotebookView):
         value = self._header[name] if value is None else value
         if value is None:
             raise ArgumentError(
-                f"states of different {name} were merged: say which shall be in force, "
-                f"{name}={example} (--{name.replace('_', '-')} {example})."
+                f"{name}: must be given, because the merged states have different ones, got None; "
+                f"pass {name}={example} (--{name.replace('_', '-')} {example})."
             )
         return value
 
@@ -496,7 +496,7 @@ def load_state(path: str | os.PathLike[str]) -> State:
     Raises
     ------
     SourceError
-        If the file is missing, is no saved state, is damaged, or has a newer format.
+        If the file is missing, is not a saved state, is damaged, or has a newer format.
     """
     return _check(*read_state(path), os.fspath(path))
 

@@ -151,8 +151,8 @@ def _is_moment(text: str) -> bool:
 
 def _refuse(slice_column: SliceColumn, kind: pa.DataType, text: str, remedy: str) -> NoReturn:
     raise ArgumentError(
-        f"by '{slice_column}': column '{slice_column.column}' is {kind}, and {text} is no value of "
-        f"that type. {remedy}."
+        f"by '{slice_column}': column '{slice_column.column}' is {kind}, and {text} is not a "
+        f"value of that type. {remedy}."
     )
 
 

@@ -229,7 +229,7 @@ def parse(text: str) -> SliceSpec:
 Did you mean 'quantile5'? Write age:18,25,35, age:quantile5, age:width10 or age:day.
     """
     if not isinstance(text, str):
-        raise ArgumentError(f"by={text!r} is not a text such as 'slot' or 'age:18,25'.")
+        raise ArgumentError(f"by: must be text, got {text!r}; write 'slot' or 'age:18,25', say.")
     return _Parser(text).parse()
 
 
@@ -291,7 +291,7 @@ def requested_slicing(by: str | SliceSpec | Iterable[str | SliceSpec]) -> tuple[
         by = [by]
     specs = [spec if isinstance(spec, SliceSpec) else parse(spec) for spec in by]
     if not specs:
-        raise ArgumentError("by names no column; leave it out, or write by='slot'.")
+        raise ArgumentError("by: must name a column, got none; leave it out, or write by='slot'.")
     return tuple(dict.fromkeys(specs))
 
 

@@ -192,7 +192,7 @@ def swap_models(
 def _check_counts(replicates: Any, seed: Any, threads: Any) -> tuple[int, int, int]:
     replicates = at_least_one("replicates", replicates, 0)
     if replicates >= 1 << 31:
-        raise ArgumentError(f"replicates={replicates} are too many; at most 2^31 - 1 are drawn.")
+        raise ArgumentError(f"replicates: must be at most 2^31 - 1, got {replicates}; pass less.")
     return replicates, check_seed(seed), at_least_one("threads", threads, 1)
 
 
@@ -200,7 +200,9 @@ def check_seed(seed: Any) -> int:
     """Return a whole number from 0 to 2^64 - 1 after a check."""
     is_integer = isinstance(seed, int | np.integer) and not isinstance(seed, bool)
     if not is_integer or not 0 <= seed < 1 << 64:
-        raise ArgumentError(f"seed={seed!r} is not a whole number from 0 to 2^64 - 1.")
+        raise ArgumentError(
+            f"seed: must be a whole number from 0 to 2^64 - 1, got {seed!r}; pass such a number."
+        )
     return int(seed)
 
 

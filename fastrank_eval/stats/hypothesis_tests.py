@@ -366,7 +366,7 @@ def clustered_test(difference: float, se: float, groups: int, degrees: float | N
     Deng, Knoblich & Lu (2018), doi:10.1145/3219819.3219919.
     """
     if se < 0:
-        raise ArgumentError(f"se={se!r} is below 0; pass a standard error.")
+        raise ArgumentError(f"se: must be at least 0, got {se!r}; pass a standard error.")
     if groups < 2:
         return _too_few(groups)
     if math.isnan(difference) or math.isnan(se):
@@ -446,7 +446,7 @@ def minimum_detectable_difference(
     0.028
     """
     if se < 0:
-        raise ArgumentError(f"se={se!r} is below 0; pass a standard error.")
+        raise ArgumentError(f"se: must be at least 0, got {se!r}; pass a standard error.")
     return _quantile_sum(alpha, power, degrees) * se
 
 

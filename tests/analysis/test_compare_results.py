@@ -144,7 +144,7 @@ def test_two_results__that_do_not_go_together__are_refused(options, said) -> Non
 @pytest.mark.parametrize(
     "options, said",
     [
-        ({}, "name the baseline, one of 'old', 'new'"),
+        ({}, "baseline: must be one of 'old', 'new'"),
         ({"baseline": "odl"}, "Did you mean 'old'"),
         ({"baseline": "old", "test": "wilcoxon"}, "AUC pools the rows"),
         ({"baseline": "old", "tset": "sign"}, "Did you mean 'test'"),
@@ -154,7 +154,7 @@ def test_one_result__arguments_that_cannot_be__are_refused(options, said) -> Non
     result = evaluate(click_log(), ["old", "new"], "GAUC,AUC")
     with pytest.raises(ArgumentError, match=said):
         result.compare(**options)
-    with pytest.raises(ArgumentError, match="pass the result that has"):
+    with pytest.raises(ArgumentError, match="pass the result of the other model"):
         evaluate(click_log(), "old").compare(baseline="old")
 
 

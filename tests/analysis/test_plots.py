@@ -386,7 +386,9 @@ def test_commands__refuse_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
         *curve_of, "--cutoffs", "1,5-"
     )
     assert "at most 10,000 numbers" in refused(*curve_of, "--cutoffs", "1-99999")
-    assert "--points most" in refused("curve", "roc", "log.parquet", *COLUMNS, "--points", "most")
+    assert "--points: must be" in refused(
+        "curve", "roc", "log.parquet", *COLUMNS, "--points", "most"
+    )
     assert "no roc curve to draw" in refused(*plot, "--where", "click = 0", "-o", "roc.png")
     monkeypatch.setattr(plot_files, "find_spec", lambda name: None)
     assert refused(*plot, "-o", "roc.png").count("\n") == 1

@@ -69,7 +69,7 @@ def test_rela_impr__of_chance_and_of_undefined_values_is_undefined():
 
 @pytest.mark.parametrize("value, base", [(72.6, 0.73), (0.7, 73.0), (-0.1, 0.7), (math.inf, 0.7)])
 def test_rela_impr__of_per_cent_is_refused(value, base):
-    with pytest.raises(ArgumentError, match="no AUC"):
+    with pytest.raises(ArgumentError, match="must be an AUC"):
         rela_impr(value, base)
 
 

@@ -58,14 +58,14 @@ def test_forged_header__is_refused_with_the_name_of_the_entry(
     state: fe.State, entry: str, value: object, told: str
 ) -> None:
     header, states = read_state_bytes(state.to_bytes())
-    with pytest.raises(fe.SourceError, match=rf"'a state in bytes' is no state .*{told}"):
+    with pytest.raises(fe.SourceError, match=rf"'a state in bytes' is not a state .*{told}"):
         fe.State.from_bytes(state_bytes({**header, entry: value}, states))
 
 
 def test_array_of_another_shape__is_refused_with_the_name_of_the_state(state: fe.State) -> None:
     header, states = read_state_bytes(state.to_bytes())
     states[ALL, "", "totals"]["counts"] = np.zeros(3, np.int64)
-    with pytest.raises(fe.SourceError, match=r"no state .*counts of totals are int64 of shape"):
+    with pytest.raises(fe.SourceError, match=r"not a state .*counts of totals are int64 of shape"):
         fe.State.from_bytes(state_bytes(header, states))
 
 

@@ -53,7 +53,7 @@ def test_changed_bytes__wherever_they_are__are_refused(saved: Path) -> None:
         if broken == content:
             continue
         saved.write_bytes(broken)
-        with pytest.raises(SourceError, match=r"damaged|is no saved state"):
+        with pytest.raises(SourceError, match=r"damaged|is not a saved state"):
             fe.load_state(saved)
 
 
@@ -62,7 +62,7 @@ def test_cut_or_lengthened_file__is_refused(saved: Path) -> None:
     lengths = [0, 1, 5, 6, 100, len(content) - 1, *(rng.randrange(len(content)) for _ in range(60))]
     for length in lengths:
         saved.write_bytes(content[:length])
-        with pytest.raises(SourceError, match=r"damaged|is no saved state"):
+        with pytest.raises(SourceError, match=r"damaged|is not a saved state"):
             fe.load_state(saved)
     saved.write_bytes(content + b"\0")
     with pytest.raises(SourceError, match="damaged"):
@@ -94,7 +94,7 @@ def foreign_files() -> dict[str, Callable[[Path], object]]:
 
     return {
         "it is empty": lambda path: path.write_bytes(b""),
-        "it is no Arrow IPC file": lambda path: path.write_bytes(b"PAR1" * 100),
+        "it is not an Arrow IPC file": lambda path: path.write_bytes(b"PAR1" * 100),
         "it has no mark of one": arrow,
     }
 
@@ -102,7 +102,7 @@ def foreign_files() -> dict[str, Callable[[Path], object]]:
 @pytest.mark.parametrize("told", foreign_files())
 def test_foreign_file__is_refused(told: str, tmp_path: Path) -> None:
     foreign_files()[told](tmp_path / "other")
-    with pytest.raises(SourceError, match=rf"other' is no saved state: {told}; name a file"):
+    with pytest.raises(SourceError, match=rf"other' is not a saved state: {told}; name a file"):
         fe.load_state(tmp_path / "other")
 
 
@@ -157,7 +157,7 @@ def test_whole_file_without_a_state__is_refused(
     header, states = dict(state._header), dict(state._states)
     change(header, states)
     (tmp_path / "odd").write_bytes(state_bytes(header, states))
-    with pytest.raises(SourceError, match=rf"no state that this version can read: .*{told}"):
+    with pytest.raises(SourceError, match=rf"not a state that this version can read: .*{told}"):
         fe.load_state(tmp_path / "odd")
 
 

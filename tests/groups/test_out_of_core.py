@@ -317,9 +317,9 @@ def test_memory__as_text_and_numbers():
     assert {text: parse_bytes(text) for text in sizes} == sizes
     assert parse_bytes(np.int64(5)) == 5
     for wrong in ("", "4 pounds", "-1GB", 0, -5, True, "GB", "1e9GB", "9" * 400, 1.5, None):
-        with pytest.raises(ArgumentError, match="is no amount of memory"):
+        with pytest.raises(ArgumentError, match="must be an amount of memory"):
             parse_bytes(wrong)
-    with pytest.raises(ArgumentError, match="too little"):
+    with pytest.raises(ArgumentError, match="must be at least"):
         fastrank_eval.evaluate(
             {"u": [1], "y": [1], "s": [1]},
             group="u",
@@ -332,7 +332,7 @@ def test_memory__as_text_and_numbers():
 
 def test_spill_folder__that_is_none_is_told_even_if_rows_would_fit(tmp_path):
     source = {"group": [1], "label": [1], "score": [1]}
-    with pytest.raises(ArgumentError, match=r"spill_dir='.*nowhere' is no folder"):
+    with pytest.raises(ArgumentError, match=r"spill_dir: must be a folder, got '.*nowhere'"):
         fastrank_eval.evaluate(source, **ROLES, measures="RR", spill_dir=str(tmp_path / "nowhere"))
 
 

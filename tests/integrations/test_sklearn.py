@@ -62,7 +62,7 @@ def test_scorer__without_routing__refuses_to_make_one_group_of_all():
 
     model = LogisticRegression().fit(X, Y)
     score = make_scorer(scorer("GAUC"), response_method="predict_proba")
-    with pytest.raises(ArgumentError, match="GAUC got no groups"):
+    with pytest.raises(ArgumentError, match="groups: must be given for GAUC"):
         score(model, X, Y)
     pooled = make_scorer(scorer("AUC"), response_method="predict_proba")
     assert pooled(model, X, Y) == wanted(G, Y, model.predict_proba(X)[:, 1], "AUC")
@@ -87,10 +87,10 @@ def test_sample_weight__weighs_rows():
 @pytest.mark.parametrize(
     "change,message",
     [
-        ({"y_score": X[:, :2]}, r"y_score has shape \(400, 2\)"),
-        ({"y_true": Y[1:]}, r"label has shape \(399,\), but the groups are those of 400 rows"),
-        ({"groups": G[1:]}, r"label has shape \(400,\), but the groups are those of 399 rows"),
-        ({"sample_weight": [1.0]}, r"weight has shape \(1,\)"),
+        ({"y_score": X[:, :2]}, r"y_score: must be .* got shape \(400, 2\)"),
+        ({"y_true": Y[1:]}, r"label: must have 400 rows.* got shape \(399,\)"),
+        ({"groups": G[1:]}, r"label: must have 399 rows.* got shape \(400,\)"),
+        ({"sample_weight": [1.0]}, r"weight: must have .* got shape \(1,\)"),
         ({"tie": "worst"}, "Did you mean 'ties'"),
     ],
 )

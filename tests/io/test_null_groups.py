@@ -117,7 +117,7 @@ def test_null_groups__error_in_a_row__gives_its_number_in_the_input(tmp_path: Pa
 
 
 def test_null_groups__unknown_word__is_refused() -> None:
-    with pytest.raises(fe.ArgumentError, match="null_groups='skip' is not one of"):
+    with pytest.raises(fe.ArgumentError, match=r"null_groups: must .*got 'skip'"):
         fe.evaluate(log(), **OPTIONS, null_groups="skip")
 
 
@@ -162,7 +162,7 @@ def test_key__whole_numbers_of_a_float_type__are_those_integers(kind: pa.DataTyp
 @pytest.mark.parametrize("value", [0.5, 2.0**53 + 2, np.inf, -np.inf])
 def test_key__fractions_and_large_floats__are_refused(value: float) -> None:
     users = np.array([1.0] * 8 + [value])
-    with pytest.raises(fe.ColumnError, match="no whole number below 2\\^"):
+    with pytest.raises(fe.ColumnError, match="not a whole number below 2\\^"):
         fe.evaluate(log(users), **OPTIONS)
 
 
@@ -179,5 +179,5 @@ def test_key__float_that_two_integers_share__is_refused(kind: pa.DataType, limit
     rows = {"user": users, "click": [1, 0, 1], "score": [0.3, 0.2, 0.1]}
     assert fe.evaluate(pa.table(rows), **OPTIONS, measures="RR").meta.groups == 2
     rows["user"] = pa.array([float(limit), 1.0, 2.0]).cast(kind)
-    with pytest.raises(fe.ColumnError, match="no whole number below"):
+    with pytest.raises(fe.ColumnError, match="not a whole number below"):
         fe.evaluate(pa.table(rows), **OPTIONS, measures="RR")

@@ -86,9 +86,9 @@ def test_partition_keys__of_numbers_texts_and_nulls(tmp_path: Path) -> None:
         "k = 1 or x = 2": [0, 2],
     }.items():
         assert read(open_source(tmp_path, where=where), "x") == {"x": rows}, where
-    with pytest.raises(ArgumentError, match="'k' is int64, and 'one' is no value"):
+    with pytest.raises(ArgumentError, match="'k' is int64, and 'one' is not a value"):
         open_source(tmp_path, where="k = 'one'")
-    with pytest.raises(ArgumentError, match="'z' is string, and 3 is no value"):
+    with pytest.raises(ArgumentError, match="'z' is string, and 3 is not a value"):
         open_source(tmp_path, where="z = 3")
 
 

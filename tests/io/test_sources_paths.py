@@ -107,7 +107,7 @@ def test_list__file_named_twice_is_refused(folder: Path) -> None:
     "given,message",
     [
         ([], "list of paths is empty"),
-        (["part-9.parquet", TABLE], "holds pyarrow.Table"),
+        (["part-9.parquet", TABLE], "has a pyarrow.Table"),
         ([""], "path is empty"),
     ],
 )
@@ -171,7 +171,7 @@ def test_glob__without_match(tmp_path: Path) -> None:
 
 
 def test_folder__without_data(tmp_path: Path) -> None:
-    assert "holds no Parquet, Arrow or CSV file" in failure(tmp_path)
+    assert "has no Parquet, Arrow or CSV file" in failure(tmp_path)
     (tmp_path / "notes.md").write_text("x")
     assert "such as 'notes.md'" in failure(tmp_path)
 

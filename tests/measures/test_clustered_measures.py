@@ -1,4 +1,4 @@
-"""Standard errors of measures of all rows, groups being independent clusters."""
+"""Standard errors of measures of all rows, with groups as independent clusters."""
 
 from __future__ import annotations
 

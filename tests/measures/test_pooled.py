@@ -148,7 +148,9 @@ PROBABLE = [text for text in TEXTS if measure(text).scores == "probability"]
 @pytest.mark.parametrize("score", [1.0000001, -1e-9, math.inf])
 def test_score_outside_0_and_1__is_refused_where_a_measure_needs_probabilities(text, score):
     groups = [[Row(0.5, 1), Row(0.25, 0)], [Row(score, 0), Row(0.5, 0), Row(score, 1)]]
-    with pytest.raises(FastRankEvalError, match=r"'score'.*no probability in 2 row.*row 2 ") as bad:
+    with pytest.raises(
+        FastRankEvalError, match=r"'score'.*not a probability in 2 row.*row 2 "
+    ) as bad:
         evaluate(table_of(groups), [text])
     assert "sigmoid" in str(bad.value)
 
@@ -192,5 +194,5 @@ def test_clamp__a_number__or_the_epsilon_of_the_type_of_each_score():
 
 @pytest.mark.parametrize("clamp", [0, 0.5, -1, "float", None, True])
 def test_clamp__is_a_small_number_or_the_type(clamp):
-    with pytest.raises(MeasureError, match=r"clamp=.* is not 'type' or a number in \]0, 0\.5\["):
+    with pytest.raises(MeasureError, match=r"clamp must be 'type' or a number in \]0, 0\.5\["):
         fastrank_eval.LogLoss(clamp=clamp)

@@ -214,7 +214,7 @@ def test_sampling_rate__of_next_to_nothing__is_taken_quietly():
 
 @pytest.mark.parametrize("rate", [0, -0.1, 1.5, math.nan, "half", True])
 def test_sampling_rate__outside_0_and_1_is_refused(rate):
-    with pytest.raises(ArgumentError, match=r"^sampling_rate(=|: must be a number)"):
+    with pytest.raises(ArgumentError, match=r"^sampling_rate: must be a (finite )?number"):
         evaluate({"g": [1], "y": [1], "p": [0.5]}, "NE", sampling_rate=rate)
 
 
@@ -231,7 +231,7 @@ def test_sampling_rate__of_the_command_line(tmp_path):
 
 @pytest.mark.parametrize("background", [0, 1, 1.5, "all", None, True])
 def test_background__is_these_rows_or_a_rate(background):
-    with pytest.raises(MeasureError, match=r"background=.* is not 'slice' .*\]0, 1\["):
+    with pytest.raises(MeasureError, match=r"background must be 'slice' .*\]0, 1\["):
         fastrank_eval.NE(background=background)
 
 

@@ -152,9 +152,13 @@ def test_failure__of_several_numbers__names_them() -> None:
         ("AUC se < 0", "undefined", "se of AUC is undefined (1 all_negative, pooled)"),
         ("GAUC effective_groups < 0", "undefined", "effective_groups of GAUC is undefined"),
         ("GAUC delta < 0", "no_baseline", "GAUC has no delta: there is no baseline"),
-        ("GAUC / (GAUC - GAUC) < 0", "undefined", "is no finite number"),
-        ("1e308 * 10 * GAUC < 0", "undefined", "1e+308 * 10 is no finite number"),
-        ("GAUC * 0 + 1e308 * 10 - 1e308 * 10 < 0", "undefined", "1e+308 * 10 is no finite number"),
+        ("GAUC / (GAUC - GAUC) < 0", "undefined", "is not a finite number"),
+        ("1e308 * 10 * GAUC < 0", "undefined", "1e+308 * 10 is not a finite number"),
+        (
+            "GAUC * 0 + 1e308 * 10 - 1e308 * 10 < 0",
+            "undefined",
+            "1e+308 * 10 is not a finite number",
+        ),
     ],
 )
 def test_judge__what_cannot_be_told__fails_whatever_stands_around_it(

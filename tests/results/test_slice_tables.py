@@ -103,7 +103,7 @@ def test_plain_and_markdown__have_the_same_lines():
     assert "| slice | groups used | rows | GAUC | AUC | NumRet (sum) |" in marked
     for text in (plain, marked, "\n".join(on_terminal(result, 120))):
         assert "3 slices are left out, of fewer than 1,000 groups each" in text
-        assert "† one group tells no standard error" in text
+        assert "† one group has no standard error" in text
         assert "* fewer than 40 effective groups" in text
         assert "slices_left_out" not in text
 

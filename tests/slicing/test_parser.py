@@ -180,7 +180,11 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 def test_a_list_asks_for_one_slicing_after_another_each_once() -> None:
     assert [str(s) for s in requested_slicing(["slot", parse("a,b"), " slot "])] == ["slot", "a,b"]
     assert requested_slicing("slot,country") == (parse("slot,country"),)
-    for given_by, word in (([], "by names no column"), (7, "by=7"), ([None], "by=None")):
+    for given_by, word in (
+        ([], "by: must name a column"),
+        (7, "by: must be text, got 7"),
+        ([None], "by: must be text, got None"),
+    ):
         with pytest.raises(ArgumentError, match=word):
             requested_slicing(given_by)  # type: ignore[arg-type]
 

@@ -1,4 +1,4 @@
-"""Standard errors and intervals, groups being independent clusters."""
+"""Standard errors and intervals, with groups as independent clusters."""
 
 import itertools
 import math
@@ -275,7 +275,7 @@ def test_one_group__has_a_value_without_an_error():
     for line in result.to_dict()["results"]:
         assert (line["value"], line["se"], line["ci_low"], line["ci_high"]) == (1, None, None, None)
         assert line["caution"] == "one_group"
-    assert "one group tells no standard error: GAUC, RR" in repr(result)
+    assert "one group has no standard error: GAUC, RR" in repr(result)
     assert "CI" not in repr(result)
 
 

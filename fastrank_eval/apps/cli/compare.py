@@ -109,8 +109,9 @@ def compare(
 ) -> None:
     """Compare models with a baseline, with p-values.
 
-    SOURCES are read once, as in evaluate. Differences are paired: groups that are hard or easy for
-    both models cancel. Without --measures, a test that needs measures of groups leaves out AUC.
+    SOURCES are read once, as in evaluate. Differences are paired: a group that is hard for both
+    models adds little to the error. Without --measures, a test that needs measures of groups leaves
+    out AUC.
 
     Rows need --group, --label, --score and --baseline. Saved states need none of them. SOURCES may
     be one state that 'evaluate --baseline --save-state' has written. They may also be two states

@@ -76,7 +76,7 @@ class NightlyOutput:
         with suppress(FileNotFoundError), target.open("rb") as file:
             if file.read(1) not in (b"", b"{"):
                 raise OutputError(
-                    f"--json {self._path!r} holds something else than a summary; name another "
+                    f"--json {self._path!r} has other content than a summary; name another "
                     "file, or remove it."
                 )
 
@@ -189,7 +189,9 @@ few distinct scores, 4 the rows are not sound (for any result of the gates), 5 f
 page or the summary could not be written, 130 interrupted, 143 terminated, 129 hung up.""",
 )
 @click.argument("config", type=click.Path(), default="nightly.toml", metavar="[CONFIG]")
-@option("Night", "--date", metavar="DATE", help="The night, as 2026-11-19; by default yesterday.")
+@option(
+    "Night", "--date", metavar="DATE", help="The night, such as 2026-11-19; by default yesterday."
+)
 @option(
     "Night",
     "--backfill",
@@ -229,8 +231,8 @@ def nightly(
 ) -> None:
     """Evaluate last night's rows and write a page.
 
-    CONFIG is a TOML file, by default nightly.toml. A night that the history already has is
-    replaced, and nothing else changes.
+    CONFIG is a TOML file, by default nightly.toml. If the history has a night already, it is
+    replaced. Other nights do not change.
     """
     options = {
         "--date": date, "--backfill": backfill, "--dry-run": dry_run, "--json": json_file,

@@ -145,8 +145,8 @@ def _check_target(target: Path, *, folder: bool, overwrite: bool) -> None:
         strangers = [entry.name for entry in target.iterdir() if not _is_part(entry)]
         if strangers:
             raise OutputError(
-                f"{target} holds {strangers[0]!r}, which is no part file, and is never replaced; "
-                "choose another folder"
+                f"{target} holds {strangers[0]!r}, which is not a part file, and is never "
+                "replaced; choose another folder"
             )
     elif target.is_dir():
         raise OutputError(f"{target} is a folder; name a file in it, or ask for several files")

@@ -95,7 +95,7 @@ class ConfigErrors:
         try:
             return function(*(arguments or (value,)))
         except FastRankEvalError as wrong:
-            self.add(table, key, value, str(wrong))
+            self.add(table, key, value, str(wrong).removeprefix(f"{key}: "))
             return None
 
 

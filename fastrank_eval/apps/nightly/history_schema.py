@@ -201,8 +201,8 @@ def write_tables(database: sqlite3.Connection, folder: Path) -> list[Path]:
     for name, path in paths.items():
         if path.is_file() and path.stat().st_size and not _is_table(path, name):
             raise OutputError(
-                f"folder: must hold no other files of these names, got {str(path)!r}, which is no "
-                f"table {name!r} of a history; name another folder, or remove the file."
+                f"folder: must hold no other files of these names, got {str(path)!r}, which is "
+                f"not a table {name!r} of a history; name another folder, or remove the file."
             )
     try:
         folder.mkdir(parents=True, exist_ok=True)

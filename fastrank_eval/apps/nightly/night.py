@@ -150,11 +150,11 @@ def _format_field(match: re.Match[str], text: str, date: dt.date) -> str:
             f"{field!r} in {text!r} is not known; write {{date}} or, for instance, {{date:%Y%m%d}}."
         )
     if _FORMAT_CODE.sub("", format_):
-        raise ArgumentError(f"{field!r} in {text!r} is no date format of strftime.")
+        raise ArgumentError(f"{field!r} in {text!r} is not a date format of strftime.")
     try:
         return date.strftime(format_) if format_ else date.isoformat()
     except ValueError as error:
-        raise ArgumentError(f"{field!r} in {text!r} is no date format: {error}.") from None
+        raise ArgumentError(f"{field!r} in {text!r} is not a date format: {error}.") from None
 
 
 def values_of(evaluation: Evaluation, hidden: Collection[str] = ()) -> list[MeasureValue]:

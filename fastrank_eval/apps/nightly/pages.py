@@ -192,7 +192,7 @@ def _check_page(path: Path) -> None:
     if path.is_file() and (content := path.read_bytes()) and _PAGE_MARK not in content:
         raise OutputError(
             f"[output] folder: must hold no other files of the names of pages, got {str(path)!r}, "
-            "which is no page of a night; name another folder, or remove the file."
+            "which is not a page of a night; name another folder, or remove the file."
         )
 
 

@@ -69,7 +69,7 @@ class AllowedHosts:
             self._names.add(normalized)
             if not _is_address(normalized) and not _NAME_PATTERN.fullmatch(normalized):
                 raise ArgumentError(
-                    f"{name!r} is no name of a host; write it as reports.example.org, or "
+                    f"{name!r} is not a name of a host; write it as reports.example.org, or "
                     "*.example.org for all its subdomains."
                 )
 

@@ -193,7 +193,7 @@ def filter_rows(df: DataFrame, condition: str | None, schema: pa.Schema) -> Data
             "where=\"day = '2026-11-19'\", or filter the DataFrame."
         )
     if not isinstance(condition, str):
-        raise ArgumentError(f"where={condition!r} is not text.")
+        raise ArgumentError(f"where: must be text, got {condition!r}; write the condition as text.")
     node = parse(condition)
     bind(node, schema)
     return df.where(_column(df, node, schema))

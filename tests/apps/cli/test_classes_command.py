@@ -63,7 +63,7 @@ def test_command__columns_a_class__are_several_labels(tmp_path) -> None:
     [
         (["-s", "cat=p_cat,p_dog"], "must be CLASS=COLUMN, got 'p_dog'"),
         (["-s", "cat=p_cat,cat=p_dog"], "names the class 'cat' twice"),
-        (["-s", SCORES, "-a", "most"], "--average most is not one of"),
+        (["-s", SCORES, "-a", "most"], "--average: must be one of"),
     ],
 )
 def test_command__bad_usage__is_one_line(file: str, arguments: list[str], message: str) -> None:

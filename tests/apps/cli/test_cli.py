@@ -484,7 +484,7 @@ def test_help__rare_options__are_named_and_explained_by_help_all() -> None:
 
 @pytest.mark.usefixtures("folder")
 def test_errors__arguments__are_written_as_options() -> None:
-    assert "error: --threads 0 is not" in refused("log.parquet", *COLUMNS, "--threads", "0")
+    assert "error: --threads: must be" in refused("log.parquet", *COLUMNS, "--threads", "0")
     unscored = {**ROWS, "pctr": [0.9, None, 0.1, 0.8, 0.7, 0.3]}
     parquet.write_table(pa.table(unscored), "unscored.parquet")
     message = refused("unscored.parquet", *COLUMNS)

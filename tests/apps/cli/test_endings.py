@@ -174,4 +174,4 @@ def test_report__for_a_terminal_of_unknown_width__has_the_usual_one(folder, monk
 
 
 def test_standard_input__together_with_files__is_refused(folder):
-    assert "stands alone" in refused("-", "log.parquet", *COLUMNS)
+    assert "pass it alone" in refused("-", "log.parquet", *COLUMNS)

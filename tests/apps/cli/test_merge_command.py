@@ -97,7 +97,7 @@ def test_merge__other_conventions_or_files__are_refused_in_words(nights: list[st
     assert outcome.exit_code == 2
     assert "'0.state' and 'worst.state' cannot be merged" in outcome.stderr
     assert "'ties' is 'expected' in the first and 'worst' in the second" in outcome.stderr
-    for source, told in (("1.parquet", "is no saved state"), ("none.state", "No such file")):
+    for source, told in (("1.parquet", "is not a saved state"), ("none.state", "No such file")):
         outcome = run("merge", nights[0], source)
         assert (outcome.exit_code, told in outcome.stderr) == (2, True), outcome.stderr
 

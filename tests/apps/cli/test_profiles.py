@@ -65,8 +65,8 @@ def test_explain__tells_what_each_choice_moves() -> None:
     [
         ((), "explain needs the tool to compare with: --profile catboost."),
         (("--profile", "catbost"), "Did you mean 'catboost'?"),
-        (("--profile", "sklearn", "--undefined", "skip,nDC=one"), "'nDC' is no measure"),
-        (("--profile", "trec_eval_9"), "--ties item needs the column of item ids"),
+        (("--profile", "sklearn", "--undefined", "skip,nDC=one"), "got 'nDC'. Did you mean 'nDCG'"),
+        (("--profile", "trec_eval_9"), "--item: must be the column of item ids"),
     ],
 )
 def test_explain__refuses_in_one_line(arguments: tuple[str, ...], said: str) -> None:

@@ -94,7 +94,7 @@ def test_write_parquet__existing_output(tmp_path: Path) -> None:
 def test_write_parquet__folder_with_other_files_is_kept(tmp_path: Path) -> None:
     (tmp_path / "log").mkdir()
     (tmp_path / "log" / "thesis.docx").write_text("dear")
-    with pytest.raises(OutputError, match=r"'thesis\.docx', which is no part file"):
+    with pytest.raises(OutputError, match=r"'thesis\.docx', which is not a part file"):
         demo.write_parquet(tmp_path / "log", 100, files=2, overwrite=True)
     assert listing(tmp_path / "log") == ["thesis.docx"]
 

@@ -342,7 +342,7 @@ def test_export__replaces_no_file_that_is_no_table_of_a_history(
     before = path.read_bytes()
     outcome = nightly("--export", "tables")
     assert outcome.exit_code == 2
-    assert "got 'tables/value.parquet', which is no table 'value' of a history" in outcome.stderr
+    assert "got 'tables/value.parquet', which is not a table 'value' of a history" in outcome.stderr
     assert [file.name for file in Path("tables").iterdir()] == ["value.parquet"]
     assert path.read_bytes() == before
 

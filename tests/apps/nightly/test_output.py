@@ -57,7 +57,7 @@ def test_summary__lost_at_the_end__goes_to_standard_error(
     [
         ("nightly.toml", "is the configuration"),
         ("new.db", "is the history"),
-        ("logs/day=2026-11-01/part-00000.parquet", "holds something else than a summary"),
+        ("logs/day=2026-11-01/part-00000.parquet", "has other content than a summary"),
         ("report/2026-11-01.html", "is a page"),
     ],
 )

@@ -88,10 +88,12 @@ def test_pages__replace_no_file_that_is_none(folder: Path, pages: Pages, name: s
     other.write_text("<!DOCTYPE html><title>Our team</title>")
     outcome = nightly("--backfill", f"{on(1)}..{on(2)}", "--json", "told.json")
     assert outcome.exit_code == 2
-    assert f"got 'www/{name}', which is no page of a night; name another folder" in outcome.stderr
+    assert (
+        f"got 'www/{name}', which is not a page of a night; name another folder" in outcome.stderr
+    )
     assert "Our team" in other.read_text()
     assert not Path("history.db").exists()
-    assert "no page" in json.loads(Path("told.json").read_text())["error"]
+    assert "not a page" in json.loads(Path("told.json").read_text())["error"]
     assert nightly("--date", on(2), "--dry-run", "-q").exit_code == 0
     other.write_text("")
     for _ in range(2):  # over its own pages

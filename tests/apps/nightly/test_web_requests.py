@@ -72,7 +72,7 @@ def test_web__called_by_its_names__answers(client: Client, host: str) -> None:
 
 @pytest.mark.parametrize("name", ["*", "a*b", "", "a b", "http://x.org", "*.", "x/y"])
 def test_hosts__that_are_no_names__are_refused(name: str) -> None:
-    with pytest.raises(ArgumentError, match="is no name of a host"):
+    with pytest.raises(ArgumentError, match="is not a name of a host"):
         web_of(StateSpec(()), hosts=[name])
 
 
