@@ -48,12 +48,11 @@ from fastrank_eval.measures.options import GROUP_WEIGHTS
 from fastrank_eval.measures.pooled import PooledMeasure
 from fastrank_eval.results.format import number_text, printable
 from fastrank_eval.results.result import Result
-from fastrank_eval.results.tables import Report, Table, rich_table
+from fastrank_eval.results.tables import Report, Table
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
     from numpy.typing import NDArray
-    from rich.console import Console, ConsoleOptions, RenderResult
 
     from fastrank_eval.measures import Measure
 
@@ -239,13 +238,10 @@ class ClassResult(Result):
             "confusion": plain_value(confusion),
         }
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield from super().__rich_console__(console, options)
-        yield rich_table(self._class_table(), fixed=False)
-
-    def _html_report(self) -> Report:
-        report = super()._html_report()
-        return replace(report, blocks=[*report.blocks, self._class_table()])
+    def _report(self, width: int | None, wide: bool = False, *, plain: bool = False) -> Report:
+        report = super()._report(width, wide, plain=plain)
+        classes = [] if plain else [self._class_table()]
+        return replace(report, blocks=[*report.blocks, *classes])
 
     def _class_table(self) -> Table:
         names = [printable(name) for name in self.per_class.column_names]

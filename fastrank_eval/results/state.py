@@ -50,7 +50,8 @@ from fastrank_eval.engine.totals import Totals
 from fastrank_eval.io.columns import Roles
 from fastrank_eval.results.format import printable
 from fastrank_eval.results.result import Result, result_of
-from fastrank_eval.results.tables import Lines, NotebookView, Report
+from fastrank_eval.results.tables import Lines, Report
+from fastrank_eval.results.views import NotebookView
 
 if TYPE_CHECKING:
     from fastrank_eval.analysis.comparison import Comparison
@@ -153,7 +154,7 @@ class State(NotebookView):
         )
 
     def _html_report(self) -> Report:
-        return Report([Lines([printable(repr(self))], [""])], [], [], "", "")
+        return Report([Lines([printable(repr(self))], [""])], [], [], "", [])
 
     @typed
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:

@@ -60,6 +60,7 @@ _COMMON_OPTIONS = (
     "per_group_file",
     "overwrite",
     "csv_safe",
+    "wide",
     "fail_if",
     "quiet",
 )
@@ -73,7 +74,7 @@ Examples:
   fastrank-eval compare judged.csv -g query -l grade -s bm25 -s ours --baseline bm25 \\
       -m "nDCG@10,AP,ERR@20" --test randomisation --replicates 100000
   fastrank-eval compare logs -g user_id -l click -s score_a,score_b -b score_a -m "GAUC,RR" \\
-      --correction bh --movers 20 --output report.json
+      --correction bh --movers 20 --output report.html
   fastrank-eval compare logs -g user_id -l click -s score_a,score_b -b score_a \\
       --fail-if "GAUC delta_ci_low < -0.001"
   fastrank-eval compare base.state candidate.state --test wilcoxon

@@ -103,7 +103,7 @@ Examples:
   fastrank-eval evaluate impressions.parquet --group user_id --label click --score score_a
   fastrank-eval evaluate 'logs/day=*' -g user_id -l click -s score_a,score_b \\
       -m "GAUC(weight='positives'),nDCG@10" --format json --output report.json
-  fastrank-eval evaluate judged.csv -g query -l grade -s bm25 -m "nDCG@10,ERR@20,AP(rel=2)"
+  fastrank-eval evaluate judged.csv -g query -l grade -s bm25,ours -m "nDCG@10,AP(rel=2)" -o r.tex
   fastrank-eval evaluate logs -g user_id -l click -s score_a \\
       --where "day = '2026-11-19' and slot = 'side'"
   fastrank-eval evaluate logs -g user_id -l click -s score_a --by slot,country --by @rows:1,5,20
