@@ -237,11 +237,15 @@ def _html_table(table: Table, attributes: str, caption: str, cells: Sequence[str
     cells : sequence of str
         Attributes of the cells of each column.
     """
+    half_widths = [
+        max((len(cell.partition(" ±")[2]) for cell in column), default=0)
+        for column in zip(*table.rows, strict=True)
+    ] or [0] * len(cells)
 
     def row(tag: str, texts: Sequence[str]) -> str:
         inner = (
-            f"<{tag}{attribute}>{_cell_text(text, _html_text, '<strong>{}</strong>')}</{tag}>"
-            for attribute, text in zip(cells, texts, strict=True)
+            f"<{tag}{attribute}>{_html_cell(text, letters * (tag == 'td'))}</{tag}>"
+            for attribute, text, letters in zip(cells, texts, half_widths, strict=True)
         )
         return f"<tr>{''.join(inner)}</tr>"
 
@@ -251,6 +255,16 @@ def _html_table(table: Table, attributes: str, caption: str, cells: Sequence[str
     body = "".join(row("td", texts) for texts in table.rows)
     head = row("th", table.header)
     return f"<table{attributes}>{title}<thead>{head}</thead><tbody>{body}</tbody></table>"
+
+
+def _html_cell(cell: str, letters: int) -> str:
+    """Write a cell, with room for an interval of some letters."""
+    value, sign, half_width = cell.partition(" ±") if letters else (cell, "", "")
+    text = _cell_text(type(cell)(value), _html_text, "<strong>{}</strong>")
+    if not letters:
+        return text
+    style = f"display: inline-block; min-width: {letters + 1}ch; text-align: left"
+    return f'{text} <span style="{style}">{_html_text(f"{sign}{half_width}".strip())}</span>'
 
 
 def _html_text(cell: str) -> str:
