@@ -27,7 +27,6 @@ from fastrank_eval.analysis.comparison_tables import (
     word,
 )
 from fastrank_eval.engine.records import record_csv, record_rows
-from fastrank_eval.results import markup
 from fastrank_eval.results.format import count_text, percent_text, printable
 from fastrank_eval.results.notes import (
     meta_with_notes,
@@ -132,7 +131,7 @@ class ReportedComparison(ComparedModels, ReportView):
         str
             Names from data are in code spans, so nothing in them is markup.
         """
-        return markup.to_markdown(self._report(None, wide, movers))
+        return self._document("markdown", wide=wide, movers=movers)
 
     @typed
     def to_latex(self, movers: int = 0, *, wide: bool = False) -> str:
@@ -148,7 +147,7 @@ class ReportedComparison(ComparedModels, ReportView):
         str
             Names from data are escaped.
         """
-        return markup.to_latex(self._report(None, wide, movers))
+        return self._document("latex", wide=wide, movers=movers)
 
     @typed
     def to_html(self, movers: int = 0, *, wide: bool = False) -> str:
@@ -164,9 +163,12 @@ class ReportedComparison(ComparedModels, ReportView):
         str
             Names from data are escaped.
         """
+        return self._document("html", wide=wide, movers=movers)
+
+    @property
+    def _title(self) -> str:
         names = ", ".join(map(printable, self.scores))
-        title = f"Comparison of {names} with {printable(self.baseline)}"
-        return markup.to_page(self._report(None, wide, movers), title)
+        return f"Comparison of {names} with {printable(self.baseline)}"
 
     @typed
     def view(self, movers: int = 0, *, wide: bool = False) -> Any:

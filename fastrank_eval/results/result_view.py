@@ -15,7 +15,6 @@ from fastrank_eval.engine.records import (
     record_rows,
 )
 from fastrank_eval.measures import measure
-from fastrank_eval.results import markup
 from fastrank_eval.results.format import (
     decimals,
     detail_text,
@@ -135,7 +134,7 @@ class Reported(ReportView):
         str
             Names from the data stand in code spans, so that nothing in them is markup.
         """
-        return markup.to_markdown(self._report(None, wide))
+        return self._document("markdown", wide=wide)
 
     @typed
     def to_latex(self, *, wide: bool = False) -> str:
@@ -151,7 +150,7 @@ class Reported(ReportView):
         str
             Names from the data are escaped.
         """
-        return markup.to_latex(self._report(None, wide))
+        return self._document("latex", wide=wide)
 
     @typed
     def to_html(self, *, wide: bool = False) -> str:
@@ -167,8 +166,11 @@ class Reported(ReportView):
         str
             Names from the data are escaped.
         """
-        title = f"Evaluation of {', '.join(map(printable, self.scores))}"
-        return markup.to_page(self._report(None, wide), title)
+        return self._document("html", wide=wide)
+
+    @property
+    def _title(self) -> str:
+        return f"Evaluation of {', '.join(map(printable, self.scores))}"
 
     @typed
     def view(self, *, wide: bool = False) -> Any:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from fastrank_eval._lib.dataclass import dataclass
-from fastrank_eval.results import markup
 from fastrank_eval.results.tables import TEXT_WIDTH, Report
 
 if TYPE_CHECKING:
@@ -26,7 +25,9 @@ class NotebookView(ABC):
         """Build the report that a notebook shows."""
 
     def _repr_html_(self) -> str:
-        return markup.to_notebook(self._html_report())
+        from fastrank_eval.results.markup import to_notebook
+
+        return to_notebook(self._html_report())
 
 
 class Tabular(NotebookView):
@@ -96,6 +97,20 @@ class ReportView(Tabular):
         plain : bool
             For text: tables of one model have one line for each row.
         """
+
+    @property
+    @abstractmethod
+    def _title(self) -> str:
+        """The title of a page."""
+
+    def _document(self, form: str, **choices: Any) -> str:
+        """Write the report as ``"markdown"``, ``"latex"`` or ``"html"``."""
+        from fastrank_eval.results.markup import to_latex, to_markdown, to_page
+
+        report = self._report(None, **choices)
+        if form == "html":
+            return to_page(report, self._title)
+        return to_latex(report) if form == "latex" else to_markdown(report)
 
     def __repr__(self) -> str:
         return self._report(TEXT_WIDTH, plain=True).to_text()
