@@ -319,7 +319,11 @@ def coverage_tables(
     def table(totals: bool) -> Table:
         label = Layout(totals, True, width).label
         rows = [
-            ["", label(names_of(own, scores)), *_coverage(own[0], meta, totals)]
+            [
+                "",
+                label(names_of(own, scores)).replace("\n ", "\n"),
+                *_coverage(own[0], meta, totals),
+            ]
             for own in owners.values()
         ]
         return Table(["", "coverage", *_coverage_titles(totals)], 2, rows)

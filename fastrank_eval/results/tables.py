@@ -121,21 +121,18 @@ class Report:
     def to_text(self) -> str:
         """Render plain text."""
         lines: list[str] = []
-        titled = False
-        after_table = False
+        apart = False  # several tables, or one with a title, stand between blank lines
         for block in self.blocks:
             if isinstance(block, Lines):
                 lines += block.texts
-                after_table = False
                 continue
-            if block.title:
-                lines += ["", " by ".join(block.title)]
-                titled = True
-            elif after_table:
+            if block.title or lines:
                 lines.append("")
+                apart = True
+            if block.title:
+                lines.append(" by ".join(block.title))
             lines += text_lines(block)
-            after_table = True
-        lines += [""] * titled
+        lines += [""] * apart
         footer = *self.legend, *self.notes, self.size, ", ".join(self.conventions)
         return "\n".join([*lines, *filter(None, footer)])
 

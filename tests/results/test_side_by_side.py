@@ -109,6 +109,22 @@ def test_coverage__that_differs__names_its_models() -> None:
     assert "| `GAUC of m1` | 50/90 | 40 all_negative | " in text
 
 
+def test_text__has_blank_lines_around_tables() -> None:
+    lines = repr(result_of(TWO)).split("\n")
+    assert [i for i, line in enumerate(lines) if not line] == [4, 7]
+    assert lines[5].startswith("coverage ")
+    assert lines[8].startswith("± half")
+
+
+def test_coverage__of_many_measures__folds_after_commas() -> None:
+    names = ["GAUC", "LogLoss", "PCOC", "AP", "RR", "P@10", "R@10", "nDCG@10", "AUC"]
+    lines = on_terminal(result_of({name: [0.1, 0.2] for name in names}), 60).splitlines()
+    at = next(i for i, line in enumerate(lines) if line.startswith("coverage"))
+    block = lines[at + 2 : lines.index("", at)]
+    assert len(block) > 1
+    assert [line.split()[0] for line in block] == [line[: line.find(" ")] for line in block]
+
+
 def test_values__with_and_without_interval__are_aligned() -> None:
     values = [
         value(score, measure, 0.5, half, caution=caution)
