@@ -14,6 +14,8 @@ from fastrank_eval.apps.cli.options import (
     check_order,
     choice,
     column_options,
+    complete_files,
+    complete_measures,
     compute,
     confidence_option,
     convention_options,
@@ -74,6 +76,7 @@ _FILES = {
 
 
 _TASKS = {
+    "Start": ("demo",),
     "Evaluate": ("evaluate", "compare", "threshold", "classes"),
     "Understand": ("measures", "explain", "curve", "plot"),
     "Every night": ("nightly", "serve"),
@@ -89,7 +92,11 @@ _TASKS = {
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="""\b
 Example:
-  fastrank-eval evaluate log.parquet --group user_id --label click --score score_a""",
+  fastrank-eval evaluate log.parquet --group user_id --label click --score score_a
+
+\b
+Completion in bash (zsh and fish: docs/reference/command-line.md):
+  eval "$(_FASTRANK_EVAL_COMPLETE=bash_source fastrank-eval)\"""",
 )
 @click.version_option(__version__)
 def cli() -> None:
@@ -209,8 +216,8 @@ Examples:
   fastrank-eval trec -m nDCG@10,AP,recip_rank -f csv qrels.txt runs/*.run
   fastrank-eval trec --query topic --doc document qrels.csv run.parquet""",
 )
-@click.argument("qrels")
-@click.argument("runs", nargs=-1, required=True, metavar="RUN...")
+@click.argument("qrels", shell_complete=complete_files)
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...", shell_complete=complete_files)
 @option("Queries", "-q", "single", is_flag=True, help="Print the lines of each query too.")
 @option("Queries", "-n", "only_single", is_flag=True, help="Print only the lines of each query.")
 @option(
@@ -255,6 +262,7 @@ Examples:
     "measures",
     multiple=True,
     default=["official"],
+    shell_complete=complete_measures,
     metavar="NAME,...",
     help="Measures of trec_eval (map, P.5,10, ndcg_cut_10), official, set or all_trec, then those "
     "of this package and ir_measures (nDCG@10, AP(rel=2)) with the conventions of trec_eval. A "
@@ -338,7 +346,7 @@ Examples:
   fastrank-eval measures nDCG
   fastrank-eval measures calibration""",
 )
-@click.argument("words", nargs=-1, metavar="[NAME|WORD]...")
+@click.argument("words", nargs=-1, metavar="[NAME|WORD]...", shell_complete=complete_measures)
 @format_option("table", "json", "markdown", default="table", help="Format of the list.")
 def measures(words: tuple[str, ...], report_format: str) -> None:
     """List measures, or show one with its options.

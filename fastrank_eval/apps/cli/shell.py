@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -47,11 +48,25 @@ class _HelpfulCommand(click.Command):
     """A command that reports ``--help`` and ``--version`` it cannot write."""
 
     context_class = _Context
+    help_all = "Show all options and exit."
 
     def make_context(self, *args: Any, **keywords: Any) -> click.Context:
         """Read the arguments and print help if they request it."""
         with _report_write_errors():
             return super().make_context(*args, **keywords)
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """List the parameters, with ``--help-all``."""
+        params = super().get_params(ctx)
+        whole = click.Option(
+            ["--help-all"],
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            callback=_show_all_help,
+            help=self.help_all,
+        )
+        return [*params, whole]
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write usage, description, examples, then options or commands."""
@@ -79,6 +94,7 @@ class Shell(_HelpfulCommand, click.Group):
     """
 
     command_class = _HelpfulCommand
+    help_all = "Show the help of all commands and exit."
 
     def __init__(
         self,
@@ -93,6 +109,15 @@ class Shell(_HelpfulCommand, click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         """List the names of all commands."""
         return sorted({*super().list_commands(ctx), *self._files})
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands, and for ``--help-all`` the help of each."""
+        super().format_help(ctx, formatter)
+        for name in chain(*self._tasks.values()) if ctx.meta.get(_HELP_ALL) else ():
+            command = self.get_command(ctx, name)
+            if command is not None:
+                inner = command.context_class(command, info_name=name, parent=ctx)
+                formatter.write(f"\n\n{command.get_help(inner)}\n")
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands by task; summaries are not cut."""
@@ -244,19 +269,6 @@ class SectionedCommand(_HelpfulCommand):
 
     ``--help`` names the options of rarely needed sections, ``--help-all`` explains these too.
     """
-
-    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """List the parameters, with ``--help-all``."""
-        params = super().get_params(ctx)
-        whole = click.Option(
-            ["--help-all"],
-            is_flag=True,
-            is_eager=True,
-            expose_value=False,
-            callback=_show_all_help,
-            help="Show all options and exit.",
-        )
-        return [*params, whole]
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write one list of options per section, in order of first use."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -459,11 +460,18 @@ def test_help__group__names_every_command() -> None:
 
 def test_help__group__summaries_of_commands_are_whole_and_short() -> None:
     lines = [line for line in run("--help").stdout.splitlines() if re.match(r"  [a-z]\S*  ", line)]
-    assert len(lines) == 14
+    assert len(lines) == 15
     for line in lines:
         summary = line.split(maxsplit=1)[1]
         assert summary.endswith(".")
         assert len(summary) <= 55
+
+
+def test_help_all__group__explains_all_options_of_all_commands() -> None:
+    text = run("--help-all").stdout
+    assert text.startswith(run("--help").stdout)
+    for name in cli.list_commands(click.Context(cli)):
+        assert run(name, "--help-all").stdout in text
 
 
 def test_help__rare_options__are_named_and_explained_by_help_all() -> None:
