@@ -8,6 +8,7 @@ import gc
 import io
 import os
 import re
+import shlex
 import sys
 import textwrap
 import warnings
@@ -181,8 +182,15 @@ class Shell(_HelpfulCommand, click.Group):
             _exit(141)
 
 
-#: An argument of Python with its value, but not an option of a measure: ``GAUC(weight='pairs')``.
-_ARGUMENT = re.compile(r"(?<![\w(])(\w+)=('[^']*'|True\b|[0-9.]+\b)")
+#: An argument of Python with its values, but not an option of a measure: ``GAUC(weight='pairs')``.
+_ARGUMENT = re.compile(
+    r"(?<![\w(])(\w+)=('[^']*'(?:, '[^']*')*(?: or '[^']*')?|True\b|[0-9.]+\b|\.\.\.)"
+)
+#: The argument that a message is about.
+_SUBJECT = re.compile(r"(\w+)(?=(?: '[^']*')?: )")
+#: An argument and its option in brackets; an option and the same one in brackets.
+_BOTH = re.compile(r"\b\w+=(?:True|\.\.\.|'[^']*') \((--[^()]+)\)")
+_TWICE = re.compile(r"(--[\w-]+)([^(]*?) \(\1\b[^()]*\)")
 
 
 def _with_options(text: str, command: click.Command | None) -> str:
@@ -192,18 +200,23 @@ def _with_options(text: str, command: click.Command | None) -> str:
     """
     params = [] if command is None else command.params
     options = {p.name: p.opts[-1] for p in params if isinstance(p, click.Option)}
+    subject = _SUBJECT.match(text)
+    if subject and subject[1] in options:
+        text = f"{options[subject[1]]}{text[subject.end() :]}"
     # A measure has an option of this name too.
     options.pop("weight", None)
 
     def spelled(match: re.Match[str]) -> str:
-        option, value = options.get(match[1]), match[2].strip("'")
+        option = options.get(match[1])
         if option is None:
             return match[0]
-        return option if value == "True" else f"{option} {value}"
+        values = re.findall(r"'([^']*)'", match[2]) or [match[2]]
+        if values[0] in ("True", "..."):
+            return option
+        *others, last = map(shlex.quote, values)
+        return f"{option} {', '.join(others)}{' or ' if others else ''}{last}"
 
-    text = _ARGUMENT.sub(spelled, text)
-    name, colon, rest = text.partition(": must ")
-    return f"{options.get(name, name)}{colon}{rest}"
+    return _TWICE.sub(r"\1\2", _ARGUMENT.sub(spelled, _BOTH.sub(r"\1", text)))
 
 
 def _check_address_space() -> None:

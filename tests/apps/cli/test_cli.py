@@ -77,9 +77,7 @@ def test_no_group__of_measures_of_all_rows__is_not_needed(folder: Path) -> None:
 
 def test_no_group__of_measures_of_groups__is_an_error_that_names_them(folder: Path) -> None:
     rows = ["log.parquet", "--label", "click", "--score", "pctr"]
-    assert "GAUC, nDCG@10, AP, RR, P@10, R@10 need groups: pass group=... (--group)" in refused(
-        *rows
-    )
+    assert "GAUC, nDCG@10, AP, RR, P@10, R@10 need groups: pass --group, or leave" in refused(*rows)
     assert "per_group=True needs groups" in refused(*rows, "-m", "AUC", "--per-group", "x.csv")
 
 
@@ -492,6 +490,27 @@ def test_errors__arguments__are_written_as_options() -> None:
     assert "unretrieved=" not in message
     kept = refused("log.parquet", *COLUMNS, "-m", "GAUC(weight='nosuch')")
     assert "--weight" not in kept
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    "arguments,wanted",
+    [
+        (["log.parquet", *COLUMNS[2:], "-m", "GAUC"], "--group: must name the key columns"),
+        (["log.parquet", *COLUMNS, "-m", "alpha_nDCG"], "whole numbers, --subtopics."),
+        (["log.parquet", *COLUMNS, "--ties", "item"], "--ties item needs the column"),
+        (["log.parquet", *COLUMNS, "-m", "MAPP"], "--measures: must name measures"),
+        (
+            ["log.parquet", *COLUMNS, "-m", "AP", "--undefined", "error"],
+            "--undefined skip, zero",
+        ),
+        (["log.parquet", *COLUMNS, "-m", "P", "-w", "pctr"], "pass --weight-rows ignore"),
+    ],
+)
+def test_errors__have_options_and_no_arguments_of_python(arguments: list[str], wanted: str) -> None:
+    message = refused(*arguments)
+    assert wanted in message
+    assert re.search(r"\w=(True|'|\.\.\.)", message) is None
 
 
 @pytest.mark.usefixtures("folder")

@@ -426,7 +426,7 @@ def test_command__duplicates__as_told(folder):
     refused = run_trec("--as", "9", "-m", "recip_rank", "qrels", "twice.run")
     assert refused.exit_code == 2
     assert "'twice.run', line 3 and line 9" in refused.stderr
-    assert "(--duplicates)" in refused.stderr
+    assert "pass --duplicates first, last or max" in refused.stderr
     arguments = ("--as", "9", "-q", "-m", "relstring", "qrels", "twice.run")
     first, most = (
         run_trec("--duplicates", which, *arguments).stdout.splitlines()[1]
