@@ -174,6 +174,12 @@ def trec_report(
     if not 0 < level < np.inf:
         raise ArgumentError(f"level: must be a number above 0, got {level:g}.")
     lines = report_lines(measures, version, level)
+    for line in lines:
+        if any(one.needs_subtopics for one in line.measures):
+            raise ArgumentError(
+                f"measures: must be measures without subtopics, got {line.name!r}; take "
+                "fastrank_eval.trec.evaluate and read_diversity_qrels."
+            )
     names = {"query": query, "doc": doc}
     refuse_swapped(qrels, [run], {**names, "grade": grade})
     retrieved = read_pairs(run, RUN, duplicates, {**names, "score": score})

@@ -350,6 +350,8 @@ def test_names_of_others__options_overrule_the_level():
 def test_names_of_others__wrong_options_say_so():
     with pytest.raises(MeasureError, match="nDCG has no option 'gian'"):
         report_lines("nDCG(gian=exp)")
+    with pytest.raises(ArgumentError, match="must be measures without subtopics, got 'ERR_IA'"):
+        report(measures="ERR_IA")
     with pytest.raises(ArgumentError, match=r"Did you mean 'Precision' \(P\)"):
         report_lines("Precison@10")
 
