@@ -50,7 +50,10 @@ _FOREIGN = [
         (r"Rprec_mult_(\d+\.\d+)", r"Rprec(mult=\1)"),
         (r"11pt_avg", r"IPrec11"),
         (r"F1\b(.*@.*)", r"F\1"),
-        (r"Set([PRF]\b.*)", r"\1"),
+        # Its SetF takes another beta, so SetF has no option here but rel.
+        (r"SetP\(\s*relative\s*=\s*True\s*(?:,\s*(.*))?\)", r"RelP(\1)"),
+        (r"Set([PR]\b.*)", r"\1"),
+        (r"Set(F(?:\(\s*rel\s*=[^,]*\))?)", r"\1"),
         (r"NumRet(\(\s*rel\b.*)", r"NumRelRet\1"),
         (r"nDCG\(\s*dcg\s*=\s*['\"]exp-log2['\"]\s*\)(.*)", r"nDCG(gain=exp)\1"),
         (r"nDCG\(\s*dcg\s*=\s*['\"]?log2['\"]?\s*\)(.*)", r"nDCG(gain=linear)\1"),
