@@ -134,7 +134,9 @@ def where_stored() -> str:
     """Say where compiled kernels are, or why they are not stored."""
     problem = why_not_stored()
     store = user_store()
-    return f"stored in {store.folder}" if store and not problem else f"not stored: {problem}"
+    if store is None or problem:
+        return f"not stored: {problem}"
+    return f"stored in {store.folder}; later runs load them"
 
 
 def processor_level() -> str | None:

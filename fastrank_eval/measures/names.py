@@ -35,7 +35,7 @@ GATE_WORDS = frozenset((*VALUE_FIELDS, *COMPARISON_FIELDS, *COUNTS, *KEYWORDS, *
 ENTRY_POINTS = "fastrank_eval.measures"
 
 #: Patterns of foreign names and our spelling: trec_eval's names with a number, ndeval's with a
-#: hyphen, F1 with a cutoff.
+#: hyphen, F1 with a cutoff, ir_measures' measures of sets and its options.
 _FOREIGN = [
     (re.compile(pattern, re.IGNORECASE), spelling)
     for pattern, spelling in (
@@ -50,6 +50,14 @@ _FOREIGN = [
         (r"Rprec_mult_(\d+\.\d+)", r"Rprec(mult=\1)"),
         (r"11pt_avg", r"IPrec11"),
         (r"F1\b(.*@.*)", r"F\1"),
+        # Its SetF takes another beta, so SetF has no option here but rel.
+        (r"SetP\(\s*relative\s*=\s*True\s*(?:,\s*(.*))?\)", r"RelP(\1)"),
+        (r"Set([PR]\b.*)", r"\1"),
+        (r"Set(F(?:\(\s*rel\s*=[^,]*\))?)", r"\1"),
+        (r"NumRet(\(\s*rel\b.*)", r"NumRelRet\1"),
+        (r"nDCG\(\s*dcg\s*=\s*['\"]exp-log2['\"]\s*\)(.*)", r"nDCG(gain=exp)\1"),
+        (r"nDCG\(\s*dcg\s*=\s*['\"]?log2['\"]?\s*\)(.*)", r"nDCG(gain=linear)\1"),
+        (r"nDCG\(\s*gains\s*=(.*)", r"nDCG(gain=\1"),
         (r"(alpha)-(n?DCG\b.*)", r"\1_\2"),
         (r"(n?ERR|M?AP|P)-(IA\b.*)", r"\1_\2"),
     )

@@ -11,7 +11,7 @@ from typing import Any
 from fastrank_eval._lib.arguments import is_list_like
 from fastrank_eval._lib.errors import MeasureError
 from fastrank_eval._lib.lexer import shorten
-from fastrank_eval.measures.base import Measure, aliases, find_name, registry
+from fastrank_eval.measures.base import Measure, find_name, registry
 from fastrank_eval.measures.names import our_spelling, refuse_plain_f1
 from fastrank_eval.measures.options import text_of
 
@@ -80,14 +80,9 @@ def _read(spelling: str) -> Measure:
         raise MeasureError(_unreadable(spelling))
     found = find_name(tree.id)
     if found is None:
-        from difflib import get_close_matches
-
-        close = [aliases[word][0] for word in get_close_matches(tree.id.lower(), aliases, 9)]
-        nearest = [f"'{name}'" for name in dict.fromkeys(close)][:3]
-        hint = f" Did you mean {' or '.join(nearest)}?" if nearest else ""
         raise MeasureError(
-            f"measures: must name measures, got '{tree.id}' in '{spelling}'.{hint} "
-            "'fastrank-eval measures' lists all."
+            f"measures: must name measures, got '{tree.id}' in '{spelling}'."
+            f"{similar_names(tree.id)} 'fastrank-eval measures' lists all."
         )
     name, preset = found
     for option in preset:
@@ -99,6 +94,49 @@ def _read(spelling: str) -> Measure:
     result = registry[name](cutoff, **preset, **options)
     result.check_complete()
     return result.spelled(tree.id) if foreign == text else result.shown_as(foreign)
+
+
+def similar_names(name: str, others: Iterable[str] = ()) -> str:
+    """Suggest up to three measures with a similar name.
+
+    A name that is not the first of its measure precedes the first one.
+
+    Parameters
+    ----------
+    name : str
+    others : iterable of str
+        Other names that are allowed. They come first.
+
+    Returns
+    -------
+    str
+        ``" Did you mean 'x' or 'y'?"``, or ``""`` if no name is similar.
+
+    Examples
+    --------
+    >>> similar_names("MAPP")
+    " Did you mean 'MAP' (AP), 'GMAP' or 'MAP_IA' (AP_IA)?"
+    """
+    from difflib import SequenceMatcher, get_close_matches
+
+    words = {word: word for word in others}
+    for kind in registry.values():
+        for word in (kind.name, *kind.spellings, *kind.presets):
+            words.setdefault(word, kind.name)
+    root = re.split("[(@]", name)[0].lower()
+
+    def rank(word: str) -> tuple[float, bool]:
+        return -SequenceMatcher(None, word.lower(), root).ratio(), words[word] != word
+
+    close = {*get_close_matches(root, {word.lower() for word in words}, 9)}
+    found: dict[str, str] = {}
+    for word in sorted((word for word in words if word.lower() in close), key=rank):
+        first = words[word]
+        found.setdefault(first, f"'{word}'" if word == first else f"'{word}' ({first})")
+    *nearest, last = [*found.values()][:3] or [""]
+    if not last:
+        return ""
+    return f" Did you mean {', '.join(nearest)}{' or ' if nearest else ''}{last}?"
 
 
 def names_measure(name: str) -> bool:
@@ -213,7 +251,7 @@ def requested_measures(measures: str | Measure | Sequence[str | Measure]) -> tup
     several: Iterable[Any] = measures if is_list_like(measures) else [measures]
     read: dict[tuple[Measure, frozenset[str]], Measure] = {}
     for item in several:
-        for part in _split(item) if isinstance(item, str) else [item]:
+        for part in split_measures(item) if isinstance(item, str) else [item]:
             one = measure(part)
             one.check_complete()
             read.setdefault((one, one.given), one)
@@ -224,7 +262,8 @@ def requested_measures(measures: str | Measure | Sequence[str | Measure]) -> tup
     return tuple(read.values())
 
 
-def _split(text: str) -> list[str]:
+def split_measures(text: str) -> list[str]:
+    """Split a text at commas outside of brackets; leave empty parts out."""
     parts, depth, start = [], 0, 0
     for match in _SIGNS.finditer(text):
         sign = match.group()

@@ -6,9 +6,10 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from fastrank_eval._lib.errors import MeasureError, near
+from fastrank_eval._lib.errors import MeasureError
 from fastrank_eval.measures import registry
 from fastrank_eval.measures.base import Measure, find_name
+from fastrank_eval.measures.parser import similar_names
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -62,7 +63,7 @@ def find(words: Sequence[str]) -> list[type[Measure]]:
         if not matches:
             raise MeasureError(
                 f"measures: must be a measure or a word of its description, got {word!r}."
-                f"{near(word, registry)} 'fastrank-eval measures' lists all."
+                f"{similar_names(word)} 'fastrank-eval measures' lists all."
             )
         kinds |= matches
     return [kind for kind in registry.values() if kind in kinds or not words]

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from fastrank_eval import ArgumentError
+from fastrank_eval import ArgumentError, FastRankEvalError
 from fastrank_eval.integrations.ir_measures import NAME, register, unregister
+from fastrank_eval.trec import trec_report
 
 OF_TREC_EVAL = [
     "P@5",
@@ -155,6 +156,22 @@ def test_trec_evals_measures__as_pytrec_eval_and_ir_measures_have_them(ir_measur
     pytest.importorskip("pytrec_eval")
     for qrels, run in ((QRELS, RUN), (OTHER_QRELS, OTHER_RUN)):
         compared(ir_measures, text, qrels, run)
+
+
+@pytest.mark.parametrize("text", OF_TREC_EVAL)
+def test_names_in_text__have_the_values_of_ir_measures_or_are_refused(ir_measures, text):
+    pytest.importorskip("pytrec_eval")
+    options = ("judged_only", "beta", "{0:1,")
+    theirs = per_query(ir_measures, [ir_measures.parse_measure(text)], QRELS, RUN)
+    if any(option in text for option in options):
+        with pytest.raises(FastRankEvalError):
+            trec_report(QRELS, RUN, measures=text, version=9)
+        return
+    report = trec_report(QRELS, RUN, measures=text, version=9)
+    ours = dict(zip(report.queries, (values[0] for values in report.by_query), strict=True))
+    assert [line.name for line in report.lines] == [text]
+    found = {query: value for (query, _), value in theirs.items() if query in ours}
+    assert ours == pytest.approx(found, abs=1e-9)
 
 
 @pytest.mark.parametrize("text", ["AP", "RR", "nDCG@3", "P@2", "Bpref", "infAP", "R@4"])

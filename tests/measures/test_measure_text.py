@@ -318,14 +318,14 @@ def test_value__is_usable_as_a_key():
     [
         ("nDGC@10", "nDCG"),
         ("GUAC", "GAUC"),
-        ("Recal@5", "R"),
+        ("Recal@5", "Recall' (R)"),
         ("sucess", "Success"),
-        ("MAPP", "AP"),
+        ("MAPP", "MAP' (AP)"),
         ("Rprecc", "Rprec"),
     ],
 )
 def test_unknown_measure__names_the_nearest(text, nearest):
-    with pytest.raises(MeasureError, match=rf"(?s){text.partition('@')[0]}.*'{nearest}'"):
+    with pytest.raises(MeasureError, match=rf"{text.partition('@')[0]}.*'{re.escape(nearest)}"):
         measure(text)
 
 
@@ -335,7 +335,7 @@ def test_unknown_measure__far_from_all_says_where_the_list_is():
 
 
 def test_unknown_measure__near_several_names_three_at_most():
-    with pytest.raises(MeasureError, match=r"Did you mean '\w+' or '\w+' or '\w+'\?"):
+    with pytest.raises(MeasureError, match=r"Did you mean '\w+', '\w+' or 'nERR' \(ERR\)\?"):
         measure("NERR12")
 
 

@@ -14,6 +14,7 @@ from fastrank_eval._lib.signals import defer_signals, raise_if_stopped
 from fastrank_eval.apps.cli.options import (
     check_order,
     comparison_options,
+    complete_files,
     compute,
     confidence_option,
     convention_options,
@@ -243,7 +244,9 @@ Examples:
 Exit codes: 0 done, 2 bad input or output, 3 a gate (--fail-if) failed, 130 interrupted,
 143 terminated, 129 hung up.""",
 )
-@click.argument("states", nargs=-1, required=True, metavar="STATES...")
+@click.argument(
+    "states", nargs=-1, required=True, metavar="STATES...", shell_complete=complete_files
+)
 @option(
     "Comparison",
     "--compare",

@@ -14,6 +14,8 @@ from fastrank_eval.apps.cli.options import (
     check_order,
     choice,
     column_options,
+    complete_files,
+    complete_measures,
     compute,
     confidence_option,
     convention_options,
@@ -74,6 +76,7 @@ _FILES = {
 
 
 _TASKS = {
+    "Start": ("demo",),
     "Evaluate": ("evaluate", "compare", "threshold", "classes"),
     "Understand": ("measures", "explain", "curve", "plot"),
     "Every night": ("nightly", "serve"),
@@ -89,7 +92,11 @@ _TASKS = {
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="""\b
 Example:
-  fastrank-eval evaluate log.parquet --group user_id --label click --score score_a""",
+  fastrank-eval evaluate log.parquet --group user_id --label click --score score_a
+
+\b
+Completion in bash (zsh and fish: docs/reference/command-line.md):
+  eval "$(_FASTRANK_EVAL_COMPLETE=bash_source fastrank-eval)\"""",
 )
 @click.version_option(__version__)
 def cli() -> None:
@@ -206,10 +213,11 @@ def explain(sources: tuple[str, ...], report_format: str, **options: Any) -> Non
 Examples:
   fastrank-eval trec qrels.txt bm25.run
   fastrank-eval trec -q -m all_trec --as 9 qrels.txt bm25.run.gz
-  fastrank-eval trec -m ndcg_cut.10 -m map -f csv qrels.txt runs/*.run""",
+  fastrank-eval trec -m nDCG@10,AP,recip_rank -f csv qrels.txt runs/*.run
+  fastrank-eval trec --query topic --doc document qrels.csv run.parquet""",
 )
-@click.argument("qrels")
-@click.argument("runs", nargs=-1, required=True, metavar="RUN...")
+@click.argument("qrels", shell_complete=complete_files)
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...", shell_complete=complete_files)
 @option("Queries", "-q", "single", is_flag=True, help="Print the lines of each query too.")
 @option("Queries", "-n", "only_single", is_flag=True, help="Print only the lines of each query.")
 @option(
@@ -244,14 +252,21 @@ Examples:
     default="error",
     help="The line that counts if a query has a document twice, in a run or in QRELS.",
 )
+@option("Columns", "--query", metavar="COLUMN", help="Column of query ids in tables.")
+@option("Columns", "--doc", metavar="COLUMN", help="Column of document ids in tables.")
+@option("Columns", "--grade", metavar="COLUMN", help="Column of grades in a table of QRELS.")
+@option("Columns", "--score", metavar="COLUMN", help="Column of scores in tables of runs.")
 @option(
     "Measures",
     "-m",
     "measures",
     multiple=True,
     default=["official"],
-    metavar="NAME[.N,N...]",
-    help="A measure of trec_eval, with parameters, or official, set, all_trec. Repeat for several.",
+    shell_complete=complete_measures,
+    metavar="NAME,...",
+    help="Measures of trec_eval (map, P.5,10, ndcg_cut_10), official, set or all_trec, then those "
+    "of this package and ir_measures (nDCG@10, AP(rel=2)) with the conventions of trec_eval. A "
+    "name of both, such as P or recall, means what it does in trec_eval. Repeat for several.",
 )
 @option(
     "Measures",
@@ -278,22 +293,26 @@ def trec(
     report_format: str,
     csv_safe: bool,
     duplicates: str,
+    grade: str | None,
     **options: Any,
 ) -> None:
     """Print the output of trec_eval.
 
     QRELS are relevance judgements, and each RUN is the ranking of a system: TREC text, gzipped or
-    not, or Parquet with columns query, doc and grade or score. Several runs are printed one by one.
+    not, or tables (Parquet, CSV) with columns query, doc and grade or score, or those of PyTerrier,
+    ir_measures, ranx or BEIR. Lines of several runs end with the name of the run: its tag, or the
+    file where tags are equal.
     """
     check_standard_output()
     with defer_signals():
         from fastrank_eval.integrations.trec.lines import QRELS
-        from fastrank_eval.integrations.trec.report import trec_report
+        from fastrank_eval.integrations.trec.report import trec_report, with_distinct_names
         from fastrank_eval.integrations.trec.tables import read_pairs
 
     import json
 
-    judgements = read_pairs(qrels, QRELS, duplicates)
+    names = {"query": options["query"], "doc": options["doc"], "grade": grade}
+    judgements = read_pairs(qrels, QRELS, duplicates, names)
     layout = {"single": single or only_single, "summary": not only_single}
     reports = []
     for path in runs:
@@ -302,12 +321,17 @@ def trec(
                 judgements, path, version=int(version), duplicates=duplicates, **options
             )
         except ArgumentError as error:
-            raise ArgumentError(f"{path}: {error}" if len(runs) > 1 else str(error)) from None
+            name, _, rest = str(error).partition(": ")
+            if name != "run" or len(runs) == 1:
+                raise
+            raise ArgumentError(f"{path}: {rest}") from None
         raise_if_stopped()
-        if report_format == "text":
-            emit(report.to_text(**layout))
         reports.append(report)
-    if report_format == "json":
+    reports = with_distinct_names(reports, runs)
+    if report_format == "text":
+        for report in reports:
+            emit(report.to_text(**layout, name_run=len(runs) > 1))
+    elif report_format == "json":
         emit(json.dumps([r.to_dict(**layout) for r in reports], indent=2, allow_nan=False) + "\n")
     elif report_format == "csv":
         tables = [report.to_csv(**layout, safe=csv_safe) for report in reports]
@@ -322,7 +346,7 @@ Examples:
   fastrank-eval measures nDCG
   fastrank-eval measures calibration""",
 )
-@click.argument("words", nargs=-1, metavar="[NAME|WORD]...")
+@click.argument("words", nargs=-1, metavar="[NAME|WORD]...", shell_complete=complete_measures)
 @format_option("table", "json", "markdown", default="table", help="Format of the list.")
 def measures(words: tuple[str, ...], report_format: str) -> None:
     """List measures, or show one with its options.

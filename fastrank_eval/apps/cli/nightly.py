@@ -17,7 +17,7 @@ import click
 from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError, OutputError
 from fastrank_eval._lib.files import atomic_path, check_writable
 from fastrank_eval._lib.signals import defer_signals, raise_if_stopped, reset_signals
-from fastrank_eval.apps.cli.options import option
+from fastrank_eval.apps.cli.options import complete_files, option
 from fastrank_eval.apps.cli.shell import SectionedCommand, check_standard_output, emit, note
 
 if TYPE_CHECKING:
@@ -393,7 +393,7 @@ Examples:
   fastrank-eval serve history.db --port 9000
   fastrank-eval serve history.db --host 0.0.0.0 --allow-host reports.example.org""",
 )
-@click.argument("history", metavar="HISTORY")
+@click.argument("history", metavar="HISTORY", shell_complete=complete_files)
 @option(
     "Address",
     "--host",

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval._lib.signals import defer_signals, raise_if_stopped
@@ -83,7 +84,36 @@ def combine(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return apply
 
 
-sources_argument = click.argument("sources", nargs=-1, required=True, metavar="SOURCES...")
+def complete_files(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Let the shell complete a name of a file."""
+    return [CompletionItem(incomplete, type="file")]
+
+
+def complete_measures(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Complete the name of a measure, also after a comma."""
+    from fastrank_eval.measures import registry
+
+    before, comma, begin = incomplete.rpartition(",")
+    return [
+        CompletionItem(f"{before}{comma}{kind.name}", help=kind.summary)
+        for kind in registry.values()
+        if kind.name.lower().startswith(begin.lower())
+    ]
+
+
+def _complete_profiles(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    from fastrank_eval.engine.conventions import PROFILES
+
+    return [name for name in PROFILES if name.startswith(incomplete)]
+
+
+sources_argument = click.argument(
+    "sources", nargs=-1, required=True, metavar="SOURCES...", shell_complete=complete_files
+)
 
 _group_option = option(
     "Columns",
@@ -215,6 +245,7 @@ measure_options = option(
     multiple=True,
     default=[DEFAULT_MEASURES],
     callback=join_lists,
+    shell_complete=complete_measures,
     metavar="LIST",
     help="Measures, separated by commas; 'fastrank-eval measures' lists them.",
 )
@@ -250,6 +281,7 @@ convention_options = combine(
     option(
         "Conventions",
         "--profile",
+        shell_complete=_complete_profiles,
         metavar="TOOL",
         help="Use the conventions of another tool: trec_eval_9, trec_eval_10, ir_measures, ranx, "
         "sklearn, gdeval, ndeval, catboost, xgboost, lightgbm, torchmetrics, din, recbole. Other "
@@ -343,6 +375,7 @@ reading_options = combine(
     option(
         "Reading",
         "--spill-dir",
+        shell_complete=complete_files,
         metavar="FOLDER",
         help="Folder for rows that do not fit; by default the folder of temporary files.",
     ),

@@ -8,12 +8,14 @@ import gc
 import io
 import os
 import re
+import shlex
 import sys
 import textwrap
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -47,11 +49,25 @@ class _HelpfulCommand(click.Command):
     """A command that reports ``--help`` and ``--version`` it cannot write."""
 
     context_class = _Context
+    help_all = "Show all options and exit."
 
     def make_context(self, *args: Any, **keywords: Any) -> click.Context:
         """Read the arguments and print help if they request it."""
         with _report_write_errors():
             return super().make_context(*args, **keywords)
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """List the parameters, with ``--help-all``."""
+        params = super().get_params(ctx)
+        whole = click.Option(
+            ["--help-all"],
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            callback=_show_all_help,
+            help=self.help_all,
+        )
+        return [*params, whole]
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write usage, description, examples, then options or commands."""
@@ -79,6 +95,7 @@ class Shell(_HelpfulCommand, click.Group):
     """
 
     command_class = _HelpfulCommand
+    help_all = "Show the help of all commands and exit."
 
     def __init__(
         self,
@@ -93,6 +110,15 @@ class Shell(_HelpfulCommand, click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         """List the names of all commands."""
         return sorted({*super().list_commands(ctx), *self._files})
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands, and for ``--help-all`` the help of each."""
+        super().format_help(ctx, formatter)
+        for name in chain(*self._tasks.values()) if ctx.meta.get(_HELP_ALL) else ():
+            command = self.get_command(ctx, name)
+            if command is not None:
+                inner = command.context_class(command, info_name=name, parent=ctx)
+                formatter.write(f"\n\n{command.get_help(inner)}\n")
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands by task; summaries are not cut."""
@@ -156,8 +182,15 @@ class Shell(_HelpfulCommand, click.Group):
             _exit(141)
 
 
-#: An argument of Python with its value, but not an option of a measure: ``GAUC(weight='pairs')``.
-_ARGUMENT = re.compile(r"(?<![\w(])(\w+)=('[^']*'|True\b|[0-9.]+\b)")
+#: An argument of Python with its values, but not an option of a measure: ``GAUC(weight='pairs')``.
+_ARGUMENT = re.compile(
+    r"(?<![\w(])(\w+)=('[^']*'(?:, '[^']*')*(?: or '[^']*')?|True\b|[0-9.]+\b|\.\.\.)"
+)
+#: The argument that a message is about.
+_SUBJECT = re.compile(r"(\w+)(?=(?: '[^']*')?: )")
+#: An argument and its option in brackets; an option and the same one in brackets.
+_BOTH = re.compile(r"\b\w+=(?:True|\.\.\.|'[^']*') \((--[^()]+)\)")
+_TWICE = re.compile(r"(--[\w-]+)([^(]*?) \(\1\b[^()]*\)")
 
 
 def _with_options(text: str, command: click.Command | None) -> str:
@@ -167,18 +200,23 @@ def _with_options(text: str, command: click.Command | None) -> str:
     """
     params = [] if command is None else command.params
     options = {p.name: p.opts[-1] for p in params if isinstance(p, click.Option)}
+    subject = _SUBJECT.match(text)
+    if subject and subject[1] in options:
+        text = f"{options[subject[1]]}{text[subject.end() :]}"
     # A measure has an option of this name too.
     options.pop("weight", None)
 
     def spelled(match: re.Match[str]) -> str:
-        option, value = options.get(match[1]), match[2].strip("'")
+        option = options.get(match[1])
         if option is None:
             return match[0]
-        return option if value == "True" else f"{option} {value}"
+        values = re.findall(r"'([^']*)'", match[2]) or [match[2]]
+        if values[0] in ("True", "..."):
+            return option
+        *others, last = map(shlex.quote, values)
+        return f"{option} {', '.join(others)}{' or ' if others else ''}{last}"
 
-    text = _ARGUMENT.sub(spelled, text)
-    name, colon, rest = text.partition(": must ")
-    return f"{options.get(name, name)}{colon}{rest}"
+    return _TWICE.sub(r"\1\2", _ARGUMENT.sub(spelled, _BOTH.sub(r"\1", text)))
 
 
 def _check_address_space() -> None:
@@ -244,19 +282,6 @@ class SectionedCommand(_HelpfulCommand):
 
     ``--help`` names the options of rarely needed sections, ``--help-all`` explains these too.
     """
-
-    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """List the parameters, with ``--help-all``."""
-        params = super().get_params(ctx)
-        whole = click.Option(
-            ["--help-all"],
-            is_flag=True,
-            is_eager=True,
-            expose_value=False,
-            callback=_show_all_help,
-            help="Show all options and exit.",
-        )
-        return [*params, whole]
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write one list of options per section, in order of first use."""

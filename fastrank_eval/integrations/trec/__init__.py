@@ -8,6 +8,7 @@ Each module imports only from those before it:
 * `tables`: `read_run` and `read_qrels`, for text, columns and dicts;
 * `diversity`: `read_diversity_qrels`;
 * `join`: `join`, and documents in the order of trec_eval;
+* `measures`: names of measures as trec_eval reads them, as lines of its report;
 * `evaluate`: `evaluate`, the measures of runs in one call;
-* `report`: `trec_report`, the lines of trec_eval as measures.
+* `report`: `trec_report`, the report of trec_eval.
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import io
 import os
@@ -23,6 +24,7 @@ _BLOCK = (1 << 22) - (3 << 12)
 #: Bytes after the last line of a block, so that 64 bytes can be read from any position at once.
 PADDING = b"\n" * 64
 _COLUMNS = {suffix for suffix, kind in FORMATS.items() if kind in ("parquet", "arrow")}
+_DELIMITERS = {"csv": ",", "tsv": "\t"}
 _GZIP = b"\x1f\x8b"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _REMEDY = "Check that the file is whole and is text."
@@ -53,6 +55,21 @@ class Text:
         suffix = self.file.path.rpartition(".")[2].lower()
         with reading(self.name, _REMEDY):
             return suffix in _COLUMNS or sniff(self.file.filesystem, self.file.path) is not None
+
+    def header(self) -> list[str]:
+        """Split the first line of a CSV or TSV file into names.
+
+        The suffix says whether it is one; other texts have no names.
+        """
+        name = "" if self.file is None else self.file.path.lower()
+        for end in (".gz", ".bz2", ".zst", ".lz4"):
+            name = name.removesuffix(end)
+        delimiter = _DELIMITERS.get(name.rpartition(".")[2])
+        if delimiter is None:
+            return []
+        first = bytes(next(self.blocks(), b"")).partition(b"\n")[0]
+        line = first.decode("utf-8", "replace").rstrip("\r")
+        return next(csv.reader([line], delimiter=delimiter), [])
 
     def blocks(self) -> Iterator[bytearray]:
         """Yield blocks of complete lines with newlines, then `PADDING`.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastrank_eval._lib.arguments import check_options, typed
 from fastrank_eval.integrations.trec.join import join
+from fastrank_eval.integrations.trec.measures import single_measures
 from fastrank_eval.results.evaluate import evaluate as evaluate_table
 
 if TYPE_CHECKING:
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 #: The command line's measures, without those that compare all rows.
 _DEFAULT_MEASURES = "nDCG@10,AP,RR,P@10,R@10"
+#: Profiles in which names have the meaning that trec_eval gives them.
+_VERSIONS = {"trec_eval_9": 9, "trec_eval_10": 10}
 #: Arguments of `evaluate` that the joined table decides.
 _OF_TABLE = ("group", "label", "score", "item", "subtopics", "weight", "format", "order")
 
@@ -27,6 +30,10 @@ def evaluate(
     measures: str | Measure | Sequence[str | Measure] = _DEFAULT_MEASURES,
     *,
     complete: bool = False,
+    query: str | None = None,
+    doc: str | None = None,
+    grade: str | None = None,
+    score: str | None = None,
     profile: str | None = "trec_eval_10",
     **options: Any,
 ) -> Result:
@@ -46,10 +53,12 @@ def evaluate(
         A run of the same forms, with the column ``score``; or a mapping of names to runs,
         ``{"bm25": "bm25.run", "ours": frame}``, which are the models of the result. See `read_run`.
     measures : str, Measure or sequence of them
-        In our spelling or that of trec_eval and ir_measures. By default nDCG@10, AP, RR, P@10 and
-        R@10.
+        Names of this package, trec_eval and ir_measures, as `trec_report` reads them: under a
+        profile of trec_eval, ``"P"`` has nine cutoffs. By default nDCG@10, AP, RR, P@10 and R@10.
     complete : bool
         Count judged queries that no run has, like ``-c`` of trec_eval.
+    query, doc, grade, score : str, optional
+        Names of the columns of all tables, if they are others than those above.
     profile : str or None
         The conventions. None: those of this package, where equal scores count as the mean over
         their orders, nDCG has the gain ``2^grade - 1``, and queries without a relevant document are
@@ -86,8 +95,11 @@ def evaluate(
     array([0.5, 1. ])
     """
     check_options("trec.evaluate", options, evaluate_table, without=(*_OF_TABLE, "measures"))
-    joined = join(qrels, run, complete=complete)
+    joined = join(qrels, run, complete=complete, query=query, doc=doc, grade=grade, score=score)
     names = joined.table.column_names
+    if profile in _VERSIONS:
+        grades = joined.table["grade"].unique().drop_null().to_pylist()
+        measures = single_measures(measures, _VERSIONS[profile], grades)
     result = evaluate_table(
         joined.table,
         group="query",

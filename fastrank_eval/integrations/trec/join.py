@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any
@@ -25,6 +26,10 @@ from fastrank_eval.integrations.trec.pairs import (
     take_texts,
 )
 from fastrank_eval.integrations.trec.tables import columns_of, is_nested, read_pairs
+
+#: Shares of documents with the number of another document of their query, in scores and in grades,
+#: and the largest usual grade: by these swapped dicts are recognised.
+_FEW_TIES, _MANY_TIES, _LARGEST_GRADE = 0.2, 0.5, 20
 
 
 @dataclass(frozen=True)
@@ -58,7 +63,16 @@ class Joined:
 
 
 @typed
-def join(qrels: object, run: object, *, complete: bool = False) -> Joined:
+def join(
+    qrels: object,
+    run: object,
+    *,
+    complete: bool = False,
+    query: str | None = None,
+    doc: str | None = None,
+    grade: str | None = None,
+    score: str | None = None,
+) -> Joined:
     """Join judgements with runs by query and document.
 
     Ids are compared exactly. All judged documents of a query are kept, also those that were not
@@ -77,6 +91,9 @@ def join(qrels: object, run: object, *, complete: bool = False) -> Joined:
         for a run that does not have it.
     complete : bool
         Keep judged queries that no run has, like ``-c`` of trec_eval.
+    query, doc, grade, score : str, optional
+        Names of the columns of all tables; by default those of `read_qrels` and `read_run`. Text
+        and dicts need none.
 
     Returns
     -------
@@ -104,18 +121,20 @@ def join(qrels: object, run: object, *, complete: bool = False) -> Joined:
     >>> joined.table.to_pydict()["score"], joined.table.to_pydict()["grade"]
     ([2.5, 1.5, None], [None, 1, 1])
     """
-    runs = _name_runs(run)
-    _refuse_swapped(qrels, list(runs.values()))
-    judged = read_pairs(qrels, QRELS)
-    rows, scores = _union([read_pairs(source, RUN) for source in runs.values()])
+    of_qrels = {"query": query, "doc": doc, "grade": grade}
+    of_run = {"query": query, "doc": doc, "score": score}
+    runs = _name_runs(run, of_run)
+    refuse_swapped(qrels, list(runs.values()), of_qrels)
+    judged = read_pairs(qrels, QRELS, names=of_qrels)
+    rows, scores = _union([read_pairs(source, RUN, names=of_run) for source in runs.values()])
     both = Common(rows, judged, complete)
     columns, unanswered = {}, {}
-    for name, (score, is_null) in zip(runs, scores, strict=True):
+    for name, (values, is_null) in zip(runs, scores, strict=True):
         if rows.order is not None:
-            score, is_null = score[rows.order], is_null[rows.order]
+            values, is_null = values[rows.order], is_null[rows.order]
         counts = np.append(0, np.cumsum(~is_null))[both.starts]
         unanswered[name] = int((both.wanted & (counts[1:] == counts[:-1])).sum())
-        columns[name] = score, is_null
+        columns[name] = values, is_null
     return Joined(
         _table(both, columns),
         tuple(runs),
@@ -141,9 +160,9 @@ def _union(runs: Sequence[PairTable]) -> tuple[PairTable, list[tuple[np.ndarray,
     return union, scores
 
 
-def _name_runs(run: object) -> dict[str, object]:
+def _name_runs(run: object, names: Mapping[str, str | None]) -> dict[str, object]:
     """Name the column of each run."""
-    if not isinstance(run, Mapping) or _has_columns(run, RUN) or _is_one_run(run):
+    if not isinstance(run, Mapping) or _has_columns(run, RUN, names) or _is_one_run(run):
         return {"score": run}
     if not run:
         raise ArgumentError("No run is given: the mapping of names to runs is empty.")
@@ -156,38 +175,71 @@ def _name_runs(run: object) -> dict[str, object]:
     return dict(run)
 
 
-def _has_columns(table: Mapping[Any, Any], layout: Layout) -> bool:
+def _has_columns(table: Mapping[Any, Any], layout: Layout, names: Mapping[str, str | None]) -> bool:
     """Tell whether a mapping is a table with the columns of a layout."""
-    names = columns_of(table.keys(), layout)
-    return all(names[column] in table for column in ("query", "doc", layout.number))
+    found = columns_of(table.keys(), layout, names)
+    return all(found[column] in table for column in ("query", "doc", layout.number))
 
 
-def _refuse_swapped(qrels: object, runs: Sequence[object]) -> None:
+def refuse_swapped(qrels: object, runs: Sequence[object], names: Mapping[str, str | None]) -> None:
     """Raise if dicts that must be judgements have the form of runs.
 
-    Judgements of dicts are whole numbers. Fractions are accepted if a run has fractions too.
+    Fractions that rarely tie are scores if the runs are dicts of small whole numbers that mostly
+    tie. One of both signs is not enough: grades may be fractions, and scores whole numbers. `names`
+    are those of the columns of judgements.
     """
-    if not isinstance(qrels, Mapping) or _has_columns(qrels, QRELS):
+    if not isinstance(qrels, Mapping) or _has_columns(qrels, QRELS, names):
         return
     if _is_one_run(qrels):
-        nested = [run for run in runs if isinstance(run, Mapping) and is_nested(run)]
-        swapped = _has_fractions(qrels) and nested and not any(map(_has_fractions, nested))
+        swapped = _has_scores(qrels) and all(
+            isinstance(run, Mapping) and is_nested(run) and _has_grades(run) for run in runs
+        )
     else:
-        swapped = bool(qrels)
+        forms = (Mapping, str, os.PathLike)
+        swapped = bool(qrels) and all(isinstance(run, forms) for run in qrels.values())
     if swapped:
         raise ArgumentError(
             "qrels: must be grades of documents by query, got scores of runs; pass the judgements "
-            "first and the runs second, or fractional grades as a table."
+            "first and the runs second. If these are grades, pass read_qrels(qrels)."
         )
 
 
-def _has_fractions(run: Mapping[Any, Mapping[Any, Any]]) -> bool:
-    """Tell whether dicts of dicts have a number that is not whole."""
-    return any(
-        isinstance(value, float | np.floating) and not float(value).is_integer()
-        for docs in run.values()
-        for value in docs.values()
-    )
+def _has_scores(run: Mapping[Any, Mapping[Any, Any]]) -> bool:
+    """Tell whether numbers are fractions and rarely tie."""
+    queries = _numbers_by_query(run)
+    return not _are_whole(queries) and _share_of_ties(queries) <= _FEW_TIES
+
+
+def _has_grades(run: Mapping[Any, Mapping[Any, Any]]) -> bool:
+    """Tell whether numbers are whole and small, and mostly tie."""
+    queries = _numbers_by_query(run)
+    return _are_whole(queries, _LARGEST_GRADE) and _share_of_ties(queries) >= _MANY_TIES
+
+
+def _numbers_by_query(source: Mapping[Any, Mapping[Any, Any]]) -> list[np.ndarray]:
+    """Collect the numbers of each query with several documents.
+
+    If a value is no number, there are none.
+    """
+    several = [list(docs.values()) for docs in source.values() if len(docs) > 1]
+    try:
+        return [np.array(values, np.float64) for values in several]
+    except (TypeError, ValueError, OverflowError):
+        return []
+
+
+def _share_of_ties(queries: Sequence[np.ndarray]) -> float:
+    """Return the share of documents that tie in their query, or NaN."""
+    documents = sum(map(len, queries))
+    if not documents:
+        return np.nan
+    counts = [np.unique(numbers, return_counts=True)[1] for numbers in queries]
+    return sum(int(count[count > 1].sum()) for count in counts) / documents
+
+
+def _are_whole(queries: Sequence[np.ndarray], most: float = np.inf) -> bool:
+    """Tell whether all numbers are whole, and none is larger."""
+    return all(bool(((n == np.rint(n)) & (np.abs(n) <= most)).all()) for n in queries)
 
 
 def _is_one_run(run: Mapping[Any, Any]) -> bool:

@@ -409,8 +409,11 @@ def read_lines(block: bytearray, layout: Layout) -> Lines:
 def _field_count_error(fields: int, layout: Layout) -> str:
     message = f"{fields} field{'s' * (fields != 1)} where {layout.kind} lines have {layout.fields} "
     message += f"({layout.form})"
-    other_reader = {("qrels", 6): "read_run", ("run", 4): "read_qrels"}.get((layout.kind, fields))
-    return f"{message}; {other_reader} reads lines of {fields}" if other_reader else message
+    swapped = {
+        ("qrels", 6): "; it looks like a run (read_run): judgements come first, runs second",
+        ("run", 4): "; it looks like judgements (read_qrels), which come before runs",
+    }
+    return message + swapped.get((layout.kind, fields), "")
 
 
 def not_allowed(numbers: np.ndarray, name: str) -> np.ndarray:

@@ -327,7 +327,8 @@ def read_run(
         What to do with a document that a query has twice: raise an error, or keep one of its rows
         (``"max"``: the one with the highest score, the first of ties).
     format : {"trec", "parquet", "arrow", "ipc", "feather", "csv", "tsv"}, optional
-        By default Parquet and Arrow are detected by their first bytes; CSV must be named.
+        By default Parquet and Arrow are detected by their first bytes, and files with suffix csv
+        or tsv by a first line with names of columns.
 
     Returns
     -------
@@ -432,7 +433,7 @@ def read_rows(
         raise ArgumentError(
             f"format={form!r} is unknown.{near(str(form), formats)} Use {', '.join(formats)}."
         )
-    texts = None if form not in (None, _TREC) else _find_texts(source)
+    texts = None if form not in (None, _TREC) else _find_texts(source, layout, names)
     if texts is not None:
         return _read_texts(texts, layout)
     if form == _TREC:
@@ -445,7 +446,9 @@ def read_rows(
     return rows, lambda first, second: f"row {first:,} and row {second:,}"
 
 
-def _find_texts(source: object) -> list[Text] | None:
+def _find_texts(
+    source: object, layout: Layout, names: Mapping[str, str | None]
+) -> list[Text] | None:
     """List the texts of a source, or None if it has columns."""
     if isinstance(source, bytes | bytearray | memoryview):
         return [text_of_bytes(source)]
@@ -456,13 +459,26 @@ def _find_texts(source: object) -> list[Text] | None:
     if not isinstance(source, list | tuple):
         return None
     texts = texts_of_paths(source)
-    files = [text.name for text in texts if text.has_columns()]
+    files = [
+        text.name
+        for text in texts
+        if text.has_columns() or _is_header(text.header(), layout, names)
+    ]
     if files and len(files) < len(texts):
         raise SourceError(
             f"Of {len(texts)} files {files[0]} and {len(files) - 1} more hold columns, "
             "the others text. Read them by themselves."
         )
     return None if files else texts
+
+
+def _is_header(fields: Sequence[str], layout: Layout, names: Mapping[str, str | None]) -> bool:
+    """Tell whether the first line of a file has names of columns."""
+    if not fields or fields[0].startswith("#"):
+        return False
+    columns = columns_of(fields, layout, names)
+    known = {columns["query"], columns["doc"]} <= {*fields}
+    return known or len(" ".join(fields).split()) < layout.fields
 
 
 def _read_texts(

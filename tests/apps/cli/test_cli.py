@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -76,9 +77,7 @@ def test_no_group__of_measures_of_all_rows__is_not_needed(folder: Path) -> None:
 
 def test_no_group__of_measures_of_groups__is_an_error_that_names_them(folder: Path) -> None:
     rows = ["log.parquet", "--label", "click", "--score", "pctr"]
-    assert "GAUC, nDCG@10, AP, RR, P@10, R@10 need groups: pass group=... (--group)" in refused(
-        *rows
-    )
+    assert "GAUC, nDCG@10, AP, RR, P@10, R@10 need groups: pass --group, or leave" in refused(*rows)
     assert "per_group=True needs groups" in refused(*rows, "-m", "AUC", "--per-group", "x.csv")
 
 
@@ -462,11 +461,18 @@ def test_help__group__names_every_command() -> None:
 
 def test_help__group__summaries_of_commands_are_whole_and_short() -> None:
     lines = [line for line in run("--help").stdout.splitlines() if re.match(r"  [a-z]\S*  ", line)]
-    assert len(lines) == 14
+    assert len(lines) == 15
     for line in lines:
         summary = line.split(maxsplit=1)[1]
         assert summary.endswith(".")
         assert len(summary) <= 55
+
+
+def test_help_all__group__explains_all_options_of_all_commands() -> None:
+    text = run("--help-all").stdout
+    assert text.startswith(run("--help").stdout)
+    for name in cli.list_commands(click.Context(cli)):
+        assert run(name, "--help-all").stdout in text
 
 
 def test_help__rare_options__are_named_and_explained_by_help_all() -> None:
@@ -487,6 +493,27 @@ def test_errors__arguments__are_written_as_options() -> None:
     assert "unretrieved=" not in message
     kept = refused("log.parquet", *COLUMNS, "-m", "GAUC(weight='nosuch')")
     assert "--weight" not in kept
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    "arguments,wanted",
+    [
+        (["log.parquet", *COLUMNS[2:], "-m", "GAUC"], "--group: must name the key columns"),
+        (["log.parquet", *COLUMNS, "-m", "alpha_nDCG"], "whole numbers, --subtopics."),
+        (["log.parquet", *COLUMNS, "--ties", "item"], "--ties item needs the column"),
+        (["log.parquet", *COLUMNS, "-m", "MAPP"], "--measures: must name measures"),
+        (
+            ["log.parquet", *COLUMNS, "-m", "AP", "--undefined", "error"],
+            "--undefined skip, zero",
+        ),
+        (["log.parquet", *COLUMNS, "-m", "P", "-w", "pctr"], "pass --weight-rows ignore"),
+    ],
+)
+def test_errors__have_options_and_no_arguments_of_python(arguments: list[str], wanted: str) -> None:
+    message = refused(*arguments)
+    assert wanted in message
+    assert re.search(r"\w=(True|'|\.\.\.)", message) is None
 
 
 @pytest.mark.usefixtures("folder")

@@ -126,16 +126,38 @@ def test_evaluate__files_and_columns__are_runs(
     assert values(trec.evaluate(QRELS, ours, "AP"))[0][2] == expected[5][2]
 
 
-@pytest.mark.parametrize("run", [{"bm25": BM25}, {"bm25": BM25, "ours": OURS}, BM25])
-def test_evaluate__dicts_in_swapped_order__says_so(run: Any) -> None:
+BINARY = {"q1": {"d3": 1, "d5": 0, "d7": 1}, "q2": {"d1": 1, "d4": 1}, "q3": {"d9": 1}}
+
+
+@pytest.mark.parametrize("run", [{"bm25": BM25}, {"bm25": BM25, "ours": OURS}, OURS])
+@pytest.mark.parametrize("qrels", [BINARY, {"q1": {"d3": 2.0, "d5": 0.0, "d7": 0.0}}])
+def test_evaluate__dicts_in_swapped_order__says_so(run: Any, qrels: Any) -> None:
     for call in (trec.evaluate, trec.join):
         with pytest.raises(fe.ArgumentError, match="judgements first and the runs second"):
-            call(run, QRELS)
+            call(run, qrels)
+    if "bm25" not in run:
+        with pytest.raises(fe.ArgumentError, match="judgements first and the runs second"):
+            trec.trec_report(run, qrels)
+    assert trec.join(trec.read_qrels(OURS), qrels).queries
 
 
-def test_evaluate__fractional_grades__are_no_swap() -> None:
-    assert trec.evaluate({"q": {"d": 0.5, "e": 1.5}}, {"q": {"d": 1.5}}, "RR").value("RR") == 0.0
-    assert trec.evaluate({"q": {"d": 1.0}}, {"q": {"d": 3, "e": 2}}, "RR").value("RR") == 1.0
+@pytest.mark.parametrize(
+    "grades,scores",
+    [
+        ({"d": 0.5, "e": 1.5}, {"d": 1.5}),
+        ({"d": 1.0}, {"d": 3, "e": 2}),
+        ({"d": 0.5, "e": 1.5}, {"d": 3, "e": 2}),
+        ({"d": 0.5, "e": 1.5, "f": 0.1}, {"d": 3, "e": 2, "f": 1}),
+        ({"d": 0.5, "e": 1.5}, {"d": 1000, "e": 1000}),
+        ({"d": 0.5, "e": 0.5, "f": 1.0}, {"d": 1, "e": 1, "f": 0}),
+        ({"d": 3, "e": 2, "f": 1}, {"d": 1, "e": 1, "f": 0}),
+        ({"d": 0.5, "e": 1.5}, {"d": 0.25, "e": 0.25}),
+        ({"d": 0.5}, {"d": 1}),
+    ],
+)
+def test_evaluate__unusual_grades_and_scores__are_no_swap(grades: Any, scores: Any) -> None:
+    assert trec.join({"q": grades}, {"q": scores}).queries == 1
+    assert trec.join({"q": grades}, {"a": {"q": scores}, "b": BM25}).queries == 1
 
 
 def test_evaluate__names_of_columns__are_looked_up_by_name_if_given() -> None:
@@ -144,6 +166,35 @@ def test_evaluate__names_of_columns__are_looked_up_by_name_if_given() -> None:
     assert read.select(["query", "doc"]).to_pylist() == [{"query": "q1", "doc": "d3"}]
     with pytest.raises(fe.ColumnError, match="query"):
         trec.read_run(pa.table({"topic": ["q1"], "docno": ["d3"], "score": [1.0]}))
+
+
+def test_evaluate__names_of_columns__are_arguments_too() -> None:
+    names = {"query": "topic", "doc": "id", "grade": "rel", "score": "sim"}
+    qrels = frame(QRELS, ("topic", "id"), "rel", {})
+    run = frame(BM25, ("topic", "id"), "sim", {})
+    wanted = trec.evaluate(QRELS, BM25, "AP").value("AP")
+    for forms in ((qrels, run), (qrels.to_pydict(), run.to_pydict()), (qrels, {"bm25": run})):
+        assert trec.evaluate(*forms, "AP", **names).value("AP") == wanted
+        assert trec.join(*forms, **names).queries == 2
+    report = trec.trec_report(qrels, run, measures="AP", complete=True, **names)
+    assert report.summary[0] == trec.evaluate(QRELS, BM25, "AP", complete=True).value("AP")
+
+
+def test_evaluate__names__mean_what_they_do_in_the_command() -> None:
+    result = trec.evaluate(QRELS, BM25, "P.5,10,AP,rbp,ndcg.1=3,2=9,recall")
+    names = [value.shown for value in result]
+    assert names[:5] == ["P_5", "P_10", "AP", "rbp", "ndcg_1=3,2=9"]
+    assert names[5] == "recall_5"
+    assert len(names) == 14
+    report = trec.trec_report(QRELS, BM25, measures="rbp,ndcg.1=3,2=9,recall", complete=True)
+    wanted = trec.evaluate(QRELS, BM25, "rbp,ndcg.1=3,2=9,recall", complete=True)
+    assert sorted(report.summary) == sorted(value.value for value in wanted)
+    assert result.value("rbp") == result.value("RBP")
+    assert [value.shown for value in trec.evaluate(QRELS, BM25, "P", profile=None)] == ["P"]
+    assert "map" in [value.shown for value in trec.evaluate(QRELS, BM25, "official")]
+    for request in ("runid", "relstring.5", "11pt_avg..25,.5"):
+        with pytest.raises(fe.ArgumentError, match="must be measures"):
+            trec.evaluate(QRELS, BM25, request)
 
 
 def test_evaluate__arguments_of_the_table__are_refused() -> None:

@@ -249,7 +249,7 @@ def test_qrels__of_columns__keep_integers_and_floats():
     [
         (b"1 Q0 a 1 2.5", "5 fields where run lines have 6"),
         (b"lonely", "1 field where"),
-        (b"1 0 a 1", "read_qrels reads lines of 4"),
+        (b"1 0 a 1", "it looks like judgements (read_qrels), which come before runs"),
         (b"1 Q0 a 1 2,5 t", "its score is no number: '1 Q0 a 1 2,5 t'"),
         (b"1 Q0 a 1 0x1 t", "its score is no number"),
         (b"1 Q0 a 1 ++1 t", "its score is no number"),
@@ -275,7 +275,7 @@ def test_run__bad_line__is_named_with_its_number_and_text(tmp_path, text, says, 
     [
         (b"1 0 a\n", "3 fields where qrels lines have 4"),
         (b"1 0 a 1 x\n", "5 fields where qrels lines have 4"),
-        (LINE, "read_run reads lines of 6"),
+        (LINE, r"it looks like a run .*: judgements come first, runs second"),
         (b"1 0 a 0x10\n", "its grade is no number"),
         (b"1 0 a high\n", "its grade is no number"),
         (b"1 0 a nan\n", "its grade is not finite"),

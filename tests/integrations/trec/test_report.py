@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 from pyarrow import parquet
 
-from fastrank_eval import ArgumentError
+from fastrank_eval import ArgumentError, MeasureError, nDCG
 from fastrank_eval.apps.cli.main import cli
 from fastrank_eval.integrations.trec.report import report_lines
 from fastrank_eval.trec import read_qrels, read_run, trec_report
@@ -68,7 +68,7 @@ def test_queries__of_both_files__in_order_of_their_bytes():
 
 
 def test_judged_query_that_the_run_lacks():
-    with pytest.raises(ArgumentError, match="lacks 1 judged queries, which trec_eval 10 refuses"):
+    with pytest.raises(ArgumentError, match=r"must have every judged query.* lacks 1 of them"):
         report(version=10)
     ten = report(version=10, complete=True, measures=["num_q", "map"])
     assert ten.queries == ("q10", "q2", "q3"), "version 10 prints it"
@@ -80,7 +80,7 @@ def test_judged_query_that_the_run_lacks():
 
 
 def test_no_query_in_common__is_an_error():
-    with pytest.raises(ArgumentError, match="no query has both"):
+    with pytest.raises(ArgumentError, match="run: must have a judged query, got none"):
         report(qrels=b"q99 0 d1 1")
 
 
@@ -108,7 +108,7 @@ def test_level__is_the_least_relevant_grade():
         assert summary(measures=["num_rel"], level=level) == {"num_rel": wanted}
     assert summary(measures=["ndcg"], level=2) == summary(measures=["ndcg"])
     for level in (0, -1, float("nan"), float("inf")):
-        with pytest.raises(ArgumentError, match=f"-l {level:g}: .* above 0"):
+        with pytest.raises(ArgumentError, match=f"level: must be .* above 0, got {level:g}"):
             summary(level=level)
 
 
@@ -137,7 +137,7 @@ def test_most__cuts_every_list_first():
         "q10": ("'.'",),
         "q2": ("'0'",),
     }
-    with pytest.raises(ArgumentError, match="-M 0"):
+    with pytest.raises(ArgumentError, match=r"most: must be from 1 .* got 0"):
         report(most=0)
 
 
@@ -190,14 +190,17 @@ def test_all_trec__has_a_line_for_each_of_its_own(version, lines):
 @pytest.mark.parametrize(
     "request_,said",
     [
-        ("mapp", r"no measure 'mapp'\. Did you mean 'map'"),
-        ("P.x", r"'P\.x': parameters are whole numbers"),
+        (
+            "mapp",
+            r"must name a measure of trec_eval 10 or of this package, got 'mapp'\. Did.*'map'",
+        ),
+        ("P.x", r"measures: must have whole numbers of at least 1, as in 'P\.5,10', got 'P\.x'"),
         ("P.0", "whole numbers of at least 1"),
         ("P.", "whole numbers"),
-        ("map.5", "takes no parameters"),
-        ("iprec_at_recall.-1", "parameters are numbers"),
-        ("", "no measure ''"),
-        ("relstring.5,10", "has one length"),
+        ("map.5", "must have no parameters here"),
+        ("iprec_at_recall.-1", "must have numbers, as in"),
+        ("", "must name a measure .* got ''"),
+        ("relstring.5,10", "must have one length"),
         ("set_F.x", r"one number, what recall is worth, as in 'set_F\.2\.0'"),
         ("utility.1,-1,0,1", "four numbers, the last of them 0"),
         ("utility.1", "four numbers"),
@@ -205,10 +208,13 @@ def test_all_trec__has_a_line_for_each_of_its_own(version, lines):
         ("rbp_resid.p=1", "a persistence"),
         ("P.5x", "whole numbers of at least 1"),
         ("P.0.9", "whole numbers of at least 1"),
-        ("11pt_avg..5,.25", r"must be ascending recall levels from 0 to 1, as in '11pt_avg\.\.25"),
+        (
+            "11pt_avg..5,.25",
+            r"must have ascending recall levels from 0 to 1, as in '11pt_avg\.\.25",
+        ),
         ("11pt_avg.1.5", "recall levels from 0 to 1"),
         ("11pt_avg.", "recall levels"),
-        ("ndcg.1", r"must be gains of at least 0, each of one grade .* as in 'ndcg\.1=3,2=9'"),
+        ("ndcg.1", r"must have gains of at least 0, each of one grade .* as in 'ndcg\.1=3,2=9'"),
         ("ndcg.1=3,1=4", "each of one grade"),
         ("ndcg.x=3", "each of one grade"),
         ("G.1=-1", "gains of at least 0"),
@@ -219,7 +225,7 @@ def test_all_trec__has_a_line_for_each_of_its_own(version, lines):
 def test_measure__nonsense_is_refused(request_, said):
     with pytest.raises(ArgumentError, match=said):
         report_lines([request_])
-    with pytest.raises(ArgumentError, match="trec_eval 9 has no measure 'rbp'"):
+    with pytest.raises(ArgumentError, match="must be in trec_eval 9, got 'rbp'; take version=10"):
         report_lines(["rbp"], 9)
 
 
@@ -237,7 +243,7 @@ def test_parameters__name_their_lines_as_trec_eval_does():
         ("set_F.1", "set_F_1", "F(alpha=0.5)"),
         ("utility.2,-1,-0.5,0", "utility_2,-1,-0.5,0", "Utility(rel_ret=2, rel_missed=-0.5)"),
         ("rbp.p=0.8", "rbp_p=0.8", "RBP"),
-        ("rbp_resid.p=0.5", "rbp_resid_p=0.5", "RBPres(p=0.5, tail='if_unjudged')"),
+        ("rbp_resid.p=0.5", "rbp_resid_p=0.5", "RBPres(p=0.5)"),
     ],
 )
 def test_parameters__of_one_line__stand_in_its_name_as_given(request_, name, ours):
@@ -268,6 +274,88 @@ def test_gains__of_some_grades__the_others_gain_their_grade(root):
     }
 
 
+def lines_of(requests, version: int = 10, **options) -> list[str]:
+    return [line.name for line in report_lines(requests, version, **options)]
+
+
+@pytest.mark.parametrize(
+    "ours,theirs",
+    [
+        ("nDCG@10", "ndcg_cut.10"),
+        ("AP", "map"),
+        ("MAP@5", "map_cut.5"),
+        ("RR", "recip_rank"),
+        ("P@10", "P.10"),
+        ("R@5", "recall.5"),
+        ("Recall@5", "recall.5"),
+        ("Success@1", "success.1"),
+        ("P_5", "P.5"),
+        ("iprec_at_recall_0.30", "iprec_at_recall..3"),
+        ("rbp_p=0.5", "rbp.p=0.5"),
+        ("ndcg_1=3,2=9", "ndcg.1=3,2=9"),
+        ("nDCG(gains={1: 3, 2: 9})", "ndcg.1=3,2=9"),
+        ("nDCG(dcg='log2')@10", "ndcg_cut.10"),
+        ("SetP", "set_P"),
+        ("SetR", "set_recall"),
+        ("SetF", "set_F"),
+        ("NumQ", "num_q"),
+        ("NumRet", "num_ret"),
+        ("NumRet(rel=1)", "num_rel_ret"),
+        ("Bpref", "bpref"),
+        ("GMAP", "gm_map"),
+        ("IPrec@0.3", "iprec_at_recall..3"),
+        ("RBP", "rbp"),
+    ],
+)
+def test_names_of_others__have_the_values_of_trec_eval_and_keep_their_name(ours, theirs):
+    options = {"version": 10, "complete": True}
+    both = report(measures=[ours, theirs], **options).to_text(single=True).splitlines()
+    alone = [report(measures=[m], **options).to_text(single=True) for m in (ours, theirs)]
+    name = lines_of(ours)[0]
+    assert name in (ours, "ndcg_1=3,2=9")
+    assert [line.split("\t")[1:] for line in alone[0].splitlines()] == [
+        line.split("\t")[1:] for line in alone[1].splitlines()
+    ]
+    assert {line.split("\t")[0].strip() for line in both} == {name, *lines_of(theirs)}
+
+
+@pytest.mark.parametrize(
+    "requests,wanted",
+    [
+        ("P_10,P_5,map", ["map", "P_5", "P_10"]),
+        ("P.10,5,P_7", ["P_5", "P_7", "P_10"]),
+        (["nDCG@10,P.5,10", "AP", "map"], ["map", "P_5", "P_10", "nDCG@10", "AP"]),
+        ("AP(rel=2),nDCG(gain={1: 2, 3: 4})@5", ["AP(rel=2)", "nDCG(gain={1: 2, 3: 4})@5"]),
+        ("utility.2,-1,0,0,11pt_avg..25,.5,11pt_avg", ["utility_2,-1,0,0", "11pt_avg_.25,.5"]),
+        ("rbp,rbp_p=0.5", ["rbp", "rbp_p=0.5"]),
+        ("AP,AP", ["AP"]),
+        (nDCG @ 10, ["nDCG@10"]),
+        ("success", ["success_1", "success_5", "success_10"]),
+        ("recall", [f"recall_{cut}" for cut in (5, 10, 15, 20, 30, 100, 200, 500, 1000)]),
+        ("Recall", ["Recall"]),
+    ],
+)
+def test_names_of_others__follow_those_of_trec_eval(requests, wanted):
+    assert lines_of(requests) == wanted
+
+
+def test_names_of_others__options_overrule_the_level():
+    strict = summary(measures=["AP(rel=1)", "AP", "map"], level=2)
+    assert strict["AP"] == strict["map"] != strict["AP(rel=1)"]
+    assert strict["AP(rel=1)"] == summary(measures=["map"])["map"]
+    gains = summary(measures=["nDCG(gain=exp)", "nDCG", "ndcg"])
+    assert gains["nDCG"] == gains["ndcg"] != gains["nDCG(gain=exp)"]
+
+
+def test_names_of_others__wrong_options_say_so():
+    with pytest.raises(MeasureError, match="nDCG has no option 'gian'"):
+        report_lines("nDCG(gian=exp)")
+    with pytest.raises(ArgumentError, match="must be measures without subtopics, got 'ERR_IA'"):
+        report(measures="ERR_IA")
+    with pytest.raises(ArgumentError, match=r"Did you mean 'Precision' \(P\)"):
+        report_lines("Precison@10")
+
+
 # ---- the command ---------------------------------------------------------------------------------
 
 
@@ -284,16 +372,31 @@ def run_trec(*arguments: str) -> Result:
     return CliRunner().invoke(cli, ["trec", *arguments], catch_exceptions=False)
 
 
-def test_command__several_runs_one_by_one(folder):
+def test_command__several_runs__end_each_line_with_the_name_of_the_run(folder):
     outcome = run_trec(
         "--as", "9", "-m", "runid", "-m", "num_ret", "qrels", "ours.run", "other.run.gz"
     )
     assert outcome.stdout.splitlines() == [
-        "runid                 \tall\tours",
-        "num_ret               \tall\t7",
-        "runid                 \tall\tother",
-        "num_ret               \tall\t7",
+        "runid                 \tall\tours\tours",
+        "num_ret               \tall\t7\tours",
+        "runid                 \tall\tother\tother",
+        "num_ret               \tall\t7\tother",
     ]
+
+
+def test_command__runs_of_one_tag__are_named_by_their_files(folder):
+    (folder / "same.run").write_bytes(RUN)
+    files = ("qrels", "ours.run", "same.run", "other.run.gz")
+    text = run_trec("--as", "9", "-m", "map", *files).stdout
+    names = ["ours.run", "same.run", "other"]
+    assert [line.split("\t")[3] for line in text.splitlines()] == names
+    reports = json.loads(run_trec("--as", "9", "-m", "map", "-f", "json", *files).stdout)
+    assert [report["run"] for report in reports] == names
+    sheet = run_trec("--as", "9", "-m", "map", "-f", "csv", *files).stdout
+    assert [line.split(",")[0] for line in sheet.splitlines()[1:]] == names
+    alone = run_trec("--as", "9", "-q", "-m", "runid,map", *files[:2]).stdout
+    assert "runid                 \tall\tours\n" in alone
+    assert {line.count("\t") for line in alone.splitlines()} == {2}
 
 
 def test_command__single_queries_with_and_without_the_summary(folder):
@@ -325,7 +428,7 @@ def test_command__duplicates__as_told(folder):
     refused = run_trec("--as", "9", "-m", "recip_rank", "qrels", "twice.run")
     assert refused.exit_code == 2
     assert "'twice.run', line 3 and line 9" in refused.stderr
-    assert "(--duplicates)" in refused.stderr
+    assert "pass --duplicates first, last or max" in refused.stderr
     arguments = ("--as", "9", "-q", "-m", "relstring", "qrels", "twice.run")
     first, most = (
         run_trec("--duplicates", which, *arguments).stdout.splitlines()[1]
@@ -338,8 +441,15 @@ def test_command__duplicates__as_told(folder):
 @pytest.mark.parametrize(
     "arguments,said",
     [
-        (("qrels", "ours.run"), "pass -c to count them as 0, or --as 9"),
-        (("-m", "nothing", "qrels", "ours.run"), "no measure 'nothing'"),
+        (
+            ("qrels", "ours.run"),
+            "run: must have every judged query, as for trec_eval 10, got a run that lacks 1 of "
+            "them; pass -c to count them as 0, or --as 9 to leave",
+        ),
+        (
+            ("-m", "nothing", "qrels", "ours.run"),
+            "-m: must name a measure of trec_eval 10 or of this package, got 'nothing'",
+        ),
         (("--as", "9", "ours.run", "qrels"), "6 fields where qrels lines have 4"),
         (("--as", "9", "qrels", "ours.run", "none.run"), "none.run"),
     ],
@@ -357,3 +467,37 @@ def test_dicts__as_pytrec_eval_takes_them():
     found = trec_report(read_qrels({"q": {"a": 1}}), run, measures=["runid", "map"])
     assert found.to_dict()["queries"] == {"all": {"runid": "run", "map": 0.5}}
     assert pa.types.is_string(run["query"].type)
+
+
+# ---- names of columns ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("suffix", ["csv", "tsv", "csv.gz", "parquet"])
+def test_command__tables_with_columns_of_any_name(folder, suffix):
+    def write(name: str, table: pa.Table, names: list[str]) -> str:
+        table = table.select(["query", "doc", table.column_names[2]]).rename_columns(names)
+        path = folder / f"{name}.{suffix}"
+        if suffix == "parquet":
+            parquet.write_table(table, path)
+        else:
+            sign = "\t" if suffix == "tsv" else ","
+            rows = [names, *(map(str, row.values()) for row in table.to_pylist())]
+            text = "".join(sign.join(row) + "\n" for row in rows).encode()
+            path.write_bytes(gzip.compress(text) if suffix.endswith("gz") else text)
+        return path.name
+
+    run, qrels = read_run(RUN), read_qrels(QRELS)
+    odd = ("--query", "topic", "--doc", "id", "--grade", "rel", "--score", "sim")
+    files = {
+        (): (["qid", "docno", "label"], ["qid", "docno", "score"]),
+        odd: (["topic", "id", "rel"], ["topic", "id", "sim"]),
+    }
+    arguments = ("--as", "9", "-q", "-m", "map,num_ret")
+    wanted = run_trec(*arguments, "qrels", "ours.run").stdout
+    for options, (of_qrels, of_run) in files.items():
+        names = write("judged", qrels, of_qrels), write("ranked", run, of_run)
+        assert run_trec(*arguments, *options, *names).stdout == wanted
+        assert run_trec(*arguments, *options, "qrels", names[1]).stdout == wanted
+    refused = run_trec(*arguments, "--query", "tpic", *names)
+    assert refused.exit_code == 2
+    assert "tpic" in refused.stderr
