@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 
 import pyarrow as pa
 
@@ -174,7 +175,8 @@ def _best(row: Sequence[ComparedValue]) -> frozenset[str]:
     """Find the best models of a line, the baseline among them."""
     first = row[0]
     numbers = {first.baseline: first.base_value, **{v.score: v.value for v in row}}
-    return best_models(numbers, measure_of(first.measure), first.aggregate)
+    text_of = partial(number_text, aggregate=first.aggregate)
+    return best_models(numbers, measure_of(first.measure), text_of)
 
 
 def _base_cell(v: ComparedValue, *others: ComparedValue) -> str:

@@ -41,7 +41,7 @@ def to_markdown(report: Report) -> str:
     legend = [line.replace("*", "\\*") for line in _legend(report)]
     conventions = ", ".join(report.conventions)
     footer = *legend, *map(code_span, report.notes), report.size, code_span(conventions)
-    blocks.append(["  \n".join(footer)])
+    blocks.append(["  \n".join(filter(None, footer))])
     return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
 
 

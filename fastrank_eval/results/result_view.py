@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fastrank_eval._lib.arguments import check_indent, typed
@@ -373,7 +374,9 @@ class _ModelSheet(_ResultSheet):
     def best(self, row: Mapping[str, MeasureValue]) -> frozenset[str]:
         value = next(iter(row.values()))
         numbers = {model: v.value for model, v in row.items()}
-        return best_models(numbers, measure(value.measure), value.aggregate)
+        return best_models(
+            numbers, measure(value.measure), partial(number_text, aggregate=value.aggregate)
+        )
 
 
 class _MeasureSheet(_ModelSheet):

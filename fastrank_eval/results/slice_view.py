@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval.measures import Measure
-from fastrank_eval.results.format import number_text, printable
+from fastrank_eval.results.format import printable
 from fastrank_eval.results.tables import GAP, Best, Name, Table, longest_line
 from fastrank_eval.stats.intervals import FEW_GROUPS
 
@@ -216,8 +216,18 @@ def _aligned_part(part: Sequence[str], cells: Sequence[str]) -> list[str]:
     ]
 
 
-def best_models(values: Mapping[str, float], measure: Measure, aggregate: str) -> frozenset[str]:
+def best_models(
+    values: Mapping[str, float], measure: Measure, text_of: Callable[[float], str]
+) -> frozenset[str]:
     """Find the models with the best value of a measure, as it is printed.
+
+    Parameters
+    ----------
+    values : mapping of str to float
+        By model; NaN where undefined.
+    measure : Measure
+    text_of : callable
+        Formats a value.
 
     Returns
     -------
@@ -228,8 +238,7 @@ def best_models(values: Mapping[str, float], measure: Measure, aggregate: str) -
     if not measure.has_direction or not defined:
         return frozenset()
     best = (max if measure.higher_is_better else min)(defined.values())
-    printed = number_text(best, aggregate)
-    models = [m for m, value in defined.items() if number_text(value, aggregate) == printed]
+    models = [model for model, value in defined.items() if text_of(value) == text_of(best)]
     return frozenset(models if len(models) < len(defined) else ())
 
 

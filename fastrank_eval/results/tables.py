@@ -148,7 +148,7 @@ class Report:
             else:
                 yield from map(Text, block.texts, block.styles)
             yield Text()
-        yield from map(Text, (*self.legend, *self.notes, self.size))
+        yield from map(Text, filter(None, (*self.legend, *self.notes, self.size)))
         yield Text(", ".join(self.conventions), style="dim")
 
 
