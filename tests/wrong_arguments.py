@@ -233,7 +233,6 @@ def calls(folder: Path) -> Iterator[Call]:
             "movers": {"measure": "GAUC"},
             "slice_movers": {"measure": "GAUC"},
             "decomposition": {"measure": "GAUC"},
-            "with_movers": {"movers": 1},
         }),
         (found, {"of": {"score": "old"}, "plot": {"path": str(folder / "roc.svg")}}),
         (fe.gate("GAUC < 0.5"), {"require": {"names": {"GAUC": "GAUC"}, "scores": ["old"]}}),

@@ -21,7 +21,7 @@ import fastrank_eval as fe
 from fastrank_eval.apps.nightly.history_schema import MIGRATIONS, TABLES
 from fastrank_eval.engine.conventions import PROFILES
 from fastrank_eval.groups.ties import TIES
-from fastrank_eval.measures import registry
+from fastrank_eval.measures import Measure, registry
 from fastrank_eval.measures.names import COMPARISON_FIELDS, VALUE_FIELDS
 from fastrank_eval.results.catalogue import entries
 
@@ -261,6 +261,13 @@ def theirs() -> Mapping[str, Mapping[str, list[str]]]:
     return found
 
 
+def direction(kind: type[Measure]) -> str:
+    """Say which values of a measure are better."""
+    if not kind.has_direction:
+        return "neither higher nor lower is better"
+    return "higher is better" if kind.higher_is_better else "lower is better"
+
+
 def measure_page(entry: dict[str, Any], others: Mapping[str, list[str]]) -> str:
     """Write the page of a measure."""
     kind, name = registry[entry["name"]], entry["name"]
@@ -269,7 +276,7 @@ def measure_page(entry: dict[str, Any], others: Mapping[str, list[str]]) -> str:
     low, high = ("" if bound is None else f"{bound:g}" for bound in entry["range"])
     facts = [
         ["range", f"{low or 'no lower bound'} to {high or 'no upper bound'}, "
-         + ("higher is better" if kind.higher_is_better else "lower is better")],
+         + direction(kind)],
         ["over groups", "of all rows at once" if kind.pooled else f"{entry['aggregate']} of the "
          "values of the groups"],
         ["scores", SCORES[kind.scores]],

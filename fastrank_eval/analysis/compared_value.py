@@ -151,8 +151,6 @@ _NOT_TESTED = {
 }
 #: Tests that agree with the interval of the difference; others may not.
 _INTERVAL_TESTS = ("clustered_t", "clustered_z", "bootstrap")
-#: Measures without a better direction.
-_WITHOUT_DIRECTION = ("Bias", "NumNonrelRet", "NumRel", "NumRet", "PCOC")
 
 
 def verdict_on(value: ComparedValue, measure: Measure, confidence: float) -> str:
@@ -237,7 +235,7 @@ def digits_of(value: ComparedValue) -> int | None:
 
 def direction_of(delta: float, measure: Measure) -> str:
     """Say in a word what a difference other than 0 means for a measure."""
-    if measure.name in _WITHOUT_DIRECTION:
+    if not measure.has_direction:
         return "higher" if delta > 0 else "lower"
     return "better" if (delta > 0) == measure.higher_is_better else "worse"
 

@@ -30,9 +30,10 @@ from fastrank_eval.engine.records import Meta, plain_meta, plain_value
 from fastrank_eval.measures import AUC, AvgPrec, Lift, LogLoss, Measure, parse_measures
 from fastrank_eval.results.evaluate import evaluate
 from fastrank_eval.results.format import count_text, number_text, printable
+from fastrank_eval.results.notes import size_and_conventions
 from fastrank_eval.results.result import Result
-from fastrank_eval.results.result_view import size_and_conventions
-from fastrank_eval.results.tables import Lines, Report, Tabular, write_csv
+from fastrank_eval.results.tables import Lines, Report, write_csv
+from fastrank_eval.results.views import Tabular
 from fastrank_eval.stats.score_table import RocSteps, ScoreTable
 
 if TYPE_CHECKING:

@@ -19,12 +19,12 @@ from fastrank_eval.results.evaluate import evaluate
 from fastrank_eval.results.format import amount
 from fastrank_eval.results.tables import (
     Lines,
-    NotebookView,
     Report,
     Table,
     rich_table,
     text_lines,
 )
+from fastrank_eval.results.views import NotebookView
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -131,7 +131,7 @@ class Explanation(NotebookView):
 
     def _html_report(self) -> Report:
         tool = Lines([self.profile.tool], [""])
-        return Report([tool, self.table()], [], self._differences, "", "")
+        return Report([tool, self.table()], [], self._differences, "", [])
 
     def __str__(self) -> str:
         return "\n".join([self.profile.tool, *text_lines(self.table()), *self._differences])

@@ -48,12 +48,11 @@ from fastrank_eval.measures.options import GROUP_WEIGHTS
 from fastrank_eval.measures.pooled import PooledMeasure
 from fastrank_eval.results.format import number_text, printable
 from fastrank_eval.results.result import Result
-from fastrank_eval.results.tables import Report, Table, rich_table
+from fastrank_eval.results.tables import Report, Table
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
     from numpy.typing import NDArray
-    from rich.console import Console, ConsoleOptions, RenderResult
 
     from fastrank_eval.measures import Measure
 
@@ -240,13 +239,10 @@ class ClassResult(Result):
             "confusion": plain_value(confusion),
         }
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield from super().__rich_console__(console, options)
-        yield rich_table(self._class_table(), fixed=False)
-
-    def _html_report(self) -> Report:
-        report = super()._html_report()
-        return replace(report, blocks=[*report.blocks, self._class_table()])
+    def _report(self, width: int | None, wide: bool = False, *, plain: bool = False) -> Report:
+        report = super()._report(width, wide, plain=plain)
+        classes = [] if plain else [self._class_table()]
+        return replace(report, blocks=[*report.blocks, *classes])
 
     def _class_table(self) -> Table:
         names = [printable(name) for name in self.per_class.column_names]
@@ -490,8 +486,8 @@ def _check_measures(requested: tuple[Measure, ...], plan: ClassPlan) -> None:
             raise ArgumentError(f"{m.shown}: classes have no grades; leave out rel.")
         if isinstance(m, PooledMeasure) and m.columns_named():
             raise ArgumentError(
-                f"{m.shown} needs another column, which evaluate_classes() does not read; evaluate one "
-                "class at a time with evaluate()."
+                f"{m.shown} needs another column, which evaluate_classes() does not read; "
+                "evaluate one class at a time with evaluate()."
             )
         if isinstance(m, PooledAUC) and m.se == "clustered":
             raise ArgumentError(
@@ -501,8 +497,8 @@ def _check_measures(requested: tuple[Measure, ...], plan: ClassPlan) -> None:
         argmax = plan.argmax and isinstance(m, Decision | GroupDecision)
         if argmax and m.threshold != type(m)().threshold:
             raise ArgumentError(
-                f"{m.shown} has a threshold, but the class with the highest score is predicted; pass "
-                "decide='threshold'."
+                f"{m.shown} has a threshold, but the class with the highest score is predicted; "
+                "pass decide='threshold'."
             )
         if isinstance(m, LogarithmicLoss) and plan.overall(m) and m.sampling_rate != 1:
             raise ArgumentError(

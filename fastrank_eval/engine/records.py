@@ -85,8 +85,9 @@ def plain_meta(meta: Meta) -> dict[str, Any]:
 
 
 class NamedRecord:
-    """A record of a measure."""
+    """A record of a model and a measure."""
 
+    score: str
     measure: str
     name: str
 

@@ -128,8 +128,8 @@ def _over_groups(
         total = state.sum(m, slice_index)
         if total == float("inf"):
             raise MeasureError(
-                f"{measure.shown}: weights are so large that a sum exceeds the largest double; scale "
-                "them down."
+                f"{measure.shown}: weights are so large that a sum exceeds the largest double; "
+                "scale them down."
             )
         return total, t_interval(
             total, moments.error_of_sum(), moments.support_of_sum(), confidence

@@ -67,6 +67,8 @@ class Measure:
     #: Whether it uses the ranks of rows. Otherwise rows need not be ranked for it.
     needs_ranks: ClassVar[bool] = True
     higher_is_better: ClassVar[bool] = True
+    #: Whether a higher, or a lower, value is better at all: not if the best one lies between.
+    has_direction: ClassVar[bool] = True
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     #: How the values of groups are combined: "mean", "sum" or, if the measure needs a relevant row,
     #: "geometric mean".

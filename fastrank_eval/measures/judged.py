@@ -79,6 +79,7 @@ class NonrelevantRetrieved(_Incomplete):
     summary = "number of retrieved rows judged not relevant, summed over groups"
     formula = "retrieved rows with a label in [0, rel["
     higher_is_better = False
+    has_direction = False
     reference = "Buckley, trec_eval: num_nonrel_judged_ret"
     needs_relevant = False
     spellings = ("num_nonrel_judged_ret",)

@@ -456,6 +456,7 @@ class _MeanPrediction(SummedMeasure):
     scores = "probability"
     terms = ("predicted", "positive", "weight")
     higher_is_better = False
+    has_direction = False
 
     def state_key(self) -> Hashable:
         return "mean prediction", float(self.rel), float(self.sampling_rate)

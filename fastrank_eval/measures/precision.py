@@ -337,6 +337,7 @@ class RetrievedRows(_Count):
     """NumRet, the rows that have a score, summed over groups."""
 
     name = "NumRet"
+    has_direction = False
     summary = "number of retrieved rows, summed over groups"
     formula = "n"
     reference = "Buckley, trec_eval: num_ret"
@@ -354,6 +355,7 @@ class RelevantRows(_Count):
     """NumRel, the relevant rows, retrieved or not, summed over groups."""
 
     name = "NumRel"
+    has_direction = False
     summary = "number of relevant rows, retrieved or not, summed over groups"
     formula = "R"
     reference = "Buckley, trec_eval: num_rel"

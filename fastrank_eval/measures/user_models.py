@@ -47,8 +47,8 @@ class UserModel(PositionWeighted):
         wrong = outside_unit(ranking) if self.gain == "label" else None
         if wrong is not None:
             raise MeasureError(
-                f"{self.shown}: label {wrong:g} is not a gain in [0, 1]; with gain='label' labels must "
-                "lie in [0, 1]. Give grades their gains by a table, as in "
+                f"{self.shown}: label {wrong:g} is not a gain in [0, 1]; with gain='label' "
+                "labels must lie in [0, 1]. Give grades their gains by a table, as in "
                 f"{self.name}(gain={{1: 0.5, 2: 1}})."
             )
 
@@ -268,8 +268,8 @@ class _Cascade(Measure):
             wrong = outside_unit(ranking)
             if wrong is not None:
                 raise MeasureError(
-                    f"{self.shown}: label {wrong:g} is not a probability; with stop='label' labels must "
-                    "lie in [0, 1]."
+                    f"{self.shown}: label {wrong:g} is not a probability; with stop='label' "
+                    "labels must lie in [0, 1]."
                 )
         elif ranking.max_grade > self.max_grade:
             remedy = "map the labels to a scale of grades up to 1000"

@@ -1,9 +1,10 @@
-"""Show a result as text, markdown, JSON and CSV, with its notes."""
+"""Show a result as text, a document, JSON and CSV, with its notes."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fastrank_eval._lib.arguments import check_indent, typed
@@ -11,211 +12,57 @@ from fastrank_eval.engine.records import (
     VALUE_SCHEMA,
     MeasureValue,
     Meta,
-    plain_meta,
     record_csv,
     record_rows,
 )
 from fastrank_eval.measures import measure
-from fastrank_eval.measures.decisions import Decision, GroupDecision
-from fastrank_eval.measures.options import text_of
 from fastrank_eval.results.format import (
-    count_text,
     decimals,
     detail_text,
     half_width_text,
     interval_text,
-    list_text,
     measure_text,
     number_text,
     percent_text,
     printable,
     share_text,
-    speed_text,
+)
+from fastrank_eval.results.notes import (
+    meta_with_notes,
+    names_of,
+    report_notes,
+    size_and_conventions,
 )
 from fastrank_eval.results.slice_view import (
     AT_LEAST,
+    FEW,
+    FEW_NOTE,
     LAYOUTS,
     Layout,
     SliceSheet,
+    best_models,
     left_out_notes,
     slice_tables,
 )
 from fastrank_eval.results.tables import (
     TEXT_WIDTH,
+    Name,
     Report,
     Table,
-    Tabular,
     first_that_fits,
     sections,
 )
+from fastrank_eval.results.views import ReportView, TerminalView
 from fastrank_eval.stats.intervals import FEW_GROUPS
 
 if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderResult
-
-#: Reasons of groups that ``groups='with_relevant'`` leaves out for every measure.
-_NO_RELEVANT = ("no_relevant", "all_negative")
-
-#: The mean over groups if no relevant row, and if every other row, is predicted positive.
-_NO_HIT = {"PPV": 0.0, "TPR": 0.0, "FNR": 1.0, "FScore": 0.0}
-_ALL_FALSE = {"FPR": 1.0, "TNR": 0.0}
-
-
-def report_notes(values: Iterable[MeasureValue], meta: Meta) -> list[str]:
-    """Write the notes on values that their numbers do not show.
-
-    Parameters
-    ----------
-    values : iterable of MeasureValue
-        Of all rows and of slices.
-    meta : Meta
-
-    Returns
-    -------
-    list of str
-        One sentence each, without line breaks.
-    """
-    values = list(values)
-    return [
-        *_names(values, meta.requested),
-        *_left_out(meta.conventions),
-        *_populations(values, meta.conventions),
-        *_thresholds(values),
-    ]
-
-
-def meta_with_notes(values: Iterable[MeasureValue], meta: Meta) -> dict[str, Any]:
-    """Convert metadata to plain Python values, and add the notes."""
-    notes = report_notes(values, meta)
-    return {**plain_meta(meta), **({"notes": notes} if notes else {})}
-
-
-def _names(values: Sequence[MeasureValue], requested: Mapping[str, str]) -> Iterator[str]:
-    """Note which measure each name stands for, if names are ambiguous."""
-    if not requested:
-        return
-    texts = {v.measure for v in values}
-    names = [str(measure(name)) for name in requested]
-    twice = len(set(names)) < len(names)
-    if twice or any(name in texts and text != name for name, text in requested.items()):
-        yield f"requested: {', '.join(f'{name} is {text}' for name, text in requested.items())}"
-
-
-def _left_out(conventions: Mapping[str, object]) -> Iterator[str]:
-    """Note rows that were left out, because they have no group key."""
-    rows = conventions.get("rows_without_group")
-    if isinstance(rows, int) and rows:
-        yield f"{count_text(rows, 'row')} without a group key left out"
-
-
-def _populations(
-    values: Sequence[MeasureValue], conventions: Mapping[str, object]
-) -> Iterator[str]:
-    """Note means of one table over different groups, with the remedy."""
-    groups = conventions.get("groups")
-    if groups is None:
-        return
-    tables: dict[tuple[str | None, str], list[MeasureValue]] = {}
-    for v in values:
-        if v.aggregate in ("mean", "geometric mean") and v.groups_used:
-            tables.setdefault((v.by, v.slice), []).append(v)
-    unequal = {
-        key: means for key, means in tables.items() if len({v.groups_used for v in means}) > 1
-    }
-    if not unequal:
-        return
-    # All rows come first.
-    (by, label), means = next(iter(unequal.items()))
-    where = "" if by is None else f" in the slice {label}"
-    remedy = _remedy([v for group in unequal.values() for v in group], groups)
-    yield f"means are over different groups{where}: {_denominators(means)}; {remedy}"
-
-
-def _thresholds(values: Sequence[MeasureValue]) -> Iterator[str]:
-    """Note thresholds that predict no row or every row positive."""
-    measures_of: dict[tuple[str, str, str], list[str]] = {}
-    for v in values:
-        if v.by is not None or v.slice != "all":
-            continue
-        parsed = measure(v.measure)
-        if isinstance(parsed, Decision):
-            rows = _predicted_rows(v.details)
-        elif isinstance(parsed, GroupDecision):
-            rows = _predicted_rows_in_groups(v, parsed.of.name)
-        else:
-            continue
-        if rows:
-            threshold = text_of(parsed.chosen["threshold"])
-            measures_of.setdefault((rows, v.score, threshold), []).append(v.shown)
-    for (rows, score, threshold), measures in measures_of.items():
-        yield (
-            f"{rows} of {score} is predicted positive at threshold={threshold}: "
-            f"{list_text(measures)}; name a threshold among the scores, as in FScore(threshold=0.1)"
-        )
-
-
-def _predicted_rows(cells: Mapping[str, float]) -> str:
-    """Return "no row" or "every row" if that is predicted positive, else ""."""
-    if "TP" not in cells:  # a measure of all classes: each row is predicted one of them
-        return ""
-    predicted, others = cells["TP"] + cells["FP"], cells["FN"] + cells["TN"]
-    if not predicted:
-        return "no row" if others else ""
-    return "" if others else "every row"
-
-
-def _predicted_rows_in_groups(value: MeasureValue, name: str) -> str:
-    """Return as `_predicted_rows`, as far as means over groups show it."""
-    for reason, rows in (("none_predicted", "no row"), ("all_predicted", "every row")):
-        if value.dropped.get(reason) == value.groups > 0:
-            return rows
-    if value.value == _NO_HIT.get(name):
-        return "no relevant row"
-    return "every row that is not relevant" if value.value == _ALL_FALSE.get(name) else ""
-
-
-def _denominators(means: Sequence[MeasureValue]) -> str:
-    """List the numbers of groups of means, with their measures."""
-    of_measure: dict[str, set[int]] = {}
-    for v in means:
-        of_measure.setdefault(v.measure, set()).add(v.groups_used)
-    by_number: dict[int, list[str]] = {}
-    for v in means:
-        model = f" of {v.score}" if len(of_measure[v.measure]) > 1 else ""
-        by_number.setdefault(v.groups_used, []).append(v.shown + model)
-    return ", ".join(
-        f"{number:,} ({list_text(names)})" for number, names in sorted(by_number.items())
-    )
-
-
-def _remedy(means: Sequence[MeasureValue], groups: object) -> str:
-    """Name the option that gives means one population."""
-    helps, other_reasons = False, dict[str, list[str]]()
-    for v in means:
-        for reason, number in v.dropped.items():
-            if not number:
-                continue
-            if reason in _NO_RELEVANT and measure(v.measure).rel_or_default <= 1:
-                helps = True
-            else:
-                other_reasons.setdefault(reason, []).append(v.shown)
-    if groups != "with_relevant" and helps:
-        option = "groups='with_relevant' (--groups with_relevant) gives them one population"
-        exceptions = [
-            f"{list_text(measures)} still leaves out {reason}"
-            for reason, measures in other_reasons.items()
-        ]
-        return "; ".join([option, *exceptions])
-    if other_reasons.keys() <= {"zero_weight"}:
-        return "groups of weight 0 are left out"
-    return "undefined='zero' (--undefined zero) counts groups without a value as 0"
-
+    pass
 
 _NARROW, _REASON = 12, 13  # least widths of names and of reasons ("few_positives")
 
 
-class Reported(Tabular):
-    """The output formats of a result: JSON, CSV, markdown and text."""
+class Reported(ReportView):
+    """The output formats of a result: JSON, CSV, documents and text."""
 
     values: tuple[MeasureValue, ...]
     scores: tuple[str, ...]
@@ -273,40 +120,88 @@ class Reported(Tabular):
         """
         return record_csv(self.values, VALUE_SCHEMA, safe)
 
-    def to_markdown(self) -> str:
+    @typed
+    def to_markdown(self, *, wide: bool = False) -> str:
         """Write the report as markdown tables, followed by the conventions.
+
+        Parameters
+        ----------
+        wide : bool
+            Write a table for each model, with intervals and coverage in columns. By default models
+            are columns.
 
         Returns
         -------
         str
             Names from the data stand in code spans, so that nothing in them is markup.
         """
-        return self._html_report().to_markdown()
+        return self._document("markdown", wide=wide)
 
-    def __repr__(self) -> str:
-        return self._report(_overall(self).one_line(), width=TEXT_WIDTH).to_text()
+    @typed
+    def to_latex(self, *, wide: bool = False) -> str:
+        r"""Write the report as LaTeX, for ``\input`` into a document with booktabs.
 
-    def _html_report(self) -> Report:
-        return self._report(_overall(self), width=None)
+        Parameters
+        ----------
+        wide : bool
+            As in :meth:`to_markdown`.
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Render for a terminal, in whose width no digit is cut off.
-
-        In a narrow terminal group totals stand only in the footer, intervals as a distance under
-        their value, and names and reasons are folded.
+        Returns
+        -------
+        str
+            Names from the data are escaped.
         """
-        width = options.max_width
-        table = first_that_fits((_overall(self, *layout) for layout in LAYOUTS), width)
-        foldable = {table.header[1]: _NARROW, "dropped": _REASON}
-        yield from self._report(*sections(table, width, foldable), width=width).to_terminal()
+        return self._document("latex", wide=wide)
 
-    def _report(self, *overall: Table, width: int | None) -> Report:
-        """Build the report below some tables of all rows."""
+    @typed
+    def to_html(self, *, wide: bool = False) -> str:
+        """Write the report as a page of HTML, which needs no other file.
+
+        Parameters
+        ----------
+        wide : bool
+            As in :meth:`to_markdown`.
+
+        Returns
+        -------
+        str
+            Names from the data are escaped.
+        """
+        return self._document("html", wide=wide)
+
+    @property
+    def _title(self) -> str:
+        return f"Evaluation of {', '.join(map(printable, self.scores))}"
+
+    @typed
+    def view(self, *, wide: bool = False) -> Any:
+        """Choose what a terminal shows.
+
+        Parameters
+        ----------
+        wide : bool
+            As in :meth:`to_markdown`.
+
+        Returns
+        -------
+        rich renderable
+        """
+        return TerminalView(lambda width: self._report(width, wide))
+
+    def _report(self, width: int | None, wide: bool = False, *, plain: bool = False) -> Report:
+        by_model = not wide and len(self.scores) > 1
+        if by_model:
+            coverage = coverage_tables(_of_all_rows(self), self.meta, width)
+            overall = [*_overall_by_model(self, width), *coverage]
+        elif plain:
+            overall = [_overall(self).one_line()]
+        else:
+            overall = list(_overall_tables(self, width))
         size, conventions = size_and_conventions(self.meta)
         notes = map(printable, report_notes(self.values, self.meta))
         return Report(
-            [*overall, *_slice_tables(self, width)],
-            list(_legend(self)),
+            [*overall, *_slice_tables(self, width, by_model)],
+            list(_legend(self, by_model)),
             [*_details(self), *_cautions(self), *notes],
             size,
             conventions,
@@ -327,6 +222,19 @@ def _half_width(value: MeasureValue) -> str:
     """Format the larger half of the interval to two digits, or as ""."""
     half_width = max(value.ci_high - value.value, value.value - value.ci_low)
     return half_width_text(half_width, decimals(half_width))
+
+
+def _overall_tables(result: Reported, width: int | None) -> Iterator[Table]:
+    """Lay out all rows, model by model.
+
+    For a narrow terminal group totals are left out, intervals stand as a distance under their
+    value, and names and reasons are folded. No digit is cut off.
+    """
+    if width is None:
+        yield _overall(result)
+        return
+    table = first_that_fits((_overall(result, *layout) for layout in LAYOUTS), width)
+    yield from sections(table, width, {table.header[1]: _NARROW, "dropped": _REASON})
 
 
 def _overall(result: Reported, totals: bool = True, side_by_side: bool = True) -> Table:
@@ -353,25 +261,80 @@ def _overall(result: Reported, totals: bool = True, side_by_side: bool = True) -
             measure_text(v.shown, v.aggregate),
             number_text(v.value, v.aggregate) + f"\n{_half_width(v)}".rstrip() * under,
             *[_interval(v) or "n/a"] * beside,
-            f"{v.groups_used:,}" + f"/{v.groups:,}" * totals
-            if result.meta.groups or not result.meta.rows
-            else "none",
-            "\n".join(f"{count:,} {reason}" for reason, count in v.dropped.items() if count)
-            or "none",
-            share_text(v.rows_share),
-            share_text(v.positives_share),
+            *_coverage(v, result.meta, totals),
         ]
         for v in values
     ]
     names = ["score", *["slice"] * has_slices, "measure"]
     numbers = ["value" + f"\n{level}" * under, *[level] * beside]
-    used = "groups used" if totals else "groups\nused"
-    header = [*names, *numbers, used, "dropped", "rows", "positives"]
-    return Table(header, len(names), rows, bold="value")
+    return Table([*names, *numbers, *_coverage_titles(totals)], len(names), rows, bold="value")
+
+
+def _coverage_titles(totals: bool) -> list[str]:
+    return ["groups used" if totals else "groups\nused", "dropped", "rows", "positives"]
+
+
+def _coverage(value: MeasureValue, meta: Meta, totals: bool) -> list[str]:
+    """Format the groups and rows behind a value."""
+    dropped = [f"{count:,} {reason}" for reason, count in value.dropped.items() if count]
+    return [
+        f"{value.groups_used:,}" + f"/{value.groups:,}" * totals
+        if meta.groups or not meta.rows
+        else "none",
+        "\n".join(dropped) or "none",
+        share_text(value.rows_share),
+        share_text(value.positives_share),
+    ]
+
+
+def _overall_by_model(result: Reported, width: int | None) -> Iterator[Table]:
+    """Lay out all rows, models side by side."""
+    rows: dict[str, dict[str, MeasureValue]] = {}
+    for v in _of_all_rows(result):
+        rows.setdefault(measure_text(v.shown, v.aggregate), {})[v.score] = v
+    return slice_tables([_MeasureSheet((), rows)] if rows else [], width)
+
+
+def coverage_tables(
+    values: Sequence[MeasureValue], meta: Meta, width: int | None
+) -> Iterator[Table]:
+    """Lay out the coverage of values of all rows, once where it is equal.
+
+    Parameters
+    ----------
+    values : sequence of MeasureValue
+    meta : Meta
+    width : int, optional
+        As in `slice_tables`.
+
+    Yields
+    ------
+    Table
+        One, if there are values.
+    """
+    scores = {v.score for v in values}
+    owners: dict[tuple[str, ...], list[MeasureValue]] = {}
+    for v in values:
+        owners.setdefault(tuple(_coverage(v, meta, totals=True)), []).append(v)
+
+    def table(totals: bool) -> Table:
+        label = Layout(totals, True, width).label
+        rows = [
+            [
+                "",
+                label(names_of(own, scores)).replace("\n ", "\n"),
+                *_coverage(own[0], meta, totals),
+            ]
+            for own in owners.values()
+        ]
+        return Table(["", "coverage", *_coverage_titles(totals)], 2, rows)
+
+    fitting = table(True) if width is None else first_that_fits(map(table, (True, False)), width)
+    yield from sections(fitting, width or TEXT_WIDTH, {"coverage": _NARROW, "dropped": _REASON})
 
 
 class _ResultSheet(SliceSheet[MeasureValue]):
-    """The slices of one slicing for one model."""
+    """The slices of one slicing, for a model by measure."""
 
     mark_width = len(AT_LEAST)
 
@@ -399,68 +362,76 @@ class _ResultSheet(SliceSheet[MeasureValue]):
         if not half_width:
             return number
         separator = " " if layout.side_by_side else "\n"
-        return number + separator + half_width + _FEW * (value.caution == "few_groups")
+        return number + separator + half_width + FEW * (value.caution == "few_groups")
 
 
-_FEW, _ONE = "*", "†"
+class _ModelSheet(_ResultSheet):
+    """The slices of one slicing, for a measure by model."""
+
+    def heading(self, value: MeasureValue) -> str:
+        return Name(printable(value.score))
+
+    def best(self, row: Mapping[str, MeasureValue]) -> frozenset[str]:
+        value = next(iter(row.values()))
+        numbers = {model: v.value for model, v in row.items()}
+        return best_models(
+            numbers, measure(value.measure), partial(number_text, aggregate=value.aggregate)
+        )
+
+
+class _MeasureSheet(_ModelSheet):
+    """All rows, by measure and model."""
+
+    lines = "measure"
+
+    def group_titles(self, layout: Layout) -> list[str]:
+        return []
+
+    def group_cells(
+        self, row: Mapping[str, MeasureValue], columns: Sequence[str], layout: Layout
+    ) -> list[str]:
+        return []
+
+
+_ONE = "†"
 
 _Values = dict[str, dict[str, dict[str, MeasureValue]]]
 
 
-def _slice_tables(result: Reported, width: int | None) -> Iterator[Table]:
-    """Lay out the slices, by slicing, then model."""
+def _slice_tables(result: Reported, width: int | None, by_model: bool) -> Iterator[Table]:
+    """Lay out the slices, by slicing, then by model or measure."""
     slicings: dict[str | None, _Values] = {None: {}}
     for v in result.values:
-        models = slicings.setdefault(v.by, {})
-        models.setdefault(v.score, {}).setdefault(v.slice, {})[v.measure] = v
+        text = measure_text(v.shown, v.aggregate)
+        title, column = (text, v.score) if by_model else (v.score, text)
+        rows = slicings.setdefault(v.by, {}).setdefault(title, {})
+        rows.setdefault(v.slice, {})[column] = v
     overall = slicings.pop(None)
-    for by, models in slicings.items():
-        sheets = [
-            _ResultSheet((score, str(by)), overall[score] | slices)
-            for score, slices in models.items()
-        ]
+    sheet = _ModelSheet if by_model else _ResultSheet
+    for by, tables in slicings.items():
+        sheets = [sheet((title, str(by)), overall[title] | rows) for title, rows in tables.items()]
         yield from slice_tables(sheets, width)
 
 
-def _legend(result: Reported) -> Iterator[str]:
-    """Explain marks in tables of slices, and note slices that are left out."""
+def _legend(result: Reported, by_model: bool) -> Iterator[str]:
+    """Explain marks in tables, and note slices that are left out."""
     has_slices = any(v.by is not None for v in result.values)
-    values = result.values if has_slices else ()
+    values = result.values if has_slices or by_model else ()
     used: dict[tuple[str, str | None, str], set[int]] = {}
-    for v in values:
-        used.setdefault((v.score, v.by, v.slice), set()).add(v.groups_used)
+    for v in values if has_slices else ():
+        key = v.measure if by_model else v.score, v.by, v.slice
+        used.setdefault(key, set()).add(v.groups_used)
     if any(len(groups) > 1 for groups in used.values()):
-        yield f"{AT_LEAST} where measures differ: groups and rows of the one that uses the fewest"
+        what = "models" if by_model else "measures"
+        yield f"{AT_LEAST} where {what} differ: groups and rows of the one that uses the fewest"
+    confidence = result.meta.conventions.get("confidence")
+    if by_model and isinstance(confidence, float) and any(map(_half_width, values)):
+        yield f"± half of the {percent_text(confidence)} confidence interval"
     if any(v.caution == "few_groups" for v in values):
-        yield f"{_FEW} fewer than {FEW_GROUPS} effective groups: the interval is rough"
+        yield FEW_NOTE
     if any(v.caution == "one_group" for v in values):
         yield f"{_ONE} one group has no standard error"
     yield from left_out_notes(result.meta)
-
-
-def size_and_conventions(meta: Meta) -> tuple[str, str]:
-    """Format the size and speed of an evaluation, and its conventions."""
-    compiled = ""
-    if meta.compiled:
-        stored = f", {meta.stored}" if meta.stored else ""
-        compiled = f" (first run: {count_text(meta.compiled, 'kernel')} compiled{stored})"
-    if meta.rows == 0:
-        size = "no rows, no groups: no value is defined"
-    else:
-        groups = count_text(meta.groups, "group") if meta.groups else "not grouped"
-        size = (
-            f"{count_text(meta.rows, 'row')}, {groups}, "
-            f"{meta.seconds:.3g} s, {speed_text(meta.rows, meta.seconds)}{compiled}"
-        )
-    conventions = [
-        f"{name}={_convention(value)}"
-        for name, value in meta.conventions.items()
-        if value is not None and name not in ("measures", "slices_left_out")
-    ]
-    options = meta.conventions.get("measures")
-    if isinstance(options, Mapping):
-        conventions += _measure_options(options)
-    return size, printable(", ".join(conventions))
 
 
 def _details(result: Reported) -> Iterator[str]:
@@ -482,47 +453,18 @@ def _cautions(result: Reported) -> Iterator[str]:
     values = _of_all_rows(result)
     few = [v for v in values if v.caution == "few_groups"]
     one = [v for v in values if v.caution == "one_group"]
-    several = len(result.scores) > 1
-
-    def name(value: MeasureValue) -> str:
-        return value.shown + f" of {value.score}" * several
-
     if few:
-        by_number: dict[str, list[str]] = {}
+        by_number: dict[str, list[MeasureValue]] = {}
         for v in few:
-            by_number.setdefault(f"{v.effective_groups:.3g}", []).append(name(v))
-        numbers = "; ".join(f"{number} of {', '.join(of)}" for number, of in by_number.items())
+            by_number.setdefault(f"{v.effective_groups:.3g}", []).append(v)
+        numbers = "; ".join(
+            f"{number} of {names_of(own, result.scores)}" for number, own in by_number.items()
+        )
         yield printable(
             f"intervals are rough, with fewer than {FEW_GROUPS} effective groups: {numbers}"
         )
     if one:
-        yield printable(f"one group has no standard error: {', '.join(map(name, one))}")
+        yield printable(f"one group has no standard error: {names_of(one, result.scores)}")
     none = [v for v in values if v.caution == "no_groups"]
     if none:
-        yield printable(f"no standard error without groups: {', '.join(map(name, none))}")
-
-
-#: Options whose defaults differ most between tools. JSON has all options.
-_MAIN_OPTIONS = ("weight", "rel", "gain", "discount", "max_grade", "threshold")
-
-
-def _measure_options(measures: Mapping[str, Mapping[str, object]]) -> list[str]:
-    """List the main options of measures, each once."""
-    texts: dict[str, None] = {}
-    for text, options in measures.items():
-        name = text.partition("(")[0].partition("@")[0]
-        for option in _MAIN_OPTIONS:
-            value = options.get(option)
-            if value in (None, "uniform", "reciprocal"):
-                continue
-            owner = f"{name} " if option == "weight" else ""
-            texts[f"{owner}{option}={_convention(value)}"] = None
-    return list(texts)
-
-
-def _convention(value: object) -> str:
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{k}: {_convention(v)}" for k, v in value.items()) + "}"
-    if isinstance(value, Iterable) and not isinstance(value, str):
-        return "+".join(map(_convention, value))
-    return str(value)
+        yield printable(f"no standard error without groups: {names_of(none, result.scores)}")

@@ -50,13 +50,13 @@ from fastrank_eval.engine.totals import Totals
 from fastrank_eval.io.columns import Roles
 from fastrank_eval.results.format import printable
 from fastrank_eval.results.result import Result, result_of
-from fastrank_eval.results.tables import Lines, NotebookView, Report
+from fastrank_eval.results.tables import Lines, Report
+from fastrank_eval.results.views import NotebookView
 
 if TYPE_CHECKING:
     from fastrank_eval.analysis.comparison import Comparison
 
-#: Options that a result may change.
-_OPTIONS = ("confidence", "min_groups")
+_OPTIONS = ("confidence", "min_groups")  # those that a result may change
 #: The keys of `provenance` in `as_one`.
 _PROVENANCE_KEYS = {"sources", "order", "where", "limit"}
 
@@ -64,8 +64,8 @@ _PROVENANCE_KEYS = {"sources", "order", "where", "limit"}
 class State(NotebookView):
     """The data from which values are computed: exact sums, scores, counts.
 
-    States of different rows merge to the state of all rows. If no group has rows in two of them,
-    the result is that of one run over all rows, to the last bit.
+    States of different rows merge to that of all rows. If no group has rows in two of them, the
+    result is that of one run over all rows, to the last bit.
 
     ``evaluate(..., keep_state=True).state`` and :func:`load_state` return states.
 
@@ -115,7 +115,7 @@ class State(NotebookView):
     @property
     def names(self) -> dict[str, str]:
         """The names that reports show, by canonical text of the measure."""
-        return {text: self._header.get("names", {}).get(text, text) for text in self.measures}
+        return dict(zip(self.measures, self.measures, strict=True)) | self._header.get("names", {})
 
     @property
     def requested(self) -> dict[str, str]:
@@ -158,7 +158,7 @@ class State(NotebookView):
         )
 
     def _html_report(self) -> Report:
-        return Report([Lines([printable(repr(self))], [""])], [], [], "", "")
+        return Report([Lines([printable(repr(self))], [""])], [], [], "", [])
 
     @typed
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:

@@ -1,9 +1,7 @@
-"""Render reports as text, markdown and HTML; write tables to files."""
+"""Define reports, as text and for terminals; write tables to files."""
 
 from __future__ import annotations
 
-import re
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -17,13 +15,24 @@ from fastrank_eval._lib.errors import OutputError
 from fastrank_eval._lib.files import csv_cells
 
 if TYPE_CHECKING:
-    import pandas as pd
-    import polars as pl
     from rich.console import RenderableType
     from rich.table import Table as Grid
+    from rich.text import Text
 
 GAP = 2  # blanks between columns
 TEXT_WIDTH = 80  # columns of plain text, whose output is unknown
+
+
+class Best(str):
+    """A cell whose first word, the best value of a line, is bold."""
+
+    __slots__ = ()
+
+
+class Name(str):
+    """The title of a column that comes from the data."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True)
@@ -58,8 +67,8 @@ class Table:
 
     def one_line(self) -> Table:
         """Put every cell on one line."""
-        header = [cell.replace("\n", " ") for cell in self.header]
-        rows = [[cell.replace("\n", ", ") for cell in row] for row in self.rows]
+        header = [type(cell)(cell.replace("\n", " ")) for cell in self.header]
+        rows = [[type(cell)(cell.replace("\n", ", ")) for cell in row] for row in self.rows]
         return replace(self, header=header, rows=rows)
 
 
@@ -92,61 +101,40 @@ class Report:
         The meaning of marks in the tables.
     notes : list of str
         Notes with names from the data.
-    size, conventions : str
+    size : str
+    conventions : list of str
+        The name and value of each.
     """
 
     blocks: Sequence[Table | Lines]
     legend: Sequence[str]
     notes: Sequence[str]
     size: str
-    conventions: str
+    conventions: Sequence[str]
+
+    @property
+    def has_best(self) -> bool:
+        """Whether the best value of a line is bold."""
+        tables = (block for block in self.blocks if isinstance(block, Table))
+        return any(isinstance(cell, Best) for table in tables for row in table.rows for cell in row)
 
     def to_text(self) -> str:
         """Render plain text."""
         lines: list[str] = []
-        titled = False
+        apart = False  # several tables, or one with a title, stand between blank lines
         for block in self.blocks:
             if isinstance(block, Lines):
                 lines += block.texts
                 continue
+            if block.title or lines:
+                lines.append("")
+                apart = True
             if block.title:
-                lines += ["", " by ".join(block.title)]
-                titled = True
+                lines.append(" by ".join(block.title))
             lines += text_lines(block)
-        lines += [""] * titled
-        footer = *self.legend, *self.notes, self.size, self.conventions
+        lines += [""] * apart
+        footer = *self.legend, *self.notes, self.size, ", ".join(self.conventions)
         return "\n".join([*lines, *filter(None, footer)])
-
-    def to_markdown(self) -> str:
-        """Render markdown, with names from the data in code spans."""
-        blocks: list[list[str]] = []
-        for block in self.blocks:
-            if isinstance(block, Lines):
-                blocks.append([block.bullet + code_span(text) for text in block.texts])
-                continue
-            if block.title:
-                blocks.append([" by ".join(map(code_span, block.title))])
-            blocks.append(markdown_lines(block))
-        legend = [line.replace("*", "\\*") for line in self.legend]
-        footer = *legend, *map(code_span, self.notes), self.size, code_span(self.conventions)
-        blocks.append(["  \n".join(footer)])
-        return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
-
-    def to_html(self) -> str:
-        """Render HTML for a notebook: no script, and the colours of the page."""
-        from html import escape
-
-        blocks = []
-        for block in self.blocks:
-            if isinstance(block, Lines):
-                items = (f"<li>{escape(text)}</li>" for text in block.texts)
-                blocks.append(f"<ul>{''.join(items)}</ul>")
-            else:
-                blocks.append(html_table(block))
-        footer = filter(None, (*self.legend, *self.notes, self.size, self.conventions))
-        lines = "<br>".join(map(escape, footer))
-        blocks.append(f'<p style="font-size: smaller">{lines}</p>' if lines else "")
-        return f'<div style="overflow-x: auto">{"".join(blocks)}</div>'
 
     def to_terminal(self) -> Iterator[RenderableType]:
         """Render for a terminal."""
@@ -160,8 +148,8 @@ class Report:
             else:
                 yield from map(Text, block.texts, block.styles)
             yield Text()
-        yield from map(Text, (*self.legend, *self.notes, self.size))
-        yield Text(self.conventions, style="dim")
+        yield from map(Text, filter(None, (*self.legend, *self.notes, self.size)))
+        yield Text(", ".join(self.conventions), style="dim")
 
 
 def text_lines(table: Table) -> list[str]:
@@ -180,42 +168,6 @@ def text_lines(table: Table) -> list[str]:
     return lines
 
 
-def markdown_lines(table: Table) -> list[str]:
-    """Render a markdown table, with names from the data in code spans."""
-    rule = [" --- " if i < table.names else " ---: " for i in range(len(table.header))]
-    rows = [
-        [code_span(cell).replace("|", "\\|") for cell in row[: table.names]]
-        + [cell.replace("\n", ", ").replace("*", "\\*") for cell in row[table.names :]]
-        for row in table.rows
-    ]
-    header, *lines = [f"| {' | '.join(row)} |" for row in (table.header, *rows)]
-    return [header, f"|{'|'.join(rule)}|", *lines]
-
-
-def html_table(table: Table) -> str:
-    """Render an HTML table, with names to the left and numbers to the right."""
-    from html import escape
-
-    sides = ["left" if i < table.names else "right" for i in range(len(table.header))]
-
-    def row(tag: str, cells: Sequence[str]) -> str:
-        texts = (escape(cell).replace("\n", "<br>") for cell in cells)
-        pairs = zip(sides, texts, strict=True)
-        style = "padding: 0 0.6em; text-align:"
-        inner = (f'<{tag} style="{style} {side}">{text}</{tag}>' for side, text in pairs)
-        return f"<tr>{''.join(inner)}</tr>"
-
-    title = ""
-    if table.title:
-        text = escape(" by ".join(table.title))
-        title = f'<caption style="text-align: left"><b>{text}</b></caption>'
-    body = "".join(row("td", cells) for cells in table.rows)
-    head = row("th", table.header)
-    return (
-        f'<table style="margin: 0.6em 0">{title}<thead>{head}</thead><tbody>{body}</tbody></table>'
-    )
-
-
 def rich_table(table: Table, fixed: bool = True) -> Grid:
     """Render for a terminal.
 
@@ -231,17 +183,41 @@ def rich_table(table: Table, fixed: bool = True) -> Grid:
 
     grid = Grid(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     widths = table.widths or table.longest_lines()
-    for i, (title, width) in enumerate(zip(table.header, widths, strict=True)):
+    columns = []
+    for i, (title, *cells) in enumerate(zip(table.header, *table.rows, strict=True)):
+        # rich drops the blanks at the end that align numbers, so these columns are padded here.
+        keeps_blanks = any(cell.endswith(" ") for cell in cells)
+        columns.append([_rich_cell(cell, widths[i] if keeps_blanks else 0) for cell in cells])
         grid.add_column(
             Text(title),
             justify="left" if i < table.names else "right",
             overflow="fold",
-            width=width if fixed else None,
+            width=widths[i] if fixed else None,
             style="bold" if table.bold and title.startswith(table.bold) else "",
         )
-    for row in table.rows:
-        grid.add_row(*map(Text, row))
+        if keeps_blanks:
+            grid.columns[i].justify = "left"
+            grid.columns[i].header = _rich_cell(title, widths[i])
+    for row in zip(*columns, strict=True):
+        grid.add_row(*row)
     return grid
+
+
+def _rich_cell(cell: str, width: int) -> Text:
+    """Render a cell, its lines to the right of a width."""
+    from rich.text import Text
+
+    text = Text("\n".join(line.rjust(width) for line in cell.split("\n")))
+    if isinstance(cell, Best):
+        start, end = best_word(text.plain)
+        text.stylize("bold", start, end)
+    return text
+
+
+def best_word(cell: str) -> tuple[int, int]:
+    """Find the first word of a cell: its start and its end."""
+    start = len(cell) - len(cell.lstrip())
+    return start, start + len(cell.split(maxsplit=1)[0])
 
 
 def first_that_fits(tables: Iterable[Table], width: int) -> Table:
@@ -282,67 +258,12 @@ def sections(table: Table, width: int, foldable: Mapping[str, int]) -> Iterator[
         free -= widths[i]
     for title, rows in groupby(table.rows, key=lambda row: row[0]):
         cells = [row[1:] for row in rows]
-        yield Table(header, table.names - 1, cells, (title,), table.bold, widths)
+        yield Table(header, table.names - 1, cells, (title,) * bool(title), table.bold, widths)
 
 
 def longest_line(cell: str) -> int:
     """Return the length of the longest line of a cell."""
     return max(map(len, cell.split("\n"))) if "\n" in cell else len(cell)
-
-
-def code_span(text: str) -> str:
-    """Put `text` in a code span, with a fence that does not occur in it."""
-    if not text:
-        return ""
-    fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
-    pad = " " if text.startswith("`") or text.endswith("`") else ""
-    return f"{fence}{pad}{text}{pad}{fence}"
-
-
-class NotebookView(ABC):
-    """The view of a result in a notebook."""
-
-    @abstractmethod
-    def _html_report(self) -> Report:
-        """Build the report that a notebook shows."""
-
-    def _repr_html_(self) -> str:
-        return self._html_report().to_html()
-
-
-class Tabular(NotebookView):
-    """The table of a result, for other libraries."""
-
-    @abstractmethod
-    def to_arrow(self) -> pa.Table:
-        """Return the table, as Arrow.
-
-        Returns
-        -------
-        pyarrow.Table
-        """
-
-    def to_pandas(self) -> pd.DataFrame:
-        """Convert the table to pandas.
-
-        Returns
-        -------
-        pandas.DataFrame
-            Maps become lists of pairs; nulls become NaN or None.
-        """
-        return self.to_arrow().to_pandas()
-
-    def to_polars(self) -> pl.DataFrame:
-        """Convert the table to polars.
-
-        Returns
-        -------
-        polars.DataFrame
-            Maps become lists of structs.
-        """
-        import polars as pl
-
-        return pl.DataFrame(self.to_arrow())
 
 
 #: The suffixes of table files.

@@ -99,7 +99,7 @@ def test_per_group__has_a_column_for_each_model_and_measure(comparison) -> None:
 
 @pytest.mark.parametrize("width", [60, 72, 80, 100, 120, 160])
 def test_terminal__any_width__no_line_is_longer_and_no_digit_is_lost(comparison, width) -> None:
-    lines = on_terminal(comparison.with_movers(3), width)
+    lines = on_terminal(comparison.view(3, wide=True), width)
     assert max(map(len, lines)) <= width
     text = " ".join(lines)
     for line in comparison:
@@ -114,21 +114,22 @@ def test_equal_models__read_the_same_in_every_form() -> None:
     assert [line["mdd"] for line in found.to_dict(movers=3)["comparisons"]] == [None]
     assert math.isnan(found.find("GAUC").mdd)
     assert "movers" not in found.to_dict(movers=3)
-    header, _, values = found.to_markdown(movers=3).splitlines()[:3]
+    header, _, values = found.to_markdown(movers=3).splitlines()[2:5]
     assert dict(zip(header.split(" | "), values.split(" | "), strict=True))["mdd"] == "n/a"
-    shown = (found.to_markdown(movers=3), " ".join(on_terminal(found.with_movers(3), 160)))
+    shown = (found.to_markdown(movers=3), " ".join(on_terminal(found.view(3), 160)))
     assert not [text for text in shown if "moved" in text or "contribution" in text]
 
 
 def test_terminal__of_80_and_120_columns__shows_what_fits(comparison) -> None:
-    narrow, wide = (" ".join(on_terminal(comparison, width)) for width in (80, 120))
+    view = comparison.view(wide=True)
+    narrow, wide = (" ".join(on_terminal(view, width)) for width in (80, 120))
     assert "relative" not in narrow
     assert "±" in narrow
     assert "±" not in wide
     for title in ("relative", "p holm", "95% CI", "wins"):
         assert title in wide
     assert "mdd" not in wide
-    assert "mdd" in " ".join(on_terminal(comparison, 160))
+    assert "mdd" in " ".join(on_terminal(view, 160))
     assert wide.count("new against old") == 1
     assert "newer is better: +" in wide
     assert "RelaImpr of new: AUC +" in wide
@@ -136,7 +137,9 @@ def test_terminal__of_80_and_120_columns__shows_what_fits(comparison) -> None:
 
 def test_text__names_the_candidate_of_each_verdict(comparison) -> None:
     said = [
-        line for line in repr(comparison).splitlines() if "is shown" in line or "tested" in line
+        line
+        for line in repr(comparison).splitlines()
+        if ("is shown" in line and "▲" not in line) or "tested" in line
     ]
     assert said
     assert all(line.startswith(("new: ", "newer: ")) for line in said)
@@ -150,8 +153,10 @@ def test_markdown__names_cannot_break_out() -> None:
     text = found.to_markdown(movers=2)
     assert "a\\|b`c\\n*d*" in text
     header, *rows = [line for line in text.splitlines() if line.startswith("| ")]
-    assert "| measure |" in header
-    assert {row.replace("\\|", "").count("|") for row in rows[:4]} == {header.count("|")}
+    assert header.startswith("| measure | `old` | ``a\\|b`c\\n*d*`` |")
+    assert {row.replace("\\|", "").count("|") for row in rows[:3]} == {
+        header.replace("\\|", "").count("|")
+    }
     assert "\n* `" in text
     assert "\x1b" not in repr(found)
 
@@ -218,7 +223,7 @@ def test_command__writes_files_whole(folder) -> None:
     assert outcome.exit_code == 0
     assert outcome.stdout == ""
     assert "wrote report.md" in outcome.stderr
-    assert (folder / "report.md").read_text().startswith("| candidate | measure |")
+    assert "\n\n| measure | `old` | `new` |" in (folder / "report.md").read_text()
     assert parquet.read_table(folder / "users.parquet").column_names[3] == "old.GAUC"
     again = run(*OPTIONS, "-o", "report.md")
     assert again.exit_code == 2
@@ -229,7 +234,7 @@ def test_command__writes_files_whole(folder) -> None:
 def test_command__form__is_that_of_the_suffix_or_the_option() -> None:
     rows = list(csv.DictReader(io.StringIO(run(*OPTIONS, "-f", "csv", "-m", "RR").stdout)))
     assert [row["measure"] for row in rows] == ["RR"]
-    assert run(*OPTIONS, "-f", "markdown", "-m", "RR").stdout.startswith("| candidate |")
+    assert run(*OPTIONS, "-f", "markdown", "-m", "RR").stdout.startswith("`new against old`\n\n| ")
     first, second = (
         json.loads(
             run(*OPTIONS, "-f", "json", "-m", "RR", "--test", "bootstrap", "--seed", "3").stdout

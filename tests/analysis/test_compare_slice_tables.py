@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 import fastrank_eval as fe
-from fastrank_eval.analysis.comparison_view import compared_slices
+from fastrank_eval.analysis.comparison_tables import compared_slices
 from tests.support.click_logs import click_log
 
 MEASURES = "GAUC,AP,RR,nDCG@10,P@3,GMAP,AUC,KS,GroupErrorRate(threshold=0)"
@@ -44,11 +44,11 @@ def on_terminal(found, width: int) -> list[str]:
 
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_terminal__no_line_is_too_long_and_every_difference_is_there(comparison, width) -> None:
-    lines = on_terminal(comparison.with_movers(0), width)
+    lines = on_terminal(comparison.view(wide=True), width)
     assert max(map(len, lines)) <= width
     text = "\n".join(lines)
     for score in comparison.scores:
-        tables = list(compared_slices(comparison, score, width))
+        tables = list(compared_slices(comparison, [score], width))
         titles = [(f"{score} against old by {by}",) for by in ("slot", "country")]
         assert list(dict.fromkeys(table.title for table in tables)) == titles
         measures = [cell for t in tables if t.title == titles[0] for cell in t.header[2:]]
@@ -64,7 +64,7 @@ def test_terminal__no_line_is_too_long_and_every_difference_is_there(comparison,
 def test_marks__say_what_the_verdict_says_after_correction(comparison) -> None:
     seen = set()
     for score in comparison.scores:
-        for table in compared_slices(comparison, score):
+        for table in compared_slices(comparison, [score]):
             for row in table.rows:
                 if row[0] in ("within", "mix", "remainder"):
                     continue
@@ -76,14 +76,14 @@ def test_marks__say_what_the_verdict_says_after_correction(comparison) -> None:
                     assert bool(mark) == (line.p_adjusted <= 0.05)
                     seen.add(mark)
     assert seen == {"▲", "▼", ""}
-    text = repr(comparison)
-    assert "▲ better, ▼ worse, p holm over all slices of a slicing; no mark: no diff" in text
-    assert "~ fewer than 40 effective groups: the interval is rough" in text
+    text = "\n".join(on_terminal(comparison.view(wide=True), 200))
+    assert "▲ better, ▼ worse, p holm at most 0.05, for slices over all slices of a sli" in text
+    assert "* fewer than 40 effective groups: the interval is rough" in text
     assert "≥ where measures differ" in text
 
 
 def test_parts_of_the_difference__stand_under_slices_that_cut_groups_alone(comparison) -> None:
-    by_slot, by_country = compared_slices(comparison, "newer")
+    by_slot, by_country = compared_slices(comparison, ["newer"])
     assert [row[0] for row in by_slot.rows[4:]] == ["within", "remainder"]
     assert len(by_country.rows) == 3
     column = 2 + comparison.measures.index("GAUC")
@@ -97,7 +97,7 @@ def test_parts_of_the_difference__stand_under_slices_that_cut_groups_alone(compa
 
 
 def test_markdown__has_a_table_a_slicing_and_candidate(comparison) -> None:
-    text = comparison.to_markdown()
+    text = comparison.to_markdown(wide=True)
     for score in comparison.scores:
         for by in ("slot", "country"):
             assert f"`{score} against old by {by}`\n\n| slice | groups | GAUC |" in text
@@ -109,7 +109,7 @@ def test_slices_of_results__have_differences_without_intervals(log) -> None:
         log, group="user", label="click", score=["old", "newer"], measures="AP", by="slot"
     )
     found = result.compare(baseline="old")
-    (table,) = compared_slices(found, "newer")
+    (table,) = compared_slices(found, ["newer"])
     assert [row[1] for row in table.rows[1:4]] == ["n/a"] * 3
     assert all(re.fullmatch(r"[+-][0-9.]+", row[2]) for row in table.rows[1:4])
     assert "slices of results are not paired" in repr(found)

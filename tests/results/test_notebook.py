@@ -55,7 +55,7 @@ def test_html__of_names_with_markup__shows_them_as_text(shown: dict[str, Any], n
     found = elements(html)
     assert {element.tag for element in found} <= {
         *("div", "table", "caption", "thead", "tbody", "tr", "th", "td", "ul", "li", "p", "b"),
-        "br",
+        *("br", "strong", "span"),
     }
     assert "alert('1')</script>&amp;" in found[0].all_text()
     # The colours are those of the page, so that it can be dark or light.
@@ -67,9 +67,9 @@ def test_html__of_a_result__has_the_cells_and_notes_of_its_text(shown: dict[str,
     result = shown["result"]
     found = elements(result._repr_html_())
     tables = [element for element in found if element.tag == "table"]
-    assert len(tables) == 1 + 2  # all rows, then the slices of each model
+    assert len(tables) == 2 + 2  # all rows, their coverage, then the slices by each measure
     header = [element.text for element in found if element.tag == "th" and element.text]
-    assert header[:3] == ["score", "measure", "value"]
+    assert header[:3] == ["measure", HOSTILE, "b"]
     text = found[0].all_text()
     assert f"{result.value('GAUC', 'b'):.6f}" in text
     assert "600 rows, 60 groups" in text

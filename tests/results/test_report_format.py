@@ -19,6 +19,7 @@ from fastrank_eval.results.format import (
     percent_text,
     share_text,
 )
+from fastrank_eval.results.markup import to_markdown
 from fastrank_eval.results.tables import Lines, Report, Table
 
 NAN = math.nan
@@ -61,7 +62,7 @@ REPORT = Report(
     ["* few groups"],
     ["a note | of it"],
     "2 rows",
-    "ties=expected",
+    ["ties=expected", "rel=1"],
 )
 
 
@@ -77,16 +78,16 @@ def test_report__text__has_cells_of_several_lines() -> None:
         "* few groups",
         "a note | of it",
         "2 rows",
-        "ties=expected",
+        "ties=expected, rel=1",
     ]
 
 
 def test_report__markdown__escapes_bars_in_tables_alone() -> None:
-    text = REPORT.to_markdown()
+    text = to_markdown(REPORT)
     assert text.startswith("`of | all`\n\n| name | value |\n| --- | ---: |\n")
     assert "| `a\\|b` | 1, ±2\\* |" in text
     assert "\n\n* `better | worse`\n\n" in text
-    assert text.endswith("\\* few groups  \n`a note | of it`  \n2 rows  \n`ties=expected`\n")
+    assert text.endswith("\\* few groups  \n`a note | of it`  \n2 rows  \n`ties=expected, rel=1`\n")
 
 
 def test_report__terminal__shows_every_line() -> None:
@@ -104,7 +105,7 @@ def test_report__terminal__shows_every_line() -> None:
         "* few groups",
         "a note | of it",
         "2 rows",
-        "ties=expected",
+        "ties=expected, rel=1",
     ]
 
 

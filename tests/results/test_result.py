@@ -9,6 +9,7 @@ import math
 import pickle
 import re
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -48,7 +49,7 @@ def one_result(
     return Result(values, per_group, meta, scores, ["GAUC", "AUC", "ERR(max_grade=1)@10"])
 
 
-def on_terminal(result: Result, width: int) -> list[str]:
+def on_terminal(result: Any, width: int) -> list[str]:
     console = Console(file=io.StringIO(), width=width)
     console.print(result)
     assert isinstance(console.file, io.StringIO)
@@ -184,7 +185,7 @@ def test_to_csv__names_with_commas_and_quotes__read_back() -> None:
 
 def test_to_markdown__hostile_names__stay_in_their_cells() -> None:
     result = one_result(("a|b", "`<script>`\n# title"))
-    lines = result.to_markdown().splitlines()
+    lines = result.to_markdown(wide=True).splitlines()
     table = [line for line in lines if line.startswith("|")]
     assert len(table) == 2 + 6
     assert len({len(re.findall(r"(?<!\\)\|", line)) for line in table}) == 1
@@ -220,7 +221,7 @@ def test_repr__is_a_plain_aligned_table() -> None:
 def test_print__usual_widths__every_number_stands_whole(
     width: int, scores: tuple[str, ...], groups: int
 ) -> None:
-    lines = on_terminal(one_result(scores, groups=groups), width)
+    lines = on_terminal(one_result(scores, groups=groups).view(wide=True), width)
     text = "\n".join(lines)
     assert max(map(len, lines)) <= width
     assert "\x1b" not in text

@@ -47,15 +47,17 @@ VALUES = [
 CONVENTIONS = {"confidence": 0.95, "by": ["slot", "slot,country"], "min_groups": 1000}
 
 
-def result_of(measures: tuple[str, ...] = MEASURES, left: int = 0) -> Result:
-    values = [v for v in VALUES if v.measure in measures]
+def result_of(
+    measures: tuple[str, ...] = MEASURES, left: int = 0, scores: tuple[str, ...] = SCORES
+) -> Result:
+    values = [v for v in VALUES if v.measure in measures and v.score in scores]
     meta = Meta("1", 10**6, 12_000, {**CONVENTIONS, "slices_left_out": left}, 1.0)
-    return Result(values, None, meta, SCORES, measures)
+    return Result(values, None, meta, scores, measures)
 
 
 def on_terminal(result: Result, width: int) -> list[str]:
     console = Console(file=io.StringIO(), width=width)
-    console.print(result)
+    console.print(result.view(wide=True))
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue().splitlines()
 
@@ -91,7 +93,7 @@ def test_terminal__tables_are_parted_only_where_they_must_be():
 
 
 def test_plain_and_markdown__have_the_same_lines():
-    result = result_of(("GAUC", "AUC", "NumRet"), left=3)
+    result = result_of(("GAUC", "AUC", "NumRet"), left=3, scores=SCORES[:1])
     plain, marked = repr(result), result.to_markdown()
     assert max(map(len, sliced(plain.splitlines()).split("\n"))) <= 90
     assert re.search(r"^slot=2 +≥4,321/12,000 +≥50.0% +0.706000† +0.716000 ", plain, re.M)

@@ -61,6 +61,7 @@ _COMMON_OPTIONS = (
     "per_group_file",
     "overwrite",
     "csv_safe",
+    "wide",
     "fail_if",
     "quiet",
 )
@@ -77,7 +78,7 @@ Examples:
       -m "nDCG@10,AP,ERR@20" --test randomisation --replicates 100000
   fastrank-eval compare logs -g user_id -l click -s score_a,score_b \\
       -b score_a -m "GAUC,RR" \\
-      --correction bh --movers 20 --output report.json
+      --correction bh --movers 20 --output report.html
   fastrank-eval compare logs -g user_id -l click -s score_a,score_b \\
       -b score_a \\
       --fail-if "GAUC delta_ci_low < -0.001"

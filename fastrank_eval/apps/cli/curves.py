@@ -526,8 +526,10 @@ Examples:
     "json",
     "csv",
     "markdown",
+    "latex",
+    "html",
     default="table",
-    help="Format of the report; table and json include the values of the classes.",
+    help="Format of the report; all but csv include the values of the classes.",
 )
 @csv_safe_option
 @quiet_option()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, NoReturn
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -39,6 +40,9 @@ from fastrank_eval.apps.cli.shell import (
     prepare_process,
     render_text,
 )
+
+if TYPE_CHECKING:
+    from fastrank_eval.integrations.trec.report import TrecReport
 
 
 @click.command(
@@ -110,8 +114,8 @@ Examples:
   fastrank-eval evaluate impressions.parquet -g user_id -l click -s score_a
   fastrank-eval evaluate 'logs/day=*' -g user_id -l click -s score_a,score_b \\
       -m "GAUC(weight='positives'),nDCG@10" --format json --output report.json
-  fastrank-eval evaluate judged.csv -g query -l grade -s bm25 \\
-      -m "nDCG@10,ERR@20,AP(rel=2)"
+  fastrank-eval evaluate judged.csv -g query -l grade -s bm25,ours \\
+      -m "nDCG@10,ERR@20,AP(rel=2)" -o report.tex
   fastrank-eval evaluate logs -g user_id -l click -s score_a \\
       --where "day = '2026-11-19' and slot = 'side'"
   fastrank-eval evaluate logs -g user_id -l click -s score_a \\
@@ -218,7 +222,7 @@ def explain(sources: tuple[str, ...], report_format: str, **options: Any) -> Non
 Examples:
   fastrank-eval trec qrels.txt bm25.run
   fastrank-eval trec -q -m all_trec --as 9 qrels.txt bm25.run.gz
-  fastrank-eval trec -m nDCG@10,AP,recip_rank -f csv qrels.txt runs/*.run
+  fastrank-eval trec -m nDCG@10,AP,recip_rank -f latex qrels.txt runs/*.run
   fastrank-eval trec --query topic --doc document qrels.csv run.parquet""",
 )
 @click.argument("qrels", shell_complete=complete_files)
@@ -283,10 +287,15 @@ Examples:
 )
 @format_option(
     "text",
+    "table",
+    "markdown",
+    "latex",
+    "html",
     "csv",
     "json",
     default="text",
-    help="Format: text as trec_eval prints it, or csv and json with all digits.",
+    help="Format: text as trec_eval prints it; a column for each run (table, markdown, latex, "
+    "html); csv and json with all digits.",
 )
 @csv_safe_option
 def trec(
@@ -341,6 +350,29 @@ def trec(
     elif report_format == "csv":
         tables = [report.to_csv(**layout, safe=csv_safe) for report in reports]
         emit(tables[0] + "".join(table.partition("\n")[2] for table in tables[1:]))
+    else:
+        conventions = [f"profile=trec_eval_{version}", f"level={options['level']:g}"]
+        conventions += [f"most={options['most']}"] * (options["most"] is not None)
+        conventions += [name for name in ("complete", "judged_only") if options[name]]
+        emit(_side_by_side(reports, report_format, conventions, layout))
+
+
+def _side_by_side(
+    reports: Sequence[TrecReport], form: str, conventions: list[str], layout: dict[str, bool]
+) -> str:
+    """Format several runs with a column for each."""
+    from fastrank_eval.integrations.trec.report import side_by_side
+    from fastrank_eval.results import markup
+    from fastrank_eval.results.views import TerminalView
+
+    if form == "table":
+        view = TerminalView(lambda width: side_by_side(reports, width, conventions, **layout))
+        return render_text(view)
+    report = side_by_side(reports, None, conventions, **layout)
+    if form == "html":
+        runs = ", ".join(report.run for report in reports)
+        return markup.to_page(report, f"Evaluation of {runs}")
+    return markup.to_latex(report) if form == "latex" else markup.to_markdown(report)
 
 
 @cli.command(

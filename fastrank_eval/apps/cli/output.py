@@ -30,7 +30,14 @@ if TYPE_CHECKING:
     from fastrank_eval.results.result import Result
     from fastrank_eval.results.state import State
 
-_SUFFIXES = {".txt": "table", ".json": "json", ".csv": "csv", ".md": "markdown"}
+_SUFFIXES = {
+    ".txt": "table",
+    ".json": "json",
+    ".csv": "csv",
+    ".md": "markdown",
+    ".tex": "latex",
+    ".html": "html",
+}
 _FILE_WIDTH = 120
 
 report_options = combine(
@@ -39,6 +46,8 @@ report_options = combine(
         "json",
         "csv",
         "markdown",
+        "latex",
+        "html",
         help="Format of the report; by default from the suffix of --output, and table on "
         "standard output.",
     ),
@@ -49,8 +58,15 @@ report_options = combine(
         type=click.Path(),
         callback=output_file,
         metavar="FILE",
-        help="Write the report to FILE instead of standard output ('-'): .txt, .json, .csv or .md; "
-        "any name with --format.",
+        help="Write the report to FILE instead of standard output ('-'): .txt, .json, .csv, .md, "
+        ".tex or .html; any name with --format.",
+    ),
+    option(
+        "Output",
+        "--wide",
+        is_flag=True,
+        help="Print tables for each model. By default several models are columns, side by side. "
+        "JSON and CSV do not change.",
     ),
     option(
         "Output",
@@ -89,7 +105,7 @@ class ReportFiles:
     Attributes
     ----------
     form : str
-        The format of the report: ``"table"``, ``"json"``, ``"csv"`` or ``"markdown"``.
+        The format of the report, a choice of ``--format``.
     per_group, state : str or None
         Files of the values of groups and of the state.
 
@@ -107,6 +123,7 @@ class ReportFiles:
         self._output, self.per_group = output, options.pop("per_group_file")
         self.state = options.pop("state_file", None)
         self._overwrite, self._csv_safe = options.pop("overwrite"), options.pop("csv_safe")
+        self._wide = options.pop("wide")
         if output is None:
             check_standard_output()
         if self.per_group is not None:
@@ -141,26 +158,33 @@ class ReportFiles:
         if self.state is not None and state is not None:
             state.save(self.state, overwrite=self._overwrite)
         if self._output is None:
-            emit(report_text(result, self.form, None, self._csv_safe, **choices))
+            emit(self._text(result, None, choices))
         else:
             with atomic_path(self._output, overwrite=self._overwrite) as part:
-                text = report_text(result, self.form, _FILE_WIDTH, self._csv_safe, **choices)
-                part.write_text(text, encoding="utf-8")
+                part.write_text(self._text(result, _FILE_WIDTH, choices), encoding="utf-8")
         for file in self._files if not quiet else ():
             note(f"wrote {file}")
 
+    def _text(self, result: Result | Comparison, width: int | None, choices: dict[str, int]) -> str:
+        return report_text(result, self.form, width, self._csv_safe, self._wide, **choices)
+
 
 def report_text(
-    result: Any, form: str, width: int | None, csv_safe: bool = False, **choices: int
+    result: Any,
+    form: str,
+    width: int | None,
+    csv_safe: bool = False,
+    wide: bool = False,
+    **choices: int,
 ) -> str:
     """Format a result; without a width, tables fill the terminal.
 
     Parameters
     ----------
     result : Result or Comparison
-    form : {"table", "json", "csv", "markdown"}
+    form : {"table", "json", "csv", "markdown", "latex", "html"}
     width : int or None
-    csv_safe : bool
+    csv_safe, wide : bool
     **choices
         For a comparison, `movers`: the groups that changed most to list.
     """
@@ -168,6 +192,7 @@ def report_text(
         return str(result.to_json(**choices)) + "\n"
     if form == "csv":
         return str(result.to_csv(safe=csv_safe))
-    if form == "markdown":
-        return str(result.to_markdown(**choices))
-    return render_text(result.with_movers(**choices) if choices else result, width)
+    if form == "table":
+        return render_text(result.view(wide=wide, **choices), width)
+    documents = {"markdown": "to_markdown", "latex": "to_latex", "html": "to_html"}
+    return str(getattr(result, documents[form])(wide=wide, **choices))

@@ -30,7 +30,7 @@ from fastrank_eval.apps.nightly.text import (
 )
 from fastrank_eval.engine.records import MeasureValue, plain_value
 from fastrank_eval.results.format import amount, interval_text, printable
-from fastrank_eval.results.tables import code_span
+from fastrank_eval.results.markup import code_span
 
 #: Increased when a key changes its meaning or is removed; new keys do not change it.
 SCHEMA = 1

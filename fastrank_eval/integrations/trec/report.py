@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 
@@ -19,6 +19,9 @@ from fastrank_eval.integrations.trec.pairs import Common
 from fastrank_eval.integrations.trec.tables import read_pairs
 from fastrank_eval.measures import Measure
 from fastrank_eval.results.evaluate import evaluate
+from fastrank_eval.results.format import printable
+from fastrank_eval.results.slice_view import Layout, SliceSheet, best_models, slice_tables
+from fastrank_eval.results.tables import Name, Report
 
 VERSIONS = (9, 10)
 
@@ -260,6 +263,77 @@ def with_distinct_names(reports: Sequence[TrecReport], names: Sequence[str]) -> 
         replace(report, run=name) if tags.count(report.run) > 1 else report
         for report, name in zip(reports, names, strict=True)
     ]
+
+
+def side_by_side(
+    reports: Sequence[TrecReport],
+    width: int | None,
+    conventions: Sequence[str] = (),
+    single: bool = False,
+    summary: bool = True,
+) -> Report:
+    """Build a report of several runs, with a column for each run.
+
+    Parameters
+    ----------
+    reports : sequence of TrecReport
+    width : int or None
+        Columns of a terminal; None for a document.
+    conventions : sequence of str
+    single, summary : bool
+        As in `TrecReport.rows`.
+    """
+    found = [{(q, line.name): value for line, q, value in r.rows(single, summary)} for r in reports]
+    rows = (row for report in reports for row in report.rows(single, summary))
+    lines = {(query, line.name): line for line, query, _ in rows if line.fact != "runid"}
+    sheets: dict[str, dict[str, dict[str, _RunValue]]] = {}
+    for (query, name), line in lines.items():
+        sheets.setdefault(query, {})[printable(name)] = {
+            str(i): _RunValue(report.run, line, values.get((query, name), ""))
+            for i, (report, values) in enumerate(zip(reports, found, strict=True))
+        }
+    tables = [
+        table
+        for query, values in sheets.items()
+        for table in slice_tables([_RunSheet((query,) if single else (), values)], width)
+    ]
+    return Report(tables, [], [], "", conventions)
+
+
+@dataclass(frozen=True)
+class _RunValue:
+    """A value of a run; empty text if the run does not have the query."""
+
+    run: str
+    line: Line
+    value: _Value
+
+
+class _RunSheet(SliceSheet[_RunValue]):
+    """The lines of a query, or of all, by run."""
+
+    lines = "measure"
+
+    def group_titles(self, layout: Layout) -> list[str]:
+        return []
+
+    def group_cells(
+        self, row: Mapping[str, _RunValue], columns: Sequence[str], layout: Layout
+    ) -> list[str]:
+        return []
+
+    def heading(self, value: _RunValue) -> str:
+        return Name(printable(value.run))
+
+    def cell(self, value: _RunValue, layout: Layout) -> str:
+        return printable(_value_text(value.line, value.value))
+
+    def best(self, row: Mapping[str, _RunValue]) -> frozenset[str]:
+        line = next(iter(row.values())).line
+        numbers = {i: v.value for i, v in row.items() if not isinstance(v.value, str)}
+        if not line.measures:
+            return frozenset()
+        return best_models(numbers, line.measures[0], lambda value: _value_text(line, value))
 
 
 def _value_text(line: Line, value: _Value) -> str:

@@ -319,8 +319,11 @@ def test_output__of_any_name__is_written_where_format_says_how(folder: Path) -> 
         (["--output", "a.csv", "--per-group", "./a.csv"], "both name 'a.csv'"),
         (["--output", "log.parquet", "--overwrite"], "part of the input"),
         *(
-            (["--output", name], f"--output: must end in .txt, .json, .csv or .md, got {name!r}")
-            for name in ("report.html", "a.xlsx", "report", "report.json.gz")
+            (
+                ["--output", name],
+                f"--output: must end in .txt, .json, .csv, .md, .tex or .html, got {name!r}",
+            )
+            for name in ("report.pdf", "a.xlsx", "report", "report.json.gz")
         ),
     ],
 )

@@ -1,0 +1,238 @@
+"""Write the notes, the size and the conventions below a report."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from fastrank_eval.engine.records import MeasureValue, Meta, NamedRecord, plain_meta
+from fastrank_eval.measures import measure
+from fastrank_eval.measures.decisions import Decision, GroupDecision
+from fastrank_eval.measures.options import text_of
+from fastrank_eval.results.format import count_text, list_text, printable, speed_text
+
+#: Reasons of groups that ``groups='with_relevant'`` leaves out for every measure.
+_NO_RELEVANT = ("no_relevant", "all_negative")
+
+#: The mean over groups if no relevant row, and if every other row, is predicted positive.
+_NO_HIT = {"PPV": 0.0, "TPR": 0.0, "FNR": 1.0, "FScore": 0.0}
+_ALL_FALSE = {"FPR": 1.0, "TNR": 0.0}
+
+
+def report_notes(values: Iterable[MeasureValue], meta: Meta) -> list[str]:
+    """Write the notes on values that their numbers do not show.
+
+    Parameters
+    ----------
+    values : iterable of MeasureValue
+        Of all rows and of slices.
+    meta : Meta
+
+    Returns
+    -------
+    list of str
+        One sentence each, without line breaks.
+    """
+    values = list(values)
+    return [
+        *_names(values, meta.requested),
+        *_left_out(meta.conventions),
+        *_populations(values, meta.conventions),
+        *_thresholds(values),
+    ]
+
+
+def meta_with_notes(values: Iterable[MeasureValue], meta: Meta) -> dict[str, Any]:
+    """Convert metadata to plain Python values, and add the notes."""
+    notes = report_notes(values, meta)
+    return {**plain_meta(meta), **({"notes": notes} if notes else {})}
+
+
+def names_of(values: Iterable[NamedRecord], scores: Collection[str]) -> str:
+    """Name the measures of values, with their models where not all have one.
+
+    Parameters
+    ----------
+    values : iterable of records
+    scores : collection of str
+        All models.
+    """
+    models: dict[str, list[str]] = {}
+    for v in values:
+        models.setdefault(v.shown, []).append(v.score)
+    return ", ".join(
+        name if len(of) == len(scores) else f"{name} of {' and '.join(of)}"
+        for name, of in models.items()
+    )
+
+
+def _names(values: Sequence[MeasureValue], requested: Mapping[str, str]) -> Iterator[str]:
+    """Note which measure each name stands for, if names are ambiguous."""
+    if not requested:
+        return
+    texts = {v.measure for v in values}
+    names = [str(measure(name)) for name in requested]
+    twice = len(set(names)) < len(names)
+    if twice or any(name in texts and text != name for name, text in requested.items()):
+        yield f"requested: {', '.join(f'{name} is {text}' for name, text in requested.items())}"
+
+
+def _left_out(conventions: Mapping[str, object]) -> Iterator[str]:
+    """Note rows that were left out, because they have no group key."""
+    rows = conventions.get("rows_without_group")
+    if isinstance(rows, int) and rows:
+        yield f"{count_text(rows, 'row')} without a group key left out"
+
+
+def _populations(
+    values: Sequence[MeasureValue], conventions: Mapping[str, object]
+) -> Iterator[str]:
+    """Note means of one table over different groups, with the remedy."""
+    groups = conventions.get("groups")
+    if groups is None:
+        return
+    tables: dict[tuple[str | None, str], list[MeasureValue]] = {}
+    for v in values:
+        if v.aggregate in ("mean", "geometric mean") and v.groups_used:
+            tables.setdefault((v.by, v.slice), []).append(v)
+    unequal = {
+        key: means for key, means in tables.items() if len({v.groups_used for v in means}) > 1
+    }
+    if not unequal:
+        return
+    # All rows come first.
+    (by, label), means = next(iter(unequal.items()))
+    where = "" if by is None else f" in the slice {label}"
+    remedy = _remedy([v for group in unequal.values() for v in group], groups)
+    yield f"means are over different groups{where}: {_denominators(means)}; {remedy}"
+
+
+def _thresholds(values: Sequence[MeasureValue]) -> Iterator[str]:
+    """Note thresholds that predict no row or every row positive."""
+    measures_of: dict[tuple[str, str, str], list[str]] = {}
+    for v in values:
+        if v.by is not None or v.slice != "all":
+            continue
+        parsed = measure(v.measure)
+        if isinstance(parsed, Decision):
+            rows = _predicted_rows(v.details)
+        elif isinstance(parsed, GroupDecision):
+            rows = _predicted_rows_in_groups(v, parsed.of.name)
+        else:
+            continue
+        if rows:
+            threshold = text_of(parsed.chosen["threshold"])
+            measures_of.setdefault((rows, v.score, threshold), []).append(v.shown)
+    for (rows, score, threshold), measures in measures_of.items():
+        yield (
+            f"{rows} of {score} is predicted positive at threshold={threshold}: "
+            f"{list_text(measures)}; name a threshold among the scores, as in FScore(threshold=0.1)"
+        )
+
+
+def _predicted_rows(cells: Mapping[str, float]) -> str:
+    """Return "no row" or "every row" if that is predicted positive, else ""."""
+    if "TP" not in cells:  # a measure of all classes: each row is predicted one of them
+        return ""
+    predicted, others = cells["TP"] + cells["FP"], cells["FN"] + cells["TN"]
+    if not predicted:
+        return "no row" if others else ""
+    return "" if others else "every row"
+
+
+def _predicted_rows_in_groups(value: MeasureValue, name: str) -> str:
+    """Return as `_predicted_rows`, as far as means over groups show it."""
+    for reason, rows in (("none_predicted", "no row"), ("all_predicted", "every row")):
+        if value.dropped.get(reason) == value.groups > 0:
+            return rows
+    if value.value == _NO_HIT.get(name):
+        return "no relevant row"
+    return "every row that is not relevant" if value.value == _ALL_FALSE.get(name) else ""
+
+
+def _denominators(means: Sequence[MeasureValue]) -> str:
+    """List the numbers of groups of means, with their measures."""
+    of_measure: dict[str, set[int]] = {}
+    for v in means:
+        of_measure.setdefault(v.measure, set()).add(v.groups_used)
+    by_number: dict[int, list[str]] = {}
+    for v in means:
+        model = f" of {v.score}" if len(of_measure[v.measure]) > 1 else ""
+        by_number.setdefault(v.groups_used, []).append(v.shown + model)
+    return ", ".join(
+        f"{number:,} ({list_text(names)})" for number, names in sorted(by_number.items())
+    )
+
+
+def _remedy(means: Sequence[MeasureValue], groups: object) -> str:
+    """Name the option that gives means one population."""
+    helps, other_reasons = False, dict[str, list[str]]()
+    for v in means:
+        for reason, number in v.dropped.items():
+            if not number:
+                continue
+            if reason in _NO_RELEVANT and measure(v.measure).rel_or_default <= 1:
+                helps = True
+            else:
+                other_reasons.setdefault(reason, []).append(v.shown)
+    if groups != "with_relevant" and helps:
+        option = "groups='with_relevant' (--groups with_relevant) gives them one population"
+        exceptions = [
+            f"{list_text(measures)} still leaves out {reason}"
+            for reason, measures in other_reasons.items()
+        ]
+        return "; ".join([option, *exceptions])
+    if other_reasons.keys() <= {"zero_weight"}:
+        return "groups of weight 0 are left out"
+    return "undefined='zero' (--undefined zero) counts groups without a value as 0"
+
+
+def size_and_conventions(meta: Meta) -> tuple[str, list[str]]:
+    """Format the size and speed of an evaluation, and its conventions."""
+    compiled = ""
+    if meta.compiled:
+        stored = f", {meta.stored}" if meta.stored else ""
+        compiled = f" (first run: {count_text(meta.compiled, 'kernel')} compiled{stored})"
+    if meta.rows == 0:
+        size = "no rows, no groups: no value is defined"
+    else:
+        groups = count_text(meta.groups, "group") if meta.groups else "not grouped"
+        size = (
+            f"{count_text(meta.rows, 'row')}, {groups}, "
+            f"{meta.seconds:.3g} s, {speed_text(meta.rows, meta.seconds)}{compiled}"
+        )
+    conventions = [
+        f"{name}={_convention(value)}"
+        for name, value in meta.conventions.items()
+        if value is not None and name not in ("measures", "slices_left_out")
+    ]
+    options = meta.conventions.get("measures")
+    if isinstance(options, Mapping):
+        conventions += _measure_options(options)
+    return size, list(map(printable, conventions))
+
+
+#: Options whose defaults differ most between tools. JSON has all options.
+_MAIN_OPTIONS = ("weight", "rel", "gain", "discount", "max_grade", "threshold")
+
+
+def _measure_options(measures: Mapping[str, Mapping[str, object]]) -> list[str]:
+    """List the main options of measures, each once."""
+    texts: dict[str, None] = {}
+    for text, options in measures.items():
+        name = text.partition("(")[0].partition("@")[0]
+        for option in _MAIN_OPTIONS:
+            value = options.get(option)
+            if value in (None, "uniform", "reciprocal"):
+                continue
+            owner = f"{name} " if option == "weight" else ""
+            texts[f"{owner}{option}={_convention(value)}"] = None
+    return list(texts)
+
+
+def _convention(value: object) -> str:
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{k}: {_convention(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, Iterable) and not isinstance(value, str):
+        return "+".join(map(_convention, value))
+    return str(value)

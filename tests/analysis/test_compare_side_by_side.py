@@ -1,0 +1,189 @@
+"""Candidates side by side: values, marked differences, coverage once."""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+from pyarrow import parquet
+from rich.console import Console
+
+import fastrank_eval as fe
+from fastrank_eval.apps.cli.main import cli
+from tests.support.click_logs import click_log
+
+COLUMNS: dict[str, Any] = {"group": "user", "label": "click", "baseline": "old"}
+
+
+@pytest.fixture(scope="module")
+def log() -> dict[str, Any]:
+    found = click_log(600, seed=3)
+    found["slot"] = np.random.default_rng(0).integers(0, 3, len(found["user"]))
+    found["worse"] = -found["newer"]
+    return found
+
+
+@pytest.fixture(scope="module")
+def comparison(log: dict[str, Any]) -> fe.Comparison:
+    return fe.compare(
+        log, **COLUMNS, score=["old", "newer", "worse"],
+        measures="GAUC,AP,GroupErrorRate(threshold=0)",
+        by="slot",
+    )  # fmt: skip
+
+
+def on_terminal(renderable: Any, width: int) -> str:
+    console = Console(file=io.StringIO(), width=width)
+    console.print(renderable)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def rows(markdown: str, measure: str) -> list[str]:
+    """The cells of the first line of a measure."""
+    line = next(line for line in markdown.splitlines() if line.startswith(f"| `{measure}"))
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def test_markdown__has_baseline_and_candidates_as_columns(comparison: fe.Comparison) -> None:
+    text = comparison.to_markdown()
+    assert "| measure | `old` | `newer` | delta | `worse` | delta |" in text
+    _, base, newer, gain, worse, loss = rows(text, "GAUC")
+    found = {name: comparison.find("GAUC", name) for name in ("newer", "worse")}
+    assert base == f"{found['newer'].base_value:#.6g}"
+    assert newer == f"**{found['newer'].value:#.6g}**"
+    assert worse == f"{found['worse'].value:#.6g}"
+    assert re.fullmatch(r"▲ \+0\.\d+ ±0\.\d+", gain)
+    assert re.fullmatch(r"▼ -0\.\d+ ±0\.\d+", loss)
+
+
+def test_best__of_a_measure_where_lower_is_better__is_the_lowest(
+    comparison: fe.Comparison,
+) -> None:
+    cells = rows(comparison.to_markdown(), "GroupErrorRate")[1:]
+    values = {float(cell.strip("*")): cell for cell in cells if re.fullmatch(r"[*.\d]+", cell)}
+    assert values[min(values)].startswith("**")
+    assert sum(cell.startswith("**") for cell in values.values()) == 1
+
+
+def test_best__may_be_the_baseline(log: dict[str, Any]) -> None:
+    found = fe.compare(log, **COLUMNS, score=["old", "worse"], measures="GAUC")
+    assert rows(found.to_markdown(), "GAUC")[1].startswith("**")
+    assert not rows(found.to_markdown(), "GAUC")[2].startswith("**")
+
+
+def test_legend__explains_marks_in_one_line(comparison: fe.Comparison) -> None:
+    line = (
+        "▲ better, ▼ worse, p holm at most 0.05, for slices over all slices of a slicing; no mark:"
+        " no difference is shown"
+    )
+    for text in (repr(comparison), comparison.to_markdown(), comparison.to_html()):
+        assert text.count(line) == 1
+
+
+def test_legend__without_slices_or_correction__is_shorter(log: dict[str, Any]) -> None:
+    found = fe.compare(
+        log, **COLUMNS, score=["old", "newer"], measures="GAUC", correction="none", confidence=0.99
+    )
+    assert "▲ better, p at most 0.01; no mark: no difference is shown" in repr(found)
+
+
+def test_coverage__stands_once(comparison: fe.Comparison) -> None:
+    for text in (repr(comparison), comparison.to_markdown(), comparison.to_latex()):
+        assert text.count("coverage") == 1
+        assert text.count("positives") == 1
+
+
+def test_slices__have_a_column_for_each_candidate(comparison: fe.Comparison) -> None:
+    text = comparison.to_markdown()
+    assert "`AP against old by slot`\n\n| slice | groups | `newer` | `worse` |" in text
+    assert "`newer against old by slot`" in comparison.to_markdown(wide=True)
+    shown = text.partition("`AP against old by slot`")[2].partition("`GroupError")[0]
+    for part in ("slot=0", "slot=1", "slot=2"):
+        cells = rows(shown, part)
+        for cell, name in zip(cells[2:], ("newer", "worse"), strict=True):
+            delta = comparison.find("AP", name, part).delta
+            assert float(re.findall(r"[+-][\d.]+", cell)[0]) == pytest.approx(delta, abs=0.006)
+
+
+@pytest.mark.parametrize("width", [60, 80, 120, 200])
+def test_terminal__any_width__has_every_number(comparison: fe.Comparison, width: int) -> None:
+    text = on_terminal(comparison.view(2), width)
+    assert max(map(len, text.splitlines())) <= width
+    for line in comparison:
+        assert f"{line.value:#.6g}" in text or line.by is not None
+
+
+def test_wide__has_a_table_for_each_candidate(comparison: fe.Comparison) -> None:
+    text = comparison.to_markdown(wide=True)
+    for name in ("newer", "worse"):
+        assert f"`{name} against old`\n\n| measure | `old` | `{name}` | delta | 95% CI |" in text
+    terminal = on_terminal(comparison.view(wide=True), 200)
+    assert terminal.count("p holm") >= 2
+
+
+# ---- the command line ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: dict[str, Any]) -> Path:
+    parquet.write_table(pa.table(log), tmp_path / "log.parquet")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*words: str) -> str:
+    outcome = CliRunner().invoke(cli, words, catch_exceptions=False)
+    assert outcome.exit_code == 0, outcome.output
+    return outcome.stdout
+
+
+MODELS = ("log.parquet", "-g", "user", "-l", "click", "-s", "old,newer,worse", "-m", "GAUC")
+
+
+@pytest.mark.parametrize(
+    "suffix, begin",
+    [
+        (".tex", r"% needs \usepackage{booktabs}"),
+        (".html", "<!DOCTYPE html>"),
+        (".md", "| measure"),
+    ],
+)
+def test_output__suffix__names_the_format(folder: Path, suffix: str, begin: str) -> None:
+    run("evaluate", *MODELS, "-o", f"report{suffix}", "-q")
+    assert (folder / f"report{suffix}").read_text("utf-8").startswith(begin)
+    run("compare", *MODELS, "-b", "old", "-o", f"compare{suffix}", "-q")
+    text = (folder / f"compare{suffix}").read_text("utf-8")
+    assert "groups that changed GAUC most" in text
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("form", ["latex", "html", "markdown", "table"])
+def test_format__wide__has_more_columns(form: str) -> None:
+    narrow, wide = (run("evaluate", *MODELS, "-f", form, *more) for more in ((), ("--wide",)))
+    assert "coverage" in narrow
+    assert "coverage" not in wide
+    assert "95% CI" in wide.replace("\\", "")
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("form", ["csv", "json"])
+def test_machine_formats__are_the_same_with_wide(form: str) -> None:
+    narrow, wide = (run("evaluate", *MODELS, "-f", form, *more) for more in ((), ("--wide",)))
+    steady = re.compile(r'"seconds": [\d.e-]+')
+    assert steady.sub("", narrow) == steady.sub("", wide)
+
+
+@pytest.mark.usefixtures("folder")
+def test_states__are_compared_side_by_side() -> None:
+    run("evaluate", *MODELS, "--baseline", "old", "--save-state", "a.state", "-q")
+    for words in (("compare", "a.state"), ("merge", "a.state", "--compare")):
+        assert "candidates against old" in run(*words)
+        assert "candidates against old" not in run(*words, "--wide")
+    assert "worse" in run("merge", "a.state").splitlines()[0]
