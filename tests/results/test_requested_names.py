@@ -266,7 +266,7 @@ def test_errors__name_the_measures_that_were_asked_for() -> None:
         )
 
     result, other = evaluate("MAP,HR@2"), evaluate("MRR")
-    with pytest.raises(fe.MeasureError, match=r"holds MAP, HR@2\. Did you mean 'HR@2'"):
+    with pytest.raises(fe.MeasureError, match=r"has MAP, HR@2\. Did you mean 'HR@2'"):
         result.value("HR@1")
     with pytest.raises(fe.ArgumentError, match="one has MAP, HR@2, the other MRR"):
         result.compare(other)

@@ -502,8 +502,8 @@ def test_errors__arguments__are_written_as_options() -> None:
     "arguments,wanted",
     [
         (["log.parquet", *COLUMNS[2:], "-m", "GAUC"], "--group: must name the key columns"),
-        (["log.parquet", *COLUMNS, "-m", "alpha_nDCG"], "whole numbers, --subtopics."),
-        (["log.parquet", *COLUMNS, "--ties", "item"], "--ties item needs the column"),
+        (["log.parquet", *COLUMNS, "-m", "alpha_nDCG"], "--subtopics: must be a column of lists"),
+        (["log.parquet", *COLUMNS, "--ties", "item"], "item ids for --ties item"),
         (["log.parquet", *COLUMNS, "-m", "MAPP"], "--measures: must name measures"),
         (
             ["log.parquet", *COLUMNS, "-m", "AP", "--undefined", "error"],
