@@ -330,7 +330,7 @@ def apply_policies(
                     first if ranking.ranked_groups is None else int(ranking.ranked_groups[first])
                 )
                 raise UndefinedError(
-                    f"{measure} is undefined for the group "
+                    f"{measure.shown} is undefined for the group "
                     f"{name(group)} ({reason}), and undefined groups "
                     "are an error; choose undefined='skip', 'zero' or 'one'."
                 )
