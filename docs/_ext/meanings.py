@@ -88,7 +88,7 @@ HISTORY = {
     "relative": "the difference over the value of the baseline",
     "p_value": "NULL if nothing is tested",
     "p_adjusted": "Holm, over all rows, and over each slicing",
-    "verdict": "`better`, `worse`, `higher`, `lower`, `no difference is shown`, `not tested`",
+    "verdict": "`better`, `worse`, `higher`, `lower`, `not significant`, `not tested`",
     "curve.": "A row for each kind and model.",
     "curve.kind": "`roc` (x: false positive rate, y: true positive rate) or `calibration` (x: mean "
     "prediction, y: observed rate)",

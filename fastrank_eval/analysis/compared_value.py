@@ -140,8 +140,9 @@ DIFFERENCE_SCHEMA = record_schema(
 )
 
 
-_UNDECIDED = "no difference is shown"
-_DETECTABLE = "would have been found in 80% of such logs"
+_UNDECIDED = "not significant"
+_DETECTABLE = "minimum detectable difference"
+_POWER = "(80% power)"
 #: Why a difference is not tested, by caution.
 _NOT_TESTED = {
     "pooled": "; a measure of all rows together has no standard error here",
@@ -178,9 +179,12 @@ def verdict_on(value: ComparedValue, measure: Measure, confidence: float) -> str
     if value.caution == "no_difference":
         return f"no difference: {what} of {name} and {base} is the same in every group"
     interval = difference_interval(value)
-    note = f", {percent_text(confidence)} CI {interval}" if interval else ""
+    # Only these tests use the variance of the interval.
+    agrees = value.test in _INTERVAL_TESTS
+    kind = "CI" if agrees else "CI (clustered)"
+    note = f", {percent_text(confidence)} {kind} {interval}" if interval else ""
     if is_shown(value, confidence):
-        if value.test not in _INTERVAL_TESTS:
+        if not agrees:
             note += f"; p {p_text(value.p_adjusted)} by {value.test}"
         if _contradicts(value, measure):
             return (
@@ -192,7 +196,7 @@ def verdict_on(value: ComparedValue, measure: Measure, confidence: float) -> str
     if value.p_value <= 1 - confidence:
         text += f"; p {p_text(value.p_adjusted)} among {value.comparisons} comparisons"
     if value.mdd > 0:
-        text += f"; a difference of {amount(value.mdd, digits_of(value))} {_DETECTABLE}"
+        text += f"; {_DETECTABLE} {amount(value.mdd, digits_of(value))} {_POWER}"
     return text
 
 
@@ -212,7 +216,7 @@ def undecided_text(values: Sequence[ComparedValue]) -> str:
     differences = [amount(value.mdd, digits_of(value)) for value in values if value.mdd > 0]
     if len(differences) < len(values):
         return text
-    return f"{text}; differences of {', '.join(differences)} {_DETECTABLE}"
+    return f"{text}; {_DETECTABLE}s {', '.join(differences)} {_POWER}"
 
 
 def difference_text(value: ComparedValue) -> str:

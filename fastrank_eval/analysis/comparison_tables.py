@@ -104,7 +104,11 @@ _LAYOUTS: tuple[tuple[tuple[str, ...], bool], ...] = (
 
 
 def overall_tables(
-    comparison: ComparedModels, scores: Sequence[str], width: int | None, plain: bool = False
+    comparison: ComparedModels,
+    scores: Sequence[str],
+    width: int | None,
+    plain: bool,
+    by_model: bool,
 ) -> Iterator[Table]:
     """Lay out the differences of all rows.
 
@@ -112,17 +116,20 @@ def overall_tables(
     ----------
     comparison : ComparedModels
     scores : sequence of str
-        Candidates. Several are side by side; of one there is more to see.
+        Candidates; one unless `by_model`.
     width : int, optional
         As in `slice_tables`.
     plain : bool
         Show all columns of one candidate, for any width.
+    by_model : bool
+        Show the models side by side.
     """
-    if len(scores) > 1:
+    if by_model:
         rows: dict[str, dict[str, ComparedValue]] = {}
         for v in comparison.overall:
             rows.setdefault(measure_text(v.shown, v.aggregate), {})[v.score] = v
-        title = f"candidates against {comparison.baseline}"
+        names = "candidates" if len(scores) > 1 else printable(scores[0])
+        title = f"{names} against {printable(comparison.baseline)}"
         yield from slice_tables([_ModelSheet((title,), rows, {})] if rows else [], width)
         return
     (score,) = scores
@@ -369,9 +376,9 @@ def mark_notes(comparison: ComparedModels, by_model: bool) -> Iterator[str]:
     meanings = {"▲": "better", "▼": "worse", _OTHER_MARK: "other difference that is shown"}
     legend = [f"{mark} {meaning}" for mark, meaning in meanings.items() if mark in marks]
     if legend:
-        yield f"{', '.join(legend)}{suffix}; no mark: no difference is shown"
+        yield f"{', '.join(legend)}{suffix}; no mark: not significant"
     elif any(not math.isnan(v.p_value) for v in slices):
-        yield f"no mark: no difference is shown{suffix}"
+        yield f"no mark: not significant{suffix}"
     marked = comparison.values if by_model else slices
     if by_model and any(map(_half_width, marked)):
         yield f"± half of the {percent_text(comparison.confidence)} confidence interval"

@@ -35,6 +35,7 @@ from fastrank_eval.results.notes import (
     size_and_conventions,
 )
 from fastrank_eval.results.result_view import coverage_tables
+from fastrank_eval.results.slice_view import FEW_NOTE
 from fastrank_eval.results.tables import TEXT_WIDTH, Lines, Report, Table
 from fastrank_eval.results.views import ReportView, TerminalView
 from fastrank_eval.stats.intervals import FEW_GROUPS
@@ -123,8 +124,7 @@ class ReportedComparison(ComparedModels, ReportView):
         movers : int
             As in `to_dict`.
         wide : bool
-            Write tables for each candidate, with p-values. By default several candidates are
-            columns.
+            Write tables for each candidate, with p-values. By default models are columns.
 
         Returns
         -------
@@ -189,16 +189,23 @@ class ReportedComparison(ComparedModels, ReportView):
         self, width: int | None, wide: bool = False, movers: int = 0, *, plain: bool = False
     ) -> Report:
         parts = [[score] for score in self.scores] if wide else [list(self.scores)]
-        blocks = [b for scores in parts for b in self._blocks(scores, width, movers, plain)]
-        by_model = len(parts[0]) > 1
+        by_model = not wide and (width is None or len(self.scores) > 1)
+        blocks = [
+            b for scores in parts for b in self._blocks(scores, width, movers, plain, by_model)
+        ]
         legend = list(mark_notes(self, by_model))
-        return Report(blocks, legend, _notes(self), *size_and_conventions(self.meta))
+        notes = _notes(self, rough=FEW_NOTE not in legend)
+        return Report(blocks, legend, notes, *size_and_conventions(self.meta, width))
+
+    def _html_report(self) -> Report:
+        # A notebook has room for all columns of one candidate.
+        return self._report(None, wide=len(self.scores) == 1)
 
     def _blocks(
-        self, scores: Sequence[str], width: int | None, top: int, plain: bool
+        self, scores: Sequence[str], width: int | None, top: int, plain: bool, by_model: bool
     ) -> Iterator[Table | Lines]:
-        """Lay out some candidates, side by side if there are several."""
-        yield from overall_tables(self, scores, width, plain)
+        """Lay out some candidates, side by side if `by_model`."""
+        yield from overall_tables(self, scores, width, plain, by_model)
         for score in scores:
             texts, styles = _verdicts(self, score)
             if len(scores) > 1:
@@ -232,8 +239,8 @@ def _verdicts(comparison: ReportedComparison, score: str) -> tuple[list[str], li
     return list(map(printable, texts)), styles
 
 
-def _notes(comparison: ReportedComparison) -> list[str]:
-    """Write the notes under a comparison."""
+def _notes(comparison: ReportedComparison, rough: bool) -> list[str]:
+    """Write the notes under a comparison, those on rough intervals if `rough`."""
     notes = []
     if comparison.joined is not None:
         joined = comparison.joined
@@ -255,11 +262,11 @@ def _notes(comparison: ReportedComparison) -> list[str]:
         ]
         if improvements:
             notes.append(f"RelaImpr of {score}: {'; '.join(improvements)}")
-    rough = [v for v in comparison.overall if v.caution == "few_groups"]
-    if rough:
+    few = [v for v in comparison.overall if v.caution == "few_groups"]
+    if rough and few:
         notes.append(
             f"intervals are rough, with fewer than {FEW_GROUPS} effective groups: "
-            + names_of(rough, comparison.scores)
+            + names_of(few, comparison.scores)
         )
     unpaired: dict[tuple[str, int, int], list[str]] = {}
     for v in comparison.overall:

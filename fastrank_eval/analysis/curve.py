@@ -250,7 +250,9 @@ class Curve(Tabular):
 
     def _html_report(self) -> Report:
         lines = [printable(line) for line in repr(self).split("\n")]
-        return Report([Lines(lines, [""] * len(lines))], [], [], *size_and_conventions(self.meta))
+        return Report(
+            [Lines(lines, [""] * len(lines))], [], [], *size_and_conventions(self.meta, None)
+        )
 
     def __repr__(self) -> str:
         lines = [f"{self.kind} curve, {count_text(self.table.num_rows, 'point')}"]

@@ -187,8 +187,11 @@ def _remedy(means: Sequence[MeasureValue], groups: object) -> str:
     return "undefined='zero' (--undefined zero) counts groups without a value as 0"
 
 
-def size_and_conventions(meta: Meta) -> tuple[str, list[str]]:
-    """Format the size and speed of an evaluation, and its conventions."""
+def size_and_conventions(meta: Meta, width: int | None) -> tuple[str, list[str]]:
+    """Format the size of an evaluation and its conventions.
+
+    Its time too, but not in a document (`width` is None), which has the same bytes every time.
+    """
     compiled = ""
     if meta.compiled:
         stored = f", {meta.stored}" if meta.stored else ""
@@ -197,10 +200,10 @@ def size_and_conventions(meta: Meta) -> tuple[str, list[str]]:
         size = "no rows, no groups: no value is defined"
     else:
         groups = count_text(meta.groups, "group") if meta.groups else "not grouped"
-        size = (
-            f"{count_text(meta.rows, 'row')}, {groups}, "
-            f"{meta.seconds:.3g} s, {speed_text(meta.rows, meta.seconds)}{compiled}"
-        )
+        size = f"{count_text(meta.rows, 'row')}, {groups}"
+        if width is not None:
+            speed = speed_text(meta.rows, meta.seconds)
+            size += f", {meta.seconds:.3g} s, {speed}{compiled}"
     conventions = [
         f"{name}={_convention(value)}"
         for name, value in meta.conventions.items()

@@ -197,12 +197,12 @@ class Reported(ReportView):
             overall = [_overall(self).one_line()]
         else:
             overall = list(_overall_tables(self, width))
-        size, conventions = size_and_conventions(self.meta)
+        size, conventions = size_and_conventions(self.meta, width)
         notes = map(printable, report_notes(self.values, self.meta))
         return Report(
             [*overall, *_slice_tables(self, width, by_model)],
             list(_legend(self, by_model)),
-            [*_details(self), *_cautions(self), *notes],
+            [*_details(self), *_cautions(self, by_model), *notes],
             size,
             conventions,
         )
@@ -448,12 +448,12 @@ def _details(result: Reported) -> Iterator[str]:
         yield printable(f"{', '.join(measures)}{model}: {details}")
 
 
-def _cautions(result: Reported) -> Iterator[str]:
-    """Yield cautions: rough intervals, values of one group."""
+def _cautions(result: Reported, by_model: bool) -> Iterator[str]:
+    """Yield cautions: rough intervals, if no mark shows them, and values of one group."""
     values = _of_all_rows(result)
     few = [v for v in values if v.caution == "few_groups"]
     one = [v for v in values if v.caution == "one_group"]
-    if few:
+    if few and not by_model:
         by_number: dict[str, list[MeasureValue]] = {}
         for v in few:
             by_number.setdefault(f"{v.effective_groups:.3g}", []).append(v)

@@ -175,7 +175,7 @@ def test_lower_is_better__wins_are_lower_values() -> None:
         log, **COLUMNS, score=("old", "new"), baseline="new", measures=line.measure
     )
     words = {line.verdict.split(":")[0], swapped.find(line.measure).verdict.split(":")[0]}
-    assert words in ({"new is better", "old is worse"}, {"no difference is shown"})
+    assert words in ({"new is better", "old is worse"}, {"not significant"})
 
 
 # ---- what is undefined ---------------------------------------------------------------------------
@@ -337,8 +337,8 @@ def test_verdicts__say_better_worse_or_not_shown() -> None:
     assert f"{better.delta:+.3f}"[:5] in better.verdict
     assert ", 95% CI [+" in better.verdict
     assert worse.verdict.startswith("worse is worse: -")
-    assert same.verdict.startswith("no difference is shown: ")
-    assert same.verdict.endswith("would have been found in 80% of such logs")
+    assert same.verdict.startswith("not significant: ")
+    assert same.verdict.endswith("(80% power)")
 
 
 # ---- bits ----------------------------------------------------------------------------------------

@@ -81,7 +81,7 @@ def test_best__may_be_the_baseline(log: dict[str, Any]) -> None:
 def test_legend__explains_marks_in_one_line(comparison: fe.Comparison) -> None:
     line = (
         "▲ better, ▼ worse, p holm at most 0.05, for slices over all slices of a slicing; no mark:"
-        " no difference is shown"
+        " not significant"
     )
     for text in (repr(comparison), comparison.to_markdown(), comparison.to_html()):
         assert text.count(line) == 1
@@ -91,7 +91,7 @@ def test_legend__without_slices_or_correction__is_shorter(log: dict[str, Any]) -
     found = fe.compare(
         log, **COLUMNS, score=["old", "newer"], measures="GAUC", correction="none", confidence=0.99
     )
-    assert "▲ better, p at most 0.01; no mark: no difference is shown" in repr(found)
+    assert "▲ better, p at most 0.01; no mark: not significant" in repr(found)
 
 
 def test_coverage__stands_once(comparison: fe.Comparison) -> None:

@@ -110,7 +110,7 @@ def test_interval__stands_in_every_form_of_the_report() -> None:
     said = f"GAUC {line.rela_impr:+.2%} (95% CI {low} to {high})"
     for text in (repr(found), found.to_markdown()):
         assert said in text
-        assert "not significant" not in text
+        assert f"{said}, not significant" not in text
     assert math.isnan(found.find("AP").rela_impr_se)
     same = compare(logged(1, 80, 0.5), test="bootstrap", measures="GAUC", replicates=100)
     assert same.find("GAUC").rela_impr_ci_low == line.rela_impr_ci_low

@@ -171,7 +171,7 @@ def _verdict(difference: NightDifference, confidence: float) -> str:
     if math.isnan(p_value):
         return "not tested"
     if p_value > 1 - confidence or not difference.delta:
-        return "no difference is shown"
+        return "not significant"
     return direction_of(difference.delta, measure_of(difference.measure))
 
 

@@ -56,7 +56,8 @@ _TONES = {
     "not compared": "unknown",
 }
 _SHORT = {
-    "no difference is shown": "unclear",
+    "not significant": "unclear",
+    "no difference is shown": "unclear",  # in a history of an earlier release
     "no difference": "same",
 }
 

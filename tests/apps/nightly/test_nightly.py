@@ -78,7 +78,7 @@ def test_dry_run__writes_nothing__and_judges_all_the_same(folder: Path) -> None:
     assert everything(folder) == before
     (night,) = json.loads(outcome.stdout)["nights"]
     assert night["headline"][0]["yesterday"]["verdict"] in (
-        "no difference is shown",
+        "not significant",
         "better",
         "worse",
     )

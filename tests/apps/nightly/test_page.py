@@ -466,6 +466,7 @@ def test_page__of_no_night__is_refused() -> None:
         ("new is worse: -0.1 GAUC", -0.1, 0.01, (-0.2, -0.05), "worse"),
         ("no difference shown", 0.1, 0.5, (-0.1, 0.3), "unclear"),
         ("no difference is shown: +0.1 GAUC", 0.1, 0.5, (-0.1, 0.3), "unclear"),
+        ("not significant: +0.1 GAUC", 0.1, 0.5, (-0.1, 0.3), "unclear"),
         ("not tested: +0.1 GAUC", 0.1, math.nan, (math.nan, math.nan), "not tested"),
         ("", math.nan, math.nan, (math.nan, math.nan), "not compared"),
         ("", 0.1, math.nan, (0.05, 0.15), "higher"),

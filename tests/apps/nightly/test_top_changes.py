@@ -40,7 +40,7 @@ SIDE = (
     change("slot=top", "PCOC", 20, "higher"),
     change("country=US", "GAUC", 9, "better"),
     change("country=FR", "GAUC", 7, "worse"),
-    change("country=GB", "AUC", 30, "no difference is shown"),
+    change("country=GB", "AUC", 30, "not significant"),
 )
 FAILED = GateOutcome("GAUC[slot=side] delta < -0.01", False, "new: -0.05")
 
