@@ -63,14 +63,17 @@ from fastrank_eval.measures.calibration import ExpectedCalibrationError as _Expe
 from fastrank_eval.measures.calibration import FieldCalibrationError as _FieldCalibrationError
 from fastrank_eval.measures.calibration import FieldRelativeError as _FieldRelativeError
 from fastrank_eval.measures.calibration import MaximumCalibrationError as _MaximumCalibrationError
+from fastrank_eval.measures.calibration_free import (
+    CalibrationFreeEntropy as _CalibrationFreeEntropy,
+)
 from fastrank_eval.measures.decisions import AccuracyAtThreshold as _AccuracyAtThreshold
 from fastrank_eval.measures.decisions import (
     BalancedAccuracyAtThreshold as _BalancedAccuracyAtThreshold,
 )
 from fastrank_eval.measures.decisions import ErrorRateAtThreshold as _ErrorRateAtThreshold
+from fastrank_eval.measures.decisions import FScoreAtThreshold as _FScoreAtThreshold
 from fastrank_eval.measures.decisions import FalseNegativeRate as _FalseNegativeRate
 from fastrank_eval.measures.decisions import FalsePositiveRate as _FalsePositiveRate
-from fastrank_eval.measures.decisions import FScoreAtThreshold as _FScoreAtThreshold
 from fastrank_eval.measures.decisions import GroupDecision as _GroupDecision
 from fastrank_eval.measures.decisions import MatthewsCorrelation as _MatthewsCorrelation
 from fastrank_eval.measures.decisions import NegativePredictiveValue as _NegativePredictiveValue
@@ -107,20 +110,22 @@ from fastrank_eval.measures.likelihood import MeanAbsoluteError as _MeanAbsolute
 from fastrank_eval.measures.likelihood import MeanBias as _MeanBias
 from fastrank_eval.measures.likelihood import MeanSquaredError as _MeanSquaredError
 from fastrank_eval.measures.likelihood import NormalizedEntropy as _NormalizedEntropy
+from fastrank_eval.measures.likelihood import PositiveEntropy as _PositiveEntropy
 from fastrank_eval.measures.likelihood import PredictedOverObserved as _PredictedOverObserved
 from fastrank_eval.measures.likelihood import RootMeanSquaredError as _RootMeanSquaredError
+from fastrank_eval.measures.multicalibration import MulticalibrationError as _MulticalibrationError
 from fastrank_eval.measures.parser import measure as measure
 from fastrank_eval.measures.parser import parse_measures as parse_measures
 from fastrank_eval.measures.precision import BinaryLaggingGain as _BinaryLaggingGain
 from fastrank_eval.measures.precision import FMeasure as _FMeasure
 from fastrank_eval.measures.precision import Precision as _Precision
+from fastrank_eval.measures.precision import RPrecision as _RPrecision
 from fastrank_eval.measures.precision import Recall as _Recall
 from fastrank_eval.measures.precision import ReciprocalRank as _ReciprocalRank
 from fastrank_eval.measures.precision import RelativePrecision as _RelativePrecision
 from fastrank_eval.measures.precision import RelevantRetrievedRows as _RelevantRetrievedRows
 from fastrank_eval.measures.precision import RelevantRows as _RelevantRows
 from fastrank_eval.measures.precision import RetrievedRows as _RetrievedRows
-from fastrank_eval.measures.precision import RPrecision as _RPrecision
 from fastrank_eval.measures.precision import SetAveragePrecision as _SetAveragePrecision
 from fastrank_eval.measures.precision import SetUtility as _SetUtility
 from fastrank_eval.measures.precision import SuccessRate as _SuccessRate
@@ -128,10 +133,10 @@ from fastrank_eval.measures.user_models import AdaptiveInverseSquare as _Adaptiv
 from fastrank_eval.measures.user_models import BejeweledPlayer as _BejeweledPlayer
 from fastrank_eval.measures.user_models import ExpectedReciprocalRank as _ExpectedReciprocalRank
 from fastrank_eval.measures.user_models import InverseSquare as _InverseSquare
-from fastrank_eval.measures.user_models import NearlyERR8 as _NearlyERR8
-from fastrank_eval.measures.user_models import NearlyERR9 as _NearlyERR9
 from fastrank_eval.measures.user_models import NearlyERR10 as _NearlyERR10
 from fastrank_eval.measures.user_models import NearlyERR11 as _NearlyERR11
+from fastrank_eval.measures.user_models import NearlyERR8 as _NearlyERR8
+from fastrank_eval.measures.user_models import NearlyERR9 as _NearlyERR9
 from fastrank_eval.measures.user_models import ProbabilityFound as _ProbabilityFound
 from fastrank_eval.measures.user_models import RankBiasedPrecision as _RankBiasedPrecision
 from fastrank_eval.measures.user_models import ScaledDiscountedGain as _ScaledDiscountedGain
@@ -155,6 +160,7 @@ BalancedAccuracy: _BalancedAccuracyAtThreshold
 Bias: _MeanBias
 Brier: _BrierScore
 CG: _CumulatedGain
+CalFreeNE: _CalibrationFreeEntropy
 Compat: _Compatibility
 CumGain: _CumulativeGain
 DCG: _DiscountedGain
@@ -200,8 +206,10 @@ MCC: _MatthewsCorrelation
 MCE: _MaximumCalibrationError
 MRR: _ReciprocalRank
 MSE: _MeanSquaredError
+MultiECCE: _MulticalibrationError
 NDCG: _NormalizedGain
 NE: _NormalizedEntropy
+NEPos: _PositiveEntropy
 NERR10: _NearlyERR10
 NERR11: _NearlyERR11
 NERR8: _NearlyERR8
@@ -255,53 +263,16 @@ __all__ = [
     "AP",
     "AP_IA",
     "AUC",
-    "BPM",
-    "CG",
-    "DCG",
-    "ECCE",
-    "ECE",
-    "ERR",
-    "ERR_IA",
-    "FNR",
-    "FPR",
-    "GAUC",
-    "GMAP",
-    "HR",
-    "INSQ",
-    "INST",
-    "KS",
-    "MAE",
-    "MAP",
-    "MCC",
-    "MCE",
-    "MRR",
-    "MSE",
-    "NDCG",
-    "NE",
-    "NERR8",
-    "NERR9",
-    "NERR10",
-    "NERR11",
-    "NPV",
-    "NRBP",
-    "PCOC",
-    "PPV",
-    "PRAUC",
-    "P_IA",
-    "RBP",
-    "RIG",
-    "RMSE",
-    "RR",
-    "SDCG",
-    "TNR",
-    "TPR",
     "Accuracy",
     "ArgumentError",
     "AvgPrec",
+    "BPM",
     "BalancedAccuracy",
     "BestThreshold",
     "Bias",
     "Brier",
+    "CG",
+    "CalFreeNE",
     "ClassResult",
     "ColumnError",
     "ComparedValue",
@@ -309,13 +280,22 @@ __all__ = [
     "Compat",
     "CumGain",
     "Curve",
+    "DCG",
+    "ECCE",
+    "ECE",
+    "ERR",
+    "ERR_IA",
     "ErrorRate",
     "F",
+    "FNR",
+    "FPR",
     "FScore",
     "FastRankEvalError",
     "FieldECE",
     "FieldRCE",
     "G",
+    "GAUC",
+    "GMAP",
     "GMbpref",
     "Gate",
     "GateFailure",
@@ -331,17 +311,37 @@ __all__ = [
     "GroupPPV",
     "GroupTNR",
     "GroupTPR",
+    "HR",
     "HistoryError",
+    "INSQ",
+    "INST",
     "IPrec",
     "IPrec11",
     "Judged",
+    "KS",
     "Lift",
     "LogLoss",
+    "MAE",
+    "MAP",
+    "MCC",
+    "MCE",
+    "MRR",
+    "MSE",
     "Measure",
     "MeasureError",
     "MeasureValue",
     "MergeError",
     "Meta",
+    "MultiECCE",
+    "NDCG",
+    "NE",
+    "NEPos",
+    "NERR10",
+    "NERR11",
+    "NERR8",
+    "NERR9",
+    "NPV",
+    "NRBP",
     "NumNonrelRet",
     "NumRel",
     "NumRelRet",
@@ -349,12 +349,20 @@ __all__ = [
     "OrderError",
     "OutputError",
     "P",
+    "PCOC",
+    "PPV",
+    "PRAUC",
+    "P_IA",
     "Precision",
     "Progress",
     "Provenance",
     "Q",
     "R",
+    "RBP",
     "RBPres",
+    "RIG",
+    "RMSE",
+    "RR",
     "Recall",
     "RelP",
     "Reliability",
@@ -362,6 +370,7 @@ __all__ = [
     "Result",
     "RnDCG",
     "Rprec",
+    "SDCG",
     "SetAP",
     "SourceError",
     "SparkError",
@@ -369,6 +378,8 @@ __all__ = [
     "StRecall",
     "State",
     "Success",
+    "TNR",
+    "TPR",
     "Uncertainty",
     "UndefinedError",
     "Unjudged",

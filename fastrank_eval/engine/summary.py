@@ -17,10 +17,12 @@ from fastrank_eval._lib.errors import MeasureError, UndefinedError
 from fastrank_eval._lib.threads import choose_map, map_jobs
 from fastrank_eval.engine.plan import GroupValues, Plan
 from fastrank_eval.engine.records import MeasureValue
+from fastrank_eval.engine.slice_calibration import worst_slice
 from fastrank_eval.engine.state_arrays import SavedGroups
 from fastrank_eval.engine.totals import Sums, Totals
 from fastrank_eval.groups.edges import Keys
 from fastrank_eval.measures import Measure
+from fastrank_eval.measures.multicalibration import MulticalibrationError
 from fastrank_eval.measures.pooled import OrderedMeasure, PooledMeasure, PooledValue, RowState
 from fastrank_eval.stats.intervals import Support, Uncertainty, exponential_interval, t_interval
 from fastrank_eval.stats.means import MeanState
@@ -69,6 +71,8 @@ def _value(
                 f"{measure}: must return a PooledValue, and a reason with NaN, got {pooled!r}."
             )
         value, details = pooled.value, pooled.details
+        if isinstance(measure, MulticalibrationError):
+            details = {**worst_slice(plan, measure, state), **details}
         if plan.grouped or not measure.uses_groups:
             error = _pooled_error(pooled, plan.confidence, sums, slice_index)
         else:

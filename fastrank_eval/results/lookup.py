@@ -43,6 +43,27 @@ def find_measure(
     return result
 
 
+def find_calibration(
+    name: str | Measure | None, measures: Sequence[str], requested: Mapping[str, str]
+) -> str:
+    """Look up a measure of multicalibration; by default the only one.
+
+    Raises
+    ------
+    MeasureError
+        If the result does not have it, or several and no name is given.
+    """
+    if name is not None and measures:
+        return str(find_measure(name, measures, requested))
+    if len(measures) == 1:
+        return measures[0]
+    remedy = "name one" if measures else "add MultiECCE(columns='country') to the measures"
+    raise MeasureError(
+        "measure: must be one of the evaluation's measures of multicalibration, got "
+        f"{name or 'none'}; it has {', '.join(measures) or 'none'}: {remedy}."
+    )
+
+
 def find_score(name: str | None, scores: Sequence[str], measures: Sequence[str]) -> str:
     """Look up a score column; by default the only one.
 
