@@ -71,9 +71,9 @@ from fastrank_eval.measures.decisions import (
     BalancedAccuracyAtThreshold as _BalancedAccuracyAtThreshold,
 )
 from fastrank_eval.measures.decisions import ErrorRateAtThreshold as _ErrorRateAtThreshold
-from fastrank_eval.measures.decisions import FScoreAtThreshold as _FScoreAtThreshold
 from fastrank_eval.measures.decisions import FalseNegativeRate as _FalseNegativeRate
 from fastrank_eval.measures.decisions import FalsePositiveRate as _FalsePositiveRate
+from fastrank_eval.measures.decisions import FScoreAtThreshold as _FScoreAtThreshold
 from fastrank_eval.measures.decisions import GroupDecision as _GroupDecision
 from fastrank_eval.measures.decisions import MatthewsCorrelation as _MatthewsCorrelation
 from fastrank_eval.measures.decisions import NegativePredictiveValue as _NegativePredictiveValue
@@ -119,13 +119,13 @@ from fastrank_eval.measures.parser import parse_measures as parse_measures
 from fastrank_eval.measures.precision import BinaryLaggingGain as _BinaryLaggingGain
 from fastrank_eval.measures.precision import FMeasure as _FMeasure
 from fastrank_eval.measures.precision import Precision as _Precision
-from fastrank_eval.measures.precision import RPrecision as _RPrecision
 from fastrank_eval.measures.precision import Recall as _Recall
 from fastrank_eval.measures.precision import ReciprocalRank as _ReciprocalRank
 from fastrank_eval.measures.precision import RelativePrecision as _RelativePrecision
 from fastrank_eval.measures.precision import RelevantRetrievedRows as _RelevantRetrievedRows
 from fastrank_eval.measures.precision import RelevantRows as _RelevantRows
 from fastrank_eval.measures.precision import RetrievedRows as _RetrievedRows
+from fastrank_eval.measures.precision import RPrecision as _RPrecision
 from fastrank_eval.measures.precision import SetAveragePrecision as _SetAveragePrecision
 from fastrank_eval.measures.precision import SetUtility as _SetUtility
 from fastrank_eval.measures.precision import SuccessRate as _SuccessRate
@@ -133,10 +133,10 @@ from fastrank_eval.measures.user_models import AdaptiveInverseSquare as _Adaptiv
 from fastrank_eval.measures.user_models import BejeweledPlayer as _BejeweledPlayer
 from fastrank_eval.measures.user_models import ExpectedReciprocalRank as _ExpectedReciprocalRank
 from fastrank_eval.measures.user_models import InverseSquare as _InverseSquare
-from fastrank_eval.measures.user_models import NearlyERR10 as _NearlyERR10
-from fastrank_eval.measures.user_models import NearlyERR11 as _NearlyERR11
 from fastrank_eval.measures.user_models import NearlyERR8 as _NearlyERR8
 from fastrank_eval.measures.user_models import NearlyERR9 as _NearlyERR9
+from fastrank_eval.measures.user_models import NearlyERR10 as _NearlyERR10
+from fastrank_eval.measures.user_models import NearlyERR11 as _NearlyERR11
 from fastrank_eval.measures.user_models import ProbabilityFound as _ProbabilityFound
 from fastrank_eval.measures.user_models import RankBiasedPrecision as _RankBiasedPrecision
 from fastrank_eval.measures.user_models import ScaledDiscountedGain as _ScaledDiscountedGain
@@ -263,15 +263,53 @@ __all__ = [
     "AP",
     "AP_IA",
     "AUC",
+    "BPM",
+    "CG",
+    "DCG",
+    "ECCE",
+    "ECE",
+    "ERR",
+    "ERR_IA",
+    "FNR",
+    "FPR",
+    "GAUC",
+    "GMAP",
+    "HR",
+    "INSQ",
+    "INST",
+    "KS",
+    "MAE",
+    "MAP",
+    "MCC",
+    "MCE",
+    "MRR",
+    "MSE",
+    "NDCG",
+    "NE",
+    "NERR8",
+    "NERR9",
+    "NERR10",
+    "NERR11",
+    "NPV",
+    "NRBP",
+    "PCOC",
+    "PPV",
+    "PRAUC",
+    "P_IA",
+    "RBP",
+    "RIG",
+    "RMSE",
+    "RR",
+    "SDCG",
+    "TNR",
+    "TPR",
     "Accuracy",
     "ArgumentError",
     "AvgPrec",
-    "BPM",
     "BalancedAccuracy",
     "BestThreshold",
     "Bias",
     "Brier",
-    "CG",
     "CalFreeNE",
     "ClassResult",
     "ColumnError",
@@ -280,22 +318,13 @@ __all__ = [
     "Compat",
     "CumGain",
     "Curve",
-    "DCG",
-    "ECCE",
-    "ECE",
-    "ERR",
-    "ERR_IA",
     "ErrorRate",
     "F",
-    "FNR",
-    "FPR",
     "FScore",
     "FastRankEvalError",
     "FieldECE",
     "FieldRCE",
     "G",
-    "GAUC",
-    "GMAP",
     "GMbpref",
     "Gate",
     "GateFailure",
@@ -311,37 +340,19 @@ __all__ = [
     "GroupPPV",
     "GroupTNR",
     "GroupTPR",
-    "HR",
     "HistoryError",
-    "INSQ",
-    "INST",
     "IPrec",
     "IPrec11",
     "Judged",
-    "KS",
     "Lift",
     "LogLoss",
-    "MAE",
-    "MAP",
-    "MCC",
-    "MCE",
-    "MRR",
-    "MSE",
     "Measure",
     "MeasureError",
     "MeasureValue",
     "MergeError",
     "Meta",
     "MultiECCE",
-    "NDCG",
-    "NE",
     "NEPos",
-    "NERR10",
-    "NERR11",
-    "NERR8",
-    "NERR9",
-    "NPV",
-    "NRBP",
     "NumNonrelRet",
     "NumRel",
     "NumRelRet",
@@ -349,20 +360,12 @@ __all__ = [
     "OrderError",
     "OutputError",
     "P",
-    "PCOC",
-    "PPV",
-    "PRAUC",
-    "P_IA",
     "Precision",
     "Progress",
     "Provenance",
     "Q",
     "R",
-    "RBP",
     "RBPres",
-    "RIG",
-    "RMSE",
-    "RR",
     "Recall",
     "RelP",
     "Reliability",
@@ -370,7 +373,6 @@ __all__ = [
     "Result",
     "RnDCG",
     "Rprec",
-    "SDCG",
     "SetAP",
     "SourceError",
     "SparkError",
@@ -378,8 +380,6 @@ __all__ = [
     "StRecall",
     "State",
     "Success",
-    "TNR",
-    "TPR",
     "Uncertainty",
     "UndefinedError",
     "Unjudged",

@@ -143,7 +143,7 @@ def roles(measure: fe.Measure) -> tuple[dict[str, Any], dict[str, Any]]:
     elif measure.needs_judgments or measure.name in ("Judged", "Unjudged", "RBPres"):
         log, options["unjudged"] = {**JUDGED}, "allow"
         del log["slot"]
-    if "field=" in str(measure):
+    if {"field", "columns"} & measure.given:
         log["slot"] = LOG["slot"]
     if measure.refuses("expected"):
         options["ties"] = "input"

@@ -94,15 +94,13 @@ class MulticalibrationError(PooledMeasure):
     """MultiECCE, the largest ECCE of any slice in standard deviations."""
 
     name = "MultiECCE"
-    summary = (
-        "multicalibration: the largest ECCE of all rows and of every slice, each in its standard "
-    )
-    summary += "deviations under calibration; below 2 to 3 is chance, above 5 is not calibrated"
+    summary = "multicalibration: the largest ECCE of all rows and of every slice, each in its "
+    summary += "standard deviations under calibration; the p-value is corrected for all slices"
     formula = (
         "max_s ECCE_s / sigma_s, sigma_s = sqrt(sum_{i in s} w_i^2 p_i (1 - p_i)) / sum_{i in s} "
         "w_i; s: all rows, each value of a column, each combination of values"
     )
-    reference = "Guy et al. (2025), arXiv:2506.11251; Haimovich et al. (2025), arXiv:2509.19884"
+    reference = "Guy et al. (2025), arXiv:2506.11251; Tax et al. (2025), arXiv:2509.19884"
     spellings = ("multicalibration_error",)
     options = (
         Param(

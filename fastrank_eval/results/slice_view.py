@@ -195,7 +195,7 @@ def fold_text(text: str, width: int | None) -> str:
 
 
 def worst_slices(tables: CalibrationTables, width: int | None) -> Iterator[Table]:
-    """Lay out the worst slices of each model and measure.
+    """Lay out the worst slices of each model and measure, and all rows.
 
     Parameters
     ----------
@@ -213,7 +213,11 @@ def worst_slices(tables: CalibrationTables, width: int | None) -> Iterator[Table
             continue
         shown = min(len(table), MOST_SLICES)
         title = f"{measure} of {score}: clicks of the worst {shown} of {len(table):,} slices"
-        rows = [_cells(row, width) for row in table.slice(0, MOST_SLICES).to_pylist()]
+        worst = table.slice(0, MOST_SLICES).to_pylist()
+        if all(row["slice"] != "all" for row in worst):
+            all_rows = table["slice"].to_pylist().index("all")
+            worst += table.slice(all_rows, 1).to_pylist()
+        rows = [_cells(row, width) for row in worst]
         for columns in (len(_HEADER), len(_HEADER) - 1, len(_HEADER) - 2):
             view = Table(_HEADER[:columns], 1, [row[:columns] for row in rows], (printable(title),))
             if width is None or sum(view.longest_lines()) + GAP * (columns - 1) <= width:
