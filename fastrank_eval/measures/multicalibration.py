@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -15,17 +15,18 @@ from fastrank_eval._lib.errors import MeasureError
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval._lib.threads import JobMap
 from fastrank_eval.io.keys import number_integers
-from fastrank_eval.measures.calibration import range_exceeds
 from fastrank_eval.measures.likelihood import SAMPLING_RATE, recalibrate
 from fastrank_eval.measures.options import REL, Param, integer, number
-from fastrank_eval.measures.pooled import PooledMeasure, PooledValue, positive_mask, undefined
+from fastrank_eval.measures.pooled import PooledMeasure, PooledValue, undefined
 from fastrank_eval.slicing.encode import MAX_SLICES
 from fastrank_eval.stats.cell_scores import CellScores
-from fastrank_eval.stats.hypothesis_tests import holm
+from fastrank_eval.stats.hypothesis_tests import holm, range_exceeds
 
 if TYPE_CHECKING:
     from fastrank_eval.groups.chunk import Scored
 
+#: Combinations are numbered by a table of so many, at least.
+_FEW_CELLS = 1 << 16
 #: The minimum detectable error is so many standard deviations (arXiv 2509.19884).
 _DETECTABLE = 5
 
@@ -145,11 +146,12 @@ class MulticalibrationError(PooledMeasure):
 
     def add_rows(self, state: CellScores, scored: Scored) -> None:
         codes = [scored.field(name) for name in self.columns_named()]
-        cell, first = number_integers(codes[0].astype(np.int64))
-        for more in codes[1:]:
-            cell, first = number_integers(cell * (int(more.max(initial=0)) + 1) + more)
-        values = np.stack([column[first] for column in codes], axis=1)
-        state.add(scored.score, cell, values, positive_mask(scored, self.rel), scored.weight)
+        # Models that score the same rows share these.
+        cached = scored.labels.cached
+        cell = cached(("cells", self.columns), lambda: _cell_of(codes))
+        values = cached(("values of cells", self.columns), lambda: _values_of(cell, codes))
+        positive = scored.labels.relevant_rows(self.rel)
+        state.add(scored.score, cell, values, positive, scored.weight)
         if len(state) > MAX_SLICES:
             raise MeasureError(
                 f"{self}: columns: must have at most {MAX_SLICES:,} combinations of values, got "
@@ -209,16 +211,18 @@ class MulticalibrationError(PooledMeasure):
         differences = np.zeros((len(codes), _PLACES))
         lowest = 0.0
         for score, kind, weight in state.ranges(map_jobs):
-            p = np.array(recalibrate(score, self.sampling_rate), np.float64)
-            # Rounding in the recalibration may reverse neighbouring doubles.
-            p[0] = max(p[0], lowest)
-            np.maximum.accumulate(p, out=p)
-            lowest = p[-1]
-            _add_rows(p, frozen(kind), frozen(weight), slices, cells, differences)
+            p = score.astype(np.float64)
+            if self.sampling_rate != 1:
+                # Rounding in the recalibration may reverse neighbouring doubles.
+                p = np.maximum(recalibrate(score, self.sampling_rate), lowest)
+                np.maximum.accumulate(p, out=p)
+                lowest = p[-1]
+            _add_rows(frozen(p), frozen(kind), frozen(weight), slices, cells, differences)
         _finish(differences)
-        sums = np.empty((_TERMS, len(codes)))
-        for term, total in enumerate((cells[:, :_TERMS] + cells[:, _TERMS:]).T):
-            sums[term] = _sum_cells(total, slices, len(codes))
+        totals = (cells[:, :_TERMS] + cells[:, _TERMS:]).T
+        if not state.weighted:
+            totals[_WEIGHT], totals[_VARIANCE] = totals[_ROWS], totals[_INFORMATION]
+        sums = np.stack([_sum_cells(total, slices, len(codes)) for total in totals])
         return codes, sums, differences[:, _HIGH] - differences[:, _LOW]
 
 
@@ -229,6 +233,26 @@ def _sum_cells(values: np.ndarray, slices: np.ndarray, count: int) -> np.ndarray
     ends = np.cumsum(np.bincount(slices.reshape(-1), minlength=count))
     terms = values[order // cells].tolist()
     return np.array([math.fsum(terms[lo:hi]) for lo, hi in pairwise([0, *ends.tolist()])])
+
+
+def _cell_of(codes: Sequence[np.ndarray]) -> np.ndarray:
+    """Number the combinations of codes from 0. int64, shape (rows,)."""
+    cell = codes[0].astype(np.int64)
+    for more in codes[1:]:
+        cell *= int(more.max(initial=0)) + 1
+        cell += more
+        if cell.max(initial=0) > max(len(cell), _FEW_CELLS):
+            cell, _ = number_integers(cell)
+    present = np.zeros(int(cell.max(initial=0)) + 1, np.bool_)
+    present[cell] = True
+    return (np.cumsum(present) - 1)[cell]
+
+
+def _values_of(cell: np.ndarray, codes: Sequence[np.ndarray]) -> np.ndarray:
+    """Return the codes of each cell. int64, shape (cells, columns)."""
+    row = np.empty(int(cell.max(initial=-1)) + 1, np.int64)
+    row[cell] = np.arange(len(cell))
+    return np.stack([column[row] for column in codes], axis=1).astype(np.int64)
 
 
 def _slices_of(cells: np.ndarray, most_columns: int) -> tuple[np.ndarray, np.ndarray]:
@@ -286,11 +310,14 @@ def _add_rows(p, kind, weight, slices, cells, differences):  # type: ignore[no-u
         number = kind[i] >> 1
         cell = cells[number]
         cell[_ROWS] += 1.0
-        _add_term(cell, _WEIGHT, _TERMS, w)
-        _add_term(cell, _OBSERVED, _TERMS, positive)
         _add_term(cell, _EXPECTED, _TERMS, expected)
-        _add_term(cell, _VARIANCE, _TERMS, w * information)
         _add_term(cell, _INFORMATION, _TERMS, information)
+        if weighted:
+            _add_term(cell, _WEIGHT, _TERMS, w)
+            _add_term(cell, _OBSERVED, _TERMS, positive)
+            _add_term(cell, _VARIANCE, _TERMS, w * information)
+        else:
+            cell[_OBSERVED] += positive
         for j in range(slices.shape[1]):
             of_slice = differences[slices[number, j]]
             if of_slice[_PROBABILITY] != probability:

@@ -69,15 +69,15 @@ class CellScores:
     Examples
     --------
     >>> state = CellScores(1, weighted=False)
-    >>> rows = np.array([0, 1, 0]), np.array([[4], [7]]), np.array([False, True, True])
-    >>> state.add(np.array([0.5, 0.25, 0.75]), *rows)
+    >>> cell, values, positive = np.array([0, 1, 0]), np.array([[4], [7]]), np.array([1, 2])
+    >>> state.add(np.array([0.5, 0.25, 0.75]), cell, values, positive)
     >>> (sorted_rows,) = state.ranges(map)
     >>> state.cells.tolist(), sorted_rows.score.tolist(), sorted_rows.kind.tolist()
     ([[4], [7]], [0.25, 0.5, 0.75], [3, 0, 1])
     """
 
     def __init__(self, columns: int, weighted: bool) -> None:
-        self._columns, self._weighted = columns, weighted
+        self._columns, self.weighted = columns, weighted
         self._lock = threading.Lock()
         # The value of a row is its kind. With weights it is its number in the next two lists.
         self._runs = ScoreRuns()
@@ -119,13 +119,17 @@ class CellScores:
             The cell of each row, as an index into `values`.
         values : ndarray of int64, shape (cells, columns)
             The codes of the values of each cell.
-        positive : ndarray of bool, shape (rows,)
+        positive : ndarray of int64
+            Indices of the positive rows.
         weight : ndarray of float64, shape (rows,), optional
         """
+        # Doubles, as the runs keep them: kinds are below 2**53.
+        kind = (2.0 * self._number(values))[cell]
+        kind[positive] += 1.0
         if weight is not None and not (weight > 0).all():
             rows = np.flatnonzero(weight > 0)
-            score, cell, positive, weight = (a[rows] for a in (score, cell, positive, weight))
-        self._add_kinds(score, 2 * self._number(values)[cell] + positive, weight)
+            score, kind, weight = score[rows], kind[rows], weight[rows]
+        self._add_kinds(score, kind, weight)
 
     def _number(self, values: np.ndarray) -> np.ndarray:
         """Return the number of each cell, and number new ones."""
@@ -139,12 +143,11 @@ class CellScores:
     def _add_kinds(self, score: np.ndarray, kind: np.ndarray, weight: np.ndarray | None) -> None:
         if not len(score):
             return
-        if weight is None:
-            values = kind.astype(np.float64)
-        else:
+        values = kind
+        if weight is not None:
             with self._lock:
                 values = np.arange(self._rows, self._rows + len(score), dtype=np.float64)
-                self._kinds.append(kind)
+                self._kinds.append(kind.astype(np.int64))
                 self._weights.append(weight.copy())
                 self._rows += len(score)
         self._runs.add(score, values)
@@ -158,7 +161,7 @@ class CellScores:
 
         with self._lock:
             first = self._rows
-            if self._weighted:
+            if self.weighted:
                 self._kinds += map(renumber, other._kinds)
                 self._weights += other._weights
                 self._rows += other._rows
@@ -196,7 +199,7 @@ class CellScores:
         map_jobs : callable
             Maps a function over jobs, in threads.
         """
-        if self._weighted and len(self._kinds) > 1:
+        if self.weighted and len(self._kinds) > 1:
             with self._lock:
                 self._kinds = [np.concatenate(self._kinds)]
                 self._weights = [np.concatenate(self._weights)]
@@ -205,7 +208,7 @@ class CellScores:
             # Copies: other ranges overwrite the scratch memory of this one.
             codes, values = sort_codes(self._runs.rows_in(leading))
             score, index = scores_of(codes), values.astype(np.int64)
-            if not self._weighted:
+            if not self.weighted:
                 return CellRows(score, index, _NO_WEIGHTS)
             weight = self._weights[0][index]
             tied = np.flatnonzero((codes[1:] == codes[:-1]) & (weight[1:] < weight[:-1]))
@@ -243,7 +246,7 @@ class CellScores:
         for score, kind, weight in self.ranges(map):
             codes, cell = sortable_codes(score), numbers[kind >> 1]
             signed = np.where(kind & 1, -1.0, 1.0)
-            if self._weighted:
+            if self.weighted:
                 signed *= weight
             by_row = np.lexsort((signed, cell, codes))
             codes, cell, signed = codes[by_row], cell[by_row], signed[by_row]
@@ -257,7 +260,7 @@ class CellScores:
             columns = [(np.empty(0, np.uint64), none, np.empty(0), none)]
         codes, cell, signed, rows = (np.concatenate(part) for part in zip(*columns, strict=True))
         return {
-            "weighted": np.array(self._weighted, np.int64),
+            "weighted": np.array(self.weighted, np.int64),
             "values": cells[order],
             "codes": delta_encode(codes),
             "cells": narrow(cell),
@@ -280,7 +283,7 @@ class CellScores:
         in_range = cell.size == 0 or 0 <= cell.min() <= cell.max() < len(values)
         if len(state._cells) < len(values) or values.min(initial=0) < 0 or not in_range:
             raise ValueError("cells of scores are malformed")
-        kind = np.repeat(2 * numbers[cell] + (signed < 0), rows)
+        kind = np.repeat(2.0 * numbers[cell] + (signed < 0), rows)
         weight = np.repeat(np.abs(signed), rows) if weighted else None
         state._add_kinds(scores_of(np.repeat(codes, rows)), kind, weight)
         return state

@@ -11,8 +11,7 @@ import pytest
 
 import fastrank_eval as fe
 from fastrank_eval import ArgumentError, MeasureError
-from fastrank_eval.measures.calibration import range_exceeds
-from fastrank_eval.stats.hypothesis_tests import holm
+from fastrank_eval.stats.hypothesis_tests import holm, range_exceeds
 from tests.measures.test_probability import FIELDS
 from tests.oracles.measures import Row
 from tests.oracles.probability import calibration_by_slice
