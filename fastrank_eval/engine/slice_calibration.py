@@ -19,6 +19,8 @@ from fastrank_eval.stats.cell_scores import CellScores
 
 #: The tables of a run, by score column and canonical text of the measure.
 CalibrationTables = Mapping[tuple[str, str], pa.Table]
+#: The texts of the values of each column, by their codes.
+ValueLabels = Mapping[str, list[str]]
 _SCHEMA = pa.schema(
     [
         *(("slice", pa.string()), ("rows", pa.int64())),
@@ -43,32 +45,37 @@ def calibration_tables(plan: Plan, totals: Totals) -> CalibrationTables:
         `error` (ECCE), `sigmas`, `p_value`, `p_adjusted` (Holm); the most sigmas first. Empty where
         the measure is undefined.
     """
-    tables = {}
+    tables, texts = {}, value_labels(plan)
     for measure in plan.measures:
         if isinstance(measure, MulticalibrationError):
             for name, states in zip(plan.roles.scores, totals.overall_states.models, strict=True):
                 state = measure.state_in(states)
                 slices = measure.slices(state, partial(map_jobs, plan.threads))
-                tables[name, str(measure)] = _table(plan, slices)
+                tables[name, str(measure)] = _table(slices, texts)
     return tables
 
 
+def value_labels(plan: Plan) -> ValueLabels:
+    """Write the values of the columns whose slices are compared, by code."""
+    measures = (m for m in plan.measures if isinstance(m, MulticalibrationError))
+    names = {name for measure in measures for name in measure.columns_named()}
+    return {one.name: value_texts(one.values()) for one in fields_of(plan) if one.name in names}
+
+
 def worst_slice(
-    plan: Plan, measure: MulticalibrationError, state: CellScores
+    measure: MulticalibrationError, state: CellScores, texts: ValueLabels
 ) -> Mapping[str, float]:
     """Return the ECCE of the slice with the most sigmas, named by its label."""
     slices = measure.slices(state, map)
     if slices is None:
         return {}
-    labels = _labels(plan, slices)
+    labels = _labels(slices, texts)
     worst = int(_order(slices, labels)[0])
     return {f"ECCE of {labels[worst]}": float(slices.error[worst])}
 
 
-def _labels(plan: Plan, slices: SliceCalibration) -> list[str]:
+def _labels(slices: SliceCalibration, texts: ValueLabels) -> list[str]:
     """Write the label of each slice, as slicings do; "all" for all rows."""
-    fields = (field for field in fields_of(plan) if field.name in slices.columns)
-    texts = {field.name: value_texts(field.values()) for field in fields}
     return [
         ",".join(
             f"{name}={texts[name][code]}"
@@ -87,10 +94,10 @@ def _order(slices: SliceCalibration, labels: list[str]) -> np.ndarray:
     return np.lexsort((ranks, columns, -slices.sigmas))
 
 
-def _table(plan: Plan, slices: SliceCalibration | None) -> pa.Table:
+def _table(slices: SliceCalibration | None, texts: ValueLabels) -> pa.Table:
     if slices is None:
         return _SCHEMA.empty_table()
-    labels = _labels(plan, slices)
+    labels = _labels(slices, texts)
     order = _order(slices, labels)
     p, adjusted = slices.p_values()
     numbers = (
