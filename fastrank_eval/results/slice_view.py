@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from fastrank_eval._lib.dataclass import dataclass
-from fastrank_eval.results.format import amount, p_text, printable
+from fastrank_eval.results.format import amount, count_text, p_text, printable
 from fastrank_eval.results.tables import GAP, Table, longest_line
 
 if TYPE_CHECKING:
@@ -211,8 +211,10 @@ def worst_slices(tables: CalibrationTables, width: int | None) -> Iterator[Table
     for (score, measure), table in tables.items():
         if not len(table):
             continue
-        shown = min(len(table), MOST_SLICES)
-        title = f"{measure} of {score}: clicks of the worst {shown} of {len(table):,} slices"
+        slices = f"the worst {MOST_SLICES} of {len(table):,} slices"
+        if len(table) <= MOST_SLICES:
+            slices = f"{count_text(len(table), 'slice')}, the worst first"
+        title = f"{measure} of {score}: clicks of {slices}"
         worst = table.slice(0, MOST_SLICES).to_pylist()
         if all(row["slice"] != "all" for row in worst):
             all_rows = table["slice"].to_pylist().index("all")

@@ -334,6 +334,8 @@ def test_reports__show_the_ten_worst_slices():
         {"score": "p", "measure": TWO, **row}
         for row in result.multicalibration().slice(0, 10).to_pylist()
     ]
+    few = evaluate(log(), "MultiECCE(columns='c', min_clicks=0)")
+    assert "of p: clicks of 5 slices, the worst first\n" in str(few)
     assert "worst_slices" not in json.loads(evaluate(log(100), "GAUC").to_json())
 
 
