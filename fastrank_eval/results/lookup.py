@@ -53,14 +53,15 @@ def find_calibration(
     MeasureError
         If the result does not have it, or several and no name is given.
     """
-    if name is not None and measures:
-        return str(find_measure(name, measures, requested))
+    wanted = None if name is None else measure(name)
+    if wanted is not None and measures:
+        return str(find_measure(wanted, measures, requested))
     if len(measures) == 1:
         return measures[0]
     remedy = "name one" if measures else "add MultiECCE(columns='country') to the measures"
     raise MeasureError(
         "measure: must be one of the evaluation's measures of multicalibration, got "
-        f"{name or 'none'}; it has {', '.join(measures) or 'none'}: {remedy}."
+        f"{wanted or 'none'}; it has {', '.join(measures) or 'none'}: {remedy}."
     )
 
 
