@@ -120,7 +120,7 @@ build/conformance-env/.made: pyproject.toml $(VENV)/.made
 build/conformance-env/.full: build/conformance-env/.made
 	$(CONFORMANCE) $(QUIET_PIP) install $(TORCH)
 	$(CONFORMANCE) $(QUIET_PIP) install --editable ".[conformance-full]"
-	$(CONFORMANCE) $(QUIET_PIP) install --no-deps "fuxictr>=2.3.10" "recbole>=1.2.1"
+	$(CONFORMANCE) $(QUIET_PIP) install --no-deps "fuxictr>=2.3.10" "mcgrad>=0.1.5" "recbole>=1.2.1"
 	@touch $@
 
 build/distributed-env/.made: pyproject.toml $(VENV)/.made

@@ -394,6 +394,7 @@ def _join(qrels: Path, run: Path) -> None:
 _WITH_OPTIONS = {
     **{name: f"{name}(bins=15)" for name in ("ECE", "MCE")},
     **{name: f"{name}(field='slot')" for name in ("FieldECE", "FieldRCE")},
+    "MultiECCE": "MultiECCE(columns='slot')",
     "IPrec": "IPrec(recall=0.1)",
 }
 _KEYS = ("int64", "int32", "uint64", "text", "dictionary")

@@ -63,6 +63,9 @@ from fastrank_eval.measures.calibration import ExpectedCalibrationError as _Expe
 from fastrank_eval.measures.calibration import FieldCalibrationError as _FieldCalibrationError
 from fastrank_eval.measures.calibration import FieldRelativeError as _FieldRelativeError
 from fastrank_eval.measures.calibration import MaximumCalibrationError as _MaximumCalibrationError
+from fastrank_eval.measures.calibration_free import (
+    CalibrationFreeEntropy as _CalibrationFreeEntropy,
+)
 from fastrank_eval.measures.decisions import AccuracyAtThreshold as _AccuracyAtThreshold
 from fastrank_eval.measures.decisions import (
     BalancedAccuracyAtThreshold as _BalancedAccuracyAtThreshold,
@@ -107,8 +110,10 @@ from fastrank_eval.measures.likelihood import MeanAbsoluteError as _MeanAbsolute
 from fastrank_eval.measures.likelihood import MeanBias as _MeanBias
 from fastrank_eval.measures.likelihood import MeanSquaredError as _MeanSquaredError
 from fastrank_eval.measures.likelihood import NormalizedEntropy as _NormalizedEntropy
+from fastrank_eval.measures.likelihood import PositiveEntropy as _PositiveEntropy
 from fastrank_eval.measures.likelihood import PredictedOverObserved as _PredictedOverObserved
 from fastrank_eval.measures.likelihood import RootMeanSquaredError as _RootMeanSquaredError
+from fastrank_eval.measures.multicalibration import MulticalibrationError as _MulticalibrationError
 from fastrank_eval.measures.parser import measure as measure
 from fastrank_eval.measures.parser import parse_measures as parse_measures
 from fastrank_eval.measures.precision import BinaryLaggingGain as _BinaryLaggingGain
@@ -155,6 +160,7 @@ BalancedAccuracy: _BalancedAccuracyAtThreshold
 Bias: _MeanBias
 Brier: _BrierScore
 CG: _CumulatedGain
+CalFreeNE: _CalibrationFreeEntropy
 Compat: _Compatibility
 CumGain: _CumulativeGain
 DCG: _DiscountedGain
@@ -200,8 +206,10 @@ MCC: _MatthewsCorrelation
 MCE: _MaximumCalibrationError
 MRR: _ReciprocalRank
 MSE: _MeanSquaredError
+MultiECCE: _MulticalibrationError
 NDCG: _NormalizedGain
 NE: _NormalizedEntropy
+NEPos: _PositiveEntropy
 NERR10: _NearlyERR10
 NERR11: _NearlyERR11
 NERR8: _NearlyERR8
@@ -302,6 +310,7 @@ __all__ = [
     "BestThreshold",
     "Bias",
     "Brier",
+    "CalFreeNE",
     "ClassResult",
     "ColumnError",
     "ComparedValue",
@@ -342,6 +351,8 @@ __all__ = [
     "MeasureValue",
     "MergeError",
     "Meta",
+    "MultiECCE",
+    "NEPos",
     "NumNonrelRet",
     "NumRel",
     "NumRelRet",

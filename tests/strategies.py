@@ -292,6 +292,21 @@ POOLED_VARIANTS: dict[str, tuple[str, ...]] = {
         *("RIG", "RIG(rel=2)", "RIG(sampling_rate=0.1)", "RIG(background=0.5)"),
         "RIG(clamp=0.01)",
     ),
+    "NEPos": (
+        *("NEPos", "NEPos(rel=2)", "NEPos(sampling_rate=0.1)", "NEPos(background=0.03)"),
+        "NEPos(clamp=0.01)",
+    ),
+    "CalFreeNE": (
+        *("CalFreeNE", "CalFreeNE(rel=2)", "CalFreeNE(sampling_rate=0.1)"),
+        *("CalFreeNE(background=0.03)", "CalFreeNE(clamp=0.01)"),
+    ),
+    "MultiECCE": (
+        "MultiECCE(columns='item')",
+        "MultiECCE(columns='item', min_clicks=0)",
+        "MultiECCE(columns='item', most_columns=1, min_clicks=0.5)",
+        "MultiECCE(columns='item', min_clicks=0, rel=2)",
+        "MultiECCE(columns='item', min_clicks=0, sampling_rate=0.1)",
+    ),
 }
 
 #: Those that no strictly increasing map of the scores changes, nor any type they come in.

@@ -37,10 +37,12 @@ FAMILIES = {
     "diversity": "Diversity",
     "likelihood": "Probabilities and errors of numbers",
     "calibration": "Calibration",
+    "multicalibration": "Calibration by slice",
+    "calibration_free": "Calibration taken out",
     "decisions": "Decisions at a threshold",
 }
 #: Options without which some measures have no meaning, tried in turn.
-COMPLETIONS = ("", "(bins=5)", "(recall=0.5)", "(field='slot')")
+COMPLETIONS = ("", "(bins=5)", "(recall=0.5)", "(field='slot')", "(columns='slot', min_clicks=0)")
 
 LOG = {
     "user_id": [1, 1, 1, 1, 2, 2, 2],
@@ -141,7 +143,7 @@ def roles(measure: fe.Measure) -> tuple[dict[str, Any], dict[str, Any]]:
     elif measure.needs_judgments or measure.name in ("Judged", "Unjudged", "RBPres"):
         log, options["unjudged"] = {**JUDGED}, "allow"
         del log["slot"]
-    if "field=" in str(measure):
+    if {"field", "columns"} & measure.given:
         log["slot"] = LOG["slot"]
     if measure.refuses("expected"):
         options["ties"] = "input"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import NamedTuple, Self, TypeVar
 
@@ -24,13 +26,14 @@ from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import MergeError, text_keys_hint
 from fastrank_eval.engine.plan import GroupValues, Plan
 from fastrank_eval.groups.edges import Keys
-from fastrank_eval.io.keys import CategoricalEncoder
+from fastrank_eval.io.keys import CategoricalEncoder, KeyEncoder
 from fastrank_eval.io.source import first_line
-from fastrank_eval.measures.pooled import RowState
+from fastrank_eval.measures.pooled import PooledMeasure, RowState
 from fastrank_eval.slicing.bins import BinEncoder
 from fastrank_eval.slicing.encode import bin_ranks, value_ranks, value_texts
 from fastrank_eval.slicing.slicer import SliceEncoder, Slices
 from fastrank_eval.slicing.spec import SliceSpec
+from fastrank_eval.stats.cell_scores import CellScores
 from fastrank_eval.stats.row_sums import RowSums
 
 _Part = TypeVar("_Part")
@@ -131,6 +134,39 @@ def read_like(own: RowState, values: int, arrays: Arrays) -> RowState:
     return state
 
 
+def renumber(
+    state: RowState, measure: PooledMeasure, numbers: Mapping[str, np.ndarray]
+) -> RowState:
+    """Return a state under other numbers of the values of its fields."""
+    of_columns = [numbers[name] for name in measure.columns_named()]
+    if isinstance(state, CellScores):
+        return state.with_codes(of_columns)
+    # Most files have the numbers already; new ones take as long as reading.
+    for column in of_columns:
+        if isinstance(state, RowSums) and (np.diff(column, prepend=-1) != 1).any():
+            return state.with_keys(column)
+    return state
+
+
+def _arrow_type(kind: str) -> pa.DataType | None:
+    """Read the kind of `CategoricalEncoder.keys`; None if unknown."""
+    plain = {"text": pa.large_string(), "bytes": pa.large_binary()}
+    plain |= {"integer": pa.int64(), "unsigned": pa.uint64()}
+    if kind in plain:
+        return plain[kind]
+    with suppress(ValueError):
+        return pa.type_for_alias(kind)
+    name, *arguments = re.findall(r"[^\[\](), =]+", kind) or [""]
+    with suppress(ValueError, TypeError, IndexError):
+        if name == "timestamp":
+            return pa.timestamp(arguments[0], tz=arguments[2])
+        if name == "fixed_size_binary":
+            return pa.binary(int(arguments[0]))
+        if name in ("decimal32", "decimal64", "decimal128", "decimal256"):
+            return getattr(pa, name)(*map(int, arguments))
+    return None
+
+
 class SavedField(CategoricalEncoder):
     """The values of a field in saved states, as its encoder has them.
 
@@ -165,6 +201,23 @@ class SavedField(CategoricalEncoder):
     def keys(self) -> tuple[str | None, list[bytes | None]]:
         """Return the kind of the values, and the values."""
         return self._kind, self._values
+
+    def values(self) -> pa.Array:
+        """Return the values in their type, and bytes of types that are unknown."""
+        kind = pa.null() if self._kind is None else _arrow_type(self._kind)
+        valid = [value for value in self._values if value is not None]
+        if kind is None or pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
+            values = bytes_column(valid, kind or pa.large_binary())
+        elif pa.types.is_null(kind):
+            return pa.nulls(len(self._values))
+        else:
+            size = 8 * -(-kind.bit_width // 64)
+            content = b"".join(value.ljust(size, b"\0") for value in valid)
+            words = np.frombuffer(content, np.int64).reshape(len(valid), size // 8)
+            values = KeyEncoder(self.name, kind).keys(list(words.T))
+        index = np.cumsum([value is not None for value in self._values]) - 1
+        missing = np.array([value is None for value in self._values], np.bool_)
+        return values.take(column_with_nulls(np.where(missing, 0, index), missing))
 
 
 def field_to_arrays(field: CategoricalEncoder) -> tuple[Arrays, np.ndarray]:

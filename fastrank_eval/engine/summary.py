@@ -17,10 +17,12 @@ from fastrank_eval._lib.errors import MeasureError, UndefinedError
 from fastrank_eval._lib.threads import choose_map, map_jobs
 from fastrank_eval.engine.plan import GroupValues, Plan
 from fastrank_eval.engine.records import MeasureValue
+from fastrank_eval.engine.slice_calibration import ValueLabels, value_labels, worst_slice
 from fastrank_eval.engine.state_arrays import SavedGroups
 from fastrank_eval.engine.totals import Sums, Totals
 from fastrank_eval.groups.edges import Keys
 from fastrank_eval.measures import Measure
+from fastrank_eval.measures.multicalibration import MulticalibrationError
 from fastrank_eval.measures.pooled import OrderedMeasure, PooledMeasure, PooledValue, RowState
 from fastrank_eval.stats.intervals import Support, Uncertainty, exponential_interval, t_interval
 from fastrank_eval.stats.means import MeanState
@@ -29,13 +31,13 @@ from fastrank_eval.stats.score_table import ScoreTable
 
 def summary_rows(plan: Plan, totals: Totals) -> list[MeasureValue]:
     """Compute the value of each model, slice and measure, all rows first."""
-    values = []
+    values, texts = [], value_labels(plan)
     for by, label, index, sums, row_states in totals.each_slice():
         for model, name in enumerate(plan.roles.scores):
             states = row_states.models[model]
             for m, measure in enumerate(plan.measures):
                 place = {"score": name, "slice": label, "by": by}
-                values.append(_value(plan, sums, index, states, model, m, measure, place))
+                values.append(_value(plan, sums, index, states, model, m, measure, place, texts))
     return values
 
 
@@ -57,6 +59,7 @@ def _value(
     m: int,
     measure: Measure,
     place: Mapping[str, Any],
+    texts: ValueLabels,
 ) -> MeasureValue:
     groups = sums.groups(slice_index)
     details: Mapping[str, float] = {}
@@ -69,6 +72,8 @@ def _value(
                 f"{measure}: must return a PooledValue, and a reason with NaN, got {pooled!r}."
             )
         value, details = pooled.value, pooled.details
+        if isinstance(measure, MulticalibrationError):
+            details = {**worst_slice(measure, state, texts), **details}
         if plan.grouped or not measure.uses_groups:
             error = _pooled_error(pooled, plan.confidence, sums, slice_index)
         else:

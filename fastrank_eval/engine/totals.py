@@ -28,6 +28,7 @@ from fastrank_eval.engine.state_arrays import (
     paired_state_name,
     read,
     read_like,
+    renumber,
     state_name,
 )
 from fastrank_eval.groups.chunk import Scored
@@ -39,7 +40,6 @@ from fastrank_eval.stats.exact import NO_SLICES, ExactSums, SliceCounts
 from fastrank_eval.stats.intervals import carriers
 from fastrank_eval.stats.means import MeanState, PairedState
 from fastrank_eval.stats.moments import ClusterMoments
-from fastrank_eval.stats.row_sums import RowSums
 from fastrank_eval.stats.vector_sums import sum_powers
 
 #: For each model the states of the measures of all rows, by their key. Measures with equal keys
@@ -162,7 +162,7 @@ class RowStates:
         scores = plan.roles.scores
         for key, measure in plan.row_states.items():
             states = {
-                score: _renumber(of[key], measure, numbers)
+                score: renumber(of[key], measure, numbers)
                 for score, of in zip(scores, self.models, strict=True)
             }
             clustered = {s: of for s, of in states.items() if isinstance(of, ClusteredScores)}
@@ -196,23 +196,12 @@ class RowStates:
             values = sum(len(numbers[field]) for field in measure.columns_named())
             for score, of_model in zip(scores, states.models, strict=True):
                 state = read(arrays, where, score, name, partial(read_like, own, values))
-                of_model[key] = _renumber(state, measure, numbers)
+                of_model[key] = renumber(state, measure, numbers)
         for model, pairs in self.pairs.items():
             for key in pairs:
                 place = where, scores[model], paired_state_name(key)
                 states.pairs[model][key] = read(arrays, *place, ClusterMoments.from_arrays)
         return states
-
-
-def _renumber(
-    state: RowState, measure: PooledMeasure, numbers: Mapping[str, np.ndarray]
-) -> RowState:
-    """Return sums by values of a field under other numbers of the values."""
-    for name in measure.columns_named():
-        # Most files have the numbers already; new ones take as long as reading.
-        if isinstance(state, RowSums) and (np.diff(numbers[name], prepend=-1) != 1).any():
-            return state.with_keys(numbers[name])
-    return state
 
 
 class Sums:

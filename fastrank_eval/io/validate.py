@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -22,7 +23,8 @@ from fastrank_eval._lib.arrow import (
 )
 from fastrank_eval._lib.errors import ColumnError
 from fastrank_eval._lib.jit import kernel
-from fastrank_eval.io.columns import Columns, Roles, refuse_unhashable
+from fastrank_eval.io.columns import CodedColumn, Columns, Roles, refuse_unhashable
+from fastrank_eval.io.keys import encoded
 from fastrank_eval.io.reader import RowError
 
 #: All integers up to this one are doubles.
@@ -295,7 +297,7 @@ def columns_of(
     named = [
         _weight(batch.column(name), name, "group weight", first_row) for name in roles.group_weights
     ]
-    named += [field.codes(batch.column(field.name)) for field in roles.fields]
+    named += _field_codes(batch, roles.fields)
     subtopics = None
     if roles.subtopics is not None:
         subtopics = subtopics_column(batch.column(roles.subtopics), roles.subtopics, first_row)
@@ -316,6 +318,17 @@ def columns_of(
         if roles.judgments:
             return replace(columns, unjudged=null_rows(labels))
     return columns
+
+
+def _field_codes(batch: pa.RecordBatch, fields: Sequence[CodedColumn]) -> list[np.ndarray]:
+    """Encode the columns that measures and slices name; each text once."""
+    uses = Counter(field.name for field in fields)
+    columns = {name: batch.column(name) for name in uses}
+    for name, column in columns.items():
+        is_text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
+        if is_text and uses[name] > 1:
+            columns[name] = encoded(column)
+    return [field.codes(columns[field.name]) for field in fields]
 
 
 def keys_of(batch: pa.RecordBatch, roles: Roles, first_row: int) -> tuple[pa.Array, ...]:

@@ -12,8 +12,8 @@ from fastrank_eval.measures.options import REL, WEIGHT, Param, integer, number, 
 from fastrank_eval.measures.parser import measure, parse_measures
 
 _FAMILIES = (
-    *("auc", "average_precision", "calibration", "decisions", "diversity", "gain", "judged"),
-    *("likelihood", "precision", "user_models"),
+    *("auc", "average_precision", "calibration", "calibration_free", "decisions", "diversity"),
+    *("gain", "judged", "likelihood", "multicalibration", "precision", "user_models"),
 )
 for _family in _FAMILIES:
     import_module(f"{__name__}.{_family}")

@@ -10,7 +10,6 @@ import numpy as np
 
 from fastrank_eval._lib.arrow import frozen
 from fastrank_eval._lib.dataclass import dataclass
-from fastrank_eval._lib.elementary import erfc, exp
 from fastrank_eval._lib.errors import MeasureError
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval._lib.threads import JobMap, scratch
@@ -24,6 +23,7 @@ from fastrank_eval.measures.pooled import (
     positive_mask,
     undefined,
 )
+from fastrank_eval.stats.hypothesis_tests import maximum_exceeds, range_exceeds
 from fastrank_eval.stats.row_sums import RowSums
 from fastrank_eval.stats.score_table import ScoreTable
 
@@ -429,74 +429,6 @@ class FieldCalibrationError(_FieldCalibration):
         gaps = math.fsum(np.abs(predicted - positive).tolist())
         value = gaps / math.fsum(weight.tolist())
         return PooledValue(min(value, 1.0), details={"values of the field": len(weight)})
-
-
-def maximum_exceeds(x: float) -> float:
-    """Compute P(max of abs(Brownian motion) on [0, 1] > `x`).
-
-    Parameters
-    ----------
-    x : float
-        At least 0.
-
-    Returns
-    -------
-    float
-        In [0, 1]. The error is at most 1e-12, or relative 1e-9 in the upper tail.
-
-    References
-    ----------
-    Erdos & Kac (1946), doi:10.1090/S0002-9904-1946-08560-2.
-    """
-    if x <= 0:
-        return 1.0
-    if x < 1.5:
-        # From the eigenvalues of the heat equation between two walls.
-        inside = 0.0
-        for k in range(50):
-            odd = 2 * k + 1
-            inside += (-1) ** k / odd * exp(-(odd * math.pi / x) * (odd * math.pi / x) / 8)
-        return _share(1.0 - 4.0 / math.pi * inside)
-    # From reflections at the walls.
-    return _share(4.0 * sum((-1) ** k * _above((2 * k + 1) * x) for k in range(50)))
-
-
-def range_exceeds(x: float) -> float:
-    """Compute P(range of Brownian motion on [0, 1] > `x`).
-
-    Parameters
-    ----------
-    x : float
-        At least 0.
-
-    Returns
-    -------
-    float
-        In [0, 1]. The error is at most 1e-12, or relative 1e-9 in the upper tail.
-
-    References
-    ----------
-    Feller (1951), doi:10.1214/aoms/1177729589.
-    """
-    if x <= 0:
-        return 1.0
-    if x < 2.0:
-        inside = 0.0
-        for k in range(50):
-            root = (k + 0.5) * math.pi
-            a = root * root
-            inside += (8.0 / (x * x) + 2.0 / a) * exp(-2.0 * a / (x * x))
-        return _share(1.0 - inside)
-    return _share(8.0 * sum((-1) ** (k - 1) * k * _above(k * x) for k in range(1, 50)))
-
-
-def _above(x: float) -> float:
-    """Compute the probability that a standard normal variable exceeds `x`."""
-    return 0.5 * erfc(x / math.sqrt(2.0))
-
-
-def _share(value: float) -> float:
-    return min(max(value, 0.0), 1.0)
 
 
 class _ClickVariance(PooledMeasure):

@@ -126,9 +126,12 @@ class _Likelihood(SummedMeasure):
     options: ClassVar[tuple[Param, ...]] = (REL, SAMPLING_RATE, CLAMP)
     terms = ("loss", "weight", "positive", "clamped")
     detail_terms = 1
+    #: Whether only positives have a loss.
+    of_positives: ClassVar[bool] = False
 
     def state_key(self) -> Hashable:
-        key = "likelihood", float(self.rel), float(self.sampling_rate)
+        name = "likelihood of positives" if self.of_positives else "likelihood"
+        key = name, float(self.rel), float(self.sampling_rate)
         return key if self.clamp == CLAMP.default else (*key, self.clamp)
 
     def add_terms(self, sums: ChunkSums, scored: Scored) -> None:
@@ -141,6 +144,8 @@ class _Likelihood(SummedMeasure):
             probability = recalibrate(scored.score[here], self.sampling_rate)
             loss, count = losses(probability, positive[here], clamp)
             clamped += count
+            if self.of_positives:
+                loss *= positive[here]
             if scored.weight is not None:
                 loss *= scored.weight[here]
             sums.add(0, loss)
@@ -213,12 +218,12 @@ class NormalizedEntropy(_Likelihood):
         c = rate if self.background == "slice" else float(self.background)
         if not 0 < c < 1:
             return undefined("single_class")
-        return PooledValue(loss / _entropy(c))
+        return PooledValue(loss / entropy_of(c))
 
     def slopes(self, loss: float, rate: float) -> tuple[float, float]:
         if self.background != "slice":
-            return 1 / _entropy(float(self.background)), 0.0
-        entropy = _entropy(rate)
+            return 1 / entropy_of(float(self.background)), 0.0
+        entropy = entropy_of(rate)
         return 1 / entropy, -loss / entropy / entropy * (log1p(-rate) - log(rate))
 
 
@@ -241,7 +246,18 @@ class InformationGain(NormalizedEntropy):
         return -from_loss, -of_rate
 
 
-def _entropy(share: float) -> float:
+class PositiveEntropy(NormalizedEntropy):
+    """NEPos, the part of NE that positives add."""
+
+    name = "NEPos"
+    summary = "NE of positives: their part of NE, the sum of their losses over the entropy of all"
+    formula = "- sum_i w_i y_i ln p_i / sum_i w_i / -(c ln c + (1 - c) ln(1 - c))"
+    reference = "He et al. (2014), doi:10.1145/2648584.2648589; TorchRec, ne_positive"
+    spellings = ("ne_positive",)
+    of_positives = True
+
+
+def entropy_of(share: float) -> float:
     """Compute the entropy of a share in ]0, 1[, in nats."""
     return -(share * log(share) + (1 - share) * log1p(-share))
 

@@ -45,6 +45,32 @@ def find_measure(
     return result
 
 
+def find_calibration(
+    name: str | Measure | None,
+    measures: Sequence[str],
+    names: Mapping[str, str],
+    requested: Mapping[str, str],
+) -> str:
+    """Look up a measure of multicalibration; by default the only one.
+
+    Raises
+    ------
+    MeasureError
+        If the result does not have it, or several and no name is given.
+    """
+    wanted = None if name is None else measure(name)
+    if wanted is not None and measures:
+        return str(find_measure(wanted, {text: names[text] for text in measures}, requested))
+    if len(measures) == 1:
+        return measures[0]
+    remedy = "name one" if measures else "add MultiECCE(columns='country') to the measures"
+    shown = ", ".join(names[text] for text in measures) or "none"
+    raise MeasureError(
+        "measure: must be one of the evaluation's measures of multicalibration, got "
+        f"{'none' if wanted is None else wanted.shown}; it has {shown}: {remedy}."
+    )
+
+
 def find_score(name: str | None, scores: Sequence[str], names: Mapping[str, str]) -> str:
     """Look up a score column; by default the only one.
 

@@ -21,6 +21,7 @@ from fastrank_eval.engine.records import (
     shown_names,
 )
 from fastrank_eval.engine.run import Evaluation
+from fastrank_eval.engine.slice_calibration import CalibrationTables, calibration_tables
 from fastrank_eval.engine.summary import GroupRecords, group_records, score_tables
 from fastrank_eval.measures import measure, parse_measures
 from fastrank_eval.results.lookup import (
@@ -69,6 +70,8 @@ class Result(Reported):
         ``keep_scores=True``.
     state : State, optional
         The sums of the evaluation; None without ``keep_state=True``.
+    calibration : mapping of (str, str) to pyarrow.Table, optional
+        The slices of multicalibration errors, by score column and measure.
 
     Examples
     --------
@@ -97,6 +100,7 @@ class Result(Reported):
         requested: Mapping[str, str] | None = None,
         score_tables: Mapping[tuple[str, float], ScoreTable] | None = None,
         state: State | None = None,
+        calibration: CalibrationTables | None = None,
     ) -> None:
         self.values = tuple(values)
         self.meta = meta
@@ -106,6 +110,7 @@ class Result(Reported):
         self.requested = dict(requested or {})
         self._score_tables = score_tables
         self._state = state
+        self.calibration = calibration or {}
 
     @typed
     def value(
@@ -590,5 +595,6 @@ def result_of(
         [str(m) for m in plan.measures],
         evaluation.requested,
         score_tables(plan, evaluation.totals) if keep_scores else None,
-        state=state,
+        state,
+        calibration_tables(plan, evaluation.totals),
     )

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from fastrank_eval._lib.arguments import check_indent, typed
 from fastrank_eval.engine.records import (
     VALUE_SCHEMA,
@@ -15,7 +17,8 @@ from fastrank_eval.engine.records import (
     record_csv,
     record_rows,
 )
-from fastrank_eval.measures import measure
+from fastrank_eval.engine.slice_calibration import CalibrationTables
+from fastrank_eval.measures import Measure, measure
 from fastrank_eval.results.format import (
     decimals,
     detail_text,
@@ -27,6 +30,7 @@ from fastrank_eval.results.format import (
     printable,
     share_text,
 )
+from fastrank_eval.results.lookup import find_calibration, find_score
 from fastrank_eval.results.notes import (
     meta_with_notes,
     names_of,
@@ -42,7 +46,9 @@ from fastrank_eval.results.slice_view import (
     SliceSheet,
     best_models,
     left_out_notes,
+    slice_rows,
     slice_tables,
+    worst_slices,
 )
 from fastrank_eval.results.tables import (
     TEXT_WIDTH,
@@ -66,7 +72,47 @@ class Reported(ReportView):
 
     values: tuple[MeasureValue, ...]
     scores: tuple[str, ...]
+    measures: tuple[str, ...]
+    requested: Mapping[str, str]
     meta: Meta
+    #: The slices of multicalibration errors, by score column and canonical text of the measure.
+    calibration: CalibrationTables
+
+    @typed
+    def multicalibration(
+        self, measure: str | Measure | None = None, score: str | None = None
+    ) -> pa.Table:
+        """Return the calibration of each slice of MultiECCE, worst first.
+
+        Parameters
+        ----------
+        measure : str or Measure, optional
+            MultiECCE with its options; not needed if there is only one.
+        score : str, optional
+            Score column; not needed if there is only one.
+
+        Returns
+        -------
+        pyarrow.Table
+            slice (``"all"``, ``"country=DE"``, ``"country=DE,slot=1"``), rows, expected and
+            observed (clicks, weighted), error (ECCE), sigmas (ECCE in standard deviations under
+            calibration), p_value, p_adjusted (Holm, over all slices). The most sigmas come first.
+            Empty where the measure is undefined.
+
+        Raises
+        ------
+        MeasureError
+            If no measure of multicalibration was part of the evaluation, or not this one.
+        ArgumentError
+            If the score column was not part of it, or is left out where there are several.
+
+        References
+        ----------
+        Guy et al. (2025), arXiv:2506.11251.
+        """
+        texts = tuple(dict.fromkeys(text for _, text in self.calibration))
+        text = find_calibration(measure, texts, self.names, self.requested)
+        return self.calibration[find_score(score, self.scores, self.names), text]
 
     def to_dict(self) -> dict[str, Any]:
         """Build the plain Python values that :meth:`to_json` writes.
@@ -79,11 +125,15 @@ class Reported(ReportView):
             "effective_groups", "weight", "caution", "groups", "groups_used", "dropped",
             "rows_share", "positives_share", "aggregate", "details"}]}`` of plain Python values;
             None for NaN. The meta has ``"requested"`` too where names of measures stand for other
-            texts, and ``"notes"``, a list of sentences, where there are any.
+            texts, and ``"notes"``, a list of sentences, where there are any. With a measure of
+            multicalibration there is ``"worst_slices"`` too: score, measure and the columns of
+            :meth:`multicalibration`, the ten worst slices of each.
         """
+        slices = slice_rows(self.calibration)
         return {
             "meta": meta_with_notes(self.values, self.meta),
             "results": record_rows(self.values, VALUE_SCHEMA),
+            **({"worst_slices": slices} if slices else {}),
         }
 
     @typed
@@ -200,7 +250,11 @@ class Reported(ReportView):
         size, conventions = size_and_conventions(self.meta, width)
         notes = map(printable, report_notes(self.values, self.meta))
         return Report(
-            [*overall, *_slice_tables(self, width, by_model)],
+            [
+                *overall,
+                *_slice_tables(self, width, by_model),
+                *worst_slices(self.calibration, width),
+            ],
             list(_legend(self, by_model)),
             [*_details(self), *_cautions(self, by_model), *notes],
             size,

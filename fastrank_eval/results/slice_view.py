@@ -6,22 +6,26 @@ import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval.measures import Measure
-from fastrank_eval.results.format import printable
+from fastrank_eval.results.format import amount, count_text, p_text, printable
 from fastrank_eval.results.tables import GAP, Best, Name, Table, longest_line
 from fastrank_eval.stats.intervals import FEW_GROUPS
 
 if TYPE_CHECKING:
     from fastrank_eval.engine.records import Meta
+    from fastrank_eval.engine.slice_calibration import CalibrationTables
 
 _LABEL, _TITLE = 16, 12  # least widths of labels and of measures before they are folded
 AT_LEAST = "≥"
 #: The mark of an interval from few groups.
 FEW = "*"
 FEW_NOTE = f"{FEW} fewer than {FEW_GROUPS} effective groups: the interval is rough"
+#: Slices that reports show of each model and measure.
+MOST_SLICES = 10
+_HEADER = ["slice", "expected", "observed", "ECCE", "sigmas", "p, corrected", "rows"]
 
 _Value = TypeVar("_Value")
 
@@ -264,3 +268,54 @@ def fold_text(text: str, width: int | None, ends: str = ",") -> str:
         while len(lines[-1]) > width:
             lines[-1:] = [lines[-1][:width], lines[-1][width:]]
     return "\n".join(lines)
+
+
+def worst_slices(tables: CalibrationTables, width: int | None) -> Iterator[Table]:
+    """Lay out the worst slices of each model and measure, and all rows.
+
+    Parameters
+    ----------
+    tables : mapping of (str, str) to pyarrow.Table
+        As `calibration_tables` returns them.
+    width : int or None
+        Columns of the output. If they are few, rows and then p-values are left out.
+
+    Yields
+    ------
+    Table
+    """
+    for (score, measure), table in tables.items():
+        if not len(table):
+            continue
+        slices = f"the worst {MOST_SLICES} of {len(table):,} slices"
+        if len(table) <= MOST_SLICES:
+            slices = f"{count_text(len(table), 'slice')}, the worst first"
+        title = f"{measure} of {score}: clicks of {slices}"
+        worst = table.slice(0, MOST_SLICES).to_pylist()
+        if all(row["slice"] != "all" for row in worst):
+            all_rows = table["slice"].to_pylist().index("all")
+            worst += table.slice(all_rows, 1).to_pylist()
+        rows = [_cells(row, width) for row in worst]
+        for columns in (len(_HEADER), len(_HEADER) - 1, len(_HEADER) - 2):
+            view = Table(_HEADER[:columns], 1, [row[:columns] for row in rows], (printable(title),))
+            if width is None or sum(view.longest_lines()) + GAP * (columns - 1) <= width:
+                break
+        yield view
+
+
+def slice_rows(tables: CalibrationTables) -> list[dict[str, Any]]:
+    """Convert the worst slices to plain Python values."""
+    return [
+        {"score": score, "measure": measure, **row}
+        for (score, measure), table in tables.items()
+        for row in table.slice(0, MOST_SLICES).to_pylist()
+    ]
+
+
+def _cells(row: Mapping[str, Any], width: int | None) -> list[str]:
+    return [
+        Layout(True, True, width).label(row["slice"]),
+        *(amount(row["expected"], 1), amount(row["observed"], 1).removesuffix(".0")),
+        *(f"{row['error']:.3g}", f"{row['sigmas']:.2f}"),
+        *(p_text(row["p_adjusted"]), f"{row['rows']:,}"),
+    ]

@@ -8,6 +8,7 @@ and sorted or compared, inside the cache. Rows may have weights.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -453,6 +454,14 @@ class ScoreRuns:
             self._runs += other._runs
             self.bytes += other.bytes
             self.kind = other.kind if other.bytes else self.kind
+
+    def map_values(self, change: Callable[[np.ndarray], np.ndarray]) -> None:
+        """Replace the values of all rows."""
+        with self._lock:
+            self._few = [Codes(codes, change(values)) for codes, values in self._few]
+            self._runs = [
+                _Run(Codes(codes, change(values)), ends) for (codes, values), ends in self._runs
+            ]
 
     def take(self) -> ScoreRuns:
         """Move all rows to new runs."""

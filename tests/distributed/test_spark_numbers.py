@@ -121,7 +121,8 @@ def test_row_weights_fields_and_group_weights__the_bits_of_the_local_engine(fram
         "group": "name",
         "score": "new",
         "weight": "weight",
-        "measures": "GAUC(weight='user'),AUC,LogLoss,FieldECE(field='slot')",
+        "measures": "GAUC(weight='user'),AUC,LogLoss,FieldECE(field='slot'),"
+        "MultiECCE(columns='slot,name', min_clicks=0)",
     }
     found = fe.spark.evaluate(frame, label="click", **options)
     assert bits(found.values) == bits(here(log, **options).values)

@@ -28,7 +28,7 @@ def state() -> fe.State:
         group="user",
         label="click",
         score=["new", "old"],
-        measures="GAUC,LogLoss,ECE(bins=3),FieldECE(field='slot')",
+        measures="GAUC,LogLoss,ECE(bins=3),FieldECE(field='slot'),MultiECCE(columns='slot')",
         baseline="old",
         by="slot",
         keep_state=True,

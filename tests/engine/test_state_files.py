@@ -28,7 +28,9 @@ LOG = {
     "pctr": np.random.default_rng(1).random(200),
     "ad": np.random.default_rng(2).integers(0, 9, 200),
 }
-MEASURES = "GAUC,AUC,LogLoss,FieldECE(field='ad'),ECE(bins=5),PPV,AUC(bins=8)"
+MEASURES = (
+    "GAUC,AUC,LogLoss,FieldECE(field='ad'),MultiECCE(columns='ad'),ECE(bins=5),PPV,AUC(bins=8)"
+)
 
 
 @pytest.fixture(scope="module")

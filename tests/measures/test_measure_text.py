@@ -64,6 +64,14 @@ VALUES: dict[str, st.SearchStrategy] = {
     "by": st.sampled_from(["width", "count"]),
     "statistic": st.sampled_from(["range", "max"]),
     "field": COLUMN,
+    "columns": st.lists(
+        COLUMN.map(lambda name: name.replace(",", "").strip()).filter(bool),
+        min_size=1,
+        max_size=3,
+        unique=True,
+    ).map(",".join),
+    "most_columns": st.integers(1, 64),
+    "min_clicks": st.integers(0, 10**9) | st.floats(0, 1e9),
     "smoothing": st.integers(0, 9) | st.floats(0, 100),
     "rel_ret": WORTH,
     "nonrel_ret": WORTH,
@@ -76,6 +84,7 @@ NEED_OPTION = {
     "MCE": ("bins",),
     "FieldRCE": ("field",),
     "FieldECE": ("field",),
+    "MultiECCE": ("columns",),
 }
 NEED_CUTOFF = ("SDCG", "NERR8", "NERR9", "BPM")
 
@@ -254,7 +263,8 @@ def test_spelling__every_one_a_class_lists_is_read():
                 if name == "IPrec":
                     assert measure(f"{case}@0.5") == kind(0.5), case
                 elif name in NEED_OPTION:
-                    options = {"bins": 15} if name in ("ECE", "MCE") else {"field": "a,b"}
+                    (needed,) = NEED_OPTION[name]
+                    options = {needed: 15 if needed == "bins" else "a,b"}
                     inside = ", ".join(f"{key}={given!r}" for key, given in options.items())
                     assert measure(f"{case}({inside})") == kind(**options), case
                 elif name in NEED_CUTOFF:

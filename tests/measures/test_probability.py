@@ -16,8 +16,9 @@ import fastrank_eval
 from fastrank_eval import ArgumentError, ColumnError, FastRankEvalError, MeasureError
 from fastrank_eval._lib.arrow import frozen
 from fastrank_eval.apps.cli.main import cli
-from fastrank_eval.measures.calibration import Outcomes, maximum_exceeds, range_exceeds
+from fastrank_eval.measures.calibration import Outcomes
 from fastrank_eval.measures.likelihood import losses, recalibrate
+from fastrank_eval.stats.hypothesis_tests import maximum_exceeds, range_exceeds
 from fastrank_eval.stats.score_table import ScoreTable
 
 pytestmark = pytest.mark.kernels

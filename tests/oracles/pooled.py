@@ -150,7 +150,11 @@ def mean_precision(fp: float, tp: float, next_fp: float, next_tp: float) -> floa
 
 
 def log_loss(
-    rows: Sequence[Row], rel: float = 1, sampling_rate: float = 1, clamp: float = 1e-15
+    rows: Sequence[Row],
+    rel: float = 1,
+    sampling_rate: float = 1,
+    clamp: float = 1e-15,
+    of_positives: bool = False,
 ) -> float | str:
     positive, negative = rows_of_classes(rows, rel)
     if not weight_of([*positive, *negative]):
@@ -160,7 +164,8 @@ def log_loss(
         return min(max(recalibrated(row.score, sampling_rate), clamp), 1 - clamp)
 
     losses = [-row.weight * math.log(clamped(row)) for row in positive]
-    losses += [-row.weight * math.log1p(-clamped(row)) for row in negative]
+    if not of_positives:
+        losses += [-row.weight * math.log1p(-clamped(row)) for row in negative]
     return math.fsum(losses) / weight_of([*positive, *negative])
 
 
@@ -184,6 +189,10 @@ def information_gain(rows: Sequence[Row], **options: Any) -> float | str:
     return entropy if isinstance(entropy, str) else 1 - entropy
 
 
+def entropy_of_positives(rows: Sequence[Row], **options: Any) -> float | str:
+    return normalized_entropy(rows, of_positives=True, **options)
+
+
 POOLED_ORACLES: dict[str, Oracle] = {
     **PROBABILITY_ORACLES,
     "AUC": auc,
@@ -194,6 +203,7 @@ POOLED_ORACLES: dict[str, Oracle] = {
     "LogLoss": log_loss,
     "NE": normalized_entropy,
     "RIG": information_gain,
+    "NEPos": entropy_of_positives,
     **DECISIONS,
     "CumGain": cumulative_gain,
     "Lift": lift,

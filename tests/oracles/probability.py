@@ -194,6 +194,69 @@ def field_rce(
     return total(w * g / clicks for w, g, clicks in held) / total(w for w, _, _ in held)
 
 
+def calibration_by_slice(
+    rows: Sequence[Row],
+    columns: str,
+    most_columns: int = 3,
+    min_clicks: float = 50,
+    rel: float = 1,
+    sampling_rate: float = 1,
+) -> list[tuple[str, float]] | str:
+    """The ECCE of each slice in standard deviations, all rows first."""
+    assert columns == "item"  # the only column that a row here has
+    rows = [row for row in rows if row.score is not None and row.weight]
+    slices = {"all": rows}
+    for row in sorted(rows, key=lambda row: str(row.item)):
+        slices.setdefault(f"item={row.item}", []).append(row)
+    found = []
+    for label, of_slice in slices.items():
+        results = outcomes(of_slice, rel, sampling_rate)
+        variance = total(w * w * p * (1 - p) for p, _, w in results)
+        clicks = total(w * p * (1 - p) for p, _, w in results) ** 2 / variance if variance else 0
+        if label == "all" or (variance and clicks >= min_clicks):
+            if not variance:
+                return "no_variance" if results else "zero_weight"
+            error = ecce(of_slice, rel=rel, sampling_rate=sampling_rate)
+            found.append((label, error * weight(results) / math.sqrt(variance)))
+    return found
+
+
+def multi_ecce(rows: Sequence[Row], columns: str, **options: Any) -> float | str:
+    slices = calibration_by_slice(rows, columns, **options)
+    return slices if isinstance(slices, str) else max(sigmas for _, sigmas in slices)
+
+
+# ---- rescaled odds -------------------------------------------------------------------------------
+
+
+def calibration_free_entropy(
+    rows: Sequence[Row],
+    rel: float = 1,
+    sampling_rate: float = 1,
+    clamp: float = 1e-15,
+    background: Any = "slice",
+) -> float | str:
+    found = outcomes(rows, rel, sampling_rate)
+    found = [(min(max(p, clamp), 1 - clamp), y, w) for p, y, w in found]
+    positive, negative = total(w * y for _, y, w in found), total(w * (1 - y) for _, y, w in found)
+    if not (positive and negative):
+        return "single_class" if positive or negative or not found else "zero_weight"
+
+    low, high = -200.0, 200.0
+    for _ in range(200):
+        c = math.exp((low + high) / 2)
+        if total(w * p / (p + c * (1 - p)) for p, _, w in found) > positive:
+            low = math.log(c)
+        else:
+            high = math.log(c)
+    loss = total(
+        w * (math.log(p + c * (1 - p)) - (math.log(p) if y else math.log(c) + math.log1p(-p)))
+        for p, y, w in found
+    )
+    c = positive / (positive + negative) if background == "slice" else background
+    return loss / (positive + negative) / -(c * math.log(c) + (1 - c) * math.log(1 - c))
+
+
 PROBABILITY_ORACLES: dict[str, Callable[..., float | str]] = {
     "Brier": brier,
     "Bias": bias,
@@ -209,4 +272,6 @@ PROBABILITY_ORACLES: dict[str, Callable[..., float | str]] = {
     "ECCE": ecce,
     "FieldECE": field_ece,
     "FieldRCE": field_rce,
+    "MultiECCE": multi_ecce,
+    "CalFreeNE": calibration_free_entropy,
 }

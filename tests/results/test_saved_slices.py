@@ -17,7 +17,16 @@ from fastrank_eval._lib.errors import ArgumentError, MergeError
 from tests.results.test_saved_states import lines, same_arrays
 
 MEASURES = ["GAUC", "GAUC(weight='positives')", "nDCG@3", "AUC", "LogLoss", "FieldECE(field='ad')"]
-MORE = ["NumRel", "GMAP", "AUC(se='clustered')", "PPV", "ECE(bins=3)", "AUC(bins=8)", "ECCE"]
+MORE = [
+    "NumRel",
+    "GMAP",
+    "AUC(se='clustered')",
+    "PPV",
+    "ECE(bins=3)",
+    "AUC(bins=8)",
+    "ECCE",
+    "MultiECCE(columns='ad')",
+]
 BY = ["slot", "slot,country", "age:20,30.5", "price:width2", "ts:day", "@rows:2,4", "@positives"]
 
 
