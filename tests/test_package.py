@@ -220,7 +220,7 @@ LOCAL_FILES = {
     "fastrank_eval/analysis/plot_files.py": {"analysis.forest", "analysis.plots"},
     "fastrank_eval/apps/nightly/config_checks.py": {"io.filters"},
     "fastrank_eval/apps/nightly/page.py": {"analysis.plots", "apps.nightly", "apps.nightly.charts"},
-    "fastrank_eval/apps/nightly/web.py": {"analysis.plots", "apps.nightly"},
+    "fastrank_eval/apps/nightly/web_content.py": {"analysis.plots", "apps.nightly"},
     "fastrank_eval/engine/run.py": {"engine.scattered", "slicing.slicer"},
     "fastrank_eval/io/reader.py": {"io.filters"},
     "fastrank_eval/results/evaluate.py": {"results.state"},

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import os
-import signal
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, nullcontext, suppress
@@ -16,13 +15,11 @@ import click
 
 from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError, OutputError
 from fastrank_eval._lib.files import atomic_path, check_writable
-from fastrank_eval._lib.signals import defer_signals, raise_if_stopped, reset_signals
+from fastrank_eval._lib.signals import defer_signals, raise_if_stopped
 from fastrank_eval.apps.cli.options import complete_files, option
 from fastrank_eval.apps.cli.shell import SectionedCommand, check_standard_output, emit, note
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp
-
     from fastrank_eval.apps.nightly.config import NightlyConfig
     from fastrank_eval.apps.nightly.night import Night
     from fastrank_eval.apps.nightly.run import NightRun
@@ -430,56 +427,19 @@ def serve(history: str, host: str, port: int, allowed: tuple[str, ...]) -> None:
         )
     with defer_signals():
         from fastrank_eval.apps.nightly.history import History
-        from fastrank_eval.apps.nightly.web import current_history, web_view
+        from fastrank_eval.apps.nightly.web import HistoryFile, web_view
+        from fastrank_eval.apps.nightly.web_server import bind_socket, run_server
 
     History(history, readonly=True, patience=_TIMEOUT).close()
     with closing(bind_socket(host, port)) as listener:
         application = web_view(
-            lambda: current_history(history, _TIMEOUT),
+            HistoryFile(history, _TIMEOUT),
             hosts=[*allowed, *([] if host in _ANY_ADDRESS else [host]), *_LOCAL_HOSTS],
         )
         address = listener.getsockname()
         host_text = f"[{address[0]}]" if listener.family == socket.AF_INET6 else address[0]
         note(f"serving {history} at http://{host_text}:{address[1]}/ (Ctrl-C ends)")
-        _run_server(application, listener)
-
-
-def bind_socket(host: str, port: int) -> socket.socket:
-    """Bind and open a listening socket.
-
-    Parameters
-    ----------
-    host : str
-    port : int
-        0 for any free port.
-
-    Returns
-    -------
-    socket.socket
-
-    Raises
-    ------
-    ArgumentError
-        If the port is in use, or the address is not one of this machine.
-    """
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-    except (socket.gaierror, UnicodeError) as error:
-        raise ArgumentError(f"--host {host!r}: no such address ({error}).") from None
-    server_socket = socket.socket(family, kind, protocol)
-    try:
-        server_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        server_socket.bind(address)
-        server_socket.listen()
-    except OSError as error:
-        server_socket.close()
-        raise ArgumentError(
-            f"cannot listen on port {port} of {host}: {error.strerror}. Name another one with "
-            "--port; --port 0 takes any free port."
-        ) from None
-    return server_socket
+        run_server(application, listener)
 
 
 def _check_libraries() -> None:
@@ -489,16 +449,3 @@ def _check_libraries() -> None:
         raise ArgumentError(
             f"serve needs {', '.join(missing)}, not installed: pip install 'fastrank_eval[serve]'."
         )
-
-
-def _run_server(application: ASGIApp, listener: socket.socket) -> None:
-    import uvicorn
-
-    # The server shuts down by itself, which may take longer than the time limit of a command.
-    reset_signals()
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    settings = uvicorn.Config(
-        application, log_level="warning", access_log=False, server_header=False, lifespan="off"
-    )
-    with suppress(KeyboardInterrupt):
-        uvicorn.Server(settings).run(sockets=[listener])

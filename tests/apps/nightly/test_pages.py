@@ -8,7 +8,6 @@ import sys
 import time
 import types
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from fastrank_eval.apps.nightly.night import Night
 from fastrank_eval.apps.nightly.pages import Links, write_pages
 from fastrank_eval.apps.nightly.periods import with_periods
 from fastrank_eval.apps.nightly.summary_files import night_dict
-from fastrank_eval.apps.nightly.web import web_view
+from fastrank_eval.apps.nightly.web import HistoryFile, web_view
 from tests.support.asgi_client import Client
 from tests.support.nightly_runs import adjust, damage, dump, kept, nightly, on
 from tests.support.sample_nights import month as sample_month
@@ -270,7 +269,7 @@ def test_web_view__of_a_history__shows_week_and_month(folder: Path) -> None:
     assert nightly("--backfill", f"{on(1)}..{on(3)}", "-q").exit_code == 0
     with History("history.db", readonly=True) as history:
         night = with_periods(history.read()[-1], history)
-        page = Client(web_view(lambda: nullcontext(history))).get(f"/night/{on(3)}").text
+    page = Client(web_view(HistoryFile("history.db", 0))).get(f"/night/{on(3)}").text
     value = night.periods["week"][0]
     table = page.partition("Longer periods")[2].partition("</table>")[0]
     assert "<small>3 of 7 nights, 2026-11-01 to 2026-11-03</small>" in table

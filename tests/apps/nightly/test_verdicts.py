@@ -614,7 +614,7 @@ def test_list_of_nights__has_the_status_and_the_sentence(folder: Path) -> None:
     pytest.importorskip("starlette")
     from fastrank_eval.apps.nightly.page import render
     from fastrank_eval.apps.nightly.pages import WebLinks
-    from fastrank_eval.apps.nightly.web import nights_content
+    from fastrank_eval.apps.nightly.web_content import nights_content
 
     with_past(10)
     write_night(21, worse)

@@ -30,6 +30,13 @@ class StateSpec:
         self.nights = {night.date: night for night in nights}
         self.requested: list[tuple[str, str] | None] = []
         self.size = 0
+        self.state_of_file: object = None
+
+    def stamp(self) -> object:
+        return self.state_of_file
+
+    def open(self) -> Any:
+        return nullcontext(self)
 
     def dates(self) -> list[dt.date]:
         return sorted(self.nights)
@@ -65,7 +72,7 @@ def client_of(*nights: Night) -> Client:
 
 
 def web_of(kept: StateSpec, **options: Any) -> Any:
-    return web_view(lambda: nullcontext(kept), **options)  # type: ignore[arg-type]
+    return web_view(kept, **options)
 
 
 @pytest.fixture(scope="module")
