@@ -75,6 +75,7 @@ def night_content(series: NightSeries) -> dict[str, Any]:
     """
     from fastrank_eval.analysis.plots import styled
     from fastrank_eval.apps.nightly import charts
+    from fastrank_eval.apps.nightly.time_charts import counts, edges, trend
 
     night = series.last
     headline = series.headline()
@@ -84,7 +85,7 @@ def night_content(series: NightSeries) -> dict[str, Any]:
         keys = [charts.key(index) for index in range(len(night.models))]
         trends = [
             (
-                charts.trend(
+                trend(
                     f"trend-{index}", night.name_of(measure), series.nights, _past(series, measure)
                 ),
                 _by_night(series, measure),
@@ -107,8 +108,8 @@ def night_content(series: NightSeries) -> dict[str, Any]:
         ]
         qualities = [each.quality for each in series.nights]
         quality_charts = [
-            charts.counts("rows", "Rows", series.nights, [q.rows for q in qualities]),
-            charts.counts("ctr", "CTR", series.nights, [q.ctr for q in qualities], percent=True),
+            counts("rows", "Rows", series.nights, [q.rows for q in qualities]),
+            counts("ctr", "CTR", series.nights, [q.ctr for q in qualities], percent=True),
         ]
     return {
         "night": night,
@@ -126,7 +127,7 @@ def night_content(series: NightSeries) -> dict[str, Any]:
         "keys": keys,
         "trends": trends,
         "bare": _names(night, _without_intervals(series, night.measures[:_MAX_TRENDS])),
-        "edges": charts.edges(series.nights),
+        "edges": edges(series.nights),
         "untrended": _names(night, night.measures[_MAX_TRENDS:]),
         "slices": [
             (night.name_of(measure), rows[:MAX_SLICES], len(rows[MAX_SLICES:]))
@@ -387,7 +388,7 @@ def _compact(text: str) -> str:
 def _environment() -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    from fastrank_eval.apps.nightly.charts import spark
+    from fastrank_eval.apps.nightly.time_charts import STRIP_TEXT, spark
 
     environment = Environment(
         loader=PackageLoader("fastrank_eval.apps.nightly", "templates"),
@@ -399,6 +400,7 @@ def _environment() -> Environment:
     )
     # Templates call the functions of text.py.
     environment.globals.update(vars(text), drift=_drift, key=_sort_key, spark=spark)
+    environment.globals["strip_text"] = STRIP_TEXT
     return environment
 
 

@@ -90,6 +90,7 @@ def slice_content(nights: Sequence[Night], slice_label: str, measure: str) -> di
     check_libraries()
     from fastrank_eval.analysis.plots import styled
     from fastrank_eval.apps.nightly import charts
+    from fastrank_eval.apps.nightly.time_charts import trend
 
     # Nights without the slice leave a gap.
     series = NightSeries([n for n in nights if with_slice[0].date <= n.date <= with_slice[-1].date])
@@ -99,7 +100,7 @@ def slice_content(nights: Sequence[Night], slice_label: str, measure: str) -> di
     with styled():
         keys = [charts.key(index) for index in range(len(models))]
         name = series.last.name_of(measure)
-        chart = charts.trend("slice", f"{name} of {slice_label}", series.nights, past)
+        chart = trend("slice", f"{name} of {slice_label}", series.nights, past)
     rows = [
         (
             night,
