@@ -23,6 +23,7 @@ from fastrank_eval.apps.nightly.page_rows import (
     activity_measure,
     activity_unit,
     cell,
+    failing_slices,
     top_changes,
     values_by_activity,
 )
@@ -37,6 +38,7 @@ from fastrank_eval.apps.nightly.text import (
 )
 from fastrank_eval.engine.records import MeasureValue
 from fastrank_eval.results.format import printable
+from fastrank_eval.results.gate_parser import ALL
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -46,8 +48,9 @@ MAX_SLICES = 500
 _MAX_CHANGES = 6
 _MAX_TRENDS = 8
 _MAX_REASONS = 6
-#: The most cards of findings.
+#: The most cards of findings on all rows, and of failing slices.
 _MAX_CARDS = 4
+_MAX_FAILING = 12
 _MARKS = {"gate": "gate failed", "scores": "too few distinct scores", "change": "changed"}
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _SECTIONS = (
@@ -79,6 +82,7 @@ def night_content(series: NightSeries) -> dict[str, Any]:
 
     night = series.last
     headline = series.headline()
+    failing = failing_slices(series)
     slices = [(name, series.slices(name)) for name in night.measures]
     active = values_by_activity(night.values, activity_measure(night.measures))
     with styled():
@@ -118,10 +122,13 @@ def night_content(series: NightSeries) -> dict[str, Any]:
         "level": confidence_text(night),
         "sentences": sentences(night) or [meaning(night)],
         "gate_texts": _shortened(gate_texts(night)),
-        "sections": _SECTIONS,
+        "sections": [("failing", "Failing slices")] * bool(failing) + list(_SECTIONS),
         "kinds": series.kinds,
         "headline": headline,
         "cards": _cards(series, headline),
+        "failing": failing[:_MAX_FAILING],
+        "more_failing": len(failing[_MAX_FAILING:]),
+        "marks": _MARKS,
         "change_boxes": _change_boxes(series),
         "periods": _periods(series),
         "keys": keys,
@@ -145,10 +152,15 @@ def _names(night: Night, measures: Sequence[str]) -> list[str]:
 
 
 def _cards(series: NightSeries, headline: Sequence[PageRow]) -> list[tuple[PageRow, str]]:
-    """Return the cards of headline values and findings, with marks."""
+    """Return the cards of headline values and findings, with marks.
+
+    Slices that fail have cards of their own.
+    """
     night = series.last
     marks: dict[tuple[str, str, str], str] = {}
     for one in night.findings:
+        if one.condition and one.slice not in ("", ALL):
+            continue
         mark = _MARKS.get(one.kind, "")
         marks.setdefault((one.score, one.slice, one.measure), mark)
     first = [row for row in headline if row.value.measure == night.measures[0]]
