@@ -75,6 +75,29 @@ def nights_content(nights: Sequence[Night], earlier: dt.date | None) -> dict[str
         "measure": nights[-1].name_of(measure) if nights else "",
         "dates": [night.date for night in reversed(nights)],
         "earlier": earlier,
+        **(_overview(NightSeries(nights), measure) if nights else {}),
+    }
+
+
+def _overview(series: NightSeries, measure: str) -> dict[str, Any]:
+    """Draw the charts of the list of nights."""
+    check_libraries()
+    from fastrank_eval.analysis.plots import styled
+    from fastrank_eval.apps.nightly import charts
+    from fastrank_eval.apps.nightly.time_charts import counts, trend
+
+    nights, last = series.nights, series.last
+    past = {model: series.past(model, "all", measure) for model in last.models}
+    with styled():
+        keys = [charts.key(index) for index in range(len(last.models))]
+    return {
+        "keys": keys,
+        "baseline": last.baseline,
+        "charts": [
+            trend("trend", last.name_of(measure) if measure else "No measure", nights, past),
+            counts("rows", "Rows", nights, [night.quality.rows for night in nights]),
+            counts("ctr", "CTR", nights, [night.quality.ctr for night in nights], percent=True),
+        ],
     }
 
 
