@@ -321,7 +321,8 @@ def _run_night(
     if output.has_summary:
         output.nights.append(night_dict(night, None if page is None else str(page), failure))
     if markdown:
-        output.print_text(night_markdown(night, None if page is None else str(page)))
+        path = None if page is None else str(page)
+        output.print_text(night_markdown(night, path, _statuses(config, date)))
     elif not quiet:
         output.print_text(night_lines(night))
     return _STATUS_CODES[night.status] or (NOT_SHOWN if failure is not None else 0)
@@ -333,6 +334,16 @@ def _with_periods(config: NightlyConfig, outcome: NightRun) -> Night:
 
     with open_history(config.history) as history:
         return with_periods(outcome.night, history, outcome.states)
+
+
+def _statuses(config: NightlyConfig, date: dt.date) -> dict[dt.date, str]:
+    """Return the statuses of the nights before a date; none if they cannot be read."""
+    from fastrank_eval.apps.nightly.history import open_history
+    from fastrank_eval.apps.nightly.summary_files import STRIP_NIGHTS
+
+    with suppress(FastRankEvalError), open_history(config.history) as history:
+        return history.statuses(date - dt.timedelta(days=STRIP_NIGHTS), date)
+    return {}
 
 
 def _requested_dates(date: str | None, backfill: str | None) -> list[dt.date]:

@@ -252,6 +252,14 @@ class History:
                 for date, status, text in rows
             ]
 
+    def statuses(self, first: dt.date, last: dt.date) -> dict[dt.date, str]:
+        """Return the status of each night from `first` to `last`."""
+        rows = self._select(
+            "SELECT date, status FROM night WHERE date BETWEEN ? AND ? ORDER BY date", first, last
+        )
+        with self._reading():
+            return {dt.date.fromisoformat(date): status for date, status in rows}
+
     def volumes(self, before: dt.date, nights: int, days: int) -> list[tuple[int, float]]:
         """Return rows and CTR of nights before a date, the latest first."""
         rows = self._select(
