@@ -310,8 +310,8 @@ def _run_night(
     # The history now has the night, so the summary lists it even if its page fails.
     night, page, failure = outcome.night, None, None
     try:
-        if output.has_summary or (config.folder is not None and not dry_run):
-            night = _with_periods(config, outcome)
+        if output.has_summary or not dry_run:
+            night = _with_periods(config, outcome, dry_run)
         if not dry_run:
             page = next(iter(write_pages(config, night)), None)
     except FastRankEvalError as error:
@@ -328,12 +328,19 @@ def _run_night(
     return _STATUS_CODES[night.status] or (NOT_SHOWN if failure is not None else 0)
 
 
-def _with_periods(config: NightlyConfig, outcome: NightRun) -> Night:
-    from fastrank_eval.apps.nightly.history import open_history
+def _with_periods(config: NightlyConfig, outcome: NightRun, dry_run: bool) -> Night:
+    """Add week and month to a night, and store them for `serve`."""
+    from fastrank_eval.apps.nightly.history import History, open_history
     from fastrank_eval.apps.nightly.periods import with_periods
 
-    with open_history(config.history) as history:
-        return with_periods(outcome.night, history, outcome.states)
+    if dry_run:
+        with open_history(config.history) as history:
+            return with_periods(outcome.night, history, outcome.states)
+    with closing(History(config.history)) as history:
+        changes = history.changes()
+        night = with_periods(outcome.night, history, outcome.states)
+        history.write_periods(night, changes)
+    return night
 
 
 def _statuses(config: NightlyConfig, date: dt.date) -> dict[dt.date, str]:

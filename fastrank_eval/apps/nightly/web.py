@@ -317,7 +317,10 @@ def _night(history: History, request: Request) -> str:
 
 
 def _with_periods(history: History, night: Night) -> Night:
-    """Add week and month to a night if merging takes a second or two at most."""
+    """Add week and month to a night: stored, or merged if it takes a second at most."""
+    stored = history.with_periods(night)
+    if stored is not None:
+        return stored
     first = night.date - dt.timedelta(days=max(PERIODS.values()) - 1)
     try:
         size = history.state_bytes(first, night.date)

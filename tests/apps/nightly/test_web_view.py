@@ -51,6 +51,9 @@ class StateSpec:
         self.requested.append(of)
         return [self.nights[date] for date in self.dates() if first <= date <= last]
 
+    def with_periods(self, night: Night) -> Night | None:
+        return None
+
     def rows(self, first: dt.date, last: dt.date) -> dict[dt.date, int]:
         return {}
 
