@@ -445,17 +445,19 @@ def serve(history: str, host: str, port: int, allowed: tuple[str, ...]) -> None:
         )
     with defer_signals():
         from fastrank_eval.apps.nightly.history import History
-        from fastrank_eval.apps.nightly.web import HistoryFile, web_view
+        from fastrank_eval.apps.nightly.web import HistoryFile, load_libraries, web_view
         from fastrank_eval.apps.nightly.web_server import bind_socket, run_server
 
     History(history, readonly=True, patience=_TIMEOUT).close()
+    source = HistoryFile(history, _TIMEOUT)
     with closing(bind_socket(host, port)) as listener:
         application = web_view(
-            HistoryFile(history, _TIMEOUT),
+            source,
             hosts=[*allowed, *([] if host in _ANY_ADDRESS else [host]), *_LOCAL_HOSTS],
         )
         address = listener.getsockname()
         host_text = f"[{address[0]}]" if listener.family == socket.AF_INET6 else address[0]
+        load_libraries(source)
         note(f"serving {history} at http://{host_text}:{address[1]}/ (Ctrl-C ends)")
         run_server(application, listener)
 

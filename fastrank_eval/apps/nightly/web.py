@@ -11,7 +11,7 @@ import re
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
@@ -256,6 +256,20 @@ def web_view(
     return _Headers(AllowedHosts(application, hosts))
 
 
+def load_libraries(source: HistorySource) -> None:
+    """Draw the latest night, so that the first request need not wait for libraries.
+
+    Parameters
+    ----------
+    source : HistorySource
+    """
+    # A history that cannot be read now may be readable at the first request, which says why.
+    with suppress(FastRankEvalError), source.open() as history:
+        dates = history.dates()
+        if dates:
+            _night_page(history, dates, dates[-1])
+
+
 _Answer = Callable[[History, Request], str]
 
 
@@ -306,7 +320,10 @@ def _nights(history: History, request: Request) -> str:
 
 def _night(history: History, request: Request) -> str:
     """Show one night, with earlier nights for its trends."""
-    dates, date = _requested(history, request.path_params["date"])
+    return _night_page(history, *_requested(history, request.path_params["date"]))
+
+
+def _night_page(history: History, dates: Sequence[dt.date], date: dt.date) -> str:
     index = dates.index(date)
     after = dates[index + 1] if index + 1 < len(dates) else None
     links = WebLinks(dates[index - 1] if index else None, after)

@@ -114,6 +114,6 @@ def test_serve__until_interrupted__answers_and_ends_quietly(tmp_path: Path) -> N
     finally:
         process.kill()
     assert (process.returncode, err) == (0, "")
-    assert out == 2 * "closed\n"  # before the start, and after the page
+    assert out == 3 * "closed\n"  # checked, drawn before the start, and after the page
     with socket.socket() as free:  # the port is given back
         assert free.connect_ex(("127.0.0.1", int(address.rsplit(":", 1)[1].strip("/")))) != 0

@@ -5,6 +5,8 @@ from __future__ import annotations
 import http.client
 import os
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -21,7 +23,7 @@ from fastrank_eval._lib.errors import HistoryError
 from fastrank_eval.apps.nightly import web_server
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.night import Night
-from fastrank_eval.apps.nightly.web import HistoryFile, PageCache, web_view
+from fastrank_eval.apps.nightly.web import HistoryFile, PageCache, load_libraries, web_view
 from tests.apps.nightly.test_page import tiny
 from tests.apps.nightly.test_web_view import StateSpec, web_of
 from tests.support.asgi_client import Client
@@ -31,6 +33,7 @@ from tests.support.sample_nights import LAST, month
 #: Seconds after which a test gives up; none takes so long.
 PATIENCE = 60
 NIGHT = f"/night/{LAST}"
+ROOT = Path(__file__).parents[3]
 REQUEST = f"GET {NIGHT} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode()
 
 
@@ -206,6 +209,22 @@ def test_pages__beyond_the_memory_of_the_cache__go_by_last_request() -> None:
     assert cache.get(2, "a") is None
     cache.add(1, "large", b"1" * 11)
     assert cache.get(1, "large") is None
+
+
+def test_libraries__are_loaded_before_the_first_request() -> None:
+    program = """
+import sys
+from tests.support.sample_nights import month
+from tests.apps.nightly.test_web_view import StateSpec
+from fastrank_eval.apps.nightly.web import load_libraries
+heavy = {"jinja2", "matplotlib.backends.backend_svg"}
+assert not heavy & set(sys.modules)
+load_libraries(StateSpec(month(2)))
+assert heavy <= set(sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    load_libraries(StateSpec(()))  # no night: nothing to draw
 
 
 def test_stamp__of_a_file__changes_with_every_write(tmp_path: Path) -> None:
