@@ -344,7 +344,7 @@ def _with_periods(config: NightlyConfig, outcome: NightRun, dry_run: bool) -> Ni
 
 
 def _statuses(config: NightlyConfig, date: dt.date) -> dict[dt.date, str]:
-    """Return the statuses of the nights before a date; none if they cannot be read."""
+    """Return statuses of earlier nights; none if they cannot be read."""
     from fastrank_eval.apps.nightly.history import open_history
     from fastrank_eval.apps.nightly.summary_files import STRIP_NIGHTS
 

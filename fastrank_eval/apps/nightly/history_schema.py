@@ -160,7 +160,7 @@ def _record(table: str, row: Row) -> Any:
 
 
 def periods_content(night: Night) -> bytes:
-    """Convert the week and the month of a night to JSON; see `with_saved_periods`.
+    """Convert week and month of a night to JSON; see `with_saved_periods`.
 
     Slices have their values of the first measure, as pages and summaries show them.
     """

@@ -257,7 +257,9 @@ def web_view(
 
 
 def load_libraries(source: HistorySource) -> None:
-    """Draw the latest night, so that the first request need not wait for libraries.
+    """Load the libraries of a page, for which the first request would wait.
+
+    The latest night is drawn.
 
     Parameters
     ----------
@@ -334,7 +336,7 @@ def _night_page(history: History, dates: Sequence[dt.date], date: dt.date) -> st
 
 
 def _with_periods(history: History, night: Night) -> Night:
-    """Add week and month to a night: stored, or merged if it takes a second at most."""
+    """Add the stored week and month, or merge them if that is quick."""
     stored = history.with_periods(night)
     if stored is not None:
         return stored
