@@ -210,6 +210,7 @@ LOCAL_LIBRARIES = {
     *("difflib", "duckdb", "fcntl", "html", "importlib", "ir_measures", "jinja2", "llvmlite"),
     *("markupsafe", "polars", "pyarrow", "pyspark", "resource", "rich", "scipy", "uvicorn"),
 }
+NIGHT_CHARTS = {"analysis.plots", "apps.nightly", "apps.nightly.time_charts"}
 #: Files of ours that import such a library at their top, that a facade method hands over to, or
 #: that a plain run does not need: scattered rows, states and gates take 3 % of its start, HTML
 #: and resources 4 ms.
@@ -219,8 +220,8 @@ LOCAL_FILES = {
     "fastrank_eval/analysis/curve.py": {"analysis.plot_files"},
     "fastrank_eval/analysis/plot_files.py": {"analysis.forest", "analysis.plots"},
     "fastrank_eval/apps/nightly/config_checks.py": {"io.filters"},
-    "fastrank_eval/apps/nightly/page.py": {"analysis.plots", "apps.nightly", "apps.nightly.charts"},
-    "fastrank_eval/apps/nightly/web.py": {"analysis.plots", "apps.nightly"},
+    "fastrank_eval/apps/nightly/page.py": NIGHT_CHARTS,
+    "fastrank_eval/apps/nightly/web_content.py": NIGHT_CHARTS,
     "fastrank_eval/engine/run.py": {"engine.scattered", "slicing.slicer"},
     "fastrank_eval/io/reader.py": {"io.filters"},
     "fastrank_eval/results/evaluate.py": {"results.state"},

@@ -36,7 +36,13 @@ ALLOWED = {
     "testing.py of @ cutoff",
 }
 #: Pictures are drawn, not compared; demo logs round what such a function gives.
-DRAWN = ("analysis/plots.py", "analysis/plot_files.py", "apps/nightly/charts.py", "apps/demo/")
+DRAWN = (
+    "analysis/plots.py",
+    "analysis/plot_files.py",
+    "apps/nightly/charts.py",
+    "apps/nightly/time_charts.py",
+    "apps/demo/",
+)
 EXACT = Context(prec=60)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import os
-import signal
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, nullcontext, suppress
@@ -16,13 +15,11 @@ import click
 
 from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError, OutputError
 from fastrank_eval._lib.files import atomic_path, check_writable
-from fastrank_eval._lib.signals import defer_signals, raise_if_stopped, reset_signals
+from fastrank_eval._lib.signals import defer_signals, raise_if_stopped
 from fastrank_eval.apps.cli.options import complete_files, option
 from fastrank_eval.apps.cli.shell import SectionedCommand, check_standard_output, emit, note
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp
-
     from fastrank_eval.apps.nightly.config import NightlyConfig
     from fastrank_eval.apps.nightly.night import Night
     from fastrank_eval.apps.nightly.run import NightRun
@@ -313,8 +310,8 @@ def _run_night(
     # The history now has the night, so the summary lists it even if its page fails.
     night, page, failure = outcome.night, None, None
     try:
-        if output.has_summary or (config.folder is not None and not dry_run):
-            night = _with_periods(config, outcome)
+        if output.has_summary or not dry_run:
+            night = _with_periods(config, outcome, dry_run)
         if not dry_run:
             page = next(iter(write_pages(config, night)), None)
     except FastRankEvalError as error:
@@ -324,18 +321,36 @@ def _run_night(
     if output.has_summary:
         output.nights.append(night_dict(night, None if page is None else str(page), failure))
     if markdown:
-        output.print_text(night_markdown(night, None if page is None else str(page)))
+        path = None if page is None else str(page)
+        output.print_text(night_markdown(night, path, _statuses(config, date)))
     elif not quiet:
         output.print_text(night_lines(night))
     return _STATUS_CODES[night.status] or (NOT_SHOWN if failure is not None else 0)
 
 
-def _with_periods(config: NightlyConfig, outcome: NightRun) -> Night:
-    from fastrank_eval.apps.nightly.history import open_history
+def _with_periods(config: NightlyConfig, outcome: NightRun, dry_run: bool) -> Night:
+    """Add week and month to a night, and store them for `serve`."""
+    from fastrank_eval.apps.nightly.history import History, open_history
     from fastrank_eval.apps.nightly.periods import with_periods
 
-    with open_history(config.history) as history:
-        return with_periods(outcome.night, history, outcome.states)
+    if dry_run:
+        with open_history(config.history) as history:
+            return with_periods(outcome.night, history, outcome.states)
+    with closing(History(config.history)) as history:
+        changes = history.changes()
+        night = with_periods(outcome.night, history, outcome.states)
+        history.write_periods(night, changes)
+    return night
+
+
+def _statuses(config: NightlyConfig, date: dt.date) -> dict[dt.date, str]:
+    """Return statuses of earlier nights; none if they cannot be read."""
+    from fastrank_eval.apps.nightly.history import open_history
+    from fastrank_eval.apps.nightly.summary_files import STRIP_NIGHTS
+
+    with suppress(FastRankEvalError), open_history(config.history) as history:
+        return history.statuses(date - dt.timedelta(days=STRIP_NIGHTS), date)
+    return {}
 
 
 def _requested_dates(date: str | None, backfill: str | None) -> list[dt.date]:
@@ -430,56 +445,21 @@ def serve(history: str, host: str, port: int, allowed: tuple[str, ...]) -> None:
         )
     with defer_signals():
         from fastrank_eval.apps.nightly.history import History
-        from fastrank_eval.apps.nightly.web import current_history, web_view
+        from fastrank_eval.apps.nightly.web import HistoryFile, load_libraries, web_view
+        from fastrank_eval.apps.nightly.web_server import bind_socket, run_server
 
     History(history, readonly=True, patience=_TIMEOUT).close()
+    source = HistoryFile(history, _TIMEOUT)
     with closing(bind_socket(host, port)) as listener:
         application = web_view(
-            lambda: current_history(history, _TIMEOUT),
+            source,
             hosts=[*allowed, *([] if host in _ANY_ADDRESS else [host]), *_LOCAL_HOSTS],
         )
         address = listener.getsockname()
         host_text = f"[{address[0]}]" if listener.family == socket.AF_INET6 else address[0]
+        load_libraries(source)
         note(f"serving {history} at http://{host_text}:{address[1]}/ (Ctrl-C ends)")
-        _run_server(application, listener)
-
-
-def bind_socket(host: str, port: int) -> socket.socket:
-    """Bind and open a listening socket.
-
-    Parameters
-    ----------
-    host : str
-    port : int
-        0 for any free port.
-
-    Returns
-    -------
-    socket.socket
-
-    Raises
-    ------
-    ArgumentError
-        If the port is in use, or the address is not one of this machine.
-    """
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-    except (socket.gaierror, UnicodeError) as error:
-        raise ArgumentError(f"--host {host!r}: no such address ({error}).") from None
-    server_socket = socket.socket(family, kind, protocol)
-    try:
-        server_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        server_socket.bind(address)
-        server_socket.listen()
-    except OSError as error:
-        server_socket.close()
-        raise ArgumentError(
-            f"cannot listen on port {port} of {host}: {error.strerror}. Name another one with "
-            "--port; --port 0 takes any free port."
-        ) from None
-    return server_socket
+        run_server(application, listener)
 
 
 def _check_libraries() -> None:
@@ -489,16 +469,3 @@ def _check_libraries() -> None:
         raise ArgumentError(
             f"serve needs {', '.join(missing)}, not installed: pip install 'fastrank_eval[serve]'."
         )
-
-
-def _run_server(application: ASGIApp, listener: socket.socket) -> None:
-    import uvicorn
-
-    # The server shuts down by itself, which may take longer than the time limit of a command.
-    reset_signals()
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    settings = uvicorn.Config(
-        application, log_level="warning", access_log=False, server_header=False, lifespan="off"
-    )
-    with suppress(KeyboardInterrupt):
-        uvicorn.Server(settings).run(sockets=[listener])

@@ -24,6 +24,8 @@ from fastrank_eval.apps.nightly.history_schema import (
     night_from_rows,
     night_rows,
     parse_findings,
+    periods_content,
+    with_saved_periods,
     write_tables,
 )
 from fastrank_eval.apps.nightly.night import EarlierFindings, Night, SavedStates
@@ -34,6 +36,9 @@ _ONE_ROW_TABLES = ("night", "quality", "state")
 #: The most bytes of a value in SQLite.
 _MAX_BYTES = 1_000_000_000
 _DETAIL_TABLES = ("difference", "curve")
+_STATE = ["date", "kind", "fingerprint", "content"]
+#: The kind of a state that has the week and the month of a night.
+_PERIODS = "periods"
 
 
 class History:
@@ -171,9 +176,42 @@ class History:
                 self._database.executemany(_insert(table, columns), rows_with_keys)
             if states is not None:
                 self._database.executemany(
-                    _insert("state", ["date", "kind", "fingerprint", "content"]),
+                    _insert("state", _STATE),
                     [(date, kind, states.fingerprint, of) for kind, of in states.contents.items()],
                 )
+            # The weeks and months of later nights may have this one.
+            self._database.execute(
+                "DELETE FROM state WHERE kind = ? AND date > ?", (_PERIODS, date)
+            )
+
+    def changes(self) -> int:
+        """Return a number that other writers of the file change."""
+        ((number,),) = self._select("PRAGMA data_version")
+        return int(number)
+
+    def write_periods(self, night: Night, changes: int) -> None:
+        """Store the week and the month of a night, unless the history has changed.
+
+        Parameters
+        ----------
+        night : Night
+        changes : int
+            The result of `changes` before they were merged.
+        """
+        with self.transaction():
+            stored = self._select("SELECT 1 FROM night WHERE date = ?", night.date)
+            if stored and self.changes() == changes:
+                row = night.date.isoformat(), _PERIODS, "", periods_content(night)
+                self._database.execute(_insert("state", _STATE, "REPLACE"), row)
+
+    def with_periods(self, night: Night) -> Night | None:
+        """Add the stored week and month to a night; None if there are none."""
+        content = self.state(night.date, _PERIODS)
+        if content is None:
+            return None
+        with suppress(ValueError, TypeError, LookupError, AttributeError):
+            return with_saved_periods(night, content)
+        return None
 
     def dates(self) -> list[dt.date]:
         """Return the dates of the nights, ascending."""
@@ -251,6 +289,14 @@ class History:
                 EarlierFindings(status, parse_findings(text), frozenset(skipped.get(date, ())))
                 for date, status, text in rows
             ]
+
+    def statuses(self, first: dt.date, last: dt.date) -> dict[dt.date, str]:
+        """Return the status of each night from `first` to `last`."""
+        rows = self._select(
+            "SELECT date, status FROM night WHERE date BETWEEN ? AND ? ORDER BY date", first, last
+        )
+        with self._reading():
+            return {dt.date.fromisoformat(date): status for date, status in rows}
 
     def volumes(self, before: dt.date, nights: int, days: int) -> list[tuple[int, float]]:
         """Return rows and CTR of nights before a date, the latest first."""
@@ -451,7 +497,7 @@ def open_history(path: Path) -> Iterator[History]:
         yield history
 
 
-def _insert(table: str, columns: list[str]) -> str:
+def _insert(table: str, columns: list[str], verb: str = "INSERT") -> str:
     names = ", ".join(f'"{name}"' for name in columns)
     placeholders = ", ".join("?" * len(columns))
-    return f"INSERT INTO {table} ({names}) VALUES ({placeholders})"  # noqa: S608 - names of our own
+    return f"{verb} INTO {table} ({names}) VALUES ({placeholders})"

@@ -8,7 +8,7 @@ import math
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
@@ -29,6 +29,7 @@ from fastrank_eval.apps.nightly.night import (
     NightQuality,
 )
 from fastrank_eval.engine.records import MeasureValue, plain_value
+from fastrank_eval.results.gate_parser import ALL
 
 #: Marks the file as a history, so that the database of another program is refused: "frEh".
 APPLICATION_ID = 0x66724568
@@ -156,6 +157,46 @@ def _record(table: str, row: Row) -> Any:
     if "passed" in values:
         values["passed"] = bool(values["passed"])
     return _RECORDS[table](**values)
+
+
+def periods_content(night: Night) -> bytes:
+    """Convert week and month of a night to JSON; see `with_saved_periods`.
+
+    Slices have their values of the first measure, as pages and summaries show them.
+    """
+    shown = {
+        name: [v for v in values if v.slice == ALL or v.measure in night.measures[:1]]
+        for name, values in night.periods.items()
+    }
+    content = {
+        "values": {name: [_row("value", v) for v in values] for name, values in shown.items()},
+        "nights": {name: list(map(str, dates)) for name, dates in night.period_nights.items()},
+        "notes": night.period_notes,
+    }
+    return _json(content).encode()
+
+
+def with_saved_periods(night: Night, content: bytes) -> Night:
+    """Add the week and the month of a night from JSON.
+
+    Raises
+    ------
+    ValueError, TypeError, LookupError
+        If the content has another form.
+    """
+    saved = json.loads(content)
+    return replace(
+        night,
+        periods={
+            name: tuple(_record("value", row) for row in rows)
+            for name, rows in saved["values"].items()
+        },
+        period_nights={
+            name: tuple(map(dt.date.fromisoformat, dates))
+            for name, dates in saved["nights"].items()
+        },
+        period_notes=tuple(saved["notes"]),
+    )
 
 
 @lru_cache(maxsize=1 << 12)

@@ -23,6 +23,7 @@ from fastrank_eval.apps.nightly.page_rows import (
     activity_measure,
     activity_unit,
     cell,
+    failing_slices,
     top_changes,
     values_by_activity,
 )
@@ -37,6 +38,7 @@ from fastrank_eval.apps.nightly.text import (
 )
 from fastrank_eval.engine.records import MeasureValue
 from fastrank_eval.results.format import printable
+from fastrank_eval.results.gate_parser import ALL
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -46,8 +48,9 @@ MAX_SLICES = 500
 _MAX_CHANGES = 6
 _MAX_TRENDS = 8
 _MAX_REASONS = 6
-#: The most cards of findings.
+#: The most cards of findings on all rows, and of failing slices.
 _MAX_CARDS = 4
+_MAX_FAILING = 12
 _MARKS = {"gate": "gate failed", "scores": "too few distinct scores", "change": "changed"}
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _SECTIONS = (
@@ -75,16 +78,18 @@ def night_content(series: NightSeries) -> dict[str, Any]:
     """
     from fastrank_eval.analysis.plots import styled
     from fastrank_eval.apps.nightly import charts
+    from fastrank_eval.apps.nightly.time_charts import counts, edges, trend
 
     night = series.last
     headline = series.headline()
+    failing = failing_slices(series)
     slices = [(name, series.slices(name)) for name in night.measures]
     active = values_by_activity(night.values, activity_measure(night.measures))
     with styled():
         keys = [charts.key(index) for index in range(len(night.models))]
         trends = [
             (
-                charts.trend(
+                trend(
                     f"trend-{index}", night.name_of(measure), series.nights, _past(series, measure)
                 ),
                 _by_night(series, measure),
@@ -107,8 +112,8 @@ def night_content(series: NightSeries) -> dict[str, Any]:
         ]
         qualities = [each.quality for each in series.nights]
         quality_charts = [
-            charts.counts("rows", "Rows", series.nights, [q.rows for q in qualities]),
-            charts.counts("ctr", "CTR", series.nights, [q.ctr for q in qualities], percent=True),
+            counts("rows", "Rows", series.nights, [q.rows for q in qualities]),
+            counts("ctr", "CTR", series.nights, [q.ctr for q in qualities], percent=True),
         ]
     return {
         "night": night,
@@ -117,16 +122,19 @@ def night_content(series: NightSeries) -> dict[str, Any]:
         "level": confidence_text(night),
         "sentences": sentences(night) or [meaning(night)],
         "gate_texts": _shortened(gate_texts(night)),
-        "sections": _SECTIONS,
+        "sections": [("failing", "Failing slices")] * bool(failing) + list(_SECTIONS),
         "kinds": series.kinds,
         "headline": headline,
         "cards": _cards(series, headline),
+        "failing": failing[:_MAX_FAILING],
+        "more_failing": len(failing[_MAX_FAILING:]),
+        "marks": _MARKS,
         "change_boxes": _change_boxes(series),
         "periods": _periods(series),
         "keys": keys,
         "trends": trends,
         "bare": _names(night, _without_intervals(series, night.measures[:_MAX_TRENDS])),
-        "edges": charts.edges(series.nights),
+        "edges": edges(series.nights),
         "untrended": _names(night, night.measures[_MAX_TRENDS:]),
         "slices": [
             (night.name_of(measure), rows[:MAX_SLICES], len(rows[MAX_SLICES:]))
@@ -144,10 +152,15 @@ def _names(night: Night, measures: Sequence[str]) -> list[str]:
 
 
 def _cards(series: NightSeries, headline: Sequence[PageRow]) -> list[tuple[PageRow, str]]:
-    """Return the cards of headline values and findings, with marks."""
+    """Return the cards of headline values and findings, with marks.
+
+    Slices that fail have cards of their own.
+    """
     night = series.last
     marks: dict[tuple[str, str, str], str] = {}
     for one in night.findings:
+        if one.condition and one.slice not in ("", ALL):
+            continue
         mark = _MARKS.get(one.kind, "")
         marks.setdefault((one.score, one.slice, one.measure), mark)
     first = [row for row in headline if row.value.measure == night.measures[0]]
@@ -387,7 +400,7 @@ def _compact(text: str) -> str:
 def _environment() -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    from fastrank_eval.apps.nightly.charts import spark
+    from fastrank_eval.apps.nightly.time_charts import STRIP_TEXT, spark
 
     environment = Environment(
         loader=PackageLoader("fastrank_eval.apps.nightly", "templates"),
@@ -399,6 +412,7 @@ def _environment() -> Environment:
     )
     # Templates call the functions of text.py.
     environment.globals.update(vars(text), drift=_drift, key=_sort_key, spark=spark)
+    environment.globals["strip_text"] = STRIP_TEXT
     return environment
 
 

@@ -10,7 +10,7 @@ from dataclasses import field
 
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import FastRankEvalError
-from fastrank_eval.apps.nightly.night import KINDS, GateOutcome, Night, NightDifference
+from fastrank_eval.apps.nightly.night import KINDS, Finding, GateOutcome, Night, NightDifference
 from fastrank_eval.apps.nightly.text import (
     VerdictText,
     amount,
@@ -311,6 +311,39 @@ class NightSeries:
             {kind: changes[kind] for kind in self.kinds if kind in changes},
             tuple(math.nan if one is None else one.value for one in self.past(*key)),
         )
+
+
+@dataclass(frozen=True)
+class FailingSlice:
+    """A slice on which a model fails a gate.
+
+    Parameters
+    ----------
+    finding : Finding
+        The most important one of the slice.
+    row : PageRow or None
+        The value that fails; None if the gate names no measure.
+    others : tuple of str
+        Other measures that fail.
+    """
+
+    finding: Finding
+    row: PageRow | None
+    others: tuple[str, ...] = ()
+
+
+def failing_slices(series: NightSeries) -> list[FailingSlice]:
+    """Return the slices that fail on the last night, the worst first."""
+    findings_by_key: dict[tuple[str, str], list[Finding]] = {}
+    for one in series.last.findings:
+        if one.condition and one.slice not in ("", ALL):
+            findings_by_key.setdefault((one.score, one.slice), []).append(one)
+    slices = []
+    for first, *others in findings_by_key.values():
+        row = series.row(first.score, first.slice, first.measure)
+        measures = dict.fromkeys(one.measure for one in others if one.measure != first.measure)
+        slices.append(FailingSlice(first, row, tuple(filter(None, measures))))
+    return slices
 
 
 def activity_measure(measures: Sequence[str]) -> str:

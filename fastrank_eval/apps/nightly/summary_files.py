@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from typing import Any
 from urllib.parse import quote
@@ -151,6 +152,16 @@ def _fields(record: object, names: Sequence[str]) -> dict[str, Any]:
 
 
 _MARKS = {"better": "▲", "worse": "▼", "higher": "↑", "lower": "↓"}
+#: Days of the strip of statuses.
+STRIP_NIGHTS = 30
+#: Character and name of each status in the strip; the empty one is a day without a night.
+_STRIP = {
+    "fine": (".", "fine"),
+    "changed": ("c", "changed"),
+    "regression": ("R", "regression"),
+    "data_quality": ("D", "data quality"),
+    "": ("-", "no night"),
+}
 #: The form of numbers.
 _FORM = ".4g"
 #: The most slices in text.
@@ -160,7 +171,9 @@ _ADDRESS_CHARACTERS = "/:?#@!$&'*+,;=%~"
 _MARKUP = re.compile(r"([\\`*_{}\[\]()#+!|<>~&:@-])")
 
 
-def night_markdown(night: Night, page: str | None = None) -> str:
+def night_markdown(
+    night: Night, page: str | None = None, statuses: Mapping[dt.date, str] | None = None
+) -> str:
     """Format a night as Markdown for chat.
 
     It has lists and no tables, since many chats do not show tables.
@@ -170,6 +183,8 @@ def night_markdown(night: Night, page: str | None = None) -> str:
     night : Night
     page : str, optional
         The path of its page.
+    statuses : mapping of datetime.date to str, optional
+        The statuses of the nights before it, for a strip of the last 30 nights.
 
     Returns
     -------
@@ -209,12 +224,29 @@ def night_markdown(night: Night, page: str | None = None) -> str:
         models,
         _largest_changes(night),
         [f"{quality.rows:,} rows, {quality.groups:,} groups, CTR {_four_digits(quality.ctr)}", ""],
+        _status_strip(night, statuses or {}),
         [_legend(night)],
     ]
     lines: list[str] = []
     for part in filter(None, parts):
         lines += [*([""] if lines and lines[-1] else []), *part]
     return "\n".join(lines) + "\n"
+
+
+def _status_strip(night: Night, statuses: Mapping[dt.date, str]) -> list[str]:
+    """Format the statuses of the last nights, a character for each night."""
+    days = [night.date - dt.timedelta(days=ago) for ago in reversed(range(STRIP_NIGHTS))]
+    status_by_date = {**statuses, night.date: night.status}
+    known = [day for day in days if day in status_by_date]
+    if len(known) < 2:
+        return []
+    days = days[days.index(known[0]) :]
+    found = [status_by_date.get(day, "") for day in days]
+    strip = "".join(_STRIP.get(status, ("?", ""))[0] for status in found)
+    meanings = [
+        f"{_code(character)} {name}" for key, (character, name) in _STRIP.items() if key in found
+    ]
+    return [f"Last {len(days)} days: {_code(strip)} ({', '.join(meanings)})", ""]
 
 
 def _largest_changes(night: Night) -> list[str]:

@@ -1,20 +1,23 @@
-"""Serve the pages of a history."""
+"""Answer requests for the pages of a history."""
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 import ipaddress
 import logging
-import math
 import os
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -22,23 +25,17 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError, HistoryError
-from fastrank_eval.apps.nightly.compare_nights import convention_differences, from_earlier
 from fastrank_eval.apps.nightly.history import History
-from fastrank_eval.apps.nightly.night import PERIODS, Night, NightDifference, parse_date
-from fastrank_eval.apps.nightly.page import MAX_SLICES, check_libraries, page, policy, render
-from fastrank_eval.apps.nightly.page_rows import Change, NightSeries, cell
+from fastrank_eval.apps.nightly.night import PERIODS, Night, parse_date
+from fastrank_eval.apps.nightly.page import page, policy, render
 from fastrank_eval.apps.nightly.pages import LONGEST_QUERY, WebLinks
 from fastrank_eval.apps.nightly.periods import with_periods
-from fastrank_eval.apps.nightly.text import (
-    confidence_of,
-    confidence_text,
-    digits_of,
-    lead,
+from fastrank_eval.apps.nightly.web_content import (
+    compare_content,
+    nights_content,
+    slice_content,
 )
-from fastrank_eval.engine.records import MeasureValue
-from fastrank_eval.measures.parser import measure as measure_of
 
 _HOST_PATTERN = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]*)(?::[0-9]*)?")
 _NAME_PATTERN = re.compile(r"(?:\*\.)?[\w-]+(?:\.[\w-]+)*\.?")
@@ -105,188 +102,19 @@ def _is_address(text: str) -> bool:
     return True
 
 
-_Key = tuple[str, str | None, str, str]
-
-
-@dataclass(frozen=True)
-class Pair:
-    """A value on two nights with intervals as text, and the difference."""
-
-    value: MeasureValue
-    earlier: MeasureValue | None
-    texts: tuple[tuple[str, str], ...]
-    change: Change | None
-
-    @property
-    def interval(self) -> str:
-        """The interval of the second night."""
-        return self.texts[1][1]
-
-    @property
-    def rank(self) -> tuple[bool, float]:
-        """The sort key: significant changes first, by strength."""
-        if self.change is None:
-            return True, 0.0
-        return not self.change.verdict.shown, -self.change.strength
-
-
-def nights_content(nights: Sequence[Night], earlier: dt.date | None) -> dict[str, Any]:
-    """Return the values for the list of nights, the latest first.
-
-    Parameters
-    ----------
-    nights : sequence of Night
-    earlier : dt.date or None
-        The first date of this page, if another page has earlier nights.
-    """
-    rows = []
-    measure = nights[-1].measures[0] if nights and nights[-1].measures else ""
-    models = nights[-1].models if nights else ()
-    digits = digits_of(v for n in nights for v in n.values if _headline(v, measure))
-    for night in reversed(nights):
-        value_by_model = {value.score: value for value in night.values if _headline(value, measure)}
-        values = map(value_by_model.get, models)
-        cells = [(*cell(one, digits), one.value if one else math.nan) for one in values]
-        rows.append((night, cells, lead(night)))
-    title = nights[-1].title if nights else "No nights"
-    return {
-        "title": title,
-        "rows": rows,
-        "level": confidence_text(nights[-1]) if nights else "",
-        "with_intervals": any(interval for _, cells, _ in rows for _, interval, _ in cells),
-        "models": models,
-        "measure": nights[-1].name_of(measure) if nights else "",
-        "dates": [night.date for night in reversed(nights)],
-        "earlier": earlier,
-    }
-
-
-def slice_content(nights: Sequence[Night], slice_label: str, measure: str) -> dict[str, Any] | None:
-    """Return a measure on a slice over time; None if no night has it."""
-    with_slice = [
-        night
-        for night in nights
-        if any(value.slice == slice_label and value.measure == measure for value in night.values)
-    ]
-    if not with_slice:
-        return None
-    check_libraries()
-    from fastrank_eval.analysis.plots import styled
-    from fastrank_eval.apps.nightly import charts
-
-    # Nights without the slice leave a gap.
-    series = NightSeries([n for n in nights if with_slice[0].date <= n.date <= with_slice[-1].date])
-    models = list(dict.fromkeys(model for night in with_slice for model in night.models))
-    past = {model: series.past(model, slice_label, measure) for model in models}
-    digits = digits_of(value for values in past.values() for value in values if value is not None)
-    with styled():
-        keys = [charts.key(index) for index in range(len(models))]
-        name = series.last.name_of(measure)
-        chart = charts.trend("slice", f"{name} of {slice_label}", series.nights, past)
-    rows = [
-        (
-            night,
-            [
-                None if (value := past[model][index]) is None else (*cell(value, digits), value)
-                for model in models
-            ],
-        )
-        for index, night in enumerate(series.nights)
-    ]
-    return {
-        "title": series.last.title,
-        "slice_label": slice_label,
-        "measure": name,
-        "models": models,
-        "baseline": series.last.baseline,
-        "keys": keys,
-        "chart": chart,
-        "rows": rows[::-1],
-        "level": confidence_text(series.last),
-        "with_intervals": any(cell[1] for _, cells in rows for cell in cells if cell is not None),
-    }
-
-
-def compare_content(first: Night, second: Night) -> dict[str, Any]:
-    """Return the values for two nights side by side with their differences.
-
-    The differences are those of `from_earlier`, so that they equal those on the page of the second
-    night. There are none if conventions differ.
-    """
-    different = convention_differences(second, first)
-    earlier = {(v.score, v.by, v.slice, v.measure): v for v in first.values}
-    confidence = confidence_of(second)
-    measures = {measure for measure in {v.measure for v in second.values} if _is_known(measure)}
-    values = [value for value in second.values if value.measure in measures]
-    differences = {
-        (one.score, one.by, one.slice, one.measure): one
-        for one in from_earlier("other", values, first.values, confidence)
-        if not different
-    }
-    overall = [value for value in second.values if value.slice == "all"]
-    on_slices = [value for value in second.values if value.slice != "all"]
-    order = {measure: index for index, measure in enumerate(second.measures)}
-    overall.sort(key=lambda value: order.get(value.measure, len(order)))
-    tables = [("All rows", _pairs(overall, earlier, differences, confidence), 0)]
-    for measure in second.measures:
-        pairs = _pairs(
-            [v for v in on_slices if v.measure == measure], earlier, differences, confidence
-        )
-        pairs.sort(key=lambda pair: pair.rank)
-        if pairs:
-            name = second.name_of(measure)
-            tables.append((f"{name} by slice", pairs[:MAX_SLICES], len(pairs[MAX_SLICES:])))
-    return {
-        "title": second.title,
-        "first": first,
-        "second": second,
-        "different": different,
-        "unsound": [night.date for night in (first, second) if night.status == "data_quality"],
-        "tables": tables,
-        "level": confidence_text(second),
-    }
-
-
-def _headline(value: MeasureValue, measure: str) -> bool:
-    return value.slice == "all" and value.measure == measure
-
-
-def _is_known(measure: str) -> bool:
-    """Tell whether this version has a measure."""
-    try:
-        measure_of(measure)
-    except FastRankEvalError:
-        return False
-    return True
-
-
-def _pairs(
-    values: Sequence[MeasureValue],
-    earlier: Mapping[_Key, MeasureValue],
-    differences: Mapping[_Key, NightDifference],
-    confidence: float,
-) -> list[Pair]:
-    pairs = []
-    digits = {
-        measure: digits_of(value for value in values if value.measure == measure)
-        for measure in {value.measure for value in values}
-    }
-    for value in values:
-        key = value.score, value.by, value.slice, value.measure
-        old, decimals = earlier.get(key), digits[value.measure]
-        texts = cell(old, decimals), cell(value, decimals)
-        change = Change.of(differences[key], confidence, decimals) if key in differences else None
-        pairs.append(Pair(value, old, texts, change))
-    return pairs
-
-
 #: Nights on a page.
 NIGHTS = 30
 #: The most bytes of saved states to merge for a request.
 MAX_STATE_BYTES = 32_000_000
+#: The most bytes of pages in memory.
+MAX_CACHE_BYTES = 64_000_000
+#: Two changes of a file within this time may leave it with the same time of change.
+_CLOCK_NANOSECONDS = 1_000_000_000
 _LOG = logging.getLogger(__name__)
 _HEADERS = {
     "cache-control": "no-store",
+    # A page needs no other file, so a connection has one request.
+    "connection": "close",
     "content-security-policy": policy("'self'") + "; frame-ancestors 'none'",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
@@ -297,30 +125,111 @@ _HEADERS = {
 }
 
 
-def current_history(path: str | os.PathLike[str], patience: float) -> History:
-    """Open the history that a path names now; the caller closes it.
+class HistorySource(Protocol):
+    """A history that is opened for each page."""
 
-    Raises
-    ------
-    HistoryError
-        As in `History`, or if the file is gone.
+    def stamp(self) -> object:
+        """Return a value that changes with the history; None: do not cache."""
+
+    def open(self) -> AbstractContextManager[History]:
+        """Open the history."""
+
+
+class HistoryFile:
+    """The history that a path names at the time of a request.
+
+    Parameters
+    ----------
+    path : path
+    patience : float
+        Seconds to wait for another run that is writing.
     """
-    if not Path(path).exists():
-        raise HistoryError(f"{path}: is gone; put it back, and load the page again.")
-    return History(path, readonly=True, patience=patience)
+
+    def __init__(self, path: str | os.PathLike[str], patience: float) -> None:
+        self._path, self._patience = Path(path), patience
+
+    def stamp(self) -> tuple[int, ...] | None:
+        """Identify the content of the file; None within a second of a change.
+
+        The file is not opened: to close it would release the locks that SQLite has on it.
+
+        Raises
+        ------
+        HistoryError
+            If the file is gone.
+        """
+        try:
+            status = self._path.stat()
+        except OSError:
+            raise self._gone() from None
+        if abs(time.time_ns() - status.st_mtime_ns) < _CLOCK_NANOSECONDS:
+            return None
+        return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+    def open(self) -> History:
+        """Open the history; the caller closes it.
+
+        Raises
+        ------
+        HistoryError
+            As in `History`, or if the file is gone.
+        """
+        if not self._path.exists():
+            raise self._gone()
+        return History(self._path, readonly=True, patience=self._patience)
+
+    def _gone(self) -> HistoryError:
+        return HistoryError(f"{self._path}: is gone; put it back, and load the page again.")
+
+
+class PageCache:
+    """Pages of one state of a history.
+
+    Parameters
+    ----------
+    max_bytes : int
+        Pages that were not requested for longest are removed first.
+    """
+
+    def __init__(self, max_bytes: int = MAX_CACHE_BYTES) -> None:
+        self._max_bytes, self._bytes = max_bytes, 0
+        self._stamp: object = None
+        self._pages: OrderedDict[str, bytes] = OrderedDict()
+
+    def get(self, stamp: object, address: str) -> bytes | None:
+        """Return a page; None if it is missing or the history has changed."""
+        if stamp is None or stamp != self._stamp or address not in self._pages:
+            return None
+        self._pages.move_to_end(address)
+        return self._pages[address]
+
+    def add(self, stamp: object, address: str, page: bytes) -> None:
+        """Keep a page; pages of another state of the history are removed."""
+        if stamp != self._stamp:
+            self._stamp, self._bytes = stamp, 0
+            self._pages.clear()
+        if stamp is None or address in self._pages:
+            return
+        self._pages[address] = page
+        self._bytes += len(page)
+        while self._bytes > self._max_bytes:
+            _, removed = self._pages.popitem(last=False)
+            self._bytes -= len(removed)
 
 
 def web_view(
-    open_history: Callable[[], AbstractContextManager[History]],
+    source: HistorySource,
     *,
     hosts: Sequence[str] = ("127.0.0.1", "localhost"),
 ) -> ASGIApp:
     """Make the read-only web application of a history.
 
+    Pages are drawn one at a time in a thread, and cached until the history changes.
+
     Parameters
     ----------
-    open_history : callable
-        Opens the history for one request: another file may have its path by then.
+    source : HistorySource
+        Opens the history for each page: another file may have its path by then.
     hosts : sequence of str
         Allowed host names. Others are refused: otherwise another site could point a name of its
         own here and read the history (DNS rebinding).
@@ -336,9 +245,10 @@ def web_view(
         A host name is invalid.
     """
     pages = {"/": _nights, "/night/{date}": _night, "/slice": _slice, "/compare": _compare}
+    drawer = _Drawer(source)
     application = Starlette(
         routes=[
-            Route(path, _endpoint(answer, open_history), methods=["GET"])
+            Route(path, _endpoint(answer, drawer), methods=["GET"])
             for path, answer in pages.items()
         ],
         exception_handlers={HTTPException: _error_page},
@@ -346,7 +256,56 @@ def web_view(
     return _Headers(AllowedHosts(application, hosts))
 
 
-def _nights(history: History, request: Request) -> Response:
+def load_libraries(source: HistorySource) -> None:
+    """Load the libraries of a page, for which the first request would wait.
+
+    The latest night is drawn.
+
+    Parameters
+    ----------
+    source : HistorySource
+    """
+    # A history that cannot be read now may be readable at the first request, which says why.
+    with suppress(FastRankEvalError), source.open() as history:
+        dates = history.dates()
+        if dates:
+            _night_page(history, dates, dates[-1])
+
+
+_Answer = Callable[[History, Request], str]
+
+
+class _Drawer:
+    """Draws pages one after the other, each once."""
+
+    def __init__(self, source: HistorySource) -> None:
+        self._source, self._cache = source, PageCache()
+        # Drawing changes settings of matplotlib that all threads share.
+        self._turn = asyncio.Lock()
+
+    async def page(self, answer: _Answer, request: Request) -> bytes:
+        """Return a page from the cache, or draw it in a thread."""
+        address = f"{request.url.path}?{request.url.query}"
+        stamp = self._source.stamp()
+        content = self._cache.get(stamp, address)
+        if content is not None:
+            return content
+        async with self._turn:
+            # The request before may have drawn it, and this client may have gone.
+            content = self._cache.get(stamp, address)
+            if content is None and await request.is_disconnected():
+                return b""
+            if content is None:
+                content = await run_in_threadpool(self._draw, answer, request)
+                self._cache.add(stamp, address, content)
+        return content
+
+    def _draw(self, answer: _Answer, request: Request) -> bytes:
+        with self._source.open() as history:
+            return answer(history, request).encode()
+
+
+def _nights(history: History, request: Request) -> str:
     """Show the list of nights."""
     dates = history.dates()
     before_text = request.query_params.get("before")
@@ -361,20 +320,26 @@ def _nights(history: History, request: Request) -> Response:
     return _page("nights.html", **nights_content(nights, earlier), links=WebLinks())
 
 
-def _night(history: History, request: Request) -> Response:
+def _night(history: History, request: Request) -> str:
     """Show one night, with earlier nights for its trends."""
-    dates, date = _requested(history, request.path_params["date"])
+    return _night_page(history, *_requested(history, request.path_params["date"]))
+
+
+def _night_page(history: History, dates: Sequence[dt.date], date: dt.date) -> str:
     index = dates.index(date)
     after = dates[index + 1] if index + 1 < len(dates) else None
     links = WebLinks(dates[index - 1] if index else None, after)
     first = date - dt.timedelta(days=NIGHTS - 1)
     nights = history.read(first, date, details_from=date)
     nights[-1] = _with_periods(history, nights[-1])
-    return HTMLResponse(page(nights, links=links))
+    return page(nights, links=links)
 
 
 def _with_periods(history: History, night: Night) -> Night:
-    """Add week and month to a night if merging takes a second or two at most."""
+    """Add the stored week and month, or merge them if that is quick."""
+    stored = history.with_periods(night)
+    if stored is not None:
+        return stored
     first = night.date - dt.timedelta(days=max(PERIODS.values()) - 1)
     try:
         size = history.state_bytes(first, night.date)
@@ -389,7 +354,7 @@ def _with_periods(history: History, night: Night) -> Night:
     return replace(night, period_notes=(note,))
 
 
-def _slice(history: History, request: Request) -> Response:
+def _slice(history: History, request: Request) -> str:
     """Show a measure on a slice over all nights."""
     slice_label = request.query_params.get("slice", "all")
     measure = request.query_params.get("measure", "")
@@ -399,7 +364,7 @@ def _slice(history: History, request: Request) -> Response:
     return _page("slice.html", **content, links=WebLinks())
 
 
-def _compare(history: History, request: Request) -> Response:
+def _compare(history: History, request: Request) -> str:
     """Show two nights side by side."""
     pair = []
     for name in ("first", "second"):
@@ -430,17 +395,12 @@ class _Headers:
         await self._app(scope, receive, send_with_headers)
 
 
-def _endpoint(
-    answer: Callable[[History, Request], Response],
-    open_history: Callable[[], AbstractContextManager[History]],
-) -> Callable[[Request], Awaitable[Response]]:
-    # Starlette runs a plain function in its own thread, and a coroutine in the server's thread.
+def _endpoint(answer: _Answer, drawer: _Drawer) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
         if len(request.url.query) > LONGEST_QUERY:
             raise HTTPException(414, "The address is too long.")
         try:
-            with open_history() as history:
-                return answer(history, request)
+            return HTMLResponse(await drawer.page(answer, request))
         except HTTPException:
             raise
         except FastRankEvalError as error:
@@ -460,12 +420,13 @@ def _date(text: str) -> dt.date:
         raise HTTPException(404, "A night is named by its date, such as 2026-11-19.") from None
 
 
-def _page(template: str, status: int = 200, **content: object) -> Response:
-    return HTMLResponse(render(template, forms="'self'", **content), status)
+def _page(template: str, **content: object) -> str:
+    return render(template, forms="'self'", **content)
 
 
 def _error(code: int, message: str) -> Response:
-    return _page("error.html", code, links=WebLinks(), code=code, message=message)
+    text = _page("error.html", links=WebLinks(), code=code, message=message)
+    return HTMLResponse(text, code)
 
 
 async def _error_page(_: Request, error: Exception) -> Response:

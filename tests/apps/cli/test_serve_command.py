@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.apps.cli import nightly
 from fastrank_eval.apps.cli.main import cli
-from fastrank_eval.apps.cli.nightly import bind_socket
+from fastrank_eval.apps.nightly.web_server import bind_socket
 from tests.support.signals import default_signals
 
 # A process of its own, whose history is the month of the tests.
@@ -34,6 +34,7 @@ class History:
     def rows(self, first, last): return {}
     def repeats(self, first, last): return {}
     def state(self, date, kind): return None
+    def with_periods(self, night): return None
     def state_bytes(self, first, last): return 0
     def __enter__(self): return self
     def __exit__(self, *error): self.close()
@@ -113,6 +114,6 @@ def test_serve__until_interrupted__answers_and_ends_quietly(tmp_path: Path) -> N
     finally:
         process.kill()
     assert (process.returncode, err) == (0, "")
-    assert out == 2 * "closed\n"  # before the start, and after the page
+    assert out == 3 * "closed\n"  # checked, drawn before the start, and after the page
     with socket.socket() as free:  # the port is given back
         assert free.connect_ex(("127.0.0.1", int(address.rsplit(":", 1)[1].strip("/")))) != 0

@@ -319,6 +319,28 @@ def test_markdown__what_moved_most__is_what_page_and_json_choose() -> None:
     assert calm.startswith(text.split("\n\n")[0])
 
 
+def test_markdown__strip__has_the_status_of_each_day_up_to_the_night() -> None:
+    night = replace(sample_month(1)[-1], status="regression")
+    before = {
+        night.date - dt.timedelta(days=ago): status
+        for ago, status in ((31, "regression"), (5, "fine"), (3, "data_quality"), (2, "changed"))
+    }
+    assert "Last 6 days: `.-Dc-R` (`.` fine, `c` changed, `R` regression, " in (
+        text := night_markdown(night, None, before)
+    )
+    assert "`D` data quality, `-` no night)\n" in text
+    of_another_version = {night.date - dt.timedelta(days=1): "odd"}
+    assert "Last 2 days: `?R` (`R` regression)" in night_markdown(night, None, of_another_version)
+    assert "days:" not in night_markdown(night)
+
+
+def test_markdown__of_a_run__has_the_nights_of_the_history(folder: Path) -> None:
+    assert nightly("--date", on(1), "-q").exit_code == 0
+    for _ in range(2):  # a night that is run again has its new status
+        outcome = nightly("--date", on(3), "--markdown")
+        assert "Last 3 days: `.-.` (`.` fine, `-` no night)" in outcome.stdout
+
+
 def test_export__writes_tables(folder: Path) -> None:
     assert nightly("--date", on(1), "-q").exit_code == 0
     outcome = nightly("--export", "tables")

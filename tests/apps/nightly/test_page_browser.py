@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -258,8 +259,48 @@ def test_browser__everything_to_operate__has_a_name(browser: Any, file: str) -> 
         assert page.evaluate("document.documentElement.lang") == "en"
 
 
+def printed_pages(page: Any, paper: str) -> int:
+    content = page.pdf(format=paper, prefer_css_page_size=True)
+    return len(re.findall(rb"/Type */Page\b", content))
+
+
+@pytest.mark.parametrize("paper", ["A4", "Letter"])
+def test_browser__print__one_page_unless_every_section_is_chosen(
+    browser: Any, file: str, paper: str
+) -> None:
+    with opened(browser, file) as page:
+        (shown,) = page.locator(".brief:visible, .choice:visible").all_inner_texts()
+        assert shown.strip() == "Print every section, not one page"
+        assert printed_pages(page, paper) == 1
+        page.emulate_media(media="print")
+        assert page.locator("#slices:visible, #gates:visible, .choice:visible").count() == 0
+        assert page.locator("#headline-table:visible, #trends:visible, .brief:visible").count() == 3
+        page.emulate_media(media="screen")
+        page.get_by_label("Print every section").check()
+        assert printed_pages(page, paper) > 5
+
+
+def test_browser__phone__rows_of_wide_tables_are_cards(browser: Any, file: str) -> None:
+    with opened(browser, file, viewport=PHONE) as page:
+        page.eval_on_selector_all("details", "all => all.forEach(one => { one.open = true; })")
+        for table in page.locator("table.stack").all():
+            assert table.evaluate("one => one.scrollWidth <= one.parentElement.clientWidth")
+        assert page.locator("table.stack").count() >= 7
+        row = page.locator("#slices-1 tbody tr").first
+        cell = row.locator("td[data-l='From baseline']")
+        assert cell.evaluate("one => getComputedStyle(one, '::before').content") == (
+            '"From baseline"'
+        )
+        assert row.bounding_box()["width"] <= PHONE["width"]
+        boxes = [one.bounding_box() for one in row.locator("th, td").all()]
+        assert all(
+            below["y"] >= above["y"] + above["height"] - 1 for above, below in pairwise(boxes)
+        )
+
+
 def test_browser__print__whole_tables_on_white(browser: Any, file: str) -> None:
     with opened(browser, file, color_scheme="dark") as page:
+        page.locator("#print-all").check()
         page.emulate_media(media="print", color_scheme="dark")
         assert page.evaluate("getComputedStyle(document.body).backgroundColor") == (
             "rgb(255, 255, 255)"
@@ -276,6 +317,7 @@ def test_browser__print__whole_tables_on_white(browser: Any, file: str) -> None:
 
 def test_browser__print__nothing_runs_over_what_follows(browser: Any, file: str) -> None:
     with opened(browser, file) as page:
+        page.locator("#print-all").check()
         page.emulate_media(media="print")
         page.eval_on_selector_all("details", "all => all.forEach(one => { one.open = true; })")
         over = page.eval_on_selector_all(
@@ -292,6 +334,7 @@ def test_browser__print__nothing_runs_over_what_follows(browser: Any, file: str)
 def test_browser__print__no_table_is_wider_than_paper(browser: Any, file: str) -> None:
     paper = round((210 - 2 * 12) / 25.4 * 96)  # A4 within margins of 12 mm
     with opened(browser, file, viewport={"width": paper, "height": 1000}) as page:
+        page.locator("#print-all").check()
         page.emulate_media(media="print")
         page.eval_on_selector_all("details", "all => all.forEach(one => { one.open = true; })")
         shot(page, "night-print")
@@ -306,6 +349,7 @@ def test_browser__print__no_table_is_wider_than_paper(browser: Any, file: str) -
 
 def test_browser__print__heads_of_tables_can_be_repeated(browser: Any, file: str) -> None:
     with opened(browser, file) as page:
+        page.locator("#print-all").check()
         page.emulate_media(media="print")
         # Chromium leaves a button, which is a box of its own, out of heads that it repeats.
         buttons = "all => all.map(one => getComputedStyle(one).display)"

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import sqlite3
 import sys
 import time
 import types
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import closing
 from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
@@ -17,11 +19,13 @@ import pytest
 from fastrank_eval._lib.errors import ArgumentError, OutputError
 from fastrank_eval.apps.nightly.config import read_config
 from fastrank_eval.apps.nightly.history import History
+from fastrank_eval.apps.nightly.history_schema import COLUMNS
 from fastrank_eval.apps.nightly.night import Night
 from fastrank_eval.apps.nightly.pages import Links, write_pages
 from fastrank_eval.apps.nightly.periods import with_periods
 from fastrank_eval.apps.nightly.summary_files import night_dict
-from fastrank_eval.apps.nightly.web import web_view
+from fastrank_eval.apps.nightly.web import HistoryFile, web_view
+from fastrank_eval.engine.records import MeasureValue
 from tests.support.asgi_client import Client
 from tests.support.nightly_runs import adjust, damage, dump, kept, nightly, on
 from tests.support.sample_nights import month as sample_month
@@ -270,11 +274,80 @@ def test_web_view__of_a_history__shows_week_and_month(folder: Path) -> None:
     assert nightly("--backfill", f"{on(1)}..{on(3)}", "-q").exit_code == 0
     with History("history.db", readonly=True) as history:
         night = with_periods(history.read()[-1], history)
-        page = Client(web_view(lambda: nullcontext(history))).get(f"/night/{on(3)}").text
+    page = Client(web_view(HistoryFile("history.db", 0))).get(f"/night/{on(3)}").text
     value = night.periods["week"][0]
     table = page.partition("Longer periods")[2].partition("</table>")[0]
     assert "<small>3 of 7 nights, 2026-11-01 to 2026-11-03</small>" in table
     assert f"[{value.ci_low:.3f}, {value.ci_high:.3f}]" in table
+
+
+def stored_periods() -> dict[int, dict[str, tuple[MeasureValue, ...]]]:
+    """The stored periods of each day of the history."""
+    with History("history.db", readonly=True) as history:
+        nights = {night.date.day: history.with_periods(night) for night in history.read()}
+    return {day: dict(night.periods) for day, night in nights.items() if night is not None}
+
+
+def test_periods__of_a_run__are_stored_as_they_are_merged(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    adjust(folder, '[history]\nstates = "everything"\n')
+    assert nightly("--backfill", f"{on(1)}..{on(3)}", "-q").exit_code == 0
+    with History("history.db", readonly=True) as history:
+        merged = with_periods(kept()[-1], history)
+        stored = history.with_periods(kept()[-1])
+    assert stored is not None
+    shown = tuple(v for v in merged.periods["week"] if v.slice == "all" or v.measure == "GAUC")
+    assert len(shown) < len(merged.periods["week"])
+    fields = attrgetter(*COLUMNS["value"][:1], *COLUMNS["value"][2:])
+    assert str(list(map(fields, stored.periods["week"]))) == str(list(map(fields, shown)))
+    assert stored.period_nights == merged.period_nights
+    kinds = []
+    state = History.state
+    monkeypatch.setattr(
+        History, "state", lambda self, date, kind: kinds.append(kind) or state(self, date, kind)
+    )
+    page = Client(web_view(HistoryFile("history.db", 0))).get(f"/night/{on(3)}").text
+    assert "<small>3 of 7 nights, 2026-11-01 to 2026-11-03</small>" in page
+    assert kinds == ["periods"]
+
+
+def test_periods__of_later_nights__are_merged_again_after_a_night_is_written(folder: Path) -> None:
+    assert nightly("--backfill", f"{on(1)}..{on(3)}", "-q").exit_code == 0
+    assert sorted(stored_periods()) == [1, 2, 3]
+    assert nightly("--date", on(2), "-q").exit_code == 0
+    assert sorted(stored_periods()) == [1, 2]
+    page = Client(web_view(HistoryFile("history.db", 0))).get(f"/night/{on(3)}").text
+    assert "<small>3 of 7 nights, 2026-11-01 to 2026-11-03</small>" in page
+    assert nightly("--date", on(3), "--dry-run", "--json", "told.json", "-q").exit_code == 0
+    assert sorted(stored_periods()) == [1, 2]
+
+
+def test_periods__of_a_history_that_changed_meanwhile__are_not_stored(folder: Path) -> None:
+    assert nightly("--backfill", f"{on(1)}..{on(2)}", "-q").exit_code == 0
+    first, second = kept()
+    with History("history.db") as history:
+        changes = history.changes()
+        night = with_periods(second, history)
+        with History("history.db") as other:
+            other.write(first)
+        history.write_periods(night, changes)
+        assert 2 not in stored_periods()
+        history.write_periods(night, history.changes())
+        assert 2 in stored_periods()
+        history.write_periods(replace(night, date=dt.date(2026, 11, 9)), history.changes())
+        assert sorted(stored_periods()) == [2]
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff", b"[]", b"{}", b'{"values": {"week": [[1]]}}'])
+def test_periods__that_cannot_be_read__are_merged_again(folder: Path, content: bytes) -> None:
+    assert nightly("--date", on(1), "-q").exit_code == 0
+    with closing(sqlite3.connect("history.db")) as database:
+        database.execute("UPDATE state SET content = ? WHERE kind = 'periods'", (content,))
+        database.commit()
+    assert stored_periods() == {}
+    page = Client(web_view(HistoryFile("history.db", 0))).get(f"/night/{on(1)}").text
+    assert "<small>1 of 7 nights, 2026-11-01</small>" in page
 
 
 def test_json__tells_what_its_numbers_rest_on() -> None:

@@ -415,13 +415,13 @@ def test_page__banner_is_the_sentence__and_the_failing_slice_a_card(night: Night
     assert text.index(lead(night)) < text.index("gate failed: GAUC[slot=side] delta_ci_high")
     cards = [one.all_text() for one in found if one.attributes.get("class") == "card"]
     assert len(cards) == 3
-    assert "score_b in slot=side" in cards[2]
-    assert "0.50" in cards[2]
-    assert "gate failed" in cards[2]
+    assert all(part in cards[0] for part in ("slot=side", "score_b", "0.50", "gate failed"))
+    assert not any("slot=side" in card for card in cards[1:])
+    assert [one.text for one in found if one.attributes.get("href") == "#failing"]
     changed = replace(night, status="changed", gates=(), findings=())
-    (banner,) = (
-        one for one in elements(page([changed])) if "banner" in one.attributes.get("class", "")
-    )
+    found = elements(page([changed]))
+    assert not [one for one in found if one.attributes.get("id") == "failing"]
+    (banner,) = (one for one in found if "banner" in one.attributes.get("class", ""))
     assert banner.attributes["class"] == "banner warn"
     assert banner.all_text().strip().startswith("Changed.")
 
@@ -614,7 +614,7 @@ def test_list_of_nights__has_the_status_and_the_sentence(folder: Path) -> None:
     pytest.importorskip("starlette")
     from fastrank_eval.apps.nightly.page import render
     from fastrank_eval.apps.nightly.pages import WebLinks
-    from fastrank_eval.apps.nightly.web import nights_content
+    from fastrank_eval.apps.nightly.web_content import nights_content
 
     with_past(10)
     write_night(21, worse)

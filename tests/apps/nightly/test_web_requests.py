@@ -14,7 +14,7 @@ from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.night import Night
 from fastrank_eval.apps.nightly.page import MAX_SLICES
 from fastrank_eval.apps.nightly.pages import WebLinks
-from fastrank_eval.apps.nightly.web import current_history, web_view
+from fastrank_eval.apps.nightly.web import HistoryFile, web_view
 from tests.apps.nightly.test_page import tiny
 from tests.apps.nightly.test_web_view import StateSpec, client_of, web_of
 from tests.support.asgi_client import Client
@@ -96,7 +96,7 @@ def test_history__replaced_or_gone__is_not_shown_on(tmp_path: Path) -> None:
     for path, title in ((file, "First report"), (other, "Second report")):
         with History(path) as history:
             history.write(replace(a_night(1), title=title))
-    client = Client(web_view(lambda: current_history(file, 0)))
+    client = Client(web_view(HistoryFile(file, 0)))
     assert "First report" in client.get("/").text
     other.replace(file)
     assert "Second report" in client.get("/").text
@@ -113,7 +113,7 @@ def test_history__held_by_a_run__is_told_soon(tmp_path: Path) -> None:
     file = tmp_path / "history.db"
     with History(file) as history:
         history.write(a_night(1))
-        client = Client(web_view(lambda: current_history(file, 0)))
+        client = Client(web_view(HistoryFile(file, 0)))
         history._database.execute("BEGIN EXCLUSIVE")
         assert client.get("/").status == 503
         history._database.execute("ROLLBACK")

@@ -19,7 +19,7 @@ from fastrank_eval.apps.nightly.night import Night
 from fastrank_eval.apps.nightly.web import MAX_STATE_BYTES, web_view
 from tests.apps.nightly.test_page import EVIL, planted, tiny
 from tests.support.asgi_client import Client
-from tests.support.html_elements import elements
+from tests.support.html_elements import Element, elements
 from tests.support.sample_nights import BROKEN, EMPTY, LAST, MODELS, month
 
 
@@ -30,6 +30,13 @@ class StateSpec:
         self.nights = {night.date: night for night in nights}
         self.requested: list[tuple[str, str] | None] = []
         self.size = 0
+        self.state_of_file: object = None
+
+    def stamp(self) -> object:
+        return self.state_of_file
+
+    def open(self) -> Any:
+        return nullcontext(self)
 
     def dates(self) -> list[dt.date]:
         return sorted(self.nights)
@@ -43,6 +50,9 @@ class StateSpec:
     ) -> list[Night]:
         self.requested.append(of)
         return [self.nights[date] for date in self.dates() if first <= date <= last]
+
+    def with_periods(self, night: Night) -> Night | None:
+        return None
 
     def rows(self, first: dt.date, last: dt.date) -> dict[dt.date, int]:
         return {}
@@ -65,7 +75,7 @@ def client_of(*nights: Night) -> Client:
 
 
 def web_of(kept: StateSpec, **options: Any) -> Any:
-    return web_view(lambda: nullcontext(kept), **options)  # type: ignore[arg-type]
+    return web_view(kept, **options)
 
 
 @pytest.fixture(scope="module")
@@ -90,6 +100,20 @@ def test_web__list_of_nights__links_that_work(client: Client) -> None:
     assert len(rows) == 30
     assert "Regression" in rows[0].all_text()
     assert client.get(f"/night/{LAST - dt.timedelta(days=EMPTY)}").status == 200
+
+
+def test_web__list_of_nights__draws_them(client: Client) -> None:
+    found = elements(client.get("/").text)
+    titles = [one.text for one in found if one.tag == "figcaption"]
+    assert titles == ["GAUC", "Rows", "CTR"]
+    charts = [one for one in found if one.tag == "svg" and "aria-label" in one.attributes]
+    assert all(len([one for one in below(chart) if one.tag == "rect"]) == 30 for chart in charts)
+    keys = [one.all_text().strip() for one in found if one.attributes.get("class") == "key"]
+    assert keys == ["ctr_prod baseline", "ctr_wide", "ctr_small"]
+
+
+def below(one: Element) -> list[Element]:
+    return [one, *(each for child in one.children for each in below(child))]
 
 
 def test_web__more_nights_than_fit__earlier_ones_follow() -> None:

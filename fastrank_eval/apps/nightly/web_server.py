@@ -1,0 +1,119 @@
+"""Run the server of the web view, with limits of connections."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from uvicorn import Config, Server
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from fastrank_eval._lib.errors import ArgumentError
+from fastrank_eval._lib.signals import reset_signals
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+#: The most connections at a time; a request on any other is answered with code 503.
+MAX_CONNECTIONS = 100
+#: Seconds until a connection is closed, from its first byte to the last of its answer.
+MAX_SECONDS = 30.0
+#: Seconds to finish answers when the server ends.
+_END_SECONDS = 3
+
+
+def bind_socket(host: str, port: int) -> socket.socket:
+    """Bind and open a listening socket.
+
+    Parameters
+    ----------
+    host : str
+    port : int
+        0 for any free port.
+
+    Returns
+    -------
+    socket.socket
+
+    Raises
+    ------
+    ArgumentError
+        If the port is in use, or the address is not one of this machine.
+    """
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except (socket.gaierror, UnicodeError) as error:
+        raise ArgumentError(f"--host {host!r}: no such address ({error}).") from None
+    server_socket = socket.socket(family, kind, protocol)
+    try:
+        server_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        server_socket.bind(address)
+        server_socket.listen()
+    except OSError as error:
+        server_socket.close()
+        raise ArgumentError(
+            f"cannot listen on port {port} of {host}: {error.strerror}. Name another one with "
+            "--port; --port 0 takes any free port."
+        ) from None
+    return server_socket
+
+
+class LimitedConnection(H11Protocol):
+    """A connection that is closed after a time limit.
+
+    uvicorn limits only the time between two requests. So half a request, or a client that does not
+    read its answer, would hold a connection for ever.
+    """
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Start the time limit."""
+        super().connection_made(transport)
+        self._limit = self.loop.call_later(MAX_SECONDS, transport.abort)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End the time limit."""
+        self._limit.cancel()
+        super().connection_lost(exc)
+
+
+def server_of(application: ASGIApp) -> Server:
+    """Make the server of an application.
+
+    Parameters
+    ----------
+    application : ASGI application
+        Its answers have the header ``connection: close``: one request a connection.
+    """
+    return Server(
+        Config(
+            application,
+            http=LimitedConnection,
+            ws="none",
+            lifespan="off",
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            limit_concurrency=MAX_CONNECTIONS,
+            timeout_graceful_shutdown=_END_SECONDS,
+        )
+    )
+
+
+def run_server(application: ASGIApp, listener: socket.socket) -> None:
+    """Answer requests until Ctrl-C.
+
+    Parameters
+    ----------
+    application : ASGI application
+    listener : socket.socket
+    """
+    # The server shuts down by itself, which may take longer than the time limit of a command.
+    reset_signals()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    with suppress(KeyboardInterrupt):
+        server_of(application).run(sockets=[listener])
