@@ -364,8 +364,8 @@ def _groups_of_findings(findings: Iterable[Finding]) -> list[list[Finding]]:
     findings_by_key: dict[tuple[object, ...], list[Finding]] = {}
     for index, each in enumerate(findings):
         key: tuple[object, ...] = (index,)
-        if each.kind == "change":
-            key = each.kind, each.score, each.against
+        if each.kind in ("change", "alarm"):
+            key = each.kind, each.score, each.against, each.condition
         elif each.kind == "gate" and each.compared and not each.detail:
             key = each.kind, each.score, each.slice, each.measure, each.compared
         findings_by_key.setdefault(key, []).append(each)
@@ -382,6 +382,8 @@ def _sentence(night: Night, finding: Finding, *others: Finding) -> str:
         if math.isnan(finding.limit):
             usual = "; too few nights before it say what is usual"
         main = f"{_difference_sentence(night, finding)}{usual}"
+    elif finding.kind == "alarm":
+        main = finding.detail
     elif finding.detail:
         main = f"A gate on {_subject(night, finding)} cannot be judged: {finding.detail}"
     elif finding.compared:
@@ -389,7 +391,8 @@ def _sentence(night: Night, finding: Finding, *others: Finding) -> str:
     else:
         main = _limit_sentence(night, finding)
     parts = [main if main.endswith("?") else f"{main}."]
-    first = max((finding, *others), key=lambda one: one.nights)
+    alike = () if finding.kind == "alarm" else others
+    first = max((finding, *alike), key=lambda one: one.nights)
     if first.since is not None:
         word = "Failing since" if finding.kind == "gate" else "Since"
         since = _day(first.since.isoformat(), night.date)
@@ -398,6 +401,9 @@ def _sentence(night: Night, finding: Finding, *others: Finding) -> str:
         names = [night.name_of(one.measure) for one in others[:_MAX_NAMED]]
         named = ", ".join(names) + _more(len(others) - _MAX_NAMED)
         parts.append(f"Also changed: {named}.")
+    if finding.kind == "alarm" and others:
+        names = [f"{one.measure}{_where(one)}" for one in others[:_MAX_NAMED]]
+        parts.append(f"Also: {', '.join(names)}{_more(len(others) - _MAX_NAMED)}.")
     if finding.kind == "gate" and finding.compared:
         parts.append(_other_slices(night, finding))
     return " ".join(filter(None, parts))
