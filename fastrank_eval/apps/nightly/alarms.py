@@ -27,7 +27,7 @@ from fastrank_eval.apps.nightly.night import (
     Night,
     NightDifference,
 )
-from fastrank_eval.apps.nightly.text import amount, nights_text
+from fastrank_eval.apps.nightly.text import amount, day_text, nights_text
 from fastrank_eval.engine.records import MeasureValue
 from fastrank_eval.measures.parser import measure as measure_of
 from fastrank_eval.results.format import two_digits
@@ -36,6 +36,7 @@ from fastrank_eval.stats.sequences import LEARNING, Alarm, alarms
 
 #: Probability of an alarm in a year without a change, over all sequences together.
 ALPHA = 0.05
+_VERBS = {"better": "got better", "worse": "got worse", "higher": "rose", "lower": "fell"}
 _LEAST_DIGITS, _MOST_DIGITS = 3, 6
 
 #: Model, slicing, slice and measure.
@@ -175,12 +176,12 @@ def _finding(night: Night, key: _Key, one: _Sequence, alarm: Alarm, condition: s
     size = abs(alarm.after - alarm.before)
     digits = min(max(two_digits(size), _LEAST_DIGITS), _MOST_DIGITS) if size else _LEAST_DIGITS
     sentence = (
-        f"{measure} of {score}{_where(slice_)} is {verdict} against {against} than before: the "
-        f"mean difference is {amount(alarm.after, digits, sign=True)}, and was "
-        f"{amount(alarm.before, digits, sign=True)} over {nights_text(alarm.nights)}"
+        f"{measure} of {score}{_where(slice_)} {_VERBS[verdict]} against {against}: the mean "
+        f"difference is {amount(alarm.after, digits, sign=True)}, and was "
+        f"{amount(alarm.before, digits, sign=True)} over {nights_text(alarm.nights)} before"
     )
     if date != night.date:
-        sentence += f"; the alarm was on {date}"
+        sentence += f"; the alarm was on {day_text(str(date), night.date)}"
     value = next((v for v in night.values if _key(v) == key), None)
     return Finding(
         "alarm",

@@ -395,7 +395,7 @@ def _sentence(night: Night, finding: Finding, *others: Finding) -> str:
     first = max((finding, *alike), key=lambda one: one.nights)
     if first.since is not None:
         word = "Failing since" if finding.kind == "gate" else "Since"
-        since = _day(first.since.isoformat(), night.date)
+        since = day_text(first.since.isoformat(), night.date)
         parts.append(f"{word} {since} ({nights_text(first.nights)}).")
     if finding.kind == "change" and others:
         names = [night.name_of(one.measure) for one in others[:_MAX_NAMED]]
@@ -413,7 +413,7 @@ def _difference_sentence(night: Night, finding: Finding) -> str:
     """Describe a difference from the baseline or from an earlier night."""
     against = finding.against
     if finding.compared != "baseline":
-        against = f"on {_day(against, night.date)}"
+        against = f"on {day_text(against, night.date)}"
     base = _number(finding.base, finding.delta)
     numbers = f"{_value(finding)} against {base}{_difference(night, finding)}"
     if finding.verdict in ("better", "worse"):
@@ -560,7 +560,7 @@ def _delta(night: Night, difference: float, low: float, high: float) -> str:
     return f" ({', '.join(filter(None, [amount(difference, digits, sign=True), text]))})"
 
 
-def _day(text: str, near: dt.date) -> str:
+def day_text(text: str, near: dt.date) -> str:
     """Format a date as day and month, with the year if it differs."""
     try:
         date = dt.date.fromisoformat(text)
