@@ -91,9 +91,9 @@ def judge_alarms(
     outcomes : list of GateOutcome
         One, which fails on the night of an alarm; empty if no alarm is set.
     findings : list of Finding
-        An alarm of this night has a condition, and so fails the night, unless the model is better,
-        or the change began before an earlier alarm of this model. Then it is the same change. An
-        alarm of an earlier night has no condition; it is a finding until the new level is learned.
+        An alarm of this night has a condition, and so fails the night, unless the change began
+        before an earlier alarm of this model. Then it is the same change. An alarm of an earlier
+        night has no condition; it is a finding until the new level is learned.
     """
     if gates.alarm is None:
         return [], []
@@ -151,27 +151,24 @@ def _findings(night: Night, sequences: Mapping[_Key, _Sequence], condition: str)
     leading: dict[str, list[dt.date]] = {}
     findings = []
     for date, key, alarm in sorted(seen, key=lambda each: each[0]):
-        one, worse = watched[key], _verdict(key, alarm) != "better"
+        one = watched[key]
         earlier = [day for day in leading.get(key[0], []) if day < date]
         known = any(
             one.dates[alarm.start] <= day and (date - day).days <= LEARNING for day in earlier
         )
-        if worse and not known:
+        if not known:
             leading.setdefault(key[0], []).append(date)
         raised = date == night.date
         if raised or (one.dates[-1] == night.date and len(one.dates) - 1 - alarm.night < LEARNING):
-            fails = condition if raised and worse and not known else ""
-            findings.append(_finding(night, key, one, alarm, fails))
+            fails = raised and not known
+            findings.append(_finding(night, key, one, alarm, condition if fails else ""))
     return findings
-
-
-def _verdict(key: _Key, alarm: Alarm) -> str:
-    return direction_of(1.0 if alarm.rises else -1.0, measure_of(key[3]))
 
 
 def _finding(night: Night, key: _Key, one: _Sequence, alarm: Alarm, condition: str) -> Finding:
     score, by, slice_, measure = key
-    verdict, date = _verdict(key, alarm), one.dates[alarm.night]
+    date = one.dates[alarm.night]
+    verdict = direction_of(1.0 if alarm.rises else -1.0, measure_of(measure))
     against = night.baseline or ""
     size = abs(alarm.after - alarm.before)
     digits = min(max(two_digits(size), _LEAST_DIGITS), _MOST_DIGITS) if size else _LEAST_DIGITS

@@ -162,7 +162,7 @@ def by_importance(findings: Iterable[Finding]) -> tuple[Finding, ...]:
             key=lambda f: (
                 not f.condition,
                 bool(f.by),
-                f.kind in ("change", "alarm") and f.verdict == "better",
+                f.kind == "change" and f.verdict == "better",
                 f.kind == "scores",
                 f.compared in EARLIER,
                 f.verdict == "better",
