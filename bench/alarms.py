@@ -34,8 +34,10 @@ _WEEK = np.array([1.0, 0.95, 0.95, 1.0, 1.1, 1.3, 1.25])
 #: The correlation of both measures, the skewness of one group, and groups for each degree of
 #: freedom of a standard error.
 _CORRELATION, _SKEWNESS, _GROUPS_A_DEGREE = 0.7, 3.0, 10
-#: Quiet nights before a change, and its size in nightly standard errors.
-QUIET, CHANGES = (30, 90, 180), (1, 2, 4)
+#: Quiet nights before a change; its name, its size in standard errors of a night, and its growth by
+#: night.
+QUIET = (30, 90, 180)
+CHANGES = (("1", 1, 0.0), ("2", 2, 0.0), ("4", 4, 0.0), ("drift of 1 in 30 nights", 0, 1 / 30))
 #: The stream of random words; the package uses the first three.
 _STREAM = 100
 _NONE = "-"
@@ -155,30 +157,33 @@ def false_alarms(scenario: Scenario, years: int) -> list[str]:
     return [scenario.name, f"{watched / years:.1%}", *cells]
 
 
-def true_alarms(quiet: int, change: float, years: int) -> list[str]:
+def true_alarms(quiet: int, change: tuple[str, float, float], years: int) -> list[str]:
     """Count the nights until a change of one slice is seen, by each rule."""
+    name, step, growth = change
+    nights = np.arange(YEAR)
+    after = nights >= quiet
+    sizes = after * (step + growth * (nights - quiet + 1))
     seen: list[list[int]] = [[], [], []]
     place = 5
     for number in range(years):
         year = year_of(PLAIN, number)
-        after = np.arange(YEAR) >= quiet
-        size = change * year.errors[:, place].mean()
+        moved = sizes * year.errors[:, place].mean()
         errors = year.errors[:, place]
-        differences = year.differences[:, place] + size * after
+        differences = year.differences[:, place] + moved
         seen[0].append(first_alarm(differences, errors))
-        z = np.abs(year.movements[:, place] + size * after) / errors
+        z = np.abs(year.movements[:, place] + moved) / errors
         for rule, level in enumerate(_LEVELS, 1):
             beyond = np.flatnonzero((z > normal_quantile(1 - level)) & after)
             seen[rule].append(int(beyond[0]) if len(beyond) else YEAR)
     cells = []
-    for nights in seen:
+    for found in seen:
         # An alarm before the change is false, and counts as none.
         waits = np.array(
-            [night - quiet + 1 if quiet <= night < YEAR else np.inf for night in nights]
+            [night - quiet + 1 if quiet <= night < YEAR else np.inf for night in found]
         )
         middle, late = np.quantile(waits, (0.5, 0.9), method="higher")
         cells.append(f"{_nights(middle)} ({_nights(late)})")
-    return [f"{change:g}", f"{quiet}", *cells]
+    return [name, f"{quiet}", *cells]
 
 
 def _nights(number: float) -> str:
@@ -201,7 +206,7 @@ def page(years: int, scenarios: int = len(SCENARIOS)) -> str:
         + "\n\nNights until a change of one slice is seen: the median, and in parentheses the "
         f"number that suffices in 90 % of years ({_NONE}: not seen in the year). The change is in "
         "standard errors of a night.\n\n"
-        + table(["change", "quiet nights before", *rules], waits, "rrrrr")
+        + table(["change", "quiet nights before", *rules], waits, "lrrrr")
         + "\n"
     )
 
