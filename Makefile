@@ -3,8 +3,8 @@
 # only the distributed ones Spark, Dask and Ray, in build/distributed-env.
 # Variables: PYTHON (default: the first of python3, python3.14 ... that is at least 3.11),
 # ROWS (of the demo), WORKERS (processes that run tests), PYTEST_ARGS, SCALE_ARGS, SPARK_ARGS,
-# COVERAGE_ARGS, PROFILE_ARGS, TORCH (what pip is told to install for conformance-full: a build
-# without CUDA will do).
+# COVERAGE_ARGS, ALARMS_ARGS, PROFILE_ARGS, TORCH (what pip is told to install for conformance-full:
+# a build without CUDA will do).
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -25,8 +25,8 @@ XDIST := -n $(WORKERS) --dist worksteal
 # The tests that `coverage` runs.
 IN_PYTHON := kernels and not (slow or compiled)
 
-.PHONY: help demo test lint docs figures bench bench-scale bench-spark bench-coverage profile conformance \
-	conformance-full distributed coverage boundscheck pictures wheel wheel-demo \
+.PHONY: help demo test lint docs figures bench bench-scale bench-spark bench-coverage bench-alarms profile \
+	conformance conformance-full distributed coverage boundscheck pictures wheel wheel-demo \
 	wheel-oldest clean
 
 help:
@@ -39,6 +39,7 @@ help:
 	@echo "make bench-scale  a million to a billion rows (SCALE_ARGS), write bench/SCALE.md"
 	@echo "make bench-spark  beside Spark's own shuffle and sort (SPARK_ARGS), write bench/SPARK.md"
 	@echo "make bench-coverage  how often intervals hold the truth (COVERAGE_ARGS), write bench/COVERAGE.md"
+	@echo "make bench-alarms  false and true alarms in a year of nights (ALARMS_ARGS), write bench/ALARMS.md"
 	@echo "make profile      where the time goes (PROFILE_ARGS: --input, --measures, --compile ...)"
 	@echo "make conformance  run the tools that profiles stand for beside them: those quick to install"
 	@echo "make conformance-full  all of them, and write docs/reference/parity.md"
@@ -97,6 +98,9 @@ bench-spark: $(VENV)/.test
 
 bench-coverage: $(VENV)/.test
 	$(BIN)/python -m bench.coverage $(COVERAGE_ARGS)
+
+bench-alarms: $(VENV)/.test
+	$(BIN)/python -m bench.alarms $(ALARMS_ARGS)
 
 profile: $(VENV)/.test
 	$(BIN)/python -m bench.profile $(PROFILE_ARGS)

@@ -18,7 +18,6 @@ from fastrank_eval.engine.records import (
     MeasureValue,
     Meta,
     record_table,
-    shown_names,
 )
 from fastrank_eval.engine.run import Evaluation
 from fastrank_eval.engine.slice_calibration import CalibrationTables, calibration_tables
@@ -569,11 +568,6 @@ class Result(Reported):
     def __iter__(self) -> Iterator[MeasureValue]:
         """Iterate over the values, in the order of `summary`."""
         return iter(self.values)
-
-    @cached_property
-    def names(self) -> dict[str, str]:
-        """The names that reports show, by canonical text of the measure."""
-        return shown_names(self.measures, self.values)
 
     @cached_property
     def _group_measures(self) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -16,6 +16,7 @@ from fastrank_eval.engine.records import (
     Meta,
     record_csv,
     record_rows,
+    shown_names,
 )
 from fastrank_eval.engine.slice_calibration import CalibrationTables
 from fastrank_eval.measures import Measure, measure
@@ -77,6 +78,11 @@ class Reported(ReportView):
     meta: Meta
     #: The slices of multicalibration errors, by score column and canonical text of the measure.
     calibration: CalibrationTables
+
+    @cached_property
+    def names(self) -> dict[str, str]:
+        """The names that reports show, by canonical text of the measure."""
+        return shown_names(self.measures, self.values)
 
     @typed
     def multicalibration(

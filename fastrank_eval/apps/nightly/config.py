@@ -20,6 +20,7 @@ from fastrank_eval.apps.nightly.config_checks import (
     check_tables,
     choice,
     count,
+    day,
     names,
     optional_names,
     positive,
@@ -82,6 +83,8 @@ TABLES: dict[str, dict[str, Key]] = {
         "fail_if_yesterday": Key(optional_names, ()),
         "fail_if_last_week": Key(optional_names, ()),
         "min_distinct_scores": Key(count(0, MOST_SCORES)),
+        "alarm": Key(choice("sequence")),
+        "alarm_since": Key(day),
     },
     "quality": {
         "min_rows": Key(count(0), 1),

@@ -17,6 +17,7 @@ from fastrank_eval.apps.nightly.night import (
     date_fields,
     depends_on_date,
     fill_date,
+    parse_date,
 )
 from fastrank_eval.engine.conventions import (
     DEFAULTS,
@@ -202,6 +203,16 @@ def _is_number(value: Any, highest: float) -> bool:
     return numeric and 0 <= value <= highest
 
 
+def day(value: Any) -> dt.date:
+    """Accept a date, as TOML has it or as text."""
+    try:
+        if type(value) is dt.date:
+            return parse_date(value.isoformat())
+        return parse_date(value)
+    except (ArgumentError, TypeError):
+        raise ValueError("a date, such as 2026-11-19") from None
+
+
 text = _reader("a non-empty string", _has_content)
 boolean = _reader("true or false", lambda value: isinstance(value, bool))
 share = _reader("a number from 0 to 1", lambda value: _is_number(value, 1), float)
@@ -302,12 +313,23 @@ def check_tables(tables: dict[str, dict[str, Any]], errors: ConfigErrors) -> Non
         _check_columns(tables["columns"], tables["models"]["scores"], errors)
     if not failed_tables & {"evaluate", "columns"}:
         _check_options(tables, errors)
+    if not failed_tables & {"models", "gates"}:
+        _check_alarm(tables["gates"], tables["models"]["baseline"], errors)
     scores = tables["models"]["scores"]
     require = None
     if "evaluate" not in failed_tables:
         columns = None if "columns" in failed_tables else tables["columns"]
         require = _check_measures(tables["evaluate"], columns, scores, errors)
     _check_gates(tables, failed_tables, require if "models" not in failed_tables else None, errors)
+
+
+def _check_alarm(gates: dict[str, Any], baseline: str | None, errors: ConfigErrors) -> None:
+    if gates["alarm"] is not None and baseline is None:
+        reason = "watches differences from the baseline, and there is none; name one in [models]."
+        errors.add("gates", "alarm", gates["alarm"], reason)
+    if gates["alarm"] is None and gates["alarm_since"] is not None:
+        reason = 'is the first night of an alarm, and there is none; write alarm = "sequence" too.'
+        errors.add("gates", "alarm_since", str(gates["alarm_since"]), reason)
 
 
 def _check_gates(

@@ -307,6 +307,35 @@ class History:
         )  # fmt: skip
         return [(row_count, math.nan if ctr is None else ctr) for row_count, ctr in rows]
 
+    def differences(
+        self, kind: str, first: dt.date | None = None, last: dt.date | None = None
+    ) -> Iterator[tuple[dt.date, tuple[str, str, str, str], float, float]]:
+        """Yield the differences of one kind, ascending by date.
+
+        Parameters
+        ----------
+        kind : str
+            One of `KINDS`.
+        first, last : datetime.date, optional
+            By default the first and the last night.
+
+        Yields
+        ------
+        tuple
+            Date; model, slicing (empty for all rows), slice and measure; difference; standard
+            error. Numbers that do not exist are NaN.
+        """
+        rows = self._select(
+            "SELECT date, score, slicing, slice, measure, delta, se FROM difference "
+            "WHERE kind = ? AND date BETWEEN ? AND ? ORDER BY date, place",
+            kind, first or _FIRST, last or _LAST,
+        )  # fmt: skip
+        with self._reading():
+            dates = {text: dt.date.fromisoformat(text) for text in {row[0] for row in rows}}
+        for date, score, by, slice_, measure, *numbers in rows:
+            delta, se = (math.nan if number is None else number for number in numbers)
+            yield dates[date], (score, by, slice_, measure), delta, se
+
     def rows(self, first: dt.date | None = None, last: dt.date | None = None) -> dict[dt.date, int]:
         """Return the number of rows of each night from `first` to `last`."""
         rows = self._select(

@@ -309,6 +309,7 @@ class Finding:
     kind : str
         ``"gate"``: a condition of the configuration is true or cannot be judged. ``"scores"``:
         there are too few distinct scores. ``"change"``: a number without a gate is not as usual.
+        ``"alarm"``: differences from the baseline have changed.
     condition : str
         The text of the gate; empty if the finding does not fail the night.
     score, by, slice, measure : str
@@ -335,16 +336,17 @@ class Finding:
         ============ =============================== =======================
         ``"gate"``   limit of the gate               number that it limits
         ``"scores"`` least number of distinct scores their number
+        ``"alarm"``  mean difference before          mean difference since
         ``"change"`` usual night-to-night movement   movement of the value
         ============ =============================== =======================
 
         A change from the baseline has the movement of the difference. NaN with too few earlier
         nights.
     detail : str
-        The reason why a gate cannot be judged.
+        The reason why a gate cannot be judged; the sentence of an alarm.
     since : datetime.date or None
         The first of the consecutive nights with this finding, as far as history goes back; None
-        for a change from the night before.
+        for a change from the night before. Of an alarm: the first night of the new level.
     nights : int
         Number of these nights, with this one.
     """
@@ -377,7 +379,7 @@ class Finding:
     @property
     def key(self) -> tuple[str, ...]:
         """The key of the finding, equal on every night with the same finding."""
-        of = (self.measure, self.compared) if self.kind == "change" else ()
+        of = (self.measure, self.compared) if self.kind in ("change", "alarm") else ()
         return self.kind, self.condition, self.score, self.by, self.slice, *of
 
 
@@ -487,12 +489,18 @@ class GateTexts:
     min_distinct_scores : int or None
         The fewest distinct scores that a model may give to all rows or to a slice. None: one score
         fails the night, and few scores are findings; see `few_scores`.
+    alarm : str or None
+        ``"sequence"``: watch the nightly differences from the baseline; see `judge_alarms`.
+    alarm_since : datetime.date or None
+        The first night that the alarm watches; None for the first of the history.
     """
 
     fail_if: tuple[str, ...] = ()
     fail_if_yesterday: tuple[str, ...] = ()
     fail_if_last_week: tuple[str, ...] = ()
     min_distinct_scores: int | None = None
+    alarm: str | None = None
+    alarm_since: dt.date | None = None
 
 
 @dataclass(frozen=True)

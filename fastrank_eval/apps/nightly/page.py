@@ -51,7 +51,12 @@ _MAX_REASONS = 6
 #: The most cards of findings on all rows, and of failing slices.
 _MAX_CARDS = 4
 _MAX_FAILING = 12
-_MARKS = {"gate": "gate failed", "scores": "too few distinct scores", "change": "changed"}
+_MARKS = {
+    "gate": "gate failed",
+    "scores": "too few distinct scores",
+    "change": "changed",
+    "alarm": "alarm",
+}
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _SECTIONS = (
     ("headline", "Headline numbers"),
@@ -161,7 +166,9 @@ def _cards(series: NightSeries, headline: Sequence[PageRow]) -> list[tuple[PageR
     for one in night.findings:
         if one.condition and one.slice not in ("", ALL):
             continue
-        mark = _MARKS.get(one.kind, "")
+        # An alarm of an earlier night does not fail this one.
+        kind = "change" if one.kind == "alarm" and not one.condition else one.kind
+        mark = _MARKS.get(kind, "")
         marks.setdefault((one.score, one.slice, one.measure), mark)
     first = [row for row in headline if row.value.measure == night.measures[0]]
     cards = {_key_of(row): row for row in first}

@@ -18,6 +18,7 @@ from fastrank_eval._lib.files import check_writable
 from fastrank_eval._lib.threads import Progress, map_jobs
 from fastrank_eval.analysis import curve_points
 from fastrank_eval.analysis.curve_points import Thresholds
+from fastrank_eval.apps.nightly.alarms import judge_alarms
 from fastrank_eval.apps.nightly.compare_nights import (
     DAYS,
     NIGHTS,
@@ -437,13 +438,15 @@ def _compare_and_judge(evaluated: NightRun, config: NightlyConfig, history: Hist
     ]
     night = replace(night, compared=tuple(compared), quality=quality, notes=tuple(notes))
     judged_gates = gate_outcomes(night, config.gates, earlier)
+    alarm_outcomes, alarm_findings = judge_alarms(night, config.gates, history)
     gates = [gate.outcome for gate in judged_gates] + few_scores_outcomes(evaluated.few_scores)
+    gates += alarm_outcomes
     findings: list[Finding] = []
     if quality.rows:
         findings += gate_findings(night, judged_gates)
         findings += score_findings(night, evaluated.few_scores)
     earlier_findings = history.findings(night.date, DAYS)
-    findings = with_since(night.date, findings, earlier_findings)
+    findings = with_since(night.date, findings, earlier_findings) + alarm_findings
     if quality.rows:
         findings += changes(night, config.gates, history, earlier_findings)
     status = "changed" if any(not finding.condition for finding in findings) else "fine"

@@ -365,8 +365,8 @@ def _groups_of_findings(findings: Iterable[Finding]) -> list[list[Finding]]:
     findings_by_key: dict[tuple[object, ...], list[Finding]] = {}
     for index, each in enumerate(findings):
         key: tuple[object, ...] = (index,)
-        if each.kind == "change":
-            key = each.kind, each.score, each.against
+        if each.kind in ("change", "alarm"):
+            key = each.kind, each.score, each.against, each.condition
         elif each.kind == "gate" and each.compared and not each.detail:
             key = each.kind, each.score, each.slice, each.measure, each.compared
         findings_by_key.setdefault(key, []).append(each)
@@ -383,6 +383,8 @@ def _sentence(night: Night, finding: Finding, *others: Finding) -> str:
         if math.isnan(finding.limit):
             usual = "; too few nights before it say what is usual"
         main = f"{_difference_sentence(night, finding)}{usual}"
+    elif finding.kind == "alarm":
+        main = finding.detail
     elif finding.detail:
         main = f"A gate on {_subject(night, finding)} cannot be judged: {finding.detail}"
     elif finding.compared:
@@ -390,15 +392,19 @@ def _sentence(night: Night, finding: Finding, *others: Finding) -> str:
     else:
         main = _limit_sentence(night, finding)
     parts = [main if main.endswith("?") else f"{main}."]
-    first = max((finding, *others), key=lambda one: one.nights)
+    alike = () if finding.kind == "alarm" else others
+    first = max((finding, *alike), key=lambda one: one.nights)
     if first.since is not None:
         word = "Failing since" if finding.kind == "gate" else "Since"
-        since = _day(first.since.isoformat(), night.date)
+        since = day_text(first.since.isoformat(), night.date)
         parts.append(f"{word} {since} ({nights_text(first.nights)}).")
     if finding.kind == "change" and others:
         names = [night.name_of(one.measure) for one in others[:_MAX_NAMED]]
         named = ", ".join(names) + _more(len(others) - _MAX_NAMED)
         parts.append(f"Also changed: {named}.")
+    if finding.kind == "alarm" and others:
+        names = [f"{one.measure}{_where(one)}" for one in others[:_MAX_NAMED]]
+        parts.append(f"Also: {', '.join(names)}{_more(len(others) - _MAX_NAMED)}.")
     if finding.kind == "gate" and finding.compared:
         parts.append(_other_slices(night, finding))
     return " ".join(filter(None, parts))
@@ -408,7 +414,7 @@ def _difference_sentence(night: Night, finding: Finding) -> str:
     """Describe a difference from the baseline or from an earlier night."""
     against = finding.against
     if finding.compared != "baseline":
-        against = f"on {_day(against, night.date)}"
+        against = f"on {day_text(against, night.date)}"
     base = _number(finding.base, finding.delta)
     numbers = f"{_value(finding)} against {base}{_difference(night, finding)}"
     if finding.verdict in ("better", "worse"):
@@ -555,7 +561,7 @@ def _delta(night: Night, difference: float, low: float, high: float) -> str:
     return f" ({', '.join(filter(None, [amount(difference, digits, sign=True), text]))})"
 
 
-def _day(text: str, near: dt.date) -> str:
+def day_text(text: str, near: dt.date) -> str:
     """Format a date as day and month, with the year if it differs."""
     try:
         date = dt.date.fromisoformat(text)

@@ -228,6 +228,49 @@ def test_gates__of_slices_and_baselines__are_checked(tmp_path: Path) -> None:
         assert why in line
 
 
+@pytest.mark.parametrize("text", ["2026-11-01", '"2026-11-01"'])
+def test_alarm__begins_on_a_date(tmp_path: Path, text: str) -> None:
+    compared = LEAST + 'baseline = "old"\n[gates]\nalarm = "sequence"\n'
+    assert read(tmp_path, compared).gates.alarm_since is None
+    gates = read(tmp_path, f"{compared}alarm_since = {text}\n").gates
+    assert (gates.alarm, gates.alarm_since) == ("sequence", dt.date(2026, 11, 1))
+
+
+@pytest.mark.parametrize(
+    "text,expected",
+    [
+        (
+            '[gates]\nalarm = "sequence"',
+            "[gates] alarm = 'sequence': watches differences from the baseline, and there is none; "
+            "name one in [models].",
+        ),
+        (
+            'baseline = "old"\n[gates]\nalarm = "sequense"',
+            "[gates] alarm = 'sequense': must be one of 'sequence'. Did you mean 'sequence'?",
+        ),
+        (
+            'baseline = "old"\n[gates]\nalarm_since = 2026-11-01',
+            "[gates] alarm_since = '2026-11-01': is the first night of an alarm, and there is "
+            'none; write alarm = "sequence" too.',
+        ),
+        *(
+            (
+                f'baseline = "old"\n[gates]\nalarm = "sequence"\nalarm_since = {value}',
+                f"[gates] alarm_since = {shown}: must be a date, such as 2026-11-19.",
+            )
+            for value, shown in [
+                ("20261101", "20261101"),
+                ("'1.11.2026'", "'1.11.2026'"),
+                ("1066-10-14", "datetime.date(1066, 10, 14)"),
+                ("2026-11-01T05:00:00", "datetime.datetime(2026, 11, 1, 5, 0)"),
+            ]
+        ),
+    ],
+)
+def test_alarm__that_cannot_be_judged__is_refused(tmp_path: Path, text: str, expected: str) -> None:
+    assert complaints(tmp_path, LEAST + text) == [expected]
+
+
 def test_where__that_cannot_be_read__is_refused(tmp_path: Path) -> None:
     text = LEAST.replace("[columns]", 'where = "slot <"\n[columns]')
     (line,) = complaints(tmp_path, text)

@@ -1,0 +1,206 @@
+"""Raise alarms about nightly differences from the baseline.
+
+At most 5 % of reports without a change have an alarm in a year.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from fastrank_eval._lib.dataclass import dataclass
+from fastrank_eval.analysis.compared_value import direction_of
+from fastrank_eval.apps.nightly.compare_nights import (
+    comparison_rows,
+    convention_differences,
+    first_names,
+)
+from fastrank_eval.apps.nightly.history import History
+from fastrank_eval.apps.nightly.night import (
+    Finding,
+    GateOutcome,
+    GateTexts,
+    Night,
+    NightDifference,
+)
+from fastrank_eval.apps.nightly.text import amount, day_text, nights_text
+from fastrank_eval.engine.records import MeasureValue
+from fastrank_eval.measures.parser import measure as measure_of
+from fastrank_eval.results.format import two_digits
+from fastrank_eval.results.gate_parser import ALL
+from fastrank_eval.stats.sequences import LEARNING, Alarm, alarms
+
+#: Probability of an alarm in a year without a change, over all sequences together.
+ALPHA = 0.05
+_VERBS = {"better": "got better", "worse": "got worse", "higher": "rose", "lower": "fell"}
+_LEAST_DIGITS, _MOST_DIGITS = 3, 6
+
+#: Model, slicing, slice and measure.
+_Key = tuple[str, str, str, str]
+
+
+@dataclass(frozen=True)
+class _Sequence:
+    """The differences of one model, slice and measure, ascending by date."""
+
+    dates: list[dt.date]
+    differences: list[float]
+    errors: list[float]
+
+    def add(self, date: dt.date, difference: float, se: float) -> None:
+        """Add a night, if it has a difference and an error."""
+        if math.isfinite(difference) and math.isfinite(se) and se > 0:
+            self.dates.append(date)
+            self.differences.append(difference)
+            self.errors.append(se)
+
+    def alarms(self, watched_since: Sequence[dt.date]) -> tuple[Alarm, ...]:
+        """Find the alarms of this sequence.
+
+        Parameters
+        ----------
+        watched_since : sequence of datetime.date
+            The first watched night of each sequence of the report, ascending.
+        """
+        counts = np.array([max(1, bisect_right(watched_since, date)) for date in self.dates])
+        return alarms(np.array(self.differences), np.array(self.errors), ALPHA / counts)
+
+
+def judge_alarms(
+    night: Night, gates: GateTexts, history: History
+) -> tuple[list[GateOutcome], list[Finding]]:
+    """Judge the sequences of differences that end with a night.
+
+    A sequence has the differences of one model, slice and measure from the baseline. Nights of
+    unsound rows, of other conventions and of another baseline are left out. Each sequence has an
+    equal share of `ALPHA`: it is divided by the number of sequences with enough nights so far.
+
+    Parameters
+    ----------
+    night : Night
+        With its differences and quality.
+    gates : GateTexts
+    history : History
+
+    Returns
+    -------
+    outcomes : list of GateOutcome
+        One, which fails on the night of an alarm; empty if no alarm is set.
+    findings : list of Finding
+        An alarm of this night has a condition, and so fails the night, unless the change began
+        before an earlier alarm of this model. Then it is the same change. An alarm of an earlier
+        night has no condition; it is a finding until the new level is learned.
+    """
+    if gates.alarm is None:
+        return [], []
+    condition = f'alarm = "{gates.alarm}"'
+    reason = _not_judged(night, gates.alarm_since)
+    if reason:
+        return [GateOutcome(condition, True, f"not judged: {reason}")], []
+    sequences = _sequences(night, gates.alarm_since, history)
+    most = max((len(one.dates) for one in sequences.values()), default=0)
+    if most <= LEARNING:
+        reason = f"history has {max(most - 1, 0)} of the {LEARNING} nights that levels need"
+        return [GateOutcome(condition, True, f"not judged: {reason}")], []
+    findings = _findings(night, sequences, condition)
+    failing = [each for each in findings if each.condition]
+    names = [f"{each.measure} of {each.score}{_where(each.slice)}" for each in failing]
+    return [GateOutcome(condition, not failing, "; ".join(first_names(names)))], findings
+
+
+def _not_judged(night: Night, since: dt.date | None) -> str:
+    if since is not None and night.date < since:
+        return f"alarm_since is {since}"
+    if night.quality.flags or not night.quality.rows:
+        return "the rows of this night are not sound"
+    return ""
+
+
+def _sequences(night: Night, since: dt.date | None, history: History) -> Mapping[_Key, _Sequence]:
+    """Read the differences from the baseline up to a night."""
+    last = night.date - dt.timedelta(days=1)
+    comparable = {
+        earlier.date
+        for earlier in history.read(since, last, of=("", ""))
+        if earlier.status != "data_quality"
+        and earlier.baseline == night.baseline
+        and not convention_differences(night, earlier)
+    }
+    sequences: dict[_Key, _Sequence] = {}
+    for date, key, difference, se in history.differences("baseline", since, last):
+        if date in comparable:
+            sequences.setdefault(key, _Sequence([], [], [])).add(date, difference, se)
+    for one in comparison_rows(night, "baseline"):
+        sequences.setdefault(_key(one), _Sequence([], [], [])).add(night.date, one.delta, one.se)
+    return sequences
+
+
+def _findings(night: Night, sequences: Mapping[_Key, _Sequence], condition: str) -> list[Finding]:
+    watched = {key: one for key, one in sequences.items() if len(one.dates) > LEARNING}
+    since = sorted(one.dates[LEARNING] for one in watched.values())
+    seen = [
+        (one.dates[alarm.night], key, alarm)
+        for key, one in watched.items()
+        for alarm in one.alarms(since)
+    ]
+    # The first alarms of changes, by model.
+    leading: dict[str, list[dt.date]] = {}
+    findings = []
+    for date, key, alarm in sorted(seen, key=lambda each: each[0]):
+        one = watched[key]
+        earlier = [day for day in leading.get(key[0], []) if day < date]
+        known = any(
+            one.dates[alarm.start] <= day and (date - day).days <= LEARNING for day in earlier
+        )
+        if not known:
+            leading.setdefault(key[0], []).append(date)
+        raised = date == night.date
+        if raised or (one.dates[-1] == night.date and len(one.dates) - 1 - alarm.night < LEARNING):
+            fails = raised and not known
+            findings.append(_finding(night, key, one, alarm, condition if fails else ""))
+    return findings
+
+
+def _finding(night: Night, key: _Key, one: _Sequence, alarm: Alarm, condition: str) -> Finding:
+    score, by, slice_, measure = key
+    date = one.dates[alarm.night]
+    verdict = direction_of(1.0 if alarm.rises else -1.0, measure_of(measure))
+    against = night.baseline or ""
+    size = abs(alarm.after - alarm.before)
+    digits = min(max(two_digits(size), _LEAST_DIGITS), _MOST_DIGITS) if size else _LEAST_DIGITS
+    sentence = (
+        f"{measure} of {score}{_where(slice_)} {_VERBS[verdict]} against {against}: the mean "
+        f"difference is {amount(alarm.after, digits, sign=True)}, and was "
+        f"{amount(alarm.before, digits, sign=True)} over {nights_text(alarm.nights)} before"
+    )
+    if date != night.date:
+        sentence += f"; the alarm was on {day_text(str(date), night.date)}"
+    value = next((v for v in night.values if _key(v) == key), None)
+    return Finding(
+        "alarm",
+        condition,
+        *(score, by, slice_, measure),
+        compared="baseline",
+        against=against,
+        value=math.nan if value is None else value.value,
+        ci_low=math.nan if value is None else value.ci_low,
+        ci_high=math.nan if value is None else value.ci_high,
+        verdict=verdict,
+        limit=alarm.before,
+        number=alarm.after,
+        detail=sentence,
+        since=one.dates[alarm.start],
+        nights=len(one.dates) - alarm.start,
+    )
+
+
+def _key(one: MeasureValue | NightDifference) -> _Key:
+    return one.score, one.by or "", one.slice, one.measure
+
+
+def _where(slice_: str) -> str:
+    return "" if slice_ == ALL else f" in {slice_}"

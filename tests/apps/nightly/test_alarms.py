@@ -1,0 +1,311 @@
+"""fastrank-eval nightly with `alarm = "sequence"`: what it watches, raises, says and forgets."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from fastrank_eval.apps.nightly.alarms import judge_alarms
+from fastrank_eval.apps.nightly.history import History
+from fastrank_eval.apps.nightly.history_schema import night_from_rows, night_rows
+from fastrank_eval.apps.nightly.night import (
+    Finding,
+    GateOutcome,
+    GateTexts,
+    Night,
+    NightDifference,
+)
+from fastrank_eval.apps.nightly.page import page
+from fastrank_eval.apps.nightly.summary_files import night_dict, night_markdown
+from fastrank_eval.apps.nightly.text import sentences
+from fastrank_eval.engine.records import MeasureValue
+from fastrank_eval.stats.sequences import LEARNING
+from tests.support.nightly_runs import CONFIG, adjust, kept, nightly
+from tests.support.nights import a_night, a_value
+
+FIRST = dt.date(2026, 3, 1)
+ALARM = GateTexts(alarm="sequence")
+CONDITION = 'alarm = "sequence"'
+#: Slicing, slice and measure.
+Key = tuple[str, str, str]
+ALL_ROWS, SIDE, LOSS = ("", "all", "GAUC"), ("slot", "slot=side", "GAUC"), ("", "all", "LogLoss")
+SE = 0.004
+
+
+def on(number: int) -> dt.date:
+    return FIRST + dt.timedelta(days=number)
+
+
+def night_of(
+    number: int, differences: Mapping[Key, float], se: float = SE, **fields: object
+) -> Night:
+    """A sound night whose model "new" differs from "old" by these numbers."""
+    values: list[MeasureValue] = []
+    compared = []
+    for (by, name, measure), difference in differences.items():
+        for score, value in (("old", 0.7), ("new", 0.7 + difference)):
+            values.append(a_value(score, by or None, name, measure, value, se=0.01))
+        ends = difference - 2 * se, difference + 2 * se
+        compared.append(
+            NightDifference(
+                "baseline", "new", "old", by or None, name, measure, difference, se, *ends
+            )
+        )
+    sound = a_night().quality
+    quality = replace(sound, rows=1000, groups=100, ctr=0.1, flags=())
+    made = a_night(
+        values=tuple(values), compared=tuple(compared), quality=quality, gates=(), status="fine",
+        date=on(number), title="Clicks", models=("old", "new"), measures=("GAUC", "LogLoss"),
+        sources=("logs",), curves={},
+    )  # fmt: skip
+    return replace(made, **fields)  # type: ignore[arg-type]
+
+
+def noise(number: int, key: Key) -> float:
+    place = (ALL_ROWS, SIDE, LOSS).index(key)
+    return SE * float(np.random.default_rng([number, place]).normal())
+
+
+def differences_of(number: int, changes: Mapping[Key, tuple[int, float]]) -> dict[Key, float]:
+    """Differences around 0.02 that change from a night on."""
+    return {
+        key: 0.02 + noise(number, key) + (size if number >= start else 0.0)
+        for key, (start, size) in changes.items()
+    }
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> Iterator[History]:
+    with History(tmp_path / "history.db") as opened:
+        yield opened
+
+
+def run(
+    history: History,
+    nights: int,
+    changes: Mapping[Key, tuple[int, float]],
+    gates: GateTexts = ALARM,
+    first: int = 0,
+    **fields: object,
+) -> dict[int, tuple[GateOutcome, list[Finding]]]:
+    """Judge nights one after the other, and store them."""
+    judged = {}
+    with history.transaction():
+        for number in range(first, nights):
+            night = night_of(number, differences_of(number, changes), **fields)  # type: ignore[arg-type]
+            (outcome,), findings = judge_alarms(night, gates, history)
+            judged[number] = outcome, findings
+            history.write(replace(night, gates=(outcome,), findings=tuple(findings)))
+    return judged
+
+
+def failed(judged: Mapping[int, tuple[GateOutcome, list[Finding]]]) -> list[int]:
+    return [number for number, (outcome, _) in judged.items() if not outcome.passed]
+
+
+# ---- what raises an alarm -----------------------------------------------------------------------
+
+
+def test_alarm__of_nights_without_a_change__is_never_raised(history: History) -> None:
+    judged = run(history, 60, dict.fromkeys((ALL_ROWS, SIDE, LOSS), (99, 0.0)))
+    assert failed(judged) == []
+    assert [outcome.reason for outcome, _ in judged.values()] == [
+        *(f"not judged: history has {n} of the 14 nights that levels need" for n in range(14)),
+        *("" for _ in range(46)),
+    ]
+    assert all(outcome.condition == CONDITION for outcome, _ in judged.values())
+
+
+def test_alarm__of_a_changed_slice__fails_one_night_and_is_then_quiet(history: History) -> None:
+    judged = run(history, 80, {ALL_ROWS: (99, 0.0), SIDE: (40, -0.02)})
+    (raised,) = failed(judged)
+    assert 40 < raised < 46
+    outcome, (finding,) = judged[raised]
+    assert outcome == GateOutcome(CONDITION, False, "GAUC of new in slot=side")
+    assert (finding.kind, finding.condition) == ("alarm", CONDITION)
+    assert (finding.score, finding.by, finding.slice, finding.measure) == ("new", *SIDE)
+    assert (finding.verdict, finding.since, finding.nights) == ("worse", on(40), raised - 39)
+    assert finding.limit == pytest.approx(0.02, abs=0.002)
+    assert finding.number == pytest.approx(0.0, abs=0.006)
+    # Until the new level is known it is a finding without a gate.
+    for number in range(raised + 1, 80):
+        outcome, findings = judged[number]
+        assert outcome.passed
+        known = [(each.condition, each.since) for each in findings]
+        assert known == ([("", on(40))] if number < raised + LEARNING else [])
+
+
+def test_alarm__of_a_model_that_got_better__fails_too(history: History) -> None:
+    """The baseline may have broken."""
+    judged = run(history, 60, {ALL_ROWS: (40, 0.02), LOSS: (40, -0.02)})
+    assert len(failed(judged)) == 1
+    found = {each.verdict for _, findings in judged.values() for each in findings}
+    assert found == {"better"}
+
+
+def test_alarms__of_one_change__fail_one_night(history: History) -> None:
+    """A small change of all rows is seen later than the large one of a slice."""
+    judged = run(history, 75, {ALL_ROWS: (40, -0.008), SIDE: (40, -0.03), LOSS: (99, 0.0)})
+    first, *others = failed(judged)
+    assert others == []
+    assert [each.slice for each in judged[first][1]] == ["slot=side"]
+    later = {each.slice for number in range(first + 1, 60) for each in judged[number][1]}
+    assert later == {"all", "slot=side"}
+
+
+def test_alarm__of_a_new_change__is_raised_again(history: History) -> None:
+    judged = run(history, 100, {SIDE: (40, -0.02), ALL_ROWS: (70, -0.02)})
+    first, second = failed(judged)
+    assert (40 < first < 46, 70 < second < 76) == (True, True)
+    assert [each.slice for each in judged[second][1] if each.condition] == ["all"]
+
+
+# ---- which nights are watched -------------------------------------------------------------------
+
+
+def test_alarm_since__after_an_alarm__learns_again_from_that_night(history: History) -> None:
+    changes = {ALL_ROWS: (40, -0.02)}
+    (raised,) = failed(run(history, 50, changes))
+    assert raised < 49
+    acknowledged = GateTexts(alarm="sequence", alarm_since=on(48))
+    night = night_of(50, differences_of(50, changes))
+    (outcome,), findings = judge_alarms(night, acknowledged, history)
+    assert (outcome.passed, findings) == (True, [])
+    assert outcome.reason == "not judged: history has 2 of the 14 nights that levels need"
+    early = replace(acknowledged, alarm_since=on(51))
+    ((outcome,), _) = judge_alarms(night, early, history)
+    assert outcome.reason == f"not judged: alarm_since is {on(51)}"
+    # From that night on, only a new change is an alarm.
+    history_of_change = run(history, 90, {ALL_ROWS: (40, -0.02)}, acknowledged, first=50)
+    assert failed(history_of_change) == []
+
+
+def test_nights__that_cannot_be_compared__are_left_out(history: History) -> None:
+    run(history, 40, {ALL_ROWS: (99, 0.0)})
+    night = night_of(40, differences_of(40, {ALL_ROWS: (99, 0.0)}))
+    others = {"ties": "best", "measures": {"GAUC": {"weight": "impressions"}}}
+    for other in (replace(night, conventions=others), replace(night, baseline="new")):
+        ((outcome,), _) = judge_alarms(other, ALARM, history)
+        assert outcome.reason == "not judged: history has 0 of the 14 nights that levels need"
+    for number in range(10, 40):
+        (stored,) = history.read(on(number), on(number))
+        history.write(replace(stored, status="data_quality"))
+    ((outcome,), _) = judge_alarms(night, ALARM, history)
+    assert outcome.reason == "not judged: history has 10 of the 14 nights that levels need"
+    flagged = replace(night, quality=replace(night.quality, flags=("rows 3, below 10",)))
+    ((outcome,), _) = judge_alarms(flagged, ALARM, history)
+    assert outcome.reason == "not judged: the rows of this night are not sound"
+
+
+@pytest.mark.parametrize("se", [0.0, math.nan, math.inf])
+def test_differences__without_an_error__are_not_watched(history: History, se: float) -> None:
+    judged = run(history, 20, {ALL_ROWS: (16, 5.0)}, se=se)
+    assert failed(judged) == []
+    assert judged[19][0].reason.startswith("not judged: history has 0 of")
+
+
+def test_night__run_again__is_judged_as_before(history: History) -> None:
+    changes = {ALL_ROWS: (40, -0.02), SIDE: (60, -0.02)}
+    judged = run(history, 70, changes)
+    for number, expected in judged.items():
+        (stored,) = history.read(on(number), on(number))
+        (outcome,), findings = judge_alarms(stored, ALARM, history)
+        assert (outcome, findings) == expected
+
+
+def test_night__without_an_alarm_in_its_configuration__has_none(history: History) -> None:
+    run(history, 20, {ALL_ROWS: (99, 0.0)})
+    assert judge_alarms(night_of(20, {ALL_ROWS: -9.0}), GateTexts(), history) == ([], [])
+
+
+# ---- what is said -------------------------------------------------------------------------------
+
+
+def test_alarm__in_words__has_both_levels_and_the_first_night(history: History) -> None:
+    changes = {ALL_ROWS: (40, -0.02), LOSS: (40, 0.03), SIDE: (40, -0.04)}
+    judged = run(history, 50, changes)
+    (raised, *_) = failed(judged)
+    night = replace(history.read(on(raised), on(raised))[0], status="regression")
+    (first, *_) = judged[raised][1]
+    (text, *others) = sentences(night)
+    assert text.startswith(
+        f"{first.measure} of new in slot=side got worse against old: the mean difference is −0.0"
+    )
+    assert ", and was +0.02" in text
+    assert " over 40 nights before. Since 10 Apr " in text
+    assert others == []
+    assert night_dict(night)["findings"][0]["kind"] == "alarm"
+    assert night_dict(night)["reason"] == text
+    assert 'gate failed\\: alarm \\= "sequence"' in night_markdown(night) or (
+        'alarm = "sequence"' in night_markdown(night).replace("\\", "")
+    )
+    html = page(history.read(last=on(raised)))
+    assert '<span class="verdict bad">alarm</span>' in html
+    assert "alarm = &#34;sequence&#34;" in html
+    later = replace(history.read(on(raised + 3), on(raised + 3))[0], status="changed")
+    assert f"; the alarm was on {on(raised).day} Apr" in sentences(later)[0]
+    assert '<span class="verdict bad">alarm</span>' not in page([later])
+    assert '<span class="verdict warn">changed</span>' in page([later])
+    rows = night_rows(night, "")
+    assert night_from_rows(str(night.date), rows).findings == night.findings
+
+
+# ---- as a command -------------------------------------------------------------------------------
+
+
+def write_logs(days: int, broken: int) -> None:
+    """Write rows of 60 users a night; "score_b" loses most of its skill from one night on."""
+    for day in range(days):
+        random = np.random.default_rng(day)
+        click = random.integers(0, 2, 600)
+        skill = np.where(day >= broken, 0.1, 0.6)
+        rows = {
+            "user_id": np.arange(600) // 10,
+            "click": click,
+            "slot": np.array(["top", "side"])[np.arange(600) % 2],
+            "score_a": 0.4 + 0.1 * click + random.uniform(-0.2, 0.2, 600),
+            "score_b": 0.3 + 0.15 * skill * click + random.uniform(-0.2, 0.2, 600),
+        }
+        path = Path(f"logs/day={on(day)}/part.parquet")
+        path.parent.mkdir(parents=True)
+        pq.write_table(pa.table(rows), path)
+
+
+def test_nightly__with_an_alarm__exits_3_on_its_night_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_logs(26, 20)
+    small = CONFIG.replace('["GAUC", "AUC", "LogLoss"]', '["GAUC"]')
+    (tmp_path / "nightly.toml").write_text(small)
+    adjust(tmp_path, '[gates]\nalarm = "sequence"\n[quality]\nmax_volume_drift = 1e9\n')
+    outcome = nightly("--backfill", f"{on(0)}..{on(25)}", "--json", "-")
+    nights = json.loads(outcome.stdout)["nights"]
+    assert outcome.exit_code == 3
+    regressions = [night for night in nights if night["status"] == "regression"]
+    assert len(regressions) == 1
+    (night,) = regressions
+    assert on(20).isoformat() <= night["date"] <= on(23).isoformat()
+    assert night["gates"][0]["condition"] == CONDITION
+    assert " got worse against score_a: the mean difference is −0.2" in night["reason"]
+    assert nights[-1]["status"] == "changed"
+    assert nightly("--date", str(on(25)), "-q").exit_code == 0
+    assert [each.status for each in kept()].count("regression") == 1
+    # Acknowledged.
+    text = (tmp_path / "nightly.toml").read_text()
+    since = f'alarm = "sequence"\nalarm_since = {on(21)}\n'
+    (tmp_path / "nightly.toml").write_text(text.replace('alarm = "sequence"\n', since))
+    outcome = nightly("--date", str(on(25)), "--json", "-")
+    (night,) = json.loads(outcome.stdout)["nights"]
+    assert [each for each in night["findings"] if each["kind"] == "alarm"] == []
+    reason = "not judged: history has 4 of the 14 nights that levels need"
+    assert night["gates"] == [{"condition": CONDITION, "passed": True, "reason": reason}]

@@ -1,0 +1,278 @@
+"""Sequences of nightly differences: residuals, both charts, alarms and their false alarms."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fastrank_eval.stats.intervals import normal_tail, t_tail
+from fastrank_eval.stats.sequences import (
+    LEARNING,
+    YEAR,
+    Alarm,
+    alarms,
+    cusum,
+    cusum_limit,
+    recursive_residuals,
+    sequence_limit,
+    without_memory,
+)
+
+
+def nights(count: int, seed: int = 0, ratio: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+    """Differences around 0.3 whose deviations are `ratio` times their unequal errors."""
+    random = np.random.default_rng(seed)
+    errors = 0.01 * np.exp(random.normal(0, 0.3, count))
+    return 0.3 + ratio * errors * random.normal(size=count), errors
+
+
+# ---- oracles ------------------------------------------------------------------------------------
+
+
+def plain_t(differences: Sequence[float], errors: Sequence[float], night: int) -> tuple[float, int]:
+    """Student's t of a night, from a weighted mean and all earlier residuals, and its degrees."""
+
+    def residual(at: int) -> float:
+        weights = [1 / error**2 for error in errors[:at]]
+        products = [w * d for w, d in zip(weights, differences[:at], strict=True)]
+        mean = math.fsum(products) / math.fsum(weights)
+        return (differences[at] - mean) / math.sqrt(errors[at] ** 2 + 1 / math.fsum(weights))
+
+    degrees = night - 1
+    squares = math.fsum(residual(at) ** 2 for at in range(1, night))
+    return residual(night) / math.sqrt(squares / degrees), degrees
+
+
+def plain_residuals(differences: Sequence[float], errors: Sequence[float]) -> list[float]:
+    result = []
+    for night in range(LEARNING, len(differences)):
+        t, degrees = plain_t(differences, errors, night)
+        factor = (8 * degrees + 1) / (8 * degrees + 3)
+        result.append(math.copysign(factor * math.sqrt(degrees * math.log1p(t * t / degrees)), t))
+    return result
+
+
+def plain_without_memory(residuals: Sequence[float]) -> list[float]:
+    result = list(residuals)
+    for night in range(2 * LEARNING, len(residuals)):
+        old = residuals[: night - LEARNING]
+        products = math.fsum(one * two for one, two in itertools.pairwise(old))
+        memory = min(max(products / math.fsum(one * one for one in old), 0.0), 0.8)
+        change = residuals[night] - memory * residuals[night - 1]
+        result[night] = change / math.sqrt(1 - memory**2)
+    return result
+
+
+def plain_alarm(differences: Sequence[float], errors: Sequence[float], alpha: float) -> int | None:
+    """The first night beyond one of the limits, each computed at each night anew."""
+    values = plain_without_memory(plain_residuals(differences, errors))
+    upper = lower = 0.0
+    for index, value in enumerate(values):
+        n = index + 1
+        upper, lower = max(0.0, upper + value - 0.5), max(0.0, lower - value - 0.5)
+        half_width = math.sqrt(
+            2 * (n / 2 + 1) / n**2 * (math.log(n / 2 + 1) - 2 * math.log(alpha / 2))
+        )
+        if abs(math.fsum(values[:n]) / n) > half_width:
+            return LEARNING + index
+        if max(upper, lower) > math.log(365 / (alpha / 2)) - 1.166:
+            return LEARNING + index
+    return None
+
+
+@pytest.mark.parametrize("ratio", [1.0, 3.0])
+def test_residuals__equal_those_of_a_plain_computation(ratio: float) -> None:
+    differences, errors = nights(60, ratio=ratio)
+    result = recursive_residuals(differences, errors)
+    assert np.isnan(result[:LEARNING]).all()
+    expected = plain_residuals(differences.tolist(), errors.tolist())
+    np.testing.assert_allclose(result[LEARNING:], expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.03, 0.08])
+@pytest.mark.parametrize("count", [LEARNING, 40, 300])
+def test_residual__has_the_tail_of_students_t(count: int, shift: float) -> None:
+    differences, errors = nights(count + 1, seed=4)
+    differences[-1] += shift
+    t, degrees = plain_t(differences.tolist(), errors.tolist(), count)
+    z = float(recursive_residuals(differences, errors)[-1])
+    error = 0.03 if abs(z) < 5 else 0.14
+    exact = t_tail(t, degrees)
+    assert abs(z) < 12
+    assert normal_tail(abs(z) + error) <= exact <= normal_tail(abs(z) - error)
+
+
+def test_residuals__of_few_nights__are_undefined() -> None:
+    assert np.isnan(recursive_residuals(*nights(LEARNING))).all()
+    assert len(recursive_residuals(np.empty(0), np.empty(0))) == 0
+
+
+@pytest.mark.parametrize("memory", [0.0, 0.5, 0.95])
+def test_residuals_without_memory__equal_those_of_a_plain_computation(memory: float) -> None:
+    noise = np.random.default_rng(3).normal(size=400)
+    residuals = [noise[0]]
+    for each in noise[1:]:
+        residuals.append(memory * residuals[-1] + math.sqrt(1 - memory**2) * each)
+    result = without_memory(np.array(residuals))
+    np.testing.assert_allclose(result, plain_without_memory(residuals), rtol=1e-9, atol=1e-12)
+    correlation = np.corrcoef(result[100:-1], result[101:])[0, 1]
+    assert correlation < max(0.15, memory - 0.5)
+    for few in (0, 1, 2 * LEARNING):
+        assert (without_memory(noise[:few]) == noise[:few]).all()
+    assert (without_memory(np.zeros(50)) == 0).all()
+
+
+def test_sequence_limit__has_the_closed_form_of_the_paper() -> None:
+    for n in (1, 7, 365):
+        for alpha in (0.5, 0.05, 1e-6):
+            r = 0.5
+            half_width = math.sqrt((n * r + 1) / (n * n * r) * math.log((n * r + 1) / alpha**2))
+            assert float(sequence_limit(np.array([n]), alpha)[0]) == pytest.approx(half_width)
+
+
+@given(st.lists(st.floats(-5, 5), min_size=1, max_size=60))
+def test_cusum__equals_its_recursion(values: list[float]) -> None:
+    upper, lower = cusum(np.array(values))
+    up = down = 0.0
+    for index, value in enumerate(values):
+        up, down = max(0.0, up + value - 0.5), max(0.0, down - value - 0.5)
+        assert upper[index] == pytest.approx(up, abs=1e-9)
+        assert lower[index] == pytest.approx(down, abs=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_alarms__are_on_the_night_of_a_plain_computation(seed: int) -> None:
+    differences, errors = nights(120, seed)
+    for change in (0.0, 0.01, -0.02, 0.05):
+        moved = differences + change * (np.arange(120) >= 70)
+        seen = alarms(moved, errors, 0.05)
+        expected = plain_alarm(moved.tolist(), errors.tolist(), 0.05)
+        assert (seen[0].night if seen else None) == expected
+
+
+# ---- limits hold over a year --------------------------------------------------------------------
+
+
+def test_limits__are_crossed_as_often_as_they_say() -> None:
+    """The sequence holds its probability, the CUSUM is near its own: 1,000 years of noise."""
+    values = np.random.default_rng(1).normal(size=(1000, YEAR))
+    counts = np.arange(1, YEAR + 1)
+    means = np.cumsum(values, axis=1) / counts
+    by_mean = (np.abs(means) > sequence_limit(counts, 0.2)).any(axis=1).mean()
+    sums = np.array([np.maximum(*cusum(year)).max() for year in values])
+    by_sum = (sums > cusum_limit(0.2)).mean()
+    # Three standard errors of 1,000 years are 0.038.
+    assert 0.05 < by_mean < 0.2
+    assert 0.14 < by_sum < 0.24
+
+
+@pytest.mark.parametrize("ratio", [0.3, 1.0, 3.0])
+def test_alarms__without_a_change__are_rare_at_any_true_variation(ratio: float) -> None:
+    years = [nights(YEAR, seed, ratio) for seed in range(300)]
+    false = sum(bool(alarms(*year, 0.2)) for year in years)
+    assert 0.05 < false / 300 < 0.26
+
+
+def test_alarms__of_a_change__come_sooner_the_larger_it_is() -> None:
+    waits = []
+    for change in (1, 2, 4, 8):
+        seen = []
+        for seed in range(60):
+            differences, errors = nights(200, seed)
+            (first, *_) = alarms(
+                differences + change * 0.01 * (np.arange(200) >= 100), errors, 0.05 / 40
+            ) or (Alarm(200, 200, True, 0, 0, 0),)
+            seen.append(first.night - 99)
+        waits.append(float(np.median(seen)))
+    assert waits == sorted(waits, reverse=True)
+    assert waits[1] <= 14
+    assert waits[2] <= 6
+    assert waits[3] <= 4
+
+
+# ---- laws ---------------------------------------------------------------------------------------
+
+
+@given(st.integers(0, 40), st.floats(-1, 1), st.floats(1e-6, 1e3))
+def test_alarms__of_equal_differences__never_come(count: int, value: float, error: float) -> None:
+    assert alarms(np.full(count, value), np.full(count, error), 1.0) == ()
+
+
+@pytest.mark.parametrize("factor", [1e-9, 0.25, 3.0, 1e6])
+def test_alarms__of_another_unit_and_level__are_the_same(factor: float) -> None:
+    differences, errors = nights(150, seed=2)
+    differences[90:] += 0.03
+    (alarm,) = alarms(differences, errors, 0.05)
+    (other,) = alarms(factor * differences, factor * errors, 0.05)
+    assert (other.night, other.start, other.rises) == (alarm.night, alarm.start, alarm.rises)
+    assert other.after == pytest.approx(factor * alarm.after)
+    (moved,) = alarms(differences - 7, errors, 0.05)
+    assert (moved.night, moved.start) == (alarm.night, alarm.start)
+    (mirrored,) = alarms(-differences, errors, 0.05)
+    assert mirrored.rises is not alarm.rises
+    assert (mirrored.night, mirrored.before) == (alarm.night, -alarm.before)
+
+
+def test_alarms__of_later_nights__do_not_change_earlier_ones() -> None:
+    differences, errors = nights(160, seed=3)
+    differences[60:] -= 0.04
+    differences[120:] += 0.08
+    seen = alarms(differences, errors, 0.05)
+    for count in range(1, 161):
+        earlier = alarms(differences[:count], errors[:count], 0.05)
+        assert earlier == tuple(one for one in seen if one.night < count)
+
+
+def test_alarms__after_one__are_quiet_until_a_new_change() -> None:
+    differences, errors = nights(300, seed=5)
+    differences[100:] -= 0.05
+    differences[200:] += 0.03
+    first, second = alarms(differences, errors, 0.05)
+    assert (first.start, first.rises, second.start, second.rises) == (100, False, 200, True)
+    assert 100 <= first.night < 108
+    assert 200 <= second.night < 208
+    assert (first.before, first.after) == (
+        pytest.approx(0.3, abs=0.005),
+        pytest.approx(0.25, abs=0.01),
+    )
+    assert second.before == pytest.approx(0.25, abs=0.005)
+    assert (first.nights, second.nights) == (100, 200 - first.night - 1)
+
+
+def test_alarms__whose_share_falls__use_the_share_of_each_night() -> None:
+    differences, errors = nights(100, seed=6)
+    differences[60:] += 0.03
+    (wide,) = alarms(differences, errors, 0.05)
+    (narrow,) = alarms(differences, errors, 1e-6)
+    assert wide.night < narrow.night
+    falling = np.where(np.arange(100) <= wide.night, 0.05, 1e-6)
+    assert alarms(differences, errors, falling)[0].night == wide.night
+    falling = np.where(np.arange(100) < wide.night, 0.05, 1e-6)
+    assert alarms(differences, errors, falling)[0].night == narrow.night
+
+
+@pytest.mark.parametrize("broken", [[5], [0, 1, 2], [3, 14], [0, 14, 15]])
+def test_alarms__with_broken_nights_at_first__learn_from_the_others(broken: list[int]) -> None:
+    differences, errors = nights(80, seed=7)
+    differences[50:] -= 0.05
+    (without,) = alarms(differences, errors, 0.05)
+    differences[broken] -= 1.0
+    (alarm,) = alarms(differences, errors, 0.05)
+    assert (alarm.start, alarm.nights) == (50, 50 - len(broken))
+    assert abs(alarm.night - without.night) <= 1
+    assert alarm.before == pytest.approx(0.3, abs=0.01)
+
+
+def test_alarms__of_slow_drift__come_in_the_end() -> None:
+    differences, errors = nights(300, seed=8)
+    drift = 0.0005 * np.maximum(np.arange(300) - 100, 0)
+    seen = alarms(differences + drift, errors, 0.05 / 40)
+    assert seen
+    assert 100 < seen[0].night < 170
+    assert seen[0].rises
