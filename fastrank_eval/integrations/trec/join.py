@@ -145,6 +145,13 @@ def join(
     )
 
 
+def no_common_query() -> ArgumentError:
+    """Make the error for runs and judgements that share no query."""
+    return ArgumentError(
+        "run: must have a judged query, got none; check that run and judgements name queries alike."
+    )
+
+
 def _union(runs: Sequence[PairTable]) -> tuple[PairTable, list[tuple[np.ndarray, np.ndarray]]]:
     """Build the union of the pairs of runs; scores and nulls by run."""
     if len(runs) == 1:

@@ -65,6 +65,51 @@ def test_evaluate__complete__counts_judged_queries_without_a_run() -> None:
     assert three == pytest.approx(2 * two / 3)
 
 
+def test_evaluate__ir_measures__counts_judged_queries_without_a_run_by_default() -> None:
+    theirs = trec.evaluate(QRELS, BM25, "AP", profile="ir_measures")
+    assert theirs.meta.conventions["complete"] is True
+    counted = trec.evaluate(QRELS, BM25, "AP", complete=True)
+    assert counted.value("AP") == theirs.value("AP")
+    kept = trec.evaluate(QRELS, BM25, "AP", profile="ir_measures", complete=False)
+    assert kept.value("AP") == pytest.approx(theirs.value("AP") * 3 / 2)
+
+
+@pytest.mark.parametrize("profile", ["trec_eval_10", "ir_measures", None])
+def test_evaluate__no_query_in_common__is_an_error(profile: str | None) -> None:
+    run = {"Q1": {"d3": 1.0}}
+    with pytest.raises(fe.ArgumentError, match="run: must have a judged query, got none"):
+        trec.evaluate(QRELS, run, "AP", profile=profile)
+    assert trec.evaluate(QRELS, run, "P@1", complete=True, profile=profile).value("P@1") == 0
+    with pytest.raises(fe.ArgumentError, match="run: must have a judged query, got none"):
+        trec.evaluate({}, run, "AP", complete=True, profile=profile)
+
+
+def test_evaluate__a_query_that_one_of_several_runs_lacks__is_noted() -> None:
+    partial = {"q1": OURS["q1"]}
+    result = trec.evaluate(QRELS, {"bm25": BM25, "ours": partial, "none": {}}, "AP")
+    assert result.meta.conventions["unanswered"] == {"bm25": 0, "ours": 1, "none": 2}
+    assert result.meta.conventions["only_in_qrels"] == 1
+    one, two = "ours lacks 1 of 2 queries: it counts 0", "none lacks 2 of 2 queries: they count 0"
+    for report in (result, result.compare(baseline="bm25")):
+        assert one in report.to_markdown()
+        assert two in report.to_markdown()
+        assert "bm25 lacks" not in report.to_markdown()
+        assert one in report.to_dict()["meta"]["notes"]
+    assert result["ours", "AP"].tolist() == [1, 0]
+
+
+def test_evaluate__results_of_runs_with_other_queries__can_be_compared() -> None:
+    ours = {"q1": OURS["q1"], "q8": {"d1": 1.0}, "q9": {"d1": 1.0}}
+    one, two = (trec.evaluate(QRELS, run, "AP") for run in (BM25, ours))
+    for name in ("only_in_run", "only_in_qrels"):
+        assert one.meta.conventions[name] != two.meta.conventions[name]
+    (line,) = one.compare(two)
+    assert (line.only_base, line.only_candidate) == (1, 0)
+    complete = trec.evaluate(QRELS, ours, "AP", complete=True)
+    with pytest.raises(fe.ArgumentError, match="complete is False in one and True"):
+        one.compare(complete)
+
+
 def test_evaluate__other_conventions__are_those_of_evaluate() -> None:
     table = trec.join(QRELS, BM25).table
     ours = fe.evaluate(
