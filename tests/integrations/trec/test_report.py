@@ -223,6 +223,13 @@ def test_all_trec__has_a_line_for_each_of_its_own(version, lines):
         ("G.1=-1", "gains of at least 0"),
         ("Rndcg.0=1", "grade above 0"),
         ("ndcg_rel.1=inf", "gains of at least 0"),
+        ("ndgc_cut_7", r"Did you mean 'nDCG@7' or 'ndcg_cut_7'\?"),
+        ("official7", "Did you mean 'official'"),
+        ("ndcg_cut_10 map", "Separate names by commas: 'ndcg_cut_10,map'"),
+        (
+            type("AP", (), {"__module__": "ir_measures.measures"})(),
+            r"pass its text, str\(measure\)",
+        ),
     ],
 )
 def test_measure__nonsense_is_refused(request_, said):
