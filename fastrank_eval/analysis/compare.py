@@ -352,8 +352,11 @@ def _by_slice(values: Iterable[MeasureValue]) -> dict[tuple[str | None, str], _S
 
 #: Conventions that change no value, or that a comparison sets itself.
 _IGNORED = ("confidence", "order", "spilled", "measures", "merged")
-#: Conventions that select rows and slices: two results may have different rows.
-_ROW_CONVENTIONS = ("by", "min_groups", "slices_left_out", "where", "limit")
+#: Conventions that select or count rows and slices: two results may have different rows.
+_ROW_CONVENTIONS = (
+    *("by", "min_groups", "slices_left_out", "where", "limit"),
+    *("rows_without_group", "only_in_run", "only_in_qrels", "unanswered"),
+)
 
 
 def compare_results(

@@ -280,6 +280,8 @@ def no_source(source: object, name: str) -> SourceError:
             f"Cannot read rows from {name}, a query that has not run. Select the columns that are "
             "needed and pass .collect(), or write its rows by .sink_parquet() and pass the path."
         )
+    if isinstance(getattr(source, "table", None), pa.Table):
+        return SourceError(f"Cannot read rows from {name}. Pass its table, the attribute .table.")
     return SourceError(
         f"Cannot read rows from {name}. Pass a path, a pyarrow Table or reader, "
         "an object with __arrow_c_stream__ (pandas, polars, DuckDB), or a dict of arrays."

@@ -18,6 +18,9 @@ from fastrank_eval.measures.options import text_of
 #: Texts in quotes, which may lack their end, brackets and commas.
 _SIGNS = re.compile(r"""'(?:[^'\\]|\\.)*'?|"(?:[^"\\]|\\.)*"?|[][(){},]""", re.DOTALL)
 
+#: A name with a cutoff written in another way: ``ndcg10``, ``P_10``, ``precision_at_10``.
+_NUMBERED = re.compile(r"(.*?[a-z])(?:_at|_cut)?_?([1-9]\d*)", re.IGNORECASE)
+
 
 def measure(spelling: str | Measure) -> Measure:
     """Read a measure from its text; return a measure unchanged.
@@ -46,9 +49,7 @@ def measure(spelling: str | Measure) -> Measure:
     if isinstance(spelling, Measure):
         return spelling
     if not isinstance(spelling, str):
-        raise MeasureError(
-            f"measures: must be text or a Measure, got {type(spelling).__name__}; pass 'GAUC', say."
-        )
+        raise MeasureError(no_text(spelling))
     result = _read(spelling)
     if type(result) is not registry.get(result.name):  # registered anew, as in a notebook
         _read.cache_clear()
@@ -98,6 +99,23 @@ def _read(spelling: str) -> Measure:
     return result.spelled(tree.id) if foreign == text else result.shown_as(foreign)
 
 
+def no_text(item: object) -> str:
+    """Write the message for a measure that is no text, as of ir_measures."""
+    if type(item).__module__.partition(".")[0] == "ir_measures":
+        got, remedy = "a measure of ir_measures", "pass its text, str(measure)"
+    else:
+        got, remedy = type(item).__name__, "pass 'GAUC', say"
+    return f"measures: must be text or a Measure, got {got}; {remedy}."
+
+
+def commas_hint(text: str) -> str:
+    """Suggest commas between names that blanks separate, or return ""."""
+    names = text.split()
+    if len(names) < 2 or not all(map(names_measure, names)):
+        return ""
+    return f" Separate names by commas: {','.join(names)!r}."
+
+
 def similar_names(name: str, others: Iterable[str] = ()) -> str:
     """Suggest up to three measures with a similar name.
 
@@ -118,19 +136,32 @@ def similar_names(name: str, others: Iterable[str] = ()) -> str:
     --------
     >>> similar_names("MAPP")
     " Did you mean 'MAP' (AP), 'GMAP' or 'MAP_IA' (AP_IA)?"
+    >>> similar_names("mrr10")
+    " Did you mean 'MRR@10' (RR@10)?"
     """
     from difflib import SequenceMatcher, get_close_matches
 
+    numbered = _NUMBERED.fullmatch(name)
+    stem, cutoff = (numbered[1], f"@{numbered[2]}") if numbered else (name, "")
     words = {word: word for word in others}
     for kind in registry.values():
         for word in (kind.name, *kind.spellings, *kind.presets):
-            words.setdefault(word, kind.name)
-    root = re.split("[(@]", name)[0].lower()
+            if kind.takes_cutoff or not cutoff:
+                words.setdefault(word + cutoff, kind.name + cutoff)
+    root = re.split("[(@]", stem)[0].lower() + cutoff
 
     def rank(word: str) -> tuple[float, bool]:
         return -SequenceMatcher(None, word.lower(), root).ratio(), words[word] != word
 
-    close = {*get_close_matches(root, {word.lower() for word in words}, 9)}
+    spelled = {word.lower() for word in words}
+    if cutoff:
+        # The number makes all names with one alike: only the stem counts.
+        exact = {word for word in (name.lower(), root) if word in spelled}
+        alike = get_close_matches(name.lower(), spelled, 1, 0.8)
+        bare = {word.removesuffix(cutoff): word for word in spelled if word.endswith(cutoff)}
+        close = exact or {*alike, *(bare[w] for w in get_close_matches(stem.lower(), bare, 3))}
+    else:
+        close = {*get_close_matches(root, spelled, 9)}
     found: dict[str, str] = {}
     for word in sorted((word for word in words if word.lower() in close), key=rank):
         first = words[word]
@@ -200,7 +231,7 @@ def _requests(wanted: Measure, requested: Measure, text: str) -> bool:
 def _unreadable(spelling: str) -> str:
     return (
         f"cannot read the measure {shorten(spelling, 100)!r}; write Name(option=value)@cutoff, "
-        "for example nDCG(gain=linear)@10."
+        f"for example nDCG(gain=linear)@10.{commas_hint(spelling)}"
     )
 
 

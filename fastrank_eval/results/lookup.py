@@ -102,6 +102,15 @@ def find_score(name: str | None, scores: Sequence[str], names: Mapping[str, str]
     return name
 
 
+def refuse_swapped(score: object, name: object, scores: Sequence[str]) -> None:
+    """Raise ArgumentError if the key of a result has the measure first."""
+    if score is not None and score not in scores and isinstance(name, str) and name in scores:
+        raise ArgumentError(
+            f"key: must be a score column and a measure, got ({str(score)!r}, {name!r}); write "
+            f"result[{name!r}, {str(score)!r}]."
+        )
+
+
 def find_slicing(by: str | None, values: Sequence[MeasureValue]) -> str:
     """Look up the canonical text of a slicing; by default the only one.
 

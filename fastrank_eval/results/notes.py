@@ -37,6 +37,7 @@ def report_notes(values: Iterable[MeasureValue], meta: Meta) -> list[str]:
     return [
         *_names(values, meta.requested),
         *_left_out(meta.conventions),
+        *_unanswered(meta),
         *_populations(values, meta.conventions),
         *_thresholds(values),
     ]
@@ -82,6 +83,16 @@ def _left_out(conventions: Mapping[str, object]) -> Iterator[str]:
     rows = conventions.get("rows_without_group")
     if isinstance(rows, int) and rows:
         yield f"{count_text(rows, 'row')} without a group key left out"
+
+
+def _unanswered(meta: Meta) -> Iterator[str]:
+    """Note the judged queries that runs of TREC lack."""
+    unanswered = meta.conventions.get("unanswered")
+    if isinstance(unanswered, Mapping):
+        for run, number in unanswered.items():
+            if number:
+                counts = "it counts" if number == 1 else "they count"
+                yield f"{run} lacks {number:,} of {meta.groups:,} queries: {counts} 0"
 
 
 def _populations(
@@ -207,7 +218,7 @@ def size_and_conventions(meta: Meta, width: int | None) -> tuple[str, list[str]]
     conventions = [
         f"{name}={_convention(value)}"
         for name, value in meta.conventions.items()
-        if value is not None and name not in ("measures", "slices_left_out")
+        if value is not None and name not in ("measures", "slices_left_out", "unanswered")
     ]
     options = meta.conventions.get("measures")
     if isinstance(options, Mapping):

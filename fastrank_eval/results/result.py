@@ -29,6 +29,7 @@ from fastrank_eval.results.lookup import (
     find_slices,
     find_value,
     refuse_pooled,
+    refuse_swapped,
 )
 from fastrank_eval.results.result_view import Reported
 
@@ -437,10 +438,11 @@ class Result(Reported):
         MeasureError
             If the measure was not part of the evaluation, or pools all rows (AUC).
         ArgumentError
-            If the score column is unknown, or left out where there are several, or if the
-            evaluation was run with ``per_group=False``.
+            If the score column is unknown, or left out where there are several, or not the first
+            in `key`, or if the evaluation was run with ``per_group=False``.
         """
         score, name = key if isinstance(key, tuple) else (None, key)
+        refuse_swapped(score, name, self.scores)
         measure = self._find_measure(name)
         score = self._find_score(score)
         refuse_pooled(measure)

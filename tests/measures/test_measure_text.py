@@ -345,8 +345,38 @@ def test_unknown_measure__far_from_all_says_where_the_list_is():
 
 
 def test_unknown_measure__near_several_names_three_at_most():
-    with pytest.raises(MeasureError, match=r"Did you mean '\w+', '\w+' or 'nERR' \(ERR\)\?"):
-        measure("NERR12")
+    with pytest.raises(MeasureError, match=r"Did you mean 'nERR' \(ERR\), '\w+' or '\w+'\?"):
+        measure("NERRs")
+
+
+@pytest.mark.parametrize(
+    "text,meant",
+    [
+        ("ndgc_cut_10", "'nDCG@10'"),
+        ("nDCG_5", "'nDCG@5'"),
+        ("ndcg10", "'nDCG@10'"),
+        ("P10", "'P@10'"),
+        ("recip_rank_10", "'recip_rank@10' (RR@10)"),
+        ("mrr10", "'MRR@10' (RR@10)"),
+        ("precision_at_10", "'Precision@10' (P@10)"),
+        ("judged_10", "'Judged@10'"),
+    ],
+)
+def test_unknown_measure__with_a_number_keeps_it_as_the_cutoff(text, meant):
+    with pytest.raises(MeasureError, match=re.escape(f"Did you mean {meant}?")):
+        measure(text)
+
+
+def test_unknown_measure__names_without_commas_says_so():
+    for text, names in (("ndcg_cut_10 map", "ndcg_cut_10,map"), ("nDCG@10 AP", "nDCG@10,AP")):
+        with pytest.raises(MeasureError, match=f"Separate names by commas: '{names}'"):
+            measure(text)
+
+
+def test_measure__of_ir_measures_asks_for_its_text():
+    theirs = type("nDCG", (), {"__module__": "ir_measures.measures.ndcg"})()
+    with pytest.raises(MeasureError, match=r"a measure of ir_measures; .* str\(measure\)"):
+        parse_measures([theirs])
 
 
 def test_options__words_without_quotes__are_texts():

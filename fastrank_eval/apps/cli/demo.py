@@ -20,7 +20,8 @@ _ROWS, _NIGHT_ROWS = 100_000, 20_000
 Files in DIR:
   impressions.parquet   a click log with two models, score_a and score_b
   animals.parquet       rows of three classes with their probabilities
-  qrels.txt, bm25.run   judgements and a run of TREC
+  qrels.txt             judgements of TREC
+  bm25.run, ours.run    two runs of TREC; ours.run lacks a query
   month/logs            30 nights of two models, some with faults
   month/nightly.toml    the nightly report of this month
 

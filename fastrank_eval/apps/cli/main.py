@@ -222,7 +222,7 @@ def explain(sources: tuple[str, ...], report_format: str, **options: Any) -> Non
 Examples:
   fastrank-eval trec qrels.txt bm25.run
   fastrank-eval trec -q -m all_trec --as 9 qrels.txt bm25.run.gz
-  fastrank-eval trec -m nDCG@10,AP,recip_rank -f latex qrels.txt runs/*.run
+  fastrank-eval trec -c -m nDCG@10,AP,recip_rank -f latex qrels.txt runs/*.run
   fastrank-eval trec --query topic --doc document qrels.csv run.parquet""",
 )
 @click.argument("qrels", shell_complete=complete_files)
@@ -259,7 +259,7 @@ Examples:
     "--duplicates",
     type=choice("error", "first", "last", "max"),
     default="error",
-    help="The line that counts if a query has a document twice, in a run or in QRELS.",
+    help="If a query has a document twice, in a run or in QRELS: which line counts.",
 )
 @option("Columns", "--query", metavar="COLUMN", help="Column of query ids in tables.")
 @option("Columns", "--doc", metavar="COLUMN", help="Column of document ids in tables.")
@@ -314,8 +314,11 @@ def trec(
 
     QRELS are relevance judgements, and each RUN is the ranking of a system: TREC text, gzipped or
     not, or tables (Parquet, CSV) with columns query, doc and grade or score, or those of PyTerrier,
-    ir_measures, ranx or BEIR. Lines of several runs end with the name of the run: its tag, or the
-    file where tags are equal.
+    ir_measures, ranx or BEIR. Lines of several runs end with the name of the run: the tag in its
+    file. If two runs have the same tag, it is the name of the file.
+
+    To test the difference of two runs, call in Python fastrank_eval.trec.evaluate(qrels,
+    {"bm25": ..., "ours": ...}).compare(baseline="bm25").
     """
     check_standard_output()
     with defer_signals():

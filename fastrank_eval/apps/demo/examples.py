@@ -11,7 +11,7 @@ click rate drifts up, weekends are thinner, and of 30 nights
 * the 24th: a fourth of the rows; the others come late (`write_late`), and the night is run again.
 
 Of the small files, `animals.parquet` has rows of three classes with a score for each, `qrels.txt`
-and `bm25.run` the judgements and a run of TREC.
+the judgements, and `bm25.run` and `ours.run` two runs of TREC; `ours.run` lacks a query.
 """
 
 from __future__ import annotations
@@ -188,6 +188,8 @@ def _write(table: pa.Table, path: Path) -> Path:
 
 _KINDS = ("cat", "dog", "owl")
 _ROWS, _QUERIES, _DOCUMENTS = 300, 20, 50
+#: The query that the second run lacks, and the noise of its scores.
+_LACKING, _NOISE = 13, 0.6
 
 
 def write_samples(folder: str | os.PathLike[str]) -> list[Path]:
@@ -212,10 +214,11 @@ def write_samples(folder: str | os.PathLike[str]) -> list[Path]:
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     [path.name for path in write_samples(folder)]
-    ['animals.parquet', 'qrels.txt', 'bm25.run']
+    ['animals.parquet', 'qrels.txt', 'bm25.run', 'ours.run']
     """
     random = np.random.default_rng(1)
-    paths = [Path(folder, name) for name in ("animals.parquet", "qrels.txt", "bm25.run")]
+    names = "animals.parquet", "qrels.txt", "bm25.run", "ours.run"
+    paths = [Path(folder, name) for name in names]
     try:
         Path(folder).mkdir(parents=True, exist_ok=True)
         pq.write_table(_animals(random), paths[0])
@@ -239,18 +242,26 @@ def _animals(random: np.random.Generator) -> pa.Table:
     return pa.table({"kind": [_KINDS[index] for index in kind.tolist()], **columns})
 
 
-def _trec(random: np.random.Generator) -> tuple[list[str], list[str]]:
-    """Make the lines of TREC judgements and of a run.
+def _trec(random: np.random.Generator) -> tuple[list[str], list[str], list[str]]:
+    """Make the lines of TREC judgements and of two runs.
 
-    Every other document of a query has a judgement; the run has all of them.
+    Every other document of a query has a judgement; the first run has all of them. The second is a
+    little better, and lacks a query.
     """
-    qrels, run = [], []
+    second = np.random.default_rng(2)
+    qrels, bm25, ours = [], [], []
     for query in range(1, _QUERIES + 1):
         grade = random.choice([0, 0, 0, 1, 2], _DOCUMENTS)
         score = np.round(np.sort(random.normal(grade, 1.0) + 10)[::-1], 4)
         order = np.argsort(-(random.normal(grade, 1.0)))
         qrels += [f"q{query} 0 d{d} {grade[d]}" for d in range(0, _DOCUMENTS, 2)]
-        run += [
+        bm25 += [
             f"q{query} Q0 d{d} {rank} {score[rank - 1]} bm25" for rank, d in enumerate(order, 1)
         ]
-    return qrels, run
+        other = np.round(second.normal(grade, _NOISE), 4)
+        if query != _LACKING:
+            ours += [
+                f"q{query} Q0 d{d} {rank} {other[d]} ours"
+                for rank, d in enumerate(np.argsort(-other, kind="stable"), 1)
+            ]
+    return qrels, bm25, ours

@@ -114,7 +114,8 @@ def texts_of_paths(paths: Sequence[Any]) -> list[Text]:
         if not isinstance(path, str | os.PathLike):
             raise SourceError(
                 f"A list of sources holds {type_name(path)}: paths only. "
-                "Read each by itself, and join the tables (pyarrow.concat_tables)."
+                "Several runs are a mapping, {'bm25': ..., 'ours': ...}. To read parts of one run, "
+                "read each by itself, and join the tables (pyarrow.concat_tables)."
             )
         # As for CSV: a file of any suffix is read.
         for file in expand(path, "csv"):

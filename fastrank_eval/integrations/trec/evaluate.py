@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from fastrank_eval._lib.arguments import check_options, typed
-from fastrank_eval.integrations.trec.join import join
+from fastrank_eval.integrations.trec.join import join, no_common_query
 from fastrank_eval.integrations.trec.measures import single_measures
 from fastrank_eval.results.evaluate import evaluate as evaluate_table
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 _DEFAULT_MEASURES = "nDCG@10,AP,RR,P@10,R@10"
 #: Profiles in which names have the meaning that trec_eval gives them.
 _VERSIONS = {"trec_eval_9": 9, "trec_eval_10": 10}
+#: Profiles in which a judged query that no run has counts 0.
+_COMPLETE = ("ir_measures",)
 #: Arguments of `evaluate` that the joined table decides.
 _OF_TABLE = ("group", "label", "score", "item", "subtopics", "weight", "format", "order")
 
@@ -29,7 +31,7 @@ def evaluate(
     run: object,
     measures: str | Measure | Sequence[str | Measure] = _DEFAULT_MEASURES,
     *,
-    complete: bool = False,
+    complete: bool | None = None,
     query: str | None = None,
     doc: str | None = None,
     grade: str | None = None,
@@ -55,8 +57,10 @@ def evaluate(
     measures : str, Measure or sequence of them
         Names of this package, trec_eval and ir_measures, as `trec_report` reads them: under a
         profile of trec_eval, ``"P"`` has nine cutoffs. By default nDCG@10, AP, RR, P@10 and R@10.
-    complete : bool
-        Count judged queries that no run has, like ``-c`` of trec_eval.
+    complete : bool, optional
+        Whether a judged query that no run has counts 0, as with ``-c`` of trec_eval, or is left
+        out. By default it is left out, and counts 0 if `profile` is ``"ir_measures"``. A query that
+        only some of several runs have counts 0 for the others.
     query, doc, grade, score : str, optional
         Names of the columns of all tables, if they are others than those above.
     profile : str or None
@@ -69,13 +73,15 @@ def evaluate(
     Returns
     -------
     Result
-        Its models are the names of the runs, ``"score"`` for a single one. `Meta.conventions` has
-        ``only_in_run`` and ``only_in_qrels``, the numbers of queries that only runs or judgements
-        have. ``result["bm25", "AP"]`` has a value for each query, and
-        ``result.compare(baseline="bm25")`` tests the differences.
+        Its models are the names of the runs, ``"score"`` for a single one. ``result["bm25", "AP"]``
+        has a value for each query, and ``result.compare(baseline="bm25")`` tests the differences.
+        `Meta.conventions` has `complete` and the numbers of queries that only runs or judgements
+        have (``only_in_run``, ``only_in_qrels``), and that each run lacks (``unanswered``).
 
     Raises
     ------
+    ArgumentError
+        If no run has a judged query, unless ``complete=True`` is given.
     FastRankEvalError
         As `join` and `fastrank_eval.evaluate` do.
 
@@ -95,7 +101,11 @@ def evaluate(
     array([0.5, 1. ])
     """
     check_options("trec.evaluate", options, evaluate_table, without=(*_OF_TABLE, "measures"))
-    joined = join(qrels, run, complete=complete, query=query, doc=doc, grade=grade, score=score)
+    kept = profile in _COMPLETE if complete is None else complete
+    joined = join(qrels, run, complete=kept, query=query, doc=doc, grade=grade, score=score)
+    common = joined.queries - joined.only_in_qrels * kept
+    if not (joined.queries if complete else common):
+        raise no_common_query()
     names = joined.table.column_names
     if profile in _VERSIONS:
         grades = joined.table["grade"].unique().drop_null().to_pylist()
@@ -111,6 +121,11 @@ def evaluate(
         profile=profile,
         **{"unretrieved": "allow", "unjudged": "allow", **options},
     )
-    counts = {"only_in_run": joined.only_in_run, "only_in_qrels": joined.only_in_qrels}
-    result.meta = replace(result.meta, conventions={**result.meta.conventions, **counts})
+    queries = {
+        "complete": kept,
+        "only_in_run": joined.only_in_run,
+        "only_in_qrels": joined.only_in_qrels,
+        "unanswered": joined.unanswered,
+    }
+    result.meta = replace(result.meta, conventions={**result.meta.conventions, **queries})
     return result

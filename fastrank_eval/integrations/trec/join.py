@@ -25,11 +25,22 @@ from fastrank_eval.integrations.trec.pairs import (
     in_threads,
     take_texts,
 )
-from fastrank_eval.integrations.trec.tables import columns_of, is_nested, read_pairs
+from fastrank_eval.integrations.trec.tables import (
+    SWAPPED_RUN,
+    columns_of,
+    is_nested,
+    read_pairs,
+)
+from fastrank_eval.io.source import type_name
 
 #: Shares of documents with the number of another document of their query, in scores and in grades,
 #: and the largest usual grade: by these swapped dicts are recognised.
 _FEW_TIES, _MANY_TIES, _LARGEST_GRADE = 0.2, 0.5, 20
+
+
+#: What to do about a pair that is there twice, and about runs that are no mapping.
+_READ = "pass what {}(..., duplicates='first') returns."
+_SEVERAL = "For several runs pass {'bm25': ..., 'ours': ...}."
 
 
 @dataclass(frozen=True)
@@ -87,8 +98,8 @@ def join(
         ``subtopics`` is kept.
     run : object
         A source of `read_run`, or a mapping of names to sources, which gives a column of scores
-        each. A query that only some of several runs have counts for all of them, with null scores
-        for a run that does not have it.
+        each. If only some of several runs have a query, the others have null scores in it: it
+        counts for all.
     complete : bool
         Keep judged queries that no run has, like ``-c`` of trec_eval.
     query, doc, grade, score : str, optional
@@ -125,8 +136,11 @@ def join(
     of_run = {"query": query, "doc": doc, "score": score}
     runs = _name_runs(run, of_run)
     refuse_swapped(qrels, list(runs.values()), of_qrels)
-    judged = read_pairs(qrels, QRELS, names=of_qrels)
-    rows, scores = _union([read_pairs(source, RUN, names=of_run) for source in runs.values()])
+    judged = read_pairs(qrels, QRELS, names=of_qrels, remedy=_READ.format("read_qrels"))
+    remedy = f"{_READ.format('read_run')} {_SEVERAL}"
+    rows, scores = _union(
+        [read_pairs(source, RUN, names=of_run, remedy=remedy) for source in runs.values()]
+    )
     both = Common(rows, judged, complete)
     columns, unanswered = {}, {}
     for name, (values, is_null) in zip(runs, scores, strict=True):
@@ -142,6 +156,13 @@ def join(
         both.only_in_run,
         both.only_in_judged,
         unanswered,
+    )
+
+
+def no_common_query() -> ArgumentError:
+    """Make the error for runs and judgements that share no query."""
+    return ArgumentError(
+        "run: must have a judged query, got none; check that run and judgements name queries alike."
     )
 
 
@@ -162,8 +183,16 @@ def _union(runs: Sequence[PairTable]) -> tuple[PairTable, list[tuple[np.ndarray,
 
 def _name_runs(run: object, names: Mapping[str, str | None]) -> dict[str, object]:
     """Name the column of each run."""
+    parts = run if isinstance(run, list | tuple) else []
+    if not all(isinstance(part, str | os.PathLike) for part in parts):
+        kinds = ", ".join(dict.fromkeys(map(type_name, parts)))
+        raise ArgumentError(
+            f"run: must be one run or a mapping of names to runs, got a list of {kinds}. {_SEVERAL}"
+        )
     if not isinstance(run, Mapping) or _has_columns(run, RUN, names) or _is_one_run(run):
         return {"score": run}
+    if _has_columns(run, QRELS, names):
+        raise ArgumentError(f"run: must have a column of scores, got {list(run)}; {SWAPPED_RUN}")
     if not run:
         raise ArgumentError("No run is given: the mapping of names to runs is empty.")
     for name in run:

@@ -7,11 +7,17 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from fastrank_eval._lib.arguments import is_list_like, shown
+from fastrank_eval._lib.arguments import is_list_like
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.measures import Measure, measure
-from fastrank_eval.measures.parser import names_measure, similar_names, split_measures
+from fastrank_eval.measures.parser import (
+    commas_hint,
+    names_measure,
+    no_text,
+    similar_names,
+    split_measures,
+)
 
 _CUTS = ("5", "10", "15", "20", "30", "100", "200", "500", "1000")
 _TENTHS = tuple(f"{i / 10:.2f}" for i in range(11))
@@ -297,9 +303,7 @@ def _split_requests(
             split.append(item)
             continue
         if not isinstance(item, str):
-            raise ArgumentError(
-                f"measures: must be names of measures, got {shown(item)}; pass text."
-            )
+            raise ArgumentError(no_text(item))
         parts: list[str | Measure] = []
         for part in split_measures(item):
             if parts and _MORE_PARAMETERS.match(part):
@@ -374,11 +378,13 @@ def _line_of_measure(request: str | Measure, version: int, level: float) -> Line
     if text in _COUNTS_OF_RUN:
         return Line(text, by_query=False, count=True, fact=_COUNTS_OF_RUN[text], request=text)
     if isinstance(request, str) and not names_measure(request):
-        known = [name for name, one in _TREC_MEASURES.items() if one.since <= version]
+        known = {name: one for name, one in _TREC_MEASURES.items() if one.since <= version}
+        number = re.sub(r".*\D", "", request)
+        cut = [f"{name}_{number}" for name, one in known.items() if number and "@{}" in one.text]
+        hint = commas_hint(request) or similar_names(request, (*known, *_NICKNAMES, *cut))
         raise ArgumentError(
             f"measures: must name a measure of trec_eval {version} or of this package, got "
-            f"{request!r}.{similar_names(request, (*known, *_NICKNAMES))} 'fastrank-eval measures' "
-            "lists those of this package."
+            f"{request!r}.{hint} 'fastrank-eval measures' lists those of this package."
         )
     one = measure(request)
     return Line(

@@ -464,6 +464,7 @@ def drop_duplicates(
     pairs: PairTable,
     duplicates: str,
     describe: Callable[[int, int], str] = "{} and {}".format,
+    remedy: str = "pass duplicates='first', 'last' or 'max' (--duplicates).",
 ) -> PairTable:
     """Keep one row of each pair of query and document.
 
@@ -474,6 +475,8 @@ def drop_duplicates(
         ``"max"`` keeps the row of the greatest number, the first of ties.
     describe : callable
         Describes the positions of two rows, for messages.
+    remedy : str
+        What to do except for leaving one row out, for messages.
 
     Returns
     -------
@@ -509,8 +512,7 @@ def drop_duplicates(
         query, doc = (pair[name][0].as_py() for name in ("query", "doc"))
         raise SourceError(
             f"Query {query!r} has document {doc!r} twice: "
-            f"{describe(int(rows[first]), int(rows[second]))}. Leave one out, or pass "
-            "duplicates='first', 'last' or 'max' (--duplicates)."
+            f"{describe(int(rows[first]), int(rows[second]))}. Leave one out, or {remedy}"
         )
     original = np.arange(pairs.rows)
     original[repeated] = originals

@@ -12,7 +12,12 @@ from fastrank_eval._lib.arguments import typed
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval._lib.files import csv_text
-from fastrank_eval.integrations.trec.join import RankedQueries, rank_documents, refuse_swapped
+from fastrank_eval.integrations.trec.join import (
+    RankedQueries,
+    no_common_query,
+    rank_documents,
+    refuse_swapped,
+)
 from fastrank_eval.integrations.trec.lines import QRELS, RUN
 from fastrank_eval.integrations.trec.measures import Line, report_lines
 from fastrank_eval.integrations.trec.pairs import Common
@@ -188,16 +193,13 @@ def trec_report(
     retrieved = read_pairs(run, RUN, duplicates, {**names, "score": score})
     judgements = read_pairs(qrels, QRELS, duplicates, {**names, "grade": grade})
     both = Common(retrieved, judgements, complete)
+    if not both.wanted.any():
+        raise no_common_query()
     if version == 10 and both.only_in_judged and not complete:
         raise ArgumentError(
             "run: must have every judged query, as for trec_eval 10, got a run that lacks "
-            f"{both.only_in_judged:,} of them; pass complete=True to count them as 0, or version=9 "
-            "to leave them out."
-        )
-    if not both.wanted.any():
-        raise ArgumentError(
-            "run: must have a judged query, got none; check that run and judgements name queries "
-            "alike."
+            f"{both.only_in_judged:,} of {len(judgements.queries):,}; pass complete=True to count "
+            "them as 0, or version=9 to leave them out."
         )
     tags = retrieved.encoded["run"] if "run" in retrieved.encoded.column_names else []
     # trec_eval prints the tag of the last line.

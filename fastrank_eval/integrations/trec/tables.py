@@ -67,6 +67,9 @@ _OTHER_NAMES = {
     "subtopic": ("subtopic", "iteration"),
     "run": ("run",),
 }
+#: Ids of judgements whose grades are called score.
+_SCORED_JUDGEMENTS = (("q_id", "doc_id"), ("query-id", "corpus-id"))
+SWAPPED_RUN = "it looks like judgements, which come first; pass the run second."
 _BATCH_ROWS = 1 << 20
 
 
@@ -132,6 +135,7 @@ def _batches_of_columns(
     ids = {*known} - {*_OTHER_NAMES["grade"], names.get(layout.number)}
     opened = open_source(source, format=format_, text=sorted(filter(None, ids)))
     source_names = columns_of(opened.schema.names, layout, names)
+    _refuse_swapped(opened.schema.names, opened.name, source_names, layout, names)
     if source_names.get("run") not in opened.schema.names:
         source_names.pop("run", None)
     index = opened.schema.get_field_index("subtopics")
@@ -184,6 +188,29 @@ def _batches_of_mapping(source: Mapping[Any, Any], layout: Layout) -> Iterator[p
             )
         names = ["query", "doc", layout.number]
         yield pa.RecordBatch.from_arrays([*columns, arrow_column(numbers)], names=names)
+
+
+def _refuse_swapped(
+    present: Sequence[str],
+    source: str,
+    found: Mapping[str, str],
+    layout: Layout,
+    names: Mapping[str, str | None],
+) -> None:
+    """Raise ColumnError if judgements look like a run, or the reverse."""
+    if names.get(layout.number) is not None:
+        return
+    columns = f"Columns: {', '.join(present)}."
+    ids = found["query"], found["doc"]
+    if layout is RUN and found["score"] not in present:
+        if columns_of(present, QRELS)["grade"] in present:
+            raise ColumnError(f"no column 'score' in {source}: {SWAPPED_RUN} {columns}")
+    elif layout is QRELS and found["grade"] == "score" in present and ids not in _SCORED_JUDGEMENTS:
+        raise ColumnError(
+            f"no column 'grade', 'label' or 'relevance' in {source}: it looks like a run, which "
+            "comes second; pass the judgements first, or grade='score' if these are grades. "
+            f"{columns}"
+        )
 
 
 @dataclass(frozen=True)
@@ -383,7 +410,8 @@ def read_qrels(
         numbers, from `read_diversity_qrels`, is kept.
     query, doc, grade : str, optional
         Names of the columns of a source with columns. By default those of `read_run`, and
-        ``grade``, ``label``, ``relevance`` or ``score``, the first that the source has.
+        ``grade``, ``label`` or ``relevance``, the first that the source has; ``score`` beside the
+        ids of ranx and BEIR.
     duplicates : {"error", "first", "last", "max"}
         What to do with a document judged twice for a query: raise an error, or keep one judgement.
     format : str, optional
@@ -415,13 +443,27 @@ def read_pairs(
     duplicates: str = "error",
     names: Mapping[str, str | None] = MappingProxyType({}),
     form: str | None = None,
+    **remedy: str,
 ) -> PairTable:
-    """Read a run or judgements as pairs; a `PairTable` is returned unchanged."""
+    """Read a run or judgements as pairs; a `PairTable` is returned unchanged.
+
+    Parameters
+    ----------
+    source : object
+    layout : Layout
+    duplicates : {"error", "first", "last", "max"}
+    names : mapping of str to (str or None)
+        Names of columns.
+    form : str or None
+        Format of files.
+    **remedy
+        As in `drop_duplicates`.
+    """
     if isinstance(source, PairTable):
         return source
     check_duplicates(duplicates)
     pairs, describe = read_rows(source, layout, names, form)
-    return drop_duplicates(pairs, duplicates, describe)
+    return drop_duplicates(pairs, duplicates, describe, **remedy)
 
 
 def read_rows(

@@ -80,10 +80,15 @@ def test_command__writes_all_files_of_the_demo(tmp_path: Path) -> None:
     assert f"wrote 30 nights to {folder}/month/logs" in outcome.output
     files = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
     assert {name for name in files if "day=" not in name} == {
-        "animals.parquet", "bm25.run", "impressions.parquet", "qrels.txt", "month/nightly.toml",
+        "animals.parquet", "bm25.run", "impressions.parquet", "month/nightly.toml", "ours.run",
+        "qrels.txt",
     }  # fmt: skip
     assert CliRunner().invoke(cli, ["demo", str(folder), "--late", "--night-rows", "100"])
     assert (folder / "month" / "logs" / "day=2026-11-24" / "part-00001.parquet").exists()
+    runs = {name: folder / f"{name}.run" for name in ("bm25", "ours")}
+    result = fe.trec.evaluate(folder / "qrels.txt", runs, "AP")
+    assert result.meta.conventions["unanswered"] == {"bm25": 0, "ours": 1}
+    assert result.value("AP", "ours") > result.value("AP", "bm25")
     again = CliRunner().invoke(cli, few)
     assert again.exit_code == 2
     assert "--overwrite" in again.output

@@ -65,6 +65,51 @@ def test_evaluate__complete__counts_judged_queries_without_a_run() -> None:
     assert three == pytest.approx(2 * two / 3)
 
 
+def test_evaluate__ir_measures__counts_judged_queries_without_a_run_by_default() -> None:
+    theirs = trec.evaluate(QRELS, BM25, "AP", profile="ir_measures")
+    assert theirs.meta.conventions["complete"] is True
+    counted = trec.evaluate(QRELS, BM25, "AP", complete=True)
+    assert counted.value("AP") == theirs.value("AP")
+    kept = trec.evaluate(QRELS, BM25, "AP", profile="ir_measures", complete=False)
+    assert kept.value("AP") == pytest.approx(theirs.value("AP") * 3 / 2)
+
+
+@pytest.mark.parametrize("profile", ["trec_eval_10", "ir_measures", None])
+def test_evaluate__no_query_in_common__is_an_error(profile: str | None) -> None:
+    run = {"Q1": {"d3": 1.0}}
+    with pytest.raises(fe.ArgumentError, match="run: must have a judged query, got none"):
+        trec.evaluate(QRELS, run, "AP", profile=profile)
+    assert trec.evaluate(QRELS, run, "P@1", complete=True, profile=profile).value("P@1") == 0
+    with pytest.raises(fe.ArgumentError, match="run: must have a judged query, got none"):
+        trec.evaluate({}, run, "AP", complete=True, profile=profile)
+
+
+def test_evaluate__a_query_that_one_of_several_runs_lacks__is_noted() -> None:
+    partial = {"q1": OURS["q1"]}
+    result = trec.evaluate(QRELS, {"bm25": BM25, "ours": partial, "none": {}}, "AP")
+    assert result.meta.conventions["unanswered"] == {"bm25": 0, "ours": 1, "none": 2}
+    assert result.meta.conventions["only_in_qrels"] == 1
+    one, two = "ours lacks 1 of 2 queries: it counts 0", "none lacks 2 of 2 queries: they count 0"
+    for report in (result, result.compare(baseline="bm25")):
+        assert one in report.to_markdown()
+        assert two in report.to_markdown()
+        assert "bm25 lacks" not in report.to_markdown()
+        assert one in report.to_dict()["meta"]["notes"]
+    assert result["ours", "AP"].tolist() == [1, 0]
+
+
+def test_evaluate__results_of_runs_with_other_queries__can_be_compared() -> None:
+    ours = {"q1": OURS["q1"], "q8": {"d1": 1.0}, "q9": {"d1": 1.0}}
+    one, two = (trec.evaluate(QRELS, run, "AP") for run in (BM25, ours))
+    for name in ("only_in_run", "only_in_qrels"):
+        assert one.meta.conventions[name] != two.meta.conventions[name]
+    (line,) = one.compare(two)
+    assert (line.only_base, line.only_candidate) == (1, 0)
+    complete = trec.evaluate(QRELS, ours, "AP", complete=True)
+    with pytest.raises(fe.ArgumentError, match="complete is False in one and True"):
+        one.compare(complete)
+
+
 def test_evaluate__other_conventions__are_those_of_evaluate() -> None:
     table = trec.join(QRELS, BM25).table
     ours = fe.evaluate(
@@ -158,6 +203,66 @@ def test_evaluate__dicts_in_swapped_order__says_so(run: Any, qrels: Any) -> None
 def test_evaluate__unusual_grades_and_scores__are_no_swap(grades: Any, scores: Any) -> None:
     assert trec.join({"q": grades}, {"q": scores}).queries == 1
     assert trec.join({"q": grades}, {"a": {"q": scores}, "b": BM25}).queries == 1
+
+
+def test_evaluate__several_runs_without_names__says_how_to_pass_them(tmp_path: Path) -> None:
+    table = frame(BM25, ("qid", "docno"), "score", {})
+    lines = "".join(f"{q} Q0 {d} 0 {s} x\n" for q, docs in BM25.items() for d, s in docs.items())
+    paths = [tmp_path / name for name in ("a.run", "b.run")]
+    for path in paths:
+        path.write_text(lines)
+    several: list[Any] = [[BM25, OURS], (BM25, OURS), [table, table], [table.to_pandas()] * 2]
+    for runs in (*several, paths, pa.concat_tables([table, table])):
+        with pytest.raises(
+            fe.FastRankEvalError, match=r"several runs pass \{'bm25': \.\.\., "
+        ) as raised:
+            trec.evaluate(QRELS, runs, "AP")
+        assert "concat_tables" not in str(raised.value)
+    with pytest.raises(fe.SourceError, match=r"pass what read_run\(\.\.\., duplicates='first'\)"):
+        trec.evaluate(QRELS, paths, "AP")
+    kept = trec.read_run(paths, duplicates="first")
+    assert trec.evaluate(QRELS, kept, "AP").value("AP") == trec.evaluate(QRELS, BM25, "AP").value(
+        "AP"
+    )
+    with pytest.raises(fe.SourceError, match=r"Several runs are a mapping, \{'bm25'"):
+        trec.trec_report(QRELS, [BM25, OURS])
+
+
+def test_evaluate__frames_in_swapped_order__says_so(tmp_path: Path) -> None:
+    ids = ("qid", "docno")
+    qrels, run = frame(QRELS, ids, "label", {}), frame(BM25, ids, "score", {})
+    looks_like_a_run = "looks like a run, which comes second; pass the judgements first"
+    pairs: list[tuple[Any, Any]] = [(run, qrels), (run.to_pandas(), qrels.to_pandas())]
+    pacsv.write_csv(run, tmp_path / "run.csv")
+    pacsv.write_csv(qrels, tmp_path / "qrels.csv")
+    for first, second in (*pairs, (tmp_path / "run.csv", tmp_path / "qrels.csv"), (run, BM25)):
+        with pytest.raises(fe.ColumnError, match=looks_like_a_run):
+            trec.evaluate(first, second, "AP")
+    looks_like_judgements = "looks like judgements, which come first; pass the run second"
+    for second in (qrels, qrels.to_pydict(), {"ours": qrels}, tmp_path / "qrels.csv"):
+        with pytest.raises(fe.FastRankEvalError, match=looks_like_judgements):
+            trec.evaluate(QRELS, second, "AP")
+    assert trec.join(run, BM25, grade="score").queries == 3
+
+
+def test_evaluate__a_joined_table_that_is_not_taken_out__says_so() -> None:
+    joined: Any = trec.join(QRELS, BM25)
+    calls: list[tuple[Any, dict[str, Any]]] = [
+        (fe.evaluate, {"score": "score"}),
+        (fe.explain, {"score": "score", "profile": "ranx"}),
+        (fe.compare, {"score": ["score", "other"], "baseline": "score"}),
+    ]
+    for call, options in calls:
+        with pytest.raises(fe.SourceError, match=r"fastrank_eval.Joined. Pass .*\.table"):
+            call(joined, group="query", label="grade", measures="AP", **options)
+
+
+def test_evaluate__key_of_a_result_in_swapped_order__says_so() -> None:
+    result = trec.evaluate(QRELS, {"bm25": BM25, "ours": OURS}, "map")
+    with pytest.raises(fe.ArgumentError, match=r"write result\['bm25', 'map'\]"):
+        result["map", "bm25"]
+    with pytest.raises(fe.ArgumentError, match="score column 'x' was not part"):
+        result["x", "map"]
 
 
 def test_evaluate__names_of_columns__are_looked_up_by_name_if_given() -> None:

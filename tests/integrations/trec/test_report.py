@@ -68,7 +68,7 @@ def test_queries__of_both_files__in_order_of_their_bytes():
 
 
 def test_judged_query_that_the_run_lacks():
-    with pytest.raises(ArgumentError, match=r"must have every judged query.* lacks 1 of them"):
+    with pytest.raises(ArgumentError, match=r"must have every judged query.* lacks 1 of 3;"):
         report(version=10)
     ten = report(version=10, complete=True, measures=["num_q", "map"])
     assert ten.queries == ("q10", "q2", "q3"), "version 10 prints it"
@@ -79,9 +79,12 @@ def test_judged_query_that_the_run_lacks():
     assert nine.summary[1] == pytest.approx(report(measures=["map"]).summary[0] * 2 / 3)
 
 
-def test_no_query_in_common__is_an_error():
+@pytest.mark.parametrize("version", [9, 10])
+def test_no_query_in_common__is_an_error(version):
     with pytest.raises(ArgumentError, match="run: must have a judged query, got none"):
-        report(qrels=b"q99 0 d1 1")
+        report(qrels=b"q99 0 d1 1", version=version)
+    options = {"complete": True, "measures": ["num_q", "map"], "version": version}
+    assert report(qrels=b"q99 0 d1 1", **options).summary == (1, 0)
 
 
 # ---- documents -----------------------------------------------------------------------------------
@@ -220,6 +223,13 @@ def test_all_trec__has_a_line_for_each_of_its_own(version, lines):
         ("G.1=-1", "gains of at least 0"),
         ("Rndcg.0=1", "grade above 0"),
         ("ndcg_rel.1=inf", "gains of at least 0"),
+        ("ndgc_cut_7", r"Did you mean 'nDCG@7' or 'ndcg_cut_7'\?"),
+        ("official7", "Did you mean 'official'"),
+        ("ndcg_cut_10 map", "Separate names by commas: 'ndcg_cut_10,map'"),
+        (
+            type("AP", (), {"__module__": "ir_measures.measures"})(),
+            r"pass its text, str\(measure\)",
+        ),
     ],
 )
 def test_measure__nonsense_is_refused(request_, said):
@@ -444,7 +454,7 @@ def test_command__duplicates__as_told(folder):
         (
             ("qrels", "ours.run"),
             "run: must have every judged query, as for trec_eval 10, got a run that lacks 1 of "
-            "them; pass -c to count them as 0, or --as 9 to leave",
+            "3; pass -c to count them as 0, or --as 9 to leave",
         ),
         (
             ("-m", "nothing", "qrels", "ours.run"),
