@@ -133,7 +133,9 @@ class MulticalibrationError(PooledMeasure):
 
     def check_complete(self) -> None:
         if self.columns is None:
-            raise MeasureError(f"{self.name} needs columns: {self.name}(columns='country,slot').")
+            raise MeasureError(
+                f"{self.name}: columns must be given; write {self.name}(columns='country,slot')."
+            )
 
     def columns_named(self) -> tuple[str, ...]:
         return tuple(self.columns.split(","))
