@@ -101,6 +101,12 @@ class NightlyOutput:
         if target.parent == Path(os.path.realpath(config.folder)):
             raise OutputError(f"--json {self._path!r} is a page; name another file.")
 
+    def remove_old(self) -> None:
+        """Remove an earlier summary, so that an interrupted run leaves none."""
+        if self._path is not None and not self.prints_summary:
+            with suppress(FileNotFoundError):
+                Path(self._path).unlink()
+
     @contextmanager
     def report_errors(self) -> Iterator[None]:
         """Write an error raised inside the block to the summary."""
@@ -255,6 +261,7 @@ def nightly(
     with output.report_errors():
         settings, dates = read_config(config), _requested_dates(date, backfill)
     output.check_outside(settings)
+    output.remove_old()
     with output.report_errors():
         from fastrank_eval.apps.nightly.pages import check_pages
         from fastrank_eval.apps.nightly.run import with_history_copy

@@ -71,6 +71,20 @@ def test_summary__in_place_of_another_file__is_refused(folder: Path, file: str, 
     assert everything(folder) == before
 
 
+def test_summary__of_a_run_that_is_interrupted__is_not_an_old_one(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert nightly("--date", on(1), "--json", "told.json", "-q").exit_code == 0
+    assert Path("told.json").exists()
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fastrank_eval.apps.nightly.run.nightly", interrupted)
+    assert nightly("--date", on(2), "--json", "told.json", "-q").exit_code != 0
+    assert not Path("told.json").exists()
+
+
 def test_summary__of_a_run_that_is_refused__says_so(folder: Path) -> None:
     Path("told.json").write_text('{"yesterday": 0}')
     assert nightly("--date", "today", "--json", "told.json").exit_code == 2
