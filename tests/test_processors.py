@@ -30,7 +30,7 @@ BY_PROCESSOR = {
 #: Functions of those names that are allowed, as they are written.
 ALLOWED = {
     # Whole numbers below 2**63: every order of adding gives the same.
-    "stats/score_table.py np.dot(number, rows)",
+    "stats/score_runs.py np.dot(number, rows)",
     # A measure at a cutoff.
     *("analysis/curve_points.py m @ k", "integrations/ir_measures.py result.measure @ cutoff"),
     "testing.py of @ cutoff",

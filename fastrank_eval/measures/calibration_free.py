@@ -74,7 +74,7 @@ def _divisor_of_odds(p: np.ndarray, weight: np.ndarray, positive: float, clamp: 
     """
     sums = np.empty(2)
     # Beyond the odds of any probability and any share of positives.
-    most = 100.0 - 2.0 * math.log(clamp)
+    most = 100.0 - 2.0 * log(clamp)
     low, high, at = -most, most, 0.0
     for _ in range(200):
         divisor = exp(at)

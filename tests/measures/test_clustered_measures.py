@@ -45,7 +45,7 @@ WITHOUT = tuple(
 
 def test_measures_with_an_error__are_those_of_sums():
     assert {measure(text).name for text in TEXTS} == {
-        *("LogLoss", "NE", "RIG", "Brier", "PCOC", "Bias", "MAE", "MSE", "RMSE"),
+        *("LogLoss", "NE", "NEPos", "RIG", "Brier", "PCOC", "Bias", "MAE", "MSE", "RMSE"),
         *("PPV", "NPV", "TPR", "FNR", "TNR", "FPR", "FScore", "Accuracy", "ErrorRate"),
         *("BalancedAccuracy", "MCC"),
     }

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 import fastrank_eval as fe
-from fastrank_eval.apps.nightly.history import History
-from fastrank_eval.apps.nightly.web import web_view
+from fastrank_eval.apps.nightly.web import HistoryFile, web_view
 from fastrank_eval.integrations import lightgbm_metric
 from fastrank_eval.results.state import State
 from tests.support.asgi_client import Client
@@ -340,7 +339,7 @@ folder = "pages"
     for text in (found.stdout, markdown.stdout.replace("\\", ""), page):
         assert "MAP@2 of old" in text
         assert not re.search("(?<!M)AP@2|nDCG", text)
-    client = Client(web_view(lambda: History("history.db", readonly=True)))
+    client = Client(web_view(HistoryFile("history.db", 0)))
     nights = "first=2026-11-18&second=2026-11-19"
     for address in ("/", f"/compare?{nights}", "/slice?slice=q%3D3&measure=AP%402"):
         text = re.sub('href="[^"]*"', "", client.get(address).text)
