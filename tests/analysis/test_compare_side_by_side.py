@@ -164,6 +164,15 @@ def test_output__suffix__names_the_format(folder: Path, suffix: str, begin: str)
 
 
 @pytest.mark.usefixtures("folder")
+def test_output__file_exists__names_the_option_alone() -> None:
+    words = ("compare", *MODELS, "-b", "old", "-o", "report.md", "-q")
+    run(*words)
+    outcome = CliRunner().invoke(cli, words)
+    assert outcome.exit_code == 2
+    assert outcome.stderr.endswith("name another file, or pass --overwrite.\n")
+
+
+@pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("form", ["latex", "html", "markdown", "table"])
 def test_format__wide__has_more_columns(form: str) -> None:
     narrow, wide = (run("evaluate", *MODELS, "-f", form, *more) for more in ((), ("--wide",)))
