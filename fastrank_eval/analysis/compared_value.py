@@ -146,7 +146,7 @@ _POWER = "(80% power)"
 #: Why a difference is not tested, by caution.
 _NOT_TESTED = {
     "pooled": "; a measure of all rows together has no standard error here",
-    "not_paired": "; slices of results are not paired, those of compare(by=) are",
+    "not_paired": "; slices of results are not paired, fe.compare(source, ..., by=...) pairs them",
     "one_group": "; one group has no standard error",
     "no_variance": " in every group; without variance there is no scale",
 }
@@ -203,6 +203,11 @@ def verdict_on(value: ComparedValue, measure: Measure, confidence: float) -> str
 def is_shown(value: ComparedValue, confidence: float) -> bool:
     """Tell whether a difference is significant by its adjusted p-value."""
     return value.p_adjusted <= 1 - confidence and value.delta != 0
+
+
+def is_tested(value: ComparedValue) -> bool:
+    """Tell whether a difference has a p-value, or is 0 in every group."""
+    return not math.isnan(value.p_value) or value.caution == "no_difference"
 
 
 def is_undecided(value: ComparedValue, confidence: float) -> bool:

@@ -16,6 +16,7 @@ from fastrank_eval.analysis.compared_value import (
     difference_interval,
     difference_text,
     digits_of,
+    is_tested,
 )
 from fastrank_eval.engine.records import MeasureValue, Meta
 from fastrank_eval.measures import measure as measure_of
@@ -370,7 +371,7 @@ def mark_notes(comparison: ComparedModels, by_model: bool) -> Iterator[str]:
     correction = comparison.meta.conventions.get("correction")
     p = "p" if correction in (None, "none") else f"p {correction}"
     suffix = f", {p} at most {1 - comparison.confidence:.6g}"
-    if slices and p != "p":
+    if p != "p" and any(map(is_tested, slices)):
         suffix += ", for slices over all slices of a slicing"
     marks = {mark for v in comparison.values for mark in _mark(v)}
     meanings = {"▲": "better", "▼": "worse", _OTHER_MARK: "other difference that is shown"}

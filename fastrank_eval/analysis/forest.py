@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fastrank_eval._lib.dataclass import dataclass
-from fastrank_eval.analysis.compared_value import is_shown
+from fastrank_eval.analysis.compared_value import ComparedValue, is_shown, is_tested
 from fastrank_eval.analysis.comparison_view import ReportedComparison
 from fastrank_eval.analysis.plots import CHANCE, DIM, Picture, colour, legend, mark, shortened
 from fastrank_eval.results.format import count_text, percent_text
@@ -26,6 +26,12 @@ _MAX_ROWS = 60
 #: Panels next to each other.
 _MAX_ACROSS = 3
 _ALL = "all rows"
+#: How marks differ from those of their model.
+_LOOKS: dict[str, dict[str, str]] = {
+    "filled": {},
+    "hollow": {"markerfacecolor": "white"},
+    "grey": {"color": "#b8b8b8"},
+}
 
 
 @dataclass(frozen=True)
@@ -39,8 +45,8 @@ class _Bar:
         The measure as reports show it.
     value, low, high : float
         NaN where undefined.
-    filled : bool
-        Whether the mark is filled: a difference is significant.
+    look : {"filled", "hollow", "grey"}
+        Of a difference: significant, not significant, not tested.
     """
 
     model: str
@@ -50,7 +56,7 @@ class _Bar:
     value: float
     low: float
     high: float
-    filled: bool = True
+    look: str = "filled"
 
 
 def draw_report(
@@ -99,7 +105,7 @@ def _differences(
             v.delta,
             v.ci_low,
             v.ci_high,
-            is_shown(v, comparison.confidence),
+            _look_of(v, comparison.confidence),
         )
         for v in comparison.values
         if v.measure in measures and (by is None or v.by in (None, slicing))
@@ -116,6 +122,13 @@ def _differences(
         comparison.meta,
         f"filled: significant, {p} at most {level}",
     )
+
+
+def _look_of(value: ComparedValue, confidence: float) -> str:
+    """Choose the look of a difference."""
+    if is_shown(value, confidence):
+        return "filled"
+    return "hollow" if is_tested(value) else "grey"
 
 
 def _draw(
@@ -149,16 +162,15 @@ def _draw(
             axes.axvline(0, **CHANCE)
         for index, model in enumerate(models):
             offset = 0.6 * (index - (len(models) - 1) / 2) / len(models)
-            for solid in (True, False):
-                some = [bar for bar in own if bar.model == model and bar.filled is solid]
+            for look in _LOOKS:
+                some = [bar for bar in own if bar.model == model and bar.look == look]
                 if some:
-                    look = {"color": colour(index), "marker": mark(index)}
-                    face = {} if solid else {"markerfacecolor": "white"}
+                    lines = {"color": colour(index), "marker": mark(index)}
                     axes.errorbar(
                         [bar.value for bar in some],
                         [places[bar.slice] + offset for bar in some],
                         xerr=_half_widths(some),
-                        **(look | face),
+                        **(lines | _LOOKS[look]),
                         linestyle="",
                         markersize=6,
                         elinewidth=1.4,
@@ -199,8 +211,11 @@ def _draw(
         for index, model in enumerate(models)
     ]
     if filled is not None:
-        look = {"color": DIM, "marker": "o", "linestyle": ""}
-        entries += [(filled, look), ("no difference", CHANCE)]
+        looks = {bar.look for bar in bars}
+        dot = {"color": DIM, "marker": "o", "linestyle": ""}
+        entries += [(filled, dot)] if looks != {"grey"} else []
+        entries += [("not tested", dot | _LOOKS["grey"])] if "grey" in looks else []
+        entries += [("no difference", CHANCE)]
     legend(figure, entries)
     return figure
 

@@ -160,7 +160,19 @@ def test_output__suffix__names_the_format(folder: Path, suffix: str, begin: str)
     assert (folder / f"report{suffix}").read_text("utf-8").startswith(begin)
     run("compare", *MODELS, "-b", "old", "-o", f"compare{suffix}", "-q")
     text = (folder / f"compare{suffix}").read_text("utf-8")
+    assert "groups that changed GAUC most" not in text
+    text = run("compare", *MODELS, "-b", "old", "-f", "markdown", "--movers", "2")
     assert "groups that changed GAUC most" in text
+    assert "groups that changed GAUC most" in run("compare", *MODELS, "-b", "old")
+
+
+@pytest.mark.usefixtures("folder")
+def test_output__file_exists__names_the_option_alone() -> None:
+    words = ("compare", *MODELS, "-b", "old", "-o", "report.md", "-q")
+    run(*words)
+    outcome = CliRunner().invoke(cli, words)
+    assert outcome.exit_code == 2
+    assert outcome.stderr.endswith("name another file, or pass --overwrite.\n")
 
 
 @pytest.mark.usefixtures("folder")

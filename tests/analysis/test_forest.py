@@ -77,6 +77,30 @@ def test_plot__of_a_comparison__fills_marks_of_significant_differences(
     assert len(figure.axes) == 1
 
 
+def test_plot__slices_that_are_not_tested__have_grey_marks(log: dict[str, Any]) -> None:
+    result = fe.evaluate(
+        log, **COLUMNS, score=["old", "new"], measures="GAUC", by="slot", per_group=True
+    )
+    comparison = result.compare(baseline="old")
+    figure = comparison.plot()
+    untested = {v.delta for v in comparison if np.isnan(v.p_value)}
+    assert len(untested) == 2
+    grey = {
+        float(x)
+        for container in figure.axes[0].containers
+        for x in container.lines[0].get_xdata()
+        if to_hex(container.lines[0].get_markerfacecolor()) == "#b8b8b8"
+    }
+    assert grey == untested
+    assert "not tested" in texts_of(figure)
+    assert "filled: significant" in texts_of(figure)
+    assert "slices of a slicing" not in repr(comparison)
+
+
+def test_plot__slices_that_are_tested__has_no_grey_marks(comparison: fe.Comparison) -> None:
+    assert "not tested" not in texts_of(comparison.plot())
+
+
 def test_plot__with_a_path__writes_the_file(comparison: fe.Comparison, tmp_path: Path) -> None:
     path = tmp_path / "forest.svg"
     assert isinstance(comparison.plot(path, by="slot"), Figure)

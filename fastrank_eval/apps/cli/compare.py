@@ -106,7 +106,11 @@ Exit codes: 0 done, with any result; 2 bad input or output, 3 a gate (--fail-if)
 @report_options
 @fail_if_compared_option
 def compare(
-    sources: tuple[str, ...], movers: int, fail_if: tuple[str, ...], quiet: bool, **options: Any
+    sources: tuple[str, ...],
+    movers: int | None,
+    fail_if: tuple[str, ...],
+    quiet: bool,
+    **options: Any,
 ) -> None:
     """Compare models with a baseline, with p-values.
 
@@ -150,9 +154,9 @@ def compare(
         if "measures" not in explicit:
             options["measures"] = default_measures(options["test"])
         gates = read_gates(fail_if, options, compared=True)
-        per_group = files.per_group is not None or movers > 0 or needs_groups
+        per_group = files.per_group is not None or files.movers(movers) > 0 or needs_groups
         comparison = compute(run, sources, quiet, per_group=per_group, **options)
-    files.write(comparison, quiet, movers=movers)
+    files.write(comparison, quiet, movers=files.movers(movers))
     exit_if_failed(comparison, gates)
 
 
@@ -308,7 +312,7 @@ Exit codes: 0 done, 2 bad input or output, 3 a gate (--fail-if) failed, 130 inte
 def merge(
     states: tuple[str, ...],
     compared: bool,
-    movers: int,
+    movers: int | None,
     drop_groups: bool,
     fail_if: tuple[str, ...],
     quiet: bool,
@@ -348,5 +352,5 @@ def merge(
             shown = {name: options[name] for name in ("confidence", "min_groups")}
             summary = merged.result(**shown)
     raise_if_stopped()
-    files.write(summary, quiet, merged, **({"movers": movers} if compared else {}))
+    files.write(summary, quiet, merged, **({"movers": files.movers(movers)} if compared else {}))
     exit_if_failed(summary, gates)

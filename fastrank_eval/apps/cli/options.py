@@ -432,11 +432,11 @@ comparison_options = combine(
         "Comparison",
         "--movers",
         type=click.IntRange(0),
-        default=5,
         metavar="N",
         help="List the N groups that raised the first measure of groups most, and the N that "
-        "lowered it most. With 0, values of groups are kept only if the test needs them. Memory is "
-        "then bounded, unless AUC keeps the score of every row.",
+        "lowered it most; by default 5, and 0 in Markdown, LaTeX and HTML. With 0, values of "
+        "groups are kept only if the test needs them. Memory is then bounded, unless AUC keeps "
+        "the score of every row.",
     ),
 )
 

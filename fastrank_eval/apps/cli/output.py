@@ -39,6 +39,10 @@ _SUFFIXES = {
     ".html": "html",
 }
 _FILE_WIDTH = 120
+#: Methods that write documents, by format.
+_DOCUMENTS = {"markdown": "to_markdown", "latex": "to_latex", "html": "to_html"}
+#: Groups that other reports of a comparison list. Documents leave out the keys of users.
+_MOVERS = 5
 
 report_options = combine(
     format_option(
@@ -135,6 +139,12 @@ class ReportFiles:
             check_suffix("--output", output, list(_SUFFIXES), ", or choose --format")
             self.form = _SUFFIXES[Path(output).suffix.lower()]
 
+    def movers(self, requested: int | None) -> int:
+        """Choose how many groups to list: by default none in a document."""
+        if requested is not None:
+            return requested
+        return 0 if self.form in _DOCUMENTS else _MOVERS
+
     def write(
         self, result: Result | Comparison, quiet: bool, state: State | None = None, **choices: int
     ) -> None:
@@ -194,5 +204,4 @@ def report_text(
         return str(result.to_csv(safe=csv_safe))
     if form == "table":
         return render_text(result.view(wide=wide, **choices), width)
-    documents = {"markdown": "to_markdown", "latex": "to_latex", "html": "to_html"}
-    return str(getattr(result, documents[form])(wide=wide, **choices))
+    return str(getattr(result, _DOCUMENTS[form])(wide=wide, **choices))

@@ -190,6 +190,7 @@ _ARGUMENT = re.compile(
 _SUBJECT = re.compile(r"(\w+)(?=(?: '[^']*')?: )")
 #: An argument and its option in brackets; an option and the same one in brackets.
 _BOTH = re.compile(r"\b\w+=(?:True|\.\.\.|'[^']*') \((--[^()]+)\)")
+_IN_PYTHON = re.compile(r" \(in Python: [^()]*\)")
 _TWICE = re.compile(r"(--[\w-]+)([^(]*?) \(\1\b[^()]*\)")
 
 
@@ -198,6 +199,7 @@ def _with_options(text: str, command: click.Command | None) -> str:
 
     ``unretrieved='allow'`` becomes ``--unretrieved allow``.
     """
+    text = _IN_PYTHON.sub("", text)
     params = [] if command is None else command.params
     options = {p.name: p.opts[-1] for p in params if isinstance(p, click.Option)}
     subject = _SUBJECT.match(text)
