@@ -50,6 +50,7 @@ from fastrank_eval.results.tables import (
 )
 
 _NARROW = 12  # least width of names
+_MAX_NAMED = 3  # slices in a verdict
 
 
 class ComparedModels(ABC):
@@ -200,6 +201,7 @@ def _value_cell(v: ComparedValue, *others: ComparedValue) -> str:
 #: Marks of slices by the first word of their verdict.
 _MARKS = {"better": "▲", "worse": "▼"}
 _OTHER_MARK = "◆"
+_CORRECTIONS = {"holm": "Holm's correction", "bh": "the correction of Benjamini and Hochberg"}
 _PARTS = ("within", "mix", "remainder")
 
 
@@ -365,21 +367,42 @@ def changed_slices(comparison: ComparedModels, score: str, top: int) -> Iterator
         yield Lines([printable(f"{title}: {changes}")], [""])
 
 
+def slice_verdicts(comparison: ComparedModels, score: str) -> Iterator[tuple[str, str]]:
+    """Name the slices where a candidate is significantly worse or better.
+
+    Yields
+    ------
+    tuple of str and str
+        ``"worse"`` or ``"better"``, and a line for each measure, largest differences first.
+    """
+    found: dict[tuple[str, str], list[ComparedValue]] = {}
+    for v in comparison.values:
+        if v.by is not None and v.score == score and word(v) in _MARKS:
+            found.setdefault((v.measure, word(v)), []).append(v)
+    for (_, kind), values in found.items():
+        first = sorted(values, key=lambda v: -abs(v.delta))[:_MAX_NAMED]
+        names = [f"{v.slice}: {difference_text(v)} {v.shown}" for v in first]
+        more = f", and {len(values) - len(first)} more" if len(values) > len(first) else ""
+        yield kind, f"{score} is {kind} in {', '.join(names)}{more}"
+
+
 def mark_notes(comparison: ComparedModels, by_model: bool) -> Iterator[str]:
     """Explain the marks in tables."""
     slices = [v for v in comparison.values if v.by is not None]
-    correction = comparison.meta.conventions.get("correction")
-    p = "p" if correction in (None, "none") else f"p {correction}"
-    suffix = f", {p} at most {1 - comparison.confidence:.6g}"
-    if p != "p" and any(map(is_tested, slices)):
-        suffix += ", for slices over all slices of a slicing"
+    is_sliced = any(map(is_tested, slices))
+    correction = _CORRECTIONS.get(str(comparison.meta.conventions.get("correction")), "")
+    after = f" after {correction}{' over all slices' * is_sliced}" if correction else ""
     marks = {mark for v in comparison.values for mark in _mark(v)}
-    meanings = {"▲": "better", "▼": "worse", _OTHER_MARK: "other difference that is shown"}
-    legend = [f"{mark} {meaning}" for mark, meaning in meanings.items() if mark in marks]
-    if legend:
-        yield f"{', '.join(legend)}{suffix}; no mark: not significant"
-    elif any(not math.isnan(v.p_value) for v in slices):
-        yield f"no mark: not significant{suffix}"
+    meanings = {"▲": "better", "▼": "worse", _OTHER_MARK: "other difference"}
+    legend = ", ".join(f"{mark} {text}" for mark, text in meanings.items() if mark in marks)
+    level = f"{1 - comparison.confidence:.6g}"
+    parts = [f"{legend}: significant (p <= {level}{after})", "no mark: not significant"]
+    if not legend:
+        parts = [f"no mark: not significant (p > {level}{after})"]
+    if correction and any(map(_half_width, slices)):
+        parts.append("± is not corrected")
+    if legend or any(not math.isnan(v.p_value) for v in slices):
+        yield "; ".join(parts)
     marked = comparison.values if by_model else slices
     if by_model and any(map(_half_width, marked)):
         yield f"± half of the {percent_text(comparison.confidence)} confidence interval"

@@ -24,6 +24,7 @@ from fastrank_eval.analysis.comparison_tables import (
     mover_sections,
     overall_tables,
     percent,
+    slice_verdicts,
     word,
 )
 from fastrank_eval.engine.records import record_csv, record_rows
@@ -236,6 +237,8 @@ def _verdicts(comparison: ReportedComparison, score: str) -> tuple[list[str], li
     texts, styles = [v.verdict for v in values], [_STYLES.get(word(v), "") for v in values]
     if len(undecided) > 1:
         texts, styles = [*texts, undecided_text(undecided)], [*styles, ""]
+    for kind, text in slice_verdicts(comparison, score):
+        texts, styles = [*texts, text], [*styles, _STYLES[kind]]
     return list(map(printable, texts)), styles
 
 

@@ -319,7 +319,9 @@ class _Table:
             yield "unknown_slice", "the result has no slices"
         elif term.slice is not None and term.slice not in self._slices:
             text = f"the result has no slice {term.slice!r}"
-            yield "unknown_slice", _with_hint(text, term.slice, self._slices)
+            values = [name for name in self._slices if name.endswith(f"={term.slice}")]
+            hint = f"{text}. Did you mean {values[0]!r}?" if values else ""
+            yield "unknown_slice", hint or _with_hint(text, term.slice, self._slices)
 
     def _judge(
         self, condition: Operation, score: str | None, label: str | None

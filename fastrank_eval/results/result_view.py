@@ -509,7 +509,7 @@ def _details(result: Reported) -> Iterator[str]:
 
 
 def _cautions(result: Reported, by_model: bool) -> Iterator[str]:
-    """Yield cautions: rough intervals that no mark shows, too few groups."""
+    """Yield cautions: rough intervals without a mark, values of one group."""
     values = _of_all_rows(result)
     few = [v for v in values if v.caution == "few_groups"]
     one = [v for v in values if v.caution == "one_group"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import io
 import re
 from pathlib import Path
@@ -80,18 +81,36 @@ def test_best__may_be_the_baseline(log: dict[str, Any]) -> None:
 
 def test_legend__explains_marks_in_one_line(comparison: fe.Comparison) -> None:
     line = (
-        "▲ better, ▼ worse, p holm at most 0.05, for slices over all slices of a slicing; no mark:"
-        " not significant"
+        "▲ better, ▼ worse: significant (p <= 0.05 after Holm's correction over all slices); "
+        "no mark: not significant; ± is not corrected"
     )
-    for text in (repr(comparison), comparison.to_markdown(), comparison.to_html()):
-        assert text.count(line) == 1
+    for text in (repr(comparison), comparison.to_markdown(), html.unescape(comparison.to_html())):
+        assert text.replace("\\", "").count(line) == 1
 
 
 def test_legend__without_slices_or_correction__is_shorter(log: dict[str, Any]) -> None:
     found = fe.compare(
         log, **COLUMNS, score=["old", "newer"], measures="GAUC", correction="none", confidence=0.99
     )
-    assert "▲ better, p at most 0.01; no mark: not significant" in repr(found)
+    assert "▲ better: significant (p <= 0.01); no mark: not significant" in repr(found)
+
+
+def test_verdict__names_the_slices_that_differ(comparison: fe.Comparison) -> None:
+    lines = repr(comparison).splitlines()
+    (line,) = [x for x in lines if x.startswith("worse is worse in ") and x.endswith(" GAUC")]
+    shown = re.findall(r"(slot=\d): ([+-][\d.]+) GAUC", line)
+    worse = [v for v in comparison if v.by and v.verdict.startswith("worse is worse:")]
+    losses = {v.slice: v.delta for v in worse if v.measure == "GAUC"}
+    assert [name for name, _ in shown] == sorted(losses, key=losses.__getitem__)
+    assert all(float(text) == pytest.approx(losses[name], abs=0.006) for name, text in shown)
+
+
+def test_verdict__many_slices__names_three(log: dict[str, Any]) -> None:
+    log = log | {"slot": np.random.default_rng(0).integers(0, 5, len(log["user"]))}
+    found = fe.compare(log, **COLUMNS, score=["old", "worse"], measures="GAUC", by="slot")
+    (line,) = [x for x in repr(found).splitlines() if x.startswith("worse is worse in ")]
+    assert line.count("slot=") == 3
+    assert line.endswith(", and 2 more")
 
 
 def test_coverage__stands_once(comparison: fe.Comparison) -> None:

@@ -141,6 +141,12 @@ def test_failure__of_several_numbers__names_them() -> None:
 # ---- what cannot be told -------------------------------------------------------------------------
 
 
+def test_unknown_slice__value_without_its_column__suggests_the_slice() -> None:
+    sliced = replace(GAUC, slice="country=IN")
+    (failure,) = judge(["GAUC[IN] < 0.6"], [GAUC, sliced], rows=6, groups=3).failures
+    assert failure.detail.endswith("has no slice 'IN'. Did you mean 'country=IN'?")
+
+
 @pytest.mark.parametrize(
     "condition,kind,text",
     [
