@@ -92,7 +92,7 @@ def find_score(name: str | None, scores: Sequence[str], names: Mapping[str, str]
     if name is None:
         raise ArgumentError(
             f"this evaluation has several score columns ({columns}): name the one you mean, "
-            f"as in result[{scores[0]!r}, {next(iter(names.values()))!r}]."
+            f"as in result.value({next(iter(names.values()))!r}, {scores[0]!r})."
         )
     if name not in scores:
         raise ArgumentError(

@@ -391,3 +391,8 @@ def test_text__of_no_rows__counts_no_groups_where_rows_would_have_them() -> None
     empty = pa.table({name: pa.array([], pa.int64()) for name in ("user", "click", "p")})
     grouped = evaluate(empty, group="user", label="click", score="p", measures="GAUC")
     assert "0/0" in repr(grouped).splitlines()[1]
+
+
+def test_value__several_scores__shows_the_call() -> None:
+    with pytest.raises(ArgumentError, match=r"result\.value\('GAUC', 'a'\)"):
+        with_intervals(("a", "b"), 12_000).value("GAUC")
