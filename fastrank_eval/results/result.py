@@ -592,5 +592,5 @@ def result_of(
         evaluation.requested,
         score_tables(plan, evaluation.totals) if keep_scores else None,
         state,
-        calibration_tables(plan, evaluation.totals),
+        calibration_tables(plan, evaluation.totals) if plan.measured_fields else {},
     )
