@@ -188,7 +188,7 @@ def parse(text: str) -> Operation:
     Examples
     --------
     >>> str(parse("gauc<.6 and pctr:ndcg_cut_10[slot=1] se > 1e-3"))
-    'GAUC value < 0.6 and pctr:nDCG@10[slot=1] se > 0.001'
+    'GAUC value < 0.6 and pctr:ndcg_cut_10[slot=1] se > 0.001'
     >>> parse("GAUC vaule < 0.6")
     Traceback (most recent call last):
     fastrank_eval.ArgumentError: gate "GAUC vaule < 0.6": expected a field or a comparison \

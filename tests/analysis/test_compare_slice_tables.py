@@ -77,7 +77,9 @@ def test_marks__say_what_the_verdict_says_after_correction(comparison) -> None:
                     seen.add(mark)
     assert seen == {"▲", "▼", ""}
     text = "\n".join(on_terminal(comparison.view(wide=True), 200))
-    assert "▲ better, ▼ worse, p holm at most 0.05, for slices over all slices of a sli" in text
+    assert (
+        "▲ better, ▼ worse: significant (p <= 0.05 after Holm's correction over all slices)" in text
+    )
     assert "* fewer than 40 effective groups: the interval is rough" in text
     assert "≥ where measures differ" in text
 

@@ -78,8 +78,9 @@ def test_html__of_a_result__has_the_cells_and_notes_of_its_text(shown: dict[str,
 
 def test_html__of_a_comparison__lists_its_verdicts(shown: dict[str, Any]) -> None:
     items = [e.text for e in elements(shown["comparison"]._repr_html_()) if e.tag == "li"]
-    assert len(items) == 1
+    assert len(items) == 2
     assert "is better: +" in items[0]
+    assert "is better in slot=plain: +" in items[1]
 
 
 def test_html__of_several_classes__has_a_table_of_them(rows: pa.Table) -> None:
