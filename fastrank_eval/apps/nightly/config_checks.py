@@ -33,6 +33,8 @@ from fastrank_eval.results.gates import Gate, gate
 from fastrank_eval.slicing.spec import requested_slicing
 
 _MAX_SHOWN = 80
+#: Tables whose values no message shows: by mistake one may be a secret.
+_SECRET_TABLES = ("notify",)
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,8 @@ class ConfigErrors:
         self.tables.add(table or key)
         key_text = f"[{table}]" if table else ""
         if key:
-            key_text = f"{key_text} {key} = {_shown(value)}".strip()
+            shown = "..." if table in _SECRET_TABLES else _shown(value)
+            key_text = f"{key_text} {key} = {shown}".strip()
         self.errors.append(f"{self.file}: {key_text}: {reason}")
 
     def check(
@@ -203,6 +206,10 @@ def _is_number(value: Any, highest: float) -> bool:
 
 
 text = _reader("a non-empty string", _has_content)
+variable = _reader(
+    'the name of an environment variable, such as "SLACK_WEBHOOK", and not the address itself',
+    lambda value: _has_content(value) and value.isascii() and value.isidentifier(),
+)
 boolean = _reader("true or false", lambda value: isinstance(value, bool))
 share = _reader("a number from 0 to 1", lambda value: _is_number(value, 1), float)
 positive = _reader(

@@ -521,6 +521,35 @@ class QualityLimits:
     ties: bool = True
 
 
+#: Bodies of a message, and nights to send one for.
+MESSAGES, WHEN = ("chat", "json"), ("failure", "change", "always")
+
+
+@dataclass(frozen=True)
+class Webhook:
+    """The address that messages about nights are sent to.
+
+    Parameters
+    ----------
+    url_env : str
+        The environment variable that has the address, which is a secret.
+    format : str
+        One of `MESSAGES`: ``{"text": ...}``, or the summary of the night.
+    when : str
+        One of `WHEN`.
+    timeout : float
+        Seconds for one attempt.
+    retries : int
+        The most further attempts.
+    """
+
+    url_env: str
+    format: str = "chat"
+    when: str = "failure"
+    timeout: float = 10.0
+    retries: int = 3
+
+
 #: Distinct scores that can be counted.
 MOST_SCORES = 1000
 #: What history keeps: all states; of slices only measures of groups; no slices; no slices and only

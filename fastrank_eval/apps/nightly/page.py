@@ -27,6 +27,7 @@ from fastrank_eval.apps.nightly.page_rows import (
     values_by_activity,
 )
 from fastrank_eval.apps.nightly.pages import Links
+from fastrank_eval.apps.nightly.reproduce import next_steps
 from fastrank_eval.apps.nightly.text import (
     amount,
     confidence_text,
@@ -52,6 +53,7 @@ _MARKS = {"gate": "gate failed", "scores": "too few distinct scores", "change": 
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _SECTIONS = (
     ("headline", "Headline numbers"),
+    ("next", "Next steps"),
     ("changes", "What changed most"),
     ("trends", "Trends"),
     ("slices", "Slices"),
@@ -77,7 +79,7 @@ def night_content(series: NightSeries) -> dict[str, Any]:
     from fastrank_eval.apps.nightly import charts
 
     night = series.last
-    headline = series.headline()
+    headline, steps = series.headline(), next_steps(night)
     slices = [(name, series.slices(name)) for name in night.measures]
     active = values_by_activity(night.values, activity_measure(night.measures))
     with styled():
@@ -117,7 +119,8 @@ def night_content(series: NightSeries) -> dict[str, Any]:
         "level": confidence_text(night),
         "sentences": sentences(night) or [meaning(night)],
         "gate_texts": _shortened(gate_texts(night)),
-        "sections": _SECTIONS,
+        "sections": [each for each in _SECTIONS if each[0] != "next" or steps],
+        "steps": steps,
         "kinds": series.kinds,
         "headline": headline,
         "cards": _cards(series, headline),

@@ -18,6 +18,7 @@ from fastrank_eval.apps.nightly.night import (
     NightDifference,
 )
 from fastrank_eval.apps.nightly.page_rows import TopChanges, changed_slices
+from fastrank_eval.apps.nightly.reproduce import next_steps
 from fastrank_eval.apps.nightly.text import (
     STATUSES,
     ago,
@@ -66,7 +67,11 @@ def nights_json(nights: Sequence[dict[str, Any]], exit_code: int, error: str | N
 
 
 def night_dict(
-    night: Night, page: str | None = None, page_error: str | None = None
+    night: Night,
+    page: str | None = None,
+    page_error: str | None = None,
+    groups: str | None = None,
+    notify_error: str | None = None,
 ) -> dict[str, Any]:
     """Convert a night to the values of a webhook.
 
@@ -77,6 +82,10 @@ def night_dict(
         The path of its page.
     page_error : str, optional
         The reason why it has no page.
+    groups : str, optional
+        The path of the worst groups of its failed gates.
+    notify_error : str, optional
+        The reason why no message was sent.
 
     Returns
     -------
@@ -102,6 +111,8 @@ def night_dict(
         "reason": lead(night),
         "page": page,
         "page_error": page_error,
+        "groups": groups,
+        "notify_error": notify_error,
         **_fields(night, ("models", "baseline")),
         "confidence": confidence_of(night),
         "conventions": night.conventions,
@@ -138,6 +149,10 @@ def night_dict(
         },
         **_fields(night, ("period_notes", "notes")),
         "findings": [named(one, _FINDING_FIELDS) for one in night.findings],
+        "next_steps": [
+            named(step.finding, ("score", "slice", "measure", "name")) | {"command": step.command}
+            for step in next_steps(night)
+        ],
         "gates": [asdict(gate) for gate in night.gates],
         "quality": asdict(night.quality),
         **_fields(night, ("sources", "command", "version", "seconds")),
@@ -205,6 +220,7 @@ def night_markdown(night: Night, page: str | None = None) -> str:
             *(f"* {_escaped(text)}" for text in gate_texts(night)),
             *(f"* not judged: {_escaped(each)}" for each in not_judged(night)),
             *(f"* {_escaped(note)}" for note in night.notes),
+            *(f"* reproduce: {_code(step.command)}" for step in next_steps(night)[:1]),
         ],
         models,
         _largest_changes(night),
@@ -248,6 +264,7 @@ def night_lines(night: Night) -> str:
     numbers = "; ".join(f"{v.score} {night.name_of(v.measure)} {_number(v)}" for v in values)
     lines = [f"{night.date} {_status(night)}: {numbers}"]
     lines += [f"  {text}" for text in [*sentences(night), *gate_texts(night), *night.notes]]
+    lines += [f"  reproduce: {step.command}" for step in next_steps(night)[:1]]
     return "".join(f"{printable(line)}\n" for line in lines)
 
 
