@@ -317,11 +317,11 @@ def _run_night(
         output.nights.append(content)
         return BAD_INPUT
     # The history now has the night, so the summary lists it even if its page fails.
-    night, page, failure = outcome.night, None, None
+    night, page, failure = _with_mixes(config, outcome), None, None
     groups = None if dry_run else _write_groups(config, night)
     try:
         if output.has_summary or (config.folder is not None and not dry_run):
-            night = _with_periods(config, outcome)
+            night = _with_periods(config, replace(outcome, night=night))
         if not dry_run:
             page = next(iter(write_pages(config, night)), None)
     except FastRankEvalError as error:
@@ -391,6 +391,14 @@ def _status_before(config: NightlyConfig, date: dt.date) -> str | None:
 
     with open_history(config.history) as history:
         return next((each.status for each in history.findings(date, DAYS)), None)
+
+
+def _with_mixes(config: NightlyConfig, outcome: NightRun) -> Night:
+    from fastrank_eval.apps.nightly.history import open_history
+    from fastrank_eval.apps.nightly.mix import with_mixes
+
+    with open_history(config.history) as history:
+        return with_mixes(outcome.night, history, outcome.states)
 
 
 def _with_periods(config: NightlyConfig, outcome: NightRun) -> Night:

@@ -240,6 +240,36 @@ class NightDifference(DifferenceFields):
 
 
 @dataclass(frozen=True)
+class MixChange:
+    """The change of a mean from an earlier night as a sum of three parts.
+
+    Parameters
+    ----------
+    kind : str
+        One of `EARLIER`.
+    by : str
+        The slicing of the parts.
+    difference : float
+        ``within + mix + remainder``.
+    within : float
+        The part due to changes of value inside slices.
+    mix : float
+        The part due to changes of the slices' shares.
+    remainder : float
+        The part that the slices do not explain.
+    """
+
+    kind: str
+    score: str
+    measure: str
+    by: str
+    difference: float
+    within: float
+    mix: float
+    remainder: float
+
+
+@dataclass(frozen=True)
 class NightQuality:
     """Counts and flags that show whether the rows of a night are sound.
 
@@ -417,6 +447,9 @@ class Night:
         The merged nights of each period, ascending.
     period_notes : tuple of str
         Nights and slices that could not be merged, and the reasons.
+    mixes : tuple of MixChange
+        Changes of means on all rows since earlier nights, split by slices. Computed from saved
+        states; not stored in history.
     """
 
     date: dt.date
@@ -440,6 +473,7 @@ class Night:
     periods: Mapping[str, tuple[MeasureValue, ...]] = field(default_factory=dict)
     period_nights: Mapping[str, tuple[dt.date, ...]] = field(default_factory=dict)
     period_notes: tuple[str, ...] = ()
+    mixes: tuple[MixChange, ...] = ()
 
     @property
     def requested(self) -> Mapping[str, str]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.apps.nightly import text
+from fastrank_eval.apps.nightly.mix import mix_parts
 from fastrank_eval.apps.nightly.night import CurveLine, Night
 from fastrank_eval.apps.nightly.page_rows import (
     Change,
@@ -121,6 +122,7 @@ def night_content(series: NightSeries) -> dict[str, Any]:
         "gate_texts": _shortened(gate_texts(night)),
         "sections": [each for each in _SECTIONS if each[0] != "next" or steps],
         "steps": steps,
+        "mixes": {(m.kind, m.score, m.measure): mix_parts(m) for m in night.mixes},
         "kinds": series.kinds,
         "headline": headline,
         "cards": _cards(series, headline),

@@ -16,6 +16,7 @@ from fastrank_eval._lib.errors import FastRankEvalError, OutputError
 from fastrank_eval._lib.files import atomic_path
 from fastrank_eval.apps.nightly.config import NightlyConfig
 from fastrank_eval.apps.nightly.history import History
+from fastrank_eval.apps.nightly.mix import with_mixes
 from fastrank_eval.apps.nightly.night import Night
 from fastrank_eval.apps.nightly.periods import with_periods
 from fastrank_eval.apps.nightly.worst_groups import check_groups_file, groups_file
@@ -154,7 +155,10 @@ def write_pages(config: NightlyConfig, night: Night) -> list[Path]:
             if latest not in contents:
                 (latest_night,) = history.read(latest, latest)
                 contents[latest] = _draw_page(
-                    config, config.folder, history, with_periods(latest_night, history)
+                    config,
+                    config.folder,
+                    history,
+                    with_mixes(with_periods(latest_night, history), history),
                 )
             # Another run may have stored a later night: do not replace its page.
             with history.transaction():

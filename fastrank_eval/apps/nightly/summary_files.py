@@ -10,7 +10,9 @@ from dataclasses import asdict, fields
 from typing import Any
 from urllib.parse import quote
 
+from fastrank_eval.apps.nightly.mix import find_mix, mix_parts, mix_texts
 from fastrank_eval.apps.nightly.night import (
+    EARLIER,
     KINDS,
     PERIODS,
     Finding,
@@ -41,6 +43,7 @@ _GROUPS = ("effective_groups", "groups", "groups_used")
 _VALUE_FIELDS = ("score", "measure", "name", "value", *_INTERVAL, *_GROUPS)
 _KEY_FIELDS = ("kind", "score", "by", "slice", "measure", "name")
 _FINDING_FIELDS = (*(field.name for field in fields(Finding)), "name")
+_MIX_FIELDS = ("by", "difference", "within", "mix", "remainder")
 _CHANGE_FIELDS = ("delta", *_INTERVAL, "relative", "p_value", "p_adjusted", "verdict")
 
 
@@ -119,6 +122,7 @@ def night_dict(
         "headline": [
             named(v, _VALUE_FIELDS)
             | {kind: changes.get((kind, v.score, v.by, v.slice, v.measure)) for kind in KINDS}
+            | {"mix": {kind: _mix(night, kind, v) for kind in EARLIER}}
             for v in headline
         ],
         "top_changes": [
@@ -159,6 +163,11 @@ def night_dict(
     }
     plain: dict[str, Any] = plain_value(content)
     return plain
+
+
+def _mix(night: Night, kind: str, value: MeasureValue) -> dict[str, Any] | None:
+    one = find_mix(night, kind, value.score, value.measure)
+    return None if one is None else _fields(one, _MIX_FIELDS)
 
 
 def _fields(record: object, names: Sequence[str]) -> dict[str, Any]:
@@ -203,7 +212,9 @@ def night_markdown(night: Night, page: str | None = None) -> str:
                     kind: _change_text(changes.get((kind, model, value.measure))) for kind in kinds
                 }
                 shown_changes = [
-                    f"{change} {_since(kind)}" for kind, change in change_texts.items() if change
+                    f"{change} {_since(kind)}{_mix_text(night, kind, value)}"
+                    for kind, change in change_texts.items()
+                    if change
                 ]
                 numbers = ", ".join([_number(value), *shown_changes])
                 models.append(f"* {_code(night.name_of(value.measure))} {numbers}")
@@ -263,7 +274,8 @@ def night_lines(night: Night) -> str:
     values = [first[model] for model in night.models if model in first]
     numbers = "; ".join(f"{v.score} {night.name_of(v.measure)} {_number(v)}" for v in values)
     lines = [f"{night.date} {_status(night)}: {numbers}"]
-    lines += [f"  {text}" for text in [*sentences(night), *gate_texts(night), *night.notes]]
+    texts = [*sentences(night), *mix_texts(night), *gate_texts(night), *night.notes]
+    lines += [f"  {text}" for text in texts]
     lines += [f"  reproduce: {step.command}" for step in next_steps(night)[:1]]
     return "".join(f"{printable(line)}\n" for line in lines)
 
@@ -273,6 +285,13 @@ def _change_text(difference: NightDifference | None) -> str:
         return ""
     delta = amount(difference.delta, None, True, _FORM)
     return f"{delta} {_MARKS.get(difference.verdict, '')}".strip()
+
+
+def _mix_text(night: Night, kind: str, value: MeasureValue) -> str:
+    one = find_mix(night, kind, value.score, value.measure)
+    if one is None or value.measure != night.mixes[0].measure:
+        return ""
+    return f" ({', '.join(f'{_escaped(name)} {number}' for name, number in mix_parts(one))})"
 
 
 def _since(kind: str) -> str:

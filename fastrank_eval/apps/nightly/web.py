@@ -26,6 +26,7 @@ from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError, HistoryError
 from fastrank_eval.apps.nightly.compare_nights import convention_differences, from_earlier
 from fastrank_eval.apps.nightly.history import History
+from fastrank_eval.apps.nightly.mix import with_mixes
 from fastrank_eval.apps.nightly.night import PERIODS, Night, NightDifference, parse_date
 from fastrank_eval.apps.nightly.page import MAX_SLICES, check_libraries, page, policy, render
 from fastrank_eval.apps.nightly.page_rows import Change, NightSeries, cell
@@ -369,7 +370,7 @@ def _night(history: History, request: Request) -> Response:
     links = WebLinks(dates[index - 1] if index else None, after)
     first = date - dt.timedelta(days=NIGHTS - 1)
     nights = history.read(first, date, details_from=date)
-    nights[-1] = _with_periods(history, nights[-1])
+    nights[-1] = with_mixes(_with_periods(history, nights[-1]), history)
     return HTMLResponse(page(nights, links=links))
 
 
