@@ -33,8 +33,8 @@ from fastrank_eval.results.gates import Gate, gate
 from fastrank_eval.slicing.spec import requested_slicing
 
 _MAX_SHOWN = 80
-#: Tables whose values no message shows: by mistake one may be a secret.
-_SECRET_TABLES = ("notify",)
+#: Tables and keys whose values no message shows: by mistake one may be a secret.
+_SECRETS = {"notify", "url", "url_env"}
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class ConfigErrors:
         self.tables.add(table or key)
         key_text = f"[{table}]" if table else ""
         if key:
-            shown = "..." if table in _SECRET_TABLES else _shown(value)
+            shown = "..." if _SECRETS & {table, key} else _shown(value)
             key_text = f"{key_text} {key} = {shown}".strip()
         self.errors.append(f"{self.file}: {key_text}: {reason}")
 

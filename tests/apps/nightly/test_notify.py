@@ -314,16 +314,16 @@ def test_variable__that_is_missing__warns_on_a_fine_night_too(
     )
 
 
-@pytest.mark.parametrize(
-    "table", [f'url = "https://h.example/{SECRET}"', f'url_env = "https://h.example/{SECRET}"']
-)
+@pytest.mark.parametrize("key", ["[notify]\nurl", "[notify]\nurl_env", "[output]\nurl", "notify"])
 def test_configuration__with_the_address_itself__is_refused_and_not_shown(
-    folder: Path, table: str
+    folder: Path, key: str
 ) -> None:
-    adjust(folder, f"[notify]\n{table}\n")
+    text = (folder / "nightly.toml").read_text()
+    line = f'{key} = "https://h.example/{SECRET}"\n'
+    (folder / "nightly.toml").write_text(f"{line}{text}" if key == "notify" else f"{text}{line}")
     with pytest.raises(ArgumentError) as caught:
         read_config("nightly.toml")
-    assert "[notify] url" in str(caught.value)
+    assert f"{key.splitlines()[-1]} = ...: " in str(caught.value)
     assert "very-secret" not in str(caught.value)
 
 
