@@ -368,7 +368,7 @@ def movers_table(
     """
     changes = contributions(records, base, model, m, delta)
     groups = np.concatenate(
-        [_largest(records, changes, top), _largest(records, -changes, top)[::-1]]
+        [largest_changes(records, changes, top), largest_changes(records, -changes, top)[::-1]]
     )
     columns = [key.take(arrow_column(groups)) for key in records.keys]
     columns.append(arrow_column(records.rows[groups]))
@@ -384,7 +384,7 @@ def movers_table(
     return pa.table(columns, names=names)
 
 
-def _largest(records: GroupRecords, changes: np.ndarray, top: int) -> np.ndarray:
+def largest_changes(records: GroupRecords, changes: np.ndarray, top: int) -> np.ndarray:
     """Find groups of the largest positive changes, ties by key."""
     rising = np.flatnonzero(changes > 0)
     if len(rising) > top:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import datetime as dt
 import os
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext, suppress
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -260,6 +261,8 @@ def nightly(
     output.check(config)
     with output.report_errors():
         settings, dates = read_config(config), _requested_dates(date, backfill)
+    if dry_run or backfill is not None:
+        settings = replace(settings, notify=None)
     output.check_outside(settings)
     output.remove_old()
     with output.report_errors():
@@ -312,27 +315,95 @@ def _run_night(
         raise_if_stopped()
     except FastRankEvalError as error:
         note(f"error: {date}: {printable(str(error))}")
-        output.nights.append({"date": date.isoformat(), "error": str(error)})
+        content = {"date": date.isoformat(), "error": str(error)}
+        lines = [config.title, f"{date} NOT EVALUATED: {printable(str(error))}"]
+        _notify(config, date, "error", lines, content)
+        output.nights.append(content)
         return BAD_INPUT
     # The history now has the night, so the summary lists it even if its page fails.
-    night, page, failure = outcome.night, None, None
+    night, page, failure = _with_mixes(config, outcome), None, None
+    groups = None if dry_run else _write_groups(config, night)
     try:
         if output.has_summary or not dry_run:
-            night = _with_periods(config, outcome, dry_run)
+            night = _with_periods(config, replace(outcome, night=night), dry_run)
         if not dry_run:
             page = next(iter(write_pages(config, night)), None)
     except FastRankEvalError as error:
         failure = str(error)
         note(f"error: {date}: the night was evaluated, but not shown: {printable(failure)}")
     raise_if_stopped()
+    paths = None if page is None else str(page), failure, groups
+    lines = [config.title, *night_lines(night).splitlines(), *([str(page)] if page else [])]
+    unsent = _notify(config, date, night.status, lines, night_dict(night, *paths))
+    if unsent is not None:
+        night = replace(night, notes=(*night.notes, unsent))
+        with suppress(FastRankEvalError):  # the page is there, without the note
+            write_pages(config, night)
+    raise_if_stopped()
     if output.has_summary:
-        output.nights.append(night_dict(night, None if page is None else str(page), failure))
+        output.nights.append(night_dict(night, *paths, unsent))
     if markdown:
         path = None if page is None else str(page)
         output.print_text(night_markdown(night, path, _statuses(config, date)))
     elif not quiet:
         output.print_text(night_lines(night))
     return _STATUS_CODES[night.status] or (NOT_SHOWN if failure is not None else 0)
+
+
+def _write_groups(config: NightlyConfig, night: Night) -> str | None:
+    """Write the worst groups of failed gates; an error does not stop the run."""
+    from fastrank_eval.apps.nightly.worst_groups import write_groups
+    from fastrank_eval.results.format import printable
+
+    try:
+        path = write_groups(config, night)
+    except FastRankEvalError as error:
+        note(f"warning: {night.date}: the worst groups were not written: {printable(str(error))}")
+        return None
+    raise_if_stopped()
+    return None if path is None else str(path)
+
+
+def _notify(
+    config: NightlyConfig,
+    date: dt.date,
+    status: str,
+    lines: Sequence[str],
+    content: dict[str, Any],
+) -> str | None:
+    """Send a message about a night; return the reason if that fails."""
+    if config.notify is None:
+        return None
+    from fastrank_eval.apps.nightly.notify import chat_message, send, wants_message, webhook_url
+    from fastrank_eval.apps.nightly.summary_files import SCHEMA
+
+    try:
+        webhook_url(config.notify)  # a missing one shows before the first bad night
+        if not wants_message(config.notify, status, _status_before(config, date)):
+            return None
+        summary = {"schema": SCHEMA, "nights": [content]}
+        send(config.notify, summary if config.notify.format == "json" else chat_message(lines))
+    except FastRankEvalError as error:
+        note(f"warning: {date}: {error}")
+        return str(error).removesuffix(".")
+    return None
+
+
+def _status_before(config: NightlyConfig, date: dt.date) -> str | None:
+    """Return the status of the latest earlier night of four weeks."""
+    from fastrank_eval.apps.nightly.compare_nights import DAYS
+    from fastrank_eval.apps.nightly.history import open_history
+
+    with open_history(config.history) as history:
+        return next((each.status for each in history.findings(date, DAYS)), None)
+
+
+def _with_mixes(config: NightlyConfig, outcome: NightRun) -> Night:
+    from fastrank_eval.apps.nightly.history import open_history
+    from fastrank_eval.apps.nightly.mix import with_mixes
+
+    with open_history(config.history) as history:
+        return with_mixes(outcome.night, history, outcome.states)
 
 
 def _with_periods(config: NightlyConfig, outcome: NightRun, dry_run: bool) -> Night:

@@ -178,6 +178,7 @@ def _verdict(difference: NightDifference, confidence: float) -> str:
 #: Conventions that may differ between comparable nights.
 _NIGHT_CONVENTIONS = frozenset(RUN_CONVENTIONS) - {"where"} | {
     "by",
+    "format",
     "quality",
     "requested",
     "names",

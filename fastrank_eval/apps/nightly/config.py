@@ -27,13 +27,17 @@ from fastrank_eval.apps.nightly.config_checks import (
     read_table,
     share,
     text,
+    variable,
 )
 from fastrank_eval.apps.nightly.night import (
     MAX_NIGHTS,
+    MESSAGES,
     MOST_SCORES,
     STATES,
+    WHEN,
     GateTexts,
     QualityLimits,
+    Webhook,
     date_fields,
     fill_date,
 )
@@ -102,8 +106,21 @@ TABLES: dict[str, dict[str, Key]] = {
         "report": Key(text),
         "states": Key(choice(*STATES), "slices"),
     },
-    "output": {"folder": Key(text), "nights": Key(count(1, MAX_NIGHTS), 30)},
+    "output": {
+        "folder": Key(text),
+        "nights": Key(count(1, MAX_NIGHTS), 30),
+        "groups": Key(count(0, 10_000), 20),
+    },
+    "notify": {
+        "url_env": Key(variable, "", required=True),
+        "format": Key(choice(*MESSAGES), "chat"),
+        "when": Key(choice(*WHEN), "failure"),
+        "timeout": Key(positive, 10.0),
+        "retries": Key(count(0, 10), 3),
+    },
 }
+#: Tables without effect if they are left out.
+_OPTIONAL_TABLES = ("notify",)
 
 
 @dataclass(frozen=True)
@@ -137,6 +154,9 @@ class NightlyConfig:
         Folder of the pages; None for no pages.
     nights : int
         Number of nights on a page.
+    groups : int
+        The most groups written for a failed gate; 0 for no file.
+    notify : Webhook or None
     """
 
     file: Path
@@ -154,6 +174,8 @@ class NightlyConfig:
     folder: Path | None
     nights: int = 30
     states: str = "slices"
+    groups: int = 20
+    notify: Webhook | None = None
 
     def sources(self, date: dt.date) -> list[str]:
         """Return the paths of a night."""
@@ -247,7 +269,9 @@ def read_config(path: str | os.PathLike[str]) -> NightlyConfig:
             reason = f"there is no such table.{hint} Tables are {', '.join(table_names)}."
             errors.add(name, "", None, reason)
     tables = {
-        name: read_table(name, content.get(name), TABLES[name], errors) for name in table_names
+        name: read_table(name, content.get(name), TABLES[name], errors)
+        for name in table_names
+        if name in content or name not in _OPTIONAL_TABLES
     }
     top = {k: v for k, v in content.items() if k not in table_names and not isinstance(v, dict)}
     tables[""] = read_table("", top, TABLES[""], errors)
@@ -282,6 +306,8 @@ def _config(file: Path, tables: dict[str, dict[str, Any]]) -> NightlyConfig:
         states=tables["history"]["states"],
         folder=None if folder is None else Path(_resolve(file, folder)),
         nights=tables["output"]["nights"],
+        groups=tables["output"]["groups"],
+        notify=Webhook(**tables["notify"]) if "notify" in tables else None,
     )
 
 

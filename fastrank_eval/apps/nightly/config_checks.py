@@ -34,6 +34,8 @@ from fastrank_eval.results.gates import Gate, gate
 from fastrank_eval.slicing.spec import requested_slicing
 
 _MAX_SHOWN = 80
+#: Tables and keys whose values no message shows: by mistake one may be a secret.
+_SECRETS = {"notify", "url", "url_env"}
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,8 @@ class ConfigErrors:
         self.tables.add(table or key)
         key_text = f"[{table}]" if table else ""
         if key:
-            key_text = f"{key_text} {key} = {_shown(value)}".strip()
+            shown = "..." if _SECRETS & {table, key} else _shown(value)
+            key_text = f"{key_text} {key} = {shown}".strip()
         self.errors.append(f"{self.file}: {key_text}: {reason}")
 
     def check(
@@ -214,6 +217,10 @@ def day(value: Any) -> dt.date:
 
 
 text = _reader("a non-empty string", _has_content)
+variable = _reader(
+    'the name of an environment variable, such as "SLACK_WEBHOOK", and not the address itself',
+    lambda value: _has_content(value) and value.isascii() and value.isidentifier(),
+)
 boolean = _reader("true or false", lambda value: isinstance(value, bool))
 share = _reader("a number from 0 to 1", lambda value: _is_number(value, 1), float)
 positive = _reader(

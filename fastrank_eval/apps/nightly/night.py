@@ -240,6 +240,36 @@ class NightDifference(DifferenceFields):
 
 
 @dataclass(frozen=True)
+class MixChange:
+    """The change of a mean from an earlier night as a sum of three parts.
+
+    Parameters
+    ----------
+    kind : str
+        One of `EARLIER`.
+    by : str
+        The slicing of the parts.
+    difference : float
+        ``within + mix + remainder``.
+    within : float
+        The part due to changes of value inside slices.
+    mix : float
+        The part due to changes of the slices' shares.
+    remainder : float
+        The part that the slices do not explain.
+    """
+
+    kind: str
+    score: str
+    measure: str
+    by: str
+    difference: float
+    within: float
+    mix: float
+    remainder: float
+
+
+@dataclass(frozen=True)
 class NightQuality:
     """Counts and flags that show whether the rows of a night are sound.
 
@@ -419,6 +449,9 @@ class Night:
         The merged nights of each period, ascending.
     period_notes : tuple of str
         Nights and slices that could not be merged, and the reasons.
+    mixes : tuple of MixChange
+        Changes of means on all rows since earlier nights, split by slices. Computed from saved
+        states; not stored in history.
     """
 
     date: dt.date
@@ -442,6 +475,7 @@ class Night:
     periods: Mapping[str, tuple[MeasureValue, ...]] = field(default_factory=dict)
     period_nights: Mapping[str, tuple[dt.date, ...]] = field(default_factory=dict)
     period_notes: tuple[str, ...] = ()
+    mixes: tuple[MixChange, ...] = ()
 
     @property
     def requested(self) -> Mapping[str, str]:
@@ -527,6 +561,35 @@ class QualityLimits:
     max_volume_drift: float | None = None
     max_ctr_drift: float | None = None
     ties: bool = True
+
+
+#: Bodies of a message, and nights to send one for.
+MESSAGES, WHEN = ("chat", "json"), ("failure", "change", "always")
+
+
+@dataclass(frozen=True)
+class Webhook:
+    """The address that messages about nights are sent to.
+
+    Parameters
+    ----------
+    url_env : str
+        The environment variable that has the address, which is a secret.
+    format : str
+        One of `MESSAGES`: ``{"text": ...}``, or the summary of the night.
+    when : str
+        One of `WHEN`.
+    timeout : float
+        Seconds for one attempt.
+    retries : int
+        The most further attempts.
+    """
+
+    url_env: str
+    format: str = "chat"
+    when: str = "failure"
+    timeout: float = 10.0
+    retries: int = 3
 
 
 #: Distinct scores that can be counted.

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.apps.nightly import text
+from fastrank_eval.apps.nightly.mix import mix_parts
 from fastrank_eval.apps.nightly.night import CurveLine, Night
 from fastrank_eval.apps.nightly.page_rows import (
     Change,
@@ -28,6 +29,7 @@ from fastrank_eval.apps.nightly.page_rows import (
     values_by_activity,
 )
 from fastrank_eval.apps.nightly.pages import Links
+from fastrank_eval.apps.nightly.reproduce import next_steps
 from fastrank_eval.apps.nightly.text import (
     amount,
     confidence_text,
@@ -60,6 +62,7 @@ _MARKS = {
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _SECTIONS = (
     ("headline", "Headline numbers"),
+    ("next", "Next steps"),
     ("changes", "What changed most"),
     ("trends", "Trends"),
     ("slices", "Slices"),
@@ -86,8 +89,7 @@ def night_content(series: NightSeries) -> dict[str, Any]:
     from fastrank_eval.apps.nightly.time_charts import counts, edges, trend
 
     night = series.last
-    headline = series.headline()
-    failing = failing_slices(series)
+    headline, failing, steps = series.headline(), failing_slices(series), next_steps(night)
     slices = [(name, series.slices(name)) for name in night.measures]
     active = values_by_activity(night.values, activity_measure(night.measures))
     with styled():
@@ -127,7 +129,12 @@ def night_content(series: NightSeries) -> dict[str, Any]:
         "level": confidence_text(night),
         "sentences": sentences(night) or [meaning(night)],
         "gate_texts": _shortened(gate_texts(night)),
-        "sections": [("failing", "Failing slices")] * bool(failing) + list(_SECTIONS),
+        "sections": [
+            *([("failing", "Failing slices")] if failing else []),
+            *(each for each in _SECTIONS if each[0] != "next" or steps),
+        ],
+        "steps": steps,
+        "mixes": {(m.kind, m.score, m.measure): mix_parts(m) for m in night.mixes},
         "kinds": series.kinds,
         "headline": headline,
         "cards": _cards(series, headline),

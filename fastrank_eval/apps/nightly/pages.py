@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from importlib import import_module
 from pathlib import Path
@@ -16,8 +16,10 @@ from fastrank_eval._lib.errors import FastRankEvalError, OutputError
 from fastrank_eval._lib.files import atomic_path
 from fastrank_eval.apps.nightly.config import NightlyConfig
 from fastrank_eval.apps.nightly.history import History
+from fastrank_eval.apps.nightly.mix import with_mixes
 from fastrank_eval.apps.nightly.night import Night
 from fastrank_eval.apps.nightly.periods import with_periods
+from fastrank_eval.apps.nightly.worst_groups import check_groups_file, groups_file
 from fastrank_eval.engine.records import MeasureValue
 
 #: The most characters of a query that the web view answers.
@@ -32,10 +34,13 @@ class Links:
     ----------
     before, after : dt.date or None
         The nights before and after the one shown.
+    groups : str
+        Address of the worst groups of the night shown.
     """
 
     before: dt.date | None = None
     after: dt.date | None = None
+    groups: str = ""
     #: The title of the page of `home`.
     home_name: ClassVar[str] = "Latest night"
 
@@ -85,13 +90,13 @@ class WebLinks(Links):
 _PAGE_MARK = b"<footer><p>fastrank_eval "
 
 
-def check_pages(config: NightlyConfig, dates: Iterable[dt.date]) -> None:
+def check_pages(config: NightlyConfig, dates: Sequence[dt.date]) -> None:
     """Refuse an invalid folder or missing libraries before rows are read.
 
     Parameters
     ----------
     config : NightlyConfig
-    dates : iterable of datetime.date
+    dates : sequence of datetime.date
         The nights to run.
 
     Raises
@@ -106,6 +111,8 @@ def check_pages(config: NightlyConfig, dates: Iterable[dt.date]) -> None:
     _page_module().check_libraries()
     for name in ("index", *dates):
         _check_page(config.folder / f"{name}.html")
+    for date in dates:
+        check_groups_file(config, date)
     # Do not create the folder yet: a night that fails leaves nothing.
     nearest = next(each for each in (config.folder, *config.folder.parents) if each.exists())
     if nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK):
@@ -148,7 +155,10 @@ def write_pages(config: NightlyConfig, night: Night) -> list[Path]:
             if latest not in contents:
                 (latest_night,) = history.read(latest, latest)
                 contents[latest] = _draw_page(
-                    config, config.folder, history, with_periods(latest_night, history)
+                    config,
+                    config.folder,
+                    history,
+                    with_mixes(with_periods(latest_night, history), history),
                 )
             # Another run may have stored a later night: do not replace its page.
             with history.transaction():
@@ -184,7 +194,12 @@ def _links(folder: Path, dates: Sequence[dt.date], date: dt.date) -> Links:
     with_page = [each for each in dates if (folder / f"{each}.html").exists()]
     before = [each for each in with_page if each < date]
     after = [each for each in with_page if each > date]
-    return Links(before[-1] if before else None, after[0] if after else None)
+    groups = groups_file(folder, date)
+    return Links(
+        before[-1] if before else None,
+        after[0] if after else None,
+        groups.name if groups.exists() else "",
+    )
 
 
 def _check_page(path: Path) -> None:

@@ -411,6 +411,8 @@ def _conventions_of_run(
         }
     if config.where is not None:
         conventions["where"] = config.where
+    if "format" in config.options:
+        conventions["format"] = config.options["format"]
     columns = {name: config.options.get(name) for name in ("group", "label", "item")}
     conventions["columns"] = plain_value(
         {name: column for name, column in columns.items() if column}

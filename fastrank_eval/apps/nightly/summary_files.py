@@ -11,7 +11,9 @@ from dataclasses import asdict, fields
 from typing import Any
 from urllib.parse import quote
 
+from fastrank_eval.apps.nightly.mix import find_mix, mix_parts, mix_texts
 from fastrank_eval.apps.nightly.night import (
+    EARLIER,
     KINDS,
     PERIODS,
     Finding,
@@ -19,6 +21,7 @@ from fastrank_eval.apps.nightly.night import (
     NightDifference,
 )
 from fastrank_eval.apps.nightly.page_rows import TopChanges, changed_slices
+from fastrank_eval.apps.nightly.reproduce import next_steps
 from fastrank_eval.apps.nightly.text import (
     STATUSES,
     ago,
@@ -41,6 +44,7 @@ _GROUPS = ("effective_groups", "groups", "groups_used")
 _VALUE_FIELDS = ("score", "measure", "name", "value", *_INTERVAL, *_GROUPS)
 _KEY_FIELDS = ("kind", "score", "by", "slice", "measure", "name")
 _FINDING_FIELDS = (*(field.name for field in fields(Finding)), "name")
+_MIX_FIELDS = ("by", "difference", "within", "mix", "remainder")
 _CHANGE_FIELDS = ("delta", *_INTERVAL, "relative", "p_value", "p_adjusted", "verdict")
 
 
@@ -67,7 +71,11 @@ def nights_json(nights: Sequence[dict[str, Any]], exit_code: int, error: str | N
 
 
 def night_dict(
-    night: Night, page: str | None = None, page_error: str | None = None
+    night: Night,
+    page: str | None = None,
+    page_error: str | None = None,
+    groups: str | None = None,
+    notify_error: str | None = None,
 ) -> dict[str, Any]:
     """Convert a night to the values of a webhook.
 
@@ -78,6 +86,10 @@ def night_dict(
         The path of its page.
     page_error : str, optional
         The reason why it has no page.
+    groups : str, optional
+        The path of the worst groups of its failed gates.
+    notify_error : str, optional
+        The reason why no message was sent.
 
     Returns
     -------
@@ -103,12 +115,15 @@ def night_dict(
         "reason": lead(night),
         "page": page,
         "page_error": page_error,
+        "groups": groups,
+        "notify_error": notify_error,
         **_fields(night, ("models", "baseline")),
         "confidence": confidence_of(night),
         "conventions": night.conventions,
         "headline": [
             named(v, _VALUE_FIELDS)
             | {kind: changes.get((kind, v.score, v.by, v.slice, v.measure)) for kind in KINDS}
+            | {"mix": {kind: _mix(night, kind, v) for kind in EARLIER}}
             for v in headline
         ],
         "top_changes": [
@@ -139,12 +154,21 @@ def night_dict(
         },
         **_fields(night, ("period_notes", "notes")),
         "findings": [named(one, _FINDING_FIELDS) for one in night.findings],
+        "next_steps": [
+            named(step.finding, ("score", "slice", "measure", "name")) | {"command": step.command}
+            for step in next_steps(night)
+        ],
         "gates": [asdict(gate) for gate in night.gates],
         "quality": asdict(night.quality),
         **_fields(night, ("sources", "command", "version", "seconds")),
     }
     plain: dict[str, Any] = plain_value(content)
     return plain
+
+
+def _mix(night: Night, kind: str, value: MeasureValue) -> dict[str, Any] | None:
+    one = find_mix(night, kind, value.score, value.measure)
+    return None if one is None else _fields(one, _MIX_FIELDS)
 
 
 def _fields(record: object, names: Sequence[str]) -> dict[str, Any]:
@@ -203,7 +227,9 @@ def night_markdown(
                     kind: _change_text(changes.get((kind, model, value.measure))) for kind in kinds
                 }
                 shown_changes = [
-                    f"{change} {_since(kind)}" for kind, change in change_texts.items() if change
+                    f"{change} {_since(kind)}{_mix_text(night, kind, value)}"
+                    for kind, change in change_texts.items()
+                    if change
                 ]
                 numbers = ", ".join([_number(value), *shown_changes])
                 models.append(f"* {_code(night.name_of(value.measure))} {numbers}")
@@ -220,6 +246,7 @@ def night_markdown(
             *(f"* {_escaped(text)}" for text in gate_texts(night)),
             *(f"* not judged: {_escaped(each)}" for each in not_judged(night)),
             *(f"* {_escaped(note)}" for note in night.notes),
+            *(f"* reproduce: {_code(step.command)}" for step in next_steps(night)[:1]),
         ],
         models,
         _largest_changes(night),
@@ -279,7 +306,9 @@ def night_lines(night: Night) -> str:
     values = [first[model] for model in night.models if model in first]
     numbers = "; ".join(f"{v.score} {night.name_of(v.measure)} {_number(v)}" for v in values)
     lines = [f"{night.date} {_status(night)}: {numbers}"]
-    lines += [f"  {text}" for text in [*sentences(night), *gate_texts(night), *night.notes]]
+    texts = [*sentences(night), *mix_texts(night), *gate_texts(night), *night.notes]
+    lines += [f"  {text}" for text in texts]
+    lines += [f"  reproduce: {step.command}" for step in next_steps(night)[:1]]
     return "".join(f"{printable(line)}\n" for line in lines)
 
 
@@ -288,6 +317,13 @@ def _change_text(difference: NightDifference | None) -> str:
         return ""
     delta = amount(difference.delta, None, True, _FORM)
     return f"{delta} {_MARKS.get(difference.verdict, '')}".strip()
+
+
+def _mix_text(night: Night, kind: str, value: MeasureValue) -> str:
+    one = find_mix(night, kind, value.score, value.measure)
+    if one is None or value.measure != night.mixes[0].measure:
+        return ""
+    return f" ({', '.join(f'{_escaped(name)} {number}' for name, number in mix_parts(one))})"
 
 
 def _since(kind: str) -> str:

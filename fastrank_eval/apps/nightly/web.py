@@ -27,6 +27,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError, HistoryError
 from fastrank_eval.apps.nightly.history import History
+from fastrank_eval.apps.nightly.mix import with_mixes
 from fastrank_eval.apps.nightly.night import PERIODS, Night, parse_date
 from fastrank_eval.apps.nightly.page import page, policy, render
 from fastrank_eval.apps.nightly.pages import LONGEST_QUERY, WebLinks
@@ -331,7 +332,7 @@ def _night_page(history: History, dates: Sequence[dt.date], date: dt.date) -> st
     links = WebLinks(dates[index - 1] if index else None, after)
     first = date - dt.timedelta(days=NIGHTS - 1)
     nights = history.read(first, date, details_from=date)
-    nights[-1] = _with_periods(history, nights[-1])
+    nights[-1] = with_mixes(_with_periods(history, nights[-1]), history)
     return page(nights, links=links)
 
 

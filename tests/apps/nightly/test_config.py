@@ -51,7 +51,7 @@ def test_least_configuration__takes_defaults(tmp_path: Path) -> None:
 
 def test_example__is_valid__as_it_is_and_with_every_key(tmp_path: Path) -> None:
     assert read(tmp_path, example()).baseline == "score_a"
-    every = re.sub(r"^# (\w+ = )", r"\1", example(), flags=re.MULTILINE)
+    every = re.sub(r"^# (\w+ = |\[notify\])", r"\1", example(), flags=re.MULTILINE)
     config = read(tmp_path, every)
     assert (config.report, config.states) == ("nightly", "slices")
     assert config.folder == tmp_path / "report"
@@ -82,7 +82,7 @@ def test_paths__dates_and_folders(tmp_path: Path) -> None:
         ]),
         (("[models]", "[model]"), [
             "[model]: there is no such table. Did you mean 'models'? Tables are source, columns, "
-            "models, evaluate, slices, gates, quality, history, output.",
+            "models, evaluate, slices, gates, quality, history, output, notify.",
             "[models]: the key 'scores' is missing; add it.",
         ]),
         (('label = "click"', "label = 3"), [

@@ -1,0 +1,171 @@
+"""Split a change since an earlier night into model and mix."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from fastrank_eval._lib.errors import FastRankEvalError
+from fastrank_eval.analysis.attribution import (
+    Decomposition,
+    decompose_by_slices,
+    is_mean,
+    slicings_of,
+)
+from fastrank_eval.apps.nightly.history import History
+from fastrank_eval.apps.nightly.night import EARLIER, MixChange, Night, SavedStates
+from fastrank_eval.apps.nightly.text import ago, amount
+from fastrank_eval.engine.records import MeasureValue
+from fastrank_eval.measures.parser import measure as measure_of
+from fastrank_eval.results.format import two_digits
+from fastrank_eval.results.gate_parser import ALL
+from fastrank_eval.results.state import State
+from fastrank_eval.slicing.spec import parse
+
+#: The largest remainder, as a share of all parts, of slices that explain a change.
+_SMALL_REMAINDER = 0.01
+_MIN_DIGITS, _MAX_DIGITS = 3, 6
+#: Names of the two nights in the values to decompose.
+_BEFORE, _AFTER = "before", "after"
+
+
+def with_mixes(night: Night, history: History, states: SavedStates | None = None) -> Night:
+    """Add the decompositions of the changes since earlier nights.
+
+    Each model and measure that is a mean over groups has one for yesterday and one for last week,
+    by one slicing. Slicings whose slices explain the change (with a remainder of at most 1 % of all
+    parts) come first, and of these the one with the largest mix; else the one with the smallest
+    remainder. Slices of few groups count too.
+
+    Parameters
+    ----------
+    night : Night
+        With its differences.
+    history : History
+        The store of the earlier nights.
+    states : SavedStates, optional
+        The states of the night itself, if the history may lack them.
+
+    Returns
+    -------
+    Night
+        Without decompositions if a state is missing or cannot be read.
+    """
+    kinds = [kind for kind in EARLIER if any(d.kind == kind for d in night.compared)]
+    if not kinds or not night.conventions.get("by"):
+        return night
+    own = history.state(night.date, "groups") if states is None else states.contents.get("groups")
+    latest = _sliced(own)
+    mixes: list[MixChange] = []
+    for kind in kinds if latest else ():
+        date = night.date - dt.timedelta(days=EARLIER[kind])
+        mixes += _mixes(kind, night, latest, _sliced(history.state(date, "groups")))
+    return replace(night, mixes=tuple(mixes))
+
+
+def find_mix(night: Night, kind: str, score: str, measure: str) -> MixChange | None:
+    """Find the decomposition of a change on all rows."""
+    key = kind, score, measure
+    return next((one for one in night.mixes if (one.kind, one.score, one.measure) == key), None)
+
+
+def mix_parts(one: MixChange) -> list[tuple[str, str]]:
+    """Format the parts of a change, each with its name.
+
+    Returns
+    -------
+    list of tuple of (str, str)
+        Within slices and mix; the remainder only if it is not 0 as it is printed.
+    """
+    size = abs(one.difference)
+    digits = two_digits(size) if math.isfinite(size) and size else _MIN_DIGITS
+    digits = min(max(digits, _MIN_DIGITS), _MAX_DIGITS)
+    parts = [("within slices", one.within), (f"mix of {parse(one.by).short}", one.mix)]
+    if round(one.remainder, digits):
+        parts.append(("not by these slices", one.remainder))
+    return [(name, amount(value, digits, sign=True)) for name, value in parts]
+
+
+def mix_texts(night: Night) -> list[str]:
+    """Describe the decompositions of the significant changes on all rows.
+
+    Returns
+    -------
+    list of str
+        Of the first measure that is a mean over groups.
+    """
+    first = next((one.measure for one in night.mixes), "")
+    significant = {
+        (d.kind, d.score): d.delta
+        for d in night.compared
+        if d.slice == ALL
+        and d.measure == first
+        and d.verdict in ("better", "worse", "higher", "lower")
+    }
+    return [
+        f"{night.name_of(one.measure)} of {one.score} since {ago(one.kind)}: "
+        + ", ".join(f"{name} {number}" for name, number in mix_parts(one))
+        for one in night.mixes
+        if one.measure == first and (one.kind, one.score) in significant
+    ]
+
+
+#: Values of a night by slicing, with the edges of the slicing; those of all rows are under "".
+_Sliced = dict[str, tuple[object, list[MeasureValue]]]
+
+
+def _sliced(content: bytes | None) -> _Sliced:
+    """Return the values of a state; empty if it is missing or cannot be read."""
+    if content is None:
+        return {}
+    try:
+        state = State.from_bytes(content)
+        values = state.evaluation(min_groups=1).summary if state.rows else []
+    except FastRankEvalError:  # the notes of the periods name it
+        return {}
+    result: _Sliced = {}
+    for value in values:
+        by = value.by or ""
+        result.setdefault(by, (state.slicings.get(by), []))[1].append(value)
+    return result
+
+
+def _mixes(kind: str, night: Night, latest: _Sliced, earlier: _Sliced) -> Iterator[MixChange]:
+    # Slices of other edges, such as those by quantiles of each night, are not comparable.
+    common = [by for by in latest if by in earlier and latest[by][0] == earlier[by][0]]
+    if len(common) < 2:
+        return
+    for score in night.models:
+        values = [
+            replace(value, score=side)
+            for side, sliced in ((_BEFORE, earlier), (_AFTER, latest))
+            for by in common
+            for value in sliced[by][1]
+            if value.score == score
+        ]
+        for measure in (text for text in night.measures if is_mean(measure_of(text))):
+            sides = {v.score for v in values if v.measure == measure and v.by is None}
+            if sides == {_BEFORE, _AFTER}:
+                by, parts = _best(values, measure)
+                numbers = parts.difference, parts.within, parts.mix, parts.remainder
+                yield MixChange(kind, score, measure, by, *numbers)
+
+
+def _best(sides: Sequence[MeasureValue], measure: str) -> tuple[str, Decomposition]:
+    """Choose the slicing that explains a change."""
+    decompositions = {
+        by: decompose_by_slices(sides, measure, _BEFORE, _AFTER, by) for by in slicings_of(sides)
+    }
+
+    def rank(by: str) -> tuple[bool, float]:
+        parts = decompositions[by]
+        remainder = abs(parts.remainder)
+        size = abs(parts.within) + abs(parts.mix) + remainder
+        if remainder <= _SMALL_REMAINDER * size:
+            return False, -abs(parts.mix)
+        return True, remainder
+
+    by = min(decompositions, key=rank)
+    return by, decompositions[by]

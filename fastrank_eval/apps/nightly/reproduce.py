@@ -1,0 +1,249 @@
+"""Write the command that reproduces the numbers of a failed gate."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+
+from fastrank_eval._lib.dataclass import dataclass
+from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError
+from fastrank_eval.apps.nightly.night import EARLIER, Finding, Night, fill_date
+from fastrank_eval.engine.conventions import DEFAULTS, profile_of
+from fastrank_eval.io.filter_parser import Literal, Predicate
+from fastrank_eval.io.filter_parser import parse as parse_condition
+from fastrank_eval.measures.parser import measure as measure_of
+from fastrank_eval.results.gate_parser import ALL
+from fastrank_eval.slicing.spec import parse as parse_slicing
+
+#: The most failed gates with a command.
+MAX_STEPS = 5
+_MOVERS = "20"
+_QUOTED = r'"(?:[^"]|"")*"'
+#: A column of the label of a slice with its value or bin; counts of groups and periods do not fit.
+_PART = re.compile(
+    rf"""(?P<column>{_QUOTED}|[^\W\d][\w.\-]*)
+    (?:=\[(?P<low>[^,)]*),(?P<high>[^)]*)\)
+    |(?P<operator><|>=|=)(?P<value>{_QUOTED}|[^,"]*))
+    (?:,(?=.)|$)""",
+    re.VERBOSE | re.DOTALL,
+)
+_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?(e-?[0-9]+)?")
+#: Texts of values that a condition cannot compare: bytes, and floats that are no numbers.
+_WITHOUT_LITERAL = re.compile(r"0x[0-9a-f]*|-?inf|nan")
+
+
+@dataclass(frozen=True)
+class NextStep:
+    """A failed gate with the command that reproduces its numbers.
+
+    Parameters
+    ----------
+    finding : Finding
+    command : str
+    """
+
+    finding: Finding
+    command: str
+
+
+def next_steps(night: Night) -> list[NextStep]:
+    """Return the commands for the failed gates of a night.
+
+    Parameters
+    ----------
+    night : Night
+
+    Returns
+    -------
+    list of NextStep
+        At most `MAX_STEPS` with distinct commands, the most important first. A gate on the number
+        of rows or groups has none.
+    """
+    steps: dict[str, NextStep] = {}
+    for finding in night.findings:
+        if finding.condition and finding.score and finding.measure and len(steps) < MAX_STEPS:
+            try:
+                command = reproduction(night, finding)
+            except FastRankEvalError:  # written by another version
+                continue
+            steps.setdefault(command, NextStep(finding, command))
+    return list(steps.values())
+
+
+def reproduction(night: Night, finding: Finding) -> str:
+    """Return the command that reproduces the value of a finding.
+
+    Parameters
+    ----------
+    night : Night
+    finding : Finding
+        With a model and a measure.
+
+    Returns
+    -------
+    str
+        ``fastrank-eval compare`` where the baseline is another model, else ``evaluate``. A slice
+        is selected by ``--where``; a slice that no condition can select is one of those of
+        ``--by``. Every argument is quoted for a shell.
+    """
+    paired = is_paired(night, finding)
+    words = ["fastrank-eval", "compare" if paired else "evaluate", *night.sources]
+    words += _columns(night)
+    scores = [night.baseline or "", finding.score] if paired else [finding.score]
+    words += [word for score in scores for word in ("--score", score)]
+    if paired:
+        words += ["--baseline", scores[0]]
+    words += ["--measures", finding.measure, *_options(night), *_rows(night, finding)]
+    if paired and not measure_of(finding.measure).pooled:
+        words += ["--movers", _MOVERS]
+    return " ".join(map(_shell_word, words))
+
+
+def is_paired(night: Night, finding: Finding) -> bool:
+    """Tell whether a finding is about a model beside the baseline."""
+    return night.baseline not in (None, finding.score) and finding.compared not in EARLIER
+
+
+def slice_condition(label: str) -> str | None:
+    """Return the condition on rows that selects a slice.
+
+    Parameters
+    ----------
+    label : str
+        The label of a slice.
+
+    Returns
+    -------
+    str or None
+        None if the slice depends on a count of its group, on a period of time, or on a value
+        without a literal.
+
+    Examples
+    --------
+    >>> slice_condition('slot=feed,age=[18,25)')
+    "slot = 'feed' and age >= 18 and age < 25"
+    >>> print(slice_condition('"ad type"="a,b"'))
+    "ad type" = 'a,b'
+    >>> slice_condition("country=null")
+    'country is null'
+    >>> slice_condition("@rows>=20") is None
+    True
+    """
+    conditions: list[str] = []
+    position = 0
+    while position < len(label):
+        match = _PART.match(label, position)
+        if match is None:
+            return None
+        column, value = _column_text(_plain(match["column"])), match["value"]
+        if value is None:
+            conditions.append(f"{column} >= {_edge(match['low'])}")
+            conditions.append(f"{column} < {_edge(match['high'])}")
+        elif match["operator"] != "=":
+            conditions.append(f"{column} {match['operator']} {_edge(value)}")
+        elif value in ("null", "any"):
+            conditions.append(f"{column} is {'null' if value == 'null' else 'not null'}")
+        elif _WITHOUT_LITERAL.fullmatch(value):
+            return None
+        else:
+            conditions.append(f"{column} = {Literal('text', _plain(value))}")
+        position = match.end()
+    return " and ".join(conditions) or None
+
+
+def rows_condition(night: Night, finding: Finding) -> str | None:
+    """Return the condition on the rows of a finding and its night.
+
+    Returns
+    -------
+    str or None
+        None if all rows of the sources count.
+
+    Raises
+    ------
+    ArgumentError
+        If no condition selects the slice.
+    """
+    where, conditions = night.conventions.get("where"), []
+    if isinstance(where, str):
+        conditions.append(fill_date(where, night.date))
+    if finding.slice not in ("", ALL):
+        condition = slice_condition(finding.slice)
+        if condition is None:
+            raise ArgumentError(f"no condition on rows selects the slice {finding.slice!r}.")
+        conditions = [f"({each})" for each in conditions] + [condition]
+    return " and ".join(conditions) or None
+
+
+def _shell_word(word: str) -> str:
+    """Quote a word for a shell, a condition with text in double quotes."""
+    if "'" in word and not re.search(r'["$`!\\]', word):
+        return f'"{word}"'
+    return shlex.quote(word)
+
+
+def _plain(text: str) -> str:
+    return text[1:-1].replace('""', '"') if text.startswith('"') else text
+
+
+def _column_text(column: str) -> str:
+    """Write a column for a condition, in quotes where it needs them."""
+    try:
+        if parse_condition(f"{column} is null") == Predicate(column, "is null"):
+            return column
+    except ArgumentError:
+        pass
+    return '"' + column.replace('"', '""') + '"'
+
+
+def _edge(text: str) -> str:
+    return text if _NUMBER.fullmatch(text) else str(Literal("text", text))
+
+
+def _columns(night: Night) -> Iterator[str]:
+    columns = night.conventions.get("columns")
+    columns = columns if isinstance(columns, Mapping) else {}
+    for group in columns.get("group", ()):
+        yield from ("--group", group)
+    for name in ("label", "item"):
+        if name in columns:
+            yield from (f"--{name}", columns[name])
+
+
+def _options(night: Night) -> Iterator[str]:
+    """Yield the options that differ from the defaults."""
+    conventions = night.conventions
+    profile = conventions.get("profile")
+    choices = dict(DEFAULTS)
+    if isinstance(profile, str):
+        yield from ("--profile", profile)
+        choices |= profile_of(profile).choices
+    defaults = {**choices, "weight": None, "subtopics": None, "null_groups": None,
+                "sampling_rate": 1, "confidence": 0.95, "format": None}  # fmt: skip
+    for name, default in defaults.items():
+        value = conventions.get(name, default)
+        if value != default:
+            option = "input-format" if name == "format" else name.replace("_", "-")
+            yield from (f"--{option}", str(value))
+
+
+def _rows(night: Night, finding: Finding) -> Iterator[str]:
+    try:
+        condition = rows_condition(night, finding)
+    except ArgumentError:
+        where = night.conventions.get("where")
+        condition = fill_date(where, night.date) if isinstance(where, str) else None
+        yield from ("--by", _slicing(night, finding.by))
+        yield from ("--min-groups", str(night.conventions.get("min_groups", 1)))
+    if condition is not None:
+        yield from ("--where", condition)
+
+
+def _slicing(night: Night, by: str) -> str:
+    """Return a slicing with its edges."""
+    slicings = night.conventions.get("by")
+    for slicing in slicings if isinstance(slicings, list | tuple) else ():
+        if by in (slicing, parse_slicing(slicing).short):
+            return str(slicing)
+    return by

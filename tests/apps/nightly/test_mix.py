@@ -1,0 +1,190 @@
+"""Mix or model: the change from an earlier night, split by slices."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from fastrank_eval.apps.nightly.history import History
+from fastrank_eval.apps.nightly.mix import find_mix, mix_parts, mix_texts, with_mixes
+from fastrank_eval.apps.nightly.night import Night
+from tests.support.nightly_runs import damage, kept, nightly, on
+
+CONFIG = """
+title = "Mix"
+[source]
+path = "rows/{date}.parquet"
+[columns]
+group = "user"
+label = "click"
+[models]
+scores = ["pctr"]
+[evaluate]
+measures = ["AP", "AUC"]
+[slices]
+by = ["country", "@rows:3", "slot"]
+"""
+#: Labels in descending order of score, with their AP: 1 and 1/2.
+GOOD, BAD = [1, 0], [0, 1]
+
+
+def write_night(day: int, users: list[tuple[str, list[int]]]) -> None:
+    """Write a night of users, each with a country and the labels of its rows."""
+    columns: dict[str, list[Any]] = {
+        name: [] for name in ("user", "click", "pctr", "country", "slot")
+    }
+    for user, (country, labels) in enumerate(users):
+        for place, label in enumerate(labels):
+            row = (user, label, 1 - place / 10, country, f"slot{place}")
+            for name, value in zip(columns, row, strict=True):
+                columns[name].append(value)
+    pq.write_table(pa.table(columns), f"rows/{on(day)}.parquet")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("rows").mkdir()
+    Path("nightly.toml").write_text(CONFIG)
+    return tmp_path
+
+
+def night_of(day: int) -> dict[str, Any]:
+    outcome = nightly("--date", on(day), "--json", "-")
+    assert outcome.stderr == ""
+    night: dict[str, Any] = json.loads(outcome.stdout)["nights"][0]
+    return night
+
+
+def ap_mix(night: dict[str, Any], kind: str = "yesterday") -> dict[str, Any]:
+    (entry,) = [each for each in night["headline"] if each["measure"] == "AP"]
+    mix: dict[str, Any] = entry["mix"][kind]
+    return mix
+
+
+def night_with_mixes(day: int) -> Night:
+    with History("history.db", readonly=True) as history:
+        return with_mixes(kept()[day - 1], history)
+
+
+def test_change_of_shares__is_mix(folder: Path) -> None:
+    write_night(1, [("de", GOOD)] * 6 + [("us", BAD)] * 2)
+    write_night(2, [("de", GOOD)] * 2 + [("us", BAD)] * 6)
+    assert ap_mix({"headline": night_of(1)["headline"]}) is None
+    mix = ap_mix(night_of(2))
+    assert mix["by"] == "country"
+    assert mix["difference"] == pytest.approx(-0.25, abs=1e-15)
+    assert mix["mix"] == pytest.approx(-0.25, abs=1e-15)
+    assert mix["within"] == pytest.approx(0, abs=1e-15)
+    assert mix["remainder"] == pytest.approx(0, abs=1e-15)
+
+
+def test_change_of_values__is_within_slices(folder: Path) -> None:
+    write_night(1, [("de", GOOD)] * 4 + [("us", GOOD)] * 4)
+    write_night(2, [("de", GOOD)] * 4 + [("us", BAD)] * 4)
+    night_of(1)
+    mix = ap_mix(night_of(2))
+    assert mix["within"] == pytest.approx(-0.25, abs=1e-15)
+    assert mix["mix"] == pytest.approx(0, abs=1e-15)
+
+
+def test_change_of_both__adds_up_as_the_identity_says(folder: Path) -> None:
+    """Shares 3/4, 1/4 -> 1/4, 3/4; values 1, 1/2 -> 1, 3/4."""
+    write_night(1, [("de", GOOD)] * 6 + [("us", BAD)] * 2)
+    write_night(2, [("de", GOOD)] * 2 + [("us", GOOD)] * 3 + [("us", BAD)] * 3)
+    night_of(1)
+    mix = ap_mix(night_of(2))
+    assert mix["within"] == pytest.approx(0.5 * 0.25, abs=1e-15)
+    assert mix["mix"] == pytest.approx(-0.5 * (1 - 0.625), abs=1e-15)
+    assert mix["difference"] == pytest.approx(0.8125 - 0.875, abs=1e-15)
+
+
+def test_week_ago__has_its_own_parts_and_pooled_measures_none(folder: Path) -> None:
+    write_night(1, [("de", GOOD)] * 6 + [("us", BAD)] * 2)
+    write_night(8, [("de", GOOD)] * 2 + [("us", BAD)] * 6)
+    night_of(1)
+    night = night_of(8)
+    assert ap_mix(night) is None
+    assert ap_mix(night, "last_week")["mix"] == pytest.approx(-0.25, abs=1e-15)
+    (auc,) = [each for each in night["headline"] if each["measure"] == "AUC"]
+    assert auc["mix"] == {"yesterday": None, "last_week": None}
+
+
+def test_small_slices__that_the_report_leaves_out__count(folder: Path) -> None:
+    """The demand of 30 groups leaves out every slice of these nights."""
+    write_night(1, [("de", GOOD)] * 3 + [("us", BAD)])
+    write_night(2, [("de", GOOD)] + [("us", BAD)] * 3)
+    assert all(v.slice == "all" for v in (night_of(1), kept()[0])[1].values)
+    assert ap_mix(night_of(2))["mix"] == pytest.approx(-0.25, abs=1e-15)
+
+
+def test_headline__of_page_markdown_and_text__has_both_numbers(folder: Path) -> None:
+    config = CONFIG + '[output]\nfolder = "pages"\n'
+    write_night(1, [("de", GOOD)] * 60 + [("us", BAD)] * 20)
+    write_night(2, [("de", GOOD)] * 20 + [("us", BAD)] * 60)
+    night_of(1)
+    parts = "within slices 0.000, mix of country −0.250"
+    assert f"  AP of pctr since yesterday: {parts}\n" in nightly("--date", on(2)).stdout
+    assert f" since yesterday ({parts})" in nightly("--date", on(2), "--markdown").stdout
+    pytest.importorskip("jinja2")
+    Path("nightly.toml").write_text(config)
+    nightly("--date", on(2), "-q")
+    for name in (on(2), "index"):
+        page = Path(f"pages/{name}.html").read_text()
+        assert 'mix of country <span class="num">−0.250</span>' in page
+
+
+def test_history__gives_the_numbers_of_the_run(folder: Path) -> None:
+    write_night(1, [("de", GOOD)] * 6 + [("us", BAD)] * 2)
+    write_night(2, [("de", GOOD)] * 2 + [("us", BAD)] * 6)
+    night_of(1)
+    mix = ap_mix(night_of(2))
+    one = find_mix(night_with_mixes(2), "yesterday", "pctr", "AP")
+    assert one is not None
+    assert (one.by, one.within, one.mix) == (mix["by"], mix["within"], mix["mix"])
+
+
+def test_text__of_a_change_that_is_not_significant__is_silent(folder: Path) -> None:
+    write_night(1, [("de", GOOD)] * 6 + [("us", BAD)] * 2)
+    write_night(2, [("de", GOOD)] * 5 + [("us", BAD)] * 3)
+    night_of(1)
+    night_of(2)
+    night = night_with_mixes(2)
+    assert night.mixes
+    assert mix_texts(night) == []
+
+
+def test_slices_that_cut_groups__have_a_remainder_that_is_named(folder: Path) -> None:
+    """By slot a group has one row, whose AP is 1: nothing changes in a slot."""
+    Path("nightly.toml").write_text(CONFIG.replace('"country", "@rows:3", ', ""))
+    write_night(1, [("de", GOOD)] * 4)
+    write_night(2, [("de", BAD)] * 4)
+    night_of(1)
+    mix = ap_mix(night_of(2))
+    assert (mix["by"], mix["within"]) == ("slot", 0)
+    assert mix["remainder"] == pytest.approx(-0.5 - mix["mix"], abs=1e-15)
+    (one,) = night_with_mixes(2).mixes
+    assert [name for name, _ in mix_parts(one)][-1] == "not by these slices"
+
+
+@pytest.mark.parametrize("by", ["", 'by = ["pctr:quantile2"]'])
+def test_night__without_comparable_slices__has_no_parts(folder: Path, by: str) -> None:
+    text = CONFIG.replace('by = ["country", "@rows:3", "slot"]', by)
+    Path("nightly.toml").write_text(text.replace("[slices]\n" * (not by), ""))
+    write_night(1, [("de", GOOD)] * 4)
+    write_night(2, [("de", [0, 0, 1])] * 4)
+    night_of(1)
+    assert ap_mix(night_of(2)) is None
+
+
+def test_state__that_cannot_be_read__leaves_the_night_without_parts(folder: Path) -> None:
+    write_night(1, [("de", GOOD)] * 4 + [("us", BAD)])
+    write_night(2, [("de", GOOD)] * 4 + [("us", BAD)] * 2)
+    night_of(1)
+    damage(on(1))
+    assert ap_mix(night_of(2)) is None
