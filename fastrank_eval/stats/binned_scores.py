@@ -113,7 +113,7 @@ class BinnedScores:
             of `Bins`; ``keys``, ``lowest`` and ``highest`` as differences (see `array_codes`);
             ``counts``, or with weights ``counts.at`` and ``counts.digits`` of `ExactSums`.
         """
-        bins = self._merged_bins()
+        bins = self.merged_bins()
         setup = np.array([self._bins, self._weighted, bins.level], np.int64)
         columns = {name: delta_encode(getattr(bins, name)) for name in _ASCENDING}
         if isinstance(bins.counts, ExactSums):
@@ -139,7 +139,8 @@ class BinnedScores:
         state._parts.append(own)
         return state
 
-    def _merged_bins(self) -> Bins:
+    def merged_bins(self) -> Bins:
+        """Return the bins of all rows."""
         return _merge_bins([part.all() for part in self._parts], self._bins)
 
     def auc(self) -> tuple[float, float]:
@@ -152,7 +153,7 @@ class BinnedScores:
         bound : float
             0 if no bin has more than one score.
         """
-        bins = self._merged_bins()
+        bins = self.merged_bins()
         self.bin_count = len(bins.keys)
         if not self.bin_count:
             return math.nan, math.nan
@@ -180,6 +181,31 @@ class BinnedScores:
         tied = float(np.sum(positives[shared] * others[shared]))
         # 1e-12 is for the rounding of the sums.
         return area, float(tied / (2 * positives.sum() * others.sum()) + 1e-12)
+
+
+def align_bins(reference: Bins, other: Bins) -> tuple[np.ndarray, np.ndarray]:
+    """Count the rows of two states in the same bins, at the coarser level.
+
+    Parameters
+    ----------
+    reference, other : Bins
+        Of scores of one type.
+
+    Returns
+    -------
+    rows : ndarray of int64 or float64, shape (2, bins)
+        Rows or weights of the reference, then of the other state.
+    shared : ndarray of bool, shape (bins,)
+        Whether a bin has more than one score.
+    """
+    parts = []
+    for place, bins in enumerate((reference, other)):
+        rows = _scaled_weights(bins.counts) if isinstance(bins.counts, ExactSums) else bins.counts
+        counts = np.zeros_like(rows)
+        counts[place] = rows.sum(axis=0)
+        parts.append(Bins(bins.level, bins.keys, bins.lowest, bins.highest, counts))
+    bins = _merge_bins(parts, 1 << 63)
+    return np.asarray(bins.counts), bins.lowest != bins.highest
 
 
 def _scaled_weights(weights: ExactSums) -> np.ndarray:
