@@ -15,7 +15,8 @@ each by one half.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Self
 
 import numpy as np
@@ -141,7 +142,7 @@ class BinnedScores:
 
     def merged_bins(self) -> Bins:
         """Return the bins of all rows."""
-        return _merge_bins([part.all() for part in self._parts], self._bins)
+        return merge_bins([part.all() for part in self._parts], self._bins)
 
     def auc(self) -> tuple[float, float]:
         """Compute the area under the ROC curve and a bound of its error.
@@ -204,7 +205,7 @@ def align_bins(reference: Bins, other: Bins) -> tuple[np.ndarray, np.ndarray]:
         counts = np.zeros_like(rows)
         counts[place] = rows.sum(axis=0)
         parts.append(Bins(bins.level, bins.keys, bins.lowest, bins.highest, counts))
-    bins = _merge_bins(parts, 1 << 63)
+    bins = merge_bins(parts, 1 << 63)
     return np.asarray(bins.counts), bins.lowest != bins.highest
 
 
@@ -251,11 +252,12 @@ class _ThreadBins:
                 added = [
                     _count_bins(codes[rows], level, counter)
                     for counter, rows in enumerate((positive, ~positive))
+                    if rows.any()
                 ]
             self._pending.clear()
             self._weights.clear()
             self._rows = 0
-            self._bins = _merge_bins([self._bins, *added], self._max_bins)
+            self._bins = merge_bins([self._bins, *added], self._max_bins)
         return self._bins
 
 
@@ -264,35 +266,44 @@ def _empty_bins() -> Bins:
     return Bins(0, none, none, none, np.empty((2, 0), np.int64))
 
 
-def keys_of(codes: np.ndarray) -> np.ndarray:
+@cache
+def _marks(itemsize: int) -> np.ndarray:
+    """Return the codes of 0, one half and 1."""
+    return sortable_codes(np.array([0.0, 0.5, 1.0], f"f{itemsize}"))
+
+
+def keys_of(codes: np.ndarray, ascending: bool = True) -> np.ndarray:
     """Compute the keys of scores: integers of the same order.
 
     Each power of two near 0 and near 1 has the same number of keys.
 
     Parameters
     ----------
-    codes : ndarray of uint32 or uint64, ascending
+    codes : ndarray of uint32 or uint64
         Of the scores.
+    ascending : bool
+        Whether the codes ascend.
 
     Returns
     -------
     ndarray of uint64
         Below 2**63. Four neighbouring doubles may share a key.
     """
-    float_type = np.dtype(f"f{codes.itemsize}").type
-    zero, half, one = (
-        int(sortable_codes(np.array([value], float_type))[0]) for value in (0.0, 0.5, 1.0)
-    )
+    marks = _marks(codes.itemsize)
     shift = np.uint64(0 if codes.itemsize == 4 else 2)
     keys = codes.astype(np.uint64) >> shift
-    zero, half, one = (value >> int(shift) for value in (zero, half, one))
-    first, past = np.searchsorted(
-        codes, sortable_codes(np.array([0.5, 1.0], float_type)), side="right"
-    )
+    zero, half, one = (value >> int(shift) for value in marks.tolist())
+    upper: slice | np.ndarray
+    above: slice | np.ndarray
+    if ascending:
+        first, past = np.searchsorted(codes, marks[1:], side="right")
+        upper, above = slice(first, past), slice(past, None)
+    else:
+        upper, above = (codes > marks[1]) & (codes <= marks[2]), codes > marks[2]
     # From one half on, the distance from 1 is exact.
-    near = sortable_codes(float_type(1) - scores_of(codes[first:past]))
-    keys[first:past] = np.uint64(2 * half) - (near.astype(np.uint64) >> shift)
-    keys[past:] += np.uint64(2 * half - zero - one)
+    near = sortable_codes(1 - scores_of(codes[upper]))
+    keys[upper] = np.uint64(2 * half) - (near.astype(np.uint64) >> shift)
+    keys[above] += np.uint64(2 * half - zero - one)
     return keys
 
 
@@ -334,11 +345,13 @@ def _distinct_keys(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return keys[firsts], firsts
 
 
-def _merge_bins(parts: list[Bins], max_bins: int) -> Bins:
+def merge_bins(parts: Sequence[Bins], max_bins: int) -> Bins:
     """Merge bins into at most `max_bins` bins, at the finest such level."""
     parts = [part for part in parts if len(part.keys)]
     if not parts:
         return _empty_bins()
+    if len(parts) == 1 and len(parts[0].keys) <= max_bins:
+        return parts[0]
     level = max(part.level for part in parts)
     keys = np.concatenate([part.keys >> np.uint64(level - part.level) for part in parts])
     lowest, highest = (

@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 from fastrank_eval._lib.dataclass import dataclass
-from fastrank_eval.stats.binned_scores import BinnedScores, align_bins
+from fastrank_eval.stats.binned_scores import Bins, align_bins
 
 #: PSI has a bin for each value of a reference with at most so many; else so many quantiles.
 FEW_VALUES, QUANTILES = 20, 10
@@ -39,13 +39,13 @@ class Drift:
     ks_bound: float
 
 
-def drift_between(reference: BinnedScores, other: BinnedScores) -> Drift:
-    """Compare the rows of a state with those of a reference.
+def drift_between(reference: Bins, other: Bins) -> Drift:
+    """Compare rows in bins with those of a reference.
 
     Parameters
     ----------
-    reference, other : BinnedScores
-        Both without weights, or both with weights. Positives and other rows count alike.
+    reference, other : Bins
+        Of `BinnedScores.merged_bins`. Positives and other rows count alike.
 
     Returns
     -------
@@ -54,16 +54,16 @@ def drift_between(reference: BinnedScores, other: BinnedScores) -> Drift:
 
     Examples
     --------
-    >>> import numpy as np
+    >>> from fastrank_eval.stats.binned_scores import BinnedScores
     >>> none = np.empty(0, np.int64)
     >>> reference, other = BinnedScores(1024), BinnedScores(1024)
     >>> reference.add(np.array([0.1, 0.2, 0.2, 0.4]), none)
     >>> other.add(np.array([0.1, 0.2, 0.4, 0.4]), none)
-    >>> drift = drift_between(reference, other)
+    >>> drift = drift_between(reference.merged_bins(), other.merged_bins())
     >>> round(drift.psi, 4), drift.ks, drift.ks_bound
     (0.3466, 0.25, 0.0)
     """
-    (expected, counts), shared = align_bins(reference.merged_bins(), other.merged_bins())
+    (expected, counts), shared = align_bins(reference, other)
     if not (expected.any() and counts.any()):
         return Drift(math.nan, math.nan, math.nan)
     starts = psi_starts(expected)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fastrank_eval.stats.binned_scores import BinnedScores
+from fastrank_eval.stats.binned_scores import BinnedScores, Bins
 from fastrank_eval.stats.drift import drift_between, psi
 
 pandas = pytest.importorskip("pandas")
@@ -21,10 +21,10 @@ def evidently_psi(reference: np.ndarray, other: np.ndarray) -> float:
     return float(psi_stat_test.func(*both, ColumnType.Numerical, 0.1)[0])
 
 
-def state(scores: np.ndarray) -> BinnedScores:
+def state(scores: np.ndarray) -> Bins:
     made = BinnedScores(1024)
     made.add(scores, np.empty(0, np.int64))
-    return made
+    return made.merged_bins()
 
 
 def few_values(rng: np.random.Generator, levels: int, rows: int) -> np.ndarray:

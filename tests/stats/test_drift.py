@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from fastrank_eval.stats.binned_scores import BinnedScores
+from fastrank_eval.stats.binned_scores import BinnedScores, Bins
 from fastrank_eval.stats.drift import Drift, drift_between, ks_distance, psi
 
 NONE = np.empty(0, np.int64)
@@ -31,11 +31,15 @@ def nights(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray]:
     return reference, other
 
 
-def state(*scores: np.ndarray, bins: int = 1024) -> BinnedScores:
+def binned(*scores: np.ndarray, bins: int = 1024) -> BinnedScores:
     made = BinnedScores(bins)
     for each in scores:
         made.add(each, NONE)
     return made
+
+
+def state(*scores: np.ndarray, bins: int = 1024) -> Bins:
+    return binned(*scores, bins=bins).merged_bins()
 
 
 def ks_by_definition(reference: np.ndarray, other: np.ndarray) -> float:
@@ -153,9 +157,9 @@ def test_order_of_merging__changes_no_bit(drawn, rng, bins):
     rng.shuffle(parts)
     merged = BinnedScores(bins)
     for part in parts:
-        saved = state(part, bins=bins).to_arrays()
+        saved = binned(part, bins=bins).to_arrays()
         merged.merge(BinnedScores.from_arrays(saved))
-    assert drift_between(merged, state(other, bins=bins)) == whole
+    assert drift_between(merged.merged_bins(), state(other, bins=bins)) == whole
 
 
 @settings(max_examples=100, deadline=None, derandomize=True)
@@ -166,8 +170,8 @@ def test_labels_and_equal_weights__do_not_count(drawn):
     labelled, weighted = BinnedScores(1024), BinnedScores(1024, weighted=True)
     labelled.add(reference, np.arange(0, len(reference), 2))
     weighted.add(reference, np.arange(0, len(reference), 3), np.full(len(reference), 0.5))
-    assert drift_between(labelled, state(other)) == plain
-    found = drift_between(weighted, state(other))
+    assert drift_between(labelled.merged_bins(), state(other)) == plain
+    found = drift_between(weighted.merged_bins(), state(other))
     assert (found.psi, found.ks) == pytest.approx((plain.psi, plain.ks), abs=1e-9)
 
 

@@ -201,6 +201,13 @@ page or the summary could not be written, 130 interrupted, 143 terminated, 129 h
 )
 @option("Night", "--dry-run", is_flag=True, help="Evaluate and judge, but write nothing.")
 @option(
+    "Night",
+    "--no-labels",
+    is_flag=True,
+    help="Read no labels: judge rows, nulls, distinct scores and drift. A later run with labels "
+    "replaces the night.",
+)
+@option(
     "Output",
     "--json",
     "json_file",
@@ -223,6 +230,7 @@ def nightly(
     date: str | None,
     backfill: str | None,
     dry_run: bool,
+    no_labels: bool,
     json_file: str | None,
     markdown: bool,
     export: str | None,
@@ -235,8 +243,8 @@ def nightly(
     replaced. Other nights do not change.
     """
     options = {
-        "--date": date, "--backfill": backfill, "--dry-run": dry_run, "--json": json_file,
-        "--markdown": markdown, "--export": export,
+        "--date": date, "--backfill": backfill, "--dry-run": dry_run, "--no-labels": no_labels,
+        "--json": json_file, "--markdown": markdown, "--export": export,
     }  # fmt: skip
     if init:
         _check_exclusive("--init", options)
@@ -273,7 +281,8 @@ def nightly(
             dry = dry_run and len(dates) == 1
             silent = quiet or output.prints_summary
             codes = {
-                _run_night(run_settings, each, dry, markdown, silent, output) for each in dates
+                _run_night(run_settings, each, dry, not no_labels, markdown, silent, output)
+                for each in dates
             }
     code = next((worst_code for worst_code in _CODE_ORDER if worst_code in codes), 0)
     code = output.finish(code, NOT_SHOWN)
@@ -291,6 +300,7 @@ def _run_night(
     config: NightlyConfig,
     date: dt.date,
     dry_run: bool,
+    labels: bool,
     markdown: bool,
     quiet: bool,
     output: NightlyOutput,
@@ -304,7 +314,7 @@ def _run_night(
 
     try:
         with progress_bar(quiet) as progress:
-            outcome = run(config, date, dry_run=dry_run, progress=progress)
+            outcome = run(config, date, dry_run=dry_run, labels=labels, progress=progress)
         raise_if_stopped()
     except FastRankEvalError as error:
         note(f"error: {date}: {printable(str(error))}")

@@ -27,6 +27,7 @@ from fastrank_eval.apps.nightly.config_checks import (
     share,
     text,
 )
+from fastrank_eval.apps.nightly.drift import DriftLimits
 from fastrank_eval.apps.nightly.night import (
     MAX_NIGHTS,
     MOST_SCORES,
@@ -94,6 +95,14 @@ TABLES: dict[str, dict[str, Key]] = {
         "max_ctr_drift": Key(positive),
         "ties": Key(boolean, True),
     },
+    "drift": {
+        "columns": Key(optional_names, ()),
+        "nights": Key(count(0, 366), 14),
+        "min_rows": Key(count(1), 1000),
+        "note_psi": Key(positive, 0.1),
+        "max_psi": Key(positive, 0.25),
+        "max_ks": Key(share),
+    },
     "history": {
         "file": Key(text, "history.db"),
         "report": Key(text),
@@ -134,6 +143,7 @@ class NightlyConfig:
         Folder of the pages; None for no pages.
     nights : int
         Number of nights on a page.
+    drift : DriftLimits
     """
 
     file: Path
@@ -151,6 +161,7 @@ class NightlyConfig:
     folder: Path | None
     nights: int = 30
     states: str = "slices"
+    drift: DriftLimits = DriftLimits()
 
     def sources(self, date: dt.date) -> list[str]:
         """Return the paths of a night."""
@@ -279,6 +290,7 @@ def _config(file: Path, tables: dict[str, dict[str, Any]]) -> NightlyConfig:
         states=tables["history"]["states"],
         folder=None if folder is None else Path(_resolve(file, folder)),
         nights=tables["output"]["nights"],
+        drift=DriftLimits(**tables["drift"]),
     )
 
 

@@ -300,6 +300,8 @@ def check_tables(tables: dict[str, dict[str, Any]], errors: ConfigErrors) -> Non
         _check_models(tables["models"], errors)
     if not failed_tables & {"models", "columns"}:
         _check_columns(tables["columns"], tables["models"]["scores"], errors)
+    if not failed_tables & {"models", "drift"}:
+        _check_drift(tables["drift"]["columns"], tables["models"]["scores"], errors)
     if not failed_tables & {"evaluate", "columns"}:
         _check_options(tables, errors)
     scores = tables["models"]["scores"]
@@ -372,6 +374,13 @@ def _check_columns(columns: dict[str, Any], scores: tuple[str, ...], errors: Con
         if columns[part] in scores:
             reason = "is a model too; name another column."
             errors.add("columns", part, columns[part], reason)
+
+
+def _check_drift(columns: tuple[str, ...], scores: tuple[str, ...], errors: ConfigErrors) -> None:
+    for name in columns:
+        if name in scores:
+            reason = f"has the model {name!r}, whose scores are compared anyway; leave it out."
+            errors.add("drift", "columns", list(columns), reason)
 
 
 def _check_options(tables: dict[str, dict[str, Any]], errors: ConfigErrors) -> None:

@@ -279,6 +279,48 @@ class NightQuality:
     tie_rates: Mapping[str, float] = field(default_factory=dict)
 
 
+#: The convention `labels` of a night without labels.
+NO_LABELS = "none yet"
+#: The most distinct values that are surely counted.
+MOST_VALUES = 256
+
+
+@dataclass(frozen=True)
+class NightDrift:
+    """How far a model's scores or a column lie from those of the nights before.
+
+    Parameters
+    ----------
+    score : str
+        A model, or a column of ``[drift]``.
+    rows, nulls : int
+    distinct : int
+        Distinct values; a lower bound beyond 256.
+    psi, ks : float
+        Population stability index, and the statistic of Kolmogorov and Smirnov, which is too small
+        by the rows of a bin at most. NaN without earlier nights.
+    out_of_range : float
+        Share of the numbers outside [0, 1]; NaN if earlier nights have such numbers.
+    nights, reference_rows : int
+        Earlier nights, and their rows with a number.
+    verdict : str
+        ``"same"``, ``"changed"``, ``"failed"`` or ``"not judged"``.
+    """
+
+    score: str
+    by: str | None
+    slice: str
+    rows: int
+    nulls: int
+    distinct: int
+    psi: float = math.nan
+    ks: float = math.nan
+    out_of_range: float = math.nan
+    nights: int = 0
+    reference_rows: int = 0
+    verdict: str = "not judged"
+
+
 @dataclass(frozen=True)
 class CurveLine:
     """The curve of a model in a ROC or calibration chart."""
@@ -308,7 +350,8 @@ class Finding:
     ----------
     kind : str
         ``"gate"``: a condition of the configuration is true or cannot be judged. ``"scores"``:
-        there are too few distinct scores. ``"change"``: a number without a gate is not as usual.
+        there are too few distinct scores. ``"drift"``: scores or a column are far from those of the
+        nights before. ``"change"``: a number without a gate is not as usual.
     condition : str
         The text of the gate; empty if the finding does not fail the night.
     score, by, slice, measure : str
@@ -335,6 +378,7 @@ class Finding:
         ============ =============================== =======================
         ``"gate"``   limit of the gate               number that it limits
         ``"scores"`` least number of distinct scores their number
+        ``"drift"``  limit of the number in `field`  PSI, KS or share
         ``"change"`` usual night-to-night movement   movement of the value
         ============ =============================== =======================
 
@@ -437,9 +481,15 @@ class Night:
     status: str = "fine"
     notes: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
+    drift: tuple[NightDrift, ...] = ()
     periods: Mapping[str, tuple[MeasureValue, ...]] = field(default_factory=dict)
     period_nights: Mapping[str, tuple[dt.date, ...]] = field(default_factory=dict)
     period_notes: tuple[str, ...] = ()
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether the night was judged with its labels."""
+        return self.conventions.get("labels") != NO_LABELS
 
     @property
     def requested(self) -> Mapping[str, str]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.apps.nightly import text
-from fastrank_eval.apps.nightly.night import CurveLine, Night
+from fastrank_eval.apps.nightly.night import MOST_VALUES, CurveLine, Night, NightDrift
 from fastrank_eval.apps.nightly.page_rows import (
     Change,
     NightSeries,
@@ -28,8 +28,10 @@ from fastrank_eval.apps.nightly.page_rows import (
 )
 from fastrank_eval.apps.nightly.pages import Links
 from fastrank_eval.apps.nightly.text import (
+    VerdictText,
     amount,
     confidence_text,
+    count,
     gate_texts,
     meaning,
     period_nights,
@@ -48,7 +50,12 @@ _MAX_TRENDS = 8
 _MAX_REASONS = 6
 #: The most cards of findings.
 _MAX_CARDS = 4
-_MARKS = {"gate": "gate failed", "scores": "too few distinct scores", "change": "changed"}
+_MARKS = {
+    "gate": "gate failed",
+    "scores": "too few distinct scores",
+    "drift": "drifted",
+    "change": "changed",
+}
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _SECTIONS = (
     ("headline", "Headline numbers"),
@@ -136,11 +143,39 @@ def night_content(series: NightSeries) -> dict[str, Any]:
         "activity": activity,
         "curves": curves,
         "quality_charts": quality_charts,
+        "drift_rows": _drift_rows(night),
     }
 
 
 def _names(night: Night, measures: Sequence[str]) -> list[str]:
     return [night.name_of(measure) for measure in measures]
+
+
+#: Words of verdicts on drift, and their tones.
+_DRIFT_VERDICTS = {
+    "same": VerdictText("little", "none"),
+    "changed": VerdictText("changed", "shift"),
+    "failed": VerdictText("drifted", "bad"),
+}
+
+
+def _drift_rows(night: Night) -> list[tuple[NightDrift, VerdictText, str]]:
+    """Return drift with verdicts and distinct values.
+
+    All rows come first, then slices by PSI, undefined ones last.
+    """
+    ordered = sorted(
+        night.drift,
+        key=lambda one: (one.by is not None, -one.psi if math.isfinite(one.psi) else 0.0),
+    )
+    return [
+        (
+            one,
+            _DRIFT_VERDICTS.get(one.verdict, VerdictText("not judged", "unknown")),
+            count(one.distinct) if one.distinct <= MOST_VALUES else f"over {MOST_VALUES}",
+        )
+        for one in ordered[:MAX_SLICES]
+    ]
 
 
 def _cards(series: NightSeries, headline: Sequence[PageRow]) -> list[tuple[PageRow, str]]:

@@ -140,6 +140,7 @@ def night_dict(
         "findings": [named(one, _FINDING_FIELDS) for one in night.findings],
         "gates": [asdict(gate) for gate in night.gates],
         "quality": asdict(night.quality),
+        "drift": [asdict(one) for one in night.drift if one.by is None],
         **_fields(night, ("sources", "command", "version", "seconds")),
     }
     plain: dict[str, Any] = plain_value(content)
@@ -246,7 +247,7 @@ def night_lines(night: Night) -> str:
     first = {v.score: v for v in reversed(night.values) if v.slice == "all"}
     values = [first[model] for model in night.models if model in first]
     numbers = "; ".join(f"{v.score} {night.name_of(v.measure)} {_number(v)}" for v in values)
-    lines = [f"{night.date} {_status(night)}: {numbers}"]
+    lines = [f"{night.date} {_status(night)}: {numbers or 'no labels yet'}"]
     lines += [f"  {text}" for text in [*sentences(night), *gate_texts(night), *night.notes]]
     return "".join(f"{printable(line)}\n" for line in lines)
 

@@ -82,7 +82,7 @@ def test_paths__dates_and_folders(tmp_path: Path) -> None:
         ]),
         (("[models]", "[model]"), [
             "[model]: there is no such table. Did you mean 'models'? Tables are source, columns, "
-            "models, evaluate, slices, gates, quality, history, output.",
+            "models, evaluate, slices, gates, quality, drift, history, output.",
             "[models]: the key 'scores' is missing; add it.",
         ]),
         (('label = "click"', "label = 3"), [
