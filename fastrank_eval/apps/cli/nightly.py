@@ -182,11 +182,13 @@ Examples:
   fastrank-eval nightly --init nightly.toml
   fastrank-eval nightly nightly.toml
   fastrank-eval nightly nightly.toml --date 2026-11-19 --json -
+  fastrank-eval nightly nightly.toml --no-labels
   fastrank-eval nightly nightly.toml --backfill 2026-11-01..2026-11-19
 
-Exit codes: 0 fine or changed, 2 bad input (nothing was written), 3 a gate failed or a model has too
-few distinct scores, 4 the rows are not sound (for any result of the gates), 5 fine and kept but a
-page or the summary could not be written, 130 interrupted, 143 terminated, 129 hung up.""",
+Exit codes: 0 fine or changed, 2 bad input (nothing was written), 3 a gate failed, a model has too
+few distinct scores, or scores or columns drifted, 4 the rows are not sound (for any result of the
+gates), 5 fine and kept but a page or the summary could not be written, 130 interrupted, 143
+terminated, 129 hung up.""",
 )
 @click.argument("config", type=click.Path(), default="nightly.toml", metavar="[CONFIG]")
 @option(

@@ -36,6 +36,8 @@ from fastrank_eval.stats.score_runs import scores_of
 KIND = "drift"
 #: The most bins of a distribution: twice `night.MOST_VALUES`.
 _BINS = 512
+#: The most slices, all models of which are compared.
+_MOST_SLICES = 500
 _NO_POSITIVE = np.empty(0, np.int64)
 
 
@@ -50,7 +52,7 @@ class DriftLimits:
     nights : int
         Number of earlier nights of the reference; 0 for no comparison.
     min_rows : int
-        Fewer rows, of the night or of its reference, are not judged.
+        Fewer rows, of the night or of its reference, are not judged; slices are left out.
     note_psi : float
         A larger PSI of all rows makes the night `"changed"`.
     max_psi : float
@@ -141,14 +143,27 @@ class Distribution:
 Distributions: TypeAlias = dict[Place, Distribution]
 
 
-def distributions_of(evaluation: Evaluation) -> Distributions:
-    """Return the distributions of a run with the measure `DISTRIBUTION`."""
+def distributions_of(evaluation: Evaluation, min_rows: int) -> Distributions:
+    """Return the distributions of a run with the measure `DISTRIBUTION`.
+
+    Parameters
+    ----------
+    evaluation : Evaluation
+    min_rows : int
+        Slices of fewer rows are left out, and the smallest of more than 500 slices.
+    """
+    rows = {
+        (part.by or "", part.label): part.sums.rows(part.slice_index)
+        for part in evaluation.totals.each_slice()
+    }
+    slices = [place for place, count in rows.items() if place[0] and count >= min_rows]
+    kept = {("", ALL), *sorted(slices, key=lambda place: (-rows[place], place))[:_MOST_SLICES]}
     return {
-        Place(score, part.by or "", part.label): Distribution(
-            part.sums.rows(part.slice_index),
-            DISTRIBUTION.state_in(part.row_states.models[model]).merged_bins(),
+        Place(score, *place): Distribution(
+            rows[place], DISTRIBUTION.state_in(part.row_states.models[model]).merged_bins()
         )
         for part in evaluation.totals.each_slice()
+        if (place := (part.by or "", part.label)) in kept
         for model, score in enumerate(evaluation.plan.roles.scores)
     }
 

@@ -448,7 +448,7 @@ def _with_distributions(
     columns = evaluate_columns(config, night.date)
     nulls = {place.score: each.rows - each.count for place, each in columns.items() if not place.by}
     quality = replace(night.quality, nulls={**night.quality.nulls, **nulls})
-    distributions = {**distributions_of(evaluation), **columns}
+    distributions = {**distributions_of(evaluation, config.drift.min_rows), **columns}
     contents = {**states.contents, KIND: distributions_to_bytes(distributions)}
     return replace(
         evaluated,

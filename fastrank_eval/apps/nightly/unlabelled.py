@@ -48,7 +48,8 @@ def evaluate_columns(config: NightlyConfig, date: dt.date) -> Distributions:
     options = _options(config)
     if options.get("order") == "sorted":
         options["order"] = "grouped"  # sorted by the scores of models
-    return distributions_of(run(source, score=columns, measures=[DISTRIBUTION], **options))
+    evaluation = run(source, score=columns, measures=[DISTRIBUTION], **options)
+    return distributions_of(evaluation, config.drift.min_rows)
 
 
 def evaluate_unlabelled(

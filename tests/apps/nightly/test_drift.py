@@ -197,6 +197,18 @@ def test_limits__are_those_of_the_configuration() -> None:
         assert history.state(run(9).date, "drift") is None
 
 
+def test_slices__of_few_rows_are_left_out__and_the_smallest_of_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    write(9)
+    rows = min(one.rows for one in run(9).drift)
+    Path("nightly.toml").write_text(CONFIG.replace("min_rows = 200", f"min_rows = {rows + 1}"))
+    assert {one.slice for one in run(9).drift} == {"all", "slot=top"}
+    configure()
+    monkeypatch.setattr("fastrank_eval.apps.nightly.drift._MOST_SLICES", 1)
+    assert {one.slice for one in run(9).drift} == {"all", "slot=top"}
+
+
 def test_young_history__is_not_judged() -> None:
     nights = kept()
     assert all(math.isnan(one.psi) for one in nights[0].drift)
