@@ -1,4 +1,4 @@
-"""Compare the scores and columns of a night with those of the nights before."""
+"""Compare the scores and columns of a night with the nights before."""
 
 from __future__ import annotations
 

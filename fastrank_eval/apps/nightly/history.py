@@ -280,7 +280,7 @@ class History:
     def states_before(
         self, before: dt.date, kind: str, nights: int, days: int
     ) -> list[tuple[dt.date, bytes]]:
-        """Return the states of nights with sound rows before a date, the latest first."""
+        """Return states of nights with sound rows, the latest first."""
         rows = self._select(
             "SELECT state.date, CAST(content AS BLOB) FROM state "
             "JOIN night ON night.date = state.date JOIN quality ON quality.date = state.date "

@@ -287,7 +287,7 @@ MOST_VALUES = 256
 
 @dataclass(frozen=True)
 class NightDrift:
-    """How far a model's scores or a column lie from those of the nights before.
+    """The distance of scores or a column from the nights before.
 
     Parameters
     ----------

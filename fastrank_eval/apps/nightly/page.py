@@ -153,7 +153,7 @@ def _names(night: Night, measures: Sequence[str]) -> list[str]:
 
 #: Words of verdicts on drift, and their tones.
 _DRIFT_VERDICTS = {
-    "same": VerdictText("little", "none"),
+    "same": VerdictText("little change", "none"),
     "changed": VerdictText("changed", "shift"),
     "failed": VerdictText("drifted", "bad"),
 }

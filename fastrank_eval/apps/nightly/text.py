@@ -496,10 +496,11 @@ def _drift_sentence(night: Night, finding: Finding) -> str:
             f"{shares[0]} of {subject}{place} are outside [0, 1], where those of {finding.against} "
             "were inside"
         )
+    distance = finding.number - finding.limit
     limit = f"the limit of {finding.limit:g}" if finding.condition else f"{finding.limit:g}"
     return (
         f"{subject[0].upper()}{subject[1:]} are far from those of {finding.against}{place}: "
-        f"{finding.field.upper()} {amount(finding.number, _DIGITS)}, above {limit}"
+        f"{finding.field.upper()} {_number(finding.number, distance)}, above {limit}"
     )
 
 

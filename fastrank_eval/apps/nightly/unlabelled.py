@@ -1,4 +1,4 @@
-"""Read nights without their labels: columns of features, and partitions whose labels come later."""
+"""Read columns of features, and nights whose labels come later."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ _OPTIONS = (
 
 
 def evaluate_columns(config: NightlyConfig, date: dt.date) -> Distributions:
-    """Return the distributions of the columns of ``[drift]``, on the slices of the night.
+    """Return the distributions of the columns of ``[drift]``.
 
-    Null and NaN are no numbers. This is a pass of its own, over these columns alone.
+    They are those of all rows and of each slice. Null and NaN are no numbers. This is a pass of its
+    own, over these columns alone.
 
     Parameters
     ----------
@@ -159,7 +160,7 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
-    """Return the type of a column of numbers; a column of nulls alone has float64."""
+    """Return the type of a column of numbers; float64 for nulls alone."""
     if pa.types.is_boolean(kind):
         return pa.int8()
     return pa.float64() if pa.types.is_null(kind) else kind

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import csv, parquet
 
+from fastrank_eval.apps.nightly.charts import edges
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.night import Night, NightDrift
 from fastrank_eval.apps.nightly.page import page
@@ -313,8 +314,13 @@ def test_no_labels__judges_what_needs_none__and_a_later_run_replaces_it() -> Non
     assert math.isnan(night.quality.single_class_share)
     assert night.quality.groups == ROWS // 10
     assert [gate.reason for gate in night.gates] == ["not judged: the night has no labels yet"]
-    for words in ("Judged without labels", "every measure, as the night has no labels yet"):
-        assert words in page(kept())
+    shown = page(kept())
+    assert "Judged without labels" in shown
+    assert "every measure, as the night has no labels yet" in shown
+    assert "There is no value for this night: it has no labels yet." in shown
+    # Its conventions are not those of other nights, which is no change.
+    assert "There is nothing to compare with" not in shown
+    assert edges(kept()) == []
     write(9)
     labelled = run(9)
     assert labelled.has_labels
