@@ -245,19 +245,19 @@ class _ThreadBins:
         """Count the pending rows and return the bins of all rows."""
         if self._pending:
             codes, positive = (np.concatenate(part) for part in zip(*self._pending, strict=True))
-            level = self._bins.level
+            level, most = self._bins.level, self._max_bins
             if self._weighted:
-                added = [_weight_bins(codes, positive, np.concatenate(self._weights), level)]
+                added = [_weight_bins(codes, positive, np.concatenate(self._weights), level, most)]
             else:
                 added = [
-                    _count_bins(codes[rows], level, counter)
+                    _count_bins(codes[rows], level, most, counter)
                     for counter, rows in enumerate((positive, ~positive))
                     if rows.any()
                 ]
             self._pending.clear()
             self._weights.clear()
             self._rows = 0
-            self._bins = merge_bins([self._bins, *added], self._max_bins)
+            self._bins = merge_bins([self._bins, *added], most)
         return self._bins
 
 
@@ -307,20 +307,22 @@ def keys_of(codes: np.ndarray, ascending: bool = True) -> np.ndarray:
     return keys
 
 
-def _count_bins(codes: np.ndarray, level: int, counter: int) -> Bins:
+def _count_bins(codes: np.ndarray, level: int, max_bins: int, counter: int) -> Bins:
     """Count the rows of one class in bins."""
     sorted_codes = sort_codes(Codes(codes, NO_VALUES)).codes
-    keys, lowest, highest, rows = _cut_bins(sorted_codes, level)
+    level, keys, lowest, highest, rows = _cut_bins(sorted_codes, level, max_bins)
     counts = np.zeros((2, len(keys)), np.int64)
     counts[counter] = rows
     return Bins(level, keys, lowest, highest, counts)
 
 
-def _weight_bins(codes: np.ndarray, positive: np.ndarray, weight: np.ndarray, level: int) -> Bins:
+def _weight_bins(
+    codes: np.ndarray, positive: np.ndarray, weight: np.ndarray, level: int, max_bins: int
+) -> Bins:
     """Sum the weights of rows in bins."""
     signed = np.where(positive, -weight, weight)
     sorted_codes, signed = sort_codes(Codes(codes, signed))
-    keys, lowest, highest, rows = _cut_bins(sorted_codes, level)
+    level, keys, lowest, highest, rows = _cut_bins(sorted_codes, level, max_bins)
     weights, bins = ExactSums(_WEIGHTS), np.repeat(np.arange(len(keys)), rows)
     weights.ensure_slices(len(keys))
     for term, mask in enumerate((signed < 0, signed > 0)):
@@ -328,12 +330,38 @@ def _weight_bins(codes: np.ndarray, positive: np.ndarray, weight: np.ndarray, le
     return Bins(level, keys, lowest, highest, weights)
 
 
-def _cut_bins(codes: np.ndarray, level: int) -> tuple[np.ndarray, ...]:
-    """Return keys, lowest and highest codes and row counts of bins."""
+def _cut_bins(
+    codes: np.ndarray, level: int, max_bins: int
+) -> tuple[int, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return level, keys, lowest and highest codes and row counts of bins."""
     keys, firsts = _distinct_keys(keys_of(codes) >> np.uint64(level))
+    # The level of all rows is no less, and few bins merge fast.
+    more = _bits_to_drop(keys, max_bins)
+    if more:
+        keys, runs = _distinct_keys(keys >> np.uint64(more))
+        level, firsts = level + more, firsts[runs]
     rows = np.diff(firsts, append=len(codes))
     lowest, highest = (codes[index].astype(np.uint64) for index in (firsts, firsts + rows - 1))
-    return keys, lowest, highest, rows
+    return level, keys, lowest, highest, rows
+
+
+def _bits_to_drop(keys: np.ndarray, max_bins: int) -> int:
+    """Return the least number of bits without which keys have few values.
+
+    Parameters
+    ----------
+    keys : ndarray of uint64, ascending
+    max_bins : int
+    """
+    if len(keys) <= max_bins:
+        return 0
+    # Two keys share a bin if the level leaves out all bits in which they differ.
+    changes = keys[1:] ^ keys[:-1]
+    changes = changes[changes > 0]
+    if len(changes) < max_bins:
+        return 0
+    place = len(changes) - max_bins
+    return int(np.partition(changes, place)[place]).bit_length()
 
 
 def _distinct_keys(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -359,11 +387,8 @@ def merge_bins(parts: Sequence[Bins], max_bins: int) -> Bins:
     )
     order = np.argsort(keys, kind="stable")
     keys = keys[order]
-    # Two keys share a bin if the level leaves out all bits in which they differ.
-    changes = np.sort((keys[1:] ^ keys[:-1])[keys[1:] != keys[:-1]])
-    if len(changes) >= max_bins:
-        more = int(changes[len(changes) - max_bins]).bit_length()
-        keys, level = keys >> np.uint64(more), level + more
+    more = _bits_to_drop(keys, max_bins)
+    keys, level = keys >> np.uint64(more), level + more
     keys, firsts = _distinct_keys(keys)
     lowest = np.minimum.reduceat(lowest[order], firsts)
     highest = np.maximum.reduceat(highest[order], firsts)
