@@ -12,6 +12,7 @@ import math
 import numpy as np
 
 from fastrank_eval._lib.dataclass import dataclass
+from fastrank_eval._lib.elementary import log_each
 from fastrank_eval.stats.binned_scores import Bins, align_bins
 
 #: PSI has a bin for each value of a reference with at most so many; else so many quantiles.
@@ -108,7 +109,7 @@ def psi(reference: np.ndarray, counts: np.ndarray) -> float:
     if not (reference.any() and counts.any()):
         return math.nan
     p, q = _shares(reference[used]), _shares(counts[used])
-    return float(np.sum((p - q) * np.log(p / q)))
+    return math.fsum((p - q) * log_each(p / q))
 
 
 def _shares(counts: np.ndarray) -> np.ndarray:
