@@ -18,6 +18,7 @@ from fastrank_eval.engine.run import Evaluation, run
 from fastrank_eval.io.reader import open_source
 from fastrank_eval.io.source import Source, require_columns
 from fastrank_eval.measures.base import Measure
+from fastrank_eval.slicing.spec import SliceColumn, requested_slicing
 
 #: Options of a configuration that mean something without labels and measures.
 _OPTIONS = (
@@ -86,8 +87,21 @@ def evaluate_unlabelled(
 
 def _options(config: NightlyConfig) -> dict[str, Any]:
     options = {name: config.options[name] for name in _OPTIONS if name in config.options}
+    label = config.options["label"]
+    if "by" in options:
+        options["by"] = [
+            spec
+            for spec in requested_slicing(options["by"])
+            if not any(_is_of_labels(column, label) for column in spec.columns)
+        ]
+        if not options["by"]:
+            del options["by"], options["min_groups"]
     # A null is a fact to report here, not an error.
-    return {**options, "label": config.options["label"], "unretrieved": "allow"}
+    return {**options, "label": label, "unretrieved": "allow"}
+
+
+def _is_of_labels(column: SliceColumn, label: str) -> bool:
+    return column.column == ("positives" if column.activity else label)
 
 
 def _without_labels(config: NightlyConfig, date: dt.date, columns: Sequence[str] = ()) -> Source:

@@ -362,6 +362,41 @@ def test_no_labels__night_is_not_compared_with() -> None:
         )
 
 
+@pytest.mark.parametrize("by", ['["click", "@positives:1", "slot"]', '"@positives:1"'])
+def test_no_labels__has_no_slices_of_labels(by: str) -> None:
+    Path("nightly.toml").write_text(
+        CONFIG.replace('by = ["slot"]', f"by = {by}") + 'columns = ["price"]\n'
+    )
+    without_labels(9)
+    wanted = {None, "slot"} if "slot" in by else {None}
+    assert {one.by for one in run(9, "--no-labels").drift} == wanted
+    write(9)
+    drift = run(9).drift
+    assert {one.by for one in drift if one.score == "price"} == wanted
+    assert len({one.by for one in drift if one.score == "a"}) > len(wanted)
+
+
+def test_no_labels__with_all_options() -> None:
+    options = """
+[evaluate]
+measures = ["GAUC", "AUC"]
+order = "grouped"
+null_groups = "drop"
+profile = "catboost"
+unjudged = "drop"
+groups = "with_relevant"
+score_type = "float32"
+"""
+    text = CONFIG.replace('[evaluate]\nmeasures = ["GAUC", "AUC"]\n', options.lstrip())
+    text = text.replace('label = "click"\n', 'label = "click"\nweight = "price"\n')
+    Path("nightly.toml").write_text(text + 'columns = ["price"]\n')
+    user = pa.array(rows_of(9)["user"], mask=np.arange(ROWS) < 10)
+    without_labels(9, user=user)
+    night = run(9, "--no-labels")
+    assert (night.quality.rows, night.quality.groups) == (ROWS - 10, ROWS // 10 - 1)
+    assert drift_of(night, "a").rows == drift_of(night, "price").rows == ROWS - 10
+
+
 def test_no_labels__of_csv_files_with_a_condition() -> None:
     rows = rows_of(9)
     del rows["click"]
