@@ -99,9 +99,22 @@ HISTORY = {
     "condition": "the gate",
     "passed": "0 or 1",
     "reason": "why it failed, or was not judged",
+    "drift.": "A row for each model or column, on all rows and on each slice: its distance from "
+    "the nights before.",
+    "drift.score": "the model, or a column of `[drift]`",
+    "drift.rows": "rows, with those without a number",
+    "drift.nulls": "rows without a number",
+    "distinct": "distinct values; a lower bound above 256",
+    "psi": "population stability index; NULL without earlier nights",
+    "ks": "largest difference of the cumulative shares",
+    "out_of_range": "share outside [0, 1]; NULL if earlier nights have such numbers",
+    "nights": "earlier nights that it is compared with",
+    "reference_rows": "their rows with a number",
+    "drift.verdict": "`same`, `changed`, `failed` or `not judged`",
     "state.": "A row for each night and kind of state. Week and month are merged from these.",
     "state.kind": "`groups`: measures of groups (GAUC, nDCG); `sums`: measures of all rows that "
-    "are a few sums (LogLoss, PCOC); `scores`: measures that read the score of every row (AUC)",
+    "are a few sums (LogLoss, PCOC); `scores`: measures that read the score of every row (AUC); "
+    "`drift`: scores and columns in bins, of a form of its own",
     "fingerprint": "equal for equal rows, of any nights",
     "content": "a [saved state](states.md)",
 }

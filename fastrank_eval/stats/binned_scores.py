@@ -15,7 +15,8 @@ each by one half.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Self
 
 import numpy as np
@@ -113,7 +114,7 @@ class BinnedScores:
             of `Bins`; ``keys``, ``lowest`` and ``highest`` as differences (see `array_codes`);
             ``counts``, or with weights ``counts.at`` and ``counts.digits`` of `ExactSums`.
         """
-        bins = self._merged_bins()
+        bins = self.merged_bins()
         setup = np.array([self._bins, self._weighted, bins.level], np.int64)
         columns = {name: delta_encode(getattr(bins, name)) for name in _ASCENDING}
         if isinstance(bins.counts, ExactSums):
@@ -139,8 +140,9 @@ class BinnedScores:
         state._parts.append(own)
         return state
 
-    def _merged_bins(self) -> Bins:
-        return _merge_bins([part.all() for part in self._parts], self._bins)
+    def merged_bins(self) -> Bins:
+        """Return the bins of all rows."""
+        return merge_bins([part.all() for part in self._parts], self._bins)
 
     def auc(self) -> tuple[float, float]:
         """Compute the area under the ROC curve and a bound of its error.
@@ -152,7 +154,7 @@ class BinnedScores:
         bound : float
             0 if no bin has more than one score.
         """
-        bins = self._merged_bins()
+        bins = self.merged_bins()
         self.bin_count = len(bins.keys)
         if not self.bin_count:
             return math.nan, math.nan
@@ -180,6 +182,31 @@ class BinnedScores:
         tied = float(np.sum(positives[shared] * others[shared]))
         # 1e-12 is for the rounding of the sums.
         return area, float(tied / (2 * positives.sum() * others.sum()) + 1e-12)
+
+
+def align_bins(reference: Bins, other: Bins) -> tuple[np.ndarray, np.ndarray]:
+    """Count the rows of two states in the same bins, at the coarser level.
+
+    Parameters
+    ----------
+    reference, other : Bins
+        Of scores of one type.
+
+    Returns
+    -------
+    rows : ndarray of int64 or float64, shape (2, bins)
+        Rows or weights of the reference, then of the other state.
+    shared : ndarray of bool, shape (bins,)
+        Whether a bin has more than one score.
+    """
+    parts = []
+    for place, bins in enumerate((reference, other)):
+        rows = _scaled_weights(bins.counts) if isinstance(bins.counts, ExactSums) else bins.counts
+        counts = np.zeros_like(rows)
+        counts[place] = rows.sum(axis=0)
+        parts.append(Bins(bins.level, bins.keys, bins.lowest, bins.highest, counts))
+    bins = merge_bins(parts, 1 << 63)
+    return np.asarray(bins.counts), bins.lowest != bins.highest
 
 
 def _scaled_weights(weights: ExactSums) -> np.ndarray:
@@ -218,18 +245,19 @@ class _ThreadBins:
         """Count the pending rows and return the bins of all rows."""
         if self._pending:
             codes, positive = (np.concatenate(part) for part in zip(*self._pending, strict=True))
-            level = self._bins.level
+            level, most = self._bins.level, self._max_bins
             if self._weighted:
-                added = [_weight_bins(codes, positive, np.concatenate(self._weights), level)]
+                added = [_weight_bins(codes, positive, np.concatenate(self._weights), level, most)]
             else:
                 added = [
-                    _count_bins(codes[rows], level, counter)
+                    _count_bins(codes[rows], level, most, counter)
                     for counter, rows in enumerate((positive, ~positive))
+                    if rows.any()
                 ]
             self._pending.clear()
             self._weights.clear()
             self._rows = 0
-            self._bins = _merge_bins([self._bins, *added], self._max_bins)
+            self._bins = merge_bins([self._bins, *added], most)
         return self._bins
 
 
@@ -238,52 +266,63 @@ def _empty_bins() -> Bins:
     return Bins(0, none, none, none, np.empty((2, 0), np.int64))
 
 
-def keys_of(codes: np.ndarray) -> np.ndarray:
+@cache
+def _marks(itemsize: int) -> np.ndarray:
+    """Return the codes of 0, one half and 1."""
+    return sortable_codes(np.array([0.0, 0.5, 1.0], f"f{itemsize}"))
+
+
+def keys_of(codes: np.ndarray, ascending: bool = True) -> np.ndarray:
     """Compute the keys of scores: integers of the same order.
 
     Each power of two near 0 and near 1 has the same number of keys.
 
     Parameters
     ----------
-    codes : ndarray of uint32 or uint64, ascending
+    codes : ndarray of uint32 or uint64
         Of the scores.
+    ascending : bool
+        Whether the codes ascend.
 
     Returns
     -------
     ndarray of uint64
         Below 2**63. Four neighbouring doubles may share a key.
     """
-    float_type = np.dtype(f"f{codes.itemsize}").type
-    zero, half, one = (
-        int(sortable_codes(np.array([value], float_type))[0]) for value in (0.0, 0.5, 1.0)
-    )
+    marks = _marks(codes.itemsize)
     shift = np.uint64(0 if codes.itemsize == 4 else 2)
     keys = codes.astype(np.uint64) >> shift
-    zero, half, one = (value >> int(shift) for value in (zero, half, one))
-    first, past = np.searchsorted(
-        codes, sortable_codes(np.array([0.5, 1.0], float_type)), side="right"
-    )
+    zero, half, one = (value >> int(shift) for value in marks.tolist())
+    upper: slice | np.ndarray
+    above: slice | np.ndarray
+    if ascending:
+        first, past = np.searchsorted(codes, marks[1:], side="right")
+        upper, above = slice(first, past), slice(past, None)
+    else:
+        upper, above = (codes > marks[1]) & (codes <= marks[2]), codes > marks[2]
     # From one half on, the distance from 1 is exact.
-    near = sortable_codes(float_type(1) - scores_of(codes[first:past]))
-    keys[first:past] = np.uint64(2 * half) - (near.astype(np.uint64) >> shift)
-    keys[past:] += np.uint64(2 * half - zero - one)
+    near = sortable_codes(1 - scores_of(codes[upper]))
+    keys[upper] = np.uint64(2 * half) - (near.astype(np.uint64) >> shift)
+    keys[above] += np.uint64(2 * half - zero - one)
     return keys
 
 
-def _count_bins(codes: np.ndarray, level: int, counter: int) -> Bins:
+def _count_bins(codes: np.ndarray, level: int, max_bins: int, counter: int) -> Bins:
     """Count the rows of one class in bins."""
     sorted_codes = sort_codes(Codes(codes, NO_VALUES)).codes
-    keys, lowest, highest, rows = _cut_bins(sorted_codes, level)
+    level, keys, lowest, highest, rows = _cut_bins(sorted_codes, level, max_bins)
     counts = np.zeros((2, len(keys)), np.int64)
     counts[counter] = rows
     return Bins(level, keys, lowest, highest, counts)
 
 
-def _weight_bins(codes: np.ndarray, positive: np.ndarray, weight: np.ndarray, level: int) -> Bins:
+def _weight_bins(
+    codes: np.ndarray, positive: np.ndarray, weight: np.ndarray, level: int, max_bins: int
+) -> Bins:
     """Sum the weights of rows in bins."""
     signed = np.where(positive, -weight, weight)
     sorted_codes, signed = sort_codes(Codes(codes, signed))
-    keys, lowest, highest, rows = _cut_bins(sorted_codes, level)
+    level, keys, lowest, highest, rows = _cut_bins(sorted_codes, level, max_bins)
     weights, bins = ExactSums(_WEIGHTS), np.repeat(np.arange(len(keys)), rows)
     weights.ensure_slices(len(keys))
     for term, mask in enumerate((signed < 0, signed > 0)):
@@ -291,12 +330,38 @@ def _weight_bins(codes: np.ndarray, positive: np.ndarray, weight: np.ndarray, le
     return Bins(level, keys, lowest, highest, weights)
 
 
-def _cut_bins(codes: np.ndarray, level: int) -> tuple[np.ndarray, ...]:
-    """Return keys, lowest and highest codes and row counts of bins."""
+def _cut_bins(
+    codes: np.ndarray, level: int, max_bins: int
+) -> tuple[int, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return level, keys, lowest and highest codes and row counts of bins."""
     keys, firsts = _distinct_keys(keys_of(codes) >> np.uint64(level))
+    # The level of all rows is no less, and few bins merge fast.
+    more = _bits_to_drop(keys, max_bins)
+    if more:
+        keys, runs = _distinct_keys(keys >> np.uint64(more))
+        level, firsts = level + more, firsts[runs]
     rows = np.diff(firsts, append=len(codes))
     lowest, highest = (codes[index].astype(np.uint64) for index in (firsts, firsts + rows - 1))
-    return keys, lowest, highest, rows
+    return level, keys, lowest, highest, rows
+
+
+def _bits_to_drop(keys: np.ndarray, max_bins: int) -> int:
+    """Return the least number of bits without which keys have few values.
+
+    Parameters
+    ----------
+    keys : ndarray of uint64, ascending
+    max_bins : int
+    """
+    if len(keys) <= max_bins:
+        return 0
+    # Two keys share a bin if the level leaves out all bits in which they differ.
+    changes = keys[1:] ^ keys[:-1]
+    changes = changes[changes > 0]
+    if len(changes) < max_bins:
+        return 0
+    place = len(changes) - max_bins
+    return int(np.partition(changes, place)[place]).bit_length()
 
 
 def _distinct_keys(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -308,11 +373,13 @@ def _distinct_keys(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return keys[firsts], firsts
 
 
-def _merge_bins(parts: list[Bins], max_bins: int) -> Bins:
+def merge_bins(parts: Sequence[Bins], max_bins: int) -> Bins:
     """Merge bins into at most `max_bins` bins, at the finest such level."""
     parts = [part for part in parts if len(part.keys)]
     if not parts:
         return _empty_bins()
+    if len(parts) == 1 and len(parts[0].keys) <= max_bins:
+        return parts[0]
     level = max(part.level for part in parts)
     keys = np.concatenate([part.keys >> np.uint64(level - part.level) for part in parts])
     lowest, highest = (
@@ -320,11 +387,8 @@ def _merge_bins(parts: list[Bins], max_bins: int) -> Bins:
     )
     order = np.argsort(keys, kind="stable")
     keys = keys[order]
-    # Two keys share a bin if the level leaves out all bits in which they differ.
-    changes = np.sort((keys[1:] ^ keys[:-1])[keys[1:] != keys[:-1]])
-    if len(changes) >= max_bins:
-        more = int(changes[len(changes) - max_bins]).bit_length()
-        keys, level = keys >> np.uint64(more), level + more
+    more = _bits_to_drop(keys, max_bins)
+    keys, level = keys >> np.uint64(more), level + more
     keys, firsts = _distinct_keys(keys)
     lowest = np.minimum.reduceat(lowest[order], firsts)
     highest = np.maximum.reduceat(highest[order], firsts)

@@ -88,6 +88,8 @@ def test_keys__keep_the_order_of_any_scores(data, width):
     keys = keys_of(codes)
     assert (keys[1:] >= keys[:-1]).all()
     assert keys.max() < 1 << 63
+    shuffled = np.random.default_rng(1).permutation(len(codes))
+    assert (keys_of(codes[shuffled], ascending=False) == keys[shuffled]).all()
     if width == 32:
         assert len(np.unique(keys)) == len(np.unique(codes))
 

@@ -186,11 +186,13 @@ Examples:
   fastrank-eval nightly --init nightly.toml
   fastrank-eval nightly nightly.toml
   fastrank-eval nightly nightly.toml --date 2026-11-19 --json -
+  fastrank-eval nightly nightly.toml --no-labels
   fastrank-eval nightly nightly.toml --backfill 2026-11-01..2026-11-19
 
-Exit codes: 0 fine or changed, 2 bad input (nothing was written), 3 a gate failed or a model has too
-few distinct scores, 4 the rows are not sound (for any result of the gates), 5 fine and kept but a
-page or the summary could not be written, 130 interrupted, 143 terminated, 129 hung up.""",
+Exit codes: 0 fine or changed, 2 bad input (nothing was written), 3 a gate failed, a model has too
+few distinct scores, or scores or columns drifted, 4 the rows are not sound (for any result of the
+gates), 5 fine and kept but a page or the summary could not be written, 130 interrupted, 143
+terminated, 129 hung up.""",
 )
 @click.argument("config", type=click.Path(), default="nightly.toml", metavar="[CONFIG]")
 @option(
@@ -204,6 +206,13 @@ page or the summary could not be written, 130 interrupted, 143 terminated, 129 h
     "others.",
 )
 @option("Night", "--dry-run", is_flag=True, help="Evaluate and judge, but write nothing.")
+@option(
+    "Night",
+    "--no-labels",
+    is_flag=True,
+    help="Read no labels: judge rows, nulls, distinct scores and drift. A later run with labels "
+    "replaces the night.",
+)
 @option(
     "Output",
     "--json",
@@ -227,6 +236,7 @@ def nightly(
     date: str | None,
     backfill: str | None,
     dry_run: bool,
+    no_labels: bool,
     json_file: str | None,
     markdown: bool,
     export: str | None,
@@ -239,8 +249,8 @@ def nightly(
     replaced. Other nights do not change.
     """
     options = {
-        "--date": date, "--backfill": backfill, "--dry-run": dry_run, "--json": json_file,
-        "--markdown": markdown, "--export": export,
+        "--date": date, "--backfill": backfill, "--dry-run": dry_run, "--no-labels": no_labels,
+        "--json": json_file, "--markdown": markdown, "--export": export,
     }  # fmt: skip
     if init:
         _check_exclusive("--init", options)
@@ -280,7 +290,8 @@ def nightly(
             dry = dry_run and len(dates) == 1
             silent = quiet or output.prints_summary
             codes = {
-                _run_night(run_settings, each, dry, markdown, silent, output) for each in dates
+                _run_night(run_settings, each, dry, not no_labels, markdown, silent, output)
+                for each in dates
             }
     code = next((worst_code for worst_code in _CODE_ORDER if worst_code in codes), 0)
     code = output.finish(code, NOT_SHOWN)
@@ -298,6 +309,7 @@ def _run_night(
     config: NightlyConfig,
     date: dt.date,
     dry_run: bool,
+    labels: bool,
     markdown: bool,
     quiet: bool,
     output: NightlyOutput,
@@ -311,7 +323,7 @@ def _run_night(
 
     try:
         with progress_bar(quiet) as progress:
-            outcome = run(config, date, dry_run=dry_run, progress=progress)
+            outcome = run(config, date, dry_run=dry_run, labels=labels, progress=progress)
         raise_if_stopped()
     except FastRankEvalError as error:
         note(f"error: {date}: {printable(str(error))}")
@@ -432,7 +444,7 @@ def _statuses(config: NightlyConfig, date: dt.date) -> dict[dt.date, str]:
 
 
 def _requested_dates(date: str | None, backfill: str | None) -> list[dt.date]:
-    from fastrank_eval.apps.nightly.night import parse_date, parse_date_range
+    from fastrank_eval.apps.nightly.dates import parse_date, parse_date_range
 
     if date is not None and backfill is not None:
         raise ArgumentError("--date and --backfill both select nights; give one of them.")

@@ -20,13 +20,7 @@ from fastrank_eval.apps.nightly.compare_nights import (
     first_names,
 )
 from fastrank_eval.apps.nightly.history import History
-from fastrank_eval.apps.nightly.night import (
-    Finding,
-    GateOutcome,
-    GateTexts,
-    Night,
-    NightDifference,
-)
+from fastrank_eval.apps.nightly.night import Finding, GateOutcome, GateTexts, Night, NightDifference
 from fastrank_eval.apps.nightly.text import amount, day_text, nights_text
 from fastrank_eval.engine.records import MeasureValue
 from fastrank_eval.measures.parser import measure as measure_of

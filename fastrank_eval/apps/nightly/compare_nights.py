@@ -16,13 +16,7 @@ from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval.analysis.compare import choices_of, compare_slices
 from fastrank_eval.analysis.compared_value import direction_of
 from fastrank_eval.apps.nightly.history import History
-from fastrank_eval.apps.nightly.night import (
-    EARLIER,
-    GateOutcome,
-    GateTexts,
-    Night,
-    NightDifference,
-)
+from fastrank_eval.apps.nightly.night import EARLIER, GateOutcome, GateTexts, Night, NightDifference
 from fastrank_eval.engine.records import MeasureValue
 from fastrank_eval.engine.run import Evaluation
 from fastrank_eval.engine.state_merge import RUN_CONVENTIONS
@@ -226,11 +220,15 @@ def earlier_nights(night: Night, history: History) -> dict[str, EarlierNight]:
 
 
 def _comparable(night: Night, earlier: Night | None, date: dt.date) -> EarlierNight:
+    if not night.has_labels:
+        return EarlierNight(None, "the night has no labels yet")
     if earlier is None or not earlier.quality.rows:
         reason = f"history has no rows of {date}"
         return EarlierNight(None, reason, incomparable=earlier is not None)
     if earlier.status == "data_quality":
         return EarlierNight(None, f"the rows of {date} were not sound", incomparable=True)
+    if not earlier.has_labels:
+        return EarlierNight(None, f"{date} was judged without labels", incomparable=True)
     different = convention_differences(night, earlier)
     if different:
         reason = f"conventions differ from {date}: {', '.join(different)}"
@@ -282,6 +280,7 @@ def _options(night: Night) -> dict[str, dict[str, Any]]:
     }
 
 
+_NO_LABELS_YET = "not judged: the night has no labels yet"
 #: The most models, slices or scores that a reason names.
 _MAX_NAMED = 5
 
@@ -328,6 +327,14 @@ def gate_outcomes(
     list of JudgedGate
     """
     outcomes = []
+    if not night.has_labels:
+        by_kind = {"baseline": gates.fail_if, "yesterday": gates.fail_if_yesterday,
+                   "last_week": gates.fail_if_last_week}  # fmt: skip
+        return [
+            JudgedGate(GateOutcome(_condition(text, kind), True, _NO_LABELS_YET), kind)
+            for kind, conditions in by_kind.items()
+            for text in conditions
+        ]
     for text in gates.fail_if:
         failures = failures_of(gate(text), night, "baseline")
         outcome = GateOutcome(text, not failures, _reasons(failures))
@@ -336,7 +343,7 @@ def gate_outcomes(
         before, date = earlier[kind], night.date - dt.timedelta(days=days)
         texts = gates.fail_if_yesterday if kind == "yesterday" else gates.fail_if_last_week
         for text in texts:
-            condition = f"{text} (since {kind.replace('_', ' ')})"
+            condition = _condition(text, kind)
             if before.night is None:
                 outcome = GateOutcome(condition, True, f"not judged: {before.reason}")
                 outcomes.append(JudgedGate(outcome, kind))
@@ -347,6 +354,10 @@ def gate_outcomes(
                 failures_with_baseline = tuple(one for one in failures if one.kind != "no_baseline")
                 outcomes.append(JudgedGate(outcome, kind, failures_with_baseline))
     return outcomes
+
+
+def _condition(text: str, kind: str) -> str:
+    return f"{text} (since {kind.replace('_', ' ')})" if kind in EARLIER else text
 
 
 def failures_of(each: Gate, night: Night, kind: str) -> tuple[GateFailure, ...]:

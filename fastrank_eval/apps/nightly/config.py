@@ -29,8 +29,9 @@ from fastrank_eval.apps.nightly.config_checks import (
     text,
     variable,
 )
+from fastrank_eval.apps.nightly.dates import MAX_NIGHTS, date_fields, fill_date
+from fastrank_eval.apps.nightly.drift import DriftLimits
 from fastrank_eval.apps.nightly.night import (
-    MAX_NIGHTS,
     MESSAGES,
     MOST_SCORES,
     STATES,
@@ -38,8 +39,6 @@ from fastrank_eval.apps.nightly.night import (
     GateTexts,
     QualityLimits,
     Webhook,
-    date_fields,
-    fill_date,
 )
 from fastrank_eval.groups.ties import TIES
 from fastrank_eval.io.paths import would_read
@@ -101,6 +100,14 @@ TABLES: dict[str, dict[str, Key]] = {
         "max_ctr_drift": Key(positive),
         "ties": Key(boolean, True),
     },
+    "drift": {
+        "columns": Key(optional_names, ()),
+        "nights": Key(count(0, 366), 14),
+        "min_rows": Key(count(1), 1000),
+        "note_psi": Key(positive, 0.1),
+        "max_psi": Key(positive, 0.25),
+        "max_ks": Key(share),
+    },
     "history": {
         "file": Key(text, "history.db"),
         "report": Key(text),
@@ -157,6 +164,7 @@ class NightlyConfig:
     groups : int
         The most groups written for a failed gate; 0 for no file.
     notify : Webhook or None
+    drift : DriftLimits
     """
 
     file: Path
@@ -176,6 +184,7 @@ class NightlyConfig:
     states: str = "slices"
     groups: int = 20
     notify: Webhook | None = None
+    drift: DriftLimits = DriftLimits()
 
     def sources(self, date: dt.date) -> list[str]:
         """Return the paths of a night."""
@@ -308,6 +317,7 @@ def _config(file: Path, tables: dict[str, dict[str, Any]]) -> NightlyConfig:
         nights=tables["output"]["nights"],
         groups=tables["output"]["groups"],
         notify=Webhook(**tables["notify"]) if "notify" in tables else None,
+        drift=DriftLimits(**tables["drift"]),
     )
 
 

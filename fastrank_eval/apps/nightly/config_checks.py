@@ -12,7 +12,7 @@ from typing import Any
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError, near
 from fastrank_eval._lib.memory import parse_memory
-from fastrank_eval.apps.nightly.night import (
+from fastrank_eval.apps.nightly.dates import (
     check_date_fields,
     date_fields,
     depends_on_date,
@@ -318,6 +318,8 @@ def check_tables(tables: dict[str, dict[str, Any]], errors: ConfigErrors) -> Non
         _check_models(tables["models"], errors)
     if not failed_tables & {"models", "columns"}:
         _check_columns(tables["columns"], tables["models"]["scores"], errors)
+    if not failed_tables & {"models", "drift"}:
+        _check_drift(tables["drift"]["columns"], tables["models"]["scores"], errors)
     if not failed_tables & {"evaluate", "columns"}:
         _check_options(tables, errors)
     if not failed_tables & {"models", "gates"}:
@@ -401,6 +403,13 @@ def _check_columns(columns: dict[str, Any], scores: tuple[str, ...], errors: Con
         if columns[part] in scores:
             reason = "is a model too; name another column."
             errors.add("columns", part, columns[part], reason)
+
+
+def _check_drift(columns: tuple[str, ...], scores: tuple[str, ...], errors: ConfigErrors) -> None:
+    for name in columns:
+        if name in scores:
+            reason = f"has the model {name!r}, whose scores are compared anyway; leave it out."
+            errors.add("drift", "columns", list(columns), reason)
 
 
 def _check_options(tables: dict[str, dict[str, Any]], errors: ConfigErrors) -> None:

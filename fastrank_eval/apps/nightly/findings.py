@@ -163,7 +163,7 @@ def by_importance(findings: Iterable[Finding]) -> tuple[Finding, ...]:
                 not f.condition,
                 bool(f.by),
                 f.kind == "change" and f.verdict == "better",
-                f.kind == "scores",
+                f.kind in ("scores", "drift"),
                 f.compared in EARLIER,
                 f.verdict == "better",
                 -_size(f),

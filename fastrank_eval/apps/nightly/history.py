@@ -35,7 +35,7 @@ _FIRST, _LAST = dt.date.min, dt.date.max
 _ONE_ROW_TABLES = ("night", "quality", "state")
 #: The most bytes of a value in SQLite.
 _MAX_BYTES = 1_000_000_000
-_DETAIL_TABLES = ("difference", "curve")
+_DETAIL_TABLES = ("difference", "curve", "drift")
 _STATE = ["date", "kind", "fingerprint", "content"]
 #: The kind of a state that has the week and the month of a night.
 _PERIODS = "periods"
@@ -351,6 +351,20 @@ class History:
             "SELECT CAST(content AS BLOB) FROM state WHERE date = ? AND kind = ?", date, kind
         )
         return bytes(rows[0][0]) if rows else None
+
+    def states_before(
+        self, before: dt.date, kind: str, nights: int, days: int
+    ) -> list[tuple[dt.date, bytes]]:
+        """Return states of nights with sound rows, the latest first."""
+        rows = self._select(
+            "SELECT state.date, CAST(content AS BLOB) FROM state "
+            "JOIN night ON night.date = state.date JOIN quality ON quality.date = state.date "
+            'WHERE kind = ? AND status <> \'data_quality\' AND "rows" > 0 '
+            "AND state.date >= ? AND state.date < ? ORDER BY state.date DESC LIMIT ?",
+            kind, before - dt.timedelta(days=days), before, nights,
+        )  # fmt: skip
+        with self._reading():
+            return [(dt.date.fromisoformat(date), bytes(content)) for date, content in rows]
 
     def repeated(self, fingerprint: str, before: dt.date) -> dt.date | None:
         """Return the latest night before a date with a fingerprint, or None."""

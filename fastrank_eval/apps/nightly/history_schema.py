@@ -26,6 +26,7 @@ from fastrank_eval.apps.nightly.night import (
     GateOutcome,
     Night,
     NightDifference,
+    NightDrift,
     NightQuality,
 )
 from fastrank_eval.engine.records import MeasureValue, plain_value
@@ -34,7 +35,7 @@ from fastrank_eval.results.gate_parser import ALL
 #: Marks the file as a history, so that the database of another program is refused: "frEh".
 APPLICATION_ID = 0x66724568
 
-VERSION = 5
+VERSION = 6
 #: The statements from each version to the next; a new file runs them all. Released steps are never
 #: edited: a change is a new step.
 MIGRATIONS = tuple(
@@ -43,7 +44,7 @@ MIGRATIONS = tuple(
 )
 
 #: Tables of nights, in the order of writing.
-TABLES = ("night", "quality", "value", "difference", "curve", "gate", "state")
+TABLES = ("night", "quality", "value", "difference", "curve", "gate", "drift", "state")
 
 Row = Sequence[Any]
 
@@ -61,6 +62,7 @@ _FIELDS: dict[str, tuple[str, ...]] = {
     "difference": tuple(field.name for field in fields(NightDifference)),
     "curve": tuple(field.name for field in fields(CurveLine)),
     "gate": tuple(field.name for field in fields(GateOutcome)),
+    "drift": tuple(field.name for field in fields(NightDrift)),
 }  # fmt: skip
 _RECORDS: dict[str, Callable[..., Any]] = {
     "night": dict,
@@ -69,6 +71,7 @@ _RECORDS: dict[str, Callable[..., Any]] = {
     "difference": NightDifference,
     "curve": CurveLine,
     "gate": GateOutcome,
+    "drift": NightDrift,
 }
 #: Fields stored as JSON.
 _JSON = {
@@ -115,6 +118,7 @@ def night_rows(night: Night, written_at: str) -> dict[str, list[Row]]:
             for curve in curves
         ],
         "gate": [_row("gate", gate) for gate in night.gates],
+        "drift": [_row("drift", drift) for drift in night.drift],
     }
 
 
@@ -132,6 +136,7 @@ def night_from_rows(date: str, rows: Mapping[str, Iterable[Row]]) -> Night:
         compared=tuple(_record("difference", row) for row in rows["difference"]),
         curves=curves,
         gates=tuple(_record("gate", row) for row in rows["gate"]),
+        drift=tuple(_record("drift", row) for row in rows["drift"]),
         findings=parse_findings(findings),
     )
 

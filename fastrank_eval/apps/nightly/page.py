@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.apps.nightly import text
 from fastrank_eval.apps.nightly.mix import mix_parts
-from fastrank_eval.apps.nightly.night import CurveLine, Night
+from fastrank_eval.apps.nightly.night import MOST_VALUES, CurveLine, Night, NightDrift
 from fastrank_eval.apps.nightly.page_rows import (
     Change,
     NightSeries,
@@ -31,8 +31,10 @@ from fastrank_eval.apps.nightly.page_rows import (
 from fastrank_eval.apps.nightly.pages import Links
 from fastrank_eval.apps.nightly.reproduce import next_steps
 from fastrank_eval.apps.nightly.text import (
+    VerdictText,
     amount,
     confidence_text,
+    count,
     gate_texts,
     meaning,
     period_nights,
@@ -56,6 +58,7 @@ _MAX_FAILING = 12
 _MARKS = {
     "gate": "gate failed",
     "scores": "too few distinct scores",
+    "drift": "drifted",
     "change": "changed",
     "alarm": "alarm",
 }
@@ -156,11 +159,39 @@ def night_content(series: NightSeries) -> dict[str, Any]:
         "activity": activity,
         "curves": curves,
         "quality_charts": quality_charts,
+        "drift_rows": _drift_rows(night),
     }
 
 
 def _names(night: Night, measures: Sequence[str]) -> list[str]:
     return [night.name_of(measure) for measure in measures]
+
+
+#: Words of verdicts on drift, and their tones.
+_DRIFT_VERDICTS = {
+    "same": VerdictText("little change", "none"),
+    "changed": VerdictText("changed", "shift"),
+    "failed": VerdictText("drifted", "bad"),
+}
+
+
+def _drift_rows(night: Night) -> list[tuple[NightDrift, VerdictText, str]]:
+    """Return drift with verdicts and distinct values.
+
+    All rows come first, then slices by PSI, undefined ones last.
+    """
+    ordered = sorted(
+        night.drift,
+        key=lambda one: (one.by is not None, -one.psi if math.isfinite(one.psi) else 0.0),
+    )
+    return [
+        (
+            one,
+            _DRIFT_VERDICTS.get(one.verdict, VerdictText("not judged", "unknown")),
+            count(one.distinct) if one.distinct <= MOST_VALUES else f"over {MOST_VALUES}",
+        )
+        for one in ordered[:MAX_SLICES]
+    ]
 
 
 def _cards(series: NightSeries, headline: Sequence[PageRow]) -> list[tuple[PageRow, str]]:

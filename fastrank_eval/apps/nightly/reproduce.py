@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError
-from fastrank_eval.apps.nightly.night import EARLIER, Finding, Night, fill_date
+from fastrank_eval.apps.nightly.dates import fill_date
+from fastrank_eval.apps.nightly.night import EARLIER, Finding, Night
 from fastrank_eval.engine.conventions import DEFAULTS, profile_of
 from fastrank_eval.io.filter_parser import Literal, Predicate
 from fastrank_eval.io.filter_parser import parse as parse_condition

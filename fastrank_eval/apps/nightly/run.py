@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
+import math
 import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict, field, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from fastrank_eval._lib.dataclass import dataclass
-from fastrank_eval._lib.errors import ColumnError, OutputError
+from fastrank_eval._lib.errors import ArgumentError, ColumnError, OutputError
 from fastrank_eval._lib.files import check_writable
 from fastrank_eval._lib.threads import Progress, map_jobs
 from fastrank_eval.analysis import curve_points
@@ -28,6 +29,16 @@ from fastrank_eval.apps.nightly.compare_nights import (
     gate_outcomes,
 )
 from fastrank_eval.apps.nightly.config import NightlyConfig
+from fastrank_eval.apps.nightly.drift import (
+    DISTRIBUTION,
+    KIND,
+    Distributions,
+    Reference,
+    distributions_of,
+    distributions_to_bytes,
+    drift_outcomes,
+    judge_drift,
+)
 from fastrank_eval.apps.nightly.findings import (
     by_importance,
     changes,
@@ -37,6 +48,7 @@ from fastrank_eval.apps.nightly.findings import (
 )
 from fastrank_eval.apps.nightly.history import History, open_history
 from fastrank_eval.apps.nightly.night import (
+    NO_LABELS,
     CurveLine,
     Finding,
     Night,
@@ -58,6 +70,7 @@ from fastrank_eval.apps.nightly.quality import (
     quality_of,
     scores_to_count,
 )
+from fastrank_eval.apps.nightly.unlabelled import evaluate_columns, evaluate_unlabelled
 from fastrank_eval.engine.records import plain_value
 from fastrank_eval.engine.run import Evaluation, run
 from fastrank_eval.measures import Measure
@@ -65,6 +78,7 @@ from fastrank_eval.measures.auc import PooledAUC
 from fastrank_eval.measures.parser import requested_measures
 from fastrank_eval.measures.pooled import ClusteredMeasure
 from fastrank_eval.results.format import legend_text
+from fastrank_eval.results.gate_parser import ALL
 from fastrank_eval.results.state import State, state_of_run
 from fastrank_eval.stats.score_table import ScoreTable
 
@@ -255,11 +269,14 @@ class NightRun:
         The states to merge it with other nights.
     few_scores : tuple of Finding
         Models with too few distinct scores.
+    distributions : dict
+        Scores and columns to compare with the nights before.
     """
 
     night: Night
     states: SavedStates
     few_scores: tuple[Finding, ...] = ()
+    distributions: Distributions = field(default_factory=dict)
 
 
 def nightly(
@@ -267,6 +284,7 @@ def nightly(
     date: dt.date,
     *,
     dry_run: bool = False,
+    labels: bool = True,
     progress: Callable[[Progress], object] | None = None,
 ) -> NightRun:
     """Evaluate a night in one pass over its rows and store it in history.
@@ -277,6 +295,9 @@ def nightly(
     date : datetime.date
     dry_run : bool
         Write nothing.
+    labels : bool
+        False reads no label: rows, nulls, distinct scores and drift are judged, and measures have
+        no values. A later run with labels replaces the night.
     progress : callable, optional
         As in `evaluate`.
 
@@ -288,23 +309,28 @@ def nightly(
     ------
     FastRankEvalError
         As in `evaluate`, or if the history cannot be written. The history is then unchanged.
+        Without labels also if the history has the night with labels.
     """
+    evaluate = _evaluate_night if labels else _evaluate_unlabelled_night
     if dry_run:
         check_folder(config.history)
         with open_history(config.history) as history:
             history.claim(config.report)
-            evaluated = _evaluate_night(config, date, progress)
+            _check_labels(history, date, labels)
+            evaluated = evaluate(config, date, progress)
             return NightRun(_compare_and_judge(evaluated, config, history), evaluated.states)
     # Check that the history can be written before reading rows. A failed run leaves no new file.
     if config.history.exists():
         with closing(History(config.history)) as history:
             history.claim(config.report)
+            _check_labels(history, date, labels)
     else:
         check_writable(config.history, overwrite=True)  # another run may create it
-    evaluated = _evaluate_night(config, date, progress)
+    evaluated = evaluate(config, date, progress)
     # The transaction shows concurrent runs a complete night or none.
     with closing(History(config.history)) as history, history.transaction():
         history.claim(config.report)
+        _check_labels(history, date, labels)
         night = _compare_and_judge(evaluated, config, history)
         history.write(night, evaluated.states)
     return NightRun(night, evaluated.states)
@@ -316,7 +342,8 @@ def _evaluate_night(
     progress: Callable[[Progress], object] | None,
 ) -> NightRun:
     requested = requested_measures(list(config.measures))
-    measures, quality_measures = with_standard_errors(requested), _quality_measures(config)
+    measures = with_standard_errors(requested)
+    quality_measures = _quality_measures(config, config.options)
     hidden = frozenset(map(str, quality_measures))
     sources = config.sources(date)
     source = sources[0] if len(sources) == 1 else sources
@@ -339,7 +366,7 @@ def _evaluate_night(
         baseline=config.baseline,
         measures=tuple(str(m) for m in evaluation.plan.measures if str(m) not in hidden),
         sources=tuple(sources),
-        command=shlex.join(["fastrank-eval", "nightly", str(config.file), "--date", str(date)]),
+        command=_command(config, date),
         version=evaluation.meta.version,
         seconds=evaluation.meta.seconds,
         conventions=_conventions_of_run(evaluation, config, hidden),
@@ -356,7 +383,80 @@ def _evaluate_night(
     texts = ((shown.get(str(m), str(m)), m.shown) for m in evaluation.plan.measures)
     names = {text: name for text, name in texts if text in night.measures and text != name}
     few = few_scores(evaluation, config.gates.min_distinct_scores)
-    return NightRun(_with_display_names(night, shown, computed, names), states, few)
+    night = _with_display_names(night, shown, computed, names)
+    evaluated = NightRun(night, states, few)
+    return _with_distributions(evaluated, evaluation, config)
+
+
+def _check_labels(history: History, date: dt.date, labels: bool) -> None:
+    """Refuse to replace a night with labels by one without."""
+    nights = [] if labels else history.read(date, date, of=(ALL, ""))
+    if any(night.has_labels and night.quality.rows for night in nights):
+        raise ArgumentError(
+            f"--no-labels: must be a night without labels in the history, got {date}, which has "
+            "them; leave the option out to judge it again."
+        )
+
+
+def _evaluate_unlabelled_night(
+    config: NightlyConfig,
+    date: dt.date,
+    progress: Callable[[Progress], object] | None,
+) -> NightRun:
+    counts = _quality_measures(config, {"unretrieved": "allow"})
+    evaluation = evaluate_unlabelled(config, date, counts, progress)
+    requested = requested_measures(list(config.measures))
+    quality = replace(
+        quality_of(evaluation),
+        positives=0,
+        ctr=math.nan,
+        coverage=math.nan,
+        single_class_share=math.nan,
+    )
+    nulls = {name: n for name, n in quality.nulls.items() if name != config.options["label"]}
+    conventions = _conventions_of_run(evaluation, config, frozenset(map(str, counts)))
+    night = Night(
+        date=date,
+        title=config.title,
+        models=config.scores,
+        baseline=config.baseline,
+        measures=tuple(map(str, requested)),
+        sources=tuple(config.sources(date)),
+        command=_command(config, date, "--no-labels"),
+        version=evaluation.meta.version,
+        seconds=evaluation.meta.seconds,
+        conventions={"labels": NO_LABELS, **conventions},
+        values=(),
+        quality=replace(quality, nulls=nulls),
+        notes=("judged without labels: run the night again when they have come",),
+    )
+    few = few_scores(evaluation, config.gates.min_distinct_scores)
+    return _with_distributions(NightRun(night, SavedStates(), few), evaluation, config)
+
+
+def _command(config: NightlyConfig, date: dt.date, *options: str) -> str:
+    parts = ["fastrank-eval", "nightly", str(config.file), "--date", str(date), *options]
+    return shlex.join(parts)
+
+
+def _with_distributions(
+    evaluated: NightRun, evaluation: Evaluation, config: NightlyConfig
+) -> NightRun:
+    """Add the distributions of scores and columns, and their state."""
+    night, states = evaluated.night, evaluated.states
+    if not config.drift.nights or not night.quality.rows:
+        return evaluated
+    columns = evaluate_columns(config, night.date)
+    nulls = {place.score: each.rows - each.count for place, each in columns.items() if not place.by}
+    quality = replace(night.quality, nulls={**night.quality.nulls, **nulls})
+    distributions = {**distributions_of(evaluation, config.drift.min_rows), **columns}
+    contents = {**states.contents, KIND: distributions_to_bytes(distributions)}
+    return replace(
+        evaluated,
+        night=replace(night, quality=quality),
+        states=replace(states, contents=contents),
+        distributions=distributions,
+    )
 
 
 def _with_display_names(
@@ -383,19 +483,21 @@ def _with_display_names(
     )
 
 
-def _quality_measures(config: NightlyConfig) -> list[Measure]:
+def _quality_measures(config: NightlyConfig, options: Mapping[str, object]) -> list[Measure]:
     """Return the measures of data quality that the configuration allows."""
     measures: list[Measure] = [SINGLE_CLASS]
     if config.quality.ties:
         measures.append(TIED)
-    profile = config.options.get("profile")
+    profile = options.get("profile")
     for option, measure in (("unjudged", UNJUDGED), ("unretrieved", UNSCORED)):
-        policy = config.options.get(option)
+        policy = options.get(option)
         if policy == "allow" or (policy is None and profile is not None):
             measures.append(measure)
     scores = scores_to_count(config.gates.min_distinct_scores)
     if scores > 1:
         measures.append(distinct_scores(scores))
+    if config.drift.nights:
+        measures.append(DISTRIBUTION)
     return measures
 
 
@@ -438,15 +540,26 @@ def _compare_and_judge(evaluated: NightRun, config: NightlyConfig, history: Hist
         for kind, before in earlier.items()
         if before.incomparable
     ]
-    night = replace(night, compared=tuple(compared), quality=quality, notes=tuple(notes))
+    limits = config.drift
+    reference = Reference(history.states_before(night.date, KIND, limits.nights, 2 * limits.nights))
+    drift, drifted = judge_drift(
+        reference.compare(evaluated.distributions), limits, config.scores, evaluated.few_scores
+    )
+    night = replace(
+        night,
+        compared=tuple(compared),
+        quality=quality,
+        notes=(*night.notes, *notes, *reference.notes),
+        drift=tuple(drift),
+    )
     judged_gates = gate_outcomes(night, config.gates, earlier)
     alarm_outcomes, alarm_findings = judge_alarms(night, config.gates, history)
     gates = [gate.outcome for gate in judged_gates] + few_scores_outcomes(evaluated.few_scores)
-    gates += alarm_outcomes
+    gates += [*alarm_outcomes, *drift_outcomes(drifted)]
     findings: list[Finding] = []
     if quality.rows:
         findings += gate_findings(night, judged_gates)
-        findings += score_findings(night, evaluated.few_scores)
+        findings += [*score_findings(night, evaluated.few_scores), *drifted]
     earlier_findings = history.findings(night.date, DAYS)
     findings = with_since(night.date, findings, earlier_findings) + alarm_findings
     if quality.rows:

@@ -160,6 +160,7 @@ def night_dict(
         ],
         "gates": [asdict(gate) for gate in night.gates],
         "quality": asdict(night.quality),
+        "drift": [asdict(one) for one in night.drift if one.by is None],
         **_fields(night, ("sources", "command", "version", "seconds")),
     }
     plain: dict[str, Any] = plain_value(content)
@@ -305,7 +306,7 @@ def night_lines(night: Night) -> str:
     first = {v.score: v for v in reversed(night.values) if v.slice == "all"}
     values = [first[model] for model in night.models if model in first]
     numbers = "; ".join(f"{v.score} {night.name_of(v.measure)} {_number(v)}" for v in values)
-    lines = [f"{night.date} {_status(night)}: {numbers}"]
+    lines = [f"{night.date} {_status(night)}: {numbers or 'no labels yet'}"]
     texts = [*sentences(night), *mix_texts(night), *gate_texts(night), *night.notes]
     lines += [f"  {text}" for text in texts]
     lines += [f"  reproduce: {step.command}" for step in next_steps(night)[:1]]

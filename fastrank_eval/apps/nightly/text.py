@@ -248,6 +248,7 @@ def not_judged(night: Night) -> list[str]:
     gates = [g for g in night.gates if g.passed and g.reason.startswith(_NOT_JUDGED)]
     reasons = (g.reason.removeprefix(_NOT_JUDGED).removeprefix(":") for g in gates)
     return [
+        *([] if night.has_labels else ["every measure, as the night has no labels yet"]),
         *drift,
         *(f"{gate.condition},{reason}" for gate, reason in zip(gates, reasons, strict=True)),
     ]
@@ -376,6 +377,8 @@ def _groups_of_findings(findings: Iterable[Finding]) -> list[list[Finding]]:
 def _sentence(night: Night, finding: Finding, *others: Finding) -> str:
     if finding.kind == "scores":
         main = _few_scores_sentence(night, finding)
+    elif finding.kind == "drift":
+        main = _drift_sentence(night, finding)
     elif finding.kind == "change":
         usual = (
             f", beyond the usual night-to-night movement of {_number(finding.limit, finding.limit)}"
@@ -488,6 +491,24 @@ def _few_scores_sentence(night: Night, finding: Finding) -> str:
     base = _number(finding.base, finding.delta)
     suffix = "" if finding.verdict in _SIGNIFICANT else _UNSURE
     return f"{value} against {base} of {finding.against}{_difference(night, finding)}{suffix}"
+
+
+def _drift_sentence(night: Night, finding: Finding) -> str:
+    is_model = finding.score in night.models
+    subject = f"the {'scores' if is_model else 'values'} of {finding.score}"
+    place = _where(finding)
+    if finding.field == "out_of_range":
+        shares = percent_text(finding.number, 3), finding.score
+        return (
+            f"{shares[0]} of {subject}{place} are outside [0, 1], where those of {finding.against} "
+            "were inside"
+        )
+    distance = finding.number - finding.limit
+    limit = f"the limit of {finding.limit:g}" if finding.condition else f"{finding.limit:g}"
+    return (
+        f"{subject[0].upper()}{subject[1:]} are far from those of {finding.against}{place}: "
+        f"{finding.field.upper()} {_number(finding.number, distance)}, above {limit}"
+    )
 
 
 def _other_slices(night: Night, finding: Finding) -> str:

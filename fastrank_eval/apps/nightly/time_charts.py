@@ -145,7 +145,8 @@ def counts(
 
 def edges(nights: Sequence[Night]) -> list[dt.date]:
     """Return the nights whose conventions differ from the night before."""
-    return [now.date for was, now in pairwise(nights) if convention_differences(now, was)]
+    labelled = [night for night in nights if night.has_labels]
+    return [now.date for was, now in pairwise(labelled) if convention_differences(now, was)]
 
 
 def spark(numbers: Sequence[float], model_index: int) -> Markup:

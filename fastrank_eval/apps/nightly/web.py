@@ -26,9 +26,10 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError, HistoryError
+from fastrank_eval.apps.nightly.dates import parse_date
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.mix import with_mixes
-from fastrank_eval.apps.nightly.night import PERIODS, Night, parse_date
+from fastrank_eval.apps.nightly.night import PERIODS, Night
 from fastrank_eval.apps.nightly.page import page, policy, render
 from fastrank_eval.apps.nightly.pages import LONGEST_QUERY, WebLinks
 from fastrank_eval.apps.nightly.periods import with_periods

@@ -17,13 +17,7 @@ import pytest
 from fastrank_eval.apps.nightly.alarms import judge_alarms
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.history_schema import night_from_rows, night_rows
-from fastrank_eval.apps.nightly.night import (
-    Finding,
-    GateOutcome,
-    GateTexts,
-    Night,
-    NightDifference,
-)
+from fastrank_eval.apps.nightly.night import Finding, GateOutcome, GateTexts, Night, NightDifference
 from fastrank_eval.apps.nightly.page import page
 from fastrank_eval.apps.nightly.summary_files import night_dict, night_markdown
 from fastrank_eval.apps.nightly.text import sentences

@@ -11,7 +11,7 @@ import pytest
 
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.apps.nightly.config import TABLES, example, read_config
-from fastrank_eval.apps.nightly.night import fill_date, parse_date, parse_date_range
+from fastrank_eval.apps.nightly.dates import fill_date, parse_date, parse_date_range
 
 LEAST = """
 [source]
@@ -82,7 +82,7 @@ def test_paths__dates_and_folders(tmp_path: Path) -> None:
         ]),
         (("[models]", "[model]"), [
             "[model]: there is no such table. Did you mean 'models'? Tables are source, columns, "
-            "models, evaluate, slices, gates, quality, history, output, notify.",
+            "models, evaluate, slices, gates, quality, drift, history, output, notify.",
             "[models]: the key 'scores' is missing; add it.",
         ]),
         (('label = "click"', "label = 3"), [

@@ -1,0 +1,364 @@
+"""Compare the scores and columns of a night with the nights before."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from fastrank_eval._lib.array_codes import (
+    byte_shuffle,
+    byte_unshuffle,
+    delta_decode,
+    delta_encode,
+    narrow,
+)
+from fastrank_eval._lib.dataclass import dataclass
+from fastrank_eval._lib.errors import SourceError
+from fastrank_eval._lib.threads import JobMap
+from fastrank_eval.apps.nightly.compare_nights import MIN_NIGHTS, first_names
+from fastrank_eval.apps.nightly.night import Finding, GateOutcome, NightDrift
+from fastrank_eval.engine.run import Evaluation
+from fastrank_eval.engine.state_arrays import ALL as ALL_ROWS
+from fastrank_eval.engine.state_file import read_state_bytes, state_bytes, wrap_errors
+from fastrank_eval.groups.chunk import Scored
+from fastrank_eval.measures.pooled import PooledMeasure, PooledValue
+from fastrank_eval.results.gate_parser import ALL
+from fastrank_eval.stats.binned_scores import BinnedScores, Bins, keys_of, merge_bins
+from fastrank_eval.stats.drift import drift_between
+from fastrank_eval.stats.score_runs import scores_of
+
+#: The kind of state in history, and the name of its arrays.
+KIND = "drift"
+#: The most bins of a distribution: twice `night.MOST_VALUES`.
+_BINS = 512
+#: The most slices, all models of which are compared.
+_MOST_SLICES = 500
+_NO_POSITIVE = np.empty(0, np.int64)
+
+
+@dataclass(frozen=True)
+class DriftLimits:
+    """The limits of drift.
+
+    Parameters
+    ----------
+    columns : tuple of str
+        Columns of numbers that are compared like scores.
+    nights : int
+        Number of earlier nights of the reference; 0 for no comparison.
+    min_rows : int
+        Fewer rows, of the night or of its reference, are not judged; slices are left out.
+    note_psi : float
+        A larger PSI of all rows makes the night `"changed"`.
+    max_psi : float
+        A larger PSI fails the night.
+    max_ks : float or None
+        A larger KS fails the night; None is no limit.
+    """
+
+    columns: tuple[str, ...] = ()
+    nights: int = 14
+    min_rows: int = 1000
+    note_psi: float = 0.1
+    max_psi: float = 0.25
+    max_ks: float | None = None
+
+
+class _Distribution(PooledMeasure):
+    """The scores of rows in bins; users cannot request it."""
+
+    name = "ScoreDistribution"
+    range = (0.0, np.inf)
+
+    def state_key(self) -> Hashable:
+        return KIND
+
+    def new_state(self, weighted: bool, threads: int) -> BinnedScores:
+        return BinnedScores(_BINS)
+
+    def add_rows(self, state: BinnedScores, scored: Scored) -> None:
+        # One type: the type of a column may change from night to night. Labels do not count.
+        state.add(scored.score.astype(np.float64), _NO_POSITIVE)
+
+    def pooled_value(self, state: BinnedScores, map_jobs: JobMap) -> PooledValue:
+        return PooledValue(0.0)
+
+
+#: Keeps the distribution of every model, on all rows and each slice.
+DISTRIBUTION = _Distribution()
+
+
+class Place(NamedTuple):
+    """A model or column on all rows, or on a slice.
+
+    Parameters
+    ----------
+    score : str
+    by, slice : str
+        Empty and ``"all"`` for all rows.
+    """
+
+    score: str
+    by: str = ""
+    slice: str = ALL
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """Numbers of some rows.
+
+    Parameters
+    ----------
+    rows : int
+        With the rows that have none.
+    bins : Bins
+    """
+
+    rows: int
+    bins: Bins
+
+    @property
+    def count(self) -> int:
+        """Rows with a number."""
+        return int(np.asarray(self.bins.counts).sum())
+
+    @property
+    def distinct(self) -> int:
+        """Distinct values; the least number if a bin has more than one."""
+        bins = self.bins
+        return len(bins.keys) + int(np.count_nonzero(bins.lowest != bins.highest))
+
+    @property
+    def outside(self) -> int:
+        """Rows outside [0, 1]; values just above 1 may share a bin with 1."""
+        low, high = scores_of(self.bins.lowest), scores_of(self.bins.highest)
+        return int(np.asarray(self.bins.counts)[:, (low < 0) | (high > 1)].sum())
+
+
+Distributions: TypeAlias = dict[Place, Distribution]
+
+
+def distributions_of(evaluation: Evaluation, min_rows: int) -> Distributions:
+    """Return the distributions of a run with the measure `DISTRIBUTION`.
+
+    Parameters
+    ----------
+    evaluation : Evaluation
+    min_rows : int
+        Slices of fewer rows are left out, and the smallest of more than 500 slices.
+    """
+    rows = {
+        (part.by or "", part.label): part.sums.rows(part.slice_index)
+        for part in evaluation.totals.each_slice()
+    }
+    slices = [place for place, count in rows.items() if place[0] and count >= min_rows]
+    kept = {("", ALL), *sorted(slices, key=lambda place: (-rows[place], place))[:_MOST_SLICES]}
+    return {
+        Place(score, *place): Distribution(
+            rows[place], DISTRIBUTION.state_in(part.row_states.models[model]).merged_bins()
+        )
+        for part in evaluation.totals.each_slice()
+        if (place := (part.by or "", part.label)) in kept
+        for model, score in enumerate(evaluation.plan.roles.scores)
+    }
+
+
+def distributions_to_bytes(distributions: Distributions) -> bytes:
+    """Write distributions for the history, in the container of saved states."""
+    places = sorted(distributions)
+    every = [distributions[place] for place in places]
+    bins = [each.bins for each in every]
+    lowest, highest = (
+        np.concatenate([getattr(each, name) for each in bins]) for name in ("lowest", "highest")
+    )
+    counts = np.concatenate([np.asarray(each.counts).sum(axis=0) for each in bins])
+    arrays = {
+        "rows": np.array([each.rows for each in every], np.int64),
+        "levels": np.array([each.level for each in bins], np.int64),
+        "bins": np.array([len(each.keys) for each in bins], np.int64),
+        "lowest": delta_encode(lowest),
+        "spans": byte_shuffle(highest - lowest),
+        "counts": narrow(counts),
+    }
+    return state_bytes({"slicings": {}, "places": places}, {(ALL_ROWS, "", KIND): arrays})
+
+
+def distributions_from_bytes(content: bytes, name: str) -> Distributions:
+    """Read the distributions that `distributions_to_bytes` wrote.
+
+    Raises
+    ------
+    SourceError
+        The content is damaged, or of another version.
+    """
+    with wrap_errors(name):
+        header, states = read_state_bytes(content, name)
+        arrays = states[ALL_ROWS, "", KIND]
+        lowest = delta_decode(arrays["lowest"])
+        highest = lowest + byte_unshuffle(arrays["spans"], "u")
+        counts = np.zeros((2, len(lowest)), np.int64)
+        counts[1] = arrays["counts"]
+        levels, ends = arrays["levels"], np.cumsum(arrays["bins"])
+        keys = keys_of(lowest, ascending=False)
+        keys >>= np.repeat(levels.astype(np.uint64), arrays["bins"])
+        numbers = (each.tolist() for each in (arrays["rows"], levels, ends))
+        distributions: Distributions = {}
+        first = 0
+        for place, rows, level, end in zip(header["places"], *numbers, strict=True):
+            part = slice(first, end)
+            bins = Bins(level, keys[part], lowest[part], highest[part], counts[:, part])
+            distributions[Place(*place)] = Distribution(rows, bins)
+            first = end
+        return distributions
+
+
+class Reference:
+    """The merged distributions of earlier nights.
+
+    Parameters
+    ----------
+    contents : iterable of (datetime.date, bytes)
+        Results of `distributions_to_bytes`. The order does not matter.
+
+    Attributes
+    ----------
+    notes : list of str
+        Nights that cannot be read, and why.
+    """
+
+    def __init__(self, contents: Iterable[tuple[dt.date, bytes]] = ()) -> None:
+        self.notes: list[str] = []
+        self._nights: dict[Place, list[Distribution]] = {}
+        for date, content in contents:
+            try:
+                distributions = distributions_from_bytes(content, f"the drift state of {date}")
+            except SourceError:
+                self.notes.append(
+                    f"drift: {date} is left out: its saved scores cannot be read; run it again, "
+                    "which replaces them"
+                )
+                continue
+            for place, each in distributions.items():
+                self._nights.setdefault(place, []).append(each)
+
+    def compare(self, distributions: Distributions) -> list[NightDrift]:
+        """Compare the distributions of a night with the reference, all rows first."""
+        return [self._drift(place, each) for place, each in distributions.items()]
+
+    def _drift(self, place: Place, night: Distribution) -> NightDrift:
+        count = night.count
+        drift = NightDrift(
+            score=place.score,
+            by=place.by or None,
+            slice=place.slice,
+            rows=night.rows,
+            nulls=night.rows - count,
+            distinct=night.distinct,
+        )
+        nights = self._nights.get(place, [])
+        if not nights:
+            return drift
+        reference = Distribution(0, merge_bins([each.bins for each in nights], _BINS))
+        found = drift_between(reference.bins, night.bins)
+        reference_rows = reference.count
+        # Scores that never left [0, 1] are probabilities.
+        probability = reference_rows > 0 and count > 0 and not reference.outside
+        return replace(
+            drift,
+            psi=found.psi,
+            ks=found.ks,
+            out_of_range=night.outside / count if probability else math.nan,
+            nights=len(nights),
+            reference_rows=reference_rows,
+        )
+
+
+def judge_drift(
+    drift: Sequence[NightDrift],
+    limits: DriftLimits,
+    models: Sequence[str],
+    known: Sequence[Finding] = (),
+) -> tuple[list[NightDrift], list[Finding]]:
+    """Judge drift by its limits.
+
+    Parameters
+    ----------
+    drift : sequence of NightDrift
+        All rows before slices.
+    limits : DriftLimits
+    models : sequence of str
+        Other names are columns, which may leave [0, 1].
+    known : sequence of Finding
+        Findings that explain drift at their place, such as too few distinct scores.
+
+    Returns
+    -------
+    drift : list of NightDrift
+        With verdicts.
+    findings : list of Finding
+        Slices only where all rows have no such finding.
+    """
+    judged, findings = [], []
+    explained = {(one.score, one.slice) for one in known if one.condition}
+    worst: dict[str, int] = {}
+    for each in drift:
+        if not _is_judged(each, limits):
+            judged.append(replace(each, verdict="not judged"))
+            continue
+        found = list(_findings(each, limits, each.score in models))
+        level = max((2 if one.condition else 1 for one in found), default=0)
+        judged.append(replace(each, verdict=("same", "changed", "failed")[level]))
+        if level > worst.get(each.score, 0) and (each.score, each.slice) not in explained:
+            findings += found
+        if each.by is None:
+            worst[each.score] = level
+    return judged, findings
+
+
+def _is_judged(drift: NightDrift, limits: DriftLimits) -> bool:
+    rows = min(drift.rows - drift.nulls, drift.reference_rows)
+    return drift.nights >= min(MIN_NIGHTS, limits.nights) and rows >= limits.min_rows
+
+
+def _findings(drift: NightDrift, limits: DriftLimits, is_model: bool) -> Iterator[Finding]:
+    if is_model and drift.out_of_range > 0:
+        yield _finding(drift, "out_of_range", "scores outside [0, 1]", drift.out_of_range, 0.0)
+    if drift.psi > limits.max_psi:
+        yield _finding(drift, "psi", f"psi > {limits.max_psi:g}", drift.psi, limits.max_psi)
+    elif drift.psi > limits.note_psi and drift.by is None:
+        yield _finding(drift, "psi", "", drift.psi, limits.note_psi)
+    if limits.max_ks is not None and drift.ks > limits.max_ks:
+        yield _finding(drift, "ks", f"ks > {limits.max_ks:g}", drift.ks, limits.max_ks)
+
+
+def _finding(drift: NightDrift, field: str, condition: str, number: float, limit: float) -> Finding:
+    return Finding(
+        "drift",
+        condition,
+        drift.score,
+        drift.by or "",
+        drift.slice,
+        against=f"the last {drift.nights} nights",
+        field=field,
+        operator=">",
+        limit=limit,
+        number=number,
+    )
+
+
+def drift_outcomes(findings: Sequence[Finding]) -> list[GateOutcome]:
+    """Return a failed gate for each limit of drift that fails."""
+    failed: dict[str, list[str]] = {}
+    for each in findings:
+        if each.condition:
+            place = f"{each.score}{f', {each.slice}' if each.by else ''}"
+            failed.setdefault(each.condition, []).append(f"{place}: {each.number:.3g}")
+    return [
+        GateOutcome(condition, False, "; ".join(first_names(reasons)))
+        for condition, reasons in failed.items()
+    ]

@@ -1,0 +1,187 @@
+"""Read columns of features, and nights whose labels come later."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fastrank_eval._lib.errors import ColumnError
+from fastrank_eval._lib.threads import Progress
+from fastrank_eval.apps.nightly.config import NightlyConfig
+from fastrank_eval.apps.nightly.drift import DISTRIBUTION, Distributions, distributions_of
+from fastrank_eval.engine.run import Evaluation, run
+from fastrank_eval.io.reader import open_source
+from fastrank_eval.io.source import Source, require_columns
+from fastrank_eval.measures.base import Measure
+from fastrank_eval.slicing.spec import SliceColumn, requested_slicing
+
+#: Options of a configuration that mean something without labels and measures.
+_OPTIONS = (
+    *("group", "null_groups", "by", "min_groups", "order"),
+    *("threads", "memory", "spill_dir", "confidence"),
+)
+
+
+def evaluate_columns(config: NightlyConfig, date: dt.date) -> Distributions:
+    """Return the distributions of the columns of ``[drift]``.
+
+    They are those of all rows and of each slice. Null and NaN are no numbers. This is a pass of its
+    own, over these columns alone.
+
+    Parameters
+    ----------
+    config : NightlyConfig
+    date : datetime.date
+
+    Raises
+    ------
+    ColumnError
+        A column is missing, or is no column of numbers.
+    """
+    columns = config.drift.columns
+    if not columns:
+        return {}
+    source = _without_labels(config, date, columns)
+    options = _options(config)
+    if options.get("order") == "sorted":
+        options["order"] = "grouped"  # sorted by the scores of models
+    evaluation = run(source, score=columns, measures=[DISTRIBUTION], **options)
+    return distributions_of(evaluation, config.drift.min_rows)
+
+
+def evaluate_unlabelled(
+    config: NightlyConfig,
+    date: dt.date,
+    measures: Sequence[Measure],
+    progress: Callable[[Progress], object] | None,
+) -> Evaluation:
+    """Evaluate a night as if every label were 0.
+
+    Parameters
+    ----------
+    config : NightlyConfig
+    date : datetime.date
+    measures : sequence of Measure
+        Measures that need no label, such as counts of rows.
+    progress : callable, optional
+        As in `evaluate`.
+    """
+    options = _options(config)
+    if "score_type" in config.options:
+        options["score_type"] = config.options["score_type"]
+    return run(
+        _without_labels(config, date),
+        score=config.scores,
+        measures=measures,
+        baseline=config.baseline,
+        per_group=False,
+        progress=progress,
+        **options,
+    )
+
+
+def _options(config: NightlyConfig) -> dict[str, Any]:
+    options = {name: config.options[name] for name in _OPTIONS if name in config.options}
+    label = config.options["label"]
+    if "by" in options:
+        options["by"] = [
+            spec
+            for spec in requested_slicing(options["by"])
+            if not any(_is_of_labels(column, label) for column in spec.columns)
+        ]
+        if not options["by"]:
+            del options["by"], options["min_groups"]
+    # A null is a fact to report here, not an error.
+    return {**options, "label": label, "unretrieved": "allow"}
+
+
+def _is_of_labels(column: SliceColumn, label: str) -> bool:
+    return column.column == ("positives" if column.activity else label)
+
+
+def _without_labels(config: NightlyConfig, date: dt.date, columns: Sequence[str] = ()) -> Source:
+    source = open_source(
+        config.sources(date),
+        format=config.options.get("format"),
+        where=config.condition(date),
+    )
+    return replace_columns(source, config.options["label"], columns)
+
+
+def replace_columns(source: Source, label: str, columns: Collection[str]) -> Source:
+    """Return a source with labels of 0, and with columns as numbers.
+
+    Parameters
+    ----------
+    source : Source
+    label : str
+        The name of the labels; a column of this name is not read.
+    columns : collection of str
+        Columns of numbers or booleans, whose NaN become null.
+
+    Raises
+    ------
+    ColumnError
+        One of `columns` is missing, or is no column of numbers.
+    """
+    require_columns(source.schema, columns, role="[drift] columns")
+    schema = source.schema
+    for name in columns:
+        kind = schema.field(name).type
+        if not (_is_number(kind) or pa.types.is_boolean(kind)):
+            raise ColumnError(
+                f"[drift] columns: must be columns of numbers, got {name!r} of type {kind}; leave "
+                "it out, or write it as a number."
+            )
+        schema = schema.set(schema.get_field_index(name), pa.field(name, _plain(kind)))
+    if label in schema.names:
+        schema = schema.remove(schema.get_field_index(label))
+    schema = schema.append(pa.field(label, pa.int8()))
+
+    def read(wanted: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        for batch in source.batches([name for name in wanted if name != label]):
+            arrays = {name: batch.column(name) for name in batch.schema.names}
+            for name in columns & arrays.keys():
+                arrays[name] = _numbers(arrays[name])
+            arrays[label] = pa.array(np.zeros(batch.num_rows, np.int8))
+            yield pa.RecordBatch.from_pydict({name: arrays[name] for name in wanted})
+
+    columns, reopen = frozenset(columns), source.as_text
+    return Source(
+        source.name,
+        schema,
+        read,
+        rows=source.rows,
+        rereadable=source.rereadable,
+        locate=source.locate,
+        edges=source.edges,
+        as_text=(
+            None
+            if reopen is None
+            else lambda *names: replace_columns(reopen(*names), label, columns)
+        ),
+        spellings=source.spellings,
+    )
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_null(kind)
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """Return the type of a column of numbers; float64 for nulls alone."""
+    if pa.types.is_boolean(kind):
+        return pa.int8()
+    return pa.float64() if pa.types.is_null(kind) else kind
+
+
+def _numbers(column: pa.Array) -> pa.Array:
+    column = column.cast(_plain(column.type))
+    if pa.types.is_floating(column.type):
+        return pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
+    return column

@@ -1,0 +1,459 @@
+"""Drift of a night: against merged earlier nights, of scores and columns, before labels come."""
+
+from __future__ import annotations
+
+import json
+import math
+import sqlite3
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import csv, parquet
+
+from fastrank_eval.apps.nightly.charts import edges
+from fastrank_eval.apps.nightly.history import History
+from fastrank_eval.apps.nightly.night import Night, NightDrift
+from fastrank_eval.apps.nightly.page import page
+from fastrank_eval.apps.nightly.periods import with_periods
+from fastrank_eval.apps.nightly.summary_files import night_markdown
+from fastrank_eval.apps.nightly.text import sentences
+from tests.support.nightly_runs import dump, kept, nightly, on
+
+ROWS = 2000
+CONFIG = """
+[source]
+path = "logs/{date}.parquet"
+[columns]
+group = "user"
+label = "click"
+[models]
+scores = ["a", "b"]
+baseline = "a"
+[evaluate]
+measures = ["GAUC", "AUC"]
+[slices]
+by = ["slot"]
+min_groups = 5
+[gates]
+fail_if = "GAUC < 0.01"
+[drift]
+min_rows = 200
+"""
+
+
+def rows_of(day: int, rows: int = ROWS) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(day)
+    logit = rng.normal(-3.0, 1.0, rows)
+    score = 1 / (1 + np.exp(-logit))
+    return {
+        "user": np.repeat(np.arange(rows // 10), 10),
+        "click": (rng.random(rows) < score).astype(np.int8),
+        "a": score.astype(np.float32),
+        "b": 1 / (1 + np.exp(-logit - rng.normal(0, 0.3, rows))),
+        "slot": np.where(rng.random(rows) < 0.3, "side", "top"),
+        "price": rng.gamma(2.0, 10.0, rows),
+    }
+
+
+def write(day: int, **columns: object) -> None:
+    content = {**rows_of(day), **columns}
+    table = pa.table({name: values for name, values in content.items() if values is not None})
+    parquet.write_table(table, f"logs/{on(day)}.parquet")
+
+
+def configure(text: str = "") -> None:
+    Path("nightly.toml").write_text(CONFIG + text)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("logs").mkdir()
+    configure()
+    for day in range(1, 9):
+        write(day)
+    assert nightly("--backfill", f"{on(1)}..{on(8)}", "-q").exit_code == 0
+    return tmp_path
+
+
+def run(day: int, *options: str, exit_code: int = 0) -> Night:
+    outcome = nightly("--date", on(day), *options)
+    assert outcome.exit_code == exit_code, outcome.output
+    return next(night for night in kept() if night.date.day == day)
+
+
+def drift_of(night: Night, score: str, slice_: str = "all") -> NightDrift:
+    (found,) = (one for one in night.drift if (one.score, one.slice) == (score, slice_))
+    return found
+
+
+def ks_and_psi(reference: np.ndarray, other: np.ndarray) -> tuple[float, float]:
+    """KS of the values, and PSI of the deciles of the reference, by definition."""
+    values = np.union1d(reference, other)
+    shares = [np.sort(x).searchsorted(values, "right") / len(x) for x in (reference, other)]
+    edges = np.quantile(reference, np.arange(1, 10) / 10)
+    p, q = (
+        np.bincount(np.searchsorted(edges, x), minlength=10) / len(x) for x in (reference, other)
+    )
+    return float(np.abs(shares[0] - shares[1]).max()), float(np.sum((p - q) * np.log(p / q)))
+
+
+def test_steady_scores__hardly_drift__and_the_numbers_are_those_of_the_rows() -> None:
+    write(9)
+    night = run(9)
+    assert night.status == "fine"
+    assert [(one.score, one.slice) for one in night.drift] == [
+        (score, slice_) for slice_ in ("all", "slot=side", "slot=top") for score in ("a", "b")
+    ]
+    before = [rows_of(day) for day in range(1, 9)]
+    for one in night.drift:
+        slot = one.slice.removeprefix("slot=")
+        wanted = [
+            rows[one.score][(rows["slot"] == slot) | (slot == "all")]
+            for rows in (*before, rows_of(9))
+        ]
+        ks, psi = ks_and_psi(np.concatenate(wanted[:-1]).astype(float), wanted[-1].astype(float))
+        assert one.ks == pytest.approx(ks, abs=0.01)
+        assert one.ks <= ks
+        assert one.psi == pytest.approx(psi, rel=0.3, abs=0.003)
+        assert (one.nights, one.verdict, one.nulls, one.out_of_range) == (8, "same", 0, 0.0)
+        assert (one.rows, one.reference_rows) == (len(wanted[-1]), sum(map(len, wanted[:-1])))
+        assert one.distinct > 256
+
+
+def test_few_values__are_compared_exactly() -> None:
+    coarse = {day: np.round(rows_of(day)["b"], 2) for day in range(1, 10)}
+    for day, score in coarse.items():
+        write(day, b=score)
+    assert nightly("--backfill", f"{on(1)}..{on(9)}", "-q").exit_code == 0
+    one = drift_of(kept()[-1], "b")
+    reference = np.concatenate([coarse[day] for day in range(1, 9)])
+    assert one.ks == pytest.approx(ks_and_psi(reference, coarse[9])[0], abs=1e-12)
+    assert one.distinct == len(np.unique(coarse[9]))
+
+
+def test_equal_scores_every_night__have_no_drift() -> None:
+    same = rows_of(1)
+    for day in range(1, 10):
+        write(day, **{**same, "click": rows_of(day)["click"]})
+    assert nightly("--backfill", f"{on(1)}..{on(9)}", "-q").exit_code == 0
+    assert {(one.psi, one.ks) for one in kept()[-1].drift} == {(0.0, 0.0)}
+
+
+def test_large_change__fails_the_night__slices_are_left_out() -> None:
+    write(9, b=rows_of(9)["b"] ** 0.5)
+    night = run(9, exit_code=3)
+    (finding,) = (one for one in night.findings if one.kind == "drift")
+    assert (finding.score, finding.slice, finding.condition) == ("b", "all", "psi > 0.25")
+    assert finding.number == drift_of(night, "b").psi > 0.25
+    assert {one.verdict for one in night.drift if one.score == "b"} == {"failed"}
+    assert {one.verdict for one in night.drift if one.score == "a"} == {"same"}
+    (text,) = (one for one in sentences(night) if "far from" in one)
+    assert text.startswith("The scores of b are far from those of the last 8 nights: PSI ")
+    assert text.endswith("above the limit of 0.25. Since 9 Nov (1 night).")
+    (gate,) = (one for one in night.gates if not one.passed)
+    assert (gate.condition, gate.reason) == ("psi > 0.25", f"b: {finding.number:.3g}")
+    assert "* gate failed\\: psi \\> 0.25\\: b\\: " in night_markdown(night)
+    assert '<span class="verdict bad">drifted</span>' in page([night])
+    write(10, b=rows_of(10)["b"] ** 0.5)
+    (finding,) = (one for one in run(10, exit_code=3).findings if one.kind == "drift")
+    assert (finding.nights, str(finding.since)) == (2, on(9))
+
+
+def test_change_of_one_slice__is_found_there() -> None:
+    rows = rows_of(9)
+    write(9, b=np.where(rows["slot"] == "side", rows["b"] ** 0.7, rows["b"]))
+    night = run(9, exit_code=3)
+    failed = [one.slice for one in night.findings if one.kind == "drift" and one.condition]
+    assert failed == ["slot=side"]
+    assert drift_of(night, "b", "slot=top").verdict == "same"
+
+
+def test_moderate_change__makes_the_night_changed() -> None:
+    write(9, b=rows_of(9)["b"] ** 0.88)
+    night = run(9)
+    assert night.status == "changed"
+    assert 0.1 < drift_of(night, "b").psi < 0.25
+    (finding,) = (one for one in night.findings if one.kind == "drift")
+    assert (finding.condition, finding.limit, finding.slice) == ("", 0.1, "all")
+
+
+def test_limits__are_those_of_the_configuration() -> None:
+    write(9, b=rows_of(9)["b"] ** 0.5)
+    configure("max_psi = 100\nnote_psi = 100\n")
+    assert run(9).status == "fine"
+    configure("max_psi = 100\nnote_psi = 100\nmax_ks = 0.05\n")
+    night = run(9, exit_code=3)
+    assert {one.condition for one in night.findings if one.kind == "drift"} == {"ks > 0.05"}
+    configure("nights = 3\n")
+    assert drift_of(run(9, exit_code=3), "b").nights == 3
+    Path("nightly.toml").write_text(CONFIG.replace("min_rows = 200", "min_rows = 50000"))
+    assert {one.verdict for one in run(9).drift} == {"not judged"}
+    Path("nightly.toml").write_text(CONFIG.replace("min_rows = 200", "nights = 0"))
+    assert run(9).drift == ()
+    with History("history.db", readonly=True) as history:
+        assert history.state(run(9).date, "drift") is None
+
+
+def test_slices__of_few_rows_are_left_out__and_the_smallest_of_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    write(9)
+    rows = min(one.rows for one in run(9).drift)
+    Path("nightly.toml").write_text(CONFIG.replace("min_rows = 200", f"min_rows = {rows + 1}"))
+    assert {one.slice for one in run(9).drift} == {"all", "slot=top"}
+    configure()
+    monkeypatch.setattr("fastrank_eval.apps.nightly.drift._MOST_SLICES", 1)
+    assert {one.slice for one in run(9).drift} == {"all", "slot=top"}
+
+
+def test_young_history__is_not_judged() -> None:
+    nights = kept()
+    assert all(math.isnan(one.psi) for one in nights[0].drift)
+    assert [nights[at].drift[0].nights for at in range(8)] == list(range(8))
+    assert [nights[at].drift[0].verdict for at in (0, 4, 5, 7)] == [
+        "not judged", "not judged", "same", "same",
+    ]  # fmt: skip
+
+
+def test_scores_outside_of_0_to_1__fail__where_they_never_were() -> None:
+    score = rows_of(9)["b"].copy()
+    score[:40] = -5.0
+    write(9, b=score)
+    night = run(9, exit_code=3)
+    assert drift_of(night, "b").out_of_range == 40 / ROWS
+    (finding,) = (one for one in night.findings if one.condition == "scores outside [0, 1]")
+    assert finding.number == 40 / ROWS
+    assert sentences(night)[0].startswith(
+        "2% of the scores of b are outside [0, 1], where those of the last 8 nights were inside."
+    )
+    for day in range(1, 10):
+        write(day, b=5 * rows_of(day)["b"])
+    assert nightly("--backfill", f"{on(1)}..{on(9)}", "-q").exit_code == 0
+    assert math.isnan(drift_of(kept()[-1], "b").out_of_range)
+
+
+def test_dead_slice__is_named_once() -> None:
+    rows = rows_of(9)
+    write(9, b=np.where(rows["slot"] == "side", 0.04, rows["b"]))
+    night = run(9, exit_code=3)
+    assert drift_of(night, "b", "slot=side").verdict == "failed"
+    assert drift_of(night, "b", "slot=side").distinct == 1
+    assert [one.kind for one in night.findings if one.slice == "slot=side"] == ["scores"]
+
+
+def with_columns(day: int) -> dict[str, object]:
+    price = rows_of(day)["price"]
+    return {
+        "price": np.where(np.arange(ROWS) % 10 == 0, np.nan, price),
+        "new": pa.array((price > 20).tolist()),
+        "none": pa.nulls(ROWS),
+    }
+
+
+def test_columns__are_compared_like_scores() -> None:
+    configure('columns = ["price", "new", "none"]\n[quality]\nmax_null_share = 0.2\n')
+    for day in range(1, 9):
+        write(day, **{**with_columns(day), "none": np.zeros(ROWS)})
+    assert nightly("--backfill", f"{on(1)}..{on(8)}", "-q").exit_code == 0
+    write(9, **{**with_columns(9), "price": 3 * with_columns(9)["price"]})
+    night = run(9, exit_code=4)
+    assert night.quality.flags == ("share of nulls of 'none' 1, above 0.2",)
+    assert night.quality.nulls["price"] == drift_of(night, "price").nulls == ROWS / 10
+    assert drift_of(night, "price").verdict == "failed"
+    assert drift_of(night, "price").out_of_range != drift_of(night, "price").out_of_range
+    assert (drift_of(night, "new").distinct, drift_of(night, "new").verdict) == (2, "same")
+    assert drift_of(night, "none").verdict == "not judged"
+    assert {one.slice for one in night.drift if one.score == "price"} == {
+        "all", "slot=side", "slot=top",
+    }  # fmt: skip
+    assert "The values of price are far from those of the last 8 nights: PSI" in "".join(
+        sentences(night)
+    )
+
+
+@pytest.mark.parametrize(
+    "columns,complaint",
+    [
+        ('["prize"]', "[drift] columns: no column 'prize'. Did you mean 'price'?"),
+        ('["slot"]', "[drift] columns: must be columns of numbers, got 'slot' of type string"),
+        ('["a"]', "[drift] columns = ['a']: has the model 'a', whose scores are compared anyway"),
+    ],
+)
+def test_columns__wrong__are_refused(columns: str, complaint: str) -> None:
+    write(9)
+    configure(f"columns = {columns}\n")
+    before = dump()
+    outcome = nightly("--date", on(9))
+    assert outcome.exit_code == 2
+    assert complaint in outcome.stderr
+    assert dump() == before
+
+
+def without_labels(day: int, **columns: object) -> None:
+    write(day, **{"click": None, **columns})
+
+
+def test_no_labels__judges_what_needs_none__and_a_later_run_replaces_it() -> None:
+    without_labels(9)
+    assert "no column 'click'" in nightly("--date", on(9)).stderr
+    outcome = nightly("--date", on(9), "--no-labels", "--json", "out.json")
+    assert outcome.exit_code == 0
+    assert "2026-11-09 fine: no labels yet" in outcome.stdout
+    assert "judged without labels" in outcome.stdout
+    (told,) = json.loads(Path("out.json").read_text())["nights"]
+    assert told["headline"] == []
+    assert told["conventions"]["labels"] == "none yet"
+    assert told["command"].endswith("--no-labels")
+    night = kept()[-1]
+    assert (night.has_labels, night.values, night.quality.rows) == (False, (), ROWS)
+    assert math.isnan(night.quality.ctr)
+    assert math.isnan(night.quality.single_class_share)
+    assert night.quality.groups == ROWS // 10
+    assert [gate.reason for gate in night.gates] == ["not judged: the night has no labels yet"]
+    shown = page(kept())
+    assert "Judged without labels" in shown
+    assert "every measure, as the night has no labels yet" in shown
+    assert "There is no value for this night: it has no labels yet." in shown
+    # Its conventions are not those of other nights, which is no change.
+    assert "There is nothing to compare with" not in shown
+    assert edges(kept()) == []
+    write(9)
+    labelled = run(9)
+    assert labelled.has_labels
+    assert labelled.values
+    # The scores are the same with and without labels.
+    assert labelled.drift == night.drift
+    outcome = nightly("--date", on(9), "--no-labels")
+    assert outcome.exit_code == 2
+    assert "--no-labels: must be a night without labels in the history" in outcome.stderr
+    assert kept()[-1] == labelled
+
+
+def test_no_labels__finds_a_broken_model_before_labels_come() -> None:
+    score = rows_of(9)["b"] ** 0.5
+    without_labels(9, b=pa.array(score, mask=np.arange(ROWS) % 4 == 0))
+    night = run(9, "--no-labels", exit_code=3)
+    assert (drift_of(night, "b").nulls, night.quality.nulls["b"]) == (ROWS // 4, ROWS // 4)
+    assert "click" not in night.quality.nulls
+    assert night.findings[0].condition == "psi > 0.25"
+    without_labels(10, b=np.full(ROWS, 0.04))
+    night = run(10, "--no-labels", exit_code=3)
+    assert night.findings[0].kind == "scores"
+    write(10, click=np.full(ROWS, 7))  # not read
+    assert run(10, "--no-labels").status == "fine"
+
+
+def test_no_labels__night_is_not_compared_with() -> None:
+    without_labels(9)
+    run(9, "--no-labels")
+    write(10)
+    night = run(10)
+    assert night.notes == (f"not compared with yesterday: {on(9)} was judged without labels",)
+    assert drift_of(night, "b").nights == 9
+    assert night.quality.volume_drift == 0
+    with History("history.db", readonly=True) as history:
+        assert with_periods(night, history).period_notes == (
+            f"week: {on(9)} is left out: it has no saved state; run it again",
+            f"month: {on(9)} is left out: it has no saved state; run it again",
+        )
+
+
+@pytest.mark.parametrize("by", ['["click", "@positives:1", "slot"]', '"@positives:1"'])
+def test_no_labels__has_no_slices_of_labels(by: str) -> None:
+    Path("nightly.toml").write_text(
+        CONFIG.replace('by = ["slot"]', f"by = {by}") + 'columns = ["price"]\n'
+    )
+    without_labels(9)
+    wanted = {None, "slot"} if "slot" in by else {None}
+    assert {one.by for one in run(9, "--no-labels").drift} == wanted
+    write(9)
+    drift = run(9).drift
+    assert {one.by for one in drift if one.score == "price"} == wanted
+    assert len({one.by for one in drift if one.score == "a"}) > len(wanted)
+
+
+def test_no_labels__with_all_options() -> None:
+    options = """
+[evaluate]
+measures = ["GAUC", "AUC"]
+order = "grouped"
+null_groups = "drop"
+profile = "catboost"
+unjudged = "drop"
+groups = "with_relevant"
+score_type = "float32"
+"""
+    text = CONFIG.replace('[evaluate]\nmeasures = ["GAUC", "AUC"]\n', options.lstrip())
+    text = text.replace('label = "click"\n', 'label = "click"\nweight = "price"\n')
+    Path("nightly.toml").write_text(text + 'columns = ["price"]\n')
+    user = pa.array(rows_of(9)["user"], mask=np.arange(ROWS) < 10)
+    without_labels(9, user=user)
+    night = run(9, "--no-labels")
+    assert (night.quality.rows, night.quality.groups) == (ROWS - 10, ROWS // 10 - 1)
+    assert drift_of(night, "a").rows == drift_of(night, "price").rows == ROWS - 10
+
+
+def test_no_labels__of_csv_files_with_a_condition() -> None:
+    rows = rows_of(9)
+    del rows["click"]
+    csv.write_csv(pa.table({**rows, "day": np.full(ROWS, on(9))}), "logs/nights.csv")
+    Path("nightly.toml").write_text(
+        CONFIG.replace('"logs/{date}.parquet"', '"logs/nights.csv"\nwhere = "day = \'{date}\'"')
+    )
+    night = run(9, "--no-labels")
+    assert night.quality.rows == ROWS
+    assert {one.slice for one in night.drift} == {"all", "slot=side", "slot=top"}
+    assert nightly("--date", on(10), "--no-labels", "-q").exit_code == 4
+
+
+def test_reference__has_sound_nights_only__the_last_14() -> None:
+    for day in range(9, 20):
+        write(day)
+    assert nightly("--backfill", f"{on(9)}..{on(19)}", "-q").exit_code == 0
+    assert {one.nights for one in kept()[-1].drift} == {14}
+    write(20, **{name: values[:40] for name, values in rows_of(20).items()})
+    configure("[quality]\nmin_rows = 100\n")
+    assert run(20, exit_code=4).status == "data_quality"
+    write(21)
+    assert {one.reference_rows for one in run(21).drift if one.by is None} == {14 * ROWS}
+
+
+def test_nights_without_a_state_or_with_a_damaged_one__are_left_out() -> None:
+    database = sqlite3.connect("history.db")
+    database.execute("DELETE FROM state WHERE kind = 'drift' AND date = ?", (on(2),))
+    database.execute(
+        "UPDATE state SET content = zeroblob(9) WHERE kind = 'drift' AND date = ?", (on(3),)
+    )
+    database.commit()
+    database.close()
+    write(9)
+    night = run(9)
+    assert {one.nights for one in night.drift} == {6}
+    assert night.notes == (
+        f"drift: {on(3)} is left out: its saved scores cannot be read; run it again, which "
+        "replaces them",
+    )
+
+
+def test_order_threads_and_type__change_no_bit() -> None:
+    write(9)
+    first = run(9).drift
+    order = np.random.default_rng(0).permutation(ROWS)
+    write(9, **{name: values[order] for name, values in rows_of(9).items()})
+    Path("nightly.toml").write_text(CONFIG.replace("[slices]", "threads = 1\n[slices]"))
+    assert run(9).drift == first
+    write(9, a=rows_of(9)["a"].astype(np.float64))
+    assert run(9).drift == first
+
+
+def test_page__shows_drift__and_none_without_it() -> None:
+    nights = kept()
+    shown = page(nights)
+    assert 'id="drift-h"' in shown
+    assert "over 256" in shown
+    assert "slot=side" in shown
+    assert 'id="drift-h"' not in page([replace(night, drift=()) for night in nights])

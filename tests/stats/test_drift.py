@@ -1,0 +1,193 @@
+"""PSI and KS: equal to their definitions, 0 for equal rows, and the same for any order of parts."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from fastrank_eval.stats.binned_scores import BinnedScores, Bins
+from fastrank_eval.stats.drift import Drift, drift_between, ks_distance, psi
+
+NONE = np.empty(0, np.int64)
+VALUES = {
+    "few": st.sampled_from([0.0, 0.1, 0.25, 0.5, 1.0, -3.0]),
+    "any": st.floats(-1e6, 1e6, width=32),
+    "unit": st.floats(0, 1, width=32),
+}
+
+
+@st.composite
+def nights(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray]:
+    elements = VALUES[draw(st.sampled_from(sorted(VALUES)))]
+    width = draw(st.sampled_from([4, 8]))
+    reference, other = (
+        draw(arrays(f"f{width}", st.integers(1, 80), elements=elements)) for _ in range(2)
+    )
+    return reference, other
+
+
+def binned(*scores: np.ndarray, bins: int = 1024) -> BinnedScores:
+    made = BinnedScores(bins)
+    for each in scores:
+        made.add(each, NONE)
+    return made
+
+
+def state(*scores: np.ndarray, bins: int = 1024) -> Bins:
+    return binned(*scores, bins=bins).merged_bins()
+
+
+def ks_by_definition(reference: np.ndarray, other: np.ndarray) -> float:
+    values = np.union1d(reference, other)
+    below = [
+        (np.sort(each).searchsorted(values, "right")) / len(each) for each in (reference, other)
+    ]
+    return float(np.abs(below[0] - below[1]).max())
+
+
+def psi_by_definition(p: list[float], q: list[float]) -> float:
+    """The formula of Evidently, in plain Python; bins that are empty in both are left out."""
+
+    def filled(shares: list[float]) -> list[float]:
+        least = min(share for share in shares if share > 0)
+        empty = least / 10**6 if least <= 0.0001 else 0.0001
+        return [share or empty for share in shares]
+
+    used = [pair for pair in zip(p, q, strict=True) if any(pair)]
+    pairs = zip(*(filled(list(each)) for each in zip(*used, strict=True)), strict=True)
+    return math.fsum((a - b) * math.log(a / b) for a, b in pairs)
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(nights())
+def test_ks__of_values_in_bins_of_their_own__is_that_of_the_definition(drawn):
+    reference, other = drawn
+    drift = drift_between(state(reference, bins=1 << 20), state(other, bins=1 << 20))
+    exact = ks_by_definition(reference, other)
+    if drift.ks_bound == 0:
+        assert drift.ks == pytest.approx(exact, abs=1e-12)
+    assert drift.ks - 1e-12 <= exact <= drift.ks + drift.ks_bound + 1e-12
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(nights(), st.sampled_from([2, 3, 8, 32]))
+def test_ks__of_few_bins__is_off_by_its_bound_at_most(drawn, bins):
+    reference, other = drawn
+    drift = drift_between(state(reference, bins=bins), state(other, bins=bins))
+    exact = ks_by_definition(reference, other)
+    assert drift.ks - 1e-12 <= exact <= drift.ks + drift.ks_bound + 1e-12
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_ks__of_click_probabilities__is_close_in_a_thousand_bins(kind):
+    rng = np.random.default_rng(4)
+    nights = [
+        (1 / (1 + np.exp(-rng.normal(mean, 1.0, rows)))).astype(kind)
+        for mean, rows in ((-4.0, 200_000), (-3.9, 30_000))
+    ]
+    drift = drift_between(*(state(night) for night in nights))
+    exact = ks_by_definition(*nights)
+    assert drift.ks <= exact <= drift.ks + drift.ks_bound + 1e-12
+    assert exact - drift.ks < 1e-3
+
+
+def test_ks__equals_scipy():
+    stats = pytest.importorskip("scipy.stats")
+    rng = np.random.default_rng(3)
+    for levels in (3, 20, 700):
+        reference, other = rng.integers(0, levels, 5000), rng.binomial(levels, 0.52, 800)
+        ours = drift_between(state(reference.astype(float)), state(other.astype(float)))
+        theirs = stats.ks_2samp(reference, other).statistic
+        assert (ours.ks, ours.ks_bound) == (pytest.approx(theirs, abs=1e-9), 0.0)
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(st.lists(st.tuples(st.integers(0, 30_000), st.integers(0, 40)), min_size=1, max_size=12))
+def test_psi__is_the_formula_with_filled_shares(counts):
+    reference, other = (np.array(each) for each in zip(*counts, strict=True))
+    if not (reference.any() and other.any()):
+        assert math.isnan(psi(reference, other))
+        return
+    p, q = ((each / each.sum()).tolist() for each in (reference, other))
+    assert psi(reference, other) == pytest.approx(psi_by_definition(p, q), rel=1e-12, abs=1e-12)
+    assert psi(reference, other) >= 0
+
+
+def test_psi__of_few_values__has_a_bin_for_each_value_of_either_night():
+    reference = np.repeat([0.1, 0.2, 0.3], [600, 300, 100])
+    other = np.repeat([0.1, 0.3, 0.4], [20, 20, 60])
+    expected = psi_by_definition([0.6, 0.3, 0.1, 0.0], [0.2, 0.0, 0.2, 0.6])
+    assert drift_between(state(reference), state(other)).psi == pytest.approx(expected, abs=1e-12)
+
+
+def test_psi__of_many_values__has_the_deciles_of_the_reference():
+    reference, other = np.arange(1000) / 1024, np.arange(400, 900) / 1024
+    q = [0.0] * 4 + [0.2] * 5 + [0.0]
+    expected = psi_by_definition([0.1] * 10, q)
+    found = drift_between(state(reference, bins=4096), state(other, bins=4096))
+    assert found.psi == pytest.approx(expected, abs=1e-12)
+
+
+def test_psi__golden_number():
+    """By hand: (0.4 - 0.8) ln(0.4 / 0.8) + (0.6 - 0.2) ln(0.6 / 0.2)."""
+    assert psi(np.array([4, 6]), np.array([8, 2])) == pytest.approx(
+        0.4 * math.log(2) + 0.4 * math.log(3), abs=1e-15
+    )
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(nights(), st.integers(1, 5))
+def test_equal_distributions__give_zero(drawn, times):
+    rows, _ = drawn
+    drift = drift_between(state(rows), state(*[rows] * times))
+    assert (drift.psi, drift.ks) == (0.0, 0.0)
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(nights(), st.randoms(), st.sampled_from([4, 64, 1024]))
+def test_order_of_merging__changes_no_bit(drawn, rng, bins):
+    reference, other = drawn
+    parts = np.array_split(reference, 4)
+    whole = drift_between(state(reference, bins=bins), state(other, bins=bins))
+    rng.shuffle(parts)
+    merged = BinnedScores(bins)
+    for part in parts:
+        saved = binned(part, bins=bins).to_arrays()
+        merged.merge(BinnedScores.from_arrays(saved))
+    assert drift_between(merged.merged_bins(), state(other, bins=bins)) == whole
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(nights())
+def test_labels_and_equal_weights__do_not_count(drawn):
+    reference, other = drawn
+    plain = drift_between(state(reference), state(other))
+    labelled, weighted = BinnedScores(1024), BinnedScores(1024, weighted=True)
+    labelled.add(reference, np.arange(0, len(reference), 2))
+    weighted.add(reference, np.arange(0, len(reference), 3), np.full(len(reference), 0.5))
+    assert drift_between(labelled.merged_bins(), state(other)) == plain
+    found = drift_between(weighted.merged_bins(), state(other))
+    assert (found.psi, found.ks) == pytest.approx((plain.psi, plain.ks), abs=1e-9)
+
+
+def test_no_row__has_no_drift():
+    for pair in ((state(), state(np.ones(3))), (state(np.ones(3)), state()), (state(), state())):
+        drift: Drift = drift_between(*pair)
+        assert math.isnan(drift.psi)
+        assert math.isnan(drift.ks)
+
+
+def test_constant_scores__of_another_value__are_far_away():
+    drift = drift_between(state(np.full(1000, 0.25)), state(np.full(100, 0.75)))
+    assert drift.ks == 1.0
+    assert drift.psi > 10
+
+
+def test_bound__counts_a_bin_of_both():
+    one = np.array([True])
+    assert ks_distance(np.array([3]), np.array([7]), one) == (0.0, 1.0)
