@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fastrank_eval._lib.arguments import check_indent, typed
 from fastrank_eval.analysis.attribution import decomposition_rows, mover_rows
@@ -40,9 +40,6 @@ from fastrank_eval.results.slice_view import FEW_NOTE
 from fastrank_eval.results.tables import TEXT_WIDTH, Lines, Report, Table
 from fastrank_eval.results.views import ReportView, TerminalView
 from fastrank_eval.stats.intervals import FEW_GROUPS
-
-if TYPE_CHECKING:
-    pass
 
 
 class ReportedComparison(ComparedModels, ReportView):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -20,9 +20,6 @@ from fastrank_eval.results.evaluate import evaluate
 from fastrank_eval.results.result import Result, result_of
 from fastrank_eval.stats.intervals import normal_quantile
 from fastrank_eval.stats.score_table import ScoreTable
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)

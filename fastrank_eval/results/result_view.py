@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
@@ -61,9 +61,6 @@ from fastrank_eval.results.tables import (
 )
 from fastrank_eval.results.views import ReportView, TerminalView
 from fastrank_eval.stats.intervals import FEW_GROUPS
-
-if TYPE_CHECKING:
-    pass
 
 _NARROW, _REASON = 12, 13  # least widths of names and of reasons ("few_positives")
 

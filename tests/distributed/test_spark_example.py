@@ -66,8 +66,9 @@ def submitted(log: pa.Table, tmp_path: Path) -> Any:
 
 
 def numbers(printed: str) -> list[str]:
-    """Lines of tables: those of a result end before how long it took, which differs."""
-    return [line for line in printed.splitlines() if line.startswith(("old ", "new ", "score "))]
+    """Lines of tables and verdicts, without time and order of the rows, which differ."""
+    begins = ("old ", "new ", "measure ", "slice ", "slot=", *OPTIONS["measures"].split(","))
+    return [line for line in printed.splitlines() if line.startswith(begins)]
 
 
 def test_example__prints_the_numbers_of_a_local_run_and_keeps_its_state(

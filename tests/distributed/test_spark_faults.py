@@ -86,11 +86,11 @@ def test_undefined_group__the_error_names_it(spark) -> None:
         ({"group": "user", "threads": 2}, "takes no threads for Spark: Spark runs as many"),
         ({"group": "user", "limit": 10}, r"df\.limit"),
         ({"group": "user", "ties": "input"}, "which Spark does not keep"),
-        ({"group": "user", "partitions": 0}, "partitions=0"),
+        ({"group": "user", "partitions": 0}, "partitions: must be .* got 0"),
         ({"group": "user", "where": "slot = 3"}, "slot"),
         ({"group": "user", "by": "slto"}, "slto"),
         ({"group": "new"}, "type double, which cannot be a key"),
-        ({"group": "user", "where": 3}, "where=3 is not text"),
+        ({"group": "user", "where": 3}, "where: must be text, got 3"),
         ({"group": "user", "metrics": "GAUC"}, "takes no metrics"),
     ],
 )

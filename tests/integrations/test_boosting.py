@@ -119,7 +119,7 @@ def test_xgboost__weights_of_groups__are_no_weights_of_rows():
     group = np.repeat(np.arange(70), 10)
     data = xgboost.DMatrix(X, Y, qid=group, weight=np.arange(1.0, 71.0))
     assert xgboost_metric()(X[:, 0], data)[1] == wanted(group, Y, X[:, 0])
-    with pytest.raises(ArgumentError, match=r"weight has shape \(70,\)"):
+    with pytest.raises(ArgumentError, match=r"must have 700 rows.* got shape \(70,\)"):
         xgboost_metric(weighted=True)(X[:, 0], data)
 
 
