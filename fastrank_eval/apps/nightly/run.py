@@ -70,7 +70,11 @@ from fastrank_eval.apps.nightly.quality import (
     quality_of,
     scores_to_count,
 )
-from fastrank_eval.apps.nightly.unlabelled import evaluate_columns, evaluate_unlabelled
+from fastrank_eval.apps.nightly.unlabelled import (
+    evaluate_columns,
+    evaluate_unlabelled,
+    naming_no_labels,
+)
 from fastrank_eval.engine.records import plain_value
 from fastrank_eval.engine.run import Evaluation, run
 from fastrank_eval.measures import Measure
@@ -336,6 +340,7 @@ def nightly(
     return NightRun(night, evaluated.states)
 
 
+@naming_no_labels
 def _evaluate_night(
     config: NightlyConfig,
     date: dt.date,
