@@ -20,6 +20,7 @@ from fastrank_eval._lib.threads import Progress, map_jobs
 from fastrank_eval.analysis import curve_points
 from fastrank_eval.analysis.curve_points import Thresholds
 from fastrank_eval.apps.nightly.alarms import judge_alarms
+from fastrank_eval.apps.nightly.calibration import calibration_of
 from fastrank_eval.apps.nightly.compare_nights import (
     DAYS,
     NIGHTS,
@@ -379,6 +380,7 @@ def _evaluate_night(
         quality=quality_of(evaluation),
         compared=tuple(from_baseline(evaluation, values, confidence)),
         curves=curves_of(evaluation),
+        calibration=calibration_of(evaluation),
     )
     states = states_of(evaluation, source, hidden, config.states)
     shown = display_names(requested, evaluation.plan.measures)
