@@ -36,8 +36,8 @@ from fastrank_eval.io.source import Batch, Source, UnreadBatch, refuse_text, req
 
 #: Longer expressions are mistakes.
 _MOST_CHARACTERS = 10_000
-#: Rows in memory that are computed together; they fit the cache of a processor.
-_ROWS = 1 << 17
+#: Rows that are computed together: their intermediate results fit the cache of a processor.
+_ROWS = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -240,12 +240,14 @@ def with_computed(source: Source, expressions: Mapping[str, str]) -> Source:
 
     def read(columns: Sequence[str]) -> Iterator[Batch]:
         names = input_columns(columns, expressions)
+        wanted = {name: nodes.get(name, Column(name)) for name in columns}
+        operations = {n: node for n, node in wanted.items() if isinstance(node, Operation)}
 
         def compute(batch: pa.RecordBatch) -> pa.RecordBatch:
-            doubles: dict[str, pa.Array] = {}
+            computed = _compute(operations, batch)
             arrays = [
-                _values(nodes[name], batch, doubles) if name in nodes else batch.column(name)
-                for name in columns
+                batch.column(node.name) if isinstance(node, Column) else computed[name]
+                for name, node in wanted.items()
             ]
             return pa.RecordBatch.from_arrays(arrays, names=list(columns))
 
@@ -313,26 +315,29 @@ def _computed_batch(batch: Batch, compute: Any) -> Batch:
     return UnreadBatch(tuple(row_groups), read)
 
 
-def _values(node: Node, batch: pa.RecordBatch, doubles: dict[str, pa.Array]) -> Any:
-    """Compute an expression; `doubles` keeps converted columns."""
+def _compute(nodes: Mapping[str, Operation], batch: pa.RecordBatch) -> dict[str, pa.Array]:
+    """Compute expressions for the rows of a batch, some rows at a time."""
+    parts: dict[str, list[pa.Array]] = {name: [] for name in nodes}
+    for lo in range(0, max(batch.num_rows, 1), _ROWS):
+        rows, doubles = batch.slice(lo, _ROWS), {}
+        for column in dict.fromkeys(name for node in nodes.values() for name in columns_of(node)):
+            # Nearest doubles, also of integers beyond 2^53.
+            doubles[column] = decode_array(rows.column(column)).cast(pa.float64(), safe=False)
+        for name, node in nodes.items():
+            parts[name].append(_values(node, doubles))
+    return {name: pa.concat_arrays(arrays) for name, arrays in parts.items()}
+
+
+def _values(node: Node, doubles: Mapping[str, pa.Array]) -> Any:
+    """Compute an expression from columns of doubles."""
     import pyarrow.compute as pc
 
+    if isinstance(node, Number):
+        return arrow_value(node.value, pa.float64())
     if isinstance(node, Column):
-        return batch.column(node.name)
-
-    def value(node: Node) -> Any:
-        if isinstance(node, Number):
-            return arrow_value(node.value, pa.float64())
-        if isinstance(node, Column):
-            if node.name not in doubles:
-                # Nearest doubles, also of integers beyond 2^53.
-                column = decode_array(batch.column(node.name))
-                doubles[node.name] = column.cast(pa.float64(), safe=False)
-            return doubles[node.name]
-        parts = map(value, node.parts)
-        if len(node.parts) == 1:
-            return pc.negate(*parts)
-        functions = {"+": pc.add, "-": pc.subtract, "*": pc.multiply, "/": pc.divide}
-        return functions[node.operator](*parts)
-
-    return value(node)
+        return doubles[node.name]
+    parts = [_values(part, doubles) for part in node.parts]
+    if len(parts) == 1:
+        return pc.negate(*parts)
+    functions = {"+": pc.add, "-": pc.subtract, "*": pc.multiply, "/": pc.divide}
+    return functions[node.operator](*parts)

@@ -292,6 +292,21 @@ def test_computed_scores__of_standard_input__have_the_bits_of_columns(
     assert bits(fe.evaluate("-", score=EXPRESSIONS, **OPTIONS)) == expected(table)
 
 
+def test_batches__of_any_length__are_computed_row_by_row() -> None:
+    rng = np.random.default_rng(2)
+    a, b = rng.random((2, 140_000))
+    known = np.where(np.arange(140_000) % 7 == 3, None, a * b / 2)
+    table = pa.table({"a": a, "b": pa.array(b, mask=np.arange(140_000) % 7 == 3)})
+    source = RUN.with_computed(open_source(table), expressions_of({"x": "a * b / 2"}))
+    (batch,) = [batch for batch in source.batches(["b", "x"]) if batch.num_rows]
+    assert batch.schema.names == ["b", "x"]
+    assert batch.column("x").to_pylist() == known.tolist()
+    for unread in source.unread_batches(["x"]):
+        parts = [part for part in unread.batches(50_000) if part.num_rows]
+        assert [len(part) for part in parts] == [50_000, 50_000, 40_000]
+        assert [v for part in parts for v in part.column(0).to_pylist()] == known.tolist()
+
+
 def test_null__in_a_column__is_a_row_that_was_not_retrieved() -> None:
     rows = {"user": [1, 1, 1], "click": [1, 0, 1], "a": [0.5, 0.4, None], "b": [0.5, None, 2.0]}
     product = {**rows, "x": [0.25, None, None]}
