@@ -38,6 +38,7 @@ from fastrank_eval.io.source import Batch, Source, UnreadBatch, refuse_text, req
 _MOST_CHARACTERS = 10_000
 #: Rows that are computed together: their intermediate results fit the cache of a processor.
 _ROWS = 1 << 16
+_NUMBERS = (pa.types.is_floating, pa.types.is_integer, pa.types.is_boolean, pa.types.is_null)
 
 
 @dataclass(frozen=True)
@@ -283,17 +284,12 @@ def _check_columns(name: str, node: Node, source: Source, expressions: Mapping[s
         require_columns(source.schema, [column], role=role)
         refuse_text(source, column, role)
         kind = values_type(source.schema.field(column).type)
-        is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
-        if not (isinstance(node, Column) or is_number or _is_plain(kind)):
+        if not (isinstance(node, Column) or any(is_kind(kind) for is_kind in _NUMBERS)):
             remedy = "cast it to float64" if pa.types.is_decimal(kind) else "leave it out"
             raise ColumnError(
                 f"{role}: must be computed from integers, floats or booleans, got {column!r} of "
                 f"type {kind}; {remedy}."
             )
-
-
-def _is_plain(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_boolean(kind) or pa.types.is_null(kind))
 
 
 def _computed_batch(batch: Batch, compute: Any) -> Batch:
