@@ -54,6 +54,7 @@ from fastrank_eval.engine.totals import Totals
 from fastrank_eval.groups.edges import Keys, KeyWatch, ReturningKey, group_starts, key_text, keys_at
 from fastrank_eval.groups.ties import TIES
 from fastrank_eval.io.columns import Roles
+from fastrank_eval.io.computed import expressions_of, refuse_computed, with_computed
 from fastrank_eval.io.keys import CategoricalEncoder, key_integers
 from fastrank_eval.io.reader import RowReader, open_source
 from fastrank_eval.io.source import Source, refuse_text, require_columns
@@ -85,7 +86,7 @@ class Request:
     _: KW_ONLY
     group: str | Sequence[str] | None = None
     label: str
-    score: str | Sequence[str]
+    score: str | Sequence[str] | Mapping[str, str]
     measures: str | Measure | Sequence[str | Measure] = DEFAULT_MEASURES
     weight: str | None = None
     item: str | None = None
@@ -327,6 +328,7 @@ def _plan(
             key=SCORE_KINDS.index,
         ),
         subtopics=_subtopics(request.subtopics, measures),
+        expressions=expressions_of(request.score),
     )
     _check_measures(measures, choices["ties"], roles, choices["weight_rows"])
     return Plan(
@@ -392,6 +394,7 @@ def _open(request: Request, roles: Roles, by: Any) -> Source:
         categories=tuple(filter(is_unicode, categories)) or None,  # others are refused below
         allow_unfinished=request.allow_unfinished,
     )
+    source = with_computed(source, roles.expressions)
     check_choice("null_groups", request.null_groups, CHOICES["null_groups"])
     if request.null_groups == "error" or request.group is None:
         return source
@@ -400,6 +403,7 @@ def _open(request: Request, roles: Roles, by: Any) -> Source:
 
 def _check_columns(request: Request, roles: Roles, source: Source) -> None:
     """Raise if the source lacks a column, or has text for numbers."""
+    refuse_computed(roles)
     if request.group is not None:  # even if nothing reads it
         require_columns(source.schema, column_names("group", request.group), role="group")
     for name, role in roles.by_column().items():
@@ -422,6 +426,7 @@ def _conventions(task: Task, rows: EvaluatedRows) -> dict[str, object]:
     conventions: dict[str, object] = {
         **task.choices,
         "weight": request.weight,
+        **({"score": plan.roles.expressions} if plan.roles.expressions else {}),
         **rows.strategy,
     }
     for name in ("subtopics", "profile"):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field, replace
 from itertools import count
 from typing import Any, Protocol
 
@@ -62,6 +62,8 @@ class Roles:
         Column of the subtopics of each row, if a measure uses it.
     epsilons : tuple of float
         Epsilon of the type of each score column; set when the source is open.
+    expressions : mapping of str to str
+        Expressions of computed scores by name.
     """
 
     group: tuple[str, ...]
@@ -78,6 +80,7 @@ class Roles:
     score_kind: str = "order"
     subtopics: str | None = None
     epsilons: tuple[float, ...] = ()
+    expressions: Mapping[str, str] = field(default_factory=dict)
 
     def id_columns(self) -> tuple[str, ...]:
         """Return group and item columns; they are text in files without types."""
@@ -106,8 +109,8 @@ class Roles:
             roles.setdefault(name, "group weight")
         if self.subtopics is not None:
             roles.setdefault(self.subtopics, "subtopics")
-        for field in self.fields:
-            roles.setdefault(field.name, "field")
+        for coded in self.fields:
+            roles.setdefault(coded.name, "field")
         return roles
 
 

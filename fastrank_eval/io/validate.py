@@ -45,18 +45,26 @@ class _Place(NamedTuple):
     name, role : str
     first_row : int
         Number of the column's first row in the input.
+    expression : str or None
+        The expression of a computed score.
     """
 
     name: str
     role: str
     first_row: int
+    expression: str | None = None
+
+    @property
+    def _title(self) -> str:
+        is_computed = self.expression is not None
+        return f"{self.role} column '{self.name}'" + f" = {self.expression}" * is_computed
 
     def refuse_nulls(self, column: pa.Array, remedy: str = "fill or drop these rows") -> None:
         """Raise if a decoded column has nulls."""
         if not column.null_count:
             return
         first = self.first_row + int(np.argmax(null_rows(column)))
-        problem = f"{self.role} column '{self.name}' is null"
+        problem = f"{self._title} is null"
 
         def count(column: pa.Array) -> int:
             if self.role == "group":  # NaN is null
@@ -86,7 +94,7 @@ class _Place(NamedTuple):
 
         raise RowError(
             self.name,
-            f"{self.role} column '{self.name}' ({kind}) {problem}",
+            f"{self._title} ({kind}) {problem}",
             f", value {values[index]!s}; {remedy}",
             self.first_row + index,
             int(np.count_nonzero(invalid)),
@@ -123,7 +131,7 @@ def score_column(
         type is not numeric.
     """
     column = decode_array(column)
-    kind, place = column.type, _Place(name, "score", first_row)
+    kind, place = column.type, _Place(name, "score", first_row, roles.expressions.get(name))
     if pa.types.is_decimal(kind):
         raise ColumnError(
             f"score column '{name}' has type {kind}, which has no exact binary form; "

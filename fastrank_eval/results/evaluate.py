@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from fastrank_eval._lib.arguments import check_options, taking, typed
@@ -25,7 +25,7 @@ def partial(
     *,
     group: str | Sequence[str] | None = None,
     label: str,
-    score: str | Sequence[str],
+    score: str | Sequence[str] | Mapping[str, str],
     measures: str | Measure | Sequence[str | Measure] = DEFAULT_MEASURES,
     keep_groups: bool = False,
     threads: int = 1,
@@ -107,9 +107,14 @@ def evaluate(request: Request) -> Result:
         they are neither read nor counted: `Meta.groups` is 0.
     label : str
         Bool, integer grade or finite float gain. A null means unjudged: see `unjudged`.
-    score : str or sequence of str
+    score : str, sequence of str, or mapping of str to str
         float16, float32, float64 or integer; higher ranks first; one column a model. NaN is an
-        error. A null means relevant but not retrieved: see `unretrieved`.
+        error. A null means relevant but not retrieved: see `unretrieved`. A mapping computes
+        models from columns, by name: ``{"pctr": "pctr", "ctcvr": "pctr * pcvr"}``. Expressions have
+        columns (bare or in double quotes), numbers, ``+ - * /`` and parentheses. They are computed
+        in float64, null where a column is null. An expression of one column is that column. The
+        name of a computed score must not be a column. Other arguments, such as `where`, `by` and
+        `weight`, read columns of the data.
     measures : str, Measure or sequence of them
         ``"GAUC,AUC,nDCG@10"`` or values such as ``nDCG @ 10``. By default GAUC, AUC, nDCG@10, AP,
         RR, P@10 and R@10. Reports show the names that are given here, such as ``"MAP"`` for AP.

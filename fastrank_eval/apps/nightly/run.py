@@ -368,7 +368,7 @@ def _evaluate_night(
     night = Night(
         date=date,
         title=config.title,
-        models=config.scores,
+        models=config.models,
         baseline=config.baseline,
         measures=tuple(str(m) for m in evaluation.plan.measures if str(m) not in hidden),
         sources=tuple(sources),
@@ -425,7 +425,7 @@ def _evaluate_unlabelled_night(
     night = Night(
         date=date,
         title=config.title,
-        models=config.scores,
+        models=config.models,
         baseline=config.baseline,
         measures=tuple(map(str, requested)),
         sources=tuple(config.sources(date)),
@@ -550,7 +550,7 @@ def _compare_and_judge(evaluated: NightRun, config: NightlyConfig, history: Hist
     limits = config.drift
     reference = Reference(history.states_before(night.date, KIND, limits.nights, 2 * limits.nights))
     drift, drifted = judge_drift(
-        reference.compare(evaluated.distributions), limits, config.scores, evaluated.few_scores
+        reference.compare(evaluated.distributions), limits, config.models, evaluated.few_scores
     )
     night = replace(
         night,
