@@ -222,7 +222,8 @@ LOCAL_FILES = {
     "fastrank_eval/apps/nightly/config_checks.py": {"io.filters"},
     "fastrank_eval/apps/nightly/page.py": NIGHT_CHARTS,
     "fastrank_eval/apps/nightly/web_content.py": NIGHT_CHARTS,
-    "fastrank_eval/engine/run.py": {"engine.scattered", "slicing.slicer"},
+    "fastrank_eval/engine/run.py": {"slicing.slicer"},
+    "fastrank_eval/engine/strategy.py": {"engine.scattered"},
     "fastrank_eval/io/reader.py": {"io.filters"},
     "fastrank_eval/results/evaluate.py": {"results.state"},
     "fastrank_eval/results/result.py": {

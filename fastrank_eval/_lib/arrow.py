@@ -142,6 +142,13 @@ def decode_array(column: pa.Array) -> pa.Array:
     return column
 
 
+def is_wide_integer(kind: pa.DataType) -> bool:
+    """Return whether doubles cannot hold all integers of a type."""
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return bool(pa.types.is_int64(kind) or pa.types.is_uint64(kind))
+
+
 def is_list(kind: pa.DataType) -> bool:
     """Tell whether a type is a list of any form."""
     types = pa.types

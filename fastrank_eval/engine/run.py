@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, fields, replace
+from itertools import chain
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 
 from fastrank_eval._lib import __version__
@@ -24,20 +24,21 @@ from fastrank_eval._lib.arguments import (
     processors,
     taking,
 )
+from fastrank_eval._lib.arrow import is_wide_integer
 from fastrank_eval._lib.dataclass import dataclass
-from fastrank_eval._lib.errors import ArgumentError, ColumnError, OrderError, near
+from fastrank_eval._lib.errors import ArgumentError, ColumnError, near
 from fastrank_eval._lib.jit import compilations
 from fastrank_eval._lib.kernel_store import where_stored
 from fastrank_eval._lib.memory import Budget, memory_budget
 from fastrank_eval._lib.threads import Progress, reporting_to
 from fastrank_eval.engine import DEFAULT_MEASURES
-from fastrank_eval.engine.chunk_eval import evaluate_stream
 from fastrank_eval.engine.conventions import (
     DEFAULTS,
     measures_in_force,
     profile_of,
     requested_names,
 )
+from fastrank_eval.engine.evaluator import PlanTotals, check_shared
 from fastrank_eval.engine.plan import (
     BATCH_ROWS,
     SLICE_ROWS,
@@ -49,16 +50,16 @@ from fastrank_eval.engine.plan import (
     undefined_text,
 )
 from fastrank_eval.engine.records import MeasureValue, Meta
+from fastrank_eval.engine.strategy import EvaluatedRows, evaluate_rows
 from fastrank_eval.engine.summary import slices_left_out, summary_rows
 from fastrank_eval.engine.totals import Totals
-from fastrank_eval.groups.edges import Keys, KeyWatch, ReturningKey, group_starts, key_text, keys_at
+from fastrank_eval.groups.edges import Keys
 from fastrank_eval.groups.ties import TIES
-from fastrank_eval.io.columns import Roles
+from fastrank_eval.io.columns import Roles, epsilon_of
 from fastrank_eval.io.computed import expressions_of, refuse_computed, with_computed
-from fastrank_eval.io.keys import CategoricalEncoder, key_integers
+from fastrank_eval.io.keys import CategoricalEncoder
 from fastrank_eval.io.reader import RowReader, open_source
 from fastrank_eval.io.source import Source, refuse_text, require_columns
-from fastrank_eval.io.validate import epsilon_of, keys_of
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.base import SCORE_KINDS
 from fastrank_eval.measures.likelihood import sampling_rate_of
@@ -70,6 +71,7 @@ from fastrank_eval.slicing.spec import requested_slicing
 if TYPE_CHECKING:
     import pyarrow.compute as pc
 
+    from fastrank_eval.slicing.slicer import Slicings
     from fastrank_eval.slicing.spec import SliceSpec
 
 _CHOICES = {"ties": TIES, **CHOICES}
@@ -188,27 +190,52 @@ class Evaluation:
     requested: Mapping[str, str]
 
 
+def run_together(requests: Sequence[Request]) -> list[Evaluation]:
+    """Compute the values of several requests over one reading of the rows.
+
+    Every evaluation has the bits of a run of its own. Its `Meta` has the seconds of all together.
+
+    Parameters
+    ----------
+    requests : sequence of Request
+        At least one. They have the same values of all arguments in `evaluator.SHARED`, and may
+        differ in all others: label, score, measures, slices, policies ...
+
+    Returns
+    -------
+    list of Evaluation
+        In order of the requests.
+
+    Raises
+    ------
+    FastRankEvalError
+        As `evaluate` does, for the first request with an error.
+    """
+    started, compiled = perf_counter(), compilations.count
+    tasks = prepare(requests)
+    rows = read_rows(tasks)
+    summaries = [
+        summary_rows(task.plan, found.totals) for task, found in zip(tasks, rows.plans, strict=True)
+    ]
+    conventions = [_conventions(*each, rows) for each in zip(tasks, rows.plans, strict=True)]
+    new_kernels = compilations.count - compiled
+    seconds, stored = perf_counter() - started, where_stored() if new_kernels else ""
+    evaluations = []
+    for task, found, summary, of_plan in zip(
+        tasks, rows.plans, summaries, conventions, strict=True
+    ):
+        totals = found.totals
+        counts = totals.overall.rows(), totals.overall.groups()
+        meta = Meta(__version__, *counts, of_plan, seconds, new_kernels, task.names, stored)
+        shown = task.source.schema, summary, meta, task.names
+        evaluations.append(Evaluation(task.plan, totals, found.keys, found.values, *shown))
+    return evaluations
+
+
 def evaluate_request(request: Request) -> Evaluation:
     """Read the rows of a request once, and compute its values."""
-    started, compiled = perf_counter(), compilations.count
-    task = prepare(request)
-    rows = read_rows(task)
-    plan, totals = task.plan, rows.totals
-    summary = summary_rows(plan, totals)
-    new_kernels = compilations.count - compiled
-    meta = Meta(
-        __version__,
-        totals.overall.rows(),
-        totals.overall.groups(),
-        _conventions(task, rows),
-        perf_counter() - started,
-        new_kernels,
-        task.names,
-        where_stored() if new_kernels else "",
-    )
-    return Evaluation(
-        plan, totals, rows.keys, rows.values, task.source.schema, summary, meta, task.names
-    )
+    (evaluation,) = run_together([request])
+    return evaluation
 
 
 @taking(Request)
@@ -220,25 +247,85 @@ def run(request: Request) -> Evaluation:
 @taking(Request)
 def totals_of(request: Request) -> tuple[Plan, Totals]:
     """Check arguments and read the rows once, without values of measures."""
-    task = prepare(request)
-    return task.plan, read_rows(task).totals
+    (task,) = prepare([request])
+    (found,) = read_rows([task]).plans
+    return task.plan, found.totals
 
 
-def read_rows(task: Task) -> EvaluatedRows:
-    """Read the rows of a task and compute their totals."""
-    request, plan = task.request, task.plan
+def read_rows(tasks: Sequence[Task]) -> EvaluatedRows:
+    """Read the rows of tasks that were prepared together."""
+    request, plans, reader = tasks[0].request, [task.plan for task in tasks], tasks[0].reader
 
     def budget() -> Budget:
-        return memory_budget(request.memory, plan.threads, bool(plan.row_states), request.spill_dir)
+        row_states = any(plan.row_states for plan in plans)
+        return memory_budget(request.memory, plans[0].threads, row_states, request.spill_dir)
 
     if request.memory is not None or request.spill_dir is not None:
         budget()  # raises if they are wrong, even if the run will not need them
-    with reporting_to(request.progress), task.reader.completing_errors():
-        return evaluate_rows(task.reader, plan, task.choices["order"], budget)
+    with reporting_to(request.progress), reader.completing_errors():
+        return evaluate_rows(reader, plans, tasks[0].choices["order"], budget)
 
 
-def prepare(request: Request) -> Task:
-    """Check a request, open its source and plan its run."""
+def prepare(requests: Sequence[Request]) -> list[Task]:
+    """Check requests, open their source and plan one run."""
+    check_shared(requests)
+    first = requests[0]
+    drafts = [_draft(request) for request in requests]
+    source = _open(drafts)
+    limit = at_least_one("limit", first.limit, None, math.inf)
+    slicings = _open_slicings(drafts, source, limit)
+    plans = []
+    for draft, of_plan in zip(drafts, slicings, strict=True):
+        plan = draft.plan
+        if of_plan is not None:
+            fields = (*plan.roles.fields, *of_plan.columns)
+            plan = replace(plan, slicings=of_plan, roles=replace(plan.roles, fields=fields))
+        _check_columns(draft.request, plan.roles, source)
+        kinds = (source.schema.field(name).type for name in plan.roles.scores)
+        epsilons = tuple(epsilon_of(kind, plan.roles) for kind in kinds)
+        plans.append(replace(plan, roles=replace(plan.roles, epsilons=epsilons)))
+    plans = [_with_score_kind(plan, plans, source) for plan in plans]
+    columns = dict.fromkeys(name for plan in plans for name in plan.roles.by_column())
+    reader = RowReader(source, tuple(columns), limit)
+    if first.batch_rows is None:
+        few_copies, threads = all(map(_copies_few, plans)), plans[0].threads
+        batch_rows = batch_rows_of(reader.rows, threads)
+        slice_rows = slice_rows_of(reader.rows, threads, SLICE_ROWS if few_copies else BATCH_ROWS)
+        plans = [replace(plan, batch_rows=batch_rows, slice_rows=slice_rows) for plan in plans]
+    return [
+        Task(draft.request, plan, source, reader, draft.choices, draft.names)
+        for draft, plan in zip(drafts, plans, strict=True)
+    ]
+
+
+def _copies_few(plan: Plan) -> bool:
+    """Tell whether only the labelled rows of a batch are copied."""
+    sums_rows = any(measure.uses_groups for measure in plan.row_states.values())
+    return plan.grouped and plan.skip_empty and not (sums_rows or plan.slicings)
+
+
+@dataclass(frozen=True)
+class _Draft:
+    """A request and its plan, before the source is open.
+
+    Parameters
+    ----------
+    request : Request
+    plan : Plan
+        Without slicings and types of columns.
+    by : str, SliceSpec or tuple of them, or None
+    choices, names : dict of str to str
+        As in `Task`.
+    """
+
+    request: Request
+    plan: Plan
+    by: Any
+    choices: dict[str, str]
+    names: dict[str, str]
+
+
+def _draft(request: Request) -> _Draft:
     choices = _choices(request)
     profile = None if request.profile is None else profile_of(request.profile)
     computed = requested = requested_measures(request.measures)
@@ -247,31 +334,31 @@ def prepare(request: Request) -> Task:
         computed = measures_in_force(requested, profile, rate)
     by = tuple(request.by) if is_list_like(request.by) else request.by
     plan = _plan(request, choices, tuple(dict.fromkeys(computed)), by)
-    source = _open(request, plan.roles, by)
-    limit = at_least_one("limit", request.limit, None, math.inf)
-    if by:
-        from fastrank_eval.slicing.slicer import open_slicings
-
-        slicings = open_slicings(by, source, limit)
-        fields = (*plan.roles.fields, *slicings.columns)
-        plan = replace(plan, slicings=slicings, roles=replace(plan.roles, fields=fields))
-    _check_columns(request, plan.roles, source)
-    kinds = (source.schema.field(name).type for name in plan.roles.scores)
-    epsilons = tuple(epsilon_of(kind, plan.roles) for kind in kinds)
-    plan = replace(plan, roles=replace(plan.roles, epsilons=epsilons))
-    reader = RowReader(source, tuple(plan.roles.by_column()), limit)
-    if request.batch_rows is None:
-        sums_rows = any(measure.uses_groups for measure in plan.row_states.values())
-        few_copies = plan.grouped and plan.skip_empty and not (sums_rows or plan.slicings)
-        plan = replace(
-            plan,
-            batch_rows=batch_rows_of(reader.rows, plan.threads),
-            slice_rows=slice_rows_of(
-                reader.rows, plan.threads, SLICE_ROWS if few_copies else BATCH_ROWS
-            ),
-        )
     names = {} if computed is requested else requested_names(requested, computed)
-    return Task(request, plan, source, reader, choices, names)
+    return _Draft(request, plan, by, choices, names)
+
+
+def _open_slicings(
+    drafts: Sequence[_Draft], source: Source, limit: int | None
+) -> list[Slicings | None]:
+    """Open the slicings of each request; each column is encoded once."""
+    if not any(draft.by for draft in drafts):
+        return [None for _ in drafts]
+    from fastrank_eval.slicing.slicer import open_slicings
+
+    specs = [requested_slicing(draft.by) if draft.by else () for draft in drafts]
+    every = open_slicings(list(chain.from_iterable(specs)), source, limit)
+    return [every.select(of_plan) if of_plan else None for of_plan in specs]
+
+
+def _with_score_kind(plan: Plan, plans: Sequence[Plan], source: Source) -> Plan:
+    """Read scores as a plan does that has them too, so that plans share them."""
+    names = set(plan.roles.scores)
+    if any(is_wide_integer(source.schema.field(name).type) for name in names):
+        return plan  # their doubles depend on the kind
+    kinds = [one.roles.score_kind for one in plans if names.issubset(one.roles.scores)]
+    kind = max(kinds, key=SCORE_KINDS.index)
+    return replace(plan, roles=replace(plan.roles, score_kind=kind))
 
 
 def _sampling_rate(request: Request) -> float:
@@ -378,23 +465,28 @@ def _group_columns(
     return ()
 
 
-def _open(request: Request, roles: Roles, by: Any) -> Source:
-    """Open the source of a request."""
-    valued: tuple[str, ...] = ()
-    if by:
-        from fastrank_eval.slicing.slicer import valued_columns
+def _open(drafts: Sequence[_Draft]) -> Source:
+    """Open the source of requests."""
+    request = drafts[0].request
+    categories: dict[str, None] = {}
+    text: dict[str, None] = {}
+    for draft in drafts:
+        roles = draft.plan.roles
+        categories |= dict.fromkeys(field.name for field in roles.fields)
+        text |= dict.fromkeys(roles.id_columns())
+        if draft.by:
+            from fastrank_eval.slicing.slicer import valued_columns
 
-        valued = valued_columns(by)
-    categories = dict.fromkeys((*(field.name for field in roles.fields), *valued))
+            categories |= dict.fromkeys(valued_columns(draft.by))
     source = open_source(
         request.source,
         format=request.format,
         where=request.where,
-        text=roles.id_columns() or None,
+        text=tuple(text) or None,
         categories=tuple(filter(is_unicode, categories)) or None,  # others are refused below
         allow_unfinished=request.allow_unfinished,
     )
-    source = with_computed(source, roles.expressions)
+    source = with_computed(source, *(draft.plan.roles.expressions for draft in drafts))
     check_choice("null_groups", request.null_groups, CHOICES["null_groups"])
     if request.null_groups == "error" or request.group is None:
         return source
@@ -420,14 +512,14 @@ def _check_columns(request: Request, roles: Roles, source: Source) -> None:
         require_columns(source.schema, [request.subtopics], role="subtopics")
 
 
-def _conventions(task: Task, rows: EvaluatedRows) -> dict[str, object]:
+def _conventions(task: Task, found: PlanTotals, rows: EvaluatedRows) -> dict[str, object]:
     """List every convention of a run, by name."""
     request, plan = task.request, task.plan
     conventions: dict[str, object] = {
         **task.choices,
         "weight": request.weight,
         **({"score": plan.roles.expressions} if plan.roles.expressions else {}),
-        **rows.strategy,
+        **(rows.strategy if plan.grouped else {"order": "any"}),
     }
     for name in ("subtopics", "profile"):
         if getattr(request, name) is not None:
@@ -438,7 +530,7 @@ def _conventions(task: Task, rows: EvaluatedRows) -> dict[str, object]:
     if plan.slicings is not None:
         conventions["by"] = [str(slicing.spec) for slicing in plan.slicings.encoders]
         conventions["min_groups"] = plan.min_groups
-        conventions["slices_left_out"] = slices_left_out(plan, rows.totals)
+        conventions["slices_left_out"] = slices_left_out(plan, found.totals)
     if request.where is not None:
         conventions["where"] = str(request.where)
     if request.limit is not None:
@@ -503,96 +595,3 @@ def _check_measures(
             f"{', '.join(unweighted)}; leave them out, or pass weight_rows='ignore' to compute "
             "them without weights."
         )
-
-
-#: Rows that are read first, to see whether keys are scattered. Most that are show it at once.
-_PEEK, _FIRST_ROWS = 1 << 16, 1 << 10
-
-
-@dataclass(frozen=True)
-class EvaluatedRows:
-    """The totals of all rows, and the results of groups.
-
-    Parameters
-    ----------
-    totals : Totals
-    keys : list of tuple of pyarrow.Array
-        Keys of consecutive groups; empty unless ``plan.per_group``.
-    values : list of GroupValues
-        Their results, in the same order.
-    strategy : dict of str to object
-        The conventions ``"order"`` and ``"spilled"``.
-    """
-
-    totals: Totals
-    keys: list[Keys]
-    values: list[GroupValues]
-    strategy: dict[str, object]
-
-
-def evaluate_rows(
-    reading: RowReader, plan: Plan, order: str, budget: Callable[[], Budget]
-) -> EvaluatedRows:
-    """Choose the strategy by `order` or by the keys, and evaluate.
-
-    Parameters
-    ----------
-    reading : RowReader
-    plan : Plan
-    order : str
-    budget : callable
-        Computes the memory for rows, where they must be gathered.
-    """
-    if not plan.grouped:
-        totals, _ = evaluate_stream(reading.unread_batches(plan.batch_rows), plan, None)
-        return EvaluatedRows(totals, [], [], {"order": "any"})
-    if order == "auto":
-        first = reading.peek(_PEEK)
-        if first is not None and _scattered(first, plan):
-            order = "scattered"
-    keep = not reading.rereadable
-    while order != "scattered":
-        try:
-            totals, results = evaluate_stream(
-                reading.unread_batches(plan.batch_rows, plan.slice_rows), plan, KeyWatch(keep)
-            )
-        except ReturningKey as returning:
-            if returning.keys is None and reading.rereadable:
-                keep = True
-            elif order == "auto" and reading.rereadable:
-                order = "scattered"
-            else:
-                raise _order_error(returning, plan, order) from None
-        else:
-            keys = [result.keys for result in results]
-            values = [result.values for result in results if result.values is not None]
-            order = "grouped" if order == "auto" else order
-            return EvaluatedRows(totals, keys, values, {"order": order})
-
-    from fastrank_eval.engine.scattered import ScatteredEvaluator, in_order_of_appearance
-
-    scattered = ScatteredEvaluator(plan, budget())
-    totals, results = scattered.evaluate(reading)
-    strategy: dict[str, object] = {"order": order}
-    if scattered.spilled:
-        strategy["spilled"] = True
-    return EvaluatedRows(totals, *in_order_of_appearance(results), strategy)
-
-
-def _order_error(returning: ReturningKey, plan: Plan, order: str) -> OrderError:
-    key = key_text(returning.keys, plan.roles.group, 0) if returning.keys is not None else "?"
-    promise = "" if order == "auto" else f", but order={order!r} promises contiguous groups"
-    return OrderError(
-        f"the group {key} comes back after other groups{promise}; pass order='scattered' "
-        "(--order scattered) to gather rows, or sort the input by group."
-    )
-
-
-def _scattered(batch: pa.RecordBatch, plan: Plan) -> bool:
-    for rows in sorted({min(_FIRST_ROWS, batch.num_rows), batch.num_rows}):
-        keys = keys_of(batch.slice(0, rows), plan.roles, 0)
-        at_starts = keys_at(keys, np.concatenate([[0], group_starts(keys)]))
-        integers = np.sort(key_integers(at_starts))  # np.unique() would hash them: 20 times slower
-        if (integers[1:] == integers[:-1]).any():
-            return True
-    return False

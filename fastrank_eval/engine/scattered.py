@@ -14,21 +14,16 @@ import pyarrow as pa
 from fastrank_eval._lib.files import spill_folder
 from fastrank_eval._lib.memory import Budget
 from fastrank_eval._lib.threads import map_jobs, report
-from fastrank_eval.engine.chunk_eval import (
-    GroupResults,
-    ThreadTotals,
-    evaluate_chunk,
-    evaluate_stream,
-)
-from fastrank_eval.engine.plan import GroupValues, Plan
-from fastrank_eval.engine.totals import Totals
-from fastrank_eval.groups.edges import Keys, key_text, keys_at
+from fastrank_eval.engine.evaluator import Evaluator, GroupResults
+from fastrank_eval.engine.plan import GroupValues
+from fastrank_eval.engine.stream import evaluate_stream
+from fastrank_eval.groups.edges import key_text, keys_at
 from fastrank_eval.groups.external_sort import Sorter, WideKeys
 from fastrank_eval.groups.gather import Gatherer
 from fastrank_eval.groups.partition import PartitionedBatch, Partitioner
 from fastrank_eval.io.reader import RowReader, WorkBatch, in_scratch, read_batch, rebatch
 from fastrank_eval.io.source import Batch, first_rows
-from fastrank_eval.io.validate import columns_of, keys_of
+from fastrank_eval.io.validate import keys_of
 
 #: The share of the memory for rows that the sorter gets. Results need the rest at the same time.
 _SORTER_SHARE = 0.5
@@ -47,7 +42,8 @@ class ScatteredEvaluator:
 
     Parameters
     ----------
-    plan : Plan
+    evaluator : Evaluator
+        Gets the totals.
     budget : Budget
 
     Attributes
@@ -56,13 +52,13 @@ class ScatteredEvaluator:
         Whether rows were sorted on disk.
     """
 
-    def __init__(self, plan: Plan, budget: Budget) -> None:
-        self._plan, self._budget = plan, budget
+    def __init__(self, evaluator: Evaluator, budget: Budget) -> None:
+        self._evaluator, self._plan, self._budget = evaluator, evaluator.first, budget
         self._partitioners: list[Partitioner] = []
         self._expected: int | None = None
         self.spilled = False
 
-    def evaluate(self, reading: RowReader) -> tuple[Totals, list[GroupResults]]:
+    def evaluate(self, reading: RowReader) -> list[list[GroupResults]]:
         """Partition the rows, and evaluate the groups.
 
         Parameters
@@ -71,18 +67,21 @@ class ScatteredEvaluator:
 
         Returns
         -------
-        Totals, list of GroupResults
-            Sums, and the results of the groups (empty unless ``plan.per_group``).
+        list of list of GroupResults
+            For each plan with groups: the results of the groups in order of appearance (empty
+            unless ``plan.per_group``).
         """
+        return [_in_order_of_appearance(results) for results in self._attempts(reading)]
+
+    def _attempts(self, reading: RowReader) -> list[list[GroupResults]]:
         self._expected = reading.rows
         if reading.rereadable:  # the second attempt below reads the rows again
             with suppress(WideKeys):
                 return self._evaluate(reading.unread_batches(self._plan.batch_rows), narrow=True)
+            self._evaluator.clear()
         return self._evaluate(reading.unread_batches(self._plan.batch_rows), narrow=False)
 
-    def _evaluate(
-        self, batches: Iterable[Batch], narrow: bool
-    ) -> tuple[Totals, list[GroupResults]]:
+    def _evaluate(self, batches: Iterable[Batch], narrow: bool) -> list[list[GroupResults]]:
         partitioned = self._partition(batches)
         in_memory: list[PartitionedBatch] = []
         held = read = 0
@@ -106,24 +105,24 @@ class ScatteredEvaluator:
                 rest = (batch for _, batch in partitioned if batch is not None)
                 return self._sort(in_memory, rest, disk_bytes, narrow)
         if not in_memory:
-            return Totals(self._plan), []
+            return [[] for _ in self._evaluator.grouped]
         return self._gather(Gatherer(self._partitioners[0], in_memory))
 
     def _partition(self, batches: Iterable[Batch]) -> Iterator[tuple[int, PartitionedBatch | None]]:
         """Yield the number of rows of each batch, and the batch partitioned."""
-        plan = self._plan
+        plan, evaluator = self._plan, self._evaluator
 
         def jobs() -> Iterator[WorkBatch]:
             rest = iter(batches)
             first = next(rest, None)
             if first is None:
                 return
-            types = [key.type for key in keys_of(first_rows(first, 1), plan.roles, 0)]
+            types = [key.type for key in keys_of(first_rows(first, 1), plan.roles.group, 0)]
             partitioner = Partitioner(
                 plan.roles.group,
                 types,
-                len(plan.roles.scores),
-                keep_numbers=plan.per_group or plan.keeps_order,
+                evaluator.layout,
+                keep_numbers=evaluator.per_group or evaluator.keeps_order,
                 rows=self._expected or 0,
                 memory=self._budget.rows,
             )
@@ -134,40 +133,35 @@ class ScatteredEvaluator:
 
         def partition(job: WorkBatch) -> tuple[int, PartitionedBatch | None]:
             batch = in_scratch(read_batch(job[0]))
-            columns = columns_of(batch, plan.roles, job[1])
-            return batch.num_rows, self._partitioners[0].partition(
-                columns
-            ) if columns.rows else None
+            rows = evaluator.read(batch, job[1], profiled=False)
+            return batch.num_rows, None if rows is None else self._partitioners[0].partition(rows)
 
         return map_jobs(plan.threads, partition, jobs())
 
-    def _gather(self, gatherer: Gatherer) -> tuple[Totals, list[GroupResults]]:
-        plan = self._plan
-        thread_totals = ThreadTotals(plan)
+    def _gather(self, gatherer: Gatherer) -> list[list[GroupResults]]:
+        plan, evaluator = self._plan, self._evaluator
 
-        def evaluate_range(partitions: range) -> GroupResults | None:
-            chunk, keys = gatherer.gather(partitions)
+        def evaluate_range(partitions: range) -> list[GroupResults | None]:
+            chunk, starts, keys = gatherer.gather(partitions)
 
             def name(group: int) -> str:
                 return key_text(keys(), plan.roles.group, group)
 
-            values = evaluate_chunk(chunk, plan, thread_totals.get(), name)
-            if not plan.per_group:
-                return None
-            return GroupResults(keys(), values, chunk.columns.first_rows(chunk.starts))
+            return evaluator.evaluate(chunk, starts, name, keys, scattered=True)
 
-        results = []
+        results: list[list[GroupResults]] = [[] for _ in evaluator.grouped]
         ranges = list(gatherer.ranges(plan.threads))
         rows, total = 0, sum(map(gatherer.rows, ranges))
-        for partitions, result in zip(
+        for partitions, of_chunk in zip(
             ranges, map_jobs(plan.threads, evaluate_range, ranges), strict=True
         ):
             rows += gatherer.rows(partitions)
             report("evaluating", rows, total)
-            if result is not None:
-                results.append(result)
+            for of_plan, result in zip(results, of_chunk, strict=True):
+                if result is not None:
+                    of_plan.append(result)
         self._partitioners[0].give_back()
-        return thread_totals.merge(), results
+        return results
 
     def _sort(
         self,
@@ -175,7 +169,7 @@ class ScatteredEvaluator:
         rest: Iterator[PartitionedBatch],
         disk_bytes: int,
         narrow: bool,
-    ) -> tuple[Totals, list[GroupResults]]:
+    ) -> list[list[GroupResults]]:
         plan, budget = self._plan, self._budget
         total = 0
 
@@ -201,21 +195,21 @@ class ScatteredEvaluator:
                 memory=int(_SORTER_SHARE * budget.rows),
                 disk=int(_DISK_SHARE * shutil.disk_usage(folder).free),
                 threads=plan.threads,
-                in_order=plan.keeps_order,
-                missing_scores=plan.roles.unretrieved == "allow",
-                missing_labels=plan.roles.judgments and plan.roles.unjudged == "allow",
+                in_order=self._evaluator.keeps_order,
                 narrow=narrow,
             )
             with sorter.rows(count_rows()) as batches:
-                return evaluate_stream(report_rows(batches), plan, None, sorter.columns)
+                return evaluate_stream(report_rows(batches), self._evaluator, None, sorter.rows_of)
 
 
-def in_order_of_appearance(results: list[GroupResults]) -> tuple[list[Keys], list[GroupValues]]:
+def _in_order_of_appearance(results: list[GroupResults]) -> list[GroupResults]:
     """Sort the results of all groups by the number of their first row."""
+    results = [result for result in results if result.values is not None]
     if not results:
-        return [], []
-    order = np.argsort(np.concatenate([result.first_rows for result in results]))
+        return []
+    first_rows = np.concatenate([result.first_rows for result in results])
+    order = np.argsort(first_rows)
     columns = zip(*(result.keys for result in results), strict=True)
     keys = tuple(pa.concat_arrays(list(column)) for column in columns)
     values = GroupValues.concat([cast(GroupValues, result.values) for result in results])
-    return [keys_at(keys, order)], [values.take(order)]
+    return [GroupResults(keys_at(keys, order), values.take(order), first_rows[order])]

@@ -199,6 +199,24 @@ class Chunk:
             return np.zeros(self.groups, np.int64)
         return count_marked_rows(unjudged, self.starts)
 
+    def judged(self) -> tuple[Chunk, np.ndarray | None]:
+        """Leave out unjudged rows, and the groups that have no other.
+
+        Returns
+        -------
+        chunk : Chunk
+        groups : ndarray of int64, or None
+            Indices of its groups in this chunk; None for all.
+        """
+        unjudged = self.columns.unjudged
+        if unjudged is None or not unjudged.any():
+            return replace(self, columns=replace(self.columns, unjudged=None)), None
+        rows = np.diff(self.starts) - self.unjudged_rows()
+        groups = np.flatnonzero(rows)
+        columns = replace(self.columns.filter(~unjudged), unjudged=None)
+        starts = np.append(0, np.cumsum(rows[groups]))
+        return Chunk(columns, frozen(starts), self.grouped), groups
+
 
 @dataclass(frozen=True)
 class Scored:

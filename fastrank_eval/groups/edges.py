@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +12,7 @@ from fastrank_eval._lib.arrow import arrow_column, as_array, fixed_width, row_co
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval.groups.profile import (
     Entries,
+    LabelledRows,
     Profile,
     profile,
 )
@@ -42,50 +43,106 @@ def group_starts(keys: Keys) -> np.ndarray:
     return starts
 
 
-def profile_batch(
-    columns: Columns, whole: bool, skip: bool, scored: bool
-) -> tuple[Profile, dict[int, Entries | None], bool]:
-    """Look at every row of a batch of contiguous groups.
+@dataclass(frozen=True)
+class View:
+    """What a plan reads of a batch of contiguous groups.
 
     Parameters
     ----------
     columns : Columns
-        At least one row.
-    whole : bool
-        Whether the first and the last group are whole. Otherwise they are left out.
     skip : bool
         Leave out groups without a labelled row.
     scored : bool
         Look at the scores too.
-
-    Returns
-    -------
-    profile : Profile
-        Its `starts` and `labelled_rows` are those of all models.
-    entries : dict of int to (Entries or None)
-        As in `Chunk`.
-    sound : bool
-        Whether all scores of these models are proven to be no NaN.
     """
-    words = fixed_width(columns.keys[0]) if len(columns.keys) == 1 else None
+
+    columns: Columns
+    skip: bool
+    scored: bool
+
+
+@dataclass(frozen=True)
+class BatchProfile:
+    """What one look at every row of a batch finds, for several plans.
+
+    Parameters
+    ----------
+    starts : ndarray of int64, shape (groups + 1,)
+        First row of each whole group, then the end of the last.
+    directions : tuple of bool, or None
+        As in `Profile`.
+    sound : bool
+        Whether all scores that were looked at are proven to be no NaN.
+    labelled_rows : list of LabelledRows
+        For each plan; see `Profile`.
+    entries : list of dict of int to (Entries or None)
+        For each plan, as in `Chunk`.
+    """
+
+    starts: np.ndarray
+    directions: tuple[bool, bool] | None
+    sound: bool
+    labelled_rows: list[LabelledRows]
+    entries: list[dict[int, Entries | None]]
+
+
+def profile_batch(keys: Keys, views: Sequence[View], whole: bool) -> BatchProfile:
+    """Look at every row of a batch of contiguous groups.
+
+    Edges are found once, and each column of scores is proven to descend once.
+
+    Parameters
+    ----------
+    keys : tuple of pyarrow.Array, each of length rows
+        At least one row.
+    views : sequence of View
+        One for each plan, at least one. Plans may share arrays.
+    whole : bool
+        Whether the first and the last group are whole. Otherwise they are left out.
+    """
+    words = fixed_width(keys[0]) if len(keys) == 1 else None
     edges: dict[str, Any] = {"whole": whole}
     if words is not None and words.ndim == 1:
         edges["words"] = words
     else:
-        starts = group_starts(columns.keys)
-        edges["starts"] = np.concatenate([[0], starts, [columns.rows]]) if whole else starts
-    complete = [
-        model for model, missing in enumerate(columns.unretrieved) if scored and missing is None
-    ]
-    profiles = [
-        profile(columns.label, columns.scores[complete[0]] if complete else None, skip, **edges)
-    ]
-    starts = profiles[0].starts
-    profiles += [
-        profile(columns.label, columns.scores[model], skip, starts=starts) for model in complete[1:]
-    ]
-    entries = {model: one.entries for model, one in zip(complete, profiles, strict=False)}
-    return profiles[0], entries, all(one.sound for one in profiles)
+        starts = group_starts(keys)
+        edges["starts"] = np.concatenate([[0], starts, [len(keys[0])]]) if whole else starts
+    # By identity, because plans share arrays.
+    known: dict[tuple[int, int, bool], Profile] = {}
+    descends: dict[int, bool] = {}
+    first: Profile | None = None
+
+    def look(view: View, score: np.ndarray | None) -> Profile:
+        nonlocal first, edges
+        at = id(view.columns.label), id(score), view.skip
+        if at in known:
+            return known[at]
+        if score is not None and descends.get(id(score)) is False:
+            without = look(view, None)
+            return known.setdefault(at, without)
+        label = view.columns.label
+        one = profile(label, score, view.skip, proven=id(score) in descends, **edges)
+        if first is None:
+            first, edges = one, {"starts": one.starts}
+        if score is not None:
+            descends[id(score)] = one.entries is not None
+        known[at] = one
+        return one
+
+    labelled_rows, entries = [], []
+    sound = True
+    for view in views:
+        complete = [
+            model
+            for model, missing in enumerate(view.columns.unretrieved)
+            if view.scored and missing is None
+        ]
+        looks = [look(view, view.columns.scores[model]) for model in complete]
+        sound &= all(one.sound for one in looks)
+        entries.append({m: one.entries for m, one in zip(complete, looks, strict=True)})
+        labelled_rows.append((looks or [look(view, None)])[0].labelled_rows)
+    found = cast(Profile, first)
+    return BatchProfile(found.starts, found.directions, sound, labelled_rows, entries)
 
 
 def _differs_from_previous(key: pa.Array) -> np.ndarray:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +19,8 @@ from fastrank_eval._lib.arrow import arrow_column, as_array, frozen
 from fastrank_eval._lib.errors import FastRankEvalError, SpillError
 from fastrank_eval._lib.memory import format_bytes
 from fastrank_eval.groups.partition import PartitionedBatch, Partitioner
-from fastrank_eval.io.columns import Columns
 from fastrank_eval.io.keys import KeyEncoder, hash_keys
+from fastrank_eval.io.rows import Rows
 
 _BATCH = 1 << 17
 #: DuckDB sorts any number of rows with so many bytes.
@@ -50,10 +49,6 @@ class Sorter:
     threads : int
     in_order : bool
         Keep the rows of a group in input order. The rows must have row numbers.
-    missing_scores : bool
-        Rows may lack scores.
-    missing_labels : bool
-        Rows may lack labels, and a measure needs to know which.
     narrow : bool
         Expect integer keys within 2**31 of the first one: sorting 32 bits takes two thirds of the
         time of 64.
@@ -73,8 +68,6 @@ class Sorter:
         disk: int,
         threads: int,
         in_order: bool,
-        missing_scores: bool,
-        missing_labels: bool,
         narrow: bool,
     ) -> None:
         try:
@@ -98,14 +91,13 @@ class Sorter:
         }
         self._where = str(folder.parent)
         self._disk, self._in_order = disk, in_order
-        self._missing_scores, self._missing_labels = missing_scores, missing_labels
         self._narrow = narrow and partitioner.integer
         self._base = 0
         self._input_error: BaseException | None = None
 
     @contextmanager
     def rows(self, input_batches: Iterable[PartitionedBatch]) -> Iterator[Iterator[pa.RecordBatch]]:
-        """Sort rows and yield sorted batches, which `columns` converts.
+        """Sort rows and yield sorted batches, which `rows_of` converts.
 
         Parameters
         ----------
@@ -127,8 +119,8 @@ class Sorter:
         finally:
             connection.close()
 
-    def columns(self, batch: pa.RecordBatch, first_row: int) -> Columns:
-        """Convert a sorted batch to columns with keys."""
+    def rows_of(self, batch: pa.RecordBatch, first_row: int) -> Rows:
+        """Convert a sorted batch to rows with keys."""
         keys = []
         for c, column in enumerate(self._partitioner.columns):
             if self._narrow:
@@ -151,8 +143,9 @@ class Sorter:
         elif self._item is not None:
             names = [name for name in batch.schema.names if name.split(".")[0] == _ITEM]
             item = self._item.keys([as_array(batch.column(name)) for name in names])
-        columns = Columns.from_arrays(parts, self._partitioner.models, item)
-        return replace(columns, first_row=first_row, keys=tuple(keys))
+        *arrays, numbers = parts
+        layout = self._partitioner.layout
+        return Rows(layout, first_row, tuple(keys), tuple(arrays), item, numbers)
 
     def _reader(self, input_batches: Iterable[PartitionedBatch]) -> pa.RecordBatchReader:
         rest = iter(input_batches)
@@ -162,11 +155,8 @@ class Sorter:
             self._narrow = self._base > -(1 << 63)
             self._base = self._base if self._narrow else 0
         self._kinds = [None if part is None else part.dtype for part in first.parts]
-        if self._missing_scores:
-            models = self._partitioner.models
-            self._kinds[1 + models : 1 + 2 * models] = [np.dtype(np.bool_)] * models
-        if self._missing_labels:
-            self._kinds[-2] = np.dtype(np.bool_)
+        for mask in self._partitioner.layout.masks():  # later batches may have some
+            self._kinds[mask] = np.dtype(np.bool_)
         self._item = None if first.item is None else KeyEncoder(_ITEM, first.item.type)
         first_batch = [self._batch(first)]
         del first

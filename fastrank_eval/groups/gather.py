@@ -16,11 +16,10 @@ from fastrank_eval._lib.arrow import frozen, row_column
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval._lib.threads import scratch
-from fastrank_eval.groups.chunk import Chunk
 from fastrank_eval.groups.edges import Keys
 from fastrank_eval.groups.partition import PARTITIONS, PartitionedBatch, Partitioner
-from fastrank_eval.io.columns import Columns
 from fastrank_eval.io.keys import number_rows
+from fastrank_eval.io.rows import Rows
 
 #: Rows of a chunk, and the fewest rows of one where threads share the rows.
 CHUNK_ROWS, _FEWEST_ROWS = 1 << 19, 1 << 17
@@ -95,15 +94,17 @@ class Gatherer:
                 yield range(first, last)
                 first = last
 
-    def gather(self, partitions: range) -> tuple[Chunk, Callable[[], Keys]]:
+    def gather(self, partitions: range) -> tuple[Rows, np.ndarray, Callable[[], Keys]]:
         """Gather a range of partitions into a chunk.
 
         The thread's next chunk overwrites its memory.
 
         Returns
         -------
-        chunk : Chunk
-            Rows without keys, in input order inside each group.
+        rows : Rows
+            Without keys, in input order inside each group.
+        starts : ndarray of int64, shape (groups + 1,)
+            First row of each group, then the number of rows.
         keys : callable
             Returns the keys of the groups.
         """
@@ -123,11 +124,9 @@ class Gatherer:
         starts[groups] = rows
         position = frozen(position.view())
         parts = range(len(block.columns) - sum(block.widths))
-        columns = Columns.from_arrays(
-            [self._part(partitions, part, position) for part in parts],
-            self._partitioner.models,
-            self._items(partitions, position),
-        )
+        *arrays, numbers = (self._part(partitions, part, position) for part in parts)
+        items = self._items(partitions, position)
+        chunk = Rows(self._partitioner.layout, 0, (), tuple(arrays), items, numbers)
 
         def keys() -> Keys:
             words = self._words(partitions)[:, heads[:groups]]
@@ -135,9 +134,7 @@ class Gatherer:
             pairs = zip(self._partitioner.columns, column_words, strict=True)
             return tuple(column.keys(list(words)) for column, words in pairs)
 
-        # Without a look whether scores happen to descend in every group.
-        entries = dict.fromkeys(range(self._partitioner.models))
-        return Chunk(columns, starts[: groups + 1], entries=entries), keys
+        return chunk, starts[: groups + 1], keys
 
     def _place(self, block: _Batches, partitions: range) -> tuple[Any, ...]:
         """Return where rows of a block lie in it, and in the chunk, for kernels."""
@@ -163,7 +160,7 @@ class Gatherer:
         return frozen(words)
 
     def _part(self, partitions: range, part: int, position: np.ndarray) -> np.ndarray | None:
-        """Gather one array of `Columns.arrays`, rows in order of their groups."""
+        """Gather one array of `PartitionedBatch.parts` in order of groups."""
         arrays = [block.columns[sum(block.widths) + part] for block in self._blocks]
         kind = next((array.dtype for array in arrays if array is not None), None)
         if kind is None:

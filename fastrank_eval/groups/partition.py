@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
@@ -20,8 +19,8 @@ from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval._lib.memory import borrow, give_back
 from fastrank_eval._lib.threads import scratch
-from fastrank_eval.io.columns import Columns
 from fastrank_eval.io.keys import KeyEncoder, hash_keys
+from fastrank_eval.io.rows import Layout, Rows
 
 #: Bits of the number of a partition.
 PARTITION_BITS = 8
@@ -75,8 +74,8 @@ class PartitionedBatch:
     Parameters
     ----------
     block : Block
-        Words of each key column, minus `base`, as int64 or uint32; then the arrays of
-        `Columns.arrays`, in the same order of rows.
+        Words of each key column, minus `base`, as int64 or uint32; then the arrays of `Rows` and
+        row numbers, in the same order of rows.
     item : pyarrow.Array or None
         Item ids, in the same order of rows.
     bounds : ndarray of int64, shape (PARTITIONS + 1,), read-only
@@ -105,7 +104,7 @@ class PartitionedBatch:
 
     @property
     def parts(self) -> list[np.ndarray | None]:
-        """Arrays as in `Columns.arrays`."""
+        """Arrays as in `Rows`, then row numbers."""
         return self._columns()[sum(self.block.widths) :]
 
     @property
@@ -128,8 +127,8 @@ class Partitioner:
         Names of the key columns.
     kinds : sequence of pyarrow.DataType
         Types of the key columns, decoded.
-    models : int
-        Number of score columns.
+    layout : Layout
+        Places of the arrays.
     keep_numbers : bool
         Partition row numbers too.
     rows : int
@@ -142,14 +141,14 @@ class Partitioner:
         self,
         names: Sequence[str],
         kinds: Sequence[pa.DataType],
-        models: int,
+        layout: Layout,
         *,
         keep_numbers: bool,
         rows: int,
         memory: int,
     ) -> None:
         self.columns = [KeyEncoder(name, kind) for name, kind in zip(names, kinds, strict=True)]
-        self.models = models
+        self.layout = layout
         #: Whether a key is one word that preserves differences of keys.
         self.integer = len(self.columns) == 1 and self.columns[0].integer
         self._keeps_numbers = keep_numbers
@@ -173,10 +172,10 @@ class Partitioner:
             self._rows = 0
             self._blocks.clear()
 
-    def partition(self, columns: Columns) -> PartitionedBatch:
+    def partition(self, batch: Rows) -> PartitionedBatch:
         """Sort the rows of a batch by partition."""
-        rows = columns.rows
-        words = [kind.words(key) for kind, key in zip(self.columns, columns.keys, strict=True)]
+        rows = batch.count
+        words = [kind.words(key) for kind, key in zip(self.columns, batch.keys, strict=True)]
         base = 0
         kind: np.dtype = np.dtype(np.int64)
         if self.integer:
@@ -194,7 +193,7 @@ class Partitioner:
         )
         every = [word for column_words in words for word in column_words]
         kinds: list[np.dtype | None] = [kind] * len(every)
-        parts = replace(columns, row_numbers=self._numbers(columns)).arrays()
+        parts = [*batch.arrays, self._numbers(batch)]
         kinds += [None if part is None else part.dtype for part in parts]
         block, lo = self._room(rows, tuple(map(len, words)), tuple(kinds))
         for values, column in zip([*every, *parts], block.columns, strict=True):
@@ -207,7 +206,7 @@ class Partitioner:
                 _scatter(frozen(values), position, out.view(width))
             else:
                 _scatter_words(values, base, position, out)
-        item = columns.item
+        item = batch.item
         if item is not None:
             row_at = np.empty(rows, np.int64)
             row_at[position] = np.arange(rows)
@@ -229,12 +228,12 @@ class Partitioner:
             block.free -= rows
             return block, block.rows - block.free - rows
 
-    def _numbers(self, columns: Columns) -> np.ndarray | None:
+    def _numbers(self, batch: Rows) -> np.ndarray | None:
         if not self._keeps_numbers:
             return None
-        if columns.row_numbers is not None:
-            return columns.row_numbers
-        return columns.first_row + np.arange(columns.rows)
+        if batch.row_numbers is not None:
+            return batch.row_numbers
+        return batch.first_row + np.arange(batch.count)
 
 
 @kernel

@@ -1,4 +1,4 @@
-"""Hold the roles of columns, and the rows of a batch as read-only arrays."""
+"""Hold the roles of columns, and the rows of one plan as read-only arrays."""
 
 from __future__ import annotations
 
@@ -81,6 +81,11 @@ class Roles:
     subtopics: str | None = None
     epsilons: tuple[float, ...] = ()
     expressions: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def keeps_unjudged(self) -> bool:
+        """Whether the mask of rows without a label is needed."""
+        return self.judgments or self.unjudged == "drop"
 
     def id_columns(self) -> tuple[str, ...]:
         """Return group and item columns; they are text in files without types."""
@@ -190,25 +195,11 @@ class Columns:
 
         return self.drop_keys()._map(take, lambda column: column.take(row_indices), self.first_row)
 
-    def copy(self) -> Columns:
-        """Copy the rows to memory of their own."""
-        # Not take(), whose import takes 45 ms.
-        return self._map(
-            lambda values: frozen(values.copy()),
-            lambda column: pa.concat_arrays([column]),
-            self.first_row,
-        )
-
     def filter(self, mask: np.ndarray) -> Columns:
-        """Return the rows of a mask, with their keys and row numbers."""
+        """Return the rows of a mask, without keys and with their row numbers."""
         rows = np.flatnonzero(mask)
-        row_indices = row_column(rows)
-        columns = self._map(
-            lambda values: frozen(values[rows]),
-            lambda column: column.take(row_indices),
-            self.first_row,
-        )
-        return replace(columns, row_numbers=self.first_row + rows)
+        numbers = self.first_row + rows if self.row_numbers is None else self.row_numbers[rows]
+        return replace(self.take(rows), row_numbers=frozen(numbers))
 
     def arrays(self) -> list[np.ndarray | None]:
         """List all arrays except keys and item ids; row numbers come last."""
@@ -279,36 +270,13 @@ class Columns:
         return self.first_row + row if self.row_numbers is None else int(self.row_numbers[row])
 
 
-def concatenate(batches: Sequence[Columns]) -> Columns:
-    """Concatenate batches; rows of batches with gaps keep their numbers."""
-    if len(batches) == 1:
-        return batches[0]
-    first = batches[0]
-
-    def join(arrays: tuple[np.ndarray | None, ...]) -> np.ndarray | None:
-        """Join arrays; batches without a mask get an empty one."""
-        if all(array is None for array in arrays):
-            return None
-        pairs = zip(batches, arrays, strict=True)
-        filled = [np.zeros(b.rows, np.bool_) if array is None else array for b, array in pairs]
-        return frozen(np.concatenate(filled))
-
-    columns = [join(arrays) for arrays in zip(*(b.arrays()[:-1] for b in batches), strict=True)]
-    ends = [batch.first_row + batch.rows for batch in batches]
-    has_gaps = any(end != b.first_row for end, b in zip(ends, batches[1:], strict=False))
-    row_numbers = None
-    if has_gaps or any(batch.row_numbers is not None for batch in batches):
-        numbers = [
-            b.first_row + np.arange(b.rows) if b.row_numbers is None else b.row_numbers
-            for b in batches
-        ]
-        row_numbers = frozen(np.concatenate(numbers))
-    item = None if first.item is None else pa.concat_arrays([batch.item for batch in batches])
-    every = zip(*(batch.keys for batch in batches), strict=True)
-    keys = tuple(pa.concat_arrays(list(columns)) for columns in every)
-    return Columns.from_arrays(
-        [*columns, row_numbers], len(first.scores), item, keys, first.first_row
-    )
+def epsilon_of(kind: pa.DataType, roles: Roles) -> float:
+    """Return the epsilon of a type of scores; integers count as float64."""
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if roles.single_precision or pa.types.is_float32(kind):
+        return float(np.finfo(np.float32).eps)
+    return float(np.finfo(np.float16 if pa.types.is_float16(kind) else np.float64).eps)
 
 
 def refuse_unhashable(column: pa.Array, name: str, role: str) -> None:

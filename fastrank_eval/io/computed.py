@@ -203,15 +203,28 @@ def refuse_computed(roles: Roles) -> None:
             )
 
 
-def with_computed(source: Source, expressions: Mapping[str, str]) -> Source:
+def _merged(every: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    """Return the expressions of all runs over the same rows."""
+    merged: dict[str, str] = {}
+    for expressions in every:
+        for name, text in expressions.items():
+            if merged.setdefault(name, text) != text:
+                raise ArgumentError(
+                    f"score: must have one expression for {name!r}, got {merged[name]} and "
+                    f"{text}; choose another name for one."
+                )
+    return merged
+
+
+def with_computed(source: Source, *every: Mapping[str, str]) -> Source:
     """Add columns that are computed while rows are read.
 
     Parameters
     ----------
     source : Source
-    expressions : mapping of str to str
-        Expressions by the name of the new column. A column alone keeps its type; everything else is
-        computed in float64, with null where a column is null.
+    every : mapping of str to str
+        For each run, expressions by the name of the new column. A column alone keeps its type;
+        everything else is computed in float64, with null where a column is null.
 
     Returns
     -------
@@ -221,10 +234,11 @@ def with_computed(source: Source, expressions: Mapping[str, str]) -> Source:
     Raises
     ------
     ArgumentError
-        If the source has a column of a new name.
+        If the source has a column of a new name, or runs have different expressions of a name.
     ColumnError
         If an expression reads a column that is missing, or that has no numbers.
     """
+    expressions = _merged(every)
     if not expressions:
         return source
     nodes = {name: parse(name, text) for name, text in expressions.items()}

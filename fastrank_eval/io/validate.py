@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +26,7 @@ from fastrank_eval._lib.jit import kernel
 from fastrank_eval.io.columns import CodedColumn, Columns, Roles, refuse_unhashable
 from fastrank_eval.io.keys import encoded
 from fastrank_eval.io.reader import RowError
+from fastrank_eval.io.rows import Layout, Rows, StoredColumn
 
 #: All integers up to this one are doubles.
 _EXACT = 1 << 53
@@ -45,19 +46,19 @@ class _Place(NamedTuple):
     name, role : str
     first_row : int
         Number of the column's first row in the input.
-    expression : str or None
+    expression : str
         The expression of a computed score.
     """
 
     name: str
     role: str
     first_row: int
-    expression: str | None = None
+    expression: str = ""
 
     @property
     def _title(self) -> str:
-        is_computed = self.expression is not None
-        return f"{self.role} column '{self.name}'" + f" = {self.expression}" * is_computed
+        computed = f" = {self.expression}" if self.expression else ""
+        return f"{self.role} column '{self.name}'{computed}"
 
     def refuse_nulls(self, column: pa.Array, remedy: str = "fill or drop these rows") -> None:
         """Raise if a decoded column has nulls."""
@@ -131,7 +132,7 @@ def score_column(
         type is not numeric.
     """
     column = decode_array(column)
-    kind, place = column.type, _Place(name, "score", first_row, roles.expressions.get(name))
+    kind, place = column.type, _Place(name, "score", first_row, roles.expressions.get(name, ""))
     if pa.types.is_decimal(kind):
         raise ColumnError(
             f"score column '{name}' has type {kind}, which has no exact binary form; "
@@ -172,15 +173,6 @@ def score_column(
     if roles.score_kind == "probability":
         _refuse_improbable(values, kind, place)
     return values, mask
-
-
-def epsilon_of(kind: pa.DataType, roles: Roles) -> float:
-    """Return the epsilon of a type of scores; integers count as float64."""
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-    if roles.single_precision or pa.types.is_float32(kind):
-        return float(np.finfo(np.float32).eps)
-    return float(np.finfo(np.float16 if pa.types.is_float16(kind) else np.float64).eps)
 
 
 def _refuse_improbable(values: np.ndarray, kind: pa.DataType, place: _Place) -> None:
@@ -250,32 +242,34 @@ def _beyond_order(values: np.ndarray) -> np.ndarray:
 MIN_WEIGHT, MAX_WEIGHT = 1e-30, 1e30
 
 
-def check_scores(batch: pa.RecordBatch, roles: Roles, first_row: int) -> None:
-    """Raise the error of `columns_of` for scores, if there is one."""
-    for name in roles.scores:
-        score_column(batch.column(name), name, roles, first_row)
+def check_scores(batch: pa.RecordBatch, layout: Layout, first_row: int) -> None:
+    """Raise the error of `rows_of` for scores, if there is one."""
+    for column in layout.columns:
+        if column.role == "score":
+            score_column(batch.column(column.name), column.name, column.roles, first_row)
 
 
-def columns_of(
-    batch: pa.RecordBatch, roles: Roles, first_row: int, nan_checked: bool = True
-) -> Columns:
-    """Validate a batch and view it as arrays.
+def rows_of(
+    batch: pa.RecordBatch, layout: Layout, first_row: int, proven: Container[int] = ()
+) -> Rows:
+    """Validate a batch and view it as arrays, each column once.
+
+    Rows without a label leave here if every plan drops them.
 
     Parameters
     ----------
     batch : pyarrow.RecordBatch
-        Holds every column of `roles`.
-    roles : Roles
-        Roles of columns and null policies.
+        Holds every column of the plans.
+    layout : Layout
     first_row : int
         Number of the batch's first row in the input.
-    nan_checked : bool
-        Look for NaN among scores. Otherwise the caller proves that there is none, or calls
-        `check_scores`.
+    proven : container of int
+        Places of scores that are not searched for NaN. The caller proves that there is none, or
+        calls `check_scores`.
 
     Returns
     -------
-    Columns
+    Rows
         Views if the type allows it; only booleans, halves, 64-bit integer scores and columns with
         nulls are copied.
 
@@ -286,49 +280,63 @@ def columns_of(
         below 1e-30 but not 0, or a type does not fit its role. The message names the column, the
         first row and the count of rows.
     """
-    keys = keys_of(batch, roles, first_row)
-    labels = decode_array(batch.column(roles.label))
-    label = _label(labels, roles, first_row)
-    # The caller does not see rows that are dropped below.
-    nan_checked = nan_checked or (roles.unjudged == "drop" and labels.null_count > 0)
-    scores, masks = [], []
-    for name in roles.scores:
-        score, mask = score_column(batch.column(name), name, roles, first_row, nan_checked)
-        scores.append(score)
-        masks.append(mask)
-    weight = None
-    if roles.weight is not None:
-        weight = _weight(batch.column(roles.weight), roles.weight, "weight", first_row)
+    keys = keys_of(batch, layout.group, first_row)
+    arrays: list[np.ndarray | None] = [None] * layout.size
+    fields: list[StoredColumn] = []
+    labels = [column for column in layout.columns if column.role == "label"]
+    for stored in labels:
+        column = decode_array(batch.column(stored.name))
+        arrays[stored.place] = _label(column, stored.roles, first_row)
+        if stored.mask >= 0 and column.null_count:
+            arrays[stored.mask] = null_rows(column)
+    dropped = _dropped_by_all(arrays, layout.drop_masks())
+    if dropped is not None:
+        proven = ()  # the caller does not see these rows
+    for stored in layout.columns[len(labels) :]:
+        name, role = stored.name, stored.role
+        if role == "score":
+            arrays[stored.place], mask = score_column(
+                batch.column(name), name, stored.roles, first_row, stored.place not in proven
+            )
+            if stored.mask >= 0:
+                arrays[stored.mask] = mask
+        elif role == "field":
+            fields.append(stored)
+        elif role == "subtopics":
+            arrays[stored.place] = subtopics_column(batch.column(name), name, first_row)
+        else:
+            arrays[stored.place] = _weight(batch.column(name), name, role, first_row)
     item = None
-    if roles.item is not None:
-        item = _key(batch.column(roles.item), roles.item, first_row, role="item")
-    named = [
-        _weight(batch.column(name), name, "group weight", first_row) for name in roles.group_weights
-    ]
-    named += _field_codes(batch, roles.fields)
-    subtopics = None
-    if roles.subtopics is not None:
-        subtopics = subtopics_column(batch.column(roles.subtopics), roles.subtopics, first_row)
-    columns = Columns(
-        first_row,
-        keys,
-        label,
-        tuple(scores),
-        tuple(masks),
-        weight,
-        item,
-        tuple(named),
-        subtopics=subtopics,
-    )
-    if labels.null_count:
-        if roles.unjudged == "drop":
-            return columns.filter(~null_rows(labels))
-        if roles.judgments:
-            return replace(columns, unjudged=null_rows(labels))
-    return columns
+    if layout.item is not None:
+        item = _key(batch.column(layout.item), layout.item, first_row, role="item")
+    for stored, codes in zip(fields, _field_codes(batch, fields), strict=True):
+        arrays[stored.place] = codes
+    if dropped is None:
+        return Rows(layout, first_row, keys, tuple(arrays), item)
+    for place in layout.drop_masks():
+        rest = cast(np.ndarray, arrays[place]) & ~dropped
+        arrays[place] = rest if rest.any() else None
+    return Rows(layout, first_row, keys, tuple(arrays), item).filter(~dropped)
 
 
-def _field_codes(batch: pa.RecordBatch, fields: Sequence[CodedColumn]) -> list[np.ndarray]:
+def _dropped_by_all(
+    arrays: Sequence[np.ndarray | None], drop_masks: Sequence[int]
+) -> np.ndarray | None:
+    """Mark the rows that every plan drops; None if there is none."""
+    masks = [mask for mask in (arrays[place] for place in drop_masks) if mask is not None]
+    if not masks or len(masks) < len(drop_masks):
+        return None
+    dropped = np.logical_and.reduce(masks)
+    return dropped if dropped.any() else None
+
+
+def columns_of(batch: pa.RecordBatch, roles: Roles, first_row: int) -> Columns:
+    """Validate a batch for one plan; see `rows_of`."""
+    rows = rows_of(batch, Layout((roles,)), first_row)
+    return replace(rows.of(0), keys=rows.keys)
+
+
+def _field_codes(batch: pa.RecordBatch, fields: Sequence[StoredColumn]) -> list[np.ndarray]:
     """Encode the columns that measures and slices name; each text once."""
     uses = Counter(field.name for field in fields)
     columns = {name: batch.column(name) for name in uses}
@@ -336,12 +344,13 @@ def _field_codes(batch: pa.RecordBatch, fields: Sequence[CodedColumn]) -> list[n
         is_text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
         if is_text and uses[name] > 1:
             columns[name] = encoded(column)
-    return [field.codes(columns[field.name]) for field in fields]
+    encoders = (cast(CodedColumn, field.encoder) for field in fields)
+    return [encoder.codes(columns[encoder.name]) for encoder in encoders]
 
 
-def keys_of(batch: pa.RecordBatch, roles: Roles, first_row: int) -> tuple[pa.Array, ...]:
+def keys_of(batch: pa.RecordBatch, group: Sequence[str], first_row: int) -> tuple[pa.Array, ...]:
     """Decode the key columns of a batch; raise for nulls."""
-    return tuple(_key(batch.column(name), name, first_row) for name in roles.group)
+    return tuple(_key(batch.column(name), name, first_row) for name in group)
 
 
 def _key(column: pa.Array, name: str, first_row: int, role: str = "group") -> pa.Array:

@@ -161,6 +161,11 @@ class Slicings:
     columns: tuple[ColumnEncoder, ...]
     activities: tuple[ActivityEncoder, ...]
 
+    def select(self, specs: Sequence[SliceSpec]) -> Slicings:
+        """Make encoders of some slicings, which share the columns."""
+        columns = {encoder.slice_column: encoder for encoder in self.columns}
+        return _slicings_of(specs, columns)
+
     def codes(
         self, column_codes: Sequence[np.ndarray], rows: np.ndarray, positives: np.ndarray
     ) -> list[np.ndarray]:
@@ -235,7 +240,14 @@ def open_slicings(
     columns = [column for column in requested if not column.activity]
     names = [column.column for column in columns]
     require_columns(source.schema, names, role="by", source=source.name)
-    encoders = _column_encoders(columns, source, limit)
+    return _slicings_of(specs, _column_encoders(columns, source, limit))
+
+
+def _slicings_of(
+    specs: Sequence[SliceSpec], columns: Mapping[SliceColumn, ColumnEncoder]
+) -> Slicings:
+    requested = list(dict.fromkeys(column for spec in specs for column in spec.columns))
+    encoders = {column: columns[column] for column in requested if not column.activity}
     activities = {column: ActivityEncoder(column) for column in requested if column.activity}
     encoder_of: dict[SliceColumn, ColumnEncoder | ActivityEncoder] = {**encoders, **activities}
     slices = tuple(

@@ -112,7 +112,7 @@ def _evaluate_samples(
     from fastrank_eval.stats.scores import add_rows
 
     options |= {"threads": _THREADS, "limit": min(options["limit"] or _ROWS, _ROWS)}
-    task = prepare(Request(sources, **options))
+    (task,) = prepare([Request(sources, **options)])
     roles = task.plan.roles
     with task.reader.completing_errors():
         batches = list(task.reader.batches())

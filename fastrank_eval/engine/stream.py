@@ -1,0 +1,191 @@
+"""Evaluate rows in order, whose groups are contiguous, or that have none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import chain, islice
+
+import numpy as np
+import pyarrow as pa
+
+from fastrank_eval._lib.dataclass import dataclass
+from fastrank_eval._lib.threads import map_jobs
+from fastrank_eval.engine.evaluator import Evaluator, GroupResults
+from fastrank_eval.groups.edges import KeyRun, Keys, KeyWatch, key_run, key_text, keys_at, same_key
+from fastrank_eval.io.reader import WorkBatch, in_scratch, read_batch, rebatch
+from fastrank_eval.io.rows import Rows, concatenate
+from fastrank_eval.io.source import Batch
+from fastrank_eval.io.validate import check_scores
+
+#: Spanning groups are evaluated when there are this many.
+_SPANNING_GROUPS = 256
+
+
+@dataclass
+class BatchResult:
+    """The result of one batch.
+
+    Parameters
+    ----------
+    head : Rows or None
+        Rows before the first edge; all rows if there is no edge.
+    inside : list of (GroupResults or None)
+        For each plan: groups that begin and end in the batch.
+    tail : Rows or None
+        Rows from the last edge on; None if there is no edge.
+    run : KeyRun or None
+        Keys of the groups that begin at an edge, with that of the tail, if keys are watched.
+    """
+
+    head: Rows | None
+    inside: list[GroupResults | None]
+    tail: Rows | None = None
+    run: KeyRun | None = None
+
+
+def evaluate_stream(
+    batches: Iterable[Batch],
+    evaluator: Evaluator,
+    watch: KeyWatch | None,
+    rows_at: Callable[[pa.RecordBatch, int], Rows] | None = None,
+) -> list[list[GroupResults]]:
+    """Evaluate batches whose groups are contiguous, or whose rows have none.
+
+    Parameters
+    ----------
+    batches : iterable of pyarrow.RecordBatch or UnreadBatch
+    evaluator : Evaluator
+        Gets the totals.
+    watch : KeyWatch or None
+        Detects keys that return after other keys; None if they cannot.
+    rows_at : callable, optional
+        Makes rows of a batch and the number of its first row; by default `Evaluator.read`.
+
+    Returns
+    -------
+    list of list of GroupResults
+        For each plan with groups: the results of the groups in order (empty unless
+        ``plan.per_group``).
+
+    Raises
+    ------
+    ReturningKey
+        A key returned after another key.
+    """
+    first, layout = evaluator.first, evaluator.layout
+    keep = watch is not None and watch.keep
+    results: list[list[GroupResults]] = [[] for _ in evaluator.grouped]
+    open_group: list[Rows] = []
+    spanning: list[tuple[Rows, Keys, list[GroupResults | None]]] = []
+    spanning_rows = 0
+
+    def evaluate_batch(job: WorkBatch) -> BatchResult:
+        record_batches = read_batch(job[0])
+        batch = in_scratch(record_batches)
+        rows = rows_at(batch, job[1]) if rows_at else evaluator.read(batch, job[1], profiled=True)
+        if rows is None:
+            return BatchResult(None, [])
+
+        def copy_rows(lo: int, hi: int) -> Rows:
+            """Select rows; copy those read here, so that the batch ends with the call."""
+            part = rows.slice(lo, hi)
+            return part if batch is job[0][0] else part.copy()
+
+        found = evaluator.profile(rows, all_whole)
+        starts = found.starts
+        if not found.sound and not rows_at:
+            check_scores(batch, layout, job[1])
+        if not len(starts):
+            return BatchResult(copy_rows(0, rows.count), [])
+        lo, hi = int(starts[0]), int(starts[-1])
+        # The last edge begins the tail.
+        firsts = starts[:-1] if all_whole else starts
+        run = None if watch is None else key_run(rows.keys, firsts, keep, found.directions)
+        inside: list[GroupResults | None] = []
+        if len(starts) > 1:
+
+            def name(group: int) -> str:
+                return key_text(rows.keys, first.roles.group, int(starts[group]))
+
+            def keys() -> Keys:
+                return keys_at(rows.keys, starts[:-1])
+
+            inside = evaluator.evaluate(rows.slice(lo, hi), starts - lo, name, keys, found)
+        return BatchResult(copy_rows(0, lo), inside, copy_rows(hi, rows.count), run)
+
+    def close_group() -> None:
+        nonlocal spanning_rows
+        if not open_group:
+            return
+        keys = keys_at(open_group[0].keys, np.zeros(1, np.int64))
+        places: list[GroupResults | None] = []
+        for p, of_plan in zip(evaluator.grouped, results, strict=True):
+            place = None
+            if evaluator.plans[p].per_group:
+                place = GroupResults(keys, None, np.empty(0, np.int64))
+                of_plan.append(place)
+            places.append(place)
+        parts = [part.drop_keys() for part in open_group]
+        # A copy: a view of a few rows would keep its whole batch in memory.
+        rows = concatenate(parts) if len(parts) > 1 else parts[0].copy()
+        spanning.append((rows, keys, places))
+        spanning_rows += rows.count
+        open_group.clear()
+        if len(spanning) >= _SPANNING_GROUPS or spanning_rows >= first.batch_rows:
+            evaluate_spanning()
+
+    def evaluate_spanning() -> None:
+        nonlocal spanning_rows
+        if not spanning:
+            return
+        starts = np.concatenate([[0], np.cumsum([rows.count for rows, _, _ in spanning])])
+
+        def name(group: int) -> str:
+            return key_text(spanning[group][1], first.roles.group, 0)
+
+        def keys() -> Keys:
+            columns = zip(*(of_group for _, of_group, _ in spanning), strict=True)
+            return tuple(pa.concat_arrays(list(column)) for column in columns)
+
+        rows = concatenate([rows for rows, _, _ in spanning])
+        evaluated = evaluator.evaluate(rows, starts, name, keys)
+        for position, result in enumerate(evaluated):
+            if result is None or result.values is None:
+                continue
+            groups = range(len(spanning)) if result.groups is None else result.groups.tolist()
+            for one, group in enumerate(groups):
+                place = spanning[group][2][position]
+                if place is not None:
+                    place.values = result.values.take(slice(one, one + 1))
+                    place.first_rows = result.first_rows[one : one + 1]
+        spanning.clear()
+        spanning_rows = 0
+
+    jobs = rebatch(batches, first.batch_rows, first.slice_rows)
+    begin = list(islice(jobs, 2))
+    all_whole = len(begin) < 2  # every group of an only batch is whole
+    jobs = chain(begin, jobs)
+    del begin  # or it keeps two batches in memory until the end
+    for result in map_jobs(first.threads, evaluate_batch, jobs):
+        head = result.head
+        if head is not None and head.count:
+            if not (open_group and same_key(open_group[0].keys, 0, head.keys, 0)):
+                close_group()
+                if watch is not None:
+                    watch.add(key_run(head.keys, np.zeros(1, np.int64), keep))
+            open_group.append(head)
+        if result.tail is None:
+            continue
+        close_group()
+        if watch is not None and result.run is not None:
+            watch.add(result.run)
+        for of_plan, inside in zip(results, result.inside, strict=False):
+            if inside is not None:
+                of_plan.append(inside)
+        if result.tail.count:
+            open_group.append(result.tail)
+    close_group()
+    evaluate_spanning()
+    if watch is not None:
+        watch.finish()
+    return results
