@@ -92,7 +92,7 @@ def evaluate_unlabelled(
 def naming_no_labels(
     evaluate: Callable[[NightlyConfig, dt.date, _Progress], _Result],
 ) -> Callable[[NightlyConfig, dt.date, _Progress], _Result]:
-    """Make errors of a night whose column of labels is missing name the remedy."""
+    """Name the remedy in errors of a missing column of labels."""
 
     @wraps(evaluate)
     def evaluate_or_explain(config: NightlyConfig, date: dt.date, progress: _Progress) -> _Result:
