@@ -8,7 +8,7 @@ import math
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
@@ -24,6 +24,7 @@ from fastrank_eval.apps.nightly.night import (
     CurveLine,
     Finding,
     GateOutcome,
+    MixChange,
     Night,
     NightCalibration,
     NightDifference,
@@ -172,7 +173,7 @@ def _record(table: str, row: Row) -> Any:
 
 
 def periods_content(night: Night) -> bytes:
-    """Convert week and month of a night to JSON; see `with_saved_periods`.
+    """Convert week, month and mixes of a night to JSON.
 
     Slices have their values of the first measure, as pages and summaries show them.
     """
@@ -184,12 +185,13 @@ def periods_content(night: Night) -> bytes:
         "values": {name: [_row("value", v) for v in values] for name, values in shown.items()},
         "nights": {name: list(map(str, dates)) for name, dates in night.period_nights.items()},
         "notes": night.period_notes,
+        "mixes": list(map(asdict, night.mixes)),
     }
     return _json(content).encode()
 
 
 def with_saved_periods(night: Night, content: bytes) -> Night:
-    """Add the week and the month of a night from JSON.
+    """Add the week, the month and the mixes of a night from JSON.
 
     Raises
     ------
@@ -208,7 +210,13 @@ def with_saved_periods(night: Night, content: bytes) -> Night:
             for name, dates in saved["nights"].items()
         },
         period_notes=tuple(saved["notes"]),
+        mixes=tuple(map(_mix_of, saved["mixes"])),
     )
+
+
+def _mix_of(fields_by_name: Mapping[str, Any]) -> MixChange:
+    numbers = {name: math.nan if v is None else v for name, v in fields_by_name.items()}
+    return MixChange(**numbers)
 
 
 @lru_cache(maxsize=1 << 12)

@@ -385,14 +385,14 @@ class Night:
         `calibration_of`.
     periods : mapping of str to tuple of MeasureValue
         ``"week"``, ``"month"``: the merged values of the last 7 and 30 nights, with this one.
-        Computed from saved states when a page is made; not stored in history.
+        Computed from saved states when a page is made.
     period_nights : mapping of str to tuple of datetime.date
         The merged nights of each period, ascending.
     period_notes : tuple of str
         Nights and slices that could not be merged, and the reasons.
     mixes : tuple of MixChange
         Changes of means on all rows since earlier nights, split by slices. Computed from saved
-        states; not stored in history.
+        states when a page is made.
     """
 
     date: dt.date

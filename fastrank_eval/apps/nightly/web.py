@@ -333,12 +333,12 @@ def _night_page(history: History, dates: Sequence[dt.date], date: dt.date) -> st
     links = WebLinks(dates[index - 1] if index else None, after)
     first = date - dt.timedelta(days=NIGHTS - 1)
     nights = history.read(first, date, details_from=date)
-    nights[-1] = with_mixes(_with_periods(history, nights[-1]), history)
+    nights[-1] = _with_periods(history, nights[-1])
     return page(nights, links=links)
 
 
 def _with_periods(history: History, night: Night) -> Night:
-    """Add the stored week and month, or merge them if that is quick."""
+    """Add the stored week, month and mixes, or merge them if that is quick."""
     stored = history.with_periods(night)
     if stored is not None:
         return stored
@@ -346,7 +346,7 @@ def _with_periods(history: History, night: Night) -> Night:
     try:
         size = history.state_bytes(first, night.date)
         if size <= MAX_STATE_BYTES:
-            return with_periods(night, history)
+            return with_periods(with_mixes(night, history), history)
         note = (
             f"Week and month are not shown here: merging {size / 1e6:,.0f} MB of saved states "
             "takes too long. The page that 'fastrank-eval nightly' writes has them."
