@@ -215,8 +215,10 @@ def with_saved_periods(night: Night, content: bytes) -> Night:
 
 
 def _mix_of(fields_by_name: Mapping[str, Any]) -> MixChange:
-    numbers = {name: math.nan if v is None else v for name, v in fields_by_name.items()}
-    return MixChange(**numbers)
+    values: dict[str, Any] = {
+        name: math.nan if v is None else v for name, v in fields_by_name.items()
+    }
+    return MixChange(**values)
 
 
 @lru_cache(maxsize=1 << 12)
