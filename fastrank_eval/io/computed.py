@@ -327,12 +327,15 @@ def _computed_batch(batch: Batch, compute: Any) -> Batch:
 
 def _compute(nodes: Mapping[str, Operation], batch: pa.RecordBatch) -> dict[str, pa.Array]:
     """Compute expressions for the rows of a batch, some rows at a time."""
+    names = dict.fromkeys(name for node in nodes.values() for name in columns_of(node))
+    columns = {name: decode_array(batch.column(name)) for name in names}
     parts: dict[str, list[pa.Array]] = {name: [] for name in nodes}
     for lo in range(0, max(batch.num_rows, 1), _ROWS):
-        rows, doubles = batch.slice(lo, _ROWS), {}
-        for column in dict.fromkeys(name for node in nodes.values() for name in columns_of(node)):
-            # Nearest doubles, also of integers beyond 2^53.
-            doubles[column] = decode_array(rows.column(column)).cast(pa.float64(), safe=False)
+        # Nearest doubles, also of integers beyond 2^53.
+        doubles = {
+            name: column.slice(lo, _ROWS).cast(pa.float64(), safe=False)
+            for name, column in columns.items()
+        }
         for name, node in nodes.items():
             parts[name].append(_values(node, doubles))
     return {name: pa.concat_arrays(arrays) for name, arrays in parts.items()}
