@@ -211,12 +211,8 @@ class CellScores:
             if not self.weighted:
                 return CellRows(score, index, _NO_WEIGHTS)
             weight = self._weights[0][index]
-            tied = np.flatnonzero((codes[1:] == codes[:-1]) & (weight[1:] < weight[:-1]))
-            if len(tied):
-                is_tied = np.isin(codes, codes[tied])
-                rows = np.flatnonzero(is_tied)
-                order = rows[np.lexsort((weight[rows], codes[rows]))]
-                weight[rows], index[rows] = weight[order], index[order]
+            rows, order = _order_of_ties(codes, weight)
+            weight[rows], index[rows] = weight[order], index[order]
             return CellRows(score, self._kinds[0][index], weight)
 
         yield from map_jobs(sort, ranges_of(self._runs))
@@ -248,8 +244,8 @@ class CellScores:
             signed = np.where(kind & 1, -1.0, 1.0)
             if self.weighted:
                 signed *= weight
-            by_row = np.lexsort((signed, cell, codes))
-            codes, cell, signed = codes[by_row], cell[by_row], signed[by_row]
+            ties, rows = _order_of_ties(codes, signed, cell)
+            cell[ties], signed[ties] = cell[rows], signed[rows]
             first = np.append(True, np.zeros(len(codes) - 1, np.bool_))
             for part in (codes, cell, signed):
                 first[1:] |= part[1:] != part[:-1]
@@ -287,3 +283,22 @@ class CellScores:
         weight = np.repeat(np.abs(signed), rows) if weighted else None
         state._add_kinds(scores_of(np.repeat(codes, rows)), kind, weight)
         return state
+
+
+def _order_of_ties(codes: np.ndarray, *columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Order the rows of equal codes by columns, the last one first.
+
+    Parameters
+    ----------
+    codes : ndarray of unsigned integers, shape (rows,)
+        Ascending.
+    *columns : ndarray, shape (rows,)
+
+    Returns
+    -------
+    ties, order : ndarray of int64
+        The rows whose code others have, ascending, and the row that comes to each place.
+    """
+    same = codes[1:] == codes[:-1]
+    ties = np.flatnonzero(np.append(False, same) | np.append(same, False))
+    return ties, ties[np.lexsort((*(column[ties] for column in columns), codes[ties]))]
