@@ -92,6 +92,7 @@ def test_undefined_group__the_error_names_it(spark) -> None:
         ({"group": "new"}, "type double, which cannot be a key"),
         ({"group": "user", "where": 3}, "where: must be text, got 3"),
         ({"group": "user", "metrics": "GAUC"}, "takes no metrics"),
+        ({"group": "user", "label": ["click", "old"]}, "label: must be one column for Spark"),
     ],
 )
 def test_wrong_argument__is_refused_before_a_job_runs(frame, monkeypatch, options, told) -> None:
