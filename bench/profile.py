@@ -241,7 +241,7 @@ def profiled(rows: str, measures: str, threads: int, count: int, rounds: int) ->
             seconds = sum(run() for _ in range(rounds))
         cpu = time.process_time() - cpu
     title = f"{rows}, {measures}, {count:,} rows, {threads} thread" + "s" * (threads > 1)
-    told = (
+    description = (
         f"{plain:.4f} s ({number(1e9 * plain / count)} ns a row) without timers, the best of "
         f"{rounds}; with them {seconds / rounds:.4f} s, processor time {cpu / rounds:.4f} s. "
         "All below is a round's mean; `own` leaves out what a stage called, and the workers' "
@@ -265,13 +265,13 @@ def profiled(rows: str, measures: str, threads: int, count: int, rounds: int) ->
             *_share(stage.own, rounds, seconds, count),
         ]
         for (who, name), stage in sorted(stages.found.items(), key=lambda item: -item[1].own)
-        if stage.own >= 0.002 * seconds
+        if stage.own >= 0.002 * seconds or stage.total >= 0.01 * seconds
     ]
     share = ["own, s", "of the wall", "ns a row"]
     return "\n\n".join(
         [
             f"# {title}",
-            told,
+            description,
             table(["room", "in", *share], by_room, "llrrr"),
             table(["stage", "in", "calls", "in all, s", *share], by_stage, "llrrrrr"),
         ]

@@ -111,6 +111,16 @@ HISTORY = {
     "nights": "earlier nights that it is compared with",
     "reference_rows": "their rows with a number",
     "drift.verdict": "`same`, `changed`, `failed` or `not judged`",
+    "calibration.": "A row for each model and [MultiECCE](measures/MultiECCE.md), on all rows and "
+    "on each of its worst 100 slices.",
+    "calibration.slice": "all rows, or a slice by the columns of the measure",
+    "calibration.rows": "rows with a weight above 0",
+    "expected": "sum of the predictions, weighted",
+    "observed": "sum of the clicks, weighted",
+    "error": "ECCE",
+    "sigmas": "ECCE in its standard deviations if the model is calibrated",
+    "calibration.p_adjusted": "Holm, over the slices",
+    "min_detectable_error": "five standard deviations",
     "state.": "A row for each night and kind of state. Week and month are merged from these.",
     "state.kind": "`groups`: measures of groups (GAUC, nDCG); `sums`: measures of all rows that "
     "are a few sums (LogLoss, PCOC); `scores`: measures that read the score of every row (AUC); "

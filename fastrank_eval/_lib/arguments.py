@@ -40,7 +40,7 @@ def column_name(role: str, value: object) -> str:
     return value
 
 
-def column_names(role: str, value: str | Sequence[str]) -> tuple[str, ...]:
+def column_names(role: str, value: str | Iterable[str]) -> tuple[str, ...]:
     """Return one or more distinct column names after a check."""
     if not isinstance(value, Iterable):
         raise ArgumentError(

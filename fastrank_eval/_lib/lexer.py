@@ -1,11 +1,12 @@
 """Split text into tokens, parse operators and report syntax errors.
 
-The grammars of conditions on rows (`io/filter_parser.py`), of gates on results
-(`results/gate_parser.py`) and of slices (`slicing/spec.py`) use it.
+The grammars of conditions on rows (`io/filter_parser.py`), of computed scores (`io/computed.py`),
+of gates on results (`results/gate_parser.py`) and of slices (`slicing/spec.py`) use it.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, NoReturn
@@ -15,6 +16,8 @@ from fastrank_eval._lib.errors import ArgumentError
 
 #: Pattern of a number without its sign.
 NUMBER = r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?(?!\w)"
+#: A name that needs no quotes, unless it is a keyword.
+BARE = re.compile(r"[^\W\d]\w*")
 #: Operators of comparisons, and those with the sides exchanged.
 COMPARISONS = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _SPELLING = {"==": "=", "<>": "!="}
@@ -75,6 +78,16 @@ def leaves(node: Any) -> Iterator[Any]:
         yield node
 
 
+@dataclass(frozen=True)
+class Number:
+    """A finite number, at least 0."""
+
+    value: float
+
+    def __str__(self) -> str:
+        return repr(self.value).removesuffix(".0")
+
+
 def quoted(text: str) -> str:
     """Write a text in double quotes."""
     return '"' + text.replace('"', '""') + '"'
@@ -123,7 +136,7 @@ class TokenReader:
     """
 
     #: Name of the text in errors.
-    name: ClassVar[str]
+    name: str
     #: Pattern of a token; its groups name the kinds, ``blank`` is skipped.
     pattern: ClassVar[re.Pattern[str]]
     #: Kinds of tokens, for errors.
@@ -133,10 +146,15 @@ class TokenReader:
     closing_signs: ClassVar[dict[str, str]] = {'"': '"'}
     #: Maximum nesting of rules; each takes a few calls of Python's stack.
     max_depth: ClassVar[int] = 0
-    #: What ends parentheses, for errors.
+    #: Maximum number of ``+ - * /``; each may add a level to the tree.
+    max_operators: ClassVar[int] = 100
+    #: What nests, what ends parentheses, and what ends the text, for errors.
+    nesting: ClassVar[str] = "parentheses and nots"
     closing: ClassVar[str] = ""
+    ending: ClassVar[str] = "'and', 'or' or the end"
 
     def __init__(self, text: str) -> None:
+        self._operators = 0
         self._text = text
         self._tokens = self._split()
         self._position = 0
@@ -171,11 +189,11 @@ class TokenReader:
         """Enter a nested rule, or fail beyond the maximum depth."""
         self._depth += 1
         if self._depth > self.max_depth:
-            self._fail(f"at most {self.max_depth} nested parentheses and nots")
+            self._fail(f"at most {self.max_depth} nested {self.nesting}")
 
     def _end(self) -> None:
         if self._next.kind != "end":
-            self._fail("'and', 'or' or the end")
+            self._fail(self.ending)
 
     def _either(self) -> Any:
         return self._joined("or", lambda: self._joined("and", self._negation))
@@ -214,6 +232,55 @@ class TokenReader:
     def _condition(self, node: Any) -> Any:
         """Return a part of ``and``, ``or`` or ``not``; fail if it is no condition."""
         return node
+
+    def _sum(self) -> Any:
+        """Parse what ``+ - * /`` and signs join."""
+        return self._chain("+-", lambda: self._chain("*/", self._factor))
+
+    def _chain(self, signs: str, rule: Callable[[], Any]) -> Any:
+        """Parse parts between these signs; the first two belong together."""
+        node = rule()
+        while self._is_next(*signs):
+            left, sign = self._quantity(node), self._sign()
+            node = Operation(sign, (left, self._quantity_of(rule)))
+        return node
+
+    def _sign(self) -> str:
+        sign = self._next.text
+        self._operators += 1
+        if self._operators > self.max_operators:
+            self._fail(f"at most {self.max_operators} of + - * /")
+        self._position += 1
+        return sign
+
+    def _factor(self) -> Any:
+        if not self._is_next("+", "-"):
+            return self._operand()
+        sign = self._sign()
+        self._enter()
+        part = self._quantity_of(self._factor)
+        self._depth -= 1
+        return Operation("-", (part,)) if sign == "-" else part
+
+    def _operand(self) -> Any:
+        """Parse what ``+ - * /`` and signs join, without them."""
+        raise NotImplementedError  # pragma: no cover - abstract
+
+    def _quantity(self, node: Any) -> Any:
+        """Return a part of ``+ - * /``; fail if it is no quantity."""
+        return node
+
+    def _quantity_of(self, rule: Callable[[], Any]) -> Any:
+        """Parse a part of ``+ - * /``; fail if it is no quantity."""
+        return rule()
+
+    def _number(self) -> Number:
+        """Read a number; fail if it is infinite as a double."""
+        value = float(self._next.text)
+        if not math.isfinite(value):
+            self._fail("a number that a double holds")
+        self._position += 1
+        return Number(value)
 
     def _operator(self) -> str:
         """Read an operator of `COMPARISONS`; return "" if there is none."""

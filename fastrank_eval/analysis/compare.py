@@ -71,7 +71,7 @@ def compare(
     *,
     group: str | Sequence[str],
     label: str,
-    score: str | Sequence[str],
+    score: str | Sequence[str] | Mapping[str, str],
     baseline: str,
     measures: str | Measure | Sequence[str | Measure] = DEFAULT_MEASURES,
     test: str = "clustered_t",
@@ -351,7 +351,7 @@ def _by_slice(values: Iterable[MeasureValue]) -> dict[tuple[str | None, str], _S
 
 
 #: Conventions that change no value, or that a comparison sets itself.
-_IGNORED = ("confidence", "order", "spilled", "measures", "merged")
+_IGNORED = ("confidence", "order", "spilled", "measures", "merged", "score")
 #: Conventions that select or count rows and slices: two results may have different rows.
 _ROW_CONVENTIONS = (
     *("by", "min_groups", "slices_left_out", "where", "limit"),
@@ -396,11 +396,12 @@ def _compare_groups(
     else:
         _check_conventions(result, other, texts)
         slicings = tuple(by for by in slicings if by in slicings_of(other.values))
-        meta = _common_meta(result, other, slicings)
         names = {base, *other.scores} if base in other.scores else {base}
         names_of_other = {
             score: score if score != base else free_name(score, names) for score in other.scores
         }
+        sides = ((result, {base: base}), (other, names_of_other))
+        meta = _common_meta(result, other, slicings, _expressions(sides))
         joined = join_groups(
             result.group_records(),
             result.scores.index(base),
@@ -411,7 +412,7 @@ def _compare_groups(
         records, candidates = joined.groups, list(names_of_other.values())
         evaluated = [
             replace(v, score=candidate)
-            for source, score_names in ((result, {base: base}), (other, names_of_other))
+            for source, score_names in sides
             for v in source.values
             if v.measure in texts and (candidate := score_names.get(v.score)) is not None
         ]
@@ -465,8 +466,20 @@ def _no_value(by: str, label: str, score: str, measure: Measure) -> MeasureValue
     )
 
 
-def _common_meta(result: Result, other: Result, slicings: Sequence[str]) -> Meta:
-    """Keep the conventions that both results share."""
+def _expressions(sides: Iterable[tuple[Result, Mapping[str, str]]]) -> dict[str, object]:
+    """Return the expressions of the computed models of results, by new name."""
+    return {
+        name: expression
+        for result, names in sides
+        for score, expression in plain_value(result.meta.conventions.get("score", {})).items()
+        if (name := names.get(score)) is not None
+    }
+
+
+def _common_meta(
+    result: Result, other: Result, slicings: Sequence[str], expressions: Mapping[str, object]
+) -> Meta:
+    """Keep the conventions that both results share, and all expressions."""
     own, others = result.meta.conventions, other.meta.conventions
     common = {
         name: value
@@ -475,6 +488,9 @@ def _common_meta(result: Result, other: Result, slicings: Sequence[str]) -> Meta
         or (name in others and plain_value(value) == plain_value(others[name]))
     }
     common.pop("by", None)
+    common.pop("score", None)
+    if expressions:
+        common["score"] = expressions
     if slicings:
         common["by"] = list(slicings)
     seconds = result.meta.seconds + other.meta.seconds

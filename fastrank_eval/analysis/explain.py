@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fastrank_eval._lib.arguments import typed
@@ -155,7 +155,7 @@ def explain(
     profile: str,
     group: str | Sequence[str] | None = None,
     label: str,
-    score: str | Sequence[str],
+    score: str | Sequence[str] | Mapping[str, str],
     measures: str | Measure | Sequence[str | Measure],
     **options: Any,
 ) -> Explanation:

@@ -315,7 +315,11 @@ def best_threshold(source: object, *, label: str, score: str, **options: Any) ->
 
 @overload
 def best_threshold(
-    source: object, *, label: str, score: list[str] | tuple[str, ...], **options: Any
+    source: object,
+    *,
+    label: str,
+    score: list[str] | tuple[str, ...] | Mapping[str, str],
+    **options: Any,
 ) -> dict[str, BestThreshold]: ...
 
 
@@ -324,7 +328,7 @@ def best_threshold(
     source: object,
     *,
     label: str,
-    score: str | Sequence[str],
+    score: str | Sequence[str] | Mapping[str, str],
     by: str = "f1",
     beta: float | None = None,
     target: float | None = None,
@@ -344,9 +348,9 @@ def best_threshold(
     source : object
         As in `evaluate`; no group is needed.
     label : str
-    score : str or sequence of str
-        One column for each model; a higher score is more likely positive. Scores need not be
-        probabilities.
+    score : str, sequence of str, or mapping of str to str
+        One column or expression for each model, as in `evaluate`; a higher score is more likely
+        positive. Scores need not be probabilities.
     by, beta, target, pos, costs
         See `Criterion`.
     prefer : {"highest", "lowest"}
@@ -363,7 +367,7 @@ def best_threshold(
     Returns
     -------
     BestThreshold, or dict of str to BestThreshold
-        By score column if `score` is a sequence.
+        By score column unless `score` is a text.
 
     Raises
     ------
@@ -462,7 +466,7 @@ def confusion(
     source: object,
     *,
     label: str,
-    score: str | Sequence[str],
+    score: str | Sequence[str] | Mapping[str, str],
     threshold: float | Iterable[float] = 0.5,
     rel: float = 1,
     weight: str | None = None,

@@ -56,11 +56,11 @@ from fastrank_eval.engine.summary import slices_left_out, summary_rows
 from fastrank_eval.engine.totals import Totals
 from fastrank_eval.groups.edges import Keys
 from fastrank_eval.groups.ties import TIES
-from fastrank_eval.io.columns import Roles
+from fastrank_eval.io.columns import Roles, epsilon_of
+from fastrank_eval.io.computed import expressions_of, refuse_computed, with_computed
 from fastrank_eval.io.keys import CategoricalEncoder
 from fastrank_eval.io.reader import RowReader, open_source
 from fastrank_eval.io.source import Source, refuse_text, require_columns
-from fastrank_eval.io.validate import epsilon_of
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.base import SCORE_KINDS
 from fastrank_eval.measures.likelihood import sampling_rate_of
@@ -89,13 +89,8 @@ class Request:
     _: KW_ONLY
     group: str | Sequence[str] | None = None
     label: str | Sequence[str]
-    score: str | Sequence[str]
-    measures: (
-        str
-        | Measure
-        | Sequence[str | Measure]
-        | Mapping[str, str | Measure | Sequence[str | Measure]]
-    ) = DEFAULT_MEASURES
+    score: str | Sequence[str] | Mapping[str, str]
+    measures: str | Measure | Sequence[str | Measure] | Mapping[str, Any] = DEFAULT_MEASURES
     weight: str | None = None
     item: str | None = None
     subtopics: str | None = None
@@ -420,6 +415,7 @@ def _plan(
             key=SCORE_KINDS.index,
         ),
         subtopics=_subtopics(request.subtopics, measures),
+        expressions=expressions_of(request.score),
     )
     _check_measures(measures, choices["ties"], roles, choices["weight_rows"])
     return Plan(
@@ -490,6 +486,7 @@ def _open(drafts: Sequence[_Draft]) -> Source:
         categories=tuple(filter(is_unicode, categories)) or None,  # others are refused below
         allow_unfinished=request.allow_unfinished,
     )
+    source = with_computed(source, *(draft.plan.roles.expressions for draft in drafts))
     check_choice("null_groups", request.null_groups, CHOICES["null_groups"])
     if request.null_groups == "error" or request.group is None:
         return source
@@ -498,6 +495,7 @@ def _open(drafts: Sequence[_Draft]) -> Source:
 
 def _check_columns(request: Request, roles: Roles, source: Source) -> None:
     """Raise if the source lacks a column, or has text for numbers."""
+    refuse_computed(roles)
     if request.group is not None:  # even if nothing reads it
         require_columns(source.schema, column_names("group", request.group), role="group")
     for name, role in roles.by_column().items():
@@ -520,6 +518,7 @@ def _conventions(task: Task, found: PlanTotals, rows: EvaluatedRows) -> dict[str
     conventions: dict[str, object] = {
         **task.choices,
         "weight": request.weight,
+        **({"score": plan.roles.expressions} if plan.roles.expressions else {}),
         **(rows.strategy if plan.grouped else {"order": "any"}),
     }
     for name in ("subtopics", "profile"):

@@ -25,7 +25,7 @@ _SCHEMA = pa.schema(
     [
         *(("slice", pa.string()), ("rows", pa.int64())),
         *((name, pa.float64()) for name in ("expected", "observed", "error", "sigmas")),
-        *((name, pa.float64()) for name in ("p_value", "p_adjusted")),
+        *((name, pa.float64()) for name in ("p_value", "p_adjusted", "min_detectable_error")),
     ]
 )
 
@@ -42,8 +42,9 @@ def calibration_tables(plan: Plan, totals: Totals) -> CalibrationTables:
     -------
     mapping of (str, str) to pyarrow.Table
         By score column and measure: `slice`, `rows`, `expected` and `observed` (clicks, weighted),
-        `error` (ECCE), `sigmas`, `p_value`, `p_adjusted` (Holm); the most sigmas first. Empty where
-        the measure is undefined.
+        `error` (ECCE), `sigmas`, `p_value`, `p_adjusted` (Holm), `min_detectable_error` (five
+        standard deviations of the slice); the most sigmas first. Empty where the measure is
+        undefined.
     """
     tables, texts = {}, value_labels(plan)
     for measure in plan.measures:
@@ -69,40 +70,42 @@ def worst_slice(
     slices = measure.slices(state, map)
     if slices is None:
         return {}
-    labels = _labels(slices, texts)
-    worst = int(_order(slices, labels)[0])
-    return {f"ECCE of {labels[worst]}": float(slices.error[worst])}
+    sigmas = slices.sigmas
+    worst = np.flatnonzero(sigmas == sigmas.max())
+    labels = _labels(slices.columns, slices.codes[worst], texts)
+    first = 0 if len(labels) == 1 else _order(sigmas[worst], slices.codes[worst], labels)[0]
+    return {f"ECCE of {labels[first]}": float(slices.error[worst[first]])}
 
 
-def _labels(slices: SliceCalibration, texts: ValueLabels) -> list[str]:
+def _labels(columns: tuple[str, ...], codes: np.ndarray, texts: ValueLabels) -> list[str]:
     """Write the label of each slice, as slicings do; "all" for all rows."""
     return [
         ",".join(
             f"{name}={texts[name][code]}"
-            for name, code in zip(slices.columns, codes, strict=True)
+            for name, code in zip(columns, codes_of_slice, strict=True)
             if code >= 0
         )
         or "all"
-        for codes in slices.codes.tolist()
+        for codes_of_slice in codes.tolist()
     ]
 
 
-def _order(slices: SliceCalibration, labels: list[str]) -> np.ndarray:
+def _order(sigmas: np.ndarray, codes: np.ndarray, labels: list[str]) -> np.ndarray:
     """Sort slices: the most sigmas first, then the fewest columns."""
-    columns = np.count_nonzero(slices.codes >= 0, axis=1)
+    columns = np.count_nonzero(codes >= 0, axis=1)
     ranks = np.argsort(np.argsort(np.array(labels, object), kind="stable"), kind="stable")
-    return np.lexsort((ranks, columns, -slices.sigmas))
+    return np.lexsort((ranks, columns, -sigmas))
 
 
 def _table(slices: SliceCalibration | None, texts: ValueLabels) -> pa.Table:
     if slices is None:
         return _SCHEMA.empty_table()
-    labels = _labels(slices, texts)
-    order = _order(slices, labels)
+    labels = _labels(slices.columns, slices.codes, texts)
+    order = _order(slices.sigmas, slices.codes, labels)
     p, adjusted = slices.p_values()
     numbers = (
         *(slices.rows, slices.expected, slices.observed),
-        *(slices.error, slices.sigmas, p, adjusted),
+        *(slices.error, slices.sigmas, p, adjusted, slices.min_detectable_error),
     )
     names = bytes_column([labels[i].encode() for i in order.tolist()], pa.string())
     columns = [arrow_column(np.ascontiguousarray(each[order])) for each in numbers]

@@ -31,7 +31,8 @@ from fastrank_eval.stats.score_table import ScoreTable
 
 def summary_rows(plan: Plan, totals: Totals) -> list[MeasureValue]:
     """Compute the value of each model, slice and measure, all rows first."""
-    values, texts = [], value_labels(plan)
+    by_slice = any(isinstance(m, MulticalibrationError) for m in plan.measures)
+    values, texts = [], value_labels(plan) if by_slice else {}
     for by, label, index, sums, row_states in totals.each_slice():
         for model, name in enumerate(plan.roles.scores):
             states = row_states.models[model]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field, replace
 from itertools import count
 from typing import Any, Protocol
 
@@ -62,6 +62,8 @@ class Roles:
         Column of the subtopics of each row, if a measure uses it.
     epsilons : tuple of float
         Epsilon of the type of each score column; set when the source is open.
+    expressions : mapping of str to str
+        Expressions of computed scores by name.
     """
 
     group: tuple[str, ...]
@@ -78,6 +80,7 @@ class Roles:
     score_kind: str = "order"
     subtopics: str | None = None
     epsilons: tuple[float, ...] = ()
+    expressions: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def keeps_unjudged(self) -> bool:
@@ -111,8 +114,8 @@ class Roles:
             roles.setdefault(name, "group weight")
         if self.subtopics is not None:
             roles.setdefault(self.subtopics, "subtopics")
-        for field in self.fields:
-            roles.setdefault(field.name, "field")
+        for coded in self.fields:
+            roles.setdefault(coded.name, "field")
         return roles
 
 
@@ -265,6 +268,15 @@ class Columns:
     def row_number(self, row: int) -> int:
         """Return the number of a row in the input."""
         return self.first_row + row if self.row_numbers is None else int(self.row_numbers[row])
+
+
+def epsilon_of(kind: pa.DataType, roles: Roles) -> float:
+    """Return the epsilon of a type of scores; integers count as float64."""
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if roles.single_precision or pa.types.is_float32(kind):
+        return float(np.finfo(np.float32).eps)
+    return float(np.finfo(np.float16 if pa.types.is_float16(kind) else np.float64).eps)
 
 
 def refuse_unhashable(column: pa.Array, name: str, role: str) -> None:

@@ -46,18 +46,26 @@ class _Place(NamedTuple):
     name, role : str
     first_row : int
         Number of the column's first row in the input.
+    expression : str
+        The expression of a computed score.
     """
 
     name: str
     role: str
     first_row: int
+    expression: str = ""
+
+    @property
+    def _title(self) -> str:
+        computed = f" = {self.expression}" if self.expression else ""
+        return f"{self.role} column '{self.name}'{computed}"
 
     def refuse_nulls(self, column: pa.Array, remedy: str = "fill or drop these rows") -> None:
         """Raise if a decoded column has nulls."""
         if not column.null_count:
             return
         first = self.first_row + int(np.argmax(null_rows(column)))
-        problem = f"{self.role} column '{self.name}' is null"
+        problem = f"{self._title} is null"
 
         def count(column: pa.Array) -> int:
             if self.role == "group":  # NaN is null
@@ -87,7 +95,7 @@ class _Place(NamedTuple):
 
         raise RowError(
             self.name,
-            f"{self.role} column '{self.name}' ({kind}) {problem}",
+            f"{self._title} ({kind}) {problem}",
             f", value {values[index]!s}; {remedy}",
             self.first_row + index,
             int(np.count_nonzero(invalid)),
@@ -124,7 +132,7 @@ def score_column(
         type is not numeric.
     """
     column = decode_array(column)
-    kind, place = column.type, _Place(name, "score", first_row)
+    kind, place = column.type, _Place(name, "score", first_row, roles.expressions.get(name, ""))
     if pa.types.is_decimal(kind):
         raise ColumnError(
             f"score column '{name}' has type {kind}, which has no exact binary form; "
@@ -165,15 +173,6 @@ def score_column(
     if roles.score_kind == "probability":
         _refuse_improbable(values, kind, place)
     return values, mask
-
-
-def epsilon_of(kind: pa.DataType, roles: Roles) -> float:
-    """Return the epsilon of a type of scores; integers count as float64."""
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-    if roles.single_precision or pa.types.is_float32(kind):
-        return float(np.finfo(np.float32).eps)
-    return float(np.finfo(np.float16 if pa.types.is_float16(kind) else np.float64).eps)
 
 
 def _refuse_improbable(values: np.ndarray, kind: pa.DataType, place: _Place) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
+from functools import lru_cache
 from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -67,6 +68,11 @@ class SliceCalibration:
     def sigmas(self) -> np.ndarray:
         """ECCE in standard deviations. float64, shape (slices,)."""
         return self.error / self.deviation
+
+    @property
+    def min_detectable_error(self) -> np.ndarray:
+        """The ECCE that is seen in so few rows. float64, shape (slices,)."""
+        return _DETECTABLE * self.deviation
 
     def p_values(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the p-value of each slice, and the same corrected by Holm."""
@@ -170,7 +176,7 @@ class MulticalibrationError(PooledMeasure):
             "p-value": min(len(slices.rows) * range_exceeds(value), 1.0),
             "slices": len(slices.rows),
             "multicalibration error": value * deviation,
-            "minimum detectable error": _DETECTABLE * deviation,
+            "minimum detectable error": float(slices.min_detectable_error[0]),
         }
         if slices.left_out:
             details["slices left out"] = slices.left_out
@@ -181,7 +187,14 @@ class MulticalibrationError(PooledMeasure):
         if not state.has_rows:
             return None
         key = self.most_columns, float(self.sampling_rate)
-        codes, sums, errors = state.computed(key, lambda: self._sums(state, map_jobs))
+        sums = state.computed(key, lambda: self._sums(state, map_jobs))
+        return state.computed(
+            (*key, float(self.min_clicks)), lambda: self._with_enough_clicks(*sums)
+        )
+
+    def _with_enough_clicks(
+        self, codes: np.ndarray, sums: np.ndarray, errors: np.ndarray
+    ) -> SliceCalibration | None:
         variance, information = sums[_VARIANCE], sums[_INFORMATION]
         if not variance[0] > 0:
             return None
@@ -222,19 +235,29 @@ class MulticalibrationError(PooledMeasure):
             _add_rows(frozen(p), frozen(kind), frozen(weight), slices, cells, differences)
         _finish(differences)
         totals = (cells[:, :_TERMS] + cells[:, _TERMS:]).T
-        if not state.weighted:
-            totals[_WEIGHT], totals[_VARIANCE] = totals[_ROWS], totals[_INFORMATION]
-        sums = np.stack([_sum_cells(total, slices, len(codes)) for total in totals])
+        sums = _sum_cells(totals, slices, len(codes), state.weighted)
         return codes, sums, differences[:, _HIGH] - differences[:, _LOW]
 
 
-def _sum_cells(values: np.ndarray, slices: np.ndarray, count: int) -> np.ndarray:
-    """Sum a value of each cell over the cells of each slice, rounded once."""
-    cells = slices.shape[1]
-    order = np.argsort(slices, axis=None)
-    ends = np.cumsum(np.bincount(slices.reshape(-1), minlength=count))
-    terms = values[order // cells].tolist()
-    return np.array([math.fsum(terms[lo:hi]) for lo, hi in pairwise([0, *ends.tolist()])])
+def _sum_cells(totals: np.ndarray, slices: np.ndarray, count: int, weighted: bool) -> np.ndarray:
+    """Sum the totals of cells over the cells of each slice, rounded once."""
+    sums = np.empty((_TERMS, count))
+    slice_of = slices.reshape(-1)
+
+    def count_rows(counts: np.ndarray) -> np.ndarray:
+        return np.bincount(slice_of, np.repeat(counts, slices.shape[1]), count)
+
+    sums[_ROWS] = count_rows(totals[_ROWS])
+    if not weighted:
+        sums[_WEIGHT], sums[_OBSERVED] = sums[_ROWS], count_rows(totals[_OBSERVED])
+    cell = np.argsort(slice_of) // slices.shape[1]
+    ends = [0, *np.cumsum(np.bincount(slice_of, minlength=count)).tolist()]
+    for term in _ROUNDED if weighted else (_EXPECTED, _INFORMATION):
+        terms = totals[term, cell].tolist()
+        sums[term] = [math.fsum(terms[lo:hi]) for lo, hi in pairwise(ends)]
+    if not weighted:
+        sums[_VARIANCE] = sums[_INFORMATION]
+    return sums
 
 
 def _cell_of(codes: Sequence[np.ndarray]) -> np.ndarray:
@@ -245,9 +268,19 @@ def _cell_of(codes: Sequence[np.ndarray]) -> np.ndarray:
         cell += more
         if cell.max(initial=0) > max(len(cell), _FEW_CELLS):
             cell, _ = number_integers(cell)
-    present = np.zeros(int(cell.max(initial=0)) + 1, np.bool_)
-    present[cell] = True
-    return (np.cumsum(present) - 1)[cell]
+    return _numbers_of(cell)[0]
+
+
+def _numbers_of(values: np.ndarray) -> tuple[np.ndarray, int]:
+    """Number distinct integers of at least 0; return numbers and their count."""
+    largest = int(values.max(initial=-1))
+    if largest > max(len(values), _FEW_CELLS):
+        numbers, firsts = number_integers(values)
+        return numbers, len(firsts)
+    present = np.zeros(largest + 1, np.bool_)
+    present[values] = True
+    numbers = np.cumsum(present)
+    return numbers[values] - 1, int(numbers[-1]) if largest >= 0 else 0
 
 
 def _values_of(cell: np.ndarray, codes: Sequence[np.ndarray]) -> np.ndarray:
@@ -258,13 +291,21 @@ def _values_of(cell: np.ndarray, codes: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def _slices_of(cells: np.ndarray, most_columns: int) -> tuple[np.ndarray, np.ndarray]:
-    """List the slices that cells belong to.
+    """List the slices that cells belong to; see `_slices_of_bytes`."""
+    return _slices_of_bytes(cells.tobytes(), cells.shape[1], most_columns)
+
+
+@lru_cache(8)
+def _slices_of_bytes(
+    content: bytes, columns: int, most_columns: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """List the slices that cells belong to; models share them.
 
     Parameters
     ----------
-    cells : ndarray of int64, shape (cells, columns)
-        Codes of values.
-    most_columns : int
+    content : bytes
+        Codes of the values of each cell. int64, shape (cells, columns).
+    columns, most_columns : int
 
     Returns
     -------
@@ -273,23 +314,33 @@ def _slices_of(cells: np.ndarray, most_columns: int) -> tuple[np.ndarray, np.nda
     slices : ndarray of int64, shape (cells, slices of a cell), read-only
         Indices into `codes`.
     """
-    columns = cells.shape[1]
-    codes, slices = [], []
-    count = 0
-    for size in range(min(most_columns, columns) + 1):
+    cells = np.frombuffer(content, np.int64).reshape(-1, columns)
+    rows = np.arange(len(cells))
+    widths = [int(column.max()) + 1 for column in cells.T]
+    # The number of each cell's combination of some columns.
+    numbers: dict[tuple[int, ...], np.ndarray] = {(): np.zeros(len(cells), np.int64)}
+    codes, slices, count = [np.full((1, columns), -1)], [numbers[()]], 1
+    for size in range(1, min(most_columns, columns) + 1):
         for chosen in combinations(range(columns), size):
-            part = np.full_like(cells, -1)
-            part[:, chosen] = cells[:, chosen]
-            distinct, index = np.unique(part, axis=0, return_inverse=True)
-            codes.append(distinct)
-            slices.append(index.reshape(-1) + count)
-            count += len(distinct)
-    return np.concatenate(codes), frozen(np.stack(slices, axis=1))
+            *first, last = chosen
+            keys = numbers[tuple(first)] * widths[last] + cells[:, last]
+            numbers[chosen], combined = _numbers_of(keys)
+            slices.append(numbers[chosen] + count)
+            count += combined
+            cell = np.empty(combined, np.int64)
+            cell[numbers[chosen]] = rows
+            part = np.full((combined, columns), -1)
+            for column in chosen:
+                part[:, column] = cells[cell, column]
+            codes.append(part)
+    return frozen(np.concatenate(codes)), frozen(np.stack(slices, axis=1))
 
 
 #: The sums of a cell, followed by what each lost to rounding.
 _ROWS, _WEIGHT, _OBSERVED, _EXPECTED, _VARIANCE, _INFORMATION = range(6)
 _TERMS = 6
+#: Sums of cells that are rounded if rows have weights; others are counts.
+_ROUNDED = (_WEIGHT, _OBSERVED, _EXPECTED, _VARIANCE, _INFORMATION)
 #: Of a slice: the sum of y - p below its last probability and what it lost to rounding, the
 #: extremes of this sum, the last probability, and the rows that have it.
 _SUM, _REST, _LOW, _HIGH, _PROBABILITY, _LAST_POSITIVE, _LAST_WEIGHT = range(7)

@@ -27,7 +27,7 @@ def partial(
     *,
     group: str | Sequence[str] | None = None,
     label: str,
-    score: str | Sequence[str],
+    score: str | Sequence[str] | Mapping[str, str],
     measures: str | Measure | Sequence[str | Measure] = DEFAULT_MEASURES,
     keep_groups: bool = False,
     threads: int = 1,
@@ -96,7 +96,7 @@ def evaluate(
     *,
     group: str | Sequence[str] | None = ...,
     label: str,
-    score: str | Sequence[str],
+    score: str | Sequence[str] | Mapping[str, str],
     measures: str | Measure | Sequence[str | Measure] = ...,
     threads: int | None = ...,
     per_group: bool | None = ...,
@@ -112,7 +112,7 @@ def evaluate(
     *,
     group: str | Sequence[str] | None = ...,
     label: list[str] | tuple[str, ...],
-    score: str | Sequence[str],
+    score: str | Sequence[str] | Mapping[str, str],
     measures: str
     | Measure
     | Sequence[str | Measure]
@@ -145,9 +145,14 @@ def evaluate(request: Request) -> Result | LabelResults:
     label : str or sequence of str
         Bool, integer grade or finite float gain. A null means unjudged: see `unjudged`. A list of
         labels is evaluated in one reading of the rows, each with the bits of a run of its own.
-    score : str or sequence of str
+    score : str, sequence of str, or mapping of str to str
         float16, float32, float64 or integer; higher ranks first; one column a model. NaN is an
-        error. A null means relevant but not retrieved: see `unretrieved`.
+        error. A null means relevant but not retrieved: see `unretrieved`. A mapping computes
+        models from columns, by name: ``{"pctr": "pctr", "ctcvr": "pctr * pcvr"}``. Expressions have
+        columns (bare or in double quotes), numbers, ``+ - * /`` and parentheses. They are computed
+        in float64, null where a column is null. An expression of one column is that column. The
+        name of a computed score must not be a column. Other arguments, such as `where`, `by` and
+        `weight`, read columns of the data.
     measures : str, Measure, sequence of them, or mapping
         ``"GAUC,AUC,nDCG@10"`` or values such as ``nDCG @ 10``. By default GAUC, AUC, nDCG@10, AP,
         RR, P@10 and R@10. Reports show the names that are given here, such as ``"MAP"`` for AP.

@@ -12,8 +12,10 @@ from typing import ClassVar, TypeAlias
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import MeasureError, near
 from fastrank_eval._lib.lexer import (
+    BARE,
     COMPARISONS,
     NUMBER,
+    Number,
     Operation,
     TokenReader,
     leaves,
@@ -35,18 +37,6 @@ ALL = "all"
 FIELDS = VALUE_FIELDS + COMPARISON_FIELDS
 #: Fields that count groups.
 GROUP_FIELDS = ("groups", "groups_used", "dropped_share")
-#: A score column that needs no quotes, unless it is a keyword.
-BARE = re.compile(r"[^\W\d]\w*")
-
-
-@dataclass(frozen=True)
-class Number:
-    """A finite number, at least 0."""
-
-    value: float
-
-    def __str__(self) -> str:
-        return repr(self.value).removesuffix(".0")
 
 
 @dataclass(frozen=True)
@@ -159,8 +149,6 @@ def _in_brackets(label: str | None) -> str:
     return f"[{label}]" if bare else f"[{quoted(label)}]"
 
 
-#: Each operator may add a level to the tree.
-_MAX_OPERATORS = 100
 #: Forms of names of measures, the longest first: alpha-nDCG, iprec_at_recall_0.10, GAUC.
 _NAMES = tuple(re.compile(name) for name in (r"\w+-\w+", r"\w+\.[0-9]+", r"\w+"))
 _OPTIONS = re.compile(
@@ -220,10 +208,6 @@ class _Parser(TokenReader):
     max_depth = 30
     closing = "')', 'and', 'or' or a comparison"
 
-    def __init__(self, text: str) -> None:
-        self._operators = 0
-        super().__init__(text)
-
     def parse(self) -> Operation:
         condition = self._condition(self._either())
         self._end()
@@ -256,43 +240,15 @@ class _Parser(TokenReader):
         left = self._quantity(left)
         return Operation(self._operator(), (left, self._quantity_of(self._sum)))
 
-    def _sum(self) -> Node:
-        return self._chain("+-", lambda: self._chain("*/", self._factor))
-
-    def _chain(self, signs: str, rule: Callable[[], Node]) -> Node:
-        """Parse parts between these signs; the first two belong together."""
-        node = rule()
-        while self._is_next(*signs):
-            left, sign = self._quantity(node), self._sign()
-            node = Operation(sign, (left, self._quantity_of(rule)))
-        return node
-
-    def _sign(self) -> str:
-        sign = self._next.text
-        self._operators += 1
-        if self._operators > _MAX_OPERATORS:
-            self._fail(f"at most {_MAX_OPERATORS} of + - * /")
-        self._position += 1
-        return sign
-
-    def _factor(self) -> Node:
-        if self._is_next("+", "-"):
-            sign = self._sign()
-            self._enter()
-            part = self._quantity_of(self._factor)
-            self._depth -= 1
-            return Operation("-", (part,)) if sign == "-" else part
+    def _operand(self) -> Node:
         token = self._next
         if token.kind == "number":
-            value = float(token.text)
-            if not math.isfinite(value):
-                self._fail("a number that a double holds")
-            self._position += 1
-            return Number(value)
+            return self._number()
         if self._second.text == ":":
             return self._term(self._score())
         if token.text == "(":
-            return self._in_parentheses()
+            nested: Node = self._in_parentheses()
+            return nested
         word = token.text.lower() if token.kind == "word" else ""
         if word in FUNCTIONS:
             return self._function(word)

@@ -11,7 +11,7 @@ from typing import Protocol
 from fastrank_eval._lib.arguments import typed
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, near
-from fastrank_eval._lib.lexer import Operation, leaves
+from fastrank_eval._lib.lexer import Number, Operation, leaves
 from fastrank_eval.measures.names import COMPARISON_FIELDS
 from fastrank_eval.measures.parser import find_computed, measure
 from fastrank_eval.results.format import detail_text
@@ -19,7 +19,6 @@ from fastrank_eval.results.gate_parser import (
     ALL,
     GROUP_FIELDS,
     Count,
-    Number,
     Term,
     holds,
     parse,

@@ -93,6 +93,10 @@ def test_undefined_group__the_error_names_it(spark) -> None:
         ({"group": "user", "where": 3}, "where: must be text, got 3"),
         ({"group": "user", "metrics": "GAUC"}, "takes no metrics"),
         ({"group": "user", "label": ["click", "old"]}, "label: must be one column for Spark"),
+        ({"group": "user", "score": {"x": "old * nwe"}}, "score x: no column 'nwe'.*'new'"),
+        ({"group": "user", "score": {"new": "old * 2"}}, "got 'new', which is a column"),
+        ({"group": "user", "score": {"x": "old * 2"}, "by": "x"}, "slice or field: must be"),
+        ({"group": "user", "score": {"x": "old * 2"}, "where": "x > 1"}, "no column 'x'"),
     ],
 )
 def test_wrong_argument__is_refused_before_a_job_runs(frame, monkeypatch, options, told) -> None:
@@ -102,6 +106,13 @@ def test_wrong_argument__is_refused_before_a_job_runs(frame, monkeypatch, option
     monkeypatch.setattr(job, "_collect", no_job)
     with pytest.raises(fe.FastRankEvalError, match=told):
         fe.spark.evaluate(frame, **{**OPTIONS, **options})
+
+
+@pytest.mark.parametrize("group", ["user", "name"])
+def test_computed_score_of_nan__the_error_names_expression_and_group(frame, log, group) -> None:
+    score = {"x": "0 * new / (new - new)"}
+    with pytest.raises(fe.ColumnError, match=r"'x' = 0 \* new / \(new - new\) .* first in group"):
+        fe.spark.evaluate(frame, group=group, **{**OPTIONS, "score": score})
 
 
 def test_score_of_text__is_refused_by_the_workers_in_our_words(frame) -> None:

@@ -285,3 +285,22 @@ def test_compare__with_auc_and_slices(frame, log) -> None:
     expected = fe.compare(log, **options)
     assert [repr(line) for line in found] == [repr(line) for line in expected]
     assert found.find("AUC").se > 0
+
+
+@pytest.mark.parametrize("group", ["user", ["user", "session"]], ids=str)
+def test_computed_scores__the_bits_of_the_local_engine(frame, log, group) -> None:
+    options: dict[str, Any] = {
+        "group": group,
+        "score": {"old": "old", "both": "old * new", "less": "-new"},
+        "by": ["slot", "old:quantile3"],
+        "where": "new > 0.1",
+    }
+    measures = "GAUC,AUC,nDCG@10"
+    found = fe.spark.evaluate(frame, label="click", measures=measures, **options)
+    known = here(log, measures=measures, **options)
+    assert bits(found.values) == bits(known.values)
+    assert found.meta.conventions["score"] == {"both": "old * new", "less": "-new"}
+    del options["where"]
+    compared = fe.spark.compare(frame, label="click", baseline="old", measures="GAUC", **options)
+    locally = fe.compare(log, label="click", baseline="old", measures="GAUC", **options)
+    assert bits(compared.values) == bits(locally.values)

@@ -88,7 +88,8 @@ def test_slices__have_expected_and_observed_clicks__worst_first():
     result = evaluate(table)
     found = result.multicalibration()
     assert found.column_names == [
-        *("slice", "rows", "expected", "observed", "error", "sigmas", "p_value", "p_adjusted")
+        *("slice", "rows", "expected", "observed", "error", "sigmas", "p_value", "p_adjusted"),
+        "min_detectable_error",
     ]
     for row in found.to_pylist():
         chosen = rows
@@ -99,6 +100,8 @@ def test_slices__have_expected_and_observed_clicks__worst_first():
         assert row["rows"] == len(chosen)
         assert row["observed"] == chosen["y"].sum()
         assert row["expected"] == pytest.approx(chosen["p"].sum(), rel=1e-14)
+        deviation = math.sqrt((chosen["p"] * (1 - chosen["p"])).sum()) / len(chosen)
+        assert row["min_detectable_error"] == pytest.approx(5 * deviation, rel=1e-12)
     sigmas = found["sigmas"].to_pylist()
     assert sigmas == sorted(sigmas, reverse=True)
     assert found["p_adjusted"].to_pylist() == holm(found["p_value"].to_numpy()).tolist()

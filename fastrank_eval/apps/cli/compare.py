@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fastrank_eval._lib.errors import ArgumentError
+from fastrank_eval._lib.lexer import quoted
 from fastrank_eval._lib.signals import defer_signals, raise_if_stopped
 from fastrank_eval.apps.cli.options import (
     check_order,
@@ -143,7 +144,7 @@ def compare(
         _check_rows(explicit)
         check_order(options)
         if options["baseline"] not in options["score"]:
-            options["score"] = [options["baseline"], *options["score"]]
+            options["score"] = _with_baseline(options["baseline"], options["score"])
         files = ReportFiles(sources, options)
 
         with defer_signals():
@@ -158,6 +159,13 @@ def compare(
         comparison = compute(run, sources, quiet, per_group=per_group, **options)
     files.write(comparison, quiet, movers=files.movers(movers))
     exit_if_failed(comparison, gates)
+
+
+def _with_baseline(baseline: str, score: Any) -> list[str] | dict[str, str]:
+    """Put the column of the baseline before the other scores."""
+    if isinstance(score, Mapping):
+        return {baseline: quoted(baseline), **score}
+    return [baseline, *score]
 
 
 def _check_existence(sources: Sequence[str], input_format: str | None) -> None:

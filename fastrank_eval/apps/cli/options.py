@@ -10,6 +10,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from fastrank_eval._lib.errors import ArgumentError
+from fastrank_eval._lib.lexer import quoted
 from fastrank_eval._lib.signals import defer_signals, raise_if_stopped
 from fastrank_eval.apps.cli.shell import SectionedOption, note
 from fastrank_eval.engine import DEFAULT_MEASURES
@@ -59,6 +60,24 @@ def split_commas(values: Iterable[str]) -> list[str]:
     r"""Split texts at commas; ``\,`` is a comma in a name."""
     parts = [part for text in values for part in re.split(r"(?<!\\),", text)]
     return [part.replace("\\,", ",").strip() for part in parts]
+
+
+def _read_scores(
+    ctx: click.Context, param: click.Parameter, values: Sequence[str]
+) -> list[str] | dict[str, str]:
+    r"""Read columns and ``NAME=EXPRESSION``; ``\=`` is an equals sign."""
+    parts = [re.split(r"(?<!\\)=", text, maxsplit=1) for text in _split_names(ctx, param, values)]
+    names = [part[0].replace("\\=", "=").strip() for part in parts]
+    if all(len(part) == 1 for part in parts):
+        return names
+    for name in names:
+        if not name:
+            raise click.BadParameter("a score has no name before '='; write 'NAME = EXPRESSION'.")
+        if names.count(name) > 1:
+            raise click.BadParameter(f"the score {name!r} is there twice; name it once.")
+    texts = [part[1].strip() if len(part) > 1 else quoted(name)
+             for name, part in zip(names, parts, strict=True)]  # fmt: skip
+    return dict(zip(names, texts, strict=True))
 
 
 def _split_names(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> list[str]:
@@ -136,9 +155,7 @@ def _label_option(required: bool) -> Callable[[Any], Any]:
     return option("Columns", "-l", "--label", required=required, metavar="COLUMN", help=_LABEL_HELP)
 
 
-def _one_or_several(
-    ctx: click.Context, param: click.Parameter, values: Sequence[str]
-) -> str | list[str]:
+def _labels(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> str | list[str]:
     names = _split_names(ctx, param, values)
     return names[0] if len(names) == 1 else names
 
@@ -149,7 +166,7 @@ _labels_option = option(
     "--label",
     multiple=True,
     required=True,
-    callback=_one_or_several,
+    callback=_labels,
     metavar="COLUMN",
     help=f"{_LABEL_HELP} Repeat the option, or separate names by commas, for several labels: rows "
     "are read once, and each label has tables of its own.",
@@ -163,10 +180,11 @@ def _score_option(required: bool) -> Callable[[Any], Any]:
         "--score",
         multiple=True,
         required=required,
-        callback=_split_names,
-        metavar="COLUMN",
-        help="Score of a model; higher is better. Repeat the option, or separate names by commas, "
-        "for several models.",
+        callback=_read_scores,
+        metavar="COLUMN|NAME=EXPRESSION",
+        help="Score of a model; higher is better. 'ctcvr = pctr * pcvr' computes one from columns, "
+        "numbers, + - * / and parentheses. Repeat the option, or separate scores by commas, for "
+        "several models. In names, write \\, for a comma and \\= for an equals sign.",
     )
 
 

@@ -124,7 +124,8 @@ def _evaluate_samples(
         del options[name]
     # Columns that nothing needs are not read.
     options |= {name: getattr(roles, name) for name in ("weight", "item", "subtopics")}
-    options |= {"group": roles.group or None, "progress": progress}
+    # Computed scores are columns of the rows now.
+    options |= {"group": roles.group or None, "score": roles.scores, "progress": progress}
     evaluate(rows, **options)
     options["batch_rows"] = _BATCH_ROWS
     # Only AUC of many more rows calls this kernel.

@@ -172,6 +172,7 @@ def _verdict(difference: NightDifference, confidence: float) -> str:
 #: Conventions that may differ between comparable nights.
 _NIGHT_CONVENTIONS = frozenset(RUN_CONVENTIONS) - {"where"} | {
     "by",
+    "score",
     "format",
     "quality",
     "requested",
@@ -255,8 +256,14 @@ def convention_differences(night: Night, earlier: Night) -> tuple[str, ...]:
         name for name in left | right if name not in unknown and left.get(name) != right.get(name)
     ]
     options, earlier_options = _options(night), _options(earlier)
+    scores, earlier_scores = _expressions(night), _expressions(earlier)
     return (
         *different,
+        *(
+            f"score {model}"
+            for model in night.models
+            if model in earlier.models and scores.get(model) != earlier_scores.get(model)
+        ),
         *(
             night.name_of(m)
             for m in options
@@ -267,6 +274,12 @@ def convention_differences(night: Night, earlier: Night) -> tuple[str, ...]:
 
 def _conventions(night: Night) -> dict[str, Any]:
     return {name: v for name, v in night.conventions.items() if name not in _NIGHT_CONVENTIONS}
+
+
+def _expressions(night: Night) -> Mapping[str, Any]:
+    """Return the expressions of the computed scores of a night."""
+    expressions = night.conventions.get("score")
+    return expressions if isinstance(expressions, Mapping) else {}
 
 
 def _options(night: Night) -> dict[str, dict[str, Any]]:

@@ -6,6 +6,7 @@ import datetime as dt
 import os
 import re
 import tomllib
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from fastrank_eval.apps.nightly.config_checks import (
     optional_names,
     positive,
     read_table,
+    scores,
     share,
     text,
     variable,
@@ -61,7 +63,7 @@ TABLES: dict[str, dict[str, Key]] = {
         "item": Key(text),
         "subtopics": Key(text),
     },
-    "models": {"scores": Key(names, (), required=True), "baseline": Key(text)},
+    "models": {"scores": Key(scores, (), required=True), "baseline": Key(text)},
     "evaluate": {
         "measures": Key(names, ("GAUC", "AUC", "nDCG@10", "LogLoss", "PCOC")),
         "confidence": Key(positive, 0.95),
@@ -143,8 +145,8 @@ class NightlyConfig:
         Paths of the rows of a night, with ``{date}``; see `night.fill_date`.
     where : str or None
         A condition on rows, also with ``{date}``.
-    scores : tuple of str
-        Score columns of the models.
+    scores : tuple of str, or dict of str to str
+        Score columns of the models, or expressions by model, as `evaluate` takes them.
     baseline : str or None
         The model that the others are compared with.
     measures : tuple of str
@@ -171,7 +173,7 @@ class NightlyConfig:
     title: str
     paths: tuple[str, ...]
     where: str | None
-    scores: tuple[str, ...]
+    scores: tuple[str, ...] | dict[str, str]
     baseline: str | None
     measures: tuple[str, ...]
     options: dict[str, Any]
@@ -185,6 +187,17 @@ class NightlyConfig:
     groups: int = 20
     notify: Webhook | None = None
     drift: DriftLimits = DriftLimits()
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The names of the models."""
+        return tuple(self.scores)
+
+    def scores_of(self, models: Sequence[str]) -> tuple[str, ...] | dict[str, str]:
+        """Return the scores of some models, as `evaluate` takes them."""
+        if isinstance(self.scores, dict):
+            return {model: self.scores[model] for model in models}
+        return tuple(models)
 
     def sources(self, date: dt.date) -> list[str]:
         """Return the paths of a night."""

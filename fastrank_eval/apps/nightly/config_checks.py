@@ -26,6 +26,7 @@ from fastrank_eval.engine.conventions import (
     requested_names,
 )
 from fastrank_eval.engine.plan import undefined_policies
+from fastrank_eval.io.computed import parse as parse_score
 from fastrank_eval.measures.likelihood import sampling_rate_of
 from fastrank_eval.measures.names import COMPARISON_FIELDS
 from fastrank_eval.measures.parser import requested_measures
@@ -163,6 +164,18 @@ def names(value: Any) -> tuple[str, ...]:
 def optional_names(value: Any) -> tuple[str, ...]:
     """Accept the values of `names`, or an empty list."""
     return () if value == [] else names(value)
+
+
+def scores(value: Any) -> tuple[str, ...] | dict[str, str]:
+    """Accept the values of `names`, or a table of expressions by name."""
+    if not isinstance(value, Mapping):
+        return names(value)
+    if not value:
+        raise ValueError("a list of columns, or a table with a line NAME = 'EXPRESSION'")
+    for name, expression in value.items():
+        if not (_has_content(name) and _has_content(expression)):
+            raise ValueError(f"a table of non-empty strings, got {expression!r} for {name!r}")
+    return dict(value)
 
 
 def choice(*choices: str) -> Callable[[Any], str]:
@@ -311,24 +324,23 @@ def check_tables(tables: dict[str, dict[str, Any]], errors: ConfigErrors) -> Non
     errors : ConfigErrors
         Errors of single keys; new errors are added.
     """
-    failed_tables = frozenset(errors.tables)
+    failed_tables, models = frozenset(errors.tables), tuple(tables["models"]["scores"])
     if "source" not in failed_tables:
         _check_source(tables["source"], errors)
     if "models" not in failed_tables:
         _check_models(tables["models"], errors)
     if not failed_tables & {"models", "columns"}:
-        _check_columns(tables["columns"], tables["models"]["scores"], errors)
+        _check_columns(tables["columns"], models, errors)
     if not failed_tables & {"models", "drift"}:
-        _check_drift(tables["drift"]["columns"], tables["models"]["scores"], errors)
+        _check_drift(tables["drift"]["columns"], models, errors)
     if not failed_tables & {"evaluate", "columns"}:
         _check_options(tables, errors)
     if not failed_tables & {"models", "gates"}:
         _check_alarm(tables["gates"], tables["models"]["baseline"], errors)
-    scores = tables["models"]["scores"]
     require = None
     if "evaluate" not in failed_tables:
         columns = None if "columns" in failed_tables else tables["columns"]
-        require = _check_measures(tables["evaluate"], columns, scores, errors)
+        require = _check_measures(tables["evaluate"], columns, models, errors)
     _check_gates(tables, failed_tables, require if "models" not in failed_tables else None, errors)
 
 
@@ -390,6 +402,8 @@ def _check_source(source: dict[str, Any], errors: ConfigErrors) -> None:
 
 def _check_models(models: dict[str, Any], errors: ConfigErrors) -> None:
     scores, baseline = models["scores"], models["baseline"]
+    for name, text in scores.items() if isinstance(scores, dict) else ():
+        errors.check("models", "scores", {name: text}, parse_score, name, text)
     if baseline is not None and baseline not in scores:
         reason = f"is none of the models {', '.join(map(repr, scores))}.{near(baseline, scores)}"
         errors.add("models", "baseline", baseline, reason)

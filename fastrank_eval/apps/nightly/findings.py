@@ -11,7 +11,7 @@ from itertools import pairwise
 from statistics import median
 
 from fastrank_eval._lib.dataclass import dataclass
-from fastrank_eval._lib.lexer import COMPARISONS, Operation
+from fastrank_eval._lib.lexer import COMPARISONS, Number, Operation
 from fastrank_eval.analysis.attribution import CHANCE, has_chance
 from fastrank_eval.apps.nightly.compare_nights import (
     DAYS,
@@ -39,7 +39,6 @@ from fastrank_eval.measures.parser import measure
 from fastrank_eval.results.gate_parser import (
     ALL,
     Count,
-    Number,
     Term,
     terms_of,
 )  # fmt: skip

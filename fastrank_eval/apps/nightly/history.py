@@ -35,7 +35,7 @@ _FIRST, _LAST = dt.date.min, dt.date.max
 _ONE_ROW_TABLES = ("night", "quality", "state")
 #: The most bytes of a value in SQLite.
 _MAX_BYTES = 1_000_000_000
-_DETAIL_TABLES = ("difference", "curve", "drift")
+_DETAIL_TABLES = ("difference", "curve", "drift", "calibration")
 _STATE = ["date", "kind", "fingerprint", "content"]
 #: The kind of a state that has the week and the month of a night.
 _PERIODS = "periods"

@@ -25,6 +25,7 @@ from fastrank_eval.apps.nightly.night import (
     Finding,
     GateOutcome,
     Night,
+    NightCalibration,
     NightDifference,
     NightDrift,
     NightQuality,
@@ -35,7 +36,7 @@ from fastrank_eval.results.gate_parser import ALL
 #: Marks the file as a history, so that the database of another program is refused: "frEh".
 APPLICATION_ID = 0x66724568
 
-VERSION = 6
+VERSION = 7
 #: The statements from each version to the next; a new file runs them all. Released steps are never
 #: edited: a change is a new step.
 MIGRATIONS = tuple(
@@ -44,7 +45,9 @@ MIGRATIONS = tuple(
 )
 
 #: Tables of nights, in the order of writing.
-TABLES = ("night", "quality", "value", "difference", "curve", "gate", "drift", "state")
+TABLES = (
+    *("night", "quality", "value", "difference", "curve", "gate", "drift", "calibration", "state"),
+)
 
 Row = Sequence[Any]
 
@@ -63,6 +66,7 @@ _FIELDS: dict[str, tuple[str, ...]] = {
     "curve": tuple(field.name for field in fields(CurveLine)),
     "gate": tuple(field.name for field in fields(GateOutcome)),
     "drift": tuple(field.name for field in fields(NightDrift)),
+    "calibration": tuple(field.name for field in fields(NightCalibration)),
 }  # fmt: skip
 _RECORDS: dict[str, Callable[..., Any]] = {
     "night": dict,
@@ -72,6 +76,7 @@ _RECORDS: dict[str, Callable[..., Any]] = {
     "curve": CurveLine,
     "gate": GateOutcome,
     "drift": NightDrift,
+    "calibration": NightCalibration,
 }
 #: Fields stored as JSON.
 _JSON = {
@@ -119,6 +124,7 @@ def night_rows(night: Night, written_at: str) -> dict[str, list[Row]]:
         ],
         "gate": [_row("gate", gate) for gate in night.gates],
         "drift": [_row("drift", drift) for drift in night.drift],
+        "calibration": [_row("calibration", each) for each in night.calibration],
     }
 
 
@@ -137,6 +143,7 @@ def night_from_rows(date: str, rows: Mapping[str, Iterable[Row]]) -> Night:
         curves=curves,
         gates=tuple(_record("gate", row) for row in rows["gate"]),
         drift=tuple(_record("drift", row) for row in rows["drift"]),
+        calibration=tuple(_record("calibration", row) for row in rows["calibration"]),
         findings=parse_findings(findings),
     )
 

@@ -213,6 +213,39 @@ class NightDrift:
 
 
 @dataclass(frozen=True)
+class NightCalibration:
+    """The calibration of a model on all rows or on a slice of a measure.
+
+    Parameters
+    ----------
+    measure : str
+        A multicalibration error; its columns make the slices.
+    rows : int
+        Rows with a weight above 0.
+    expected, observed : float
+        Sums of the predictions and of the clicks, weighted.
+    error, sigmas : float
+        ECCE, and the same in its standard deviations if the model is calibrated.
+    p_value, p_adjusted : float
+        The second is corrected for the number of slices (Holm).
+    min_detectable_error : float
+        Five standard deviations.
+    """
+
+    score: str
+    measure: str
+    slice: str
+    rows: int
+    expected: float
+    observed: float
+    error: float
+    sigmas: float
+    p_value: float
+    p_adjusted: float
+    min_detectable_error: float
+
+
+@dataclass(frozen=True)
 class CurveLine:
     """The curve of a model in a ROC or calibration chart."""
 
@@ -347,6 +380,9 @@ class Night:
         Problems and changes, the most important first.
     notes : tuple of str
         Earlier nights that it is not compared with, and the reasons.
+    calibration : tuple of NightCalibration
+        The worst slices of each model and multicalibration error, the worst first; see
+        `calibration_of`.
     periods : mapping of str to tuple of MeasureValue
         ``"week"``, ``"month"``: the merged values of the last 7 and 30 nights, with this one.
         Computed from saved states when a page is made; not stored in history.
@@ -378,6 +414,7 @@ class Night:
     notes: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
     drift: tuple[NightDrift, ...] = ()
+    calibration: tuple[NightCalibration, ...] = ()
     periods: Mapping[str, tuple[MeasureValue, ...]] = field(default_factory=dict)
     period_nights: Mapping[str, tuple[dt.date, ...]] = field(default_factory=dict)
     period_notes: tuple[str, ...] = ()

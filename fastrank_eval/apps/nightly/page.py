@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.apps.nightly import text
+from fastrank_eval.apps.nightly.calibration import calibration_rows, clicks
 from fastrank_eval.apps.nightly.mix import mix_parts
 from fastrank_eval.apps.nightly.night import MOST_VALUES, CurveLine, Night, NightDrift
 from fastrank_eval.apps.nightly.page_rows import (
@@ -41,7 +42,7 @@ from fastrank_eval.apps.nightly.text import (
     sentences,
 )
 from fastrank_eval.engine.records import MeasureValue
-from fastrank_eval.results.format import printable
+from fastrank_eval.results.format import p_text, printable
 from fastrank_eval.results.gate_parser import ALL
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ _SECTIONS = (
     ("next", "Next steps"),
     ("changes", "What changed most"),
     ("trends", "Trends"),
+    ("calibration", "Calibration by slice"),
     ("slices", "Slices"),
     ("curves", "Curves"),
     ("quality", "Data quality"),
@@ -93,6 +95,7 @@ def night_content(series: NightSeries) -> dict[str, Any]:
 
     night = series.last
     headline, failing, steps = series.headline(), failing_slices(series), next_steps(night)
+    optional = {"next": steps, "calibration": night.calibration}
     slices = [(name, series.slices(name)) for name in night.measures]
     active = values_by_activity(night.values, activity_measure(night.measures))
     with styled():
@@ -134,7 +137,7 @@ def night_content(series: NightSeries) -> dict[str, Any]:
         "gate_texts": _shortened(gate_texts(night)),
         "sections": [
             *([("failing", "Failing slices")] if failing else []),
-            *(each for each in _SECTIONS if each[0] != "next" or steps),
+            *(each for each in _SECTIONS if optional.get(each[0], True)),
         ],
         "steps": steps,
         "mixes": {(m.kind, m.score, m.measure): mix_parts(m) for m in night.mixes},
@@ -160,6 +163,7 @@ def night_content(series: NightSeries) -> dict[str, Any]:
         "curves": curves,
         "quality_charts": quality_charts,
         "drift_rows": _drift_rows(night),
+        "calibration": calibration_rows(night),
     }
 
 
@@ -457,7 +461,7 @@ def _environment() -> Environment:
     )
     # Templates call the functions of text.py.
     environment.globals.update(vars(text), drift=_drift, key=_sort_key, spark=spark)
-    environment.globals["strip_text"] = STRIP_TEXT
+    environment.globals.update(clicks=clicks, p_text=p_text, strip_text=STRIP_TEXT)
     return environment
 
 

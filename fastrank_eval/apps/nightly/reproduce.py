@@ -92,7 +92,7 @@ def reproduction(night: Night, finding: Finding) -> str:
     words = ["fastrank-eval", "compare" if paired else "evaluate", *night.sources]
     words += _columns(night)
     scores = [night.baseline or "", finding.score] if paired else [finding.score]
-    words += [word for score in scores for word in ("--score", score)]
+    words += [word for score in scores for word in ("--score", _score(night, score))]
     if paired:
         words += ["--baseline", scores[0]]
     words += ["--measures", finding.measure, *_options(night), *_rows(night, finding)]
@@ -210,6 +210,15 @@ def _columns(night: Night) -> Iterator[str]:
     for name in ("label", "item"):
         if name in columns:
             yield from (f"--{name}", columns[name])
+
+
+def _score(night: Night, model: str) -> str:
+    """Write the score of a model, with its expression if it is computed."""
+    expressions = night.conventions.get("score")
+    text = model.replace("=", "\\=")
+    if isinstance(expressions, Mapping) and model in expressions:
+        text += f" = {expressions[model]}"
+    return text.replace(",", "\\,")
 
 
 def _options(night: Night) -> Iterator[str]:

@@ -20,6 +20,7 @@ from fastrank_eval._lib.threads import Progress, map_jobs
 from fastrank_eval.analysis import curve_points
 from fastrank_eval.analysis.curve_points import Thresholds
 from fastrank_eval.apps.nightly.alarms import judge_alarms
+from fastrank_eval.apps.nightly.calibration import calibration_of
 from fastrank_eval.apps.nightly.compare_nights import (
     DAYS,
     NIGHTS,
@@ -70,7 +71,11 @@ from fastrank_eval.apps.nightly.quality import (
     quality_of,
     scores_to_count,
 )
-from fastrank_eval.apps.nightly.unlabelled import evaluate_columns, evaluate_unlabelled
+from fastrank_eval.apps.nightly.unlabelled import (
+    evaluate_columns,
+    evaluate_unlabelled,
+    naming_no_labels,
+)
 from fastrank_eval.engine.records import plain_value
 from fastrank_eval.engine.run import Evaluation, run
 from fastrank_eval.measures import Measure
@@ -336,6 +341,7 @@ def nightly(
     return NightRun(night, evaluated.states)
 
 
+@naming_no_labels
 def _evaluate_night(
     config: NightlyConfig,
     date: dt.date,
@@ -362,7 +368,7 @@ def _evaluate_night(
     night = Night(
         date=date,
         title=config.title,
-        models=config.scores,
+        models=config.models,
         baseline=config.baseline,
         measures=tuple(str(m) for m in evaluation.plan.measures if str(m) not in hidden),
         sources=tuple(sources),
@@ -374,6 +380,7 @@ def _evaluate_night(
         quality=quality_of(evaluation),
         compared=tuple(from_baseline(evaluation, values, confidence)),
         curves=curves_of(evaluation),
+        calibration=calibration_of(evaluation),
     )
     states = states_of(evaluation, source, hidden, config.states)
     shown = display_names(requested, evaluation.plan.measures)
@@ -418,7 +425,7 @@ def _evaluate_unlabelled_night(
     night = Night(
         date=date,
         title=config.title,
-        models=config.scores,
+        models=config.models,
         baseline=config.baseline,
         measures=tuple(map(str, requested)),
         sources=tuple(config.sources(date)),
@@ -543,7 +550,7 @@ def _compare_and_judge(evaluated: NightRun, config: NightlyConfig, history: Hist
     limits = config.drift
     reference = Reference(history.states_before(night.date, KIND, limits.nights, 2 * limits.nights))
     drift, drifted = judge_drift(
-        reference.compare(evaluated.distributions), limits, config.scores, evaluated.few_scores
+        reference.compare(evaluated.distributions), limits, config.models, evaluated.few_scores
     )
     night = replace(
         night,

@@ -11,6 +11,7 @@ from dataclasses import asdict, fields
 from typing import Any
 from urllib.parse import quote
 
+from fastrank_eval.apps.nightly.calibration import calibration_texts, clicks_text, worst_slices
 from fastrank_eval.apps.nightly.mix import find_mix, mix_parts, mix_texts
 from fastrank_eval.apps.nightly.night import (
     EARLIER,
@@ -18,6 +19,7 @@ from fastrank_eval.apps.nightly.night import (
     PERIODS,
     Finding,
     Night,
+    NightCalibration,
     NightDifference,
 )
 from fastrank_eval.apps.nightly.page_rows import TopChanges, changed_slices
@@ -44,6 +46,7 @@ _GROUPS = ("effective_groups", "groups", "groups_used")
 _VALUE_FIELDS = ("score", "measure", "name", "value", *_INTERVAL, *_GROUPS)
 _KEY_FIELDS = ("kind", "score", "by", "slice", "measure", "name")
 _FINDING_FIELDS = (*(field.name for field in fields(Finding)), "name")
+_CALIBRATION_FIELDS = (*(field.name for field in fields(NightCalibration)), "name")
 _MIX_FIELDS = ("by", "difference", "within", "mix", "remainder")
 _CHANGE_FIELDS = ("delta", *_INTERVAL, "relative", "p_value", "p_adjusted", "verdict")
 
@@ -103,7 +106,7 @@ def night_dict(
     headline = [v for v in night.values if v.slice == "all"]
 
     def named(
-        record: MeasureValue | NightDifference | Finding, names: Sequence[str]
+        record: MeasureValue | NightDifference | NightCalibration | Finding, names: Sequence[str]
     ) -> dict[str, Any]:
         values = {"measure": record.measure, "name": night.name_of(record.measure)}
         return {key: values.get(key, getattr(record, key, None)) for key in names}
@@ -161,6 +164,7 @@ def night_dict(
         "gates": [asdict(gate) for gate in night.gates],
         "quality": asdict(night.quality),
         "drift": [asdict(one) for one in night.drift if one.by is None],
+        "calibration": [named(one, _CALIBRATION_FIELDS) for one in night.calibration],
         **_fields(night, ("sources", "command", "version", "seconds")),
     }
     plain: dict[str, Any] = plain_value(content)
@@ -251,6 +255,7 @@ def night_markdown(
         ],
         models,
         _largest_changes(night),
+        _worst_calibration(night),
         [f"{quality.rows:,} rows, {quality.groups:,} groups, CTR {_four_digits(quality.ctr)}", ""],
         _status_strip(night, statuses or {}),
         [_legend(night)],
@@ -287,6 +292,19 @@ def _largest_changes(night: Night) -> list[str]:
     return [*lines, f"* and {remaining} more"] if remaining > 0 else lines
 
 
+def _worst_calibration(night: Night) -> list[str]:
+    lines: list[str] = []
+    for name, slices, others in worst_slices(night):
+        lines += [f"**Worst slices of** {_code(name)}", ""]
+        lines += [
+            f"* {_code(one.slice)} of {_code(one.score)}: {_escaped(clicks_text(one))}"
+            for one in slices
+        ]
+        lines += [f"* and {others} more"] if others else []
+        lines.append("")
+    return lines
+
+
 def _change_line(night: Night, one: TopChanges) -> str:
     d = one.difference
     suffixes = ["gate failed"] * one.alarmed
@@ -309,6 +327,7 @@ def night_lines(night: Night) -> str:
     lines = [f"{night.date} {_status(night)}: {numbers or 'no labels yet'}"]
     texts = [*sentences(night), *mix_texts(night), *gate_texts(night), *night.notes]
     lines += [f"  {text}" for text in texts]
+    lines += [f"  {text}" for text in calibration_texts(night)]
     lines += [f"  reproduce: {step.command}" for step in next_steps(night)[:1]]
     return "".join(f"{printable(line)}\n" for line in lines)
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Any
+from contextlib import suppress
+from functools import wraps
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fastrank_eval._lib.errors import ColumnError
+from fastrank_eval._lib.errors import ColumnError, FastRankEvalError
 from fastrank_eval._lib.threads import Progress
 from fastrank_eval.apps.nightly.config import NightlyConfig
 from fastrank_eval.apps.nightly.drift import DISTRIBUTION, Distributions, distributions_of
@@ -20,6 +22,8 @@ from fastrank_eval.io.source import Source, require_columns
 from fastrank_eval.measures.base import Measure
 from fastrank_eval.slicing.spec import SliceColumn, requested_slicing
 
+_Result = TypeVar("_Result")
+_Progress: TypeAlias = Callable[[Progress], object] | None
 #: Options of a configuration that mean something without labels and measures.
 _OPTIONS = (
     *("group", "null_groups", "by", "min_groups", "order"),
@@ -83,6 +87,29 @@ def evaluate_unlabelled(
         progress=progress,
         **options,
     )
+
+
+def naming_no_labels(
+    evaluate: Callable[[NightlyConfig, dt.date, _Progress], _Result],
+) -> Callable[[NightlyConfig, dt.date, _Progress], _Result]:
+    """Name the remedy in errors of a missing column of labels."""
+
+    @wraps(evaluate)
+    def evaluate_or_explain(config: NightlyConfig, date: dt.date, progress: _Progress) -> _Result:
+        try:
+            return evaluate(config, date, progress)
+        except ColumnError as error:
+            label, names = config.options["label"], None
+            with suppress(FastRankEvalError):
+                source = open_source(config.sources(date), format=config.options.get("format"))
+                names = source.schema.names
+            if names is None or label in names or repr(label) not in str(error):
+                raise
+            raise ColumnError(
+                f"{error} If labels come later, judge the rest of the night with --no-labels."
+            ) from None
+
+    return evaluate_or_explain
 
 
 def _options(config: NightlyConfig) -> dict[str, Any]:

@@ -144,7 +144,7 @@ def _table(
     options = {k: v for k, v in config.options.items() if k not in ("by", "min_groups")}
     evaluation = run(
         sources[0] if len(sources) == 1 else sources,
-        score=[night.baseline or "", finding.score] if paired else [finding.score],
+        score=config.scores_of([night.baseline or ""] * paired + [finding.score]),
         baseline=night.baseline if paired else None,
         measures=[measure],
         where=where,

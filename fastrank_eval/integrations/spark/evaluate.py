@@ -42,6 +42,7 @@ from fastrank_eval.integrations.spark.worker import (
     batch_to_bytes,
 )
 from fastrank_eval.io.columns import refuse_unhashable
+from fastrank_eval.io.computed import input_columns
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.parser import requested_measures, text_with_options
 from fastrank_eval.results.result import Result, result_of
@@ -236,6 +237,8 @@ class Job:
             raise ArgumentError(f"{function}() needs group=...")
         if options.get("ties") == "input":
             raise ArgumentError(_NO_INPUT_ORDER)
+        if isinstance(arguments["score"], Mapping):
+            arguments["score"] = dict(arguments["score"])  # any worker can read it
         where = arguments.pop("where", None)
         measures = requested_measures(options["measures"])
         arguments["measures"] = [text_with_options(measure) for measure in measures]
@@ -300,7 +303,8 @@ class Job:
         slicing = () if plan.slicings is None or sliced else plan.slicings.columns
         fields = tuple(field for field in plan.roles.fields if field not in slicing)
         # Key columns are added separately, unless they have another role too.
-        names = list(replace(plan.roles, group=(), fields=fields).by_column())
+        roles = replace(plan.roles, group=(), fields=fields)
+        names = input_columns(roles.by_column(), roles.expressions)
         if task.options.get("subtopics") is not None and task.options["subtopics"] not in names:
             names.append(task.options["subtopics"])
         return group_rows(self.rows, self.group, names, task, keep_keys=keep_keys)
@@ -381,7 +385,7 @@ def evaluate(
     *,
     group: str | Sequence[str],
     label: str,
-    score: str | Sequence[str],
+    score: str | Sequence[str] | Mapping[str, str],
     measures: str | Measure | Sequence[str | Measure],
     per_group: Literal[False] = ...,
     **options: Any,
@@ -394,7 +398,7 @@ def evaluate(
     *,
     group: str | Sequence[str],
     label: str,
-    score: str | Sequence[str],
+    score: str | Sequence[str] | Mapping[str, str],
     measures: str | Measure | Sequence[str | Measure],
     per_group: Literal[True],
     **options: Any,
@@ -407,7 +411,7 @@ def evaluate(
     *,
     group: str | Sequence[str],
     label: str | Sequence[str],
-    score: str | Sequence[str],
+    score: str | Sequence[str] | Mapping[str, str],
     measures: str | Measure | Sequence[str | Measure],
     partitions: int | None = None,
     per_group: bool = False,
@@ -494,7 +498,7 @@ def compare(
     *,
     group: str | Sequence[str],
     label: str,
-    score: str | Sequence[str],
+    score: str | Sequence[str] | Mapping[str, str],
     baseline: str,
     measures: str | Measure | Sequence[str | Measure],
     test: str = "clustered_t",

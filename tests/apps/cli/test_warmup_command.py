@@ -186,3 +186,15 @@ def test_another_user__loads_what_root_has_stored(empty_store: Path) -> None:
     if not found.stdout:
         pytest.skip("others cannot read this package or folder")
     assert json.loads(found.stdout) == [0, len(list(empty_store.glob("*.kernel")))]
+
+
+@pytest.mark.slow
+def test_computed_scores__compile_nothing_after_it(sample: str, empty_store: Path) -> None:
+    columns = ["--group", "user_id", "--label", "click", "--score", "x = score_a * score_a"]
+    done = warm_up(empty_store, sample, *columns, "-m", "GAUC")
+    assert (done.returncode, done.stderr) == (0, "")
+    evaluated = run(
+        empty_store, "-m", "fastrank_eval", "evaluate", sample, *columns, "-m", "GAUC", "-q"
+    )
+    assert "score={x: score_a * score_a}" in " ".join(evaluated.stdout.split())
+    assert "compiled" not in evaluated.stdout

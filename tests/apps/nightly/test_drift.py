@@ -13,13 +13,13 @@ import pyarrow as pa
 import pytest
 from pyarrow import csv, parquet
 
-from fastrank_eval.apps.nightly.charts import edges
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.night import Night, NightDrift
 from fastrank_eval.apps.nightly.page import page
 from fastrank_eval.apps.nightly.periods import with_periods
 from fastrank_eval.apps.nightly.summary_files import night_markdown
 from fastrank_eval.apps.nightly.text import sentences
+from fastrank_eval.apps.nightly.time_charts import edges
 from tests.support.nightly_runs import dump, kept, nightly, on
 
 ROWS = 2000
@@ -297,9 +297,20 @@ def without_labels(day: int, **columns: object) -> None:
     write(day, **{"click": None, **columns})
 
 
+def test_missing_column_of_scores__has_no_remedy_of_labels() -> None:
+    write(9, a=None)
+    complaint = nightly("--date", on(9)).stderr
+    assert "score: no column 'a'" in complaint
+    assert "--no-labels" not in complaint
+    without_labels(9, a=None)
+    assert "--no-labels" in nightly("--date", on(9)).stderr
+
+
 def test_no_labels__judges_what_needs_none__and_a_later_run_replaces_it() -> None:
     without_labels(9)
-    assert "no column 'click'" in nightly("--date", on(9)).stderr
+    complaint = nightly("--date", on(9)).stderr
+    assert "label: no column 'click'" in complaint
+    assert "If labels come later, judge the rest of the night with --no-labels." in complaint
     outcome = nightly("--date", on(9), "--no-labels", "--json", "out.json")
     assert outcome.exit_code == 0
     assert "2026-11-09 fine: no labels yet" in outcome.stdout

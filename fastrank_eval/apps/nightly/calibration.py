@@ -1,0 +1,118 @@
+"""Report the calibration of a night by slice, the worst slices first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from fastrank_eval.apps.nightly.night import Night, NightCalibration
+from fastrank_eval.apps.nightly.text import VerdictText, amount, confidence_of, count
+from fastrank_eval.engine.run import Evaluation
+from fastrank_eval.engine.slice_calibration import calibration_tables
+from fastrank_eval.results.format import p_text
+from fastrank_eval.results.gate_parser import ALL
+
+#: The most slices of a model and measure that a night keeps, without all rows.
+_MOST_SLICES = 100
+#: The most slices in text.
+_MOST_IN_TEXT = 3
+
+
+def calibration_of(evaluation: Evaluation) -> tuple[NightCalibration, ...]:
+    """Return the worst 100 slices, and all rows, of each model and measure.
+
+    Parameters
+    ----------
+    evaluation : Evaluation
+
+    Returns
+    -------
+    tuple of NightCalibration
+        By measure; the most sigmas first.
+    """
+    plan = evaluation.plan
+    found: list[NightCalibration] = []
+    for (score, measure), table in calibration_tables(plan, evaluation.totals).items():
+        for place, row in enumerate(table.to_pylist()):
+            if place < _MOST_SLICES or row["slice"] == ALL:
+                found.append(NightCalibration(score=score, measure=measure, **row))
+    places = {measure: place for place, measure in enumerate(map(str, plan.measures))}
+    return tuple(sorted(found, key=lambda one: (places[one.measure], -one.sigmas)))
+
+
+def calibration_rows(night: Night) -> list[tuple[str, list[tuple[NightCalibration, VerdictText]]]]:
+    """Return the slices of each measure with verdicts, for the page.
+
+    Parameters
+    ----------
+    night : Night
+
+    Returns
+    -------
+    list of tuple
+        Name of the measure in reports; its slices.
+    """
+    return [
+        (night.name_of(measure), [(one, _verdict(one, night)) for one in slices])
+        for measure, slices in _by_measure(night)
+    ]
+
+
+def worst_slices(night: Night) -> Iterator[tuple[str, Sequence[NightCalibration], int]]:
+    """Yield the worst slices of each measure, if they are not calibrated.
+
+    Yields
+    ------
+    tuple
+        Name of the measure; at most three slices; number of others that are not calibrated.
+    """
+    for measure, slices in _by_measure(night):
+        found = [one for one in slices if _is_significant(one, night)]
+        if found:
+            yield night.name_of(measure), found[:_MOST_IN_TEXT], len(found[_MOST_IN_TEXT:])
+
+
+def calibration_texts(night: Night) -> list[str]:
+    """Describe `worst_slices`, a line for each."""
+    return [
+        f"{one.score} is not calibrated "
+        f"{'on all rows' if one.slice == ALL else f'in {one.slice}'}: {clicks_text(one)}"
+        for _, slices, _ in worst_slices(night)
+        for one in slices
+    ]
+
+
+def clicks_text(one: NightCalibration) -> str:
+    """Write the sigmas, clicks and p-value of a slice."""
+    return (
+        f"{amount(one.sigmas, 1)} sigmas, {clicks(one.expected)} clicks expected and "
+        f"{clicks(one.observed)} observed, p {p_text(one.p_adjusted)}"
+    )
+
+
+def clicks(number: float) -> str:
+    """Format a sum of clicks, with a decimal below 1,000.
+
+    Examples
+    --------
+    >>> clicks(362.31), clicks(92.0), clicks(3001.6)
+    ('362.3', '92', '3,002')
+    """
+    whole = number >= 1000 or float(number).is_integer()
+    return count(number) if whole else amount(number, 1)
+
+
+def _by_measure(night: Night) -> list[tuple[str, list[NightCalibration]]]:
+    return [
+        (measure, [one for one in night.calibration if one.measure == measure])
+        for measure in dict.fromkeys(one.measure for one in night.calibration)
+    ]
+
+
+def _verdict(one: NightCalibration, night: Night) -> VerdictText:
+    if _is_significant(one, night):
+        return VerdictText("not calibrated", "bad")
+    return VerdictText("no error shown", "none")
+
+
+def _is_significant(one: NightCalibration, night: Night) -> bool:
+    return one.p_adjusted <= 1 - confidence_of(night)

@@ -1,0 +1,353 @@
+"""Compute scores from columns: ``ctcvr = pctr * pcvr``.
+
+The grammar; blanks do not matter::
+
+    sum      product {+ - product}
+    product  factor {* / factor}
+    factor   {+ -} operand
+    operand  column | number | ( sum )
+    column   name, or "any name" with "" for "
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, TypeAlias
+
+import pyarrow as pa
+
+from fastrank_eval._lib.arguments import column_name, matches_annotation, shown
+from fastrank_eval._lib.arrow import arrow_value, decode_array, values_type
+from fastrank_eval._lib.dataclass import dataclass
+from fastrank_eval._lib.errors import ArgumentError, ColumnError
+from fastrank_eval._lib.lexer import (
+    BARE,
+    NUMBER,
+    Number,
+    Operation,
+    TokenReader,
+    leaves,
+    quoted,
+)
+from fastrank_eval.io.columns import Roles
+from fastrank_eval.io.source import Batch, Source, UnreadBatch, refuse_text, require_columns
+
+#: Longer expressions are mistakes.
+_MOST_CHARACTERS = 10_000
+#: Rows that are computed together: their intermediate results fit the cache of a processor.
+_ROWS = 1 << 16
+_NUMBERS = (pa.types.is_floating, pa.types.is_integer, pa.types.is_boolean, pa.types.is_null)
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of the data in an expression."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name if BARE.fullmatch(self.name) else quoted(self.name)
+
+
+#: An operation is one of ``+ - * /``.
+Node: TypeAlias = Column | Number | Operation
+
+
+def parse(name: str, text: str) -> Node:
+    """Parse the expression of a score.
+
+    Parameters
+    ----------
+    name : str
+        Name of the score, for messages.
+    text : str
+
+    Returns
+    -------
+    Node
+        `str` of it parses to the same tree.
+
+    Raises
+    ------
+    ArgumentError
+        If the text does not follow the grammar; the message says where and what is expected.
+
+    Examples
+    --------
+    >>> str(parse("ctcvr", "pctr*(pcvr)"))
+    'pctr * pcvr'
+    >>> parse("ctcvr", "pctr pcvr")
+    Traceback (most recent call last):
+    fastrank_eval.ArgumentError: score ctcvr = "pctr pcvr": expected an operator or the end at \
+character 6, found pcvr.
+    """
+    if len(text) > _MOST_CHARACTERS:
+        raise ArgumentError(
+            f"score: the expression of {name!r} must have at most {_MOST_CHARACTERS:,} characters, "
+            f"got {len(text):,}; compute the column before."
+        )
+    return _Parser(name, text).parse()
+
+
+class _Parser(TokenReader):
+    """A parser with one method for each rule of the grammar."""
+
+    pattern = re.compile(
+        rf"""(?P<blank>\s+)
+        |(?P<quoted>"(?:[^"]|"")+")
+        |(?P<number>{NUMBER})
+        |(?P<word>[^\W\d]\w*)
+        |(?P<operator>[()+*/-])""",
+        re.VERBOSE,
+    )
+    expected = "a column, a number or an operator"
+    max_depth = 30
+    nesting: ClassVar = "parentheses and signs"
+    closing = "an operator or ')'"
+    ending: ClassVar = "an operator or the end"
+
+    def __init__(self, name: str, text: str) -> None:
+        self.name = f"score {Column(name)} ="
+        super().__init__(text)
+
+    def parse(self) -> Node:
+        node: Node = self._sum()
+        self._end()
+        if not columns_of(node):
+            self._refuse("it has no column.", "Name one.")
+        return node
+
+    def _comparison(self) -> Node:
+        node: Node = self._sum()
+        return node
+
+    def _operand(self) -> Node:
+        token = self._next
+        if token.kind == "number":
+            return self._number()
+        if token.text == "(":
+            nested: Node = self._in_parentheses()
+            return nested
+        if not token.column_name:
+            self._fail("a column, a number, a sign or '('")
+        self._position += 1
+        return Column(token.column_name)
+
+
+def columns_of(node: Node) -> list[str]:
+    """List the columns of an expression, each once."""
+    return list(dict.fromkeys(leaf.name for leaf in leaves(node) if isinstance(leaf, Column)))
+
+
+def expressions_of(score: object) -> dict[str, str]:
+    """Return the expressions of the computed scores of an argument ``score``.
+
+    Parameters
+    ----------
+    score : str, sequence of str, or mapping of str to str
+
+    Returns
+    -------
+    dict of str to str
+        Expressions by name; a score that is a column of its own name is left out.
+
+    Raises
+    ------
+    ArgumentError
+        If an expression is no text, or cannot be parsed.
+
+    Examples
+    --------
+    >>> expressions_of({"pctr": "pctr", "ctcvr": "pctr*pcvr"})
+    {'ctcvr': 'pctr * pcvr'}
+    """
+    if not isinstance(score, Mapping):
+        return {}
+    nodes = {}
+    for name, text in score.items():
+        column_name("score", name)
+        if not matches_annotation(text, "str"):
+            raise ArgumentError(
+                f"score: must be an expression for each name, got {shown(text)} for {name!r}; pass "
+                "text, such as 'pctr * pcvr'."
+            )
+        nodes[name] = parse(name, text)
+    return {name: str(node) for name, node in nodes.items() if node != Column(name)}
+
+
+def input_columns(names: Iterable[str], expressions: Mapping[str, str]) -> list[str]:
+    """Replace the names of computed columns by those that they read."""
+    columns: dict[str, None] = {}
+    for name in names:
+        expression = expressions.get(name)
+        read = [name] if expression is None else columns_of(parse(name, expression))
+        columns |= dict.fromkeys(read)
+    return list(columns)
+
+
+def refuse_computed(roles: Roles) -> None:
+    """Raise if a computed score has another role too.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    for name, role in replace(roles, scores=()).by_column().items():
+        if name in roles.expressions:
+            title = "slice or field" if role == "field" else role
+            raise ArgumentError(
+                f"{title}: must be a column of the data, got {name!r}, which is the score "
+                f"{roles.expressions[name]}; name a column, or write the score to one."
+            )
+
+
+def _merged(every: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    """Return the expressions of all runs over the same rows."""
+    merged: dict[str, str] = {}
+    for expressions in every:
+        for name, text in expressions.items():
+            if merged.setdefault(name, text) != text:
+                raise ArgumentError(
+                    f"score: must have one expression for {name!r}, got {merged[name]} and "
+                    f"{text}; choose another name for one."
+                )
+    return merged
+
+
+def with_computed(source: Source, *every: Mapping[str, str]) -> Source:
+    """Add columns that are computed while rows are read.
+
+    Parameters
+    ----------
+    source : Source
+    every : mapping of str to str
+        For each run, expressions by the name of the new column. A column alone keeps its type;
+        everything else is computed in float64, with null where a column is null.
+
+    Returns
+    -------
+    Source
+        Threads that read its batches compute the columns.
+
+    Raises
+    ------
+    ArgumentError
+        If the source has a column of a new name, or runs have different expressions of a name.
+    ColumnError
+        If an expression reads a column that is missing, or that has no numbers.
+    """
+    expressions = _merged(every)
+    if not expressions:
+        return source
+    nodes = {name: parse(name, text) for name, text in expressions.items()}
+    schema = source.schema
+    for name, node in nodes.items():
+        if name in source.schema.names:
+            raise ArgumentError(
+                f"score: must have a new name for {expressions[name]}, got {name!r}, which is a "
+                "column of the data; choose another name."
+            )
+        _check_columns(name, node, source, expressions)
+        kind = source.schema.field(node.name).type if isinstance(node, Column) else pa.float64()
+        schema = schema.append(pa.field(name, kind))
+
+    def read(columns: Sequence[str]) -> Iterator[Batch]:
+        names = input_columns(columns, expressions)
+        wanted = {name: nodes.get(name, Column(name)) for name in columns}
+        operations = {n: node for n, node in wanted.items() if isinstance(node, Operation)}
+
+        def compute(batch: pa.RecordBatch) -> pa.RecordBatch:
+            computed = _compute(operations, batch)
+            arrays = [
+                batch.column(node.name) if isinstance(node, Column) else computed[name]
+                for name, node in wanted.items()
+            ]
+            return pa.RecordBatch.from_arrays(arrays, names=list(columns))
+
+        for batch in source.unread_batches(names):
+            yield _computed_batch(batch, compute)
+
+    reopen = source.as_text
+    return Source(
+        source.name,
+        schema,
+        read,
+        rows=source.rows,
+        rereadable=source.rereadable,
+        locate=source.locate,
+        input_row=source.input_row,
+        edges=source.edges,
+        as_text=(
+            None if reopen is None else lambda *names: with_computed(reopen(*names), expressions)
+        ),
+        spellings=source.spellings,
+    )
+
+
+def _check_columns(name: str, node: Node, source: Source, expressions: Mapping[str, str]) -> None:
+    """Raise if an expression reads a column that is missing or has no numbers."""
+    role = f"score {Column(name)}"
+    for column in columns_of(node):
+        if column in expressions and column not in source.schema.names:
+            raise ArgumentError(
+                f"{role}: must be computed from columns of the data, got {column!r}, which is the "
+                f"score {expressions[column]}; write that in parentheses instead."
+            )
+        require_columns(source.schema, [column], role=role)
+        refuse_text(source, column, role)
+        kind = values_type(source.schema.field(column).type)
+        if not (isinstance(node, Column) or any(is_kind(kind) for is_kind in _NUMBERS)):
+            remedy = "cast it to float64" if pa.types.is_decimal(kind) else "leave it out"
+            raise ColumnError(
+                f"{role}: must be computed from integers, floats or booleans, got {column!r} of "
+                f"type {kind}; {remedy}."
+            )
+
+
+def _computed_batch(batch: Batch, compute: Any) -> Batch:
+    """Return a batch whose columns are computed by the thread that reads it."""
+    if isinstance(batch, UnreadBatch):
+        read_rows = batch.read
+        return UnreadBatch(
+            batch.row_groups,
+            lambda groups, max_rows, threads: map(compute, read_rows(groups, max_rows, threads)),
+        )
+    starts = range(0, batch.num_rows, _ROWS)
+
+    def read(groups: tuple[int, ...], max_rows: int, threads: bool) -> Iterator[pa.RecordBatch]:
+        first, end = starts[groups[0]], min(starts[groups[-1]] + _ROWS, batch.num_rows)
+        for lo in range(first, end, max_rows):
+            yield compute(batch.slice(lo, min(max_rows, end - lo)))
+
+    row_groups = ((n, min(_ROWS, batch.num_rows - lo)) for n, lo in enumerate(starts))
+    return UnreadBatch(tuple(row_groups), read)
+
+
+def _compute(nodes: Mapping[str, Operation], batch: pa.RecordBatch) -> dict[str, pa.Array]:
+    """Compute expressions for the rows of a batch, some rows at a time."""
+    parts: dict[str, list[pa.Array]] = {name: [] for name in nodes}
+    for lo in range(0, max(batch.num_rows, 1), _ROWS):
+        rows, doubles = batch.slice(lo, _ROWS), {}
+        for column in dict.fromkeys(name for node in nodes.values() for name in columns_of(node)):
+            # Nearest doubles, also of integers beyond 2^53.
+            doubles[column] = decode_array(rows.column(column)).cast(pa.float64(), safe=False)
+        for name, node in nodes.items():
+            parts[name].append(_values(node, doubles))
+    return {name: pa.concat_arrays(arrays) for name, arrays in parts.items()}
+
+
+def _values(node: Node, doubles: Mapping[str, pa.Array]) -> Any:
+    """Compute an expression from columns of doubles."""
+    import pyarrow.compute as pc
+
+    if isinstance(node, Number):
+        return arrow_value(node.value, pa.float64())
+    if isinstance(node, Column):
+        return doubles[node.name]
+    parts = [_values(part, doubles) for part in node.parts]
+    if len(parts) == 1:
+        return pc.negate(*parts)
+    functions = {"+": pc.add, "-": pc.subtract, "*": pc.multiply, "/": pc.divide}
+    return functions[node.operator](*parts)

@@ -1,0 +1,167 @@
+"""Calibration of a night by slice: the worst first, on the page, in text, JSON and history."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+import fastrank_eval as fe
+from fastrank_eval.apps.nightly.history import History
+from fastrank_eval.apps.nightly.night import Night
+from fastrank_eval.apps.nightly.page import page
+from fastrank_eval.apps.nightly.summary_files import night_lines, night_markdown
+from tests.support.nightly_runs import CONFIG, kept, nightly, on
+
+MEASURE = "MultiECCE(columns='slot')"
+ODD = "<b>`x`"
+LABEL = f'slot="{ODD}"'
+DATE = f"logs/day={on(1)}"
+
+
+def write_night(slots: int = 3) -> None:
+    """Clicks of two models; the second is too low in one slot."""
+    rng = np.random.default_rng(3)
+    rows = 6000
+    p = rng.beta(1, 8, rows)
+    names = np.array([ODD, *(f"s{i}" for i in range(1, slots))])
+    slot = names[rng.integers(0, slots, rows)]
+    table = pa.table(
+        {
+            "user_id": np.sort(rng.integers(0, 500, rows)),
+            "click": (rng.random(rows) < p).astype(np.int8),
+            "score_a": p,
+            "score_b": np.where(slot == ODD, 0.6 * p, p),
+            "slot": slot,
+        }
+    )
+    Path(DATE).mkdir(parents=True, exist_ok=True)
+    parquet.write_table(table, f"{DATE}/part.parquet")
+
+
+def configure(measures: str = f'["GAUC", "{MEASURE}"]') -> None:
+    text = CONFIG.replace('["GAUC", "AUC", "LogLoss"]', measures)
+    Path("nightly.toml").write_text(text)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    write_night()
+    configure()
+    return tmp_path
+
+
+def run(*options: str) -> Night:
+    outcome = nightly("--date", on(1), *options)
+    assert outcome.exit_code == 0, outcome.output
+    return kept()[-1]
+
+
+def test_slices__are_those_of_the_result__worst_first__and_history_keeps_them() -> None:
+    night = run()
+    result = fe.evaluate(
+        f"{DATE}/part.parquet",
+        label="click",
+        score=["score_a", "score_b"],
+        measures=MEASURE,
+    )
+    wanted = [
+        (score, row["slice"], row)
+        for score in ("score_a", "score_b")
+        for row in result.multicalibration(MEASURE, score).to_pylist()
+    ]
+    wanted.sort(key=lambda one: -one[2]["sigmas"])
+    assert [(one.score, one.slice) for one in night.calibration] == [
+        (score, label) for score, label, _ in wanted
+    ]
+    assert len(night.calibration) == 2 * (1 + 3)
+    for one, (_, _, row) in zip(night.calibration, wanted, strict=True):
+        assert {name: getattr(one, name) for name in row} == row
+    worst = night.calibration[0]
+    assert (worst.score, worst.slice, worst.measure) == ("score_b", LABEL, MEASURE)
+    assert worst.observed > 1.3 * worst.expected
+
+
+def test_night_without_the_measure__has_no_table() -> None:
+    configure('["GAUC"]')
+    night = run()
+    assert night.calibration == ()
+    assert "Calibration by slice" not in page([night])
+    assert "Worst slices" not in night_markdown(night)
+    assert "sigmas" not in night_lines(night)
+
+
+def test_many_slices__the_worst_hundred_and_all_rows_stay() -> None:
+    write_night(slots=150)
+    configure("""["MultiECCE(columns='slot', min_clicks=0)"]""")
+    night = run()
+    for score in ("score_a", "score_b"):
+        slices = [one for one in night.calibration if one.score == score]
+        assert 100 <= len(slices) <= 101
+        assert "all" in {one.slice for one in slices}
+        sigmas = [one.sigmas for one in slices]
+        assert sigmas == sorted(sigmas, reverse=True)
+
+
+def test_page__shows_slices_worst_first__escaped() -> None:
+    night = run()
+    shown = page([night])
+    section = shown[shown.index('<section id="calibration"') :]
+    section = section[: section.index("</section>")]
+    assert "slot=&#34;&lt;b&gt;`x`&#34;" in section
+    assert "<b>" not in section
+    first, *others = section.split("<tr>")[2:]
+    worst = night.calibration[0]
+    assert f'data-k="{worst.sigmas:.6g}">{worst.sigmas:.1f}</td>' in first
+    assert "not calibrated" in first
+    assert f">{worst.observed:,.0f}</td>" in first
+    assert "&lt;0.0001" in first
+    assert "no error shown" in others[-1]
+    assert '<a href="#calibration">Calibration by slice</a>' in shown
+    # The page is the same when it is made from the history.
+    assert page(kept()) == shown
+
+
+def test_text__names_the_worst_few_that_are_off() -> None:
+    outcome = nightly("--date", on(1), "--json", "out.json")
+    worst = kept()[-1].calibration[0]
+    text = (
+        f"{worst.sigmas:.1f} sigmas, {worst.expected:.1f} clicks expected and "
+        f"{worst.observed:.0f} observed, p <0.0001"
+    )
+    assert f"  score_b is not calibrated in {LABEL}: {text}\n" in outcome.stdout
+    assert "score_a in slot" not in outcome.stdout
+    markdown = night_markdown(kept()[-1])
+    assert f"**Worst slices of** `{MEASURE}`" in markdown
+    assert f"* ``{LABEL}`` of `score_b`: {worst.sigmas:.1f} sigmas" in markdown
+    (told,) = json.loads(Path("out.json").read_text())["nights"]
+    assert told["calibration"][0] == {
+        **{name: getattr(worst, name) for name in vars(worst)},
+        "name": MEASURE,
+    }
+    assert len(told["calibration"]) == 8
+
+
+def test_text__is_short__if_many_slices_are_off() -> None:
+    night = run()
+    worst = night.calibration[0]
+    many = tuple(replace(worst, slice=f"slot={i}") for i in range(8))
+    markdown = night_markdown(replace(night, calibration=many))
+    assert markdown.count("sigmas") == 3
+    assert "* and 5 more" in markdown
+    assert night_lines(replace(night, calibration=many)).count("sigmas") == 3
+
+
+def test_export__has_the_table(folder: Path) -> None:
+    night = run()
+    with History("history.db", readonly=True) as history:
+        history.export(folder / "tables")
+    table = parquet.read_table(folder / "tables" / "calibration.parquet")
+    assert table["slice"].to_pylist() == [one.slice for one in night.calibration]
+    assert table["sigmas"].to_pylist() == [one.sigmas for one in night.calibration]

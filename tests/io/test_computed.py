@@ -1,0 +1,434 @@
+"""Scores computed from columns: their grammar, and the bits of columns computed beforehand."""
+
+from __future__ import annotations
+
+import io
+import operator
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.dataset as ds
+import pyarrow.feather
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+import fastrank_eval as fe
+from fastrank_eval._lib.memory import Budget
+from fastrank_eval.io.computed import expressions_of
+from fastrank_eval.io.reader import open_source
+
+RUN = import_module("fastrank_eval.engine.run")
+ROWS = 3000
+EXPRESSIONS = {
+    "pctr": "pctr",
+    "again": "pctr",
+    "ctcvr": "pctr * pcvr",
+    "mean": "(pctr + 2 * pcvr) / (1 + 2)",
+    "odds": "-(pctr / (pctr - 1.5)) - half / 8 + whole * -1e-3",
+}
+OPTIONS: dict[str, Any] = {"group": "user", "label": "click", "measures": "GAUC,AUC,nDCG@5,MSE"}
+
+
+def log(rows: int = ROWS) -> pa.Table:
+    rng = np.random.default_rng(5)
+    return pa.table({
+        "user": np.sort(rng.integers(0, rows // 8, rows)),
+        "click": rng.integers(0, 2, rows).astype(np.int8),
+        "pctr": rng.random(rows),
+        "pcvr": rng.random(rows).astype(np.float32),
+        "half": rng.random(rows).astype(np.float16),
+        "whole": rng.integers(-3, 4, rows).astype(np.int16),
+        "slot": rng.integers(0, 3, rows),
+    })  # fmt: skip
+
+
+def beforehand(table: pa.Table) -> pa.Table:
+    """Compute the same columns by NumPy."""
+    pctr, pcvr, half, whole = (
+        table[name].to_numpy().astype(np.float64) for name in ("pctr", "pcvr", "half", "whole")
+    )
+    columns = {
+        "again": table["pctr"],
+        "ctcvr": pctr * pcvr,
+        "mean": (pctr + 2 * pcvr) / 3.0,
+        "odds": -(pctr / (pctr - 1.5)) - half / 8 + whole * -1e-3,
+    }
+    for name, values in columns.items():
+        table = table.append_column(name, values if name == "again" else [values])
+    return table
+
+
+def bits(result: fe.Result) -> list[str]:
+    return [repr(value) for value in result.values]
+
+
+def expected(table: pa.Table, **options: Any) -> list[str]:
+    return bits(fe.evaluate(beforehand(table), score=list(EXPRESSIONS), **OPTIONS, **options))
+
+
+# ---- what an expression means --------------------------------------------------------------------
+
+_ARITHMETIC: dict[str, Callable[..., np.float64]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv,
+}  # fmt: skip
+_NAMES = {"a": '"a"', "b": "b", 'odd "name': '"odd ""name"', "in": "in", "é": "é"}
+Tree = Any
+
+
+def trees() -> st.SearchStrategy[Tree]:
+    number = st.sampled_from([0, 1, 2.5, 1e-3, 1e300, 7])
+    leaf = st.one_of(st.sampled_from(list(_NAMES)), st.sampled_from(list(_NAMES)), number)
+    return st.recursive(
+        leaf,
+        lambda part: st.one_of(
+            st.tuples(st.just("negate"), part),
+            st.tuples(st.sampled_from("+-*/"), part, part),
+        ),
+        max_leaves=8,
+    )
+
+
+def written(tree: Tree, blank: str) -> str:
+    if isinstance(tree, str):
+        return _NAMES[tree]
+    if not isinstance(tree, tuple):
+        return repr(tree)
+    if tree[0] == "negate":
+        return f"-({written(tree[1], blank)})"
+    return f"({written(tree[1], blank)}){blank}{tree[0]}{blank}({written(tree[2], blank)})"
+
+
+def names_in(tree: Tree) -> set[str]:
+    if isinstance(tree, tuple):
+        return set().union(*map(names_in, tree[1:]))
+    return {tree} & _NAMES.keys() if isinstance(tree, str) else set()
+
+
+def value_of(tree: Tree, row: dict[str, float | None]) -> np.float64 | None:
+    if isinstance(tree, str):
+        number = row[tree]
+        return None if number is None else np.float64(number)
+    if not isinstance(tree, tuple):
+        return np.float64(tree)
+    parts = [value_of(part, row) for part in tree[1:]]
+    if None in parts:
+        return None
+    return np.float64(-parts[0]) if tree[0] == "negate" else _ARITHMETIC[tree[0]](*parts)
+
+
+CELLS = st.lists(
+    st.tuples(*[st.sampled_from([None, -1.5, 0.0, -0.0, 0.1, 3.0, 1e200])] * len(_NAMES)),
+    max_size=4,
+)
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(trees(), CELLS, st.sampled_from(["", " ", "\n\t"]))
+@example(("-", "a", ("negate", "b")), [(1.0, None, 0.0, 0.0, 0.0)], " ")
+def test_expression__of_random_operators__is_what_doubles_give(
+    tree: Tree, rows: list[Any], blank: str
+) -> None:
+    columns = list(zip(*rows, strict=True)) or [()] * len(_NAMES)
+    table = pa.table(
+        {name: pa.array(list(v), pa.float64()) for name, v in zip(_NAMES, columns, strict=True)}
+    )
+    score = {"x": written(tree, blank)}
+    if not names_in(tree):
+        with pytest.raises(fe.ArgumentError, match="it has no column"):
+            expressions_of(score)
+        return
+    expressions = expressions_of(score)
+    assert expressions_of(expressions) == expressions
+    source = open_source(table)
+    computed = RUN.with_computed(source, expressions)
+    found = [v for batch in computed.batches(["x"]) for v in batch.column(0).to_pylist()]
+    with np.errstate(all="ignore"):
+        values = [value_of(tree, dict(zip(_NAMES, row, strict=True))) for row in rows]
+    assert [repr(v) if v != v else v for v in found] == [
+        None if v is None else repr(float(v)) if v != v else float(v) for v in values
+    ]
+
+
+@pytest.mark.parametrize(
+    "text,canonical",
+    [
+        ("pctr*pcvr", "pctr * pcvr"),
+        ('"pctr" * ("p cvr")', 'pctr * "p cvr"'),
+        ("a-(b-c)", "a - (b - c)"),
+        ("(a-b)-c", "a - b - c"),
+        ("-(a+b)*+2.50", "-(a + b) * 2.5"),
+        ("a/(b*c)", "a / (b * c)"),
+        ("1e-3*a", "0.001 * a"),
+        ("--a", "--a"),
+        ('""""', '""""'),
+    ],
+)
+def test_expression__is_shown_with_the_parentheses_that_it_needs(text: str, canonical: str) -> None:
+    assert expressions_of({"x": text}) == {"x": canonical}
+    assert expressions_of({"x": canonical}) == {"x": canonical}
+
+
+def test_score__of_its_own_column__is_no_computed_one() -> None:
+    assert expressions_of({"pctr": ' ("pctr") '}) == {}
+    table = log()
+    found = fe.evaluate(table, score={"pctr": "pctr"}, **OPTIONS)
+    assert "score" not in found.meta.conventions
+    assert bits(found) == bits(fe.evaluate(table, score="pctr", **OPTIONS))
+
+
+# ---- the same bits from any source ---------------------------------------------------------------
+
+
+def csv_of(table: pa.Table, folder: Path) -> Path:
+    for name in ("half", "pcvr"):
+        index = table.column_names.index(name)
+        table = table.set_column(index, name, table[name].cast(pa.float64()))
+    pyarrow.csv.write_csv(table, folder / "log.csv")
+    return folder / "log.csv"
+
+
+def parquet_of(table: pa.Table, folder: Path) -> Path:
+    pq.write_table(table, folder / "log.parquet", row_group_size=256)
+    return folder / "log.parquet"
+
+
+def feather_of(table: pa.Table, folder: Path) -> Path:
+    pyarrow.feather.write_feather(table, str(folder / "log.arrow"), chunksize=300)
+    return folder / "log.arrow"
+
+
+SOURCES: dict[str, Callable[[pa.Table, Path], Any]] = {
+    "table": lambda table, _: table,
+    "pieces": lambda table, _: pa.Table.from_batches(table.to_batches(max_chunksize=7)),
+    "pandas": lambda table, _: table.to_pandas(),
+    "polars": lambda table, _: pl.from_arrow(
+        table.set_column(4, "half", table["half"].cast(pa.float32()))
+    ),
+    "mapping": lambda table, _: {name: table[name].to_numpy() for name in table.column_names},
+    "dictionaries": lambda table, _: table.set_column(2, "pctr", table["pctr"].dictionary_encode()),
+    "stream": lambda table, _: pa.RecordBatchReader.from_batches(
+        table.schema, table.to_batches(max_chunksize=100)
+    ),
+    "iterator": lambda table, _: iter(table.to_batches(max_chunksize=100)),
+    "dataset": lambda table, folder: ds.dataset(parquet_of(table, folder)),
+    "Parquet": parquet_of,
+    "CSV": csv_of,
+    "Arrow": feather_of,
+}
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+@pytest.mark.parametrize("order", ["auto", "scattered"])
+def test_computed_scores__of_any_source__have_the_bits_of_columns(
+    kind: str, order: str, tmp_path: Path
+) -> None:
+    table = log()
+    if order == "scattered":
+        table = table.take(np.random.default_rng(1).permutation(ROWS))
+    source = SOURCES[kind](table, tmp_path)
+    found = fe.evaluate(source, score=EXPRESSIONS, order=order, **OPTIONS)
+    assert bits(found) == expected(table, order=order)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"batch_rows": 7, "threads": 3},
+        {"limit": 1234},
+        {"by": ["slot", "pctr:quantile3", "@rows:5"], "min_groups": 1},
+        {"where": "pctr > 0.3 and slot in (0, 2)"},
+        {"weight": "pcvr", "measures": "GAUC,AUC,LogLoss"},
+        {"baseline": "pctr", "keep_state": True},
+        {"score_type": "float32"},
+        {"null_groups": "drop"},
+    ],
+    ids=str,
+)
+def test_computed_scores__with_other_arguments__have_the_bits_of_columns(
+    options: dict[str, Any], tmp_path: Path
+) -> None:
+    table = log()
+    score = dict(EXPRESSIONS)
+    if "weight" in options:
+        del score["odds"]
+    for source in (table, parquet_of(table, tmp_path)):
+        arguments = {**OPTIONS, **options}
+        found = fe.evaluate(source, score=score, **arguments)
+        assert bits(found) == bits(fe.evaluate(beforehand(table), score=list(score), **arguments))
+        assert found.meta.conventions["score"] == expressions_of(score)
+
+
+def test_computed_scores__of_spilled_rows__have_the_bits_of_columns(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pytest.importorskip("duckdb")
+    table = log().take(np.random.default_rng(1).permutation(ROWS))
+    known = expected(table, order="scattered")
+    monkeypatch.setattr(RUN, "memory_budget", lambda *_: Budget(1 << 28, 0, str(tmp_path)))
+    pieces = pa.Table.from_batches(table.to_batches(max_chunksize=700))
+    found = fe.evaluate(pieces, score=EXPRESSIONS, order="scattered", **OPTIONS)
+    assert found.meta.conventions["spilled"] is True
+    assert bits(found) == known
+
+
+def test_computed_scores__of_standard_input__have_the_bits_of_columns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    table, sink = log(), pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table, max_chunksize=500)
+
+    stream = io.TextIOWrapper(io.BytesIO(sink.getvalue().to_pybytes()))
+    monkeypatch.setattr("sys.stdin", stream)
+    assert bits(fe.evaluate("-", score=EXPRESSIONS, **OPTIONS)) == expected(table)
+
+
+def test_batches__of_any_length__are_computed_row_by_row() -> None:
+    rng = np.random.default_rng(2)
+    a, b = rng.random((2, 140_000))
+    known = np.where(np.arange(140_000) % 7 == 3, None, a * b / 2)
+    table = pa.table({"a": a, "b": pa.array(b, mask=np.arange(140_000) % 7 == 3)})
+    source = RUN.with_computed(open_source(table), expressions_of({"x": "a * b / 2"}))
+    (batch,) = [batch for batch in source.batches(["b", "x"]) if batch.num_rows]
+    assert batch.schema.names == ["b", "x"]
+    assert batch.column("x").to_pylist() == known.tolist()
+    for unread in source.unread_batches(["x"]):
+        parts = [part for part in unread.batches(50_000) if part.num_rows]
+        assert [len(part) for part in parts] == [50_000, 50_000, 40_000]
+        assert [v for part in parts for v in part.column(0).to_pylist()] == known.tolist()
+
+
+def test_null__in_a_column__is_a_row_that_was_not_retrieved() -> None:
+    rows = {"user": [1, 1, 1], "click": [1, 0, 1], "a": [0.5, 0.4, None], "b": [0.5, None, 2.0]}
+    product = {**rows, "x": [0.25, None, None]}
+    options: dict[str, Any] = {"group": "user", "label": "click", "measures": "AP"}
+    found = fe.evaluate(rows, score={"x": "a * b"}, unretrieved="allow", **options)
+    assert bits(found) == bits(fe.evaluate(product, score="x", unretrieved="allow", **options))
+    with pytest.raises(fe.ColumnError, match=r"score column 'x' = a \* b is null in 2 row\(s\)"):
+        fe.evaluate(rows, score={"x": "a * b"}, **options)
+
+
+def test_integers_and_booleans__are_the_nearest_doubles() -> None:
+    rows = pa.table({
+        "click": [0, 1], "big": pa.array([2**63 + 1, 2**53 + 1], pa.uint64()), "flag": [True, False]
+    })  # fmt: skip
+    computed = RUN.with_computed(open_source(rows), expressions_of({"x": "big - flag * 1"}))
+    (batch,) = computed.batches(["x"])
+    assert batch.column(0).to_pylist() == [2.0**63 - 1, 2.0**53]
+
+
+# ---- errors --------------------------------------------------------------------------------------
+
+LOG = {"user": [1, 1, 2], "click": [0, 1, 1], "pctr": [0.1, 0.4, 0.2], "pcvr": [0.5, 0.0, 0.0],
+       "name": ["a", "b", "c"]}  # fmt: skip
+
+
+def failure(score: Any, **options: Any) -> str:
+    with pytest.raises(fe.FastRankEvalError) as caught:
+        fe.evaluate(LOG, score=score, **{"group": "user", "label": "click", **options})
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "score,message",
+    [
+        ({}, "score: must name at least one column, got {}; name one."),
+        ({"": "pctr"}, "score: must be the name of a column, got ''; pass"),
+        ({3: "pctr"}, "score: must be"),
+        ({"x": 3}, "score: must be an expression for each name, got 3 for 'x'; pass text"),
+        ({"x": "\ud800"}, "score: must be an expression for each name, got"),
+        ({"x": " "}, "expected a column, a number, a sign or '(' at character 2, found the end."),
+        ({"x": "pctr *"}, 'score x = "pctr *": expected a column, a number, a sign or'),
+        ({"x": "pctr pcvr"}, "expected an operator or the end at character 6, found pcvr."),
+        ({"x": "(pctr"}, "expected an operator or ')' at character 6, found the end."),
+        ({"x": "pctr)"}, "expected an operator or the end at character 5, found )."),
+        ({"x": "pctr ^ 2"}, "expected a column, a number or an operator at character 6."),
+        ({"x": "exp(pctr)"}, "expected an operator or the end at character 4, found (."),
+        ({"x": "pctr['a']"}, "expected a column, a number or an operator at character 5."),
+        ({"x": '"pctr'}, 'expected a closing " for the one at character 1.'),
+        ({"x": "2x"}, "expected a column, a number or an operator at character 1."),
+        ({"x": "1e999 * pctr"}, "expected a number that a double holds at character 1"),
+        ({"x": "2 * 3"}, 'score x = "2 * 3": it has no column. Name one.'),
+        ({"x": "(" * 31 + "pctr" + ")" * 31}, "at most 30 nested parentheses and signs"),
+        ({"x": "-" * 31 + "pctr"}, "at most 30 nested parentheses and signs"),
+        ({"x": "+pctr" * 102}, "at most 100 of + - * /"),
+        ({"x": "p" * 10_001}, "must have at most 10,000 characters, got 10,001; compute"),
+        ({"x": "pctr * pcvrr"}, "score x: no column 'pcvrr'. Did you mean 'pcvr'? Columns: user"),
+        ({"o d": "a"}, 'score "o d": no column \'a\'.'),
+        ({"pcvr": "pctr"}, "score: must have a new name for pctr, got 'pcvr', which is a column"),
+        ({"x": "pctr * 2", "y": "x"}, "score y: must be computed from columns of the data, got"),
+        ({"x": "-name"}, "must be computed from integers, floats or booleans, got 'name' of"),
+        ({"x": "name"}, "score column 'x' has type string; it must be"),
+        ({"x": "0 * pctr / pcvr"}, "'x' = 0 * pctr / pcvr (double) is NaN in 2 row(s), "
+         "first in row 1 (counted from 0), value nan; a NaN has no rank"),
+    ],
+)  # fmt: skip
+def test_wrong_score__error_names_it_and_the_remedy(score: Any, message: str) -> None:
+    assert message in failure(score)
+
+
+def test_infinite_score__error_has_the_expression() -> None:
+    assert "score column 'x' = pctr / pcvr (double) is infinite in 2 row(s), first in row 1" in (
+        failure({"x": "pctr / pcvr"}, measures="MSE")
+    )
+
+
+def test_decimals__are_refused() -> None:
+    rows = pa.table({**LOG, "price": pa.array([1, 2, 3], pa.decimal128(5, 2))})
+    with pytest.raises(fe.ColumnError, match=r"got 'price' of type decimal128.*cast it to float64"):
+        fe.evaluate(rows, label="click", score={"x": "pctr * price"}, measures="AUC")
+
+
+@pytest.mark.parametrize(
+    "options,role",
+    [
+        ({"group": "x"}, "group"),
+        ({"label": "x"}, "label"),
+        ({"weight": "x", "measures": "AUC"}, "weight"),
+        ({"ties": "item", "item": "x"}, "item"),
+        ({"by": "x"}, "slice or field"),
+        ({"by": "x:quantile2"}, "slice or field"),
+        ({"measures": "FieldRCE(field='x')"}, "slice or field"),
+        ({"measures": "GAUC(weight='x')"}, "group weight"),
+    ],
+)
+def test_other_roles__take_no_computed_score(options: dict[str, Any], role: str) -> None:
+    message = failure({"x": "pctr + 1"}, **{"measures": "RR", **options})
+    assert message.startswith(f"{role}: must be a column of the data, got 'x'")
+
+
+def test_where__reads_columns_of_the_data() -> None:
+    assert "where: no column 'x'" in failure({"x": "pctr * 2"}, where="x > 0")
+    found = fe.evaluate(LOG, label="click", score={"x": "-pctr"}, measures="AUC", where="pcvr = 0")
+    assert found.meta.rows == 2
+
+
+def test_text_columns_of_csv__are_refused(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("user,click,pctr\n1,0,0.5\n1,1,0.75\n")
+    with pytest.raises(fe.ColumnError, match="score x: must be a column of numbers, got 'user'"):
+        fe.evaluate(tmp_path / "log.csv", group="user", label="click", score={"x": "user * pctr"})
+
+
+@settings(max_examples=400, deadline=None, derandomize=True)
+@given(st.text(st.sampled_from("pctrv ()+-*/.0129e\"',é\n\\=[]\0"), max_size=30))
+def test_any_text__is_a_score_or_our_error(text: str) -> None:
+    try:
+        found = fe.evaluate(LOG, label="click", score={"x": text}, measures="AUC")
+    except fe.FastRankEvalError:
+        return
+    assert found.scores == ("x",)
+
+
+def test_pandas_frames__with_missing_numbers__are_null() -> None:
+    frame = pd.DataFrame({**LOG, "pctr": [0.1, np.nan, 0.2]})
+    with pytest.raises(fe.ColumnError, match=r"'x' = pctr \* 2.* in 1 row\(s\), first in row 1"):
+        fe.evaluate(frame, label="click", score={"x": "pctr * 2"}, measures="AUC")

@@ -1,0 +1,120 @@
+"""What results, states and other questions say of computed scores."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import fastrank_eval as fe
+
+SCORE = {"pctr": "pctr", "ctcvr": "pctr*pcvr"}
+COLUMNS: dict[str, Any] = {"group": "user", "label": "click"}
+
+
+def rows(seed: int = 1) -> pa.Table:
+    rng = np.random.default_rng(seed)
+    pctr, pcvr = rng.random(400), rng.random(400)
+    return pa.table({
+        "user": np.repeat(np.arange(50) + 100 * seed, 8), "click": rng.integers(0, 2, 400),
+        "pctr": pctr, "pcvr": pcvr, "stored": pctr * pcvr,
+    })  # fmt: skip
+
+
+LOG = rows()
+
+
+def evaluated(log: pa.Table = LOG, score: Any = SCORE, **options: Any) -> fe.Result:
+    options = {"measures": "GAUC,AUC", "keep_state": True, "keep_groups": True, **options}
+    return fe.evaluate(log, score=score, **COLUMNS, **options)
+
+
+def values(result: Any) -> list[tuple[str, float]]:
+    return [(value.measure, value.value) for value in result.values]
+
+
+def test_result__has_the_expression_in_text_and_json() -> None:
+    result = evaluated()
+    assert result.meta.conventions["score"] == {"ctcvr": "pctr * pcvr"}
+    assert "score={ctcvr: pctr * pcvr}" in str(result)
+    assert json.loads(result.to_json())["meta"]["conventions"]["score"] == {"ctcvr": "pctr * pcvr"}
+    assert "score={ctcvr: pctr * pcvr}" in result.to_markdown()
+    assert "score={x: a &lt;b&gt; * 2}" in fe.evaluate(
+        {"click": [0, 1], "a <b>": [1, 2]},
+        label="click",
+        score={"x": '"a <b>" * 2'},
+        measures="AUC",
+    ).to_html().replace("&quot;", "").replace("&#34;", "")
+
+
+def test_state__saved_and_merged__keeps_the_expression(tmp_path: Path) -> None:
+    score = {"ctcvr": "pctr * pcvr", "pctr": "pctr"}
+    parts = evaluated(rows(1)).state, evaluated(rows(2), score).state
+    parts[0].save(tmp_path / "part.state")
+    merged = fe.load_state(tmp_path / "part.state").merge(parts[1])
+    both = evaluated(pa.concat_tables([rows(1), rows(2)]))
+    assert merged.result().meta.conventions["score"] == {"ctcvr": "pctr * pcvr"}
+    assert values(merged.result()) == values(both)
+
+
+@pytest.mark.parametrize("other", [{"ctcvr": "pctr + pcvr"}, {"ctcvr": "stored"}])
+def test_states__of_other_expressions__are_not_merged(other: dict[str, str]) -> None:
+    first = evaluated(rows(1), {"ctcvr": "pctr * pcvr"}).state
+    with pytest.raises(fe.MergeError, match=r"'score' is .*pctr \* pcvr.* in the first and"):
+        first.merge(evaluated(rows(2), other).state)
+    stored = rows(2).rename_columns(["user", "click", "pctr", "pcvr", "ctcvr"])
+    with pytest.raises(fe.MergeError, match=r"'score' is .* in the first and None in the"):
+        first.merge(evaluated(stored, "ctcvr").state)
+
+
+def test_partial__of_partitions__has_the_bits_of_one_run() -> None:
+    options: dict[str, Any] = {**COLUMNS, "score": SCORE, "measures": "GAUC,AUC"}
+    parts = [fe.partial(rows(seed), **options) for seed in (1, 2)]
+    both = evaluated(pa.concat_tables([rows(1), rows(2)]))
+    assert values(parts[0].merge(parts[1]).result()) == values(both)
+
+
+def test_compare__of_computed_scores__is_that_of_columns() -> None:
+    options: dict[str, Any] = {**COLUMNS, "baseline": "pctr", "measures": "GAUC,AUC,LogLoss"}
+    score = {"pctr": "pctr", "stored": "pctr * pcvr"}
+    found = fe.compare(LOG.drop_columns("stored"), score=score, **options)
+    stored = fe.compare(LOG, score=["pctr", "stored"], **options)
+    assert [repr(v) for v in found.values] == [repr(v) for v in stored.values]
+    assert found.meta.conventions["score"] == {"stored": "pctr * pcvr"}
+
+
+def test_compare__of_results__keeps_the_expressions_of_both() -> None:
+    first, second = evaluated(score={"x": "pctr * pcvr"}), evaluated(score={"x": "pctr + pcvr"})
+    mixed = evaluated(score={"pctr": "pctr", "y": "-pctr"})
+    for compared in (first.compare(second), first.state.compare(second.state)):
+        assert compared.meta.conventions["score"] == {
+            "x": "pctr * pcvr", "other.x": "pctr + pcvr"
+        }  # fmt: skip
+    assert first.compare(mixed).meta.conventions["score"] == {"x": "pctr * pcvr", "y": "-pctr"}
+    assert mixed.compare(first, baseline="pctr").meta.conventions["score"] == {"x": "pctr * pcvr"}
+    assert "score" not in mixed.compare(evaluated(score="pcvr"), baseline="pctr").meta.conventions
+
+
+def test_curve_threshold_and_explain__are_those_of_columns() -> None:
+    short = LOG.drop_columns("stored")
+    score = {"stored": "pctr * pcvr"}
+    curves = [
+        fe.curve("roc", log, score=given, **COLUMNS)
+        for log, given in ((short, score), (LOG, "stored"))
+    ]
+    assert curves[0].table == curves[1].table
+    assert curves[0].meta.conventions["score"] == score
+    best = fe.best_threshold(short, label="click", score=score)
+    assert best == {"stored": fe.best_threshold(LOG, label="click", score="stored")}
+    assert fe.confusion(short, label="click", score=score) == fe.confusion(
+        LOG, label="click", score="stored"
+    )
+    explained = [
+        fe.explain(log, profile="catboost", score=given, measures="GAUC,AUC", **COLUMNS)
+        for log, given in ((short, score), (LOG, "stored"))
+    ]
+    assert str(explained[0]) == str(explained[1])
