@@ -14,6 +14,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import fastrank_eval
 from bench.fresh import ROOT, resident
@@ -92,7 +93,7 @@ def evaluated_once(
     return Once(**json.loads(done.stdout))
 
 
-def _measure(small: Path, file: Path, measures: str, options: dict[str, object]) -> Once:
+def _measure(small: Path, file: Path, measures: str, options: dict[str, Any]) -> Once:
     def run(path: Path) -> fastrank_eval.Result:
         return fastrank_eval.evaluate(
             path,
@@ -101,7 +102,7 @@ def _measure(small: Path, file: Path, measures: str, options: dict[str, object])
             score="score_a",
             measures=measures,
             per_group=False,
-            **options,  # type: ignore[arg-type]
+            **options,
         )
 
     run(small)

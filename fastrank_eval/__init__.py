@@ -45,6 +45,7 @@ _FILES = {
     "measures.parser": "measure parse_measures",
     "results.evaluate": "evaluate partial",
     "results.gates": "Gate GateFailure Verdict gate",
+    "results.labels": "LabelResults",
     "results.result": "Result",
     "results.state": "State load_state",
 }

@@ -146,6 +146,7 @@ from fastrank_eval.results.gates import Gate as Gate
 from fastrank_eval.results.gates import GateFailure as GateFailure
 from fastrank_eval.results.gates import Verdict as Verdict
 from fastrank_eval.results.gates import gate as gate
+from fastrank_eval.results.labels import LabelResults as LabelResults
 from fastrank_eval.results.result import Result as Result
 from fastrank_eval.results.state import State as State
 from fastrank_eval.results.state import load_state as load_state
@@ -344,6 +345,7 @@ __all__ = [
     "IPrec",
     "IPrec11",
     "Judged",
+    "LabelResults",
     "Lift",
     "LogLoss",
     "Measure",

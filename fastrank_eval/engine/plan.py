@@ -130,6 +130,12 @@ class Plan:
         return any(m.needs_ranks for m in of_groups)
 
     @property
+    def copies_few(self) -> bool:
+        """Whether only the labelled rows of a batch are copied."""
+        sums_rows = any(measure.uses_groups for measure in self.row_states.values())
+        return self.grouped and self.skip_empty and not (sums_rows or self.slicings)
+
+    @property
     def rivals(self) -> list[int]:
         """The models that are compared with the baseline."""
         models = range(len(self.roles.scores))

@@ -252,10 +252,16 @@ def record_table(records: Iterable[Any], schema: pa.Schema) -> pa.Table:
     return pa.table(columns, schema=schema)
 
 
-def record_csv(records: Iterable[Any], schema: pa.Schema, safe: bool = False) -> str:
-    """Write records as CSV; maps as ``name=number`` joined by semicolons."""
+def csv_rows(records: Iterable[Any], schema: pa.Schema) -> list[dict[str, Any]]:
+    """Convert records to cells; maps as ``name=number`` joined by semicolons."""
     rows = record_rows(records, schema)
     for name in (column.name for column in schema if pa.types.is_map(column.type)):
         for row in rows:
             row[name] = ";".join(f"{key}={number}" for key, number in row[name].items())
+    return rows
+
+
+def record_csv(records: Iterable[Any], schema: pa.Schema, safe: bool = False) -> str:
+    """Write records as CSV; see `csv_rows`."""
+    rows = csv_rows(records, schema)
     return csv_text(schema.names, (row.values() for row in rows), safe)

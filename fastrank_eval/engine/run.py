@@ -22,6 +22,7 @@ from fastrank_eval._lib.arguments import (
     is_list_like,
     is_unicode,
     processors,
+    shown,
     taking,
 )
 from fastrank_eval._lib.arrow import is_wide_integer
@@ -81,15 +82,15 @@ _CHOICES = {"ties": TIES, **CHOICES}
 class Request:
     """The arguments of `evaluate`, which describes them.
 
-    `run` leaves `keep_state` and `keep_groups` to its caller.
+    `run` leaves `keep_state`, `keep_groups` and lists of labels to its caller.
     """
 
     source: object
     _: KW_ONLY
     group: str | Sequence[str] | None = None
-    label: str
+    label: str | Sequence[str]
     score: str | Sequence[str] | Mapping[str, str]
-    measures: str | Measure | Sequence[str | Measure] = DEFAULT_MEASURES
+    measures: str | Measure | Sequence[str | Measure] | Mapping[str, Any] = DEFAULT_MEASURES
     weight: str | None = None
     item: str | None = None
     subtopics: str | None = None
@@ -288,7 +289,7 @@ def prepare(requests: Sequence[Request]) -> list[Task]:
     columns = dict.fromkeys(name for plan in plans for name in plan.roles.by_column())
     reader = RowReader(source, tuple(columns), limit)
     if first.batch_rows is None:
-        few_copies, threads = all(map(_copies_few, plans)), plans[0].threads
+        few_copies, threads = all(plan.copies_few for plan in plans), plans[0].threads
         batch_rows = batch_rows_of(reader.rows, threads)
         slice_rows = slice_rows_of(reader.rows, threads, SLICE_ROWS if few_copies else BATCH_ROWS)
         plans = [replace(plan, batch_rows=batch_rows, slice_rows=slice_rows) for plan in plans]
@@ -296,12 +297,6 @@ def prepare(requests: Sequence[Request]) -> list[Task]:
         Task(draft.request, plan, source, reader, draft.choices, draft.names)
         for draft, plan in zip(drafts, plans, strict=True)
     ]
-
-
-def _copies_few(plan: Plan) -> bool:
-    """Tell whether only the labelled rows of a batch are copied."""
-    sums_rows = any(measure.uses_groups for measure in plan.row_states.values())
-    return plan.grouped and plan.skip_empty and not (sums_rows or plan.slicings)
 
 
 @dataclass(frozen=True)
@@ -328,6 +323,11 @@ class _Draft:
 def _draft(request: Request) -> _Draft:
     choices = _choices(request)
     profile = None if request.profile is None else profile_of(request.profile)
+    if isinstance(request.measures, Mapping):
+        raise ArgumentError(
+            f"measures: must be measures of one label, got {shown(request.measures)}; pass a list "
+            "of labels, or the measures of the label alone."
+        )
     computed = requested = requested_measures(request.measures)
     rate = _sampling_rate(request)
     if profile is not None or rate != 1:

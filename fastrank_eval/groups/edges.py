@@ -89,7 +89,7 @@ class BatchProfile:
 def profile_batch(keys: Keys, views: Sequence[View], whole: bool) -> BatchProfile:
     """Look at every row of a batch of contiguous groups.
 
-    Edges are found once, and each column of scores is proven to descend once.
+    Edges are found once, and scores that rise inside a group are looked at once.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ def profile_batch(keys: Keys, views: Sequence[View], whole: bool) -> BatchProfil
         edges["starts"] = np.concatenate([[0], starts, [len(keys[0])]]) if whole else starts
     # By identity, because plans share arrays.
     known: dict[tuple[int, int, bool], Profile] = {}
-    descends: dict[int, bool] = {}
+    unsorted: set[int] = set()
     first: Profile | None = None
 
     def look(view: View, score: np.ndarray | None) -> Profile:
@@ -117,16 +117,14 @@ def profile_batch(keys: Keys, views: Sequence[View], whole: bool) -> BatchProfil
         at = id(view.columns.label), id(score), view.skip
         if at in known:
             return known[at]
-        if score is not None and descends.get(id(score)) is False:
-            without = look(view, None)
-            return known.setdefault(at, without)
-        label = view.columns.label
-        one = profile(label, score, view.skip, proven=id(score) in descends, **edges)
+        if id(score) in unsorted:
+            return known.setdefault(at, look(view, None))
+        # To compare sorted scores again takes less time than to fetch those beside labelled rows.
+        one = known[at] = profile(view.columns.label, score, view.skip, **edges)
         if first is None:
             first, edges = one, {"starts": one.starts}
-        if score is not None:
-            descends[id(score)] = one.entries is not None
-        known[at] = one
+        if score is not None and one.entries is None:
+            unsorted.add(id(score))
         return one
 
     labelled_rows, entries = [], []

@@ -119,7 +119,6 @@ def profile(
     starts: np.ndarray | None = None,
     words: np.ndarray | None = None,
     whole: bool = True,
-    proven: bool = False,
 ) -> Profile:
     """Look at every row of contiguous groups.
 
@@ -135,8 +134,6 @@ def profile(
         The keys of the rows, where edges are not known.
     whole : bool
         Whether the first and the last group of `words` are whole. Otherwise they are cut off.
-    proven : bool
-        Whether scores are known to descend in every group of `starts`: they are not compared.
     """
     label = _bytes_of(label) if label.dtype.itemsize == 1 else frozen(label.view())
     rows = len(label)
@@ -156,7 +153,7 @@ def profile(
     counts = np.empty(6, np.int64)
     _profile(
         _NO_WORDS if words is None else words, edges, given, whole,
-        label, _NO_SCORES if score is None else score, proven, skip,
+        label, _NO_SCORES if score is None else score, skip,
         row, position, above, size, ranked_groups, offsets, counts,
     )  # fmt: skip
     known, ranked, count, rises, rises_inside, ascents = counts.tolist()
@@ -245,7 +242,6 @@ def _profile(  # type: ignore[no-untyped-def]
     whole,
     label,
     score,
-    proven,
     skip,
     row,
     position,
@@ -274,8 +270,7 @@ def _profile(  # type: ignore[no-untyped-def]
     base = np.int64(0)
     ascents = np.int64(0)
     rises = np.int64(0)
-    compared = 0 if proven else score.shape[0]
-    if compared > 0:
+    if score.shape[0] > 0:
         rises += score[0] != score[0]
     for lo in range(0, max(rows, 1), _BLOCK):
         hi = min(lo + _BLOCK, rows)
@@ -285,11 +280,11 @@ def _profile(  # type: ignore[no-untyped-def]
             if whole and hi == rows:
                 edges[known] = rows
                 known += 1
-        if compared > 0:
+        if score.shape[0] > 0:
             rises += _count_rises(score, max(lo, 1), hi)
         while edge < known and edges[edge] <= hi:
             end = edges[edge]
-            if 0 < end < compared and (edge == 0 or end > begin):
+            if 0 < end < score.shape[0] and (edge == 0 or end > begin):
                 # Between groups a score may rise, but it may not be NaN.
                 rises -= not score[end] <= score[end - 1]
                 rises += score[end] != score[end]

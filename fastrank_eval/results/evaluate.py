@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, overload
 
-from fastrank_eval._lib.arguments import check_options, taking, typed
+from fastrank_eval._lib.arguments import check_options, is_list_like, taking, typed
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.engine import DEFAULT_MEASURES
-from fastrank_eval.engine.run import Request, evaluate_request
+from fastrank_eval.engine.run import Evaluation, Request, evaluate_request, run_together
 from fastrank_eval.measures import Measure
+from fastrank_eval.results.labels import LabelResults, measures_by_label
 from fastrank_eval.results.result import Result, result_of
 
 if TYPE_CHECKING:
@@ -88,8 +90,43 @@ def partial(
     ).state
 
 
+@overload
+def evaluate(
+    source: object,
+    *,
+    group: str | Sequence[str] | None = ...,
+    label: str,
+    score: str | Sequence[str] | Mapping[str, str],
+    measures: str | Measure | Sequence[str | Measure] = ...,
+    threads: int | None = ...,
+    per_group: bool | None = ...,
+    keep_state: bool = ...,
+    keep_groups: bool = ...,
+    **options: Unpack[PartialOptions],
+) -> Result: ...
+
+
+@overload
+def evaluate(
+    source: object,
+    *,
+    group: str | Sequence[str] | None = ...,
+    label: list[str] | tuple[str, ...],
+    score: str | Sequence[str] | Mapping[str, str],
+    measures: str
+    | Measure
+    | Sequence[str | Measure]
+    | Mapping[str, str | Measure | Sequence[str | Measure]] = ...,
+    threads: int | None = ...,
+    per_group: bool | None = ...,
+    keep_state: bool = ...,
+    keep_groups: bool = ...,
+    **options: Unpack[PartialOptions],
+) -> LabelResults: ...
+
+
 @taking(Request)
-def evaluate(request: Request) -> Result:
+def evaluate(request: Request) -> Result | LabelResults:
     """Rank the rows of every group, and average measures over groups.
 
     Parameters
@@ -105,8 +142,9 @@ def evaluate(request: Request) -> Result:
         (AUC, LogLoss, PPV ...) do not need it; then no value has a standard error, because groups
         are the independent clusters. If no measure, no state and no other argument needs groups,
         they are neither read nor counted: `Meta.groups` is 0.
-    label : str
-        Bool, integer grade or finite float gain. A null means unjudged: see `unjudged`.
+    label : str or sequence of str
+        Bool, integer grade or finite float gain. A null means unjudged: see `unjudged`. A list of
+        labels is evaluated in one reading of the rows, each with the bits of a run of its own.
     score : str, sequence of str, or mapping of str to str
         float16, float32, float64 or integer; higher ranks first; one column a model. NaN is an
         error. A null means relevant but not retrieved: see `unretrieved`. A mapping computes
@@ -115,9 +153,10 @@ def evaluate(request: Request) -> Result:
         in float64, null where a column is null. An expression of one column is that column. The
         name of a computed score must not be a column. Other arguments, such as `where`, `by` and
         `weight`, read columns of the data.
-    measures : str, Measure or sequence of them
+    measures : str, Measure, sequence of them, or mapping
         ``"GAUC,AUC,nDCG@10"`` or values such as ``nDCG @ 10``. By default GAUC, AUC, nDCG@10, AP,
         RR, P@10 and R@10. Reports show the names that are given here, such as ``"MAP"`` for AP.
+        With a list of labels, a mapping from label to measures gives each label its own.
     weight : str, optional
         Row weight, 0 or from 1e-30 to 1e30: of the pairs of GAUC and of measures of all rows (AUC,
         LogLoss, PPV ...). Measures of rank positions have no weighted form: see `weight_rows`.
@@ -220,7 +259,8 @@ def evaluate(request: Request) -> Result:
 
     Returns
     -------
-    Result
+    Result or LabelResults
+        A mapping from label to `Result` for a list of labels.
 
     Raises
     ------
@@ -235,6 +275,11 @@ def evaluate(request: Request) -> Result:
     >>> result = fr.evaluate(log, group="user", label="click", score="pctr", measures="GAUC,RR")
     >>> result.value("GAUC")
     0.7
+    >>> log["order"] = [0, 1, 0, 0, 0]
+    >>> results = fr.evaluate(log, group="user", label=["click", "order"], score="pctr",
+    ...                       measures={"click": "GAUC", "order": "GAUC,RR"})
+    >>> results["order"].value("GAUC")
+    1.0
     """
     keep_groups = request.keep_groups
     if keep_groups and not (request.keep_state and request.per_group is not False):
@@ -242,10 +287,24 @@ def evaluate(request: Request) -> Result:
             "keep_groups=True needs keep_state=True and per_group=True; pass them to evaluate() "
             "too."
         )
-    evaluation = evaluate_request(request)
+    if isinstance(request.label, str):
+        return _result(request, evaluate_request(request))
+    by = tuple(request.by) if is_list_like(request.by) else request.by
+    requests = [
+        replace(request, label=label, measures=measures, by=by)
+        for label, measures in measures_by_label(request.label, request.measures).items()
+    ]
+    evaluations = run_together(requests)
+    results = map(_result, requests, evaluations)
+    return LabelResults(
+        {str(one.label): result for one, result in zip(requests, results, strict=True)}
+    )
+
+
+def _result(request: Request, evaluation: Evaluation) -> Result:
     state = None
     if request.keep_state:
         from fastrank_eval.results.state import state_of_run
 
-        state = state_of_run(evaluation, request.source, keep_groups)
+        state = state_of_run(evaluation, request.source, request.keep_groups)
     return result_of(evaluation, request.keep_scores, state)

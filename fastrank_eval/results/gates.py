@@ -66,6 +66,8 @@ class GateFailure:
         Model and slice, if the condition is judged for each of them.
     detail : str
         The numbers, or the missing part.
+    label : str or None
+        The label column, where results of several labels are judged.
     """
 
     condition: str
@@ -73,9 +75,11 @@ class GateFailure:
     score: str | None
     slice: str | None
     detail: str
+    label: str | None = None
 
     def __str__(self) -> str:
-        names = ", ".join(name for name in (self.score, self.slice) if name is not None)
+        parts = (self.label, self.score, self.slice)
+        names = ", ".join(name for name in parts if name is not None)
         return (
             f"{self.condition}: {names}: {self.detail}"
             if names

@@ -8,7 +8,7 @@ from html import escape
 from importlib.resources import files
 
 from fastrank_eval._lib import __version__
-from fastrank_eval.results.tables import Best, Lines, Name, Report, Table, best_word
+from fastrank_eval.results.tables import Best, Heading, Lines, Name, Report, Table, best_word
 
 _BEST = "bold: the best value of a line"
 
@@ -34,6 +34,9 @@ def to_markdown(report: Report) -> str:
     for block in report.blocks:
         if isinstance(block, Lines):
             blocks.append([block.bullet + code_span(text) for text in block.texts])
+            continue
+        if isinstance(block, Heading):
+            blocks.append([f"## {code_span(block.text)}"])
             continue
         if block.title:
             blocks.append([" by ".join(map(code_span, block.title))])
@@ -116,6 +119,9 @@ def to_latex(report: Report) -> str:
         if isinstance(block, Lines):
             parts.append(r" \\" "\n".join(map(latex_text, block.texts)))
             continue
+        if isinstance(block, Heading):
+            parts.append(rf"\textbf{{\large {latex_text(block.text)}}}")
+            continue
         if block.title:
             parts.append(rf"\textbf{{{latex_text(' by '.join(block.title))}}}")
         parts.append("\n".join(_latex_table(block)))
@@ -154,6 +160,8 @@ def to_notebook(report: Report) -> str:
     for block in report.blocks:
         if isinstance(block, Lines):
             blocks.append(_list(block.texts))
+        elif isinstance(block, Heading):
+            blocks.append(f"<h3>{escape(block.text)}</h3>")
         else:
             table = _html_table(
                 block,
@@ -179,6 +187,8 @@ def to_page(report: Report, title: str) -> str:
     for block in report.blocks:
         if isinstance(block, Lines):
             blocks.append(_list(block.texts))
+        elif isinstance(block, Heading):
+            blocks.append(f"<h2>{escape(block.text)}</h2>")
         else:
             cells = [f' class="{side}"' for side in _sides(block, "name", "number")]
             blocks.append(

@@ -91,12 +91,25 @@ class Lines:
 
 
 @dataclass(frozen=True)
+class Heading:
+    """The heading of the tables that follow.
+
+    Parameters
+    ----------
+    text : str
+        A name from the data.
+    """
+
+    text: str
+
+
+@dataclass(frozen=True)
 class Report:
     """Tables and lines, then notes, the size of the data and the conventions.
 
     Parameters
     ----------
-    blocks : list of Table or Lines
+    blocks : list of Table, Lines or Heading
     legend : list of str
         The meaning of marks in the tables.
     notes : list of str
@@ -106,7 +119,7 @@ class Report:
         The name and value of each.
     """
 
-    blocks: Sequence[Table | Lines]
+    blocks: Sequence[Table | Lines | Heading]
     legend: Sequence[str]
     notes: Sequence[str]
     size: str
@@ -122,13 +135,16 @@ class Report:
         """Render plain text."""
         lines: list[str] = []
         apart = False  # several tables, or one with a title, stand between blank lines
-        for block in self.blocks:
+        for before, block in zip((None, *self.blocks), self.blocks, strict=False):
             if isinstance(block, Lines):
                 lines += block.texts
                 continue
-            if block.title or lines:
+            if isinstance(block, Heading):
+                lines += [*[""] * bool(lines), block.text]
+                continue
+            if block.title or (lines and not isinstance(before, Heading)):
                 lines.append("")
-                apart = True
+            apart |= bool(block.title or before)
             if block.title:
                 lines.append(" by ".join(block.title))
             lines += text_lines(block)
@@ -145,6 +161,9 @@ class Report:
                 if block.title:
                     yield Text(" by ".join(block.title), style="bold cyan", overflow="fold")
                 yield rich_table(block)
+            elif isinstance(block, Heading):
+                yield Text(block.text, style="bold underline", overflow="fold")
+                continue
             else:
                 yield from map(Text, block.texts, block.styles)
             yield Text()

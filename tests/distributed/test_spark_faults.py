@@ -92,6 +92,7 @@ def test_undefined_group__the_error_names_it(spark) -> None:
         ({"group": "new"}, "type double, which cannot be a key"),
         ({"group": "user", "where": 3}, "where: must be text, got 3"),
         ({"group": "user", "metrics": "GAUC"}, "takes no metrics"),
+        ({"group": "user", "label": ["click", "old"]}, "label: must be one column for Spark"),
         ({"group": "user", "score": {"x": "old * nwe"}}, "score x: no column 'nwe'.*'new'"),
         ({"group": "user", "score": {"new": "old * 2"}}, "got 'new', which is a column"),
         ({"group": "user", "score": {"x": "old * 2"}, "by": "x"}, "slice or field: must be"),

@@ -24,6 +24,7 @@ from fastrank_eval.apps.cli.options import (
     exit_if_failed,
     fail_if_option,
     format_option,
+    labels_and_columns,
     measure_options,
     option,
     read_gates,
@@ -120,6 +121,7 @@ Examples:
       --where "day = '2026-11-19' and slot = 'side'"
   fastrank-eval evaluate logs -g user_id -l click -s score_a \\
       --by slot,country --by @rows:1,5,20
+  fastrank-eval evaluate logs -g user_id -l click,cart,order -s score_a
   producer | fastrank-eval evaluate - -g session -l click -s score_a \\
       --presorted
   fastrank-eval evaluate logs -g user_id -l click -s score_a \\
@@ -129,7 +131,7 @@ Exit codes: 0 done, 2 bad input or output, 3 a gate (--fail-if) failed, 130 inte
 143 terminated, 129 hung up.""",
 )
 @sources_argument
-@column_options
+@labels_and_columns
 @measure_options
 @slice_options
 @convention_options
@@ -164,6 +166,11 @@ def evaluate(
     keep_groups = options["keep_groups"]
     if keep_groups and options["state_file"] is None:
         raise ArgumentError("--keep-groups needs a saved state: add --save-state FILE.")
+    if options["state_file"] is not None and not isinstance(options["label"], str):
+        raise ArgumentError(
+            f"--save-state: must be of one label, got {', '.join(options['label'])}; name one by "
+            "--label, or leave it out."
+        )
     files = ReportFiles(sources, options)
 
     with defer_signals():

@@ -27,6 +27,7 @@ from fastrank_eval.apps.cli.shell import (
 
 if TYPE_CHECKING:
     from fastrank_eval.analysis.comparison import Comparison
+    from fastrank_eval.results.labels import LabelResults
     from fastrank_eval.results.result import Result
     from fastrank_eval.results.state import State
 
@@ -146,13 +147,17 @@ class ReportFiles:
         return 0 if self.form in _DOCUMENTS else _MOVERS
 
     def write(
-        self, result: Result | Comparison, quiet: bool, state: State | None = None, **choices: int
+        self,
+        result: Result | LabelResults | Comparison,
+        quiet: bool,
+        state: State | None = None,
+        **choices: int,
     ) -> None:
         """Write the requested files: group values, state and report.
 
         Parameters
         ----------
-        result : Result or Comparison
+        result : Result, LabelResults or Comparison
         quiet : bool
             Do not list the files written.
         state : State, optional
@@ -175,7 +180,9 @@ class ReportFiles:
         for file in self._files if not quiet else ():
             note(f"wrote {file}")
 
-    def _text(self, result: Result | Comparison, width: int | None, choices: dict[str, int]) -> str:
+    def _text(
+        self, result: Result | LabelResults | Comparison, width: int | None, choices: dict[str, int]
+    ) -> str:
         return report_text(result, self.form, width, self._csv_safe, self._wide, **choices)
 
 
@@ -191,7 +198,7 @@ def report_text(
 
     Parameters
     ----------
-    result : Result or Comparison
+    result : Result, LabelResults or Comparison
     form : {"table", "json", "csv", "markdown", "latex", "html"}
     width : int or None
     csv_safe, wide : bool

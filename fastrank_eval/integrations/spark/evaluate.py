@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from fastrank_eval._lib import errors
-from fastrank_eval._lib.arguments import at_least_one, check_options, column_names, typed
+from fastrank_eval._lib.arguments import at_least_one, check_options, column_names, shown, typed
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError, SparkError
 from fastrank_eval.analysis.compare import choices_of, compare_with
@@ -410,7 +410,7 @@ def evaluate(
     df: DataFrame,
     *,
     group: str | Sequence[str],
-    label: str,
+    label: str | Sequence[str],
     score: str | Sequence[str] | Mapping[str, str],
     measures: str | Measure | Sequence[str | Measure],
     partitions: int | None = None,
@@ -431,8 +431,8 @@ def evaluate(
     df : DataFrame
         From a classic session or Spark Connect; one row per shown or judged item.
     group, label, score, measures
-        As in `fastrank_eval.evaluate`. Keys other than one integer column are identified by two
-        64-bit hashes.
+        As in `fastrank_eval.evaluate`, but one label. Keys other than one integer column are
+        identified by two 64-bit hashes.
     partitions : int, optional
         By default ``spark.sql.shuffle.partitions``. Use two to four times the cores of the cluster,
         and at most some ten million rows each. The result has the same bits for any number.
@@ -472,6 +472,11 @@ def evaluate(
     ...     measures="GAUC,LogLoss", by="country",
     ... )
     """
+    if not isinstance(label, str):
+        raise ArgumentError(
+            f"label: must be one column for Spark, got {shown(label)}; call evaluate() once for "
+            "each label."
+        )
     started = perf_counter()
     job = Job.of(
         df,

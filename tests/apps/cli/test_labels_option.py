@@ -1,0 +1,88 @@
+"""Several labels on the command line: `--label click,order`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner, Result
+
+import fastrank_eval as fe
+from fastrank_eval.apps.cli.main import cli
+from tests.engine.test_together import log_of
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    pq.write_table(log_of(7), tmp_path / "log.parquet")
+    return tmp_path / "log.parquet"
+
+
+def evaluate(log: Path, *options: str) -> Result:
+    command = ["evaluate", str(log), "-g", "user", "-s", "pctr", "-m", "GAUC,RR", "-q", *options]
+    return CliRunner().invoke(cli, command)
+
+
+@pytest.mark.parametrize("labels", [["-l", "click,order"], ["-l", "click", "--label", "order"]])
+def test_labels__each_have_a_table(log: Path, labels: list[str]) -> None:
+    done = evaluate(log, *labels)
+    assert done.exit_code == 0, done.output
+    lines = done.stdout.splitlines()
+    assert [line for line in lines if line in ("click", "order")] == ["click", "order"]
+
+
+def test_json__has_the_values_of_each_label(log: Path) -> None:
+    found = json.loads(evaluate(log, "-l", "click,order", "-f", "json").stdout)
+    wanted = fe.evaluate(
+        log, group="user", label=["click", "order"], score="pctr", measures="GAUC,RR"
+    ).to_dict()
+    assert list(found) == ["labels"]
+    for label in ("click", "order"):
+        assert found["labels"][label]["results"] == wanted["labels"][label]["results"]
+
+
+def test_output_files__have_the_label_in_front(log: Path) -> None:
+    groups, report = log.with_name("groups.csv"), log.with_name("report.csv")
+    done = evaluate(log, "-l", "click,order", "-o", str(report), "--per-group", str(groups))
+    assert done.exit_code == 0, done.output
+    assert report.read_text().splitlines()[3].startswith("order,pctr,,all,GAUC,")
+    table = pacsv.read_csv(groups)
+    assert table.column_names[0] == "label"
+    assert set(table["label"].to_pylist()) == {"click", "order"}
+
+
+def test_gates__are_judged_for_every_label(log: Path) -> None:
+    done = evaluate(log, "-l", "click,order", "--fail-if", "GAUC < 0.52")
+    assert done.exit_code == 3
+    assert done.stderr == "gate failed: GAUC value < 0.52: click, pctr: 0.506758\n"
+
+
+def test_one_label__is_reported_without_heading(log: Path) -> None:
+    assert evaluate(log, "-l", "click").stdout.splitlines()[0] == "pctr"
+
+
+def test_comma_in_a_name__is_escaped(log: Path) -> None:
+    table = pq.read_table(log)
+    pq.write_table(table.append_column("a,b", table["click"]), log)
+    assert "label column" not in (done := evaluate(log, "-l", r"a\,b")).output
+    assert done.exit_code == 0
+
+
+def test_saved_state__is_of_one_label(log: Path) -> None:
+    file = log.with_name("two.state")
+    done = evaluate(log, "-l", "click,order", "--save-state", str(file))
+    assert done.exit_code == 2
+    assert done.stderr == (
+        "error: --save-state: must be of one label, got click, order; name one by --label, or "
+        "leave it out.\n"
+    )
+    assert not file.exists()
+
+
+def test_label_twice__is_refused(log: Path) -> None:
+    done = evaluate(log, "-l", "click", "-l", "click")
+    assert done.exit_code == 2
+    assert "must name different columns, got 'click' more than once" in done.stderr
