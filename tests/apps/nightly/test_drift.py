@@ -13,13 +13,13 @@ import pyarrow as pa
 import pytest
 from pyarrow import csv, parquet
 
-from fastrank_eval.apps.nightly.charts import edges
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.night import Night, NightDrift
 from fastrank_eval.apps.nightly.page import page
 from fastrank_eval.apps.nightly.periods import with_periods
 from fastrank_eval.apps.nightly.summary_files import night_markdown
 from fastrank_eval.apps.nightly.text import sentences
+from fastrank_eval.apps.nightly.time_charts import edges
 from tests.support.nightly_runs import dump, kept, nightly, on
 
 ROWS = 2000
