@@ -11,6 +11,7 @@ from contextlib import closing, contextmanager
 from dataclasses import asdict, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, OutputError
@@ -44,6 +45,13 @@ from fastrank_eval.apps.nightly.findings import (
     with_since,
 )
 from fastrank_eval.apps.nightly.history import History, open_history
+from fastrank_eval.apps.nightly.judge_again import compare_again
+from fastrank_eval.apps.nightly.maturity import (
+    check_order,
+    gate_so_far,
+    with_earlier_judgement,
+    with_maturity,
+)
 from fastrank_eval.apps.nightly.night import (
     NO_LABELS,
     Finding,
@@ -63,11 +71,15 @@ from fastrank_eval.apps.nightly.quality import (
     distinct_scores,
     few_scores,
     few_scores_outcomes,
-    judge_quality,
+    judge_rows,
     quality_of,
     scores_to_count,
 )
-from fastrank_eval.apps.nightly.unlabelled import evaluate_columns, evaluate_unlabelled
+from fastrank_eval.apps.nightly.unlabelled import (
+    evaluate_columns,
+    evaluate_unlabelled,
+    without_label_slices,
+)
 from fastrank_eval.engine.records import plain_value
 from fastrank_eval.engine.run import Evaluation, run
 from fastrank_eval.measures import Measure
@@ -183,12 +195,15 @@ class NightRun:
         Models with too few distinct scores.
     distributions : dict
         Scores and columns to compare with the nights before.
+    again : tuple of Night
+        Later nights that were compared again; see `compare_again`.
     """
 
     night: Night
     states: SavedStates
     few_scores: tuple[Finding, ...] = ()
     distributions: Distributions = field(default_factory=dict)
+    again: tuple[Night, ...] = ()
 
 
 def nightly(
@@ -197,9 +212,13 @@ def nightly(
     *,
     dry_run: bool = False,
     labels: bool = True,
+    now: dt.datetime | None = None,
     progress: Callable[[Progress], object] | None = None,
 ) -> NightRun:
     """Evaluate a night in one pass over its rows and store it in history.
+
+    A night whose labels are not complete is provisional. If it is run again with complete labels,
+    it keeps what it was, and later nights that lacked it are compared again.
 
     Parameters
     ----------
@@ -210,6 +229,8 @@ def nightly(
     labels : bool
         False reads no label: rows, nulls, distinct scores and drift are judged, and measures have
         no values. A later run with labels replaces the night.
+    now : datetime.datetime, optional
+        The time of the run, with a time zone; by default that of the clock.
     progress : callable, optional
         As in `evaluate`.
 
@@ -223,14 +244,20 @@ def nightly(
         As in `evaluate`, or if the history cannot be written. The history is then unchanged.
         Without labels also if the history has the night with labels.
     """
-    evaluate = _evaluate_night if labels else _evaluate_unlabelled_night
+    now = dt.datetime.now(dt.UTC) if now is None else now
+
+    def evaluate() -> NightRun:
+        function = _evaluate_night if labels else _evaluate_unlabelled_night
+        evaluated = function(config, date, progress)
+        night = with_maturity(evaluated.night, config.labels_complete_after, now)
+        return replace(evaluated, night=night)
+
     if dry_run:
         check_folder(config.history)
         with open_history(config.history) as history:
             history.claim(config.report)
             _check_labels(history, date, labels)
-            evaluated = evaluate(config, date, progress)
-            return NightRun(_compare_and_judge(evaluated, config, history), evaluated.states)
+            return _judge(evaluate(), config, history)
     # Check that the history can be written before reading rows. A failed run leaves no new file.
     if config.history.exists():
         with closing(History(config.history)) as history:
@@ -238,14 +265,30 @@ def nightly(
             _check_labels(history, date, labels)
     else:
         check_writable(config.history, overwrite=True)  # another run may create it
-    evaluated = evaluate(config, date, progress)
+    evaluated = evaluate()
     # The transaction shows concurrent runs a complete night or none.
     with closing(History(config.history)) as history, history.transaction():
         history.claim(config.report)
         _check_labels(history, date, labels)
-        night = _compare_and_judge(evaluated, config, history)
-        history.write(night, evaluated.states)
-    return NightRun(night, evaluated.states)
+        outcome = _judge(evaluated, config, history)
+        history.write(outcome.night, outcome.states)
+
+        def judge(*parts: Any) -> Night:
+            return _compare_and_judge(NightRun(*parts), config, history)
+
+        later = compare_again(outcome.night, history, judge)
+    dates = ", ".join(str(each.date) for each in later)
+    notes = [f"nights that are compared with it now: {dates}"] if later else []
+    night = replace(outcome.night, notes=(*outcome.night.notes, *notes))
+    return replace(outcome, night=night, again=later)
+
+
+def _judge(evaluated: NightRun, config: NightlyConfig, history: History) -> NightRun:
+    """Judge an evaluated night beside the stored one of its date."""
+    stored = next(iter(history.read(evaluated.night.date, evaluated.night.date)), None)
+    check_order(evaluated.night, stored)
+    night = _compare_and_judge(evaluated, config, history)
+    return NightRun(*with_earlier_judgement(night, evaluated.states, stored, history))
 
 
 def _evaluate_night(
@@ -446,7 +489,7 @@ def _compare_and_judge(evaluated: NightRun, config: NightlyConfig, history: Hist
             compared += from_earlier(kind, night.values, before.night.values, confidence)
     volumes = history.volumes(night.date, NIGHTS, DAYS)
     repeated = history.repeated(evaluated.states.fingerprint, night.date)
-    quality = judge_quality(night.quality, volumes, config.quality, repeated)
+    quality = judge_rows(night, volumes, config.quality, repeated)
     notes = [
         f"not compared with {kind.replace('_', ' ')}: {before.reason}"
         for kind, before in earlier.items()
@@ -454,8 +497,11 @@ def _compare_and_judge(evaluated: NightRun, config: NightlyConfig, history: Hist
     ]
     limits = config.drift
     reference = Reference(history.states_before(night.date, KIND, limits.nights, 2 * limits.nights))
+    distributions = evaluated.distributions
+    if night.provisional:
+        distributions = without_label_slices(distributions, config.options["label"])
     drift, drifted = judge_drift(
-        reference.compare(evaluated.distributions), limits, config.scores, evaluated.few_scores
+        reference.compare(distributions), limits, config.scores, evaluated.few_scores
     )
     night = replace(
         night,
@@ -466,7 +512,8 @@ def _compare_and_judge(evaluated: NightRun, config: NightlyConfig, history: Hist
     )
     judged_gates = gate_outcomes(night, config.gates, earlier)
     alarm_outcomes, alarm_findings = judge_alarms(night, config.gates, history)
-    gates = [gate.outcome for gate in judged_gates] + few_scores_outcomes(evaluated.few_scores)
+    gates = [gate_so_far(each.outcome, night, config.gates) for each in judged_gates]
+    gates += few_scores_outcomes(evaluated.few_scores)
     gates += [*alarm_outcomes, *drift_outcomes(drifted)]
     findings: list[Finding] = []
     if quality.rows:
@@ -474,9 +521,10 @@ def _compare_and_judge(evaluated: NightRun, config: NightlyConfig, history: Hist
         findings += [*score_findings(night, evaluated.few_scores), *drifted]
     earlier_findings = history.findings(night.date, DAYS)
     findings = with_since(night.date, findings, earlier_findings) + alarm_findings
-    if quality.rows:
+    if quality.rows and not night.provisional:
         findings += changes(night, config.gates, history, earlier_findings)
     status = "changed" if any(not finding.condition for finding in findings) else "fine"
+    status = "provisional" if night.provisional else status
     status = status if all(gate.passed for gate in gates) else "regression"
     # Numbers of unsound rows do not describe the models.
     status = "data_quality" if quality.flags else status
