@@ -45,7 +45,7 @@ HISTORY = {
     "ci_high": "upper end of the interval",
     "night.": "A row for each night.",
     "title": "of the configuration",
-    "status": "`fine`, `changed`, `regression` or `data_quality`",
+    "status": "`fine`, `changed`, `provisional`, `regression` or `data_quality`",
     "models": "JSON list of score columns",
     "measures": "JSON list",
     "sources": "JSON list of files and folders",
@@ -57,6 +57,14 @@ HISTORY = {
     "notes": "JSON list: earlier nights that the night is not compared with, and why",
     "findings": "JSON list of objects: what is wrong or new, its model and slice, the "
     "numbers, and since when",
+    "provisional": "1 if the night was judged before its labels were complete, or without them; "
+    "else 0",
+    "labels_complete": "when labels are complete, `2026-11-22T00:00:00+00:00`; NULL without "
+    "`labels_complete_after`",
+    "label_age": "hours from the end of the night (00:00 UTC) to its judgement; NULL without "
+    "`labels_complete_after`",
+    "judged_before": "JSON object: status and values (model, measure, value) on all rows of the "
+    "provisional judgement; NULL if there was none",
     "quality.": "A row for each night: its rows.",
     "rows": "rows of the night",
     "groups": "groups of the night",
@@ -124,7 +132,8 @@ HISTORY = {
     "state.": "A row for each night and kind of state. Week and month are merged from these.",
     "state.kind": "`groups`: measures of groups (GAUC, nDCG); `sums`: measures of all rows that "
     "are a few sums (LogLoss, PCOC); `scores`: measures that read the score of every row (AUC); "
-    "`drift`: scores and columns in bins, of a form of its own",
+    "`drift`: scores and columns in bins, of a form of its own; `provisional`: JSON, the values of "
+    "the provisional judgement",
     "fingerprint": "equal for equal rows, of any nights",
     "content": "a [saved state](states.md)",
 }

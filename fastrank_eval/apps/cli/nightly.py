@@ -175,7 +175,8 @@ class NightlyOutput:
 
 #: Exit codes. A run of several nights ends with the first of 2, 4, 3, 5 that occurred.
 BAD_INPUT, REGRESSION, DATA_QUALITY, NOT_SHOWN = 2, 3, 4, 5
-_STATUS_CODES = {"fine": 0, "changed": 0, "regression": REGRESSION, "data_quality": DATA_QUALITY}
+_STATUS_CODES = {"fine": 0, "changed": 0, "provisional": 0, "regression": REGRESSION,
+                 "data_quality": DATA_QUALITY}  # fmt: skip
 _CODE_ORDER = (BAD_INPUT, DATA_QUALITY, REGRESSION, NOT_SHOWN)
 
 
@@ -189,10 +190,10 @@ Examples:
   fastrank-eval nightly nightly.toml --no-labels
   fastrank-eval nightly nightly.toml --backfill 2026-11-01..2026-11-19
 
-Exit codes: 0 fine or changed, 2 bad input (nothing was written), 3 a gate failed, a model has too
-few distinct scores, or scores or columns drifted, 4 the rows are not sound (for any result of the
-gates), 5 fine and kept but a page or the summary could not be written, 130 interrupted, 143
-terminated, 129 hung up.""",
+Exit codes: 0 fine, changed or provisional, 2 bad input (nothing was written), 3 a gate failed, a
+model has too few distinct scores, or scores or columns drifted, 4 the rows are not sound (for any
+result of the gates), 5 fine and kept but a page or the summary could not be written, 130
+interrupted, 143 terminated, 129 hung up. Nights that are judged again count too.""",
 )
 @click.argument("config", type=click.Path(), default="nightly.toml", metavar="[CONFIG]")
 @option(
@@ -246,7 +247,8 @@ def nightly(
     """Evaluate last night's rows and write a page.
 
     CONFIG is a TOML file, by default nightly.toml. If the history has a night already, it is
-    replaced. Other nights do not change.
+    replaced. Provisional nights are judged again once their labels are complete. Other nights do
+    not change.
     """
     options = {
         "--date": date, "--backfill": backfill, "--dry-run": dry_run, "--no-labels": no_labels,
@@ -276,9 +278,13 @@ def nightly(
     output.check_outside(settings)
     output.remove_old()
     with output.report_errors():
+        from fastrank_eval.apps.nightly.judge_again import due_nights
         from fastrank_eval.apps.nightly.pages import check_pages
         from fastrank_eval.apps.nightly.run import with_history_copy
 
+        now, unlabelled = dt.datetime.now(dt.UTC), dates if no_labels else []
+        due = [each for each in due_nights(settings, now, dry_run) if each not in dates]
+        dates = sorted([*dates, *due])
         if not dry_run:
             check_pages(settings, dates)
         # Several nights of a dry run see each other, in a copy of the history.
@@ -290,9 +296,12 @@ def nightly(
             dry = dry_run and len(dates) == 1
             silent = quiet or output.prints_summary
             codes = {
-                _run_night(run_settings, each, dry, not no_labels, markdown, silent, output)
+                _run_night(
+                    run_settings, each, now, due, dry, each not in unlabelled, markdown, silent,
+                    output,
+                )
                 for each in dates
-            }
+            }  # fmt: skip
     code = next((worst_code for worst_code in _CODE_ORDER if worst_code in codes), 0)
     code = output.finish(code, NOT_SHOWN)
     if code:
@@ -308,6 +317,8 @@ def _check_exclusive(exclusive: str, others: Mapping[str, object]) -> None:
 def _run_night(
     config: NightlyConfig,
     date: dt.date,
+    now: dt.datetime,
+    due: Sequence[dt.date],
     dry_run: bool,
     labels: bool,
     markdown: bool,
@@ -316,16 +327,18 @@ def _run_night(
 ) -> int:
     """Run a night, print it and return its exit code."""
     from fastrank_eval.apps.cli.progress_bar import progress_bar
-    from fastrank_eval.apps.nightly.pages import write_pages
+    from fastrank_eval.apps.nightly.pages import write_again, write_pages
     from fastrank_eval.apps.nightly.run import nightly as run
     from fastrank_eval.apps.nightly.summary_files import night_dict, night_lines, night_markdown
     from fastrank_eval.results.format import printable
 
     try:
         with progress_bar(quiet) as progress:
-            outcome = run(config, date, dry_run=dry_run, labels=labels, progress=progress)
+            outcome = run(config, date, dry_run=dry_run, labels=labels, now=now, progress=progress)
         raise_if_stopped()
     except FastRankEvalError as error:
+        if date in due:
+            return _keep_provisional(config, date, str(error))
         note(f"error: {date}: {printable(str(error))}")
         content = {"date": date.isoformat(), "error": str(error)}
         lines = [config.title, f"{date} NOT EVALUATED: {printable(str(error))}"]
@@ -340,6 +353,7 @@ def _run_night(
             night = _with_periods(config, replace(outcome, night=night), dry_run)
         if not dry_run:
             page = next(iter(write_pages(config, night)), None)
+            write_again(config, outcome.again)
     except FastRankEvalError as error:
         failure = str(error)
         note(f"error: {date}: the night was evaluated, but not shown: {printable(failure)}")
@@ -359,7 +373,26 @@ def _run_night(
         output.print_text(night_markdown(night, path, _statuses(config, date)))
     elif not quiet:
         output.print_text(night_lines(night))
-    return _STATUS_CODES[night.status] or (NOT_SHOWN if failure is not None else 0)
+    codes = {_STATUS_CODES[each.status] for each in (night, *outcome.again)}
+    codes |= {NOT_SHOWN} if failure is not None else set()
+    return next((worst_code for worst_code in _CODE_ORDER if worst_code in codes), 0)
+
+
+def _keep_provisional(config: NightlyConfig, date: dt.date, reason: str) -> int:
+    """Note once that a night could not be judged again; return its exit code."""
+    from fastrank_eval.apps.nightly.judge_again import keep_provisional
+    from fastrank_eval.apps.nightly.pages import write_again
+    from fastrank_eval.results.format import printable
+
+    try:
+        night = keep_provisional(config, date, reason)
+        if night is not None:
+            note(f"warning: {date}: stays as it is: {printable(reason)}")
+            write_again(config, [night])
+    except FastRankEvalError as error:
+        note(f"error: {date}: {printable(str(error))}")
+        return BAD_INPUT
+    return 0
 
 
 def _write_groups(config: NightlyConfig, night: Night) -> str | None:

@@ -70,7 +70,8 @@ def judge_alarms(
     """Judge the sequences of differences that end with a night.
 
     A sequence has the differences of one model, slice and measure from the baseline. Nights of
-    unsound rows, of other conventions and of another baseline are left out. Each sequence has an
+    unsound rows, without complete labels, of other conventions and of another baseline are left
+    out. Each sequence has an
     equal share of `ALPHA`: it is divided by the number of sequences with enough nights so far.
 
     Parameters
@@ -111,6 +112,8 @@ def _not_judged(night: Night, since: dt.date | None) -> str:
         return f"alarm_since is {since}"
     if night.quality.flags or not night.quality.rows:
         return "the rows of this night are not sound"
+    if night.provisional:
+        return "the labels of this night are not complete"
     return ""
 
 
@@ -121,6 +124,7 @@ def _sequences(night: Night, since: dt.date | None, history: History) -> Mapping
         earlier.date
         for earlier in history.read(since, last, of=("", ""))
         if earlier.status != "data_quality"
+        and not earlier.provisional
         and earlier.baseline == night.baseline
         and not convention_differences(night, earlier)
     }

@@ -16,6 +16,7 @@ from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval.analysis.compare import choices_of, compare_slices
 from fastrank_eval.analysis.compared_value import direction_of
 from fastrank_eval.apps.nightly.history import History
+from fastrank_eval.apps.nightly.maturity import with_comparable_labels
 from fastrank_eval.apps.nightly.night import EARLIER, GateOutcome, GateTexts, Night, NightDifference
 from fastrank_eval.engine.records import MeasureValue
 from fastrank_eval.engine.run import Evaluation
@@ -216,11 +217,13 @@ def earlier_nights(night: Night, history: History) -> dict[str, EarlierNight]:
     for kind, days in EARLIER.items():
         date = night.date - dt.timedelta(days=days)
         nights = history.read(date, date, details_from=night.date)
-        result[kind] = _comparable(night, nights[0] if nights else None, date)
+        result[kind] = _comparable(night, nights[0] if nights else None, date, history)
     return result
 
 
-def _comparable(night: Night, earlier: Night | None, date: dt.date) -> EarlierNight:
+def _comparable(
+    night: Night, earlier: Night | None, date: dt.date, history: History
+) -> EarlierNight:
     if not night.has_labels:
         return EarlierNight(None, "the night has no labels yet")
     if earlier is None or not earlier.quality.rows:
@@ -234,7 +237,8 @@ def _comparable(night: Night, earlier: Night | None, date: dt.date) -> EarlierNi
     if different:
         reason = f"conventions differ from {date}: {', '.join(different)}"
         return EarlierNight(None, reason, incomparable=True)
-    return EarlierNight(earlier)
+    earlier, reason = with_comparable_labels(night, earlier, history)
+    return EarlierNight(earlier, reason, incomparable=earlier is None)
 
 
 def convention_differences(night: Night, earlier: Night) -> tuple[str, ...]:

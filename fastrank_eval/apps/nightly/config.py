@@ -22,6 +22,7 @@ from fastrank_eval.apps.nightly.config_checks import (
     choice,
     count,
     day,
+    duration,
     names,
     optional_names,
     positive,
@@ -55,6 +56,7 @@ TABLES: dict[str, dict[str, Key]] = {
         "path": Key(names, (), required=True),
         "format": Key(choice(*_FORMATS)),
         "where": Key(text),
+        "labels_complete_after": Key(duration),
     },
     "columns": {
         "group": Key(names, (), required=True),
@@ -90,6 +92,7 @@ TABLES: dict[str, dict[str, Key]] = {
         "min_distinct_scores": Key(count(0, MOST_SCORES)),
         "alarm": Key(choice("sequence")),
         "alarm_since": Key(day),
+        "provisional": Key(choice("report", "fail")),
     },
     "quality": {
         "min_rows": Key(count(0), 1),
@@ -167,6 +170,8 @@ class NightlyConfig:
         The most groups written for a failed gate; 0 for no file.
     notify : Webhook or None
     drift : DriftLimits
+    labels_complete_after : datetime.timedelta or None
+        The time from the end of a night until its labels are complete; None if they are at once.
     """
 
     file: Path
@@ -187,6 +192,7 @@ class NightlyConfig:
     groups: int = 20
     notify: Webhook | None = None
     drift: DriftLimits = DriftLimits()
+    labels_complete_after: dt.timedelta | None = None
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -331,6 +337,7 @@ def _config(file: Path, tables: dict[str, dict[str, Any]]) -> NightlyConfig:
         groups=tables["output"]["groups"],
         notify=Webhook(**tables["notify"]) if "notify" in tables else None,
         drift=DriftLimits(**tables["drift"]),
+        labels_complete_after=tables["source"]["labels_complete_after"],
     )
 
 

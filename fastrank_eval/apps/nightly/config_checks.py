@@ -18,6 +18,7 @@ from fastrank_eval.apps.nightly.dates import (
     depends_on_date,
     fill_date,
     parse_date,
+    parse_duration,
 )
 from fastrank_eval.engine.conventions import (
     DEFAULTS,
@@ -229,6 +230,16 @@ def day(value: Any) -> dt.date:
         raise ValueError("a date, such as 2026-11-19") from None
 
 
+def duration(value: Any) -> dt.timedelta:
+    """Accept a number of days or hours as text."""
+    try:
+        return parse_duration(value)
+    except (ArgumentError, TypeError):
+        raise ValueError(
+            'a whole number and d (days) or h (hours), such as "3d" or "36h", at most "366d"'
+        ) from None
+
+
 text = _reader("a non-empty string", _has_content)
 variable = _reader(
     'the name of an environment variable, such as "SLACK_WEBHOOK", and not the address itself',
@@ -337,6 +348,8 @@ def check_tables(tables: dict[str, dict[str, Any]], errors: ConfigErrors) -> Non
         _check_options(tables, errors)
     if not failed_tables & {"models", "gates"}:
         _check_alarm(tables["gates"], tables["models"]["baseline"], errors)
+    if not failed_tables & {"source", "gates"}:
+        _check_provisional(tables["gates"], tables["source"], errors)
     require = None
     if "evaluate" not in failed_tables:
         columns = None if "columns" in failed_tables else tables["columns"]
@@ -351,6 +364,13 @@ def _check_alarm(gates: dict[str, Any], baseline: str | None, errors: ConfigErro
     if gates["alarm"] is None and gates["alarm_since"] is not None:
         reason = 'is the first night of an alarm, and there is none; write alarm = "sequence" too.'
         errors.add("gates", "alarm_since", str(gates["alarm_since"]), reason)
+
+
+def _check_provisional(gates: dict[str, Any], source: dict[str, Any], errors: ConfigErrors) -> None:
+    if gates["provisional"] is not None and source["labels_complete_after"] is None:
+        reason = "is for nights whose labels are not complete, and every night counts as complete; "
+        reason += "write labels_complete_after in [source] too."
+        errors.add("gates", "provisional", gates["provisional"], reason)
 
 
 def _check_gates(

@@ -14,6 +14,8 @@ _EARLIEST = dt.date(1900, 1, 1)
 #: Format codes of C, POSIX and Python, with the flags of C libraries.
 _FORMAT_CODE = re.compile(r"%[-_0^#EO]?[a-hj-nprstu-zA-DF-IMRSTU-Z%]|[^%]")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_DURATION = re.compile(r"([1-9][0-9]{0,4})([dh])")
+_LONGEST = dt.timedelta(days=366)
 _FIELD = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 _SAMPLE = dt.date(2026, 11, 19)
 
@@ -84,6 +86,36 @@ def parse_date_range(text: str) -> list[dt.date]:
     if nights > MAX_NIGHTS:
         raise ArgumentError(f"--backfill {text!r} has {nights:,} nights; {MAX_NIGHTS:,} at most.")
     return [begin + dt.timedelta(days=day) for day in range(nights)]
+
+
+def parse_duration(text: str) -> dt.timedelta:
+    """Parse a number of days or hours.
+
+    Parameters
+    ----------
+    text : str
+        ``"3d"`` or ``"36h"``, up to ``"366d"``.
+
+    Raises
+    ------
+    ArgumentError
+        The text is no such duration.
+
+    Examples
+    --------
+    >>> parse_duration("3d"), parse_duration("36h")
+    (datetime.timedelta(days=3), datetime.timedelta(days=1, seconds=43200))
+    """
+    match = _DURATION.fullmatch(text)
+    if match is not None:
+        number = int(match[1])
+        duration = dt.timedelta(days=number) if match[2] == "d" else dt.timedelta(hours=number)
+        if duration <= _LONGEST:
+            return duration
+    raise ArgumentError(
+        f"{text!r} is no duration; write a whole number and d (days) or h (hours), such as 3d or "
+        "36h, at most 366d."
+    )
 
 
 def fill_date(text: str, date: dt.date) -> str:

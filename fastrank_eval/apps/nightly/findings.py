@@ -534,7 +534,7 @@ def _earlier_values(
     for text in night.measures:
         for earlier in history.read(first, last, of=(ALL, text)):
             sound = earlier.quality.rows and earlier.status != "data_quality"
-            if sound and not convention_differences(night, earlier):
+            if sound and not earlier.provisional and not convention_differences(night, earlier):
                 worse = frozenset(
                     (one.score, one.measure)
                     for one in earlier.findings

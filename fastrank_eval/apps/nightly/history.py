@@ -20,6 +20,7 @@ from fastrank_eval.apps.nightly.history_schema import (
     APPLICATION_ID,
     COLUMNS,
     MIGRATIONS,
+    PROVISIONAL,
     VERSION,
     night_from_rows,
     night_rows,
@@ -28,7 +29,7 @@ from fastrank_eval.apps.nightly.history_schema import (
     with_saved_periods,
     write_tables,
 )
-from fastrank_eval.apps.nightly.night import EarlierFindings, Night, SavedStates
+from fastrank_eval.apps.nightly.night import NO_LABELS, EarlierFindings, Night, SavedStates
 
 _FIRST, _LAST = dt.date.min, dt.date.max
 #: Tables with one row per night.
@@ -39,6 +40,8 @@ _DETAIL_TABLES = ("difference", "curve", "drift", "calibration")
 _STATE = ["date", "kind", "fingerprint", "content"]
 #: The kind of a state that has the week and the month of a night.
 _PERIODS = "periods"
+#: Days for which the values of a provisional night are kept.
+_PROVISIONAL_DAYS = 28
 
 
 class History:
@@ -183,6 +186,21 @@ class History:
             self._database.execute(
                 "DELETE FROM state WHERE kind = ? AND date > ?", (_PERIODS, date)
             )
+            # Only later nights of the same age are compared with provisional values.
+            old = night.date - dt.timedelta(days=_PROVISIONAL_DAYS)
+            self._database.execute(
+                "DELETE FROM state WHERE kind = ? AND date < ?", (PROVISIONAL, old.isoformat())
+            )
+
+    def states(self, date: dt.date) -> SavedStates:
+        """Return the saved states of a night, without its week and month."""
+        rows = self._select(
+            "SELECT kind, fingerprint, CAST(content AS BLOB) FROM state WHERE date = ? "
+            "AND kind <> ?",
+            date, _PERIODS,
+        )  # fmt: skip
+        fingerprint = next((text for _, text, _ in rows), "")
+        return SavedStates({kind: bytes(content) for kind, _, content in rows}, fingerprint)
 
     def changes(self) -> int:
         """Return a number that other writers of the file change."""
@@ -298,10 +316,29 @@ class History:
         with self._reading():
             return {dt.date.fromisoformat(date): status for date, status in rows}
 
-    def volumes(self, before: dt.date, nights: int, days: int) -> list[tuple[int, float]]:
-        """Return rows and CTR of nights before a date, the latest first."""
+    def provisional(
+        self, first: dt.date | None = None, last: dt.date | None = None
+    ) -> dict[dt.date, tuple[str, ...]]:
+        """Return the notes of the nights without complete labels, by date.
+
+        These are provisional nights, and nights that were judged without labels.
+        """
         rows = self._select(
-            'SELECT "rows", ctr FROM quality WHERE "rows" > 0 AND date >= ? AND date < ? '
+            "SELECT date, notes FROM night WHERE date BETWEEN ? AND ? "
+            "AND (provisional OR conventions LIKE ?) ORDER BY date",
+            first or _FIRST, last or _LAST, f'{{"labels":"{NO_LABELS}"%',
+        )  # fmt: skip
+        with self._reading():
+            return {dt.date.fromisoformat(date): tuple(json.loads(notes)) for date, notes in rows}
+
+    def volumes(self, before: dt.date, nights: int, days: int) -> list[tuple[int, float]]:
+        """Return rows and CTR of nights before a date, the latest first.
+
+        The CTR of a provisional night is NaN.
+        """
+        rows = self._select(
+            'SELECT "rows", CASE WHEN provisional THEN NULL ELSE ctr END FROM quality '
+            'JOIN night USING (date) WHERE "rows" > 0 AND date >= ? AND date < ? '
             "ORDER BY date DESC LIMIT ?",
             before - dt.timedelta(days=days), before, nights,
         )  # fmt: skip

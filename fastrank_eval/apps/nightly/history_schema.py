@@ -22,6 +22,7 @@ from fastrank_eval._lib.errors import OutputError
 from fastrank_eval._lib.files import atomic_path
 from fastrank_eval.apps.nightly.night import (
     CurveLine,
+    EarlierJudgement,
     Finding,
     GateOutcome,
     MixChange,
@@ -37,13 +38,16 @@ from fastrank_eval.results.gate_parser import ALL
 #: Marks the file as a history, so that the database of another program is refused: "frEh".
 APPLICATION_ID = 0x66724568
 
-VERSION = 7
+VERSION = 8
 #: The statements from each version to the next; a new file runs them all. Released steps are never
 #: edited: a change is a new step.
 MIGRATIONS = tuple(
     files("fastrank_eval.apps.nightly").joinpath("migrations", f"{step}.sql").read_text("utf-8")
     for step in range(1, VERSION + 1)
 )
+
+#: The kind of a state that has the values of a night when it was provisional.
+PROVISIONAL = "provisional"
 
 #: Tables of nights, in the order of writing.
 TABLES = (
@@ -56,7 +60,8 @@ Row = Sequence[Any]
 _FIELDS: dict[str, tuple[str, ...]] = {
     "night": (
         "title", "status", "models", "baseline", "measures", "sources", "command", "version",
-        "seconds", "conventions", "notes",
+        "seconds", "conventions", "notes", "provisional", "labels_complete", "label_age",
+        "judged_before",
     ),
     "quality": tuple(field.name for field in fields(NightQuality)),
     "value": (
@@ -87,7 +92,7 @@ _JSON = {
     "curve": ("x", "y"),
 }
 #: Fields that may be None; NULL in any other is NaN.
-_NULLABLE = ("baseline", "by", "caution")
+_NULLABLE = ("baseline", "by", "caution", "labels_complete", "judged_before")
 
 #: The columns of each table after `date` and, in tables with several rows per night, `place`.
 COLUMNS = {
@@ -151,11 +156,18 @@ def night_from_rows(date: str, rows: Mapping[str, Iterable[Row]]) -> Night:
 
 def _row(table: str, record: object) -> list[Any]:
     """Return the columns of a record: mappings and tuples as JSON."""
-    values = [getattr(record, name) for name in _FIELDS[table]]
-    row = [_json(value) if isinstance(value, Mapping | tuple) else value for value in values]
+    row = [_column(getattr(record, name)) for name in _FIELDS[table]]
     if "by" in _FIELDS[table]:
         row[_FIELDS[table].index("by")] = getattr(record, "by", None) or ""
     return row
+
+
+def _column(value: object) -> object:
+    if isinstance(value, EarlierJudgement):
+        value = {"status": value.status, "values": value.values}
+    if isinstance(value, dt.datetime):
+        return value.isoformat(timespec="seconds")
+    return _json(value) if isinstance(value, Mapping | tuple) else value
 
 
 def _record(table: str, row: Row) -> Any:
@@ -167,9 +179,37 @@ def _record(table: str, row: Row) -> Any:
         values.update((name, math.nan) for name in empty if name not in _NULLABLE)
     if "by" in values:
         values["by"] = values["by"] or None
-    if "passed" in values:
-        values["passed"] = bool(values["passed"])
+    for name in ("passed", "provisional"):
+        if name in values:
+            values[name] = bool(values[name])
+    if values.get("labels_complete") is not None:
+        values["labels_complete"] = dt.datetime.fromisoformat(values["labels_complete"])
+    if values.get("judged_before") is not None:
+        values["judged_before"] = _earlier_judgement(json.loads(values["judged_before"]))
     return _RECORDS[table](**values)
+
+
+def _earlier_judgement(saved: Mapping[str, Any]) -> EarlierJudgement:
+    values = ((a, b, math.nan if value is None else value) for a, b, value in saved["values"])
+    return EarlierJudgement(saved["status"], tuple(values))
+
+
+def provisional_content(night: Night) -> bytes:
+    """Convert the values of a night to JSON; see `provisional_values`."""
+    content = {"age": night.label_age, "values": [_row("value", value) for value in night.values]}
+    return _json(content).encode()
+
+
+def provisional_values(content: bytes) -> tuple[float, tuple[MeasureValue, ...]]:
+    """Return the age of the labels in hours, and the values, from JSON.
+
+    Raises
+    ------
+    ValueError, TypeError, LookupError
+        If the content has another form.
+    """
+    saved = json.loads(content)
+    return float(saved["age"]), tuple(_record("value", row) for row in saved["values"])
 
 
 def periods_content(night: Night) -> bytes:

@@ -61,6 +61,9 @@ def with_mixes(night: Night, history: History, states: SavedStates | None = None
     mixes: list[MixChange] = []
     for kind in kinds if latest else ():
         date = night.date - dt.timedelta(days=EARLIER[kind])
+        # A provisional night is compared with provisional values, whose state may be replaced.
+        if night.provisional and date not in history.provisional(date, date):
+            continue
         mixes += _mixes(kind, night, latest, _sliced(history.state(date, "groups")))
     return replace(night, mixes=tuple(mixes))
 

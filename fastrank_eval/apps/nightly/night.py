@@ -255,6 +255,10 @@ class CurveLine:
     y: tuple[float, ...]
 
 
+#: Begins the reason of a gate that does not pass, but does not fail a provisional night.
+FAILS_SO_FAR = "fails with the labels so far"
+
+
 @dataclass(frozen=True)
 class GateOutcome:
     """The outcome of a gate."""
@@ -278,7 +282,7 @@ class Finding:
         nights before. ``"change"``: a number without a gate is not as usual. ``"alarm"``:
         differences from the baseline have changed.
     condition : str
-        The text of the gate; empty if the finding does not fail the night.
+        The text of the gate; empty if the finding is not of a gate and does not fail the night.
     score, by, slice, measure : str
         Empty if the gate names none.
     compared : str
@@ -369,13 +373,28 @@ class EarlierFindings:
 
 
 @dataclass(frozen=True)
+class EarlierJudgement:
+    """The status and values of a night when it was provisional.
+
+    Parameters
+    ----------
+    status : str
+    values : tuple of (str, str, float)
+        Model, measure and value on all rows; empty for a night without labels.
+    """
+
+    status: str
+    values: tuple[tuple[str, str, float], ...] = ()
+
+
+@dataclass(frozen=True)
 class Night:
     """All results of one night.
 
     Parameters
     ----------
     status : str
-        ``"fine"``, ``"changed"``, ``"regression"`` or ``"data_quality"``.
+        ``"fine"``, ``"changed"``, ``"provisional"``, ``"regression"`` or ``"data_quality"``.
     findings : tuple of Finding
         Problems and changes, the most important first.
     notes : tuple of str
@@ -393,6 +412,14 @@ class Night:
     mixes : tuple of MixChange
         Changes of means on all rows since earlier nights, split by slices. Computed from saved
         states when a page is made.
+    provisional : bool
+        Whether it was judged before its labels were complete.
+    labels_complete : datetime.datetime or None
+        The time, in UTC, from which its labels are complete; None if the configuration has none.
+    label_age : float
+        Hours from the end of the night to its judgement; NaN without `labels_complete`.
+    judged_before : EarlierJudgement or None
+        The provisional judgement of a night that was judged again with complete labels.
     """
 
     date: dt.date
@@ -419,6 +446,10 @@ class Night:
     period_nights: Mapping[str, tuple[dt.date, ...]] = field(default_factory=dict)
     period_notes: tuple[str, ...] = ()
     mixes: tuple[MixChange, ...] = ()
+    provisional: bool = False
+    labels_complete: dt.datetime | None = None
+    label_age: float = math.nan
+    judged_before: EarlierJudgement | None = None
 
     @property
     def has_labels(self) -> bool:
@@ -475,6 +506,9 @@ class GateTexts:
         ``"sequence"``: watch the nightly differences from the baseline; see `judge_alarms`.
     alarm_since : datetime.date or None
         The first night that the alarm watches; None for the first of the history.
+    provisional : str or None
+        ``"fail"``: gates on measures fail a provisional night too. By default they are judged and
+        shown, and do not fail it.
     """
 
     fail_if: tuple[str, ...] = ()
@@ -483,6 +517,7 @@ class GateTexts:
     min_distinct_scores: int | None = None
     alarm: str | None = None
     alarm_since: dt.date | None = None
+    provisional: str | None = None
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import datetime as dt
 import hashlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.apps.nightly import text
 from fastrank_eval.apps.nightly.calibration import calibration_rows, clicks
+from fastrank_eval.apps.nightly.maturity import maturity_texts, status_name
 from fastrank_eval.apps.nightly.mix import mix_parts
 from fastrank_eval.apps.nightly.night import MOST_VALUES, CurveLine, Night, NightDrift
 from fastrank_eval.apps.nightly.page_rows import (
@@ -134,7 +134,7 @@ def night_content(series: NightSeries) -> dict[str, Any]:
         "weekday": _DAYS[night.date.weekday()],
         "level": confidence_text(night),
         "sentences": sentences(night) or [meaning(night)],
-        "gate_texts": _shortened(gate_texts(night)),
+        "gate_texts": [*maturity_texts(night), *_shortened(gate_texts(night))],
         "sections": [
             *([("failing", "Failing slices")] if failing else []),
             *(each for each in _SECTIONS if optional.get(each[0], True)),
@@ -146,7 +146,7 @@ def night_content(series: NightSeries) -> dict[str, Any]:
         "cards": _cards(series, headline),
         "failing": failing[:_MAX_FAILING],
         "more_failing": len(failing[_MAX_FAILING:]),
-        "marks": _MARKS,
+        "marks": _marks(night),
         "change_boxes": _change_boxes(series),
         "periods": _periods(series),
         "keys": keys,
@@ -198,6 +198,11 @@ def _drift_rows(night: Night) -> list[tuple[NightDrift, VerdictText, str]]:
     ]
 
 
+def _marks(night: Night) -> Mapping[str, str]:
+    """Return the words of findings; a gate may fail, but not yet the night."""
+    return {**_MARKS, "gate": "fails so far"} if night.status == "provisional" else _MARKS
+
+
 def _cards(series: NightSeries, headline: Sequence[PageRow]) -> list[tuple[PageRow, str]]:
     """Return the cards of headline values and findings, with marks.
 
@@ -210,7 +215,7 @@ def _cards(series: NightSeries, headline: Sequence[PageRow]) -> list[tuple[PageR
             continue
         # An alarm of an earlier night does not fail this one.
         kind = "change" if one.kind == "alarm" and not one.condition else one.kind
-        mark = _MARKS.get(kind, "")
+        mark = _marks(night).get(kind, "")
         marks.setdefault((one.score, one.slice, one.measure), mark)
     first = [row for row in headline if row.value.measure == night.measures[0]]
     cards = {_key_of(row): row for row in first}
@@ -243,12 +248,15 @@ def _past(series: NightSeries, measure: str) -> Mapping[str, Any]:
     return {model: series.past(model, "all", measure) for model in series.last.models}
 
 
-def _by_night(series: NightSeries, measure: str) -> list[tuple[dt.date, list[tuple[str, str]]]]:
+def _by_night(series: NightSeries, measure: str) -> list[tuple[str, list[tuple[str, str]]]]:
     """Format values and intervals of a trend, the last night first."""
     digits = series.digits(measure)
     columns = _past(series, measure).values()
     rows = [
-        (night.date, [cell(column[index], digits) for column in columns])
+        (
+            f"{night.date} provisional" if night.provisional else str(night.date),
+            [cell(column[index], digits) for column in columns],
+        )
         for index, night in enumerate(series.nights)
     ]
     return rows[::-1]
@@ -462,6 +470,7 @@ def _environment() -> Environment:
     # Templates call the functions of text.py.
     environment.globals.update(vars(text), drift=_drift, key=_sort_key, spark=spark)
     environment.globals.update(clicks=clicks, p_text=p_text, strip_text=STRIP_TEXT)
+    environment.globals |= {"strip_text": STRIP_TEXT, "status_name": status_name}
     return environment
 
 

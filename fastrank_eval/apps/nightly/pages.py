@@ -167,6 +167,14 @@ def write_pages(config: NightlyConfig, night: Night) -> list[Path]:
                     return [page, index]
 
 
+def write_again(config: NightlyConfig, nights: Sequence[Night]) -> None:
+    """Write the pages of nights as the history has them; see `write_pages`."""
+    for night in nights if config.folder is not None else ():
+        with History(config.history, readonly=True) as history:
+            shown = with_mixes(with_periods(night, history), history)
+        write_pages(config, shown)
+
+
 def _folder_error(config: NightlyConfig, reason: str) -> OutputError:
     return OutputError(
         f"{config.file}: [output] folder {str(config.folder)!r} cannot be made: {reason}."

@@ -228,6 +228,12 @@ def with_periods(
             for name, days in PERIODS.items()
             if _within(date, night, days)
         ]
+    provisional = history.provisional(first, night.date).keys() - {night.date}
+    provisional |= {night.date} if night.provisional else set()
+    for name, nights in dates.items():
+        early = [str(date) for date in nights if date in provisional]
+        if early:
+            notes.append(f"{name}: labels are not complete of {', '.join(early)}")
     dates_by_period = {name: nights for name, nights in dates.items() if nights}
     return replace(
         night,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 import threading
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from fastrank_eval.apps.nightly.night import (
     MOST_SCORES,
     Finding,
     GateOutcome,
+    Night,
     NightQuality,
     QualityLimits,
 )
@@ -230,6 +231,34 @@ def judge_quality(
     flags.append(_drift_flag("rows", judged.volume_drift, limits.max_volume_drift))
     flags.append(_drift_flag("CTR", judged.ctr_drift, limits.max_ctr_drift))
     return replace(judged, flags=tuple(flag for flag in flags if flag))
+
+
+def judge_rows(
+    night: Night,
+    volumes: Sequence[tuple[int, float]],
+    limits: QualityLimits,
+    repeated: dt.date | None,
+) -> NightQuality:
+    """Judge the quality of a night; a provisional one without its labels.
+
+    Parameters
+    ----------
+    night : Night
+    volumes, limits, repeated
+        As in `judge_quality`.
+    """
+    quality = night.quality
+    if not night.provisional:
+        return judge_quality(quality, volumes, limits, repeated)
+    columns = night.conventions.get("columns")
+    label = columns.get("label") if isinstance(columns, Mapping) else None
+    judged = judge_quality(
+        replace(quality, nulls={name: n for name, n in quality.nulls.items() if name != label}),
+        [(rows, math.nan) for rows, _ in volumes],
+        replace(limits, min_coverage=None, max_single_class_share=None, max_ctr_drift=None),
+        repeated,
+    )
+    return replace(judged, nulls=quality.nulls)
 
 
 def _sum_of(evaluation: Evaluation, measure: Measure, model: int) -> float:

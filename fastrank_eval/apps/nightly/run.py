@@ -9,16 +9,14 @@ import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import asdict, field, replace
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from fastrank_eval._lib.dataclass import dataclass
-from fastrank_eval._lib.errors import ArgumentError, ColumnError, OutputError
+from fastrank_eval._lib.errors import ArgumentError, OutputError
 from fastrank_eval._lib.files import check_writable
-from fastrank_eval._lib.threads import Progress, map_jobs
-from fastrank_eval.analysis import curve_points
-from fastrank_eval.analysis.curve_points import Thresholds
+from fastrank_eval._lib.threads import Progress
 from fastrank_eval.apps.nightly.alarms import judge_alarms
 from fastrank_eval.apps.nightly.calibration import calibration_of
 from fastrank_eval.apps.nightly.compare_nights import (
@@ -48,9 +46,15 @@ from fastrank_eval.apps.nightly.findings import (
     with_since,
 )
 from fastrank_eval.apps.nightly.history import History, open_history
+from fastrank_eval.apps.nightly.judge_again import compare_again
+from fastrank_eval.apps.nightly.maturity import (
+    check_order,
+    gate_so_far,
+    with_earlier_judgement,
+    with_maturity,
+)
 from fastrank_eval.apps.nightly.night import (
     NO_LABELS,
-    CurveLine,
     Finding,
     Night,
     NightDifference,
@@ -59,6 +63,7 @@ from fastrank_eval.apps.nightly.night import (
     values_of,
     with_standard_errors,
 )
+from fastrank_eval.apps.nightly.night_curves import curves_of, has_curves
 from fastrank_eval.apps.nightly.quality import (
     SINGLE_CLASS,
     TIED,
@@ -67,7 +72,7 @@ from fastrank_eval.apps.nightly.quality import (
     distinct_scores,
     few_scores,
     few_scores_outcomes,
-    judge_quality,
+    judge_rows,
     quality_of,
     scores_to_count,
 )
@@ -75,17 +80,15 @@ from fastrank_eval.apps.nightly.unlabelled import (
     evaluate_columns,
     evaluate_unlabelled,
     naming_no_labels,
+    without_label_slices,
 )
 from fastrank_eval.engine.records import plain_value
 from fastrank_eval.engine.run import Evaluation, run
 from fastrank_eval.measures import Measure
-from fastrank_eval.measures.auc import PooledAUC
 from fastrank_eval.measures.parser import requested_measures
 from fastrank_eval.measures.pooled import ClusteredMeasure
-from fastrank_eval.results.format import legend_text
 from fastrank_eval.results.gate_parser import ALL
 from fastrank_eval.results.state import State, state_of_run
-from fastrank_eval.stats.score_table import ScoreTable
 
 #: Kinds of saved states: measures of groups; measures of all rows that are a few sums; and measures
 #: that read the score of every row, whose states grow with the rows.
@@ -143,88 +146,6 @@ def _state(
     return state if keep_slices else state.without_slices()
 
 
-_POINTS, _BINS, _DIGITS = 100, 20, 6
-
-
-def has_curves(measure: Measure) -> bool:
-    """Tell whether a measure keeps all scores, with grade 1 as positive."""
-    return isinstance(measure, PooledAUC) and measure.bins is None and measure.rel == 1
-
-
-def curves_of(evaluation: Evaluation) -> dict[str, tuple[CurveLine, ...]]:
-    """Return the curves of every model from the scores that AUC keeps.
-
-    Parameters
-    ----------
-    evaluation : Evaluation
-        There are no curves without AUC, or with AUC in bins only. A model has no calibration curve
-        if its scores are no probabilities.
-
-    Returns
-    -------
-    dict of str to tuple of CurveLine
-        ``"roc"``: true over false positive rate; ``"calibration"``: observed rate over mean
-        prediction, in bins of equally many rows.
-    """
-    drawing = [m for m in evaluation.plan.measures if isinstance(m, PooledAUC) and has_curves(m)]
-    if not drawing:
-        return {}
-    # Label the curve with the full area, if it is among the measures.
-    auc = min(drawing, key=lambda m: m.max_fpr is not None)
-    tables = dict(_tables(evaluation, auc))
-    curves: dict[str, list[CurveLine | None]] = {
-        "roc": [
-            _roc(score, table, evaluation, auc)
-            for score, table in tables.items()
-            if not table.missing
-        ],
-        "calibration": [_calibration(score, table, evaluation) for score, table in tables.items()],
-    }
-    result = {
-        kind: tuple(line for line in lines if line is not None) for kind, lines in curves.items()
-    }
-    return {kind: lines for kind, lines in result.items() if lines}
-
-
-def _tables(evaluation: Evaluation, auc: PooledAUC) -> Iterator[tuple[str, ScoreTable]]:
-    models = evaluation.totals.overall_states.models
-    for score, states in zip(evaluation.plan.roles.scores, models, strict=True):
-        state = auc.state_in(states)
-        scores = state.scores if auc.se == "clustered" else state
-        yield score, scores.table(partial(map_jobs, evaluation.plan.threads))
-
-
-def _roc(score: str, table: ScoreTable, evaluation: Evaluation, auc: PooledAUC) -> CurveLine:
-    points = curve_points.curve_columns("roc", Thresholds.of(table), _POINTS)
-    name = "AUC" if auc.max_fpr is None else f"AUC(max_fpr={auc.max_fpr:g})"
-    key = score, "all", str(auc)
-    areas = (v.value for v in evaluation.summary if (v.score, v.slice, v.measure) == key)
-    label = f"{name} {legend_text(next(areas))}"
-    return CurveLine(score, label, _rounded(points["fpr"]), _rounded(points["tpr"]))
-
-
-def _calibration(score: str, table: ScoreTable, evaluation: Evaluation) -> CurveLine | None:
-    if not len(table.score) or not table.positive + table.other > 0:
-        return None
-    rate = evaluation.meta.conventions["sampling_rate"]
-    try:
-        bins = curve_points.calibration_bins(
-            table, score, bins=_BINS, binning="equal-count", confidence=0.95,
-            sampling_rate=float(rate) if isinstance(rate, int | float) else 1.0,
-        )  # fmt: skip
-    except ColumnError:  # scores that are no probabilities
-        return None
-    count = len(bins["mean_prediction"])
-    label = f"ECE {legend_text(curve_points.expected_error(bins))} ({count} bins of equal count)"
-    return CurveLine(
-        score, label, _rounded(bins["mean_prediction"]), _rounded(bins["observed_rate"])
-    )
-
-
-def _rounded(values: object) -> tuple[float, ...]:
-    return tuple(float(f"{value:.{_DIGITS}g}") for value in values)  # type: ignore[attr-defined]
-
-
 def check_folder(history: Path) -> None:
     """Refuse a history whose folder does not exist.
 
@@ -276,12 +197,15 @@ class NightRun:
         Models with too few distinct scores.
     distributions : dict
         Scores and columns to compare with the nights before.
+    again : tuple of Night
+        Later nights that were compared again; see `compare_again`.
     """
 
     night: Night
     states: SavedStates
     few_scores: tuple[Finding, ...] = ()
     distributions: Distributions = field(default_factory=dict)
+    again: tuple[Night, ...] = ()
 
 
 def nightly(
@@ -290,9 +214,13 @@ def nightly(
     *,
     dry_run: bool = False,
     labels: bool = True,
+    now: dt.datetime | None = None,
     progress: Callable[[Progress], object] | None = None,
 ) -> NightRun:
     """Evaluate a night in one pass over its rows and store it in history.
+
+    A night whose labels are not complete is provisional. If it is run again with complete labels,
+    it keeps what it was, and later nights that lacked it are compared again.
 
     Parameters
     ----------
@@ -303,6 +231,8 @@ def nightly(
     labels : bool
         False reads no label: rows, nulls, distinct scores and drift are judged, and measures have
         no values. A later run with labels replaces the night.
+    now : datetime.datetime, optional
+        The time of the run, with a time zone; by default that of the clock.
     progress : callable, optional
         As in `evaluate`.
 
@@ -316,14 +246,20 @@ def nightly(
         As in `evaluate`, or if the history cannot be written. The history is then unchanged.
         Without labels also if the history has the night with labels.
     """
-    evaluate = _evaluate_night if labels else _evaluate_unlabelled_night
+    now = dt.datetime.now(dt.UTC) if now is None else now
+
+    def evaluate() -> NightRun:
+        function = _evaluate_night if labels else _evaluate_unlabelled_night
+        evaluated = function(config, date, progress)
+        night = with_maturity(evaluated.night, config.labels_complete_after, now)
+        return replace(evaluated, night=night)
+
     if dry_run:
         check_folder(config.history)
         with open_history(config.history) as history:
             history.claim(config.report)
             _check_labels(history, date, labels)
-            evaluated = evaluate(config, date, progress)
-            return NightRun(_compare_and_judge(evaluated, config, history), evaluated.states)
+            return _judge(evaluate(), config, history)
     # Check that the history can be written before reading rows. A failed run leaves no new file.
     if config.history.exists():
         with closing(History(config.history)) as history:
@@ -331,14 +267,30 @@ def nightly(
             _check_labels(history, date, labels)
     else:
         check_writable(config.history, overwrite=True)  # another run may create it
-    evaluated = evaluate(config, date, progress)
+    evaluated = evaluate()
     # The transaction shows concurrent runs a complete night or none.
     with closing(History(config.history)) as history, history.transaction():
         history.claim(config.report)
         _check_labels(history, date, labels)
-        night = _compare_and_judge(evaluated, config, history)
-        history.write(night, evaluated.states)
-    return NightRun(night, evaluated.states)
+        outcome = _judge(evaluated, config, history)
+        history.write(outcome.night, outcome.states)
+
+        def judge(*parts: Any) -> Night:
+            return _compare_and_judge(NightRun(*parts), config, history)
+
+        later = compare_again(outcome.night, history, judge)
+    dates = ", ".join(str(each.date) for each in later)
+    notes = [f"nights that are compared with it now: {dates}"] if later else []
+    night = replace(outcome.night, notes=(*outcome.night.notes, *notes))
+    return replace(outcome, night=night, again=later)
+
+
+def _judge(evaluated: NightRun, config: NightlyConfig, history: History) -> NightRun:
+    """Judge an evaluated night beside the stored one of its date."""
+    stored = next(iter(history.read(evaluated.night.date, evaluated.night.date)), None)
+    check_order(evaluated.night, stored)
+    night = _compare_and_judge(evaluated, config, history)
+    return NightRun(*with_earlier_judgement(night, evaluated.states, stored, history))
 
 
 @naming_no_labels
@@ -541,7 +493,7 @@ def _compare_and_judge(evaluated: NightRun, config: NightlyConfig, history: Hist
             compared += from_earlier(kind, night.values, before.night.values, confidence)
     volumes = history.volumes(night.date, NIGHTS, DAYS)
     repeated = history.repeated(evaluated.states.fingerprint, night.date)
-    quality = judge_quality(night.quality, volumes, config.quality, repeated)
+    quality = judge_rows(night, volumes, config.quality, repeated)
     notes = [
         f"not compared with {kind.replace('_', ' ')}: {before.reason}"
         for kind, before in earlier.items()
@@ -549,8 +501,11 @@ def _compare_and_judge(evaluated: NightRun, config: NightlyConfig, history: Hist
     ]
     limits = config.drift
     reference = Reference(history.states_before(night.date, KIND, limits.nights, 2 * limits.nights))
+    distributions = evaluated.distributions
+    if night.provisional:
+        distributions = without_label_slices(distributions, config.options["label"])
     drift, drifted = judge_drift(
-        reference.compare(evaluated.distributions), limits, config.models, evaluated.few_scores
+        reference.compare(distributions), limits, config.models, evaluated.few_scores
     )
     night = replace(
         night,
@@ -561,7 +516,8 @@ def _compare_and_judge(evaluated: NightRun, config: NightlyConfig, history: Hist
     )
     judged_gates = gate_outcomes(night, config.gates, earlier)
     alarm_outcomes, alarm_findings = judge_alarms(night, config.gates, history)
-    gates = [gate.outcome for gate in judged_gates] + few_scores_outcomes(evaluated.few_scores)
+    gates = [gate_so_far(each.outcome, night, config.gates) for each in judged_gates]
+    gates += few_scores_outcomes(evaluated.few_scores)
     gates += [*alarm_outcomes, *drift_outcomes(drifted)]
     findings: list[Finding] = []
     if quality.rows:
@@ -569,9 +525,10 @@ def _compare_and_judge(evaluated: NightRun, config: NightlyConfig, history: Hist
         findings += [*score_findings(night, evaluated.few_scores), *drifted]
     earlier_findings = history.findings(night.date, DAYS)
     findings = with_since(night.date, findings, earlier_findings) + alarm_findings
-    if quality.rows:
+    if quality.rows and not night.provisional:
         findings += changes(night, config.gates, history, earlier_findings)
     status = "changed" if any(not finding.condition for finding in findings) else "fine"
+    status = "provisional" if night.provisional else status
     status = status if all(gate.passed for gate in gates) else "regression"
     # Numbers of unsound rows do not describe the models.
     status = "data_quality" if quality.flags else status

@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import quote
 
 from fastrank_eval.apps.nightly.calibration import calibration_texts, clicks_text, worst_slices
+from fastrank_eval.apps.nightly.maturity import maturity_texts, status_name
 from fastrank_eval.apps.nightly.mix import find_mix, mix_parts, mix_texts
 from fastrank_eval.apps.nightly.night import (
     EARLIER,
@@ -25,7 +26,6 @@ from fastrank_eval.apps.nightly.night import (
 from fastrank_eval.apps.nightly.page_rows import TopChanges, changed_slices
 from fastrank_eval.apps.nightly.reproduce import next_steps
 from fastrank_eval.apps.nightly.text import (
-    STATUSES,
     ago,
     confidence_of,
     confidence_text,
@@ -115,6 +115,9 @@ def night_dict(
         "date": night.date.isoformat(),
         "title": night.title,
         "status": night.status,
+        "provisional": night.provisional,
+        "labels_complete": _time_text(night.labels_complete),
+        "judged_before": _earlier_judgement(night),
         "reason": lead(night),
         "page": page,
         "page_error": page_error,
@@ -171,6 +174,21 @@ def night_dict(
     return plain
 
 
+def _time_text(time: dt.datetime | None) -> str | None:
+    return None if time is None else time.isoformat(timespec="seconds")
+
+
+def _earlier_judgement(night: Night) -> dict[str, Any] | None:
+    before = night.judged_before
+    if before is None:
+        return None
+    values = [
+        {"score": score, "measure": measure, "name": night.name_of(measure), "value": value}
+        for score, measure, value in before.values
+    ]
+    return {"status": before.status, "values": values}
+
+
 def _mix(night: Night, kind: str, value: MeasureValue) -> dict[str, Any] | None:
     one = find_mix(night, kind, value.score, value.measure)
     return None if one is None else _fields(one, _MIX_FIELDS)
@@ -180,6 +198,8 @@ def _fields(record: object, names: Sequence[str]) -> dict[str, Any]:
     return {name: getattr(record, name) for name in names}
 
 
+#: Names of statuses in small letters, as nothing is to be done.
+_QUIET_STATUSES = ("Fine", "Provisional")
 _MARKS = {"better": "▲", "worse": "▼", "higher": "↑", "lower": "↓"}
 #: Days of the strip of statuses.
 STRIP_NIGHTS = 30
@@ -187,6 +207,7 @@ STRIP_NIGHTS = 30
 _STRIP = {
     "fine": (".", "fine"),
     "changed": ("c", "changed"),
+    "provisional": ("p", "provisional"),
     "regression": ("R", "regression"),
     "data_quality": ("D", "data quality"),
     "": ("-", "no night"),
@@ -248,6 +269,7 @@ def night_markdown(
         [_escaped(reason), ""] if reason else [],
         [
             *(f"* {_escaped(other)}" for other in others),
+            *(f"* {_escaped(text)}" for text in maturity_texts(night)),
             *(f"* {_escaped(text)}" for text in gate_texts(night)),
             *(f"* not judged: {_escaped(each)}" for each in not_judged(night)),
             *(f"* {_escaped(note)}" for note in night.notes),
@@ -325,7 +347,8 @@ def night_lines(night: Night) -> str:
     values = [first[model] for model in night.models if model in first]
     numbers = "; ".join(f"{v.score} {night.name_of(v.measure)} {_number(v)}" for v in values)
     lines = [f"{night.date} {_status(night)}: {numbers or 'no labels yet'}"]
-    texts = [*sentences(night), *mix_texts(night), *gate_texts(night), *night.notes]
+    texts = [*sentences(night), *maturity_texts(night), *mix_texts(night), *gate_texts(night)]
+    texts += night.notes
     lines += [f"  {text}" for text in texts]
     lines += [f"  {text}" for text in calibration_texts(night)]
     lines += [f"  reproduce: {step.command}" for step in next_steps(night)[:1]]
@@ -359,8 +382,8 @@ def _legend(night: Night) -> str:
 
 
 def _status(night: Night) -> str:
-    word = STATUSES[night.status][0]
-    return word.lower() if night.status == "fine" else word.upper()
+    name = status_name(night)
+    return name.lower() if name in _QUIET_STATUSES else name.upper()
 
 
 def _number(value: MeasureValue) -> str:

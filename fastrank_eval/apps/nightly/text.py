@@ -11,6 +11,7 @@ from functools import partial
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval.apps.nightly.night import (
     EARLIER,
+    FAILS_SO_FAR,
     PERIODS,
     Finding,
     GateOutcome,
@@ -35,6 +36,7 @@ STATUSES = {
         "Changed",
         "No gate failed, but a number that has no gate is not as usual, or scores are few.",
     ),
+    "provisional": ("Provisional", "Its labels are not complete yet."),
     "regression": ("Regression", "A gate failed."),
     "data_quality": ("Data quality", "The data of this night cannot be relied on."),
 }
@@ -258,6 +260,8 @@ def outcome_of(gate: GateOutcome) -> VerdictText:
     """Return the outcome of a gate in a word."""
     if gate.passed and gate.reason.startswith(f"{_NOT_JUDGED}:"):
         return VerdictText("not judged", "unknown")
+    if gate.passed and gate.reason.startswith(FAILS_SO_FAR):
+        return VerdictText("fails so far", "shift")
     return VerdictText("passed", "good") if gate.passed else VerdictText("failed", "bad")
 
 

@@ -18,6 +18,7 @@ from matplotlib.transforms import Affine2D
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval.analysis.plots import dash, mark
 from fastrank_eval.apps.nightly.compare_nights import convention_differences
+from fastrank_eval.apps.nightly.maturity import status_name
 from fastrank_eval.apps.nightly.night import Night
 from fastrank_eval.apps.nightly.text import STATUSES, amount, interval
 from fastrank_eval.engine.records import MeasureValue
@@ -30,13 +31,14 @@ _WIDTH, _HEIGHT = 342.0, 186.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 50.0, 12.0, 10.0, 38.0  # around the numbers
 #: Explains the strip of statuses.
 STRIP_TEXT = (
-    "The strip below a chart has a bar for each night: low if it was fine, of middle height if a "
-    "number changed, high after a regression (red) or with unsound data."
+    "The strip below a chart has a bar for each night: low if it was fine or provisional, of "
+    "middle height if a number changed, high after a regression (red) or with unsound data. "
+    "Provisional nights have a blue background: their numbers will change."
 )
 #: Height of the strip, and the share of it that the bar of a status takes.
 _STRIP = 8.0
-_BARS = {"fine": 0.3, "changed": 0.65}
-_COLOURS = {"fine": "var(--line)", "regression": "var(--bad)"}
+_BARS = {"fine": 0.3, "provisional": 0.3, "changed": 0.65}
+_COLOURS = {"fine": "var(--line)", "provisional": "var(--shift)", "regression": "var(--bad)"}
 _TEXT, _LINE, _MARK = 11.0, 1.8, 3.4  # sizes of text, lines and marks
 _MONTHS = "JanFebMarAprMayJunJulAugSepOctNovDec"
 _LOCATOR = MaxNLocator(5)
@@ -102,7 +104,8 @@ def trend(
                 value.ci_low,
                 value.ci_high,
                 f"{model}, {night.date}: {amount(value.value, 4)} "
-                f"{interval(value.ci_low, value.ci_high, 4)}".strip(),
+                f"{interval(value.ci_low, value.ci_high, 4)}".strip()
+                + (" (provisional)" if night.provisional else ""),
             )
             for night, value in zip(nights, values, strict=True)
             if value is not None and math.isfinite(value.value)
@@ -256,6 +259,11 @@ def _draw_dates(root: ET.Element, frame: _Frame, nights: Sequence[Night]) -> Non
     A worse status has a higher bar, so that it is seen without colours.
     """
     bottom = _HEIGHT - _BOTTOM
+    for date in (night.date for night in nights if night.provisional):
+        left, right = frame.x(date, -0.5), frame.x(date, 0.5)
+        place = {"x": f"{left:.1f}", "y": f"{_TOP:g}"}
+        size = {"width": f"{right - left:.1f}", "height": f"{bottom - _TOP:g}"}
+        _add(root, "rect", **place, **size, fill="var(--shift-back)")
     for date in edges(nights):
         line = f"M{frame.x(date, -0.5):.1f} {_TOP:g}V{bottom:g}"
         _add(root, "path", d=line, stroke=_DIM, stroke_width="0.8")
@@ -273,7 +281,7 @@ def _draw_dates(root: ET.Element, frame: _Frame, nights: Sequence[Night]) -> Non
             height=f"{height:.1f}",
             fill=_COLOURS.get(night.status, "var(--warn)"),
         )
-        ET.SubElement(bar, "title").text = f"{night.date}: {STATUSES[night.status][0]}"
+        ET.SubElement(bar, "title").text = f"{night.date}: {status_name(night)}"
     for date in _dates(nights[0].date, nights[-1].date):
         text = f"{date.day} {_MONTHS[3 * date.month - 3 : 3 * date.month]}"
         _add_text(root, text, frame.x(date), _HEIGHT - 8, "middle")

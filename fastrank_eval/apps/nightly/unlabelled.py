@@ -20,7 +20,7 @@ from fastrank_eval.engine.run import Evaluation, run
 from fastrank_eval.io.reader import open_source
 from fastrank_eval.io.source import Source, require_columns
 from fastrank_eval.measures.base import Measure
-from fastrank_eval.slicing.spec import SliceColumn, requested_slicing
+from fastrank_eval.slicing.spec import SliceSpec, requested_slicing
 
 _Result = TypeVar("_Result")
 _Progress: TypeAlias = Callable[[Progress], object] | None
@@ -117,9 +117,7 @@ def _options(config: NightlyConfig) -> dict[str, Any]:
     label = config.options["label"]
     if "by" in options:
         options["by"] = [
-            spec
-            for spec in requested_slicing(options["by"])
-            if not any(_is_of_labels(column, label) for column in spec.columns)
+            spec for spec in requested_slicing(options["by"]) if not _is_of_labels(spec, label)
         ]
         if not options["by"]:
             del options["by"], options["min_groups"]
@@ -127,8 +125,19 @@ def _options(config: NightlyConfig) -> dict[str, Any]:
     return {**options, "label": label, "unretrieved": "allow"}
 
 
-def _is_of_labels(column: SliceColumn, label: str) -> bool:
-    return column.column == ("positives" if column.activity else label)
+def without_label_slices(distributions: Distributions, label: str) -> Distributions:
+    """Return distributions without slices by labels, such as ``@positives``."""
+    return {
+        place: each
+        for place, each in distributions.items()
+        if not place.by or not any(_is_of_labels(one, label) for one in requested_slicing(place.by))
+    }
+
+
+def _is_of_labels(spec: SliceSpec, label: str) -> bool:
+    return any(
+        column.column == ("positives" if column.activity else label) for column in spec.columns
+    )
 
 
 def _without_labels(config: NightlyConfig, date: dt.date, columns: Sequence[str] = ()) -> Source:

@@ -57,6 +57,9 @@ class StateSpec:
     def rows(self, first: dt.date, last: dt.date) -> dict[dt.date, int]:
         return {}
 
+    def provisional(self, first: dt.date, last: dt.date) -> dict[dt.date, tuple[str, ...]]:
+        return {}
+
     def repeats(self, first: dt.date, last: dt.date) -> dict[dt.date, dt.date]:
         return {}
 

@@ -1,0 +1,151 @@
+"""Judge provisional nights again, and compare later nights with them."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable
+from contextlib import closing, suppress
+from dataclasses import replace
+
+from fastrank_eval._lib.errors import FastRankEvalError, SourceError
+from fastrank_eval.apps.nightly.compare_nights import comparison_rows, convention_differences
+from fastrank_eval.apps.nightly.config import NightlyConfig
+from fastrank_eval.apps.nightly.drift import KIND, Distributions, distributions_from_bytes
+from fastrank_eval.apps.nightly.history import History
+from fastrank_eval.apps.nightly.maturity import is_complete
+from fastrank_eval.apps.nightly.night import EARLIER, Finding, Night, SavedStates
+
+#: The time after labels are complete in which a night that cannot be judged again is tried again.
+_TRIES = dt.timedelta(days=7)
+_NOT_AGAIN = "not judged again with complete labels: "
+
+#: Judges a night from its numbers, states, findings of few scores and distributions.
+Judge = Callable[[Night, SavedStates, tuple[Finding, ...], Distributions], Night]
+
+
+def due_nights(config: NightlyConfig, now: dt.datetime, readonly: bool = False) -> list[dt.date]:
+    """Return the stored nights to judge again, ascending.
+
+    Parameters
+    ----------
+    config : NightlyConfig
+    now : datetime.datetime
+        With a time zone.
+    readonly : bool
+        Do not upgrade the history.
+
+    Returns
+    -------
+    list of datetime.date
+        Provisional nights, and nights without labels, whose labels are complete. A night that could
+        not be judged again is among them for a week. Empty without ``labels_complete_after``, and
+        if the history cannot be read: the run of a night reports the error.
+    """
+    after = config.labels_complete_after
+    if after is None or not config.history.exists():
+        return []
+    with suppress(FastRankEvalError), History(config.history, readonly=readonly) as history:
+        history.claim(config.report)
+        return [
+            date
+            for date, notes in history.provisional().items()
+            if is_complete(date, after, now)
+            and (not _was_tried(notes) or not is_complete(date, after + _TRIES, now))
+        ]
+    return []
+
+
+def _was_tried(notes: tuple[str, ...]) -> bool:
+    return any(note.startswith(_NOT_AGAIN) for note in notes)
+
+
+def keep_provisional(config: NightlyConfig, date: dt.date, reason: str) -> Night | None:
+    """Note on a night that it could not be judged again.
+
+    Parameters
+    ----------
+    config : NightlyConfig
+    date : datetime.date
+    reason : str
+
+    Returns
+    -------
+    Night or None
+        The night with the note; None if it has one, or if another run has judged it meanwhile.
+    """
+    with closing(History(config.history)) as history, history.transaction():
+        stored = history.read(date, date) if date in history.provisional(date, date) else []
+        if not stored or _was_tried(stored[0].notes):
+            return None
+        night = replace(stored[0], notes=(*stored[0].notes, _NOT_AGAIN + reason.removesuffix(".")))
+        history.write(night, history.states(date))
+        return night
+
+
+def compare_again(night: Night, history: History, judge: Judge) -> tuple[Night, ...]:
+    """Compare later complete nights with a night that was provisional.
+
+    A complete night is not compared with a provisional one until that is judged again. Its rows
+    are not read.
+
+    Parameters
+    ----------
+    night : Night
+        A night that was stored just now, in the same transaction.
+    history : History
+    judge : callable
+        Compares and judges a night.
+
+    Returns
+    -------
+    tuple of Night
+        The nights that were written, ascending. Nights of other conventions, measures or models
+        are left as they are.
+    """
+    if night.provisional or night.judged_before is None:
+        return ()
+    with suppress(OverflowError):
+        dates = {kind: night.date + dt.timedelta(days=days) for kind, days in EARLIER.items()}
+        return tuple(
+            _judge_stored(later, night, history, judge)
+            for kind, date in dates.items()
+            for later in history.read(date, date)
+            if not comparison_rows(later, kind) and _can_be_compared(later, night)
+        )
+    return ()
+
+
+def _can_be_compared(later: Night, night: Night) -> bool:
+    same = (later.models, later.baseline, later.measures) == (
+        night.models, night.baseline, night.measures
+    )  # fmt: skip
+    complete = later.has_labels and not later.provisional and later.quality.rows > 0
+    return complete and same and not convention_differences(later, night)
+
+
+def _judge_stored(later: Night, night: Night, history: History, judge: Judge) -> Night:
+    """Judge a night from the history and write it."""
+    states, distributions = history.states(later.date), {}
+    if KIND in states.contents:
+        with suppress(SourceError):
+            name = f"the drift state of {later.date}"
+            distributions = distributions_from_bytes(states.contents[KIND], name)
+    few = tuple(
+        Finding(
+            each.kind, each.condition, each.score, each.by, each.slice,
+            limit=each.limit, number=each.number, detail=each.detail,
+        )
+        for each in later.findings
+        if each.kind == "scores"
+    )  # fmt: skip
+    evaluated = replace(
+        later,
+        compared=tuple(comparison_rows(later, "baseline")),
+        notes=(f"compared again: the labels of {night.date} are complete",),
+        gates=(),
+        findings=(),
+        drift=(),
+    )
+    judged = judge(evaluated, states, few, distributions)
+    history.write(judged, states)
+    return judged

@@ -1,0 +1,583 @@
+"""Nights whose labels come late: provisional, judged again, compared with nights like them."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import math
+import sqlite3
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError, HistoryError, SourceError
+from fastrank_eval.apps.nightly.config import NightlyConfig, read_config
+from fastrank_eval.apps.nightly.history import History
+from fastrank_eval.apps.nightly.history_schema import APPLICATION_ID, MIGRATIONS, PROVISIONAL
+from fastrank_eval.apps.nightly.judge_again import due_nights, keep_provisional
+from fastrank_eval.apps.nightly.maturity import maturity_texts, status_name
+from fastrank_eval.apps.nightly.mix import with_mixes
+from fastrank_eval.apps.nightly.night import Night
+from fastrank_eval.apps.nightly.page import page
+from fastrank_eval.apps.nightly.periods import with_periods
+from fastrank_eval.apps.nightly.run import NightRun
+from fastrank_eval.apps.nightly.run import nightly as run_night
+from fastrank_eval.apps.nightly.summary_files import night_dict, night_lines, night_markdown
+from tests.support.nightly_runs import dump, everything, kept, nightly
+from tests.support.nights import a_night
+
+ROWS = 400
+CONFIG = """
+[source]
+path = "logs/{date}.parquet"
+labels_complete_after = "3d"
+[columns]
+group = "user"
+label = "click"
+[models]
+scores = ["a", "b"]
+baseline = "a"
+[evaluate]
+measures = ["GAUC", "LogLoss"]
+[slices]
+by = ["slot", "@positives:1"]
+min_groups = 5
+[drift]
+nights = 0
+"""
+FIRST = dt.date(2026, 11, 2)
+
+
+def day_of(number: int) -> dt.date:
+    return FIRST + dt.timedelta(days=number)
+
+
+def morning(number: int, hours: float = 5.5) -> dt.datetime:
+    """Hours after the end of a night."""
+    return dt.datetime.combine(day_of(number + 1), dt.time(), dt.UTC) + dt.timedelta(hours=hours)
+
+
+def write(number: int, late: float = 0.0, day: dt.date | None = None, **columns: object) -> None:
+    """Write the rows of a night; a share of the clicks is not there yet."""
+    rng = np.random.default_rng(number)
+    logit = rng.normal(-1.0, 1.0, ROWS)
+    score = 1 / (1 + np.exp(-logit))
+    clicks = (rng.random(ROWS) < score) & (rng.random(ROWS) >= late)
+    content = {
+        "user": np.repeat(np.arange(ROWS // 10), 10),
+        "click": clicks.astype(np.int8),
+        "a": score,
+        "b": 1 / (1 + np.exp(-logit - rng.normal(0, 0.5, ROWS))),
+        "slot": np.where(rng.random(ROWS) < 0.3, "side", "top"),
+        **columns,
+    }
+    table = pa.table({name: values for name, values in content.items() if values is not None})
+    parquet.write_table(table, f"logs/{day or day_of(number)}.parquet")
+
+
+def configure(text: str = "", after: str = "3d") -> NightlyConfig:
+    Path("nightly.toml").write_text(CONFIG.replace("3d", after) + text)
+    return read_config("nightly.toml")
+
+
+def judge(number: int, now: dt.datetime, text: str = "", **options: bool) -> NightRun:
+    return run_night(configure(text), day_of(number), now=now, **options)
+
+
+def stored(number: int) -> Night:
+    return next(night for night in kept() if night.date == day_of(number))
+
+
+def headline(night: Night) -> dict[tuple[str, str], float]:
+    return {(v.score, v.measure): v.value for v in night.values if v.slice == "all"}
+
+
+def kinds(night: Night) -> set[str]:
+    return {each.kind for each in night.compared}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("logs").mkdir()
+    configure()
+    return tmp_path
+
+
+@pytest.mark.parametrize("value", ['"3"', '"3 d"', '"0d"', '"367d"', '"8785h"', '"2d 12h"', "3"])
+def test_labels_complete_after__wrong__is_refused(value: str) -> None:
+    Path("nightly.toml").write_text(CONFIG.replace('"3d"', value))
+    with pytest.raises(ArgumentError, match=r"\[source\] labels_complete_after = .*such as \"3d\""):
+        read_config("nightly.toml")
+
+
+@pytest.mark.parametrize("value,hours", [("3d", 72), ("36h", 36), ("366d", 8784), ("8784h", 8784)])
+def test_labels_complete_after__days_or_hours(value: str, hours: int) -> None:
+    assert configure(after=value).labels_complete_after == dt.timedelta(hours=hours)
+
+
+def test_gates_provisional__without_labels_complete_after__is_refused() -> None:
+    text = CONFIG.replace('labels_complete_after = "3d"\n', "")
+    Path("nightly.toml").write_text(text + '[gates]\nprovisional = "fail"\n')
+    with pytest.raises(ArgumentError, match=r"write labels_complete_after in \[source\] too"):
+        read_config("nightly.toml")
+    with pytest.raises(ArgumentError, match="'report', 'fail'"):
+        configure('[gates]\nprovisional = "ignore"\n')
+
+
+def test_night__is_provisional_until_its_labels_are_complete() -> None:
+    write(0)
+    end = morning(0, 72)
+    for now, provisional in ((end - dt.timedelta(seconds=1), True), (end, False)):
+        night = judge(0, now, dry_run=True).night
+        assert (night.provisional, night.labels_complete) == (provisional, end)
+    # Another time zone is the same time.
+    west = dt.timezone(dt.timedelta(hours=-8))
+    assert not judge(0, end.astimezone(west), dry_run=True).night.provisional
+    with pytest.raises(ArgumentError, match="now: must have a time zone"):
+        judge(0, dt.datetime(2026, 11, 9), dry_run=True)
+
+
+def test_provisional_night__judged_again__has_new_numbers_and_says_so() -> None:
+    write(0, late=0.6)
+    early = judge(0, morning(0)).night
+    assert (early.status, early.provisional, early.label_age) == ("provisional", True, 5.5)
+    assert night_lines(early).startswith("2026-11-02 provisional: a GAUC 0.")
+    assert "labels are complete on 6 Nov, 00:00 UTC, and the next run after" in night_lines(early)
+    assert night_dict(stored(0)) == night_dict(early)
+    write(0)
+    final = judge(0, morning(3)).night
+    assert (final.status, final.provisional) == ("fine", False)
+    assert headline(final) != headline(early)
+    assert final.judged_before is not None
+    before = {(score, measure): value for score, measure, value in final.judged_before.values}
+    assert (final.judged_before.status, before) == ("provisional", headline(early))
+    (text,) = maturity_texts(final)
+    old, new = (headline(night)["a", "GAUC"] for night in (early, final))
+    assert text.startswith("judged again with complete labels: was provisional; GAUC of a ")
+    assert f"GAUC of a {old:.4f} → {new:.4f}; GAUC of b " in text
+    assert text in night_lines(final)
+    assert night_dict(stored(0)) == night_dict(final)
+    told = night_dict(final)
+    assert (told["provisional"], told["labels_complete"]) == (False, "2026-11-06T00:00:00+00:00")
+    assert told["judged_before"]["status"] == "provisional"
+    assert told["judged_before"]["values"][0]["value"] == old
+    # A further run has the same night.
+    lines = dump()
+    judge(0, morning(3))
+    assert dump() == lines
+
+
+def test_pages_and_markdown__show_a_provisional_night() -> None:
+    gates = '[gates]\nfail_if = "GAUC < 0.99"\n'
+    write(0, late=0.6)
+    night = judge(0, morning(0), gates).night
+    assert (night.status, status_name(night)) == ("provisional", "Provisional regression")
+    (outcome,) = night.gates
+    assert outcome.passed
+    assert outcome.reason.startswith("fails with the labels so far: a: 0.")
+    for text in (night_lines(night), night_markdown(night)):
+        assert "PROVISIONAL REGRESSION" in text
+        assert "fails with the labels so far" in text
+        assert "gate failed" not in text
+    shown = page([night])
+    assert "<strong>Provisional regression.</strong>" in shown
+    assert "gate fails with the labels so far: GAUC &lt; 0.99: a: 0." in shown
+    assert ">fails so far</span>" in shown
+    assert "gate failed" not in shown
+    # The command that reproduces the number is there before labels are complete.
+    assert night_dict(night)["next_steps"]
+    strip = night_markdown(night, None, {day_of(-1): "fine", day_of(-2): "regression"})
+    assert "Last 3 days: `R.p` (" in strip
+    assert "`p` provisional" in strip
+    assert "(provisional)</title>" in page([replace(night, date=day_of(-1)), night])
+
+
+def test_gates__without_labels_fail_a_provisional_night() -> None:
+    write(0, late=0.6)
+    measures = 'fail_if = ["GAUC < 0.99", "rows < 500"]\n'
+    night = judge(0, morning(0), f"[gates]\n{measures}").night
+    assert [gate.passed for gate in night.gates] == [True, False]
+    assert (night.status, status_name(night)) == ("regression", "Regression, provisional")
+    night = judge(0, morning(0), '[gates]\nprovisional = "fail"\nfail_if = "GAUC < 0.99"\n').night
+    assert ([gate.passed for gate in night.gates], night.status) == ([False], "regression")
+    night = judge(0, morning(0), "[quality]\nmin_rows = 500\n").night
+    assert (night.status, status_name(night)) == ("data_quality", "Data quality, provisional")
+    write(0, late=0.6, b=np.full(ROWS, 0.5))
+    night = judge(0, morning(0)).night
+    assert (night.status, night.findings[0].kind) == ("regression", "scores")
+    # A judgement that fails is named when the night is judged again.
+    write(0)
+    night = judge(0, morning(3)).night
+    assert maturity_texts(night)[0].startswith(
+        "judged again with complete labels: was regression, provisional; GAUC of a"
+    )
+
+
+def test_quality__of_a_provisional_night_is_that_without_labels() -> None:
+    limits = (
+        "[quality]\nmax_ctr_drift = 3\nmin_coverage = 0.9\nmax_single_class_share = 0.1\n"
+        "max_null_share = 0.1\nmax_volume_drift = 3\n"
+    )
+    for number in range(6):
+        write(number)
+        judge(number, morning(number, 100), limits)
+    late = pa.array(np.zeros(ROWS, np.int8), mask=np.arange(ROWS) < 200)
+    write(6, click=late)
+    Path("nightly.toml").write_text(
+        CONFIG.replace("[slices]", 'unjudged = "allow"\n[slices]') + limits
+    )
+    config = read_config("nightly.toml")
+    early = run_night(config, day_of(6), now=morning(6)).night
+    assert early.quality.nulls["click"] == 200
+    assert (early.quality.flags, early.status) == ((), "provisional")
+    assert math.isnan(early.quality.ctr_drift)
+    assert "max_ctr_drift" not in early.conventions["quality"]
+    final = run_night(config, day_of(6), now=morning(6, 100)).night
+    assert final.status == "data_quality"
+    assert {flag.partition(" ")[0] for flag in final.quality.flags} == {"coverage", "share", "CTR"}
+
+
+def test_ctr_of_provisional_nights__is_no_reference() -> None:
+    for number in range(6):
+        write(number)
+        judge(number, morning(number))
+    with History("history.db", readonly=True) as history:
+        found = history.volumes(day_of(6), 14, 28)
+        assert [rows for rows, _ in found] == [ROWS] * 6
+        assert all(math.isnan(ctr) for _, ctr in found)
+    write(6)
+    quality = judge(6, morning(6, 100)).night.quality
+    assert quality.volume_drift == 0
+    assert math.isnan(quality.ctr_drift)
+
+
+def test_provisional_nights__of_the_same_age_are_compared() -> None:
+    gates = '[gates]\nfail_if_yesterday = "GAUC delta < 9"\n'
+    write(0, late=0.6)
+    write(1, late=0.6)
+    early = judge(0, morning(0)).night
+    night = judge(1, morning(1), gates).night
+    assert kinds(night) == {"baseline", "yesterday"}
+    # The gate is judged, and does not fail the night.
+    assert (night.gates[0].passed, night.status) == (True, "provisional")
+    assert night.gates[0].reason.startswith("fails with the labels so far: a: ")
+    delta = next(d for d in night.compared if (d.kind, d.slice) == ("yesterday", "all"))
+    key = delta.score, delta.measure
+    assert delta.delta == headline(night)[key] - headline(early)[key]
+    # The night before is complete now; its provisional numbers are still compared with.
+    write(0)
+    judge(0, morning(3))
+    assert repr(stored(1).compared) == repr(night.compared)
+    again = judge(1, morning(1), gates).night
+    assert repr(again.compared) == repr(night.compared)
+    with History("history.db", readonly=True) as history:
+        assert history.state(day_of(0), PROVISIONAL) is not None
+        assert with_mixes(again, history).mixes == ()
+
+
+@pytest.mark.parametrize("hours,compared", [(11.5, True), (11.6, False), (-0.6, False)])
+def test_provisional_nights__of_other_ages_are_not_compared(hours: float, compared: bool) -> None:
+    write(0)
+    write(1)
+    judge(0, morning(0))
+    night = judge(1, morning(1, hours), '[gates]\nfail_if_yesterday = "GAUC delta < 9"\n').night
+    assert ("yesterday" in kinds(night)) == compared
+    if not compared:
+        (note,) = night.notes
+        assert note.startswith("not compared with yesterday: the labels of 2026-11-02 were ")
+        assert night.gates[0].reason.startswith("not judged: the labels of 2026-11-02 were")
+
+
+def test_complete_and_provisional_night__are_not_compared() -> None:
+    for number in range(3):
+        write(number)
+    judge(0, morning(9))
+    night = judge(1, morning(1)).night
+    reason = "the labels of 2026-11-02 are complete, and those of this night are not"
+    assert night.notes == (f"not compared with yesterday: {reason}",)
+    night = judge(2, morning(9)).night
+    reason = "the labels of 2026-11-03 are not complete"
+    assert night.notes == (f"not compared with yesterday: {reason}",)
+
+
+def test_later_complete_night__is_compared_again() -> None:
+    gates = '[gates]\nfail_if_yesterday = "GAUC delta < 9"\nfail_if = "GAUC < 0.1"\n'
+    for number in (0, 1, 7):
+        write(number)
+    judge(0, morning(0), gates)
+    for number in (1, 7):
+        later = judge(number, morning(12), gates).night
+        assert (kinds(later), later.status) == ({"baseline"}, "fine")
+    Path(f"logs/{day_of(1)}.parquet").rename("gone")
+    outcome = judge(0, morning(12), gates)
+    assert [night.date for night in outcome.again] == [day_of(1), day_of(7)]
+    assert outcome.night.notes == ("nights that are compared with it now: 2026-11-03, 2026-11-09",)
+    first, second = outcome.again
+    assert (kinds(first), first.status) == ({"baseline", "yesterday"}, "regression")
+    assert kinds(second) == {"baseline", "last_week"}
+    assert first.notes == ("compared again: the labels of 2026-11-02 are complete",)
+    assert night_dict(stored(1)) == night_dict(first)
+    # A run that reads the rows finds the same, and states are kept.
+    lines = [line for line in dump() if "compared again" not in line]
+    Path("gone").rename(f"logs/{day_of(1)}.parquet")
+    again = judge(1, morning(12), gates).night
+    seconds = {"seconds": first.seconds}
+    assert night_dict(replace(again, **seconds)) == night_dict(replace(first, notes=()))
+    assert [line for line in dump() if line not in lines and '"state"' in line] == []
+    # No further run compares them again.
+    assert judge(0, morning(12), gates).again == ()
+
+
+def test_later_night__of_other_measures_stays_as_it_is() -> None:
+    write(0)
+    write(1)
+    judge(0, morning(0))
+    judge(1, morning(9))
+    Path("nightly.toml").write_text(CONFIG.replace('["GAUC", "LogLoss"]', '["GAUC"]'))
+    outcome = run_night(read_config("nightly.toml"), day_of(0), now=morning(9))
+    assert outcome.again == ()
+    assert kinds(stored(1)) == {"baseline"}
+
+
+def test_due_nights__are_provisional_and_complete_now() -> None:
+    for number in range(3):
+        write(number, late=0.6)
+        judge(number, morning(number))
+    config = configure()
+    assert due_nights(config, morning(0, 71.9)) == []
+    assert due_nights(config, morning(0, 72)) == [day_of(0)]
+    assert due_nights(config, morning(2, 72)) == [day_of(0), day_of(1), day_of(2)]
+    assert due_nights(replace(config, labels_complete_after=None), morning(9)) == []
+    assert due_nights(replace(config, history=Path("none.db")), morning(9)) == []
+    assert not Path("none.db").exists()
+    assert due_nights(replace(config, report="other"), morning(9)) == []
+    judge(0, morning(3))
+    assert due_nights(config, morning(3)) == []
+
+
+def test_due_night__that_cannot_be_judged_is_tried_for_a_week() -> None:
+    write(0, late=0.6)
+    judge(0, morning(0))
+    early, config = stored(0), configure()
+    # It was not tried as yet: no run came for long.
+    assert due_nights(config, morning(90)) == [day_of(0)]
+    night = keep_provisional(config, day_of(0), "no file.")
+    assert night is not None
+    assert night.notes == ("not judged again with complete labels: no file",)
+    assert keep_provisional(config, day_of(0), "no file.") is None
+    assert night_dict(stored(0)) == night_dict(replace(early, notes=night.notes))
+    assert due_nights(config, morning(9, 23)) == [day_of(0)]
+    assert due_nights(config, morning(10, 0)) == []
+    judge(0, morning(20))
+    assert stored(0).notes == ()
+    assert keep_provisional(config, day_of(0), "no file.") is None
+    assert keep_provisional(config, day_of(5), "no file.") is None
+
+
+def test_rows_that_are_gone__leave_the_night_as_it_is() -> None:
+    write(0)
+    judge(0, morning(0))
+    before = dump()
+    Path(f"logs/{day_of(0)}.parquet").unlink()
+    with pytest.raises(FastRankEvalError):
+        judge(0, morning(3))
+    parquet.write_table(
+        pa.table({name: [] for name in ("user", "click", "a", "b", "slot")}).cast(
+            pa.schema(
+                [("user", pa.int64()), ("click", pa.int8()), ("a", pa.float64()),
+                 ("b", pa.float64()), ("slot", pa.string())]
+            )
+        ),
+        f"logs/{day_of(0)}.parquet",
+    )  # fmt: skip
+    with pytest.raises(SourceError, match="has no rows now, and had 400"):
+        judge(0, morning(3))
+    assert dump() == before
+
+
+def test_slow_run__does_not_replace_complete_numbers() -> None:
+    write(0)
+    judge(0, morning(0))
+    judge(0, morning(3))
+    before = dump()
+    with pytest.raises(HistoryError, match="another run has judged the night later"):
+        judge(0, morning(2))
+    assert dump() == before
+
+
+def test_night_without_labels__is_due_and_judged_with_them() -> None:
+    write(0, click=None)
+    early = judge(0, morning(0), labels=False).night
+    assert (early.status, early.has_labels, early.provisional) == ("provisional", False, True)
+    text = "judged without labels; labels are complete on 6 Nov, 00:00 UTC"
+    assert text in night_lines(early)
+    assert "run the night again" not in night_lines(early)
+    assert due_nights(configure(), morning(3)) == [day_of(0)]
+    write(1)
+    night = judge(1, morning(9)).night
+    assert night.notes == ("not compared with yesterday: 2026-11-02 was judged without labels",)
+    write(0)
+    outcome = judge(0, morning(9))
+    assert maturity_texts(outcome.night) == [
+        "judged again with complete labels: was provisional; without labels"
+    ]
+    assert [each.date for each in outcome.again] == [day_of(1)]
+    # One of before the key was set is due too.
+    write(2, click=None)
+    config = replace(configure(), labels_complete_after=None)
+    night = run_night(config, day_of(2), now=morning(2), labels=False).night
+    assert (night.status, night.provisional) == ("fine", False)
+    assert due_nights(configure(), morning(9)) == [day_of(2)]
+    write(2)
+    assert judge(2, morning(9)).night.judged_before is not None
+
+
+def test_changes__have_no_provisional_nights() -> None:
+    gates = '[gates]\nalarm = "sequence"\n'
+    for number in range(8):
+        write(number, late=0.5 * (number % 2))
+        judge(number, morning(number), gates)
+    night = stored(7)
+    assert night.gates[0].reason == "not judged: the labels of this night are not complete"
+    assert night.status == "provisional"
+    # A complete night has no earlier nights to learn from, and no change since the night before.
+    write(8)
+    night = judge(8, morning(8, 100), gates).night
+    assert night.gates[0].reason == "not judged: history has 0 of the 14 nights that levels need"
+    assert night.findings == ()
+    for number in range(3):
+        judge(number, morning(9), gates)
+    night = judge(8, morning(8, 100), gates).night
+    assert night.gates[0].reason == "not judged: history has 3 of the 14 nights that levels need"
+
+
+def test_week__says_which_nights_are_provisional() -> None:
+    for number in range(3):
+        write(number)
+        judge(number, morning(number, 5.5 if number else 100))
+    with History("history.db", readonly=True) as history:
+        night = with_periods(stored(2), history)
+        assert "week: labels are not complete of 2026-11-03, 2026-11-04" in night.period_notes
+        assert len(night.period_nights["week"]) == 3
+        assert with_periods(stored(0), history).period_notes == ()
+
+
+def test_history_of_version_6__nights_are_complete(tmp_path: Path) -> None:
+    database = sqlite3.connect("old.db")
+    for step in MIGRATIONS[:6]:
+        database.executescript(step)
+    columns = "date, title, status, models, measures, sources, command, version, seconds"
+    database.execute(
+        f"INSERT INTO night ({columns}, conventions) "  # noqa: S608
+        "VALUES ('2026-11-02', 'T', 'changed', '[\"a\"]', '[]', '[]', '', '0', 1.0, '{}')"
+    )
+    database.execute(
+        'INSERT INTO quality (date, "rows", "groups", positives, ctr, nulls, flags) '
+        "VALUES ('2026-11-02', 5, 1, 1, 0.2, '{}', '[]')"
+    )
+    database.execute("PRAGMA user_version = 6")
+    database.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    database.commit()
+    database.close()
+    with History("old.db") as history:
+        (night,) = history.read()
+        assert (night.status, night.provisional, night.judged_before) == ("changed", False, None)
+        assert night.labels_complete is None
+        assert math.isnan(night.label_age)
+        assert history.volumes(dt.date(2026, 11, 3), 14, 28) == [(5, 0.2)]
+        assert history.provisional() == {}
+        history.write(replace(a_night(3), status="provisional", provisional=True))
+        assert list(history.provisional()) == [dt.date(2026, 11, 3)]
+
+
+def ago(days: int) -> dt.date:
+    """A date before today, so that the clock of the machine makes nights complete."""
+    return dt.datetime.now(dt.UTC).date() - dt.timedelta(days=days)
+
+
+def test_command__judges_due_nights_first() -> None:
+    gates = '[output]\nfolder = "report"\n[gates]\nfail_if = "GAUC < 0.99"\n'
+    configure(gates, "366d")
+    write(0, late=0.6, day=ago(5))
+    outcome = nightly("--date", str(ago(5)))
+    assert (outcome.exit_code, outcome.stderr) == (0, "")
+    assert "PROVISIONAL REGRESSION" in outcome.stdout
+    write(0, day=ago(5))
+    write(1, day=ago(1), b=None)
+    configure(gates, "4d")
+    before = everything(Path())
+    outcome = nightly("--date", str(ago(1)), "--dry-run", "--json", "-")
+    assert everything(Path()) == before
+    assert [each["date"] for each in json.loads(outcome.stdout)["nights"]] == [
+        str(ago(5)), str(ago(1)),
+    ]  # fmt: skip
+    # The night itself cannot be read; the other one is judged all the same.
+    outcome = nightly("--date", str(ago(1)), "--json", "out.json")
+    assert outcome.exit_code == 2
+    final, failed = json.loads(Path("out.json").read_text())["nights"]
+    assert (final["date"], final["status"]) == (str(ago(5)), "regression")
+    assert "error" in failed
+    assert "judged again with complete labels: was provisional; GAUC of a" in outcome.stdout
+    assert "Judged again" in Path(f"report/{ago(5)}.html").read_text().replace("judged", "Judged")
+    write(1, late=0.6, day=ago(1))
+    assert nightly("--date", str(ago(1)), "--json", "out.json").exit_code == 0
+    assert len(json.loads(Path("out.json").read_text())["nights"]) == 1
+
+
+def test_command__exit_code_is_the_worst_of_all_nights() -> None:
+    gates = '[gates]\nfail_if = "GAUC < 0.99"\n'
+    configure(gates, "366d")
+    write(0, late=0.6, day=ago(5))
+    write(1, late=0.6, day=ago(1))
+    assert nightly("--date", str(ago(5)), "-q").exit_code == 0
+    configure(gates, "4d")
+    # The verdict of the night of five days ago is known now.
+    outcome = nightly("--date", str(ago(1)), "--no-labels")
+    assert outcome.exit_code == 3
+    statuses = [(night.date, night.status) for night in kept()]
+    assert statuses == [(ago(5), "regression"), (ago(1), "provisional")]
+    assert nightly("--date", str(ago(1)), "--no-labels").exit_code == 0
+
+
+def test_command__night_without_rows_is_named_once() -> None:
+    folder = '[output]\nfolder = "report"\n'
+    configure(folder, "366d")
+    write(0, late=0.6, day=ago(5))
+    write(1, late=0.6, day=ago(1))
+    assert nightly("--date", str(ago(5)), "-q").exit_code == 0
+    configure(folder, "4d")
+    Path(f"logs/{ago(5)}.parquet").unlink()
+    outcome = nightly("--date", str(ago(1)), "--json", "out.json")
+    assert outcome.exit_code == 0
+    assert outcome.stderr.startswith(f"warning: {ago(5)}: stays as it is: ")
+    assert len(json.loads(Path("out.json").read_text())["nights"]) == 1
+    text = "ot judged again with complete labels: "
+    assert text in Path(f"report/{ago(5)}.html").read_text()
+    outcome = nightly("--date", str(ago(1)))
+    assert (outcome.exit_code, outcome.stderr) == (0, "")
+    # It is judged as soon as its rows are back.
+    write(0, day=ago(5))
+    assert nightly("--date", str(ago(1)), "-q").exit_code == 0
+    assert [night.status for night in kept()] == ["fine", "provisional"]
+    assert text not in Path(f"report/{ago(5)}.html").read_text()
+
+
+def test_command__backfill_judges_old_nights_once_and_in_order() -> None:
+    configure(after="366d")
+    for number, days in enumerate((8, 7, 6, 5)):
+        write(number, late=0.6, day=ago(days))
+        assert nightly("--date", str(ago(days)), "-q").exit_code == 0
+    for number, days in enumerate((8, 7, 6, 5)):
+        write(number, day=ago(days))
+    configure('[output]\nfolder = "report"\n', after="4d")
+    outcome = nightly("--backfill", f"{ago(7)}..{ago(6)}", "--json", "out.json")
+    assert outcome.exit_code == 0
+    told = json.loads(Path("out.json").read_text())["nights"]
+    assert [each["date"] for each in told] == [str(ago(days)) for days in (8, 7, 6, 5)]
+    assert [kinds(night) - {"baseline"} for night in kept()] == [set(), *[{"yesterday"}] * 3]
+    assert not any(night.provisional for night in kept())
