@@ -415,7 +415,7 @@ def _plan(
             key=SCORE_KINDS.index,
         ),
         subtopics=_subtopics(request.subtopics, measures),
-        expressions=expressions_of(request.score),
+        expressions=expressions_of(request.score) if isinstance(request.score, Mapping) else {},
     )
     _check_measures(measures, choices["ties"], roles, choices["weight_rows"])
     return Plan(
@@ -486,7 +486,8 @@ def _open(drafts: Sequence[_Draft]) -> Source:
         categories=tuple(filter(is_unicode, categories)) or None,  # others are refused below
         allow_unfinished=request.allow_unfinished,
     )
-    source = with_computed(source, *(draft.plan.roles.expressions for draft in drafts))
+    expressions = [draft.plan.roles.expressions for draft in drafts]
+    source = with_computed(source, *expressions) if any(expressions) else source
     check_choice("null_groups", request.null_groups, CHOICES["null_groups"])
     if request.null_groups == "error" or request.group is None:
         return source
@@ -495,7 +496,8 @@ def _open(drafts: Sequence[_Draft]) -> Source:
 
 def _check_columns(request: Request, roles: Roles, source: Source) -> None:
     """Raise if the source lacks a column, or has text for numbers."""
-    refuse_computed(roles)
+    if roles.expressions:
+        refuse_computed(roles)
     if request.group is not None:  # even if nothing reads it
         require_columns(source.schema, column_names("group", request.group), role="group")
     for name, role in roles.by_column().items():

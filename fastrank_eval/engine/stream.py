@@ -12,8 +12,8 @@ from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.threads import map_jobs
 from fastrank_eval.engine.evaluator import Evaluator, GroupResults
 from fastrank_eval.groups.edges import KeyRun, Keys, KeyWatch, key_run, key_text, keys_at, same_key
+from fastrank_eval.io.columns import Rows, concatenate
 from fastrank_eval.io.reader import WorkBatch, in_scratch, read_batch, rebatch
-from fastrank_eval.io.rows import Rows, concatenate
 from fastrank_eval.io.source import Batch
 from fastrank_eval.io.validate import check_scores
 

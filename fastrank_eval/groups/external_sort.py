@@ -19,8 +19,8 @@ from fastrank_eval._lib.arrow import arrow_column, as_array, frozen
 from fastrank_eval._lib.errors import FastRankEvalError, SpillError
 from fastrank_eval._lib.memory import format_bytes
 from fastrank_eval.groups.partition import PartitionedBatch, Partitioner
+from fastrank_eval.io.columns import Rows
 from fastrank_eval.io.keys import KeyEncoder, hash_keys
-from fastrank_eval.io.rows import Rows
 
 _BATCH = 1 << 17
 #: DuckDB sorts any number of rows with so many bytes.

@@ -18,8 +18,8 @@ from fastrank_eval._lib.jit import kernel
 from fastrank_eval._lib.threads import scratch
 from fastrank_eval.groups.edges import Keys
 from fastrank_eval.groups.partition import PARTITIONS, PartitionedBatch, Partitioner
+from fastrank_eval.io.columns import Rows
 from fastrank_eval.io.keys import number_rows
-from fastrank_eval.io.rows import Rows
 
 #: Rows of a chunk, and the fewest rows of one where threads share the rows.
 CHUNK_ROWS, _FEWEST_ROWS = 1 << 19, 1 << 17

@@ -19,8 +19,8 @@ from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval._lib.memory import borrow, give_back
 from fastrank_eval._lib.threads import scratch
+from fastrank_eval.io.columns import Layout, Rows
 from fastrank_eval.io.keys import KeyEncoder, hash_keys
-from fastrank_eval.io.rows import Layout, Rows
 
 #: Bits of the number of a partition.
 PARTITION_BITS = 8

@@ -23,10 +23,17 @@ from fastrank_eval._lib.arrow import (
 )
 from fastrank_eval._lib.errors import ColumnError
 from fastrank_eval._lib.jit import kernel
-from fastrank_eval.io.columns import CodedColumn, Columns, Roles, refuse_unhashable
+from fastrank_eval.io.columns import (
+    CodedColumn,
+    Columns,
+    Layout,
+    Roles,
+    Rows,
+    StoredColumn,
+    refuse_unhashable,
+)
 from fastrank_eval.io.keys import encoded
 from fastrank_eval.io.reader import RowError
-from fastrank_eval.io.rows import Layout, Rows, StoredColumn
 
 #: All integers up to this one are doubles.
 _EXACT = 1 << 53
