@@ -14,6 +14,7 @@ from fastrank_eval.apps.nightly.history_schema import (
     provisional_values,
 )
 from fastrank_eval.apps.nightly.night import (
+    EARLIER,
     FAILS_SO_FAR,
     EarlierJudgement,
     GateOutcome,
@@ -21,7 +22,7 @@ from fastrank_eval.apps.nightly.night import (
     Night,
     SavedStates,
 )
-from fastrank_eval.apps.nightly.text import STATUSES, amount, day_text
+from fastrank_eval.apps.nightly.text import STATUSES, ago, amount, day_text
 from fastrank_eval.results.gate_parser import ALL
 from fastrank_eval.results.gates import gate
 
@@ -259,11 +260,16 @@ def maturity_texts(night: Night) -> list[str]:
     complete = night.labels_complete
     day = day_text(str(complete.date()), night.date)
     without = "" if night.has_labels else "judged without labels; "
-    return [
+    texts = [
         f"{without}labels are complete on {day}, {complete:%H:%M} UTC, and the next run after that "
-        "judges the night again",
-        *(f"gate {FAILS_SO_FAR}: {gate.condition}{why}" for gate, why in _gates_so_far(night)),
+        "judges the night again"
     ]
+    kinds = [ago(kind) for kind in EARLIER if any(d.kind == kind for d in night.compared)]
+    if kinds:
+        nights = " and ".join(kinds)
+        texts.append(f"compared with the provisional numbers of {nights}, with labels as old")
+    gates = _gates_so_far(night)
+    return texts + [f"gate {FAILS_SO_FAR}: {gate.condition}{why}" for gate, why in gates]
 
 
 def _gates_so_far(night: Night) -> list[tuple[GateOutcome, str]]:

@@ -233,7 +233,7 @@ def with_periods(
     for name, nights in dates.items():
         early = [str(date) for date in nights if date in provisional]
         if early:
-            notes.append(f"{name}: labels are not complete of {', '.join(early)}")
+            notes.append(f"{name}: the labels of {', '.join(early)} are not complete")
     dates_by_period = {name: nights for name, nights in dates.items() if nights}
     return replace(
         night,

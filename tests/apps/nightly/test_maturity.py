@@ -263,6 +263,8 @@ def test_provisional_nights__of_the_same_age_are_compared() -> None:
     early = judge(0, morning(0)).night
     night = judge(1, morning(1), gates).night
     assert kinds(night) == {"baseline", "yesterday"}
+    text = "compared with the provisional numbers of yesterday, with labels as old"
+    assert text in maturity_texts(night)
     # The gate is judged, and does not fail the night.
     assert (night.gates[0].passed, night.status) == (True, "provisional")
     assert night.gates[0].reason.startswith("fails with the labels so far: a: ")
@@ -462,7 +464,7 @@ def test_week__says_which_nights_are_provisional() -> None:
         judge(number, morning(number, 5.5 if number else 100))
     with History("history.db", readonly=True) as history:
         night = with_periods(stored(2), history)
-        assert "week: labels are not complete of 2026-11-03, 2026-11-04" in night.period_notes
+        assert "week: the labels of 2026-11-03, 2026-11-04 are not complete" in night.period_notes
         assert len(night.period_nights["week"]) == 3
         assert with_periods(stored(0), history).period_notes == ()
 
