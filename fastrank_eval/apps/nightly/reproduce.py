@@ -95,7 +95,8 @@ def reproduction(night: Night, finding: Finding) -> str:
     words += [word for score in scores for word in ("--score", _score(night, score))]
     if paired:
         words += ["--baseline", scores[0]]
-    words += ["--measures", finding.measure, *_options(night), *_rows(night, finding)]
+    measure = night.name_of(finding.measure)
+    words += ["--measures", measure, *_options(night), *_rows(night, finding)]
     if paired and not measure_of(finding.measure).pooled:
         words += ["--movers", _MOVERS]
     return " ".join(map(_shell_word, words))
