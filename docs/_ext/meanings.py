@@ -34,6 +34,7 @@ FIELD_MEANINGS = {
 #: The columns of the history; ``table.`` is what a row of the table is for.
 HISTORY = {
     "date": "the night, `2026-11-19`",
+    "label_name": "the label, if the report has several; else empty",
     "place": "order in which the lines of a night are shown, from 0",
     "score": "the model: its score column",
     "baseline": "the model that the others are compared with",

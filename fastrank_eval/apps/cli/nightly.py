@@ -5,172 +5,26 @@ from __future__ import annotations
 import datetime as dt
 import os
 import socket
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, nullcontext, suppress
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import closing, nullcontext, suppress
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError, OutputError
-from fastrank_eval._lib.files import atomic_path, check_writable
+from fastrank_eval._lib.files import atomic_path
 from fastrank_eval._lib.signals import defer_signals, raise_if_stopped
+from fastrank_eval.apps.cli.nightly_output import NightlyOutput
 from fastrank_eval.apps.cli.options import complete_files, option
-from fastrank_eval.apps.cli.shell import SectionedCommand, check_standard_output, emit, note
+from fastrank_eval.apps.cli.shell import SectionedCommand, check_standard_output, note
 
 if TYPE_CHECKING:
     from fastrank_eval.apps.nightly.config import NightlyConfig
     from fastrank_eval.apps.nightly.night import Night
     from fastrank_eval.apps.nightly.run import NightRun
-
-
-_STANDARD_OUTPUT = ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
-
-
-class NightlyOutput:
-    """Standard output and the summary; errors of writing do not stop a run.
-
-    Parameters
-    ----------
-    summary : str or None
-        The file of the summary, ``"-"`` for standard output; None for no summary.
-    """
-
-    def __init__(self, summary: str | None) -> None:
-        self._path = "-" if summary in _STANDARD_OUTPUT else summary
-        self._pipe_closed = False
-        self._failed = False
-        self.nights: list[dict[str, Any]] = []
-
-    @property
-    def has_summary(self) -> bool:
-        """Whether there is a summary."""
-        return self._path is not None
-
-    @property
-    def prints_summary(self) -> bool:
-        """Whether the summary goes to standard output."""
-        return self._path == "-"
-
-    def check(self, config: str) -> None:
-        """Refuse a summary that cannot be written or replaces another file.
-
-        Parameters
-        ----------
-        config : str
-            The configuration file.
-
-        Raises
-        ------
-        OutputError
-        """
-        if self._path is None or self.prints_summary:
-            return
-        target = check_writable(self._path, overwrite=True)
-        if target == Path(os.path.realpath(config)):
-            raise OutputError(f"--json {self._path!r} is the configuration; name another file.")
-        with suppress(FileNotFoundError), target.open("rb") as file:
-            if file.read(1) not in (b"", b"{"):
-                raise OutputError(
-                    f"--json {self._path!r} has other content than a summary; name another "
-                    "file, or remove it."
-                )
-
-    def check_outside(self, config: NightlyConfig) -> None:
-        """Refuse a summary among the sources and outputs of the run.
-
-        Raises
-        ------
-        OutputError
-        """
-        if self._path is None or self.prints_summary:
-            return
-        target = Path(os.path.realpath(self._path))
-        history = os.path.realpath(config.history)
-        if str(target) in (history, f"{history}-journal"):
-            raise OutputError(f"--json {self._path!r} is the history; name another file.")
-        source = config.source_of(target)
-        if source is not None:
-            raise OutputError(
-                f"--json: must lie outside the source {source!r}, got {self._path!r}; a later run "
-                "would read it, so name a file in another folder."
-            )
-        if config.folder is None or target.suffix != ".html":
-            return
-        if target.parent == Path(os.path.realpath(config.folder)):
-            raise OutputError(f"--json {self._path!r} is a page; name another file.")
-
-    def remove_old(self) -> None:
-        """Remove an earlier summary, so that an interrupted run leaves none."""
-        if self._path is not None and not self.prints_summary:
-            with suppress(FileNotFoundError):
-                Path(self._path).unlink()
-
-    @contextmanager
-    def report_errors(self) -> Iterator[None]:
-        """Write an error raised inside the block to the summary."""
-        try:
-            yield
-        except FastRankEvalError as error:
-            with suppress(OutputError, BrokenPipeError):
-                self._write_summary(2, str(error))
-            raise
-
-    def print_text(self, text: str) -> None:
-        """Write to standard output until its reader has gone."""
-        if self._failed:
-            return
-        try:
-            emit(text)
-        except BrokenPipeError:
-            self._failed = self._pipe_closed = True
-        except OutputError as error:
-            self._failed = True
-            note(f"error: {error}")
-
-    def finish(self, code: int, fallback: int) -> int:
-        """Write the summary.
-
-        Parameters
-        ----------
-        code : int
-            The exit code of the nights.
-        fallback : int
-            The exit code if that is 0 and some output could not be written.
-
-        Returns
-        -------
-        int
-            The exit code.
-
-        Raises
-        ------
-        BrokenPipeError
-            If the reader of standard output has closed the pipe.
-        """
-        if self.has_summary:
-            try:
-                self._write_summary(code)
-            except OutputError as error:
-                from fastrank_eval.apps.nightly.summary_files import nights_json
-
-                self._failed = True
-                note(f"error: {error} The summary is:\n{nights_json(self.nights, code)}")
-        if self._pipe_closed:
-            raise BrokenPipeError
-        return code or (fallback if self._failed else 0)
-
-    def _write_summary(self, code: int, error: str | None = None) -> None:
-        from fastrank_eval.apps.nightly.summary_files import nights_json
-
-        text = nights_json(self.nights, code, error)
-        if self.prints_summary:
-            self.print_text(text)
-        elif self._path is not None:
-            with atomic_path(self._path) as part:
-                part.write_text(text, encoding="utf-8")
 
 
 #: Exit codes. A run of several nights ends with the first of 2, 4, 3, 5 that occurred.
@@ -279,21 +133,19 @@ def nightly(
     output.remove_old()
     with output.report_errors():
         from fastrank_eval.apps.nightly.judge_again import due_nights
-        from fastrank_eval.apps.nightly.pages import check_pages
+        from fastrank_eval.apps.nightly.label_pages import check_all_pages
         from fastrank_eval.apps.nightly.run import with_history_copy
 
         now, unlabelled = dt.datetime.now(dt.UTC), dates if no_labels else []
         due = [each for each in due_nights(settings, now, dry_run) if each not in dates]
         dates = sorted([*dates, *due])
         if not dry_run:
-            check_pages(settings, dates)
-        # Several nights of a dry run see each other, in a copy of the history.
-        with (
-            with_history_copy(settings)
-            if dry_run and len(dates) > 1
-            else nullcontext(settings) as run_settings
-        ):
-            dry = dry_run and len(dates) == 1
+            check_all_pages(settings, dates)
+        # Several nights of a dry run see each other, in a copy of the history. Nights of a report
+        # that had one label get the name of their label there.
+        copied = dry_run and (len(dates) > 1 or bool(settings.parts))
+        with with_history_copy(settings) if copied else nullcontext(settings) as run_settings:
+            dry = dry_run and not copied
             silent = quiet or output.prints_summary
             codes = {
                 _run_night(
@@ -302,8 +154,7 @@ def nightly(
                 )
                 for each in dates
             }  # fmt: skip
-    code = next((worst_code for worst_code in _CODE_ORDER if worst_code in codes), 0)
-    code = output.finish(code, NOT_SHOWN)
+    code = output.finish(_worst(codes), NOT_SHOWN)
     if code:
         raise click.exceptions.Exit(code)
 
@@ -327,14 +178,18 @@ def _run_night(
 ) -> int:
     """Run a night, print it and return its exit code."""
     from fastrank_eval.apps.cli.progress_bar import progress_bar
-    from fastrank_eval.apps.nightly.pages import write_again, write_pages
-    from fastrank_eval.apps.nightly.run import nightly as run
-    from fastrank_eval.apps.nightly.summary_files import night_dict, night_lines, night_markdown
+    from fastrank_eval.apps.nightly.label_summary import nights_lines, nights_markdown
+    from fastrank_eval.apps.nightly.pages import write_pages
+    from fastrank_eval.apps.nightly.run import nightly_of_labels
+    from fastrank_eval.apps.nightly.summary_files import night_dict
     from fastrank_eval.results.format import printable
 
+    configs = config.of_labels()
     try:
         with progress_bar(quiet) as progress:
-            outcome = run(config, date, dry_run=dry_run, labels=labels, now=now, progress=progress)
+            outcomes = nightly_of_labels(
+                config, date, dry_run=dry_run, labels=labels, now=now, progress=progress
+            )
         raise_if_stopped()
     except FastRankEvalError as error:
         if date in due:
@@ -342,9 +197,57 @@ def _run_night(
         note(f"error: {date}: {printable(str(error))}")
         content = {"date": date.isoformat(), "error": str(error)}
         lines = [config.title, f"{date} NOT EVALUATED: {printable(str(error))}"]
-        _notify(config, date, "error", lines, content)
+        _notify(config, date, ["error"], lines, [content])
         output.nights.append(content)
         return BAD_INPUT
+    shown = [
+        _show_night(each, outcome, dry_run, output)
+        for each, outcome in zip(configs, outcomes, strict=True)
+    ]
+    index, failed = (None, False) if dry_run else _write_index(config, date)
+    nights, pages = [each.night for each in shown], [each.page for each in shown]
+    lines = [config.title, *nights_lines(nights).splitlines()]
+    lines += filter(None, [index if config.parts else pages[0]])
+    contents = [night_dict(each.night, each.page, each.failure, each.groups) for each in shown]
+    unsent = _notify(config, date, [night.status for night in nights], lines, contents)
+    if unsent is not None:
+        for each in contents:
+            each["notify_error"] = unsent
+            each["notes"] = [*each["notes"], unsent]
+        nights = [replace(night, notes=(*night.notes, unsent)) for night in nights]
+        with suppress(FastRankEvalError):  # the pages are there, without the note
+            for own, night in zip(configs, nights, strict=True):
+                write_pages(own, night)
+    raise_if_stopped()
+    output.nights += contents if output.has_summary else []
+    if markdown:
+        strips = [_statuses(each, date) for each in configs]
+        output.print_text(nights_markdown(nights, pages, index, strips))
+    elif not quiet:
+        output.print_text(nights_lines(nights))
+    codes = {_STATUS_CODES[night.status] for night in nights}
+    codes |= {_STATUS_CODES[later.status] for outcome in outcomes for later in outcome.again}
+    if failed or any(each.failure is not None for each in shown):
+        codes.add(NOT_SHOWN)
+    return _worst(codes)
+
+
+class _ShownNight(NamedTuple):
+    """A night, its page or why there is none, and its worst groups."""
+
+    night: Night
+    page: str | None
+    failure: str | None
+    groups: str | None
+
+
+def _show_night(
+    config: NightlyConfig, outcome: NightRun, dry_run: bool, output: NightlyOutput
+) -> _ShownNight:
+    """Write the page of the night of a label."""
+    from fastrank_eval.apps.nightly.pages import write_again, write_pages
+    from fastrank_eval.results.format import printable
+
     # The history now has the night, so the summary lists it even if its page fails.
     night, page, failure = _with_mixes(config, outcome), None, None
     groups = None if dry_run else _write_groups(config, night)
@@ -356,26 +259,9 @@ def _run_night(
             write_again(config, outcome.again)
     except FastRankEvalError as error:
         failure = str(error)
-        note(f"error: {date}: the night was evaluated, but not shown: {printable(failure)}")
+        note(f"error: {night.date}: the night was evaluated, but not shown: {printable(failure)}")
     raise_if_stopped()
-    paths = None if page is None else str(page), failure, groups
-    lines = [config.title, *night_lines(night).splitlines(), *([str(page)] if page else [])]
-    unsent = _notify(config, date, night.status, lines, night_dict(night, *paths))
-    if unsent is not None:
-        night = replace(night, notes=(*night.notes, unsent))
-        with suppress(FastRankEvalError):  # the page is there, without the note
-            write_pages(config, night)
-    raise_if_stopped()
-    if output.has_summary:
-        output.nights.append(night_dict(night, *paths, unsent))
-    if markdown:
-        path = None if page is None else str(page)
-        output.print_text(night_markdown(night, path, _statuses(config, date)))
-    elif not quiet:
-        output.print_text(night_lines(night))
-    codes = {_STATUS_CODES[each.status] for each in (night, *outcome.again)}
-    codes |= {NOT_SHOWN} if failure is not None else set()
-    return next((worst_code for worst_code in _CODE_ORDER if worst_code in codes), 0)
+    return _ShownNight(night, None if page is None else str(page), failure, groups)
 
 
 def _keep_provisional(config: NightlyConfig, date: dt.date, reason: str) -> int:
@@ -385,14 +271,32 @@ def _keep_provisional(config: NightlyConfig, date: dt.date, reason: str) -> int:
     from fastrank_eval.results.format import printable
 
     try:
-        night = keep_provisional(config, date, reason)
-        if night is not None:
+        kept = [(each, keep_provisional(each, date, reason)) for each in config.of_labels()]
+        if any(night is not None for _, night in kept):
             note(f"warning: {date}: stays as it is: {printable(reason)}")
-            write_again(config, [night])
+        for each, night in kept:
+            write_again(each, [] if night is None else [night])
     except FastRankEvalError as error:
         note(f"error: {date}: {printable(str(error))}")
         return BAD_INPUT
     return 0
+
+
+def _write_index(config: NightlyConfig, date: dt.date) -> tuple[str | None, bool]:
+    """Write the page of all labels; return its path, and whether that failed."""
+    from fastrank_eval.apps.nightly.label_pages import write_index
+    from fastrank_eval.results.format import printable
+
+    try:
+        path = write_index(config)
+    except FastRankEvalError as error:
+        note(f"error: {date}: the list of nights was not written: {printable(str(error))}")
+        return None, True
+    return None if path is None else str(path), False
+
+
+def _worst(codes: Collection[int]) -> int:
+    return next((code for code in _CODE_ORDER if code in codes), 0)
 
 
 def _write_groups(config: NightlyConfig, night: Night) -> str | None:
@@ -412,9 +316,9 @@ def _write_groups(config: NightlyConfig, night: Night) -> str | None:
 def _notify(
     config: NightlyConfig,
     date: dt.date,
-    status: str,
+    statuses: Sequence[str],
     lines: Sequence[str],
-    content: dict[str, Any],
+    contents: Sequence[dict[str, Any]],
 ) -> str | None:
     """Send a message about a night; return the reason if that fails."""
     if config.notify is None:
@@ -424,9 +328,12 @@ def _notify(
 
     try:
         webhook_url(config.notify)  # a missing one shows before the first bad night
-        if not wants_message(config.notify, status, _status_before(config, date)):
+        if not any(
+            wants_message(config.notify, status, _status_before(each, date))
+            for each, status in zip(config.of_labels(), statuses, strict=False)
+        ):
             return None
-        summary = {"schema": SCHEMA, "nights": [content]}
+        summary = {"schema": SCHEMA, "nights": contents}
         send(config.notify, summary if config.notify.format == "json" else chat_message(lines))
     except FastRankEvalError as error:
         note(f"warning: {date}: {error}")
@@ -439,7 +346,7 @@ def _status_before(config: NightlyConfig, date: dt.date) -> str | None:
     from fastrank_eval.apps.nightly.compare_nights import DAYS
     from fastrank_eval.apps.nightly.history import open_history
 
-    with open_history(config.history) as history:
+    with open_history(config.history, config.label) as history:
         return next((each.status for each in history.findings(date, DAYS)), None)
 
 
@@ -447,7 +354,7 @@ def _with_mixes(config: NightlyConfig, outcome: NightRun) -> Night:
     from fastrank_eval.apps.nightly.history import open_history
     from fastrank_eval.apps.nightly.mix import with_mixes
 
-    with open_history(config.history) as history:
+    with open_history(config.history, config.label) as history:
         return with_mixes(outcome.night, history, outcome.states)
 
 
@@ -457,9 +364,9 @@ def _with_periods(config: NightlyConfig, outcome: NightRun, dry_run: bool) -> Ni
     from fastrank_eval.apps.nightly.periods import with_periods
 
     if dry_run:
-        with open_history(config.history) as history:
+        with open_history(config.history, config.label) as history:
             return with_periods(outcome.night, history, outcome.states)
-    with closing(History(config.history)) as history:
+    with closing(History(config.history).of(config.label)) as history:
         changes = history.changes()
         night = with_periods(outcome.night, history, outcome.states)
         history.write_periods(night, changes)
@@ -471,7 +378,7 @@ def _statuses(config: NightlyConfig, date: dt.date) -> dict[dt.date, str]:
     from fastrank_eval.apps.nightly.history import open_history
     from fastrank_eval.apps.nightly.summary_files import STRIP_NIGHTS
 
-    with suppress(FastRankEvalError), open_history(config.history) as history:
+    with suppress(FastRankEvalError), open_history(config.history, config.label) as history:
         return history.statuses(date - dt.timedelta(days=STRIP_NIGHTS), date)
     return {}
 

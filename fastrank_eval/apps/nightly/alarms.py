@@ -52,27 +52,29 @@ class _Sequence:
             self.differences.append(difference)
             self.errors.append(se)
 
-    def alarms(self, watched_since: Sequence[dt.date]) -> tuple[Alarm, ...]:
+    def alarms(self, watched_since: Sequence[dt.date], alpha: float) -> tuple[Alarm, ...]:
         """Find the alarms of this sequence.
 
         Parameters
         ----------
         watched_since : sequence of datetime.date
-            The first watched night of each sequence of the report, ascending.
+            The first watched night of each sequence of the label, ascending.
+        alpha : float
+            Probability of an alarm in a year without a change, over these sequences together.
         """
         counts = np.array([max(1, bisect_right(watched_since, date)) for date in self.dates])
-        return alarms(np.array(self.differences), np.array(self.errors), ALPHA / counts)
+        return alarms(np.array(self.differences), np.array(self.errors), alpha / counts)
 
 
 def judge_alarms(
-    night: Night, gates: GateTexts, history: History
+    night: Night, gates: GateTexts, history: History, *, labels: int = 1
 ) -> tuple[list[GateOutcome], list[Finding]]:
     """Judge the sequences of differences that end with a night.
 
     A sequence has the differences of one model, slice and measure from the baseline. Nights of
     unsound rows, without complete labels, of other conventions and of another baseline are left
-    out. Each sequence has an
-    equal share of `ALPHA`: it is divided by the number of sequences with enough nights so far.
+    out. Each sequence has an equal share of `ALPHA`: it is divided by the number of sequences with
+    enough nights so far, and by the number of labels.
 
     Parameters
     ----------
@@ -80,6 +82,8 @@ def judge_alarms(
         With its differences and quality.
     gates : GateTexts
     history : History
+    labels : int
+        Number of labels of the report.
 
     Returns
     -------
@@ -101,7 +105,7 @@ def judge_alarms(
     if most <= LEARNING:
         reason = f"history has {max(most - 1, 0)} of the {LEARNING} nights that levels need"
         return [GateOutcome(condition, True, f"not judged: {reason}")], []
-    findings = _findings(night, sequences, condition)
+    findings = _findings(night, sequences, condition, ALPHA / labels)
     failing = [each for each in findings if each.condition]
     names = [f"{each.measure} of {each.score}{_where(each.slice)}" for each in failing]
     return [GateOutcome(condition, not failing, "; ".join(first_names(names)))], findings
@@ -137,13 +141,15 @@ def _sequences(night: Night, since: dt.date | None, history: History) -> Mapping
     return sequences
 
 
-def _findings(night: Night, sequences: Mapping[_Key, _Sequence], condition: str) -> list[Finding]:
+def _findings(
+    night: Night, sequences: Mapping[_Key, _Sequence], condition: str, alpha: float
+) -> list[Finding]:
     watched = {key: one for key, one in sequences.items() if len(one.dates) > LEARNING}
     since = sorted(one.dates[LEARNING] for one in watched.values())
     seen = [
         (one.dates[alarm.night], key, alarm)
         for key, one in watched.items()
-        for alarm in one.alarms(since)
+        for alarm in one.alarms(since, alpha)
     ]
     # The first alarms of changes, by model.
     leading: dict[str, list[dt.date]] = {}

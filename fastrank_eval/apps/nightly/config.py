@@ -7,6 +7,7 @@ import os
 import re
 import tomllib
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,6 @@ from fastrank_eval.apps.nightly.config_checks import (
     ConfigErrors,
     Key,
     boolean,
-    check_tables,
     choice,
     count,
     day,
@@ -34,6 +34,14 @@ from fastrank_eval.apps.nightly.config_checks import (
 )
 from fastrank_eval.apps.nightly.dates import MAX_NIGHTS, date_fields, fill_date
 from fastrank_eval.apps.nightly.drift import DriftLimits
+from fastrank_eval.apps.nightly.labels import (
+    KEY_TABLES,
+    LabelPart,
+    check_labels,
+    folder_name,
+    read_labels,
+    tables_of,
+)
 from fastrank_eval.apps.nightly.night import (
     MESSAGES,
     MOST_SCORES,
@@ -60,7 +68,7 @@ TABLES: dict[str, dict[str, Key]] = {
     },
     "columns": {
         "group": Key(names, (), required=True),
-        "label": Key(text, "", required=True),
+        "label": Key(names, (), required=True),
         "weight": Key(text),
         "item": Key(text),
         "subtopics": Key(text),
@@ -133,6 +141,8 @@ TABLES: dict[str, dict[str, Key]] = {
 }
 #: Tables without effect if they are left out.
 _OPTIONAL_TABLES = ("notify",)
+#: The keys of the table of a label, ``[labels.x]``.
+_LABEL_KEYS = {key: Key(TABLES[table][key].read) for key, table in KEY_TABLES.items()}
 
 
 @dataclass(frozen=True)
@@ -172,6 +182,12 @@ class NightlyConfig:
     drift : DriftLimits
     labels_complete_after : datetime.timedelta or None
         The time from the end of a night until its labels are complete; None if they are at once.
+    label : str
+        The label, if the report has several; empty if it has one.
+    labels : tuple of str
+        All labels of the report, if it has several.
+    parts : tuple of LabelPart
+        What each of several labels has for itself; see `of_labels`.
     """
 
     file: Path
@@ -193,6 +209,24 @@ class NightlyConfig:
     notify: Webhook | None = None
     drift: DriftLimits = DriftLimits()
     labels_complete_after: dt.timedelta | None = None
+    label: str = ""
+    labels: tuple[str, ...] = ()
+    parts: tuple[LabelPart, ...] = ()
+
+    def of_labels(self) -> tuple[NightlyConfig, ...]:
+        """Return a configuration for each label, with its own folder of pages."""
+        if not self.parts:
+            return (self,)
+        return tuple(
+            replace(
+                self,
+                **{name: value for name, value in vars(part).items() if name != "label"},
+                label=part.label,
+                folder=None if self.folder is None else self.folder / folder_name(part.label),
+                parts=(),
+            )
+            for part in self.parts
+        )
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -291,10 +325,11 @@ def read_config(path: str | os.PathLike[str]) -> NightlyConfig:
         raise ArgumentError(f"{shown}: is TOML that cannot be read: {reason}.") from None
     errors = ConfigErrors(shown)
     table_names = [name for name in TABLES if name]
+    given_labels = content.pop("labels", None)
     for name, value in content.items():
         if isinstance(value, dict) and name not in table_names:
-            hint = near(name, table_names)
-            reason = f"there is no such table.{hint} Tables are {', '.join(table_names)}."
+            known = [*table_names, "labels"]
+            reason = f"there is no such table.{near(name, known)} Tables are {', '.join(known)}."
             errors.add(name, "", None, reason)
     tables = {
         name: read_table(name, content.get(name), TABLES[name], errors)
@@ -303,10 +338,19 @@ def read_config(path: str | os.PathLike[str]) -> NightlyConfig:
     }
     top = {k: v for k, v in content.items() if k not in table_names and not isinstance(v, dict)}
     tables[""] = read_table("", top, TABLES[""], errors)
-    check_tables(tables, errors)
+    labels = tables["columns"]["label"]
+    own = read_labels(given_labels, labels, _LABEL_KEYS, errors)
+    check_labels(tables, labels, own, errors)
     if errors.errors:
         raise ArgumentError("\n".join(errors.errors))
-    return _config(Path(path), tables)
+    configs = [_config(Path(path), tables_of(tables, each, own.get(each, {}))) for each in labels]
+    if len(configs) == 1:
+        return configs[0]
+    parts = tuple(
+        LabelPart(label, each.scores, each.baseline, each.measures, each.options, each.gates)
+        for label, each in zip(labels, configs, strict=True)
+    )
+    return replace(configs[0], labels=labels, parts=parts)
 
 
 def _config(file: Path, tables: dict[str, dict[str, Any]]) -> NightlyConfig:

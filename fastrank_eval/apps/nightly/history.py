@@ -6,22 +6,19 @@ import datetime as dt
 import json
 import math
 import os
-import sqlite3
-from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from copy import copy
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Self
-from urllib.parse import quote
+from typing import Any
 
-from fastrank_eval._lib.arguments import typed
-from fastrank_eval._lib.errors import FastRankEvalError, HistoryError
+from fastrank_eval._lib.errors import HistoryError
+from fastrank_eval.apps.nightly.history_database import HistoryDatabase
 from fastrank_eval.apps.nightly.history_schema import (
-    APPLICATION_ID,
     COLUMNS,
-    MIGRATIONS,
     PROVISIONAL,
-    VERSION,
+    name_labels,
     night_from_rows,
     night_rows,
     parse_findings,
@@ -37,15 +34,17 @@ _ONE_ROW_TABLES = ("night", "quality", "state")
 #: The most bytes of a value in SQLite.
 _MAX_BYTES = 1_000_000_000
 _DETAIL_TABLES = ("difference", "curve", "drift", "calibration")
-_STATE = ["date", "kind", "fingerprint", "content"]
+_STATE = ["date", "label_name", "kind", "fingerprint", "content"]
 #: The kind of a state that has the week and the month of a night.
 _PERIODS = "periods"
 #: Days for which the values of a provisional night are kept.
 _PROVISIONAL_DAYS = 28
 
 
-class History:
+class History(HistoryDatabase):
     """The nights of one report in a file.
+
+    A report of several labels has a night for each label and date. `of` selects the label.
 
     Parameters
     ----------
@@ -69,66 +68,36 @@ class History:
     []
     """
 
-    @typed
-    def __init__(
-        self, path: str | os.PathLike[str], *, readonly: bool = False, patience: float = 60.0
-    ) -> None:
-        self.path = Path(path)
-        self.readonly = readonly
-        self._patience = patience
-        with self._errors("opened"):
-            mode = "ro" if readonly else "rwc"
-            name = quote(os.fsencode(self.path.absolute()), safe="/")
-            self._database = sqlite3.connect(
-                f"file:{name}?mode={mode}", uri=True, timeout=patience, isolation_level=None
-            )
-        try:
-            self._prepare()
-        except BaseException:
-            self._database.close()
-            raise
+    def of(self, label: str) -> History:
+        """Return the history of a label; both share the open file.
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the file."""
-        self._database.close()
-
-    @contextmanager
-    def transaction(self) -> Iterator[None]:
-        """Lock the history and store all writes of the block, or none.
-
-        Readers see the state before the block until it ends. Other writers wait.
-
-        Raises
-        ------
-        HistoryError
-            Another run has the lock for longer than `patience`.
+        Parameters
+        ----------
+        label : str
+            One of `labels`; empty in a report of one label.
         """
-        if self._database.in_transaction:
-            yield
-            return
-        with self._errors("written"):
-            self._database.execute("BEGIN IMMEDIATE")
-            try:
-                yield
-                self._database.execute("COMMIT")
-            except BaseException:
-                with suppress(sqlite3.Error):
-                    self._database.execute("ROLLBACK")
-                raise
+        history = copy(self)
+        history.label = label
+        return history
 
-    def claim(self, report: str) -> None:
+    def labels(self) -> tuple[str, ...]:
+        """Return the labels of the report; none in a report of one label."""
+        rows = self._select("SELECT labels FROM report")
+        with self._reading():
+            return tuple(map(str, json.loads(rows[0][0]))) if rows else ()
+
+    def claim(self, report: str, labels: Sequence[str] = ("",)) -> None:
         """Assign the history to a report.
+
+        Nights of a report that had one label, and now has several, get the name of their label, and
+        lose it again if the report has only that label.
 
         Parameters
         ----------
         report : str
             The name of the report: ``report`` in ``[history]`` of a configuration.
+        labels : sequence of str
+            The columns of its labels.
 
         Raises
         ------
@@ -145,11 +114,16 @@ class History:
                 f'"{report}.db"; or, if it is the same report under another name, write report '
                 f"= {json.dumps(name, ensure_ascii=False)} there."
             )
-        if self.readonly or name == report:
+        several = tuple(labels) if len(labels) > 1 else ()
+        if self.readonly or (name == report and several == self.labels()):
             return
         with self.transaction():
+            name_labels(self._database, labels)
             self._database.execute("DELETE FROM report")
-            self._database.execute("INSERT INTO report (name) VALUES (?)", (report,))
+            self._database.execute(
+                "INSERT INTO report (name, labels) VALUES (?, ?)",
+                (report, json.dumps(several, ensure_ascii=False)),
+            )
 
     def write(self, night: Night, states: SavedStates | None = None) -> None:
         """Store a night and replace any night of the same date.
@@ -166,46 +140,43 @@ class History:
                 f"{self.path}: cannot keep {largest:,} bytes of states of {night.date}, more than "
                 f'{_MAX_BYTES:,}; keep fewer, as with states = "rows" in [history].'
             )
-        date = night.date.isoformat()
+        keys = night.date.isoformat(), night.label
         now = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
         with self.transaction():
-            self._database.execute("DELETE FROM night WHERE date = ?", (date,))
+            self._database.execute("DELETE FROM night WHERE date = ? AND label_name = ?", keys)
             for table, rows in night_rows(night, now).items():
-                columns = ["date", *COLUMNS[table]]
-                rows_with_keys = [(date, *row) for row in rows]
+                columns = ["date", "label_name", *COLUMNS[table]]
+                rows_with_keys = [(*keys, *row) for row in rows]
                 if table not in _ONE_ROW_TABLES:
-                    columns.insert(1, "place")
-                    rows_with_keys = [(date, index, *row) for index, row in enumerate(rows)]
+                    columns.insert(2, "place")
+                    rows_with_keys = [(*keys, index, *row) for index, row in enumerate(rows)]
                 self._database.executemany(_insert(table, columns), rows_with_keys)
             if states is not None:
                 self._database.executemany(
                     _insert("state", _STATE),
-                    [(date, kind, states.fingerprint, of) for kind, of in states.contents.items()],
+                    [(*keys, kind, states.fingerprint, of) for kind, of in states.contents.items()],
                 )
             # The weeks and months of later nights may have this one.
             self._database.execute(
-                "DELETE FROM state WHERE kind = ? AND date > ?", (_PERIODS, date)
+                "DELETE FROM state WHERE date > ? AND label_name = ? AND kind = ?",
+                (*keys, _PERIODS),
             )
             # Only later nights of the same age are compared with provisional values.
             old = night.date - dt.timedelta(days=_PROVISIONAL_DAYS)
             self._database.execute(
-                "DELETE FROM state WHERE kind = ? AND date < ?", (PROVISIONAL, old.isoformat())
+                "DELETE FROM state WHERE date < ? AND label_name = ? AND kind = ?",
+                (old.isoformat(), night.label, PROVISIONAL),
             )
 
     def states(self, date: dt.date) -> SavedStates:
         """Return the saved states of a night, without its week and month."""
         rows = self._select(
-            "SELECT kind, fingerprint, CAST(content AS BLOB) FROM state WHERE date = ? "
-            "AND kind <> ?",
-            date, _PERIODS,
+            "SELECT kind, fingerprint, CAST(content AS BLOB) FROM state WHERE label_name = ? "
+            "AND date = ? AND kind <> ?",
+            self.label, date, _PERIODS,
         )  # fmt: skip
         fingerprint = next((text for _, text, _ in rows), "")
         return SavedStates({kind: bytes(content) for kind, _, content in rows}, fingerprint)
-
-    def changes(self) -> int:
-        """Return a number that other writers of the file change."""
-        ((number,),) = self._select("PRAGMA data_version")
-        return int(number)
 
     def write_periods(self, night: Night, changes: int) -> None:
         """Store the week and the month of a night, unless the history has changed.
@@ -217,9 +188,10 @@ class History:
             The result of `changes` before they were merged.
         """
         with self.transaction():
-            stored = self._select("SELECT 1 FROM night WHERE date = ?", night.date)
+            keys = night.date.isoformat(), night.label
+            stored = self._select("SELECT 1 FROM night WHERE date = ? AND label_name = ?", *keys)
             if stored and self.changes() == changes:
-                row = night.date.isoformat(), _PERIODS, "", periods_content(night)
+                row = *keys, _PERIODS, "", periods_content(night)
                 self._database.execute(_insert("state", _STATE, "REPLACE"), row)
 
     def with_periods(self, night: Night) -> Night | None:
@@ -233,7 +205,7 @@ class History:
 
     def dates(self) -> list[dt.date]:
         """Return the dates of the nights, ascending."""
-        rows = self._select("SELECT date FROM night ORDER BY date")
+        rows = self._select("SELECT date FROM night WHERE label_name = ? ORDER BY date", self.label)
         with self._reading():
             return [dt.date.fromisoformat(date) for (date,) in rows]
 
@@ -270,8 +242,8 @@ class History:
                 begin = first or _FIRST
                 if table in _DETAIL_TABLES and details_from is not None:
                     begin = max(begin, details_from)
-                condition = "date BETWEEN ? AND ?"
-                parameters: list[object] = [begin, last or _LAST]
+                condition = "label_name = ? AND date BETWEEN ? AND ?"
+                parameters: list[object] = [self.label, begin, last or _LAST]
                 if of is not None and table == "value":
                     condition += " AND slice = ? AND measure = ?"
                     parameters += of
@@ -285,21 +257,22 @@ class History:
                     if date not in rows_by_table:
                         rows_by_table[date] = {name: [] for name in COLUMNS}
                     rows_by_table[date][table].append(row)
-            return [night_from_rows(date, rows) for date, rows in rows_by_table.items()]
+            label, found = self.label, rows_by_table.items()
+            return [night_from_rows(date, rows, label) for date, rows in found]
 
     def findings(self, before: dt.date, days: int) -> list[EarlierFindings]:
         """Return the findings of the days before a date, the latest first."""
-        within = before - dt.timedelta(days=days), before
+        within = self.label, before - dt.timedelta(days=days), before
         skipped: dict[str, set[str]] = {}
         for date, condition in self._select(
-            "SELECT date, condition FROM gate WHERE date >= ? AND date < ? AND passed "
-            "AND reason LIKE 'not judged:%'",
+            "SELECT date, condition FROM gate WHERE label_name = ? AND date >= ? AND date < ? "
+            "AND passed AND reason LIKE 'not judged:%'",
             *within,
         ):
             skipped.setdefault(date, set()).add(condition)
         rows = self._select(
-            "SELECT date, status, findings FROM night WHERE date >= ? AND date < ? "
-            "ORDER BY date DESC",
+            "SELECT date, status, findings FROM night WHERE label_name = ? AND date >= ? "
+            "AND date < ? ORDER BY date DESC",
             *within,
         )
         with self._reading():
@@ -311,8 +284,10 @@ class History:
     def statuses(self, first: dt.date, last: dt.date) -> dict[dt.date, str]:
         """Return the status of each night from `first` to `last`."""
         rows = self._select(
-            "SELECT date, status FROM night WHERE date BETWEEN ? AND ? ORDER BY date", first, last
-        )
+            "SELECT date, status FROM night WHERE label_name = ? AND date BETWEEN ? AND ? "
+            "ORDER BY date",
+            self.label, first, last,
+        )  # fmt: skip
         with self._reading():
             return {dt.date.fromisoformat(date): status for date, status in rows}
 
@@ -324,9 +299,9 @@ class History:
         These are provisional nights, and nights that were judged without labels.
         """
         rows = self._select(
-            "SELECT date, notes FROM night WHERE date BETWEEN ? AND ? "
+            "SELECT date, notes FROM night WHERE label_name = ? AND date BETWEEN ? AND ? "
             "AND (provisional OR conventions LIKE ?) ORDER BY date",
-            first or _FIRST, last or _LAST, f'{{"labels":"{NO_LABELS}"%',
+            self.label, first or _FIRST, last or _LAST, f'{{"labels":"{NO_LABELS}"%',
         )  # fmt: skip
         with self._reading():
             return {dt.date.fromisoformat(date): tuple(json.loads(notes)) for date, notes in rows}
@@ -338,9 +313,9 @@ class History:
         """
         rows = self._select(
             'SELECT "rows", CASE WHEN provisional THEN NULL ELSE ctr END FROM quality '
-            'JOIN night USING (date) WHERE "rows" > 0 AND date >= ? AND date < ? '
-            "ORDER BY date DESC LIMIT ?",
-            before - dt.timedelta(days=days), before, nights,
+            'JOIN night USING (label_name, date) WHERE "rows" > 0 AND label_name = ? '
+            "AND date >= ? AND date < ? ORDER BY date DESC LIMIT ?",
+            self.label, before - dt.timedelta(days=days), before, nights,
         )  # fmt: skip
         return [(row_count, math.nan if ctr is None else ctr) for row_count, ctr in rows]
 
@@ -364,8 +339,8 @@ class History:
         """
         rows = self._select(
             "SELECT date, score, slicing, slice, measure, delta, se FROM difference "
-            "WHERE kind = ? AND date BETWEEN ? AND ? ORDER BY date, place",
-            kind, first or _FIRST, last or _LAST,
+            "WHERE kind = ? AND label_name = ? AND date BETWEEN ? AND ? ORDER BY date, place",
+            kind, self.label, first or _FIRST, last or _LAST,
         )  # fmt: skip
         with self._reading():
             dates = {text: dt.date.fromisoformat(text) for text in {row[0] for row in rows}}
@@ -376,17 +351,20 @@ class History:
     def rows(self, first: dt.date | None = None, last: dt.date | None = None) -> dict[dt.date, int]:
         """Return the number of rows of each night from `first` to `last`."""
         rows = self._select(
-            'SELECT date, "rows" FROM quality WHERE date BETWEEN ? AND ? ORDER BY date',
-            first or _FIRST, last or _LAST,
+            'SELECT date, "rows" FROM quality WHERE label_name = ? AND date BETWEEN ? AND ? '
+            "ORDER BY date",
+            self.label, first or _FIRST, last or _LAST,
         )  # fmt: skip
         with self._reading():
             return {dt.date.fromisoformat(date): row_count for date, row_count in rows}
 
     def state(self, date: dt.date, kind: str) -> bytes | None:
-        """Return a saved state of a night; see `run.KINDS`."""
+        """Return a saved state of a night; see `periods.KINDS`."""
         rows = self._select(
-            "SELECT CAST(content AS BLOB) FROM state WHERE date = ? AND kind = ?", date, kind
-        )
+            "SELECT CAST(content AS BLOB) FROM state WHERE label_name = ? AND date = ? "
+            "AND kind = ?",
+            self.label, date, kind,
+        )  # fmt: skip
         return bytes(rows[0][0]) if rows else None
 
     def states_before(
@@ -394,11 +372,11 @@ class History:
     ) -> list[tuple[dt.date, bytes]]:
         """Return states of nights with sound rows, the latest first."""
         rows = self._select(
-            "SELECT state.date, CAST(content AS BLOB) FROM state "
-            "JOIN night ON night.date = state.date JOIN quality ON quality.date = state.date "
-            'WHERE kind = ? AND status <> \'data_quality\' AND "rows" > 0 '
-            "AND state.date >= ? AND state.date < ? ORDER BY state.date DESC LIMIT ?",
-            kind, before - dt.timedelta(days=days), before, nights,
+            "SELECT date, CAST(content AS BLOB) FROM state "
+            "JOIN night USING (label_name, date) JOIN quality USING (label_name, date) "
+            "WHERE kind = ? AND status <> 'data_quality' AND \"rows\" > 0 AND label_name = ? "
+            "AND date >= ? AND date < ? ORDER BY date DESC LIMIT ?",
+            kind, self.label, before - dt.timedelta(days=days), before, nights,
         )  # fmt: skip
         with self._reading():
             return [(dt.date.fromisoformat(date), bytes(content)) for date, content in rows]
@@ -406,8 +384,9 @@ class History:
     def repeated(self, fingerprint: str, before: dt.date) -> dt.date | None:
         """Return the latest night before a date with a fingerprint, or None."""
         ((date,),) = self._select(
-            "SELECT max(date) FROM state WHERE fingerprint = ? AND fingerprint <> '' AND date < ?",
-            fingerprint, before,
+            "SELECT max(date) FROM state WHERE fingerprint = ? AND fingerprint <> '' "
+            "AND label_name = ? AND date < ?",
+            fingerprint, self.label, before,
         )  # fmt: skip
         with self._reading():
             return None if date is None else dt.date.fromisoformat(date)
@@ -416,9 +395,10 @@ class History:
         """Map nights to the earlier night with the same rows."""
         rows = self._select(
             "SELECT late.date, max(early.date) FROM state AS late JOIN state AS early "
-            "ON early.fingerprint = late.fingerprint AND early.date < late.date "
-            "WHERE late.fingerprint <> '' AND late.date BETWEEN ? AND ? GROUP BY late.date",
-            first, last,
+            "ON early.fingerprint = late.fingerprint AND early.label_name = late.label_name "
+            "AND early.date < late.date WHERE late.fingerprint <> '' AND late.label_name = ? "
+            "AND late.date BETWEEN ? AND ? GROUP BY late.date",
+            self.label, first, last,
         )  # fmt: skip
         with self._reading():
             return {dt.date.fromisoformat(d): dt.date.fromisoformat(earlier) for d, earlier in rows}
@@ -426,8 +406,9 @@ class History:
     def state_bytes(self, first: dt.date | None = None, last: dt.date | None = None) -> int:
         """Return the total bytes of saved states without reading them."""
         ((size,),) = self._select(
-            "SELECT coalesce(sum(length(content)), 0) FROM state WHERE date BETWEEN ? AND ?",
-            first or _FIRST, last or _LAST,
+            "SELECT coalesce(sum(length(content)), 0) FROM state WHERE label_name = ? "
+            "AND date BETWEEN ? AND ?",
+            self.label, first or _FIRST, last or _LAST,
         )  # fmt: skip
         return int(size)
 
@@ -451,130 +432,16 @@ class History:
         with self._reading(), self._snapshot():
             return write_tables(self._database, Path(folder))
 
-    def copy(self, path: str | os.PathLike[str]) -> None:
-        """Copy the history to a new file."""
-        with self._errors("copied"), closing(sqlite3.connect(path)) as target:
-            self._database.backup(target)
-
-    @contextmanager
-    def _errors(self, action: str) -> Iterator[None]:
-        """Turn errors of SQLite during an action, such as "opened", into ours."""
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise HistoryError(f"{self.path}: cannot be {action}: {self._why(error)}") from error
-
-    @contextmanager
-    def _reading(self) -> Iterator[None]:
-        """Turn errors of reading, and of content that no version has written."""
-        try:
-            with self._errors("read"):
-                yield
-        except FastRankEvalError:
-            raise
-        except (ValueError, TypeError, LookupError, AttributeError, StopIteration) as error:
-            raise HistoryError(
-                f"{self.path}: is damaged: {type(error).__name__}: {error}. Take the file from a "
-                "backup, or name another and run its nights again."
-            ) from error
-
-    def _select(self, statement: str, *parameters: object) -> list[tuple[Any, ...]]:
-        """Return the rows of a statement; dates as SQLite stores them."""
-        texts = [each.isoformat() if isinstance(each, dt.date) else each for each in parameters]
-        with self._reading():
-            return self._database.execute(statement, texts).fetchall()
-
-    def _why(self, error: sqlite3.Error) -> str:
-        code = getattr(error, "sqlite_errorname", "")
-        if code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-            return (
-                f"another run has locked it for more than {self._patience:g} seconds. Wait until "
-                "it ends, or stop it, and start again."
-            )
-        if code == "SQLITE_NOTADB":
-            return "it is no SQLite database. Name another file."
-        if self.path.is_dir():
-            return "it is a folder; name the file in it, such as history.db."
-        if not self.path.parent.is_dir():
-            return f"folder {str(self.path.parent)!r} does not exist; create it first."
-        if self.readonly and not self.path.exists():
-            return "there is no such file; 'fastrank-eval nightly' makes it."
-        if self.readonly and code.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN")):
-            return (
-                "a run was killed while it wrote, or the file is not readable. Open it once with "
-                "write permission ('fastrank-eval nightly' does), which undoes the unfinished run."
-            )
-        return f"{error}."
-
-    @contextmanager
-    def _snapshot(self) -> Iterator[None]:
-        """Read one state of the tables, even if another run writes."""
-        if self._database.in_transaction:
-            yield
-            return
-        self._database.execute("BEGIN")
-        try:
-            yield
-        finally:
-            self._database.execute("ROLLBACK")
-
-    def _prepare(self) -> None:
-        with self._reading(), self._errors("opened"):
-            # A commit survives a loss of power: EXTRA also syncs the folder of the journal.
-            self._database.execute("PRAGMA synchronous = EXTRA")
-            # A migration may recreate a table that others refer to.
-            self._database.execute("PRAGMA foreign_keys = OFF")
-            # Read both in one snapshot: another run may be creating the tables.
-            with self._snapshot():
-                version = self._version()
-        if version < 0:
-            raise HistoryError(f"{self.path}: is damaged: its tables have version {version}.")
-        if version > VERSION:
-            raise HistoryError(
-                f"{self.path}: was written by a later fastrank_eval (version {version} of its "
-                f"tables; this one knows {VERSION}). Update fastrank_eval, or name another file."
-            )
-        if version == VERSION:
-            self._database.execute("PRAGMA foreign_keys = ON")
-            return
-        if self.readonly:
-            raise HistoryError(
-                f"{self.path}: has tables of version {version}, this fastrank_eval reads "
-                f"{VERSION}. Run 'fastrank-eval nightly' on it once, which brings it up to date."
-            )
-        with self.transaction():
-            # Another run may have upgraded the file meanwhile.
-            for step in range(self._version(), VERSION):
-                for statement in MIGRATIONS[step].split(";"):
-                    if statement.strip():
-                        self._database.execute(statement)
-                self._database.execute(f"PRAGMA user_version = {step + 1}")
-            self._database.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        self._database.execute("PRAGMA foreign_keys = ON")
-
-    def _version(self) -> int:
-        (version,) = self._database.execute("PRAGMA user_version").fetchone()
-        (application_id,) = self._database.execute("PRAGMA application_id").fetchone()
-        (tables,) = self._database.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        if tables and application_id != APPLICATION_ID:
-            raise HistoryError(
-                f"{self.path}: is a database of something else, not a history of nights. Name "
-                "another file."
-            )
-        if not tables and self.readonly:
-            raise HistoryError(f"{self.path}: is empty, not a history of nights.")
-        return int(version)
-
 
 @contextmanager
-def open_history(path: Path) -> Iterator[History]:
+def open_history(path: Path, label: str = "") -> Iterator[History]:
     """Open a history to read it; without a file, an empty one."""
     if path.exists():
         with History(path, readonly=True) as history:
-            yield history
+            yield history.of(label)
         return
     with TemporaryDirectory() as folder, History(Path(folder, "history.db")) as history:
-        yield history
+        yield history.of(label)
 
 
 def _insert(table: str, columns: list[str], verb: str = "INSERT") -> str:

@@ -38,7 +38,7 @@ from fastrank_eval.results.gate_parser import ALL
 #: Marks the file as a history, so that the database of another program is refused: "frEh".
 APPLICATION_ID = 0x66724568
 
-VERSION = 8
+VERSION = 9
 #: The statements from each version to the next; a new file runs them all. Released steps are never
 #: edited: a change is a new step.
 MIGRATIONS = tuple(
@@ -94,7 +94,8 @@ _JSON = {
 #: Fields that may be None; NULL in any other is NaN.
 _NULLABLE = ("baseline", "by", "caution", "labels_complete", "judged_before")
 
-#: The columns of each table after `date` and, in tables with several rows per night, `place`.
+#: The columns of each table after `date`, `label_name` and, in tables with several rows per night,
+#: `place`.
 COLUMNS = {
     name: tuple("slicing" if field == "by" else field for field in names)
     for name, names in _FIELDS.items()
@@ -104,7 +105,7 @@ COLUMNS["curve"] = ("kind", *COLUMNS["curve"])
 
 
 def night_rows(night: Night, written_at: str) -> dict[str, list[Row]]:
-    """Convert a night to rows of each table, without `date` and `place`.
+    """Convert a night to rows of each table, without its keys and `place`.
 
     Parameters
     ----------
@@ -134,7 +135,7 @@ def night_rows(night: Night, written_at: str) -> dict[str, list[Row]]:
     }
 
 
-def night_from_rows(date: str, rows: Mapping[str, Iterable[Row]]) -> Night:
+def night_from_rows(date: str, rows: Mapping[str, Iterable[Row]], label: str = "") -> Night:
     """Convert rows to a night; see `night_rows`."""
     ((*night, findings, _),) = rows["night"]
     curves: dict[str, tuple[CurveLine, ...]] = {}
@@ -142,6 +143,7 @@ def night_from_rows(date: str, rows: Mapping[str, Iterable[Row]]) -> Night:
         curves[kind] = (*curves.get(kind, ()), _record("curve", row))
     return Night(
         date=dt.date.fromisoformat(date),
+        label=label,
         **_record("night", night),
         values=tuple(_record("value", row) for row in rows["value"]),
         quality=_record("quality", next(iter(rows["quality"]))),
@@ -152,6 +154,28 @@ def night_from_rows(date: str, rows: Mapping[str, Iterable[Row]]) -> Night:
         calibration=tuple(_record("calibration", row) for row in rows["calibration"]),
         findings=parse_findings(findings),
     )
+
+
+def name_labels(database: sqlite3.Connection, labels: Sequence[str]) -> None:
+    """Name the nights of a report that had one label, and now has several.
+
+    With one label, its nights lose their name. A night of the same label and date stays.
+
+    Parameters
+    ----------
+    database : sqlite3.Connection
+    labels : sequence of str
+        The columns of the labels of the report.
+    """
+    nights = database.execute("SELECT date, label_name, conventions FROM night").fetchall()
+    for date, name, conventions in nights:
+        label = json.loads(conventions).get("columns", {}).get("label")
+        new = (label if len(labels) > 1 else "") if label in labels else name
+        if new != name:
+            database.execute(
+                "UPDATE OR IGNORE night SET label_name = ? WHERE label_name = ? AND date = ?",
+                (new, name, date),
+            )
 
 
 def _row(table: str, record: object) -> list[Any]:
@@ -338,7 +362,7 @@ def _is_table(path: Path, name: str) -> bool:
 def _table(database: sqlite3.Connection, name: str) -> pa.Table:
     column_info = database.execute(f"PRAGMA table_info({name})").fetchall()
     schema = pa.schema([pa.field(column, _KINDS[kind]) for _, column, kind, *_ in column_info])
-    order = "date, place" if "place" in schema.names else "date"
+    order = "date, label_name" + (", place" if "place" in schema.names else "")
     rows = database.execute(f"SELECT * FROM {name} ORDER BY {order}")  # noqa: S608 - our own names
     columns = list(zip(*rows, strict=True)) or [()] * len(schema)
     table = pa.table(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections import ChainMap
 from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import replace
@@ -45,10 +46,11 @@ def due_nights(config: NightlyConfig, now: dt.datetime, readonly: bool = False) 
     if after is None or not config.history.exists():
         return []
     with suppress(FastRankEvalError), History(config.history, readonly=readonly) as history:
-        history.claim(config.report)
+        history.claim(config.report, config.labels or [config.options["label"]])
+        nights = [history.of(each.label).provisional() for each in config.of_labels()]
         return [
             date
-            for date, notes in history.provisional().items()
+            for date, notes in sorted(ChainMap(*nights).items())
             if is_complete(date, after, now)
             and (not _was_tried(notes) or not is_complete(date, after + _TRIES, now))
         ]
@@ -73,7 +75,7 @@ def keep_provisional(config: NightlyConfig, date: dt.date, reason: str) -> Night
     Night or None
         The night with the note; None if it has one, or if another run has judged it meanwhile.
     """
-    with closing(History(config.history)) as history, history.transaction():
+    with closing(History(config.history).of(config.label)) as history, history.transaction():
         stored = history.read(date, date) if date in history.provisional(date, date) else []
         if not stored or _was_tried(stored[0].notes):
             return None

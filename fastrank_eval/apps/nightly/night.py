@@ -395,6 +395,8 @@ class Night:
     ----------
     status : str
         ``"fine"``, ``"changed"``, ``"provisional"``, ``"regression"`` or ``"data_quality"``.
+    label : str
+        The column of labels in a report of several labels; empty in a report of one label.
     findings : tuple of Finding
         Problems and changes, the most important first.
     notes : tuple of str
@@ -450,6 +452,7 @@ class Night:
     labels_complete: dt.datetime | None = None
     label_age: float = math.nan
     judged_before: EarlierJudgement | None = None
+    label: str = ""
 
     @property
     def has_labels(self) -> bool:

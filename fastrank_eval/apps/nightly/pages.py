@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from importlib import import_module
 from pathlib import Path
@@ -16,6 +16,7 @@ from fastrank_eval._lib.errors import FastRankEvalError, OutputError
 from fastrank_eval._lib.files import atomic_path
 from fastrank_eval.apps.nightly.config import NightlyConfig
 from fastrank_eval.apps.nightly.history import History
+from fastrank_eval.apps.nightly.labels import folder_name
 from fastrank_eval.apps.nightly.mix import with_mixes
 from fastrank_eval.apps.nightly.night import Night
 from fastrank_eval.apps.nightly.periods import with_periods
@@ -36,11 +37,15 @@ class Links:
         The nights before and after the one shown.
     groups : str
         Address of the worst groups of the night shown.
+    labels : tuple of (str, str)
+        The labels of the report with the addresses of their nights of this date; no address for the
+        label shown.
     """
 
     before: dt.date | None = None
     after: dt.date | None = None
     groups: str = ""
+    labels: tuple[tuple[str, str], ...] = ()
     #: The title of the page of `home`.
     home_name: ClassVar[str] = "Latest night"
 
@@ -62,28 +67,55 @@ class Links:
 
 
 @dataclass(frozen=True)
-class WebLinks(Links):
-    """Addresses in the web view."""
+class LabelLinks(Links):
+    """Addresses of pages in the folder of a label."""
 
     home_name: ClassVar[str] = "All nights"
 
     def home(self) -> str:
+        """Return the address of the page of all labels."""
+        return "../index.html"
+
+
+@dataclass(frozen=True)
+class WebLinks(Links):
+    """Addresses in the web view.
+
+    Parameters
+    ----------
+    label : str
+        The label shown, if the report has several.
+    """
+
+    label: str = ""
+    home_name: ClassVar[str] = "All nights"
+
+    def home(self) -> str:
         """Return the address of the list of nights."""
-        return "/"
+        return f"/{self._query()}"
 
     def night(self, date: dt.date) -> str:
         """Return the address of a night."""
-        return f"/night/{date}"
+        return f"/night/{date}{self._query()}"
+
+    def earlier(self, date: dt.date) -> str:
+        """Return the address of the list of the nights before a date."""
+        return f"/{self._query(before=date)}"
+
+    def _query(self, **requested: object) -> str:
+        """Return the query of an address, with the label."""
+        if self.label:
+            requested["label"] = self.label
+        return f"?{urlencode(requested, errors='replace')}" if requested else ""
 
     def compare(self, first: dt.date, second: dt.date) -> str:
         """Return the address of a comparison of two nights."""
-        return f"/compare?{urlencode({'first': first, 'second': second})}"
+        return f"/compare{self._query(first=first, second=second)}"
 
     def slice(self, value: MeasureValue) -> str:
         """Return the address of a slice; empty if it would be too long."""
-        requested = {"slice": value.slice, "measure": value.measure}
-        query = urlencode(requested, errors="replace")
-        return f"/slice?{query}" if len(query) <= LONGEST_QUERY else ""
+        query = self._query(slice=value.slice, measure=value.measure)
+        return f"/slice{query}" if len(query) <= LONGEST_QUERY + len("?") else ""
 
 
 #: Text that every page contains, and hardly any other file.
@@ -110,7 +142,7 @@ def check_pages(config: NightlyConfig, dates: Sequence[dt.date]) -> None:
         return
     _page_module().check_libraries()
     for name in ("index", *dates):
-        _check_page(config.folder / f"{name}.html")
+        check_page(config.folder / f"{name}.html")
     for date in dates:
         check_groups_file(config, date)
     # Do not create the folder yet: a night that fails leaves nothing.
@@ -147,9 +179,9 @@ def write_pages(config: NightlyConfig, night: Night) -> list[Path]:
     except OSError as error:
         raise _folder_error(config, str(error.strerror or error)) from error
     page, index = config.folder / f"{night.date}.html", config.folder / "index.html"
-    with closing(History(config.history)) as history:
+    with closing(History(config.history).of(config.label)) as history:
         contents = {night.date: _draw_page(config, config.folder, history, night)}
-        _write_page(page, contents[night.date])
+        write_page(page, contents[night.date])
         while True:
             latest = history.dates()[-1]
             if latest not in contents:
@@ -163,14 +195,14 @@ def write_pages(config: NightlyConfig, night: Night) -> list[Path]:
             # Another run may have stored a later night: do not replace its page.
             with history.transaction():
                 if history.dates()[-1] == latest:
-                    _write_page(index, contents[latest])
+                    write_page(index, contents[latest])
                     return [page, index]
 
 
 def write_again(config: NightlyConfig, nights: Sequence[Night]) -> None:
     """Write the pages of nights as the history has them; see `write_pages`."""
     for night in nights if config.folder is not None else ():
-        with History(config.history, readonly=True) as history:
+        with History(config.history, readonly=True).of(config.label) as history:
             shown = with_mixes(with_periods(night, history), history)
         write_pages(config, shown)
 
@@ -184,7 +216,7 @@ def _folder_error(config: NightlyConfig, reason: str) -> OutputError:
 def _draw_page(config: NightlyConfig, folder: Path, history: History, last: Night) -> bytes:
     first = last.date - dt.timedelta(days=config.nights - 1)
     before = history.read(first, last.date - dt.timedelta(days=1), details_from=last.date)
-    links = _links(folder, history.dates(), last.date)
+    links = _links(folder, history, last)
     try:
         text: str = _page_module().page([*before, last], links=links)
         return text.encode()
@@ -197,21 +229,56 @@ def _draw_page(config: NightlyConfig, folder: Path, history: History, last: Nigh
         ) from error
 
 
-def _links(folder: Path, dates: Sequence[dt.date], date: dt.date) -> Links:
-    """Link to the nearest nights with pages in the folder."""
-    with_page = [each for each in dates if (folder / f"{each}.html").exists()]
+def _links(folder: Path, history: History, night: Night) -> Links:
+    """Link to the nearest nights with pages, and to other labels."""
+    date = night.date
+    with_page = [each for each in history.dates() if (folder / f"{each}.html").exists()]
     before = [each for each in with_page if each < date]
     after = [each for each in with_page if each > date]
     groups = groups_file(folder, date)
-    return Links(
+    return (LabelLinks if night.label else Links)(
         before[-1] if before else None,
         after[0] if after else None,
         groups.name if groups.exists() else "",
+        other_labels(history, night, lambda label: f"../{folder_name(label)}/{date}.html"),
     )
 
 
-def _check_page(path: Path) -> None:
-    """Refuse to replace a file that is no page."""
+def other_labels(
+    history: History, night: Night, address: Callable[[str], str]
+) -> tuple[tuple[str, str], ...]:
+    """Return the labels of a date with the addresses of their nights.
+
+    Parameters
+    ----------
+    history : History
+    night : Night
+        Its own label has no address, nor has a label without a night of this date.
+    address : callable
+        Returns the address of the night of a label.
+
+    Returns
+    -------
+    tuple of (str, str)
+        Empty in a report of one label.
+    """
+    if not night.label:
+        return ()
+    others = {
+        label: history.of(label).statuses(night.date, night.date)
+        for label in history.labels()
+        if label != night.label
+    }
+    return tuple((label, address(label) if others.get(label) else "") for label in history.labels())
+
+
+def check_page(path: Path) -> None:
+    """Refuse to replace a file that is no page.
+
+    Raises
+    ------
+    OutputError
+    """
     if path.is_file() and (content := path.read_bytes()) and _PAGE_MARK not in content:
         raise OutputError(
             f"[output] folder: must hold no other files of the names of pages, got {str(path)!r}, "
@@ -219,8 +286,9 @@ def _check_page(path: Path) -> None:
         )
 
 
-def _write_page(path: Path, content: bytes) -> None:
-    _check_page(path)
+def write_page(path: Path, content: bytes) -> None:
+    """Write a page, and replace only a page."""
+    check_page(path)
     with atomic_path(path) as part:
         part.write_bytes(content)
 

@@ -1,22 +1,81 @@
-"""Merge the nights of a week and a month."""
+"""Save the states of nights, and merge those of a week and a month."""
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Sequence
+import hashlib
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import MergeError, SourceError
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.night import PERIODS, Night, SavedStates, display_name, values_of
-from fastrank_eval.apps.nightly.run import KINDS
 from fastrank_eval.apps.nightly.text import confidence_of
 from fastrank_eval.engine.records import MeasureValue
-from fastrank_eval.results.state import State
+from fastrank_eval.engine.run import Evaluation
+from fastrank_eval.measures import Measure
+from fastrank_eval.measures.pooled import ClusteredMeasure
+from fastrank_eval.results.state import State, state_of_run
 
 #: Pending bytes of states at which they are merged before more are read.
 MERGE_BYTES = 1 << 25
+
+
+#: Kinds of saved states: measures of groups; measures of all rows that are a few sums; and measures
+#: that read the score of every row, whose states grow with the rows.
+KINDS = ("groups", "sums", "scores")
+
+
+def states_of(
+    evaluation: Evaluation, source: object, hidden: Collection[str], keep: str = "slices"
+) -> SavedStates:
+    """Save the states of a run.
+
+    Parameters
+    ----------
+    evaluation : Evaluation
+    source : object
+        The source of `run`.
+    hidden : collection of str
+        Measures to leave out, since no other run has them.
+    keep : str
+        One of `STATES`.
+    """
+    measures = [m for m in evaluation.plan.measures if str(m) not in hidden]
+    measures_by_kind: dict[str, list[Measure]] = {kind: [] for kind in KINDS}
+    for measure in measures:
+        measures_by_kind[_kind_of(measure)].append(measure)
+    sliced_by = {"groups": ("everything", "slices")}
+    states = {
+        kind: _state(evaluation, source, measures, keep in sliced_by.get(kind, ("everything",)))
+        for kind, measures in measures_by_kind.items()
+        if measures and (keep != "groups" or kind == "groups")
+    }
+    fingerprints = [
+        seen.fingerprint for state in states.values() for seen in state.provenance if seen.rows
+    ]
+    fingerprint = hashlib.sha256("".join(fingerprints).encode()).hexdigest() if fingerprints else ""
+    return SavedStates({kind: state.to_bytes() for kind, state in states.items()}, fingerprint)
+
+
+def _kind_of(measure: Measure) -> str:
+    if not measure.pooled:
+        return "groups"
+    return "sums" if isinstance(measure, ClusteredMeasure) else "scores"
+
+
+def _state(
+    evaluation: Evaluation, source: object, measures: list[Measure], keep_slices: bool
+) -> State:
+    plan = replace(evaluation.plan, measures=tuple(measures))
+    if not keep_slices:
+        plan = replace(plan, slicings=None)
+    totals = evaluation.totals.select(plan)
+    texts = set(map(str, measures))
+    requested = {name: text for name, text in evaluation.requested.items() if text in texts}
+    state = state_of_run(replace(evaluation, plan=plan, totals=totals, requested=requested), source)
+    return state if keep_slices else state.without_slices()
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
-import hashlib
 import math
 import shlex
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, field, replace
 from pathlib import Path
@@ -64,6 +63,7 @@ from fastrank_eval.apps.nightly.night import (
     with_standard_errors,
 )
 from fastrank_eval.apps.nightly.night_curves import curves_of, has_curves
+from fastrank_eval.apps.nightly.periods import states_of
 from fastrank_eval.apps.nightly.quality import (
     SINGLE_CLASS,
     TIED,
@@ -83,67 +83,10 @@ from fastrank_eval.apps.nightly.unlabelled import (
     without_label_slices,
 )
 from fastrank_eval.engine.records import plain_value
-from fastrank_eval.engine.run import Evaluation, run
+from fastrank_eval.engine.run import Evaluation, Request, run_together
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.parser import requested_measures
-from fastrank_eval.measures.pooled import ClusteredMeasure
 from fastrank_eval.results.gate_parser import ALL
-from fastrank_eval.results.state import State, state_of_run
-
-#: Kinds of saved states: measures of groups; measures of all rows that are a few sums; and measures
-#: that read the score of every row, whose states grow with the rows.
-KINDS = ("groups", "sums", "scores")
-
-
-def states_of(
-    evaluation: Evaluation, source: object, hidden: Collection[str], keep: str = "slices"
-) -> SavedStates:
-    """Save the states of a run.
-
-    Parameters
-    ----------
-    evaluation : Evaluation
-    source : object
-        The source of `run`.
-    hidden : collection of str
-        Measures to leave out, since no other run has them.
-    keep : str
-        One of `STATES`.
-    """
-    measures = [m for m in evaluation.plan.measures if str(m) not in hidden]
-    measures_by_kind: dict[str, list[Measure]] = {kind: [] for kind in KINDS}
-    for measure in measures:
-        measures_by_kind[_kind_of(measure)].append(measure)
-    sliced_by = {"groups": ("everything", "slices")}
-    states = {
-        kind: _state(evaluation, source, measures, keep in sliced_by.get(kind, ("everything",)))
-        for kind, measures in measures_by_kind.items()
-        if measures and (keep != "groups" or kind == "groups")
-    }
-    fingerprints = [
-        seen.fingerprint for state in states.values() for seen in state.provenance if seen.rows
-    ]
-    fingerprint = hashlib.sha256("".join(fingerprints).encode()).hexdigest() if fingerprints else ""
-    return SavedStates({kind: state.to_bytes() for kind, state in states.items()}, fingerprint)
-
-
-def _kind_of(measure: Measure) -> str:
-    if not measure.pooled:
-        return "groups"
-    return "sums" if isinstance(measure, ClusteredMeasure) else "scores"
-
-
-def _state(
-    evaluation: Evaluation, source: object, measures: list[Measure], keep_slices: bool
-) -> State:
-    plan = replace(evaluation.plan, measures=tuple(measures))
-    if not keep_slices:
-        plan = replace(plan, slicings=None)
-    totals = evaluation.totals.select(plan)
-    texts = set(map(str, measures))
-    requested = {name: text for name, text in evaluation.requested.items() if text in texts}
-    state = state_of_run(replace(evaluation, plan=plan, totals=totals, requested=requested), source)
-    return state if keep_slices else state.without_slices()
 
 
 def check_folder(history: Path) -> None:
@@ -217,6 +160,22 @@ def nightly(
     now: dt.datetime | None = None,
     progress: Callable[[Progress], object] | None = None,
 ) -> NightRun:
+    """Evaluate a night of one label; see `nightly_of_labels`."""
+    (outcome,) = nightly_of_labels(
+        config, date, dry_run=dry_run, labels=labels, now=now, progress=progress
+    )
+    return outcome
+
+
+def nightly_of_labels(
+    config: NightlyConfig,
+    date: dt.date,
+    *,
+    dry_run: bool = False,
+    labels: bool = True,
+    now: dt.datetime | None = None,
+    progress: Callable[[Progress], object] | None = None,
+) -> list[NightRun]:
     """Evaluate a night in one pass over its rows and store it in history.
 
     A night whose labels are not complete is provisional. If it is run again with complete labels,
@@ -238,7 +197,8 @@ def nightly(
 
     Returns
     -------
-    NightRun
+    list of NightRun
+        One for each label.
 
     Raises
     ------
@@ -247,38 +207,57 @@ def nightly(
         Without labels also if the history has the night with labels.
     """
     now = dt.datetime.now(dt.UTC) if now is None else now
-
-    def evaluate() -> NightRun:
-        function = _evaluate_night if labels else _evaluate_unlabelled_night
-        evaluated = function(config, date, progress)
-        night = with_maturity(evaluated.night, config.labels_complete_after, now)
-        return replace(evaluated, night=night)
-
+    configs = config.of_labels()
     if dry_run:
         check_folder(config.history)
         with open_history(config.history) as history:
-            history.claim(config.report)
-            _check_labels(history, date, labels)
-            return _judge(evaluate(), config, history)
+            _claim(history, configs, date, labels)
+            return [
+                _judge(each, own, history.of(own.label))
+                for each, own in zip(
+                    _evaluate(configs, date, labels, now, progress), configs, strict=True
+                )
+            ]
     # Check that the history can be written before reading rows. A failed run leaves no new file.
     if config.history.exists():
         with closing(History(config.history)) as history:
-            history.claim(config.report)
-            _check_labels(history, date, labels)
+            _claim(history, configs, date, labels)
     else:
         check_writable(config.history, overwrite=True)  # another run may create it
-    evaluated = evaluate()
+    evaluated = _evaluate(configs, date, labels, now, progress)
     # The transaction shows concurrent runs a complete night or none.
     with closing(History(config.history)) as history, history.transaction():
-        history.claim(config.report)
-        _check_labels(history, date, labels)
-        outcome = _judge(evaluated, config, history)
-        history.write(outcome.night, outcome.states)
+        _claim(history, configs, date, labels)
+        return [
+            _judge_and_write(each, own, history.of(own.label))
+            for each, own in zip(evaluated, configs, strict=True)
+        ]
 
-        def judge(*parts: Any) -> Night:
-            return _compare_and_judge(NightRun(*parts), config, history)
 
-        later = compare_again(outcome.night, history, judge)
+def _evaluate(
+    configs: Sequence[NightlyConfig],
+    date: dt.date,
+    labels: bool,
+    now: dt.datetime,
+    progress: Callable[[Progress], object] | None,
+) -> list[NightRun]:
+    evaluate = _evaluate_nights if labels else _evaluate_unlabelled_nights
+    after = configs[0].labels_complete_after
+    return [
+        replace(each, night=with_maturity(each.night, after, now))
+        for each in evaluate(configs, date, progress)
+    ]
+
+
+def _judge_and_write(evaluated: NightRun, config: NightlyConfig, history: History) -> NightRun:
+    """Judge and store a night, and judge later nights that lacked it."""
+    outcome = _judge(evaluated, config, history)
+    history.write(outcome.night, outcome.states)
+
+    def judge(*parts: Any) -> Night:
+        return _compare_and_judge(NightRun(*parts), config, history)
+
+    later = compare_again(outcome.night, history, judge)
     dates = ", ".join(str(each.date) for each in later)
     notes = [f"nights that are compared with it now: {dates}"] if later else []
     night = replace(outcome.night, notes=(*outcome.night.notes, *notes))
@@ -294,21 +273,27 @@ def _judge(evaluated: NightRun, config: NightlyConfig, history: History) -> Nigh
 
 
 @naming_no_labels
-def _evaluate_night(
-    config: NightlyConfig,
+def _evaluate_nights(
+    configs: Sequence[NightlyConfig],
     date: dt.date,
     progress: Callable[[Progress], object] | None,
-) -> NightRun:
-    requested = requested_measures(list(config.measures))
-    measures = with_standard_errors(requested)
-    quality_measures = _quality_measures(config, config.options)
-    hidden = frozenset(map(str, quality_measures))
-    sources = config.sources(date)
-    source = sources[0] if len(sources) == 1 else sources
-    evaluation = run(
-        source,
+) -> list[NightRun]:
+    evaluations = run_together([_request(config, date, progress) for config in configs])
+    evaluated = [
+        _evaluated_night(config, date, evaluation)
+        for config, evaluation in zip(configs, evaluations, strict=True)
+    ]
+    return _with_distributions(evaluated, evaluations, configs)
+
+
+def _request(
+    config: NightlyConfig, date: dt.date, progress: Callable[[Progress], object] | None
+) -> Request:
+    measures = with_standard_errors(requested_measures(list(config.measures)))
+    return Request(
+        _source(config, date),
         score=config.scores,
-        measures=[*measures, *quality_measures],
+        measures=[*measures, *_quality_measures(config, config.options)],
         baseline=config.baseline,
         where=config.condition(date),
         per_group=False,
@@ -316,6 +301,16 @@ def _evaluate_night(
         progress=progress,
         **config.options,
     )
+
+
+def _source(config: NightlyConfig, date: dt.date) -> str | list[str]:
+    sources = config.sources(date)
+    return sources[0] if len(sources) == 1 else sources
+
+
+def _evaluated_night(config: NightlyConfig, date: dt.date, evaluation: Evaluation) -> NightRun:
+    requested = requested_measures(list(config.measures))
+    hidden = frozenset(map(str, _quality_measures(config, config.options)))
     values, confidence = values_of(evaluation, hidden), config.options["confidence"]
     night = Night(
         date=date,
@@ -323,10 +318,11 @@ def _evaluate_night(
         models=config.models,
         baseline=config.baseline,
         measures=tuple(str(m) for m in evaluation.plan.measures if str(m) not in hidden),
-        sources=tuple(sources),
+        sources=tuple(config.sources(date)),
         command=_command(config, date),
         version=evaluation.meta.version,
         seconds=evaluation.meta.seconds,
+        label=config.label,
         conventions=_conventions_of_run(evaluation, config, hidden),
         values=tuple(values),
         quality=quality_of(evaluation),
@@ -334,7 +330,7 @@ def _evaluate_night(
         curves=curves_of(evaluation),
         calibration=calibration_of(evaluation),
     )
-    states = states_of(evaluation, source, hidden, config.states)
+    states = states_of(evaluation, _source(config, date), hidden, config.states)
     shown = display_names(requested, evaluation.plan.measures)
     computed = {
         shown.get(name, name): shown.get(text, text) for name, text in evaluation.requested.items()
@@ -342,13 +338,17 @@ def _evaluate_night(
     texts = ((shown.get(str(m), str(m)), m.shown) for m in evaluation.plan.measures)
     names = {text: name for text, name in texts if text in night.measures and text != name}
     few = few_scores(evaluation, config.gates.min_distinct_scores)
-    night = _with_display_names(night, shown, computed, names)
-    evaluated = NightRun(night, states, few)
-    return _with_distributions(evaluated, evaluation, config)
+    return NightRun(_with_display_names(night, shown, computed, names), states, few)
+
+
+def _claim(history: History, configs: Sequence[NightlyConfig], date: dt.date, labels: bool) -> None:
+    """Claim a history; refuse to replace nights with labels by ones without."""
+    history.claim(configs[0].report, [config.options["label"] for config in configs])
+    for config in configs:
+        _check_labels(history.of(config.label), date, labels)
 
 
 def _check_labels(history: History, date: dt.date, labels: bool) -> None:
-    """Refuse to replace a night with labels by one without."""
     nights = [] if labels else history.read(date, date, of=(ALL, ""))
     if any(night.has_labels and night.quality.rows for night in nights):
         raise ArgumentError(
@@ -357,13 +357,23 @@ def _check_labels(history: History, date: dt.date, labels: bool) -> None:
         )
 
 
-def _evaluate_unlabelled_night(
-    config: NightlyConfig,
+def _evaluate_unlabelled_nights(
+    configs: Sequence[NightlyConfig],
     date: dt.date,
     progress: Callable[[Progress], object] | None,
+) -> list[NightRun]:
+    counts = [_quality_measures(config, {"unretrieved": "allow"}) for config in configs]
+    evaluations = evaluate_unlabelled(configs, date, counts, progress)
+    evaluated = [
+        _unlabelled_night(config, date, evaluation, measures)
+        for config, evaluation, measures in zip(configs, evaluations, counts, strict=True)
+    ]
+    return _with_distributions(evaluated, evaluations, configs)
+
+
+def _unlabelled_night(
+    config: NightlyConfig, date: dt.date, evaluation: Evaluation, counts: Sequence[Measure]
 ) -> NightRun:
-    counts = _quality_measures(config, {"unretrieved": "allow"})
-    evaluation = evaluate_unlabelled(config, date, counts, progress)
     requested = requested_measures(list(config.measures))
     quality = replace(
         quality_of(evaluation),
@@ -372,7 +382,8 @@ def _evaluate_unlabelled_night(
         coverage=math.nan,
         single_class_share=math.nan,
     )
-    nulls = {name: n for name, n in quality.nulls.items() if name != config.options["label"]}
+    label = evaluation.plan.roles.label
+    nulls = {name: n for name, n in quality.nulls.items() if name != label}
     conventions = _conventions_of_run(evaluation, config, frozenset(map(str, counts)))
     night = Night(
         date=date,
@@ -384,13 +395,13 @@ def _evaluate_unlabelled_night(
         command=_command(config, date, "--no-labels"),
         version=evaluation.meta.version,
         seconds=evaluation.meta.seconds,
+        label=config.label,
         conventions={"labels": NO_LABELS, **conventions},
         values=(),
         quality=replace(quality, nulls=nulls),
         notes=("judged without labels: run the night again when they have come",),
     )
-    few = few_scores(evaluation, config.gates.min_distinct_scores)
-    return _with_distributions(NightRun(night, SavedStates(), few), evaluation, config)
+    return NightRun(night, SavedStates(), few_scores(evaluation, config.gates.min_distinct_scores))
 
 
 def _command(config: NightlyConfig, date: dt.date, *options: str) -> str:
@@ -399,16 +410,29 @@ def _command(config: NightlyConfig, date: dt.date, *options: str) -> str:
 
 
 def _with_distributions(
-    evaluated: NightRun, evaluation: Evaluation, config: NightlyConfig
+    evaluated: Sequence[NightRun],
+    evaluations: Sequence[Evaluation],
+    configs: Sequence[NightlyConfig],
+) -> list[NightRun]:
+    """Add the distributions of scores and columns, and their states."""
+    if not configs[0].drift.nights or not any(each.night.quality.rows for each in evaluated):
+        return list(evaluated)
+    columns = evaluate_columns(configs, evaluated[0].night.date)
+    minimum = configs[0].drift.min_rows
+    return [
+        _with_distribution(each, {**distributions_of(evaluation, minimum), **own}, own)
+        if each.night.quality.rows
+        else each
+        for each, evaluation, own in zip(evaluated, evaluations, columns, strict=True)
+    ]
+
+
+def _with_distribution(
+    evaluated: NightRun, distributions: Distributions, columns: Distributions
 ) -> NightRun:
-    """Add the distributions of scores and columns, and their state."""
     night, states = evaluated.night, evaluated.states
-    if not config.drift.nights or not night.quality.rows:
-        return evaluated
-    columns = evaluate_columns(config, night.date)
     nulls = {place.score: each.rows - each.count for place, each in columns.items() if not place.by}
     quality = replace(night.quality, nulls={**night.quality.nulls, **nulls})
-    distributions = {**distributions_of(evaluation, config.drift.min_rows), **columns}
     contents = {**states.contents, KIND: distributions_to_bytes(distributions)}
     return replace(
         evaluated,
@@ -515,7 +539,9 @@ def _compare_and_judge(evaluated: NightRun, config: NightlyConfig, history: Hist
         drift=tuple(drift),
     )
     judged_gates = gate_outcomes(night, config.gates, earlier)
-    alarm_outcomes, alarm_findings = judge_alarms(night, config.gates, history)
+    alarm_outcomes, alarm_findings = judge_alarms(
+        night, config.gates, history, labels=max(1, len(config.labels))
+    )
     gates = [gate_so_far(each.outcome, night, config.gates) for each in judged_gates]
     gates += few_scores_outcomes(evaluated.few_scores)
     gates += [*alarm_outcomes, *drift_outcomes(drifted)]

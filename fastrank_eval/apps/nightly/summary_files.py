@@ -114,6 +114,7 @@ def night_dict(
     content = {
         "date": night.date.isoformat(),
         "title": night.title,
+        **({"label": night.label} if night.label else {}),
         "status": night.status,
         "provisional": night.provisional,
         "labels_complete": _time_text(night.labels_complete),
@@ -222,7 +223,11 @@ _MARKUP = re.compile(r"([\\`*_{}\[\]()#+!|<>~&:@-])")
 
 
 def night_markdown(
-    night: Night, page: str | None = None, statuses: Mapping[dt.date, str] | None = None
+    night: Night,
+    page: str | None = None,
+    statuses: Mapping[dt.date, str] | None = None,
+    *,
+    legend: bool = True,
 ) -> str:
     """Format a night as Markdown for chat.
 
@@ -235,6 +240,8 @@ def night_markdown(
         The path of its page.
     statuses : mapping of datetime.date to str, optional
         The statuses of the nights before it, for a strip of the last 30 nights.
+    legend : bool
+        Explain intervals and marks at the end.
 
     Returns
     -------
@@ -261,18 +268,18 @@ def night_markdown(
                 models.append(f"* {_code(night.name_of(value.measure))} {numbers}")
         models.append("")
     quality = night.quality
-    status = f"**{_escaped(night.title)}, {night.date}: {_status(night)}**"
-    link = "" if page is None else f" [page]({quote(page, safe=_ADDRESS_CHARACTERS)})"
+    title = label_code(night) if night.label else escaped(night.title)
+    status = f"**{title}, {night.date}: {status_word(night)}**"
     reason, *others = sentences(night) or [""]
     parts = [
-        [f"{status}{link}", ""],
-        [_escaped(reason), ""] if reason else [],
+        [f"{status}{page_link(page)}", ""],
+        [escaped(reason), ""] if reason else [],
         [
-            *(f"* {_escaped(other)}" for other in others),
-            *(f"* {_escaped(text)}" for text in maturity_texts(night)),
-            *(f"* {_escaped(text)}" for text in gate_texts(night)),
-            *(f"* not judged: {_escaped(each)}" for each in not_judged(night)),
-            *(f"* {_escaped(note)}" for note in night.notes),
+            *(f"* {escaped(other)}" for other in others),
+            *(f"* {escaped(text)}" for text in maturity_texts(night)),
+            *(f"* {escaped(text)}" for text in gate_texts(night)),
+            *(f"* not judged: {escaped(each)}" for each in not_judged(night)),
+            *(f"* {escaped(note)}" for note in night.notes),
             *(f"* reproduce: {_code(step.command)}" for step in next_steps(night)[:1]),
         ],
         models,
@@ -280,7 +287,7 @@ def night_markdown(
         _worst_calibration(night),
         [f"{quality.rows:,} rows, {quality.groups:,} groups, CTR {_four_digits(quality.ctr)}", ""],
         _status_strip(night, statuses or {}),
-        [_legend(night)],
+        [_legend(night)] if legend else [],
     ]
     lines: list[str] = []
     for part in filter(None, parts):
@@ -319,7 +326,7 @@ def _worst_calibration(night: Night) -> list[str]:
     for name, slices, others in worst_slices(night):
         lines += [f"**Worst slices of** {_code(name)}", ""]
         lines += [
-            f"* {_code(one.slice)} of {_code(one.score)}: {_escaped(clicks_text(one))}"
+            f"* {_code(one.slice)} of {_code(one.score)}: {escaped(clicks_text(one))}"
             for one in slices
         ]
         lines += [f"* and {others} more"] if others else []
@@ -342,11 +349,11 @@ def _change_line(night: Night, one: TopChanges) -> str:
 
 
 def night_lines(night: Night) -> str:
-    """Format a night as a few plain lines."""
+    """Format a night as a few plain lines; they begin with its label or date."""
     first = {v.score: v for v in reversed(night.values) if v.slice == "all"}
     values = [first[model] for model in night.models if model in first]
     numbers = "; ".join(f"{v.score} {night.name_of(v.measure)} {_number(v)}" for v in values)
-    lines = [f"{night.date} {_status(night)}: {numbers or 'no labels yet'}"]
+    lines = [f"{night.label or night.date} {status_word(night)}: {numbers or 'no labels yet'}"]
     texts = [*sentences(night), *maturity_texts(night), *mix_texts(night), *gate_texts(night)]
     texts += night.notes
     lines += [f"  {text}" for text in texts]
@@ -366,7 +373,7 @@ def _mix_text(night: Night, kind: str, value: MeasureValue) -> str:
     one = find_mix(night, kind, value.score, value.measure)
     if one is None or value.measure != night.mixes[0].measure:
         return ""
-    return f" ({', '.join(f'{_escaped(name)} {number}' for name, number in mix_parts(one))})"
+    return f" ({', '.join(f'{escaped(name)} {number}' for name, number in mix_parts(one))})"
 
 
 def _since(kind: str) -> str:
@@ -381,7 +388,18 @@ def _legend(night: Night) -> str:
     return f"{level}; {marks}: significant, corrected for the number of comparisons (Holm)"
 
 
-def _status(night: Night) -> str:
+def label_code(night: Night) -> str:
+    """Format the label of a night as a code span."""
+    return _code(night.label)
+
+
+def page_link(page: str | None) -> str:
+    """Format a link to a page; empty without one."""
+    return "" if page is None else f" [page]({quote(page, safe=_ADDRESS_CHARACTERS)})"
+
+
+def status_word(night: Night) -> str:
+    """Return the status of a night in words, in capitals if it is not fine."""
     name = status_name(night)
     return name.lower() if name in _QUIET_STATUSES else name.upper()
 
@@ -396,7 +414,8 @@ def _four_digits(number: float) -> str:
     return "undefined" if math.isnan(number) else amount(number, None, spare=_FORM)
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
+    """Escape text, so that it has no markup."""
     return _MARKUP.sub(r"\\\1", printable(text))
 
 

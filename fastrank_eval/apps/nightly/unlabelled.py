@@ -31,15 +31,16 @@ _OPTIONS = (
 )
 
 
-def evaluate_columns(config: NightlyConfig, date: dt.date) -> Distributions:
-    """Return the distributions of the columns of ``[drift]``.
+def evaluate_columns(configs: Sequence[NightlyConfig], date: dt.date) -> list[Distributions]:
+    """Return the distributions of the columns of ``[drift]`` for each label.
 
     They are those of all rows and of each slice. Null and NaN are no numbers. This is a pass of its
-    own, over these columns alone.
+    own, over these columns alone. Labels with the same slices share it.
 
     Parameters
     ----------
-    config : NightlyConfig
+    configs : sequence of NightlyConfig
+        One for each label.
     date : datetime.date
 
     Raises
@@ -47,63 +48,80 @@ def evaluate_columns(config: NightlyConfig, date: dt.date) -> Distributions:
     ColumnError
         A column is missing, or is no column of numbers.
     """
-    columns = config.drift.columns
+    columns = configs[0].drift.columns
     if not columns:
-        return {}
-    source = _without_labels(config, date, columns)
-    options = _options(config)
-    if options.get("order") == "sorted":
-        options["order"] = "grouped"  # sorted by the scores of models
-    evaluation = run(source, score=columns, measures=[DISTRIBUTION], **options)
-    return distributions_of(evaluation, config.drift.min_rows)
+        return [{} for _ in configs]
+    result: list[Distributions] = []
+    passes: list[tuple[object, Distributions]] = []
+    for config in configs:
+        options = _options(config)
+        if options.get("order") == "sorted":
+            options["order"] = "grouped"  # sorted by the scores of models
+        key = {**options, "label": None}
+        shared = [distributions for other, distributions in passes if other == key]
+        if not shared:
+            source = _without_labels(config, date, columns)
+            evaluation = run(source, score=columns, measures=[DISTRIBUTION], **options)
+            shared = [distributions_of(evaluation, config.drift.min_rows)]
+            passes.append((key, shared[0]))
+        result.append(shared[0])
+    return result
 
 
 def evaluate_unlabelled(
-    config: NightlyConfig,
+    configs: Sequence[NightlyConfig],
     date: dt.date,
-    measures: Sequence[Measure],
+    measures: Sequence[Sequence[Measure]],
     progress: Callable[[Progress], object] | None,
-) -> Evaluation:
+) -> list[Evaluation]:
     """Evaluate a night as if every label were 0.
 
     Parameters
     ----------
-    config : NightlyConfig
+    configs : sequence of NightlyConfig
+        One for each label. Labels with the same models, slices and measures share a pass.
     date : datetime.date
-    measures : sequence of Measure
-        Measures that need no label, such as counts of rows.
+    measures : sequence of sequence of Measure
+        For each label, measures that need no label, such as counts of rows.
     progress : callable, optional
         As in `evaluate`.
     """
-    options = _options(config)
-    if "score_type" in config.options:
-        options["score_type"] = config.options["score_type"]
-    return run(
-        _without_labels(config, date),
-        score=config.scores,
-        measures=measures,
-        baseline=config.baseline,
-        per_group=False,
-        progress=progress,
-        **options,
-    )
+    result: list[Evaluation] = []
+    passes: list[tuple[object, Evaluation]] = []
+    for config, counts in zip(configs, measures, strict=True):
+        options = _options(config)
+        if "score_type" in config.options:
+            options["score_type"] = config.options["score_type"]
+        options |= {"score": config.scores, "baseline": config.baseline, "measures": counts}
+        key = {**options, "label": None}
+        shared = [evaluation for other, evaluation in passes if other == key]
+        if not shared:
+            source = _without_labels(config, date)
+            shared = [run(source, per_group=False, progress=progress, **options)]
+            passes.append((key, shared[0]))
+        result.append(shared[0])
+    return result
 
 
 def naming_no_labels(
-    evaluate: Callable[[NightlyConfig, dt.date, _Progress], _Result],
-) -> Callable[[NightlyConfig, dt.date, _Progress], _Result]:
+    evaluate: Callable[[Sequence[NightlyConfig], dt.date, _Progress], _Result],
+) -> Callable[[Sequence[NightlyConfig], dt.date, _Progress], _Result]:
     """Name the remedy in errors of a missing column of labels."""
 
     @wraps(evaluate)
-    def evaluate_or_explain(config: NightlyConfig, date: dt.date, progress: _Progress) -> _Result:
+    def evaluate_or_explain(
+        configs: Sequence[NightlyConfig], date: dt.date, progress: _Progress
+    ) -> _Result:
         try:
-            return evaluate(config, date, progress)
+            return evaluate(configs, date, progress)
         except ColumnError as error:
-            label, names = config.options["label"], None
+            labels, names = [config.options["label"] for config in configs], None
             with suppress(FastRankEvalError):
-                source = open_source(config.sources(date), format=config.options.get("format"))
-                names = source.schema.names
-            if names is None or label in names or repr(label) not in str(error):
+                file_format = configs[0].options.get("format")
+                names = open_source(configs[0].sources(date), format=file_format).schema.names
+            if names is None or not any(
+                label not in names and repr(label) in str(error) for label in labels
+            ):
                 raise
             raise ColumnError(
                 f"{error} If labels come later, judge the rest of the night with --no-labels."

@@ -28,10 +28,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError, HistoryError
 from fastrank_eval.apps.nightly.dates import parse_date
 from fastrank_eval.apps.nightly.history import History
+from fastrank_eval.apps.nightly.label_pages import labels_content
 from fastrank_eval.apps.nightly.mix import with_mixes
 from fastrank_eval.apps.nightly.night import PERIODS, Night
 from fastrank_eval.apps.nightly.page import page, policy, render
-from fastrank_eval.apps.nightly.pages import LONGEST_QUERY, WebLinks
+from fastrank_eval.apps.nightly.pages import LONGEST_QUERY, WebLinks, other_labels
 from fastrank_eval.apps.nightly.periods import with_periods
 from fastrank_eval.apps.nightly.web_content import (
     compare_content,
@@ -269,6 +270,7 @@ def load_libraries(source: HistorySource) -> None:
     """
     # A history that cannot be read now may be readable at the first request, which says why.
     with suppress(FastRankEvalError), source.open() as history:
+        history = history.of(next(iter(history.labels()), ""))
         dates = history.dates()
         if dates:
             _night_page(history, dates, dates[-1])
@@ -304,7 +306,16 @@ class _Drawer:
 
     def _draw(self, answer: _Answer, request: Request) -> bytes:
         with self._source.open() as history:
-            return answer(history, request).encode()
+            return answer(_of_label(history, request), request).encode()
+
+
+def _of_label(history: History, request: Request) -> History:
+    """Return the history of the requested label, by default the first."""
+    labels = history.labels() or ("",)
+    label = request.query_params.get("label", labels[0])
+    if label not in labels:
+        raise HTTPException(404, "The history has no such label.")
+    return history.of(label)
 
 
 def _nights(history: History, request: Request) -> str:
@@ -319,7 +330,15 @@ def _nights(history: History, request: Request) -> str:
     if dates_on_page:
         nights = history.read(dates_on_page[0], dates_on_page[-1], details_from=dt.date.max)
     earlier = dates_on_page[0] if len(dates) > len(dates_on_page) else None
-    return _page("nights.html", **nights_content(nights, earlier), links=WebLinks())
+    links = WebLinks(label=history.label)
+    content = nights_content(nights, earlier)
+    if history.label and dates:
+        content |= labels_content(history, dates[-1], _home, history.label)
+    return _page("nights.html", **content, links=links)
+
+
+def _home(label: str) -> str:
+    return WebLinks(label=label).home()
 
 
 def _night(history: History, request: Request) -> str:
@@ -330,9 +349,14 @@ def _night(history: History, request: Request) -> str:
 def _night_page(history: History, dates: Sequence[dt.date], date: dt.date) -> str:
     index = dates.index(date)
     after = dates[index + 1] if index + 1 < len(dates) else None
-    links = WebLinks(dates[index - 1] if index else None, after)
     first = date - dt.timedelta(days=NIGHTS - 1)
     nights = history.read(first, date, details_from=date)
+    links = WebLinks(
+        dates[index - 1] if index else None,
+        after,
+        labels=other_labels(history, nights[-1], lambda label: WebLinks(label=label).night(date)),
+        label=history.label,
+    )
     nights[-1] = _with_periods(history, nights[-1])
     return page(nights, links=links)
 
@@ -363,7 +387,7 @@ def _slice(history: History, request: Request) -> str:
     content = slice_content(history.read(of=(slice_label, measure)), slice_label, measure)
     if content is None:
         raise HTTPException(404, "No night has this measure on this slice.")
-    return _page("slice.html", **content, links=WebLinks())
+    return _page("slice.html", **content, links=WebLinks(label=history.label))
 
 
 def _compare(history: History, request: Request) -> str:
@@ -372,7 +396,8 @@ def _compare(history: History, request: Request) -> str:
     for name in ("first", "second"):
         _, date = _requested(history, request.query_params.get(name, ""))
         pair += history.read(date, date)
-    return _page("compare.html", **compare_content(pair[0], pair[1]), links=WebLinks())
+    links = WebLinks(label=history.label)
+    return _page("compare.html", **compare_content(pair[0], pair[1]), links=links)
 
 
 def _requested(history: History, text: str) -> tuple[list[dt.date], dt.date]:

@@ -75,6 +75,7 @@ def nights_content(nights: Sequence[Night], earlier: dt.date | None) -> dict[str
         "measure": nights[-1].name_of(measure) if nights else "",
         "dates": [night.date for night in reversed(nights)],
         "earlier": earlier,
+        "labels": [],
         **(_overview(NightSeries(nights), measure) if nights else {}),
     }
 

@@ -82,11 +82,11 @@ def test_paths__dates_and_folders(tmp_path: Path) -> None:
         ]),
         (("[models]", "[model]"), [
             "[model]: there is no such table. Did you mean 'models'? Tables are source, columns, "
-            "models, evaluate, slices, gates, quality, drift, history, output, notify.",
+            "models, evaluate, slices, gates, quality, drift, history, output, notify, labels.",
             "[models]: the key 'scores' is missing; add it.",
         ]),
         (('label = "click"', "label = 3"), [
-            "[columns] label = 3: must be a non-empty string.",
+            "[columns] label = 3: must be a string or a list of strings, at least one.",
         ]),
         (('["old", "new"]', '["old", "old"]'), [
             "[models] scores = ['old', 'old']: must be a list of distinct strings, and 'old' "

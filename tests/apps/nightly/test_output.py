@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fastrank_eval._lib.errors import OutputError
-from fastrank_eval.apps.cli import nightly as commands
+from fastrank_eval.apps.cli import nightly_output as commands
 from fastrank_eval.apps.cli import shell
 from tests.support.nightly_runs import adjust, everything, kept, nightly, on
 
@@ -80,7 +80,7 @@ def test_summary__of_a_run_that_is_interrupted__is_not_an_old_one(
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("fastrank_eval.apps.nightly.run.nightly", interrupted)
+    monkeypatch.setattr("fastrank_eval.apps.nightly.run.nightly_of_labels", interrupted)
     assert nightly("--date", on(2), "--json", "told.json", "-q").exit_code != 0
     assert not Path("told.json").exists()
 

@@ -18,8 +18,13 @@ from fastrank_eval.apps.nightly import periods
 from fastrank_eval.apps.nightly import periods as merging_module
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.night import Night, NightQuality, SavedStates, values_of
-from fastrank_eval.apps.nightly.periods import MergedNights, NightMerger, with_periods
-from fastrank_eval.apps.nightly.run import KINDS, states_of
+from fastrank_eval.apps.nightly.periods import (
+    KINDS,
+    MergedNights,
+    NightMerger,
+    states_of,
+    with_periods,
+)
 from fastrank_eval.engine.run import Evaluation, run
 from tests.apps.nightly.test_night_values import HIDDEN, a_log, evaluated
 from tests.support.nights import a_night

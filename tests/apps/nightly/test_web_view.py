@@ -31,6 +31,13 @@ class StateSpec:
         self.requested: list[tuple[str, str] | None] = []
         self.size = 0
         self.state_of_file: object = None
+        self.label = ""
+
+    def labels(self) -> tuple[str, ...]:
+        return ()
+
+    def of(self, label: str) -> StateSpec:
+        return self
 
     def stamp(self) -> object:
         return self.state_of_file

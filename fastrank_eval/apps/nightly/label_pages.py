@@ -1,0 +1,194 @@
+"""Write the page of nights by label, and show labels on other pages."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from fastrank_eval._lib.dataclass import dataclass
+from fastrank_eval.apps.nightly.config import NightlyConfig
+from fastrank_eval.apps.nightly.history import History
+from fastrank_eval.apps.nightly.label_summary import labelled_night
+from fastrank_eval.apps.nightly.labels import folder_name
+from fastrank_eval.apps.nightly.night import Night
+from fastrank_eval.apps.nightly.pages import check_page, check_pages, write_page
+from fastrank_eval.apps.nightly.text import STATUSES, lead, sentences
+
+#: Days of a strip of statuses.
+STRIP_DAYS = 30
+_BARS = {"fine": "low", "changed": "mid", "provisional": "low"}
+_TONES = {"regression": "bad", "data_quality": "warn", "provisional": "shift"}
+
+
+@dataclass(frozen=True)
+class LabelRow:
+    """A label on the page of all labels.
+
+    Parameters
+    ----------
+    label : str
+    address : str
+        Of its latest night, or of its nights.
+    strip : tuple of (str, str)
+        The class and the meaning of each day, ascending.
+    night : Night or None
+        The latest night.
+    why : str
+        Its most important sentence that other labels do not share.
+    shown : bool
+        Whether the page is of this label.
+    """
+
+    label: str
+    address: str
+    strip: tuple[tuple[str, str], ...]
+    night: Night | None
+    why: str
+    shown: bool = False
+
+
+def labels_content(
+    history: History, last: dt.date, address: Callable[[str], str], shown: str = ""
+) -> dict[str, Any]:
+    """Return the values for the list of labels with their last statuses.
+
+    Parameters
+    ----------
+    history : History
+    last : datetime.date
+        The last day of the strips.
+    address : callable
+        Returns the address of a label.
+    shown : str
+        The label that the page shows.
+
+    Returns
+    -------
+    dict
+        ``"labels"``: a list of `LabelRow`, empty in a report of one label. ``"common"``: the
+        problems that all labels have on their last night.
+    """
+    first, labels = last - dt.timedelta(days=STRIP_DAYS - 1), history.labels()
+    statuses = {label: history.of(label).statuses(first, last) for label in labels}
+    begin = min((date for own in statuses.values() for date in own), default=last)
+    nights = [
+        night
+        for label, own in statuses.items()
+        if own
+        for night in history.of(label).read(max(own), max(own))
+    ]
+    common: list[str] = []
+    if len(nights) == len(labels) > 0 and len({night.date for night in nights}) == 1:
+        labelled = labelled_night(nights)
+        common, nights = sentences(labelled.common), list(labelled.nights)
+    night_of = {night.label: night for night in nights}
+    return {
+        "labels": [
+            LabelRow(
+                label,
+                address(label),
+                tuple(_strip(statuses[label], begin, last)),
+                night_of.get(label),
+                lead(night_of[label]) if label in night_of else "",
+                label == shown,
+            )
+            for label in labels
+        ],
+        "common": common,
+    }
+
+
+def _strip(statuses: Mapping[dt.date, str], first: dt.date, last: dt.date) -> list[tuple[str, str]]:
+    """Return the class and the meaning of the bar of each day."""
+    days = [first + dt.timedelta(days=day) for day in range((last - first).days + 1)]
+    bars = []
+    for day in days:
+        status = statuses.get(day)
+        if status is None:
+            bars.append(("gap", f"{day}: no night"))
+        else:
+            name = STATUSES.get(status, (status, ""))[0]
+            bar = f"{_BARS.get(status, 'high')} {_TONES.get(status, '')}".strip()
+            bars.append((bar, f"{day}: {name}"))
+    return bars
+
+
+def check_all_pages(config: NightlyConfig, dates: Sequence[dt.date]) -> None:
+    """Check the pages of every label before rows are read; see `check_pages`.
+
+    Parameters
+    ----------
+    config : NightlyConfig
+    dates : sequence of datetime.date
+
+    Raises
+    ------
+    ArgumentError, OutputError
+    """
+    for each in config.of_labels():
+        check_pages(each, dates)
+    if config.parts and config.folder is not None:
+        check_page(config.folder / "index.html")
+
+
+def write_index(config: NightlyConfig) -> Path | None:
+    """Write ``index.html``, which lists the nights of all labels.
+
+    Parameters
+    ----------
+    config : NightlyConfig
+
+    Returns
+    -------
+    Path or None
+        None without a folder, and for a report of one label.
+
+    Raises
+    ------
+    FastRankEvalError
+        If the page cannot be drawn or written.
+    """
+    folder = config.folder
+    if folder is None or not config.parts:
+        return None
+    path = folder / "index.html"
+    render = import_module("fastrank_eval.apps.nightly.page").render
+    with closing(History(config.history)) as history, history.transaction():
+        content = index_content(config, folder, history)
+        write_page(path, render("labels.html", **content).encode())
+    return path
+
+
+def index_content(config: NightlyConfig, folder: Path, history: History) -> dict[str, Any]:
+    """Return the values for the page of all labels.
+
+    Parameters
+    ----------
+    config : NightlyConfig
+    folder : Path
+        The folder of the page.
+    history : History
+    """
+    dates = {label: history.of(label).dates() for label in config.labels}
+    last = max(date for own in dates.values() for date in own)
+    first = last - dt.timedelta(days=config.nights - 1)
+    statuses = {label: history.of(label).statuses(first, last) for label in config.labels}
+    shown = sorted({date for own in statuses.values() for date in own}, reverse=True)
+
+    def address(label: str, date: dt.date | str) -> str:
+        page = f"{folder_name(label)}/{date}.html"
+        return page if (folder / page).exists() else ""
+
+    return {
+        "title": config.title,
+        **labels_content(history, last, lambda label: address(label, "index")),
+        "rows": [
+            (date, [(statuses[label].get(date), address(label, date)) for label in config.labels])
+            for date in shown
+        ],
+        "version": import_module("fastrank_eval").__version__,
+    }

@@ -1,0 +1,195 @@
+"""Read the labels of a report that has several, with tables of their own."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from typing import Any
+
+from fastrank_eval._lib.dataclass import dataclass
+from fastrank_eval._lib.errors import near
+from fastrank_eval.apps.nightly.config_checks import ConfigErrors, Key, check_tables, read_table
+from fastrank_eval.apps.nightly.night import GateTexts
+
+#: The keys of ``[labels.x]``, and the general table that each replaces a key of.
+KEY_TABLES = {
+    "scores": "models",
+    "baseline": "models",
+    "measures": "evaluate",
+    "by": "slices",
+    "min_groups": "slices",
+    "fail_if": "gates",
+    "fail_if_yesterday": "gates",
+    "fail_if_last_week": "gates",
+}
+
+_Tables = dict[str, dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class LabelPart:
+    """The part of a configuration that one of several labels has for itself.
+
+    Parameters
+    ----------
+    label : str
+    scores : tuple of str, or dict of str to str
+    baseline : str or None
+    measures : tuple of str
+    options : dict of str to object
+        With the label, and its slices.
+    gates : GateTexts
+    """
+
+    label: str
+    scores: tuple[str, ...] | dict[str, str]
+    baseline: str | None
+    measures: tuple[str, ...]
+    options: dict[str, Any]
+    gates: GateTexts
+
+
+def folder_name(label: str) -> str:
+    """Return the name of the folder of a label's pages.
+
+    Other characters than ASCII letters, digits, ``_`` and ``-`` are escaped, so that the name is
+    one part of a path, and needs no quotes in an address.
+
+    Examples
+    --------
+    >>> folder_name("order_7d"), folder_name("../a b")
+    ('order_7d', '~2e~2e~2fa~20b')
+    """
+    return re.sub(
+        r"[^A-Za-z0-9_-]",
+        lambda match: "".join(f"~{byte:02x}" for byte in match[0].encode("utf-8", "replace")),
+        label,
+    )
+
+
+def read_labels(
+    given: object, labels: Sequence[str], keys: Mapping[str, Key], errors: ConfigErrors
+) -> dict[str, dict[str, Any]]:
+    """Return the keys of each table ``[labels.x]``.
+
+    Parameters
+    ----------
+    given : object
+        The table ``labels`` in TOML; None if it is missing.
+    labels : sequence of str
+        ``label`` of ``[columns]``.
+    keys : mapping of str to Key
+        Of each table.
+    errors : ConfigErrors
+        Errors are added.
+
+    Returns
+    -------
+    dict of str to dict
+        By label, the given keys only.
+    """
+    if given is not None and not isinstance(given, Mapping):
+        errors.add("", "labels", given, "must be a table for each label; write [labels.NAME].")
+        return {}
+    tables = {}
+    for name, table in (given or {}).items():
+        if not isinstance(table, Mapping):
+            example = _table_name(labels[0] if labels else "NAME")
+            reason = f"is a key of one label; write it below [{example}]."
+            errors.add("labels", name, table, reason)
+        elif labels and name not in labels:
+            shown = ", ".join(map(repr, labels))
+            reason = f"is none of the labels {shown} of [columns].{near(name, labels)}"
+            errors.add(_table_name(name), "", None, reason)
+        else:
+            values = read_table(_table_name(name), table, keys, errors)
+            tables[name] = {key: values[key] for key in table if key in keys}
+    return tables
+
+
+def tables_of(tables: _Tables, label: str, own: Mapping[str, Any]) -> _Tables:
+    """Return the tables of one label.
+
+    Parameters
+    ----------
+    tables : dict of str to dict
+        The general tables.
+    label : str
+    own : mapping of str to object
+        The keys of ``[labels.x]``. If they have models without the general baseline, the label has
+        no baseline, and no alarm.
+    """
+    merged = {name: dict(values) for name, values in tables.items()}
+    merged["columns"]["label"] = label
+    for key, value in own.items():
+        merged[KEY_TABLES[key]][key] = value
+    models, baseline = merged["models"], tables["models"]["baseline"]
+    if "scores" in own and "baseline" not in own and baseline not in (None, *models["scores"]):
+        models["baseline"] = None
+        merged["gates"].update(alarm=None, alarm_since=None)
+    return merged
+
+
+@dataclass
+class _LabelErrors(ConfigErrors):
+    """The errors of one label, before they are text."""
+
+    found: list[tuple[str, str, object, str]] = field(default_factory=list)
+
+    def add(self, table: str, key: str, value: object, reason: str) -> None:
+        """Add an error of a key, or of a table if the key is empty."""
+        super().add(table, key, value, reason)
+        self.found.append((table, key, value, reason))
+
+
+def check_labels(
+    tables: _Tables,
+    labels: Sequence[str],
+    own: Mapping[str, Mapping[str, Any]],
+    errors: ConfigErrors,
+) -> None:
+    """Check the tables of every label against each other.
+
+    Parameters
+    ----------
+    tables : dict of str to dict
+        The general tables.
+    labels : sequence of str
+    own : mapping of str to mapping
+        The result of `read_labels`.
+    errors : ConfigErrors
+        Errors of single keys; new errors are added, once if all labels have them.
+    """
+    found: dict[str, list[tuple[str, str, object, str]]] = {}
+    for label in labels or ("",):
+        of_label = _LabelErrors(errors.file, tables=set(errors.tables))
+        if _table_name(label) not in errors.tables:
+            check_tables(tables_of(tables, label, own.get(label, {})), of_label)
+        found[label] = of_label.found
+    added = []
+    for label, errors_of_label in found.items():
+        for error in errors_of_label:
+            table, key, value, reason = error
+            replaceable = KEY_TABLES.get(key) == table
+            if replaceable and key in own.get(label, {}):
+                errors.add(_table_name(label), key, value, reason)
+            elif all(error in others for others in found.values()):
+                if error not in added:
+                    errors.add(*error)
+                added.append(error)
+            else:
+                name = _table_name(label)
+                hint = f" It is so for {label!r}: [{name}] can have its own {key}."
+                errors.add(table, key, value, reason + (hint if replaceable else ""))
+    folders = [label.lower() for label in labels]
+    if tables["output"]["folder"] is not None and len(set(folders)) < len(folders):
+        reason = "must differ in more than case, since each has a folder of pages; rename one."
+        errors.add("columns", "label", list(labels), reason)
+
+
+def _table_name(label: str) -> str:
+    """Return the name of the table of a label, as TOML writes it."""
+    bare = re.fullmatch(r"[A-Za-z0-9_-]+", label)
+    return f"labels.{label if bare else json.dumps(label, ensure_ascii=False)}"

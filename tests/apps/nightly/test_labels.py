@@ -1,0 +1,460 @@
+"""Reports of several labels: one pass, and for each label the night that it would have alone."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as parquet
+import pytest
+from click.testing import Result
+
+from fastrank_eval._lib.errors import ArgumentError
+from fastrank_eval.apps.nightly import alarms
+from fastrank_eval.apps.nightly import run as nightly_run
+from fastrank_eval.apps.nightly.config import NightlyConfig, read_config
+from fastrank_eval.apps.nightly.history import History
+from fastrank_eval.apps.nightly.judge_again import due_nights
+from fastrank_eval.apps.nightly.label_summary import labelled_night, nights_lines
+from fastrank_eval.apps.nightly.labels import folder_name
+from fastrank_eval.apps.nightly.night import Finding, GateOutcome, Night
+from fastrank_eval.apps.nightly.summary_files import night_lines
+from fastrank_eval.apps.nightly.web import HistoryFile, web_view
+from tests.support.asgi_client import Client
+from tests.support.html_elements import elements
+from tests.support.nightly_runs import CONFIG, adjust, dump, nightly, on
+from tests.support.nights import a_night
+
+DAYS = range(1, 4)
+EVIL = "../or der"
+SEVERAL = CONFIG.replace('label = "click"', 'label = ["click", "order"]').replace(
+    "min_groups = 10", 'min_groups = 10\n[gates]\nfail_if = "AUC < 0.1"'
+)
+#: What order has for itself, as the tables of a configuration of its own.
+OWN = """
+[labels.order]
+measures = ["LogLoss", "AUC"]
+by = []
+baseline = "score_b"
+fail_if = "LogLoss > 0"
+"""
+ALONE = {
+    "click": SEVERAL.replace('["click", "order"]', '"click"'),
+    "order": SEVERAL.replace('["click", "order"]', '"order"')
+    .replace('["GAUC", "AUC", "LogLoss"]', '["LogLoss", "AUC"]')
+    .replace('["slot"]', "[]")
+    .replace('baseline = "score_a"', 'baseline = "score_b"')
+    .replace("AUC < 0.1", "LogLoss > 0"),
+}
+
+
+@pytest.fixture
+def folder(month_of_logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Nights with two labels more, one with a name that is no part of a path."""
+    random = np.random.default_rng(7)
+    for day in DAYS:
+        table = parquet.read_table(month_of_logs / f"day={on(day)}")
+        ordered = pa.array(table["click"].to_numpy() * (random.random(len(table)) < 0.5))
+        for name in ("order", EVIL):
+            table = table.append_column(name, ordered)
+        path = tmp_path / f"logs/day={on(day)}/part-0.parquet"
+        path.parent.mkdir(parents=True)
+        parquet.write_table(table.drop_columns(["day"]) if "day" in table.schema.names else table,
+                            path)  # fmt: skip
+    (tmp_path / "nightly.toml").write_text(SEVERAL)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def of_label(label: str = "", path: str = "history.db") -> list[Night]:
+    with History(path, readonly=True) as history:
+        return history.of(label).read()
+
+
+def read(folder: Path, text: str) -> NightlyConfig:
+    (folder / "nightly.toml").write_text(text)
+    return read_config(folder / "nightly.toml")
+
+
+def problems(folder: Path, text: str) -> list[str]:
+    with pytest.raises(ArgumentError) as caught:
+        read(folder, text)
+    prefix = f"{folder / 'nightly.toml'}: "
+    return [line.removeprefix(prefix) for line in str(caught.value).splitlines()]
+
+
+def comparable(night: Night) -> Night:
+    """A night without its label and what the clock says."""
+    return replace(night, label="", seconds=0.0, command="")
+
+
+def test_config__of_several_labels__has_one_for_each(tmp_path: Path) -> None:
+    config = read(tmp_path, SEVERAL + OWN + '[output]\nfolder = "pages"\n')
+    click, order = config.of_labels()
+    assert (click.label, order.label, order.labels) == ("click", "order", ("click", "order"))
+    assert click.measures == ("GAUC", "AUC", "LogLoss")
+    assert order.measures == ("LogLoss", "AUC")
+    assert (click.baseline, order.baseline) == ("score_a", "score_b")
+    assert click.options["by"] == ("slot",)
+    assert "by" not in order.options
+    assert order.options["label"] == "order"
+    assert (click.gates.fail_if, order.gates.fail_if) == (("AUC < 0.1",), ("LogLoss > 0",))
+    assert order.folder == tmp_path / "pages" / "order"
+    assert replace(config, notify=None, history=Path("x")).of_labels()[1].history == Path("x")
+
+
+def test_config__of_one_label__is_what_it_was(tmp_path: Path) -> None:
+    config = read(tmp_path, ALONE["click"])
+    assert config == read(tmp_path, SEVERAL.replace('["click", "order"]', '["click"]'))
+    assert (config.label, config.labels, config.of_labels()) == ("", (), (config,))
+    own = read(tmp_path, ALONE["click"] + '[labels.click]\nmeasures = "AUC"\n')
+    assert (own.label, own.measures) == ("", ("AUC",))
+
+
+def test_config__models_without_the_general_baseline__have_none(tmp_path: Path) -> None:
+    text = SEVERAL.replace("[gates]", '[gates]\nalarm = "sequence"')
+    click, order = read(tmp_path, text + '[labels.order]\nscores = "score_b"\n').of_labels()
+    assert (click.baseline, click.gates.alarm) == ("score_a", "sequence")
+    assert (order.baseline, order.gates.alarm) == (None, None)
+
+
+@pytest.mark.parametrize(
+    "text,expected",
+    [
+        ('[labels.ordre]\nmeasures = "AUC"', [
+            "[labels.ordre]: is none of the labels 'click', 'order' of [columns]. Did you mean "
+            "'order'?"
+        ]),
+        ('[labels.order]\nmeasure = "AUC"', [
+            "[labels.order] measure = 'AUC': there is no such key. Did you mean 'measures'? "
+            "[labels.order] takes scores, baseline, measures, by, min_groups, fail_if, "
+            "fail_if_yesterday, fail_if_last_week."
+        ]),
+        ('[labels]\nmeasures = "AUC"', [
+            "[labels] measures = 'AUC': is a key of one label; write it below [labels.click]."
+        ]),
+        ('[labels.order]\nbaseline = "score_c"\n[labels.click]\nmin_groups = 0', [
+            "[labels.click] min_groups = 0: must be an integer of at least 1.",
+            "[labels.order] baseline = 'score_c': is none of the models 'score_a', 'score_b'. Did "
+            "you mean 'score_b'?",
+        ]),
+        ('[labels.order]\nfail_if = "GAUC < 0 in"', None),
+        ('[labels.order]\nmeasures = "LogLoss"', [
+            "[gates] fail_if = 'AUC < 0.1': gate \"AUC value < 0.1\": AUC is none of the measures",
+        ]),
+    ],
+)  # fmt: skip
+def test_table_of_a_label__mistake__is_told_with_its_place(
+    tmp_path: Path, text: str, expected: list[str] | None
+) -> None:
+    lines = problems(tmp_path, f"{SEVERAL}\n{text}\n")
+    if expected is None:
+        assert [line.split(" = ")[0] for line in lines] == ["[labels.order] fail_if"]
+    else:
+        assert len(lines) == len(expected)
+        assert all(line.startswith(want) for line, want in zip(lines, expected, strict=True))
+    if "LogLoss" in text:
+        assert lines[0].endswith("It is so for 'order': [labels.order] can have its own fail_if.")
+
+
+def test_mistake__of_every_label__is_told_once(tmp_path: Path) -> None:
+    assert len(problems(tmp_path, SEVERAL.replace("AUC < 0.1", "AUK < 0.1"))) == 1
+    (line,) = problems(tmp_path, SEVERAL.replace('["click", "order"]', '["click", "score_a"]'))
+    assert line == "[columns] label = 'score_a': is a model too; name another column."
+    pages = SEVERAL.replace('"order"]', '"Click"]') + '[output]\nfolder = "pages"\n'
+    (line,) = problems(tmp_path, pages)
+    assert "must differ in more than case" in line
+
+
+@pytest.mark.parametrize(
+    "label", ["..", "", "/", "a/../b", "index.html", "a\\b", "~", "CON:", EVIL, "é", "\ud800"]
+)
+def test_folder_name__of_any_label__is_a_part_of_a_path(label: str) -> None:
+    name = folder_name(label)
+    assert all(character.isalnum() or character in "_-~" for character in name)
+    assert name.isascii()
+    assert name not in ("..", ".", "index.html")
+    assert folder_name(name) == name or "~" in name
+
+
+def run_both(*arguments: str) -> Result:
+    return nightly("nightly.toml", *arguments)
+
+
+@pytest.mark.parametrize("arguments", [(), ("--no-labels",)])
+def test_each_label__has_the_bits_that_it_has_alone(
+    folder: Path, arguments: tuple[str, ...]
+) -> None:
+    adjust(folder, OWN)
+    backfill = "--backfill", f"{on(1)}..{on(3)}", "-q", *arguments
+    assert run_both(*backfill).exit_code == (0 if arguments else 3)
+    for label, text in ALONE.items():
+        Path(f"{label}.toml").write_text(text + f'[history]\nfile = "{label}.db"\n')
+        nightly(f"{label}.toml", *backfill)
+        together, alone = of_label(label), of_label(path=f"{label}.db")
+        assert [night.date.day for night in together] == list(DAYS)
+        assert list(map(comparable, together)) == list(map(comparable, alone))
+        assert {night.label for night in together} == {label}
+        with History("history.db") as both, History(f"{label}.db") as one:
+            for kind in ("groups", "sums", "scores", "drift"):
+                for night in together:
+                    assert both.of(label).state(night.date, kind) == one.state(night.date, kind)
+
+
+def test_rows__of_several_labels__are_read_together(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    labels: list[list[str]] = []
+    together = nightly_run.run_together
+
+    def counted(requests: Sequence[Any]) -> Any:
+        labels.append([request.label for request in requests])
+        return together(requests)
+
+    monkeypatch.setattr(nightly_run, "run_together", counted)
+    run_both("--date", on(1), "-q")
+    assert labels == [["click", "order"]]
+
+
+def test_exit_code_and_lines__are_of_the_worst_label(folder: Path) -> None:
+    adjust(folder, '[labels.order]\nfail_if = "AUC > 0"\n')
+    outcome = run_both("--date", on(1), "--json", "told.json")
+    assert outcome.exit_code == 3
+    lines = outcome.stdout.splitlines()
+    assert lines[0] == f"{on(1)} REGRESSION: click fine, order REGRESSION"
+    assert [line.split(":")[0] for line in lines if line[:2] == "  " != line[1:3]] == [
+        "  click fine", "  order REGRESSION",
+    ]  # fmt: skip
+    told = json.loads(Path("told.json").read_text())
+    assert (told["schema"], told["exit_code"]) == (1, 3)
+    assert [(night["label"], night["status"]) for night in told["nights"]] == [
+        ("click", "fine"), ("order", "regression"),
+    ]  # fmt: skip
+    (step,) = told["nights"][1]["next_steps"][:1]
+    assert " --label order " in step["command"]
+
+
+def test_markdown__of_several_labels__begins_with_their_statuses(folder: Path) -> None:
+    run_both("--date", on(1), "-q")
+    text = run_both("--date", on(2), "--markdown").stdout
+    lines = text.splitlines()
+    assert lines[0] == f"**Test, {on(2)}: fine**"
+    assert lines[2] == "`click` fine, `order` fine"
+    assert f"**`click`, {on(2)}: fine**" in lines
+    assert f"**`order`, {on(2)}: fine**" in lines
+    assert text.count("confidence intervals") == 1
+    assert text.count("Last 2 days") == 2
+
+
+def test_dry_run__of_several_labels__writes_nothing(folder: Path) -> None:
+    adjust(folder, '[output]\nfolder = "pages"\n')
+    outcome = run_both("--date", on(1), "--dry-run")
+    assert (outcome.exit_code, outcome.stdout.splitlines()[0]) == (
+        0, f"{on(1)} fine: click fine, order fine",
+    )  # fmt: skip
+    assert not Path("history.db").exists()
+    assert not Path("pages").exists()
+
+
+def test_label__that_the_rows_lack__stops_the_night_of_all(folder: Path) -> None:
+    (folder / "nightly.toml").write_text(SEVERAL.replace('"order"]', '"order", "cart"]'))
+    outcome = run_both("--date", on(1), "--json", "told.json")
+    assert outcome.exit_code == 2
+    assert "cart" in outcome.stderr
+    assert len(json.loads(Path("told.json").read_text())["nights"]) == 1
+    assert not Path("history.db").exists()
+
+
+def test_second_label__later__continues_the_nights_of_the_first(folder: Path) -> None:
+    (folder / "nightly.toml").write_text(ALONE["click"])
+    run_both("--date", on(1), "-q")
+    before = of_label()
+    (folder / "nightly.toml").write_text(SEVERAL)
+    dry = run_both("--date", on(2), "--dry-run", "--json", "-")
+    run_both("--date", on(2), "-q")
+    assert list(map(comparable, of_label("click")))[:1] == list(map(comparable, before))
+    assert [night.date.day for night in of_label("order")] == [2]
+    compared = {difference.kind for difference in of_label("click")[1].compared}
+    assert compared == {"baseline", "yesterday"}
+    told = json.loads(dry.stdout)["nights"][0]["headline"][0]
+    assert told["yesterday"] is not None
+    (folder / "nightly.toml").write_text(ALONE["click"])
+    run_both("--date", on(3), "-q")
+    assert [night.date.day for night in of_label()] == [1, 2, 3]
+    assert [night.date.day for night in of_label("order")] == [2]
+
+
+def test_night_run_again__leaves_other_nights_of_each_label(folder: Path) -> None:
+    run_both("--backfill", f"{on(1)}..{on(2)}", "-q")
+    before = dump(on(2))
+    run_both("--date", on(2), "-q")
+    assert dump(on(2)) == before
+    database = sqlite3.connect("history.db")
+    rows = database.execute("SELECT label_name, date FROM night ORDER BY 1, 2").fetchall()
+    database.close()
+    assert rows == [(label, on(day)) for label in ("click", "order") for day in (1, 2)]
+
+
+def test_pages__of_labels_with_any_name__link_to_each_other(folder: Path) -> None:
+    text = SEVERAL.replace('"order"]', json.dumps(EVIL) + "]")
+    (folder / "nightly.toml").write_text(text + '[output]\nfolder = "pages"\n')
+    before = {path.name for path in folder.iterdir()}
+    run_both("--backfill", f"{on(1)}..{on(2)}", "-q")
+    other = folder_name(EVIL)
+    assert {path.name for path in folder.iterdir()} - before == {"history.db", "pages"}
+    assert sorted(str(path.relative_to("pages")) for path in Path("pages").rglob("*.html")) == [
+        *(f"click/{name}.html" for name in (on(1), on(2), "index")),
+        "index.html",
+        *(f"{other}/{name}.html" for name in (on(1), on(2), "index")),
+    ]
+    links = addresses(Path("pages/index.html").read_text())
+    assert {f"click/{on(2)}.html", f"{other}/{on(1)}.html", f"{other}/index.html"} <= links
+    night = Path(f"pages/click/{on(2)}.html").read_text()
+    assert {f"../{other}/{on(2)}.html", "../index.html", f"{on(1)}.html"} <= addresses(night)
+    assert addresses(Path(f"pages/{other}/{on(1)}.html").read_text()) >= {f"../click/{on(1)}.html"}
+    for page in Path("pages").rglob("*.html"):
+        for address in addresses(page.read_text()):
+            assert (page.parent / address.partition("#")[0]).exists() or address[:1] == "#"
+
+
+def addresses(page: str) -> set[str]:
+    return {one.attributes["href"] for one in elements(page) if "href" in one.attributes}
+
+
+def test_page_of_all_labels__does_not_replace_another_file(folder: Path) -> None:
+    adjust(folder, '[output]\nfolder = "pages"\n')
+    Path("pages").mkdir()
+    Path("pages/index.html").write_text("mine")
+    outcome = run_both("--date", on(1))
+    assert (outcome.exit_code, Path("pages/index.html").read_text()) == (2, "mine")
+    assert not Path("history.db").exists()
+
+
+def test_worst_groups__of_each_label__lie_beside_its_page(folder: Path) -> None:
+    adjust(folder, '[output]\nfolder = "pages"\n[labels.order]\nfail_if = "GAUC > 0"\n')
+    run_both("--date", on(1), "-q")
+    assert [str(path) for path in Path("pages").rglob("*.parquet")] == [
+        f"pages/order/{on(1)}-groups.parquet"
+    ]
+
+
+def test_web_view__shows_the_requested_label(folder: Path) -> None:
+    adjust(folder, '[labels.order]\nfail_if = "AUC > 0"\n')
+    run_both("--backfill", f"{on(1)}..{on(2)}", "-q")
+    client = Client(web_view(HistoryFile("history.db", 1)), host="localhost")
+    first = client.get("/").text
+    assert {"/?label=click", f"/night/{on(1)}?label=click"} - addresses(first) == {"/?label=click"}
+    assert "/?label=order" in addresses(first)
+    order = client.get("/?label=order").text
+    assert f"/night/{on(2)}?label=order" in addresses(order)
+    assert order.count("Regression") > first.count("Regression") > 0
+    night = client.get(f"/night/{on(2)}?label=order").text
+    assert {f"/night/{on(2)}?label=click", "/?label=order"} <= addresses(night)
+    assert "Test · order" in night
+    (address,) = {link for link in addresses(night) if link.startswith("/compare")}
+    assert "label=order" in address
+    assert client.get(address).status == 200
+    slices = [link for link in addresses(night) if link.startswith("/slice")]
+    assert slices
+    assert all(client.get(link).status == 200 for link in slices[:2])
+    assert [client.get(f"/{path}?label=nobody").status for path in ("", f"night/{on(1)}")] == [
+        404, 404,
+    ]  # fmt: skip
+
+
+def test_alarm__of_several_labels__shares_the_probability(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[int] = []
+    judged = alarms.judge_alarms
+
+    def counted(*arguments: Any, labels: int) -> Any:
+        seen.append(labels)
+        return judged(*arguments, labels=labels)
+
+    monkeypatch.setattr(nightly_run, "judge_alarms", counted)
+    run_both("--date", on(1), "-q")
+    (folder / "nightly.toml").write_text(ALONE["click"] + '[history]\nfile = "one.db"\n')
+    run_both("--date", on(1), "-q")
+    assert seen == [2, 2, 1]
+
+
+def drifted(**changes: Any) -> Finding:
+    finding = Finding(
+        "drift", "psi > 0.25", "new", slice="all", field="psi", operator=">", limit=0.25,
+        number=0.5, against="the last 14 nights",
+    )  # fmt: skip
+    return replace(finding, **changes)
+
+
+def test_problems__of_all_labels__are_told_once() -> None:
+    gate = GateOutcome("psi > 0.25", False, "new: 0.5")
+    own = Finding("gate", "GAUC < 0.5", detail="no value")
+    night = replace(a_night(3), status="regression", gates=(gate,), notes=("a note",))
+    dead = Finding("scores", "distinct scores < 2", "new", slice="all", limit=2.0, number=1.0)
+    nights = [
+        replace(night, label="click", findings=(drifted(), replace(dead, value=0.5), own)),
+        replace(night, label="order", findings=(drifted(), replace(dead, value=0.7))),
+    ]
+    labelled = labelled_night(nights)
+    assert [len(each.findings) for each in labelled.nights] == [1, 0]
+    assert [each.gates for each in labelled.nights] == [(), ()]
+    text = nights_lines(nights)
+    assert text.count("far from those of") == text.count("gives every row") == 1
+    assert text.count("psi > 0.25") == text.count("a note") == 1
+    unlike = [nights[0], replace(nights[1], findings=(drifted(number=0.6),))]
+    assert nights_lines(unlike).count("far from those of") == 2
+
+
+def test_night_of_one_label__is_written_as_ever() -> None:
+    night = a_night(3)
+    assert nights_lines([night]) == night_lines(night)
+
+
+def test_bad_rows__fail_once_in_the_headline(folder: Path) -> None:
+    adjust(folder, "[quality]\nmin_rows = 1000000\n")
+    outcome = run_both("--date", on(1))
+    assert outcome.exit_code == 4
+    assert outcome.stdout.count("cannot be relied on") == 1
+    assert {night.status for label in ("click", "order") for night in of_label(label)} == {
+        "data_quality"
+    }
+
+
+def test_history__of_labels__keeps_them_apart(tmp_path: Path) -> None:
+    path = tmp_path / "history.db"
+    with History(path) as history:
+        history.claim("one", ["a", "b"])
+        history.write(replace(a_night(1), label="a"))
+        history.write(replace(a_night(1, 0.25), label="b"))
+        assert history.labels() == ("a", "b")
+        assert history.dates() == []
+        assert [history.of(label).read()[0].values[0].value for label in "ab"] == [
+            a_night(1).values[0].value, 0.25,
+        ]  # fmt: skip
+        history.claim("one", ["b", "a"])
+        assert history.labels() == ("b", "a")
+        tables = history.export(tmp_path / "tables")
+    values = parquet.read_table(next(path for path in tables if path.name == "value.parquet"))
+    assert set(values["label_name"].to_pylist()) == {"a", "b"}
+    assert values["date"].to_pylist()[0] == dt.date(2026, 11, 1)
+
+
+def test_provisional_night__of_several_labels__is_judged_again_for_each(folder: Path) -> None:
+    text = SEVERAL.replace("[source]", '[source]\nlabels_complete_after = "2d"')
+    config, night = read(folder, text), dt.date(2026, 11, 1)
+    early, late = (dt.datetime(2026, 11, day, 5, tzinfo=dt.UTC) for day in (2, 4))
+    outcomes = nightly_run.nightly_of_labels(config, night, now=early)
+    assert [each.night.provisional for each in outcomes] == [True, True]
+    assert (due_nights(config, early), due_nights(config, late)) == ([], [night])
+    outcomes = nightly_run.nightly_of_labels(config, night, now=late)
+    assert [each.night.status for each in outcomes] == ["fine", "fine"]
+    assert all(each.night.judged_before is not None for each in outcomes)
+    assert due_nights(config, late) == []
