@@ -17,7 +17,7 @@ import pytest
 from click.testing import Result
 
 from fastrank_eval._lib.errors import ArgumentError
-from fastrank_eval.apps.nightly import alarms
+from fastrank_eval.apps.nightly import alarms, unlabelled
 from fastrank_eval.apps.nightly import run as nightly_run
 from fastrank_eval.apps.nightly.config import NightlyConfig, read_config
 from fastrank_eval.apps.nightly.history import History
@@ -32,7 +32,7 @@ from tests.support.html_elements import elements
 from tests.support.nightly_runs import CONFIG, adjust, dump, nightly, on
 from tests.support.nights import a_night
 
-DAYS = range(1, 4)
+DAYS, LABELS = range(1, 4), ("click", "order")
 EVIL = "../or der"
 SEVERAL = CONFIG.replace('label = "click"', 'label = ["click", "order"]').replace(
     "min_groups = 10", 'min_groups = 10\n[gates]\nfail_if = "AUC < 0.1"'
@@ -458,3 +458,23 @@ def test_provisional_night__of_several_labels__is_judged_again_for_each(folder: 
     assert [each.night.status for each in outcomes] == ["fine", "fine"]
     assert all(each.night.judged_before is not None for each in outcomes)
     assert due_nights(config, late) == []
+
+
+@pytest.mark.parametrize("arguments,passes", [((), 1), (("--no-labels",), 2)])
+def test_pass_that_no_label_changes__is_shared(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], passes: int
+) -> None:
+    adjust(folder, f'[drift]\ncolumns = ["{EVIL}"]\n')
+    scores: list[object] = []
+    evaluate = unlabelled.run
+
+    def counted(*sources: Any, **options: Any) -> Any:
+        scores.append(options["score"])
+        return evaluate(*sources, **options)
+
+    monkeypatch.setattr(unlabelled, "run", counted)
+    run_both("--date", on(1), "-q", *arguments)
+    assert len(scores) == passes
+    drift = [[one for one in of_label(label)[0].drift if one.score == EVIL] for label in LABELS]
+    assert len(drift[0]) >= 1
+    assert str(drift[0]) == str(drift[1])
