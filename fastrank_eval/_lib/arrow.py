@@ -142,6 +142,24 @@ def decode_array(column: pa.Array) -> pa.Array:
     return column
 
 
+def fill_nulls(column: pa.Array) -> pa.Array:
+    """Replace nulls of a numeric column by 0; other columns stay the same."""
+    kind = column.type
+    if pa.types.is_null(kind):
+        return arrow_column(np.zeros(len(column), np.float32))
+    if pa.types.is_float16(kind):
+        column = column.cast(pa.float32())
+    if pa.types.is_decimal(kind):
+        column = column.cast(pa.float64())
+    if pa.types.is_boolean(column.type):
+        return arrow_column((as_array(column) & ~null_rows(column)).astype(np.uint8))
+    if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
+        return column
+    values = fixed_items(column, np.dtype(column.type.to_pandas_dtype())).copy()
+    np.putmask(values, null_rows(column), 0)
+    return arrow_column(values)
+
+
 def is_wide_integer(kind: pa.DataType) -> bool:
     """Return whether doubles cannot hold all integers of a type."""
     if pa.types.is_dictionary(kind):

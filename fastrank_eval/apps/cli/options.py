@@ -72,7 +72,10 @@ def _read_scores(
         return names
     for name in names:
         if not name:
-            raise click.BadParameter("a score has no name before '='; write 'NAME = EXPRESSION'.")
+            raise click.BadParameter(
+                "a score has no name before '='; write 'NAME = EXPRESSION', or '\\=' for an equals "
+                "sign in the name of a column."
+            )
         if names.count(name) > 1:
             raise click.BadParameter(f"the score {name!r} is there twice; name it once.")
     texts = [part[1].strip() if len(part) > 1 else quoted(name)

@@ -13,7 +13,7 @@ from fastrank_eval._lib.errors import ArgumentError, SourceError
 from fastrank_eval.integrations.trec.lines import DIVERSITY_QRELS
 from fastrank_eval.integrations.trec.tables import SUBTOPICS, is_nested, read_rows
 from fastrank_eval.io.keys import number_keys
-from fastrank_eval.io.validate import MAX_SUBTOPICS
+from fastrank_eval.io.subtopics import MAX_SUBTOPICS
 
 
 @typed

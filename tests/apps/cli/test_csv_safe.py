@@ -24,7 +24,7 @@ LOG = {
     "-kind": ["=cat", "dog"] * 6,
 }
 ROWS = ["log.parquet", "-g", "user", "-l", "click"]
-MODELS = ["-s", "=new,@old"]
+MODELS = ["-s", r"\=new,@old"]
 COMPARED = [*ROWS, *MODELS, "--baseline", "@old"]
 COMMANDS = {
     "evaluate": ["evaluate", *ROWS, *MODELS, "-m", "GAUC", "--by", '"-kind"', "-f", "csv"],
