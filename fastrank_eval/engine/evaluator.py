@@ -6,7 +6,7 @@ from collections.abc import Callable, Container, Sequence
 from functools import cache
 from itertools import zip_longest
 from os import PathLike
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -50,8 +50,7 @@ class GroupResults:
     groups: np.ndarray | None = None
 
 
-@dataclass(frozen=True)
-class PlanTotals:
+class PlanTotals(NamedTuple):
     """What a run finds for one plan.
 
     Parameters
@@ -235,6 +234,8 @@ def check_shared(requests: Sequence[object]) -> None:
     """Raise if requests differ in an argument of `SHARED`."""
     if not requests:
         raise ArgumentError("requests: must have one request or more, got none; add one.")
+    if len(requests) == 1:
+        return
     for name in SHARED:
         values = [getattr(request, name) for request in requests]
         for other in values[1:]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, fields, replace
 from itertools import chain
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
@@ -285,7 +285,8 @@ def prepare(requests: Sequence[Request]) -> list[Task]:
         kinds = (source.schema.field(name).type for name in plan.roles.scores)
         epsilons = tuple(epsilon_of(kind, plan.roles) for kind in kinds)
         plans.append(replace(plan, roles=replace(plan.roles, epsilons=epsilons)))
-    plans = [_with_score_kind(plan, plans, source) for plan in plans]
+    if len(plans) > 1:
+        plans = [_with_score_kind(plan, plans, source) for plan in plans]
     columns = dict.fromkeys(name for plan in plans for name in plan.roles.by_column())
     reader = RowReader(source, tuple(columns), limit)
     if first.batch_rows is None:
@@ -299,8 +300,7 @@ def prepare(requests: Sequence[Request]) -> list[Task]:
     ]
 
 
-@dataclass(frozen=True)
-class _Draft:
+class _Draft(NamedTuple):
     """A request and its plan, before the source is open.
 
     Parameters
@@ -354,10 +354,11 @@ def _open_slicings(
 def _with_score_kind(plan: Plan, plans: Sequence[Plan], source: Source) -> Plan:
     """Read scores as a plan does that has them too, so that plans share them."""
     names = set(plan.roles.scores)
-    if any(is_wide_integer(source.schema.field(name).type) for name in names):
-        return plan  # their doubles depend on the kind
     kinds = [one.roles.score_kind for one in plans if names.issubset(one.roles.scores)]
     kind = max(kinds, key=SCORE_KINDS.index)
+    wide = any(is_wide_integer(source.schema.field(name).type) for name in names)
+    if wide or kind == plan.roles.score_kind:  # doubles of wide integers depend on the kind
+        return plan
     return replace(plan, roles=replace(plan.roles, score_kind=kind))
 
 

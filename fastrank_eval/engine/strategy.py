@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import OrderError
 from fastrank_eval._lib.memory import Budget
 from fastrank_eval.engine.evaluator import Evaluator, PlanTotals
@@ -22,8 +22,7 @@ from fastrank_eval.io.validate import keys_of
 _PEEK, _FIRST_ROWS = 1 << 16, 1 << 10
 
 
-@dataclass(frozen=True)
-class EvaluatedRows:
+class EvaluatedRows(NamedTuple):
     """What a run finds for each plan.
 
     Parameters

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pyarrow as pa
@@ -43,8 +43,7 @@ def group_starts(keys: Keys) -> np.ndarray:
     return starts
 
 
-@dataclass(frozen=True)
-class View:
+class View(NamedTuple):
     """What a plan reads of a batch of contiguous groups.
 
     Parameters
@@ -61,8 +60,7 @@ class View:
     scored: bool
 
 
-@dataclass(frozen=True)
-class BatchProfile:
+class BatchProfile(NamedTuple):
     """What one look at every row of a batch finds, for several plans.
 
     Parameters
