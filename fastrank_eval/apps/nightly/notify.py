@@ -35,7 +35,9 @@ _TEMPORARY = (408, 425, 429)
 _MAX_TEXT = 4000
 #: Texts from data that a chat would make a mention, an image or a link of.
 _ACTIVE = re.compile(
-    r"@(?=(?:all|channel|everyone|here)\b)|(?<=\])(?=\()|(?<=https:)(?=//)|(?<=http:)(?=//)"
+    r"@(?=(?:all|channel|everyone|here)\b)|(?<=\])(?=\()|(?<=:)(?=//)|(?<=\bmailto)(?=:)"
+    r"|(?<=\bwww)(?=\.)",
+    re.IGNORECASE,
 )
 _ZERO_WIDTH_SPACE = "\u200b"
 

@@ -30,8 +30,13 @@ _PART = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?(e-?[0-9]+)?")
-#: Texts of values that a condition cannot compare: bytes, and floats that are no numbers.
-_WITHOUT_LITERAL = re.compile(r"0x[0-9a-f]*|-?inf|nan")
+#: Texts of values that a condition cannot compare: bytes, floats that are no numbers, durations,
+#: times of day, and "any", which is a text or the only bin of a column.
+_WITHOUT_LITERAL = re.compile(
+    r"0x[0-9a-f]*|-?inf|nan|any|-?[0-9]+(s|ms|us|ns)|[0-9]{2}(:[0-9]{2}){2}(\.[0-9]+)?"
+)
+#: Blanks between the tokens of a condition, also line breaks.
+_BLANKS = re.compile(rf"""('(?:[^']|'')*'|{_QUOTED})|\s+""")
 
 
 @dataclass(frozen=True)
@@ -119,7 +124,7 @@ def slice_condition(label: str) -> str | None:
     -------
     str or None
         None if the slice depends on a count of its group, on a period of time, or on a value
-        without a literal.
+        without a literal or with characters that cannot be printed.
 
     Examples
     --------
@@ -144,14 +149,15 @@ def slice_condition(label: str) -> str | None:
             conditions.append(f"{column} < {_edge(match['high'])}")
         elif match["operator"] != "=":
             conditions.append(f"{column} {match['operator']} {_edge(value)}")
-        elif value in ("null", "any"):
-            conditions.append(f"{column} is {'null' if value == 'null' else 'not null'}")
+        elif value == "null":
+            conditions.append(f"{column} is null")
         elif _WITHOUT_LITERAL.fullmatch(value):
             return None
         else:
             conditions.append(f"{column} = {Literal('text', _plain(value))}")
         position = match.end()
-    return " and ".join(conditions) or None
+    condition = " and ".join(conditions)
+    return condition if condition.isprintable() and condition else None
 
 
 def rows_condition(night: Night, finding: Finding) -> str | None:
@@ -167,15 +173,45 @@ def rows_condition(night: Night, finding: Finding) -> str | None:
     ArgumentError
         If no condition selects the slice.
     """
-    where, conditions = night.conventions.get("where"), []
-    if isinstance(where, str):
-        conditions.append(fill_date(where, night.date))
+    where = _where(night)
+    conditions = [] if where is None else [where]
     if finding.slice not in ("", ALL):
         condition = slice_condition(finding.slice)
-        if condition is None:
+        if condition is None or _may_have_nan(night, finding):
             raise ArgumentError(f"no condition on rows selects the slice {finding.slice!r}.")
         conditions = [f"({each})" for each in conditions] + [condition]
     return " and ".join(conditions) or None
+
+
+def _where(night: Night) -> str | None:
+    """Return the condition of the configuration in one line."""
+    where = night.conventions.get("where")
+    if not isinstance(where, str):
+        return None
+    return _BLANKS.sub(lambda match: match[1] or " ", fill_date(where, night.date)).strip()
+
+
+def _may_have_nan(night: Night, finding: Finding) -> bool:
+    """Tell whether the slice is null in a column that has no other values than numbers.
+
+    Slices count NaN as null, and conditions do not.
+    """
+    nulls = {match["column"] for match in _parts(finding.slice) if match["value"] == "null"}
+    others: dict[str, list[bool]] = {column: [] for column in nulls}
+    for label in {value.slice for value in night.values if value.by == finding.by}:
+        for match in _parts(label):
+            text = match["value"] if match["high"] is None else match["high"]
+            if match["column"] in nulls and text != "null":
+                others[match["column"]].append(bool(_NUMBER.fullmatch(text) or "inf" in text))
+    return any(all(numbers) for numbers in others.values())
+
+
+def _parts(label: str) -> Iterator[re.Match[str]]:
+    """Yield the columns of the label of a slice, up to one that has no value."""
+    position = 0
+    while match := _PART.match(label, position):
+        yield match
+        position = match.end()
 
 
 def _shell_word(word: str) -> str:
@@ -207,7 +243,7 @@ def _columns(night: Night) -> Iterator[str]:
     columns = night.conventions.get("columns")
     columns = columns if isinstance(columns, Mapping) else {}
     for group in columns.get("group", ()):
-        yield from ("--group", group)
+        yield from ("--group", group.replace(",", "\\,"))
     for name in ("label", "item"):
         if name in columns:
             yield from (f"--{name}", columns[name])
@@ -243,8 +279,7 @@ def _rows(night: Night, finding: Finding) -> Iterator[str]:
     try:
         condition = rows_condition(night, finding)
     except ArgumentError:
-        where = night.conventions.get("where")
-        condition = fill_date(where, night.date) if isinstance(where, str) else None
+        condition = _where(night)
         yield from ("--by", _slicing(night, finding.by))
         yield from ("--min-groups", str(night.conventions.get("min_groups", 1)))
     if condition is not None:

@@ -54,7 +54,7 @@ def values_of(command: str) -> dict[tuple[str, str, str], float]:
         ('slot=""', "slot = ''"),
         ('slot="a ""b"", c=d"', "slot = 'a \"b\", c=d'"),
         ("slot=null", "slot is null"),
-        ("age=any", "age is not null"),
+        ("age=any", None),
         ("age<18", "age < 18"),
         ("age=[18,25.5)", "age >= 18 and age < 25.5"),
         ("day>=2026-11-19", "day >= '2026-11-19'"),
@@ -70,6 +70,10 @@ def values_of(command: str) -> dict[tuple[str, str, str], float]:
         ("ts:day=2026-11-19", None),
         ("key=0x0aff", None),
         ("price=nan", None),
+        ("slot=5us", None),
+        ("hour=08:30:00.000", None),
+        ('slot="a\nb"', None),
+        ('slot="\x1b[31m"', None),
     ],
 )  # fmt: skip
 def test_condition__of_a_label(label: str, condition: str | None) -> None:
@@ -128,6 +132,30 @@ def test_command__of_a_slice_by_activity__lists_the_slices(folder: Path) -> None
     key = "score_a", "@rows>=20", "GAUC"
     assert values_of(step["command"])[key] == stored[key]
     assert night["groups"] is None
+
+
+def test_command__of_nulls_in_a_column_of_numbers__lists_the_slices(tmp_path: Path) -> None:
+    """Slices count NaN as null, and conditions do not."""
+    rows = pa.table({**SLICED, "price": [0.5] * 4 + [float("nan")] * 6 + [None] * 2})
+    pq.write_table(rows, tmp_path / "2026-11-01.parquet")
+    config = tmp_path / "nightly.toml"
+    config.write_text(f"""
+        source.path = "{tmp_path}/{{date}}.parquet"
+        source.where = '''age > 0
+            or age is null'''
+        columns = {{group = "user", label = "click"}}
+        models.scores = ["pctr"]
+        evaluate.measures = ["GAUC"]
+        slices = {{by = ["price", "slot"], min_groups = 1}}
+        gates.fail_if = ["GAUC[price=null] > 0", "GAUC[slot=null] > 0"]
+        history.file = "{tmp_path}/h.db"
+    """)
+    outcome = CliRunner().invoke(cli, ["nightly", str(config), "--date", on(1), "--json", "-"])
+    steps = {s["slice"]: s for s in json.loads(outcome.stdout)["nights"][0]["next_steps"]}
+    assert "--by price" in steps["price=null"]["command"]
+    assert "(age > 0 or age is null) and slot is null" in steps["slot=null"]["command"]
+    values = values_of(steps["price=null"]["command"])
+    assert values["pctr", "price=null", "GAUC"] == 0.5
 
 
 def test_command__keeps_the_condition_and_the_conventions_of_the_night(folder: Path) -> None:

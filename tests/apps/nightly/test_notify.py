@@ -219,9 +219,11 @@ def test_when__of_a_status_and_the_one_before(
 
 
 def test_chat_message__of_hostile_names__has_no_effect() -> None:
-    lines = ["<!channel> @here @all <http://evil.example|x>", "![](https://evil.example/a.png)"]
-    text = notify.chat_message([*lines, "@rows=1", "&amp;"])["text"]
-    assert not any(sign in text for sign in ("<", ">", "@here", "@all", "http://", "https://"))
+    lines = ["<!channel> @here @All <http://evil.example|x>", "![](https://evil.example/a.png)"]
+    links = "HTTPS://evil.example www.evil.example ftp://evil.example MAILTO:a@b.example"
+    text = notify.chat_message([*lines, links, "@rows=1", "&amp;"])["text"]
+    signs = "<", ">", "@here", "@all", "://", "www.", "mailto:"
+    assert not any(sign in text.lower() for sign in signs)
     assert "](" not in text
     assert text.endswith("@rows=1\n&amp;amp;")
     assert len(notify.chat_message(["x" * 9000])["text"]) == 4000
