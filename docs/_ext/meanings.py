@@ -116,7 +116,7 @@ HISTORY = {
     "distinct": "distinct values; a lower bound above 256",
     "psi": "population stability index; NULL without earlier nights",
     "ks": "largest difference of the cumulative shares",
-    "out_of_range": "share outside [0, 1]; NULL if earlier nights have such numbers",
+    "out_of_range": "share outside [0, 1]; NULL if half of the earlier nights have such numbers",
     "nights": "earlier nights that it is compared with",
     "reference_rows": "their rows with a number",
     "drift.verdict": "`same`, `changed`, `failed` or `not judged`",
@@ -127,9 +127,10 @@ HISTORY = {
     "expected": "sum of the predictions, weighted",
     "observed": "sum of the clicks, weighted",
     "error": "ECCE",
-    "sigmas": "ECCE in its standard deviations if the model is calibrated",
+    "sigmas": "ECCE, over the standard deviation of observed less expected clicks per row of a "
+    "calibrated model",
     "calibration.p_adjusted": "Holm, over the slices",
-    "min_detectable_error": "five standard deviations",
+    "min_detectable_error": "five sigmas",
     "state.": "A row for each night and kind of state. Week and month are merged from these.",
     "state.kind": "`groups`: measures of groups (GAUC, nDCG); `sums`: measures of all rows that "
     "are a few sums (LogLoss, PCOC); `scores`: measures that read the score of every row (AUC); "

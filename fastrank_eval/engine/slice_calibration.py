@@ -43,7 +43,7 @@ def calibration_tables(plan: Plan, totals: Totals) -> CalibrationTables:
     mapping of (str, str) to pyarrow.Table
         By score column and measure: `slice`, `rows`, `expected` and `observed` (clicks, weighted),
         `error` (ECCE), `sigmas`, `p_value`, `p_adjusted` (Holm), `min_detectable_error` (five
-        standard deviations of the slice); the most sigmas first. Empty where the measure is
+        sigmas of the slice); the most sigmas first. Empty where the measure is
         undefined.
     """
     tables, texts = {}, value_labels(plan)

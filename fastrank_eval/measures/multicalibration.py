@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 #: Combinations are numbered by a table of so many, at least.
 _FEW_CELLS = 1 << 16
-#: The minimum detectable error is so many standard deviations (arXiv 2509.19884).
+#: The minimum detectable error is so many sigmas (arXiv 2509.19884).
 _DETECTABLE = 5
 
 
@@ -49,7 +49,9 @@ class SliceCalibration:
     error : ndarray of float64, shape (slices,)
         ECCE.
     deviation : ndarray of float64, shape (slices,)
-        Its standard deviation if the model is calibrated, above 0.
+        The standard deviation of observed less expected clicks per row, if the model is
+        calibrated; above 0. This is the unit of `sigmas`. ECCE is the range of a sum, so that of a
+        calibrated model is 1.6 of these units on average.
     left_out : int
         Number of slices with too few clicks.
     """
@@ -66,12 +68,12 @@ class SliceCalibration:
 
     @property
     def sigmas(self) -> np.ndarray:
-        """ECCE in standard deviations. float64, shape (slices,)."""
+        """ECCE over `deviation`. float64, shape (slices,)."""
         return self.error / self.deviation
 
     @property
     def min_detectable_error(self) -> np.ndarray:
-        """The ECCE that is seen in so few rows. float64, shape (slices,)."""
+        """The ECCE that so few rows nearly always show. float64, shape (slices,)."""
         return _DETECTABLE * self.deviation
 
     def p_values(self) -> tuple[np.ndarray, np.ndarray]:
@@ -98,11 +100,12 @@ def _columns(value: Any) -> str | None:
 
 
 class MulticalibrationError(PooledMeasure):
-    """MultiECCE, the largest ECCE of any slice in standard deviations."""
+    """MultiECCE, the largest ECCE of any slice in sigmas."""
 
     name = "MultiECCE"
-    summary = "multicalibration: the largest ECCE of all rows and of every slice, each in its "
-    summary += "standard deviations under calibration; the p-value is corrected for all slices"
+    summary = "multicalibration: the largest ECCE of all rows and of every slice, each over the "
+    summary += "standard deviation of observed less expected clicks per row of a calibrated "
+    summary += "model; the p-value is corrected for all slices"
     formula = (
         "max_s ECCE_s / sigma_s, sigma_s = sqrt(sum_{i in s} w_i^2 p_i (1 - p_i)) / sum_{i in s} "
         "w_i; s: all rows, each value of a column, each combination of values"

@@ -266,8 +266,9 @@ class Reference:
         reference = Distribution(0, merge_bins([each.bins for each in nights], _BINS))
         found = drift_between(reference.bins, night.bins)
         reference_rows = reference.count
-        # Scores that never left [0, 1] are probabilities.
-        probability = reference_rows > 0 and count > 0 and not reference.outside
+        # Not of all nights: else a second night outside [0, 1] would not fail.
+        inside = sum(not each.outside for each in nights)
+        probability = reference_rows > 0 and count > 0 and 2 * inside > len(nights)
         return replace(
             drift,
             psi=found.psi,

@@ -191,7 +191,8 @@ class NightDrift:
         Population stability index, and the statistic of Kolmogorov and Smirnov, which is too small
         by the rows of a bin at most. NaN without earlier nights.
     out_of_range : float
-        Share of the numbers outside [0, 1]; NaN if earlier nights have such numbers.
+        Share of the numbers outside [0, 1]; NaN if half of the earlier nights, or more, have such
+        numbers.
     nights, reference_rows : int
         Earlier nights, and their rows with a number.
     verdict : str
@@ -225,11 +226,12 @@ class NightCalibration:
     expected, observed : float
         Sums of the predictions and of the clicks, weighted.
     error, sigmas : float
-        ECCE, and the same in its standard deviations if the model is calibrated.
+        ECCE, and the same over the standard deviation of observed less expected clicks per row, if
+        the model is calibrated.
     p_value, p_adjusted : float
         The second is corrected for the number of slices (Holm).
     min_detectable_error : float
-        Five standard deviations.
+        Five sigmas.
     """
 
     score: str

@@ -65,8 +65,8 @@ _MARKS = {
 }
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _SECTIONS = (
-    ("headline", "Headline numbers"),
     ("next", "Next steps"),
+    ("headline", "Headline numbers"),
     ("changes", "What changed most"),
     ("trends", "Trends"),
     ("calibration", "Calibration by slice"),

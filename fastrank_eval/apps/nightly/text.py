@@ -502,11 +502,9 @@ def _drift_sentence(night: Night, finding: Finding) -> str:
     subject = f"the {'scores' if is_model else 'values'} of {finding.score}"
     place = _where(finding)
     if finding.field == "out_of_range":
-        shares = percent_text(finding.number, 3), finding.score
-        return (
-            f"{shares[0]} of {subject}{place} are outside [0, 1], where those of {finding.against} "
-            "were inside"
-        )
+        percent = percent_text(finding.number, 3)
+        text = f"{percent} of {subject}{place} are outside [0, 1]"
+        return f"{text}; most of {finding.against} had none"
     distance = finding.number - finding.limit
     limit = f"the limit of {finding.limit:g}" if finding.condition else f"{finding.limit:g}"
     return (

@@ -10,13 +10,16 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fastrank_eval.apps.nightly.night import Finding
 from fastrank_eval.apps.nightly.page import page as page_of
+from fastrank_eval.apps.nightly.text import sentences
 from tests.apps.nightly.test_web_view import StateSpec, web_of
 from tests.support.sample_nights import BROKEN, LAST, MODELS, month
 
@@ -278,6 +281,28 @@ def test_browser__print__one_page_unless_every_section_is_chosen(
         page.emulate_media(media="screen")
         page.get_by_label("Print every section").check()
         assert printed_pages(page, paper) > 5
+
+
+@pytest.mark.parametrize("paper", ["A4", "Letter"])
+def test_browser__print__one_page_of_a_night_with_many_findings(
+    browser: Any, tmp_path: Path, paper: str
+) -> None:
+    *before, last = month()
+    findings = tuple(
+        Finding("gate", f"{measure} > 0", model, "slot", "slot=feed", measure, detail="x " * 70)
+        for model in MODELS
+        for measure in last.measures
+    )
+    last = replace(last, findings=findings)
+    assert len(sentences(last)) > 4
+    path = tmp_path / "night.html"
+    path.write_text(page_of([*before, last]), encoding="utf-8")
+    with opened(browser, path.as_uri()) as page:
+        assert printed_pages(page, paper) == 1
+        page.emulate_media(media="print")
+        shown = page.locator(".banner p:visible").all_inner_texts()
+        assert len(shown) == 4
+        assert shown[-1] == "The screen shows more findings."
 
 
 def test_browser__phone__rows_of_wide_tables_are_cards(browser: Any, file: str) -> None:
