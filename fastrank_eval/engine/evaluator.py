@@ -73,7 +73,7 @@ class Evaluator:
     Parameters
     ----------
     plans : sequence of Plan
-        At least one. Those with groups have the same key columns, and all the same threads, sizes
+        At least one. Those with groups have the same key columns, and all have equal threads, sizes
         of batches and promises about the order.
 
     Attributes

@@ -72,10 +72,8 @@ def _read_scores(
         return names
     for name in names:
         if not name:
-            raise click.BadParameter(
-                "a score has no name before '='; write 'NAME = EXPRESSION', or '\\=' for an equals "
-                "sign in the name of a column."
-            )
+            hint = "write 'NAME = EXPRESSION', or '\\=' in the name of a column"
+            raise click.BadParameter(f"a score has no name before '='; {hint}.")
         if names.count(name) > 1:
             raise click.BadParameter(f"the score {name!r} is there twice; name it once.")
     texts = [part[1].strip() if len(part) > 1 else quoted(name)
@@ -185,9 +183,9 @@ def _score_option(required: bool) -> Callable[[Any], Any]:
         required=required,
         callback=_read_scores,
         metavar="COLUMN|NAME=EXPRESSION",
-        help="Score of a model; higher is better. 'ctcvr = pctr * pcvr' computes one from columns, "
-        "numbers, + - * / and parentheses. Repeat the option, or separate scores by commas, for "
-        "several models. In names, write \\, for a comma and \\= for an equals sign.",
+        help="Score of a model; higher is better. 'both = p_click * p_order' computes one from "
+        "columns, numbers, + - * / and parentheses. For several models, repeat the option, or "
+        "separate them by commas. In names, write \\, for a comma and \\= for an equals sign.",
     )
 
 

@@ -126,6 +126,9 @@ def tables_of(tables: _Tables, label: str, own: Mapping[str, Any]) -> _Tables:
     for key, value in own.items():
         merged[KEY_TABLES[key]][key] = value
     models, baseline = merged["models"], tables["models"]["baseline"]
+    general = tables["models"]["scores"]
+    if isinstance(general, Mapping) and set(models["scores"]) <= general.keys():
+        models["scores"] = {name: general[name] for name in models["scores"]}
     if "scores" in own and "baseline" not in own and baseline not in (None, *models["scores"]):
         models["baseline"] = None
         merged["gates"].update(alarm=None, alarm_since=None)

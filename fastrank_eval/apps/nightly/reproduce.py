@@ -192,7 +192,7 @@ def _where(night: Night) -> str | None:
 
 
 def _may_have_nan(night: Night, finding: Finding) -> bool:
-    """Tell whether the slice is null in a column that has no other values than numbers.
+    """Tell whether the slice is null in a column of numbers.
 
     Slices count NaN as null, and conditions do not.
     """

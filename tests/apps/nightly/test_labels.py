@@ -478,3 +478,14 @@ def test_pass_that_no_label_changes__is_shared(
     drift = [[one for one in of_label(label)[0].drift if one.score == EVIL] for label in LABELS]
     assert len(drift[0]) >= 1
     assert str(drift[0]) == str(drift[1])
+
+
+def test_config__label_with_some_of_the_computed_scores__has_their_expressions(
+    tmp_path: Path,
+) -> None:
+    scores = 'scores = { ctr = "score_a", ctcvr = "score_a * score_b" }'
+    text = SEVERAL.replace('scores = ["score_a", "score_b"]', scores)
+    text = text.replace('baseline = "score_a"', 'baseline = "ctr"')
+    click, order = read(tmp_path, text + '[labels.order]\nscores = "ctcvr"\n').of_labels()
+    assert click.models == ("ctr", "ctcvr")
+    assert (order.scores, order.baseline) == ({"ctcvr": "score_a * score_b"}, None)
