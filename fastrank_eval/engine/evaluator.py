@@ -74,8 +74,8 @@ class Evaluator:
     Parameters
     ----------
     plans : sequence of Plan
-        At least one. Those with groups have the same key columns, and all the same threads, sizes
-        of batches and promises about the order.
+        At least one. They have equal threads, sizes of batches and promises about the order.
+        Those with groups have equal key columns.
 
     Attributes
     ----------
