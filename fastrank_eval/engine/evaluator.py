@@ -6,7 +6,7 @@ from collections.abc import Callable, Container, Sequence
 from functools import cache
 from itertools import zip_longest
 from os import PathLike
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,7 @@ from fastrank_eval.engine.plan import GroupValues, Plan
 from fastrank_eval.engine.totals import Totals
 from fastrank_eval.groups.chunk import Chunk
 from fastrank_eval.groups.edges import BatchProfile, Keys, View, keys_at, profile_batch
-from fastrank_eval.io.columns import Layout, Rows
+from fastrank_eval.io.rows import Layout, Rows
 from fastrank_eval.io.validate import rows_of
 
 #: Arguments that choose the rows, and how these are read.
@@ -50,7 +50,8 @@ class GroupResults:
     groups: np.ndarray | None = None
 
 
-class PlanTotals(NamedTuple):
+@dataclass(frozen=True)
+class PlanTotals:
     """What a run finds for one plan.
 
     Parameters
@@ -73,8 +74,8 @@ class Evaluator:
     Parameters
     ----------
     plans : sequence of Plan
-        At least one. Those with groups have the same key columns, and all have equal threads, sizes
-        of batches and promises about the order.
+        At least one. They have equal threads, sizes of batches and promises about the order.
+        Those with groups have equal key columns.
 
     Attributes
     ----------
@@ -234,8 +235,6 @@ def check_shared(requests: Sequence[object]) -> None:
     """Raise if requests differ in an argument of `SHARED`."""
     if not requests:
         raise ArgumentError("requests: must have one request or more, got none; add one.")
-    if len(requests) == 1:
-        return
     for name in SHARED:
         values = [getattr(request, name) for request in requests]
         for other in values[1:]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from fastrank_eval._lib.errors import FastRankEvalError
@@ -35,9 +35,9 @@ def with_mixes(night: Night, history: History, states: SavedStates | None = None
     """Add the decompositions of the changes since earlier nights.
 
     Each model and measure that is a mean over groups has one for yesterday and one for last week,
-    by one slicing. Slicings whose slices explain the change (with a remainder of at most 1 % of all
-    parts) come first, and of these the one with the largest mix; else the one with the smallest
-    remainder. Slices of few groups count too.
+    by one slicing, the same for all models. Slicings whose slices explain the changes (with a
+    remainder of at most 1 % of all parts) come first, and of these the one with the largest mix;
+    else the one with the smallest remainder. Slices of few groups count too.
 
     Parameters
     ----------
@@ -140,35 +140,51 @@ def _mixes(kind: str, night: Night, latest: _Sliced, earlier: _Sliced) -> Iterat
     common = [by for by in latest if by in earlier and latest[by][0] == earlier[by][0]]
     if len(common) < 2:
         return
-    for score in night.models:
-        values = [
+    sides_by_score = {
+        score: [
             replace(value, score=side)
             for side, sliced in ((_BEFORE, earlier), (_AFTER, latest))
             for by in common
             for value in sliced[by][1]
             if value.score == score
         ]
-        for measure in (text for text in night.measures if is_mean(measure_of(text))):
-            sides = {v.score for v in values if v.measure == measure and v.by is None}
-            if sides == {_BEFORE, _AFTER}:
-                by, parts = _best(values, measure)
-                numbers = parts.difference, parts.within, parts.mix, parts.remainder
-                yield MixChange(kind, score, measure, by, *numbers)
+        for score in night.models
+    }
+    for measure in (text for text in night.measures if is_mean(measure_of(text))):
+        on_both = {
+            score: sides
+            for score, sides in sides_by_score.items()
+            if {v.score for v in sides if v.measure == measure and v.by is None}
+            == {_BEFORE, _AFTER}
+        }
+        by, parts_by_score = _best(on_both, measure)
+        for score, parts in parts_by_score.items():
+            numbers = parts.difference, parts.within, parts.mix, parts.remainder
+            yield MixChange(kind, score, measure, by, *numbers)
 
 
-def _best(sides: Sequence[MeasureValue], measure: str) -> tuple[str, Decomposition]:
-    """Choose the slicing that explains a change."""
+def _best(
+    sides_by_score: Mapping[str, Sequence[MeasureValue]], measure: str
+) -> tuple[str, dict[str, Decomposition]]:
+    """Choose the slicing that explains the changes of all models, and split them."""
+    slicings = [slicings_of(sides) for sides in sides_by_score.values()]
     decompositions = {
-        by: decompose_by_slices(sides, measure, _BEFORE, _AFTER, by) for by in slicings_of(sides)
+        by: {
+            score: decompose_by_slices(sides, measure, _BEFORE, _AFTER, by)
+            for score, sides in sides_by_score.items()
+        }
+        for by in (slicings[0] if slicings else ())
+        if all(by in of_model for of_model in slicings)
     }
 
     def rank(by: str) -> tuple[bool, float]:
-        parts = decompositions[by]
-        remainder = abs(parts.remainder)
-        size = abs(parts.within) + abs(parts.mix) + remainder
+        every = decompositions[by].values()
+        remainder = sum(abs(parts.remainder) for parts in every)
+        mix = sum(abs(parts.mix) for parts in every)
+        size = sum(abs(parts.within) for parts in every) + mix + remainder
         if remainder <= _SMALL_REMAINDER * size:
-            return False, -abs(parts.mix)
+            return False, -mix
         return True, remainder
 
-    by = min(decompositions, key=rank)
-    return by, decompositions[by]
+    by = min(decompositions, key=rank, default="")
+    return by, decompositions.get(by, {})

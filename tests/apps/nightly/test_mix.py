@@ -104,6 +104,21 @@ def test_change_of_both__adds_up_as_the_identity_says(folder: Path) -> None:
     assert mix["difference"] == pytest.approx(0.8125 - 0.875, abs=1e-15)
 
 
+def test_models__are_split_by_the_same_slices(folder: Path) -> None:
+    """The AP of the second model is 1 everywhere: each slicing explains it."""
+    config = CONFIG.replace('["pctr"]', '["pctr", "good"]')
+    Path("nightly.toml").write_text(config.replace('"country", "@rows:3"', '"@rows:3", "country"'))
+    for day, countries in ((1, ["de"] * 6 + ["us"] * 2), (2, ["de"] * 2 + ["us"] * 6)):
+        write_night(day, [(one, GOOD if one == "de" else BAD) for one in countries])
+        table = pq.read_table(f"rows/{on(day)}.parquet")
+        pq.write_table(table.append_column("good", table["click"]), f"rows/{on(day)}.parquet")
+    night_of(1)
+    night = night_of(2)
+    mixes = [one["mix"]["yesterday"] for one in night["headline"] if one["measure"] == "AP"]
+    assert [one["by"] for one in mixes] == ["country", "country"]
+    assert [one["mix"] for one in mixes] == pytest.approx([-0.25, 0.0], abs=1e-15)
+
+
 def test_week_ago__has_its_own_parts_and_pooled_measures_none(folder: Path) -> None:
     write_night(1, [("de", GOOD)] * 6 + [("us", BAD)] * 2)
     write_night(8, [("de", GOOD)] * 2 + [("us", BAD)] * 6)

@@ -305,6 +305,20 @@ def test_browser__print__one_page_of_a_night_with_many_findings(
         assert shown[-1] == "The screen shows more findings."
 
 
+def test_browser__headline__fits_with_a_measure_of_a_long_name(
+    browser: Any, tmp_path: Path
+) -> None:
+    *before, last = month()
+    names = {"PCOC": "MultiECCE(columns='slot,country,age')"}
+    last = replace(last, conventions={**last.conventions, "names": names})
+    path = tmp_path / "night.html"
+    path.write_text(page_of([*before, last]), encoding="utf-8")
+    with opened(browser, path.as_uri()) as page:
+        table = page.locator("#headline-table")
+        assert names["PCOC"] in table.inner_text()
+        assert table.evaluate("one => one.scrollWidth <= one.parentElement.clientWidth")
+
+
 def test_browser__phone__rows_of_wide_tables_are_cards(browser: Any, file: str) -> None:
     with opened(browser, file, viewport=PHONE) as page:
         page.eval_on_selector_all("details", "all => all.forEach(one => { one.open = true; })")
