@@ -19,7 +19,7 @@ from fastrank_eval.engine.plan import GroupValues, Plan
 from fastrank_eval.engine.totals import Totals
 from fastrank_eval.groups.chunk import Chunk
 from fastrank_eval.groups.edges import BatchProfile, Keys, View, keys_at, profile_batch
-from fastrank_eval.io.rows import Layout, Rows
+from fastrank_eval.io.columns import Layout, Rows
 from fastrank_eval.io.validate import rows_of
 
 #: Arguments that choose the rows, and how these are read.
