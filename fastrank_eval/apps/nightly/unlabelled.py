@@ -228,14 +228,13 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
-    """Return the type of a column of numbers; float64 for nulls alone."""
-    if pa.types.is_boolean(kind):
-        return pa.int8()
-    return pa.float64() if pa.types.is_null(kind) else kind
+    """Return the type of a column of numbers: the engine orders wide integers by other codes."""
+    return kind if pa.types.is_floating(kind) else pa.float64()
 
 
 def _numbers(column: pa.Array) -> pa.Array:
-    column = column.cast(_plain(column.type))
-    if pa.types.is_floating(column.type):
-        return pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
-    return column
+    if pa.types.is_boolean(column.type):
+        column = column.cast(pa.int8())
+    # Nearest doubles, also of integers beyond 2^53.
+    column = column.cast(_plain(column.type), safe=False)
+    return pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)

@@ -278,6 +278,15 @@ def test_columns__are_compared_like_scores() -> None:
     )
 
 
+def test_columns__whose_type_changes__keep_their_numbers() -> None:
+    configure('columns = ["price"]\n')
+    for day in range(1, 10):
+        kind = (np.int64, np.int32, np.uint64, np.float64)[day % 4]
+        write(day, price=np.round(rows_of(day)["price"]).astype(kind))
+    assert nightly("--backfill", f"{on(1)}..{on(9)}", "-q").exit_code == 0
+    assert drift_of(kept()[-1], "price").psi < 0.1
+
+
 @pytest.mark.parametrize(
     "columns,complaint",
     [
