@@ -166,7 +166,7 @@ def _mixes(kind: str, night: Night, latest: _Sliced, earlier: _Sliced) -> Iterat
 def _best(
     sides_by_score: Mapping[str, Sequence[MeasureValue]], measure: str
 ) -> tuple[str, dict[str, Decomposition]]:
-    """Choose the slicing that explains the changes of all models, and split them."""
+    """Choose one slicing for all models, and split their changes."""
     slicings = [slicings_of(sides) for sides in sides_by_score.values()]
     decompositions = {
         by: {
