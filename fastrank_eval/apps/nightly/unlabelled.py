@@ -228,7 +228,7 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
-    """Return the type of a column of numbers: the engine orders wide integers by other codes."""
+    """Return the type by which a column of numbers is read."""
     return kind if pa.types.is_floating(kind) else pa.float64()
 
 
