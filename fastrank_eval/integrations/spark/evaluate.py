@@ -547,15 +547,15 @@ def compare(
     started = perf_counter()
     choices = choices_of(test, correction, confidence, replicates, seed, None)
 
-    def run_job(measures: Sequence[Measure]) -> Evaluation:
+    def run_job(measures: Mapping[str, Sequence[Measure]]) -> list[Evaluation]:
         roles = {"group": group, "label": label, "score": score, "baseline": baseline}
         job = Job.of(
             df,
             "compare",
-            {**roles, "measures": measures, "confidence": confidence, **options},
+            {**roles, "measures": measures[label], "confidence": confidence, **options},
             partitions=partitions,
             keep_groups=per_group or choices.needs_groups,
         )
-        return job.run().evaluation(started)
+        return [job.run().evaluation(started)]
 
-    return compare_with(run_job, measures, baseline, choices, started)
+    return compare_with(run_job, {label: measures}, baseline, choices, started)[label]
