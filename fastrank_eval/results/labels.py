@@ -99,7 +99,7 @@ class ByLabel(ReportView, Mapping[str, _T]):
         pyarrow.Table
             ``label``, then the columns of `summary` of a label.
         """
-        return _stacked({label: result.summary for label, result in self.items()})
+        return stacked({label: result.summary for label, result in self.items()})
 
     @property
     def per_group(self) -> pa.Table:
@@ -116,7 +116,7 @@ class ByLabel(ReportView, Mapping[str, _T]):
         ArgumentError
             If values per group were not kept.
         """
-        return _stacked({label: result.per_group for label, result in self.items()})
+        return stacked({label: result.per_group for label, result in self.items()})
 
     def to_dict(self) -> dict[str, Any]:
         """Build the plain Python values that :meth:`to_json` writes.
@@ -308,7 +308,7 @@ class LabelResults(ByLabel[Result]):
         return self._combined(reports)
 
 
-def _stacked(tables: Mapping[str, pa.Table]) -> pa.Table:
+def stacked(tables: Mapping[str, pa.Table]) -> pa.Table:
     """Put tables below each other, with their label in front."""
     field = pa.field("label", pa.string(), nullable=False)
     labelled = [
