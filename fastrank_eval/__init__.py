@@ -36,6 +36,7 @@ _FILES = {
     "analysis.comparison": "Comparison",
     "analysis.curve": "Curve curve",
     "analysis.explain": "explain",
+    "analysis.label_comparisons": "LabelComparisons",
     "analysis.multiclass": "ClassResult evaluate_classes",
     "analysis.thresholds": "BestThreshold best_threshold confusion",
     "engine.records": "MeasureValue Meta",

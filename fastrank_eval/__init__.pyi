@@ -25,6 +25,7 @@ from fastrank_eval.analysis.comparison import Comparison as Comparison
 from fastrank_eval.analysis.curve import Curve as Curve
 from fastrank_eval.analysis.curve import curve as curve
 from fastrank_eval.analysis.explain import explain as explain
+from fastrank_eval.analysis.label_comparisons import LabelComparisons as LabelComparisons
 from fastrank_eval.analysis.multiclass import ClassResult as ClassResult
 from fastrank_eval.analysis.multiclass import evaluate_classes as evaluate_classes
 from fastrank_eval.analysis.thresholds import BestThreshold as BestThreshold
@@ -345,6 +346,7 @@ __all__ = [
     "IPrec",
     "IPrec11",
     "Judged",
+    "LabelComparisons",
     "LabelResults",
     "Lift",
     "LogLoss",

@@ -227,10 +227,10 @@ LOCAL_FILES = {
     "fastrank_eval/io/reader.py": {"io.filters"},
     "fastrank_eval/results/evaluate.py": {"results.state"},
     "fastrank_eval/results/result.py": {
-        *("analysis.attribution", "analysis.compare", "analysis.curve", "analysis.plot_files"),
-        "results.gates",
+        *("analysis.attribution", "analysis.compare_results", "analysis.curve"),
+        *("analysis.plot_files", "results.gates"),
     },
-    "fastrank_eval/results/state.py": {"analysis.compare"},
+    "fastrank_eval/results/state.py": {"analysis.compare_results"},
     "fastrank_eval/results/views.py": {"results.markup"},
 }
 

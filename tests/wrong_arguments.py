@@ -215,6 +215,10 @@ def calls(folder: Path) -> Iterator[Call]:
             "check": {"fail_if": "AUC < 0.1"},
             "get": {"key": "click"},
         }),
+        (fe.compare(**{**two, "label": ["click"]}, baseline="old"), {
+            "check": {"fail_if": "AUC < 0.1"},
+            "get": {"key": "click"},
+        }),
         (classes, {"check": {"fail_if": "AUC < 0.1"}, "interval": {"measure": "AUC"},
                   "value": {"measure": "AUC"}, "__getitem__": {"key": "AUC"},
                   "score_table": {"score": "scores"}, "curve": {"kind": "roc"},

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-from itertools import product
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, overload
 
 from fastrank_eval._lib.arguments import (
     at_least_one,
@@ -19,41 +16,30 @@ from fastrank_eval._lib.arguments import (
     processors,
     typed,
 )
-from fastrank_eval._lib.errors import ArgumentError, near
-from fastrank_eval.analysis.attribution import slicings_of
+from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.analysis.compare_tests import (
-    NO_ERROR,
-    NOT_PAIRED,
     RESAMPLING,
     TESTS,
     Choices,
-    Evidence,
     adjust_rows,
     compare_models,
     default_measures,
     group_evidence,
     pooled_evidence,
-    records_evidence,
     refuse_pooled,
 )
 from fastrank_eval.analysis.compared_value import ComparedValue
 from fastrank_eval.analysis.comparison import Comparison
-from fastrank_eval.analysis.group_join import (
-    KEEP_GROUPS,
-    GroupJoin,
-    free_name,
-    join_groups,
-    require_groups,
-)
+from fastrank_eval.analysis.label_comparisons import LabelComparisons
 from fastrank_eval.engine import DEFAULT_MEASURES
 from fastrank_eval.engine.conventions import requested_names, with_names
-from fastrank_eval.engine.records import MeasureValue, Meta, plain_value
-from fastrank_eval.engine.run import OF_RESULT, Evaluation, run
+from fastrank_eval.engine.labels import measures_by_label, requests_by_label
+from fastrank_eval.engine.records import MeasureValue, Meta
+from fastrank_eval.engine.run import OF_RESULT, Evaluation, run, run_together
 from fastrank_eval.engine.summary import GroupRecords, group_records
-from fastrank_eval.measures import Measure, measure
+from fastrank_eval.measures import Measure
 from fastrank_eval.measures.parser import requested_measures, text_with_options
 from fastrank_eval.measures.pooled import PooledMeasure
-from fastrank_eval.results.result import result_of
 from fastrank_eval.stats.bootstrap import check_seed
 from fastrank_eval.stats.hypothesis_tests import CORRECTIONS
 
@@ -61,11 +47,9 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from fastrank_eval.engine.options import ComparedOptions
-    from fastrank_eval.results.result import Result
-    from fastrank_eval.results.state import State
 
 
-@typed
+@overload
 def compare(
     source: object,
     *,
@@ -73,7 +57,50 @@ def compare(
     label: str,
     score: str | Sequence[str] | Mapping[str, str],
     baseline: str,
-    measures: str | Measure | Sequence[str | Measure] = DEFAULT_MEASURES,
+    measures: str | Measure | Sequence[str | Measure] = ...,
+    test: str = ...,
+    correction: str = ...,
+    replicates: int = ...,
+    seed: int = ...,
+    confidence: float = ...,
+    threads: int | None = ...,
+    per_group: bool = ...,
+    **options: Unpack[ComparedOptions],
+) -> Comparison: ...
+
+
+@overload
+def compare(
+    source: object,
+    *,
+    group: str | Sequence[str],
+    label: list[str] | tuple[str, ...],
+    score: str | Sequence[str] | Mapping[str, str],
+    baseline: str,
+    measures: str
+    | Measure
+    | Sequence[str | Measure]
+    | Mapping[str, str | Measure | Sequence[str | Measure]] = ...,
+    test: str = ...,
+    correction: str = ...,
+    replicates: int = ...,
+    seed: int = ...,
+    confidence: float = ...,
+    threads: int | None = ...,
+    per_group: bool = ...,
+    **options: Unpack[ComparedOptions],
+) -> LabelComparisons: ...
+
+
+@typed
+def compare(
+    source: object,
+    *,
+    group: str | Sequence[str],
+    label: str | Sequence[str],
+    score: str | Sequence[str] | Mapping[str, str],
+    baseline: str,
+    measures: str | Measure | Sequence[str | Measure] | Mapping[str, Any] = DEFAULT_MEASURES,
     test: str = "clustered_t",
     correction: str = "holm",
     replicates: int = 10_000,
@@ -82,7 +109,7 @@ def compare(
     threads: int | None = None,
     per_group: bool = True,
     **options: Unpack[ComparedOptions],
-) -> Comparison:
+) -> Comparison | LabelComparisons:
     """Evaluate models in one pass and test which are better than a baseline.
 
     The difference of a measure has the paired standard error of two ratios of sums over groups,
@@ -95,8 +122,9 @@ def compare(
     source : object
         As in `evaluate`.
     group, label, score, measures
-        As in `evaluate`, with two score columns or more. A test of groups leaves AUC out of the
-        default measures. AUC gets ``se="clustered"``, which keeps
+        As in `evaluate`, with two score columns or more. A list of labels is compared in one
+        reading of the rows, each with the bits of a call of its own. A test of groups leaves AUC
+        out of the default measures. AUC gets ``se="clustered"``, which keeps
         the score of every row, unless `se`, `bins` or `max_fpr` is given.
     baseline : str
         The score column that every other is compared with.
@@ -131,7 +159,8 @@ def compare(
 
     Returns
     -------
-    Comparison
+    Comparison or LabelComparisons
+        A mapping from label to `Comparison` for a list of labels.
 
     Raises
     ------
@@ -163,50 +192,64 @@ def compare(
             f"test={test!r} needs the values of every group, which per_group=False does not keep; "
             "leave per_group out, or choose test='clustered_t'."
         )
-    evaluate = partial(
-        run,
-        source,
-        group=group,
-        label=label,
-        score=score,
-        baseline=baseline,
-        confidence=confidence,
-        threads=threads,
-        per_group=per_group,
-        **options,
-    )
     if isinstance(measures, str) and measures == DEFAULT_MEASURES:
         measures = default_measures(test)
-    return compare_with(evaluate, measures, baseline, choices, started)
+
+    def evaluate(measures: Mapping[str, Sequence[Measure]]) -> list[Evaluation]:
+        requests = requests_by_label(
+            source,
+            group=group,
+            label=list(measures),
+            score=score,
+            measures=measures,
+            baseline=baseline,
+            confidence=confidence,
+            threads=threads,
+            per_group=per_group,
+            **options,
+        )
+        return run_together(list(requests.values()))
+
+    comparisons = compare_with(
+        evaluate, measures_by_label(label, measures), baseline, choices, started
+    )
+    return comparisons[label] if isinstance(label, str) else LabelComparisons(comparisons)
 
 
 def compare_with(
-    evaluate: Callable[..., Evaluation],
-    measures: str | Measure | Sequence[str | Measure],
+    evaluate: Callable[[Mapping[str, Sequence[Measure]]], Sequence[Evaluation]],
+    measures: Mapping[str, str | Measure | Sequence[str | Measure]],
     baseline: str,
     choices: Choices,
     started: float,
-) -> Comparison:
-    """Compare the models of one pass over the rows.
+) -> dict[str, Comparison]:
+    """Compare the models of one pass over the rows, for each label.
 
     Parameters
     ----------
     evaluate : callable
-        Evaluates ``measures=...`` with the baseline.
-    measures : str, Measure or sequence of them
-        The requested measures.
+        Evaluates the measures of each label with the baseline.
+    measures : mapping of str to str, Measure or sequence of them
+        The requested measures of each label.
     baseline : str
     choices : Choices
     started : float
         Start time by `time.perf_counter`.
     """
     column_name("baseline", baseline)
-    requested = requested_measures(measures)
-    refuse_pooled(choices.test, requested)
-    computed = with_clustered_errors(requested)
-    evaluation = evaluate(measures=computed)
-    texts = [evaluation.requested.get(text_with_options(m), str(m)) for m in computed]
-    return comparison_of(evaluation, choices, requested_names(requested, texts), started)
+    requested = {label: requested_measures(of_label) for label, of_label in measures.items()}
+    for of_label in requested.values():
+        refuse_pooled(choices.test, of_label)
+    computed = {label: with_clustered_errors(of_label) for label, of_label in requested.items()}
+    comparisons = {}
+    for label, evaluation in zip(computed, evaluate(computed), strict=True):
+        given = (evaluation.requested.get(text_with_options(m), str(m)) for m in computed[label])
+        names = requested_names(requested[label], list(given))
+        comparisons[label] = comparison_of(evaluation, choices, names, started)
+    seconds = perf_counter() - started
+    for comparison in comparisons.values():
+        comparison.meta = replace(comparison.meta, seconds=seconds)
+    return comparisons
 
 
 def comparison_of(
@@ -307,7 +350,7 @@ def compare_slices(
     """
     plan = evaluation.plan
     scores = plan.roles.scores
-    values = _by_slice(evaluation.summary)
+    values = values_by_slice(evaluation.summary)
     rows_by_slicing: dict[str | None, list[ComparedValue]] = {None: []}
     rows_by_slicing |= {str(slicing.spec): [] for slicing in plan.slice_encoders}
     for by, label, index, sums, row_states in evaluation.totals.each_slice():
@@ -339,249 +382,12 @@ def compare_slices(
 
 
 #: Values of one slice by score column and measure.
-_SliceValues = dict[tuple[str, str], MeasureValue]
+SliceValues = dict[tuple[str, str], MeasureValue]
 
 
-def _by_slice(values: Iterable[MeasureValue]) -> dict[tuple[str | None, str], _SliceValues]:
+def values_by_slice(values: Iterable[MeasureValue]) -> dict[tuple[str | None, str], SliceValues]:
     """Arrange values by slicing and slice; slicings may share a label."""
-    slices: dict[tuple[str | None, str], _SliceValues] = {}
+    slices: dict[tuple[str | None, str], SliceValues] = {}
     for v in values:
         slices.setdefault((v.by, v.slice), {})[v.score, v.measure] = v
     return slices
-
-
-#: Conventions that change no value, or that a comparison sets itself.
-_IGNORED = ("confidence", "order", "spilled", "measures", "merged", "score")
-#: Conventions that select or count rows and slices: two results may have different rows.
-_ROW_CONVENTIONS = (
-    *("by", "min_groups", "slices_left_out", "where", "limit"),
-    *("rows_without_group", "only_in_run", "only_in_qrels", "unanswered"),
-)
-
-
-def compare_results(
-    result: Result,
-    other: Result | None,
-    baseline: str | None,
-    *,
-    test: str = "clustered_t",
-    correction: str = "holm",
-    replicates: int = 10_000,
-    seed: int = 0,
-    confidence: float | None = None,
-    threads: int | None = None,
-) -> Comparison:
-    """Compare the models of one or two results; see `Result.compare`."""
-    if confidence is None:
-        default = result.meta.conventions.get("confidence")
-        confidence = default if isinstance(default, float) else 0.95
-    choices = choices_of(test, correction, confidence, replicates, seed, threads)
-    return _compare_groups(result, other, baseline, choices, perf_counter())
-
-
-def _compare_groups(
-    result: Result, other: Result | None, baseline: str | None, choices: Choices, started: float
-) -> Comparison:
-    """Compare the models of one or two results by the values of their groups."""
-    base = _baseline_of(result, other, baseline)
-    texts = result.measures if other is None else _common_measures(result, other)
-    measures = [measure(text) for text in texts]
-    refuse_pooled(choices.test, measures)
-    joined: GroupJoin | None = None
-    slicings = slicings_of(result.values)
-    if other is None:
-        meta = result.meta
-        records, evaluated = result.group_records(), list(result.values)
-        candidates = [score for score in result.scores if score != base]
-    else:
-        _check_conventions(result, other, texts)
-        slicings = tuple(by for by in slicings if by in slicings_of(other.values))
-        names = {base, *other.scores} if base in other.scores else {base}
-        names_of_other = {
-            score: score if score != base else free_name(score, names) for score in other.scores
-        }
-        sides = ((result, {base: base}), (other, names_of_other))
-        meta = _common_meta(result, other, slicings, _expressions(sides))
-        joined = join_groups(
-            result.group_records(),
-            result.scores.index(base),
-            other.group_records(),
-            texts,
-            names_of_other,
-        )
-        records, candidates = joined.groups, list(names_of_other.values())
-        evaluated = [
-            replace(v, score=candidate)
-            for source, score_names in sides
-            for v in source.values
-            if v.measure in texts and (candidate := score_names.get(v.score)) is not None
-        ]
-    values = _by_slice(evaluated)
-    base_index = records.scores.index(base)
-    evidence: dict[str, list[Evidence]] = {
-        candidate: [
-            NO_ERROR
-            if m.pooled
-            else records_evidence(
-                records, base_index, records.scores.index(candidate), records.measures.index(m)
-            )
-            for m in measures
-        ]
-        for candidate in candidates
-    }
-    overall = compare_models(values[None, "all"], measures, base, evidence, choices, records)
-    rows = adjust_rows(overall, measures, choices)
-    # A result has no values of groups by slice.
-    not_paired = {candidate: [NOT_PAIRED] * len(measures) for candidate in candidates}
-    for by in slicings:
-        slice_rows: list[ComparedValue] = []
-        for (key_by, label), slice_values in values.items():
-            if key_by == by:
-                for score, m in product((base, *candidates), measures):
-                    if (score, str(m)) not in slice_values:
-                        slice_values[score, str(m)] = _no_value(by, label, score, m)
-                slice_rows += compare_models(
-                    slice_values, measures, base, not_paired, choices, None
-                )
-        rows += adjust_rows(slice_rows, measures, choices)
-    return Comparison(
-        rows,
-        replace(meta_of(meta, base, choices), seconds=meta.seconds + perf_counter() - started),
-        base,
-        candidates,
-        texts,
-        result.requested,
-        records,
-        None if joined is None else joined.counts,
-        [v for v in evaluated if v.by is None or v.by in slicings],
-    )
-
-
-def _no_value(by: str, label: str, score: str, measure: Measure) -> MeasureValue:
-    """Make the undefined value of a slice that a result does not have."""
-    aggregate = "pooled" if measure.pooled else measure.aggregate
-    nan, name = math.nan, measure.spelling or ""
-    return MeasureValue(
-        score, label, str(measure), nan, 0, 0, {}, nan, nan, aggregate, by=by, name=name
-    )
-
-
-def _expressions(sides: Iterable[tuple[Result, Mapping[str, str]]]) -> dict[str, object]:
-    """Return the expressions of the computed models of results, by new name."""
-    return {
-        name: expression
-        for result, names in sides
-        for score, expression in plain_value(result.meta.conventions.get("score", {})).items()
-        if (name := names.get(score)) is not None
-    }
-
-
-def _common_meta(
-    result: Result, other: Result, slicings: Sequence[str], expressions: Mapping[str, object]
-) -> Meta:
-    """Keep the conventions that both results share, and all expressions."""
-    own, others = result.meta.conventions, other.meta.conventions
-    common = {
-        name: value
-        for name, value in own.items()
-        if name not in _ROW_CONVENTIONS
-        or (name in others and plain_value(value) == plain_value(others[name]))
-    }
-    common.pop("by", None)
-    common.pop("score", None)
-    if expressions:
-        common["score"] = expressions
-    if slicings:
-        common["by"] = list(slicings)
-    seconds = result.meta.seconds + other.meta.seconds
-    return replace(result.meta, conventions=common, seconds=seconds)
-
-
-def _baseline_of(result: Result, other: Result | None, requested: str | None) -> str:
-    if requested is None and other is not None and len(result.scores) == 1:
-        return result.scores[0]
-    names = ", ".join(map(repr, result.scores))
-    if requested is None:
-        raise ArgumentError(f"baseline: must be one of {names}, got None; name one.")
-    name = column_name("baseline", requested)
-    if name not in result.scores:
-        raise ArgumentError(
-            f"baseline: must be one of the score columns {names} of this result, got {name!r}; "
-            f"name one of them.{near(name, result.scores)}"
-        )
-    if other is None and len(result.scores) < 2:
-        raise ArgumentError(
-            f"this result has only the model {name!r}; pass the result of the other model, as in "
-            "base.compare(candidate)."
-        )
-    return name
-
-
-def _common_measures(result: Result, other: Result) -> tuple[str, ...]:
-    """List the measures that both results have."""
-    texts = tuple(text for text in result.measures if text in other.measures)
-    if not texts:
-        one, two = (", ".join(each.names.values()) for each in (result, other))
-        raise ArgumentError(
-            f"the results share no measure: one has {one}, the other {two}; evaluate both with the "
-            "same measures."
-        )
-    return texts
-
-
-def _check_conventions(result: Result, other: Result, texts: Sequence[str]) -> None:
-    """Raise if the conventions of two results differ."""
-    left, right = (plain_value(r.meta.conventions) for r in (result, other))
-    names = [
-        name for name in dict.fromkeys([*left, *right]) if name not in _IGNORED + _ROW_CONVENTIONS
-    ]
-    pairs = [(name, left.get(name), right.get(name)) for name in names]
-    left_options, right_options = left.get("measures") or {}, right.get("measures") or {}
-    pairs += [
-        (f"options of {text}", left_options.get(text), right_options.get(text)) for text in texts
-    ]
-    for name, left_value, right_value in pairs:
-        if left_value != right_value:
-            raise ArgumentError(
-                f"the results have different conventions: {name} is {left_value!r} in one and "
-                f"{right_value!r} in the other; evaluate both with the same."
-            )
-
-
-def compare_states(
-    state: State,
-    other: State | None,
-    baseline: str | None,
-    *,
-    test: str = "clustered_t",
-    correction: str = "holm",
-    replicates: int = 10_000,
-    seed: int = 0,
-    confidence: float | None = None,
-    min_groups: int | None = None,
-    threads: int | None = None,
-) -> Comparison:
-    """Compare the models of one or two states; see `State.compare`."""
-    started = perf_counter()
-    level = 0.95 if confidence is None else confidence
-    choices = choices_of(test, correction, level, replicates, seed, threads)
-    base = state.baseline if baseline is None else column_name("baseline", baseline)
-    if other is None and base is not None and base == state.baseline:
-        if choices.needs_groups and not state.has_groups:
-            raise ArgumentError(
-                f"test={test!r} reads the values of every group, which {state.shown} does not "
-                f"have; {KEEP_GROUPS}, or choose test='clustered_t'."
-            )
-        evaluation = state.evaluation(confidence=confidence, min_groups=min_groups)
-        refuse_pooled(test, evaluation.plan.measures)
-        choices = replace(choices, confidence=evaluation.plan.confidence)
-        return comparison_of(evaluation, choices, state.requested, started)
-    for each in (state,) if other is None else (state, other):
-        groups = each.values_of_groups()
-        require_groups(groups, each.shown, each.baseline, alone=other is None)
-    evaluation = state.evaluation(confidence=confidence, min_groups=min_groups)
-    choices = replace(choices, confidence=evaluation.plan.confidence)
-    other_result = None
-    if other is not None:
-        other_result = other.result(confidence=choices.confidence, min_groups=min_groups)
-    return _compare_groups(result_of(evaluation), other_result, base, choices, started)

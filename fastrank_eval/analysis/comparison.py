@@ -86,7 +86,7 @@ class Comparison(ReportedComparison):
         self.scores = tuple(scores)
         self.measures = tuple(measures)
         self.joined = None if joined is None else dict(joined)
-        self._requested = dict(requested or {})
+        self.requested = dict(requested or {})
         self._records = kept
         self.evaluated = tuple(evaluated)
 
@@ -246,7 +246,7 @@ class Comparison(ReportedComparison):
             rows=self.meta.rows,
             groups=self.meta.groups,
             baseline=self.baseline,
-            requested=self._requested,
+            requested=self.requested,
         )
 
     @typed
@@ -380,7 +380,7 @@ class Comparison(ReportedComparison):
         }
 
     def _find_measure(self, name: str | Measure) -> Measure:
-        return find_measure(name, self.names, self._requested)
+        return find_measure(name, self.names, self.requested)
 
     @cached_property
     def names(self) -> dict[str, str]:

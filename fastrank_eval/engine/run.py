@@ -22,7 +22,6 @@ from fastrank_eval._lib.arguments import (
     is_list_like,
     is_unicode,
     processors,
-    shown,
     taking,
 )
 from fastrank_eval._lib.arrow import is_wide_integer
@@ -323,12 +322,8 @@ class _Draft(NamedTuple):
 def _draft(request: Request) -> _Draft:
     choices = _choices(request)
     profile = None if request.profile is None else profile_of(request.profile)
-    if isinstance(request.measures, Mapping):
-        raise ArgumentError(
-            f"measures: must be measures of one label, got {shown(request.measures)}; pass a list "
-            "of labels, or the measures of the label alone."
-        )
-    computed = requested = requested_measures(request.measures)
+    # `requests_by_label` has taken the measures of the label from a mapping.
+    computed = requested = requested_measures(request.measures)  # type: ignore[arg-type]
     rate = _sampling_rate(request)
     if profile is not None or rate != 1:
         computed = measures_in_force(requested, profile, rate)

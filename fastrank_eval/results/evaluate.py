@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, overload
 
-from fastrank_eval._lib.arguments import check_options, is_list_like, taking, typed
+from fastrank_eval._lib.arguments import check_options, taking, typed
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.engine import DEFAULT_MEASURES
-from fastrank_eval.engine.run import Evaluation, Request, evaluate_request, run_together
+from fastrank_eval.engine.labels import requests_by_label
+from fastrank_eval.engine.run import Evaluation, Request, run_together
 from fastrank_eval.measures import Measure
-from fastrank_eval.results.labels import LabelResults, measures_by_label
+from fastrank_eval.results.labels import LabelResults
 from fastrank_eval.results.result import Result, result_of
 
 if TYPE_CHECKING:
@@ -287,18 +287,10 @@ def evaluate(request: Request) -> Result | LabelResults:
             "keep_groups=True needs keep_state=True and per_group=True; pass them to evaluate() "
             "too."
         )
-    if isinstance(request.label, str):
-        return _result(request, evaluate_request(request))
-    by = tuple(request.by) if is_list_like(request.by) else request.by
-    requests = [
-        replace(request, label=label, measures=measures, by=by)
-        for label, measures in measures_by_label(request.label, request.measures).items()
-    ]
-    evaluations = run_together(requests)
-    results = map(_result, requests, evaluations)
-    return LabelResults(
-        {str(one.label): result for one, result in zip(requests, results, strict=True)}
-    )
+    requests = requests_by_label(**vars(request))
+    evaluations = run_together(list(requests.values()))
+    results = dict(zip(requests, map(_result, requests.values(), evaluations), strict=True))
+    return results[request.label] if isinstance(request.label, str) else LabelResults(results)
 
 
 def _result(request: Request, evaluation: Evaluation) -> Result:

@@ -1,19 +1,19 @@
-"""Read the results of several labels, which one reading of the rows gave."""
+"""Hold the results of several labels over one reading of the rows."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import pyarrow as pa
 
-from fastrank_eval._lib.arguments import check_indent, column_names, shown, typed
-from fastrank_eval._lib.errors import ArgumentError, near
+from fastrank_eval._lib.arguments import check_indent, shown, typed
+from fastrank_eval._lib.errors import near
 from fastrank_eval._lib.files import csv_text
 from fastrank_eval.engine.records import VALUE_SCHEMA, csv_rows
-from fastrank_eval.measures import Measure, measure
+from fastrank_eval.measures import measure
 from fastrank_eval.measures.parser import find_computed
 from fastrank_eval.results.format import printable
 from fastrank_eval.results.gates import Gate, Verdict, gate
@@ -21,35 +21,49 @@ from fastrank_eval.results.result import Result
 from fastrank_eval.results.tables import Heading, Lines, Report, Table
 from fastrank_eval.results.views import ReportView, TerminalView
 
-Measures = str | Measure | Sequence[str | Measure]
+
+class _OfLabel(Protocol):
+    """The result or comparison of one label."""
+
+    @property
+    def requested(self) -> Mapping[str, str]: ...
+
+    @property
+    def values(self) -> Sequence[Any]: ...
+
+    @property
+    def names(self) -> Mapping[str, str]: ...
+
+    @property
+    def summary(self) -> pa.Table: ...
+
+    @property
+    def per_group(self) -> pa.Table: ...
+
+    def to_dict(self) -> dict[str, Any]: ...
+
+    def check(self, *fail_if: str | Gate) -> Verdict: ...
 
 
-class LabelResults(ReportView, Mapping[str, Result]):
-    """The results of several labels: a mapping from label to `Result`.
+_T = TypeVar("_T", bound=_OfLabel)
 
-    :func:`fastrank_eval.evaluate` returns it for a list of labels. It is read-only.
+
+class ByLabel(ReportView, Mapping[str, _T]):
+    """A read-only mapping from label to what was computed for it.
 
     Parameters
     ----------
-    results : mapping of str to Result
+    results : mapping of str to object
         At least one.
-
-    Examples
-    --------
-    >>> import fastrank_eval as fe
-    >>> log = {"user": [1, 1, 2, 2], "click": [0, 1, 1, 0], "order": [0, 1, 0, 0],
-    ...        "pctr": [0.1, 0.4, 0.2, 0.3]}
-    >>> results = fe.evaluate(log, group="user", label=["click", "order"], score="pctr",
-    ...                       measures="GAUC,RR")
-    >>> {label: result.value("GAUC") for label, result in results.items()}
-    {'click': 0.5, 'order': 1.0}
     """
 
-    def __init__(self, results: Mapping[str, Result]) -> None:
+    _schema: ClassVar[pa.Schema]
+
+    def __init__(self, results: Mapping[str, _T]) -> None:
         self._results = dict(results)
 
-    def __getitem__(self, label: str) -> Result:
-        """Return the result of a label.
+    def __getitem__(self, label: str) -> _T:
+        """Return the result or comparison of a label.
 
         Parameters
         ----------
@@ -57,12 +71,12 @@ class LabelResults(ReportView, Mapping[str, Result]):
 
         Returns
         -------
-        Result
+        Result or Comparison
 
         Raises
         ------
         KeyError
-            If the label was not part of the evaluation.
+            If there is no such label.
         """
         if not isinstance(label, str) or label not in self._results:
             labels = ", ".join(map(repr, self._results))
@@ -83,9 +97,9 @@ class LabelResults(ReportView, Mapping[str, Result]):
         Returns
         -------
         pyarrow.Table
-            ``label``, then the columns of `Result.summary`.
+            ``label``, then the columns of `summary` of a label.
         """
-        return _stacked({label: result.summary for label, result in self.items()})
+        return stacked({label: result.summary for label, result in self.items()})
 
     @property
     def per_group(self) -> pa.Table:
@@ -94,15 +108,15 @@ class LabelResults(ReportView, Mapping[str, Result]):
         Returns
         -------
         pyarrow.Table
-            ``label``, then the columns of `Result.per_group`; a measure that a label does not have
-            is null.
+            ``label``, then the columns of `per_group` of a label; a measure that a label does
+            not have is null.
 
         Raises
         ------
         ArgumentError
-            If the evaluation was run with ``per_group=False``.
+            If values per group were not kept.
         """
-        return _stacked({label: result.per_group for label, result in self.items()})
+        return stacked({label: result.per_group for label, result in self.items()})
 
     def to_dict(self) -> dict[str, Any]:
         """Build the plain Python values that :meth:`to_json` writes.
@@ -110,7 +124,7 @@ class LabelResults(ReportView, Mapping[str, Result]):
         Returns
         -------
         dict
-            ``{"labels": {label: values}}`` with those of `Result.to_dict` for each label.
+            ``{"labels": {label: values}}``, with those of `to_dict` of each label.
         """
         return {"labels": {label: result.to_dict() for label, result in self.items()}}
 
@@ -142,14 +156,14 @@ class LabelResults(ReportView, Mapping[str, Result]):
         Returns
         -------
         str
-            The lines of `Result.to_csv`, with a column ``label`` in front.
+            The lines of `to_csv` of every label, with a column ``label`` in front.
         """
         rows = [
             [label, *row.values()]
             for label, result in self.items()
-            for row in csv_rows(result.values, VALUE_SCHEMA)
+            for row in csv_rows(result.values, self._schema)
         ]
-        return csv_text(["label", *VALUE_SCHEMA.names], rows, safe)
+        return csv_text(["label", *self._schema.names], rows, safe)
 
     @typed
     def to_markdown(self, *, wide: bool = False) -> str:
@@ -243,15 +257,9 @@ class LabelResults(ReportView, Mapping[str, Result]):
     def _judged(self, one: Gate) -> bool:
         return any(_has_measures(result, one) for result in self.values())
 
-    @property
-    def _title(self) -> str:
-        return f"Evaluation of {', '.join(map(printable, self))}"
-
-    def _report(self, width: int | None, wide: bool = False, *, plain: bool = False) -> Report:
-        reports = {
-            printable(label): result._report(width, wide, plain=plain)
-            for label, result in self.items()
-        }
+    def _combined(self, reports: Mapping[str, Report]) -> Report:
+        """Put the reports of labels below each other, with common notes once."""
+        reports = {printable(label): report for label, report in reports.items()}
         blocks: list[Table | Lines | Heading] = []
         for label, report in reports.items():
             blocks += [Heading(label), *report.blocks]
@@ -266,7 +274,41 @@ class LabelResults(ReportView, Mapping[str, Result]):
         )
 
 
-def _stacked(tables: Mapping[str, pa.Table]) -> pa.Table:
+class LabelResults(ByLabel[Result]):
+    """The results of several labels: a mapping from label to `Result`.
+
+    :func:`fastrank_eval.evaluate` returns it for a list of labels. It is read-only.
+
+    Parameters
+    ----------
+    results : mapping of str to Result
+        At least one.
+
+    Examples
+    --------
+    >>> import fastrank_eval as fe
+    >>> log = {"user": [1, 1, 2, 2], "click": [0, 1, 1, 0], "order": [0, 1, 0, 0],
+    ...        "pctr": [0.1, 0.4, 0.2, 0.3]}
+    >>> results = fe.evaluate(log, group="user", label=["click", "order"], score="pctr",
+    ...                       measures="GAUC,RR")
+    >>> {label: result.value("GAUC") for label, result in results.items()}
+    {'click': 0.5, 'order': 1.0}
+    """
+
+    _schema = VALUE_SCHEMA
+
+    @property
+    def _title(self) -> str:
+        return f"Evaluation of {', '.join(map(printable, self))}"
+
+    def _report(self, width: int | None, wide: bool = False, *, plain: bool = False) -> Report:
+        reports = {
+            label: result._report(width, wide, plain=plain) for label, result in self.items()
+        }
+        return self._combined(reports)
+
+
+def stacked(tables: Mapping[str, pa.Table]) -> pa.Table:
     """Put tables below each other, with their label in front."""
     field = pa.field("label", pa.string(), nullable=False)
     labelled = [
@@ -288,36 +330,8 @@ def _by_label(texts: Mapping[str, Sequence[str]]) -> list[str]:
     ]
 
 
-def _has_measures(result: Result, one: Gate) -> bool:
+def _has_measures(result: _OfLabel, one: Gate) -> bool:
     found = (
         find_computed(measure(term.measure), result.names, result.requested) for term in one.terms
     )
     return all(each is not None for each in found)
-
-
-def measures_by_label(
-    label: Sequence[str], measures: Measures | Mapping[str, Measures]
-) -> dict[str, Measures]:
-    """Return the measures of each label of a list.
-
-    Raises
-    ------
-    ArgumentError
-        If labels are not distinct names, or a mapping has not exactly the labels as its keys.
-    """
-    labels = column_names("label", label)
-    if not isinstance(measures, Mapping):
-        return dict.fromkeys(labels, measures)
-    for name in measures:
-        if name not in labels:
-            raise ArgumentError(
-                f"measures: must have the labels {', '.join(map(repr, labels))} as keys, got "
-                f"{shown(name)}; add it to label, or leave it out.{near(str(name), labels)}"
-            )
-    missing = [name for name in labels if name not in measures]
-    if missing:
-        raise ArgumentError(
-            f"measures: must have measures for every label, got none for "
-            f"{', '.join(map(repr, missing))}; add them."
-        )
-    return {name: measures[name] for name in labels}

@@ -415,7 +415,7 @@ class Result(Reported):
         ArgumentError
             If values per group were not kept, or the conventions of the results differ.
         """
-        from fastrank_eval.analysis.compare import compare_results
+        from fastrank_eval.analysis.compare_results import compare_results
 
         check_options("compare", choices, compare_results)
         return compare_results(self, other, baseline, **choices)

@@ -460,7 +460,7 @@ class State(NotebookView):
         >>> round(state.compare().find("GAUC").delta, 4)
         0.3333
         """
-        from fastrank_eval.analysis.compare import compare_states
+        from fastrank_eval.analysis.compare_results import compare_states
 
         check_options("compare", choices, compare_states)
         with wrap_errors(" or ".join(one.shown for one in (self, other) if one is not None)):

@@ -36,6 +36,7 @@ from fastrank_eval.apps.cli.shell import SectionedCommand
 
 if TYPE_CHECKING:
     from fastrank_eval.analysis.comparison import Comparison
+    from fastrank_eval.analysis.label_comparisons import LabelComparisons
     from fastrank_eval.results.gates import Gate
     from fastrank_eval.results.result import Result
     from fastrank_eval.results.state import State
@@ -80,6 +81,8 @@ Examples:
   fastrank-eval compare logs -g user_id -l click -s score_a,score_b \\
       -b score_a -m "GAUC,RR" \\
       --correction bh --movers 20 --output report.html
+  fastrank-eval compare logs -g user_id -l click,order -s score_a,score_b \\
+      -b score_a
   fastrank-eval compare logs -g user_id -l click -s score_a,score_b \\
       -b score_a \\
       --fail-if "GAUC delta_ci_low < -0.001"
@@ -139,6 +142,7 @@ def compare(
             for name in (*_STATE_OPTIONS, "threads")
             if name in explicit or name in ("test", "threads")
         }
+        comparison: Comparison | LabelComparisons
         comparison, gates = _compare_states(sources, fail_if, quiet, choices)
     else:
         _check_rows(explicit)

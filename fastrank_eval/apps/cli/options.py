@@ -18,7 +18,7 @@ from fastrank_eval.engine import DEFAULT_MEASURES
 if TYPE_CHECKING:
     from fastrank_eval.analysis.comparison import Comparison
     from fastrank_eval.results.gates import Gate
-    from fastrank_eval.results.labels import LabelResults
+    from fastrank_eval.results.labels import ByLabel
     from fastrank_eval.results.result import Result
 
 
@@ -152,26 +152,22 @@ _group_option = option(
 _LABEL_HELP = "Click (bool, 0/1), grade (integer) or gain (float)."
 
 
-def _label_option(required: bool) -> Callable[[Any], Any]:
-    return option("Columns", "-l", "--label", required=required, metavar="COLUMN", help=_LABEL_HELP)
-
-
 def _labels(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> str | list[str]:
     names = _split_names(ctx, param, values)
     return names[0] if len(names) == 1 else names
 
 
-_labels_option = option(
-    "Columns",
-    "-l",
-    "--label",
-    multiple=True,
-    required=True,
-    callback=_labels,
-    metavar="COLUMN",
-    help=f"{_LABEL_HELP} Repeat the option, or separate names by commas, for several labels: rows "
-    "are read once, and each label has tables of its own.",
-)
+def _labels_option(required: bool) -> Callable[[Any], Any]:
+    return option(
+        "Columns",
+        *("-l", "--label"),
+        multiple=True,
+        required=required,
+        callback=_labels,
+        metavar="COLUMN",
+        help=f"{_LABEL_HELP} Repeat the option, or separate names by commas, for several labels: "
+        "rows are read once, and each label has tables of its own.",
+    )
 
 
 def _score_option(required: bool) -> Callable[[Any], Any]:
@@ -189,7 +185,7 @@ def _score_option(required: bool) -> Callable[[Any], Any]:
     )
 
 
-label_option = _label_option(True)
+label_option = option("Columns", "-l", "--label", required=True, metavar="COLUMN", help=_LABEL_HELP)
 score_option = _score_option(True)
 weight_option = option(
     "Columns",
@@ -257,7 +253,7 @@ csv_safe_option = option(
 def _column_options(required: bool, several_labels: bool = False) -> Callable[[Any], Any]:
     return combine(
         _group_option,
-        _labels_option if several_labels else _label_option(required),
+        _labels_option(required) if several_labels else label_option,
         _score_option(required),
         weight_option,
         option("Columns", "--item", metavar="COLUMN", help="Item or document id, for --ties item."),
@@ -274,7 +270,7 @@ def _column_options(required: bool, several_labels: bool = False) -> Callable[[A
 column_options = _column_options(True)
 labels_and_columns = _column_options(True, several_labels=True)
 #: For commands whose SOURCES may be saved states, which hold their columns.
-optional_column_options = _column_options(False)
+optional_column_options = _column_options(False, several_labels=True)
 measure_options = option(
     "Measures",
     "-m",
@@ -586,7 +582,7 @@ def read_gates(
     return gates
 
 
-def exit_if_failed(result: Result | LabelResults | Comparison, gates: Sequence[Gate]) -> None:
+def exit_if_failed(result: Result | Comparison | ByLabel[Any], gates: Sequence[Gate]) -> None:
     """Exit with code 3 and print the reasons if a result fails a gate."""
     if not gates or (verdict := result.check(*gates)).passed:
         return

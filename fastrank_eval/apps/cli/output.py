@@ -27,7 +27,7 @@ from fastrank_eval.apps.cli.shell import (
 
 if TYPE_CHECKING:
     from fastrank_eval.analysis.comparison import Comparison
-    from fastrank_eval.results.labels import LabelResults
+    from fastrank_eval.results.labels import ByLabel
     from fastrank_eval.results.result import Result
     from fastrank_eval.results.state import State
 
@@ -148,7 +148,7 @@ class ReportFiles:
 
     def write(
         self,
-        result: Result | LabelResults | Comparison,
+        result: Result | Comparison | ByLabel[Any],
         quiet: bool,
         state: State | None = None,
         **choices: int,
@@ -157,7 +157,7 @@ class ReportFiles:
 
         Parameters
         ----------
-        result : Result, LabelResults or Comparison
+        result : Result, Comparison, LabelResults or LabelComparisons
         quiet : bool
             Do not list the files written.
         state : State, optional
@@ -181,7 +181,7 @@ class ReportFiles:
             note(f"wrote {file}")
 
     def _text(
-        self, result: Result | LabelResults | Comparison, width: int | None, choices: dict[str, int]
+        self, result: Result | Comparison | ByLabel[Any], width: int | None, choices: dict[str, int]
     ) -> str:
         return report_text(result, self.form, width, self._csv_safe, self._wide, **choices)
 
@@ -198,7 +198,7 @@ def report_text(
 
     Parameters
     ----------
-    result : Result, LabelResults or Comparison
+    result : Result, Comparison, LabelResults or LabelComparisons
     form : {"table", "json", "csv", "markdown", "latex", "html"}
     width : int or None
     csv_safe, wide : bool

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 import pyarrow as pa
 
-from fastrank_eval._lib import errors
-from fastrank_eval._lib.arguments import at_least_one, check_options, column_names, shown, typed
+from fastrank_eval._lib.arguments import at_least_one, check_options, column_names, typed
 from fastrank_eval._lib.dataclass import dataclass
-from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError, SparkError
+from fastrank_eval._lib.errors import ArgumentError, SparkError
 from fastrank_eval.analysis.compare import choices_of, compare_with
 from fastrank_eval.analysis.comparison import Comparison
-from fastrank_eval.engine.run import OF_RESULT, Evaluation, run
-from fastrank_eval.engine.summary import group_records
+from fastrank_eval.analysis.label_comparisons import LabelComparisons
+from fastrank_eval.engine.labels import measures_by_label, requests_by_label
+from fastrank_eval.engine.run import OF_RESULT, Evaluation, run, run_together
 from fastrank_eval.integrations.spark import worker
 from fastrank_eval.integrations.spark.frames import (
     arrow_schema,
@@ -32,6 +30,7 @@ from fastrank_eval.integrations.spark.frames import (
     numbered_columns,
     quote,
 )
+from fastrank_eval.integrations.spark.replies import JobResult, merge_replies
 from fastrank_eval.integrations.spark.worker import (
     FIRST_HASH,
     REPLY,
@@ -45,107 +44,14 @@ from fastrank_eval.io.columns import refuse_unhashable
 from fastrank_eval.io.computed import input_columns
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.parser import requested_measures, text_with_options
+from fastrank_eval.results.labels import LabelResults
 from fastrank_eval.results.result import Result, result_of
-from fastrank_eval.results.state import State, state_of_run
+from fastrank_eval.results.state import state_of_run
 from fastrank_eval.slicing.bins import Distribution
 from fastrank_eval.slicing.spec import Quantile, SliceColumn, requested_slicing
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-#: States to read and merge at a time.
-_STATES_AT_ONCE = 32
-_HASHED_GROUP = re.compile(f"{FIRST_HASH}=(-?\\d+), {SECOND_HASH}=(-?\\d+)")
-
-
-class JobResult(NamedTuple):
-    """The result of a job.
-
-    Parameters
-    ----------
-    state : State
-        State of all rows, as if one run had read them.
-    compiled : int
-        Number of kernels that workers compiled because they were not in a cache.
-    """
-
-    state: State
-    compiled: int
-
-    def evaluation(self, started: float) -> Evaluation:
-        """Build the evaluation of a job that started at this time."""
-        evaluation = self.state.evaluation()
-        seconds = perf_counter() - started
-        meta = replace(evaluation.meta, seconds=seconds, compiled=self.compiled)
-        return replace(evaluation, meta=meta)
-
-
-def merge_replies(
-    replies: Sequence[Any],
-    empty: State,
-    partitions: int,
-    provenance: Mapping[str, Any],
-    group: Sequence[str],
-    group_of: Callable[[int, int], str],
-) -> JobResult:
-    """Merge the replies of partitions.
-
-    Parameters
-    ----------
-    replies : sequence of rows
-        Rows of `worker.REPLY`.
-    empty : State
-        State of no rows.
-    partitions : int
-        Expected number of replies; there are none if there are no rows.
-    provenance : mapping of str to object
-        Provenance of the rows: sources and where.
-    group : sequence of str
-        Key columns.
-    group_of : callable
-        Gets the name of the group of two hashes, for messages.
-
-    Raises
-    ------
-    FastRankEvalError
-        The error of the first partition with one; `SparkError` if partitions did not reply, or
-        replied twice.
-    """
-    replies = sorted(replies, key=lambda reply: reply.partition)
-    faults = [reply for reply in replies if reply.fault is not None]
-    if faults:
-        raise _error(faults, partitions, group_of)
-    numbers = [reply.partition for reply in replies]
-    if numbers and numbers != list(range(partitions)):
-        raise SparkError(
-            f"{partitions} partitions were asked for, and {len(numbers)} replied, numbered "
-            f"{min(numbers)} to {max(numbers)}: rows may be missing or counted twice, so there is "
-            "no result. Leave rules that merge or split partitions out of this session."
-        )
-    states = [bytes(reply.state) for reply in replies if reply.state is not None]
-    total: State | None = None
-    for first in range(0, len(states), _STATES_AT_ONCE):
-        loaded = [State.from_bytes(state) for state in states[first : first + _STATES_AT_ONCE]]
-        one, *others = loaded if total is None else [total, *loaded]
-        # Small partitions may have equal rows in different groups.
-        total = one.merge(*others, allow_repeated=True)
-    state = empty if total is None else total
-    result = state.as_one({"order": "spark", "limit": None, **provenance}, group, empty)
-    return JobResult(result, sum(reply.compiled for reply in replies))
-
-
-def _error(
-    faults: Sequence[Any], partitions: int, group_of: Callable[[int, int], str]
-) -> FastRankEvalError:
-    first = json.loads(faults[0].fault)
-    kind = getattr(errors, first["kind"], FastRankEvalError)
-    message = _HASHED_GROUP.sub(
-        lambda match: group_of(int(match[1]), int(match[2])), first["message"]
-    )
-    if len(faults) > 1:
-        message += f" {len(faults)} of {partitions} partitions have this error or another one."
-    return kind(message)
-
 
 #: Arguments of `evaluate` that Spark decides, with the remedy for messages.
 _SET_BY_SPARK = {
@@ -188,15 +94,15 @@ class Job:
     where : str or None
     task : Task
         Task of partitions, without the fields that depend on how Spark groups rows.
-    empty_run : Evaluation
-        An evaluation of no rows.
+    empty_runs : mapping of str to Evaluation
+        An evaluation of no rows for each label.
     """
 
     rows: DataFrame
     group: tuple[str, ...]
     where: str | None
     task: Task
-    empty_run: Evaluation
+    empty_runs: Mapping[str, Evaluation]
 
     @classmethod
     def of(
@@ -240,42 +146,51 @@ class Job:
         if isinstance(arguments["score"], Mapping):
             arguments["score"] = dict(arguments["score"])  # any worker can read it
         where = arguments.pop("where", None)
-        measures = requested_measures(options["measures"])
-        arguments["measures"] = [text_with_options(measure) for measure in measures]
+        by_label = measures_by_label(options["label"], options["measures"])
+        measures = {label: requested_measures(each) for label, each in by_label.items()}
+        arguments["label"] = list(measures)
         if arguments.get("by"):
             arguments["by"] = [str(spec) for spec in requested_slicing(arguments["by"])]
         schema = arrow_schema(df)
         rows = filter_rows(df, where, schema)
-        empty_run = run(
+        requests = requests_by_label(
             schema.empty_table(),
             **{**arguments, "measures": measures},
             where=where,
             per_group=True,
             keep_scores=keep_scores,
         )
-        if empty_run.plan.ties == "input":
+        empty_runs = dict(zip(requests, run_together(list(requests.values())), strict=True))
+        if any(one.plan.ties == "input" for one in empty_runs.values()):
             raise ArgumentError(_NO_INPUT_ORDER)
+        texts = {label: list(map(text_with_options, each)) for label, each in measures.items()}
+        arguments["measures"] = texts
+        if isinstance(label := options["label"], str):
+            arguments |= {"label": label, "measures": texts[label]}
         task = Task(arguments, _partition_count(df, partitions), keep_groups, keep_scores)
         group = column_names("group", options["group"])
         for name in group:
             # Hashed keys are not checked later.
             refuse_unhashable(pa.nulls(0, schema.field(name).type), name, "group")
-        return cls(rows, group, where, task, empty_run)
+        return cls(rows, group, where, task, empty_runs)
 
     def run(self) -> JobResult:
         """Run the job."""
-        task = replace(self.task, edges=_edges(self.rows, self.empty_run))
+        task = replace(self.task, edges=_edges(self.rows, list(self.empty_runs.values())))
         frame, task = self._group_rows(task, keep_keys=task.keep_groups)
         replies = _collect(frame.mapInArrow(partial(worker.partition_state, task), REPLY))
         provenance = {
             "sources": [f"{type(self.rows).__module__.partition('.')[0]}.DataFrame"],
             "where": self.where,
         }
-        empty = state_of_run(
-            replace(self.empty_run, plan=replace(self.empty_run.plan, per_group=task.keep_groups)),
-            "no rows",
-            task.keep_groups,
-        )
+        empty = {
+            label: state_of_run(
+                replace(one, plan=replace(one.plan, per_group=task.keep_groups)),
+                "no rows",
+                task.keep_groups,
+            )
+            for label, one in self.empty_runs.items()
+        }
         return merge_replies(
             replies, empty, task.partitions, provenance, self.group, self._group_of
         )
@@ -287,10 +202,7 @@ class Job:
         options = {name: value for name, value in self.task.options.items() if name != "by"}
         unsliced = replace(self.task, options=options)
         frame, task = self._group_rows(unsliced, keep_keys=True, sliced=False)
-        records = group_records(
-            self.empty_run.plan, self.empty_run.keys, self.empty_run.values, self.empty_run.schema
-        )
-        schema = records.table().schema
+        schema = worker.table_of_groups(task, self.empty_runs).schema
         schema_bytes = schema.serialize().to_pybytes()
         return frame.mapInArrow(
             partial(worker.group_values, task, schema_bytes), from_arrow_schema(schema)
@@ -299,12 +211,13 @@ class Job:
     def _group_rows(
         self, task: Task, *, keep_keys: bool, sliced: bool = True
     ) -> tuple[DataFrame, Task]:
-        plan = self.empty_run.plan
-        slicing = () if plan.slicings is None or sliced else plan.slicings.columns
-        fields = tuple(field for field in plan.roles.fields if field not in slicing)
-        # Key columns are added separately, unless they have another role too.
-        roles = replace(plan.roles, group=(), fields=fields)
-        names = input_columns(roles.by_column(), roles.expressions)
+        names: list[str] = []
+        for plan in (one.plan for one in self.empty_runs.values()):
+            slicing = () if plan.slicings is None or sliced else plan.slicings.columns
+            fields = tuple(field for field in plan.roles.fields if field not in slicing)
+            # Key columns are added separately, unless they have another role too.
+            roles = replace(plan.roles, group=(), fields=fields)
+            names += input_columns(roles.by_column(), roles.expressions)
         if task.options.get("subtopics") is not None and task.options["subtopics"] not in names:
             names.append(task.options["subtopics"])
         return group_rows(self.rows, self.group, names, task, keep_keys=keep_keys)
@@ -329,26 +242,27 @@ def _partition_count(df: DataFrame, partitions: int | None) -> int:
     return int(at_least_one("partitions", partitions, default))
 
 
-def _edges(rows: DataFrame, empty_run: Evaluation) -> dict[str, bytes]:
+def _edges(rows: DataFrame, empty_runs: Sequence[Evaluation]) -> dict[str, bytes]:
     """Compute edges of quantiles over all rows, in a job of its own."""
-    parts: list[SliceColumn] = [
-        part
+    parts: dict[str, SliceColumn] = {
+        str(part): part
+        for empty_run in empty_runs
         for slicing in empty_run.plan.slice_encoders
         for part in slicing.spec.columns
         if isinstance(part.binning, Quantile)
-    ]
+    }
     if not parts:
         return {}
-    names = list(dict.fromkeys(part.column for part in parts))
-    distributions = {name: Distribution(empty_run.schema.field(name).type) for name in names}
+    names = list(dict.fromkeys(part.column for part in parts.values()))
+    distributions = {name: Distribution(empty_runs[0].schema.field(name).type) for name in names}
     columns = rows.select(*numbered_columns(rows, names))
     for reply in _collect(columns.mapInArrow(worker.distinct_values, VALUES), _MANY_VALUES):
         counts = batch_from_bytes(bytes(reply["values"]))
         distributions[names[reply["column"]]].add(counts.column(0), np.asarray(counts.column(1)))
     edges = {}
-    for part in parts:
+    for name, part in parts.items():
         edges_of_part = distributions[part.column].edges(part.binning.bins)  # type: ignore[union-attr]
-        edges[str(part)] = batch_to_bytes(pa.record_batch({"edge": edges_of_part}))
+        edges[name] = batch_to_bytes(pa.record_batch({"edge": edges_of_part}))
     return edges
 
 
@@ -397,9 +311,28 @@ def evaluate(
     df: DataFrame,
     *,
     group: str | Sequence[str],
-    label: str,
+    label: list[str] | tuple[str, ...],
     score: str | Sequence[str] | Mapping[str, str],
-    measures: str | Measure | Sequence[str | Measure],
+    measures: str
+    | Measure
+    | Sequence[str | Measure]
+    | Mapping[str, str | Measure | Sequence[str | Measure]],
+    per_group: Literal[False] = ...,
+    **options: Any,
+) -> LabelResults: ...
+
+
+@overload
+def evaluate(
+    df: DataFrame,
+    *,
+    group: str | Sequence[str],
+    label: str | list[str] | tuple[str, ...],
+    score: str | Sequence[str] | Mapping[str, str],
+    measures: str
+    | Measure
+    | Sequence[str | Measure]
+    | Mapping[str, str | Measure | Sequence[str | Measure]],
     per_group: Literal[True],
     **options: Any,
 ) -> DataFrame: ...
@@ -412,13 +345,13 @@ def evaluate(
     group: str | Sequence[str],
     label: str | Sequence[str],
     score: str | Sequence[str] | Mapping[str, str],
-    measures: str | Measure | Sequence[str | Measure],
+    measures: str | Measure | Sequence[str | Measure] | Mapping[str, Any],
     partitions: int | None = None,
     per_group: bool = False,
     keep_groups: bool = False,
     keep_scores: bool = False,
     **options: Any,
-) -> Result | DataFrame:
+) -> Result | LabelResults | DataFrame:
     """Evaluate a DataFrame inside Spark.
 
     The result has the bits of `fastrank_eval.evaluate`.
@@ -431,14 +364,15 @@ def evaluate(
     df : DataFrame
         From a classic session or Spark Connect; one row per shown or judged item.
     group, label, score, measures
-        As in `fastrank_eval.evaluate`, but one label. Keys other than one integer column are
-        identified by two 64-bit hashes.
+        As in `fastrank_eval.evaluate`. One job evaluates all labels of a list. Keys other than one
+        integer column are identified by two 64-bit hashes.
     partitions : int, optional
         By default ``spark.sql.shuffle.partitions``. Use two to four times the cores of the cluster,
         and at most some ten million rows each. The result has the same bits for any number.
     per_group : bool
         Return a DataFrame of the values of every group instead, with the columns of
-        `Result.per_group`. It is lazy: an action on it computes the rows.
+        `Result.per_group`, or of `LabelResults.per_group` for a list of labels. It is lazy: an
+        action on it computes the rows.
     keep_groups : bool
         Keep keys and values of every group in `Result.state`; the driver receives them.
     keep_scores : bool
@@ -449,8 +383,8 @@ def evaluate(
 
     Returns
     -------
-    Result or DataFrame
-        A result always has `Result.state`.
+    Result, LabelResults or DataFrame
+        A result always has `Result.state`. A list of labels gives `LabelResults`.
 
     Raises
     ------
@@ -472,11 +406,6 @@ def evaluate(
     ...     measures="GAUC,LogLoss", by="country",
     ... )
     """
-    if not isinstance(label, str):
-        raise ArgumentError(
-            f"label: must be one column for Spark, got {shown(label)}; call evaluate() once for "
-            "each label."
-        )
     started = perf_counter()
     job = Job.of(
         df,
@@ -489,10 +418,14 @@ def evaluate(
     if per_group:
         return job.group_values()
     reply = job.run()
-    return result_of(reply.evaluation(started), keep_scores, reply.state)
+    results = {
+        label: result_of(evaluation, keep_scores, reply.states[label])
+        for label, evaluation in reply.evaluations(started).items()
+    }
+    return results[label] if isinstance(label, str) else LabelResults(results)
 
 
-@typed
+@overload
 def compare(
     df: DataFrame,
     *,
@@ -501,6 +434,35 @@ def compare(
     score: str | Sequence[str] | Mapping[str, str],
     baseline: str,
     measures: str | Measure | Sequence[str | Measure],
+    **options: Any,
+) -> Comparison: ...
+
+
+@overload
+def compare(
+    df: DataFrame,
+    *,
+    group: str | Sequence[str],
+    label: list[str] | tuple[str, ...],
+    score: str | Sequence[str] | Mapping[str, str],
+    baseline: str,
+    measures: str
+    | Measure
+    | Sequence[str | Measure]
+    | Mapping[str, str | Measure | Sequence[str | Measure]],
+    **options: Any,
+) -> LabelComparisons: ...
+
+
+@typed
+def compare(
+    df: DataFrame,
+    *,
+    group: str | Sequence[str],
+    label: str | Sequence[str],
+    score: str | Sequence[str] | Mapping[str, str],
+    baseline: str,
+    measures: str | Measure | Sequence[str | Measure] | Mapping[str, Any],
     test: str = "clustered_t",
     correction: str = "holm",
     replicates: int = 10_000,
@@ -509,7 +471,7 @@ def compare(
     partitions: int | None = None,
     per_group: bool = False,
     **options: Any,
-) -> Comparison:
+) -> Comparison | LabelComparisons:
     """Compare models with a baseline inside Spark.
 
     The result has the bits of `fastrank_eval.compare`.
@@ -529,7 +491,8 @@ def compare(
 
     Returns
     -------
-    Comparison
+    Comparison or LabelComparisons
+        A mapping from label to `Comparison` for a list of labels.
 
     Raises
     ------
@@ -547,15 +510,19 @@ def compare(
     started = perf_counter()
     choices = choices_of(test, correction, confidence, replicates, seed, None)
 
-    def run_job(measures: Sequence[Measure]) -> Evaluation:
+    def run_job(measures: Mapping[str, Sequence[Measure]]) -> list[Evaluation]:
         roles = {"group": group, "label": label, "score": score, "baseline": baseline}
+        of_job = measures[label] if isinstance(label, str) else measures
         job = Job.of(
             df,
             "compare",
-            {**roles, "measures": measures, "confidence": confidence, **options},
+            {**roles, "measures": of_job, "confidence": confidence, **options},
             partitions=partitions,
             keep_groups=per_group or choices.needs_groups,
         )
-        return job.run().evaluation(started)
+        return list(job.run().evaluations(started).values())
 
-    return compare_with(run_job, measures, baseline, choices, started)
+    comparisons = compare_with(
+        run_job, measures_by_label(label, measures), baseline, choices, started
+    )
+    return comparisons[label] if isinstance(label, str) else LabelComparisons(comparisons)

@@ -19,19 +19,21 @@ from fastrank_eval._lib.arrow import as_array
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ColumnError, FastRankEvalError, SparkError
 from fastrank_eval._lib.jit import compilations, kernel
-from fastrank_eval.engine.run import Evaluation, run
+from fastrank_eval.engine.labels import requests_by_label
+from fastrank_eval.engine.run import Evaluation, run_together
 from fastrank_eval.engine.summary import group_records
 from fastrank_eval.groups.edges import key_text
 from fastrank_eval.io.reader import RowError
 from fastrank_eval.io.source import Source
+from fastrank_eval.results.labels import stacked
 from fastrank_eval.results.state import state_of_run
 from fastrank_eval.slicing.bins import Distribution
 from fastrank_eval.slicing.encode import values_of
 
 #: Columns that replace keys of other types than integers.
 FIRST_HASH, SECOND_HASH = "first hash of the group", "second hash of the group"
-#: Schema of the reply of a partition: one row of counts and its state, or an error.
-REPLY = "partition long, rows long, compiled long, state binary, fault string"
+#: Schema of the reply of a partition: one row of counts and a state for each label, or an error.
+REPLY = "partition long, rows long, compiled long, states array<binary>, fault string"
 #: Schema of the distinct values of a column and their rows, an Arrow stream.
 VALUES = "column long, values binary"
 
@@ -43,7 +45,8 @@ class Task:
     Parameters
     ----------
     options : mapping of str to object
-        Arguments of `evaluate`, measures and slices as texts.
+        Arguments of `evaluate`, measures and slices as texts. With a list of labels, measures are
+        a mapping from label.
     partitions : int
         Number of partitions.
     keep_groups : bool
@@ -235,7 +238,7 @@ _SCHEMA = pa.schema(
         ("partition", pa.int64()),
         ("rows", pa.int64()),
         ("compiled", pa.int64()),
-        ("state", pa.binary()),
+        ("states", pa.list_(pa.binary())),
         ("fault", pa.string()),
     ]
 )
@@ -321,20 +324,22 @@ class _PartitionRows:
 def partition_state(task: Task, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Evaluate a partition and reply with one row of `REPLY`."""
     number, compiled = _partition_number(), compilations.count
-    fault, state, rows = None, None, 0
+    fault, states, rows = None, None, 0
     try:
         _check_version(task)
         first = next((batch for batch in batches if batch.num_rows), None)
         if first is not None:
             partition = _PartitionRows(task, number, chain([first], batches))
-            evaluation = _evaluate(task, partition, per_group=task.keep_groups)
-            state = state_of_run(evaluation, partition.source, task.keep_groups).to_bytes()
+            states = [
+                state_of_run(evaluation, partition.source, task.keep_groups).to_bytes()
+                for evaluation in _evaluate(task, partition, per_group=task.keep_groups).values()
+            ]
             rows = partition.rows
     except FastRankEvalError as error:
         fault = json.dumps({"kind": type(error).__name__, "message": str(error)})
     compiled = compilations.count - compiled
     _freeze_loaded()
-    columns = [[number], [rows], [compiled], [state], [fault]]
+    columns = [[number], [rows], [compiled], [states], [fault]]
     arrays = [pa.array(value, kind) for value, kind in zip(columns, _SCHEMA.types, strict=True)]
     yield pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
 
@@ -348,11 +353,20 @@ def group_values(
     if first is None:
         return
     partition = _PartitionRows(task, _partition_number(), chain([first], batches))
-    evaluation = _evaluate(task, partition, per_group=True)
+    table = table_of_groups(task, _evaluate(task, partition, per_group=True))
     _freeze_loaded()
-    records = group_records(evaluation.plan, evaluation.keys, evaluation.values, evaluation.schema)
-    table = records.table()
     yield from table.cast(pa.ipc.read_schema(pa.py_buffer(schema))).to_batches()
+
+
+def table_of_groups(task: Task, evaluations: Mapping[str, Evaluation]) -> pa.Table:
+    """Build the table of the values of groups, with a column of labels if there is a list."""
+    tables = {
+        label: group_records(one.plan, one.keys, one.values, one.schema).table()
+        for label, one in evaluations.items()
+    }
+    label = task.options["label"]
+    table: pa.Table = tables[label] if isinstance(label, str) else stacked(tables)
+    return table
 
 
 def distinct_values(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -400,18 +414,19 @@ def _with_names(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, names=list(names))
 
 
-def _evaluate(task: Task, partition: _PartitionRows, *, per_group: bool) -> Evaluation:
-    options = dict(task.options)
+def _evaluate(task: Task, partition: _PartitionRows, *, per_group: bool) -> dict[str, Evaluation]:
+    """Evaluate every label of a partition over one reading of its rows."""
+    requests = requests_by_label(
+        partition.source,
+        **task.options,
+        order="grouped",
+        threads=1,
+        batch_rows=_BATCH_ROWS,
+        per_group=per_group,
+        keep_scores=task.keep_scores,
+    )
     try:
-        return run(
-            partition.source,
-            **options,
-            order="grouped",
-            threads=1,
-            batch_rows=_BATCH_ROWS,
-            per_group=per_group,
-            keep_scores=task.keep_scores,
-        )
+        return dict(zip(requests, run_together(list(requests.values())), strict=True))
     except RowError as fault:
         group = partition.group_of(fault.row)
         where = f"first in group {group}" if group else f"in {partition.source.name}"

@@ -86,3 +86,48 @@ def test_label_twice__is_refused(log: Path) -> None:
     done = evaluate(log, "-l", "click", "-l", "click")
     assert done.exit_code == 2
     assert "must name different columns, got 'click' more than once" in done.stderr
+
+
+def compare(log: Path, *options: str) -> Result:
+    columns = ["-g", "user", "-l", "click,order", "-s", "pctr,pcvr", "-b", "pctr", "-m", "GAUC,RR"]
+    return CliRunner().invoke(cli, ["compare", str(log), *columns, "-q", *options])
+
+
+def test_compare__prints_a_table_of_each_label(log: Path) -> None:
+    done = compare(log)
+    assert done.exit_code == 0, done.output
+    lines = done.stdout.splitlines()
+    assert [line for line in lines if line in ("click", "order")] == ["click", "order"]
+
+
+def test_compare__json_has_the_values_of_each_label(log: Path) -> None:
+    found = json.loads(compare(log, "-f", "json", "--movers", "2").stdout)
+    assert list(found) == ["labels"]
+    for label in ("click", "order"):
+        wanted = fe.compare(
+            log, group="user", label=label, score=["pctr", "pcvr"], baseline="pctr",
+            measures="GAUC,RR",
+        ).to_dict(movers=2)  # fmt: skip
+        assert found["labels"][label]["comparisons"] == wanted["comparisons"]
+        assert found["labels"][label]["movers"] == wanted["movers"]
+
+
+def test_compare__output_files_have_the_label_in_front(log: Path) -> None:
+    groups, report = log.with_name("groups.csv"), log.with_name("report.csv")
+    done = compare(log, "-o", str(report), "--per-group", str(groups))
+    assert done.exit_code == 0, done.output
+    assert report.read_text().splitlines()[3].startswith("order,pcvr,pctr,")
+    assert set(pacsv.read_csv(groups)["label"].to_pylist()) == {"click", "order"}
+
+
+def test_compare__gates_are_judged_for_every_label(log: Path) -> None:
+    done = compare(log, "--fail-if", "RR delta > -2")
+    assert done.exit_code == 3
+    reasons = done.stderr.splitlines()
+    assert ["click" in reasons[0], "order" in reasons[1], len(reasons)] == [True, True, 2]
+
+
+def test_compare__without_a_label_names_it(log: Path) -> None:
+    done = CliRunner().invoke(cli, ["compare", str(log), "-g", "user", "-s", "pcvr", "-b", "pctr"])
+    assert done.exit_code == 2
+    assert "--label is missing" in done.stderr
