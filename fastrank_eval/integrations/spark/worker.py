@@ -359,7 +359,7 @@ def group_values(
 
 
 def table_of_groups(task: Task, evaluations: Mapping[str, Evaluation]) -> pa.Table:
-    """Build the table of the values of groups, labels in front of a list."""
+    """Build the table of the values of groups of every label."""
     tables = {
         label: group_records(one.plan, one.keys, one.values, one.schema).table()
         for label, one in evaluations.items()
