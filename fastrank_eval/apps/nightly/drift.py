@@ -36,7 +36,7 @@ from fastrank_eval.stats.score_runs import scores_of
 KIND = "drift"
 #: The most bins of a distribution: twice `night.MOST_VALUES`.
 _BINS = 512
-#: The most slices, all models of which are compared.
+#: The most slices that are compared, each with all models.
 _MOST_SLICES = 500
 _NO_POSITIVE = np.empty(0, np.int64)
 

@@ -148,7 +148,8 @@ def chat_message(lines: Sequence[str]) -> dict[str, str]:
     Parameters
     ----------
     lines : sequence of str
-        Plain text. Signs of markup, mentions, images and addresses have no effect in the chat.
+        Plain text. Mentions, images and addresses with a scheme have no effect in the chat. Signs
+        such as `*bold*`, and bare domains, have.
     """
     text = _ACTIVE.sub(lambda match: match[0] + _ZERO_WIDTH_SPACE, "\n".join(lines))
     if len(text) > _MAX_TEXT:
