@@ -22,7 +22,8 @@ if hasattr(signal, "SIGHUP"):
 #: Seconds after which a run ends even if it has not unwound.
 _GRACE_SECONDS = 1.0
 
-_has_watcher = os.name == "posix"  # elsewhere only sockets can wake a thread after a signal
+#: Whether a pipe can wake a thread after a signal: only POSIX has SIGHUP, elsewhere it is a socket.
+_has_watcher = hasattr(signal, "SIGHUP")
 
 _handled: set[int] = set()
 _received: list[int] = []
