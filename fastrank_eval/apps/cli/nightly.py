@@ -150,7 +150,7 @@ def nightly(
             codes = {
                 _run_night(
                     run_settings, each, now, due, dry, each not in unlabelled, markdown, silent,
-                    output,
+                    output, is_last=each == dates[-1],
                 )
                 for each in dates
             }  # fmt: skip
@@ -175,6 +175,8 @@ def _run_night(
     markdown: bool,
     quiet: bool,
     output: NightlyOutput,
+    *,
+    is_last: bool,
 ) -> int:
     """Run a night, print it and return its exit code."""
     from fastrank_eval.apps.cli.progress_bar import progress_bar
@@ -206,7 +208,7 @@ def _run_night(
     ]
     index, failed = (None, False) if dry_run else _write_index(config, date)
     nights, pages = [each.night for each in shown], [each.page for each in shown]
-    lines = [config.title, *nights_lines(nights).splitlines()]
+    lines = [config.title, *nights_lines(_printed(nights, is_last)).splitlines()]
     lines += filter(None, [index if config.parts else pages[0]])
     contents = [night_dict(each.night, each.page, each.failure, each.groups) for each in shown]
     unsent = _notify(config, date, [night.status for night in nights], lines, contents)
@@ -222,14 +224,22 @@ def _run_night(
     output.nights += contents if output.has_summary else []
     if markdown:
         strips = [_statuses(each, date) for each in configs]
-        output.print_text(nights_markdown(nights, pages, index, strips))
+        output.print_text(nights_markdown(_printed(nights, is_last), pages, index, strips))
     elif not quiet:
-        output.print_text(nights_lines(nights))
+        output.print_text(nights_lines(_printed(nights, is_last)))
     codes = {_STATUS_CODES[night.status] for night in nights}
     codes |= {_STATUS_CODES[later.status] for outcome in outcomes for later in outcome.again}
     if failed or any(each.failure is not None for each in shown):
         codes.add(NOT_SHOWN)
     return _worst(codes)
+
+
+def _printed(nights: Sequence[Night], is_last: bool) -> list[Night]:
+    """Remove the calibration from all nights of a run but the last.
+
+    Slices that are not calibrated are the same for many nights.
+    """
+    return [night if is_last else replace(night, calibration=()) for night in nights]
 
 
 class _ShownNight(NamedTuple):
