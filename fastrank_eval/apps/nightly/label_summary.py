@@ -9,7 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 from fastrank_eval._lib.dataclass import dataclass
-from fastrank_eval.apps.nightly.night import Finding, Night
+from fastrank_eval.apps.nightly.gate_text import gate_texts
+from fastrank_eval.apps.nightly.night import NO_ROWS, Finding, Night
 from fastrank_eval.apps.nightly.summary_files import (
     escaped,
     label_code,
@@ -18,7 +19,7 @@ from fastrank_eval.apps.nightly.summary_files import (
     page_link,
     status_word,
 )
-from fastrank_eval.apps.nightly.text import gate_texts, sentences
+from fastrank_eval.apps.nightly.text import sentences
 from fastrank_eval.results.format import printable
 
 #: Statuses, the worst first.
@@ -59,6 +60,13 @@ def labelled_night(nights: Sequence[Night]) -> LabelledNight:
     gates = [
         gate for gate in _in_all(night.gates for night in nights) if gate.condition in conditions
     ]
+    if not nights[0].quality.rows:
+        gates = [
+            gate
+            for night in nights
+            for gate in night.gates
+            if not gate.passed or gate.reason == NO_ROWS
+        ]
     first = nights[0]
     common = replace(
         first,

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from fastrank_eval._lib.errors import ArgumentError, HistoryError, SourceError
+from fastrank_eval.apps.nightly.gate_text import reads_measures
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.history_schema import (
     PROVISIONAL,
@@ -16,6 +17,7 @@ from fastrank_eval.apps.nightly.history_schema import (
 from fastrank_eval.apps.nightly.night import (
     EARLIER,
     FAILS_SO_FAR,
+    NO_ROWS,
     EarlierJudgement,
     GateOutcome,
     GateTexts,
@@ -24,7 +26,6 @@ from fastrank_eval.apps.nightly.night import (
 )
 from fastrank_eval.apps.nightly.text import STATUSES, ago, amount, day_text
 from fastrank_eval.results.gate_parser import ALL
-from fastrank_eval.results.gates import gate
 
 _DAY, _HOUR = dt.timedelta(days=1), dt.timedelta(hours=1)
 #: Limits of ``[quality]`` that labels to come would change; see `judge_rows`.
@@ -227,8 +228,10 @@ def gate_so_far(outcome: GateOutcome, night: Night, gates: GateTexts) -> GateOut
     """
     if outcome.passed or not night.provisional or gates.provisional == "fail":
         return outcome
-    if not gate(outcome.condition.partition(" (since ")[0]).terms:
+    if not reads_measures(outcome):
         return outcome
+    if outcome.reason == NO_ROWS:
+        return replace(outcome, passed=True)
     reason = f"{FAILS_SO_FAR}: {outcome.reason}" if outcome.reason else FAILS_SO_FAR
     return replace(outcome, passed=True, reason=reason)
 

@@ -259,6 +259,8 @@ class CurveLine:
 
 #: Begins the reason of a gate that does not pass, but does not fail a provisional night.
 FAILS_SO_FAR = "fails with the labels so far"
+#: The reason of a gate on measures that fails a night without rows.
+NO_ROWS = "not judged: the night has no rows"
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.apps.nightly import text
 from fastrank_eval.apps.nightly.calibration import calibration_rows, clicks
+from fastrank_eval.apps.nightly.gate_text import gate_texts, meaning, outcome_of
 from fastrank_eval.apps.nightly.maturity import maturity_texts, status_name
 from fastrank_eval.apps.nightly.mix import mix_parts
 from fastrank_eval.apps.nightly.night import MOST_VALUES, CurveLine, Night, NightDrift
@@ -36,8 +37,6 @@ from fastrank_eval.apps.nightly.text import (
     amount,
     confidence_text,
     count,
-    gate_texts,
-    meaning,
     period_nights,
     sentences,
 )
@@ -469,7 +468,7 @@ def _environment() -> Environment:
     )
     # Templates call the functions of text.py.
     environment.globals.update(vars(text), drift=_drift, key=_sort_key, spark=spark)
-    environment.globals.update(clicks=clicks, p_text=p_text, strip_text=STRIP_TEXT)
+    environment.globals.update(clicks=clicks, p_text=p_text, outcome_of=outcome_of)
     environment.globals |= {"strip_text": STRIP_TEXT, "status_name": status_name}
     return environment
 

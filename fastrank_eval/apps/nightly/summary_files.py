@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import quote
 
 from fastrank_eval.apps.nightly.calibration import calibration_texts, clicks_text, worst_slices
+from fastrank_eval.apps.nightly.gate_text import gate_texts, not_judged
 from fastrank_eval.apps.nightly.maturity import maturity_texts, status_name
 from fastrank_eval.apps.nightly.mix import find_mix, mix_parts, mix_texts
 from fastrank_eval.apps.nightly.night import (
@@ -29,9 +30,7 @@ from fastrank_eval.apps.nightly.text import (
     ago,
     confidence_of,
     confidence_text,
-    gate_texts,
     lead,
-    not_judged,
     sentences,
 )
 from fastrank_eval.engine.records import MeasureValue, plain_value

@@ -11,10 +11,9 @@ from functools import partial
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval.apps.nightly.night import (
     EARLIER,
-    FAILS_SO_FAR,
+    NO_ROWS,
     PERIODS,
     Finding,
-    GateOutcome,
     Night,
     NightDifference,
 )
@@ -40,9 +39,6 @@ STATUSES = {
     "regression": ("Regression", "A gate failed."),
     "data_quality": ("Data quality", "The data of this night cannot be relied on."),
 }
-#: Limits of drift, and the names of the numbers that they limit.
-_DRIFTS = {"max_volume_drift": "rows", "max_ctr_drift": "CTR"}
-_NOT_JUDGED = "not judged"
 NOTHING = "–"
 _MIN_DIGITS, _MAX_DIGITS = 2, 6
 _MINUS = "\u2212"
@@ -228,52 +224,6 @@ def how_sure(level: str) -> str:
     )
 
 
-def meaning(night: Night) -> str:
-    """Explain the status of a night, and list what was not judged."""
-    _, text = STATUSES.get(night.status, ("", ""))
-    if night.status != "fine":
-        return text
-    unjudged = not_judged(night)
-    if unjudged:
-        return f"Nothing that was judged failed. Not judged: {'; '.join(unjudged)}."
-    return text if night.gates else "No gate is set; the data are within their limits."
-
-
-def not_judged(night: Night) -> list[str]:
-    """List drift and gates that lack earlier nights."""
-    limits = night.conventions.get("quality")
-    limit_names = limits if isinstance(limits, Mapping) else _DRIFTS
-    quality = night.quality
-    drifts = zip(_DRIFTS, (quality.volume_drift, quality.ctr_drift), strict=True)
-    unjudged = [_DRIFTS[limit] for limit, z in drifts if limit in limit_names and math.isnan(z)]
-    drift = [f"drift of {' and '.join(unjudged)}, with too few nights before"] if unjudged else []
-    gates = [g for g in night.gates if g.passed and g.reason.startswith(_NOT_JUDGED)]
-    reasons = (g.reason.removeprefix(_NOT_JUDGED).removeprefix(":") for g in gates)
-    return [
-        *([] if night.has_labels else ["every measure, as the night has no labels yet"]),
-        *drift,
-        *(f"{gate.condition},{reason}" for gate, reason in zip(gates, reasons, strict=True)),
-    ]
-
-
-def outcome_of(gate: GateOutcome) -> VerdictText:
-    """Return the outcome of a gate in a word."""
-    if gate.passed and gate.reason.startswith(f"{_NOT_JUDGED}:"):
-        return VerdictText("not judged", "unknown")
-    if gate.passed and gate.reason.startswith(FAILS_SO_FAR):
-        return VerdictText("fails so far", "shift")
-    return VerdictText("passed", "good") if gate.passed else VerdictText("failed", "bad")
-
-
-def gate_texts(night: Night) -> list[str]:
-    """Return the conditions of failed gates with their numbers."""
-    return [
-        f"gate failed: {gate.condition}" + (f": {gate.reason}" if gate.reason else "")
-        for gate in night.gates
-        if not gate.passed
-    ]
-
-
 def period_nights(night: Night, name: str) -> str:
     """Format number and dates of merged nights; empty if unknown."""
     dates = night.period_nights.get(name)
@@ -337,7 +287,11 @@ def sentences(night: Night) -> list[str]:
     """
     result = []
     flags = night.quality.flags
-    if flags:
+    if not night.quality.rows and (flags or not all(gate.passed for gate in night.gates)):
+        unjudged = any(gate.reason == NO_ROWS for gate in night.gates)
+        gates = ", so its gates cannot be judged" if unjudged else ""
+        result.append(f"The night has no rows{gates}.")
+    elif flags:
         meaning = STATUSES["data_quality"][1].removesuffix(".")
         result.append(
             f"{meaning}: {'; '.join(flags[:_MAX_SENTENCES])}{_more(len(flags) - _MAX_SENTENCES)}."

@@ -179,14 +179,14 @@ def test_pages_and_markdown__show_a_provisional_night() -> None:
     assert (night.status, status_name(night)) == ("provisional", "Provisional regression")
     (outcome,) = night.gates
     assert outcome.passed
-    assert outcome.reason.startswith("fails with the labels so far: a: 0.")
+    assert outcome.reason.startswith("fails with the labels so far: b: 0.")
     for text in (night_lines(night), night_markdown(night)):
         assert "PROVISIONAL REGRESSION" in text
         assert "fails with the labels so far" in text
         assert "gate failed" not in text
     shown = page([night])
     assert "<strong>Provisional regression.</strong>" in shown
-    assert "gate fails with the labels so far: GAUC &lt; 0.99: a: 0." in shown
+    assert "gate fails with the labels so far: GAUC &lt; 0.99: b: 0." in shown
     assert ">fails so far</span>" in shown
     assert "gate failed" not in shown
     # The command that reproduces the number is there before labels are complete.
