@@ -10,6 +10,7 @@ from typing import Any
 
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval.apps.nightly.gate_text import gate_texts
+from fastrank_eval.apps.nightly.maturity import maturity_texts
 from fastrank_eval.apps.nightly.night import NO_ROWS, Finding, Night
 from fastrank_eval.apps.nightly.summary_files import (
     escaped,
@@ -39,10 +40,20 @@ class LabelledNight:
         gates, and notes. It has the worst status.
     nights : tuple of Night
         The nights without these problems, each with its own status.
+    maturity : dict of str to list of str
+        Sentences on the maturity of labels that several labels share, and these labels.
     """
 
     common: Night
     nights: tuple[Night, ...]
+    maturity: dict[str, list[str]]
+
+    @property
+    def texts(self) -> list[str]:
+        """Lines for all labels together."""
+        common = self.common
+        maturity = [f"{', '.join(labels)}: {text}" for text, labels in self.maturity.items()]
+        return [*sentences(common), *maturity, *gate_texts(common), *common.notes]
 
 
 def labelled_night(nights: Sequence[Night]) -> LabelledNight:
@@ -93,7 +104,12 @@ def labelled_night(nights: Sequence[Night]) -> LabelledNight:
         )
         for night in nights
     )
-    return LabelledNight(common, tuple(rest))
+    maturity: dict[str, list[str]] = {}
+    for night in nights:
+        for text in maturity_texts(night):
+            maturity.setdefault(text, []).append(night.label)
+    shared = {text: labels for text, labels in maturity.items() if len(labels) > 1}
+    return LabelledNight(common, tuple(rest), shared)
 
 
 def worst_status(nights: Iterable[Night]) -> str:
@@ -133,8 +149,9 @@ def nights_lines(nights: Sequence[Night]) -> str:
     labelled = labelled_night(nights)
     common = labelled.common
     lines = [f"{common.date} {status_word(common)}: {_statuses(nights)}"]
-    lines += [f"  {text}" for text in _common_texts(common)]
-    own = "".join(map(night_lines, labelled.nights)).splitlines()
+    lines += [f"  {text}" for text in labelled.texts]
+    texts = [night_lines(night, known=labelled.maturity) for night in labelled.nights]
+    own = "".join(texts).splitlines()
     lines += [f"  {line}" for line in own]
     return "".join(f"{printable(line)}\n" for line in lines)
 
@@ -171,12 +188,12 @@ def nights_markdown(
         "",
         words,
         "",
-        *(f"* {escaped(text)}" for text in _common_texts(common)),
+        *(f"* {escaped(text)}" for text in labelled.texts),
     ]
     parts = ["\n".join(lines).rstrip("\n") + "\n"]
     last = len(nights) - 1
     parts += [
-        night_markdown(night, page, strip, legend=at == last)
+        night_markdown(night, page, strip, legend=at == last, known=labelled.maturity)
         for at, (night, page, strip) in enumerate(zip(labelled.nights, pages, strips, strict=True))
     ]
     return "\n".join(parts)
@@ -184,7 +201,3 @@ def nights_markdown(
 
 def _statuses(nights: Sequence[Night]) -> str:
     return ", ".join(f"{night.label} {status_word(night)}" for night in nights)
-
-
-def _common_texts(common: Night) -> list[str]:
-    return [*sentences(common), *gate_texts(common), *common.notes]

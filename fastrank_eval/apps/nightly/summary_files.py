@@ -6,7 +6,7 @@ import datetime as dt
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, fields
 from typing import Any
 from urllib.parse import quote
@@ -227,6 +227,7 @@ def night_markdown(
     statuses: Mapping[dt.date, str] | None = None,
     *,
     legend: bool = True,
+    known: Collection[str] = (),
 ) -> str:
     """Format a night as Markdown for chat.
 
@@ -241,6 +242,8 @@ def night_markdown(
         The statuses of the nights before it, for a strip of the last 30 nights.
     legend : bool
         Explain intervals and marks at the end.
+    known : collection of str
+        Sentences on the maturity of labels to leave out.
 
     Returns
     -------
@@ -275,7 +278,7 @@ def night_markdown(
         [escaped(reason), ""] if reason else [],
         [
             *(f"* {escaped(other)}" for other in others),
-            *(f"* {escaped(text)}" for text in maturity_texts(night)),
+            *(f"* {escaped(text)}" for text in maturity_texts(night) if text not in known),
             *(f"* {escaped(text)}" for text in gate_texts(night)),
             *(f"* not judged: {escaped(each)}" for each in not_judged(night)),
             *(f"* {escaped(note)}" for note in night.notes),
@@ -347,13 +350,21 @@ def _change_line(night: Night, one: TopChanges) -> str:
     )
 
 
-def night_lines(night: Night) -> str:
-    """Format a night as a few plain lines; they begin with its label or date."""
+def night_lines(night: Night, *, known: Collection[str] = ()) -> str:
+    """Format a night as a few plain lines; they begin with its label or date.
+
+    Parameters
+    ----------
+    night : Night
+    known : collection of str
+        Sentences on the maturity of labels to leave out.
+    """
     first = {v.score: v for v in reversed(night.values) if v.slice == "all"}
     values = [first[model] for model in night.models if model in first]
     numbers = "; ".join(f"{v.score} {night.name_of(v.measure)} {_number(v)}" for v in values)
     lines = [f"{night.label or night.date} {status_word(night)}: {numbers or 'no labels yet'}"]
-    texts = [*sentences(night), *maturity_texts(night), *mix_texts(night), *gate_texts(night)]
+    maturity = [text for text in maturity_texts(night) if text not in known]
+    texts = [*sentences(night), *maturity, *mix_texts(night), *gate_texts(night)]
     texts += night.notes
     lines += [f"  {text}" for text in texts]
     lines += [f"  {text}" for text in calibration_texts(night)]

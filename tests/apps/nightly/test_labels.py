@@ -22,7 +22,7 @@ from fastrank_eval.apps.nightly import run as nightly_run
 from fastrank_eval.apps.nightly.config import NightlyConfig, read_config
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.judge_again import due_nights
-from fastrank_eval.apps.nightly.label_summary import labelled_night, nights_lines
+from fastrank_eval.apps.nightly.label_summary import labelled_night, nights_lines, nights_markdown
 from fastrank_eval.apps.nightly.labels import folder_name
 from fastrank_eval.apps.nightly.night import Finding, GateOutcome, Night
 from fastrank_eval.apps.nightly.summary_files import night_lines
@@ -411,6 +411,19 @@ def test_problems__of_all_labels__are_told_once() -> None:
     assert text.count("psi > 0.25") == text.count("a note") == 1
     unlike = [nights[0], replace(nights[1], findings=(drifted(number=0.6),))]
     assert nights_lines(unlike).count("far from those of") == 2
+
+
+def test_maturity__that_labels_share__is_said_once_and_names_them() -> None:
+    complete = dt.datetime(2026, 11, 6, tzinfo=dt.UTC)
+    night = replace(a_night(3), provisional=True, labels_complete=complete, compared=())
+    later = replace(night, label="order", labels_complete=complete + dt.timedelta(days=4))
+    nights = [replace(night, label=label) for label in ("click", "cart")] + [later]
+    markdown = nights_markdown(nights, [None] * 3).replace("\\", "")
+    for text, mark in ((nights_lines(nights), "    "), (markdown, "* ")):
+        assert text.count("labels are complete on 6 Nov") == 1
+        assert "click, cart: labels are complete on 6 Nov, 00:00 UTC, and" in text
+        assert text.count("labels are complete on 10 Nov") == 1
+        assert f"\n{mark}labels are complete on 10 Nov" in text
 
 
 def test_night_of_one_label__is_written_as_ever() -> None:
