@@ -137,7 +137,8 @@ def nightly(
         from fastrank_eval.apps.nightly.run import with_history_copy
 
         now, unlabelled = dt.datetime.now(dt.UTC), dates if no_labels else []
-        due = [each for each in due_nights(settings, now, dry_run) if each not in dates]
+        nights = due_nights(settings, now, dry_run).items()
+        due = {night: labels for night, labels in nights if night not in dates}
         dates = sorted([*dates, *due])
         if not dry_run:
             check_all_pages(settings, dates)
@@ -149,8 +150,9 @@ def nightly(
             silent = quiet or output.prints_summary
             codes = {
                 _run_night(
-                    run_settings, each, now, due, dry, each not in unlabelled, markdown, silent,
-                    output, is_last=each == dates[-1],
+                    run_settings.select(due[each]) if each in due else run_settings, each, now,
+                    due, dry, each not in unlabelled, markdown, silent, output,
+                    is_last=each == dates[-1],
                 )
                 for each in dates
             }  # fmt: skip
@@ -169,7 +171,7 @@ def _run_night(
     config: NightlyConfig,
     date: dt.date,
     now: dt.datetime,
-    due: Sequence[dt.date],
+    due: Collection[dt.date],
     dry_run: bool,
     labels: bool,
     markdown: bool,

@@ -137,14 +137,14 @@ def _in_all(sequences: Iterable[Sequence[Any]]) -> list[Any]:
 def nights_lines(nights: Sequence[Night]) -> str:
     """Format the nights of all labels of one date as plain lines.
 
-    With one label, these are its `night_lines`.
+    In a report of one label, these are its `night_lines`.
 
     Parameters
     ----------
     nights : sequence of Night
         One for each label.
     """
-    if len(nights) == 1:
+    if not nights[0].label:
         return night_lines(nights[0])
     labelled = labelled_night(nights)
     common = labelled.common
@@ -164,7 +164,7 @@ def nights_markdown(
 ) -> str:
     """Format the nights of all labels of one date as Markdown for chat.
 
-    With one label, this is its `night_markdown`.
+    In a report of one label, this is its `night_markdown`.
 
     Parameters
     ----------
@@ -178,7 +178,7 @@ def nights_markdown(
         The statuses of the nights before, as in `night_markdown`.
     """
     strips = statuses or [{} for _ in nights]
-    if len(nights) == 1:
+    if not nights[0].label:
         return night_markdown(nights[0], pages[0], strips[0])
     labelled = labelled_night(nights)
     common = labelled.common

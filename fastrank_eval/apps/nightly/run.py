@@ -242,10 +242,9 @@ def _evaluate(
     progress: Callable[[Progress], object] | None,
 ) -> list[NightRun]:
     evaluate = _evaluate_nights if labels else _evaluate_unlabelled_nights
-    after = configs[0].labels_complete_after
     return [
-        replace(each, night=with_maturity(each.night, after, now))
-        for each in evaluate(configs, date, progress)
+        replace(each, night=with_maturity(each.night, own.labels_complete_after, now))
+        for each, own in zip(evaluate(configs, date, progress), configs, strict=True)
     ]
 
 
@@ -343,7 +342,8 @@ def _evaluated_night(config: NightlyConfig, date: dt.date, evaluation: Evaluatio
 
 def _claim(history: History, configs: Sequence[NightlyConfig], date: dt.date, labels: bool) -> None:
     """Claim a history; refuse to replace nights with labels by ones without."""
-    history.claim(configs[0].report, [config.options["label"] for config in configs])
+    first = configs[0]
+    history.claim(first.report, first.labels or [first.options["label"]])
     for config in configs:
         _check_labels(history.of(config.label), date, labels)
 
@@ -540,7 +540,7 @@ def _compare_and_judge(evaluated: NightRun, config: NightlyConfig, history: Hist
     )
     judged_gates = gate_outcomes(night, config.gates, earlier)
     alarm_outcomes, alarm_findings = judge_alarms(
-        night, config.gates, history, labels=max(1, len(config.labels))
+        night, config.gates, history, labels=config.alarms
     )
     gates = [gate_so_far(each.outcome, night, config.gates) for each in judged_gates]
     gates += few_scores_outcomes(evaluated.few_scores)

@@ -15,10 +15,11 @@ import pytest
 from pyarrow import parquet
 
 from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError, HistoryError, SourceError
+from fastrank_eval.apps.nightly import judge_again
 from fastrank_eval.apps.nightly.config import NightlyConfig, read_config
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.history_schema import APPLICATION_ID, MIGRATIONS, PROVISIONAL
-from fastrank_eval.apps.nightly.judge_again import due_nights, keep_provisional
+from fastrank_eval.apps.nightly.judge_again import keep_provisional
 from fastrank_eval.apps.nightly.maturity import maturity_texts, status_name
 from fastrank_eval.apps.nightly.mix import with_mixes
 from fastrank_eval.apps.nightly.night import Night
@@ -77,6 +78,10 @@ def write(number: int, late: float = 0.0, day: dt.date | None = None, **columns:
     }
     table = pa.table({name: values for name, values in content.items() if values is not None})
     parquet.write_table(table, f"logs/{day or day_of(number)}.parquet")
+
+
+def due_nights(config: NightlyConfig, now: dt.datetime) -> list[dt.date]:
+    return list(judge_again.due_nights(config, now))
 
 
 def configure(text: str = "", after: str = "3d") -> NightlyConfig:
