@@ -212,7 +212,12 @@ def _run_night(
     nights, pages = [each.night for each in shown], [each.page for each in shown]
     lines = [config.title, *nights_lines(_printed(nights, is_last)).splitlines()]
     lines += filter(None, [index if config.parts else pages[0]])
-    contents = [night_dict(each.night, each.page, each.failure, each.groups) for each in shown]
+    contents = [
+        night_dict(
+            each.night, each.page, each.failure, each.groups, compared_again=outcome.again
+        )
+        for each, outcome in zip(shown, outcomes, strict=True)
+    ]  # fmt: skip
     unsent = _notify(config, date, [night.status for night in nights], lines, contents)
     if unsent is not None:
         for each in contents:

@@ -78,6 +78,7 @@ def night_dict(
     page_error: str | None = None,
     groups: str | None = None,
     notify_error: str | None = None,
+    compared_again: Sequence[Night] = (),
 ) -> dict[str, Any]:
     """Convert a night to the values of a webhook.
 
@@ -92,6 +93,8 @@ def night_dict(
         The path of the worst groups of its failed gates.
     notify_error : str, optional
         The reason why no message was sent.
+    compared_again : sequence of Night
+        Later nights that were compared with it again.
 
     Returns
     -------
@@ -118,6 +121,10 @@ def night_dict(
         "provisional": night.provisional,
         "labels_complete": _time_text(night.labels_complete),
         "judged_before": _earlier_judgement(night),
+        "compared_again": [
+            {"date": each.date.isoformat(), "status": each.status, "reason": lead(each)}
+            for each in compared_again
+        ],
         "reason": lead(night),
         "page": page,
         "page_error": page_error,

@@ -536,6 +536,28 @@ def test_command__judges_due_nights_first() -> None:
     assert len(json.loads(Path("out.json").read_text())["nights"]) == 1
 
 
+def test_command__json_has_the_nights_that_are_compared_again() -> None:
+    now = dt.datetime.now(dt.UTC)
+    write(0, late=0.6, day=ago(5))
+    write(1, day=ago(4))
+    assert run_night(configure(after="366d"), ago(5), now=now).night.provisional
+    gates = '[gates]\nfail_if_yesterday = "GAUC delta < 99"\n'
+    assert run_night(configure(gates, "1d"), ago(4), now=now).night.status == "fine"
+    write(0, day=ago(5))
+    outcome = nightly("--date", str(ago(5)), "--json", "out.json")
+    assert outcome.exit_code == 3
+    (night,) = json.loads(Path("out.json").read_text())["nights"]
+    later = kept()[-1]
+    assert (later.date, later.status) == (ago(4), "regression")
+    (entry,) = night["compared_again"]
+    assert (entry["date"], entry["status"]) == (str(ago(4)), "regression")
+    assert entry["reason"].startswith("GAUC of ")
+    assert night["status"] == "fine"
+    assert nightly("--date", str(ago(5)), "--json", "out.json").exit_code == 0
+    (night,) = json.loads(Path("out.json").read_text())["nights"]
+    assert night["compared_again"] == []
+
+
 def test_command__exit_code_is_the_worst_of_all_nights() -> None:
     gates = '[gates]\nfail_if = "GAUC < 0.99"\n'
     configure(gates, "366d")
