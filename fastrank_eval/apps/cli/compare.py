@@ -12,10 +12,10 @@ import click
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval._lib.lexer import quoted
 from fastrank_eval._lib.signals import defer_signals, raise_if_stopped
+from fastrank_eval.apps.cli.completion import complete_files
 from fastrank_eval.apps.cli.options import (
     check_order,
     comparison_options,
-    complete_files,
     compute,
     confidence_option,
     convention_options,

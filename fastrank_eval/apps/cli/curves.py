@@ -11,6 +11,7 @@ import click
 
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval._lib.signals import defer_signals, raise_if_stopped
+from fastrank_eval.apps.cli.completion import complete_columns
 from fastrank_eval.apps.cli.options import (
     choice,
     column_options,
@@ -465,6 +466,7 @@ Examples:
     multiple=True,
     required=True,
     callback=_parse_class_columns,
+    shell_complete=complete_columns,
     metavar="COLUMN|CLASS=COLUMN,...",
     help="Column with the class of each row, or a list of its classes; or one column of 0 and 1 "
     "for each class.",
@@ -476,6 +478,7 @@ Examples:
     multiple=True,
     required=True,
     callback=_parse_class_columns,
+    shell_complete=complete_columns,
     metavar="CLASS=COLUMN,...",
     help="The score column of each class. Columns without a class are classes 0, 1, 2 ... if "
     "labels are numbers, and classes of the same names if labels are text.",

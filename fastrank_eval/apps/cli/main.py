@@ -11,12 +11,11 @@ import click
 from fastrank_eval._lib import __version__
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval._lib.signals import defer_signals, raise_if_stopped
+from fastrank_eval.apps.cli.completion import complete_files, complete_measures
 from fastrank_eval.apps.cli.options import (
     check_order,
     choice,
     column_options,
-    complete_files,
-    complete_measures,
     compute,
     confidence_option,
     convention_options,

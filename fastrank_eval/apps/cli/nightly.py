@@ -17,8 +17,9 @@ import click
 from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError, OutputError
 from fastrank_eval._lib.files import atomic_path
 from fastrank_eval._lib.signals import defer_signals, raise_if_stopped
+from fastrank_eval.apps.cli.completion import complete_files
 from fastrank_eval.apps.cli.nightly_output import NightlyOutput
-from fastrank_eval.apps.cli.options import complete_files, option
+from fastrank_eval.apps.cli.options import option
 from fastrank_eval.apps.cli.shell import SectionedCommand, check_standard_output, note
 
 if TYPE_CHECKING:
