@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from fastrank_eval._lib.arguments import check_choice, check_indent, check_options, typed
+from fastrank_eval._lib.arguments import (
+    check_choice,
+    check_indent,
+    check_one_label,
+    check_options,
+    typed,
+)
 from fastrank_eval._lib.arrow import arrow_value, bytes_column, column_with_nulls
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, near
@@ -383,6 +389,7 @@ def curve(
                 f"curve() takes no {name}, because the kind of curve sets it; leave it out."
             )
     check_options("curve", {"measures", *options}, evaluate)
+    check_one_label(options.get("label"))
     name = _source_name(source)
     if kind in _SCORE_KINDS:
         needed: list[Measure] = [AUC(rel=rel) if rel is not None else AUC]

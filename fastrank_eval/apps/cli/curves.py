@@ -479,9 +479,10 @@ Examples:
     required=True,
     callback=_parse_class_columns,
     shell_complete=complete_columns,
-    metavar="CLASS=COLUMN,...",
-    help="The score column of each class. Columns without a class are classes 0, 1, 2 ... if "
-    "labels are numbers, and classes of the same names if labels are text.",
+    metavar="CLASS=COLUMN|EXPRESSION,...",
+    help="The score column of each class, or an expression such as '1 - p'. Columns without a "
+    "class are classes 0, 1, 2 ... if labels are numbers, and classes of the same names if labels "
+    "are text.",
 )
 @weight_option
 @option(
