@@ -340,7 +340,7 @@ def _check(name: str, value: object, types: tuple[_Type, ...] | None) -> None:
         expected = " or ".join(dict.fromkeys(map(_describe, types)))
         if isinstance(value, str) and not is_unicode(value):
             expected += " without lone surrogates"
-        if name == "label":
+        if name == "label" and expected == "text":
             check_one_label(value)
         raise ArgumentError(f"{name}: must be {expected}, got {shown(value)}; pass such a value.")
 

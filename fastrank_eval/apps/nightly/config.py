@@ -232,7 +232,7 @@ class NightlyConfig:
         )
 
     def select(self, labels: Collection[str]) -> NightlyConfig:
-        """Return the configuration of some of its labels, as `of_labels` names them."""
+        """Return the configuration of some labels, as `of_labels` names them."""
         return replace(self, parts=tuple(part for part in self.parts if part.label in labels))
 
     @property
