@@ -40,20 +40,20 @@ class LabelledNight:
         gates, and notes. It has the worst status.
     nights : tuple of Night
         The nights without these problems, each with its own status.
-    maturity : dict of str to list of str
-        Sentences on the maturity of labels that several labels share, and these labels.
+    shared : dict of str to list of str
+        Sentences on the maturity of labels, and notes, that some labels share, and these labels.
     """
 
     common: Night
     nights: tuple[Night, ...]
-    maturity: dict[str, list[str]]
+    shared: dict[str, list[str]]
 
     @property
     def texts(self) -> list[str]:
         """Lines for all labels together."""
         common = self.common
-        maturity = [f"{', '.join(labels)}: {text}" for text, labels in self.maturity.items()]
-        return [*sentences(common), *maturity, *gate_texts(common), *common.notes]
+        shared = [f"{', '.join(labels)}: {text}" for text, labels in self.shared.items()]
+        return [*sentences(common), *shared, *gate_texts(common), *common.notes]
 
 
 def labelled_night(nights: Sequence[Night]) -> LabelledNight:
@@ -78,6 +78,11 @@ def labelled_night(nights: Sequence[Night]) -> LabelledNight:
             for gate in night.gates
             if not gate.passed or gate.reason == NO_ROWS
         ]
+    labels_by_text: dict[str, list[str]] = {}
+    for night in nights:
+        for text in (*maturity_texts(night), *(note for note in night.notes if note not in notes)):
+            labels_by_text.setdefault(text, []).append(night.label)
+    shared = {text: labels for text, labels in labels_by_text.items() if len(labels) > 1}
     first = nights[0]
     common = replace(
         first,
@@ -100,15 +105,10 @@ def labelled_night(nights: Sequence[Night]) -> LabelledNight:
                 if (key := _of_rows(one)) is None or key not in findings
             ),
             gates=tuple(gate for gate in night.gates if gate not in gates),
-            notes=tuple(note for note in night.notes if note not in notes),
+            notes=tuple(note for note in night.notes if note not in (*notes, *shared)),
         )
         for night in nights
     )
-    maturity: dict[str, list[str]] = {}
-    for night in nights:
-        for text in maturity_texts(night):
-            maturity.setdefault(text, []).append(night.label)
-    shared = {text: labels for text, labels in maturity.items() if len(labels) > 1}
     return LabelledNight(common, tuple(rest), shared)
 
 
@@ -150,7 +150,7 @@ def nights_lines(nights: Sequence[Night]) -> str:
     common = labelled.common
     lines = [f"{common.date} {status_word(common)}: {_statuses(nights)}"]
     lines += [f"  {text}" for text in labelled.texts]
-    texts = [night_lines(night, known=labelled.maturity) for night in labelled.nights]
+    texts = [night_lines(night, known=labelled.shared) for night in labelled.nights]
     own = "".join(texts).splitlines()
     lines += [f"  {line}" for line in own]
     return "".join(f"{printable(line)}\n" for line in lines)
@@ -193,7 +193,7 @@ def nights_markdown(
     parts = ["\n".join(lines).rstrip("\n") + "\n"]
     last = len(nights) - 1
     parts += [
-        night_markdown(night, page, strip, legend=at == last, known=labelled.maturity)
+        night_markdown(night, page, strip, legend=at == last, known=labelled.shared)
         for at, (night, page, strip) in enumerate(zip(labelled.nights, pages, strips, strict=True))
     ]
     return "\n".join(parts)

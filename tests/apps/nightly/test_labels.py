@@ -442,11 +442,14 @@ def test_maturity__that_labels_share__is_said_once_and_names_them() -> None:
     complete = dt.datetime(2026, 11, 6, tzinfo=dt.UTC)
     night = replace(a_night(3), provisional=True, labels_complete=complete, compared=())
     later = replace(night, label="order", labels_complete=complete + dt.timedelta(days=4))
+    night = replace(night, notes=("not compared with yesterday",))
     nights = [replace(night, label=label) for label in ("click", "cart")] + [later]
     markdown = nights_markdown(nights, [None] * 3).replace("\\", "")
     for text, mark in ((nights_lines(nights), "    "), (markdown, "* ")):
         assert text.count("labels are complete on 6 Nov") == 1
         assert "click, cart: labels are complete on 6 Nov, 00:00 UTC, and" in text
+        assert text.count("click, cart: not compared with yesterday") == 1
+        assert text.count("not compared with yesterday") == 1
         assert text.count("labels are complete on 10 Nov") == 1
         assert f"\n{mark}labels are complete on 10 Nov" in text
 
