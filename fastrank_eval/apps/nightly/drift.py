@@ -83,7 +83,7 @@ class _Distribution(PooledMeasure):
 
     def add_rows(self, state: BinnedScores, scored: Scored) -> None:
         # One type: the type of a column may change from night to night. Labels do not count.
-        state.add(scored.score.astype(np.float64), _NO_POSITIVE)
+        state.add(scored.numbers(), _NO_POSITIVE)
 
     def pooled_value(self, state: BinnedScores, map_jobs: JobMap) -> PooledValue:
         return PooledValue(0.0)

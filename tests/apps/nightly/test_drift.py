@@ -135,6 +135,23 @@ def test_few_values__are_compared_exactly() -> None:
     assert one.distinct == len(np.unique(coarse[9]))
 
 
+@pytest.mark.parametrize("kind", ["i8", "u8"])
+def test_scores_of_64_bit_integers__are_compared_by_their_numbers(kind: str) -> None:
+    measures = CONFIG.replace('measures = ["GAUC", "AUC"]', 'measures = ["GAUC"]')
+    Path("nightly.toml").write_text(measures)
+    scores = {day: np.round(rows_of(day)["b"] * 1000) for day in range(1, 10)}
+    for day, score in scores.items():
+        write(day, b=score.astype(kind if day < 9 else "f8"))
+    assert nightly("--backfill", f"{on(1)}..{on(9)}", "-q").exit_code == 0
+    one = drift_of(kept()[-1], "b")
+    reference = np.concatenate([scores[day] for day in range(1, 9)])
+    assert one.ks == pytest.approx(ks_and_psi(reference, scores[9])[0], abs=0.01)
+    assert one.psi < 0.1
+    # Of integers: the numbers above 1 are outside, as they were on the nights before.
+    assert math.isnan(one.out_of_range)
+    assert math.isnan(drift_of(kept()[-2], "b").out_of_range)
+
+
 def test_equal_scores_every_night__have_no_drift() -> None:
     same = rows_of(1)
     for day in range(1, 10):
