@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import math
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
+from operator import itemgetter
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -21,7 +22,8 @@ from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import SourceError
 from fastrank_eval._lib.threads import JobMap
 from fastrank_eval.apps.nightly.compare_nights import MIN_NIGHTS, first_names
-from fastrank_eval.apps.nightly.night import Finding, GateOutcome, NightDrift
+from fastrank_eval.apps.nightly.history import History
+from fastrank_eval.apps.nightly.night import Finding, GateOutcome, Night, NightDrift
 from fastrank_eval.engine.run import Evaluation
 from fastrank_eval.engine.state_arrays import ALL as ALL_ROWS
 from fastrank_eval.engine.state_file import read_state_bytes, state_bytes, wrap_errors
@@ -38,6 +40,8 @@ KIND = "drift"
 _BINS = 512
 #: The most slices that are compared, each with all models.
 _MOST_SLICES = 500
+#: A change that fails so many nights in a row is the usual distribution from then on.
+_LASTING = 7
 _NO_POSITIVE = np.empty(0, np.int64)
 
 
@@ -217,13 +221,24 @@ def distributions_from_bytes(content: bytes, name: str) -> Distributions:
         return distributions
 
 
+def _expression(conventions: Mapping[str, object], place: Place) -> object:
+    """Return the expression of a computed score; None for a column."""
+    expressions = conventions.get("score")
+    return expressions.get(place.score) if isinstance(expressions, Mapping) else None
+
+
 class Reference:
-    """The merged distributions of earlier nights.
+    """The distributions of earlier nights with sound rows and the same meaning.
+
+    Nights with another condition on rows are left out, and scores of another expression.
 
     Parameters
     ----------
-    contents : iterable of (datetime.date, bytes)
-        Results of `distributions_to_bytes`. The order does not matter.
+    history : History
+    night : Night
+        Only its date and conventions are read.
+    nights : int
+        The most earlier nights, of twice as many days.
 
     Attributes
     ----------
@@ -231,10 +246,16 @@ class Reference:
         Nights that cannot be read, and why.
     """
 
-    def __init__(self, contents: Iterable[tuple[dt.date, bytes]] = ()) -> None:
+    def __init__(self, history: History, night: Night, nights: int) -> None:
         self.notes: list[str] = []
-        self._nights: dict[Place, list[Distribution]] = {}
-        for date, content in contents:
+        self._most = nights
+        #: The latest night first, and whether its scores failed.
+        self._nights: dict[Place, list[tuple[bool, Distribution]]] = {}
+        failed = history.failed_drift(night.date, 2 * nights)
+        for date, conventions in history.sound_nights(night.date, 2 * nights).items():
+            content = history.state(date, KIND)
+            if content is None or conventions.get("where") != night.conventions.get("where"):
+                continue
             try:
                 distributions = distributions_from_bytes(content, f"the drift state of {date}")
             except SourceError:
@@ -244,7 +265,20 @@ class Reference:
                 )
                 continue
             for place, each in distributions.items():
-                self._nights.setdefault(place, []).append(each)
+                if _expression(conventions, place) == _expression(night.conventions, place):
+                    one = (date, *place) in failed, each
+                    self._nights.setdefault(place, []).append(one)
+
+    def _usual_nights(self, place: Place) -> list[Distribution]:
+        """Return the nights that did not fail, back to a change that lasted."""
+        usual: list[Distribution] = []
+        for failed, run in groupby(self._nights.get(place, []), key=itemgetter(0)):
+            nights = [each for _, each in run]
+            lasted = failed and len(nights) >= min(_LASTING, self._most)
+            usual += nights if lasted or not failed else []
+            if lasted:
+                break
+        return usual[: self._most]
 
     def compare(self, distributions: Distributions) -> list[NightDrift]:
         """Compare the distributions of a night with the reference, all rows first."""
@@ -260,7 +294,7 @@ class Reference:
             nulls=night.rows - count,
             distinct=night.distinct,
         )
-        nights = self._nights.get(place, [])
+        nights = self._usual_nights(place)
         if not nights:
             return drift
         reference = Distribution(0, merge_bins([each.bins for each in nights], _BINS))

@@ -6,7 +6,7 @@ import datetime as dt
 import json
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from copy import copy
 from pathlib import Path
@@ -367,19 +367,26 @@ class History(HistoryDatabase):
         )  # fmt: skip
         return bytes(rows[0][0]) if rows else None
 
-    def states_before(
-        self, before: dt.date, kind: str, nights: int, days: int
-    ) -> list[tuple[dt.date, bytes]]:
-        """Return states of nights with sound rows, the latest first."""
+    def sound_nights(self, before: dt.date, days: int) -> dict[dt.date, Mapping[str, Any]]:
+        """Return the conventions of earlier nights with sound rows, the latest first."""
         rows = self._select(
-            "SELECT date, CAST(content AS BLOB) FROM state "
-            "JOIN night USING (label_name, date) JOIN quality USING (label_name, date) "
-            "WHERE kind = ? AND status <> 'data_quality' AND \"rows\" > 0 AND label_name = ? "
-            "AND date >= ? AND date < ? ORDER BY date DESC LIMIT ?",
-            kind, self.label, before - dt.timedelta(days=days), before, nights,
+            "SELECT date, conventions FROM night JOIN quality USING (label_name, date) "
+            "WHERE status <> 'data_quality' AND \"rows\" > 0 AND label_name = ? "
+            "AND date >= ? AND date < ? ORDER BY date DESC",
+            self.label, before - dt.timedelta(days=days), before,
         )  # fmt: skip
         with self._reading():
-            return [(dt.date.fromisoformat(date), bytes(content)) for date, content in rows]
+            return {dt.date.fromisoformat(date): json.loads(text) for date, text in rows}
+
+    def failed_drift(self, before: dt.date, days: int) -> set[tuple[dt.date, str, str, str]]:
+        """Return date, score, slicing and slice of drift that failed, or of constants."""
+        rows = self._select(
+            "SELECT date, score, slicing, slice FROM drift WHERE label_name = ? AND date >= ? "
+            "AND date < ? AND (verdict = 'failed' OR \"distinct\" < 2)",
+            self.label, before - dt.timedelta(days=days), before,
+        )  # fmt: skip
+        with self._reading():
+            return {(dt.date.fromisoformat(date), *key) for date, *key in rows}
 
     def repeated(self, fingerprint: str, before: dt.date) -> dt.date | None:
         """Return the latest night before a date with a fingerprint, or None."""

@@ -524,7 +524,7 @@ def _compare_and_judge(evaluated: NightRun, config: NightlyConfig, history: Hist
         if before.incomparable
     ]
     limits = config.drift
-    reference = Reference(history.states_before(night.date, KIND, limits.nights, 2 * limits.nights))
+    reference = Reference(history, night, limits.nights)
     distributions = evaluated.distributions
     if night.provisional:
         distributions = without_label_slices(distributions, config.options["label"])

@@ -462,6 +462,68 @@ def test_reference__has_sound_nights_only__the_last_14() -> None:
     assert {one.reference_rows for one in run(21).drift if one.by is None} == {14 * ROWS}
 
 
+def test_night_that_failed__is_no_reference__until_the_change_lasts() -> None:
+    def changed(day: int) -> None:
+        write(day, b=rows_of(day)["b"] ** 0.5)
+
+    changed(9)
+    run(9, exit_code=3)
+    write(10)
+    one = drift_of(run(10), "b")
+    assert (one.nights, one.verdict) == (8, "same")
+    assert drift_of(kept()[-1], "a").nights == 9
+    for day in range(11, 18):
+        changed(day)
+    assert nightly("--backfill", f"{on(11)}..{on(17)}", "-q").exit_code == 3
+    found = [drift_of(night, "b") for night in kept()[10:]]
+    assert {(one.nights, one.verdict) for one in found} == {(9, "failed")}
+    # Seven nights: it is the usual distribution now.
+    for day in range(18, 20):
+        changed(day)
+        one = drift_of(run(day), "b")
+        assert (one.nights, one.verdict) == (day - 11, "same")
+    write(20)
+    assert drift_of(run(20, exit_code=3), "b").verdict == "failed"
+
+
+def test_slice_that_failed__is_left_out_alone() -> None:
+    rows = rows_of(9)
+    write(9, b=np.where(rows["slot"] == "side", rows["b"] ** 0.7, rows["b"]))
+    run(9, exit_code=3)
+    write(10)
+    night = run(10)
+    found = {one.slice: one.nights for one in night.drift if one.score == "b"}
+    assert found == {"all": 9, "slot=side": 8, "slot=top": 9}
+
+
+def test_constant_night_of_a_young_history__is_no_reference() -> None:
+    write(3, b=np.full(ROWS, 0.04))
+    nightly("--backfill", f"{on(1)}..{on(8)}", "-q")
+    assert kept()[2].drift[1].verdict == "not judged"
+    write(9)
+    assert drift_of(run(9), "b").nights == 7
+
+
+def test_reference__has_the_same_condition_and_expression() -> None:
+    text = CONFIG.replace('scores = ["a", "b"]', 'scores = { a = "a", c = "b * 1" }')
+    where = '"logs/{date}.parquet"'
+    found = []
+    for day, content in enumerate(
+        [
+            text,
+            text,
+            text.replace("b * 1", "b * 2"),
+            text.replace(where, where + '\nwhere = "price > 1"'),
+        ],
+        start=9,
+    ):
+        Path("nightly.toml").write_text(content)
+        write(day)
+        night = run(day)
+        found.append((drift_of(night, "a").nights, drift_of(night, "c").nights))
+    assert found == [(8, 0), (9, 1), (10, 0), (0, 0)]
+
+
 def test_nights_without_a_state_or_with_a_damaged_one__are_left_out() -> None:
     database = sqlite3.connect("history.db")
     database.execute("DELETE FROM state WHERE kind = 'drift' AND date = ?", (on(2),))
