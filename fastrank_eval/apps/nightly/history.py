@@ -379,9 +379,9 @@ class History(HistoryDatabase):
             return {dt.date.fromisoformat(date): json.loads(text) for date, text in rows}
 
     def failed_drift(self, before: dt.date, days: int) -> set[tuple[dt.date, str, str, str]]:
-        """Return date, score, slicing and slice of drift that failed, or of constants."""
+        """Return date, name, slicing and slice of drift that failed, or of constants."""
         rows = self._select(
-            "SELECT date, score, slicing, slice FROM drift WHERE label_name = ? AND date >= ? "
+            "SELECT date, name, slicing, slice FROM drift WHERE label_name = ? AND date >= ? "
             "AND date < ? AND (verdict = 'failed' OR \"distinct\" < 2)",
             self.label, before - dt.timedelta(days=days), before,
         )  # fmt: skip

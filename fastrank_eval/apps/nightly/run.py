@@ -431,7 +431,7 @@ def _with_distribution(
     evaluated: NightRun, distributions: Distributions, columns: Distributions
 ) -> NightRun:
     night, states = evaluated.night, evaluated.states
-    nulls = {place.score: each.rows - each.count for place, each in columns.items() if not place.by}
+    nulls = {key.name: each.rows - each.count for key, each in columns.items() if not key.by}
     quality = replace(night.quality, nulls={**night.quality.nulls, **nulls})
     contents = {**states.contents, KIND: distributions_to_bytes(distributions)}
     return replace(

@@ -23,7 +23,7 @@ from fastrank_eval.apps.nightly.night import (
     NightCalibration,
     NightDifference,
 )
-from fastrank_eval.apps.nightly.page_rows import TopChanges, changed_slices
+from fastrank_eval.apps.nightly.page_rows import TopChanges, changed_slices, ordered_drift
 from fastrank_eval.apps.nightly.reproduce import next_steps
 from fastrank_eval.apps.nightly.text import (
     ago,
@@ -167,7 +167,7 @@ def night_dict(
         ],
         "gates": [asdict(gate) for gate in night.gates],
         "quality": asdict(night.quality),
-        "drift": [asdict(one) for one in night.drift if one.by is None],
+        "drift": [asdict(one) for one in ordered_drift(night)],
         "calibration": [named(one, _CALIBRATION_FIELDS) for one in night.calibration],
         **_fields(night, ("sources", "command", "version", "seconds")),
     }

@@ -381,8 +381,6 @@ def _groups_of_findings(findings: Iterable[Finding]) -> list[list[Finding]]:
 def _sentence(night: Night, finding: Finding, *others: Finding) -> str:
     if finding.kind == "scores":
         main = _few_scores_sentence(night, finding)
-    elif finding.kind == "drift":
-        main = _drift_sentence(night, finding)
     elif finding.kind == "change":
         usual = (
             f", beyond the usual night-to-night movement of {_number(finding.limit, finding.limit)}"
@@ -390,7 +388,7 @@ def _sentence(night: Night, finding: Finding, *others: Finding) -> str:
         if math.isnan(finding.limit):
             usual = "; too few nights before it say what is usual"
         main = f"{_difference_sentence(night, finding)}{usual}"
-    elif finding.kind == "alarm":
+    elif finding.kind in ("alarm", "drift"):
         main = finding.detail
     elif finding.detail:
         main = f"A gate on {_subject(night, finding)} cannot be judged: {finding.detail}"
@@ -495,22 +493,6 @@ def _few_scores_sentence(night: Night, finding: Finding) -> str:
     base = _number(finding.base, finding.delta)
     suffix = "" if finding.verdict in _SIGNIFICANT else _UNSURE
     return f"{value} against {base} of {finding.against}{_difference(night, finding)}{suffix}"
-
-
-def _drift_sentence(night: Night, finding: Finding) -> str:
-    is_model = finding.score in night.models
-    subject = f"the {'scores' if is_model else 'values'} of {finding.score}"
-    place = _where(finding)
-    if finding.field == "out_of_range":
-        percent = percent_text(finding.number, 3)
-        text = f"{percent} of {subject}{place} are outside [0, 1]"
-        return f"{text}; most of {finding.against} had none"
-    distance = finding.number - finding.limit
-    limit = f"the limit of {finding.limit:g}" if finding.condition else f"{finding.limit:g}"
-    return (
-        f"{subject[0].upper()}{subject[1:]} are far from those of {finding.against}{place}: "
-        f"{finding.field.upper()} {_number(finding.number, distance)}, above {limit}"
-    )
 
 
 def _other_slices(night: Night, finding: Finding) -> str:

@@ -146,9 +146,9 @@ def _options(config: NightlyConfig) -> dict[str, Any]:
 def without_label_slices(distributions: Distributions, label: str) -> Distributions:
     """Return distributions without slices by labels, such as ``@positives``."""
     return {
-        place: each
-        for place, each in distributions.items()
-        if not place.by or not any(_is_of_labels(one, label) for one in requested_slicing(place.by))
+        key: each
+        for key, each in distributions.items()
+        if not key.by or not any(_is_of_labels(one, label) for one in requested_slicing(key.by))
     }
 
 

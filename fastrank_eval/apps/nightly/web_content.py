@@ -11,8 +11,8 @@ from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import FastRankEvalError
 from fastrank_eval.apps.nightly.compare_nights import convention_differences, from_earlier
 from fastrank_eval.apps.nightly.night import Night, NightDifference
-from fastrank_eval.apps.nightly.page import MAX_SLICES, check_libraries
-from fastrank_eval.apps.nightly.page_rows import Change, NightSeries, cell
+from fastrank_eval.apps.nightly.page import check_libraries
+from fastrank_eval.apps.nightly.page_rows import MAX_SLICES, Change, NightSeries, cell
 from fastrank_eval.apps.nightly.text import (
     confidence_of,
     confidence_text,

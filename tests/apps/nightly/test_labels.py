@@ -390,6 +390,7 @@ def drifted(**changes: Any) -> Finding:
     finding = Finding(
         "drift", "psi > 0.25", "new", slice="all", field="psi", operator=">", limit=0.25,
         number=0.5, against="the last 14 nights",
+        detail="The scores of new are far from those of the last 14 nights",
     )  # fmt: skip
     return replace(finding, **changes)
 
@@ -475,7 +476,7 @@ def test_pass_that_no_label_changes__is_shared(
     monkeypatch.setattr(unlabelled, "run", counted)
     run_both("--date", on(1), "-q", *arguments)
     assert len(scores) == passes
-    drift = [[one for one in of_label(label)[0].drift if one.score == EVIL] for label in LABELS]
+    drift = [[one for one in of_label(label)[0].drift if one.name == EVIL] for label in LABELS]
     assert len(drift[0]) >= 1
     assert str(drift[0]) == str(drift[1])
 
