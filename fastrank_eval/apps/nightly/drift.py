@@ -136,12 +136,6 @@ class Distribution:
         return int(self._rows.sum())
 
     @property
-    def distinct(self) -> int:
-        """Distinct values; the least number if a bin has more than one."""
-        bins = self.bins
-        return len(bins.keys) + int(np.count_nonzero(bins.lowest != bins.highest))
-
-    @property
     def outside(self) -> int:
         """Rows outside [0, 1]; values just above 1 may share a bin with 1."""
         low, high = scores_of(self.bins.lowest), scores_of(self.bins.highest)
@@ -313,7 +307,7 @@ class Reference:
             slice=key.slice,
             rows=night.rows,
             nulls=night.rows - count,
-            distinct=night.distinct,
+            distinct=night.bins.distinct,
             median=night.median,
             mode_share=night.mode_share,
         )
