@@ -163,7 +163,9 @@ class Distribution:
 Distributions: TypeAlias = dict[DriftKey, Distribution]
 
 
-def distributions_of(evaluation: Evaluation, min_rows: int) -> Distributions:
+def distributions_of(
+    evaluation: Evaluation, min_rows: int, names: Mapping[str, str] | None = None
+) -> Distributions:
     """Return the distributions of a run with the measure `DISTRIBUTION`.
 
     Parameters
@@ -171,6 +173,8 @@ def distributions_of(evaluation: Evaluation, min_rows: int) -> Distributions:
     evaluation : Evaluation
     min_rows : int
         Slices of fewer rows are left out, and the smallest of more than 500 slices.
+    names : mapping of str to str, optional
+        Names of columns by those of the scores; by default the same.
     """
     rows = {
         (part.by or "", part.label): part.sums.rows(part.slice_index)
@@ -179,7 +183,7 @@ def distributions_of(evaluation: Evaluation, min_rows: int) -> Distributions:
     slices = [key for key, count in rows.items() if key[0] and count >= min_rows]
     kept = {("", ALL), *sorted(slices, key=lambda key: (-rows[key], key))[:_MOST_SLICES]}
     return {
-        DriftKey(name, *key): Distribution(
+        DriftKey(names[name] if names else name, *key): Distribution(
             rows[key], DISTRIBUTION.state_in(part.row_states.models[model]).merged_bins()
         )
         for part in evaluation.totals.each_slice()
@@ -244,7 +248,7 @@ def _expression(conventions: Mapping[str, object], name: str) -> object:
 
 
 class Reference:
-    """The distributions of earlier nights with sound rows and the same meaning.
+    """The distributions of earlier nights with sound rows.
 
     Nights with another condition on rows are left out, and scores of another expression.
 
@@ -377,7 +381,8 @@ def judge_drift(
 
 
 def _is_judged(drift: NightDrift, limits: DriftLimits) -> bool:
-    rows = min(drift.rows - drift.nulls, drift.reference_rows)
+    # Without numbers there are none to compare, which is judged too.
+    rows = min(drift.rows - drift.nulls or drift.rows, drift.reference_rows)
     return drift.nights >= min(MIN_NIGHTS, limits.nights) and rows >= limits.min_rows
 
 
@@ -400,6 +405,9 @@ def _findings(drift: NightDrift, limits: DriftLimits, is_model: bool) -> Iterato
         )
         return finding(condition, field, number, limit, text)
 
+    if drift.nulls == drift.rows:
+        text = f"There are no {values}{where}; {nights} had some"
+        yield finding("no numbers", "nulls", 1.0, 0.0, text)
     if is_model and drift.out_of_range > 0:
         text = f"{percent_text(drift.out_of_range, 3)} of the {values}{where} are outside [0, 1]"
         text += f"; most of {nights} had none"

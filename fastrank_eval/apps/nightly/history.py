@@ -368,7 +368,7 @@ class History(HistoryDatabase):
         return bytes(rows[0][0]) if rows else None
 
     def sound_nights(self, before: dt.date, days: int) -> dict[dt.date, Mapping[str, Any]]:
-        """Return the conventions of earlier nights with sound rows, the latest first."""
+        """Return the conventions of nights with sound rows, the latest first."""
         rows = self._select(
             "SELECT date, conventions FROM night JOIN quality USING (label_name, date) "
             "WHERE status <> 'data_quality' AND \"rows\" > 0 AND label_name = ? "
@@ -378,8 +378,16 @@ class History(HistoryDatabase):
         with self._reading():
             return {dt.date.fromisoformat(date): json.loads(text) for date, text in rows}
 
+    def drift_names(self, before: dt.date, days: int) -> set[str]:
+        """Return the models and columns whose drift earlier nights have."""
+        rows = self._select(
+            "SELECT DISTINCT name FROM drift WHERE label_name = ? AND date >= ? AND date < ?",
+            self.label, before - dt.timedelta(days=days), before,
+        )  # fmt: skip
+        return {name for (name,) in rows}
+
     def failed_drift(self, before: dt.date, days: int) -> set[tuple[dt.date, str, str, str]]:
-        """Return date, name, slicing and slice of drift that failed, or of constants."""
+        """Return date, name, slicing and slice of failed drift and of constants."""
         rows = self._select(
             "SELECT date, name, slicing, slice FROM drift WHERE label_name = ? AND date >= ? "
             "AND date < ? AND (verdict = 'failed' OR \"distinct\" < 2)",

@@ -132,8 +132,11 @@ def drift_command(night: Night, finding: Finding) -> str:
     Raises
     ------
     ArgumentError
-        If no condition on rows selects the slice, or the outside scores of a computed model.
+        If no condition on rows selects the slice, or the outside scores of a computed model, or if
+        there are no numbers.
     """
+    if finding.field == "nulls":
+        raise ArgumentError(f"{finding.score!r} has no numbers.")
     name, where = finding.score, rows_condition(night, finding)
     model = name if name in night.models else night.baseline or night.models[0]
     words = ["fastrank-eval", "curve", "calibration", *night.sources]

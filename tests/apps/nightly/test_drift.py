@@ -7,6 +7,7 @@ import math
 import re
 import shlex
 import sqlite3
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from fastrank_eval.apps.nightly.reproduce import next_steps
 from fastrank_eval.apps.nightly.summary_files import night_markdown
 from fastrank_eval.apps.nightly.text import sentences
 from fastrank_eval.apps.nightly.time_charts import edges
+from fastrank_eval.io.source import Source
 from fastrank_eval.stats.binned_scores import BinnedScores
 from tests.support.nightly_runs import dump, kept, nightly, on
 
@@ -388,13 +390,68 @@ def test_columns__are_compared_like_scores() -> None:
     assert drift_of(night, "price").verdict == "failed"
     assert drift_of(night, "price").out_of_range != drift_of(night, "price").out_of_range
     assert (drift_of(night, "new").distinct, drift_of(night, "new").verdict) == (2, "same")
-    assert drift_of(night, "none").verdict == "not judged"
+    assert drift_of(night, "none").verdict == "failed"
     assert {one.slice for one in night.drift if one.name == "price"} == {
         "all", "slot=side", "slot=top",
     }  # fmt: skip
-    assert "The values of price are far from those of the last 8 nights: PSI" in "".join(
+    assert "The values of price are far from those of the last 8 nights: median" in "".join(
         sentences(night)
     )
+
+
+@pytest.mark.parametrize(
+    "content,why",
+    [
+        (None, "no column 'price'."),
+        (["dear"] * ROWS, "must be columns of numbers, got 'price' of type string"),
+    ],
+)
+def test_column__that_is_gone__fails_alone(content: object, why: str) -> None:
+    configure('columns = ["price"]\n')
+    assert nightly("--backfill", f"{on(1)}..{on(8)}", "-q").exit_code == 0
+    for day in (9, 10):
+        write(day, price=content)
+        night = run(day, exit_code=3)
+        one = drift_of(night, "price")
+        assert (one.rows, one.nulls, one.distinct, one.verdict) == (ROWS, ROWS, 0, "failed")
+        assert drift_of(night, "b").verdict == "same"
+        assert night.values
+        (finding,) = (one for one in night.findings if one.kind == "drift")
+        assert (finding.score, finding.slice, finding.condition) == ("price", "all", "no numbers")
+        assert sentences(night)[0].startswith(
+            "There are no values of price; the last 8 nights had some."
+        )
+        assert any(
+            note.startswith("drift: 'price' is gone: ") and why in note for note in night.notes
+        )
+        assert next_steps(night) == []
+    write(11)
+    assert drift_of(run(11), "price").verdict == "same"
+
+
+def test_columns__are_read_in_the_pass_of_the_night(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[tuple[str, ...]] = []
+    unread_batches = Source.unread_batches
+
+    def counted(self: Source, columns: Sequence[str]) -> object:
+        read.append(tuple(columns))
+        return unread_batches(self, columns)
+
+    configure('columns = ["price"]\n')
+    write(9)
+    monkeypatch.setattr(Source, "unread_batches", counted)
+    run(9)
+    assert len([columns for columns in read if "price" in columns]) == 1
+
+
+def test_columns__of_a_night_sorted_by_scores() -> None:
+    rows = rows_of(9)
+    order = np.lexsort((-rows["a"], rows["user"]))
+    write(9, **{name: values[order] for name, values in rows.items()})
+    text = CONFIG.replace("[slices]", 'order = "sorted"\n[slices]')
+    text = text.replace('scores = ["a", "b"]\nbaseline = "a"', 'scores = ["a"]')
+    Path("nightly.toml").write_text(text + 'columns = ["price"]\n')
+    assert drift_of(run(9), "price").median == pytest.approx(np.median(rows["price"]), rel=0.02)
 
 
 def test_columns__whose_type_changes__keep_their_numbers() -> None:

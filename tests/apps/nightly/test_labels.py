@@ -17,7 +17,7 @@ import pytest
 from click.testing import Result
 
 from fastrank_eval._lib.errors import ArgumentError
-from fastrank_eval.apps.nightly import alarms, unlabelled
+from fastrank_eval.apps.nightly import alarms, night_source
 from fastrank_eval.apps.nightly import run as nightly_run
 from fastrank_eval.apps.nightly.config import NightlyConfig, read_config
 from fastrank_eval.apps.nightly.history import History
@@ -212,13 +212,13 @@ def test_rows__of_several_labels__are_read_together(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     labels: list[list[str]] = []
-    together = nightly_run.run_together
+    together = night_source.run_together
 
     def counted(requests: Sequence[Any]) -> Any:
         labels.append([request.label for request in requests])
         return together(requests)
 
-    monkeypatch.setattr(nightly_run, "run_together", counted)
+    monkeypatch.setattr(night_source, "run_together", counted)
     run_both("--date", on(1), "-q")
     assert labels == [["click", "order"]]
 
@@ -461,21 +461,21 @@ def test_provisional_night__of_several_labels__is_judged_again_for_each(folder: 
     assert due_nights(config, late) == []
 
 
-@pytest.mark.parametrize("arguments,passes", [((), 1), (("--no-labels",), 2)])
-def test_pass_that_no_label_changes__is_shared(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], passes: int
+@pytest.mark.parametrize("arguments,runs", [((), 3), (("--no-labels",), 2)])
+def test_columns_of_drift__are_read_once_for_all_labels(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], runs: int
 ) -> None:
     adjust(folder, f'[drift]\ncolumns = ["{EVIL}"]\n')
-    scores: list[object] = []
-    evaluate = unlabelled.run
+    passes: list[int] = []
+    together = night_source.run_together
 
-    def counted(*sources: Any, **options: Any) -> Any:
-        scores.append(options["score"])
-        return evaluate(*sources, **options)
+    def counted(requests: Sequence[Any]) -> Any:
+        passes.append(len(requests))
+        return together(requests)
 
-    monkeypatch.setattr(unlabelled, "run", counted)
+    monkeypatch.setattr(night_source, "run_together", counted)
     run_both("--date", on(1), "-q", *arguments)
-    assert len(scores) == passes
+    assert passes == [runs]
     drift = [[one for one in of_label(label)[0].drift if one.name == EVIL] for label in LABELS]
     assert len(drift[0]) >= 1
     assert str(drift[0]) == str(drift[1])
