@@ -264,7 +264,7 @@ def test_next_step__shows_the_model_by_a_column() -> None:
 
 def test_drift__is_on_the_page_before_the_headline__and_in_the_json() -> None:
     rows = rows_of(9)
-    write(9, b=np.where(rows["slot"] == "side", rows["b"] ** 0.7, rows["b"]))
+    write(9, b=np.where(rows["slot"] == "side", rows["b"] ** 0.5, rows["b"]))
     outcome = nightly("--date", on(9), "--json", "out.json")
     assert outcome.exit_code == 3
     nights = kept()
