@@ -290,7 +290,7 @@ def _check_columns(name: str, node: Node, source: Source, expressions: Mapping[s
     """Raise if an expression reads a column that is missing or has no numbers."""
     role = f"score {Column(name)}"
     for column in columns_of(node):
-        if column in expressions and column not in source.schema.names:
+        if column in expressions and column not in (name, *source.schema.names):
             raise ArgumentError(
                 f"{role}: must be computed from columns of the data, got {column!r}, which is the "
                 f"score {expressions[column]}; write that in parentheses instead."
