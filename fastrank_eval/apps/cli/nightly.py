@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError, OutputError
+from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError, HistoryError, OutputError
 from fastrank_eval._lib.files import atomic_path
 from fastrank_eval._lib.signals import defer_signals, raise_if_stopped
 from fastrank_eval.apps.cli.nightly_output import NightlyOutput
@@ -139,8 +139,10 @@ def nightly(
         now, unlabelled = dt.datetime.now(dt.UTC), dates if no_labels else []
         due = [each for each in due_nights(settings, now, dry_run) if each not in dates]
         dates = sorted([*dates, *due])
+        late = 0
         if not dry_run:
             check_all_pages(settings, dates)
+            late = _write_late_pages(settings, dates)
         # Several nights of a dry run see each other, in a copy of the history. Nights of a report
         # that had one label get the name of their label there.
         copied = dry_run and (len(dates) > 1 or bool(settings.parts))
@@ -154,7 +156,7 @@ def nightly(
                 )
                 for each in dates
             }  # fmt: skip
-    code = output.finish(_worst(codes), NOT_SHOWN)
+    code = output.finish(_worst([*codes, late]), NOT_SHOWN)
     if code:
         raise click.exceptions.Exit(code)
 
@@ -192,7 +194,7 @@ def _run_night(
             )
         raise_if_stopped()
     except FastRankEvalError as error:
-        if date in due:
+        if date in due and not isinstance(error, HistoryError):
             return _keep_provisional(config, date, str(error))
         note(f"error: {date}: {printable(str(error))}")
         content = {"date": date.isoformat(), "error": str(error)}
@@ -279,6 +281,20 @@ def _keep_provisional(config: NightlyConfig, date: dt.date, reason: str) -> int:
     except FastRankEvalError as error:
         note(f"error: {date}: {printable(str(error))}")
         return BAD_INPUT
+    return 0
+
+
+def _write_late_pages(config: NightlyConfig, dates: Sequence[dt.date]) -> int:
+    """Write the pages that a stopped run has not written; return the exit code."""
+    from fastrank_eval.apps.nightly.label_pages import write_late_pages
+    from fastrank_eval.results.format import printable
+
+    try:
+        write_late_pages(config, dates)
+    except FastRankEvalError as error:
+        note(f"error: pages of earlier nights were not written: {printable(str(error))}")
+        return NOT_SHOWN
+    raise_if_stopped()
     return 0
 
 

@@ -291,6 +291,16 @@ class History(HistoryDatabase):
         with self._reading():
             return {dt.date.fromisoformat(date): status for date, status in rows}
 
+    def written(self, first: dt.date, last: dt.date) -> dict[dt.date, dt.datetime]:
+        """Return the time at which each night from `first` to `last` was written."""
+        rows = self._select(
+            "SELECT date, written_at FROM night WHERE label_name = ? AND written_at <> '' "
+            "AND date BETWEEN ? AND ? ORDER BY date",
+            self.label, first, last,
+        )  # fmt: skip
+        with self._reading():
+            return {dt.date.fromisoformat(d): dt.datetime.fromisoformat(at) for d, at in rows}
+
     def provisional(
         self, first: dt.date | None = None, last: dt.date | None = None
     ) -> dict[dt.date, tuple[str, ...]]:
