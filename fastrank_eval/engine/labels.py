@@ -69,5 +69,5 @@ def measures_by_label(
 
 
 def _read(given: Any) -> Any:
-    """Read a list of values, such as an iterator; another value stays as it is."""
+    """Read a list or an iterator; another value stays as it is."""
     return tuple(given) if is_list_like(given) and not isinstance(given, Mapping) else given

@@ -285,7 +285,7 @@ def _keep_provisional(config: NightlyConfig, date: dt.date, reason: str) -> int:
 
 
 def _write_late_pages(config: NightlyConfig, dates: Sequence[dt.date]) -> int:
-    """Write the pages that a stopped run has not written; return the exit code."""
+    """Write the pages that a stopped run has left; return the exit code."""
     from fastrank_eval.apps.nightly.label_pages import write_late_pages
     from fastrank_eval.results.format import printable
 
