@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -23,6 +24,7 @@ from fastrank_eval.apps.nightly.night import (
     SavedStates,
 )
 from fastrank_eval.apps.nightly.text import STATUSES, ago, amount, day_text
+from fastrank_eval.engine.records import MeasureValue
 from fastrank_eval.results.gate_parser import ALL
 from fastrank_eval.results.gates import gate
 
@@ -284,9 +286,14 @@ def _gates_so_far(night: Night) -> list[tuple[GateOutcome, str]]:
 def _changes(night: Night, before: EarlierJudgement) -> list[str]:
     """Format the first measure of each model before and after."""
     old = {(score, measure): value for score, measure, value in before.values}
+
+    def is_defined(value: MeasureValue) -> bool:
+        key = value.score, value.measure
+        return key in old and not (math.isnan(old[key]) and math.isnan(value.value))
+
     return [
         f"{night.name_of(v.measure)} of {v.score} {amount(old[v.score, v.measure], _DIGITS)} "
         f"→ {amount(v.value, _DIGITS)}"
         for v in night.values
-        if v.slice == ALL and v.measure in night.measures[:1] and (v.score, v.measure) in old
+        if v.slice == ALL and v.measure in night.measures[:1] and is_defined(v)
     ]

@@ -172,6 +172,15 @@ def test_provisional_night__judged_again__has_new_numbers_and_says_so() -> None:
     assert dump() == lines
 
 
+def test_night_judged_again__without_a_value_before_and_now__names_none() -> None:
+    write(0, late=1.0)  # no click: GAUC is undefined
+    judge(0, morning(0))
+    (text,) = maturity_texts(judge(0, morning(4)).night)
+    assert text == "judged again with complete labels: was provisional"
+    write(0)
+    assert "GAUC of a – → 0." in maturity_texts(judge(0, morning(4)).night)[0]
+
+
 def test_pages_and_markdown__show_a_provisional_night() -> None:
     gates = '[gates]\nfail_if = "GAUC < 0.99"\n'
     write(0, late=0.6)
