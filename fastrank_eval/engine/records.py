@@ -22,14 +22,15 @@ def finite(value: float) -> float | None:
 
 def plain_value(value: object) -> Any:
     """Convert a value to plain JSON types; NaN becomes None."""
-    if isinstance(value, Mapping):
-        return {str(key): plain_value(inner) for key, inner in value.items()}
+    # Mappings last: their test takes ten times as long.
     if value is None or isinstance(value, str | bool | int):
         return value
-    if isinstance(value, np.generic):
-        return plain_value(value.item())
     if isinstance(value, float):
         return finite(value)
+    if isinstance(value, np.generic):
+        return plain_value(value.item())
+    if isinstance(value, Mapping):
+        return {str(key): plain_value(inner) for key, inner in value.items()}
     if isinstance(value, Iterable):
         return [plain_value(inner) for inner in value]
     return str(value)

@@ -68,6 +68,16 @@ class Moments:
         """``sum of p / sum of w``, rounded once; NaN without a weight."""
         return self.values / self.weights if self.weights else math.nan
 
+    @property
+    def total(self) -> float:
+        """The sum of p; NaN without a group, inf on overflow."""
+        return quotient(self.values, 1 << self.unit) if self.groups else math.nan
+
+    @property
+    def weight(self) -> float:
+        """The sum of w; inf on overflow."""
+        return quotient(self.weights, 1 << self.unit)
+
     def support(self) -> Support:
         """Return the groups behind the variance of ``sum of p / sum of w``."""
         if not self.weights:

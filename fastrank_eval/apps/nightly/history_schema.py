@@ -187,6 +187,8 @@ def _row(table: str, record: object) -> list[Any]:
 
 
 def _column(value: object) -> object:
+    if value is None or isinstance(value, str | float | int):
+        return value
     if isinstance(value, EarlierJudgement):
         value = {"status": value.status, "values": value.values}
     if isinstance(value, dt.datetime):

@@ -275,10 +275,7 @@ def with_periods(
                 merging.add(date, content(date, kind))
             for name in (name for name, days in wanted_periods.items() if days == ago + 1):
                 merged = merging.result(level, least_groups)
-                values[name] += [
-                    replace(value, measure=display_name(value.measure, night.measures))
-                    for value in merged.values
-                ]
+                values[name] += (_with_display_name(value, night) for value in merged.values)
                 dates.setdefault(name, merged.dates)
                 notes += [f"{name}: {note}" for note in merged.notes]
     for date, other in sorted(repeats.items()):
@@ -300,6 +297,11 @@ def with_periods(
         period_nights=dates_by_period,
         period_notes=tuple(dict.fromkeys(notes)),
     )
+
+
+def _with_display_name(value: MeasureValue, night: Night) -> MeasureValue:
+    name = display_name(value.measure, night.measures)
+    return value if name == value.measure else replace(value, measure=name)
 
 
 def _within(date: dt.date, night: Night, days: int) -> bool:
