@@ -18,6 +18,7 @@ from meanings import FIELD_MEANINGS, HISTORY
 from sphinx.application import Sphinx
 
 import fastrank_eval as fe
+from fastrank_eval.apps.cli.exit_codes import ExitCode
 from fastrank_eval.apps.nightly.history_schema import MIGRATIONS, TABLES
 from fastrank_eval.engine.conventions import PROFILES
 from fastrank_eval.groups.ties import TIES
@@ -390,6 +391,16 @@ def gate_fields() -> str:
     return "\n".join(lines)
 
 
+def exit_code_table() -> str:
+    """Write the exit codes of the command line."""
+    rows = [
+        [f"{code:d}", ", ".join(f"`{name}`" for name in code.commands) or "all", code.meaning,
+         code.remedy]
+        for code in ExitCode
+    ]  # fmt: skip
+    return "\n".join([*table(["exit code", "commands", "meaning", "what to do"], rows), ""])
+
+
 def history_tables() -> str:
     """Write the columns of the tables that a new history has."""
     lines = []
@@ -418,6 +429,7 @@ def write_pages(app: Sphinx) -> None:
             path.unlink()
     files = {folder / name: text for name, text in pages.items()}
     files[HERE / "reference" / "profiles.md"] = profiles_page()
+    files[HERE / "reference" / "exit-codes.inc"] = exit_code_table()
     files[HERE / "reference" / "gate-fields.inc"] = gate_fields()
     files[HERE / "reference" / "history-tables.inc"] = history_tables()
     for path, text in files.items():

@@ -125,10 +125,7 @@ Examples:
   producer | fastrank-eval evaluate - -g session -l click -s score_a \\
       --presorted
   fastrank-eval evaluate logs -g user_id -l click -s score_a \\
-      --fail-if "GAUC ci_low < 0.6"
-
-Exit codes: 0 done, 2 bad input or output, 3 a gate (--fail-if) failed, 130 interrupted,
-143 terminated, 129 hung up.""",
+      --fail-if "GAUC ci_low < 0.6\"""",
 )
 @sources_argument
 @labels_and_columns

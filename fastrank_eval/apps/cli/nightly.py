@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import os
 import socket
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing, nullcontext, suppress
 from dataclasses import replace
 from importlib.util import find_spec
@@ -17,6 +17,7 @@ import click
 from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError, OutputError
 from fastrank_eval._lib.files import atomic_path
 from fastrank_eval._lib.signals import defer_signals, raise_if_stopped
+from fastrank_eval.apps.cli.exit_codes import ExitCode, worst
 from fastrank_eval.apps.cli.nightly_output import NightlyOutput
 from fastrank_eval.apps.cli.options import complete_files, option
 from fastrank_eval.apps.cli.shell import SectionedCommand, check_standard_output, note
@@ -27,11 +28,13 @@ if TYPE_CHECKING:
     from fastrank_eval.apps.nightly.run import NightRun
 
 
-#: Exit codes. A run of several nights ends with the first of 2, 4, 3, 5 that occurred.
-BAD_INPUT, REGRESSION, DATA_QUALITY, NOT_SHOWN = 2, 3, 4, 5
-_STATUS_CODES = {"fine": 0, "changed": 0, "provisional": 0, "regression": REGRESSION,
-                 "data_quality": DATA_QUALITY}  # fmt: skip
-_CODE_ORDER = (BAD_INPUT, DATA_QUALITY, REGRESSION, NOT_SHOWN)
+_STATUS_CODES = {
+    "fine": ExitCode.DONE,
+    "changed": ExitCode.DONE,
+    "provisional": ExitCode.DONE,
+    "regression": ExitCode.GATE_FAILED,
+    "data_quality": ExitCode.DATA_QUALITY,
+}
 
 
 @click.command(
@@ -42,12 +45,7 @@ Examples:
   fastrank-eval nightly nightly.toml
   fastrank-eval nightly nightly.toml --date 2026-11-19 --json -
   fastrank-eval nightly nightly.toml --no-labels
-  fastrank-eval nightly nightly.toml --backfill 2026-11-01..2026-11-19
-
-Exit codes: 0 fine, changed or provisional, 2 bad input (nothing was written), 3 a gate failed, a
-model has too few distinct scores, or scores or columns drifted, 4 the rows are not sound (for any
-result of the gates), 5 fine and kept but a page or the summary could not be written, 130
-interrupted, 143 terminated, 129 hung up. Nights that are judged again count too.""",
+  fastrank-eval nightly nightly.toml --backfill 2026-11-01..2026-11-19""",
 )
 @click.argument("config", type=click.Path(), default="nightly.toml", metavar="[CONFIG]")
 @option(
@@ -154,7 +152,7 @@ def nightly(
                 )
                 for each in dates
             }  # fmt: skip
-    code = output.finish(_worst(codes), NOT_SHOWN)
+    code = output.finish(worst(codes))
     if code:
         raise click.exceptions.Exit(code)
 
@@ -175,7 +173,7 @@ def _run_night(
     markdown: bool,
     quiet: bool,
     output: NightlyOutput,
-) -> int:
+) -> ExitCode:
     """Run a night, print it and return its exit code."""
     from fastrank_eval.apps.cli.progress_bar import progress_bar
     from fastrank_eval.apps.nightly.label_summary import nights_lines, nights_markdown
@@ -199,7 +197,7 @@ def _run_night(
         lines = [config.title, f"{date} NOT EVALUATED: {printable(str(error))}"]
         _notify(config, date, ["error"], lines, [content])
         output.nights.append(content)
-        return BAD_INPUT
+        return ExitCode.BAD_INPUT
     shown = [
         _show_night(each, outcome, dry_run, output)
         for each, outcome in zip(configs, outcomes, strict=True)
@@ -228,8 +226,8 @@ def _run_night(
     codes = {_STATUS_CODES[night.status] for night in nights}
     codes |= {_STATUS_CODES[later.status] for outcome in outcomes for later in outcome.again}
     if failed or any(each.failure is not None for each in shown):
-        codes.add(NOT_SHOWN)
-    return _worst(codes)
+        codes.add(ExitCode.NOT_SHOWN)
+    return worst(codes)
 
 
 class _ShownNight(NamedTuple):
@@ -264,7 +262,7 @@ def _show_night(
     return _ShownNight(night, None if page is None else str(page), failure, groups)
 
 
-def _keep_provisional(config: NightlyConfig, date: dt.date, reason: str) -> int:
+def _keep_provisional(config: NightlyConfig, date: dt.date, reason: str) -> ExitCode:
     """Note once that a night could not be judged again; return its exit code."""
     from fastrank_eval.apps.nightly.judge_again import keep_provisional
     from fastrank_eval.apps.nightly.pages import write_again
@@ -278,8 +276,8 @@ def _keep_provisional(config: NightlyConfig, date: dt.date, reason: str) -> int:
             write_again(each, [] if night is None else [night])
     except FastRankEvalError as error:
         note(f"error: {date}: {printable(str(error))}")
-        return BAD_INPUT
-    return 0
+        return ExitCode.BAD_INPUT
+    return ExitCode.DONE
 
 
 def _write_index(config: NightlyConfig, date: dt.date) -> tuple[str | None, bool]:
@@ -293,10 +291,6 @@ def _write_index(config: NightlyConfig, date: dt.date) -> tuple[str | None, bool
         note(f"error: {date}: the list of nights was not written: {printable(str(error))}")
         return None, True
     return None if path is None else str(path), False
-
-
-def _worst(codes: Collection[int]) -> int:
-    return next((code for code in _CODE_ORDER if code in codes), 0)
 
 
 def _write_groups(config: NightlyConfig, night: Night) -> str | None:

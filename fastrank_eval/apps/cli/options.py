@@ -12,6 +12,7 @@ from click.shell_completion import CompletionItem
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval._lib.lexer import quoted
 from fastrank_eval._lib.signals import defer_signals, raise_if_stopped
+from fastrank_eval.apps.cli.exit_codes import ExitCode
 from fastrank_eval.apps.cli.shell import SectionedOption, note
 from fastrank_eval.engine import DEFAULT_MEASURES
 
@@ -505,8 +506,6 @@ def compute(
     return result
 
 
-#: The exit code of a result that fails a gate.
-GATE_FAILED = 3
 _MOST_REASONS = 20
 
 
@@ -517,8 +516,9 @@ def _fail_if_option(examples: str) -> Callable[[Any], Any]:
         "fail_if",
         multiple=True,
         metavar="CONDITION",
-        help="Exit with code 3 if this is true or cannot be computed; standard error names the "
-        f"reason: {examples} The report is always written. Repeat the option for several.",
+        help=f"Exit with code {ExitCode.GATE_FAILED} if this is true or cannot be computed; "
+        f"standard error names the reason: {examples} The report is always written. Repeat the "
+        "option for several.",
     )
 
 
@@ -593,4 +593,4 @@ def exit_if_failed(result: Result | Comparison | ByLabel[Any], gates: Sequence[G
     remaining = len(verdict.failures) - _MOST_REASONS
     if remaining > 0:
         note(f"gate failed: {remaining:,} more")
-    raise click.exceptions.Exit(GATE_FAILED)
+    raise click.exceptions.Exit(ExitCode.GATE_FAILED)

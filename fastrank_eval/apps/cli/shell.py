@@ -1,4 +1,4 @@
-"""Share exit codes, sections of ``--help`` and output between commands."""
+"""Share errors, sections of ``--help`` and output between commands."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from fastrank_eval._lib.errors import FastRankEvalError, OutputError
+from fastrank_eval.apps.cli import exit_codes
+from fastrank_eval.apps.cli.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -75,6 +77,14 @@ class _HelpfulCommand(click.Command):
         self.format_help_text(ctx, formatter)
         self.format_epilog(ctx, formatter)
         self.format_options(ctx, formatter)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write examples, and the exit codes of a command."""
+        super().format_epilog(ctx, formatter)
+        if not isinstance(self, click.Group):
+            formatter.write_paragraph()
+            with formatter.indentation():
+                formatter.write_text(exit_codes.help_text(self.name or ""))
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command if the address space holds its imports."""
@@ -137,22 +147,15 @@ class Shell(_HelpfulCommand, click.Group):
         return super().get_command(ctx, cmd_name)
 
     def main(self, *args: Any, **keywords: Any) -> Any:
-        """Run the program; exit with 2 if help cannot be written."""
+        """Run the program; report help that cannot be written."""
         try:
             return super().main(*args, **keywords)
         except OutputError as error:  # help of the program, before any command runs
             note(f"error: {error}")
-            sys.exit(2)
+            sys.exit(ExitCode.BAD_INPUT)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command and map errors to exit codes.
-
-        ==== ===============
-        2    bad input
-        130  interruption
-        141  closed pipe
-        ==== ===============
-        """
+        """Run the command and map errors to exit codes."""
         try:
             return super().invoke(ctx)
         except FastRankEvalError as error:
@@ -160,26 +163,26 @@ class Shell(_HelpfulCommand, click.Group):
 
             name = ctx.invoked_subcommand
             command = None if name is None else self.get_command(ctx, name)
-            _exit(2, f"error: {printable(_with_options(str(error), command))}")
+            _exit(ExitCode.BAD_INPUT, f"error: {printable(_with_options(str(error), command))}")
         except MemoryError:
             _exit(
-                1,
+                ExitCode.SYSTEM,
                 "error: out of memory; sort the rows by group and pass --presorted or "
                 "--order grouped to stream them, or name fewer --score columns.",
             )
         except KeyboardInterrupt:
-            _exit(130, "interrupted.")
+            _exit(ExitCode.INTERRUPTED, "interrupted.")
         except RuntimeError as error:
             if "start new thread" not in str(error):
                 raise
             _exit(
-                1,
+                ExitCode.SYSTEM,
                 "error: the system starts no further thread; raise the limits of processes and "
                 "memory (ulimit -u, ulimit -v), or pass --threads 1.",
             )
         except BrokenPipeError:
             _discard_output(sys.stdout)
-            _exit(141)
+            _exit(ExitCode.PIPE_CLOSED)
 
 
 #: An argument of Python with its values, but not an option of a measure: ``GAUC(weight='pairs')``.
@@ -239,7 +242,7 @@ def _check_address_space() -> None:
     needed = _MIN_ADDRESSES + processors * _ADDRESSES_PER_THREAD
     if limit < needed:
         _exit(
-            1,
+            ExitCode.SYSTEM,
             f"error: virtual memory is limited to {limit // 10**6} MB (ulimit -v), and a run needs "
             f"{-(-needed // 10**6)} MB on {processors} processors; raise the limit, and bound "
             "memory with --memory.",
@@ -506,7 +509,7 @@ def note(text: str) -> None:
         _discard_output(sys.stderr)
 
 
-def _exit(code: int, message: str = "") -> NoReturn:
+def _exit(code: ExitCode, message: str = "") -> NoReturn:
     if message:
         note(message)
     raise click.exceptions.Exit(code)
