@@ -18,6 +18,7 @@ from meanings import FIELD_MEANINGS, HISTORY
 from sphinx.application import Sphinx
 
 import fastrank_eval as fe
+from fastrank_eval._lib.log import LOGGERS
 from fastrank_eval.apps.cli.exit_codes import ExitCode
 from fastrank_eval.apps.nightly.history_schema import MIGRATIONS, TABLES
 from fastrank_eval.engine.conventions import PROFILES
@@ -401,6 +402,12 @@ def exit_code_table() -> str:
     return "\n".join([*table(["exit code", "commands", "meaning", "what to do"], rows), ""])
 
 
+def logger_table() -> str:
+    """Write the names of the loggers."""
+    rows = [[f"`{name}`", meaning] for name, meaning in LOGGERS.items()]
+    return "\n".join([*table(["logger", "lines"], rows), ""])
+
+
 def history_tables() -> str:
     """Write the columns of the tables that a new history has."""
     lines = []
@@ -432,6 +439,7 @@ def write_pages(app: Sphinx) -> None:
     files[HERE / "reference" / "exit-codes.inc"] = exit_code_table()
     files[HERE / "reference" / "gate-fields.inc"] = gate_fields()
     files[HERE / "reference" / "history-tables.inc"] = history_tables()
+    files[HERE / "reference" / "loggers.inc"] = logger_table()
     for path, text in files.items():
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             path.write_text(text, encoding="utf-8")

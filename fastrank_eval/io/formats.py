@@ -16,6 +16,7 @@ import pyarrow.fs as pafs
 
 from fastrank_eval._lib.arrow import arrow_value
 from fastrank_eval._lib.errors import SourceError
+from fastrank_eval._lib.log import IO
 from fastrank_eval.io.csv_numbers import (
     INFERRED,
     SPELLINGS,
@@ -92,6 +93,8 @@ def open_row_groups(
             if rows_of_group
             and (keep_row_group is None or keep_row_group(row_group_ranges(parquet, g, targets)))
         )
+    groups, read_groups = len(rows), len(row_groups)
+    IO.debug("file opened", file=file.name, rows=sum(rows), row_groups=groups, read=read_groups)
     # A long file stays open, so that its replacement meanwhile does not matter. Two kinds of files
     # are opened again: short ones, because a work batch may have thousands of them, and files of
     # file systems written in Python, because their handles are not safe between threads.

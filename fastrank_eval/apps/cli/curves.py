@@ -40,9 +40,9 @@ from fastrank_eval.apps.cli.shell import (
     check_files,
     check_standard_output,
     emit,
-    note,
     output_file,
 )
+from fastrank_eval.apps.cli.standard_error import note
 from fastrank_eval.results.format import printable
 
 if TYPE_CHECKING:

@@ -20,7 +20,8 @@ from fastrank_eval._lib.signals import defer_signals, raise_if_stopped
 from fastrank_eval.apps.cli.exit_codes import ExitCode, worst
 from fastrank_eval.apps.cli.nightly_output import NightlyOutput
 from fastrank_eval.apps.cli.options import complete_files, option
-from fastrank_eval.apps.cli.shell import SectionedCommand, check_standard_output, note
+from fastrank_eval.apps.cli.shell import SectionedCommand, check_standard_output
+from fastrank_eval.apps.cli.standard_error import note
 
 if TYPE_CHECKING:
     from fastrank_eval.apps.nightly.config import NightlyConfig

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from fastrank_eval._lib.errors import FastRankEvalError, OutputError
 from fastrank_eval._lib.files import atomic_path, check_writable
 from fastrank_eval.apps.cli.exit_codes import ExitCode
-from fastrank_eval.apps.cli.shell import emit, note
+from fastrank_eval.apps.cli.shell import emit
+from fastrank_eval.apps.cli.standard_error import note
 
 if TYPE_CHECKING:
     from fastrank_eval.apps.nightly.config import NightlyConfig

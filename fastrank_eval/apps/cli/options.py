@@ -13,7 +13,8 @@ from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval._lib.lexer import quoted
 from fastrank_eval._lib.signals import defer_signals, raise_if_stopped
 from fastrank_eval.apps.cli.exit_codes import ExitCode
-from fastrank_eval.apps.cli.shell import SectionedOption, note
+from fastrank_eval.apps.cli.shell import SectionedOption
+from fastrank_eval.apps.cli.standard_error import note
 from fastrank_eval.engine import DEFAULT_MEASURES
 
 if TYPE_CHECKING:

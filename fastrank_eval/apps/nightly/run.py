@@ -15,6 +15,7 @@ from typing import Any
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, OutputError
 from fastrank_eval._lib.files import check_writable
+from fastrank_eval._lib.log import NIGHTLY
 from fastrank_eval._lib.threads import Progress
 from fastrank_eval.apps.nightly.alarms import judge_alarms
 from fastrank_eval.apps.nightly.calibration import calibration_of
@@ -207,6 +208,29 @@ def nightly_of_labels(
         Without labels also if the history has the night with labels.
     """
     now = dt.datetime.now(dt.UTC) if now is None else now
+    NIGHTLY.info("night begun", night=str(date), report=config.report, dry_run=dry_run)
+    outcomes = _run_labels(config, date, dry_run, labels, now, progress)
+    for outcome in outcomes:
+        night = outcome.night
+        NIGHTLY.info(
+            "night finished",
+            night=str(date),
+            label=night.label or None,
+            status=night.status,
+            rows=night.quality.rows,
+            seconds=night.seconds,
+        )
+    return outcomes
+
+
+def _run_labels(
+    config: NightlyConfig,
+    date: dt.date,
+    dry_run: bool,
+    labels: bool,
+    now: dt.datetime,
+    progress: Callable[[Progress], object] | None,
+) -> list[NightRun]:
     configs = config.of_labels()
     if dry_run:
         check_folder(config.history)

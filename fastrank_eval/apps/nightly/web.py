@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import ipaddress
-import logging
 import os
 import re
 import time
@@ -26,6 +25,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError, HistoryError
+from fastrank_eval._lib.log import SERVE
 from fastrank_eval.apps.nightly.dates import parse_date
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.label_pages import labels_content
@@ -113,7 +113,6 @@ MAX_STATE_BYTES = 32_000_000
 MAX_CACHE_BYTES = 64_000_000
 #: Two changes of a file within this time may leave it with the same time of change.
 _CLOCK_NANOSECONDS = 1_000_000_000
-_LOG = logging.getLogger(__name__)
 _HEADERS = {
     "cache-control": "no-store",
     # A page needs no other file, so a connection has one request.
@@ -408,18 +407,26 @@ def _requested(history: History, text: str) -> tuple[list[dt.date], dt.date]:
 
 
 class _Headers:
-    """Adds headers to every response, also to errors."""
+    """Adds headers to every response, also to errors, and logs it."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        started, status = time.perf_counter(), None
+
         async def send_with_headers(message: Message) -> None:
+            nonlocal status
             if message["type"] == "http.response.start":
                 MutableHeaders(scope=message).update(_HEADERS)
+                status = message["status"]
             await send(message)
 
         await self._app(scope, receive, send_with_headers)
+        # The query of an address may have the password of a proxy.
+        seconds = time.perf_counter() - started
+        request = {"method": scope.get("method"), "path": scope.get("path")}
+        SERVE.info("request", **request, status=status, seconds=seconds)
 
 
 def _endpoint(answer: _Answer, drawer: _Drawer) -> Callable[[Request], Awaitable[Response]]:
@@ -433,7 +440,7 @@ def _endpoint(answer: _Answer, drawer: _Drawer) -> Callable[[Request], Awaitable
         except FastRankEvalError as error:
             return _error(503, str(error))
         except Exception:
-            _LOG.exception("the page %s could not be drawn", request.url.path)
+            SERVE.exception("page cannot be drawn", path=request.url.path)
             message = "The page could not be drawn; the log of the server has the reason."
             return _error(500, message)
 

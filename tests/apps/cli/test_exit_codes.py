@@ -124,7 +124,7 @@ def test_command__stopped_by_the_system__says_how(
     def fail(**_: object) -> None:
         raise FAULTS[code]
 
-    monkeypatch.setattr("fastrank_eval.apps.cli.shell._discard_output", lambda _: None)
+    monkeypatch.setattr("fastrank_eval.apps.cli.standard_error.discard_output", lambda _: None)
     found = cli.get_command(click.Context(cli), command)
     assert found is not None
     monkeypatch.setattr(found, "callback", fail)
