@@ -18,6 +18,7 @@ from meanings import FIELD_MEANINGS, HISTORY
 from sphinx.application import Sphinx
 
 import fastrank_eval as fe
+from bench.workload import MEASURES
 from fastrank_eval._lib.log import LOGGERS
 from fastrank_eval.apps.cli.exit_codes import ExitCode
 from fastrank_eval.apps.nightly.history_schema import MIGRATIONS, TABLES
@@ -75,6 +76,15 @@ EDGES = {
     "two rows, both relevant": ([1, 1], [0.8, 0.3]),
     "one relevant row": ([1], [0.8]),
     "a relevant and another row, with equal scores": ([1, 0], [0.5, 0.5]),
+}
+#: Columns of the report of `make bench-scale` that a page shows, with their headings there.
+SCALE_COLUMNS = {
+    "rows": "rows",
+    "order": "order",
+    "measures": "measures",
+    "memory": "`--memory`",
+    "seconds": "seconds",
+    "peak, MB": "peak, MB",
 }
 TIED = {
     "user_id": [1] * 4,
@@ -408,6 +418,28 @@ def logger_table() -> str:
     return "\n".join([*table(["logger", "lines"], rows), ""])
 
 
+def scale_table() -> str:
+    """Write seconds and memory by rows, from the report of `make bench-scale`."""
+    report = (HERE.parent / "bench" / "SCALE.md").read_text(encoding="utf-8")
+    facts = dict(re.findall(r"^\* ([\w ]+): (.+)$", report, re.MULTILINE))
+    section = report.partition("\n## Evaluations\n")[2].partition("\n## ")[0]
+    head, _, *rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in section.splitlines()
+        if line.startswith("|")
+    ]
+    kept = [head.index(name) for name in SCALE_COLUMNS]
+    lists = "; ".join(f"*{name}*: {MEASURES[name]}" for name in ("seven", "eight"))
+    return "\n".join(
+        [
+            *table(list(SCALE_COLUMNS.values()), [[row[place] for place in kept] for row in rows]),
+            "",
+            f"{facts['date']}, {facts['processor']}, {facts['threads']} threads. {lists}.",
+            "",
+        ]
+    )
+
+
 def history_tables() -> str:
     """Write the columns of the tables that a new history has."""
     lines = []
@@ -440,6 +472,7 @@ def write_pages(app: Sphinx) -> None:
     files[HERE / "reference" / "gate-fields.inc"] = gate_fields()
     files[HERE / "reference" / "history-tables.inc"] = history_tables()
     files[HERE / "reference" / "loggers.inc"] = logger_table()
+    files[HERE / "how-to" / "scale.inc"] = scale_table()
     for path, text in files.items():
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             path.write_text(text, encoding="utf-8")
