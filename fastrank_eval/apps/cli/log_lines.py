@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fastrank_eval._lib import __version__
-from fastrank_eval._lib.log import COMMAND, LOGGERS, without_credentials
+from fastrank_eval._lib.log import COMMAND, LOGGERS
 
 #: Loggers whose lines a command writes: ours, and that of the server.
 _OURS, _SERVER = "fastrank_eval", "uvicorn"
@@ -81,7 +81,7 @@ def json_fault() -> str:
 def _json_note(level: str, message: str, **fields: str) -> str:
     now = dt.datetime.now(dt.UTC).timestamp()
     content = {"time": _time(now), "level": level, "logger": _NOTE_LOGGER}
-    return json.dumps({**content, "message": without_credentials(message), **fields})
+    return json.dumps({**content, "message": message, **fields})
 
 
 def _json_record(record: logging.LogRecord) -> str:
