@@ -41,8 +41,7 @@ class Log:
     """A logger of lines with fields.
 
     A line is the record of a logger: its message has the fields as text, and its attribute
-    ``fields`` as values. If the level is off, a call takes a tenth of a microsecond and formats
-    nothing.
+    ``fields`` as values. If the level is off, a call formats nothing.
 
     Parameters
     ----------

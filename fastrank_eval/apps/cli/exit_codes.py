@@ -29,7 +29,8 @@ class ExitCode(IntEnum):
     commands: tuple[str, ...]
 
     DONE = (
-        *(0, "done", "done. `nightly`: each night is `fine`, `changed` or `provisional`"),
+        *(0, "done"),
+        "done. `nightly`: each night is `fine`, `changed` or `provisional`. `serve`: Ctrl-C",
         "nothing",
     )
     SYSTEM = (

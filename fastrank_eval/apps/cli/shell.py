@@ -157,6 +157,7 @@ class Shell(_HelpfulCommand, click.Group):
     def main(self, *args: Any, **keywords: Any) -> Any:
         """Run the program, and log how it ends."""
         started, code = perf_counter(), None
+        standard_error.use_json(False)  # until a command reads its arguments
         try:
             return super().main(*args, **keywords)
         except OutputError as error:  # help of the program, before any command runs
