@@ -6,11 +6,13 @@ The examples and tables of values are evaluated when the pages are built.
 from __future__ import annotations
 
 import inspect
+import json
 import re
 import sqlite3
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from sphinx.application import Sphinx
 import fastrank_eval as fe
 from fastrank_eval.apps.nightly.history_schema import MIGRATIONS, TABLES
 from fastrank_eval.engine.conventions import PROFILES
+from fastrank_eval.engine.records import JSON_SCHEMAS
 from fastrank_eval.groups.ties import TIES
 from fastrank_eval.measures import Measure, registry
 from fastrank_eval.measures.names import COMPARISON_FIELDS, VALUE_FIELDS
@@ -406,6 +409,49 @@ def history_tables() -> str:
     return "\n".join(lines)
 
 
+def json_keys() -> str:
+    """Write the keys of each JSON document, by the parts of its schema."""
+    lines = []
+    for name in JSON_SCHEMAS:
+        text = resources.files("fastrank_eval").joinpath(f"schemas/{name}.json").read_text("utf-8")
+        schema = json.loads(text)
+        lines += [f"### `{name}`", "", sentence(plain(schema["description"])), ""]
+        parts = {"": schema.get("items", schema), **schema.get("$defs", {})}
+        for part, rules in parts.items():
+            if "properties" in rules:
+                lines += _part(part, rules)
+    return "\n".join(lines)
+
+
+def _part(part: str, rules: Mapping[str, Any]) -> list[str]:
+    rows = [
+        [
+            f"`{key}`" if key in rules["required"] else f"*`{key}`*",
+            _json_type(inner),
+            plain(inner.get("description", "")),
+        ]
+        for key, inner in rules["properties"].items()
+    ]
+    heading = (
+        [f"**{part}**: {plain(rules.get('description', ''))}".rstrip(": "), ""] if part else []
+    )
+    return [*heading, *table(["key", "type", "meaning"], rows), ""]
+
+
+def _json_type(rules: Mapping[str, Any]) -> str:
+    """Name the type of a key."""
+    if "const" in rules:
+        return f"{rules['const']}"
+    if "$ref" in rules:
+        return str(rules["$ref"].rpartition("/")[2])
+    if "anyOf" in rules:
+        return " or ".join(map(_json_type, rules["anyOf"]))
+    if rules["type"] == "array":
+        return f"list of {_json_type(rules['items'])}"
+    kinds = rules["type"] if isinstance(rules["type"], list) else [rules["type"]]
+    return " or ".join(kinds)
+
+
 def write_pages(app: Sphinx) -> None:
     """Write all pages; leave a page alone if it is as before."""
     others = theirs()
@@ -420,6 +466,7 @@ def write_pages(app: Sphinx) -> None:
     files[HERE / "reference" / "profiles.md"] = profiles_page()
     files[HERE / "reference" / "gate-fields.inc"] = gate_fields()
     files[HERE / "reference" / "history-tables.inc"] = history_tables()
+    files[HERE / "reference" / "json-keys.inc"] = json_keys()
     for path, text in files.items():
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             path.write_text(text, encoding="utf-8")

@@ -26,7 +26,7 @@ from fastrank_eval.analysis.curve_points import (
     by_cutoff,
     points_choice,
 )
-from fastrank_eval.engine.records import Meta, plain_meta, plain_value
+from fastrank_eval.engine.records import JSON_SCHEMAS, Meta, plain_meta, plain_value
 from fastrank_eval.measures import AUC, AvgPrec, Lift, LogLoss, Measure, parse_measures
 from fastrank_eval.results.evaluate import evaluate
 from fastrank_eval.results.format import count_text, number_text, printable
@@ -159,10 +159,12 @@ class Curve(Tabular):
         Returns
         -------
         dict
-            ``{"kind", "choices", "models": [{"score", "values", "undefined"}], "points": [{...}],
-            "meta"}`` of plain Python values; None for numbers that are not finite.
+            ``{"schema", "kind", "choices", "models": [{"score", "values", "undefined"}],
+            "points": [{...}], "meta"}`` of plain Python values; None for numbers that are not
+            finite.
         """
         return {
+            "schema": JSON_SCHEMAS["curve"],
             "kind": self.kind,
             "choices": plain_value(self.choices),
             "models": [

@@ -419,7 +419,8 @@ def threshold(
     else:
         from fastrank_eval._lib.files import csv_text
 
-        emit(csv_text(list(rows[0]), (row.values() for row in rows), csv_safe))
+        names = [name for name in rows[0] if name != "schema"]
+        emit(csv_text(names, ([row[name] for name in names] for row in rows), csv_safe))
 
 
 _CLASS_MEASURES = "AUC,PPV,TPR,FScore,Accuracy"

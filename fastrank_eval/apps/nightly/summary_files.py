@@ -34,12 +34,11 @@ from fastrank_eval.apps.nightly.text import (
     not_judged,
     sentences,
 )
-from fastrank_eval.engine.records import MeasureValue, plain_value
+from fastrank_eval.engine.records import JSON_SCHEMAS, MeasureValue, plain_value
 from fastrank_eval.results.format import amount, interval_text, printable
 from fastrank_eval.results.markup import code_span
 
-#: Increased when a key changes its meaning or is removed; new keys do not change it.
-SCHEMA = 1
+SCHEMA = JSON_SCHEMAS["nightly"]
 _MAX_CHANGES = 20
 _INTERVAL = ("se", "ci_low", "ci_high")
 _GROUPS = ("effective_groups", "groups", "groups_used")
