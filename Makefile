@@ -27,7 +27,7 @@ IN_PYTHON := kernels and not (slow or compiled)
 
 .PHONY: help demo test lint docs figures bench bench-scale bench-spark bench-coverage bench-alarms profile \
 	conformance conformance-full distributed coverage boundscheck pictures wheel wheel-demo \
-	wheel-oldest clean
+	wheel-oldest release-check clean
 
 help:
 	@echo "make demo         generate a click log and a month of nights, evaluate them, write the page"
@@ -50,6 +50,7 @@ help:
 	@echo "make wheel        build the package with machine code of the kernels into dist (x86-64 Linux)"
 	@echo "make wheel-demo   the demo from such a wheel in a clean environment, nothing compiled"
 	@echo "make wheel-oldest the same wheel with the oldest Numba"
+	@echo "make release-check  build the files of a release twice, run them, check them (AGAINST: a commit)"
 	@echo "make clean        remove .venv and everything built"
 
 # $(call run_demo,FOLDER OF PROGRAMS,FOLDER OF DATA)
@@ -166,6 +167,17 @@ wheel-oldest: wheel-demo
 	build/wheel-oldest/bin/python $(QUIET_PIP) install "numba==0.61.0" "$$(echo build/wheel/*.whl)[stats]"
 	build/wheel-oldest/bin/python tests/first_run.py build/wheel/oldest
 	cmp build/wheel/newest/x86-64-v2.json build/wheel/oldest/x86-64-v2.json
+
+# Outside of this folder: the last commit is built twice, each wheel runs in an environment of its own.
+# AGAINST: the commit or tag whose public names must not break, by default the last tag.
+release-check: build/release-env/.made
+	build/release-env/bin/python -m pytest -q --noconftest tests/release
+	build/release-env/bin/python -m tests.release.check --against "$(AGAINST)"
+
+build/release-env/.made: pyproject.toml $(VENV)/.made
+	$(BIN)/python -m venv --clear build/release-env
+	build/release-env/bin/python $(QUIET_PIP) install --editable ".[release]"
+	@touch $@
 
 define build_wheel
 HATCH_BUILD_HOOK_ENABLE_CUSTOM=true $(BIN)/python -m build --outdir $(1) .
