@@ -283,6 +283,8 @@ def check_bill_of_materials(release: Release) -> str:
     require(names >= COMPONENTS, f"lacks {sorted(COMPONENTS - names)}")
     require(str(release.folder) not in sbom.read_text(encoding="utf-8"), "names a local folder")
     version = release.files["sdist"].name.removesuffix(".tar.gz")
+    content["metadata"]["component"]["version"] = version.rpartition("-")[2]
+    sbom.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
     release.files["bill of materials"] = sbom.rename(sbom.with_name(f"{version}.cdx.json"))
     return f"{len(content['components'])} components"
 
