@@ -46,6 +46,7 @@ help:
 	@echo "make distributed  run the engine inside Spark, Dask and Ray (needs Java 17 or later)"
 	@echo "make coverage     coverage of the kernels, JIT off"
 	@echo "make boundscheck  the other quick tests that reach kernels, with array bounds checked"
+	@echo "make fuzz         random inputs for parsers, files and properties, an hour each (SECONDS, TARGETS)"
 	@echo "make pictures     write the pictures of the README, docs/*.png (needs chromium)"
 	@echo "make wheel        build the package with machine code of the kernels into dist (x86-64 Linux)"
 	@echo "make wheel-demo   the demo from such a wheel in a clean environment, nothing compiled"
@@ -150,6 +151,20 @@ boundscheck: $(VENV)/.test
 	NUMBA_BOUNDSCHECK=1 \
 		$(BIN)/python -m pytest -q $(XDIST) \
 		-m "not (slow or browser or no_kernels) and not ($(IN_PYTHON))" tests $(PYTEST_ARGS)
+
+# Fuzzing and mutants: an hour and more, with an environment of their own. SECONDS (of fuzzing for
+# each target, 3600), TARGETS (all, or some functions of tests/fuzz/targets.py).
+FUZZ := build/fuzz-env/bin/python
+SECONDS ?= 3600
+
+.PHONY: fuzz
+fuzz: build/fuzz-env/.made
+	$(FUZZ) -m tests.fuzz --seconds $(SECONDS) $(TARGETS)
+
+build/fuzz-env/.made: pyproject.toml $(VENV)/.made
+	$(BIN)/python -m venv --clear build/fuzz-env
+	$(FUZZ) $(QUIET_PIP) install --editable ".[fuzz]"
+	@touch $@
 
 # A plain `python -m build` makes a pure wheel, which compiles kernels at their first use.
 wheel: $(VENV)/.dev
