@@ -47,6 +47,7 @@ help:
 	@echo "make coverage     coverage of the kernels, JIT off"
 	@echo "make boundscheck  the other quick tests that reach kernels, with array bounds checked"
 	@echo "make fuzz         random inputs for parsers, files and properties, an hour each (SECONDS, TARGETS)"
+	@echo "make mutants      whether tests fail where ties, gates, conditions, comparisons are changed (MUTANTS)"
 	@echo "make pictures     write the pictures of the README, docs/*.png (needs chromium)"
 	@echo "make wheel        build the package with machine code of the kernels into dist (x86-64 Linux)"
 	@echo "make wheel-demo   the demo from such a wheel in a clean environment, nothing compiled"
@@ -152,14 +153,19 @@ boundscheck: $(VENV)/.test
 		$(BIN)/python -m pytest -q $(XDIST) \
 		-m "not (slow or browser or no_kernels) and not ($(IN_PYTHON))" tests $(PYTEST_ARGS)
 
-# Fuzzing and mutants: an hour and more, with an environment of their own. SECONDS (of fuzzing for
-# each target, 3600), TARGETS (all, or some functions of tests/fuzz/targets.py).
+# Fuzzing and mutants, hours long, with an environment of their own. SECONDS (of each target of the
+# fuzzing), TARGETS (all, or some functions of tests/fuzz/targets.py, or properties), MUTANTS (areas,
+# the files of tests/mutation/).
 FUZZ := build/fuzz-env/bin/python
 SECONDS ?= 3600
+MUTANTS ?= $(basename $(notdir $(wildcard tests/mutation/*.toml)))
 
-.PHONY: fuzz
+.PHONY: fuzz mutants
 fuzz: build/fuzz-env/.made
 	$(FUZZ) -m tests.fuzz --seconds $(SECONDS) $(TARGETS)
+
+mutants: build/fuzz-env/.made
+	failed=0; for area in $(MUTANTS); do $(FUZZ) -m tests.mutation $$area || failed=1; done; exit $$failed
 
 build/fuzz-env/.made: pyproject.toml $(VENV)/.made
 	$(BIN)/python -m venv --clear build/fuzz-env

@@ -65,16 +65,15 @@ def write_dictionary(target: str, path: Path) -> None:
     path.write_text("".join(f'"{word}"\n' for word in escaped), encoding="ascii")
 
 
-def fuzz(target: str, seconds: int) -> Run:
-    """Run a target under Atheris."""
-    found = BUILD / target
-    crashes = BUILD / "crashes" / target
+def under_atheris(target: str, seconds: int) -> list[str]:
+    """Make the folders and the dictionary of a target; return its command."""
+    found, crashes = BUILD / target, BUILD / "crashes" / target
     for folder in (found, crashes):
         folder.mkdir(parents=True, exist_ok=True)
     dictionary = BUILD / f"{target}.dict"
     write_dictionary(target, dictionary)
-    command = [
-        *(sys.executable, "-m", "tests.fuzz.instrumented", target),
+    return [
+        *("tests.fuzz.instrumented", target),
         *(str(found), str(HERE / "corpus" / target)),
         f"-dict={dictionary}",
         f"-artifact_prefix={crashes}/",
@@ -84,13 +83,29 @@ def fuzz(target: str, seconds: int) -> Run:
         f"-max_len={1 << 16}",
         *("-print_final_stats=1", "-reload=0", "-verbosity=0"),
     ]
-    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
+
+
+def fuzz(target: str, seconds: int) -> Run:
+    """Run a target in a process of its own."""
+    storage = BUILD / PROPERTIES
+    storage.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m"]
+    if target == PROPERTIES:
+        command += ["tests.fuzz.properties", str(seconds)]
+    else:
+        command += under_atheris(target, seconds)
+    environment = os.environ | {
+        "NUMBA_DISABLE_JIT": "1",
+        "HYPOTHESIS_STORAGE_DIRECTORY": str(storage),
+    }
     done = subprocess.run(command, env=environment, capture_output=True, check=False)
     output = (done.stdout + done.stderr).decode("utf-8", "replace")
     count = re.search(r"stat::number_of_executed_units: *(\d+)", output)
-    if done.returncode or count is None:
-        sys.stdout.write(f"{output}\n")
-    return Run(int(count[1]) if count else 0, done.returncode != 0 or count is None)
+    failed = done.returncode != 0 or count is None
+    if failed:
+        lines = [line for line in output.splitlines() if not line.startswith("INFO: Instr")]
+        sys.stdout.write("\n".join(lines) + "\n")
+    return Run(int(count[1]) if count else 0, failed)
 
 
 def main() -> None:
@@ -110,7 +125,7 @@ def main() -> None:
         sys.stdout.write(f"{target:>16}{run.inputs:>12,} inputs  {verdict}\n")
         sys.stdout.flush()
     if failed:
-        raise SystemExit(f"failed: {', '.join(failed)}; the inputs are in {BUILD / 'crashes'}")
+        raise SystemExit(f"failed: {', '.join(failed)}; inputs of parsers are in {BUILD}/crashes")
 
 
 if __name__ == "__main__":
