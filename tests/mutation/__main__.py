@@ -33,7 +33,6 @@ from cosmic_ray.commands import init
 from cosmic_ray.config import load_config
 from cosmic_ray.mutating import mutate_code
 from cosmic_ray.plugins import get_operator
-from cosmic_ray.tools.filters.operators_filter import OperatorsFilter
 from cosmic_ray.work_db import WorkDB, use_db
 from cosmic_ray.work_item import MutationSpec, TestOutcome, WorkerOutcome, WorkResult
 from hypothesis import Phase, settings
@@ -204,14 +203,15 @@ def prepared(area: str, config: Mapping[str, Any]) -> Path:
         session.parent.mkdir(parents=True, exist_ok=True)
         with use_db(str(session), WorkDB.Mode.create) as database:
             init([Path(path) for path in config["module-path"]], database, {})
-            excluded = config["filters"]["operators-filter"]["exclude-operators"]
-            OperatorsFilter()._skip_filtered(database, excluded)
-            only = re.compile(config["filters"].get("functions", {}).get("only", ".*"))
+            filters = config["filters"]
+            excluded = re.compile("|".join(filters["operators-filter"]["exclude-operators"]))
+            only = re.compile(filters.get("functions", {}).get("only", ".*"))
             skipped = WorkResult(worker_outcome=WorkerOutcome.SKIPPED)
             others = [
                 item.job_id
                 for item in database.pending_work_items
-                if not only.fullmatch(item.mutations[0].definition_name or "")
+                if excluded.match(item.mutations[0].operator_name)
+                or not only.fullmatch(item.mutations[0].definition_name or "")
             ]
             database.set_multiple_results(others, skipped)
     return session
