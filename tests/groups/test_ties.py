@@ -22,10 +22,12 @@ GROUPS = [
     *random_groups(202, 8, levels=1),
     *random_groups(203, 8, grades=(-2, -1, 0, 1, 2)),
     *random_groups(205, 12, unretrieved=0.3),
+    *random_groups(206, 20, levels=1, grades=(0, 0, 0, 1)),
 ]
 MEASURES = (
     *("RR", "RR@2", "P@2", "P@5", "R@2", "Success@1", "Success@3", "AP", "AP@2", "GAUC"),
-    *("AP(over='min')@3", "DCG", "DCG@2", "nDCG@3", "GAUC(rel=2)", "binG"),
+    *("AP(over='min')@3", "DCG", "DCG@1", "DCG@2", "DCG@4", "nDCG@3", "GAUC(rel=2)", "binG"),
+    *("Success(rel=2)@3", "Success@5"),
 )
 
 
