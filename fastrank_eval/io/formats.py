@@ -374,14 +374,15 @@ def _csv_schema(file: File) -> pa.Schema:
             if batch is not None
             else {}
         )
-    for index, column in enumerate(schema):
+    columns = []
+    for column in schema:
         if spellings.get(column.name):
             column = column.with_metadata({SPELLINGS: " ".join(spellings[column.name])})
         elif column.name in file.text | spellings.keys() and not pa.types.is_binary(column.type):
             number = {INFERRED: str(column.type)} if is_number(column.type) else None
             column = pa.field(column.name, pa.string(), metadata=number)
-        schema = schema.set(index, column)  # binary if the text is not UTF-8
-    return schema
+        columns.append(column)  # binary if the text is not UTF-8
+    return pa.schema(columns)
 
 
 @contextmanager

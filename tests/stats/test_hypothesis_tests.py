@@ -3,6 +3,7 @@
 import itertools
 import math
 import sys
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -98,6 +99,15 @@ def test_sign_tail__equals_scipy(wins, losses):
         assert sign_tail(wins, losses) == pytest.approx(wanted, rel=1e-9, abs=1e-290)
 
 
+@pytest.mark.parametrize(
+    "wins, losses", [(1000, 31), (1000, 32), (961, 40), (33, 2000), (700, 400)]
+)
+def test_sign_tail__equals_the_sum_of_binomial_coefficients(wins, losses):
+    ways = sum(math.comb(wins + losses, k) for k in range(min(wins, losses) + 1))
+    wanted = float(Fraction(2 * ways, 1 << (wins + losses)))
+    assert sign_tail(wins, losses) == pytest.approx(wanted, rel=1e-12, abs=0)
+
+
 @pytest.mark.parametrize("x", [0.3, 0.7, 1.0, 1.49, 1.5, 1.51, 1.99, 2.0, 2.01, 2.4, 3.0, 5.0, 8.0])
 def test_maximum_and_range__of_brownian_motion__equal_their_series_of_reflections(x):
     of_maximum = [4 * (-1) ** k * stats.norm.sf((2 * k + 1) * x) for k in range(300)]
@@ -168,6 +178,14 @@ def test_wilcoxon__of_many_groups__equals_scipy():
     assert found.statistic == wanted.statistic
     assert found.p_value == pytest.approx(wanted.pvalue, rel=1e-14)
     assert found.groups == np.count_nonzero(differences)
+
+
+def test_tests__of_no_group_and_of_two_groups__are_none_and_defined():
+    for test in (paired_t, wilcoxon, sign_test):
+        found = test(np.array([math.nan]))
+        assert (found.groups, found.note, math.isnan(found.p_value)) == (0, "no_groups", True)
+    assert clustered_test(0.3, 0.1, 2, 1).note is None
+    assert clustered_test(0.3, 0.1, 1, 1).note == "one_group"
 
 
 def test_wilcoxon__is_exact_up_to_50_groups():
