@@ -1,4 +1,6 @@
-# Everything runs in .venv, which is made here and rebuilt only if pyproject.toml changes.
+# Everything runs in .venv, which is made here. Files of requirements/ pin every package of every
+# environment by version and hash. All environments are made anew if one of these files changes; if
+# pyproject.toml changes, the package is installed again.
 # Only the conformance tests need the tools we compare with, which build/conformance-env holds, and
 # only the distributed ones Spark, Dask and Ray, in build/distributed-env.
 # Variables: PYTHON (default: the first of python3, python3.14 ... that is at least 3.11),
@@ -9,9 +11,9 @@
 VENV := .venv
 BIN := $(VENV)/bin
 QUIET_PIP := -m pip --quiet --disable-pip-version-check
-PIP := $(BIN)/python $(QUIET_PIP)
 CONFORMANCE := build/conformance-env/bin/python
 DISTRIBUTED := build/distributed-env/bin/python
+LOWEST := build/wheel-lowest-env/bin/python
 PYTHON ?= python3 python3.14 python3.13 python3.12 python3.11
 ROWS ?= 1000000
 TORCH ?= torch
@@ -22,12 +24,37 @@ MEASURES := GAUC,AUC,nDCG@10,AP,RR,ERR(max_grade=1)@10,P@10,R@10
 WORKERS ?= auto
 XDIST := -n $(WORKERS) --dist worksteal
 
+# The file of requirements/ for `make test`.
+PINS ?= test
+
+# $(call install,PYTHON,FILE): install the pinned packages of a file, each checked by its hash.
+PIP_PINNED := $(QUIET_PIP) install --no-deps --require-hashes --no-build-isolation
+define install
+$(1) $(PIP_PINNED) --requirement requirements/build.txt
+$(1) $(PIP_PINNED) --requirement requirements/$(strip $(2)).txt
+endef
+
+# $(call install_editable,PYTHON,FILE): the same, then this package from its folder.
+define install_editable
+$(call install,$(1),$(2))
+$(1) $(QUIET_PIP) install --no-deps --no-build-isolation --editable .
+endef
+
+# $(call python_of,3.12): a Python of this version, on PATH or of pyenv; nothing if there is none.
+PYENV_VERSIONS := $(or $(PYENV_ROOT),$(HOME)/.pyenv)/versions
+python_of = $(firstword $(foreach python,python$(1) $(wildcard $(PYENV_VERSIONS)/$(1).*/bin/python), \
+	$(shell "$(python)" -c "import sys; print(sys.executable)" 2>/dev/null)))
+
+# What `make interpreters` runs the tests with: from the oldest Python that we support to the newest
+# that Numba supports.
+INTERPRETERS ?= 3.11 3.12 3.13 3.14
+
 # The tests that `coverage` runs.
 IN_PYTHON := kernels and not (slow or compiled)
 
 .PHONY: help demo test lint docs figures bench bench-scale bench-spark bench-coverage bench-alarms profile \
 	conformance conformance-full distributed coverage boundscheck pictures wheel wheel-demo \
-	wheel-oldest clean
+	wheel-lowest release-check lowest interpreters upgrade pins clean
 
 help:
 	@echo "make demo         generate a click log and a month of nights, evaluate them, write the page"
@@ -46,10 +73,16 @@ help:
 	@echo "make distributed  run the engine inside Spark, Dask and Ray (needs Java 17 or later)"
 	@echo "make coverage     coverage of the kernels, JIT off"
 	@echo "make boundscheck  the other quick tests that reach kernels, with array bounds checked"
+	@echo "make fuzz         random inputs for parsers, files and properties, an hour each (SECONDS, TARGETS)"
+	@echo "make mutants      whether tests fail where ties, gates, conditions, comparisons are changed (MUTANTS)"
 	@echo "make pictures     write the pictures of the README, docs/*.png (needs chromium)"
 	@echo "make wheel        build the package with machine code of the kernels into dist (x86-64 Linux)"
 	@echo "make wheel-demo   the demo from such a wheel in a clean environment, nothing compiled"
-	@echo "make wheel-oldest the same wheel with the oldest Numba"
+	@echo "make wheel-lowest the same wheel with the lowest versions of its dependencies"
+	@echo "make release-check  build the files of a release twice, run them, check them (AGAINST: a commit)"
+	@echo "make lowest       run all tests with the lowest version of every dependency (Python 3.11)"
+	@echo "make interpreters run all tests with each Python (INTERPRETERS) that is on this machine"
+	@echo "make upgrade      pin the newest versions in requirements/, then run all of .ci/run"
 	@echo "make clean        remove .venv and everything built"
 
 # $(call run_demo,FOLDER OF PROGRAMS,FOLDER OF DATA)
@@ -118,18 +151,18 @@ distributed: build/distributed-env/.made
 
 build/conformance-env/.made: pyproject.toml $(VENV)/.made
 	$(BIN)/python -m venv --clear build/conformance-env
-	$(CONFORMANCE) $(QUIET_PIP) install --editable ".[conformance]"
+	$(call install_editable,$(CONFORMANCE),conformance)
 	@touch $@
 
+# PyTorch is not pinned: its build depends on the machine.
 build/conformance-env/.full: build/conformance-env/.made
 	$(CONFORMANCE) $(QUIET_PIP) install $(TORCH)
-	$(CONFORMANCE) $(QUIET_PIP) install --editable ".[conformance-full]"
-	$(CONFORMANCE) $(QUIET_PIP) install --no-deps "fuxictr>=2.3.10" "mcgrad>=0.1.5" "recbole>=1.2.1"
+	$(call install,$(CONFORMANCE),conformance-full)
 	@touch $@
 
 build/distributed-env/.made: pyproject.toml $(VENV)/.made
 	$(BIN)/python -m venv --clear build/distributed-env
-	$(DISTRIBUTED) $(QUIET_PIP) install --editable ".[distributed]"
+	$(call install_editable,$(DISTRIBUTED),distributed)
 	@touch $@
 
 pictures: $(VENV)/.test
@@ -151,6 +184,25 @@ boundscheck: $(VENV)/.test
 		$(BIN)/python -m pytest -q $(XDIST) \
 		-m "not (slow or browser or no_kernels) and not ($(IN_PYTHON))" tests $(PYTEST_ARGS)
 
+# Fuzzing and mutants, hours long, with an environment of their own. SECONDS (of each target of the
+# fuzzing), TARGETS (all, or some functions of tests/fuzz/targets.py, or properties), MUTANTS (areas,
+# the files of tests/mutation/).
+FUZZ := build/fuzz-env/bin/python
+SECONDS ?= 3600
+MUTANTS ?= $(basename $(notdir $(wildcard tests/mutation/*.toml)))
+
+.PHONY: fuzz mutants
+fuzz: build/fuzz-env/.made
+	$(FUZZ) -m tests.fuzz --seconds $(SECONDS) $(TARGETS)
+
+mutants: build/fuzz-env/.made
+	failed=0; for area in $(MUTANTS); do $(FUZZ) -m tests.mutation $$area || failed=1; done; exit $$failed
+
+build/fuzz-env/.made: pyproject.toml $(VENV)/.made
+	$(BIN)/python -m venv --clear build/fuzz-env
+	$(call install_editable,$(FUZZ),fuzz)
+	@touch $@
+
 # A plain `python -m build` makes a pure wheel, which compiles kernels at their first use.
 wheel: $(VENV)/.dev
 	$(call build_wheel,dist)
@@ -161,14 +213,26 @@ wheel-demo: build/wheel/.made
 	cd "$$folder" && $(call run_demo,$$bin,$$folder)
 
 # Object files of the newest LLVM in the oldest llvmlite that we support.
-wheel-oldest: wheel-demo
-	$(BIN)/python -m venv --clear build/wheel-oldest
-	build/wheel-oldest/bin/python $(QUIET_PIP) install "numba==0.61.0" "$$(echo build/wheel/*.whl)[stats]"
-	build/wheel-oldest/bin/python tests/first_run.py build/wheel/oldest
-	cmp build/wheel/newest/x86-64-v2.json build/wheel/oldest/x86-64-v2.json
+wheel-lowest: wheel-demo
+	$(BIN)/python -m venv --clear build/wheel-lowest-env
+	$(call install,$(LOWEST),wheel-lowest)
+	$(LOWEST) $(QUIET_PIP) install --no-deps --no-index build/wheel/*.whl
+	$(LOWEST) tests/first_run.py build/wheel/lowest
+	cmp build/wheel/newest/x86-64-v2.json build/wheel/lowest/x86-64-v2.json
+
+# Outside of this folder: the last commit is built twice, each wheel runs in an environment of its own.
+# AGAINST: the commit or tag whose public names must not break, by default the last tag.
+release-check: build/release-env/.made
+	build/release-env/bin/python -m pytest -q --noconftest tests/release
+	build/release-env/bin/python -m tests.release.check --against "$(AGAINST)"
+
+build/release-env/.made: pyproject.toml $(VENV)/.made
+	$(BIN)/python -m venv --clear build/release-env
+	$(call install_editable,build/release-env/bin/python,release)
+	@touch $@
 
 define build_wheel
-HATCH_BUILD_HOOK_ENABLE_CUSTOM=true $(BIN)/python -m build --outdir $(1) .
+HATCH_BUILD_HOOK_ENABLE_CUSTOM=true $(BIN)/python -m build --no-isolation --outdir $(1) .
 endef
 
 .PHONY: build/wheel/.made
@@ -176,13 +240,58 @@ build/wheel/.made: $(VENV)/.dev
 	rm -rf build/wheel
 	$(call build_wheel,build/wheel)
 	$(BIN)/python -m venv --clear build/wheel-env
-	build/wheel-env/bin/python $(QUIET_PIP) install --find-links build/wheel "fastrank_eval[stats]"
+	$(call install,build/wheel-env/bin/python,wheel)
+	build/wheel-env/bin/python $(QUIET_PIP) install --no-deps --no-index build/wheel/*.whl
+
+# Whole suites, apart from .ci/run: .ci/versions runs them. Old libraries call deprecated functions of
+# new ones: these warnings are no errors.
+lowest:
+	@test -n "$(call python_of,3.11)" || { echo "error: make lowest needs Python 3.11" >&2; exit 1; }
+	$(MAKE) VENV=build/lowest-env PINS=lowest PYTHON="$(call python_of,3.11)" \
+		PYTEST_ARGS="-W ignore::DeprecationWarning $(PYTEST_ARGS)" test
+
+interpreters: $(INTERPRETERS:%=interpreter-%)
+
+interpreter-%:
+	$(if $(call python_of,$*),$(MAKE) VENV=build/python-$* PYTHON="$(call python_of,$*)" test, \
+		@echo "skipped: no Python $* on this machine")
+
+upgrade: pins
+	.ci/run
+
+# $(call pin,FILE,OPTIONS): write a file of pins, from PyPI.
+define pin
+$(BIN)/uv pip compile --quiet --upgrade --generate-hashes --no-emit-index-url --python-version 3.11 \
+	--custom-compile-command "make upgrade" --output-file requirements/$(1).txt $(2)
+endef
+
+# .venv has the packages of several files, so these have the same versions as test.txt. The lowest
+# versions are for one platform: no version of a package fits every Python.
+pins: $(VENV)/.dev
+	$(call pin,test,--universal pyproject.toml --extra test)
+	$(call pin,dev,--universal pyproject.toml --extra dev --constraint requirements/test.txt)
+	$(call pin,docs,--universal pyproject.toml --extra docs --constraint requirements/test.txt \
+		--constraint requirements/dev.txt)
+	$(call pin,report,--universal pyproject.toml --extra report --constraint requirements/test.txt)
+	$(call pin,wheel,--universal pyproject.toml --extra stats --constraint requirements/test.txt)
+	$(call pin,build,--universal --group build --constraint requirements/dev.txt)
+	$(call pin,fuzz,--universal pyproject.toml --extra fuzz --constraint requirements/test.txt)
+	$(call pin,release,--universal pyproject.toml --extra release --constraint requirements/dev.txt)
+	$(call pin,distributed,--universal pyproject.toml --extra distributed)
+	$(call pin,conformance,--universal pyproject.toml --extra conformance)
+	$(call pin,conformance-full,--universal pyproject.toml --extra conformance-full \
+		--group conformance-full --no-emit-package torch --constraint requirements/conformance.txt)
+	$(call pin,lowest,$(PIN_LOWEST) --extra test --extra conformance --extra dask --extra ir_measures \
+		--extra outofcore --extra ray --extra report --extra serve --extra spark --extra stats)
+	$(call pin,wheel-lowest,$(PIN_LOWEST) --extra stats)
+
+PIN_LOWEST := --resolution lowest-direct --python-platform x86_64-manylinux_2_28 pyproject.toml
 
 clean:
 	rm -rf $(VENV) build dist .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(VENV)/.made:
+$(VENV)/.made: $(wildcard requirements/*.txt)
 	@for python in $(PYTHON); do \
 		if "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
 			echo "making $(VENV) with $$python"; \
@@ -194,17 +303,17 @@ $(VENV)/.made:
 		"or name it: make PYTHON=/path/to/python3.11" >&2; exit 1
 
 $(VENV)/.report: pyproject.toml $(VENV)/.made
-	$(PIP) install --editable ".[report]"
+	$(call install_editable,$(BIN)/python,report)
 	@touch $@
 
 $(VENV)/.test: pyproject.toml $(VENV)/.made
-	$(PIP) install --editable ".[test]"
+	$(call install_editable,$(BIN)/python,$(PINS))
 	@touch $@ $(VENV)/.report
 
-$(VENV)/.docs: pyproject.toml $(VENV)/.test
-	$(PIP) install --editable ".[docs]"
+$(VENV)/.docs: $(VENV)/.test
+	$(call install,$(BIN)/python,docs)
 	@touch $@
 
-$(VENV)/.dev: pyproject.toml $(VENV)/.made
-	$(PIP) install --editable ".[test,dev]"
-	@touch $@ $(VENV)/.test $(VENV)/.report
+$(VENV)/.dev: $(VENV)/.test
+	$(call install,$(BIN)/python,dev)
+	@touch $@

@@ -48,7 +48,7 @@ EIGHT = "GAUC,AUC,nDCG@10,AP,RR,ERR(max_grade=1)@10,P@10,R@10"
 PROBABILITIES = "LogLoss,NE,PCOC,ECE(bins=15),Brier,KS"
 
 
-class MachineCode(BuildHookInterface[Any]):  # type: ignore[misc]
+class MachineCode(BuildHookInterface[Any]):
     """Adds machine code to the wheel."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:

@@ -15,9 +15,16 @@ The import of this package loads no heavy library: each public name is imported 
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 
 from fastrank_eval._lib import __version__ as __version__
+
+if not getattr(sys, "_is_gil_enabled", lambda: True)():
+    raise ImportError(
+        "fastrank_eval needs Python's global interpreter lock (GIL), got a free-threaded build "
+        "without it; set PYTHON_GIL=1, or use another build."
+    )
 
 TYPE_CHECKING = False  # the import of typing would take most of the import time of this package
 if TYPE_CHECKING:

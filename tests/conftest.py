@@ -1,5 +1,7 @@
 """Where test data lives: small fixtures in the repository, larger real data beside it."""
 
+from __future__ import annotations
+
 import json
 import os
 import shutil

@@ -70,7 +70,13 @@ HARD = re.compile(
 #: Phrases quoted there as bad examples, or names that were replaced.
 QUOTED = re.compile(r"`[^`\n]*`|\"[^\"\n]*\"")
 OTHER_TEXTS = [
-    *(ROOT / name for name in ("README.md", "CHANGELOG.md", "ARCHITECTURE.md")),
+    *(
+        ROOT / name
+        for name in (
+            *("README.md", "CHANGELOG.md", "ARCHITECTURE.md", "SECURITY.md"),
+            *("CODE_OF_CONDUCT.md", "THIRD_PARTY.md"),
+        )
+    ),
     *sorted((ROOT / "fastrank_eval").rglob("*.html")),
     *sorted((ROOT / "fastrank_eval").rglob("*.toml")),
 ]

@@ -1,5 +1,6 @@
 """Measures of other people, as docs/how-to/own-measures.md says: registered, found, checked."""
 
+import importlib.metadata
 import json
 import math
 import os
@@ -259,16 +260,33 @@ def test_option_reader_that_raises_a_type_error__is_an_error_of_the_option() -> 
         measure(beta=[])
 
 
-def test_known_names__do_not_read_entry_points(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_known_names__do_not_read_entry_points(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(**_: object) -> None:
         raise AssertionError("entry points were read")
 
+    monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr("importlib.metadata.entry_points", fail)
     result = fe.evaluate(LOG, measures="gauc, ndcg_cut_5, MRR, PPV(threshold=0.3)", **ROLES)
     assert result.check("GAUC < 0.1", "RR value < 0.1", "GAUC-RR > 2", "pctr : GAUC-pctr:RR > 2")
     assert fe.measure("alpha-nDCG@3") == fe.alpha_nDCG @ 3
     with pytest.raises(AssertionError, match="entry points were read"):
         fe.measure("GainShare")
+
+
+def test_unknown_names__in_a_long_gate__read_entry_points_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = []
+    read = importlib.metadata.entry_points
+    monkeypatch.setattr(
+        "importlib.metadata.entry_points", lambda **group: calls.append(group) or read(**group)
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(fe.ArgumentError, match="expected a measure"):
+        fe.gate("-".join(f"a{n}" for n in range(300)) + " < 1")
+    assert len(calls) == 1
 
 
 def test_unknown_name__is_looked_up_among_entry_points(

@@ -44,6 +44,15 @@ def test_import__alone__loads_nothing_heavy(module: str) -> None:
     assert loaded == ""
 
 
+@pytest.mark.parametrize("enabled", [True, False])
+def test_import__without_the_gil__is_refused(enabled: bool) -> None:
+    code = f"import sys; sys._is_gil_enabled = lambda: {enabled}; import fastrank_eval"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == (0 if enabled else 1)
+    assert ("ImportError: fastrank_eval needs" in done.stderr) is not enabled
+    assert ("PYTHON_GIL=1" in done.stderr) is not enabled
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Holds logs/day=2026-11-19/part.parquet, whose users are grouped."""

@@ -110,7 +110,7 @@ HISTORY = {
     "reason": "why it failed, or was not judged",
     "drift.": "A row for each model or column, on all rows and on each slice: its distance from "
     "the nights before.",
-    "drift.score": "the model, or a column of `[drift]`",
+    "drift.name": "the model, or a column of `[drift]`",
     "drift.rows": "rows, with those without a number",
     "drift.nulls": "rows without a number",
     "distinct": "distinct values; a lower bound above 256",
@@ -119,6 +119,11 @@ HISTORY = {
     "out_of_range": "share outside [0, 1]; NULL if half of the earlier nights have such numbers",
     "nights": "earlier nights that it is compared with",
     "reference_rows": "their rows with a number",
+    "reference_nulls": "their rows without a number",
+    "median": "median of the numbers; that of a bin, if they have many values",
+    "mode_share": "share of the most frequent value; that of a bin, if there are many values",
+    "reference_median": "median of the earlier nights",
+    "reference_mode_share": "share of the most frequent value of the earlier nights",
     "drift.verdict": "`same`, `changed`, `failed` or `not judged`",
     "calibration.": "A row for each model and [MultiECCE](measures/MultiECCE.md), on all rows and "
     "on each of its worst 100 slices.",

@@ -6,11 +6,13 @@ The examples and tables of values are evaluated when the pages are built.
 from __future__ import annotations
 
 import inspect
+import json
 import re
 import sqlite3
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +20,12 @@ from meanings import FIELD_MEANINGS, HISTORY
 from sphinx.application import Sphinx
 
 import fastrank_eval as fe
+from bench.workload import MEASURES
+from fastrank_eval._lib.log import LOGGERS
+from fastrank_eval.apps.cli.exit_codes import ExitCode
 from fastrank_eval.apps.nightly.history_schema import MIGRATIONS, TABLES
 from fastrank_eval.engine.conventions import PROFILES
+from fastrank_eval.engine.records import JSON_SCHEMAS
 from fastrank_eval.groups.ties import TIES
 from fastrank_eval.measures import Measure, registry
 from fastrank_eval.measures.names import COMPARISON_FIELDS, VALUE_FIELDS
@@ -73,6 +79,15 @@ EDGES = {
     "two rows, both relevant": ([1, 1], [0.8, 0.3]),
     "one relevant row": ([1], [0.8]),
     "a relevant and another row, with equal scores": ([1, 0], [0.5, 0.5]),
+}
+#: Columns of the report of `make bench-scale` that a page shows, with their headings there.
+SCALE_COLUMNS = {
+    "rows": "rows",
+    "order": "order",
+    "measures": "measures",
+    "memory": "`--memory`",
+    "seconds": "seconds",
+    "peak, MB": "peak, MB",
 }
 TIED = {
     "user_id": [1] * 4,
@@ -390,6 +405,44 @@ def gate_fields() -> str:
     return "\n".join(lines)
 
 
+def exit_code_table() -> str:
+    """Write the exit codes of the command line."""
+    rows = [
+        [f"{code:d}", ", ".join(f"`{name}`" for name in code.commands) or "all", code.meaning,
+         code.remedy]
+        for code in ExitCode
+    ]  # fmt: skip
+    return "\n".join([*table(["exit code", "commands", "meaning", "what to do"], rows), ""])
+
+
+def logger_table() -> str:
+    """Write the names of the loggers."""
+    rows = [[f"`{name}`", meaning] for name, meaning in LOGGERS.items()]
+    return "\n".join([*table(["logger", "lines"], rows), ""])
+
+
+def scale_table() -> str:
+    """Write seconds and memory by rows, from the report of `make bench-scale`."""
+    report = (HERE.parent / "bench" / "SCALE.md").read_text(encoding="utf-8")
+    facts = dict(re.findall(r"^\* ([\w ]+): (.+)$", report, re.MULTILINE))
+    section = report.partition("\n## Evaluations\n")[2].partition("\n## ")[0]
+    head, _, *rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in section.splitlines()
+        if line.startswith("|")
+    ]
+    kept = [head.index(name) for name in SCALE_COLUMNS]
+    lists = "; ".join(f"*{name}*: {MEASURES[name]}" for name in ("seven", "eight"))
+    return "\n".join(
+        [
+            *table(list(SCALE_COLUMNS.values()), [[row[place] for place in kept] for row in rows]),
+            "",
+            f"{facts['date']}, {facts['processor']}, {facts['threads']} threads. {lists}.",
+            "",
+        ]
+    )
+
+
 def history_tables() -> str:
     """Write the columns of the tables that a new history has."""
     lines = []
@@ -406,6 +459,49 @@ def history_tables() -> str:
     return "\n".join(lines)
 
 
+def json_keys() -> str:
+    """Write the keys of each JSON document, by the parts of its schema."""
+    lines = []
+    for name in JSON_SCHEMAS:
+        text = resources.files("fastrank_eval").joinpath(f"schemas/{name}.json").read_text("utf-8")
+        schema = json.loads(text)
+        lines += [f"### `{name}`", "", sentence(plain(schema["description"])), ""]
+        parts = {"": schema.get("items", schema), **schema.get("$defs", {})}
+        for part, rules in parts.items():
+            if "properties" in rules:
+                lines += _part(part, rules)
+    return "\n".join(lines)
+
+
+def _part(part: str, rules: Mapping[str, Any]) -> list[str]:
+    rows = [
+        [
+            f"`{key}`" if key in rules["required"] else f"*`{key}`*",
+            _json_type(inner),
+            plain(inner.get("description", "")),
+        ]
+        for key, inner in rules["properties"].items()
+    ]
+    heading = (
+        [f"**{part}**: {plain(rules.get('description', ''))}".rstrip(": "), ""] if part else []
+    )
+    return [*heading, *table(["key", "type", "meaning"], rows), ""]
+
+
+def _json_type(rules: Mapping[str, Any]) -> str:
+    """Name the type of a key."""
+    if "const" in rules:
+        return f"{rules['const']}"
+    if "$ref" in rules:
+        return str(rules["$ref"].rpartition("/")[2])
+    if "anyOf" in rules:
+        return " or ".join(map(_json_type, rules["anyOf"]))
+    if rules["type"] == "array":
+        return f"list of {_json_type(rules['items'])}"
+    kinds = rules["type"] if isinstance(rules["type"], list) else [rules["type"]]
+    return " or ".join(kinds)
+
+
 def write_pages(app: Sphinx) -> None:
     """Write all pages; leave a page alone if it is as before."""
     others = theirs()
@@ -418,8 +514,12 @@ def write_pages(app: Sphinx) -> None:
             path.unlink()
     files = {folder / name: text for name, text in pages.items()}
     files[HERE / "reference" / "profiles.md"] = profiles_page()
+    files[HERE / "reference" / "exit-codes.inc"] = exit_code_table()
     files[HERE / "reference" / "gate-fields.inc"] = gate_fields()
     files[HERE / "reference" / "history-tables.inc"] = history_tables()
+    files[HERE / "reference" / "json-keys.inc"] = json_keys()
+    files[HERE / "reference" / "loggers.inc"] = logger_table()
+    files[HERE / "how-to" / "scale.inc"] = scale_table()
     for path, text in files.items():
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             path.write_text(text, encoding="utf-8")

@@ -340,7 +340,23 @@ def _check(name: str, value: object, types: tuple[_Type, ...] | None) -> None:
         expected = " or ".join(dict.fromkeys(map(_describe, types)))
         if isinstance(value, str) and not is_unicode(value):
             expected += " without lone surrogates"
+        if name == "label" and expected == "text":
+            check_one_label(value)
         raise ArgumentError(f"{name}: must be {expected}, got {shown(value)}; pass such a value.")
+
+
+def check_one_label(label: object) -> None:
+    """Raise if there are several labels.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    if is_list_like(label):
+        raise ArgumentError(
+            f"label: must be one column, got {shown(label)}; name one, and call the function for "
+            "each label. evaluate and compare take a list."
+        )
 
 
 def _describe(alternative: _Type) -> str:

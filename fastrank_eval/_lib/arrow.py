@@ -8,6 +8,13 @@ from itertools import accumulate
 import numpy as np
 import pyarrow as pa
 
+#: Letters of NumPy's types of numbers.
+_LETTERS = (
+    (pa.types.is_signed_integer, "i"),
+    (pa.types.is_unsigned_integer, "u"),
+    (pa.types.is_floating, "f"),
+)
+
 
 def arrow_column(values: np.ndarray, kind: pa.DataType | None = None) -> pa.Array:
     """Wrap a contiguous array of numbers as an Arrow array, without a copy."""
@@ -60,7 +67,16 @@ def arrow_value(value: bool | float | str | bytes | None, kind: pa.DataType) -> 
         return bytes_column([value.encode() if isinstance(value, str) else value], kind)[0]
     if pa.types.is_boolean(kind):
         return pa.Array.from_buffers(kind, 1, [None, pa.py_buffer(bytes([bool(value)]))])[0]
-    return arrow_column(np.array([value], kind.to_pandas_dtype()), kind)[0]
+    return arrow_column(np.array([value], numpy_type(kind)), kind)[0]
+
+
+def numpy_type(kind: pa.DataType) -> np.dtype:
+    """Return the NumPy type of an Arrow type of numbers or times."""
+    # to_pandas_dtype() of Arrow 20 and 21 imports pandas where it is installed: 0.3 s.
+    for is_kind, letter in _LETTERS:
+        if is_kind(kind):
+            return np.dtype(f"{letter}{kind.bit_width // 8}")
+    return np.dtype(kind.to_pandas_dtype())
 
 
 def as_array(column: pa.Array) -> np.ndarray:
@@ -71,7 +87,7 @@ def as_array(column: pa.Array) -> np.ndarray:
     if pa.types.is_boolean(column.type):
         return frozen(_bits(column, 1))
     # Not to_numpy(), which imports pandas where it is installed: 0.3 s.
-    return fixed_items(column, np.dtype(column.type.to_pandas_dtype()))
+    return fixed_items(column, numpy_type(column.type))
 
 
 def missing_rows(column: pa.Array) -> np.ndarray:
@@ -80,7 +96,7 @@ def missing_rows(column: pa.Array) -> np.ndarray:
     missing = null_rows(column)
     if not pa.types.is_floating(column.type):
         return missing
-    return missing | np.isnan(fixed_items(column, np.dtype(column.type.to_pandas_dtype())))
+    return missing | np.isnan(fixed_items(column, numpy_type(column.type)))
 
 
 def null_rows(column: pa.Array) -> np.ndarray:
@@ -155,7 +171,7 @@ def fill_nulls(column: pa.Array) -> pa.Array:
         return arrow_column((as_array(column) & ~null_rows(column)).astype(np.uint8))
     if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
         return column
-    values = fixed_items(column, np.dtype(column.type.to_pandas_dtype())).copy()
+    values = fixed_items(column, numpy_type(column.type)).copy()
     np.putmask(values, null_rows(column), 0)
     return arrow_column(values)
 

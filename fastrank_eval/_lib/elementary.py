@@ -23,7 +23,7 @@ from fastrank_eval._lib.arrow import frozen
 from fastrank_eval._lib.jit import kernel
 
 #: Codes of the functions for the kernels.
-_LOG, _LOG2, _LOG1P, _EXP, _EXP2 = range(5)
+LOG, LOG2, LOG1P, EXP, EXP2 = range(5)
 
 with localcontext(prec=60):
     _LN2 = Fraction(Decimal(2).ln())
@@ -49,52 +49,52 @@ _SPLITTER = 134217729.0
 
 def log(x: float) -> float:
     """Return the natural logarithm; -inf of 0, NaN below."""
-    return float(_value(_LOG, float(x)))
+    return float(elementary(LOG, float(x)))
 
 
 def log2(x: float) -> float:
     """Return the logarithm to base 2; -inf of 0, NaN below."""
-    return float(_value(_LOG2, float(x)))
+    return float(elementary(LOG2, float(x)))
 
 
 def log1p(x: float) -> float:
     """Return the natural logarithm of ``1 + x``, also for tiny `x`."""
-    return float(_value(_LOG1P, float(x)))
+    return float(elementary(LOG1P, float(x)))
 
 
 def exp(x: float) -> float:
     """Return e to the power of `x`; inf past the largest double."""
-    return float(_value(_EXP, float(x)))
+    return float(elementary(EXP, float(x)))
 
 
 def exp2(x: float) -> float:
     """Return 2 to the power of `x`; inf past the largest double."""
-    return float(_value(_EXP2, float(x)))
+    return float(elementary(EXP2, float(x)))
 
 
 def log_each(values: np.ndarray) -> np.ndarray:
     """Return the natural logarithm of each number of an array."""
-    return _each(_LOG, values)
+    return _each(LOG, values)
 
 
 def log2_each(values: np.ndarray) -> np.ndarray:
     """Return the logarithm to base 2 of each number of an array."""
-    return _each(_LOG2, values)
+    return _each(LOG2, values)
 
 
 def log1p_each(values: np.ndarray) -> np.ndarray:
     """Return the natural logarithm of 1 plus each number of an array."""
-    return _each(_LOG1P, values)
+    return _each(LOG1P, values)
 
 
 def exp_each(values: np.ndarray) -> np.ndarray:
     """Return e to the power of each number of an array."""
-    return _each(_EXP, values)
+    return _each(EXP, values)
 
 
 def exp2_each(values: np.ndarray) -> np.ndarray:
     """Return 2 to the power of each number of an array, exact for integers."""
-    return _each(_EXP2, values)
+    return _each(EXP2, values)
 
 
 def ratio(above: np.ndarray, below: np.ndarray | float, otherwise: float = math.nan) -> np.ndarray:
@@ -118,15 +118,18 @@ def powers(base: float, count: int) -> np.ndarray:
     return out
 
 
-def atan(x: float) -> float:
+@kernel
+def atan(x):  # type: ignore[no-untyped-def]
     """Return the angle whose tangent is `x`, to two units in the last place."""
-    if abs(x) > 1.0:
-        return math.copysign(math.pi / 2, x) - atan(1.0 / x)
-    half = x / (1.0 + math.sqrt(1.0 + x * x))  # the tangent of half the angle
-    square, series = half * half, 0.0
+    inverted = abs(x) > 1.0
+    tangent = 1.0 / x if inverted else x
+    half = tangent / (1.0 + math.sqrt(1.0 + tangent * tangent))  # the tangent of half the angle
+    square = half * half
+    series = 0.0
     for k in range(41, 1, -2):
         series = square * (1.0 / k - series)
-    return 2.0 * (half - half * series)
+    angle = 2.0 * (half - half * series)
+    return math.copysign(math.pi / 2, x) - angle if inverted else angle
 
 
 def erfc(x: float) -> float:
@@ -315,17 +318,17 @@ def _exponential(x, rest, scale):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _value(function, x):  # type: ignore[no-untyped-def]
-    """Return the value of a function; NaN of NaN."""
+def elementary(function, x):  # type: ignore[no-untyped-def]
+    """Return the value of a function, by its code; NaN of NaN."""
     if x != x:
         return x
-    if function == _EXP:
+    if function == EXP:
         if x > _MAX_EXPONENT:
             return np.inf
         if x < -746.0:
             return 0.0
         return _exponential(x, 0.0, 0)
-    if function == _EXP2:
+    if function == EXP2:
         if x >= 1024.0:
             return np.inf
         if x < -1076.0:
@@ -336,10 +339,10 @@ def _value(function, x):  # type: ignore[no-untyped-def]
         product, rest = _two_product(x - power, _LN2_HIGH)
         return _exponential(product, rest + (x - power) * _LN2_LOW, int(power))
     rest = 0.0
-    near = function == _LOG1P and abs(x) < 0.25
+    near = function == LOG1P and abs(x) < 0.25
     if near and abs(x) < 2.0**-54:
         return x
-    if function == _LOG1P and not near and x < np.inf:
+    if function == LOG1P and not near and x < np.inf:
         x, rest = _two_sum(1.0, x)
     if not near and (x <= 0.0 or x == np.inf):
         return x if x > 0.0 else -np.inf if x == 0.0 else np.nan
@@ -352,7 +355,7 @@ def _value(function, x):  # type: ignore[no-untyped-def]
         x -= 1.0
         rest = math.ldexp(rest, -power)
     high, low = _logarithm(x, rest, power)
-    if function == _LOG2:
+    if function == LOG2:
         product, product_rest = _two_product(high, _LOG2E_HIGH)
         return product + (product_rest + high * _LOG2E_LOW + low * _LOG2E_HIGH)
     return high + low
@@ -369,7 +372,7 @@ def _values(function, values, bits, cache_bits, cache_values, out):  # type: ign
         slot = (folded * 0x2E3779B1) >> 26 & (_CACHE_SIZE - 1)
         if cache_bits[slot] != bits[i]:
             cache_bits[slot] = bits[i]
-            cache_values[slot] = _value(function, values[i])
+            cache_values[slot] = elementary(function, values[i])
         out[i] = cache_values[slot]
 
 

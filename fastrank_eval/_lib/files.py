@@ -56,8 +56,9 @@ an unknown suffix; name such a file.
         )
 
 
-#: The module of file locks; only POSIX has it.
-fcntl: Any = import_module("fcntl") if os.name == "posix" else None
+fcntl: Any = None
+with suppress(ImportError):  # file locks, which only POSIX has
+    fcntl = import_module("fcntl")
 
 #: The end of the name of a temporary file; no other program uses it.
 _ENDING = ".fastrank.part"

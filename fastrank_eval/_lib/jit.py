@@ -9,19 +9,20 @@ from __future__ import annotations
 import functools
 import inspect
 import linecache
-import logging  # noqa: F401 - before _LOCK is registered, see there
 import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from importlib.util import MAGIC_NUMBER
 from pathlib import Path
+from time import perf_counter
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any, cast
 
 import numpy as np
 
 from fastrank_eval._lib import kernel_store
+from fastrank_eval._lib.log import KERNELS
 
 #: A part of each key; changes when entry points of another kind are compiled.
 _ABI = "fastrank_eval 2"
@@ -66,8 +67,8 @@ _FILES: dict[str, tuple[int, ...] | None] = {}
 _LOCK = threading.RLock()
 if hasattr(os, "register_at_fork"):
     # A child has no other threads: a lock that one of them holds would never be free. A fork takes
-    # the lock that was registered last first. Numba writes to the log while it compiles, so a fork
-    # that took the lock of the log first would wait for ever.
+    # the lock that was registered last first. `logging` is imported above. Numba writes to the log
+    # while it compiles, so a fork that took the lock of the log first would wait for ever.
     os.register_at_fork(
         before=_LOCK.acquire, after_in_child=_LOCK.release, after_in_parent=_LOCK.release
     )
@@ -121,9 +122,12 @@ class Kernel:
         address = kernel_store.load(name, content)
         if address is None:
             compilations.count += 1
+            started = perf_counter()
             address = _compiler().compile_kernel(self, args, content)
+            KERNELS.info("kernel compiled", kernel=name, seconds=perf_counter() - started)
         else:
             loads.count += 1
+            KERNELS.debug("kernel loaded", kernel=name)
         if address is None:
             entry = self._numba_function()
         else:

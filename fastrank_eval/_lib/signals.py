@@ -22,12 +22,14 @@ if hasattr(signal, "SIGHUP"):
 #: Seconds after which a run ends even if it has not unwound.
 _GRACE_SECONDS = 1.0
 
-_has_watcher = os.name == "posix"  # elsewhere only sockets can wake a thread after a signal
+#: Whether a pipe can wake a thread after a signal: only POSIX has SIGHUP, elsewhere it is a socket.
+_has_watcher = hasattr(signal, "SIGHUP")
 
 _handled: set[int] = set()
 _received: list[int] = []
 _deferrals: list[None] = []
 _exit_actions: list[Callable[[], object]] = []
+_message_forms: list[Callable[[str], str]] = []
 
 
 class StopSignal(BaseException):
@@ -85,11 +87,28 @@ def run_stoppable(program: Callable[[], object]) -> None:
     except StopSignal as stop:
         if sys.stderr is not None:
             with suppress(OSError):
-                sys.stderr.write(f"{stop}\n")
+                sys.stderr.write(_message(str(stop)))
                 sys.stderr.flush()
         sys.exit(stop.code)
     finally:
         reset_signals()
+
+
+def show_messages_as(form: Callable[[str], str]) -> None:
+    """Choose how messages of signals are written.
+
+    Parameters
+    ----------
+    form : callable
+        Returns the line of a message, without its end.
+    """
+    _message_forms[:] = [form]
+
+
+def _message(text: str) -> str:
+    for form in _message_forms:
+        text = form(text)
+    return f"{text}\n"
 
 
 def raise_if_stopped() -> None:
@@ -163,7 +182,7 @@ def _end_process(reader: int) -> NoReturn:
             action()
     if _handled:
         with suppress(OSError):
-            os.write(2, f"{_SIGNALS[number][1]}\n".encode())
+            os.write(2, _message(_SIGNALS[number][1]).encode())
     os._exit(128 + number)
 
 

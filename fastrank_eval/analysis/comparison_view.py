@@ -27,7 +27,7 @@ from fastrank_eval.analysis.comparison_tables import (
     slice_verdicts,
     word,
 )
-from fastrank_eval.engine.records import record_csv, record_rows
+from fastrank_eval.engine.records import JSON_SCHEMAS, record_csv, record_rows
 from fastrank_eval.results.format import count_text, percent_text, printable
 from fastrank_eval.results.notes import (
     meta_with_notes,
@@ -58,11 +58,12 @@ class ReportedComparison(ComparedModels, ReportView):
         Returns
         -------
         dict
-            ``{"meta": {...}, "comparisons": [...], "joined": ..., "decompositions": [...],
-            "movers": [...]}`` of plain Python values, None for NaN. The last three are left out if
-            they are empty.
+            ``{"schema", "meta": {...}, "comparisons": [...], "joined": ...,
+            "decompositions": [...], "movers": [...]}`` of plain Python values, None for NaN. The
+            last three are left out if they are empty.
         """
         content: dict[str, Any] = {
+            "schema": JSON_SCHEMAS["comparison"],
             "meta": meta_with_notes(self.evaluated, self.meta),
             "comparisons": record_rows(self.values, DIFFERENCE_SCHEMA),
         }

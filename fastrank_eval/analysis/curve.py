@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from fastrank_eval._lib.arguments import check_choice, check_indent, check_options, typed
+from fastrank_eval._lib.arguments import (
+    check_choice,
+    check_indent,
+    check_one_label,
+    check_options,
+    typed,
+)
 from fastrank_eval._lib.arrow import arrow_value, bytes_column, column_with_nulls
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, near
@@ -26,7 +32,7 @@ from fastrank_eval.analysis.curve_points import (
     by_cutoff,
     points_choice,
 )
-from fastrank_eval.engine.records import Meta, plain_meta, plain_value
+from fastrank_eval.engine.records import JSON_SCHEMAS, Meta, plain_meta, plain_value
 from fastrank_eval.measures import AUC, AvgPrec, Lift, LogLoss, Measure, parse_measures
 from fastrank_eval.results.evaluate import evaluate
 from fastrank_eval.results.format import count_text, number_text, printable
@@ -159,10 +165,12 @@ class Curve(Tabular):
         Returns
         -------
         dict
-            ``{"kind", "choices", "models": [{"score", "values", "undefined"}], "points": [{...}],
-            "meta"}`` of plain Python values; None for numbers that are not finite.
+            ``{"schema", "kind", "choices", "models": [{"score", "values", "undefined"}],
+            "points": [{...}], "meta"}`` of plain Python values; None for numbers that are not
+            finite.
         """
         return {
+            "schema": JSON_SCHEMAS["curve"],
             "kind": self.kind,
             "choices": plain_value(self.choices),
             "models": [
@@ -383,6 +391,7 @@ def curve(
                 f"curve() takes no {name}, because the kind of curve sets it; leave it out."
             )
     check_options("curve", {"measures", *options}, evaluate)
+    check_one_label(options.get("label"))
     name = _source_name(source)
     if kind in _SCORE_KINDS:
         needed: list[Measure] = [AUC(rel=rel) if rel is not None else AUC]

@@ -12,7 +12,7 @@ from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.engine.conventions import DEFAULTS, Profile, profile_of, with_options
 from fastrank_eval.engine.plan import undefined_policies, undefined_text
-from fastrank_eval.engine.records import plain_value
+from fastrank_eval.engine.records import JSON_SCHEMAS, plain_value
 from fastrank_eval.io.reader import open_source
 from fastrank_eval.measures import Measure, parse_measures, registry
 from fastrank_eval.results.evaluate import evaluate
@@ -77,6 +77,7 @@ class Explanation(NotebookView):
     def to_dict(self) -> dict[str, Any]:
         """Convert to plain Python values."""
         return {
+            "schema": JSON_SCHEMAS["explanation"],
             "profile": self.profile.name,
             "tool": self.profile.tool,
             "values": [

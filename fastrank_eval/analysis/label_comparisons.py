@@ -8,6 +8,7 @@ from typing import Any
 from fastrank_eval._lib.arguments import check_indent, typed
 from fastrank_eval.analysis.compared_value import DIFFERENCE_SCHEMA
 from fastrank_eval.analysis.comparison import Comparison
+from fastrank_eval.engine.records import JSON_SCHEMAS
 from fastrank_eval.results.format import printable
 from fastrank_eval.results.labels import ByLabel
 from fastrank_eval.results.tables import Report
@@ -51,9 +52,11 @@ class LabelComparisons(ByLabel[Comparison]):
         Returns
         -------
         dict
-            ``{"labels": {label: values}}``, with those of `Comparison.to_dict` of each label.
+            ``{"schema", "labels": {label: values}}``, with those of `Comparison.to_dict` of each
+            label.
         """
-        return {"labels": {label: one.to_dict(movers) for label, one in self.items()}}
+        labels = {label: one.to_dict(movers) for label, one in self.items()}
+        return {"schema": JSON_SCHEMAS["comparison"], "labels": labels}
 
     @typed
     def to_json(self, indent: int | None = 2, movers: int = 0) -> str:

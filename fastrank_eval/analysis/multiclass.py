@@ -19,7 +19,7 @@ from fastrank_eval._lib.errors import ArgumentError, MeasureError
 from fastrank_eval._lib.jit import compilations
 from fastrank_eval._lib.kernel_store import where_stored
 from fastrank_eval._lib.threads import Progress, map_jobs, reporting_to
-from fastrank_eval.analysis.multiclass_rows import ClassRoles
+from fastrank_eval.analysis.multiclass_rows import ClassRoles, computed_scores
 from fastrank_eval.analysis.multiclass_totals import (
     OVER_PAIRS,
     ROW_WEIGHT,
@@ -30,6 +30,7 @@ from fastrank_eval.analysis.multiclass_totals import (
 )
 from fastrank_eval.engine.plan import batch_rows_of, undefined_policies, undefined_text
 from fastrank_eval.engine.records import MeasureValue, Meta, plain_value
+from fastrank_eval.io.computed import with_computed
 from fastrank_eval.io.reader import (
     RowReader,
     WorkBatch,
@@ -304,7 +305,9 @@ def evaluate_classes(
     scores : mapping of class to str, or sequence of str
         The score column of each class, numbers without NaN. For a sequence, the type of the label
         column determines the classes: numbers are 0, 1, 2 ..., bools are False and True, texts are
-        the names of the score columns. All columns must exist; every label must have a score.
+        the names of the score columns. All columns must exist; every label must have a score. A
+        mapping may have expressions too, as `evaluate` takes them: ``{0: "1 - p", 1: "p"}``. A text
+        that is the name of a column is this column.
     measures : str, Measure or sequence of them
     average : {"macro", "micro", "weighted", "samples", "ovo", "ovo_weighted", "mu"}, several, None
         Averages of the values of classes:
@@ -375,6 +378,8 @@ def evaluate_classes(
         categories=column_name("label", label) if isinstance(label, str) else None,
         allow_unfinished=allow_unfinished,
     )
+    expressions = computed_scores(opened.schema, scores)
+    opened = with_computed(opened, expressions)
     roles = ClassRoles.of(opened.schema, label, scores, weight)
     kinds = [m.scores for m in requested if m.pooled]
     roles = replace(roles, score_kind=max(["number", *kinds], key=SCORE_KINDS.index))
@@ -422,6 +427,8 @@ def evaluate_classes(
         "weight": weight,
         "measures": {str(m): _options(m, plan) for m in requested},
     }
+    if expressions and isinstance(scores, Mapping):
+        conventions["score"] = {str(k): expressions.get(text, text) for k, text in scores.items()}
     conventions |= {} if where is None else {"where": str(where)}
     conventions |= {} if limit is None else {"limit": limit}
     texts = [str(m) for m in requested]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -23,9 +24,41 @@ from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.groups.chunk import Chunk, Labels, Scored
 from fastrank_eval.io.columns import Columns, Roles
+from fastrank_eval.io.computed import parse as parse_expression
 from fastrank_eval.io.reader import RowError
 from fastrank_eval.io.source import require_columns
 from fastrank_eval.io.validate import columns_of
+
+#: What a text has that is an expression, and no name of a column.
+_OPERATOR = re.compile("[-+*/()]")
+
+
+def computed_scores(schema: pa.Schema, scores: Any) -> dict[str, str]:
+    """Return the expressions among the scores of classes.
+
+    Parameters
+    ----------
+    schema : pyarrow.Schema
+        Of the rows.
+    scores : mapping of class to str, or sequence of str
+
+    Returns
+    -------
+    dict of str to str
+        Expression by its text, which names the computed column. A text without an operator is the
+        name of a column, and so is a text that a column has as its name.
+
+    Raises
+    ------
+    ArgumentError
+        If an expression cannot be parsed.
+    """
+    texts = scores.values() if isinstance(scores, Mapping) else ()
+    return {
+        text: str(parse_expression(text, text))
+        for text in texts
+        if isinstance(text, str) and text not in schema.names and _OPERATOR.search(text)
+    }
 
 
 @dataclass(frozen=True)

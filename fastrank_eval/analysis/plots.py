@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import textwrap
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from statistics import NormalDist
@@ -82,10 +83,17 @@ class Picture(Figure):  # type: ignore[misc]
         return out.getvalue()
 
 
+#: Held while settings of matplotlib, which all threads share, are ours.
+_STYLE = threading.RLock()
+
+
 @contextmanager
 def styled() -> Iterator[None]:
-    """Use our style in a context, then restore the user's settings."""
-    with mpl.rc_context():
+    """Use our style in a context, then restore the user's settings.
+
+    One thread at a time is in such a context.
+    """
+    with _STYLE, mpl.rc_context():
         mpl.rcdefaults()
         mpl.rcParams.update(_SETTINGS)
         installed = set(get_font_names())

@@ -14,7 +14,7 @@ from fastrank_eval._lib.arguments import check_choice, check_options, typed
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.elementary import ratio
 from fastrank_eval._lib.errors import ArgumentError
-from fastrank_eval.engine.records import plain_value
+from fastrank_eval.engine.records import JSON_SCHEMAS, plain_value
 from fastrank_eval.engine.run import NOT_OF_ROWS, run, totals_of
 from fastrank_eval.engine.summary import score_tables
 from fastrank_eval.measures import AUC
@@ -293,7 +293,8 @@ class BestThreshold:
     def to_dict(self) -> dict[str, Any]:
         """Convert to plain Python values for JSON, NaN to None."""
         names = "score", "by", "threshold", "value", *_CELLS, *_SHARES, "reason"
-        return {name: plain_value(getattr(self, name)) for name in names}
+        values = {name: plain_value(getattr(self, name)) for name in names}
+        return {"schema": JSON_SCHEMAS["threshold"], **values}
 
     def __str__(self) -> str:
         score = printable(self.score)

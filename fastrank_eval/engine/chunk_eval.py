@@ -103,7 +103,7 @@ def measure_chunk(
     models: list[Measured] = []
     rows: list[Scored] = []
     for model, score in enumerate(plan.roles.scores):
-        scored = Scored.of(chunk, model, labels, fields, plan.roles.epsilons)
+        scored = Scored.of(chunk, model, labels, fields, plan.roles)
         if plan.ranks or plan.presorted:
             entries = scored.entries(plan.presorted, score)
         if plan.passes:
@@ -303,8 +303,7 @@ def _add_to_row_states(
         labels = Labels.of(in_slice.columns.label, in_slice.starts, skip_empty=False)
         fields = plan.field_codes(in_slice.columns.named_columns)
         models = range(len(plan.roles.scores))
-        epsilons = plan.roles.epsilons
-        scored = [Scored.of(in_slice, m, labels, fields, epsilons) for m in models]
+        scored = [Scored.of(in_slice, m, labels, fields, plan.roles) for m in models]
         row_states.of(slice_index).add(scored)
 
 

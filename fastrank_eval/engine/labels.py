@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from fastrank_eval._lib.arguments import column_names, is_list_like, shown, taking
 from fastrank_eval._lib.errors import ArgumentError, near
@@ -22,10 +23,11 @@ def requests_by_label(request: Request) -> dict[str, Request]:
     ArgumentError
         As `measures_by_label` does, or if an argument is of a wrong type.
     """
-    by = tuple(request.by) if is_list_like(request.by) else request.by
+    # An iterator is read once, for all labels.
+    group, score, by = map(_read, (request.group, request.score, request.by))
     measures = measures_by_label(request.label, request.measures)
     return {
-        label: replace(request, label=label, measures=of_label, by=by)
+        label: replace(request, label=label, group=group, score=score, measures=of_label, by=by)
         for label, of_label in measures.items()
     }
 
@@ -50,7 +52,7 @@ def measures_by_label(
         return {label: measures}
     labels = column_names("label", label)
     if not isinstance(measures, Mapping):
-        return dict.fromkeys(labels, measures)
+        return dict.fromkeys(labels, _read(measures))
     for name in measures:
         if name not in labels:
             raise ArgumentError(
@@ -64,3 +66,8 @@ def measures_by_label(
             f"{', '.join(map(repr, missing))}; add them."
         )
     return {name: measures[name] for name in labels}
+
+
+def _read(given: Any) -> Any:
+    """Read a list or an iterator; another value stays as it is."""
+    return tuple(given) if is_list_like(given) and not isinstance(given, Mapping) else given

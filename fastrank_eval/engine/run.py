@@ -55,7 +55,7 @@ from fastrank_eval.engine.summary import slices_left_out, summary_rows
 from fastrank_eval.engine.totals import Totals
 from fastrank_eval.groups.edges import Keys
 from fastrank_eval.groups.ties import TIES
-from fastrank_eval.io.columns import Roles, epsilon_of
+from fastrank_eval.io.columns import Roles, epsilon_of, ordered_integers
 from fastrank_eval.io.computed import expressions_of, refuse_computed, with_computed
 from fastrank_eval.io.keys import CategoricalEncoder
 from fastrank_eval.io.reader import RowReader, open_source
@@ -281,9 +281,11 @@ def prepare(requests: Sequence[Request]) -> list[Task]:
             fields = (*plan.roles.fields, *of_plan.columns)
             plan = replace(plan, slicings=of_plan, roles=replace(plan.roles, fields=fields))
         _check_columns(draft.request, plan.roles, source)
-        kinds = (source.schema.field(name).type for name in plan.roles.scores)
+        kinds = [source.schema.field(name).type for name in plan.roles.scores]
         epsilons = tuple(epsilon_of(kind, plan.roles) for kind in kinds)
-        plans.append(replace(plan, roles=replace(plan.roles, epsilons=epsilons)))
+        integers = tuple(ordered_integers(kind, plan.roles) for kind in kinds)
+        roles = replace(plan.roles, epsilons=epsilons, integers=integers)
+        plans.append(replace(plan, roles=roles))
     if len(plans) > 1:
         plans = [_with_score_kind(plan, plans, source) for plan in plans]
     columns = dict.fromkeys(name for plan in plans for name in plan.roles.by_column())

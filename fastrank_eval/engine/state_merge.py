@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -69,12 +70,45 @@ _EQUAL_ENTRIES = {
 }
 
 
-class Content(NamedTuple):
-    """The content of a state, and its name in messages."""
+#: Bytes of arrays up to which a state keeps the totals that were read from them.
+_KEPT_BYTES = 1 << 22
 
-    header: Mapping[str, Any]
-    arrays: StateArrays
-    shown: str
+
+class Content:
+    """The content of a state, and its name in messages.
+
+    Small totals that were read from the arrays are kept for one use. Totals that made the arrays
+    may know more than these: which models were saved together.
+
+    Parameters
+    ----------
+    header : mapping
+    arrays : mapping
+    shown : str
+    """
+
+    def __init__(self, header: Mapping[str, Any], arrays: StateArrays, shown: str) -> None:
+        self.header, self.arrays, self.shown = header, arrays, shown
+        self._kept: list[Totals] = []
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_kept": []}
+
+    def check(self) -> None:
+        """Read every array."""
+        totals = Totals.from_arrays(plan_of([self]), self.arrays)
+        if sum(each.nbytes for of in self.arrays.values() for each in of.values()) <= _KEPT_BYTES:
+            self._kept.append(totals)
+        if self.header["has_groups"]:
+            groups_of(self)
+
+    def totals(self, plan: Plan) -> Totals:
+        """Return totals with the codes of a plan, which may be changed."""
+        with suppress(IndexError):  # another thread may take them
+            kept = self._kept.pop()
+            if kept.has_codes_of(plan):
+                return kept.select(plan)
+        return Totals.from_arrays(plan, self.arrays)
 
 
 def check_agreement(one: Content, other: Content) -> None:
@@ -204,8 +238,10 @@ def check_crossing(every: Sequence[Content]) -> None:
     )
 
 
-def merge_contents(every: Sequence[Content]) -> tuple[StateArrays, dict[str, str | None]]:
-    """Merge states; return arrays, and the kinds of the values of fields.
+def merge_contents(
+    every: Sequence[Content],
+) -> tuple[StateArrays, dict[str, str | None]]:
+    """Merge states; return arrays, and kinds of the values of fields.
 
     Raises
     ------
@@ -215,7 +251,7 @@ def merge_contents(every: Sequence[Content]) -> tuple[StateArrays, dict[str, str
     plan = plan_of(every)
     totals = Totals(plan)
     for one in every:
-        totals.merge(Totals.from_arrays(plan, one.arrays))
+        totals.merge(one.totals(plan))
     arrays = totals.to_arrays()
     header = every[0].header
     if header["has_groups"]:
@@ -280,7 +316,7 @@ def evaluation_of(
     started = perf_counter()
     header = content.header
     plan = plan_of([content], confidence, min_groups)
-    totals = Totals.from_arrays(plan, content.arrays)
+    totals = content.totals(plan)
     meta = Meta(
         __version__,
         totals.overall.rows(),

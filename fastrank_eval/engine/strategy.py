@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
+from time import perf_counter
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from fastrank_eval._lib.errors import OrderError
+from fastrank_eval._lib.log import RUN
 from fastrank_eval._lib.memory import Budget
 from fastrank_eval.engine.evaluator import Evaluator, PlanTotals
 from fastrank_eval.engine.plan import Plan
@@ -50,7 +53,27 @@ def evaluate_rows(
     budget : callable
         Computes the memory for rows, where they must be gathered.
     """
-    evaluator = Evaluator(plans)
+    started = perf_counter()
+    found = _evaluate(reading, Evaluator(plans), order, budget)
+    if RUN.is_on(logging.INFO):
+        totals, first = found.plans[0].totals.overall, plans[0]
+        RUN.info(
+            "rows evaluated",
+            rows=totals.rows(),
+            groups=totals.groups() if first.grouped else None,
+            models=len(first.roles.scores),
+            measures=", ".join(map(str, first.measures)),
+            plans=len(plans) if len(plans) > 1 else None,
+            threads=first.threads,
+            **found.strategy,
+            seconds=perf_counter() - started,
+        )
+    return found
+
+
+def _evaluate(
+    reading: RowReader, evaluator: Evaluator, order: str, budget: Callable[[], Budget]
+) -> EvaluatedRows:
     first = evaluator.first
     if not evaluator.grouped:
         evaluate_stream(reading.unread_batches(first.batch_rows), evaluator, None)
@@ -74,6 +97,7 @@ def evaluate_rows(
                 order = "scattered"
             else:
                 raise _order_error(returning, first.roles.group, order) from None
+            RUN.info("groups come back, so rows are read again", order=order)
             evaluator.clear()
         else:
             order = "grouped" if order == "auto" else order

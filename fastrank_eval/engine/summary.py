@@ -24,21 +24,29 @@ from fastrank_eval.groups.edges import Keys
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.multicalibration import MulticalibrationError
 from fastrank_eval.measures.pooled import OrderedMeasure, PooledMeasure, PooledValue, RowState
-from fastrank_eval.stats.intervals import Support, Uncertainty, exponential_interval, t_interval
-from fastrank_eval.stats.means import MeanState
+from fastrank_eval.stats.intervals import (
+    Moments,
+    Support,
+    Uncertainty,
+    exponential_interval,
+    t_interval,
+)
 from fastrank_eval.stats.score_table import ScoreTable
 
 
 def summary_rows(plan: Plan, totals: Totals) -> list[MeasureValue]:
     """Compute the value of each model, slice and measure, all rows first."""
     by_slice = any(isinstance(m, MulticalibrationError) for m in plan.measures)
-    values, texts = [], value_labels(plan) if by_slice else {}
+    values: list[MeasureValue] = []
+    texts = value_labels(plan) if by_slice else {}
     for by, label, index, sums, row_states in totals.each_slice():
+        counts = sums.groups(index), sums.rows(index), sums.positives(index)
         for model, name in enumerate(plan.roles.scores):
-            states = row_states.models[model]
-            for m, measure in enumerate(plan.measures):
-                place = {"score": name, "slice": label, "by": by}
-                values.append(_value(plan, sums, index, states, model, m, measure, place, texts))
+            states, place = row_states.models[model], {"score": name, "slice": label, "by": by}
+            values += (
+                _value(plan, sums, index, counts, states, model, m, measure, place, texts)
+                for m, measure in enumerate(plan.measures)
+            )
     return values
 
 
@@ -55,6 +63,7 @@ def _value(
     plan: Plan,
     sums: Sums,
     slice_index: int,
+    counts: tuple[int, int, int],
     states: Mapping[Hashable, RowState],
     model: int,
     m: int,
@@ -62,12 +71,12 @@ def _value(
     place: Mapping[str, Any],
     texts: ValueLabels,
 ) -> MeasureValue:
-    groups = sums.groups(slice_index)
+    groups, all_rows, all_positives = counts
     details: Mapping[str, float] = {}
     error, weight = Uncertainty(), math.nan
     if isinstance(measure, PooledMeasure):
         state = measure.state_in(states)
-        pooled = measure.pooled_value(state, choose_map(plan.threads, sums.rows(slice_index)))
+        pooled = measure.pooled_value(state, choose_map(plan.threads, all_rows))
         if not isinstance(pooled, PooledValue) or (math.isnan(pooled.value) and not pooled.reason):
             raise MeasureError(
                 f"{measure}: must return a PooledValue, and a reason with NaN, got {pooled!r}."
@@ -79,12 +88,7 @@ def _value(
             error = _pooled_error(pooled, plan.confidence, sums, slice_index)
         else:
             error = Uncertainty(caution="no_groups")
-        used, rows, positives, dropped = (
-            groups,
-            sums.rows(slice_index),
-            sums.positives(slice_index),
-            {},
-        )
+        used, rows, positives, dropped = (*counts, {})
         if pooled.reason and rows:
             policy = plan.policy(measure, pooled.reason)
             if policy == "error":
@@ -96,14 +100,12 @@ def _value(
                 value, error = policy, Uncertainty(caution="pooled")
     else:
         means = sums.means[model]
-        value, error = _over_groups(means, m, slice_index, measure, plan.confidence)
-        used, rows, positives = (
-            means.groups_used(m, slice_index),
-            means.rows(m, slice_index),
-            means.positives(m, slice_index),
-        )
+        moments = means.moments(m, measure.weight != "uniform", slice_index)
+        value, error = _over_groups(moments, measure, plan.confidence)
+        used, rows = moments.groups, means.rows(m, slice_index)
+        positives = means.positives(m, slice_index)
         dropped = means.dropped(m, slice_index)
-        weight = means.weight(m, measure.weight != "uniform", slice_index)
+        weight = moments.weight
     return MeasureValue(
         **place,
         measure=str(measure),
@@ -112,8 +114,8 @@ def _value(
         groups=groups,
         groups_used=used,
         dropped=dropped,
-        rows_share=_share(rows, sums.rows(slice_index)),
-        positives_share=_share(positives, sums.positives(slice_index)),
+        rows_share=_share(rows, all_rows),
+        positives_share=_share(positives, all_positives),
         aggregate="pooled" if measure.pooled else measure.aggregate,
         details=dict(details),
         se=error.se,
@@ -126,12 +128,10 @@ def _value(
 
 
 def _over_groups(
-    state: MeanState, m: int, slice_index: int, measure: Measure, confidence: float
+    moments: Moments, measure: Measure, confidence: float
 ) -> tuple[float, Uncertainty]:
-    weighted = measure.weight != "uniform"
-    moments = state.moments(m, weighted, slice_index)
     if measure.aggregate == "sum":
-        total = state.sum(m, slice_index)
+        total = moments.total
         if total == float("inf"):
             raise MeasureError(
                 f"{measure.shown}: weights are so large that a sum exceeds the largest double; "

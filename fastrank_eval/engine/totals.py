@@ -521,6 +521,18 @@ class Totals:
                 elif sums.rows(index) and not sums.has_few_groups(index):
                     yield SliceTotals(by, label, index, sums, states.of(index))
 
+    def has_codes_of(self, plan: Plan) -> bool:
+        """Tell whether a plan has the same models, slices and field values."""
+        own, other = (
+            (
+                (each.roles.scores, each.baseline, each.measures),
+                [slicing.slices().labels for slicing in each.slice_encoders],
+                [field.keys() for field in fields_of(each)],
+            )
+            for each in (self._plan, plan)
+        )
+        return own == other
+
     def select(self, plan: Plan) -> Totals:
         """Select some measures, and all slicings or none."""
         count = 1 + len(plan.slice_encoders)

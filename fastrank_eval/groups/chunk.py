@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import field, replace
 from functools import cached_property
 from typing import Any, Self
@@ -22,7 +22,8 @@ from fastrank_eval.groups.profile import (
 )
 from fastrank_eval.groups.rows_above import count_rows_above
 from fastrank_eval.groups.sort import first_rise
-from fastrank_eval.io.columns import Columns
+from fastrank_eval.io.columns import Columns, Roles
+from fastrank_eval.io.validate import numbers_of_order
 
 
 def entries_by_counting(
@@ -244,6 +245,8 @@ class Scored:
         Codes of the columns that measures name, for all rows of the chunk.
     epsilon : float or None
         Machine epsilon of the type of the score column; None for that of `score`.
+    integers : str
+        ``"int64"`` or ``"uint64"`` if `score` has only the order of such integers, else ``""``.
     known_entries : tuple of (Entries or None)
         What `entries` returns, if it is known.
     """
@@ -260,6 +263,7 @@ class Scored:
     subtopics: np.ndarray | None = None
     fields: Mapping[str, np.ndarray] | None = None
     epsilon: float | None = None
+    integers: str = ""
     known_entries: tuple[Entries | None, ...] = ()
 
     @classmethod
@@ -269,7 +273,7 @@ class Scored:
         model: int,
         labels: Labels,
         fields: Mapping[str, np.ndarray] | None = None,
-        epsilons: Sequence[float] = (),
+        roles: Roles | None = None,
     ) -> Self:
         """Select the rows that a model has scored.
 
@@ -282,8 +286,8 @@ class Scored:
             Labels of the chunk.
         fields : mapping of str to ndarray of int32, or None
             Field codes of the chunk.
-        epsilons : sequence of float
-            Machine epsilon of the type of each score column, where it is known.
+        roles : Roles, optional
+            For the type of the score column.
         """
         columns = chunk.columns
         missing = columns.unretrieved[model]
@@ -297,7 +301,8 @@ class Scored:
             unjudged=columns.unjudged,
             subtopics=columns.subtopics,
             fields=fields,
-            epsilon=epsilons[model] if epsilons else None,
+            epsilon=roles.epsilons[model] if roles and roles.epsilons else None,
+            integers=roles.integers[model] if roles and roles.integers else "",
             known_entries=(chunk.entries[model],) if model in chunk.entries else (),
         )
         if missing is None or not missing.any():
@@ -323,6 +328,12 @@ class Scored:
             subtopics=select(rows.subtopics),
             known_entries=(),
         )
+
+    def numbers(self) -> np.ndarray:
+        """Return scores as float64, the nearest ones of 64-bit integers."""
+        if self.integers:
+            return numbers_of_order(self.score, self.integers)
+        return self.score.astype(np.float64)
 
     def field(self, name: str) -> np.ndarray:
         """Return the code of each row's value in a column. int32, shape (rows,)."""

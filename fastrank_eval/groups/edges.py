@@ -169,7 +169,8 @@ def key_text(keys: Keys, names: Sequence[str], i: int) -> str:
 def _value_text(key: pa.Array, i: int) -> str:
     try:
         return repr(key[i].as_py())
-    except (OverflowError, ValueError, pa.ArrowException):  # outside the range of Python's dates
+    # Outside the range of Python's dates, or of a zone that pytz does not know, where it is used.
+    except (KeyError, OverflowError, ValueError, pa.ArrowException):
         if pa.types.is_timestamp(key.type) and key.type.tz:  # the zone may be unknown
             key = key.cast(pa.timestamp(key.type.unit, "UTC"))
         return str(key.slice(i, 1).cast(pa.string())[0].as_py())

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import pyarrow as pa
 
-from fastrank_eval._lib.arrow import frozen, is_textual, row_column
+from fastrank_eval._lib.arrow import frozen, is_textual, is_wide_integer, row_column
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ColumnError
 from fastrank_eval._lib.threads import scratch
@@ -65,6 +65,9 @@ class Roles:
         Column of the subtopics of each row, if a measure uses it.
     epsilons : tuple of float
         Epsilon of the type of each score column; set when the source is open.
+    integers : tuple of str
+        ``"int64"`` or ``"uint64"`` for each score column of such integers of which only the order
+        is read, else ``""``; set when the source is open.
     expressions : mapping of str to str
         Expressions of computed scores by name.
     """
@@ -83,6 +86,7 @@ class Roles:
     score_kind: str = "order"
     subtopics: str | None = None
     epsilons: tuple[float, ...] = ()
+    integers: tuple[str, ...] = ()
     expressions: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -531,6 +535,13 @@ def epsilon_of(kind: pa.DataType, roles: Roles) -> float:
     if roles.single_precision or pa.types.is_float32(kind):
         return float(np.finfo(np.float32).eps)
     return float(np.finfo(np.float16 if pa.types.is_float16(kind) else np.float64).eps)
+
+
+def ordered_integers(kind: pa.DataType, roles: Roles) -> str:
+    """Return the type of integers of which only the order is read, or ""."""
+    if roles.single_precision or roles.score_kind != "order" or not is_wide_integer(kind):
+        return ""
+    return str(kind.value_type if pa.types.is_dictionary(kind) else kind)
 
 
 def refuse_unhashable(column: pa.Array, name: str, role: str) -> None:

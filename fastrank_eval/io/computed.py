@@ -12,7 +12,7 @@ The grammar; blanks do not matter::
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, TypeAlias
 
@@ -32,12 +32,11 @@ from fastrank_eval._lib.lexer import (
     quoted,
 )
 from fastrank_eval.io.columns import Roles
-from fastrank_eval.io.source import Batch, Source, UnreadBatch, refuse_text, require_columns
+from fastrank_eval.io.derived import BLOCK_ROWS, DerivedColumn, with_columns
+from fastrank_eval.io.source import Source, refuse_text, require_columns
 
 #: Longer expressions are mistakes.
 _MOST_CHARACTERS = 10_000
-#: Rows that are computed together: their intermediate results fit the cache of a processor.
-_ROWS = 1 << 16
 _NUMBERS = (pa.types.is_floating, pa.types.is_integer, pa.types.is_boolean, pa.types.is_null)
 
 
@@ -242,55 +241,25 @@ def with_computed(source: Source, *every: Mapping[str, str]) -> Source:
     if not expressions:
         return source
     nodes = {name: parse(name, text) for name, text in expressions.items()}
-    schema = source.schema
-    for name, node in nodes.items():
-        if name in source.schema.names:
-            raise ArgumentError(
-                f"score: must have a new name for {expressions[name]}, got {name!r}, which is a "
-                "column of the data; choose another name."
-            )
-        _check_columns(name, node, source, expressions)
-        kind = source.schema.field(node.name).type if isinstance(node, Column) else pa.float64()
-        schema = schema.append(pa.field(name, kind))
 
-    def read(columns: Sequence[str]) -> Iterator[Batch]:
-        names = input_columns(columns, expressions)
-        wanted = {name: nodes.get(name, Column(name)) for name in columns}
-        operations = {n: node for n, node in wanted.items() if isinstance(node, Operation)}
+    def derive(source: Source) -> dict[str, DerivedColumn]:
+        for name, node in nodes.items():
+            if name in source.schema.names:
+                raise ArgumentError(
+                    f"score: must have a new name for {expressions[name]}, got {name!r}, which is "
+                    "a column of the data; choose another name."
+                )
+            _check_columns(name, node, source, expressions)
+        return {name: _derived(node, source) for name, node in nodes.items()}
 
-        def compute(batch: pa.RecordBatch) -> pa.RecordBatch:
-            computed = _compute(operations, batch)
-            arrays = [
-                batch.column(node.name) if isinstance(node, Column) else computed[name]
-                for name, node in wanted.items()
-            ]
-            return pa.RecordBatch.from_arrays(arrays, names=list(columns))
-
-        for batch in source.unread_batches(names):
-            yield _computed_batch(batch, compute)
-
-    reopen = source.as_text
-    return Source(
-        source.name,
-        schema,
-        read,
-        rows=source.rows,
-        rereadable=source.rereadable,
-        locate=source.locate,
-        input_row=source.input_row,
-        edges=source.edges,
-        as_text=(
-            None if reopen is None else lambda *names: with_computed(reopen(*names), expressions)
-        ),
-        spellings=source.spellings,
-    )
+    return with_columns(source, derive)
 
 
 def _check_columns(name: str, node: Node, source: Source, expressions: Mapping[str, str]) -> None:
     """Raise if an expression reads a column that is missing or has no numbers."""
     role = f"score {Column(name)}"
     for column in columns_of(node):
-        if column in expressions and column not in source.schema.names:
+        if column in expressions and column not in (name, *source.schema.names):
             raise ArgumentError(
                 f"{role}: must be computed from columns of the data, got {column!r}, which is the "
                 f"score {expressions[column]}; write that in parentheses instead."
@@ -306,39 +275,26 @@ def _check_columns(name: str, node: Node, source: Source, expressions: Mapping[s
             )
 
 
-def _computed_batch(batch: Batch, compute: Any) -> Batch:
-    """Return a batch whose columns are computed by the thread that reads it."""
-    if isinstance(batch, UnreadBatch):
-        read_rows = batch.read
-        return UnreadBatch(
-            batch.row_groups,
-            lambda groups, max_rows, threads: map(compute, read_rows(groups, max_rows, threads)),
-        )
-    starts = range(0, batch.num_rows, _ROWS)
+def _derived(node: Node, source: Source) -> DerivedColumn:
+    """Return the column of an expression."""
+    if isinstance(node, Column):
+        kind = source.schema.field(node.name).type
+        return DerivedColumn(kind, (node.name,), lambda batch: batch.column(node.name))
+    names = tuple(columns_of(node))
 
-    def read(groups: tuple[int, ...], max_rows: int, threads: bool) -> Iterator[pa.RecordBatch]:
-        first, end = starts[groups[0]], min(starts[groups[-1]] + _ROWS, batch.num_rows)
-        for lo in range(first, end, max_rows):
-            yield compute(batch.slice(lo, min(max_rows, end - lo)))
+    def compute(batch: pa.RecordBatch) -> pa.Array:
+        columns = {name: decode_array(batch.column(name)) for name in names}
+        parts = []
+        for lo in range(0, max(batch.num_rows, 1), BLOCK_ROWS):
+            # Nearest doubles, also of integers beyond 2^53.
+            doubles = {
+                name: column.slice(lo, BLOCK_ROWS).cast(pa.float64(), safe=False)
+                for name, column in columns.items()
+            }
+            parts.append(_values(node, doubles))
+        return pa.concat_arrays(parts)
 
-    row_groups = ((n, min(_ROWS, batch.num_rows - lo)) for n, lo in enumerate(starts))
-    return UnreadBatch(tuple(row_groups), read)
-
-
-def _compute(nodes: Mapping[str, Operation], batch: pa.RecordBatch) -> dict[str, pa.Array]:
-    """Compute expressions for the rows of a batch, some rows at a time."""
-    names = dict.fromkeys(name for node in nodes.values() for name in columns_of(node))
-    columns = {name: decode_array(batch.column(name)) for name in names}
-    parts: dict[str, list[pa.Array]] = {name: [] for name in nodes}
-    for lo in range(0, max(batch.num_rows, 1), _ROWS):
-        # Nearest doubles, also of integers beyond 2^53.
-        doubles = {
-            name: column.slice(lo, _ROWS).cast(pa.float64(), safe=False)
-            for name, column in columns.items()
-        }
-        for name, node in nodes.items():
-            parts[name].append(_values(node, doubles))
-    return {name: pa.concat_arrays(arrays) for name, arrays in parts.items()}
+    return DerivedColumn(pa.float64(), names, compute)
 
 
 def _values(node: Node, doubles: Mapping[str, pa.Array]) -> Any:

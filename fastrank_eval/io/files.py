@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from fastrank_eval._lib.errors import ArgumentError, SourceError, near, text_keys_hint
+from fastrank_eval._lib.log import IO
 from fastrank_eval._lib.threads import map_jobs
 from fastrank_eval.io.csv_numbers import unify_spellings
 from fastrank_eval.io.formats import DELIMITER, inspect_file, open_stream, read_file
@@ -129,6 +130,13 @@ def open_files(
     selected_names = {file.name for file, _ in selected_files}
     total = sum(
         n or 0 for file, n in zip(files, counts, strict=True) if file.name in selected_names
+    )
+    IO.info(
+        "source opened",
+        source=all_files[0].name if len(all_files) == 1 else str(paths[0]),
+        files=len(all_files),
+        read=len(selected_files),
+        rows=total if is_counted else None,
     )
     return Source(
         name,

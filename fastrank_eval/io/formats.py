@@ -16,6 +16,7 @@ import pyarrow.fs as pafs
 
 from fastrank_eval._lib.arrow import arrow_value
 from fastrank_eval._lib.errors import SourceError
+from fastrank_eval._lib.log import IO
 from fastrank_eval.io.csv_numbers import (
     INFERRED,
     SPELLINGS,
@@ -92,6 +93,8 @@ def open_row_groups(
             if rows_of_group
             and (keep_row_group is None or keep_row_group(row_group_ranges(parquet, g, targets)))
         )
+    groups, read_groups = len(rows), len(row_groups)
+    IO.debug("file opened", file=file.name, rows=sum(rows), row_groups=groups, read=read_groups)
     # A long file stays open, so that its replacement meanwhile does not matter. Two kinds of files
     # are opened again: short ones, because a work batch may have thousands of them, and files of
     # file systems written in Python, because their handles are not safe between threads.
@@ -374,14 +377,15 @@ def _csv_schema(file: File) -> pa.Schema:
             if batch is not None
             else {}
         )
-    for index, column in enumerate(schema):
+    columns = []
+    for column in schema:
         if spellings.get(column.name):
             column = column.with_metadata({SPELLINGS: " ".join(spellings[column.name])})
         elif column.name in file.text | spellings.keys() and not pa.types.is_binary(column.type):
             number = {INFERRED: str(column.type)} if is_number(column.type) else None
             column = pa.field(column.name, pa.string(), metadata=number)
-        schema = schema.set(index, column)  # binary if the text is not UTF-8
-    return schema
+        columns.append(column)  # binary if the text is not UTF-8
+    return pa.schema(columns)
 
 
 @contextmanager

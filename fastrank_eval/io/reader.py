@@ -589,10 +589,10 @@ def concatenate_batches(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
             # together have more values than their index type can count.
             column = pa.chunked_array([decode_array(chunk) for chunk in column.chunks])
             table = table.set_column(i, table.field(i).name, column)
-        # 32-bit offsets address only 2 GiB.
-        if column.nbytes >= 1 << 31 and pa.types.is_string(column.type):
+        # 32-bit offsets address only 2 GiB. Arrow 21 counts no bytes of views.
+        if pa.types.is_string(column.type) and column.nbytes >= 1 << 31:
             table = table.set_column(i, table.field(i).name, column.cast(pa.large_string()))
-        elif column.nbytes >= 1 << 31 and pa.types.is_binary(column.type):
+        elif pa.types.is_binary(column.type) and column.nbytes >= 1 << 31:
             table = table.set_column(i, table.field(i).name, column.cast(pa.large_binary()))
     (batch,) = table.combine_chunks().to_batches()
     return batch

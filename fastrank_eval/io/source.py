@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from fastrank_eval._lib.arguments import matches_annotation, shown, typed
-from fastrank_eval._lib.arrow import mask_column, missing_rows
+from fastrank_eval._lib.arrow import mask_column, missing_rows, numpy_type
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ColumnError, FastRankEvalError, SourceError, near
 from fastrank_eval.io.csv_numbers import Spellings
@@ -517,7 +517,7 @@ def _check_dictionary(column: pa.DictionaryArray, previous: pa.Array | None) -> 
     Values that batches share are checked once.
     """
     values, indices = column.dictionary, column.indices
-    kind = np.dtype(indices.type.to_pandas_dtype())
+    kind = numpy_type(indices.type)
     numbers = _items(indices.buffers()[1], kind, len(indices), indices.offset)
     if numbers.min() < 0 or numbers.max() >= len(values):
         column.validate(full=True)

@@ -231,6 +231,27 @@ def _ordered_doubles(values: np.ndarray, place: _Place) -> np.ndarray:
     return frozen(bits.view(np.float64))
 
 
+def numbers_of_order(values: np.ndarray, kind: str) -> np.ndarray:
+    """Return the doubles nearest to integers of which `values` has the order.
+
+    Parameters
+    ----------
+    values : ndarray of float64
+        Scores from `score_column`.
+    kind : {"int64", "uint64"}
+
+    Returns
+    -------
+    ndarray of float64
+    """
+    bits = values.view(np.uint64)
+    if kind == "uint64":
+        ascending = np.where(bits >= _SIGN, ~bits, bits ^ _SIGN)
+        return (ascending - (ascending > _MINUS_ZERO) - _MINUS_INFINITY).astype(np.float64)
+    numbers_without_sign = (bits & ~_SIGN).astype(np.float64)
+    return np.where(bits >= _SIGN, -numbers_without_sign, numbers_without_sign)
+
+
 def _magnitude(values: np.ndarray) -> np.ndarray:
     bits = values.view(np.uint64)
     return np.where(values < 0, np.uint64(0) - bits, bits)

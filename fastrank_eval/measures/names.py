@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import keyword
 import re
+import sys
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from fastrank_eval._lib.errors import MeasureError
 from fastrank_eval._lib.lexer import shorten
 
 if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
+    from importlib.metadata import EntryPoint, EntryPoints
 
 #: Fields of a value in a gate ...
 VALUE_FIELDS = (
@@ -113,15 +115,21 @@ def entry_point(name: str) -> EntryPoint | None:
     MeasureError
         Several packages have it; the message names them.
     """
-    from importlib.metadata import entry_points
-
-    points = [one for one in entry_points(group=ENTRY_POINTS) if one.name.lower() == name]
+    points = [one for one in _entry_points(tuple(sys.path)) if one.name.lower() == name]
     if len(points) > 1:
         raise MeasureError(
             f"measure: must be of one package, got {points[0].name!r} of "
             f"{' and '.join(sorted(map(package_of, points)))}; uninstall all but one."
         )
     return points[0] if points else None
+
+
+@lru_cache(maxsize=1)
+def _entry_points(path: tuple[str, ...]) -> EntryPoints:
+    """Read the entry points of measures: once, as it takes milliseconds."""
+    from importlib.metadata import entry_points
+
+    return entry_points(group=ENTRY_POINTS)
 
 
 def package_of(point: EntryPoint) -> str:

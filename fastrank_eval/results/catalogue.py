@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from fastrank_eval._lib.errors import MeasureError
+from fastrank_eval.engine.records import JSON_SCHEMAS
 from fastrank_eval.measures import registry
 from fastrank_eval.measures.base import Measure, find_name
 from fastrank_eval.measures.parser import similar_names
@@ -122,7 +123,8 @@ def entries(kinds: Sequence[type[Measure]] | None = None) -> list[dict[str, Any]
 
 def to_json(kinds: Sequence[type[Measure]] | None = None) -> str:
     """Write `entries` as JSON: a strictly valid list of objects."""
-    return json.dumps(entries(kinds), indent=2, allow_nan=False) + "\n"
+    versioned = [{"schema": JSON_SCHEMAS["measures"], **entry} for entry in entries(kinds)]
+    return json.dumps(versioned, indent=2, allow_nan=False) + "\n"
 
 
 def to_markdown(kinds: Sequence[type[Measure]] | None = None) -> str:

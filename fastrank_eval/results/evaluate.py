@@ -45,7 +45,7 @@ def partial(
         The rows of the partition, in any order: a table, batches, a list or an iterator of batches,
         a frame, or any other source of `evaluate`. An iterator needs at least one batch.
     group, label, score, measures
-        As `evaluate` takes them.
+        As `evaluate` takes them; one label.
     keep_groups : bool
         Keep keys and values of every group. A merge then refuses groups with rows in two
         partitions. The states grow with the groups.

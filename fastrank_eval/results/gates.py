@@ -215,8 +215,6 @@ def gate(fail_if: str) -> Gate:
     >>> print(gate("gauc<.6"))
     GAUC value < 0.6
     """
-    if not isinstance(fail_if, str):
-        raise ArgumentError(f"a gate is a text or a Gate, not {type(fail_if).__name__}.")
     return Gate(parse(fail_if))
 
 

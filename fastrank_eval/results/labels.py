@@ -12,7 +12,7 @@ import pyarrow as pa
 from fastrank_eval._lib.arguments import check_indent, shown, typed
 from fastrank_eval._lib.errors import near
 from fastrank_eval._lib.files import csv_text
-from fastrank_eval.engine.records import VALUE_SCHEMA, csv_rows
+from fastrank_eval.engine.records import JSON_SCHEMAS, VALUE_SCHEMA, csv_rows
 from fastrank_eval.measures import measure
 from fastrank_eval.measures.parser import find_computed
 from fastrank_eval.results.format import printable
@@ -124,9 +124,10 @@ class ByLabel(ReportView, Mapping[str, _T]):
         Returns
         -------
         dict
-            ``{"labels": {label: values}}``, with those of `to_dict` of each label.
+            ``{"schema", "labels": {label: values}}``, with those of `to_dict` of each label.
         """
-        return {"labels": {label: result.to_dict() for label, result in self.items()}}
+        labels = {label: result.to_dict() for label, result in self.items()}
+        return {"schema": JSON_SCHEMAS["evaluation"], "labels": labels}
 
     @typed
     def to_json(self, indent: int | None = 2) -> str:

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from fastrank_eval._lib.arguments import check_indent, typed
 from fastrank_eval.engine.records import (
+    JSON_SCHEMAS,
     VALUE_SCHEMA,
     MeasureValue,
     Meta,
@@ -124,17 +125,18 @@ class Reported(ReportView):
         Returns
         -------
         dict
-            ``{"meta": {"version", "rows", "groups", "conventions", "seconds"}, "results":
-            [{"score", "by", "slice", "measure", "name", "value", "se", "ci_low", "ci_high",
-            "effective_groups", "weight", "caution", "groups", "groups_used", "dropped",
-            "rows_share", "positives_share", "aggregate", "details"}]}`` of plain Python values;
-            None for NaN. The meta has ``"requested"`` too where names of measures stand for other
-            texts, and ``"notes"``, a list of sentences, where there are any. With a measure of
-            multicalibration there is ``"worst_slices"`` too: score, measure and the columns of
-            :meth:`multicalibration`, the ten worst slices of each.
+            ``{"schema", "meta": {"version", "rows", "groups", "conventions", "seconds"},
+            "results": [{"score", "by", "slice", "measure", "name", "value", "se", "ci_low",
+            "ci_high", "effective_groups", "weight", "caution", "groups", "groups_used",
+            "dropped", "rows_share", "positives_share", "aggregate", "details"}]}`` of plain
+            Python values; None for NaN. The meta has ``"requested"`` too where names of measures
+            stand for other texts, and ``"notes"``, a list of sentences, where there are any. With
+            a measure of multicalibration there is ``"worst_slices"`` too: score, measure and the
+            columns of :meth:`multicalibration`, the ten worst slices of each.
         """
         slices = slice_rows(self.calibration)
         return {
+            "schema": JSON_SCHEMAS["evaluation"],
             "meta": meta_with_notes(self.values, self.meta),
             "results": record_rows(self.values, VALUE_SCHEMA),
             **({"worst_slices": slices} if slices else {}),

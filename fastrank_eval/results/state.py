@@ -44,9 +44,7 @@ from fastrank_eval.engine.state_merge import (
     evaluation_of,
     groups_of,
     merge_contents,
-    plan_of,
 )
-from fastrank_eval.engine.totals import Totals
 from fastrank_eval.io.columns import Roles
 from fastrank_eval.results.format import printable
 from fastrank_eval.results.result import Result, result_of
@@ -101,6 +99,7 @@ class State(NotebookView):
             for entry in header["provenance"]
         )
         self.shown = shown or f"a state of {self.rows} rows"
+        self._content = Content(self._header, self._states, self.shown)
 
     @property
     def scores(self) -> tuple[str, ...]:
@@ -251,7 +250,7 @@ class State(NotebookView):
         with wrap_errors(" or ".join(dict.fromkeys(one.shown for one in every))):
             if not allow_crossing:
                 check_crossing(every)
-            states, kinds = merge_contents(every)
+            arrays, kinds = merge_contents(every)
             options = {name: {one.header[name] for one in every} for name in _OPTIONS}
             header = {
                 **self._header,
@@ -262,7 +261,7 @@ class State(NotebookView):
             counts = [one.header[LEFT_OUT] for one in every if LEFT_OUT in one.header]
             if counts:
                 header[LEFT_OUT] = sum(counts)
-            return State(header, states)
+            return State(header, arrays)
 
     @typed
     def as_one(
@@ -317,10 +316,6 @@ class State(NotebookView):
         """
         with wrap_errors(f"{self.shown} or {other.shown}"):
             check_agreement(self._content, other._content)
-
-    @property
-    def _content(self) -> Content:
-        return Content(self._header, self._states, self.shown)
 
     def without_groups(self) -> State:
         """Remove the keys and values of groups."""
@@ -506,8 +501,7 @@ def _check(header: dict[str, Any], states: StateArrays, source: str) -> State:
     try:
         check_header(header)
         state = State(header, states, repr(source))
-        Totals.from_arrays(plan_of([state._content]), states)
-        state.values_of_groups()
+        state._content.check()
     except Exception as error:
         raise malformed_error(repr(source), error) from error
     return state

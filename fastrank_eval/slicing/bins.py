@@ -18,6 +18,7 @@ from fastrank_eval._lib.arrow import (
     column_with_nulls,
     decode_array,
     frozen,
+    numpy_type,
     plain_type,
 )
 from fastrank_eval._lib.errors import ArgumentError, ColumnError
@@ -106,7 +107,7 @@ def edges_of(slice_column: SliceColumn, kind: pa.DataType) -> pa.Array:
     numbers = [Decimal(text) for text in texts]
     if pa.types.is_integer(plain):
         edge_type = pa.uint64() if pa.types.is_uint64(plain) else pa.int64()
-        dtype = np.dtype(edge_type.to_pandas_dtype())
+        dtype = numpy_type(edge_type)
         lowest, highest = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
         integers = [int(number.to_integral_value(ROUND_CEILING)) for number in numbers]
         # No value lies below the lowest integer, so it is no useful edge.

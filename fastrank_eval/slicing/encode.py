@@ -18,6 +18,7 @@ from fastrank_eval._lib.arrow import (
     column_with_nulls,
     decode_array,
     fixed_items,
+    numpy_type,
     plain_type,
 )
 from fastrank_eval._lib.dataclass import dataclass
@@ -333,7 +334,7 @@ class DistinctEncoder(KeyedEncoder):
         if pa.types.is_floating(self.kind) and pa.types.is_integer(values.type):
             null = as_array(values.is_null()).view(np.bool_)
             doubles = as_array(values).view(np.float64)
-            kind = self.kind.to_pandas_dtype()
+            kind = numpy_type(self.kind)
             values = column_with_nulls(np.where(null, 0, doubles).astype(kind), null)
         return Categories(
             tuple(f"={text}" for text in value_texts(values)), values, ranks_of(values)

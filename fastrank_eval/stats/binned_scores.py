@@ -65,6 +65,11 @@ class Bins:
     highest: np.ndarray
     counts: np.ndarray | ExactSums
 
+    @property
+    def distinct(self) -> int:
+        """Distinct scores; the least number if a bin has more than one."""
+        return len(self.keys) + int(np.count_nonzero(self.lowest != self.highest))
+
 
 class BinnedScores:
     """Scores in bins, for AUC with an error bound.
@@ -184,7 +189,7 @@ class BinnedScores:
         return area, float(tied / (2 * positives.sum() * others.sum()) + 1e-12)
 
 
-def align_bins(reference: Bins, other: Bins) -> tuple[np.ndarray, np.ndarray]:
+def align_bins(reference: Bins, other: Bins) -> np.ndarray:
     """Count the rows of two states in the same bins, at the coarser level.
 
     Parameters
@@ -194,10 +199,8 @@ def align_bins(reference: Bins, other: Bins) -> tuple[np.ndarray, np.ndarray]:
 
     Returns
     -------
-    rows : ndarray of int64 or float64, shape (2, bins)
+    ndarray of int64 or float64, shape (2, bins)
         Rows or weights of the reference, then of the other state.
-    shared : ndarray of bool, shape (bins,)
-        Whether a bin has more than one score.
     """
     parts = []
     for place, bins in enumerate((reference, other)):
@@ -205,8 +208,7 @@ def align_bins(reference: Bins, other: Bins) -> tuple[np.ndarray, np.ndarray]:
         counts = np.zeros_like(rows)
         counts[place] = rows.sum(axis=0)
         parts.append(Bins(bins.level, bins.keys, bins.lowest, bins.highest, counts))
-    bins = merge_bins(parts, 1 << 63)
-    return np.asarray(bins.counts), bins.lowest != bins.highest
+    return np.asarray(merge_bins(parts, 1 << 63).counts)
 
 
 def _scaled_weights(weights: ExactSums) -> np.ndarray:

@@ -318,8 +318,8 @@ def _add_multinomial(
 def _add_patterns(blocks: list[np.ndarray], sums: np.ndarray, threads: int) -> None:
     def work(first: int) -> None:
         patterns = np.arange(first, first + _REPLICATES, dtype=np.uint32)[:, None]
-        for block in blocks:
-            bits = np.arange(block.shape[1], dtype=np.uint32)
+        for b, block in enumerate(blocks):
+            bits = np.arange(b * _GROUPS, b * _GROUPS + block.shape[1], dtype=np.uint32)
             multiplicities = np.ascontiguousarray((patterns >> bits) & np.uint32(1))
             _add_products(block, multiplicities, sums[first : first + _REPLICATES])
 

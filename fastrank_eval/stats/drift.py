@@ -1,8 +1,8 @@
 """Compare two distributions of numbers: PSI and the distance of KS.
 
 Both read rows counted in bins. Bins of two days have other keys and levels; `align_bins` counts
-them in the same bins. The bins of PSI follow from the reference alone: deciles of its rows, or each
-value if it has few.
+them in the same bins. The bins of PSI are the deciles of the reference, or its values if they are
+few.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.elementary import log_each
 from fastrank_eval.stats.binned_scores import Bins, align_bins
 
-#: PSI has a bin for each value of a reference with at most so many; else so many quantiles.
+#: PSI has a bin for each value of a reference with at most so many, else so many quantiles.
 FEW_VALUES, QUANTILES = 20, 10
 #: The share of an empty bin. If another bin has a share as small, that share is divided instead.
 _EMPTY, _DIVISOR = 1e-4, 1e6
@@ -31,13 +31,10 @@ class Drift:
         Population stability index; see `psi`.
     ks : float
         Largest difference of the two cumulative shares; see `ks_distance`.
-    ks_bound : float
-        The most that `ks` may be too small, because a bin has more than one value.
     """
 
     psi: float
     ks: float
-    ks_bound: float
 
 
 def drift_between(reference: Bins, other: Bins) -> Drift:
@@ -61,16 +58,16 @@ def drift_between(reference: Bins, other: Bins) -> Drift:
     >>> reference.add(np.array([0.1, 0.2, 0.2, 0.4]), none)
     >>> other.add(np.array([0.1, 0.2, 0.4, 0.4]), none)
     >>> drift = drift_between(reference.merged_bins(), other.merged_bins())
-    >>> round(drift.psi, 4), drift.ks, drift.ks_bound
-    (0.3466, 0.25, 0.0)
+    >>> round(drift.psi, 4), drift.ks
+    (0.3466, 0.25)
     """
-    (expected, counts), shared = align_bins(reference, other)
+    expected, counts = align_bins(reference, other)
     if not (expected.any() and counts.any()):
-        return Drift(math.nan, math.nan, math.nan)
-    starts = psi_starts(expected)
+        return Drift(math.nan, math.nan)
+    starts = psi_starts(expected, *(each.distinct <= FEW_VALUES for each in (reference, other)))
     return Drift(
         psi(np.add.reduceat(expected, starts), np.add.reduceat(counts, starts)),
-        *ks_distance(expected, counts, shared),
+        ks_distance(expected, counts),
     )
 
 
@@ -119,9 +116,7 @@ def _shares(counts: np.ndarray) -> np.ndarray:
     return np.where(shares > 0, shares, smallest / _DIVISOR if smallest <= _EMPTY else _EMPTY)
 
 
-def ks_distance(
-    reference: np.ndarray, counts: np.ndarray, shared: np.ndarray
-) -> tuple[float, float]:
+def ks_distance(reference: np.ndarray, counts: np.ndarray) -> float:
     """Compute the statistic of the two-sample Kolmogorov-Smirnov test.
 
     The largest absolute difference of the shares up to the end of a bin.
@@ -130,16 +125,12 @@ def ks_distance(
     ----------
     reference, counts : ndarray of int64 or float64, shape (bins,)
         Rows or weights of each bin, in the order of the values.
-    shared : ndarray of bool, shape (bins,)
-        Whether a bin has more than one value.
 
     Returns
     -------
-    distance : float
-        0 to 1. The statistic of ``scipy.stats.ks_2samp`` if no bin has more than one value.
-    bound : float
-        The most that it is below the distance of the values themselves. 0 if no bin has more than
-        one value.
+    float
+        0 to 1. The statistic of ``scipy.stats.ks_2samp`` if no bin has more than one value;
+        otherwise smaller by at most the largest share of a bin with several values.
 
     References
     ----------
@@ -147,42 +138,46 @@ def ks_distance(
 
     Examples
     --------
-    >>> one_value = np.zeros(3, np.bool_)
-    >>> ks_distance(np.array([1, 1, 2]), np.array([2, 1, 1]), one_value)
-    (0.25, 0.0)
+    >>> ks_distance(np.array([1, 1, 2]), np.array([2, 1, 1]))
+    0.25
     """
     p, q = (np.cumsum(each) / each.sum() for each in (reference, counts))
-    distance = float(np.max(np.abs(p - q)))
-    # Inside a bin, one distribution can be ahead of the other by all its rows.
-    p_before, q_before = (np.append(0.0, each[:-1]) for each in (p, q))
-    most = np.maximum(p - q_before, q - p_before)[shared]
-    return distance, max(float(most.max(initial=0.0)) - distance, 0.0)
+    return float(np.max(np.abs(p - q)))
 
 
-def psi_starts(reference: np.ndarray) -> np.ndarray:
+def psi_starts(reference: np.ndarray, few: bool, few_others: bool) -> np.ndarray:
     """Choose the bins of PSI by a reference.
 
     Parameters
     ----------
     reference : ndarray of int64 or float64, shape (bins,)
         Rows or weights of each bin, in the order of the values.
+    few, few_others : bool
+        Whether the reference, and the other rows, have at most `FEW_VALUES` distinct values.
 
     Returns
     -------
     ndarray of int64
-        The first bin of each bin of PSI: every bin if at most `FEW_VALUES` of them have a row, else
-        about `QUANTILES` of equally many rows.
+        The first bin of each bin of PSI. Every bin, if both have few values, as in Evidently. If
+        only the reference has: each of its bins, and the bins between two of them, before the first
+        and after the last together. Else about `QUANTILES` bins of equally many rows.
 
     Examples
     --------
-    >>> psi_starts(np.array([3, 0, 5]))
-    array([0, 1, 2])
-    >>> psi_starts(np.full(40, 25))
+    >>> psi_starts(np.array([3, 0, 0, 5]), True, True)
+    array([0, 1, 2, 3])
+    >>> psi_starts(np.array([3, 0, 0, 5]), True, False)
+    array([0, 1, 3])
+    >>> psi_starts(np.full(40, 25), False, False)
     array([ 0,  4,  8, 12, 16, 20, 24, 28, 32, 36])
     """
-    if np.count_nonzero(reference) <= FEW_VALUES:
+    if few and few_others:
         return np.arange(len(reference))
-    quantiles = reference.sum() * np.arange(1, QUANTILES) / QUANTILES
-    ends = np.searchsorted(np.cumsum(reference), quantiles) + 1
-    starts = np.unique(np.append(0, ends))
+    if few:
+        used = np.flatnonzero(reference)
+        starts = np.unique(np.concatenate([[0], used, used + 1]))
+    else:
+        quantiles = reference.sum() * np.arange(1, QUANTILES) / QUANTILES
+        ends = np.searchsorted(np.cumsum(reference), quantiles) + 1
+        starts = np.unique(np.append(0, ends))
     return starts[starts < len(reference)]

@@ -75,7 +75,7 @@ class ExactSums:
 
     def __init__(self, terms: Sequence[tuple[int, ...]]) -> None:
         self.terms = tuple(terms)
-        self._factors = _factors_of(self.terms)
+        self._factors, self._units = _factors_of(self.terms), _units_of(self.terms)
         self.lowest = 0
         self.digits = np.zeros((len(self.terms), 1, 0), np.int64)
         # Additions to the digits since they were carried.
@@ -256,14 +256,14 @@ class ExactSums:
         for index, (term, total) in enumerate(zip(selected, sums[:, -1].tolist(), strict=True)):
             rest = int.from_bytes(low[index * width : (index + 1) * width], "little")
             total = (total << (8 * width)) + rest
-            shift = 32 * self.lowest + self._unit(term) - 2 * UNIT
+            shift = 32 * self.lowest + self._units[term] - 2 * UNIT
             # No number has bits below its unit.
             units.append(total << shift if shift >= 0 else total >> -shift)
         return units
 
     def fraction(self, term: int, row: int = 0) -> Fraction:
         """Return a sum as a fraction."""
-        return Fraction(self.units(term, row), 1 << self._unit(term))
+        return Fraction(self.units(term, row), 1 << self._units[term])
 
     def total(self, term: int, row: int = 0) -> float:
         """Return a sum, rounded once; inf above the largest double."""
@@ -271,10 +271,7 @@ class ExactSums:
 
     def rounded(self, term: int, units: int) -> float:
         """Convert a sum in the unit of its term to a number, as `total` does."""
-        return quotient(units, 1 << self._unit(term))
-
-    def _unit(self, term: int) -> int:
-        return 2 * UNIT if len(self.terms[term]) == 2 else UNIT
+        return quotient(units, 1 << self._units[term])
 
     def to_arrays(self, name: str, slices: int) -> Arrays:
         """Write the sums as arrays.
@@ -404,6 +401,12 @@ def _factors_of(terms: tuple[tuple[int, ...], ...]) -> np.ndarray:
     for row, factor_rows in zip(factors, terms, strict=True):
         row[: len(factor_rows)] = factor_rows
     return frozen(factors)
+
+
+@lru_cache(256)
+def _units_of(terms: tuple[tuple[int, ...], ...]) -> tuple[int, ...]:
+    """Return the unit of each term."""
+    return tuple(2 * UNIT if len(factors) == 2 else UNIT for factors in terms)
 
 
 @kernel

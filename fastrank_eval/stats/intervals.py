@@ -11,7 +11,17 @@ from dataclasses import replace
 from functools import cached_property, lru_cache
 
 from fastrank_eval._lib.dataclass import dataclass
-from fastrank_eval._lib.elementary import atan, erfc, exp, inverse_normal, log, log1p
+from fastrank_eval._lib.elementary import (
+    EXP,
+    LOG,
+    LOG1P,
+    atan,
+    elementary,
+    erfc,
+    exp,
+    inverse_normal,
+)
+from fastrank_eval._lib.jit import kernel
 from fastrank_eval.stats.exact import quotient
 
 #: Results warn below this effective number of groups.
@@ -57,6 +67,16 @@ class Moments:
     def mean(self) -> float:
         """``sum of p / sum of w``, rounded once; NaN without a weight."""
         return self.values / self.weights if self.weights else math.nan
+
+    @property
+    def total(self) -> float:
+        """The sum of p; NaN without a group, inf on overflow."""
+        return quotient(self.values, 1 << self.unit) if self.groups else math.nan
+
+    @property
+    def weight(self) -> float:
+        """The sum of w; inf on overflow."""
+        return quotient(self.weights, 1 << self.unit)
 
     def support(self) -> Support:
         """Return the groups behind the variance of ``sum of p / sum of w``."""
@@ -300,6 +320,7 @@ def exponential_interval(logs: Uncertainty, mean: float) -> Uncertainty:
     return replace(logs, se=exp(mean) * logs.se, low=exp(logs.low), high=exp(logs.high))
 
 
+@lru_cache(maxsize=64)
 def normal_quantile(confidence: float) -> float:
     """Compute the z with P(abs(Z) < z) = `confidence`, for a normal Z."""
     # For the double before 1, half of the sum would round to 1.
@@ -336,19 +357,7 @@ def t_quantile(confidence: float, degrees: float) -> float:
             + (((3 * s + 19) * s + 17) * s - 15) / (384 * n * n * n)
             + ((((79 * s + 776) * s + 1482) * s - 1920) * s - 945) / (92160 * n * n * n * n)
         )
-    # The probability is concave in t and the start is too small: Newton's steps never overshoot.
-    log_density = log(_gamma_step(n / 2)) - log(n * math.pi) / 2
-    t, is_integer = x, n.is_integer()
-    # For fractional degrees the probability is accurate to 1e-11.
-    tolerance = 1e-15 if is_integer else 1e-11
-    for _ in range(200):
-        density = 2 * exp(log_density - (n + 1) / 2 * log1p(t * t / n))
-        within = _probability_within(t, int(n)) if is_integer else 1 - t_tail(t, n)
-        step = (confidence - within) / density
-        t += step
-        if step <= tolerance * t:
-            break
-    return t
+    return float(_solve(confidence, x, n))
 
 
 def t_tail(t: float, degrees: float) -> float:
@@ -378,17 +387,7 @@ def t_tail(t: float, degrees: float) -> float:
         return t
     if math.isinf(t):
         return 0.0
-    n, u = float(degrees), abs(t) / math.sqrt(degrees)
-    # u^2 / (1 + u^2) and log(1 + u^2), also if the square overflows.
-    far = u > 1e100
-    share = 1.0 if far else u * u / (1 + u * u)
-    log_rest = 2 * log(u) if far else log1p(u * u)
-    density = exp(-n / 2 * log_rest) * math.sqrt(share / math.pi) * _gamma_step(n / 2)
-    if t * t < 2:
-        return 1 - density * _fraction_within(n, share)
-    # The distance of x from the turning point of the distribution, without rounding x first.
-    gap = n / 2 if far else n / 2 * (t * t - 1) / (n + t * t)
-    return density * _fraction_beyond(n / 2, exp(-log_rest), gap)
+    return float(_tail(float(t), float(degrees)))
 
 
 def normal_tail(z: float) -> float:
@@ -396,7 +395,46 @@ def normal_tail(z: float) -> float:
     return erfc(abs(z) / math.sqrt(2))
 
 
-def _gamma_step(a: float) -> float:
+@kernel
+def _solve(confidence, x, n):  # type: ignore[no-untyped-def]
+    """Compute the t with P(abs(T) < t) = `confidence` by Newton's method.
+
+    It starts at x, the quantile of a normal variable. The probability is concave in t and x is too
+    small: steps never overshoot.
+    """
+    log_density = elementary(LOG, _gamma_step(n / 2)) - elementary(LOG, n * math.pi) / 2
+    t = x
+    is_integer = n == math.floor(n)
+    # For fractional degrees the probability is accurate to 1e-11.
+    tolerance = 1e-15 if is_integer else 1e-11
+    for _ in range(200):
+        density = 2 * elementary(EXP, log_density - (n + 1) / 2 * elementary(LOG1P, t * t / n))
+        within = _probability_within(t, int(n)) if is_integer else 1 - _tail(t, n)
+        step = (confidence - within) / density
+        t += step
+        if step <= tolerance * t:
+            break
+    return t
+
+
+@kernel
+def _tail(t, n):  # type: ignore[no-untyped-def]
+    """Compute P(abs(T) >= abs(t)) of a finite t with n degrees of freedom."""
+    u = abs(t) / math.sqrt(n)
+    # u^2 / (1 + u^2) and log(1 + u^2), also if the square overflows.
+    far = u > 1e100
+    share = 1.0 if far else u * u / (1 + u * u)
+    log_rest = 2 * elementary(LOG, u) if far else elementary(LOG1P, u * u)
+    density = elementary(EXP, -n / 2 * log_rest) * math.sqrt(share / math.pi) * _gamma_step(n / 2)
+    if t * t < 2:
+        return 1 - density * _fraction_within(n, share)
+    # The distance of x from the turning point of the distribution, without rounding x first.
+    gap = n / 2 if far else n / 2 * (t * t - 1) / (n + t * t)
+    return density * _fraction_beyond(n / 2, elementary(EXP, -log_rest), gap)
+
+
+@kernel
+def _gamma_step(a):  # type: ignore[no-untyped-def]
     """Compute Gamma(a + 1/2) / Gamma(a).
 
     A difference of large log-gammas would lose digits.
@@ -411,14 +449,15 @@ def _gamma_step(a: float) -> float:
     return factor * math.sqrt(a) * series
 
 
-def _fraction_within(n: float, y: float) -> float:
+@kernel
+def _fraction_within(n, y):  # type: ignore[no-untyped-def]
     """Compute P(abs(T) < t) over the density.
 
-    This is ``2 F(1, (n + 1) / 2; 3 / 2; y)``.
-
-    F is the hypergeometric function.
+    This is ``2 F(1, (n + 1) / 2; 3 / 2; y)``. F is the hypergeometric function.
     """
-    total, term, k = 0.0, 2.0, 0
+    total = 0.0
+    term = 2.0
+    k = 0
     while term > 1e-17 * total:
         total += term
         term *= y * (n + 1 + 2 * k) / (3 + 2 * k)
@@ -426,13 +465,15 @@ def _fraction_within(n: float, y: float) -> float:
     return total
 
 
-def _fraction_beyond(a: float, x: float, gap: float) -> float:
+@kernel
+def _fraction_beyond(a, x, gap):  # type: ignore[no-untyped-def]
     """Evaluate the continued fraction of ``I_x(a, 1/2)`` by its convergents.
 
     They converge fast if ``gap = a - (a + 1/2) x`` is above 0. DiDonato & Morris (1992),
     doi:10.1145/131766.131776.
     """
-    above, below = (0.0, 1.0), (1.0, a / (a + 1) * (gap + 1))
+    above = (0.0, 1.0)
+    below = (1.0, a / (a + 1) * (gap + 1))
     value = 0.0
     for m in range(1, 10_000):
         wide = a + 2 * m - 1
@@ -444,7 +485,8 @@ def _fraction_beyond(a: float, x: float, gap: float) -> float:
         )
         above = above[1], term * above[1] + link * above[0]
         below = below[1], term * below[1] + link * below[0]
-        last, value = value, above[1] / below[1]
+        last = value
+        value = above[1] / below[1]
         if abs(value - last) <= 1e-16 * abs(value):
             break
         # Only the ratio matters. Without scaling both would overflow.
@@ -453,14 +495,17 @@ def _fraction_beyond(a: float, x: float, gap: float) -> float:
     return value
 
 
-def _probability_within(t: float, degrees: int) -> float:
+@kernel
+def _probability_within(t, degrees):  # type: ignore[no-untyped-def]
     """Compute P(abs(T) < t) for integer degrees, in closed form."""
     tangent = t / math.sqrt(degrees)
     secant = math.sqrt(1 + tangent * tangent)
-    sine, cosine = tangent / secant, 1 / secant
+    sine = tangent / secant
+    cosine = 1 / secant
     square = cosine * cosine
     odd = degrees % 2
-    term = total = cosine if odd else 1.0
+    term = cosine if odd else 1.0
+    total = term
     for k in range(2 + odd, degrees - 1, 2):
         term *= square * (k - 1) / k
         total += term

@@ -238,21 +238,9 @@ class MeanState(_GroupState):
         denominator = self._weight(m, row) if weighted else self.groups_used(m, row) << UNIT
         return numerator / denominator if denominator else float("nan")
 
-    def weight(self, m: int, weighted: bool, row: int = 0) -> float:
-        """Return the sum of weights of the groups used; inf on overflow."""
-        return (
-            quotient(self._weight(m, row), 1 << UNIT)
-            if weighted
-            else float(self.groups_used(m, row))
-        )
-
     def _weight(self, m: int, row: int) -> int:
         """Return the sum of weights, in units of 2**-UNIT."""
         return self._sums[m].units(4, row) if self._sums[m].terms == _WEIGHTED else 0
-
-    def sum(self, m: int, row: int = 0) -> float:
-        """Return the weighted sum; NaN without a group, inf on overflow."""
-        return self._sums[m].total(0, row) if self.groups_used(m, row) else float("nan")
 
     def moments(self, m: int, weighted: bool, row: int = 0) -> Moments:
         """Return the exact sums that standard errors need."""

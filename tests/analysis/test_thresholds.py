@@ -293,7 +293,7 @@ def test_command__writes_several_models_as_json_and_csv(log):
     wanted = best_threshold(log, label="click", score=["a", "b"], **options)
     assert read == [one.to_dict() for one in wanted.values()]
     as_csv = list(csv.DictReader(io.StringIO(told(*asked, "-f", "csv").stdout)))
-    assert [list(row) for row in as_csv] == [list(read[0])] * 2
+    assert [["schema", *row] for row in as_csv] == [list(read[0])] * 2
     assert [row["tp"] for row in as_csv] == [str(one["tp"]) for one in read]
 
 

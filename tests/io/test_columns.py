@@ -14,7 +14,7 @@ import fastrank_eval
 from fastrank_eval import ArgumentError, ColumnError, OrderError
 from fastrank_eval._lib.arrow import as_array, null_rows
 from fastrank_eval.io.columns import Roles
-from fastrank_eval.io.validate import columns_of
+from fastrank_eval.io.validate import columns_of, numbers_of_order
 
 NAN, INF = math.nan, math.inf
 
@@ -450,3 +450,14 @@ def test_masks__of_slices__are_those_of_arrow(kind) -> None:
         assert as_array(values).tolist() == values.cast(pa.int8()).to_pylist()
         whole = column.fill_null(values.type.to_pandas_dtype()(0)).slice(first, count)
         assert as_array(whole).tolist() == whole.cast(pa.int8()).to_pylist()
+
+
+@pytest.mark.parametrize("kind", ["int64", "uint64"])
+def test_numbers_of_order__are_the_integers(kind):
+    """Of scores of which only the order is read: the nearest doubles of the integers."""
+    integers = [0, 1, 2, 7, 2**31, 2**53 - 1, 2**53 + 2, 2**62 + 2**40]
+    integers += [-value for value in integers] if kind == "int64" else [2**63 - 1, 2**63 + 2**20]
+    score = pa.array(integers, getattr(pa, kind)())
+    rows = pa.record_batch({"g": [1] * len(score), "y": [0] * len(score), "s": score})
+    columns = columns_of(rows, Roles(("g",), "y", ("s",)), 0)
+    assert numbers_of_order(columns.scores[0], kind).tolist() == [float(i) for i in integers]

@@ -366,6 +366,7 @@ def failure(score: Any, **options: Any) -> str:
         ({"o d": "a"}, 'score "o d": no column \'a\'.'),
         ({"pcvr": "pctr"}, "score: must have a new name for pctr, got 'pcvr', which is a column"),
         ({"x": "pctr * 2", "y": "x"}, "score y: must be computed from columns of the data, got"),
+        ({"x": "x * 2"}, "score x: no column 'x'. Columns: user"),
         ({"x": "-name"}, "must be computed from integers, floats or booleans, got 'name' of"),
         ({"x": "name"}, "score column 'x' has type string; it must be"),
         ({"x": "0 * pctr / pcvr"}, "'x' = 0 * pctr / pcvr (double) is NaN in 2 row(s), "

@@ -46,7 +46,7 @@ class OneStream:
         (lambda: pd.DataFrame(COLUMNS), None, True),
         (lambda: pl.DataFrame(COLUMNS), None, True),
         (lambda: duckdb.from_arrow(TABLE), None, True),
-        (lambda: duckdb.from_arrow(TABLE).to_arrow_reader(), None, False),
+        (lambda: pa.RecordBatchReader.from_stream(duckdb.from_arrow(TABLE)), None, False),
         (OneArray, 4, True),
         (OneStream, None, False),
         (lambda: {name: np.array(values) for name, values in COLUMNS.items()}, 4, True),

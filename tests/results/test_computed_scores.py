@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -118,3 +119,61 @@ def test_curve_threshold_and_explain__are_those_of_columns() -> None:
         for log, given in ((short, score), (LOG, "stored"))
     ]
     assert str(explained[0]) == str(explained[1])
+
+
+def classes(log: Any, second: str, **options: Any) -> fe.ClassResult:
+    scores = {0: "rest", 1: second}
+    return fe.evaluate_classes(log, label="click", scores=scores, measures="AUC,PPV", **options)
+
+
+def test_classes__of_computed_scores__are_those_of_columns(tmp_path: Path) -> None:
+    log = LOG.append_column("rest", LOG["pcvr"])
+    found, stored = classes(log, "pctr*pcvr"), classes(log, "stored")
+    assert [repr(value) for value in found] == [repr(value) for value in stored]
+    assert found.meta.conventions["score"] == {"0": "rest", "1": "pctr * pcvr"}
+    assert "score" not in stored.meta.conventions
+    path = tmp_path / "log.csv"
+    log.to_pandas().to_csv(path, index=False)
+    assert values(classes(str(path), "pctr * pcvr")) == values(classes(str(path), "stored"))
+
+
+def test_classes__column_with_the_text_of_an_expression__is_the_column() -> None:
+    log = LOG.append_column("rest", LOG["pcvr"]).append_column("pctr-pcvr", LOG["stored"])
+    found = classes(log, "pctr-pcvr")
+    assert values(found) == values(classes(log, "stored"))
+    assert "score" not in found.meta.conventions
+
+
+@pytest.mark.parametrize(
+    "text,error",
+    [
+        ("pctrr", "no column 'pctrr'. Did you mean 'pctr'"),
+        ("pctr * pcvrr", "no column 'pcvrr'. Did you mean 'pcvr'"),
+        ("pctr *", "expected a column, a number, a sign or '('"),
+    ],
+)
+def test_classes__mistake_in_a_score__is_refused(text: str, error: str) -> None:
+    with pytest.raises(fe.FastRankEvalError, match=re.escape(error)):
+        classes(LOG.append_column("rest", LOG["pcvr"]), text)
+
+
+def test_several_labels__of_a_function_of_one__are_refused() -> None:
+    log = LOG.append_column("order", LOG["click"])
+    options: dict[str, Any] = {"label": ["click", "order"], "score": SCORE}
+    error = r"label: must be one column, got \['click', 'order'\]; name one, and call the function"
+    calls: list[Any] = [
+        lambda: fe.partial(log, group="user", measures="GAUC", **options),
+        lambda: fe.curve("roc", log, **options),
+        lambda: fe.best_threshold(log, **options),
+        lambda: fe.confusion(log, **options),
+        lambda: fe.explain(log, profile="catboost", group="user", **options),
+    ]
+    for call in calls:
+        with pytest.raises(fe.ArgumentError, match=error):
+            call()
+    kept = fe.evaluate(log, group="user", measures="GAUC", keep_state=True, **options)
+    parts = [fe.partial(log, group="user", measures="GAUC", label=each, score=SCORE)
+             for each in options["label"]]  # fmt: skip
+    assert [values(kept[each].state.result()) for each in kept] == [
+        values(part.result()) for part in parts
+    ]

@@ -59,6 +59,10 @@ def joined(operator: str, *parts: Node) -> Operation:
         ('AUC["a]""b"] > 1', joined(">", Term("AUC", slice='a]"b'), Number(1))),
         ("AUC[*] > 1", joined(">", Term("AUC", slice=None), Number(1))),
         ('AUC["*"] > 1', joined(">", Term("AUC", slice="*"), Number(1))),
+        ('AUC["] > 1', joined(">", Term("AUC", slice='"'), Number(1))),
+        ('AUC[""] > 1', joined(">", Term("AUC", slice=""), Number(1))),
+        ('AUC["a] > 1', joined(">", Term("AUC", slice='"a'), Number(1))),
+        ('AUC[a"] > 1', joined(">", Term("AUC", slice='a"'), Number(1))),
         ("AUC[all] > 1", joined(">", AUC, Number(1))),
         ("nDCG(gain='exp')@10 < 1", joined("<", Term("nDCG(gain='exp')@10"), Number(1))),
         ("P_10-0.1<1", joined("<", joined("-", Term("P@10"), Number(0.1)), Number(1))),
@@ -143,6 +147,32 @@ def test_parse__option_given_as_its_default__stays_given() -> None:
     (term,) = terms_of(parse("nDCG(gain='exp') < 1"))
     assert isinstance(term, Term)
     assert term.measure == text_with_options(measure("nDCG(gain='exp')")) != str(measure("nDCG"))
+
+
+@pytest.mark.parametrize(
+    "text,shown",
+    [
+        ("auc[slot=1] > 1", "AUC[slot=1] value > 1"),
+        ("auc[ @rows 1-4 ] > 1", "AUC[@rows 1-4] value > 1"),
+        ('auc["a]"] > 1', 'AUC["a]"] value > 1'),
+        ("auc[*] > 1", "AUC[*] value > 1"),
+        ("ndcg_cut_10 > 1", "ndcg_cut_10 value > 1"),
+        ("ndcg(gain=exp)@3 > 1", "nDCG(gain='exp')@3 value > 1"),
+        ("-auc - -1 < 1", "-AUC value - -1 < 1"),
+    ],
+)
+def test_text__of_a_gate__has_quotes_only_where_needed_and_names_as_given(
+    text: str, shown: str
+) -> None:
+    assert str(parse(text)) == shown
+
+
+def test_functions__one_after_another__are_not_nested() -> None:
+    row = "abs(GAUC) + " * 40
+    parse(f"{row}1 < 2")
+    parse(f"{row}{'(' * 29}GAUC{')' * 29} < 2")
+    with pytest.raises(ArgumentError, match="at most 30 nested parentheses"):
+        parse(f"{row}{'(' * 31}GAUC{')' * 31} < 2")
 
 
 # ---- what is refused -----------------------------------------------------------------------------

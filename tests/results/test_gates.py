@@ -73,7 +73,7 @@ HOLDS, PASSED = [("holds", "pctr", None)], []  # type: ignore[var-annotated]
         ("GAUC >= 0.61", PASSED),
         ("GAUC se >= 0.1", HOLDS),
         ("GAUC groups = 3 and GAUC groups_used = 2", HOLDS),
-        ("GAUC dropped_share > 1 / 3 - 1e-12", HOLDS),
+        ("GAUC dropped_share = 1 / 3", HOLDS),
         ("GAUC rows_share < 0.9 and GAUC positives_share = 1", HOLDS),
         ("GAUC < AUC - 0.05", HOLDS),
         ("abs(GAUC - AUC) > 0.2", PASSED),
@@ -143,7 +143,8 @@ def test_failure__of_several_numbers__names_them() -> None:
 
 def test_unknown_slice__value_without_its_column__suggests_the_slice() -> None:
     sliced = replace(GAUC, slice="country=IN")
-    (failure,) = judge(["GAUC[IN] < 0.6"], [GAUC, sliced], rows=6, groups=3).failures
+    lines = [GAUC, sliced, replace(GAUC, slice="region=IN")]
+    (failure,) = judge(["GAUC[IN] < 0.6"], lines, rows=6, groups=3).failures
     assert failure.detail.endswith("has no slice 'IN'. Did you mean 'country=IN'?")
 
 
@@ -190,6 +191,25 @@ def test_judge__no_group_behind_a_number__fails() -> None:
     assert verdict("rows > 9", GAUC, rows=0, groups=0) == [("no_groups", None, None)]
 
 
+def test_judge__rows_without_groups__have_a_number_of_rows_only() -> None:
+    assert verdict("rows < 9", groups=0) == [("holds", None, None)]
+    for condition in ("groups < 9", "AUC groups < 9"):
+        (failure,) = judge([condition], [AUC], rows=6, groups=0).failures
+        assert failure.kind == "no_groups"
+        assert failure.detail.startswith("rows were not grouped")
+    (failure,) = judge(["groups < 9"], [], rows=0, groups=0).failures
+    assert failure.detail == "there are no groups"
+
+
+def test_judge__value_that_needs_no_groups__has_no_dropped_share() -> None:
+    of_rows = replace(AUC, groups=0, groups_used=0)
+    assert verdict("AUC > 0.6", of_rows) == HOLDS
+    assert verdict("AUC dropped_share >= 0", of_rows) == [("undefined", "pctr", None)]
+    assert verdict("AUC > 0.6", replace(AUC, groups=1, groups_used=0)) == [
+        ("no_groups", "pctr", None)
+    ]
+
+
 def test_judge__undefined_value_of_rows_without_groups__is_undefined() -> None:
     log = {"click": [0, 1, 1, 1], "p": [0.1, 0.2, 0.3, 0.4], "slot": ["a", "a", "b", "b"]}
     result = fe.evaluate(log, label="click", score="p", measures="AUC", by="slot")
@@ -216,6 +236,54 @@ def test_judge__no_gate__is_refused() -> None:
         evaluated().check()
     with pytest.raises(ArgumentError, match="fail_if: must be text or a Gate, got 3;"):
         evaluated().check(3)  # type: ignore[arg-type]
+
+
+# ---- gates before there is a result --------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "condition,counts",
+    [
+        ("GAUC < 0.6", False),
+        ("rows < 6", False),
+        ("groups < 6", True),
+        ("AUC > 1 or GAUC groups_used < 3", True),
+    ],
+)
+def test_gate__counts_groups__if_it_reads_a_number_of_them(condition: str, counts: bool) -> None:
+    assert fe.gate(condition).counts_groups is counts
+
+
+def test_gate__requires__its_measures_and_scores() -> None:
+    names = {"GAUC": "GAUC", "nDCG(gain='linear')@3": "nDCG@3"}
+    fe.gate("a:GAUC < 0.6 and rows > 1").require(names, ["a"])
+    renamed = {"RR": "GAUC"}
+    fe.gate("RR < 0.6").require(names, ["a"], renamed)
+    for condition, said in {
+        "GAUC < 1 or AP < 0.6": "AP is none of the measures GAUC, nDCG@3. Add it to --measures.",
+        "AUC < 1": "AUC is none of the measures GAUC, nDCG@3. Did you mean 'GAUC'? "
+        "Add it to --measures.",
+        "nDCG@3 < 1": "nDCG@3 is none of the measures GAUC, nDCG(gain='linear')@3",
+        "b:GAUC < 0.6": "score column 'b' is none of 'a'. Add it to --score.",
+    }.items():
+        with pytest.raises(ArgumentError) as refused:
+            fe.gate(condition).require(names, ["a"])
+        assert said in str(refused.value)
+    with pytest.raises(ArgumentError, match="names: must be "):
+        fe.gate("GAUC < 1").require(3, ["a"])  # type: ignore[arg-type]
+
+
+def test_gate__of_no_text__is_refused_with_its_argument() -> None:
+    with pytest.raises(ArgumentError, match="fail_if: must be text, got 3"):
+        fe.gate(3)  # type: ignore[arg-type]
+
+
+def test_gates_and_verdicts__do_not_change() -> None:
+    gate = fe.gate("GAUC < 1")
+    found = judge([gate], [GAUC], rows=6, groups=3)
+    for value, name in ((gate, "condition"), (found, "failures"), (found.failures[0], "kind")):
+        with pytest.raises(AttributeError):
+            setattr(value, name, None)
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)

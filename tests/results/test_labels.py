@@ -64,6 +64,16 @@ def test_slicings__of_an_iterator_are_those_of_every_label() -> None:
     assert results["click"].slices() == results["order"].slices() != ()
 
 
+@pytest.mark.parametrize(
+    "options", [{"measures": ["GAUC", "MAP"]}, {"score": ["pctr", "pcvr"]}, {"group": ["user"]}]
+)
+def test_iterators__are_read_once_for_all_labels(options: dict[str, list[str]]) -> None:
+    results = evaluate(**{name: iter(given) for name, given in options.items()})
+    wanted = evaluate(**options)
+    for label in LABELS:
+        assert values_of(results[label]) == values_of(wanted[label])
+
+
 def test_labels__without_one_measure_of_groups_in_common() -> None:
     """A label whose measures need no groups has the numbers of a run of its own: no groups."""
     results = evaluate(measures={"click": "RR", "order": "AUC"}, keep_state=False)
@@ -107,7 +117,7 @@ def test_values_of_groups__have_the_label_in_front() -> None:
 def test_json__has_the_values_of_each_label() -> None:
     results = evaluate(measures=OWN)
     found = json.loads(results.to_json())
-    assert found == {"labels": {label: json.loads(results[label].to_json()) for label in LABELS}}
+    assert found["labels"] == {label: json.loads(results[label].to_json()) for label in LABELS}
 
 
 def test_report__has_a_heading_for_each_label() -> None:

@@ -154,7 +154,7 @@ def test_to_json__nan_and_numpy_values__are_strict_json() -> None:
         raise AssertionError(constant)
 
     read = json.loads(text, parse_constant=refuse)
-    assert list(read) == ["meta", "results"]
+    assert list(read) == ["schema", "meta", "results"]
     assert list(read["meta"]) == ["version", "rows", "groups", "conventions", "seconds"]
     assert read["meta"]["conventions"] == {
         "ties": "expected", "weight": None, "limit": 5, "columns": ["a", "b"], "share": None,

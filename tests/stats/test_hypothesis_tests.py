@@ -3,6 +3,7 @@
 import itertools
 import math
 import sys
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -15,7 +16,9 @@ from fastrank_eval.stats.hypothesis_tests import (
     PairedTest,
     clustered_test,
     group_differences,
+    maximum_exceeds,
     paired_t,
+    range_exceeds,
     sign_tail,
     sign_test,
     wilcoxon,
@@ -49,19 +52,21 @@ DIFFERENCES = st.lists(FINITE, min_size=2, max_size=60).map(np.array)
     ],
 )
 def test_t_tail__equals_digits_of_the_definition(degrees, t, wanted):
-    assert t_tail(t, degrees) == pytest.approx(wanted, rel=1e-11)
+    assert t_tail(t, degrees) == pytest.approx(wanted, rel=1e-11, abs=0)
 
 
 @law
 @given(st.floats(-60, 60), st.integers(1, 5000))
 def test_t_tail__equals_scipy(t, degrees):
-    assert t_tail(t, degrees) == pytest.approx(2 * stats.t.sf(abs(t), degrees), rel=1e-10)
+    assert t_tail(t, degrees) == pytest.approx(
+        2 * stats.t.sf(abs(t), degrees), rel=1e-10, abs=1e-290
+    )
 
 
 def test_tails__of_the_ends():
     assert (t_tail(0.0, 3), t_tail(math.inf, 3), t_tail(-math.inf, 1)) == (1, 0, 0)
     assert math.isnan(t_tail(math.nan, 3))
-    assert normal_tail(-37.0) == pytest.approx(2 * stats.norm.sf(37.0), rel=1e-11)
+    assert normal_tail(-37.0) == pytest.approx(2 * stats.norm.sf(37.0), rel=1e-11, abs=0)
     assert normal_tail(0.0) == 1
 
 
@@ -83,7 +88,7 @@ def test_tails__of_the_ends():
     ],
 )
 def test_sign_tail__equals_digits_of_the_definition(wins, losses, wanted):
-    assert sign_tail(wins, losses) == pytest.approx(wanted, rel=1e-11)
+    assert sign_tail(wins, losses) == pytest.approx(wanted, rel=1e-11, abs=0)
 
 
 @law
@@ -91,7 +96,29 @@ def test_sign_tail__equals_digits_of_the_definition(wins, losses, wanted):
 def test_sign_tail__equals_scipy(wins, losses):
     if wins + losses:
         wanted = stats.binomtest(wins, wins + losses).pvalue
-        assert sign_tail(wins, losses) == pytest.approx(wanted, rel=1e-9)
+        assert sign_tail(wins, losses) == pytest.approx(wanted, rel=1e-9, abs=1e-290)
+
+
+@pytest.mark.parametrize(
+    "wins, losses", [(1000, 31), (1000, 32), (961, 40), (33, 2000), (700, 400)]
+)
+def test_sign_tail__equals_the_sum_of_binomial_coefficients(wins, losses):
+    ways = sum(math.comb(wins + losses, k) for k in range(min(wins, losses) + 1))
+    wanted = float(Fraction(2 * ways, 1 << (wins + losses)))
+    assert sign_tail(wins, losses) == pytest.approx(wanted, rel=1e-12, abs=0)
+
+
+@pytest.mark.parametrize("x", [0.3, 0.7, 1.0, 1.49, 1.5, 1.51, 1.99, 2.0, 2.01, 2.4, 3.0, 5.0, 8.0])
+def test_maximum_and_range__of_brownian_motion__equal_their_series_of_reflections(x):
+    of_maximum = [4 * (-1) ** k * stats.norm.sf((2 * k + 1) * x) for k in range(300)]
+    of_range = [8 * (-1) ** (k + 1) * k * stats.norm.sf(k * x) for k in range(1, 300)]
+    for exceeds, terms in ((maximum_exceeds, of_maximum), (range_exceeds, of_range)):
+        wanted = math.fsum(terms)
+        assert exceeds(x) == pytest.approx(
+            wanted, rel=1e-9 if x > 2.5 else 0, abs=1e-12 if x < 2.5 else 0
+        )
+        assert 0 <= exceeds(x) <= 1
+    assert maximum_exceeds(0.0) == range_exceeds(0.0) == 1
 
 
 # ---- tests ---------------------------------------------------------------------------------------
@@ -151,6 +178,21 @@ def test_wilcoxon__of_many_groups__equals_scipy():
     assert found.statistic == wanted.statistic
     assert found.p_value == pytest.approx(wanted.pvalue, rel=1e-14)
     assert found.groups == np.count_nonzero(differences)
+
+
+def test_tests__of_no_group_and_of_two_groups__are_none_and_defined():
+    for test in (paired_t, wilcoxon, sign_test):
+        found = test(np.array([math.nan]))
+        assert (found.groups, found.note, math.isnan(found.p_value)) == (0, "no_groups", True)
+    assert clustered_test(0.3, 0.1, 2, 1).note is None
+    assert clustered_test(0.3, 0.1, 1, 1).note == "one_group"
+
+
+def test_wilcoxon__is_exact_up_to_50_groups():
+    for groups, method in ((50, "exact"), (51, "approx")):
+        differences = np.arange(1.0, groups + 1) * np.where(np.arange(groups) % 3, 1, -1)
+        wanted = stats.wilcoxon(differences, zero_method="wilcox", method=method)
+        assert wilcoxon(differences).p_value == pytest.approx(wanted.pvalue, rel=1e-12, abs=0)
 
 
 def test_wilcoxon__of_differences_that_rounding_makes_unequal__ties_them():

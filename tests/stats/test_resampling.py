@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numba import config
 from scipy import stats
@@ -214,6 +214,7 @@ def test_sums__in_any_order_of_groups_and_for_any_threads__have_the_same_bits(
 
 @law
 @given(groups=GROUPS, block=st.sampled_from([1, 7, 64, 1000]), replicates=st.integers(1, 40))
+@example(groups=2, block=1, replicates=34)  # all patterns
 def test_sums__in_blocks_of_any_size__have_the_same_bits(groups, block, replicates):
     ids, a, b = ids_of(groups), data_of(groups), data_of(groups, seed=2)
     wanted = [resample(a, b, ids, replicates, 1).tobytes() for resample in RESAMPLERS.values()]

@@ -12,10 +12,10 @@ import click
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval._lib.lexer import quoted
 from fastrank_eval._lib.signals import defer_signals, raise_if_stopped
+from fastrank_eval.apps.cli.completion import complete_files
 from fastrank_eval.apps.cli.options import (
     check_order,
     comparison_options,
-    complete_files,
     compute,
     confidence_option,
     convention_options,
@@ -86,10 +86,7 @@ Examples:
   fastrank-eval compare logs -g user_id -l click -s score_a,score_b \\
       -b score_a \\
       --fail-if "GAUC delta_ci_low < -0.001"
-  fastrank-eval compare base.state candidate.state --test wilcoxon
-
-Exit codes: 0 done, with any result; 2 bad input or output, 3 a gate (--fail-if) failed,
-130 interrupted, 143 terminated, 129 hung up.""",
+  fastrank-eval compare base.state candidate.state --test wilcoxon""",
 )
 @sources_argument
 @optional_column_options
@@ -262,10 +259,7 @@ Examples:
   fastrank-eval evaluate logs/day=2026-11-20 -g user_id -l click -s score_a \\
       --save-state 20.state
   fastrank-eval merge 19.state 20.state
-  fastrank-eval merge 19.state 20.state --compare --correction bh
-
-Exit codes: 0 done, 2 bad input or output, 3 a gate (--fail-if) failed, 130 interrupted,
-143 terminated, 129 hung up.""",
+  fastrank-eval merge 19.state 20.state --compare --correction bh""",
 )
 @click.argument(
     "states", nargs=-1, required=True, metavar="STATES...", shell_complete=complete_files

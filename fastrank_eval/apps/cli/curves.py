@@ -11,6 +11,7 @@ import click
 
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval._lib.signals import defer_signals, raise_if_stopped
+from fastrank_eval.apps.cli.completion import complete_columns
 from fastrank_eval.apps.cli.options import (
     choice,
     column_options,
@@ -40,9 +41,9 @@ from fastrank_eval.apps.cli.shell import (
     check_files,
     check_standard_output,
     emit,
-    note,
     output_file,
 )
+from fastrank_eval.apps.cli.standard_error import note
 from fastrank_eval.results.format import printable
 
 if TYPE_CHECKING:
@@ -419,7 +420,8 @@ def threshold(
     else:
         from fastrank_eval._lib.files import csv_text
 
-        emit(csv_text(list(rows[0]), (row.values() for row in rows), csv_safe))
+        names = [name for name in rows[0] if name != "schema"]
+        emit(csv_text(names, ([row[name] for name in names] for row in rows), csv_safe))
 
 
 _CLASS_MEASURES = "AUC,PPV,TPR,FScore,Accuracy"
@@ -465,6 +467,7 @@ Examples:
     multiple=True,
     required=True,
     callback=_parse_class_columns,
+    shell_complete=complete_columns,
     metavar="COLUMN|CLASS=COLUMN,...",
     help="Column with the class of each row, or a list of its classes; or one column of 0 and 1 "
     "for each class.",
@@ -476,9 +479,11 @@ Examples:
     multiple=True,
     required=True,
     callback=_parse_class_columns,
-    metavar="CLASS=COLUMN,...",
-    help="The score column of each class. Columns without a class are classes 0, 1, 2 ... if "
-    "labels are numbers, and classes of the same names if labels are text.",
+    shell_complete=complete_columns,
+    metavar="CLASS=COLUMN|EXPRESSION,...",
+    help="The score column of each class, or an expression such as '1 - p'. Columns without a "
+    "class are classes 0, 1, 2 ... if labels are numbers, and classes of the same names if labels "
+    "are text.",
 )
 @weight_option
 @option(

@@ -30,9 +30,7 @@ Examples:
   fastrank-eval demo demo
   fastrank-eval evaluate demo/impressions.parquet -g user_id -l click \\
       -s score_a,score_b
-  fastrank-eval nightly demo/month/nightly.toml --date 2026-11-19
-
-Exit codes: 0 done, 2 bad input, or a folder that cannot be written.""",
+  fastrank-eval nightly demo/month/nightly.toml --date 2026-11-19""",
 )
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @option(

@@ -11,12 +11,11 @@ import click
 from fastrank_eval._lib import __version__
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval._lib.signals import defer_signals, raise_if_stopped
+from fastrank_eval.apps.cli.completion import complete_files, complete_measures
 from fastrank_eval.apps.cli.options import (
     check_order,
     choice,
     column_options,
-    complete_files,
-    complete_measures,
     compute,
     confidence_option,
     convention_options,
@@ -125,10 +124,7 @@ Examples:
   producer | fastrank-eval evaluate - -g session -l click -s score_a \\
       --presorted
   fastrank-eval evaluate logs -g user_id -l click -s score_a \\
-      --fail-if "GAUC ci_low < 0.6"
-
-Exit codes: 0 done, 2 bad input or output, 3 a gate (--fail-if) failed, 130 interrupted,
-143 terminated, 129 hung up.""",
+      --fail-if "GAUC ci_low < 0.6\"""",
 )
 @sources_argument
 @labels_and_columns

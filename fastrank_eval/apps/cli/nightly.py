@@ -14,12 +14,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError, OutputError
+from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError, HistoryError, OutputError
 from fastrank_eval._lib.files import atomic_path
 from fastrank_eval._lib.signals import defer_signals, raise_if_stopped
+from fastrank_eval.apps.cli.completion import complete_files
+from fastrank_eval.apps.cli.exit_codes import ExitCode, worst
 from fastrank_eval.apps.cli.nightly_output import NightlyOutput
-from fastrank_eval.apps.cli.options import complete_files, option
-from fastrank_eval.apps.cli.shell import SectionedCommand, check_standard_output, note
+from fastrank_eval.apps.cli.options import option
+from fastrank_eval.apps.cli.shell import SectionedCommand, check_standard_output
+from fastrank_eval.apps.cli.standard_error import note
 
 if TYPE_CHECKING:
     from fastrank_eval.apps.nightly.config import NightlyConfig
@@ -27,11 +30,13 @@ if TYPE_CHECKING:
     from fastrank_eval.apps.nightly.run import NightRun
 
 
-#: Exit codes. A run of several nights ends with the first of 2, 4, 3, 5 that occurred.
-BAD_INPUT, REGRESSION, DATA_QUALITY, NOT_SHOWN = 2, 3, 4, 5
-_STATUS_CODES = {"fine": 0, "changed": 0, "provisional": 0, "regression": REGRESSION,
-                 "data_quality": DATA_QUALITY}  # fmt: skip
-_CODE_ORDER = (BAD_INPUT, DATA_QUALITY, REGRESSION, NOT_SHOWN)
+_STATUS_CODES = {
+    "fine": ExitCode.DONE,
+    "changed": ExitCode.DONE,
+    "provisional": ExitCode.DONE,
+    "regression": ExitCode.GATE_FAILED,
+    "data_quality": ExitCode.DATA_QUALITY,
+}
 
 
 @click.command(
@@ -42,12 +47,7 @@ Examples:
   fastrank-eval nightly nightly.toml
   fastrank-eval nightly nightly.toml --date 2026-11-19 --json -
   fastrank-eval nightly nightly.toml --no-labels
-  fastrank-eval nightly nightly.toml --backfill 2026-11-01..2026-11-19
-
-Exit codes: 0 fine, changed or provisional, 2 bad input (nothing was written), 3 a gate failed, a
-model has too few distinct scores, or scores or columns drifted, 4 the rows are not sound (for any
-result of the gates), 5 fine and kept but a page or the summary could not be written, 130
-interrupted, 143 terminated, 129 hung up. Nights that are judged again count too.""",
+  fastrank-eval nightly nightly.toml --backfill 2026-11-01..2026-11-19""",
 )
 @click.argument("config", type=click.Path(), default="nightly.toml", metavar="[CONFIG]")
 @option(
@@ -137,10 +137,13 @@ def nightly(
         from fastrank_eval.apps.nightly.run import with_history_copy
 
         now, unlabelled = dt.datetime.now(dt.UTC), dates if no_labels else []
-        due = [each for each in due_nights(settings, now, dry_run) if each not in dates]
+        nights = due_nights(settings, now, dry_run).items()
+        due = {night: labels for night, labels in nights if night not in dates}
         dates = sorted([*dates, *due])
+        late = ExitCode.DONE
         if not dry_run:
             check_all_pages(settings, dates)
+            late = _write_late_pages(settings, dates)
         # Several nights of a dry run see each other, in a copy of the history. Nights of a report
         # that had one label get the name of their label there.
         copied = dry_run and (len(dates) > 1 or bool(settings.parts))
@@ -149,12 +152,13 @@ def nightly(
             silent = quiet or output.prints_summary
             codes = {
                 _run_night(
-                    run_settings, each, now, due, dry, each not in unlabelled, markdown, silent,
-                    output,
+                    run_settings.select(due[each]) if each in due else run_settings, each, now,
+                    due, dry, each not in unlabelled, markdown, silent, output,
+                    is_last=each == dates[-1],
                 )
                 for each in dates
             }  # fmt: skip
-    code = output.finish(_worst(codes), NOT_SHOWN)
+    code = output.finish(worst({*codes, late}))
     if code:
         raise click.exceptions.Exit(code)
 
@@ -169,13 +173,15 @@ def _run_night(
     config: NightlyConfig,
     date: dt.date,
     now: dt.datetime,
-    due: Sequence[dt.date],
+    due: Collection[dt.date],
     dry_run: bool,
     labels: bool,
     markdown: bool,
     quiet: bool,
     output: NightlyOutput,
-) -> int:
+    *,
+    is_last: bool,
+) -> ExitCode:
     """Run a night, print it and return its exit code."""
     from fastrank_eval.apps.cli.progress_bar import progress_bar
     from fastrank_eval.apps.nightly.label_summary import nights_lines, nights_markdown
@@ -192,23 +198,28 @@ def _run_night(
             )
         raise_if_stopped()
     except FastRankEvalError as error:
-        if date in due:
+        if date in due and not isinstance(error, HistoryError):
             return _keep_provisional(config, date, str(error))
         note(f"error: {date}: {printable(str(error))}")
         content = {"date": date.isoformat(), "error": str(error)}
         lines = [config.title, f"{date} NOT EVALUATED: {printable(str(error))}"]
         _notify(config, date, ["error"], lines, [content])
         output.nights.append(content)
-        return BAD_INPUT
+        return ExitCode.BAD_INPUT
     shown = [
         _show_night(each, outcome, dry_run, output)
         for each, outcome in zip(configs, outcomes, strict=True)
     ]
     index, failed = (None, False) if dry_run else _write_index(config, date)
     nights, pages = [each.night for each in shown], [each.page for each in shown]
-    lines = [config.title, *nights_lines(nights).splitlines()]
+    lines = [config.title, *nights_lines(_printed(nights, is_last)).splitlines()]
     lines += filter(None, [index if config.parts else pages[0]])
-    contents = [night_dict(each.night, each.page, each.failure, each.groups) for each in shown]
+    contents = [
+        night_dict(
+            each.night, each.page, each.failure, each.groups, compared_again=outcome.again
+        )
+        for each, outcome in zip(shown, outcomes, strict=True)
+    ]  # fmt: skip
     unsent = _notify(config, date, [night.status for night in nights], lines, contents)
     if unsent is not None:
         for each in contents:
@@ -222,14 +233,22 @@ def _run_night(
     output.nights += contents if output.has_summary else []
     if markdown:
         strips = [_statuses(each, date) for each in configs]
-        output.print_text(nights_markdown(nights, pages, index, strips))
+        output.print_text(nights_markdown(_printed(nights, is_last), pages, index, strips))
     elif not quiet:
-        output.print_text(nights_lines(nights))
+        output.print_text(nights_lines(_printed(nights, is_last)))
     codes = {_STATUS_CODES[night.status] for night in nights}
     codes |= {_STATUS_CODES[later.status] for outcome in outcomes for later in outcome.again}
     if failed or any(each.failure is not None for each in shown):
-        codes.add(NOT_SHOWN)
-    return _worst(codes)
+        codes.add(ExitCode.NOT_SHOWN)
+    return worst(codes)
+
+
+def _printed(nights: Sequence[Night], is_last: bool) -> list[Night]:
+    """Remove the calibration from all nights of a run but the last.
+
+    Slices that are not calibrated are the same for many nights.
+    """
+    return [night if is_last else replace(night, calibration=()) for night in nights]
 
 
 class _ShownNight(NamedTuple):
@@ -264,7 +283,7 @@ def _show_night(
     return _ShownNight(night, None if page is None else str(page), failure, groups)
 
 
-def _keep_provisional(config: NightlyConfig, date: dt.date, reason: str) -> int:
+def _keep_provisional(config: NightlyConfig, date: dt.date, reason: str) -> ExitCode:
     """Note once that a night could not be judged again; return its exit code."""
     from fastrank_eval.apps.nightly.judge_again import keep_provisional
     from fastrank_eval.apps.nightly.pages import write_again
@@ -278,8 +297,22 @@ def _keep_provisional(config: NightlyConfig, date: dt.date, reason: str) -> int:
             write_again(each, [] if night is None else [night])
     except FastRankEvalError as error:
         note(f"error: {date}: {printable(str(error))}")
-        return BAD_INPUT
-    return 0
+        return ExitCode.BAD_INPUT
+    return ExitCode.DONE
+
+
+def _write_late_pages(config: NightlyConfig, dates: Sequence[dt.date]) -> ExitCode:
+    """Write the pages that a stopped run has left; return the exit code."""
+    from fastrank_eval.apps.nightly.label_pages import write_late_pages
+    from fastrank_eval.results.format import printable
+
+    try:
+        write_late_pages(config, dates)
+    except FastRankEvalError as error:
+        note(f"error: pages of earlier nights were not written: {printable(str(error))}")
+        return ExitCode.NOT_SHOWN
+    raise_if_stopped()
+    return ExitCode.DONE
 
 
 def _write_index(config: NightlyConfig, date: dt.date) -> tuple[str | None, bool]:
@@ -293,10 +326,6 @@ def _write_index(config: NightlyConfig, date: dt.date) -> tuple[str | None, bool
         note(f"error: {date}: the list of nights was not written: {printable(str(error))}")
         return None, True
     return None if path is None else str(path), False
-
-
-def _worst(codes: Collection[int]) -> int:
-    return next((code for code in _CODE_ORDER if code in codes), 0)
 
 
 def _write_groups(config: NightlyConfig, night: Night) -> str | None:

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from fastrank_eval._lib.errors import FastRankEvalError, OutputError
 from fastrank_eval._lib.files import atomic_path, check_writable
-from fastrank_eval.apps.cli.shell import emit, note
+from fastrank_eval.apps.cli.exit_codes import ExitCode
+from fastrank_eval.apps.cli.shell import emit
+from fastrank_eval.apps.cli.standard_error import note
 
 if TYPE_CHECKING:
     from fastrank_eval.apps.nightly.config import NightlyConfig
@@ -105,7 +107,7 @@ class NightlyOutput:
             yield
         except FastRankEvalError as error:
             with suppress(OutputError, BrokenPipeError):
-                self._write_summary(2, str(error))
+                self._write_summary(ExitCode.BAD_INPUT, str(error))
             raise
 
     def print_text(self, text: str) -> None:
@@ -120,20 +122,18 @@ class NightlyOutput:
             self._failed = True
             note(f"error: {error}")
 
-    def finish(self, code: int, fallback: int) -> int:
+    def finish(self, code: ExitCode) -> ExitCode:
         """Write the summary.
 
         Parameters
         ----------
-        code : int
+        code : ExitCode
             The exit code of the nights.
-        fallback : int
-            The exit code if that is 0 and some output could not be written.
 
         Returns
         -------
-        int
-            The exit code.
+        ExitCode
+            The same, or NOT_SHOWN if that is DONE and some output could not be written.
 
         Raises
         ------
@@ -150,7 +150,7 @@ class NightlyOutput:
                 note(f"error: {error} The summary is:\n{nights_json(self.nights, code)}")
         if self._pipe_closed:
             raise BrokenPipeError
-        return code or (fallback if self._failed else 0)
+        return code or (ExitCode.NOT_SHOWN if self._failed else ExitCode.DONE)
 
     def _write_summary(self, code: int, error: str | None = None) -> None:
         from fastrank_eval.apps.nightly.summary_files import nights_json

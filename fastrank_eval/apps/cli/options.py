@@ -7,12 +7,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.shell_completion import CompletionItem
 
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval._lib.lexer import quoted
 from fastrank_eval._lib.signals import defer_signals, raise_if_stopped
-from fastrank_eval.apps.cli.shell import SectionedOption, note
+from fastrank_eval.apps.cli.completion import (
+    complete_columns,
+    complete_files,
+    complete_measures,
+    complete_profiles,
+)
+from fastrank_eval.apps.cli.exit_codes import ExitCode
+from fastrank_eval.apps.cli.shell import SectionedOption
+from fastrank_eval.apps.cli.standard_error import note
 from fastrank_eval.engine import DEFAULT_MEASURES
 
 if TYPE_CHECKING:
@@ -105,33 +112,6 @@ def combine(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return apply
 
 
-def complete_files(
-    ctx: click.Context, param: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
-    """Let the shell complete a name of a file."""
-    return [CompletionItem(incomplete, type="file")]
-
-
-def complete_measures(
-    ctx: click.Context, param: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
-    """Complete the name of a measure, also after a comma."""
-    from fastrank_eval.measures import registry
-
-    before, comma, begin = incomplete.rpartition(",")
-    return [
-        CompletionItem(f"{before}{comma}{kind.name}", help=kind.summary)
-        for kind in registry.values()
-        if kind.name.lower().startswith(begin.lower())
-    ]
-
-
-def _complete_profiles(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    from fastrank_eval.engine.conventions import PROFILES
-
-    return [name for name in PROFILES if name.startswith(incomplete)]
-
-
 sources_argument = click.argument(
     "sources", nargs=-1, required=True, metavar="SOURCES...", shell_complete=complete_files
 )
@@ -142,6 +122,7 @@ _group_option = option(
     "--group",
     multiple=True,
     callback=lambda *parameters: _split_names(*parameters) or None,
+    shell_complete=complete_columns,
     metavar="COLUMN",
     help="Group key: query, user or session. Measures of all rows, such as AUC, need none. In CSV "
     "and TSV files it is text (007 is not 7). Repeat the option, or separate names by commas, for "
@@ -164,6 +145,7 @@ def _labels_option(required: bool) -> Callable[[Any], Any]:
         multiple=True,
         required=required,
         callback=_labels,
+        shell_complete=complete_columns,
         metavar="COLUMN",
         help=f"{_LABEL_HELP} Repeat the option, or separate names by commas, for several labels: "
         "rows are read once, and each label has tables of its own.",
@@ -178,6 +160,7 @@ def _score_option(required: bool) -> Callable[[Any], Any]:
         multiple=True,
         required=required,
         callback=_read_scores,
+        shell_complete=complete_columns,
         metavar="COLUMN|NAME=EXPRESSION",
         help="Score of a model; higher is better. 'both = p_click * p_order' computes one from "
         "columns, numbers, + - * / and parentheses. For several models, repeat the option, or "
@@ -185,12 +168,16 @@ def _score_option(required: bool) -> Callable[[Any], Any]:
     )
 
 
-label_option = option("Columns", "-l", "--label", required=True, metavar="COLUMN", help=_LABEL_HELP)
+label_option = option(
+    "Columns", "-l", "--label", required=True, shell_complete=complete_columns, metavar="COLUMN",
+    help=_LABEL_HELP,
+)  # fmt: skip
 score_option = _score_option(True)
 weight_option = option(
     "Columns",
     "-w",
     "--weight",
+    shell_complete=complete_columns,
     metavar="COLUMN",
     help="Weight of each row: 0, or from 1e-30 to 1e30.",
 )
@@ -287,6 +274,7 @@ slice_options = combine(
         "Slices",
         "--by",
         multiple=True,
+        shell_complete=complete_columns,
         metavar="SLICES",
         help="Evaluate each slice of the rows too: slot for each of its values, slot,country for "
         "each combination, age:18,25,35 between edges, age:quantile5 in bins of equally many rows, "
@@ -314,7 +302,7 @@ convention_options = combine(
     option(
         "Conventions",
         "--profile",
-        shell_complete=_complete_profiles,
+        shell_complete=complete_profiles,
         metavar="TOOL",
         help="Use the conventions of another tool: trec_eval_9, trec_eval_10, ir_measures, ranx, "
         "sklearn, gdeval, ndeval, catboost, xgboost, lightgbm, torchmetrics, din, recbole. Other "
@@ -505,8 +493,6 @@ def compute(
     return result
 
 
-#: The exit code of a result that fails a gate.
-GATE_FAILED = 3
 _MOST_REASONS = 20
 
 
@@ -517,8 +503,9 @@ def _fail_if_option(examples: str) -> Callable[[Any], Any]:
         "fail_if",
         multiple=True,
         metavar="CONDITION",
-        help="Exit with code 3 if this is true or cannot be computed; standard error names the "
-        f"reason: {examples} The report is always written. Repeat the option for several.",
+        help=f"Exit with code {ExitCode.GATE_FAILED} if this is true or cannot be computed; "
+        f"standard error names the reason: {examples} The report is always written. Repeat the "
+        "option for several.",
     )
 
 
@@ -593,4 +580,4 @@ def exit_if_failed(result: Result | Comparison | ByLabel[Any], gates: Sequence[G
     remaining = len(verdict.failures) - _MOST_REASONS
     if remaining > 0:
         note(f"gate failed: {remaining:,} more")
-    raise click.exceptions.Exit(GATE_FAILED)
+    raise click.exceptions.Exit(ExitCode.GATE_FAILED)

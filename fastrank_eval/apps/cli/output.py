@@ -20,10 +20,10 @@ from fastrank_eval.apps.cli.shell import (
     check_files,
     check_standard_output,
     emit,
-    note,
     output_file,
     render_text,
 )
+from fastrank_eval.apps.cli.standard_error import note
 
 if TYPE_CHECKING:
     from fastrank_eval.analysis.comparison import Comparison

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from fastrank_eval._lib.signals import defer_signals, on_forced_exit, raise_if_stopped
 from fastrank_eval._lib.threads import Progress
+from fastrank_eval.apps.cli.standard_error import is_logging
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -59,7 +60,7 @@ class _Bar:
     """One line of a terminal, redrawn at each report."""
 
     def __init__(self, hidden: bool) -> None:
-        self._hidden = hidden or sys.stderr is None or not sys.stderr.isatty()
+        self._hidden = hidden or sys.stderr is None or not sys.stderr.isatty() or is_logging()
         self._started = monotonic()
         self._speed = _Speed()
         self._live: Live | None = None

@@ -1,4 +1,4 @@
-"""Share exit codes, sections of ``--help`` and output between commands."""
+"""Share errors, sections of ``--help`` and output between commands."""
 
 from __future__ import annotations
 
@@ -17,11 +17,16 @@ from contextlib import contextmanager
 from importlib import import_module
 from itertools import chain
 from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from fastrank_eval._lib.errors import FastRankEvalError, OutputError
+from fastrank_eval._lib.signals import StopSignal, show_messages_as
+from fastrank_eval.apps.cli import exit_codes, standard_error
+from fastrank_eval.apps.cli.exit_codes import ExitCode
+from fastrank_eval.apps.cli.standard_error import note
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -51,13 +56,17 @@ class _HelpfulCommand(click.Command):
     context_class = _Context
     help_all = "Show all options and exit."
 
-    def make_context(self, *args: Any, **keywords: Any) -> click.Context:
+    def make_context(
+        self, info_name: str | None, args: list[str], *others: Any, **keywords: Any
+    ) -> click.Context:
         """Read the arguments and print help if they request it."""
+        if not isinstance(self, click.Group):  # errors of the arguments are lines, too
+            standard_error.use_json("--log-json" in args)
         with _report_write_errors():
-            return super().make_context(*args, **keywords)
+            return super().make_context(info_name, args, *others, **keywords)
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """List the parameters, with ``--help-all``."""
+        """List the parameters, with those that every command has."""
         params = super().get_params(ctx)
         whole = click.Option(
             ["--help-all"],
@@ -67,7 +76,8 @@ class _HelpfulCommand(click.Command):
             callback=_show_all_help,
             help=self.help_all,
         )
-        return [*params, whole]
+        logs = [] if isinstance(self, click.Group) else standard_error.log_options()
+        return [*params, *logs, whole]
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write usage, description, examples, then options or commands."""
@@ -75,6 +85,14 @@ class _HelpfulCommand(click.Command):
         self.format_help_text(ctx, formatter)
         self.format_epilog(ctx, formatter)
         self.format_options(ctx, formatter)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write examples, and the exit codes of a command."""
+        super().format_epilog(ctx, formatter)
+        if not isinstance(self, click.Group):
+            formatter.write_paragraph()
+            with formatter.indentation():
+                formatter.write_text(exit_codes.help_text(self.name or ""))
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command if the address space holds its imports."""
@@ -137,49 +155,62 @@ class Shell(_HelpfulCommand, click.Group):
         return super().get_command(ctx, cmd_name)
 
     def main(self, *args: Any, **keywords: Any) -> Any:
-        """Run the program; exit with 2 if help cannot be written."""
+        """Run the program, and log how it ends."""
+        started, code = perf_counter(), None
+        standard_error.use_json(False)  # until a command reads its arguments
         try:
             return super().main(*args, **keywords)
         except OutputError as error:  # help of the program, before any command runs
             note(f"error: {error}")
-            sys.exit(2)
+            sys.exit(ExitCode.BAD_INPUT)
+        except SystemExit as end:
+            code = int(end.code or 0)
+            raise
+        except StopSignal as stop:
+            code = stop.code
+            raise
+        except Exception:
+            if not standard_error.is_json():
+                raise
+            standard_error.note_fault()
+            code = ExitCode.SYSTEM
+            sys.exit(code)
+        finally:
+            standard_error.stop(code, perf_counter() - started)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command and map errors to exit codes.
-
-        ==== ===============
-        2    bad input
-        130  interruption
-        141  closed pipe
-        ==== ===============
-        """
+        """Run the command and map errors to exit codes."""
         try:
             return super().invoke(ctx)
+        except click.UsageError as error:
+            if not standard_error.is_json():
+                raise
+            _exit(ExitCode.BAD_INPUT, f"error: {error.format_message()}")
         except FastRankEvalError as error:
             from fastrank_eval.results.format import printable
 
             name = ctx.invoked_subcommand
             command = None if name is None else self.get_command(ctx, name)
-            _exit(2, f"error: {printable(_with_options(str(error), command))}")
+            _exit(ExitCode.BAD_INPUT, f"error: {printable(_with_options(str(error), command))}")
         except MemoryError:
             _exit(
-                1,
+                ExitCode.SYSTEM,
                 "error: out of memory; sort the rows by group and pass --presorted or "
                 "--order grouped to stream them, or name fewer --score columns.",
             )
         except KeyboardInterrupt:
-            _exit(130, "interrupted.")
+            _exit(ExitCode.INTERRUPTED, "interrupted.")
         except RuntimeError as error:
             if "start new thread" not in str(error):
                 raise
             _exit(
-                1,
+                ExitCode.SYSTEM,
                 "error: the system starts no further thread; raise the limits of processes and "
                 "memory (ulimit -u, ulimit -v), or pass --threads 1.",
             )
         except BrokenPipeError:
-            _discard_output(sys.stdout)
-            _exit(141)
+            standard_error.discard_output(sys.stdout)
+            _exit(ExitCode.PIPE_CLOSED)
 
 
 #: An argument of Python with its values, but not an option of a measure: ``GAUC(weight='pairs')``.
@@ -239,7 +270,7 @@ def _check_address_space() -> None:
     needed = _MIN_ADDRESSES + processors * _ADDRESSES_PER_THREAD
     if limit < needed:
         _exit(
-            1,
+            ExitCode.SYSTEM,
             f"error: virtual memory is limited to {limit // 10**6} MB (ulimit -v), and a run needs "
             f"{-(-needed // 10**6)} MB on {processors} processors; raise the limit, and bound "
             "memory with --memory.",
@@ -346,13 +377,14 @@ def prepare_process() -> None:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     warnings.formatwarning = _warning_line
+    show_messages_as(standard_error.note_line)
 
 
 def _warning_line(message: Warning | str, *_: Any, **__: Any) -> str:
     """Return a warning without the line of code that it comes from."""
     from fastrank_eval.results.format import printable
 
-    return f"warning: {printable(str(message))}\n"
+    return standard_error.note_line(f"warning: {printable(str(message))}") + "\n"
 
 
 def render_text(renderable: RenderableType, width: int | None = None) -> str:
@@ -494,28 +526,11 @@ def _report_write_errors() -> Iterator[None]:
     except BrokenPipeError:
         raise
     except OSError as error:
-        _discard_output(sys.stdout)
+        standard_error.discard_output(sys.stdout)
         raise OutputError(f"cannot write to standard output: {error.strerror}.") from error
 
 
-def note(text: str) -> None:
-    """Print a line to standard error; ignore a failure to write it."""
-    try:
-        click.echo(text, err=True)
-    except OSError:
-        _discard_output(sys.stderr)
-
-
-def _exit(code: int, message: str = "") -> NoReturn:
+def _exit(code: ExitCode, message: str = "") -> NoReturn:
     if message:
         note(message)
     raise click.exceptions.Exit(code)
-
-
-def _discard_output(stream: Any) -> None:
-    """Redirect a stream to the null device, so that flushing cannot fail."""
-    if isinstance(stream, _ClosedOutput):
-        return
-    null_device = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null_device, stream.fileno())
-    os.close(null_device)

@@ -49,9 +49,7 @@ Examples:
   fastrank-eval warmup sample.parquet -g user_id -l click -s score_a \\
       -m GAUC,AUC
   FASTRANK_CACHE_DIR=/opt/kernels fastrank-eval warmup sample.parquet \\
-      -g user_id -l click -s score_a,score_b --baseline score_a
-
-Exit codes: 0 done, 2 bad input, or a folder that cannot be used.""",
+      -g user_id -l click -s score_a,score_b --baseline score_a""",
 )
 @sources_argument
 @column_options

@@ -74,7 +74,7 @@ def judge_alarms(
     A sequence has the differences of one model, slice and measure from the baseline. Nights of
     unsound rows, without complete labels, of other conventions and of another baseline are left
     out. Each sequence has an equal share of `ALPHA`: it is divided by the number of sequences with
-    enough nights so far, and by the number of labels.
+    enough nights so far, and by the number of labels with an alarm.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ def judge_alarms(
     gates : GateTexts
     history : History
     labels : int
-        Number of labels of the report.
+        Number of labels of the report with an alarm.
 
     Returns
     -------

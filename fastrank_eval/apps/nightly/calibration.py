@@ -72,12 +72,15 @@ def worst_slices(night: Night) -> Iterator[tuple[str, Sequence[NightCalibration]
 
 
 def calibration_texts(night: Night) -> list[str]:
-    """Describe `worst_slices`, a line for each."""
+    """Describe `worst_slices`, a line for each slice of a model."""
+    worst: dict[tuple[str, str], NightCalibration] = {}
+    for _, slices, _ in worst_slices(night):
+        for one in slices:
+            worst.setdefault((one.score, one.slice), one)
     return [
         f"{one.score} is not calibrated "
         f"{'on all rows' if one.slice == ALL else f'in {one.slice}'}: {clicks_text(one)}"
-        for _, slices, _ in worst_slices(night)
-        for one in slices
+        for one in worst.values()
     ]
 
 

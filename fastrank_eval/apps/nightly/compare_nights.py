@@ -15,9 +15,17 @@ import numpy as np
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval.analysis.compare import choices_of, compare_slices
 from fastrank_eval.analysis.compared_value import direction_of
+from fastrank_eval.apps.nightly.gate_text import reads_measures, worst_first
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.maturity import with_comparable_labels
-from fastrank_eval.apps.nightly.night import EARLIER, GateOutcome, GateTexts, Night, NightDifference
+from fastrank_eval.apps.nightly.night import (
+    EARLIER,
+    NO_ROWS,
+    GateOutcome,
+    GateTexts,
+    Night,
+    NightDifference,
+)
 from fastrank_eval.engine.records import MeasureValue
 from fastrank_eval.engine.run import Evaluation
 from fastrank_eval.engine.state_merge import RUN_CONVENTIONS
@@ -353,7 +361,8 @@ def gate_outcomes(
             for text in conditions
         ]
     for text in gates.fail_if:
-        failures = failures_of(gate(text), night, "baseline")
+        each = gate(text)
+        failures = worst_first(failures_of(each, night, "baseline"), each, night, "baseline")
         outcome = GateOutcome(text, not failures, _reasons(failures))
         outcomes.append(JudgedGate(outcome, "baseline", failures))
     for kind, days in EARLIER.items():
@@ -366,11 +375,19 @@ def gate_outcomes(
                 outcomes.append(JudgedGate(outcome, kind))
             else:
                 each = gate(text)
-                failures = failures_of(each, night, kind)
+                failures = worst_first(failures_of(each, night, kind), each, night, kind)
                 outcome = _since(condition, each, failures, night, before.night, date)
                 failures_with_baseline = tuple(one for one in failures if one.kind != "no_baseline")
                 outcomes.append(JudgedGate(outcome, kind, failures_with_baseline))
-    return outcomes
+    return outcomes if night.quality.rows else list(map(_without_rows, outcomes))
+
+
+def _without_rows(judged: JudgedGate) -> JudgedGate:
+    """Replace the reasons of a failed gate on measures of no rows."""
+    outcome = judged.outcome
+    if outcome.passed or not reads_measures(outcome):
+        return judged
+    return JudgedGate(replace(outcome, reason=NO_ROWS), judged.kind)
 
 
 def _condition(text: str, kind: str) -> str:
@@ -450,7 +467,8 @@ def first_names(names: Sequence[str]) -> list[str]:
 
 
 def _reasons(failures: Iterable[GateFailure]) -> str:
-    return "; ".join(dict.fromkeys(map(_reason, failures)))
+    """Describe the first failures of a gate, and count the others."""
+    return "; ".join(first_names(list(dict.fromkeys(map(_reason, failures)))))
 
 
 def _reason(failure: GateFailure) -> str:

@@ -6,7 +6,7 @@ import datetime as dt
 import os
 import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
@@ -186,6 +186,8 @@ class NightlyConfig:
         The label, if the report has several; empty if it has one.
     labels : tuple of str
         All labels of the report, if it has several.
+    alarms : int
+        Number of labels with an alarm.
     parts : tuple of LabelPart
         What each of several labels has for itself; see `of_labels`.
     """
@@ -211,6 +213,7 @@ class NightlyConfig:
     labels_complete_after: dt.timedelta | None = None
     label: str = ""
     labels: tuple[str, ...] = ()
+    alarms: int = 1
     parts: tuple[LabelPart, ...] = ()
 
     def of_labels(self) -> tuple[NightlyConfig, ...]:
@@ -227,6 +230,10 @@ class NightlyConfig:
             )
             for part in self.parts
         )
+
+    def select(self, labels: Collection[str]) -> NightlyConfig:
+        """Return the configuration of some labels, as `of_labels` names them."""
+        return replace(self, parts=tuple(part for part in self.parts if part.label in labels))
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -347,10 +354,14 @@ def read_config(path: str | os.PathLike[str]) -> NightlyConfig:
     if len(configs) == 1:
         return configs[0]
     parts = tuple(
-        LabelPart(label, each.scores, each.baseline, each.measures, each.options, each.gates)
+        LabelPart(
+            label, each.scores, each.baseline, each.measures, each.options, each.gates,
+            each.labels_complete_after,
+        )
         for label, each in zip(labels, configs, strict=True)
-    )
-    return replace(configs[0], labels=labels, parts=parts)
+    )  # fmt: skip
+    alarms = sum(part.gates.alarm is not None for part in parts)
+    return replace(configs[0], labels=labels, parts=parts, alarms=max(1, alarms))
 
 
 def _config(file: Path, tables: dict[str, dict[str, Any]]) -> NightlyConfig:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import math
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
+from operator import itemgetter
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -21,12 +22,15 @@ from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import SourceError
 from fastrank_eval._lib.threads import JobMap
 from fastrank_eval.apps.nightly.compare_nights import MIN_NIGHTS, first_names
-from fastrank_eval.apps.nightly.night import Finding, GateOutcome, NightDrift
+from fastrank_eval.apps.nightly.history import History
+from fastrank_eval.apps.nightly.night import Finding, GateOutcome, Night, NightDrift
+from fastrank_eval.apps.nightly.page_rows import change_text, null_shares
 from fastrank_eval.engine.run import Evaluation
 from fastrank_eval.engine.state_arrays import ALL as ALL_ROWS
 from fastrank_eval.engine.state_file import read_state_bytes, state_bytes, wrap_errors
 from fastrank_eval.groups.chunk import Scored
 from fastrank_eval.measures.pooled import PooledMeasure, PooledValue
+from fastrank_eval.results.format import percent_text
 from fastrank_eval.results.gate_parser import ALL
 from fastrank_eval.stats.binned_scores import BinnedScores, Bins, keys_of, merge_bins
 from fastrank_eval.stats.drift import drift_between
@@ -38,6 +42,10 @@ KIND = "drift"
 _BINS = 512
 #: The most slices that are compared, each with all models.
 _MOST_SLICES = 500
+#: A change that fails so many nights in a row is the usual distribution from then on.
+_LASTING = 7
+#: Smaller changes of shares are not named.
+_SHOWN_CHANGE = 0.01
 _NO_POSITIVE = np.empty(0, np.int64)
 
 
@@ -83,7 +91,7 @@ class _Distribution(PooledMeasure):
 
     def add_rows(self, state: BinnedScores, scored: Scored) -> None:
         # One type: the type of a column may change from night to night. Labels do not count.
-        state.add(scored.score.astype(np.float64), _NO_POSITIVE)
+        state.add(scored.numbers(), _NO_POSITIVE)
 
     def pooled_value(self, state: BinnedScores, map_jobs: JobMap) -> PooledValue:
         return PooledValue(0.0)
@@ -93,17 +101,17 @@ class _Distribution(PooledMeasure):
 DISTRIBUTION = _Distribution()
 
 
-class Place(NamedTuple):
+class DriftKey(NamedTuple):
     """A model or column on all rows, or on a slice.
 
     Parameters
     ----------
-    score : str
+    name : str
     by, slice : str
         Empty and ``"all"`` for all rows.
     """
 
-    score: str
+    name: str
     by: str = ""
     slice: str = ALL
 
@@ -125,25 +133,39 @@ class Distribution:
     @property
     def count(self) -> int:
         """Rows with a number."""
-        return int(np.asarray(self.bins.counts).sum())
-
-    @property
-    def distinct(self) -> int:
-        """Distinct values; the least number if a bin has more than one."""
-        bins = self.bins
-        return len(bins.keys) + int(np.count_nonzero(bins.lowest != bins.highest))
+        return int(self._rows.sum())
 
     @property
     def outside(self) -> int:
         """Rows outside [0, 1]; values just above 1 may share a bin with 1."""
         low, high = scores_of(self.bins.lowest), scores_of(self.bins.highest)
-        return int(np.asarray(self.bins.counts)[:, (low < 0) | (high > 1)].sum())
+        return int(self._rows[(low < 0) | (high > 1)].sum())
+
+    @property
+    def median(self) -> float:
+        """The median; the middle of its bin if that has more values."""
+        if not self.count:
+            return math.nan
+        at = [int(np.searchsorted(np.cumsum(self._rows), self.count / 2))]
+        low, high = scores_of(self.bins.lowest[at]), scores_of(self.bins.highest[at])
+        return float(low[0] if low[0] == high[0] else low[0] / 2 + high[0] / 2)
+
+    @property
+    def mode_share(self) -> float:
+        """Share of the most frequent value; of its bin if that has more values."""
+        return int(self._rows.max()) / self.count if self.count else math.nan
+
+    @property
+    def _rows(self) -> np.ndarray:
+        return np.asarray(self.bins.counts).sum(axis=0)
 
 
-Distributions: TypeAlias = dict[Place, Distribution]
+Distributions: TypeAlias = dict[DriftKey, Distribution]
 
 
-def distributions_of(evaluation: Evaluation, min_rows: int) -> Distributions:
+def distributions_of(
+    evaluation: Evaluation, min_rows: int, names: Mapping[str, str] | None = None
+) -> Distributions:
     """Return the distributions of a run with the measure `DISTRIBUTION`.
 
     Parameters
@@ -151,27 +173,29 @@ def distributions_of(evaluation: Evaluation, min_rows: int) -> Distributions:
     evaluation : Evaluation
     min_rows : int
         Slices of fewer rows are left out, and the smallest of more than 500 slices.
+    names : mapping of str to str, optional
+        Names of columns by those of the scores; by default the same.
     """
     rows = {
         (part.by or "", part.label): part.sums.rows(part.slice_index)
         for part in evaluation.totals.each_slice()
     }
-    slices = [place for place, count in rows.items() if place[0] and count >= min_rows]
-    kept = {("", ALL), *sorted(slices, key=lambda place: (-rows[place], place))[:_MOST_SLICES]}
+    slices = [key for key, count in rows.items() if key[0] and count >= min_rows]
+    kept = {("", ALL), *sorted(slices, key=lambda key: (-rows[key], key))[:_MOST_SLICES]}
     return {
-        Place(score, *place): Distribution(
-            rows[place], DISTRIBUTION.state_in(part.row_states.models[model]).merged_bins()
+        DriftKey(names[name] if names else name, *key): Distribution(
+            rows[key], DISTRIBUTION.state_in(part.row_states.models[model]).merged_bins()
         )
         for part in evaluation.totals.each_slice()
-        if (place := (part.by or "", part.label)) in kept
-        for model, score in enumerate(evaluation.plan.roles.scores)
+        if (key := (part.by or "", part.label)) in kept
+        for model, name in enumerate(evaluation.plan.roles.scores)
     }
 
 
 def distributions_to_bytes(distributions: Distributions) -> bytes:
     """Write distributions for the history, in the container of saved states."""
-    places = sorted(distributions)
-    every = [distributions[place] for place in places]
+    keys = sorted(distributions)
+    every = [distributions[key] for key in keys]
     bins = [each.bins for each in every]
     lowest, highest = (
         np.concatenate([getattr(each, name) for each in bins]) for name in ("lowest", "highest")
@@ -185,7 +209,7 @@ def distributions_to_bytes(distributions: Distributions) -> bytes:
         "spans": byte_shuffle(highest - lowest),
         "counts": narrow(counts),
     }
-    return state_bytes({"slicings": {}, "places": places}, {(ALL_ROWS, "", KIND): arrays})
+    return state_bytes({"slicings": {}, "distributions": keys}, {(ALL_ROWS, "", KIND): arrays})
 
 
 def distributions_from_bytes(content: bytes, name: str) -> Distributions:
@@ -209,21 +233,32 @@ def distributions_from_bytes(content: bytes, name: str) -> Distributions:
         numbers = (each.tolist() for each in (arrays["rows"], levels, ends))
         distributions: Distributions = {}
         first = 0
-        for place, rows, level, end in zip(header["places"], *numbers, strict=True):
+        for key, rows, level, end in zip(header["distributions"], *numbers, strict=True):
             part = slice(first, end)
             bins = Bins(level, keys[part], lowest[part], highest[part], counts[:, part])
-            distributions[Place(*place)] = Distribution(rows, bins)
+            distributions[DriftKey(*key)] = Distribution(rows, bins)
             first = end
         return distributions
 
 
+def _expression(conventions: Mapping[str, object], name: str) -> object:
+    """Return the expression of a computed score; None for a column."""
+    expressions = conventions.get("score")
+    return expressions.get(name) if isinstance(expressions, Mapping) else None
+
+
 class Reference:
-    """The merged distributions of earlier nights.
+    """The distributions of earlier nights with sound rows.
+
+    Nights with another condition on rows are left out, and scores of another expression.
 
     Parameters
     ----------
-    contents : iterable of (datetime.date, bytes)
-        Results of `distributions_to_bytes`. The order does not matter.
+    history : History
+    night : Night
+        Only its date and conventions are read.
+    nights : int
+        The most earlier nights, of twice as many days.
 
     Attributes
     ----------
@@ -231,10 +266,16 @@ class Reference:
         Nights that cannot be read, and why.
     """
 
-    def __init__(self, contents: Iterable[tuple[dt.date, bytes]] = ()) -> None:
+    def __init__(self, history: History, night: Night, nights: int) -> None:
         self.notes: list[str] = []
-        self._nights: dict[Place, list[Distribution]] = {}
-        for date, content in contents:
+        self._most = nights
+        #: The latest night first, and whether it failed.
+        self._nights: dict[DriftKey, list[tuple[bool, Distribution]]] = {}
+        failed = history.failed_drift(night.date, 2 * nights)
+        for date, conventions in history.sound_nights(night.date, 2 * nights).items():
+            content = history.state(date, KIND)
+            if content is None or conventions.get("where") != night.conventions.get("where"):
+                continue
             try:
                 distributions = distributions_from_bytes(content, f"the drift state of {date}")
             except SourceError:
@@ -243,39 +284,57 @@ class Reference:
                     "which replaces them"
                 )
                 continue
-            for place, each in distributions.items():
-                self._nights.setdefault(place, []).append(each)
+            for key, each in distributions.items():
+                if _expression(conventions, key.name) == _expression(night.conventions, key.name):
+                    self._nights.setdefault(key, []).append(((date, *key) in failed, each))
 
     def compare(self, distributions: Distributions) -> list[NightDrift]:
         """Compare the distributions of a night with the reference, all rows first."""
-        return [self._drift(place, each) for place, each in distributions.items()]
+        return [self._drift(key, each) for key, each in distributions.items()]
 
-    def _drift(self, place: Place, night: Distribution) -> NightDrift:
+    def _usual_nights(self, key: DriftKey) -> list[Distribution]:
+        """Return the nights that did not fail, back to a change that lasted."""
+        usual: list[Distribution] = []
+        for failed, run in groupby(self._nights.get(key, []), key=itemgetter(0)):
+            nights = [each for _, each in run]
+            lasted = failed and len(nights) >= min(_LASTING, self._most)
+            usual += nights if lasted or not failed else []
+            if lasted:
+                break
+        return usual[: self._most]
+
+    def _drift(self, key: DriftKey, night: Distribution) -> NightDrift:
         count = night.count
         drift = NightDrift(
-            score=place.score,
-            by=place.by or None,
-            slice=place.slice,
+            name=key.name,
+            by=key.by or None,
+            slice=key.slice,
             rows=night.rows,
             nulls=night.rows - count,
-            distinct=night.distinct,
+            distinct=night.bins.distinct,
+            median=night.median,
+            mode_share=night.mode_share,
         )
-        nights = self._nights.get(place, [])
+        nights = self._usual_nights(key)
         if not nights:
             return drift
-        reference = Distribution(0, merge_bins([each.bins for each in nights], _BINS))
-        found = drift_between(reference.bins, night.bins)
+        bins = merge_bins([each.bins for each in nights], _BINS)
+        reference = Distribution(sum(each.rows for each in nights), bins)
         reference_rows = reference.count
+        distance = drift_between(bins, night.bins)
         # Not of all nights: else a second night outside [0, 1] would not fail.
         inside = sum(not each.outside for each in nights)
         probability = reference_rows > 0 and count > 0 and 2 * inside > len(nights)
         return replace(
             drift,
-            psi=found.psi,
-            ks=found.ks,
+            psi=distance.psi,
+            ks=distance.ks,
             out_of_range=night.outside / count if probability else math.nan,
             nights=len(nights),
             reference_rows=reference_rows,
+            reference_nulls=reference.rows - reference_rows,
+            reference_median=reference.median,
+            reference_mode_share=reference.mode_share,
         )
 
 
@@ -295,7 +354,7 @@ def judge_drift(
     models : sequence of str
         Other names are columns, which may leave [0, 1].
     known : sequence of Finding
-        Findings that explain drift at their place, such as too few distinct scores.
+        Findings that explain drift of the same scores, such as too few distinct scores.
 
     Returns
     -------
@@ -306,50 +365,69 @@ def judge_drift(
     """
     judged, findings = [], []
     explained = {(one.score, one.slice) for one in known if one.condition}
-    worst: dict[str, int] = {}
+    levels: dict[str, int] = {}
     for each in drift:
         if not _is_judged(each, limits):
             judged.append(replace(each, verdict="not judged"))
             continue
-        found = list(_findings(each, limits, each.score in models))
-        level = max((2 if one.condition else 1 for one in found), default=0)
+        own = list(_findings(each, limits, each.name in models))
+        level = max((2 if one.condition else 1 for one in own), default=0)
         judged.append(replace(each, verdict=("same", "changed", "failed")[level]))
-        if level > worst.get(each.score, 0) and (each.score, each.slice) not in explained:
-            findings += found
+        if level > levels.get(each.name, 0) and (each.name, each.slice) not in explained:
+            findings += own
         if each.by is None:
-            worst[each.score] = level
+            levels[each.name] = level
     return judged, findings
 
 
 def _is_judged(drift: NightDrift, limits: DriftLimits) -> bool:
-    rows = min(drift.rows - drift.nulls, drift.reference_rows)
+    # Without numbers there are none to compare, which is judged too.
+    rows = min(drift.rows - drift.nulls or drift.rows, drift.reference_rows)
     return drift.nights >= min(MIN_NIGHTS, limits.nights) and rows >= limits.min_rows
 
 
 def _findings(drift: NightDrift, limits: DriftLimits, is_model: bool) -> Iterator[Finding]:
+    values = f"{'scores' if is_model else 'values'} of {drift.name}"
+    where = f" in {drift.slice}" if drift.by else ""
+    nights = f"the last {drift.nights} nights"
+
+    def finding(condition: str, field: str, number: float, limit: float, text: str) -> Finding:
+        return Finding(
+            "drift", condition, drift.name, drift.by or "", drift.slice, against=nights,
+            field=field, operator=">", limit=limit, number=number, detail=text,
+        )  # fmt: skip
+
+    def distance(condition: str, field: str, number: float, limit: float) -> Finding:
+        beyond = f"the limit of {limit:g}" if condition else f"{limit:g}"
+        text = (
+            f"The {values} are far from those of {nights}{where}: {', '.join(_changes(drift))}; "
+            f"{field.upper()} {number:.3g}, above {beyond}"
+        )
+        return finding(condition, field, number, limit, text)
+
+    if drift.nulls == drift.rows:
+        text = f"There are no {values}{where}; {nights} had some"
+        yield finding("no numbers", "nulls", 1.0, 0.0, text)
     if is_model and drift.out_of_range > 0:
-        yield _finding(drift, "out_of_range", "scores outside [0, 1]", drift.out_of_range, 0.0)
+        text = f"{percent_text(drift.out_of_range, 3)} of the {values}{where} are outside [0, 1]"
+        text += f"; most of {nights} had none"
+        yield finding("scores outside [0, 1]", "out_of_range", drift.out_of_range, 0.0, text)
     if drift.psi > limits.max_psi:
-        yield _finding(drift, "psi", f"psi > {limits.max_psi:g}", drift.psi, limits.max_psi)
+        yield distance(f"psi > {limits.max_psi:g}", "psi", drift.psi, limits.max_psi)
     elif drift.psi > limits.note_psi and drift.by is None:
-        yield _finding(drift, "psi", "", drift.psi, limits.note_psi)
+        yield distance("", "psi", drift.psi, limits.note_psi)
     if limits.max_ks is not None and drift.ks > limits.max_ks:
-        yield _finding(drift, "ks", f"ks > {limits.max_ks:g}", drift.ks, limits.max_ks)
+        yield distance(f"ks > {limits.max_ks:g}", "ks", drift.ks, limits.max_ks)
 
 
-def _finding(drift: NightDrift, field: str, condition: str, number: float, limit: float) -> Finding:
-    return Finding(
-        "drift",
-        condition,
-        drift.score,
-        drift.by or "",
-        drift.slice,
-        against=f"the last {drift.nights} nights",
-        field=field,
-        operator=">",
-        limit=limit,
-        number=number,
-    )
+def _changes(drift: NightDrift) -> Iterator[str]:
+    """Yield the median before and after, and the shares that changed."""
+    yield f"median {change_text(drift.reference_median, drift.median)}"
+    nulls = null_shares(drift)
+    modes = drift.reference_mode_share, drift.mode_share
+    for title, (before, after) in (("nulls", nulls), ("most frequent value", modes)):
+        if abs(after - before) >= _SHOWN_CHANGE:
+            yield f"{title} {percent_text(before, 2)} → {percent_text(after, 2)}"
 
 
 def drift_outcomes(findings: Sequence[Finding]) -> list[GateOutcome]:
@@ -357,8 +435,8 @@ def drift_outcomes(findings: Sequence[Finding]) -> list[GateOutcome]:
     failed: dict[str, list[str]] = {}
     for each in findings:
         if each.condition:
-            place = f"{each.score}{f', {each.slice}' if each.by else ''}"
-            failed.setdefault(each.condition, []).append(f"{place}: {each.number:.3g}")
+            name = f"{each.score}{f', {each.slice}' if each.by else ''}"
+            failed.setdefault(each.condition, []).append(f"{name}: {each.number:.3g}")
     return [
         GateOutcome(condition, False, "; ".join(first_names(reasons)))
         for condition, reasons in failed.items()

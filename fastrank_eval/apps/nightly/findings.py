@@ -11,7 +11,7 @@ from itertools import pairwise
 from statistics import median
 
 from fastrank_eval._lib.dataclass import dataclass
-from fastrank_eval._lib.lexer import COMPARISONS, Number, Operation
+from fastrank_eval._lib.lexer import COMPARISONS, Operation
 from fastrank_eval.analysis.attribution import CHANCE, has_chance
 from fastrank_eval.apps.nightly.compare_nights import (
     DAYS,
@@ -23,6 +23,7 @@ from fastrank_eval.apps.nightly.compare_nights import (
     failures_of,
     from_earlier,
 )
+from fastrank_eval.apps.nightly.gate_text import constant, share_of_larger, smallest_difference
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.night import (
     EARLIER,
@@ -67,43 +68,9 @@ def gate_findings(night: Night, gates: Sequence[JudgedGate]) -> list[Finding]:
             parsed = gate(judged_gate.outcome.condition.removesuffix(since))
             findings += [
                 _finding(night, judged_gate, parsed.condition, failure)
-                for failure in _largest_failures(night, judged_gate, parsed)
+                for failure in judged_gate.failures[:_MAX_FINDINGS]
             ]
     return findings
-
-
-def _largest_failures(night: Night, judged_gate: JudgedGate, parsed: Gate) -> Sequence[GateFailure]:
-    """Choose the failures to report: all rows, then by size."""
-    if len(judged_gate.failures) <= _MAX_FINDINGS:
-        return judged_gate.failures
-    measure_texts = {str(night.find(term.measure)) for term in parsed.terms}
-    values = {(v.score, v.slice, v.measure): v.value for v in night.values}
-    sizes: dict[tuple[str, str], float] = {}
-    for difference in night.compared:
-        if (
-            difference.kind == judged_gate.kind
-            and difference.measure in measure_texts
-            and difference.verdict == "worse"
-        ):
-            key = difference.score, difference.slice
-            value = values.get((*key, difference.measure), math.nan)
-            ends = difference.ci_low, difference.ci_high
-            size = _share(_smallest_difference(*ends), value, value - difference.delta)
-            # The worst of several measures counts.
-            sizes[key] = max(size, sizes.get(key, 0.0))
-    # A gate on slices and all rows also fails on all rows: one failure of each model stays.
-    on_all_rows = any(term.slice == ALL for term in parsed.terms)
-    failure_by_score = (
-        {one.score: one for one in reversed(judged_gate.failures)} if on_all_rows else {}
-    )
-    ordered = sorted(
-        judged_gate.failures,
-        key=lambda one: (
-            one is not failure_by_score.get(one.score),
-            -sizes.get((one.score or "", one.slice or ALL), 0.0),
-        ),
-    )
-    return ordered[:_MAX_FINDINGS]
 
 
 def score_findings(night: Night, few: Sequence[Finding]) -> list[Finding]:
@@ -178,19 +145,8 @@ def _size(finding: Finding) -> float:
     else:
         value, base = finding.value, finding.base
         ends = finding.delta_ci_low, finding.delta_ci_high
-        smallest = _smallest_difference(*ends)
-    return _share(smallest, value, base)
-
-
-def _smallest_difference(low: float, high: float) -> float:
-    """Return the smallest absolute difference in an interval."""
-    finite = math.isfinite(low) and math.isfinite(high)
-    return min(abs(low), abs(high)) if finite and not low < 0 < high else 0.0
-
-
-def _share(smallest: float, value: float, base: float) -> float:
-    largest = max(abs(value), abs(base))
-    return smallest / largest if largest > 0 and math.isfinite(smallest / largest) else 0.0
+        smallest = smallest_difference(*ends)
+    return share_of_larger(smallest, value, base)
 
 
 def _finding(
@@ -288,9 +244,9 @@ def _with_limit(
         return finding
     left, right = condition.parts
     if lead_term == left:
-        operator, limit = condition.operator, _constant(right)
+        operator, limit = condition.operator, constant(right)
     elif lead_term == right:
-        operator, limit = COMPARISONS[condition.operator], _constant(left)
+        operator, limit = COMPARISONS[condition.operator], constant(left)
     else:
         return finding
     if limit is None:
@@ -298,15 +254,6 @@ def _with_limit(
     field = lead_term.of if isinstance(lead_term, Count) else lead_term.field
     number = _limited_number(finding, field, isinstance(lead_term, Count), night, kind)
     return replace(finding, field=field, operator=operator, limit=limit, number=number)
-
-
-def _constant(quantity: object) -> float | None:
-    if isinstance(quantity, Number):
-        return quantity.value
-    if isinstance(quantity, Operation) and quantity.operator == "-" and len(quantity.parts) == 1:
-        inner = _constant(quantity.parts[0])
-        return None if inner is None else -inner
-    return None
 
 
 def _limited_number(finding: Finding, field: str, counted: bool, night: Night, kind: str) -> float:

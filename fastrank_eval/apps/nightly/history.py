@@ -6,7 +6,7 @@ import datetime as dt
 import json
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from copy import copy
 from pathlib import Path
@@ -291,6 +291,16 @@ class History(HistoryDatabase):
         with self._reading():
             return {dt.date.fromisoformat(date): status for date, status in rows}
 
+    def written(self, first: dt.date, last: dt.date) -> dict[dt.date, dt.datetime]:
+        """Return the time at which each night from `first` to `last` was written."""
+        rows = self._select(
+            "SELECT date, written_at FROM night WHERE label_name = ? AND written_at <> '' "
+            "AND date BETWEEN ? AND ? ORDER BY date",
+            self.label, first, last,
+        )  # fmt: skip
+        with self._reading():
+            return {dt.date.fromisoformat(d): dt.datetime.fromisoformat(at) for d, at in rows}
+
     def provisional(
         self, first: dt.date | None = None, last: dt.date | None = None
     ) -> dict[dt.date, tuple[str, ...]]:
@@ -367,19 +377,34 @@ class History(HistoryDatabase):
         )  # fmt: skip
         return bytes(rows[0][0]) if rows else None
 
-    def states_before(
-        self, before: dt.date, kind: str, nights: int, days: int
-    ) -> list[tuple[dt.date, bytes]]:
-        """Return states of nights with sound rows, the latest first."""
+    def sound_nights(self, before: dt.date, days: int) -> dict[dt.date, Mapping[str, Any]]:
+        """Return the conventions of nights with sound rows, the latest first."""
         rows = self._select(
-            "SELECT date, CAST(content AS BLOB) FROM state "
-            "JOIN night USING (label_name, date) JOIN quality USING (label_name, date) "
-            "WHERE kind = ? AND status <> 'data_quality' AND \"rows\" > 0 AND label_name = ? "
-            "AND date >= ? AND date < ? ORDER BY date DESC LIMIT ?",
-            kind, self.label, before - dt.timedelta(days=days), before, nights,
+            "SELECT date, conventions FROM night JOIN quality USING (label_name, date) "
+            "WHERE status <> 'data_quality' AND \"rows\" > 0 AND label_name = ? "
+            "AND date >= ? AND date < ? ORDER BY date DESC",
+            self.label, before - dt.timedelta(days=days), before,
         )  # fmt: skip
         with self._reading():
-            return [(dt.date.fromisoformat(date), bytes(content)) for date, content in rows]
+            return {dt.date.fromisoformat(date): json.loads(text) for date, text in rows}
+
+    def drift_names(self, before: dt.date, days: int) -> set[str]:
+        """Return the models and columns whose drift earlier nights have."""
+        rows = self._select(
+            "SELECT DISTINCT name FROM drift WHERE label_name = ? AND date >= ? AND date < ?",
+            self.label, before - dt.timedelta(days=days), before,
+        )  # fmt: skip
+        return {name for (name,) in rows}
+
+    def failed_drift(self, before: dt.date, days: int) -> set[tuple[dt.date, str, str, str]]:
+        """Return date, name, slicing and slice of failed drift and of constants."""
+        rows = self._select(
+            "SELECT date, name, slicing, slice FROM drift WHERE label_name = ? AND date >= ? "
+            "AND date < ? AND (verdict = 'failed' OR \"distinct\" < 2)",
+            self.label, before - dt.timedelta(days=days), before,
+        )  # fmt: skip
+        with self._reading():
+            return {(dt.date.fromisoformat(date), *key) for date, *key in rows}
 
     def repeated(self, fingerprint: str, before: dt.date) -> dt.date | None:
         """Return the latest night before a date with a fingerprint, or None."""

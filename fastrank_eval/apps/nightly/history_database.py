@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 from fastrank_eval._lib.arguments import typed
 from fastrank_eval._lib.errors import FastRankEvalError, HistoryError
+from fastrank_eval._lib.log import NIGHTLY
 from fastrank_eval.apps.nightly.history_schema import APPLICATION_ID, MIGRATIONS, VERSION
 
 
@@ -171,12 +172,15 @@ class HistoryDatabase:
             )
         with self.transaction():
             # Another run may have upgraded the file meanwhile.
-            for step in range(self._version(), VERSION):
+            version = self._version()
+            for step in range(version, VERSION):
                 for statement in MIGRATIONS[step].split(";"):
                     if statement.strip():
                         self._database.execute(statement)
                 self._database.execute(f"PRAGMA user_version = {step + 1}")
             self._database.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        event = "history updated" if version else "history made"
+        NIGHTLY.info(event, file=str(self.path), version=VERSION, before=version or None)
         self._database.execute("PRAGMA foreign_keys = ON")
 
     def _version(self) -> int:

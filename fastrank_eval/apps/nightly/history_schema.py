@@ -38,7 +38,7 @@ from fastrank_eval.results.gate_parser import ALL
 #: Marks the file as a history, so that the database of another program is refused: "frEh".
 APPLICATION_ID = 0x66724568
 
-VERSION = 9
+VERSION = 10
 #: The statements from each version to the next; a new file runs them all. Released steps are never
 #: edited: a change is a new step.
 MIGRATIONS = tuple(
@@ -187,6 +187,8 @@ def _row(table: str, record: object) -> list[Any]:
 
 
 def _column(value: object) -> object:
+    if value is None or isinstance(value, str | float | int):
+        return value
     if isinstance(value, EarlierJudgement):
         value = {"status": value.status, "values": value.values}
     if isinstance(value, dt.datetime):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections import ChainMap
 from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import replace
@@ -24,7 +23,9 @@ _NOT_AGAIN = "not judged again with complete labels: "
 Judge = Callable[[Night, SavedStates, tuple[Finding, ...], Distributions], Night]
 
 
-def due_nights(config: NightlyConfig, now: dt.datetime, readonly: bool = False) -> list[dt.date]:
+def due_nights(
+    config: NightlyConfig, now: dt.datetime, readonly: bool = False
+) -> dict[dt.date, tuple[str, ...]]:
     """Return the stored nights to judge again, ascending.
 
     Parameters
@@ -37,24 +38,30 @@ def due_nights(config: NightlyConfig, now: dt.datetime, readonly: bool = False) 
 
     Returns
     -------
-    list of datetime.date
-        Provisional nights, and nights without labels, whose labels are complete. A night that could
-        not be judged again is among them for a week. Empty without ``labels_complete_after``, and
-        if the history cannot be read: the run of a night reports the error.
+    dict of datetime.date to tuple of str
+        Provisional nights, and nights without labels, whose labels are complete, with these labels
+        (an empty text in a report of one label). A night that could not be judged again is among
+        them for a week. Empty without ``labels_complete_after``, and if the history cannot be read:
+        the run of a night reports the error.
     """
-    after = config.labels_complete_after
-    if after is None or not config.history.exists():
-        return []
+    waiting = [each for each in config.of_labels() if each.labels_complete_after is not None]
+    due: dict[dt.date, tuple[str, ...]] = {}
+    if not waiting or not config.history.exists():
+        return due
     with suppress(FastRankEvalError), History(config.history, readonly=readonly) as history:
         history.claim(config.report, config.labels or [config.options["label"]])
-        nights = [history.of(each.label).provisional() for each in config.of_labels()]
-        return [
-            date
-            for date, notes in sorted(ChainMap(*nights).items())
-            if is_complete(date, after, now)
-            and (not _was_tried(notes) or not is_complete(date, after + _TRIES, now))
-        ]
-    return []
+        for each in waiting:
+            for date, notes in history.of(each.label).provisional().items():
+                if _is_due(date, each.labels_complete_after, notes, now):
+                    due[date] = (*due.get(date, ()), each.label)
+    return dict(sorted(due.items()))
+
+
+def _is_due(
+    date: dt.date, after: dt.timedelta | None, notes: tuple[str, ...], now: dt.datetime
+) -> bool:
+    tries = after is None or not is_complete(date, after + _TRIES, now)
+    return is_complete(date, after, now) and (tries or not _was_tried(notes))
 
 
 def _was_tried(notes: tuple[str, ...]) -> bool:

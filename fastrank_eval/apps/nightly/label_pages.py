@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import closing, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from fastrank_eval._lib.dataclass import dataclass
+from fastrank_eval._lib.errors import HistoryError
 from fastrank_eval.apps.nightly.config import NightlyConfig
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.label_summary import labelled_night
 from fastrank_eval.apps.nightly.labels import folder_name
 from fastrank_eval.apps.nightly.night import Night
-from fastrank_eval.apps.nightly.pages import check_page, check_pages, write_page
+from fastrank_eval.apps.nightly.pages import check_page, check_pages, write_again, write_page
 from fastrank_eval.apps.nightly.text import STATUSES, lead, sentences
 
 #: Days of a strip of statuses.
@@ -133,6 +134,46 @@ def check_all_pages(config: NightlyConfig, dates: Sequence[dt.date]) -> None:
         check_pages(each, dates)
     if config.parts and config.folder is not None:
         check_page(config.folder / "index.html")
+
+
+def write_late_pages(config: NightlyConfig, dates: Collection[dt.date]) -> None:
+    """Write the pages that are older than their nights.
+
+    A run that is stopped after it has stored a night leaves such a page.
+
+    Parameters
+    ----------
+    config : NightlyConfig
+    dates : collection of datetime.date
+        The nights to run: their pages are written anyway.
+
+    Raises
+    ------
+    FastRankEvalError
+        If a page cannot be drawn or written.
+    """
+    if config.folder is None or not config.history.exists():
+        return
+    last = max(dates)
+    first = last - dt.timedelta(days=config.nights - 1)
+    late: list[tuple[NightlyConfig, Night]] = []
+    with suppress(HistoryError), closing(History(config.history)) as history:  # the run reports it
+        history.claim(config.report, config.labels or [config.options["label"]])
+        late = [
+            (each, night)
+            for each in config.of_labels()
+            for date, written in history.of(each.label).written(first, last).items()
+            if date not in dates and _is_older(each, date, written)
+            for night in history.of(each.label).read(date, date)
+        ]
+    for each, night in late:
+        write_again(each, [night])
+
+
+def _is_older(config: NightlyConfig, date: dt.date, written: dt.datetime) -> bool:
+    """Return whether a night has a page, and was written after it."""
+    page = None if config.folder is None else config.folder / f"{date}.html"
+    return page is not None and page.exists() and page.stat().st_mtime < written.timestamp()
 
 
 def write_index(config: NightlyConfig) -> Path | None:

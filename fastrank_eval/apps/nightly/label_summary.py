@@ -9,7 +9,9 @@ from dataclasses import replace
 from typing import Any
 
 from fastrank_eval._lib.dataclass import dataclass
-from fastrank_eval.apps.nightly.night import Finding, Night
+from fastrank_eval.apps.nightly.gate_text import gate_texts
+from fastrank_eval.apps.nightly.maturity import maturity_texts
+from fastrank_eval.apps.nightly.night import NO_ROWS, Finding, Night
 from fastrank_eval.apps.nightly.summary_files import (
     escaped,
     label_code,
@@ -18,7 +20,7 @@ from fastrank_eval.apps.nightly.summary_files import (
     page_link,
     status_word,
 )
-from fastrank_eval.apps.nightly.text import gate_texts, sentences
+from fastrank_eval.apps.nightly.text import sentences
 from fastrank_eval.results.format import printable
 
 #: Statuses, the worst first.
@@ -38,10 +40,20 @@ class LabelledNight:
         gates, and notes. It has the worst status.
     nights : tuple of Night
         The nights without these problems, each with its own status.
+    shared : dict of str to list of str
+        Sentences on the maturity of labels, and notes, that some labels share, and these labels.
     """
 
     common: Night
     nights: tuple[Night, ...]
+    shared: dict[str, list[str]]
+
+    @property
+    def texts(self) -> list[str]:
+        """Lines for all labels together."""
+        common = self.common
+        shared = [f"{', '.join(labels)}: {text}" for text, labels in self.shared.items()]
+        return [*sentences(common), *shared, *gate_texts(common), *common.notes]
 
 
 def labelled_night(nights: Sequence[Night]) -> LabelledNight:
@@ -59,6 +71,18 @@ def labelled_night(nights: Sequence[Night]) -> LabelledNight:
     gates = [
         gate for gate in _in_all(night.gates for night in nights) if gate.condition in conditions
     ]
+    if not nights[0].quality.rows:
+        gates = [
+            gate
+            for night in nights
+            for gate in night.gates
+            if not gate.passed or gate.reason == NO_ROWS
+        ]
+    labels_by_text: dict[str, list[str]] = {}
+    for night in nights:
+        for text in (*maturity_texts(night), *(note for note in night.notes if note not in notes)):
+            labels_by_text.setdefault(text, []).append(night.label)
+    shared = {text: labels for text, labels in labels_by_text.items() if len(labels) > 1}
     first = nights[0]
     common = replace(
         first,
@@ -81,11 +105,11 @@ def labelled_night(nights: Sequence[Night]) -> LabelledNight:
                 if (key := _of_rows(one)) is None or key not in findings
             ),
             gates=tuple(gate for gate in night.gates if gate not in gates),
-            notes=tuple(note for note in night.notes if note not in notes),
+            notes=tuple(note for note in night.notes if note not in (*notes, *shared)),
         )
         for night in nights
     )
-    return LabelledNight(common, tuple(rest))
+    return LabelledNight(common, tuple(rest), shared)
 
 
 def worst_status(nights: Iterable[Night]) -> str:
@@ -113,20 +137,21 @@ def _in_all(sequences: Iterable[Sequence[Any]]) -> list[Any]:
 def nights_lines(nights: Sequence[Night]) -> str:
     """Format the nights of all labels of one date as plain lines.
 
-    With one label, these are its `night_lines`.
+    In a report of one label, these are its `night_lines`.
 
     Parameters
     ----------
     nights : sequence of Night
         One for each label.
     """
-    if len(nights) == 1:
+    if not nights[0].label:
         return night_lines(nights[0])
     labelled = labelled_night(nights)
     common = labelled.common
     lines = [f"{common.date} {status_word(common)}: {_statuses(nights)}"]
-    lines += [f"  {text}" for text in _common_texts(common)]
-    own = "".join(map(night_lines, labelled.nights)).splitlines()
+    lines += [f"  {text}" for text in labelled.texts]
+    texts = [night_lines(night, known=labelled.shared) for night in labelled.nights]
+    own = "".join(texts).splitlines()
     lines += [f"  {line}" for line in own]
     return "".join(f"{printable(line)}\n" for line in lines)
 
@@ -139,7 +164,7 @@ def nights_markdown(
 ) -> str:
     """Format the nights of all labels of one date as Markdown for chat.
 
-    With one label, this is its `night_markdown`.
+    In a report of one label, this is its `night_markdown`.
 
     Parameters
     ----------
@@ -153,7 +178,7 @@ def nights_markdown(
         The statuses of the nights before, as in `night_markdown`.
     """
     strips = statuses or [{} for _ in nights]
-    if len(nights) == 1:
+    if not nights[0].label:
         return night_markdown(nights[0], pages[0], strips[0])
     labelled = labelled_night(nights)
     common = labelled.common
@@ -163,12 +188,12 @@ def nights_markdown(
         "",
         words,
         "",
-        *(f"* {escaped(text)}" for text in _common_texts(common)),
+        *(f"* {escaped(text)}" for text in labelled.texts),
     ]
     parts = ["\n".join(lines).rstrip("\n") + "\n"]
     last = len(nights) - 1
     parts += [
-        night_markdown(night, page, strip, legend=at == last)
+        night_markdown(night, page, strip, legend=at == last, known=labelled.shared)
         for at, (night, page, strip) in enumerate(zip(labelled.nights, pages, strips, strict=True))
     ]
     return "\n".join(parts)
@@ -176,7 +201,3 @@ def nights_markdown(
 
 def _statuses(nights: Sequence[Night]) -> str:
     return ", ".join(f"{night.label} {status_word(night)}" for night in nights)
-
-
-def _common_texts(common: Night) -> list[str]:
-    return [*sentences(common), *gate_texts(common), *common.notes]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -23,6 +24,11 @@ KEY_TABLES = {
     "fail_if": "gates",
     "fail_if_yesterday": "gates",
     "fail_if_last_week": "gates",
+    "min_distinct_scores": "gates",
+    "alarm": "gates",
+    "alarm_since": "gates",
+    "provisional": "gates",
+    "labels_complete_after": "source",
 }
 
 _Tables = dict[str, dict[str, Any]]
@@ -41,6 +47,7 @@ class LabelPart:
     options : dict of str to object
         With the label, and its slices.
     gates : GateTexts
+    labels_complete_after : datetime.timedelta or None
     """
 
     label: str
@@ -49,6 +56,7 @@ class LabelPart:
     measures: tuple[str, ...]
     options: dict[str, Any]
     gates: GateTexts
+    labels_complete_after: dt.timedelta | None
 
 
 def folder_name(label: str) -> str:
@@ -119,7 +127,7 @@ def tables_of(tables: _Tables, label: str, own: Mapping[str, Any]) -> _Tables:
     label : str
     own : mapping of str to object
         The keys of ``[labels.x]``. If they have models without the general baseline, the label has
-        no baseline, and no alarm.
+        no baseline, and no alarm but its own.
     """
     merged = {name: dict(values) for name, values in tables.items()}
     merged["columns"]["label"] = label
@@ -131,7 +139,8 @@ def tables_of(tables: _Tables, label: str, own: Mapping[str, Any]) -> _Tables:
         models["scores"] = {name: general[name] for name in models["scores"]}
     if "scores" in own and "baseline" not in own and baseline not in (None, *models["scores"]):
         models["baseline"] = None
-        merged["gates"].update(alarm=None, alarm_since=None)
+        if "alarm" not in own:
+            merged["gates"].update(alarm=None, alarm_since=None)
     return merged
 
 

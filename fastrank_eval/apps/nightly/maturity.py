@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 
 from fastrank_eval._lib.errors import ArgumentError, HistoryError, SourceError
+from fastrank_eval.apps.nightly.gate_text import reads_measures
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.history_schema import (
     PROVISIONAL,
@@ -16,6 +18,7 @@ from fastrank_eval.apps.nightly.history_schema import (
 from fastrank_eval.apps.nightly.night import (
     EARLIER,
     FAILS_SO_FAR,
+    NO_ROWS,
     EarlierJudgement,
     GateOutcome,
     GateTexts,
@@ -23,8 +26,8 @@ from fastrank_eval.apps.nightly.night import (
     SavedStates,
 )
 from fastrank_eval.apps.nightly.text import STATUSES, ago, amount, day_text
+from fastrank_eval.engine.records import MeasureValue
 from fastrank_eval.results.gate_parser import ALL
-from fastrank_eval.results.gates import gate
 
 _DAY, _HOUR = dt.timedelta(days=1), dt.timedelta(hours=1)
 #: Limits of ``[quality]`` that labels to come would change; see `judge_rows`.
@@ -227,8 +230,10 @@ def gate_so_far(outcome: GateOutcome, night: Night, gates: GateTexts) -> GateOut
     """
     if outcome.passed or not night.provisional or gates.provisional == "fail":
         return outcome
-    if not gate(outcome.condition.partition(" (since ")[0]).terms:
+    if not reads_measures(outcome):
         return outcome
+    if outcome.reason == NO_ROWS:
+        return replace(outcome, passed=True)
     reason = f"{FAILS_SO_FAR}: {outcome.reason}" if outcome.reason else FAILS_SO_FAR
     return replace(outcome, passed=True, reason=reason)
 
@@ -284,9 +289,14 @@ def _gates_so_far(night: Night) -> list[tuple[GateOutcome, str]]:
 def _changes(night: Night, before: EarlierJudgement) -> list[str]:
     """Format the first measure of each model before and after."""
     old = {(score, measure): value for score, measure, value in before.values}
+
+    def is_defined(value: MeasureValue) -> bool:
+        key = value.score, value.measure
+        return key in old and not (math.isnan(old[key]) and math.isnan(value.value))
+
     return [
         f"{night.name_of(v.measure)} of {v.score} {amount(old[v.score, v.measure], _DIGITS)} "
         f"→ {amount(v.value, _DIGITS)}"
         for v in night.values
-        if v.slice == ALL and v.measure in night.measures[:1] and (v.score, v.measure) in old
+        if v.slice == ALL and v.measure in night.measures[:1] and is_defined(v)
     ]

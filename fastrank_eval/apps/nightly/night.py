@@ -182,34 +182,42 @@ class NightDrift:
 
     Parameters
     ----------
-    score : str
+    name : str
         A model, or a column of ``[drift]``.
     rows, nulls : int
     distinct : int
         Distinct values; a lower bound beyond 256.
+    median, mode_share : float
+        The median, and the share of the most frequent value; both of a bin if that has more values.
     psi, ks : float
         Population stability index, and the statistic of Kolmogorov and Smirnov, which is too small
         by the rows of a bin at most. NaN without earlier nights.
     out_of_range : float
         Share of the numbers outside [0, 1]; NaN if half of the earlier nights, or more, have such
         numbers.
-    nights, reference_rows : int
-        Earlier nights, and their rows with a number.
+    nights, reference_rows, reference_nulls : int
+        Earlier nights, and their rows with and without a number.
+    reference_median, reference_mode_share : float
     verdict : str
         ``"same"``, ``"changed"``, ``"failed"`` or ``"not judged"``.
     """
 
-    score: str
+    name: str
     by: str | None
     slice: str
     rows: int
     nulls: int
     distinct: int
+    median: float = math.nan
+    mode_share: float = math.nan
     psi: float = math.nan
     ks: float = math.nan
     out_of_range: float = math.nan
     nights: int = 0
     reference_rows: int = 0
+    reference_nulls: int = 0
+    reference_median: float = math.nan
+    reference_mode_share: float = math.nan
     verdict: str = "not judged"
 
 
@@ -259,6 +267,8 @@ class CurveLine:
 
 #: Begins the reason of a gate that does not pass, but does not fail a provisional night.
 FAILS_SO_FAR = "fails with the labels so far"
+#: The reason of a gate on measures that fails a night without rows.
+NO_ROWS = "not judged: the night has no rows"
 
 
 @dataclass(frozen=True)
@@ -317,7 +327,7 @@ class Finding:
         A change from the baseline has the movement of the difference. NaN with too few earlier
         nights.
     detail : str
-        The reason why a gate cannot be judged; the sentence of an alarm.
+        The reason why a gate cannot be judged; the sentence of an alarm or of drift.
     since : datetime.date or None
         The first of the consecutive nights with this finding, as far as history goes back; None
         for a change from the night before. Of an alarm: the first night of the new level.

@@ -24,6 +24,7 @@ from urllib.request import (
 
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import OutputError
+from fastrank_eval._lib.log import NIGHTLY
 from fastrank_eval.apps.nightly.night import Webhook
 
 #: Statuses that a person has to look at.
@@ -100,9 +101,13 @@ def send(webhook: Webhook, content: object) -> None:
     url, wait = webhook_url(webhook), _FIRST_WAIT
     body = json.dumps(content, allow_nan=False).encode("ascii")
     for attempt in range(1, webhook.retries + 2):
+        started = time.perf_counter()
         outcome = _post(url, body, webhook.timeout)
+        seconds = time.perf_counter() - started
         if not outcome.reason:
+            NIGHTLY.info("message sent", attempt=attempt, seconds=seconds)
             return
+        NIGHTLY.info("message not sent", attempt=attempt, reason=outcome.reason, seconds=seconds)
         if not outcome.temporary or attempt > webhook.retries:
             break
         time.sleep(min(max(wait, outcome.retry_after), _LONGEST_WAIT))

@@ -9,15 +9,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.apps.nightly import text
 from fastrank_eval.apps.nightly.calibration import calibration_rows, clicks
+from fastrank_eval.apps.nightly.gate_text import gate_texts, meaning, outcome_of
 from fastrank_eval.apps.nightly.maturity import maturity_texts, status_name
 from fastrank_eval.apps.nightly.mix import mix_parts
 from fastrank_eval.apps.nightly.night import MOST_VALUES, CurveLine, Night, NightDrift
 from fastrank_eval.apps.nightly.page_rows import (
+    MAX_SLICES,
     Change,
     NightSeries,
     PageRow,
@@ -25,7 +27,10 @@ from fastrank_eval.apps.nightly.page_rows import (
     activity_measure,
     activity_unit,
     cell,
+    change_text,
     failing_slices,
+    null_shares,
+    ordered_drift,
     top_changes,
     values_by_activity,
 )
@@ -36,8 +41,6 @@ from fastrank_eval.apps.nightly.text import (
     amount,
     confidence_text,
     count,
-    gate_texts,
-    meaning,
     period_nights,
     sentences,
 )
@@ -48,14 +51,14 @@ from fastrank_eval.results.gate_parser import ALL
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-#: The most rows of a table; larger pages open slowly.
-MAX_SLICES = 500
 _MAX_CHANGES = 6
 _MAX_TRENDS = 8
 _MAX_REASONS = 6
 #: The most cards of findings on all rows, and of failing slices.
 _MAX_CARDS = 4
 _MAX_FAILING = 12
+#: The most rows of drift above the headline.
+_MAX_DRIFTED = 10
 _MARKS = {
     "gate": "gate failed",
     "scores": "too few distinct scores",
@@ -65,6 +68,7 @@ _MARKS = {
 }
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _SECTIONS = (
+    ("drift", "Drift"),
     ("next", "Next steps"),
     ("headline", "Headline numbers"),
     ("changes", "What changed most"),
@@ -95,7 +99,10 @@ def night_content(series: NightSeries) -> dict[str, Any]:
 
     night = series.last
     headline, failing, steps = series.headline(), failing_slices(series), next_steps(night)
-    optional = {"next": steps, "calibration": night.calibration}
+    drift_rows = _drift_rows(night)
+    found = {(one.score, one.slice) for one in night.findings if one.kind == "drift"}
+    drifted = [row for row in drift_rows if (row.drift.name, row.drift.slice) in found]
+    optional = {"next": steps, "drift": drifted, "calibration": night.calibration}
     slices = [(name, series.slices(name)) for name in night.measures]
     active = values_by_activity(night.values, activity_measure(night.measures))
     with styled():
@@ -162,13 +169,34 @@ def night_content(series: NightSeries) -> dict[str, Any]:
         "activity": activity,
         "curves": curves,
         "quality_charts": quality_charts,
-        "drift_rows": _drift_rows(night),
+        "drift_rows": drift_rows,
+        "drifted": drifted,
+        "max_drifted": _MAX_DRIFTED,
         "calibration": calibration_rows(night),
     }
 
 
 def _names(night: Night, measures: Sequence[str]) -> list[str]:
     return [night.name_of(measure) for measure in measures]
+
+
+class DriftRow(NamedTuple):
+    """A row of a table of drift.
+
+    Parameters
+    ----------
+    drift : NightDrift
+    verdict : VerdictText
+    distinct : str
+        Number of distinct values.
+    nulls : tuple of float
+        Share of nulls on the nights before and on the night.
+    """
+
+    drift: NightDrift
+    verdict: VerdictText
+    distinct: str
+    nulls: tuple[float, float]
 
 
 #: Words of verdicts on drift, and their tones.
@@ -179,22 +207,16 @@ _DRIFT_VERDICTS = {
 }
 
 
-def _drift_rows(night: Night) -> list[tuple[NightDrift, VerdictText, str]]:
-    """Return drift with verdicts and distinct values.
-
-    All rows come first, then slices by PSI, undefined ones last.
-    """
-    ordered = sorted(
-        night.drift,
-        key=lambda one: (one.by is not None, -one.psi if math.isfinite(one.psi) else 0.0),
-    )
+def _drift_rows(night: Night) -> list[DriftRow]:
+    """Return drift with its verdict, distinct values and changes."""
     return [
-        (
+        DriftRow(
             one,
             _DRIFT_VERDICTS.get(one.verdict, VerdictText("not judged", "unknown")),
             count(one.distinct) if one.distinct <= MOST_VALUES else f"over {MOST_VALUES}",
+            null_shares(one),
         )
-        for one in ordered[:MAX_SLICES]
+        for one in ordered_drift(night)
     ]
 
 
@@ -469,7 +491,9 @@ def _environment() -> Environment:
     )
     # Templates call the functions of text.py.
     environment.globals.update(vars(text), drift=_drift, key=_sort_key, spark=spark)
-    environment.globals.update(clicks=clicks, p_text=p_text, strip_text=STRIP_TEXT)
+    environment.globals.update(
+        clicks=clicks, p_text=p_text, outcome_of=outcome_of, change_text=change_text
+    )
     environment.globals |= {"strip_text": STRIP_TEXT, "status_name": status_name}
     return environment
 

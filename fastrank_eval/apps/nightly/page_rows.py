@@ -10,7 +10,14 @@ from dataclasses import field
 
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import FastRankEvalError
-from fastrank_eval.apps.nightly.night import KINDS, Finding, GateOutcome, Night, NightDifference
+from fastrank_eval.apps.nightly.night import (
+    KINDS,
+    Finding,
+    GateOutcome,
+    Night,
+    NightDifference,
+    NightDrift,
+)
 from fastrank_eval.apps.nightly.text import (
     VerdictText,
     amount,
@@ -26,6 +33,8 @@ from fastrank_eval.results.format import p_text
 from fastrank_eval.results.gate_parser import ALL, Term
 from fastrank_eval.results.gates import gate
 
+#: The most rows of a table; larger pages open slowly.
+MAX_SLICES = 500
 _SINCE = " (since "
 
 
@@ -386,3 +395,34 @@ def activity_unit(bucket: str) -> str:
 def _bucket_start(label: str) -> tuple[int, bool]:
     """Return the sort key of a bucket; ``<2`` comes before ``=2-4``."""
     return int(re.findall(r"\d+", label)[0]), "<" not in label
+
+
+def ordered_drift(night: Night) -> list[NightDrift]:
+    """Return the drift of all rows, then of slices, the largest PSI first."""
+    return sorted(
+        night.drift,
+        key=lambda one: (one.by is not None, -one.psi if math.isfinite(one.psi) else 0.0),
+    )[:MAX_SLICES]
+
+
+def null_shares(drift: NightDrift) -> tuple[float, float]:
+    """Return the share of nulls on the nights before and on the night."""
+    before = drift.reference_nulls + drift.reference_rows
+    return (
+        drift.reference_nulls / before if before else math.nan,
+        drift.nulls / drift.rows if drift.rows else math.nan,
+    )
+
+
+def change_text(before: float, after: float) -> str:
+    """Format a number before and after, with three digits.
+
+    Examples
+    --------
+    >>> change_text(0.03149, 0.052)
+    '0.0315 → 0.052'
+    >>> change_text(float("nan"), 0.052)
+    '0.052'
+    """
+    numbers = [f"{one:.3g}" for one in (before, after) if not math.isnan(one)]
+    return " → ".join(numbers).replace("-", "\N{MINUS SIGN}")

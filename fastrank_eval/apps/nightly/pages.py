@@ -14,6 +14,7 @@ from urllib.parse import urlencode
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import FastRankEvalError, OutputError
 from fastrank_eval._lib.files import atomic_path
+from fastrank_eval._lib.log import NIGHTLY
 from fastrank_eval.apps.nightly.config import NightlyConfig
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.labels import folder_name
@@ -182,6 +183,7 @@ def write_pages(config: NightlyConfig, night: Night) -> list[Path]:
     with closing(History(config.history).of(config.label)) as history:
         contents = {night.date: _draw_page(config, config.folder, history, night)}
         write_page(page, contents[night.date])
+        NIGHTLY.info("page written", night=str(night.date), file=str(page))
         while True:
             latest = history.dates()[-1]
             if latest not in contents:

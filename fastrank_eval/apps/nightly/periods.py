@@ -15,6 +15,7 @@ from fastrank_eval.apps.nightly.text import confidence_of
 from fastrank_eval.engine.records import MeasureValue
 from fastrank_eval.engine.run import Evaluation
 from fastrank_eval.measures import Measure
+from fastrank_eval.measures.multicalibration import MulticalibrationError
 from fastrank_eval.measures.pooled import ClusteredMeasure
 from fastrank_eval.results.state import State, state_of_run
 
@@ -151,7 +152,8 @@ class NightMerger:
     def result(self, confidence: float, min_groups: int = 1) -> MergedNights:
         """Return the merged values of all nights so far.
 
-        They equal one run over all rows, to the last bit.
+        They equal one run over all rows, to the last bit. Multicalibration errors are left out: a
+        number of sigmas grows with the rows, so that of a week is no mean of its nights.
 
         Parameters
         ----------
@@ -163,7 +165,7 @@ class NightMerger:
         if self._total is None:
             return MergedNights(notes=tuple(self._notes))
         evaluation = self._total.evaluation(confidence=confidence, min_groups=min_groups)
-        values = values_of(evaluation, frozenset())
+        values = values_of(evaluation, _in_sigmas(evaluation.plan.measures))
         return MergedNights(tuple(values), tuple(sorted(self._dates)), tuple(self._notes))
 
     def _merge_pending(self) -> None:
@@ -209,6 +211,11 @@ class NightMerger:
             self._dropped.add(by)
             self._notes.append(f"slices by {by} are left out: {reason}")
         return [_without(state, self._dropped) for state in states]
+
+
+def _in_sigmas(measures: Iterable[Measure]) -> frozenset[str]:
+    """Return the measures in sigmas, which grow with the number of rows."""
+    return frozenset(str(each) for each in measures if isinstance(each, MulticalibrationError))
 
 
 def _without(state: State, dropped: set[str]) -> State:
@@ -275,10 +282,7 @@ def with_periods(
                 merging.add(date, content(date, kind))
             for name in (name for name, days in wanted_periods.items() if days == ago + 1):
                 merged = merging.result(level, least_groups)
-                values[name] += [
-                    replace(value, measure=display_name(value.measure, night.measures))
-                    for value in merged.values
-                ]
+                values[name] += (_with_display_name(value, night) for value in merged.values)
                 dates.setdefault(name, merged.dates)
                 notes += [f"{name}: {note}" for note in merged.notes]
     for date, other in sorted(repeats.items()):
@@ -300,6 +304,11 @@ def with_periods(
         period_nights=dates_by_period,
         period_notes=tuple(dict.fromkeys(notes)),
     )
+
+
+def _with_display_name(value: MeasureValue, night: Night) -> MeasureValue:
+    name = display_name(value.measure, night.measures)
+    return value if name == value.measure else replace(value, measure=name)
 
 
 def _within(date: dt.date, night: Night, days: int) -> bool:

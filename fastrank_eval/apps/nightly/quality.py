@@ -264,7 +264,8 @@ def judge_rows(
 def _sum_of(evaluation: Evaluation, measure: Measure, model: int) -> float:
     if measure not in evaluation.plan.measures:
         return math.nan
-    return evaluation.totals.overall.means[model].sum(evaluation.plan.measures.index(measure))
+    m = evaluation.plan.measures.index(measure)
+    return evaluation.totals.overall.means[model].moments(m, measure.weight != "uniform").total
 
 
 def _coverage(evaluation: Evaluation, model: int) -> float:

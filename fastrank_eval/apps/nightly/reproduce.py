@@ -1,13 +1,14 @@
-"""Write the command that reproduces the numbers of a failed gate."""
+"""Write the command that shows the numbers of a failed gate, or drift."""
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError
+from fastrank_eval._lib.lexer import quoted
 from fastrank_eval.apps.nightly.dates import fill_date
 from fastrank_eval.apps.nightly.night import EARLIER, Finding, Night
 from fastrank_eval.engine.conventions import DEFAULTS, profile_of
@@ -15,11 +16,15 @@ from fastrank_eval.io.filter_parser import Literal, Predicate
 from fastrank_eval.io.filter_parser import parse as parse_condition
 from fastrank_eval.measures.parser import measure as measure_of
 from fastrank_eval.results.gate_parser import ALL
+from fastrank_eval.slicing.spec import BARE
 from fastrank_eval.slicing.spec import parse as parse_slicing
+from fastrank_eval.stats.drift import FEW_VALUES, QUANTILES
 
 #: The most failed gates with a command.
 MAX_STEPS = 5
 _MOVERS = "20"
+#: Options that choose and read rows.
+_OF_ROWS = ("weight", "unretrieved", "unjudged", "null_groups", "score_type", "format")
 _QUOTED = r'"(?:[^"]|"")*"'
 #: A column of the label of a slice with its value or bin; counts of groups and periods do not fit.
 _PART = re.compile(
@@ -41,7 +46,7 @@ _BLANKS = re.compile(rf"""('(?:[^']|'')*'|{_QUOTED})|\s+""")
 
 @dataclass(frozen=True)
 class NextStep:
-    """A failed gate with the command that reproduces its numbers.
+    """A failed gate with the command that reproduces or shows its numbers.
 
     Parameters
     ----------
@@ -64,13 +69,15 @@ def next_steps(night: Night) -> list[NextStep]:
     -------
     list of NextStep
         At most `MAX_STEPS` with distinct commands, the most important first. A gate on the number
-        of rows or groups has none.
+        of rows or groups has none, and drift of a night without labels has none.
     """
     steps: dict[str, NextStep] = {}
     for finding in night.findings:
-        if finding.condition and finding.score and finding.measure and len(steps) < MAX_STEPS:
+        command_of = drift_command if finding.kind == "drift" else reproduction
+        known = finding.measure or (finding.kind == "drift" and night.has_labels)
+        if finding.condition and finding.score and known and len(steps) < MAX_STEPS:
             try:
-                command = reproduction(night, finding)
+                command = command_of(night, finding)
             except FastRankEvalError:  # written by another version
                 continue
             steps.setdefault(command, NextStep(finding, command))
@@ -105,6 +112,51 @@ def reproduction(night: Night, finding: Finding) -> str:
     if paired and not measure_of(finding.measure).pooled:
         words += ["--movers", _MOVERS]
     return " ".join(map(_shell_word, words))
+
+
+def drift_command(night: Night, finding: Finding) -> str:
+    """Return the command that shows drift.
+
+    Parameters
+    ----------
+    night : Night
+    finding : Finding
+        Of kind ``"drift"``.
+
+    Returns
+    -------
+    str
+        The deciles of a model with their click rates (``curve calibration``), the rows with scores
+        outside [0, 1], or a measure of the baseline by the deciles or values of a column.
+
+    Raises
+    ------
+    ArgumentError
+        If no condition on rows selects the slice, or the outside scores of a computed model, or if
+        there are no numbers.
+    """
+    if finding.field == "nulls":
+        raise ArgumentError(f"{finding.score!r} has no numbers.")
+    name, where = finding.score, rows_condition(night, finding)
+    model = name if name in night.models else night.baseline or night.models[0]
+    words = ["fastrank-eval", "curve", "calibration", *night.sources]
+    if finding.field == "out_of_range" or name not in night.models:
+        words = ["fastrank-eval", "evaluate", *night.sources]
+    words += [*_columns(night), "--score", _score(night, model)]
+    if finding.field == "out_of_range":
+        expressions = night.conventions.get("score")
+        if isinstance(expressions, Mapping) and name in expressions:
+            raise ArgumentError(f"no condition on rows selects scores of {name!r}.")
+        outside = f"{_column_text(name)} < 0 or {_column_text(name)} > 1"
+        where = outside if where is None else f"({where}) and ({outside})"
+        words += ["--measures", "AUC"]
+    elif name not in night.models:
+        few = any(one.distinct <= FEW_VALUES for one in night.drift if one.name == name)
+        column = name if BARE.fullmatch(name) else quoted(name)
+        words += ["--measures", night.name_of(night.measures[0])]
+        words += ["--by", column if few else f"{column}:quantile{QUANTILES}"]
+    words += _options(night, _OF_ROWS)
+    return " ".join(map(_shell_word, words if where is None else [*words, "--where", where]))
 
 
 def is_paired(night: Night, finding: Finding) -> bool:
@@ -258,10 +310,10 @@ def _score(night: Night, model: str) -> str:
     return text.replace(",", "\\,")
 
 
-def _options(night: Night) -> Iterator[str]:
-    """Yield the options that differ from the defaults."""
+def _options(night: Night, names: Container[str] = ()) -> Iterator[str]:
+    """Yield the options that differ from the defaults; only `names`, if any."""
     conventions = night.conventions
-    profile = conventions.get("profile")
+    profile = None if names else conventions.get("profile")
     choices = dict(DEFAULTS)
     if isinstance(profile, str):
         yield from ("--profile", profile)
@@ -270,7 +322,7 @@ def _options(night: Night) -> Iterator[str]:
                 "sampling_rate": 1, "confidence": 0.95, "format": None}  # fmt: skip
     for name, default in defaults.items():
         value = conventions.get(name, default)
-        if value != default:
+        if value != default and (not names or name in names):
             option = "input-format" if name == "format" else name.replace("_", "-")
             yield from (f"--{option}", str(value))
 

@@ -13,8 +13,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from fastrank_eval._lib.dataclass import dataclass
-from fastrank_eval._lib.errors import ArgumentError, OutputError
+from fastrank_eval._lib.errors import ArgumentError, ColumnError, OutputError
 from fastrank_eval._lib.files import check_writable
+from fastrank_eval._lib.log import NIGHTLY
 from fastrank_eval._lib.threads import Progress
 from fastrank_eval.apps.nightly.alarms import judge_alarms
 from fastrank_eval.apps.nightly.calibration import calibration_of
@@ -63,6 +64,7 @@ from fastrank_eval.apps.nightly.night import (
     with_standard_errors,
 )
 from fastrank_eval.apps.nightly.night_curves import curves_of, has_curves
+from fastrank_eval.apps.nightly.night_source import NightSource, open_night, without_label_slices
 from fastrank_eval.apps.nightly.periods import states_of
 from fastrank_eval.apps.nightly.quality import (
     SINGLE_CLASS,
@@ -76,14 +78,8 @@ from fastrank_eval.apps.nightly.quality import (
     quality_of,
     scores_to_count,
 )
-from fastrank_eval.apps.nightly.unlabelled import (
-    evaluate_columns,
-    evaluate_unlabelled,
-    naming_no_labels,
-    without_label_slices,
-)
 from fastrank_eval.engine.records import plain_value
-from fastrank_eval.engine.run import Evaluation, Request, run_together
+from fastrank_eval.engine.run import Evaluation, Request
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.parser import requested_measures
 from fastrank_eval.results.gate_parser import ALL
@@ -207,24 +203,47 @@ def nightly_of_labels(
         Without labels also if the history has the night with labels.
     """
     now = dt.datetime.now(dt.UTC) if now is None else now
+    NIGHTLY.info("night begun", night=str(date), report=config.report, dry_run=dry_run)
+    outcomes = _run_labels(config, date, dry_run, labels, now, progress)
+    for outcome in outcomes:
+        night = outcome.night
+        NIGHTLY.info(
+            "night finished",
+            night=str(date),
+            label=night.label or None,
+            status=night.status,
+            rows=night.quality.rows,
+            seconds=night.seconds,
+        )
+    return outcomes
+
+
+def _run_labels(
+    config: NightlyConfig,
+    date: dt.date,
+    dry_run: bool,
+    labels: bool,
+    now: dt.datetime,
+    progress: Callable[[Progress], object] | None,
+) -> list[NightRun]:
     configs = config.of_labels()
     if dry_run:
         check_folder(config.history)
         with open_history(config.history) as history:
-            _claim(history, configs, date, labels)
+            known = _claim(history, configs, date, labels)
+            evaluated = _evaluate(configs, date, labels, known, now, progress)
             return [
                 _judge(each, own, history.of(own.label))
-                for each, own in zip(
-                    _evaluate(configs, date, labels, now, progress), configs, strict=True
-                )
+                for each, own in zip(evaluated, configs, strict=True)
             ]
     # Check that the history can be written before reading rows. A failed run leaves no new file.
+    known = set()
     if config.history.exists():
         with closing(History(config.history)) as history:
-            _claim(history, configs, date, labels)
+            known = _claim(history, configs, date, labels)
     else:
         check_writable(config.history, overwrite=True)  # another run may create it
-    evaluated = _evaluate(configs, date, labels, now, progress)
+    evaluated = _evaluate(configs, date, labels, known, now, progress)
     # The transaction shows concurrent runs a complete night or none.
     with closing(History(config.history)) as history, history.transaction():
         _claim(history, configs, date, labels)
@@ -238,15 +257,31 @@ def _evaluate(
     configs: Sequence[NightlyConfig],
     date: dt.date,
     labels: bool,
+    known: Collection[str],
     now: dt.datetime,
     progress: Callable[[Progress], object] | None,
 ) -> list[NightRun]:
-    evaluate = _evaluate_nights if labels else _evaluate_unlabelled_nights
-    after = configs[0].labels_complete_after
-    return [
-        replace(each, night=with_maturity(each.night, after, now))
-        for each in evaluate(configs, date, progress)
-    ]
+    opened = open_night(configs, date, known)
+    requests = [_request(config, opened, labels, progress) for config in configs]
+    try:
+        evaluations, of_columns = opened.evaluate(requests, configs)
+    except ColumnError as error:
+        missing = {request.label for request in requests} - {*opened.source.schema.names}
+        if not any(repr(label) in str(error) for label in missing):
+            raise
+        raise ColumnError(
+            f"{error} If labels come later, judge the rest of the night with --no-labels."
+        ) from None
+    evaluate = _evaluated_night if labels else _unlabelled_night
+    evaluated = []
+    for config, evaluation, columns in zip(configs, evaluations, of_columns, strict=True):
+        one = evaluate(config, date, evaluation)
+        one = replace(one, night=with_maturity(one.night, config.labels_complete_after, now))
+        if config.drift.nights and one.night.quality.rows:
+            distributions = distributions_of(evaluation, config.drift.min_rows)
+            one = _with_distributions(one, {**distributions, **columns}, columns, opened.notes)
+        evaluated.append(one)
+    return evaluated
 
 
 def _judge_and_write(evaluated: NightRun, config: NightlyConfig, history: History) -> NightRun:
@@ -272,35 +307,28 @@ def _judge(evaluated: NightRun, config: NightlyConfig, history: History) -> Nigh
     return NightRun(*with_earlier_judgement(night, evaluated.states, stored, history))
 
 
-@naming_no_labels
-def _evaluate_nights(
-    configs: Sequence[NightlyConfig],
-    date: dt.date,
-    progress: Callable[[Progress], object] | None,
-) -> list[NightRun]:
-    evaluations = run_together([_request(config, date, progress) for config in configs])
-    evaluated = [
-        _evaluated_night(config, date, evaluation)
-        for config, evaluation in zip(configs, evaluations, strict=True)
-    ]
-    return _with_distributions(evaluated, evaluations, configs)
-
-
 def _request(
-    config: NightlyConfig, date: dt.date, progress: Callable[[Progress], object] | None
+    config: NightlyConfig,
+    opened: NightSource,
+    labels: bool,
+    progress: Callable[[Progress], object] | None,
 ) -> Request:
     measures = with_standard_errors(requested_measures(list(config.measures)))
-    return Request(
-        _source(config, date),
+    request = Request(
+        opened.source,
         score=config.scores,
         measures=[*measures, *_quality_measures(config, config.options)],
         baseline=config.baseline,
-        where=config.condition(date),
         per_group=False,
         keep_scores=any(map(has_curves, measures)),
         progress=progress,
         **config.options,
     )
+    if labels:
+        return request
+    counts = _quality_measures(config, {"unretrieved": "allow"})
+    label = config.options["label"]
+    return opened.unlabelled(request, label, measures=counts, baseline=config.baseline)
 
 
 def _source(config: NightlyConfig, date: dt.date) -> str | list[str]:
@@ -341,11 +369,18 @@ def _evaluated_night(config: NightlyConfig, date: dt.date, evaluation: Evaluatio
     return NightRun(_with_display_names(night, shown, computed, names), states, few)
 
 
-def _claim(history: History, configs: Sequence[NightlyConfig], date: dt.date, labels: bool) -> None:
-    """Claim a history; refuse to replace nights with labels by ones without."""
-    history.claim(configs[0].report, [config.options["label"] for config in configs])
+def _claim(
+    history: History, configs: Sequence[NightlyConfig], date: dt.date, labels: bool
+) -> set[str]:
+    """Claim a history, and return the columns of drift that it knows.
+
+    Nights with labels are not replaced by ones without.
+    """
+    first = configs[0]
+    history.claim(first.report, first.labels or [first.options["label"]])
     for config in configs:
         _check_labels(history.of(config.label), date, labels)
+    return history.of(configs[0].label).drift_names(date, 2 * configs[0].drift.nights)
 
 
 def _check_labels(history: History, date: dt.date, labels: bool) -> None:
@@ -357,23 +392,7 @@ def _check_labels(history: History, date: dt.date, labels: bool) -> None:
         )
 
 
-def _evaluate_unlabelled_nights(
-    configs: Sequence[NightlyConfig],
-    date: dt.date,
-    progress: Callable[[Progress], object] | None,
-) -> list[NightRun]:
-    counts = [_quality_measures(config, {"unretrieved": "allow"}) for config in configs]
-    evaluations = evaluate_unlabelled(configs, date, counts, progress)
-    evaluated = [
-        _unlabelled_night(config, date, evaluation, measures)
-        for config, evaluation, measures in zip(configs, evaluations, counts, strict=True)
-    ]
-    return _with_distributions(evaluated, evaluations, configs)
-
-
-def _unlabelled_night(
-    config: NightlyConfig, date: dt.date, evaluation: Evaluation, counts: Sequence[Measure]
-) -> NightRun:
+def _unlabelled_night(config: NightlyConfig, date: dt.date, evaluation: Evaluation) -> NightRun:
     requested = requested_measures(list(config.measures))
     quality = replace(
         quality_of(evaluation),
@@ -384,7 +403,8 @@ def _unlabelled_night(
     )
     label = evaluation.plan.roles.label
     nulls = {name: n for name, n in quality.nulls.items() if name != label}
-    conventions = _conventions_of_run(evaluation, config, frozenset(map(str, counts)))
+    hidden = frozenset(map(str, evaluation.plan.measures))
+    conventions = _conventions_of_run(evaluation, config, hidden)
     night = Night(
         date=date,
         title=config.title,
@@ -410,33 +430,19 @@ def _command(config: NightlyConfig, date: dt.date, *options: str) -> str:
 
 
 def _with_distributions(
-    evaluated: Sequence[NightRun],
-    evaluations: Sequence[Evaluation],
-    configs: Sequence[NightlyConfig],
-) -> list[NightRun]:
-    """Add the distributions of scores and columns, and their states."""
-    if not configs[0].drift.nights or not any(each.night.quality.rows for each in evaluated):
-        return list(evaluated)
-    columns = evaluate_columns(configs, evaluated[0].night.date)
-    minimum = configs[0].drift.min_rows
-    return [
-        _with_distribution(each, {**distributions_of(evaluation, minimum), **own}, own)
-        if each.night.quality.rows
-        else each
-        for each, evaluation, own in zip(evaluated, evaluations, columns, strict=True)
-    ]
-
-
-def _with_distribution(
-    evaluated: NightRun, distributions: Distributions, columns: Distributions
+    evaluated: NightRun,
+    distributions: Distributions,
+    columns: Distributions,
+    notes: Sequence[str],
 ) -> NightRun:
+    """Add distributions and their state, and the nulls of columns."""
     night, states = evaluated.night, evaluated.states
-    nulls = {place.score: each.rows - each.count for place, each in columns.items() if not place.by}
+    nulls = {key.name: each.rows - each.count for key, each in columns.items() if not key.by}
     quality = replace(night.quality, nulls={**night.quality.nulls, **nulls})
     contents = {**states.contents, KIND: distributions_to_bytes(distributions)}
     return replace(
         evaluated,
-        night=replace(night, quality=quality),
+        night=replace(night, quality=quality, notes=(*night.notes, *notes)),
         states=replace(states, contents=contents),
         distributions=distributions,
     )
@@ -524,7 +530,7 @@ def _compare_and_judge(evaluated: NightRun, config: NightlyConfig, history: Hist
         if before.incomparable
     ]
     limits = config.drift
-    reference = Reference(history.states_before(night.date, KIND, limits.nights, 2 * limits.nights))
+    reference = Reference(history, night, limits.nights)
     distributions = evaluated.distributions
     if night.provisional:
         distributions = without_label_slices(distributions, config.options["label"])
@@ -540,7 +546,7 @@ def _compare_and_judge(evaluated: NightRun, config: NightlyConfig, history: Hist
     )
     judged_gates = gate_outcomes(night, config.gates, earlier)
     alarm_outcomes, alarm_findings = judge_alarms(
-        night, config.gates, history, labels=max(1, len(config.labels))
+        night, config.gates, history, labels=config.alarms
     )
     gates = [gate_so_far(each.outcome, night, config.gates) for each in judged_gates]
     gates += few_scores_outcomes(evaluated.few_scores)

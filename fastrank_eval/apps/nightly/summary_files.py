@@ -6,12 +6,13 @@ import datetime as dt
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, fields
 from typing import Any
 from urllib.parse import quote
 
 from fastrank_eval.apps.nightly.calibration import calibration_texts, clicks_text, worst_slices
+from fastrank_eval.apps.nightly.gate_text import gate_texts, not_judged
 from fastrank_eval.apps.nightly.maturity import maturity_texts, status_name
 from fastrank_eval.apps.nightly.mix import find_mix, mix_parts, mix_texts
 from fastrank_eval.apps.nightly.night import (
@@ -23,23 +24,20 @@ from fastrank_eval.apps.nightly.night import (
     NightCalibration,
     NightDifference,
 )
-from fastrank_eval.apps.nightly.page_rows import TopChanges, changed_slices
+from fastrank_eval.apps.nightly.page_rows import TopChanges, changed_slices, ordered_drift
 from fastrank_eval.apps.nightly.reproduce import next_steps
 from fastrank_eval.apps.nightly.text import (
     ago,
     confidence_of,
     confidence_text,
-    gate_texts,
     lead,
-    not_judged,
     sentences,
 )
-from fastrank_eval.engine.records import MeasureValue, plain_value
+from fastrank_eval.engine.records import JSON_SCHEMAS, MeasureValue, plain_value
 from fastrank_eval.results.format import amount, interval_text, printable
 from fastrank_eval.results.markup import code_span
 
-#: Increased when a key changes its meaning or is removed; new keys do not change it.
-SCHEMA = 1
+SCHEMA = JSON_SCHEMAS["nightly"]
 _MAX_CHANGES = 20
 _INTERVAL = ("se", "ci_low", "ci_high")
 _GROUPS = ("effective_groups", "groups", "groups_used")
@@ -79,6 +77,7 @@ def night_dict(
     page_error: str | None = None,
     groups: str | None = None,
     notify_error: str | None = None,
+    compared_again: Sequence[Night] = (),
 ) -> dict[str, Any]:
     """Convert a night to the values of a webhook.
 
@@ -93,6 +92,8 @@ def night_dict(
         The path of the worst groups of its failed gates.
     notify_error : str, optional
         The reason why no message was sent.
+    compared_again : sequence of Night
+        Later nights that were compared with it again.
 
     Returns
     -------
@@ -119,6 +120,10 @@ def night_dict(
         "provisional": night.provisional,
         "labels_complete": _time_text(night.labels_complete),
         "judged_before": _earlier_judgement(night),
+        "compared_again": [
+            {"date": each.date.isoformat(), "status": each.status, "reason": lead(each)}
+            for each in compared_again
+        ],
         "reason": lead(night),
         "page": page,
         "page_error": page_error,
@@ -167,7 +172,7 @@ def night_dict(
         ],
         "gates": [asdict(gate) for gate in night.gates],
         "quality": asdict(night.quality),
-        "drift": [asdict(one) for one in night.drift if one.by is None],
+        "drift": [asdict(one) for one in ordered_drift(night)],
         "calibration": [named(one, _CALIBRATION_FIELDS) for one in night.calibration],
         **_fields(night, ("sources", "command", "version", "seconds")),
     }
@@ -228,6 +233,7 @@ def night_markdown(
     statuses: Mapping[dt.date, str] | None = None,
     *,
     legend: bool = True,
+    known: Collection[str] = (),
 ) -> str:
     """Format a night as Markdown for chat.
 
@@ -242,6 +248,8 @@ def night_markdown(
         The statuses of the nights before it, for a strip of the last 30 nights.
     legend : bool
         Explain intervals and marks at the end.
+    known : collection of str
+        Sentences on the maturity of labels to leave out.
 
     Returns
     -------
@@ -276,7 +284,7 @@ def night_markdown(
         [escaped(reason), ""] if reason else [],
         [
             *(f"* {escaped(other)}" for other in others),
-            *(f"* {escaped(text)}" for text in maturity_texts(night)),
+            *(f"* {escaped(text)}" for text in maturity_texts(night) if text not in known),
             *(f"* {escaped(text)}" for text in gate_texts(night)),
             *(f"* not judged: {escaped(each)}" for each in not_judged(night)),
             *(f"* {escaped(note)}" for note in night.notes),
@@ -348,13 +356,21 @@ def _change_line(night: Night, one: TopChanges) -> str:
     )
 
 
-def night_lines(night: Night) -> str:
-    """Format a night as a few plain lines; they begin with its label or date."""
+def night_lines(night: Night, *, known: Collection[str] = ()) -> str:
+    """Format a night as a few plain lines; they begin with its label or date.
+
+    Parameters
+    ----------
+    night : Night
+    known : collection of str
+        Sentences on the maturity of labels to leave out.
+    """
     first = {v.score: v for v in reversed(night.values) if v.slice == "all"}
     values = [first[model] for model in night.models if model in first]
     numbers = "; ".join(f"{v.score} {night.name_of(v.measure)} {_number(v)}" for v in values)
     lines = [f"{night.label or night.date} {status_word(night)}: {numbers or 'no labels yet'}"]
-    texts = [*sentences(night), *maturity_texts(night), *mix_texts(night), *gate_texts(night)]
+    maturity = [text for text in maturity_texts(night) if text not in known]
+    texts = [*sentences(night), *maturity, *mix_texts(night), *gate_texts(night)]
     texts += night.notes
     lines += [f"  {text}" for text in texts]
     lines += [f"  {text}" for text in calibration_texts(night)]

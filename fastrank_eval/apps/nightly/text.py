@@ -11,10 +11,9 @@ from functools import partial
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval.apps.nightly.night import (
     EARLIER,
-    FAILS_SO_FAR,
+    NO_ROWS,
     PERIODS,
     Finding,
-    GateOutcome,
     Night,
     NightDifference,
 )
@@ -40,9 +39,6 @@ STATUSES = {
     "regression": ("Regression", "A gate failed."),
     "data_quality": ("Data quality", "The data of this night cannot be relied on."),
 }
-#: Limits of drift, and the names of the numbers that they limit.
-_DRIFTS = {"max_volume_drift": "rows", "max_ctr_drift": "CTR"}
-_NOT_JUDGED = "not judged"
 NOTHING = "–"
 _MIN_DIGITS, _MAX_DIGITS = 2, 6
 _MINUS = "\u2212"
@@ -228,52 +224,6 @@ def how_sure(level: str) -> str:
     )
 
 
-def meaning(night: Night) -> str:
-    """Explain the status of a night, and list what was not judged."""
-    _, text = STATUSES.get(night.status, ("", ""))
-    if night.status != "fine":
-        return text
-    unjudged = not_judged(night)
-    if unjudged:
-        return f"Nothing that was judged failed. Not judged: {'; '.join(unjudged)}."
-    return text if night.gates else "No gate is set; the data are within their limits."
-
-
-def not_judged(night: Night) -> list[str]:
-    """List drift and gates that lack earlier nights."""
-    limits = night.conventions.get("quality")
-    limit_names = limits if isinstance(limits, Mapping) else _DRIFTS
-    quality = night.quality
-    drifts = zip(_DRIFTS, (quality.volume_drift, quality.ctr_drift), strict=True)
-    unjudged = [_DRIFTS[limit] for limit, z in drifts if limit in limit_names and math.isnan(z)]
-    drift = [f"drift of {' and '.join(unjudged)}, with too few nights before"] if unjudged else []
-    gates = [g for g in night.gates if g.passed and g.reason.startswith(_NOT_JUDGED)]
-    reasons = (g.reason.removeprefix(_NOT_JUDGED).removeprefix(":") for g in gates)
-    return [
-        *([] if night.has_labels else ["every measure, as the night has no labels yet"]),
-        *drift,
-        *(f"{gate.condition},{reason}" for gate, reason in zip(gates, reasons, strict=True)),
-    ]
-
-
-def outcome_of(gate: GateOutcome) -> VerdictText:
-    """Return the outcome of a gate in a word."""
-    if gate.passed and gate.reason.startswith(f"{_NOT_JUDGED}:"):
-        return VerdictText("not judged", "unknown")
-    if gate.passed and gate.reason.startswith(FAILS_SO_FAR):
-        return VerdictText("fails so far", "shift")
-    return VerdictText("passed", "good") if gate.passed else VerdictText("failed", "bad")
-
-
-def gate_texts(night: Night) -> list[str]:
-    """Return the conditions of failed gates with their numbers."""
-    return [
-        f"gate failed: {gate.condition}" + (f": {gate.reason}" if gate.reason else "")
-        for gate in night.gates
-        if not gate.passed
-    ]
-
-
 def period_nights(night: Night, name: str) -> str:
     """Format number and dates of merged nights; empty if unknown."""
     dates = night.period_nights.get(name)
@@ -337,7 +287,11 @@ def sentences(night: Night) -> list[str]:
     """
     result = []
     flags = night.quality.flags
-    if flags:
+    if not night.quality.rows and (flags or not all(gate.passed for gate in night.gates)):
+        unjudged = any(gate.reason == NO_ROWS for gate in night.gates)
+        gates = ", so its gates cannot be judged" if unjudged else ""
+        result.append(f"The night has no rows{gates}.")
+    elif flags:
         meaning = STATUSES["data_quality"][1].removesuffix(".")
         result.append(
             f"{meaning}: {'; '.join(flags[:_MAX_SENTENCES])}{_more(len(flags) - _MAX_SENTENCES)}."
@@ -381,8 +335,6 @@ def _groups_of_findings(findings: Iterable[Finding]) -> list[list[Finding]]:
 def _sentence(night: Night, finding: Finding, *others: Finding) -> str:
     if finding.kind == "scores":
         main = _few_scores_sentence(night, finding)
-    elif finding.kind == "drift":
-        main = _drift_sentence(night, finding)
     elif finding.kind == "change":
         usual = (
             f", beyond the usual night-to-night movement of {_number(finding.limit, finding.limit)}"
@@ -390,7 +342,7 @@ def _sentence(night: Night, finding: Finding, *others: Finding) -> str:
         if math.isnan(finding.limit):
             usual = "; too few nights before it say what is usual"
         main = f"{_difference_sentence(night, finding)}{usual}"
-    elif finding.kind == "alarm":
+    elif finding.kind in ("alarm", "drift"):
         main = finding.detail
     elif finding.detail:
         main = f"A gate on {_subject(night, finding)} cannot be judged: {finding.detail}"
@@ -495,22 +447,6 @@ def _few_scores_sentence(night: Night, finding: Finding) -> str:
     base = _number(finding.base, finding.delta)
     suffix = "" if finding.verdict in _SIGNIFICANT else _UNSURE
     return f"{value} against {base} of {finding.against}{_difference(night, finding)}{suffix}"
-
-
-def _drift_sentence(night: Night, finding: Finding) -> str:
-    is_model = finding.score in night.models
-    subject = f"the {'scores' if is_model else 'values'} of {finding.score}"
-    place = _where(finding)
-    if finding.field == "out_of_range":
-        percent = percent_text(finding.number, 3)
-        text = f"{percent} of {subject}{place} are outside [0, 1]"
-        return f"{text}; most of {finding.against} had none"
-    distance = finding.number - finding.limit
-    limit = f"the limit of {finding.limit:g}" if finding.condition else f"{finding.limit:g}"
-    return (
-        f"{subject[0].upper()}{subject[1:]} are far from those of {finding.against}{place}: "
-        f"{finding.field.upper()} {_number(finding.number, distance)}, above {limit}"
-    )
 
 
 def _other_slices(night: Night, finding: Finding) -> str:

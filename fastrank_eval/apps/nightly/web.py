@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import ipaddress
-import logging
 import os
 import re
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
+from weakref import WeakValueDictionary
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -26,6 +26,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError, HistoryError
+from fastrank_eval._lib.log import SERVE
 from fastrank_eval.apps.nightly.dates import parse_date
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.label_pages import labels_content
@@ -109,11 +110,12 @@ def _is_address(text: str) -> bool:
 NIGHTS = 30
 #: The most bytes of saved states to merge for a request.
 MAX_STATE_BYTES = 32_000_000
+#: The most pages that are drawn at the same time, each in a thread.
+THREADS = 4
 #: The most bytes of pages in memory.
 MAX_CACHE_BYTES = 64_000_000
 #: Two changes of a file within this time may leave it with the same time of change.
 _CLOCK_NANOSECONDS = 1_000_000_000
-_LOG = logging.getLogger(__name__)
 _HEADERS = {
     "cache-control": "no-store",
     # A page needs no other file, so a connection has one request.
@@ -197,16 +199,16 @@ class PageCache:
     def __init__(self, max_bytes: int = MAX_CACHE_BYTES) -> None:
         self._max_bytes, self._bytes = max_bytes, 0
         self._stamp: object = None
-        self._pages: OrderedDict[str, bytes] = OrderedDict()
+        self._pages: OrderedDict[Hashable, bytes] = OrderedDict()
 
-    def get(self, stamp: object, address: str) -> bytes | None:
+    def get(self, stamp: object, address: Hashable) -> bytes | None:
         """Return a page; None if it is missing or the history has changed."""
         if stamp is None or stamp != self._stamp or address not in self._pages:
             return None
         self._pages.move_to_end(address)
         return self._pages[address]
 
-    def add(self, stamp: object, address: str, page: bytes) -> None:
+    def add(self, stamp: object, address: Hashable, page: bytes) -> None:
         """Keep a page; pages of another state of the history are removed."""
         if stamp != self._stamp:
             self._stamp, self._bytes = stamp, 0
@@ -227,7 +229,8 @@ def web_view(
 ) -> ASGIApp:
     """Make the read-only web application of a history.
 
-    Pages are drawn one at a time in a thread, and cached until the history changes.
+    Pages are drawn in threads, and cached until the history changes. A page that several requests
+    wait for is drawn once.
 
     Parameters
     ----------
@@ -247,12 +250,16 @@ def web_view(
     ArgumentError
         A host name is invalid.
     """
-    pages = {"/": _nights, "/night/{date}": _night, "/slice": _slice, "/compare": _compare}
+    pages = {
+        "/": _Page(_nights, ("before",)),
+        "/night/{date}": _Page(_night),
+        "/slice": _Page(_slice, ("slice", "measure")),
+        "/compare": _Page(_compare, ("first", "second")),
+    }
     drawer = _Drawer(source)
     application = Starlette(
         routes=[
-            Route(path, _endpoint(answer, drawer), methods=["GET"])
-            for path, answer in pages.items()
+            Route(path, _endpoint(each, drawer), methods=["GET"]) for path, each in pages.items()
         ],
         exception_handlers={HTTPException: _error_page},
     )
@@ -279,29 +286,42 @@ def load_libraries(source: HistorySource) -> None:
 _Answer = Callable[[History, Request], str]
 
 
+class _Page(NamedTuple):
+    """A kind of page, and the parameters of an address that it reads."""
+
+    answer: _Answer
+    parameters: tuple[str, ...] = ()
+
+    def key(self, request: Request) -> Hashable:
+        """Identify a page; parameters that it does not read make no other page."""
+        values = [request.query_params.get(name) for name in ("label", *self.parameters)]
+        return request.url.path, *values
+
+
 class _Drawer:
-    """Draws pages one after the other, each once."""
+    """Draws several pages at a time, each once."""
 
     def __init__(self, source: HistorySource) -> None:
         self._source, self._cache = source, PageCache()
-        # Drawing changes settings of matplotlib that all threads share.
-        self._turn = asyncio.Lock()
+        self._threads = asyncio.Semaphore(THREADS)
+        #: Held while a page is drawn; a lock goes with the last request that waits for it.
+        self._turns: WeakValueDictionary[Hashable, asyncio.Lock] = WeakValueDictionary()
 
-    async def page(self, answer: _Answer, request: Request) -> bytes:
+    async def page(self, page: _Page, request: Request) -> bytes:
         """Return a page from the cache, or draw it in a thread."""
-        address = f"{request.url.path}?{request.url.query}"
-        stamp = self._source.stamp()
-        content = self._cache.get(stamp, address)
+        key, stamp = page.key(request), self._source.stamp()
+        content = self._cache.get(stamp, key)
         if content is not None:
             return content
-        async with self._turn:
+        turn = self._turns.setdefault(key, asyncio.Lock())
+        async with turn, self._threads:
             # The request before may have drawn it, and this client may have gone.
-            content = self._cache.get(stamp, address)
+            content = self._cache.get(stamp, key)
             if content is None and await request.is_disconnected():
                 return b""
             if content is None:
-                content = await run_in_threadpool(self._draw, answer, request)
-                self._cache.add(stamp, address, content)
+                content = await run_in_threadpool(self._draw, page.answer, request)
+                self._cache.add(stamp, key, content)
         return content
 
     def _draw(self, answer: _Answer, request: Request) -> bytes:
@@ -408,32 +428,40 @@ def _requested(history: History, text: str) -> tuple[list[dt.date], dt.date]:
 
 
 class _Headers:
-    """Adds headers to every response, also to errors."""
+    """Adds headers to every response, also to errors, and logs it."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        started, status = time.perf_counter(), None
+
         async def send_with_headers(message: Message) -> None:
+            nonlocal status
             if message["type"] == "http.response.start":
                 MutableHeaders(scope=message).update(_HEADERS)
+                status = message["status"]
             await send(message)
 
         await self._app(scope, receive, send_with_headers)
+        # The query of an address may have the password of a proxy.
+        seconds = time.perf_counter() - started
+        request = {"method": scope.get("method"), "path": scope.get("path")}
+        SERVE.info("request", **request, status=status, seconds=seconds)
 
 
-def _endpoint(answer: _Answer, drawer: _Drawer) -> Callable[[Request], Awaitable[Response]]:
+def _endpoint(page: _Page, drawer: _Drawer) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
         if len(request.url.query) > LONGEST_QUERY:
             raise HTTPException(414, "The address is too long.")
         try:
-            return HTMLResponse(await drawer.page(answer, request))
+            return HTMLResponse(await drawer.page(page, request))
         except HTTPException:
             raise
         except FastRankEvalError as error:
             return _error(503, str(error))
         except Exception:
-            _LOG.exception("the page %s could not be drawn", request.url.path)
+            SERVE.exception("page cannot be drawn", path=request.url.path)
             message = "The page could not be drawn; the log of the server has the reason."
             return _error(500, message)
 

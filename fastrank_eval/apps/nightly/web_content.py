@@ -11,8 +11,8 @@ from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import FastRankEvalError
 from fastrank_eval.apps.nightly.compare_nights import convention_differences, from_earlier
 from fastrank_eval.apps.nightly.night import Night, NightDifference
-from fastrank_eval.apps.nightly.page import MAX_SLICES, check_libraries
-from fastrank_eval.apps.nightly.page_rows import Change, NightSeries, cell
+from fastrank_eval.apps.nightly.page import check_libraries
+from fastrank_eval.apps.nightly.page_rows import MAX_SLICES, Change, NightSeries, cell
 from fastrank_eval.apps.nightly.text import (
     confidence_of,
     confidence_text,
@@ -91,15 +91,12 @@ def _overview(series: NightSeries, measure: str) -> dict[str, Any]:
     past = {model: series.past(model, "all", measure) for model in last.models}
     with styled():
         keys = [charts.key(index) for index in range(len(last.models))]
-    return {
-        "keys": keys,
-        "baseline": last.baseline,
-        "charts": [
+        over_nights = [
             trend("trend", last.name_of(measure) if measure else "No measure", nights, past),
             counts("rows", "Rows", nights, [night.quality.rows for night in nights]),
             counts("ctr", "CTR", nights, [night.quality.ctr for night in nights], percent=True),
-        ],
-    }
+        ]
+    return {"keys": keys, "baseline": last.baseline, "charts": over_nights}
 
 
 def slice_content(nights: Sequence[Night], slice_label: str, measure: str) -> dict[str, Any] | None:

@@ -95,6 +95,7 @@ def server_of(application: ASGIApp) -> Server:
             http=LimitedConnection,
             ws="none",
             lifespan="off",
+            log_config=None,  # the command writes the lines of all loggers
             log_level="warning",
             access_log=False,
             server_header=False,

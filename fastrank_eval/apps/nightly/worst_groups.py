@@ -100,7 +100,7 @@ def write_groups(config: NightlyConfig, night: Night) -> Path | None:
 def _tables(config: NightlyConfig, night: Night) -> Iterator[pa.Table]:
     seen = set()
     for step in next_steps(night):
-        measure = _measure_of_groups(night, step.finding)
+        measure = _measure_of_groups(night, step.finding) if step.finding.measure else None
         if measure is None:
             continue
         finding = step.finding

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval._lib.lexer import Operation
 from fastrank_eval.integrations.spark.worker import FIRST_HASH, SECOND_HASH, Task
-from fastrank_eval.io.filter_parser import Literal, Node, fit, parse
+from fastrank_eval.io.filter_parser import Literal, Node, Predicate, fit, parse
 from fastrank_eval.io.filters import bind, reduce_balanced
 
 if TYPE_CHECKING:
@@ -215,7 +215,7 @@ def _column(df: DataFrame, node: Node, schema: pa.Schema) -> Column:
     if pa.types.is_floating(kind):
         # Prevents pruning of files: their statistics ignore NaN and distinguish two zeros.
         column = column + functions.lit(0.0)
-    literals = [_literal(df, node.column, literal, kind) for literal in node.literals]
+    literals = [_literal(df, node, literal, kind) for literal in node.literals]
     if node.operator == "in":
         return column.isin(literals)
     comparison = getattr(column, _OPERATORS[node.operator])(literals[0])
@@ -225,11 +225,11 @@ def _column(df: DataFrame, node: Node, schema: pa.Schema) -> Column:
     return comparison
 
 
-def _literal(df: DataFrame, name: str, literal: Literal, kind: pa.DataType) -> Any:
+def _literal(df: DataFrame, node: Predicate, literal: Literal, kind: pa.DataType) -> Any:
     """Cast a literal, so that Spark does not cast the column."""
     functions = functions_of(df)
-    value = fit(literal, kind, name)
+    value = fit(literal, kind, node.column, node.operator[0] in "<>")
     plain: Any = value.as_py()
     if pa.types.is_temporal(kind):
         plain = plain.isoformat()
-    return functions.lit(plain).cast(df.schema[name].dataType)
+    return functions.lit(plain).cast(df.schema[node.column].dataType)

@@ -12,6 +12,7 @@ from fastrank_eval._lib.arguments import typed
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval._lib.files import csv_text
+from fastrank_eval.engine.records import JSON_SCHEMAS
 from fastrank_eval.integrations.trec.join import (
     RankedQueries,
     no_common_query,
@@ -105,7 +106,7 @@ class TrecReport:
         values_by_query: dict[str, dict[str, object]] = {}
         for line, query, value in self.rows(single, summary):
             values_by_query.setdefault(query, {})[line.name] = _plain(line, value)
-        return {"run": self.run, "queries": values_by_query}
+        return {"schema": JSON_SCHEMAS["trec"], "run": self.run, "queries": values_by_query}
 
 
 @typed

@@ -9,8 +9,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from click.shell_completion import BashComplete
+from pyarrow import parquet
 
+from fastrank_eval.apps.cli.main import cli
 from fastrank_eval.measures import registry
 from tests.documents import DOCS
 
@@ -88,6 +92,53 @@ def test_bash__completes__names_of_all_measures(folder: Path) -> None:
     script = f"{LINES['bash']}\n{_TAB}"
     found = run_in("bash", folder, script, "fastrank-eval", "evaluate", "log", "-m", "")
     assert found.split() == list(registry)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> str:
+    """A folder of partitions, as a shell writes its name."""
+    table = pa.table({name: [1] for name in ("click", "cart", "score_a", "a b", "a,b", "a=b")})
+    (tmp_path / "day=1").mkdir()
+    parquet.write_table(table, tmp_path / "day=1" / "part.parquet")
+    return str(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "words,wanted",
+    [
+        (["evaluate", "LOG", "--label", "c"], ["click", "cart"]),
+        (["evaluate", "LOG", "-l", "click,ca"], ["click,cart"]),
+        (["compare", "LOG", "-l", "click", "-g", "d"], ["day"]),
+        (["evaluate", "LOG", "-s", "a"], ["a b", "a\\,b", "a\\=b"]),
+        (["evaluate", "LOG", "-s", "both = click * (sc"], ["both = click * (score_a"]),
+        (["evaluate", "LOG", "-s", "both = a"], []),
+        (["evaluate", "LOG", "--by", "day,"], ["day,click", "day,cart", "day,score_a",
+                                               'day,"a b"', 'day,"a,b"', 'day,"a=b"', "day,day"]),
+        (["threshold", "LOG", "-l", "cl"], ["click"]),
+        (["threshold", "LOG", "--by", "c"], ["closest", "cost"]),
+        (["classes", "LOG", "-l", "x=cl"], ["x=click"]),
+        (["evaluate", "LOG/none", "-l", "c"], []),
+        (["evaluate", "s3://none/log", "-l", "c"], []),
+        (["evaluate", "-l", "c"], []),
+    ],
+)  # fmt: skip
+def test_columns__are_those_of_the_sources(log: str, words: list[str], wanted: list[str]) -> None:
+    *before, last = [word.replace("LOG", log) for word in words]
+    completion = BashComplete(cli, {}, "fastrank-eval", "_FASTRANK_EVAL_COMPLETE")
+    assert [item.value for item in completion.get_completions(before, last)] == wanted
+
+
+@pytest.mark.parametrize("name", ["empty", "log.csv"])
+def test_columns__of_other_files__are_not_completed(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("click,score\n1,0.5\n" if name.endswith("csv") else "")
+    completion = BashComplete(cli, {}, "fastrank-eval", "_FASTRANK_EVAL_COMPLETE")
+    assert completion.get_completions(["evaluate", str(tmp_path / name), "-l"], "") == []
+
+
+def test_bash__completes__columns(folder: Path, log: str) -> None:
+    script = f"{LINES['bash']}\n{_TAB}"
+    found = run_in("bash", folder, script, "fastrank-eval", "evaluate", log, "-l", "cl")
+    assert found.split() == ["click"]
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])

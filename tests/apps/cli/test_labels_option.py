@@ -39,7 +39,7 @@ def test_json__has_the_values_of_each_label(log: Path) -> None:
     wanted = fe.evaluate(
         log, group="user", label=["click", "order"], score="pctr", measures="GAUC,RR"
     ).to_dict()
-    assert list(found) == ["labels"]
+    assert list(found) == ["schema", "labels"]
     for label in ("click", "order"):
         assert found["labels"][label]["results"] == wanted["labels"][label]["results"]
 
@@ -102,7 +102,7 @@ def test_compare__prints_a_table_of_each_label(log: Path) -> None:
 
 def test_compare__json_has_the_values_of_each_label(log: Path) -> None:
     found = json.loads(compare(log, "-f", "json", "--movers", "2").stdout)
-    assert list(found) == ["labels"]
+    assert list(found) == ["schema", "labels"]
     for label in ("click", "order"):
         wanted = fe.compare(
             log, group="user", label=label, score=["pctr", "pcvr"], baseline="pctr",

@@ -24,9 +24,9 @@ LABEL = f'slot="{ODD}"'
 DATE = f"logs/day={on(1)}"
 
 
-def write_night(slots: int = 3) -> None:
+def write_night(slots: int = 3, day: int = 1) -> None:
     """Clicks of two models; the second is too low in one slot."""
-    rng = np.random.default_rng(3)
+    rng = np.random.default_rng(2 + day)
     rows = 6000
     p = rng.beta(1, 8, rows)
     names = np.array([ODD, *(f"s{i}" for i in range(1, slots))])
@@ -40,8 +40,9 @@ def write_night(slots: int = 3) -> None:
             "slot": slot,
         }
     )
-    Path(DATE).mkdir(parents=True, exist_ok=True)
-    parquet.write_table(table, f"{DATE}/part.parquet")
+    folder = Path(f"logs/day={on(day)}")
+    folder.mkdir(parents=True, exist_ok=True)
+    parquet.write_table(table, folder / "part.parquet")
 
 
 def configure(measures: str = f'["GAUC", "{MEASURE}"]') -> None:
@@ -146,6 +147,43 @@ def test_text__names_the_worst_few_that_are_off() -> None:
         "name": MEASURE,
     }
     assert len(told["calibration"]) == 8
+
+
+@pytest.mark.parametrize("options", [(), ("--markdown",)])
+def test_several_nights__the_last_lists_calibration__json_and_pages_all(
+    options: tuple[str, ...],
+) -> None:
+    for day in (2, 3):
+        write_night(day=day)
+    with Path("nightly.toml").open("a") as file:
+        file.write('[output]\nfolder = "report"\n')
+    outcome = nightly("--backfill", f"{on(1)}..{on(3)}", "--json", "out.json", *options)
+    assert outcome.exit_code == 0, outcome.output
+    before, last = outcome.stdout.split(f"{on(3)}", 1)
+    assert on(2) in before
+    assert "sigmas" not in before
+    assert f"{LABEL}" in last
+    summary = json.loads(Path("out.json").read_text())
+    assert [len(night["calibration"]) for night in summary["nights"]] == [8, 8, 8]
+    for day in (1, 2, 3):
+        assert '<section id="calibration"' in Path(f"report/{on(day)}.html").read_text()
+
+
+def test_longer_periods__lack_measures_in_sigmas() -> None:
+    write_night(day=2)
+    assert nightly("--backfill", f"{on(1)}..{on(2)}", "--json", "out.json").exit_code == 0
+    _, night = json.loads(Path("out.json").read_text())["nights"]
+    assert night["period_nights"]["week"]["nights"] == 2
+    assert {one["measure"] for one in night["periods"]["week"]} == {"GAUC"}
+    assert {one["measure"] for one in night["headline"]} == {"GAUC", MEASURE}
+
+
+def test_two_measures__page_explains_sigmas_once__text_names_a_slice_once() -> None:
+    configure(f"""["GAUC", "{MEASURE}", "MultiECCE(columns='slot', min_clicks=40)"]""")
+    night = run()
+    assert len({one.measure for one in night.calibration}) == 2
+    assert night_lines(night).count(f"score_b is not calibrated in {LABEL}") == 1
+    assert page([night]).count("A sigma is the standard deviation") == 1
 
 
 def test_text__is_short__if_many_slices_are_off() -> None:

@@ -100,7 +100,7 @@ def test_night_without_labels__has_the_drift_of_computed_scores(folder: Path) ->
     assert outcome.exit_code in (0, 3)
     night = kept()[-1]
     assert night.conventions["score"] == {"product": "score_a * score_b"}
-    (drift,) = [each for each in night.drift if (each.score, each.slice) == ("product", "all")]
+    (drift,) = [each for each in night.drift if (each.name, each.slice) == ("product", "all")]
     assert drift.nights == 8
     assert drift.psi < 0.1
 

@@ -4,22 +4,31 @@ from __future__ import annotations
 
 import json
 import math
+import re
+import shlex
 import sqlite3
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 from pyarrow import csv, parquet
 
+from fastrank_eval.apps.cli.main import cli
+from fastrank_eval.apps.nightly.drift import Distribution
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.night import Night, NightDrift
 from fastrank_eval.apps.nightly.page import page
 from fastrank_eval.apps.nightly.periods import with_periods
+from fastrank_eval.apps.nightly.reproduce import next_steps
 from fastrank_eval.apps.nightly.summary_files import night_markdown
 from fastrank_eval.apps.nightly.text import sentences
 from fastrank_eval.apps.nightly.time_charts import edges
+from fastrank_eval.io.source import Source
+from fastrank_eval.stats.binned_scores import BinnedScores
 from tests.support.nightly_runs import dump, kept, nightly, on
 
 ROWS = 2000
@@ -86,7 +95,7 @@ def run(day: int, *options: str, exit_code: int = 0) -> Night:
 
 
 def drift_of(night: Night, score: str, slice_: str = "all") -> NightDrift:
-    (found,) = (one for one in night.drift if (one.score, one.slice) == (score, slice_))
+    (found,) = (one for one in night.drift if (one.name, one.slice) == (score, slice_))
     return found
 
 
@@ -105,14 +114,14 @@ def test_steady_scores__hardly_drift__and_the_numbers_are_those_of_the_rows() ->
     write(9)
     night = run(9)
     assert night.status == "fine"
-    assert [(one.score, one.slice) for one in night.drift] == [
+    assert [(one.name, one.slice) for one in night.drift] == [
         (score, slice_) for slice_ in ("all", "slot=side", "slot=top") for score in ("a", "b")
     ]
     before = [rows_of(day) for day in range(1, 9)]
     for one in night.drift:
         slot = one.slice.removeprefix("slot=")
         wanted = [
-            rows[one.score][(rows["slot"] == slot) | (slot == "all")]
+            rows[one.name][(rows["slot"] == slot) | (slot == "all")]
             for rows in (*before, rows_of(9))
         ]
         ks, psi = ks_and_psi(np.concatenate(wanted[:-1]).astype(float), wanted[-1].astype(float))
@@ -135,6 +144,23 @@ def test_few_values__are_compared_exactly() -> None:
     assert one.distinct == len(np.unique(coarse[9]))
 
 
+@pytest.mark.parametrize("kind", ["i8", "u8"])
+def test_scores_of_64_bit_integers__are_compared_by_their_numbers(kind: str) -> None:
+    measures = CONFIG.replace('measures = ["GAUC", "AUC"]', 'measures = ["GAUC"]')
+    Path("nightly.toml").write_text(measures)
+    scores = {day: np.round(rows_of(day)["b"] * 1000) for day in range(1, 10)}
+    for day, score in scores.items():
+        write(day, b=score.astype(kind if day < 9 else "f8"))
+    assert nightly("--backfill", f"{on(1)}..{on(9)}", "-q").exit_code == 0
+    one = drift_of(kept()[-1], "b")
+    reference = np.concatenate([scores[day] for day in range(1, 9)])
+    assert one.ks == pytest.approx(ks_and_psi(reference, scores[9])[0], abs=0.01)
+    assert one.psi < 0.1
+    # Of integers: the numbers above 1 are outside, as they were on the nights before.
+    assert math.isnan(one.out_of_range)
+    assert math.isnan(drift_of(kept()[-2], "b").out_of_range)
+
+
 def test_equal_scores_every_night__have_no_drift() -> None:
     same = rows_of(1)
     for day in range(1, 10):
@@ -149,11 +175,18 @@ def test_large_change__fails_the_night__slices_are_left_out() -> None:
     (finding,) = (one for one in night.findings if one.kind == "drift")
     assert (finding.score, finding.slice, finding.condition) == ("b", "all", "psi > 0.25")
     assert finding.number == drift_of(night, "b").psi > 0.25
-    assert {one.verdict for one in night.drift if one.score == "b"} == {"failed"}
-    assert {one.verdict for one in night.drift if one.score == "a"} == {"same"}
+    assert {one.verdict for one in night.drift if one.name == "b"} == {"failed"}
+    assert {one.verdict for one in night.drift if one.name == "a"} == {"same"}
     (text,) = (one for one in sentences(night) if "far from" in one)
-    assert text.startswith("The scores of b are far from those of the last 8 nights: PSI ")
-    assert text.endswith("above the limit of 0.25. Since 9 Nov (1 night).")
+    before = np.concatenate([rows_of(day)["b"] for day in range(1, 9)])
+    medians = [np.median(scores) for scores in (before, rows_of(9)["b"] ** 0.5)]
+    shown = drift_of(night, "b")
+    assert (shown.reference_median, shown.median) == pytest.approx(medians, rel=0.02)
+    psi = f"PSI {shown.psi:.3g}, above the limit of 0.25. Since 9 Nov (1 night)."
+    assert text == (
+        f"The scores of b are far from those of the last 8 nights: median "
+        f"{shown.reference_median:.3g} → {shown.median:.3g}; {psi}"
+    )
     (gate,) = (one for one in night.gates if not one.passed)
     assert (gate.condition, gate.reason) == ("psi > 0.25", f"b: {finding.number:.3g}")
     assert "* gate failed\\: psi \\> 0.25\\: b\\: " in night_markdown(night)
@@ -161,6 +194,94 @@ def test_large_change__fails_the_night__slices_are_left_out() -> None:
     write(10, b=rows_of(10)["b"] ** 0.5)
     (finding,) = (one for one in run(10, exit_code=3).findings if one.kind == "drift")
     assert (finding.nights, str(finding.since)) == (2, on(9))
+
+
+def test_nulls_and_default_values__are_shown_before_and_after() -> None:
+    score = rows_of(9)["b"].copy()
+    score[: ROWS // 4] = 0.04
+    write(9, b=pa.array(score, mask=np.arange(ROWS) % 10 == 9), click=None)
+    night = run(9, "--no-labels", exit_code=3)
+    one = drift_of(night, "b")
+    assert (one.nulls, one.reference_nulls) == (ROWS // 10, 0)
+    assert one.mode_share == pytest.approx(0.25, abs=0.01)
+    assert one.reference_mode_share < 0.02
+    text = next(text for text in sentences(night) if "far from" in text)
+    assert re.search("nulls 0% → 10%, most frequent value 1.*% → 25%; PSI", text)
+    # Nothing can be evaluated without labels.
+    assert next_steps(night) == []
+
+
+def test_bins_of_one_value__give_the_median_and_the_share() -> None:
+    scores = np.repeat([-2.0, 0.5, 3.0], [3, 3, 4])
+    state = BinnedScores(64)
+    state.add(scores, np.empty(0, np.int64))
+    one = Distribution(12, state.merged_bins())
+    assert (one.median, one.mode_share, one.count) == (0.5, 0.4, 10)
+    nothing = Distribution(3, BinnedScores(64).merged_bins())
+    assert math.isnan(nothing.median)
+    assert math.isnan(nothing.mode_share)
+
+
+def steps_of(night: Night) -> list[str]:
+    commands = [step.command for step in next_steps(night) if step.finding.kind == "drift"]
+    for command in commands:
+        _, *arguments = shlex.split(command)
+        outcome = CliRunner().invoke(cli, arguments, catch_exceptions=False)
+        assert outcome.exit_code == 0, (command, outcome.output)
+    return commands
+
+
+def test_next_step__shows_the_deciles_of_a_model() -> None:
+    rows = rows_of(9)
+    write(9, b=np.where(rows["slot"] == "side", rows["b"] ** 0.7, rows["b"]))
+    source = f"logs/{on(9)}.parquet --group user --label click"
+    assert steps_of(run(9, exit_code=3)) == [
+        f"fastrank-eval curve calibration {source} --score b --where \"slot = 'side'\""
+    ]
+    score = rows["b"].copy()
+    score[:40] = -5.0
+    write(9, b=score)
+    assert steps_of(run(9, exit_code=3)) == [
+        f"fastrank-eval evaluate {source} --score b --measures AUC --where 'b < 0 or b > 1'"
+    ]
+
+
+def test_next_step__shows_the_model_by_a_column() -> None:
+    columns = {
+        day: {"big price": rows_of(day)["price"], **with_columns(day)} for day in range(1, 10)
+    }
+    for day in range(1, 9):
+        write(day, **columns[day])
+    configure('columns = ["big price", "new"]\n')
+    assert nightly("--backfill", f"{on(1)}..{on(8)}", "-q").exit_code == 0
+    write(9, **{"big price": columns[9]["big price"] * 3, "new": np.full(ROWS, True)})
+    source = f"fastrank-eval evaluate logs/{on(9)}.parquet --group user --label click --score a"
+    assert sorted(steps_of(run(9, exit_code=3))) == [
+        f"{source} --measures GAUC --by '\"big price\":quantile10'",
+        f"{source} --measures GAUC --by new",
+    ]
+
+
+def test_drift__is_on_the_page_before_the_headline__and_in_the_json() -> None:
+    rows = rows_of(9)
+    write(9, b=np.where(rows["slot"] == "side", rows["b"] ** 0.5, rows["b"]))
+    outcome = nightly("--date", on(9), "--json", "out.json")
+    assert outcome.exit_code == 3
+    nights = kept()
+    shown = page(nights)
+    assert shown.index('id="drift"') < shown.index('id="headline"')
+    # All rows drifted, which explains the slices: these are in the second table only.
+    failed = [one.slice for one in nights[-1].drift if one.verdict == "failed"]
+    assert failed == ["all", "slot=side"]
+    assert shown.count("drifted</span></td>") == 3
+    (content,) = json.loads(Path("out.json").read_text())["nights"]
+    found = [(one["name"], one["by"], one["slice"]) for one in content["drift"]]
+    assert sorted(found, key=str) == sorted(
+        ((one.name, one.by, one.slice) for one in nights[-1].drift), key=str
+    )
+    assert [one["by"] for one in content["drift"]][:3] == [None, None, "slot"]
+    assert content["drift"][2]["median"] > content["drift"][2]["reference_median"]
+    assert 'id="drift"' not in page(nights[:-1])
 
 
 def test_change_of_one_slice__is_found_there() -> None:
@@ -269,13 +390,68 @@ def test_columns__are_compared_like_scores() -> None:
     assert drift_of(night, "price").verdict == "failed"
     assert drift_of(night, "price").out_of_range != drift_of(night, "price").out_of_range
     assert (drift_of(night, "new").distinct, drift_of(night, "new").verdict) == (2, "same")
-    assert drift_of(night, "none").verdict == "not judged"
-    assert {one.slice for one in night.drift if one.score == "price"} == {
+    assert drift_of(night, "none").verdict == "failed"
+    assert {one.slice for one in night.drift if one.name == "price"} == {
         "all", "slot=side", "slot=top",
     }  # fmt: skip
-    assert "The values of price are far from those of the last 8 nights: PSI" in "".join(
+    assert "The values of price are far from those of the last 8 nights: median" in "".join(
         sentences(night)
     )
+
+
+@pytest.mark.parametrize(
+    "content,why",
+    [
+        (None, "no column 'price'."),
+        (["dear"] * ROWS, "must be columns of numbers, got 'price' of type string"),
+    ],
+)
+def test_column__that_is_gone__fails_alone(content: object, why: str) -> None:
+    configure('columns = ["price"]\n')
+    assert nightly("--backfill", f"{on(1)}..{on(8)}", "-q").exit_code == 0
+    for day in (9, 10):
+        write(day, price=content)
+        night = run(day, exit_code=3)
+        one = drift_of(night, "price")
+        assert (one.rows, one.nulls, one.distinct, one.verdict) == (ROWS, ROWS, 0, "failed")
+        assert drift_of(night, "b").verdict == "same"
+        assert night.values
+        (finding,) = (one for one in night.findings if one.kind == "drift")
+        assert (finding.score, finding.slice, finding.condition) == ("price", "all", "no numbers")
+        assert sentences(night)[0].startswith(
+            "There are no values of price; the last 8 nights had some."
+        )
+        assert any(
+            note.startswith("drift: 'price' is gone: ") and why in note for note in night.notes
+        )
+        assert next_steps(night) == []
+    write(11)
+    assert drift_of(run(11), "price").verdict == "same"
+
+
+def test_columns__are_read_in_the_pass_of_the_night(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[tuple[str, ...]] = []
+    unread_batches = Source.unread_batches
+
+    def counted(self: Source, columns: Sequence[str]) -> object:
+        read.append(tuple(columns))
+        return unread_batches(self, columns)
+
+    configure('columns = ["price"]\n')
+    write(9)
+    monkeypatch.setattr(Source, "unread_batches", counted)
+    run(9)
+    assert len([columns for columns in read if "price" in columns]) == 1
+
+
+def test_columns__of_a_night_sorted_by_scores() -> None:
+    rows = rows_of(9)
+    order = np.lexsort((-rows["a"], rows["user"]))
+    write(9, **{name: values[order] for name, values in rows.items()})
+    text = CONFIG.replace("[slices]", 'order = "sorted"\n[slices]')
+    text = text.replace('scores = ["a", "b"]\nbaseline = "a"', 'scores = ["a"]')
+    Path("nightly.toml").write_text(text + 'columns = ["price"]\n')
+    assert drift_of(run(9), "price").median == pytest.approx(np.median(rows["price"]), rel=0.02)
 
 
 def test_columns__whose_type_changes__keep_their_numbers() -> None:
@@ -395,8 +571,8 @@ def test_no_labels__has_no_slices_of_labels(by: str) -> None:
     assert {one.by for one in run(9, "--no-labels").drift} == wanted
     write(9)
     drift = run(9).drift
-    assert {one.by for one in drift if one.score == "price"} == wanted
-    assert len({one.by for one in drift if one.score == "a"}) > len(wanted)
+    assert {one.by for one in drift if one.name == "price"} == wanted
+    assert len({one.by for one in drift if one.name == "a"}) > len(wanted)
 
 
 def test_no_labels__with_all_options() -> None:
@@ -443,6 +619,68 @@ def test_reference__has_sound_nights_only__the_last_14() -> None:
     assert run(20, exit_code=4).status == "data_quality"
     write(21)
     assert {one.reference_rows for one in run(21).drift if one.by is None} == {14 * ROWS}
+
+
+def test_night_that_failed__is_no_reference__until_the_change_lasts() -> None:
+    def changed(day: int) -> None:
+        write(day, b=rows_of(day)["b"] ** 0.5)
+
+    changed(9)
+    run(9, exit_code=3)
+    write(10)
+    one = drift_of(run(10), "b")
+    assert (one.nights, one.verdict) == (8, "same")
+    assert drift_of(kept()[-1], "a").nights == 9
+    for day in range(11, 18):
+        changed(day)
+    assert nightly("--backfill", f"{on(11)}..{on(17)}", "-q").exit_code == 3
+    found = [drift_of(night, "b") for night in kept()[10:]]
+    assert {(one.nights, one.verdict) for one in found} == {(9, "failed")}
+    # Seven nights: it is the usual distribution now.
+    for day in range(18, 20):
+        changed(day)
+        one = drift_of(run(day), "b")
+        assert (one.nights, one.verdict) == (day - 11, "same")
+    write(20)
+    assert drift_of(run(20, exit_code=3), "b").verdict == "failed"
+
+
+def test_slice_that_failed__is_left_out_alone() -> None:
+    rows = rows_of(9)
+    write(9, b=np.where(rows["slot"] == "side", rows["b"] ** 0.7, rows["b"]))
+    run(9, exit_code=3)
+    write(10)
+    night = run(10)
+    found = {one.slice: one.nights for one in night.drift if one.name == "b"}
+    assert found == {"all": 9, "slot=side": 8, "slot=top": 9}
+
+
+def test_constant_night_of_a_young_history__is_no_reference() -> None:
+    write(3, b=np.full(ROWS, 0.04))
+    nightly("--backfill", f"{on(1)}..{on(8)}", "-q")
+    assert kept()[2].drift[1].verdict == "not judged"
+    write(9)
+    assert drift_of(run(9), "b").nights == 7
+
+
+def test_reference__has_the_same_condition_and_expression() -> None:
+    text = CONFIG.replace('scores = ["a", "b"]', 'scores = { a = "a", c = "b * 1" }')
+    where = '"logs/{date}.parquet"'
+    found = []
+    for day, content in enumerate(
+        [
+            text,
+            text,
+            text.replace("b * 1", "b * 2"),
+            text.replace(where, where + '\nwhere = "price > 1"'),
+        ],
+        start=9,
+    ):
+        Path("nightly.toml").write_text(content)
+        write(day)
+        night = run(day)
+        found.append((drift_of(night, "a").nights, drift_of(night, "c").nights))
+    assert found == [(8, 0), (9, 1), (10, 0), (0, 0)]
 
 
 def test_nights_without_a_state_or_with_a_damaged_one__are_left_out() -> None:

@@ -17,12 +17,11 @@ import pytest
 from click.testing import Result
 
 from fastrank_eval._lib.errors import ArgumentError
-from fastrank_eval.apps.nightly import alarms, unlabelled
+from fastrank_eval.apps.nightly import alarms, judge_again, night_source
 from fastrank_eval.apps.nightly import run as nightly_run
 from fastrank_eval.apps.nightly.config import NightlyConfig, read_config
 from fastrank_eval.apps.nightly.history import History
-from fastrank_eval.apps.nightly.judge_again import due_nights
-from fastrank_eval.apps.nightly.label_summary import labelled_night, nights_lines
+from fastrank_eval.apps.nightly.label_summary import labelled_night, nights_lines, nights_markdown
 from fastrank_eval.apps.nightly.labels import folder_name
 from fastrank_eval.apps.nightly.night import Finding, GateOutcome, Night
 from fastrank_eval.apps.nightly.summary_files import night_lines
@@ -125,9 +124,32 @@ def test_config__models_without_the_general_baseline__have_none(tmp_path: Path) 
     assert (order.baseline, order.gates.alarm) == (None, None)
 
 
+def test_config__alarm_and_fewest_scores_of_one_label(folder: Path) -> None:
+    own = '[labels.order]\nalarm = "sequence"\nalarm_since = 2026-11-02\nmin_distinct_scores = 5\n'
+    click, order = read(folder, SEVERAL + own).of_labels()
+    assert (click.gates.alarm, click.gates.min_distinct_scores) == (None, None)
+    assert (order.gates.alarm, order.gates.alarm_since) == ("sequence", dt.date(2026, 11, 2))
+    assert order.gates.min_distinct_scores == 5
+    assert (click.alarms, order.alarms) == (1, 1)
+    run_both("--date", on(1), "-q")
+    outcomes = [of_label(label)[0].gates[1:] for label in ("click", "order")]
+    assert [[each.condition for each in own] for own in outcomes] == [[], ['alarm = "sequence"']]
+    both = SEVERAL.replace("[gates]", '[gates]\nalarm = "sequence"')
+    assert [each.alarms for each in read(folder, both).of_labels()] == [2, 2]
+
+
 @pytest.mark.parametrize(
     "text,expected",
     [
+        (
+            '[labels.order]\nalarm_since = 2026-11-02\n',
+            ["[labels.order] alarm_since = '2026-11-02': is the first night of an alarm, and there "
+             'is none; write alarm = "sequence" too.'],
+        ),
+        (
+            '[labels.order]\nlabels_complete_after = 3\n',
+            ["[labels.order] labels_complete_after = 3: must be"],
+        ),
         ('[labels.ordre]\nmeasures = "AUC"', [
             "[labels.ordre]: is none of the labels 'click', 'order' of [columns]. Did you mean "
             "'order'?"
@@ -135,7 +157,8 @@ def test_config__models_without_the_general_baseline__have_none(tmp_path: Path) 
         ('[labels.order]\nmeasure = "AUC"', [
             "[labels.order] measure = 'AUC': there is no such key. Did you mean 'measures'? "
             "[labels.order] takes scores, baseline, measures, by, min_groups, fail_if, "
-            "fail_if_yesterday, fail_if_last_week."
+            "fail_if_yesterday, fail_if_last_week, min_distinct_scores, alarm, alarm_since, "
+            "provisional, labels_complete_after."
         ]),
         ('[labels]\nmeasures = "AUC"', [
             "[labels] measures = 'AUC': is a key of one label; write it below [labels.click]."
@@ -212,13 +235,13 @@ def test_rows__of_several_labels__are_read_together(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     labels: list[list[str]] = []
-    together = nightly_run.run_together
+    together = night_source.run_together
 
     def counted(requests: Sequence[Any]) -> Any:
         labels.append([request.label for request in requests])
         return together(requests)
 
-    monkeypatch.setattr(nightly_run, "run_together", counted)
+    monkeypatch.setattr(night_source, "run_together", counted)
     run_both("--date", on(1), "-q")
     assert labels == [["click", "order"]]
 
@@ -380,6 +403,8 @@ def test_alarm__of_several_labels__shares_the_probability(
         return judged(*arguments, labels=labels)
 
     monkeypatch.setattr(nightly_run, "judge_alarms", counted)
+    alarm = '[gates]\nalarm = "sequence"'
+    (folder / "nightly.toml").write_text(SEVERAL.replace("[gates]", alarm))
     run_both("--date", on(1), "-q")
     (folder / "nightly.toml").write_text(ALONE["click"] + '[history]\nfile = "one.db"\n')
     run_both("--date", on(1), "-q")
@@ -390,6 +415,7 @@ def drifted(**changes: Any) -> Finding:
     finding = Finding(
         "drift", "psi > 0.25", "new", slice="all", field="psi", operator=">", limit=0.25,
         number=0.5, against="the last 14 nights",
+        detail="The scores of new are far from those of the last 14 nights",
     )  # fmt: skip
     return replace(finding, **changes)
 
@@ -411,6 +437,22 @@ def test_problems__of_all_labels__are_told_once() -> None:
     assert text.count("psi > 0.25") == text.count("a note") == 1
     unlike = [nights[0], replace(nights[1], findings=(drifted(number=0.6),))]
     assert nights_lines(unlike).count("far from those of") == 2
+
+
+def test_maturity__that_labels_share__is_said_once_and_names_them() -> None:
+    complete = dt.datetime(2026, 11, 6, tzinfo=dt.UTC)
+    night = replace(a_night(3), provisional=True, labels_complete=complete, compared=())
+    later = replace(night, label="order", labels_complete=complete + dt.timedelta(days=4))
+    night = replace(night, notes=("not compared with yesterday",))
+    nights = [replace(night, label=label) for label in ("click", "cart")] + [later]
+    markdown = nights_markdown(nights, [None] * 3).replace("\\", "")
+    for text, mark in ((nights_lines(nights), "    "), (markdown, "* ")):
+        assert text.count("labels are complete on 6 Nov") == 1
+        assert "click, cart: labels are complete on 6 Nov, 00:00 UTC, and" in text
+        assert text.count("click, cart: not compared with yesterday") == 1
+        assert text.count("not compared with yesterday") == 1
+        assert text.count("labels are complete on 10 Nov") == 1
+        assert f"\n{mark}labels are complete on 10 Nov" in text
 
 
 def test_night_of_one_label__is_written_as_ever() -> None:
@@ -453,29 +495,68 @@ def test_provisional_night__of_several_labels__is_judged_again_for_each(folder: 
     early, late = (dt.datetime(2026, 11, day, 5, tzinfo=dt.UTC) for day in (2, 4))
     outcomes = nightly_run.nightly_of_labels(config, night, now=early)
     assert [each.night.provisional for each in outcomes] == [True, True]
-    assert (due_nights(config, early), due_nights(config, late)) == ([], [night])
+    due_nights = judge_again.due_nights
+    assert due_nights(config, early) == {}
+    assert due_nights(config, late) == {night: ("click", "order")}
     outcomes = nightly_run.nightly_of_labels(config, night, now=late)
     assert [each.night.status for each in outcomes] == ["fine", "fine"]
     assert all(each.night.judged_before is not None for each in outcomes)
-    assert due_nights(config, late) == []
+    assert due_nights(config, late) == {}
 
 
-@pytest.mark.parametrize("arguments,passes", [((), 1), (("--no-labels",), 2)])
-def test_pass_that_no_label_changes__is_shared(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], passes: int
+def test_label__whose_labels_come_later__is_judged_again_alone(folder: Path) -> None:
+    text = SEVERAL.replace("[source]", '[source]\nlabels_complete_after = "1d"')
+    text += '[labels.order]\nlabels_complete_after = "3d"\nprovisional = "fail"\n'
+    config, night = read(folder, text), dt.date(2026, 11, 1)
+    second, third, fifth = (dt.datetime(2026, 11, day, 5, tzinfo=dt.UTC) for day in (2, 3, 5))
+    outcomes = nightly_run.nightly_of_labels(config, night, now=second)
+    assert [each.night.provisional for each in outcomes] == [True, True]
+    nights = [each.night for each in outcomes]
+    assert [each.labels_complete.day for each in nights if each.labels_complete] == [3, 5]
+    assert [each.gates.provisional for each in config.of_labels()] == [None, "fail"]
+    due = judge_again.due_nights(config, third)
+    assert due == {night: ("click",)}
+    (click,) = nightly_run.nightly_of_labels(config.select(due[night]), night, now=third)
+    assert (click.night.label, click.night.provisional) == ("click", False)
+    assert click.night.judged_before is not None
+    lines = nights_lines([click.night])
+    assert lines.startswith("2026-11-01 fine: click fine\n")
+    assert "judged again with complete labels" in lines
+    assert of_label("order")[0].provisional
+    due = judge_again.due_nights(config, fifth)
+    assert due == {night: ("order",)}
+    before = of_label("click")
+    (order,) = nightly_run.nightly_of_labels(config.select(due[night]), night, now=fifth)
+    assert (order.night.label, of_label("order")[0].provisional) == ("order", False)
+    assert str(of_label("click")) == str(before)
+    with History("history.db", readonly=True) as history:
+        assert history.labels() == ("click", "order")
+
+
+def test_only_a_label_of_late_labels__is_provisional(folder: Path) -> None:
+    text = SEVERAL + '[labels.order]\nlabels_complete_after = "366d"\n'
+    config, now = read(folder, text), dt.datetime(2026, 11, 2, 5, tzinfo=dt.UTC)
+    outcomes = nightly_run.nightly_of_labels(config, dt.date(2026, 11, 1), now=now)
+    assert [each.night.status for each in outcomes] == ["fine", "provisional"]
+    assert "\n    labels are complete" in nights_lines([each.night for each in outcomes])
+
+
+@pytest.mark.parametrize("arguments,runs", [((), 3), (("--no-labels",), 2)])
+def test_columns_of_drift__are_read_once_for_all_labels(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], runs: int
 ) -> None:
     adjust(folder, f'[drift]\ncolumns = ["{EVIL}"]\n')
-    scores: list[object] = []
-    evaluate = unlabelled.run
+    passes: list[int] = []
+    together = night_source.run_together
 
-    def counted(*sources: Any, **options: Any) -> Any:
-        scores.append(options["score"])
-        return evaluate(*sources, **options)
+    def counted(requests: Sequence[Any]) -> Any:
+        passes.append(len(requests))
+        return together(requests)
 
-    monkeypatch.setattr(unlabelled, "run", counted)
+    monkeypatch.setattr(night_source, "run_together", counted)
     run_both("--date", on(1), "-q", *arguments)
-    assert len(scores) == passes
-    drift = [[one for one in of_label(label)[0].drift if one.score == EVIL] for label in LABELS]
+    assert passes == [runs]
+    drift = [[one for one in of_label(label)[0].drift if one.name == EVIL] for label in LABELS]
     assert len(drift[0]) >= 1
     assert str(drift[0]) == str(drift[1])
 

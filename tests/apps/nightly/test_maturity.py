@@ -15,10 +15,11 @@ import pytest
 from pyarrow import parquet
 
 from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError, HistoryError, SourceError
+from fastrank_eval.apps.nightly import judge_again
 from fastrank_eval.apps.nightly.config import NightlyConfig, read_config
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.history_schema import APPLICATION_ID, MIGRATIONS, PROVISIONAL
-from fastrank_eval.apps.nightly.judge_again import due_nights, keep_provisional
+from fastrank_eval.apps.nightly.judge_again import keep_provisional
 from fastrank_eval.apps.nightly.maturity import maturity_texts, status_name
 from fastrank_eval.apps.nightly.mix import with_mixes
 from fastrank_eval.apps.nightly.night import Night
@@ -77,6 +78,10 @@ def write(number: int, late: float = 0.0, day: dt.date | None = None, **columns:
     }
     table = pa.table({name: values for name, values in content.items() if values is not None})
     parquet.write_table(table, f"logs/{day or day_of(number)}.parquet")
+
+
+def due_nights(config: NightlyConfig, now: dt.datetime) -> list[dt.date]:
+    return list(judge_again.due_nights(config, now))
 
 
 def configure(text: str = "", after: str = "3d") -> NightlyConfig:
@@ -172,6 +177,15 @@ def test_provisional_night__judged_again__has_new_numbers_and_says_so() -> None:
     assert dump() == lines
 
 
+def test_night_judged_again__without_a_value_before_and_now__names_none() -> None:
+    write(0, late=1.0)  # no click: GAUC is undefined
+    judge(0, morning(0))
+    (text,) = maturity_texts(judge(0, morning(4)).night)
+    assert text == "judged again with complete labels: was provisional"
+    write(0)
+    assert "GAUC of a – → 0." in maturity_texts(judge(0, morning(4)).night)[0]
+
+
 def test_pages_and_markdown__show_a_provisional_night() -> None:
     gates = '[gates]\nfail_if = "GAUC < 0.99"\n'
     write(0, late=0.6)
@@ -179,14 +193,14 @@ def test_pages_and_markdown__show_a_provisional_night() -> None:
     assert (night.status, status_name(night)) == ("provisional", "Provisional regression")
     (outcome,) = night.gates
     assert outcome.passed
-    assert outcome.reason.startswith("fails with the labels so far: a: 0.")
+    assert outcome.reason.startswith("fails with the labels so far: b: 0.")
     for text in (night_lines(night), night_markdown(night)):
         assert "PROVISIONAL REGRESSION" in text
         assert "fails with the labels so far" in text
         assert "gate failed" not in text
     shown = page([night])
     assert "<strong>Provisional regression.</strong>" in shown
-    assert "gate fails with the labels so far: GAUC &lt; 0.99: a: 0." in shown
+    assert "gate fails with the labels so far: GAUC &lt; 0.99: b: 0." in shown
     assert ">fails so far</span>" in shown
     assert "gate failed" not in shown
     # The command that reproduces the number is there before labels are complete.
@@ -529,6 +543,28 @@ def test_command__judges_due_nights_first() -> None:
     write(1, late=0.6, day=ago(1))
     assert nightly("--date", str(ago(1)), "--json", "out.json").exit_code == 0
     assert len(json.loads(Path("out.json").read_text())["nights"]) == 1
+
+
+def test_command__json_has_the_nights_that_are_compared_again() -> None:
+    now = dt.datetime.now(dt.UTC)
+    write(0, late=0.6, day=ago(5))
+    write(1, day=ago(4))
+    assert run_night(configure(after="366d"), ago(5), now=now).night.provisional
+    gates = '[gates]\nfail_if_yesterday = "GAUC delta < 99"\n'
+    assert run_night(configure(gates, "1d"), ago(4), now=now).night.status == "fine"
+    write(0, day=ago(5))
+    outcome = nightly("--date", str(ago(5)), "--json", "out.json")
+    assert outcome.exit_code == 3
+    (night,) = json.loads(Path("out.json").read_text())["nights"]
+    later = kept()[-1]
+    assert (later.date, later.status) == (ago(4), "regression")
+    (entry,) = night["compared_again"]
+    assert (entry["date"], entry["status"]) == (str(ago(4)), "regression")
+    assert entry["reason"].startswith("GAUC of ")
+    assert night["status"] == "fine"
+    assert nightly("--date", str(ago(5)), "--json", "out.json").exit_code == 0
+    (night,) = json.loads(Path("out.json").read_text())["nights"]
+    assert night["compared_again"] == []
 
 
 def test_command__exit_code_is_the_worst_of_all_nights() -> None:

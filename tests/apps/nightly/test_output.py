@@ -10,7 +10,7 @@ import pytest
 
 from fastrank_eval._lib.errors import OutputError
 from fastrank_eval.apps.cli import nightly_output as commands
-from fastrank_eval.apps.cli import shell
+from fastrank_eval.apps.cli import standard_error
 from tests.support.nightly_runs import adjust, everything, kept, nightly, on
 
 
@@ -29,7 +29,7 @@ def failing(error: OSError | OutputError) -> Callable[[str], None]:
 def test_standard_output__lost__does_not_end_a_backfill(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shell, "_discard_output", lambda stream: None)
+    monkeypatch.setattr(standard_error, "discard_output", lambda stream: None)
     monkeypatch.setattr(commands, "emit", failing(BrokenPipeError()))
     assert nightly("--backfill", f"{on(1)}..{on(2)}", "--markdown").exit_code == 141
     assert len(kept()) == 2

@@ -197,7 +197,9 @@ def test_periods__are_found_once_a_run(
     monkeypatch.setattr(History, "state", counted)
     assert nightly("--date", on(4), "--json", "told.json", "-q").exit_code == 0
     periods = [
-        (dt.date(2026, 11, day), kind) for day in (1, 2, 3) for kind in ("groups", "scores", "sums")
+        (dt.date(2026, 11, day), kind)
+        for day in (1, 2, 3)
+        for kind in ("drift", "groups", "scores", "sums")
     ]
     mix = [(dt.date(2026, 11, 3), "groups")]
     assert sorted(read) == sorted(periods + mix)

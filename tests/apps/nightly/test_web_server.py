@@ -16,14 +16,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import matplotlib as mpl
 import pytest
 from starlette.responses import HTMLResponse
 
 from fastrank_eval._lib.errors import HistoryError
+from fastrank_eval.analysis.plots import styled
 from fastrank_eval.apps.nightly import web_server
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.night import Night
-from fastrank_eval.apps.nightly.web import HistoryFile, PageCache, load_libraries, web_view
+from fastrank_eval.apps.nightly.web import (
+    THREADS,
+    HistoryFile,
+    PageCache,
+    load_libraries,
+    web_view,
+)
 from tests.apps.nightly.test_page import tiny
 from tests.apps.nightly.test_web_view import StateSpec, web_of
 from tests.support.asgi_client import Client
@@ -167,19 +175,77 @@ def test_server__several_requests_for_a_page__draw_it_once() -> None:
     assert len(history.requested) == 1
 
 
+class MeetingHistory(StateSpec):
+    """A history that is read by several requests at the same time only."""
+
+    def __init__(self, requests: int, *nights: Night) -> None:
+        super().__init__(nights)
+        self.state_of_file, self._meeting = 1, threading.Barrier(requests, timeout=PATIENCE)
+
+    def read(self, *arguments: Any, **options: Any) -> list[Night]:
+        self._meeting.wait()
+        return super().read(*arguments, **options)
+
+
+def test_server__requests_for_several_pages__draw_them_at_the_same_time() -> None:
+    nights = month(THREADS)
+    alone = Client(web_of(StateSpec(nights)))
+    history, addresses = MeetingHistory(THREADS, *nights), [f"/night/{n.date}" for n in nights]
+    with ThreadPoolExecutor(THREADS) as threads, served(history) as (port, _):
+        pages = list(threads.map(lambda address: page_of(port, address), addresses))
+    assert pages == [alone.get(address).content for address in addresses]
+
+
+def page_of(port: int, address: str) -> bytes:
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)) as connection:
+        connection.request("GET", address)
+        return connection.getresponse().read()
+
+
 def test_server__client_that_is_gone__gets_no_page() -> None:
-    history = HeldHistory(*month(2))
+    nights = month(THREADS + 1)
+    history = HeldHistory(*nights)
     with ThreadPoolExecutor() as threads, served(history) as (port, server):
-        first = threads.submit(status_of, port, "/")
+        first = [threads.submit(status_of, port, f"/night/{n.date}") for n in nights[:-1]]
+        until(lambda: len(server.server_state.tasks) == THREADS)
         assert history.reading.wait(PATIENCE)
         for _ in range(3):
             connected(port, REQUEST).close()
-        until(lambda: len(server.server_state.tasks) == 4)
-        until(lambda: len(server.server_state.connections) == 1)
+        until(lambda: len(server.server_state.tasks) == THREADS + 3)
+        until(lambda: len(server.server_state.connections) == THREADS)
         history.free.set()
-        assert first.result(PATIENCE) == 200
+        assert [each.result(PATIENCE) for each in first] == [200] * THREADS
         until(lambda: not server.server_state.tasks)
-    assert len(history.requested) == 1
+    assert len(history.requested) == THREADS
+
+
+@pytest.mark.parametrize(
+    "query", ["?x=1", "?x=2&label=", "?utm_source=mail&x", "?before=2026-11-01"]
+)
+def test_pages__parameters_that_they_do_not_read__make_no_other_page(query: str) -> None:
+    history = StateSpec((tiny(),))
+    history.state_of_file = 1
+    client = Client(web_of(history))
+    pages = [client.get(NIGHT + each).content for each in ("", query, query)]
+    assert len(history.requested) == 1 + ("label" in query)
+    assert pages[0] == pages[1] == pages[2]
+
+
+def test_style__is_used_by_one_thread_at_a_time() -> None:
+    before = mpl.rcParams["font.family"]
+    with ThreadPoolExecutor(1) as threads:
+        with styled():
+            other = threads.submit(family_in_style)
+            with pytest.raises(TimeoutError):
+                other.result(0.05)
+            family = mpl.rcParams["font.family"]
+        assert other.result(PATIENCE) == family != before
+    assert mpl.rcParams["font.family"] == before
+
+
+def family_in_style() -> object:
+    with styled():
+        return mpl.rcParams["font.family"]
 
 
 def test_pages__until_the_history_changes__are_drawn_once() -> None:

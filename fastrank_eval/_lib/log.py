@@ -1,0 +1,102 @@
+"""Write log lines with fields, by loggers with stable names."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping
+
+#: The name of each logger, and the lines that it writes. All are below the first.
+LOGGERS = {
+    "fastrank_eval": "the lines of all loggers below",
+    "fastrank_eval.io": "files that are opened, with rows and row groups",
+    "fastrank_eval.kernels": "kernels that are loaded or compiled",
+    "fastrank_eval.run": "passes over the rows, with rows, groups and seconds",
+    "fastrank_eval.nightly": "nights, updates of the history, pages and messages",
+    "fastrank_eval.serve": "requests, and pages that cannot be drawn",
+    "fastrank_eval.command": "begin and end of a command; its errors, by `--log-json`",
+}
+
+# Without a handler of the program, nothing is written.
+logging.getLogger("fastrank_eval").addHandler(logging.NullHandler())
+
+#: Name and password, or a key, before the host of an address; and what follows a question mark.
+_CREDENTIALS = re.compile(r"(?<=://)[^\s?'\"]*@|(?<=\w)\?[^\s'\"]*")
+
+
+def without_credentials(text: str) -> str:
+    """Remove user, password and query from the addresses in a text.
+
+    Examples
+    --------
+    >>> without_credentials("s3://key:secret@bucket/day=1?region=eu cannot be read")
+    's3://bucket/day=1 cannot be read'
+    >>> without_credentials("logs/part-?.parquet")
+    'logs/part-?.parquet'
+    """
+    return _CREDENTIALS.sub("", text) if "://" in text else text
+
+
+class Log:
+    """A logger of lines with fields.
+
+    A line is the record of a logger: its message has the fields as text, and its attribute
+    ``fields`` as values. If the level is off, a call formats nothing.
+
+    Parameters
+    ----------
+    name : str
+        One of `LOGGERS`.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._logger = logging.getLogger(name)
+
+    def is_on(self, level: int) -> bool:
+        """Return whether lines of a level are written."""
+        return self._logger.isEnabledFor(level)
+
+    def debug(self, event: str, **fields: object) -> None:
+        """Write a detail."""
+        if self._logger.isEnabledFor(logging.DEBUG):
+            self._write(logging.DEBUG, event, fields)
+
+    def info(self, event: str, **fields: object) -> None:
+        """Write a step of a run."""
+        if self._logger.isEnabledFor(logging.INFO):
+            self._write(logging.INFO, event, fields)
+
+    def exception(self, event: str, **fields: object) -> None:
+        """Write a fault of the program, with the exception that is handled."""
+        self._write(logging.ERROR, event, fields, with_exception=True)
+
+    def _write(
+        self, level: int, event: str, fields: Mapping[str, object], with_exception: bool = False
+    ) -> None:
+        known = {
+            name: without_credentials(value) if isinstance(value, str) else value
+            for name, value in fields.items()
+            if value is not None
+        }
+        texts = " ".join(f"{name}={_text(value)}" for name, value in known.items())
+        self._logger.log(
+            level,
+            "%s%s",
+            event,
+            f": {texts}" if texts else "",
+            exc_info=with_exception,
+            extra={"event": event, "fields": known},
+            stacklevel=3,
+        )
+
+
+def _text(value: object) -> str:
+    """Write a value of a field; texts with blanks and signs are quoted."""
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    text = str(value)
+    return text if re.fullmatch(r"[\w.,:/+=@%-]+", text) else repr(text)
+
+
+#: The loggers below the package.
+IO, KERNELS, RUN, NIGHTLY, SERVE, COMMAND = map(Log, list(LOGGERS)[1:])

@@ -1,0 +1,211 @@
+"""Describe the gates of a night as text, the worst failures first."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Iterator, Mapping, Sequence
+
+from fastrank_eval._lib.lexer import COMPARISONS, Number, Operation
+from fastrank_eval.apps.nightly.night import FAILS_SO_FAR, NO_ROWS, GateOutcome, Night
+from fastrank_eval.apps.nightly.text import STATUSES, VerdictText
+from fastrank_eval.engine.records import MeasureValue
+from fastrank_eval.measures.names import COMPARISON_FIELDS
+from fastrank_eval.results.gate_parser import ALL, Term
+from fastrank_eval.results.gates import Gate, GateFailure, gate
+
+_OPERATORS = {
+    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+    "=": operator.eq, "!=": operator.ne,
+}  # fmt: skip
+
+#: Limits of drift, and the names of the numbers that they limit.
+_DRIFTS = {"max_volume_drift": "rows", "max_ctr_drift": "CTR"}
+_NOT_JUDGED = "not judged"
+
+
+def meaning(night: Night) -> str:
+    """Explain the status of a night, and list what was not judged."""
+    _, text = STATUSES.get(night.status, ("", ""))
+    if night.status != "fine":
+        return text
+    unjudged = not_judged(night)
+    if unjudged:
+        return f"Nothing that was judged failed. Not judged: {'; '.join(unjudged)}."
+    return text if night.gates else "No gate is set; the data are within their limits."
+
+
+def not_judged(night: Night) -> list[str]:
+    """List drift and gates that lack earlier nights.
+
+    Empty for a night without rows: its first sentence says so.
+    """
+    if not night.quality.rows:
+        return []
+    limits = night.conventions.get("quality")
+    limit_names = limits if isinstance(limits, Mapping) else _DRIFTS
+    quality = night.quality
+    drifts = zip(_DRIFTS, (quality.volume_drift, quality.ctr_drift), strict=True)
+    unjudged = [_DRIFTS[limit] for limit, z in drifts if limit in limit_names and math.isnan(z)]
+    drift = [f"drift of {' and '.join(unjudged)}, with too few nights before"] if unjudged else []
+    gates = [each for each in night.gates if each.passed and each.reason.startswith(_NOT_JUDGED)]
+    reasons = (each.reason.removeprefix(_NOT_JUDGED).removeprefix(":") for each in gates)
+    return [
+        *([] if night.has_labels else ["every measure, as the night has no labels yet"]),
+        *drift,
+        *(f"{each.condition},{reason}" for each, reason in zip(gates, reasons, strict=True)),
+    ]
+
+
+def reads_measures(outcome: GateOutcome) -> bool:
+    """Tell whether a gate reads more than the number of rows or groups.
+
+    Examples
+    --------
+    >>> [reads_measures(GateOutcome(text, True)) for text in ("GAUC < 0.6", "rows < 1000")]
+    [True, False]
+    """
+    return bool(gate(outcome.condition.partition(" (since ")[0]).terms)
+
+
+def outcome_of(outcome: GateOutcome) -> VerdictText:
+    """Return the outcome of a gate in a word.
+
+    Examples
+    --------
+    >>> outcome_of(GateOutcome("GAUC < 0.6", False, "0.5931"))
+    VerdictText(word='failed', tone='bad')
+    """
+    if outcome.reason == NO_ROWS or (
+        outcome.passed and outcome.reason.startswith(f"{_NOT_JUDGED}:")
+    ):
+        return VerdictText("not judged", "unknown")
+    if outcome.passed and outcome.reason.startswith(FAILS_SO_FAR):
+        return VerdictText("fails so far", "shift")
+    return VerdictText("passed", "good") if outcome.passed else VerdictText("failed", "bad")
+
+
+def gate_texts(night: Night) -> list[str]:
+    """Return the conditions of failed gates with their numbers.
+
+    Empty for a night without rows: its first sentence says so.
+    """
+    return [
+        f"gate failed: {each.condition}" + (f": {each.reason}" if each.reason else "")
+        for each in night.gates
+        if not each.passed and night.quality.rows
+    ]
+
+
+def worst_first(
+    failures: Sequence[GateFailure], parsed: Gate, night: Night, kind: str
+) -> tuple[GateFailure, ...]:
+    """Sort the failures of a gate: all rows, then slices, the worst first.
+
+    Parameters
+    ----------
+    failures : sequence of GateFailure
+    parsed : Gate
+    night : Night
+        With its differences.
+    kind : str
+        The kind of the differences in the condition.
+
+    Returns
+    -------
+    tuple of GateFailure
+        By the size of the difference, if the condition reads one, or by the distance from its
+        limit.
+    """
+    if len(failures) < 2:
+        return tuple(failures)
+    compares = any(term.field in COMPARISON_FIELDS for term in parsed.terms)
+    pairs = _differences(parsed, night, kind) if compares else _distances(parsed, night)
+    sizes: dict[tuple[str, str], float] = {}
+    for key, size in pairs:
+        sizes[key] = max(size, sizes.get(key, 0.0))  # the worst of several measures counts
+    # A gate on slices and all rows also fails on all rows: one failure of each model is first.
+    on_all_rows = any(term.slice == ALL for term in parsed.terms)
+    first = {one.score: one for one in reversed(failures)} if on_all_rows else {}
+    return tuple(
+        sorted(
+            failures,
+            key=lambda one: (
+                one is not first.get(one.score),
+                -sizes.get((one.score or "", one.slice or ALL), 0.0),
+            ),
+        )
+    )
+
+
+def _differences(parsed: Gate, night: Night, kind: str) -> Iterator[tuple[tuple[str, str], float]]:
+    """Yield the sizes of the differences for the worse, by model and slice."""
+    measures = {str(night.find(term.measure)) for term in parsed.terms}
+    values = {(v.score, v.slice, v.measure): v.value for v in night.values}
+    for one in night.compared:
+        if one.kind == kind and one.measure in measures and one.verdict == "worse":
+            value = values.get((one.score, one.slice, one.measure), math.nan)
+            smallest = smallest_difference(one.ci_low, one.ci_high)
+            size = share_of_larger(smallest, value, value - one.delta)
+            yield (one.score, one.slice), size
+
+
+def _distances(parsed: Gate, night: Night) -> Iterator[tuple[tuple[str, str], float]]:
+    """Yield the distances of numbers from limits that they violate."""
+    for term, compare, limit in _limits(parsed.condition):
+        measure = str(night.find(term.measure))
+        for value in night.values:
+            number = _number(value, term.field)
+            if (
+                value.measure == measure
+                and term.score in (None, value.score)
+                and term.slice in (None, value.slice)
+                and _OPERATORS[compare](number, limit)
+            ):
+                score = value.score if term.score is None else ""
+                key = score, value.slice if term.slice is None else ALL
+                yield key, share_of_larger(abs(number - limit), number, limit)
+
+
+def _number(value: MeasureValue, field: str) -> float:
+    if field == "dropped_share":
+        return (value.groups - value.groups_used) / value.groups if value.groups else math.nan
+    return float(getattr(value, field, math.nan))
+
+
+def _limits(condition: Operation) -> Iterator[tuple[Term, str, float]]:
+    """Yield the comparisons of one number with a constant."""
+    if condition.operator in COMPARISONS:
+        left, right = condition.parts
+        for term, other, compare in (
+            (left, right, condition.operator),
+            (right, left, COMPARISONS[condition.operator]),
+        ):
+            limit = constant(other)
+            if isinstance(term, Term) and limit is not None:
+                yield term, compare, limit
+    elif condition.operator in ("and", "or"):
+        for part in condition.parts:
+            yield from _limits(part)
+
+
+def constant(quantity: object) -> float | None:
+    """Return the number of a part of a condition; None if it reads any."""
+    if isinstance(quantity, Number):
+        return quantity.value
+    if isinstance(quantity, Operation) and quantity.operator == "-" and len(quantity.parts) == 1:
+        inner = constant(quantity.parts[0])
+        return None if inner is None else -inner
+    return None
+
+
+def smallest_difference(low: float, high: float) -> float:
+    """Return the smallest absolute difference in an interval."""
+    finite = math.isfinite(low) and math.isfinite(high)
+    return min(abs(low), abs(high)) if finite and not low < 0 < high else 0.0
+
+
+def share_of_larger(difference: float, value: float, base: float) -> float:
+    """Return a difference as a share of the larger of two values; else 0."""
+    largest = max(abs(value), abs(base))
+    return difference / largest if largest > 0 and math.isfinite(difference / largest) else 0.0

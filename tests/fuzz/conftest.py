@@ -1,0 +1,3 @@
+"""Files that need the extra `fuzz`, which `make test` does without."""
+
+collect_ignore = ["instrumented.py", "properties.py"]

@@ -1,0 +1,159 @@
+"""Rows of equal scores under each tie policy, against their definition."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import fastrank_eval as fe
+from fastrank_eval.groups.ties import item_codes, order_by_item, resolve_blocks
+from tests.oracles.measures import oracle
+from tests.strategies import random_groups
+from tests.support.tables import table_of
+
+pytestmark = pytest.mark.kernels
+
+GROUPS = [
+    *random_groups(201, 12, most_rows=7),
+    *random_groups(202, 8, levels=1),
+    *random_groups(203, 8, grades=(-2, -1, 0, 1, 2)),
+    *random_groups(205, 12, unretrieved=0.3),
+    *random_groups(206, 20, levels=1, grades=(0, 0, 0, 1)),
+]
+MEASURES = (
+    *("RR", "RR@2", "P@2", "P@5", "R@2", "Success@1", "Success@3", "AP", "AP@2", "GAUC"),
+    *("AP(over='min')@3", "DCG", "DCG@1", "DCG@2", "DCG@4", "nDCG@3", "GAUC(rel=2)", "binG"),
+    *("Success(rel=2)@3", "Success@5"),
+)
+
+
+# ---- order_by_item, item_codes -------------------------------------------------------------------
+
+TEXTS = [
+    "", "a", "b", "ab", "abcdefgh", "abcdefg", "abcdefghi", "abcdefgh\x00", "abcdefgh\x00a",
+    "abcdefghabcdefgh", "abcdefghabcdefgi", "abcdefghabcdefghz", "é", "\x00",
+]  # fmt: skip
+ITEMS = {
+    "texts": pa.array([*TEXTS, *TEXTS[::-1], "abcdefgh", "b"]),
+    "different texts": pa.array(TEXTS),
+    "one text": pa.array(["same id"]),
+    "no text": pa.array([], pa.string()),
+    "integers": pa.array([3, -1, 2**62, -(2**63), 0, 3, 2**63 - 1], pa.int64()),
+    "unsigned": pa.array([3, 2**64 - 1, 0, 2**63], pa.uint64()),
+    "decimals": pa.array(["-1.5", "2.25", "0.00", "-9.75", "2.25"]).cast(pa.decimal128(9, 2)),
+}
+
+
+@pytest.mark.parametrize("kind", list(ITEMS))
+def test_codes__of_items__have_their_order(kind: str) -> None:
+    items = ITEMS[kind]
+    values = [one.encode() if isinstance(one, str) else one for one in items.to_pylist()]
+    codes = item_codes(items).tolist()
+    for one, code in zip(values, codes, strict=True):
+        assert [code < other for other in codes] == [one < other for other in values]
+
+
+@pytest.mark.parametrize("in_order", [False, True])
+@pytest.mark.parametrize("kind", ["texts", "integers"])
+def test_order_by_item__sorts_by_score_then_item_inside_each_group(
+    kind: str, in_order: bool
+) -> None:
+    rng = random.Random(4)  # noqa: S311
+    items, sizes = ITEMS[kind], [0, 1, 5, 2, 7, 0]
+    starts = np.cumsum([0, *sizes])
+    rows = [(rng.choice([0.25, 0.5]), rng.randrange(len(items))) for _ in range(starts[-1])]
+    if in_order:
+        rows = [
+            row
+            for lo, hi in itertools.pairwise(starts)
+            for row in sorted(rows[lo:hi], key=lambda row: -row[0])
+        ]
+    ids = items.take([item for _, item in rows])
+    values = [one.encode() if isinstance(one, str) else one for one in ids.to_pylist()]
+    scores = np.array([score for score, _ in rows])
+    scores.flags.writeable = False
+    wanted = [
+        row
+        for lo, hi in itertools.pairwise(starts)
+        for row in sorted(
+            sorted(range(lo, hi), key=lambda row: values[row], reverse=True),
+            key=lambda row: -scores[row],
+        )
+    ]
+    assert order_by_item(scores, starts, ids.take, in_order).tolist() == wanted
+
+
+def test_order_by_item__asks_for_the_items_of_tied_rows_only() -> None:
+    scores = np.array([0.5, 0.5, 0.4, 0.4, 0.3])
+    scores.flags.writeable = False
+    asked: list[int] = []
+
+    def items_at(rows: np.ndarray) -> pa.Array:
+        asked.extend(rows.tolist())
+        return pa.array(["b", "a", "c", "d"]).take(rows)
+
+    starts = np.array([0, 3, 5])
+    assert order_by_item(scores, starts, items_at, True).tolist() == [0, 1, 2, 3, 4]
+    assert asked == [0, 1]
+
+
+# ---- resolve_blocks ------------------------------------------------------------------------------
+
+
+def test_blocks__of_best_and_worst__have_ranks_of_their_own() -> None:
+    # Two groups. The first: rows 2 grades up and one down in a block of 5, then a single row.
+    offsets = np.array([0, 4, 6])
+    block_above = np.array([1, 1, 1, 6, 0, 0])
+    block_size = np.array([5, 5, 5, 1, 2, 2])
+    grade = np.array([2.0, 1.0, -1.0, 1.0, 3.0, 1.0])
+    above = np.zeros(6, np.int64)
+    arrays = offsets, block_above, block_size, grade
+    assert resolve_blocks(*arrays, "best", above) is None
+    assert above.tolist() == [1, 2, 5, 6, 0, 1]
+    worst_order = resolve_blocks(*arrays, "worst", above)
+    assert worst_order is not None
+    assert above.tolist() == [5, 4, 1, 6, 1, 0]
+    assert worst_order.tolist() == [2, 1, 0, 3, 5, 4]
+
+
+# ---- measures ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ties", ["expected", "input", "item", "best", "worst"])
+def test_measures__under_a_policy__equal_brute_force(ties: str) -> None:
+    result = fe.evaluate(
+        table_of(GROUPS),
+        group="group",
+        label="label",
+        score="score",
+        item="item" if ties == "item" else None,
+        measures=MEASURES,
+        ties=ties,
+        unretrieved="allow",
+    )
+    keys = result.per_group["group"].to_pylist()
+    for text in MEASURES:
+        wanted = [oracle(text, GROUPS[key], ties) for key in keys]
+        assert result[text].tolist() == pytest.approx(wanted, abs=1e-12, nan_ok=True), text
+
+
+def test_gauc__with_weights__equals_all_pairs() -> None:
+    groups = random_groups(204, 40, weights=(0.0, 0.1, 1.0, 2.5e7), unretrieved=0.1, levels=3)
+    texts = ("GAUC", "GAUC(rel=2)", "GAUC(min_rows=3, min_positives=2)")
+    result = fe.evaluate(
+        table_of(groups),
+        group="group",
+        label="label",
+        score="score",
+        weight="weight",
+        measures=texts,
+        unretrieved="allow",
+    )
+    keys = result.per_group["group"].to_pylist()
+    for text in texts:
+        wanted = [oracle(text, groups[key]) for key in keys]
+        assert result[text].tolist() == pytest.approx(wanted, abs=1e-12, nan_ok=True), text

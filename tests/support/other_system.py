@@ -1,0 +1,64 @@
+"""Run a program as on a system that is neither Linux nor another POSIX system.
+
+It hides what only such systems have: modules, functions and constants of the standard library, and
+the files of the kernel. Libraries that are built for this system are imported before. The program's
+module and arguments follow this file's name.
+"""
+
+from __future__ import annotations
+
+import builtins
+import errno
+import io
+import mmap
+import os
+import runpy
+import signal
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+LIBRARIES = ("llvmlite.binding", "numpy", "pyarrow", "subprocess")
+MODULES = ("fcntl", "grp", "pwd", "resource", "termios", "tty")
+NAMES: dict[Any, tuple[str, ...]] = {
+    os: (
+        *("O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK", "chown", "fork", "getegid", "geteuid", "getgid"),
+        *("getpgid", "getuid", "kill", "killpg", "mkfifo", "sched_getaffinity", "set_blocking"),
+        *("setsid", "sysconf", "wait4"),
+    ),
+    mmap: ("MADV_FREE", "MADV_HUGEPAGE", "MAP_ANONYMOUS", "MAP_PRIVATE"),
+    signal: ("SIGHUP", "SIGKILL", "SIGPIPE", "pthread_kill", "pthread_sigmask", "set_wakeup_fd"),
+}
+KERNEL_FILES = ("/proc/", "/sys/")
+
+
+def without_kernel_files(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a function that opens files find none of the kernel."""
+
+    def opened(path: Any, *arguments: Any, **options: Any) -> Any:
+        if isinstance(path, str | os.PathLike) and os.fspath(path).startswith(KERNEL_FILES):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), os.fspath(path))
+        return function(path, *arguments, **options)
+
+    return opened
+
+
+def hide() -> None:
+    """Hide what is named above from all code that runs later."""
+    for library in LIBRARIES:
+        import_module(library)
+    for module in MODULES:
+        sys.modules[module] = None  # type: ignore[assignment]
+    for module, names in NAMES.items():
+        for name in names:
+            if hasattr(module, name):
+                delattr(module, name)
+    builtins.open = io.open = without_kernel_files(io.open)
+    os.open = without_kernel_files(os.open)
+
+
+if __name__ == "__main__":
+    hide()
+    del sys.argv[0]
+    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

@@ -1,0 +1,167 @@
+"""Pinned packages: complete, checked by hashes, and the lowest ones are what is declared."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+pytestmark = pytest.mark.no_kernels
+
+ROOT = Path(__file__).parent.parent
+FOLDER = ROOT / "requirements"
+FILES = sorted(path.stem for path in FOLDER.glob("*.txt"))
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+EXTRAS = PROJECT["project"]["optional-dependencies"]
+GROUPS = PROJECT["dependency-groups"]
+PYTHONS = ("3.11", "3.12", "3.13", "3.14")
+
+#: Extras of each file; a name that is none is a dependency group.
+HOLDS = {
+    "build": ["build"],
+    "conformance": ["conformance"],
+    "conformance-full": ["conformance-full"],
+    "dev": ["dev"],
+    "distributed": ["distributed"],
+    "docs": ["docs"],
+    "fuzz": ["fuzz"],
+    "release": ["release"],
+    "report": ["report"],
+    "test": ["test"],
+    "wheel": ["stats"],
+}
+#: What `make lowest` installs: all that users may install, and what tests need.
+LOWEST = [
+    *("conformance", "dask", "ir_measures", "outofcore", "plot", "ray", "report", "serve"),
+    *("spark", "stats", "test"),
+]
+
+
+def requirements(extra: str) -> list[Requirement]:
+    """List what an extra or a group installs, without this package's own extras."""
+    lines = [*GROUPS.get(extra, []), *EXTRAS.get(extra, [])]
+    found = [] if extra == "build" else [*map(Requirement, PROJECT["project"]["dependencies"])]
+    for requirement in map(Requirement, lines):
+        if requirement.name == "fastrank_eval":
+            found += [line for name in requirement.extras for line in requirements(name)]
+        else:
+            found.append(requirement)
+    return found
+
+
+def pins(file: str) -> list[Requirement]:
+    """Read the packages of a file."""
+    text = (FOLDER / f"{file}.txt").read_text(encoding="utf-8")
+    return [Requirement(line.rstrip(" \\")) for line in text.splitlines() if line[:1].isalnum()]
+
+
+def on(python: str) -> dict[str, str]:
+    """Describe x86-64 Linux to markers."""
+    return {
+        "python_version": python,
+        "python_full_version": f"{python}.7",
+        "sys_platform": "linux",
+        "platform_machine": "x86_64",
+        "platform_system": "Linux",
+        "os_name": "posix",
+        "implementation_name": "cpython",
+        "platform_python_implementation": "CPython",
+    }
+
+
+def chosen(found: list[Requirement], python: str) -> dict[str, Any]:
+    """Map the names of packages for a Python to what is required of them."""
+    return {
+        canonicalize_name(requirement.name): requirement.specifier
+        for requirement in found
+        if requirement.marker is None or requirement.marker.evaluate(on(python))
+    }
+
+
+def version(specifier: Any) -> Version:
+    (only,) = specifier
+    assert only.operator == "=="
+    return Version(only.version)
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+@pytest.mark.parametrize("file", HOLDS)
+def test_file__pins_what_its_extras_need(file: str, python: str) -> None:
+    pinned = chosen(pins(file), python)
+    for extra in HOLDS[file]:
+        for name, needed in chosen(requirements(extra), python).items():
+            if name != "torch":  # its build depends on the machine
+                assert version(pinned[name]) in needed, name
+
+
+def test_every_file__is_checked() -> None:
+    assert {*HOLDS, "lowest", "wheel-lowest"} == set(FILES)
+
+
+@pytest.mark.parametrize("file,extras", [("lowest", LOWEST), ("wheel-lowest", ["stats"])])
+def test_lowest_versions__are_those_declared(file: str, extras: list[str]) -> None:
+    pinned = chosen(pins(file), "3.11")
+    for extra in extras:
+        for requirement in requirements(extra):
+            if requirement.marker is None or requirement.marker.evaluate(on("3.11")):
+                (declared,) = requirement.specifier
+                name = canonicalize_name(requirement.name)
+                assert declared.operator == ">=", requirement
+                assert version(pinned[name]) == Version(declared.version), requirement
+
+
+def test_every_extra_of_users__is_among_the_lowest() -> None:
+    assert set(EXTRAS) - set(LOWEST) >= {"conformance-full", "dev", "distributed", "docs"}
+    users = set(EXTRAS) - {"conformance-full", "dev", "distributed", "docs"}
+    assert users - {"fuzz", "release"} == set(LOWEST)
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_files_of_one_environment__pin_the_same_versions(python: str) -> None:
+    together = ("build", "dev", "docs", "report", "test", "wheel")
+    found: dict[str, set[Version]] = {}
+    for file in together:
+        for name, specifier in chosen(pins(file), python).items():
+            found.setdefault(name, set()).add(version(specifier))
+    assert {name: versions for name, versions in found.items() if len(versions) > 1} == {}
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_file__has_hashes_and_names_no_host_and_no_folder(file: str) -> None:
+    text = (FOLDER / f"{file}.txt").read_text(encoding="utf-8")
+    packages = re.split(r"^(?=[a-z0-9])", text, flags=re.MULTILINE)[1:]
+    assert len(packages) == len(pins(file)) > 5
+    assert all("--hash=sha256:" in package for package in packages)
+    assert "://" not in text
+    assert not re.search(r"(^|\s)(--(?!hash)|/)", text)
+
+
+def test_classifiers__name_the_pythons_that_are_tested() -> None:
+    start = "Programming Language :: Python :: 3."
+    classifiers = [text for text in PROJECT["project"]["classifiers"] if text.startswith(start)]
+    named = [text.removeprefix("Programming Language :: Python :: ") for text in classifiers]
+    assert PROJECT["project"]["requires-python"] == f">={named[0]}"
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    line = re.search(r"^INTERPRETERS \?= (.*)$", makefile, re.MULTILINE)
+    assert line
+    assert line[1].split()[: len(named)] == named
+    page = (ROOT / "docs/reference/dependencies.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (3\.\d+) \| tested", page, re.MULTILINE)
+    assert rows == named
+
+
+def test_page__has_the_lowest_version_of_every_library_of_users() -> None:
+    page = (ROOT / "docs/reference/dependencies.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| ([\w-]+) \|[^|]*\| ([\d.]+) \|", page, re.MULTILINE))
+    declared = {
+        canonicalize_name(requirement.name): str(requirement.specifier).removeprefix(">=")
+        for extra in set(LOWEST) - {"conformance", "test"}
+        for requirement in requirements(extra)
+    }
+    assert rows == declared

@@ -1,0 +1,64 @@
+"""Files about the project: citation, works of others, what archives contain."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import fastrank_eval
+
+pytestmark = pytest.mark.no_kernels
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "fastrank_eval"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+WORKS = (ROOT / "THIRD_PARTY.md").read_text(encoding="utf-8")
+#: Kinds of files that are written here.
+OWN = {".css", ".html", ".js", ".json", ".py", ".pyi", ".sql", ".toml", ".typed"}
+
+
+def test_citation__has_the_version_and_licence_of_the_package() -> None:
+    text = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\nversion: {fastrank_eval.__version__}\n" in text
+    assert f"\nlicense: {PROJECT['project']['license']}\n" in text
+    abstract = " ".join(text.partition("abstract: >-")[2].partition("\nauthors")[0].split())
+    assert abstract == PROJECT["project"]["description"]
+
+
+def test_files_of_the_package__are_written_here_but_for_machine_code() -> None:
+    """A font, a picture or a script of others would need a notice."""
+    paths = [
+        path
+        for path in PACKAGE.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts and "objects" not in path.parts
+    ]
+    assert {path.suffix or path.name for path in paths} - {"py.typed"} <= OWN
+    assert [path.name for path in paths if path.suffix == ".js"] == ["tables.js"]
+    found = [
+        path.relative_to(PACKAGE).as_posix()
+        for path in paths
+        if re.search(r"(?i)copyright|@license|\(c\) ?\d{4}", path.read_text(encoding="utf-8"))
+    ]
+    assert found == []
+
+
+def test_works_of_others__list_requirements_and_fixtures() -> None:
+    for requirement in PROJECT["project"]["dependencies"]:
+        name = re.split(r"[<>=]", requirement)[0]
+        assert re.search(rf"^\| {name}\b", WORKS, re.MULTILINE | re.IGNORECASE), name
+    for notice in (ROOT / "tests" / "fixtures").glob("NOTICE*"):
+        assert f"tests/fixtures/{notice.name}" in WORKS
+
+
+def test_archive__has_every_file_about_the_project() -> None:
+    listed = PROJECT["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]
+    kinds = ("", ".cff", ".md", ".py")
+    files = {path.name for path in ROOT.iterdir() if path.is_file() and path.suffix in kinds}
+    files = {name for name in files if not name.startswith(".")}
+    assert files - {name.removeprefix("/") for name in listed} == set()
+    licences = set(PROJECT["project"]["license-files"])
+    assert {"LICENSE", "NOTICE", "THIRD_PARTY.md"} <= licences
+    assert all((ROOT / name).is_file() for name in licences)

@@ -1,0 +1,1 @@
+"""Tests of files that earlier versions wrote."""
