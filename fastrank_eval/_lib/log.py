@@ -20,12 +20,13 @@ LOGGERS = {
 # Without a handler of the program, nothing is written.
 logging.getLogger("fastrank_eval").addHandler(logging.NullHandler())
 
-#: Name and password, or a key, before the host of an address; and what follows a question mark.
-_CREDENTIALS = re.compile(r"(?<=://)[^\s?'\"]*@|(?<=\w)\?[^\s'\"]*")
+_ADDRESS = re.compile(r"(?<=://)[^\s'\"]+")
 
 
 def without_credentials(text: str) -> str:
     """Remove user, password and query from the addresses in a text.
+
+    An address that cannot be split without doubt is removed whole.
 
     Examples
     --------
@@ -34,7 +35,17 @@ def without_credentials(text: str) -> str:
     >>> without_credentials("logs/part-?.parquet")
     'logs/part-?.parquet'
     """
-    return _CREDENTIALS.sub("", text) if "://" in text else text
+    return _ADDRESS.sub(_without_credentials, text) if "://" in text else text
+
+
+def _without_credentials(address: re.Match[str]) -> str:
+    place = address[0].partition("?")[0]
+    host = place.partition("/")[0]
+    if "@" in host:
+        return place[host.rindex("@") + 1 :]
+    if ":" in host and not re.fullmatch(r".*:\d*", host):  # a password with a slash, not a port
+        return place.rpartition("@")[2] if "@" in place else "..."
+    return place
 
 
 class Log:
@@ -74,7 +85,7 @@ class Log:
         self, level: int, event: str, fields: Mapping[str, object], with_exception: bool = False
     ) -> None:
         known = {
-            name: without_credentials(value) if isinstance(value, str) else value
+            name: value if isinstance(value, (int, float)) else without_credentials(str(value))
             for name, value in fields.items()
             if value is not None
         }

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fastrank_eval._lib import __version__
-from fastrank_eval._lib.log import COMMAND, LOGGERS
+from fastrank_eval._lib.log import COMMAND, LOGGERS, without_credentials
 
 #: Loggers whose lines a command writes: ours, and that of the server.
 _OURS, _SERVER = "fastrank_eval", "uvicorn"
@@ -74,7 +74,7 @@ def json_note(text: str) -> str:
 
 def json_fault() -> str:
     """Return the exception that is handled, a fault of this program."""
-    text = traceback.format_exc()
+    text = without_credentials(traceback.format_exc())
     return _json_note("ERROR", "a fault of this program; please report it", exception=text)
 
 
@@ -94,7 +94,7 @@ def _json_record(record: logging.LogRecord) -> str:
         **{name: _value(value) for name, value in fields.items()},
     }
     if record.exc_info and record.exc_info[0]:
-        content["exception"] = "".join(traceback.format_exception(*record.exc_info))
+        content["exception"] = _exception(record.exc_info)
     return json.dumps(content, allow_nan=False)
 
 
@@ -104,8 +104,12 @@ def _text_record(record: logging.LogRecord) -> str:
     line = f"{_time(record.created)} {record.levelname} {record.name} "
     line += printable(record.getMessage())
     if record.exc_info and record.exc_info[0]:
-        line += "\n" + "".join(traceback.format_exception(*record.exc_info)).rstrip()
+        line += "".join(f"\n{printable(one)}" for one in _exception(record.exc_info).splitlines())
     return line
+
+
+def _exception(exception: tuple[Any, ...]) -> str:
+    return without_credentials("".join(traceback.format_exception(*exception)))
 
 
 def _time(seconds: float) -> str:

@@ -16,6 +16,7 @@ import click
 
 from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError, HistoryError, OutputError
 from fastrank_eval._lib.files import atomic_path
+from fastrank_eval._lib.log import without_credentials
 from fastrank_eval._lib.signals import defer_signals, raise_if_stopped
 from fastrank_eval.apps.cli.completion import complete_files
 from fastrank_eval.apps.cli.exit_codes import ExitCode, worst
@@ -198,11 +199,12 @@ def _run_night(
             )
         raise_if_stopped()
     except FastRankEvalError as error:
+        reason = without_credentials(str(error))
         if date in due and not isinstance(error, HistoryError):
-            return _keep_provisional(config, date, str(error))
-        note(f"error: {date}: {printable(str(error))}")
-        content = {"date": date.isoformat(), "error": str(error)}
-        lines = [config.title, f"{date} NOT EVALUATED: {printable(str(error))}"]
+            return _keep_provisional(config, date, reason)
+        note(f"error: {date}: {printable(reason)}")
+        content = {"date": date.isoformat(), "error": reason}
+        lines = [config.title, f"{date} NOT EVALUATED: {printable(reason)}"]
         _notify(config, date, ["error"], lines, [content])
         output.nights.append(content)
         return ExitCode.BAD_INPUT
@@ -277,7 +279,7 @@ def _show_night(
             page = next(iter(write_pages(config, night)), None)
             write_again(config, outcome.again)
     except FastRankEvalError as error:
-        failure = str(error)
+        failure = without_credentials(str(error))
         note(f"error: {night.date}: the night was evaluated, but not shown: {printable(failure)}")
     raise_if_stopped()
     return _ShownNight(night, None if page is None else str(page), failure, groups)
@@ -366,7 +368,7 @@ def _notify(
         send(config.notify, summary if config.notify.format == "json" else chat_message(lines))
     except FastRankEvalError as error:
         note(f"warning: {date}: {error}")
-        return str(error).removesuffix(".")
+        return without_credentials(str(error)).removesuffix(".")
     return None
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastrank_eval._lib.errors import FastRankEvalError, OutputError
 from fastrank_eval._lib.files import atomic_path, check_writable
+from fastrank_eval._lib.log import without_credentials
 from fastrank_eval.apps.cli.exit_codes import ExitCode
 from fastrank_eval.apps.cli.shell import emit
 from fastrank_eval.apps.cli.standard_error import note
@@ -107,7 +108,7 @@ class NightlyOutput:
             yield
         except FastRankEvalError as error:
             with suppress(OutputError, BrokenPipeError):
-                self._write_summary(ExitCode.BAD_INPUT, str(error))
+                self._write_summary(ExitCode.BAD_INPUT, without_credentials(str(error)))
             raise
 
     def print_text(self, text: str) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, ColumnError, OutputError
 from fastrank_eval._lib.files import check_writable
-from fastrank_eval._lib.log import NIGHTLY
+from fastrank_eval._lib.log import NIGHTLY, without_credentials
 from fastrank_eval._lib.threads import Progress
 from fastrank_eval.apps.nightly.alarms import judge_alarms
 from fastrank_eval.apps.nightly.calibration import calibration_of
@@ -346,7 +346,7 @@ def _evaluated_night(config: NightlyConfig, date: dt.date, evaluation: Evaluatio
         models=config.models,
         baseline=config.baseline,
         measures=tuple(str(m) for m in evaluation.plan.measures if str(m) not in hidden),
-        sources=tuple(config.sources(date)),
+        sources=tuple(map(without_credentials, config.sources(date))),
         command=_command(config, date),
         version=evaluation.meta.version,
         seconds=evaluation.meta.seconds,
@@ -411,7 +411,7 @@ def _unlabelled_night(config: NightlyConfig, date: dt.date, evaluation: Evaluati
         models=config.models,
         baseline=config.baseline,
         measures=tuple(map(str, requested)),
-        sources=tuple(config.sources(date)),
+        sources=tuple(map(without_credentials, config.sources(date))),
         command=_command(config, date, "--no-labels"),
         version=evaluation.meta.version,
         seconds=evaluation.meta.seconds,

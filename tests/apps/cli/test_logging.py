@@ -254,6 +254,13 @@ def test_library__with_a_handler__gets_fields(caplog: pytest.LogCaptureFixture) 
             "'https://hooks.example.com/x' and more",
         ),
         ("logs/a@b?.parquet", "logs/a@b?.parquet"),
+        ("https://host/?token=secret", "https://host/"),
+        ("https://host:8080?mail=a@secret", "https://host:8080"),
+        ("s3://bucket/*?key=secret: part?.parquet", "s3://bucket/* part?.parquet"),
+        ("s3://key:sec?ret@bucket/x", "s3://..."),
+        ("s3://bucket/a@b/x", "s3://bucket/a@b/x"),
+        ("user:a@b http://u:p@q@h/a@b?c", "user:a@b http://h/a@b"),
+        ("s3://key:secret@a/x s3://key:secret@b/y", "s3://a/x s3://b/y"),
     ],
 )
 def test_addresses__in_lines__lose_passwords_and_queries(text: str, logged: str) -> None:

@@ -273,6 +273,20 @@ def test_night__that_cannot_be_read__is_posted(folder: Path, receiver: Receiver)
     assert receiver.texts[0].startswith("Test\n2027-01-01 NOT EVALUATED: ")
 
 
+def test_address_of_the_rows__has_no_password_in_what_a_night_writes(
+    folder: Path, receiver: Receiver
+) -> None:
+    adjust(folder, TABLE)
+    config = folder / "nightly.toml"
+    place = "nowhere://key:sec/ret@bucket/{date}?token=sec/ret"
+    config.write_text(config.read_text().replace("logs/day={date}", place))
+    outcome = nightly("--date", on(1), "--json", "out.json")
+    assert outcome.exit_code == 2
+    texts = [*receiver.texts, outcome.stderr, outcome.stdout, Path("out.json").read_text()]
+    assert "nowhere://bucket/2026-11-01" in "".join(texts)
+    assert not any("sec/ret" in text for text in texts)
+
+
 @pytest.mark.parametrize("options", [["--date", on(1), "--dry-run"], ["--backfill", "{}..{}"]])
 def test_night__of_a_dry_run_or_a_backfill__is_not_posted(
     folder: Path, receiver: Receiver, options: list[str]
