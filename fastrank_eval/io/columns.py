@@ -66,8 +66,8 @@ class Roles:
     epsilons : tuple of float
         Epsilon of the type of each score column; set when the source is open.
     integers : tuple of str
-        ``"int64"`` or ``"uint64"`` for each score column of such integers of which only the order
-        is read, else ``""``; set when the source is open.
+        For each score column ``"int64"`` or ``"uint64"`` if it has such integers and is read by
+        their order, else ``""``; set when the source is open.
     expressions : mapping of str to str
         Expressions of computed scores by name.
     """
@@ -538,7 +538,7 @@ def epsilon_of(kind: pa.DataType, roles: Roles) -> float:
 
 
 def ordered_integers(kind: pa.DataType, roles: Roles) -> str:
-    """Return the type of integers of which only the order is read, or ""."""
+    """Return the type of integers that are read by their order, or ""."""
     if roles.single_precision or roles.score_kind != "order" or not is_wide_integer(kind):
         return ""
     return str(kind.value_type if pa.types.is_dictionary(kind) else kind)

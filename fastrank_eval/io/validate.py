@@ -232,7 +232,7 @@ def _ordered_doubles(values: np.ndarray, place: _Place) -> np.ndarray:
 
 
 def numbers_of_order(values: np.ndarray, kind: str) -> np.ndarray:
-    """Return the doubles nearest to integers of which `values` has the order.
+    """Return the doubles nearest to integers, given values in their order.
 
     Parameters
     ----------

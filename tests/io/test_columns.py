@@ -454,7 +454,7 @@ def test_masks__of_slices__are_those_of_arrow(kind) -> None:
 
 @pytest.mark.parametrize("kind", ["int64", "uint64"])
 def test_numbers_of_order__are_the_integers(kind):
-    """Of scores of which only the order is read: the nearest doubles of the integers."""
+    """The doubles nearest to integers that are read by their order."""
     integers = [0, 1, 2, 7, 2**31, 2**53 - 1, 2**53 + 2, 2**62 + 2**40]
     integers += [-value for value in integers] if kind == "int64" else [2**63 - 1, 2**63 + 2**20]
     score = pa.array(integers, getattr(pa, kind)())

@@ -263,7 +263,7 @@ def main() -> None:
     parser.add_argument("area", choices=AREAS)
     parser.add_argument("--most", type=int, default=1 << 30, help="mutants to run")
     given = parser.parse_args()
-    # A failure is enough: nobody reads the shortest one.
+    # A failure is enough; the shortest example is not needed.
     phases = (Phase.explicit, Phase.generate)
     settings.register_profile("mutants", phases=phases, database=None)
     settings.load_profile("mutants")
