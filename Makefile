@@ -184,8 +184,8 @@ boundscheck: $(VENV)/.test
 		$(BIN)/python -m pytest -q $(XDIST) \
 		-m "not (slow or browser or no_kernels) and not ($(IN_PYTHON))" tests $(PYTEST_ARGS)
 
-# Fuzzing and mutants, hours long, with an environment of their own. SECONDS (of each target of the
-# fuzzing), TARGETS (all, or some functions of tests/fuzz/targets.py, or properties), MUTANTS (areas,
+# Fuzzing and mutants, hours long, with an environment of their own. SECONDS (of Atheris and of
+# HypoFuzz), TARGETS (all, or some functions of tests/fuzz/targets.py, or properties), MUTANTS (areas,
 # the files of tests/mutation/).
 FUZZ := build/fuzz-env/bin/python
 SECONDS ?= 3600

@@ -2,9 +2,10 @@
 
 Atheris runs each function of `targets` from the files of ``tests/fuzz/corpus/TARGET``; inputs that
 reach new code go to ``build/fuzz/TARGET``. HypoFuzz runs the property tests of kernels, the target
-`properties`. No input may take 10 seconds or 2 GB. Prints the number of inputs of each target, and
-exits with 1 if one failed: shorten the input that it names, and add it to the corpus, which
-``make test`` reads.
+`properties`. Each of the two has the time that `--seconds` names; the targets of Atheris share it.
+No input may take 2 GB, none of Atheris 10 seconds. Prints the number of inputs of each target, and
+exits with 1 if one failed or had none: shorten the input that it names, and add it to the corpus,
+which ``make test`` reads.
 """
 
 from __future__ import annotations
@@ -103,7 +104,7 @@ def fuzz(target: str, seconds: int) -> Run:
     done = subprocess.run(command, env=environment, capture_output=True, check=False)
     output = (done.stdout + done.stderr).decode("utf-8", "replace")
     count = re.search(r"stat::number_of_executed_units: *(\d+)", output)
-    failed = done.returncode != 0 or count is None
+    failed = done.returncode != 0 or count is None or count[1] == "0"
     if failed:
         lines = [line for line in output.splitlines() if not line.startswith("INFO: Instr")]
         sys.stdout.write("\n".join(lines) + "\n")
@@ -114,18 +115,23 @@ def main() -> None:
     """Fuzz the targets one after another."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz")
     parser.add_argument("targets", nargs="*", metavar="TARGET", help="all by default")
-    parser.add_argument("--seconds", type=int, default=3600, help="for each target")
+    parser.add_argument("--seconds", type=int, default=3600, help="for each tool")
     given = parser.parse_args()
     unknown = {*given.targets} - {*TARGETS, PROPERTIES}
     if unknown:
         parser.error(f"TARGET: must be one of {', '.join([*TARGETS, PROPERTIES])}, got {unknown}")
-    failed = []
-    for target in given.targets or [*TARGETS, PROPERTIES]:
-        run = fuzz(target, given.seconds)
+    names = given.targets or [*TARGETS, PROPERTIES]
+    parsers = sum(target != PROPERTIES for target in names)
+    failed, inputs = [], 0
+    for target in names:
+        share = 1 if target == PROPERTIES else parsers
+        run = fuzz(target, max(given.seconds // share, 1))
+        inputs += run.inputs
         failed += [target] if run.failed else []
         verdict = "FAILED" if run.failed else "no fault"
         sys.stdout.write(f"{target:>16}{run.inputs:>12,} inputs  {verdict}\n")
         sys.stdout.flush()
+    sys.stdout.write(f"{'all':>16}{inputs:>12,} inputs\n")
     if failed:
         raise SystemExit(f"failed: {', '.join(failed)}; inputs of parsers are in {BUILD}/crashes")
 

@@ -6,21 +6,9 @@ The JIT must be off: kernels are then traced as the rest of the package is.
 from __future__ import annotations
 
 import random
-import resource
 import sys
-from pathlib import Path
 
 import atheris
-
-#: Virtual memory that an input may take beyond what the process has when it starts.
-MEMORY = 2 << 30
-
-
-def limit_memory() -> None:
-    """Let an allocation of more than 2 GB fail."""
-    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
-    limit = pages * resource.getpagesize() + MEMORY
-    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
 
 def main(target: str, options: list[str]) -> None:
@@ -45,7 +33,7 @@ def main(target: str, options: list[str]) -> None:
     run = targets.TARGETS[target]
     targets.a_state()
     atheris.Setup([sys.argv[0], *options], run, **mutator)
-    limit_memory()
+    targets.limit_memory()
     atheris.Fuzz()
 
 

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,8 @@ from hypofuzz.collection import collect_tests
 from hypofuzz.database import FailureState
 from hypofuzz.hypofuzz import FuzzTarget
 from hypothesis import settings
+
+from tests.fuzz.targets import limit_memory
 
 ARGUMENTS = (
     "-p",
@@ -32,7 +35,8 @@ GRACE = 60
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let tests draw other examples in each run."""
+    """Let tests draw other examples in each run, and limit their memory."""
+    limit_memory()
     for item in items:
         test = getattr(item, "obj", None)
         chosen = getattr(test, "_hypothesis_internal_use_settings", None)
@@ -70,6 +74,23 @@ def failures(targets: Iterable[FuzzTarget]) -> list[str]:
     return texts
 
 
+def run(command: list[str | Path], seconds: int, log: Path) -> int | None:
+    """Run a command for some seconds; return its exit code if it stops by itself."""
+    with log.open("wb") as file:
+        process = subprocess.Popen(command, start_new_session=True, stdout=file, stderr=file)
+        try:
+            return process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGINT)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(GRACE)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    return None
+
+
 def main(seconds: int, tests: list[str]) -> None:
     """Run HypoFuzz for some seconds, and print the number of inputs and the failures."""
     words = [*ARGUMENTS, *tests]
@@ -77,20 +98,17 @@ def main(seconds: int, tests: list[str]) -> None:
     before = inputs(targets)
     program = Path(sys.executable).with_name("hypothesis")
     command = [program, "fuzz", "--no-dashboard", "--numprocesses", "1", "--", *words]
-    with Path(os.environ["HYPOTHESIS_STORAGE_DIRECTORY"], "log").open("wb") as log:
-        process = subprocess.Popen(command, start_new_session=True, stdout=log, stderr=log)
-        for number in (signal.SIGINT, signal.SIGKILL):
-            try:
-                process.wait(seconds if number == signal.SIGINT else GRACE)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, number)
-        process.wait()
+    log = Path(os.environ["HYPOTHESIS_STORAGE_DIRECTORY"], "log")
+    stopped = run(command, seconds, log)
     failed = failures(targets)
     for text in failed:
         sys.stdout.write(f"{text}\n")
     sys.stdout.write(f"{len(targets)} tests\n")
     sys.stdout.write(f"stat::number_of_executed_units: {inputs(targets) - before}\n")
-    if failed:
+    if stopped is not None:
+        sys.stdout.write(f"{log.read_text(encoding='utf-8', errors='replace')}\n")
+        sys.stdout.write(f"HypoFuzz stopped by itself, with exit code {stopped}\n")
+    if failed or stopped is not None:
         raise SystemExit(1)
 
 

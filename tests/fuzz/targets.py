@@ -10,6 +10,7 @@ import datetime as dt
 import functools
 import hashlib
 import re
+import resource
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
@@ -55,7 +56,17 @@ QRELS = b"q1 0 d1 1\nq1 0 d2 0\nq1 0 d3 2\nq2 0 d1 1\nq3 0 d9 0\n"
 DIVERSITY_QRELS = b"q1 1 d1 1\nq1 2 d1 0\nq1 2 d2 1\nq2 1 d1 1\n"
 RUN = b"q1 Q0 d1 1 2.5 t\nq1 Q0 d2 2 1.5 t\nq1 Q0 d4 3 1.5 t\nq2 Q0 d1 1 1 t\n"
 
+#: Virtual memory that an input may take beyond what the process has when it starts.
+MEMORY = 2 << 30
+
 evaluate = functools.partial(fe.evaluate, group="user", label="click", threads=1)
+
+
+def limit_memory() -> None:
+    """Let an allocation of more than 2 GB fail."""
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    limit = pages * resource.getpagesize() + MEMORY
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
 
 def text_of(content: bytes) -> str:
