@@ -66,7 +66,8 @@ def limit_memory() -> None:
     """Let an allocation of more than 2 GB fail."""
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
     limit = pages * resource.getpagesize() + MEMORY
-    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    _, most = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, most))
 
 
 def text_of(content: bytes) -> str:
