@@ -22,8 +22,8 @@ pytestmark = pytest.mark.no_kernels
 PACKAGE = Path(fastrank_eval.__file__).parent
 HEAVY = ("numba", "numpy", "pandas", "polars", "pyarrow", "rich", "scipy")
 UNUSED = ("duckdb", "pandas", "polars", "pyarrow.dataset", "sklearn")  # Numba imports scipy
-#: Packages that a plain run needs; pyarrow imports cloudpickle where it is installed.
-NEEDED = {"click", "cloudpickle", "fastrank_eval", "llvmlite", "numpy", "pyarrow", "rich"}
+#: Packages that a plain run needs; rich imports attr, pyarrow cloudpickle where they are installed.
+NEEDED = {"attr", "click", "cloudpickle", "fastrank_eval", "llvmlite", "numpy", "pyarrow", "rich"}
 #: Slow parts of the standard library and of needed packages.
 SLOW = {
     *("asyncio", "email", "http", "importlib.metadata", "numpy.typing", "pyarrow.compute"),

@@ -16,6 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from tests.support.spark_frames import frame_of
+
 ROOT = Path(__file__).parents[2]
 #: By the name to import.
 ENGINES = ("dask", "distributed", "grpc", "pyspark", "ray")
@@ -158,4 +160,4 @@ def log() -> pa.Table:
 @pytest.fixture(scope="session")
 def frame(spark: Any, log: pa.Table) -> Any:
     """The log in Spark, kept there."""
-    return spark.createDataFrame(log).cache()
+    return frame_of(spark, log).cache()

@@ -19,6 +19,7 @@ import pytest
 from pyarrow import parquet
 
 import fastrank_eval as fe
+from tests.support.spark_frames import frame_of
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "how-to" / "distributed.md"
 NAMES = {"user": "user_id", "old": "score_a", "new": "score_b"}
@@ -120,7 +121,7 @@ def test_spark__the_lines_of_the_document(
     days = pa.array([f"2026-11-{19 + n % 2}" for n in range(impressions.num_rows)])
     rows = impressions.append_column("day", days).append_column("country", impressions["slot"])
     spark.sql("CREATE DATABASE IF NOT EXISTS ads")
-    spark.createDataFrame(rows).write.saveAsTable("ads.impressions")
+    frame_of(spark, rows).write.saveAsTable("ads.impressions")
     here = example("Spark", written=('"users/"', repr(str(tmp_path / "users"))))
     options = here["options"]
     sliced = {"measures": "GAUC,LogLoss", "by": ["country", "age:quantile5"]}

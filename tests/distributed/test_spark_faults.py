@@ -16,6 +16,7 @@ import pytest
 import fastrank_eval as fe
 from fastrank_eval.integrations.spark import evaluate as job
 from fastrank_eval.integrations.spark import frames, worker
+from tests.support.spark_frames import frame_of
 
 OPTIONS: dict[str, Any] = {"label": "click", "score": "old", "measures": "GAUC,AUC"}
 
@@ -45,7 +46,7 @@ def with_value(log: pa.Table, column: str, value: Any, row: int = 4321) -> pa.Ta
 def test_faulty_row__the_error_names_its_group(spark, log, group, column, value, told) -> None:
     names = [group] if isinstance(group, str) else group
     key = ", ".join(f"{name}={log[name][4321].as_py()!r}" for name in names)
-    frame = spark.createDataFrame(with_value(log, column, value))
+    frame = frame_of(spark, with_value(log, column, value))
     with pytest.raises(fe.ColumnError) as caught:
         fe.spark.evaluate(frame, group=group, **OPTIONS)
     message = str(caught.value)
@@ -59,7 +60,7 @@ def test_faulty_row__the_error_names_its_group(spark, log, group, column, value,
 def test_faulty_rows_in_many_partitions__it_is_said(spark, log) -> None:
     place = log.column_names.index("old")
     nothing = pa.nulls(log.num_rows, pa.float32())
-    frame = spark.createDataFrame(log.set_column(place, "old", nothing))
+    frame = frame_of(spark, log.set_column(place, "old", nothing))
     with pytest.raises(fe.ColumnError, match=r"4 of 4 partitions"):
         fe.spark.evaluate(frame, group="user", **OPTIONS)
 
@@ -67,7 +68,7 @@ def test_faulty_rows_in_many_partitions__it_is_said(spark, log) -> None:
 @pytest.mark.parametrize("group", ["user", "name", ["name", "session"]], ids=str)
 def test_null_key__is_refused_by_its_columns(spark, log, group) -> None:
     names = [group] if isinstance(group, str) else group
-    frame = spark.createDataFrame(with_value(log, names[0], None))
+    frame = frame_of(spark, with_value(log, names[0], None))
     with pytest.raises(fe.ColumnError, match=f"{names[0]}.* null in at least 1 row"):
         fe.spark.evaluate(frame, group=group, **OPTIONS)
 
@@ -75,7 +76,7 @@ def test_null_key__is_refused_by_its_columns(spark, log, group) -> None:
 def test_undefined_group__the_error_names_it(spark) -> None:
     log = pa.table({"user": ["ann", "ann", "bob"], "click": [0, 1, 1], "old": [0.1, 0.2, 0.3]})
     with pytest.raises(fe.UndefinedError, match="for the group user='bob'"):
-        fe.spark.evaluate(spark.createDataFrame(log), group="user", undefined="error", **OPTIONS)
+        fe.spark.evaluate(frame_of(spark, log), group="user", undefined="error", **OPTIONS)
 
 
 @pytest.mark.parametrize(
@@ -267,7 +268,7 @@ def test_workers__leave_what_they_loaded_out_of_spark_s_search_for_garbage(frame
 
 
 def test_per_group__a_faulty_row_ends_the_query_with_our_message(spark, log) -> None:
-    frame = spark.createDataFrame(with_value(log, "old", float("nan")))
+    frame = frame_of(spark, with_value(log, "old", float("nan")))
     found = fe.spark.evaluate(frame, group="name", per_group=True, **OPTIONS)
     with pytest.raises(Exception, match=f"first in group name='{log['name'][4321]}'"):
         found.count()

@@ -10,6 +10,7 @@ import pytest
 
 import fastrank_eval as fe
 from fastrank_eval.integrations.spark import evaluate as job
+from tests.support.spark_frames import frame_of
 
 LABELS = ["click", "order"]
 OWN = {"click": "GAUC,AUC,MultiECCE(columns='slot,name', min_clicks=0)", "order": ["RR", "nDCG@5"]}
@@ -28,7 +29,7 @@ def shop(log: pa.Table) -> pa.Table:
 @pytest.fixture(scope="session")
 def shop_frame(spark: Any, shop: pa.Table) -> Any:
     """The same in Spark."""
-    return spark.createDataFrame(shop).cache()
+    return frame_of(spark, shop).cache()
 
 
 @pytest.mark.parametrize("group", ["user", ["user", "session"]], ids=str)

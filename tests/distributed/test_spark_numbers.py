@@ -12,6 +12,7 @@ import pytest
 
 import fastrank_eval as fe
 from fastrank_eval.engine.records import MeasureValue
+from tests.support.spark_frames import frame_of
 
 MEASURES = "GAUC,nDCG@10,RR,AUC,LogLoss,ECE(bins=10),PPV(threshold=0.5)"
 KEYS = ["user", "short", "name", ["user", "session"]]
@@ -84,14 +85,14 @@ def test_one_user_with_a_fifth_of_all_rows_and_many_with_one(spark, configured, 
         spark__sql__adaptive__advisoryPartitionSizeInBytes="4k",
         spark__sql__adaptive__coalescePartitions__minPartitionSize="1k",
     ):
-        found = fe.spark.evaluate(spark.createDataFrame(log), label="click", **options)
+        found = fe.spark.evaluate(frame_of(spark, log), label="click", **options)
     assert bits(found.values) == bits(here(log, **options).values)
 
 
 def test_more_partitions_than_groups__empty_ones_count_for_nothing(spark) -> None:
     log = pa.table({"user": [1, 1, 2, 2], "click": [0, 1, 1, 0], "old": [0.1, 0.4, 0.2, 0.3]})
     found = fe.spark.evaluate(
-        spark.createDataFrame(log),
+        frame_of(spark, log),
         group="user",
         label="click",
         score="old",
@@ -190,7 +191,7 @@ def test_where__selects_what_the_local_engine_selects(spark, condition) -> None:
         }
     )
     options = {"group": "user", "score": "old", "measures": "nDCG,AUC", "where": condition}
-    found = fe.spark.evaluate(spark.createDataFrame(log), label="click", **options)
+    found = fe.spark.evaluate(frame_of(spark, log), label="click", **options)
     expected = here(log, **options)
     assert found.meta.rows == expected.meta.rows
     assert 0 < found.meta.rows < 8

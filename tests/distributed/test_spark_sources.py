@@ -11,6 +11,7 @@ import pytest
 from pyarrow import parquet
 
 import fastrank_eval as fe
+from tests.support.spark_frames import frame_of
 
 ASKED: dict[str, Any] = {"group": "user", "label": "click", "score": "old", "measures": "GAUC,AUC"}
 
@@ -98,7 +99,7 @@ def test_names_of_columns_with_any_sign(spark, table, text) -> None:
         "measures": "GAUC,AUC",
         "by": ["one", '"a.b":quantile2'],
     }
-    frame, expected = spark.createDataFrame(odd), fe.evaluate(odd, **asked)
+    frame, expected = frame_of(spark, odd), fe.evaluate(odd, **asked)
     assert bits(fe.spark.evaluate(frame, **asked)) == bits(expected)
     found = fe.spark.evaluate(frame, per_group=True, **asked)
     assert found.columns == expected.per_group.column_names
