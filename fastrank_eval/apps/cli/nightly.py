@@ -205,7 +205,7 @@ def _run_night(
         note(f"error: {date}: {printable(reason)}")
         content = {"date": date.isoformat(), "error": reason}
         lines = [config.title, f"{date} NOT EVALUATED: {printable(reason)}"]
-        _notify(config, date, ["error"], lines, [content])
+        _notify(config, date, ["error"] * len(configs), lines, [content])
         output.nights.append(content)
         return ExitCode.BAD_INPUT
     shown = [
@@ -351,7 +351,7 @@ def _notify(
     lines: Sequence[str],
     contents: Sequence[dict[str, Any]],
 ) -> str | None:
-    """Send a message about a night; return the reason if that fails."""
+    """Send a message if any label asks for it; return why it was not sent."""
     if config.notify is None:
         return None
     from fastrank_eval.apps.nightly.notify import chat_message, send, wants_message, webhook_url
@@ -361,7 +361,7 @@ def _notify(
         webhook_url(config.notify)  # a missing one shows before the first bad night
         if not any(
             wants_message(config.notify, status, _status_before(each, date))
-            for each, status in zip(config.of_labels(), statuses, strict=False)
+            for each, status in zip(config.of_labels(), statuses, strict=True)
         ):
             return None
         summary = {"schema": SCHEMA, "nights": contents}

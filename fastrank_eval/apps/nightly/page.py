@@ -490,11 +490,18 @@ def _environment() -> Environment:
         finalize=lambda value: printable(value) if type(value) is str else value,
     )
     # Templates call the functions of text.py.
-    environment.globals.update(vars(text), drift=_drift, key=_sort_key, spark=spark)
-    environment.globals.update(
-        clicks=clicks, p_text=p_text, outcome_of=outcome_of, change_text=change_text
-    )
-    environment.globals |= {"strip_text": STRIP_TEXT, "status_name": status_name}
+    environment.globals |= {
+        **vars(text),
+        "change_text": change_text,
+        "clicks": clicks,
+        "drift": _drift,
+        "key": _sort_key,
+        "outcome_of": outcome_of,
+        "p_text": p_text,
+        "spark": spark,
+        "status_name": status_name,
+        "strip_text": STRIP_TEXT,
+    }
     return environment
 
 

@@ -26,10 +26,13 @@ from fastrank_eval.apps.nightly.labels import folder_name
 from fastrank_eval.apps.nightly.night import Finding, GateOutcome, Night
 from fastrank_eval.apps.nightly.summary_files import night_lines
 from fastrank_eval.apps.nightly.web import HistoryFile, web_view
+from tests.apps.nightly.test_notify import TABLE, Receiver, receiver
 from tests.support.asgi_client import Client
 from tests.support.html_elements import elements
 from tests.support.nightly_runs import CONFIG, adjust, dump, nightly, on
 from tests.support.nights import a_night
+
+__all__ = ["receiver"]  # a fixture
 
 DAYS, LABELS = range(1, 4), ("click", "order")
 EVIL = "../or der"
@@ -570,3 +573,15 @@ def test_config__label_with_some_of_the_computed_scores__has_their_expressions(
     click, order = read(tmp_path, text + '[labels.order]\nscores = "ctcvr"\n').of_labels()
     assert click.models == ("ctr", "ctcvr")
     assert (order.scores, order.baseline) == ({"ctcvr": "score_a * score_b"}, None)
+
+
+def test_message__is_sent_if_any_label_asks_for_it(folder: Path, receiver: Receiver) -> None:
+    fails = '[labels.order]\nfail_if = "LogLoss > 0"\n'
+    for day, own, count in ((1, "", 0), (2, fails, 1), (3, fails, 1)):
+        (folder / "nightly.toml").write_text(f'{SEVERAL}{own}{TABLE}when = "change"\n')
+        nightly("--date", on(day), "-q")
+        assert len(receiver.texts) == count
+    assert receiver.texts[0].startswith(f"Test\n{on(2)} REGRESSION: click fine, order REGRESSION")
+    assert nightly("--date", "2027-01-01", "-q").exit_code == 2
+    assert receiver.texts[1:] == [receiver.texts[-1]]
+    assert receiver.texts[1].startswith("Test\n2027-01-01 NOT EVALUATED: ")
