@@ -120,7 +120,8 @@ HISTORY = {
     "nights": "earlier nights that it is compared with",
     "reference_rows": "their rows with a number",
     "reference_nulls": "their rows without a number",
-    "median": "median of the numbers; that of a bin, if they have many values",
+    "median": "median of the numbers: of an even number, the mean of the two middle ones; the "
+    "middle of a bin stands for a number if there are many values",
     "mode_share": "share of the most frequent value; that of a bin, if there are many values",
     "reference_median": "median of the earlier nights",
     "reference_mode_share": "share of the most frequent value of the earlier nights",

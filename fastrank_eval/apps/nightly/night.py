@@ -188,7 +188,8 @@ class NightDrift:
     distinct : int
         Distinct values; a lower bound beyond 256.
     median, mode_share : float
-        The median, and the share of the most frequent value; both of a bin if that has more values.
+        The median (of an even number of values, the mean of the two middle ones), and the share of
+        the most frequent value; both of a bin if that has more values.
     psi, ks : float
         Population stability index, and the statistic of Kolmogorov and Smirnov, which is too small
         by the rows of a bin at most. NaN without earlier nights.
@@ -422,7 +423,7 @@ class Night:
     period_nights : mapping of str to tuple of datetime.date
         The merged nights of each period, ascending.
     period_notes : tuple of str
-        Nights and slices that could not be merged, and the reasons.
+        Nights and slices that could not be merged, and the reasons; each begins with its periods.
     mixes : tuple of MixChange
         Changes of means on all rows since earlier nights, split by slices. Computed from saved
         states when a page is made.

@@ -279,8 +279,9 @@ def _evaluate(
         one = replace(one, night=with_maturity(one.night, config.labels_complete_after, now))
         if config.drift.nights and one.night.quality.rows:
             distributions = distributions_of(evaluation, config.drift.min_rows)
-            one = _with_distributions(one, {**distributions, **columns}, columns, opened.notes)
-        evaluated.append(one)
+            one = _with_distributions(one, {**distributions, **columns}, columns)
+        notes = (*one.night.notes, *opened.notes)
+        evaluated.append(replace(one, night=replace(one.night, notes=notes)))
     return evaluated
 
 
@@ -430,10 +431,7 @@ def _command(config: NightlyConfig, date: dt.date, *options: str) -> str:
 
 
 def _with_distributions(
-    evaluated: NightRun,
-    distributions: Distributions,
-    columns: Distributions,
-    notes: Sequence[str],
+    evaluated: NightRun, distributions: Distributions, columns: Distributions
 ) -> NightRun:
     """Add distributions and their state, and the nulls of columns."""
     night, states = evaluated.night, evaluated.states
@@ -442,7 +440,7 @@ def _with_distributions(
     contents = {**states.contents, KIND: distributions_to_bytes(distributions)}
     return replace(
         evaluated,
-        night=replace(night, quality=quality, notes=(*night.notes, *notes)),
+        night=replace(night, quality=quality),
         states=replace(states, contents=contents),
         distributions=distributions,
     )
