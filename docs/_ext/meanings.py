@@ -105,7 +105,8 @@ HISTORY = {
     "x": "JSON list",
     "y": "JSON list",
     "gate.": "A row for each gate.",
-    "condition": "the gate",
+    "condition": "the gate, as the configuration has it",
+    "gate.kind": "the differences in it: `baseline`, `yesterday` or `last_week`",
     "passed": "0 or 1",
     "reason": "why it failed, or was not judged",
     "drift.": "A row for each model or column, on all rows and on each slice: its distance from "

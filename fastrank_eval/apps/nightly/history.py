@@ -26,7 +26,13 @@ from fastrank_eval.apps.nightly.history_schema import (
     with_saved_periods,
     write_tables,
 )
-from fastrank_eval.apps.nightly.night import NO_LABELS, EarlierFindings, Night, SavedStates
+from fastrank_eval.apps.nightly.night import (
+    NO_LABELS,
+    EarlierFindings,
+    GateOutcome,
+    Night,
+    SavedStates,
+)
 
 _FIRST, _LAST = dt.date.min, dt.date.max
 #: Tables with one row per night.
@@ -264,12 +270,13 @@ class History(HistoryDatabase):
         """Return the findings of the days before a date, the latest first."""
         within = self.label, before - dt.timedelta(days=days), before
         skipped: dict[str, set[str]] = {}
-        for date, condition in self._select(
-            "SELECT date, condition FROM gate WHERE label_name = ? AND date >= ? AND date < ? "
-            "AND passed AND reason LIKE 'not judged:%'",
+        for date, condition, kind in self._select(
+            "SELECT date, condition, kind FROM gate WHERE label_name = ? AND date >= ? "
+            "AND date < ? AND passed AND reason LIKE 'not judged:%'",
             *within,
         ):
-            skipped.setdefault(date, set()).add(condition)
+            outcome = GateOutcome(condition, True, kind=kind)
+            skipped.setdefault(date, set()).add(outcome.text)
         rows = self._select(
             "SELECT date, status, findings FROM night WHERE label_name = ? AND date >= ? "
             "AND date < ? ORDER BY date DESC",

@@ -274,7 +274,7 @@ def maturity_texts(night: Night) -> list[str]:
         nights = " and ".join(kinds)
         texts.append(f"compared with the provisional numbers of {nights}, with labels as old")
     gates = _gates_so_far(night)
-    return texts + [f"gate {FAILS_SO_FAR}: {gate.condition}{why}" for gate, why in gates]
+    return texts + [f"gate {FAILS_SO_FAR}: {gate.text}{why}" for gate, why in gates]
 
 
 def _gates_so_far(night: Night) -> list[tuple[GateOutcome, str]]:

@@ -9,8 +9,9 @@ from dataclasses import replace
 
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import MergeError, SourceError
+from fastrank_eval.apps.nightly.display_names import display_name
 from fastrank_eval.apps.nightly.history import History
-from fastrank_eval.apps.nightly.night import PERIODS, Night, SavedStates, display_name, values_of
+from fastrank_eval.apps.nightly.night import PERIODS, Night, SavedStates, values_of
 from fastrank_eval.apps.nightly.text import confidence_of
 from fastrank_eval.engine.records import MeasureValue
 from fastrank_eval.engine.run import Evaluation

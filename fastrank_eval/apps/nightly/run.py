@@ -28,6 +28,7 @@ from fastrank_eval.apps.nightly.compare_nights import (
     gate_outcomes,
 )
 from fastrank_eval.apps.nightly.config import NightlyConfig
+from fastrank_eval.apps.nightly.display_names import with_display_names, with_standard_errors
 from fastrank_eval.apps.nightly.drift import (
     DISTRIBUTION,
     KIND,
@@ -59,9 +60,7 @@ from fastrank_eval.apps.nightly.night import (
     Night,
     NightDifference,
     SavedStates,
-    display_names,
     values_of,
-    with_standard_errors,
 )
 from fastrank_eval.apps.nightly.night_curves import curves_of, has_curves
 from fastrank_eval.apps.nightly.night_source import NightSource, open_night, without_label_slices
@@ -360,14 +359,8 @@ def _evaluated_night(config: NightlyConfig, date: dt.date, evaluation: Evaluatio
         calibration=calibration_of(evaluation),
     )
     states = states_of(evaluation, _source(config, date), hidden, config.states)
-    shown = display_names(requested, evaluation.plan.measures)
-    computed = {
-        shown.get(name, name): shown.get(text, text) for name, text in evaluation.requested.items()
-    }
-    texts = ((shown.get(str(m), str(m)), m.shown) for m in evaluation.plan.measures)
-    names = {text: name for text, name in texts if text in night.measures and text != name}
     few = few_scores(evaluation, config.gates.min_distinct_scores)
-    return NightRun(_with_display_names(night, shown, computed, names), states, few)
+    return NightRun(with_display_names(night, requested, evaluation), states, few)
 
 
 def _claim(
@@ -443,30 +436,6 @@ def _with_distributions(
         night=replace(night, quality=quality),
         states=replace(states, contents=contents),
         distributions=distributions,
-    )
-
-
-def _with_display_names(
-    night: Night, shown: Mapping[str, str], requested: Mapping[str, str], names: Mapping[str, str]
-) -> Night:
-    """Rename measures to display names, and list the requested names."""
-    measured = night.conventions["measures"]
-    if isinstance(measured, Mapping):
-        measured = {shown.get(text, text): options for text, options in measured.items()}
-    return replace(
-        night,
-        measures=tuple(shown.get(text, text) for text in night.measures),
-        conventions={
-            **night.conventions,
-            "measures": measured,
-            **({"requested": dict(requested)} if requested else {}),
-            **({"names": dict(names)} if names else {}),
-        },
-        values=tuple(replace(v, measure=shown.get(v.measure, v.measure)) for v in night.values),
-        compared=tuple(
-            replace(difference, measure=shown.get(difference.measure, difference.measure))
-            for difference in night.compared
-        ),
     )
 
 

@@ -170,7 +170,10 @@ def night_dict(
             named(step.finding, ("score", "slice", "measure", "name")) | {"command": step.command}
             for step in next_steps(night)
         ],
-        "gates": [asdict(gate) for gate in night.gates],
+        "gates": [
+            {"condition": gate.text, "passed": gate.passed, "reason": gate.reason}
+            for gate in night.gates
+        ],
         "quality": asdict(night.quality),
         "drift": [asdict(one) for one in ordered_drift(night)],
         "calibration": [named(one, _CALIBRATION_FIELDS) for one in night.calibration],
