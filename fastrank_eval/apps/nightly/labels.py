@@ -12,7 +12,7 @@ from typing import Any
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import near
 from fastrank_eval.apps.nightly.config_checks import ConfigErrors, Key, check_tables, read_table
-from fastrank_eval.apps.nightly.night import GateTexts
+from fastrank_eval.apps.nightly.night import LABEL_LIMITS, GateTexts, QualityLimits
 
 #: The keys of ``[labels.x]``, and the general table that each replaces a key of.
 KEY_TABLES = {
@@ -29,6 +29,7 @@ KEY_TABLES = {
     "alarm_since": "gates",
     "provisional": "gates",
     "labels_complete_after": "source",
+    **dict.fromkeys(LABEL_LIMITS, "quality"),
 }
 
 _Tables = dict[str, dict[str, Any]]
@@ -48,6 +49,7 @@ class LabelPart:
         With the label, and its slices.
     gates : GateTexts
     labels_complete_after : datetime.timedelta or None
+    quality : QualityLimits
     """
 
     label: str
@@ -57,6 +59,7 @@ class LabelPart:
     options: dict[str, Any]
     gates: GateTexts
     labels_complete_after: dt.timedelta | None
+    quality: QualityLimits
 
 
 def folder_name(label: str) -> str:

@@ -514,6 +514,10 @@ class GateTexts:
     provisional: str | None = None
 
 
+#: Limits of the rows that depend on the label.
+LABEL_LIMITS = ("min_coverage", "max_single_class_share", "max_ctr_drift")
+
+
 @dataclass(frozen=True)
 class QualityLimits:
     """Limits of the rows of a night; None is no limit.
