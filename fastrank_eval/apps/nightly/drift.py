@@ -190,13 +190,13 @@ def distributions_of(
         for part in evaluation.totals.each_slice()
     }
     slices = [key for key, count in rows.items() if key[0] and count >= min_rows]
-    kept = {("", ALL), *sorted(slices, key=lambda key: (-rows[key], key))[:_MOST_SLICES]}
+    keys = {("", ALL), *sorted(slices, key=lambda key: (-rows[key], key))[:_MOST_SLICES]}
     return {
         DriftKey(names[name] if names else name, *key): Distribution(
             rows[key], DISTRIBUTION.state_in(part.row_states.models[model]).merged_bins()
         )
         for part in evaluation.totals.each_slice()
-        if (key := (part.by or "", part.label)) in kept
+        if (key := (part.by or "", part.label)) in keys
         for model, name in enumerate(evaluation.plan.roles.scores)
     }
 

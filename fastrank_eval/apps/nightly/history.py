@@ -263,8 +263,8 @@ class History(HistoryDatabase):
                     if date not in rows_by_table:
                         rows_by_table[date] = {name: [] for name in COLUMNS}
                     rows_by_table[date][table].append(row)
-            label, found = self.label, rows_by_table.items()
-            return [night_from_rows(date, rows, label) for date, rows in found]
+            label = self.label
+            return [night_from_rows(date, rows, label) for date, rows in rows_by_table.items()]
 
     def findings(self, before: dt.date, days: int) -> list[EarlierFindings]:
         """Return the findings of the days before a date, the latest first."""
@@ -298,7 +298,7 @@ class History(HistoryDatabase):
         with self._reading():
             return {dt.date.fromisoformat(date): status for date, status in rows}
 
-    def written(self, first: dt.date, last: dt.date) -> dict[dt.date, dt.datetime]:
+    def write_times(self, first: dt.date, last: dt.date) -> dict[dt.date, dt.datetime]:
         """Return the time at which each night from `first` to `last` was written."""
         rows = self._select(
             "SELECT date, written_at FROM night WHERE label_name = ? AND written_at <> '' "

@@ -100,9 +100,9 @@ def with_maturity(night: Night, after: dt.timedelta | None, now: dt.datetime) ->
     limits = night.conventions.get("quality")
     if not night.provisional or not isinstance(limits, Mapping):
         return night
-    kept = {name: limit for name, limit in limits.items() if name not in LABEL_LIMITS}
+    limits_of_rows = {name: limit for name, limit in limits.items() if name not in LABEL_LIMITS}
     # The text of a provisional night says when it is judged again.
-    return replace(night, conventions={**night.conventions, "quality": kept}, notes=())
+    return replace(night, conventions={**night.conventions, "quality": limits_of_rows}, notes=())
 
 
 def check_order(night: Night, stored: Night | None) -> None:

@@ -271,7 +271,7 @@ def _evaluate(
         raise ColumnError(
             f"{error} If labels come later, judge the rest of the night with --no-labels."
         ) from None
-    evaluate = _evaluated_night if labels else _unlabelled_night
+    evaluate = _evaluated_night if labels else _night_without_labels
     evaluated = []
     for config, evaluation, columns in zip(configs, evaluations, of_columns, strict=True):
         one = evaluate(config, date, evaluation)
@@ -328,7 +328,7 @@ def _request(
         return request
     counts = _quality_measures(config, {"unretrieved": "allow"})
     label = config.options["label"]
-    return opened.unlabelled(request, label, measures=counts, baseline=config.baseline)
+    return opened.without_labels(request, label, measures=counts, baseline=config.baseline)
 
 
 def _source(config: NightlyConfig, date: dt.date) -> str | list[str]:
@@ -386,7 +386,7 @@ def _check_labels(history: History, date: dt.date, labels: bool) -> None:
         )
 
 
-def _unlabelled_night(config: NightlyConfig, date: dt.date, evaluation: Evaluation) -> NightRun:
+def _night_without_labels(config: NightlyConfig, date: dt.date, evaluation: Evaluation) -> NightRun:
     requested = requested_measures(list(config.measures))
     quality = replace(
         quality_of(evaluation),
@@ -501,7 +501,7 @@ def _compare_and_judge(evaluated: NightRun, config: NightlyConfig, history: Hist
     distributions = evaluated.distributions
     if night.provisional:
         distributions = without_label_slices(distributions, config.options["label"])
-    drift, drifted = judge_drift(
+    drift, drift_findings = judge_drift(
         reference.compare(distributions), limits, config.models, evaluated.few_scores
     )
     night = replace(
@@ -517,11 +517,11 @@ def _compare_and_judge(evaluated: NightRun, config: NightlyConfig, history: Hist
     )
     gates = [gate_so_far(each.outcome, night, config.gates) for each in judged_gates]
     gates += few_scores_outcomes(evaluated.few_scores)
-    gates += [*alarm_outcomes, *drift_outcomes(drifted)]
+    gates += [*alarm_outcomes, *drift_outcomes(drift_findings)]
     findings: list[Finding] = []
     if quality.rows:
         findings += gate_findings(night, judged_gates)
-        findings += [*score_findings(night, evaluated.few_scores), *drifted]
+        findings += [*score_findings(night, evaluated.few_scores), *drift_findings]
     earlier_findings = history.findings(night.date, DAYS)
     findings = with_since(night.date, findings, earlier_findings) + alarm_findings
     if quality.rows and not night.provisional:

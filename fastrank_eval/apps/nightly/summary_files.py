@@ -314,10 +314,12 @@ def _status_strip(night: Night, statuses: Mapping[dt.date, str]) -> list[str]:
     if len(known) < 2:
         return []
     days = days[days.index(known[0]) :]
-    found = [status_by_date.get(day, "") for day in days]
-    strip = "".join(_STRIP.get(status, ("?", ""))[0] for status in found)
+    status_by_day = [status_by_date.get(day, "") for day in days]
+    strip = "".join(_STRIP.get(status, ("?", ""))[0] for status in status_by_day)
     meanings = [
-        f"{_code(character)} {name}" for key, (character, name) in _STRIP.items() if key in found
+        f"{_code(character)} {name}"
+        for key, (character, name) in _STRIP.items()
+        if key in status_by_day
     ]
     return [f"Last {len(days)} days: {_code(strip)} ({', '.join(meanings)})", ""]
 
