@@ -105,7 +105,8 @@ HISTORY = {
     "x": "JSON list",
     "y": "JSON list",
     "gate.": "A row for each gate.",
-    "condition": "the gate",
+    "condition": "the gate, as the configuration has it",
+    "gate.kind": "the differences in it: `baseline`, `yesterday` or `last_week`",
     "passed": "0 or 1",
     "reason": "why it failed, or was not judged",
     "drift.": "A row for each model or column, on all rows and on each slice: its distance from "
@@ -120,7 +121,8 @@ HISTORY = {
     "nights": "earlier nights that it is compared with",
     "reference_rows": "their rows with a number",
     "reference_nulls": "their rows without a number",
-    "median": "median of the numbers; that of a bin, if they have many values",
+    "median": "median of the numbers: of an even number, the mean of the two middle ones; the "
+    "middle of a bin stands for a number if there are many values",
     "mode_share": "share of the most frequent value; that of a bin, if there are many values",
     "reference_median": "median of the earlier nights",
     "reference_mode_share": "share of the most frequent value of the earlier nights",

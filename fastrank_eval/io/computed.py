@@ -1,6 +1,6 @@
-"""Compute scores from columns: ``ctcvr = pctr * pcvr``.
+"""Compute columns while rows are read, such as ``ctcvr = pctr * pcvr``.
 
-The grammar; blanks do not matter::
+The grammar of scores; blanks do not matter::
 
     sum      product {+ - product}
     product  factor {* / factor}
@@ -12,8 +12,9 @@ The grammar; blanks do not matter::
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any, ClassVar, TypeAlias
 
 import pyarrow as pa
@@ -32,8 +33,113 @@ from fastrank_eval._lib.lexer import (
     quoted,
 )
 from fastrank_eval.io.columns import Roles
-from fastrank_eval.io.derived import BLOCK_ROWS, DerivedColumn, with_columns
-from fastrank_eval.io.source import Source, refuse_text, require_columns
+from fastrank_eval.io.source import Batch, Source, UnreadBatch, refuse_text, require_columns
+
+#: Rows that are computed together: their intermediate results fit the cache of a processor.
+BLOCK_ROWS = 1 << 16
+
+
+@dataclass(frozen=True)
+class ComputedColumn:
+    """A column that is computed from others.
+
+    Parameters
+    ----------
+    kind : pyarrow.DataType
+    inputs : tuple of str
+        Columns of the source.
+    compute : callable
+        Computes the column of a batch that has the inputs.
+    """
+
+    kind: pa.DataType
+    inputs: tuple[str, ...]
+    compute: Callable[[pa.RecordBatch], pa.Array]
+
+
+def with_columns(
+    source: Source, make_columns: Callable[[Source], Mapping[str, ComputedColumn]]
+) -> Source:
+    """Add columns that are computed while rows are read.
+
+    Parameters
+    ----------
+    source : Source
+    make_columns : callable
+        Returns the columns by new name, or raises. It is called again if a file without types is
+        opened again, whose columns may then have other types.
+
+    Returns
+    -------
+    Source
+        Threads that read its batches compute the columns.
+
+    Examples
+    --------
+    >>> from fastrank_eval.io.reader import open_source
+    >>> half = ComputedColumn(pa.float64(), ("x",), lambda batch: batch.column("x").cast("double"))
+    >>> source = with_columns(open_source({"x": [1, 2]}), lambda source: {"y": half})
+    >>> [batch.to_pydict() for batch in source.batches(["y"])]
+    [{'y': [1.0, 2.0]}]
+    """
+    columns, reopen = make_columns(source), source.as_text
+    schema = source.schema
+    for name, column in columns.items():
+        schema = schema.append(pa.field(name, column.kind))
+
+    def read(names: Sequence[str]) -> Iterator[Batch]:
+        inputs = chain.from_iterable(
+            columns[name].inputs if name in columns else (name,) for name in names
+        )
+        batches = source.unread_batches(list(dict.fromkeys(inputs)))
+        if not columns.keys() & set(names):
+            return batches
+
+        def compute(batch: pa.RecordBatch) -> pa.RecordBatch:
+            arrays = [
+                columns[name].compute(batch) if name in columns else batch.column(name)
+                for name in names
+            ]
+            return pa.RecordBatch.from_arrays(arrays, names=list(names))
+
+        return (_computed_batch(batch, compute) for batch in batches)
+
+    return Source(
+        source.name,
+        schema,
+        read,
+        rows=source.rows,
+        rereadable=source.rereadable,
+        locate=source.locate,
+        input_row=source.input_row,
+        edges=source.edges,
+        as_text=None
+        if reopen is None
+        else lambda *names: with_columns(reopen(*names), make_columns),
+        spellings=source.spellings,
+    )
+
+
+def _computed_batch(
+    batch: Batch, compute: Callable[[pa.RecordBatch], pa.RecordBatch]
+) -> UnreadBatch:
+    """Return a batch whose columns are computed by the thread that reads it."""
+    if isinstance(batch, UnreadBatch):
+        read_rows = batch.read
+        return UnreadBatch(
+            batch.row_groups,
+            lambda groups, max_rows, threads: map(compute, read_rows(groups, max_rows, threads)),
+        )
+    starts = range(0, batch.num_rows, BLOCK_ROWS)
+
+    def read(groups: tuple[int, ...], max_rows: int, threads: bool) -> Iterator[pa.RecordBatch]:
+        first, end = starts[groups[0]], min(starts[groups[-1]] + BLOCK_ROWS, batch.num_rows)
+        for lo in range(first, end, max_rows):
+            yield compute(batch.slice(lo, min(max_rows, end - lo)))
+
+    row_groups = ((n, min(BLOCK_ROWS, batch.num_rows - lo)) for n, lo in enumerate(starts))
+    return UnreadBatch(tuple(row_groups), read)
+
 
 #: Longer expressions are mistakes.
 _MOST_CHARACTERS = 10_000
@@ -242,7 +348,7 @@ def with_computed(source: Source, *every: Mapping[str, str]) -> Source:
         return source
     nodes = {name: parse(name, text) for name, text in expressions.items()}
 
-    def derive(source: Source) -> dict[str, DerivedColumn]:
+    def make_columns(source: Source) -> dict[str, ComputedColumn]:
         for name, node in nodes.items():
             if name in source.schema.names:
                 raise ArgumentError(
@@ -250,9 +356,9 @@ def with_computed(source: Source, *every: Mapping[str, str]) -> Source:
                     "a column of the data; choose another name."
                 )
             _check_columns(name, node, source, expressions)
-        return {name: _derived(node, source) for name, node in nodes.items()}
+        return {name: _score_column(node, source) for name, node in nodes.items()}
 
-    return with_columns(source, derive)
+    return with_columns(source, make_columns)
 
 
 def _check_columns(name: str, node: Node, source: Source, expressions: Mapping[str, str]) -> None:
@@ -275,11 +381,11 @@ def _check_columns(name: str, node: Node, source: Source, expressions: Mapping[s
             )
 
 
-def _derived(node: Node, source: Source) -> DerivedColumn:
+def _score_column(node: Node, source: Source) -> ComputedColumn:
     """Return the column of an expression."""
     if isinstance(node, Column):
         kind = source.schema.field(node.name).type
-        return DerivedColumn(kind, (node.name,), lambda batch: batch.column(node.name))
+        return ComputedColumn(kind, (node.name,), lambda batch: batch.column(node.name))
     names = tuple(columns_of(node))
 
     def compute(batch: pa.RecordBatch) -> pa.Array:
@@ -294,7 +400,7 @@ def _derived(node: Node, source: Source) -> DerivedColumn:
             parts.append(_values(node, doubles))
         return pa.concat_arrays(parts)
 
-    return DerivedColumn(pa.float64(), names, compute)
+    return ComputedColumn(pa.float64(), names, compute)
 
 
 def _values(node: Node, doubles: Mapping[str, pa.Array]) -> Any:

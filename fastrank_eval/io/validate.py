@@ -43,8 +43,8 @@ _MINUS_ZERO = np.uint64(0x7FFFFFFFFFFFFFFF)
 _INFINITY = np.uint64(0xFFF0000000000000)
 
 
-class _Place(NamedTuple):
-    """A column of a batch, for errors.
+class _ColumnErrors(NamedTuple):
+    """Raise errors about a column of a batch.
 
     Parameters
     ----------
@@ -137,7 +137,8 @@ def score_column(
         type is not numeric.
     """
     column = decode_array(column)
-    kind, place = column.type, _Place(name, "score", first_row, roles.expressions.get(name, ""))
+    kind = column.type
+    errors = _ColumnErrors(name, "score", first_row, roles.expressions.get(name, ""))
     if pa.types.is_decimal(kind):
         raise ColumnError(
             f"score column '{name}' has type {kind}, which has no exact binary form; "
@@ -147,7 +148,7 @@ def score_column(
     if column.null_count:
         if roles.unretrieved == "error":
             remedy = "pass unretrieved='allow' if a null means that the row was not retrieved"
-            place.refuse_nulls(column, remedy)
+            errors.refuse_nulls(column, remedy)
         mask = null_rows(column)
         column = fill_nulls(column)
     values = numbers(column, name, "score", "float16, float32, float64 or an integer")
@@ -159,30 +160,30 @@ def score_column(
         # The minimum is NaN if any value is: one vectorised pass without a mask.
         if nan_checked and values.size and np.isnan(values.min()):
             remedy = "a NaN has no rank: drop these rows or mend the model's output"
-            place.refuse(np.isnan, values, kind, "is NaN", remedy)
+            errors.refuse(np.isnan, values, kind, "is NaN", remedy)
     elif values.dtype.itemsize <= 2:
         values = values.astype(np.float32)
     elif values.dtype.itemsize == 4:
         values = values.astype(np.float64)
     elif roles.score_kind == "order":
-        values = _ordered_doubles(values, place)
+        values = _ordered_doubles(values, errors)
     else:
-        values = _exact_doubles(values, place)
+        values = _exact_doubles(values, errors)
     if (
         roles.score_kind == "finite number"
         and values.size
         and not np.isfinite([values.min(), values.max()]).all()
     ):
         remedy = "MSE and other measures that take scores as numbers need finite ones"
-        place.refuse(np.isinf, values, kind, "is infinite", remedy)
+        errors.refuse(np.isinf, values, kind, "is infinite", remedy)
     if roles.score_kind == "probability":
-        _refuse_improbable(values, kind, place)
+        _refuse_improbable(values, kind, errors)
     return values, mask
 
 
-def _refuse_improbable(values: np.ndarray, kind: pa.DataType, place: _Place) -> None:
+def _refuse_improbable(values: np.ndarray, kind: pa.DataType, errors: _ColumnErrors) -> None:
     if values.size and not (values.min() >= 0.0 and values.max() <= 1.0):
-        place.refuse(
+        errors.refuse(
             lambda scores: ~((scores >= 0.0) & (scores <= 1.0)),
             values,
             kind,
@@ -192,10 +193,10 @@ def _refuse_improbable(values: np.ndarray, kind: pa.DataType, place: _Place) -> 
         )
 
 
-def _exact_doubles(values: np.ndarray, place: _Place) -> np.ndarray:
+def _exact_doubles(values: np.ndarray, errors: _ColumnErrors) -> np.ndarray:
     """Convert 64-bit integers to doubles of the same value."""
     if values.size and not (values.min() >= -_EXACT and values.max() <= _EXACT):
-        place.refuse(
+        errors.refuse(
             lambda scores: (scores > _EXACT) | (scores.astype(np.float64) < -_EXACT),
             values,
             values.dtype,
@@ -205,7 +206,7 @@ def _exact_doubles(values: np.ndarray, place: _Place) -> np.ndarray:
     return frozen(values.astype(np.float64))
 
 
-def _ordered_doubles(values: np.ndarray, place: _Place) -> np.ndarray:
+def _ordered_doubles(values: np.ndarray, errors: _ColumnErrors) -> np.ndarray:
     """Convert 64-bit integers to doubles of the same order and ties.
 
     The values differ.
@@ -221,7 +222,7 @@ def _ordered_doubles(values: np.ndarray, place: _Place) -> np.ndarray:
     else:
         bits = _magnitude(values) | np.where(values < 0, _SIGN, np.uint64(0))
     if values.size and _beyond_order(np.array([values.min(), values.max()])).any():
-        place.refuse(
+        errors.refuse(
             _beyond_order,
             values,
             values.dtype,
@@ -382,18 +383,18 @@ def keys_of(batch: pa.RecordBatch, group: Sequence[str], first_row: int) -> tupl
 def _key(column: pa.Array, name: str, first_row: int, role: str = "group") -> pa.Array:
     column = decode_array(column)
     if role == "group" and pa.types.is_floating(column.type):
-        column = _whole_numbers(column, _Place(name, role, first_row))
+        column = _whole_numbers(column, _ColumnErrors(name, role, first_row))
     refuse_unhashable(column, name, role)
     remedy = "fill or drop these rows"
     if role == "group":
         remedy += " (null_groups='drop', --null-groups drop)"
     if pa.types.is_string(column.type):
         remedy += ', or in a CSV file quote the value ("null") if it is text'
-    _Place(name, role, first_row).refuse_nulls(column, remedy)
+    _ColumnErrors(name, role, first_row).refuse_nulls(column, remedy)
     return column
 
 
-def _whole_numbers(column: pa.Array, place: _Place) -> pa.Array:
+def _whole_numbers(column: pa.Array, errors: _ColumnErrors) -> pa.Array:
     """Convert keys that are whole numbers of a float type; NaN is null.
 
     pandas has integers with a missing one in float64.
@@ -408,9 +409,9 @@ def _whole_numbers(column: pa.Array, place: _Place) -> pa.Array:
         return mask
 
     missing = missing_rows(column)
-    values = numbers(fill_nulls(column), place.name, place.role, "a whole number")
+    values = numbers(fill_nulls(column), errors.name, errors.role, "a whole number")
     if invalid(values).any():
-        place.refuse(
+        errors.refuse(
             invalid,
             values,
             column.type,
@@ -422,10 +423,11 @@ def _whole_numbers(column: pa.Array, place: _Place) -> pa.Array:
 
 def _label(column: pa.Array, roles: Roles, first_row: int) -> np.ndarray:
     column = decode_array(column)
-    name, kind, place = roles.label, column.type, _Place(roles.label, "label", first_row)
+    name, kind = roles.label, column.type
+    errors = _ColumnErrors(name, "label", first_row)
     if column.null_count:
         if roles.unjudged == "error":
-            place.refuse_nulls(
+            errors.refuse_nulls(
                 column,
                 "pass unjudged='allow' (takes a rank, no gain) "
                 "or unjudged='drop', if a null means that the row is not judged",
@@ -437,7 +439,7 @@ def _label(column: pa.Array, roles: Roles, first_row: int) -> np.ndarray:
         and values.size
         and not (np.isfinite(values.min()) and np.isfinite(values.max()))
     ):
-        place.refuse(
+        errors.refuse(
             lambda labels: ~np.isfinite(labels),
             values,
             kind,
@@ -449,8 +451,8 @@ def _label(column: pa.Array, roles: Roles, first_row: int) -> np.ndarray:
 
 def _weight(column: pa.Array, name: str, role: str, first_row: int) -> np.ndarray:
     column = decode_array(column)
-    place = _Place(name, role, first_row)
-    place.refuse_nulls(column)
+    errors = _ColumnErrors(name, role, first_row)
+    errors.refuse_nulls(column)
     own = numbers(column, name, role, "a number")
     values = own.astype(np.float64, copy=False)
     if values.size:
@@ -464,7 +466,7 @@ def _weight(column: pa.Array, name: str, role: str, first_row: int) -> np.ndarra
 
         minimum, maximum = values.min(), values.max()
         if not (minimum >= 0.0 and maximum < np.inf):
-            place.refuse(
+            errors.refuse(
                 lambda weights: ~((weights >= 0.0) & (weights < np.inf)),
                 values,
                 column.type,
@@ -473,7 +475,7 @@ def _weight(column: pa.Array, name: str, role: str, first_row: int) -> np.ndarra
             )
         # A minimum of 0 may hide other weights below the allowed minimum.
         if maximum > high or (minimum < low and out_of_range(values).any()):
-            place.refuse(
+            errors.refuse(
                 out_of_range,
                 values,
                 column.type,

@@ -137,7 +137,7 @@ def nightly(
         from fastrank_eval.apps.nightly.label_pages import check_all_pages
         from fastrank_eval.apps.nightly.run import with_history_copy
 
-        now, unlabelled = dt.datetime.now(dt.UTC), dates if no_labels else []
+        now, no_label_dates = dt.datetime.now(dt.UTC), dates if no_labels else []
         nights = due_nights(settings, now, dry_run).items()
         due = {night: labels for night, labels in nights if night not in dates}
         dates = sorted([*dates, *due])
@@ -154,7 +154,7 @@ def nightly(
             codes = {
                 _run_night(
                     run_settings.select(due[each]) if each in due else run_settings, each, now,
-                    due, dry, each not in unlabelled, markdown, silent, output,
+                    due, dry, each not in no_label_dates, markdown, silent, output,
                     is_last=each == dates[-1],
                 )
                 for each in dates
@@ -205,7 +205,7 @@ def _run_night(
         note(f"error: {date}: {printable(reason)}")
         content = {"date": date.isoformat(), "error": reason}
         lines = [config.title, f"{date} NOT EVALUATED: {printable(reason)}"]
-        _notify(config, date, ["error"], lines, [content])
+        _notify(config, date, ["error"] * len(configs), lines, [content])
         output.nights.append(content)
         return ExitCode.BAD_INPUT
     shown = [
@@ -214,7 +214,7 @@ def _run_night(
     ]
     index, failed = (None, False) if dry_run else _write_index(config, date)
     nights, pages = [each.night for each in shown], [each.page for each in shown]
-    lines = [config.title, *nights_lines(_printed(nights, is_last)).splitlines()]
+    lines = [config.title, *nights_lines(_nights_to_print(nights, is_last)).splitlines()]
     lines += filter(None, [index if config.parts else pages[0]])
     contents = [
         night_dict(
@@ -235,9 +235,9 @@ def _run_night(
     output.nights += contents if output.has_summary else []
     if markdown:
         strips = [_statuses(each, date) for each in configs]
-        output.print_text(nights_markdown(_printed(nights, is_last), pages, index, strips))
+        output.print_text(nights_markdown(_nights_to_print(nights, is_last), pages, index, strips))
     elif not quiet:
-        output.print_text(nights_lines(_printed(nights, is_last)))
+        output.print_text(nights_lines(_nights_to_print(nights, is_last)))
     codes = {_STATUS_CODES[night.status] for night in nights}
     codes |= {_STATUS_CODES[later.status] for outcome in outcomes for later in outcome.again}
     if failed or any(each.failure is not None for each in shown):
@@ -245,7 +245,7 @@ def _run_night(
     return worst(codes)
 
 
-def _printed(nights: Sequence[Night], is_last: bool) -> list[Night]:
+def _nights_to_print(nights: Sequence[Night], is_last: bool) -> list[Night]:
     """Remove the calibration from all nights of a run but the last.
 
     Slices that are not calibrated are the same for many nights.
@@ -292,10 +292,10 @@ def _keep_provisional(config: NightlyConfig, date: dt.date, reason: str) -> Exit
     from fastrank_eval.results.format import printable
 
     try:
-        kept = [(each, keep_provisional(each, date, reason)) for each in config.of_labels()]
-        if any(night is not None for _, night in kept):
+        nights = [(each, keep_provisional(each, date, reason)) for each in config.of_labels()]
+        if any(night is not None for _, night in nights):
             note(f"warning: {date}: stays as it is: {printable(reason)}")
-        for each, night in kept:
+        for each, night in nights:
             write_again(each, [] if night is None else [night])
     except FastRankEvalError as error:
         note(f"error: {date}: {printable(str(error))}")
@@ -351,7 +351,7 @@ def _notify(
     lines: Sequence[str],
     contents: Sequence[dict[str, Any]],
 ) -> str | None:
-    """Send a message about a night; return the reason if that fails."""
+    """Send a message if any label asks for it; return why it was not sent."""
     if config.notify is None:
         return None
     from fastrank_eval.apps.nightly.notify import chat_message, send, wants_message, webhook_url
@@ -361,7 +361,7 @@ def _notify(
         webhook_url(config.notify)  # a missing one shows before the first bad night
         if not any(
             wants_message(config.notify, status, _status_before(each, date))
-            for each, status in zip(config.of_labels(), statuses, strict=False)
+            for each, status in zip(config.of_labels(), statuses, strict=True)
         ):
             return None
         summary = {"schema": SCHEMA, "nights": contents}

@@ -30,13 +30,13 @@ def calibration_of(evaluation: Evaluation) -> tuple[NightCalibration, ...]:
         By measure; the most sigmas first.
     """
     plan = evaluation.plan
-    found: list[NightCalibration] = []
+    worst: list[NightCalibration] = []
     for (score, measure), table in calibration_tables(plan, evaluation.totals).items():
         for place, row in enumerate(table.to_pylist()):
             if place < _MOST_SLICES or row["slice"] == ALL:
-                found.append(NightCalibration(score=score, measure=measure, **row))
+                worst.append(NightCalibration(score=score, measure=measure, **row))
     places = {measure: place for place, measure in enumerate(map(str, plan.measures))}
-    return tuple(sorted(found, key=lambda one: (places[one.measure], -one.sigmas)))
+    return tuple(sorted(worst, key=lambda one: (places[one.measure], -one.sigmas)))
 
 
 def calibration_rows(night: Night) -> list[tuple[str, list[tuple[NightCalibration, VerdictText]]]]:
@@ -66,9 +66,13 @@ def worst_slices(night: Night) -> Iterator[tuple[str, Sequence[NightCalibration]
         Name of the measure; at most three slices; number of others that are not calibrated.
     """
     for measure, slices in _by_measure(night):
-        found = [one for one in slices if _is_significant(one, night)]
-        if found:
-            yield night.name_of(measure), found[:_MOST_IN_TEXT], len(found[_MOST_IN_TEXT:])
+        significant = [one for one in slices if _is_significant(one, night)]
+        if significant:
+            yield (
+                night.name_of(measure),
+                significant[:_MOST_IN_TEXT],
+                len(significant[_MOST_IN_TEXT:]),
+            )
 
 
 def calibration_texts(night: Night) -> list[str]:

@@ -322,14 +322,11 @@ class JudgedGate:
     Parameters
     ----------
     outcome : GateOutcome
-    kind : str
-        The kind of the differences in its condition.
     failures : tuple of GateFailure
         Models and slices that failed.
     """
 
     outcome: GateOutcome
-    kind: str
     failures: tuple[GateFailure, ...] = ()
 
 
@@ -356,7 +353,7 @@ def gate_outcomes(
         by_kind = {"baseline": gates.fail_if, "yesterday": gates.fail_if_yesterday,
                    "last_week": gates.fail_if_last_week}  # fmt: skip
         return [
-            JudgedGate(GateOutcome(_condition(text, kind), True, _NO_LABELS_YET), kind)
+            JudgedGate(GateOutcome(text, True, _NO_LABELS_YET, kind))
             for kind, conditions in by_kind.items()
             for text in conditions
         ]
@@ -364,21 +361,20 @@ def gate_outcomes(
         each = gate(text)
         failures = worst_first(failures_of(each, night, "baseline"), each, night, "baseline")
         outcome = GateOutcome(text, not failures, _reasons(failures))
-        outcomes.append(JudgedGate(outcome, "baseline", failures))
+        outcomes.append(JudgedGate(outcome, failures))
     for kind, days in EARLIER.items():
         before, date = earlier[kind], night.date - dt.timedelta(days=days)
         texts = gates.fail_if_yesterday if kind == "yesterday" else gates.fail_if_last_week
         for text in texts:
-            condition = _condition(text, kind)
             if before.night is None:
-                outcome = GateOutcome(condition, True, f"not judged: {before.reason}")
-                outcomes.append(JudgedGate(outcome, kind))
+                outcome = GateOutcome(text, True, f"not judged: {before.reason}", kind)
+                outcomes.append(JudgedGate(outcome))
             else:
                 each = gate(text)
                 failures = worst_first(failures_of(each, night, kind), each, night, kind)
-                outcome = _since(condition, each, failures, night, before.night, date)
+                outcome = _since(text, kind, each, failures, night, before.night, date)
                 failures_with_baseline = tuple(one for one in failures if one.kind != "no_baseline")
-                outcomes.append(JudgedGate(outcome, kind, failures_with_baseline))
+                outcomes.append(JudgedGate(outcome, failures_with_baseline))
     return outcomes if night.quality.rows else list(map(_without_rows, outcomes))
 
 
@@ -387,11 +383,7 @@ def _without_rows(judged: JudgedGate) -> JudgedGate:
     outcome = judged.outcome
     if outcome.passed or not reads_measures(outcome):
         return judged
-    return JudgedGate(replace(outcome, reason=NO_ROWS), judged.kind)
-
-
-def _condition(text: str, kind: str) -> str:
-    return f"{text} (since {kind.replace('_', ' ')})" if kind in EARLIER else text
+    return JudgedGate(replace(outcome, reason=NO_ROWS))
 
 
 def failures_of(each: Gate, night: Night, kind: str) -> tuple[GateFailure, ...]:
@@ -405,7 +397,8 @@ def failures_of(each: Gate, night: Night, kind: str) -> tuple[GateFailure, ...]:
 
 
 def _since(
-    condition: str,
+    text: str,
+    kind: str,
     each: Gate,
     failures: Iterable[GateFailure],
     night: Night,
@@ -416,7 +409,7 @@ def _since(
     failed = [failure for failure in failures if failure.kind != "no_baseline"]
     without_baseline = [failure for failure in failures if failure.kind == "no_baseline"]
     if not without_baseline:
-        return GateOutcome(condition, not failed, _reasons(failed))
+        return GateOutcome(text, not failed, _reasons(failed), kind)
     names = (
         name
         for one in without_baseline
@@ -425,7 +418,8 @@ def _since(
     shown = ", ".join(first_names(list(dict.fromkeys(names))))
     scope = "" if len(without_baseline) >= _judgements(each, night) else " in part"
     reason = f"not judged{scope}: {date} has no {shown}"
-    return GateOutcome(condition, not failed, "; ".join(filter(None, [_reasons(failed), reason])))
+    reasons = "; ".join(filter(None, [_reasons(failed), reason]))
+    return GateOutcome(text, not failed, reasons, kind)
 
 
 def _missing_values(

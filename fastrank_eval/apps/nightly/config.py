@@ -356,7 +356,7 @@ def read_config(path: str | os.PathLike[str]) -> NightlyConfig:
     parts = tuple(
         LabelPart(
             label, each.scores, each.baseline, each.measures, each.options, each.gates,
-            each.labels_complete_after,
+            each.labels_complete_after, each.quality,
         )
         for label, each in zip(labels, configs, strict=True)
     )  # fmt: skip

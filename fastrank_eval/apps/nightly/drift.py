@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -143,12 +144,16 @@ class Distribution:
 
     @property
     def median(self) -> float:
-        """The median; the middle of its bin if that has more values."""
+        """The median: of an even number, the mean of the two middle values.
+
+        The middle of its bin stands for a value if the bin has more values.
+        """
         if not self.count:
             return math.nan
-        at = [int(np.searchsorted(np.cumsum(self._rows), self.count / 2))]
+        ranks = (self.count - 1) // 2, self.count // 2
+        at = np.searchsorted(np.cumsum(self._rows), ranks, side="right")
         low, high = scores_of(self.bins.lowest[at]), scores_of(self.bins.highest[at])
-        return float(low[0] if low[0] == high[0] else low[0] / 2 + high[0] / 2)
+        return _middle(*map(_middle, low.tolist(), high.tolist()))
 
     @property
     def mode_share(self) -> float:
@@ -158,6 +163,10 @@ class Distribution:
     @property
     def _rows(self) -> np.ndarray:
         return np.asarray(self.bins.counts).sum(axis=0)
+
+
+def _middle(low: float, high: float) -> float:
+    return low if low == high else low / 2 + high / 2
 
 
 Distributions: TypeAlias = dict[DriftKey, Distribution]
@@ -181,13 +190,13 @@ def distributions_of(
         for part in evaluation.totals.each_slice()
     }
     slices = [key for key, count in rows.items() if key[0] and count >= min_rows]
-    kept = {("", ALL), *sorted(slices, key=lambda key: (-rows[key], key))[:_MOST_SLICES]}
+    keys = {("", ALL), *sorted(slices, key=lambda key: (-rows[key], key))[:_MOST_SLICES]}
     return {
         DriftKey(names[name] if names else name, *key): Distribution(
             rows[key], DISTRIBUTION.state_in(part.row_states.models[model]).merged_bins()
         )
         for part in evaluation.totals.each_slice()
-        if (key := (part.by or "", part.label)) in kept
+        if (key := (part.by or "", part.label)) in keys
         for model, name in enumerate(evaluation.plan.roles.scores)
     }
 
@@ -263,11 +272,11 @@ class Reference:
     Attributes
     ----------
     notes : list of str
-        Nights that cannot be read, and why.
+        A note on the nights that cannot be read.
     """
 
     def __init__(self, history: History, night: Night, nights: int) -> None:
-        self.notes: list[str] = []
+        unread: list[dt.date] = []
         self._most = nights
         #: The latest night first, and whether it failed.
         self._nights: dict[DriftKey, list[tuple[bool, Distribution]]] = {}
@@ -279,14 +288,12 @@ class Reference:
             try:
                 distributions = distributions_from_bytes(content, f"the drift state of {date}")
             except SourceError:
-                self.notes.append(
-                    f"drift: {date} is left out: its saved scores cannot be read; run it again, "
-                    "which replaces them"
-                )
+                unread.append(date)
                 continue
             for key, each in distributions.items():
                 if _expression(conventions, key.name) == _expression(night.conventions, key.name):
                     self._nights.setdefault(key, []).append(((date, *key) in failed, each))
+        self.notes = [_unread_note(sorted(unread))] if unread else []
 
     def compare(self, distributions: Distributions) -> list[NightDrift]:
         """Compare the distributions of a night with the reference, all rows first."""
@@ -336,6 +343,19 @@ class Reference:
             reference_median=reference.median,
             reference_mode_share=reference.mode_share,
         )
+
+
+def _unread_note(dates: Sequence[dt.date]) -> str:
+    """Say which nights are left out; dates ascend."""
+    first, last = dates[0], dates[-1]
+    if first == last:
+        nights, its, them = f"{first} is", "its", "it"
+    else:
+        nights, its, them = f"{len(dates)} nights from {first} to {last} are", "their", "them"
+    return (
+        f"drift: {nights} left out: {its} saved scores cannot be read; run {them} again, which "
+        "replaces them"
+    )
 
 
 def judge_drift(

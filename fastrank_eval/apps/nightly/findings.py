@@ -64,8 +64,7 @@ def gate_findings(night: Night, gates: Sequence[JudgedGate]) -> list[Finding]:
     findings: list[Finding] = []
     for judged_gate in gates:
         if not judged_gate.outcome.passed:
-            since = f" (since {judged_gate.kind.replace('_', ' ')})"
-            parsed = gate(judged_gate.outcome.condition.removesuffix(since))
+            parsed = gate(judged_gate.outcome.condition)
             findings += [
                 _finding(night, judged_gate, parsed.condition, failure)
                 for failure in judged_gate.failures[:_MAX_FINDINGS]
@@ -155,11 +154,12 @@ def _finding(
     condition: Operation,
     failure: GateFailure,
 ) -> Finding:
-    part = _failing_part(night, judged_gate.kind, condition, failure)
+    kind = judged_gate.outcome.kind
+    part = _failing_part(night, kind, condition, failure)
     terms = list(terms_of(part))
     measured = [term for term in terms if isinstance(term, Term)]
     differences = list(filter(_is_difference, measured))
-    finding = Finding("gate", judged_gate.outcome.condition)
+    finding = Finding("gate", judged_gate.outcome.text)
     if failure.kind != "holds":
         finding = replace(finding, detail=failure.detail)
     lead_term: Term | Count = next(iter([*differences, *measured, *terms]))
@@ -175,8 +175,8 @@ def _finding(
             else "",
             measure=lead_term.measure if text is None else str(text),
         )
-        finding = _with_numbers(finding, night, judged_gate.kind if differences else "")
-    return _with_limit(finding, part, lead_term, night, judged_gate.kind)
+        finding = _with_numbers(finding, night, kind if differences else "")
+    return _with_limit(finding, part, lead_term, night, kind)
 
 
 def _failing_part(

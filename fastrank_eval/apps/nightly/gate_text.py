@@ -53,7 +53,7 @@ def not_judged(night: Night) -> list[str]:
     return [
         *([] if night.has_labels else ["every measure, as the night has no labels yet"]),
         *drift,
-        *(f"{each.condition},{reason}" for each, reason in zip(gates, reasons, strict=True)),
+        *(f"{each.text},{reason}" for each, reason in zip(gates, reasons, strict=True)),
     ]
 
 
@@ -65,7 +65,7 @@ def reads_measures(outcome: GateOutcome) -> bool:
     >>> [reads_measures(GateOutcome(text, True)) for text in ("GAUC < 0.6", "rows < 1000")]
     [True, False]
     """
-    return bool(gate(outcome.condition.partition(" (since ")[0]).terms)
+    return bool(gate(outcome.condition).terms)
 
 
 def outcome_of(outcome: GateOutcome) -> VerdictText:
@@ -91,7 +91,7 @@ def gate_texts(night: Night) -> list[str]:
     Empty for a night without rows: its first sentence says so.
     """
     return [
-        f"gate failed: {each.condition}" + (f": {each.reason}" if each.reason else "")
+        f"gate failed: {each.text}" + (f": {each.reason}" if each.reason else "")
         for each in night.gates
         if not each.passed and night.quality.rows
     ]

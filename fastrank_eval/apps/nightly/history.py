@@ -26,7 +26,13 @@ from fastrank_eval.apps.nightly.history_schema import (
     with_saved_periods,
     write_tables,
 )
-from fastrank_eval.apps.nightly.night import NO_LABELS, EarlierFindings, Night, SavedStates
+from fastrank_eval.apps.nightly.night import (
+    NO_LABELS,
+    EarlierFindings,
+    GateOutcome,
+    Night,
+    SavedStates,
+)
 
 _FIRST, _LAST = dt.date.min, dt.date.max
 #: Tables with one row per night.
@@ -257,19 +263,20 @@ class History(HistoryDatabase):
                     if date not in rows_by_table:
                         rows_by_table[date] = {name: [] for name in COLUMNS}
                     rows_by_table[date][table].append(row)
-            label, found = self.label, rows_by_table.items()
-            return [night_from_rows(date, rows, label) for date, rows in found]
+            label = self.label
+            return [night_from_rows(date, rows, label) for date, rows in rows_by_table.items()]
 
     def findings(self, before: dt.date, days: int) -> list[EarlierFindings]:
         """Return the findings of the days before a date, the latest first."""
         within = self.label, before - dt.timedelta(days=days), before
         skipped: dict[str, set[str]] = {}
-        for date, condition in self._select(
-            "SELECT date, condition FROM gate WHERE label_name = ? AND date >= ? AND date < ? "
-            "AND passed AND reason LIKE 'not judged:%'",
+        for date, condition, kind in self._select(
+            "SELECT date, condition, kind FROM gate WHERE label_name = ? AND date >= ? "
+            "AND date < ? AND passed AND reason LIKE 'not judged:%'",
             *within,
         ):
-            skipped.setdefault(date, set()).add(condition)
+            outcome = GateOutcome(condition, True, kind=kind)
+            skipped.setdefault(date, set()).add(outcome.text)
         rows = self._select(
             "SELECT date, status, findings FROM night WHERE label_name = ? AND date >= ? "
             "AND date < ? ORDER BY date DESC",
@@ -291,7 +298,7 @@ class History(HistoryDatabase):
         with self._reading():
             return {dt.date.fromisoformat(date): status for date, status in rows}
 
-    def written(self, first: dt.date, last: dt.date) -> dict[dt.date, dt.datetime]:
+    def write_times(self, first: dt.date, last: dt.date) -> dict[dt.date, dt.datetime]:
         """Return the time at which each night from `first` to `last` was written."""
         rows = self._select(
             "SELECT date, written_at FROM night WHERE label_name = ? AND written_at <> '' "

@@ -162,8 +162,8 @@ def write_late_pages(config: NightlyConfig, dates: Collection[dt.date]) -> None:
         late = [
             (each, night)
             for each in config.of_labels()
-            for date, written in history.of(each.label).written(first, last).items()
-            if date not in dates and _is_older(each, date, written)
+            for date, time in history.of(each.label).write_times(first, last).items()
+            if date not in dates and _is_older(each, date, time)
             for night in history.of(each.label).read(date, date)
         ]
     for each, night in late:

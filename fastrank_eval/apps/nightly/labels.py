@@ -12,7 +12,7 @@ from typing import Any
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import near
 from fastrank_eval.apps.nightly.config_checks import ConfigErrors, Key, check_tables, read_table
-from fastrank_eval.apps.nightly.night import GateTexts
+from fastrank_eval.apps.nightly.night import LABEL_LIMITS, GateTexts, QualityLimits
 
 #: The keys of ``[labels.x]``, and the general table that each replaces a key of.
 KEY_TABLES = {
@@ -29,6 +29,7 @@ KEY_TABLES = {
     "alarm_since": "gates",
     "provisional": "gates",
     "labels_complete_after": "source",
+    **dict.fromkeys(LABEL_LIMITS, "quality"),
 }
 
 _Tables = dict[str, dict[str, Any]]
@@ -48,6 +49,7 @@ class LabelPart:
         With the label, and its slices.
     gates : GateTexts
     labels_complete_after : datetime.timedelta or None
+    quality : QualityLimits
     """
 
     label: str
@@ -57,6 +59,7 @@ class LabelPart:
     options: dict[str, Any]
     gates: GateTexts
     labels_complete_after: dt.timedelta | None
+    quality: QualityLimits
 
 
 def folder_name(label: str) -> str:
@@ -148,12 +151,12 @@ def tables_of(tables: _Tables, label: str, own: Mapping[str, Any]) -> _Tables:
 class _LabelErrors(ConfigErrors):
     """The errors of one label, before they are text."""
 
-    found: list[tuple[str, str, object, str]] = field(default_factory=list)
+    records: list[tuple[str, str, object, str]] = field(default_factory=list)
 
     def add(self, table: str, key: str, value: object, reason: str) -> None:
         """Add an error of a key, or of a table if the key is empty."""
         super().add(table, key, value, reason)
-        self.found.append((table, key, value, reason))
+        self.records.append((table, key, value, reason))
 
 
 def check_labels(
@@ -174,20 +177,20 @@ def check_labels(
     errors : ConfigErrors
         Errors of single keys; new errors are added, once if all labels have them.
     """
-    found: dict[str, list[tuple[str, str, object, str]]] = {}
+    errors_by_label: dict[str, list[tuple[str, str, object, str]]] = {}
     for label in labels or ("",):
         of_label = _LabelErrors(errors.file, tables=set(errors.tables))
         if _table_name(label) not in errors.tables:
             check_tables(tables_of(tables, label, own.get(label, {})), of_label)
-        found[label] = of_label.found
+        errors_by_label[label] = of_label.records
     added = []
-    for label, errors_of_label in found.items():
+    for label, errors_of_label in errors_by_label.items():
         for error in errors_of_label:
             table, key, value, reason = error
             replaceable = KEY_TABLES.get(key) == table
             if replaceable and key in own.get(label, {}):
                 errors.add(_table_name(label), key, value, reason)
-            elif all(error in others for others in found.values()):
+            elif all(error in others for others in errors_by_label.values()):
                 if error not in added:
                     errors.add(*error)
                 added.append(error)

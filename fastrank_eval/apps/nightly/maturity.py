@@ -18,6 +18,7 @@ from fastrank_eval.apps.nightly.history_schema import (
 from fastrank_eval.apps.nightly.night import (
     EARLIER,
     FAILS_SO_FAR,
+    LABEL_LIMITS,
     NO_ROWS,
     EarlierJudgement,
     GateOutcome,
@@ -31,7 +32,6 @@ from fastrank_eval.results.gate_parser import ALL
 
 _DAY, _HOUR = dt.timedelta(days=1), dt.timedelta(hours=1)
 #: Limits of ``[quality]`` that labels to come would change; see `judge_rows`.
-_LABEL_LIMITS = ("min_coverage", "max_single_class_share", "max_ctr_drift")
 #: Provisional nights are compared if the ages of their labels differ by at most this share of the
 #: time until labels are complete.
 _AGE_SHARE = 1 / 12
@@ -100,9 +100,9 @@ def with_maturity(night: Night, after: dt.timedelta | None, now: dt.datetime) ->
     limits = night.conventions.get("quality")
     if not night.provisional or not isinstance(limits, Mapping):
         return night
-    kept = {name: limit for name, limit in limits.items() if name not in _LABEL_LIMITS}
+    limits_of_rows = {name: limit for name, limit in limits.items() if name not in LABEL_LIMITS}
     # The text of a provisional night says when it is judged again.
-    return replace(night, conventions={**night.conventions, "quality": kept}, notes=())
+    return replace(night, conventions={**night.conventions, "quality": limits_of_rows}, notes=())
 
 
 def check_order(night: Night, stored: Night | None) -> None:
@@ -274,7 +274,7 @@ def maturity_texts(night: Night) -> list[str]:
         nights = " and ".join(kinds)
         texts.append(f"compared with the provisional numbers of {nights}, with labels as old")
     gates = _gates_so_far(night)
-    return texts + [f"gate {FAILS_SO_FAR}: {gate.condition}{why}" for gate, why in gates]
+    return texts + [f"gate {FAILS_SO_FAR}: {gate.text}{why}" for gate, why in gates]
 
 
 def _gates_so_far(night: Night) -> list[tuple[GateOutcome, str]]:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import field
 
 from fastrank_eval._lib.dataclass import dataclass
-from fastrank_eval.analysis.compare import with_clustered_errors
 from fastrank_eval.engine.records import MeasureValue
 from fastrank_eval.engine.run import Evaluation
 from fastrank_eval.measures import Measure
-from fastrank_eval.measures.auc import PooledAUC
 from fastrank_eval.measures.parser import find_computed
 from fastrank_eval.measures.parser import measure as measure_of
 from fastrank_eval.results.gates import DifferenceFields
@@ -21,49 +19,6 @@ from fastrank_eval.results.gates import DifferenceFields
 def values_of(evaluation: Evaluation, hidden: Collection[str] = ()) -> list[MeasureValue]:
     """Return the values of a run without the measures of `hidden`."""
     return [value for value in evaluation.summary if value.measure not in hidden]
-
-
-def with_standard_errors(requested: Sequence[Measure]) -> tuple[Measure, ...]:
-    """Give AUC the standard error that `compare` computes.
-
-    Parameters
-    ----------
-    requested : sequence of Measure
-        If one of them names a standard error of AUC, they are returned as they are.
-    """
-    return (
-        tuple(requested) if any(map(_is_clustered, requested)) else with_clustered_errors(requested)
-    )
-
-
-def display_names(requested: Sequence[Measure], used: Sequence[Measure]) -> dict[str, str]:
-    """Map the text of a measure to its name on a night, where they differ.
-
-    Parameters
-    ----------
-    requested : sequence of Measure
-    used : sequence of Measure
-        The computed measures: the result of `with_standard_errors` under the profile.
-    """
-    if any(_is_clustered(each) for each in requested):
-        return {}
-    return {str(measure): _plain(measure) for measure in used if _is_clustered(measure)}
-
-
-def display_name(text: str, measures: Collection[str]) -> str:
-    """Return the name that a night uses for a computed measure."""
-    if text in measures:
-        return text
-    plain = _plain(measure_of(text))
-    return plain if plain in measures else text
-
-
-def _plain(measure: Measure) -> str:
-    return str(measure(se=None)) if _is_clustered(measure) else str(measure)
-
-
-def _is_clustered(measure: Measure) -> bool:
-    return isinstance(measure, PooledAUC) and measure.se == "clustered"
 
 
 #: Earlier nights that each night is compared with, and how many days they lie before it.
@@ -188,7 +143,8 @@ class NightDrift:
     distinct : int
         Distinct values; a lower bound beyond 256.
     median, mode_share : float
-        The median, and the share of the most frequent value; both of a bin if that has more values.
+        The median (of an even number of values, the mean of the two middle ones), and the share of
+        the most frequent value; both of a bin if that has more values.
     psi, ks : float
         Population stability index, and the statistic of Kolmogorov and Smirnov, which is too small
         by the rows of a bin at most. NaN without earlier nights.
@@ -273,11 +229,34 @@ NO_ROWS = "not judged: the night has no rows"
 
 @dataclass(frozen=True)
 class GateOutcome:
-    """The outcome of a gate."""
+    """The outcome of a gate.
+
+    Parameters
+    ----------
+    condition : str
+        As the configuration has it.
+    passed : bool
+    reason : str
+        Why it failed, or was not judged.
+    kind : str
+        The kind of the differences in the condition, of `KINDS`.
+
+    Examples
+    --------
+    >>> GateOutcome("GAUC delta < 0", True, kind="yesterday").text
+    'GAUC delta < 0 (since yesterday)'
+    """
 
     condition: str
     passed: bool
     reason: str = ""
+    kind: str = "baseline"
+
+    @property
+    def text(self) -> str:
+        """The condition as reports show it, with the earlier night."""
+        since = f" (since {self.kind.replace('_', ' ')})" if self.kind in EARLIER else ""
+        return self.condition + since
 
 
 @dataclass(frozen=True)
@@ -422,7 +401,7 @@ class Night:
     period_nights : mapping of str to tuple of datetime.date
         The merged nights of each period, ascending.
     period_notes : tuple of str
-        Nights and slices that could not be merged, and the reasons.
+        Nights and slices that could not be merged, and the reasons; each begins with its periods.
     mixes : tuple of MixChange
         Changes of means on all rows since earlier nights, split by slices. Computed from saved
         states when a page is made.
@@ -533,6 +512,10 @@ class GateTexts:
     alarm: str | None = None
     alarm_since: dt.date | None = None
     provisional: str | None = None
+
+
+#: Limits of the rows that depend on the label.
+LABEL_LIMITS = ("min_coverage", "max_single_class_share", "max_ctr_drift")
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from fastrank_eval._lib.errors import ColumnError
 from fastrank_eval.apps.nightly.config import NightlyConfig
 from fastrank_eval.apps.nightly.drift import DISTRIBUTION, Distributions, distributions_of
 from fastrank_eval.engine.run import Evaluation, Request, run_together
-from fastrank_eval.io.derived import DerivedColumn, with_columns
+from fastrank_eval.io.computed import ComputedColumn, with_columns
 from fastrank_eval.io.reader import open_source
 from fastrank_eval.io.source import Source, require_columns
 from fastrank_eval.slicing.spec import SliceSpec, requested_slicing
@@ -49,7 +49,7 @@ class NightSource:
     zeros: str
     notes: tuple[str, ...]
 
-    def unlabelled(self, request: Request, label: str, **changes: Any) -> Request:
+    def without_labels(self, request: Request, label: str, **changes: Any) -> Request:
         """Change a request so that it reads no label.
 
         Parameters
@@ -90,7 +90,7 @@ class NightSource:
         if not self.columns:
             return run_once(requests), [{} for _ in requests]
         of_columns = [
-            self.unlabelled(
+            self.without_labels(
                 request,
                 config.options["label"],
                 score=list(self.columns),
@@ -102,12 +102,12 @@ class NightSource:
         ]
         if requests[0].order == "sorted":  # by the scores of models, not by columns
             of_columns = [replace(request, order="grouped") for request in of_columns]
-            found = [*run_once(requests), *run_once(of_columns)]
+            results = [*run_once(requests), *run_once(of_columns)]
         else:
-            found = run_once([*requests, *of_columns])
-        return found[: len(requests)], [
+            results = run_once([*requests, *of_columns])
+        return results[: len(requests)], [
             distributions_of(evaluation, config.drift.min_rows, self.columns)
-            for evaluation, config in zip(found[len(requests) :], configs, strict=True)
+            for evaluation, config in zip(results[len(requests) :], configs, strict=True)
         ]
 
 
@@ -137,23 +137,23 @@ def open_night(
     names = config.drift.columns if config.drift.nights else ()
     columns = {_free_name(f"{name} (numbers)", taken): name for name in names}
     zeros = _free_name("no labels", taken)
-    gone: dict[str, ColumnError] = {}
+    problems: dict[str, ColumnError] = {}
     for name in names:
         try:
             _check_numbers(source, name)
         except ColumnError as error:
             if name not in known:
                 raise
-            gone[name] = error
+            problems[name] = error
 
-    def derive(source: Source) -> dict[str, DerivedColumn]:
-        derived = {zeros: DerivedColumn(pa.int8(), (), _zeros)}
+    def make_columns(source: Source) -> dict[str, ComputedColumn]:
+        new_columns = {zeros: ComputedColumn(pa.int8(), (), _zeros)}
         for free, name in columns.items():
-            derived[free] = _NULLS if name in gone else _numbers_of(source, name)
-        return derived
+            new_columns[free] = _NULLS if name in problems else _numbers_of(source, name)
+        return new_columns
 
-    notes = tuple(f"drift: {name!r} is gone: {error}" for name, error in gone.items())
-    return NightSource(with_columns(source, derive), columns, zeros, notes)
+    notes = tuple(f"drift: {name!r} is gone: {error}" for name, error in problems.items())
+    return NightSource(with_columns(source, make_columns), columns, zeros, notes)
 
 
 def run_once(requests: Sequence[Request]) -> list[Evaluation]:
@@ -194,7 +194,7 @@ def _zeros(batch: pa.RecordBatch) -> pa.Array:
 
 
 #: A column without numbers.
-_NULLS = DerivedColumn(pa.float64(), (), lambda batch: pa.nulls(batch.num_rows, pa.float64()))
+_NULLS = ComputedColumn(pa.float64(), (), lambda batch: pa.nulls(batch.num_rows, pa.float64()))
 
 
 def _check_numbers(source: Source, name: str) -> None:
@@ -210,7 +210,7 @@ def _check_numbers(source: Source, name: str) -> None:
         )
 
 
-def _numbers_of(source: Source, name: str) -> DerivedColumn:
+def _numbers_of(source: Source, name: str) -> ComputedColumn:
     """Return the doubles of a column, with null for NaN."""
     _check_numbers(source, name)
 
@@ -222,4 +222,4 @@ def _numbers_of(source: Source, name: str) -> DerivedColumn:
         column = column.cast(pa.float64(), safe=False)
         return pc.if_else(pc.is_nan(column), pa.scalar(None, pa.float64()), column)
 
-    return DerivedColumn(pa.float64(), (name,), compute)
+    return ComputedColumn(pa.float64(), (name,), compute)

@@ -58,7 +58,7 @@ _MAX_REASONS = 6
 _MAX_CARDS = 4
 _MAX_FAILING = 12
 #: The most rows of drift above the headline.
-_MAX_DRIFTED = 10
+_MAX_DRIFT_CHANGES = 10
 _MARKS = {
     "gate": "gate failed",
     "scores": "too few distinct scores",
@@ -100,9 +100,9 @@ def night_content(series: NightSeries) -> dict[str, Any]:
     night = series.last
     headline, failing, steps = series.headline(), failing_slices(series), next_steps(night)
     drift_rows = _drift_rows(night)
-    found = {(one.score, one.slice) for one in night.findings if one.kind == "drift"}
-    drifted = [row for row in drift_rows if (row.drift.name, row.drift.slice) in found]
-    optional = {"next": steps, "drift": drifted, "calibration": night.calibration}
+    drift_keys = {(one.score, one.slice) for one in night.findings if one.kind == "drift"}
+    drift_changes = [row for row in drift_rows if (row.drift.name, row.drift.slice) in drift_keys]
+    optional = {"next": steps, "drift": drift_changes, "calibration": night.calibration}
     slices = [(name, series.slices(name)) for name in night.measures]
     active = values_by_activity(night.values, activity_measure(night.measures))
     with styled():
@@ -170,8 +170,8 @@ def night_content(series: NightSeries) -> dict[str, Any]:
         "curves": curves,
         "quality_charts": quality_charts,
         "drift_rows": drift_rows,
-        "drifted": drifted,
-        "max_drifted": _MAX_DRIFTED,
+        "drift_changes": drift_changes,
+        "max_drift_changes": _MAX_DRIFT_CHANGES,
         "calibration": calibration_rows(night),
     }
 
@@ -490,11 +490,18 @@ def _environment() -> Environment:
         finalize=lambda value: printable(value) if type(value) is str else value,
     )
     # Templates call the functions of text.py.
-    environment.globals.update(vars(text), drift=_drift, key=_sort_key, spark=spark)
-    environment.globals.update(
-        clicks=clicks, p_text=p_text, outcome_of=outcome_of, change_text=change_text
-    )
-    environment.globals |= {"strip_text": STRIP_TEXT, "status_name": status_name}
+    environment.globals |= {
+        **vars(text),
+        "change_text": change_text,
+        "clicks": clicks,
+        "drift": _drift,
+        "key": _sort_key,
+        "outcome_of": outcome_of,
+        "p_text": p_text,
+        "spark": spark,
+        "status_name": status_name,
+        "strip_text": STRIP_TEXT,
+    }
     return environment
 
 

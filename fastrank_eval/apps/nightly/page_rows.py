@@ -35,7 +35,6 @@ from fastrank_eval.results.gates import gate
 
 #: The most rows of a table; larger pages open slowly.
 MAX_SLICES = 500
-_SINCE = " (since "
 
 
 @dataclass(frozen=True)
@@ -109,10 +108,8 @@ def strength(difference: NightDifference) -> float:
 
 def _alarm(outcome: GateOutcome, night: Night) -> Callable[[NightDifference], bool]:
     """Return a test whether a failed gate failed for a difference."""
-    condition, _, since = outcome.condition.rpartition(_SINCE)
-    kind = since.removesuffix(")").replace(" ", "_") if condition else "baseline"
     try:
-        requested = gate(condition or outcome.condition).terms
+        requested = gate(outcome.condition).terms
         terms = [(term, _measures_of_term(term, night)) for term in requested]
     except FastRankEvalError:  # written by another version
         terms = []
@@ -120,7 +117,7 @@ def _alarm(outcome: GateOutcome, night: Night) -> Callable[[NightDifference], bo
 
     def failed(one: NightDifference) -> bool:
         for term, measures in terms:
-            if term.field in COMPARISON_FIELDS and one.kind != kind:
+            if term.field in COMPARISON_FIELDS and one.kind != outcome.kind:
                 continue
             fits = one.measure in measures and term.score in (None, one.score)
             fits &= term.slice == one.slice if term.slice is not None else one.slice != ALL

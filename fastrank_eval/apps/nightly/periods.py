@@ -9,8 +9,9 @@ from dataclasses import replace
 
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import MergeError, SourceError
+from fastrank_eval.apps.nightly.display_names import display_name
 from fastrank_eval.apps.nightly.history import History
-from fastrank_eval.apps.nightly.night import PERIODS, Night, SavedStates, display_name, values_of
+from fastrank_eval.apps.nightly.night import PERIODS, Night, SavedStates, values_of
 from fastrank_eval.apps.nightly.text import confidence_of
 from fastrank_eval.engine.records import MeasureValue
 from fastrank_eval.engine.run import Evaluation
@@ -262,19 +263,23 @@ def with_periods(
     level, least_groups = confidence_of(night), _min_groups(night)
     values: dict[str, list[MeasureValue]] = {name: [] for name in PERIODS}
     dates: dict[str, tuple[dt.date, ...]] = {}
-    notes: list[str] = []
+    # The periods of each note.
+    notes: dict[str, list[str]] = {}
+    scores = {
+        name: len(night.models)
+        * sum(count for date, count in rows.items() if _within(date, night, days))
+        for name, days in PERIODS.items()
+    }
+    too_many = [name for name, number in scores.items() if number > MOST_SCORES]
     for kind in KINDS:
         if content(night.date, kind) is None and night.quality.rows:
             # The night has no measure of this kind.
             continue
         wanted_periods = dict(PERIODS)
-        for name, days in PERIODS.items() if kind == "scores" else ():
-            scores = len(night.models) * sum(
-                count for date, count in rows.items() if _within(date, night, days)
-            )
-            if scores > MOST_SCORES:
-                del wanted_periods[name]
-                notes.append(_too_many(name, scores))
+        for name in too_many if kind == "scores" else ():
+            del wanted_periods[name]
+            text = _too_many([scores[each] for each in too_many])
+            notes.setdefault(text, []).append(name)
         merging = NightMerger()
         for ago in range(max(wanted_periods.values(), default=0)):
             date = night.date - dt.timedelta(days=ago)
@@ -284,25 +289,28 @@ def with_periods(
                 merged = merging.result(level, least_groups)
                 values[name] += (_with_display_name(value, night) for value in merged.values)
                 dates.setdefault(name, merged.dates)
-                notes += [f"{name}: {note}" for note in merged.notes]
+                for note in merged.notes:
+                    notes.setdefault(note, []).append(name)
     for date, other in sorted(repeats.items()):
-        notes += [
-            f"{name}: {date} is left out: its rows are those of {other}"
-            for name, days in PERIODS.items()
-            if _within(date, night, days)
-        ]
+        names = [name for name, days in PERIODS.items() if _within(date, night, days)]
+        notes[f"{date} is left out: its rows are those of {other}"] = names
     provisional = history.provisional(first, night.date).keys() - {night.date}
     provisional |= {night.date} if night.provisional else set()
-    for name, nights in dates.items():
-        early = [str(date) for date in nights if date in provisional]
-        if early:
-            notes.append(f"{name}: the labels of {', '.join(early)} are not complete")
+    early: dict[tuple[str, ...], list[str]] = {}
+    for date in sorted(provisional):
+        in_periods = tuple(name for name, nights in dates.items() if date in nights)
+        if in_periods:
+            early.setdefault(in_periods, []).append(str(date))
+    for in_periods, early_dates in early.items():
+        notes[f"the labels of {', '.join(early_dates)} are not complete"] = list(in_periods)
     dates_by_period = {name: nights for name, nights in dates.items() if nights}
     return replace(
         night,
         periods={name: _in_order(night, values[name]) for name in dates_by_period},
         period_nights=dates_by_period,
-        period_notes=tuple(dict.fromkeys(notes)),
+        period_notes=tuple(
+            f"{' and '.join(dict.fromkeys(names))}: {text}" for text, names in notes.items()
+        ),
     )
 
 
@@ -315,10 +323,11 @@ def _within(date: dt.date, night: Night, days: int) -> bool:
     return night.date - dt.timedelta(days=days) < date <= night.date
 
 
-def _too_many(name: str, scores: int) -> str:
+def _too_many(scores: Sequence[int]) -> str:
+    numbers = " and ".join(f"{number:,}" for number in scores)
     return (
-        f"{name}: measures that read the score of every row, such as AUC, are left out: its nights "
-        f"have {scores:,} scores, more than {MOST_SCORES:,}"
+        "measures that read the score of every row, such as AUC, are left out: the nights have "
+        f"{numbers} scores, more than {MOST_SCORES:,}"
     )
 
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 from fastrank_eval._lib.threads import JobMap
 from fastrank_eval.apps.nightly.compare_nights import drift, first_names
 from fastrank_eval.apps.nightly.night import (
+    LABEL_LIMITS,
     MOST_SCORES,
     Finding,
     GateOutcome,
@@ -252,10 +253,11 @@ def judge_rows(
         return judge_quality(quality, volumes, limits, repeated)
     columns = night.conventions.get("columns")
     label = columns.get("label") if isinstance(columns, Mapping) else None
+    no_limits: dict[str, Any] = dict.fromkeys(LABEL_LIMITS)
     judged = judge_quality(
         replace(quality, nulls={name: n for name, n in quality.nulls.items() if name != label}),
         [(rows, math.nan) for rows, _ in volumes],
-        replace(limits, min_coverage=None, max_single_class_share=None, max_ctr_drift=None),
+        replace(limits, **no_limits),
         repeated,
     )
     return replace(judged, nulls=quality.nulls)

@@ -28,6 +28,7 @@ from fastrank_eval.apps.nightly.compare_nights import (
     gate_outcomes,
 )
 from fastrank_eval.apps.nightly.config import NightlyConfig
+from fastrank_eval.apps.nightly.display_names import with_display_names, with_standard_errors
 from fastrank_eval.apps.nightly.drift import (
     DISTRIBUTION,
     KIND,
@@ -59,9 +60,7 @@ from fastrank_eval.apps.nightly.night import (
     Night,
     NightDifference,
     SavedStates,
-    display_names,
     values_of,
-    with_standard_errors,
 )
 from fastrank_eval.apps.nightly.night_curves import curves_of, has_curves
 from fastrank_eval.apps.nightly.night_source import NightSource, open_night, without_label_slices
@@ -272,15 +271,16 @@ def _evaluate(
         raise ColumnError(
             f"{error} If labels come later, judge the rest of the night with --no-labels."
         ) from None
-    evaluate = _evaluated_night if labels else _unlabelled_night
+    evaluate = _evaluated_night if labels else _night_without_labels
     evaluated = []
     for config, evaluation, columns in zip(configs, evaluations, of_columns, strict=True):
         one = evaluate(config, date, evaluation)
         one = replace(one, night=with_maturity(one.night, config.labels_complete_after, now))
         if config.drift.nights and one.night.quality.rows:
             distributions = distributions_of(evaluation, config.drift.min_rows)
-            one = _with_distributions(one, {**distributions, **columns}, columns, opened.notes)
-        evaluated.append(one)
+            one = _with_distributions(one, {**distributions, **columns}, columns)
+        notes = (*one.night.notes, *opened.notes)
+        evaluated.append(replace(one, night=replace(one.night, notes=notes)))
     return evaluated
 
 
@@ -328,7 +328,7 @@ def _request(
         return request
     counts = _quality_measures(config, {"unretrieved": "allow"})
     label = config.options["label"]
-    return opened.unlabelled(request, label, measures=counts, baseline=config.baseline)
+    return opened.without_labels(request, label, measures=counts, baseline=config.baseline)
 
 
 def _source(config: NightlyConfig, date: dt.date) -> str | list[str]:
@@ -359,14 +359,8 @@ def _evaluated_night(config: NightlyConfig, date: dt.date, evaluation: Evaluatio
         calibration=calibration_of(evaluation),
     )
     states = states_of(evaluation, _source(config, date), hidden, config.states)
-    shown = display_names(requested, evaluation.plan.measures)
-    computed = {
-        shown.get(name, name): shown.get(text, text) for name, text in evaluation.requested.items()
-    }
-    texts = ((shown.get(str(m), str(m)), m.shown) for m in evaluation.plan.measures)
-    names = {text: name for text, name in texts if text in night.measures and text != name}
     few = few_scores(evaluation, config.gates.min_distinct_scores)
-    return NightRun(_with_display_names(night, shown, computed, names), states, few)
+    return NightRun(with_display_names(night, requested, evaluation), states, few)
 
 
 def _claim(
@@ -392,7 +386,7 @@ def _check_labels(history: History, date: dt.date, labels: bool) -> None:
         )
 
 
-def _unlabelled_night(config: NightlyConfig, date: dt.date, evaluation: Evaluation) -> NightRun:
+def _night_without_labels(config: NightlyConfig, date: dt.date, evaluation: Evaluation) -> NightRun:
     requested = requested_measures(list(config.measures))
     quality = replace(
         quality_of(evaluation),
@@ -430,10 +424,7 @@ def _command(config: NightlyConfig, date: dt.date, *options: str) -> str:
 
 
 def _with_distributions(
-    evaluated: NightRun,
-    distributions: Distributions,
-    columns: Distributions,
-    notes: Sequence[str],
+    evaluated: NightRun, distributions: Distributions, columns: Distributions
 ) -> NightRun:
     """Add distributions and their state, and the nulls of columns."""
     night, states = evaluated.night, evaluated.states
@@ -442,33 +433,9 @@ def _with_distributions(
     contents = {**states.contents, KIND: distributions_to_bytes(distributions)}
     return replace(
         evaluated,
-        night=replace(night, quality=quality, notes=(*night.notes, *notes)),
+        night=replace(night, quality=quality),
         states=replace(states, contents=contents),
         distributions=distributions,
-    )
-
-
-def _with_display_names(
-    night: Night, shown: Mapping[str, str], requested: Mapping[str, str], names: Mapping[str, str]
-) -> Night:
-    """Rename measures to display names, and list the requested names."""
-    measured = night.conventions["measures"]
-    if isinstance(measured, Mapping):
-        measured = {shown.get(text, text): options for text, options in measured.items()}
-    return replace(
-        night,
-        measures=tuple(shown.get(text, text) for text in night.measures),
-        conventions={
-            **night.conventions,
-            "measures": measured,
-            **({"requested": dict(requested)} if requested else {}),
-            **({"names": dict(names)} if names else {}),
-        },
-        values=tuple(replace(v, measure=shown.get(v.measure, v.measure)) for v in night.values),
-        compared=tuple(
-            replace(difference, measure=shown.get(difference.measure, difference.measure))
-            for difference in night.compared
-        ),
     )
 
 
@@ -534,7 +501,7 @@ def _compare_and_judge(evaluated: NightRun, config: NightlyConfig, history: Hist
     distributions = evaluated.distributions
     if night.provisional:
         distributions = without_label_slices(distributions, config.options["label"])
-    drift, drifted = judge_drift(
+    drift, drift_findings = judge_drift(
         reference.compare(distributions), limits, config.models, evaluated.few_scores
     )
     night = replace(
@@ -550,11 +517,11 @@ def _compare_and_judge(evaluated: NightRun, config: NightlyConfig, history: Hist
     )
     gates = [gate_so_far(each.outcome, night, config.gates) for each in judged_gates]
     gates += few_scores_outcomes(evaluated.few_scores)
-    gates += [*alarm_outcomes, *drift_outcomes(drifted)]
+    gates += [*alarm_outcomes, *drift_outcomes(drift_findings)]
     findings: list[Finding] = []
     if quality.rows:
         findings += gate_findings(night, judged_gates)
-        findings += [*score_findings(night, evaluated.few_scores), *drifted]
+        findings += [*score_findings(night, evaluated.few_scores), *drift_findings]
     earlier_findings = history.findings(night.date, DAYS)
     findings = with_since(night.date, findings, earlier_findings) + alarm_findings
     if quality.rows and not night.provisional:

@@ -170,7 +170,10 @@ def night_dict(
             named(step.finding, ("score", "slice", "measure", "name")) | {"command": step.command}
             for step in next_steps(night)
         ],
-        "gates": [asdict(gate) for gate in night.gates],
+        "gates": [
+            {"condition": gate.text, "passed": gate.passed, "reason": gate.reason}
+            for gate in night.gates
+        ],
         "quality": asdict(night.quality),
         "drift": [asdict(one) for one in ordered_drift(night)],
         "calibration": [named(one, _CALIBRATION_FIELDS) for one in night.calibration],
@@ -311,10 +314,12 @@ def _status_strip(night: Night, statuses: Mapping[dt.date, str]) -> list[str]:
     if len(known) < 2:
         return []
     days = days[days.index(known[0]) :]
-    found = [status_by_date.get(day, "") for day in days]
-    strip = "".join(_STRIP.get(status, ("?", ""))[0] for status in found)
+    status_by_day = [status_by_date.get(day, "") for day in days]
+    strip = "".join(_STRIP.get(status, ("?", ""))[0] for status in status_by_day)
     meanings = [
-        f"{_code(character)} {name}" for key, (character, name) in _STRIP.items() if key in found
+        f"{_code(character)} {name}"
+        for key, (character, name) in _STRIP.items()
+        if key in status_by_day
     ]
     return [f"Last {len(days)} days: {_code(strip)} ({', '.join(meanings)})", ""]
 

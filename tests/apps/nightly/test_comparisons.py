@@ -90,7 +90,7 @@ def test_partition_delivered_twice__is_flagged_and_counts_once(folder: Path) -> 
         assert told["quality"]["flags"] == ["the rows are those of 2026-11-30"]
         assert told["periods"] == before["periods"]
         why = "2026-12-01 is left out: its rows are those of 2026-11-30"
-        assert told["period_notes"] == [f"week: {why}", f"month: {why}"]
+        assert told["period_notes"] == [f"week and month: {why}"]
     # The night that had the rows first is as it was, and so is a run of the same night again.
     state = dump()
     assert nightly("--date", on(30), "-q").exit_code == 3

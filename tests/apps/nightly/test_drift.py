@@ -8,6 +8,7 @@ import re
 import shlex
 import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -222,6 +223,27 @@ def test_bins_of_one_value__give_the_median_and_the_share() -> None:
     assert math.isnan(nothing.mode_share)
 
 
+@pytest.mark.parametrize(
+    "scores, median",
+    [
+        ([0.0, 1.0], 0.5),
+        ([0.0, 0.0, 1.0, 1.0], 0.5),
+        ([1.0, 3.0, 4.0, 8.0], 3.5),
+        ([1.0, 3.0, 3.0, 8.0], 3.0),
+        ([1.0, 3.0, 4.0], 3.0),
+        ([0.1, 0.1], 0.1),
+        ([0.25], 0.25),
+        ([1.0, math.inf], math.inf),
+        ([-math.inf, math.inf], math.nan),
+    ],
+)
+def test_median__is_the_mean_of_the_two_middle_values(scores: list[float], median: float) -> None:
+    state = BinnedScores(64)
+    state.add(np.array(scores), np.empty(0, np.int64))
+    one = Distribution(len(scores), state.merged_bins())
+    assert one.median == pytest.approx(median, abs=0, nan_ok=True)
+
+
 def steps_of(night: Night) -> list[str]:
     commands = [step.command for step in next_steps(night) if step.finding.kind == "drift"]
     for command in commands:
@@ -429,6 +451,17 @@ def test_column__that_is_gone__fails_alone(content: object, why: str) -> None:
     assert drift_of(run(11), "price").verdict == "same"
 
 
+def test_column__that_is_gone_in_a_night_without_rows__is_noted() -> None:
+    configure('columns = ["price"]\n')
+    assert nightly("--backfill", f"{on(1)}..{on(8)}", "-q").exit_code == 0
+    rows = {name: values[:0] for name, values in rows_of(9).items() if name != "price"}
+    parquet.write_table(pa.table(rows), f"logs/{on(9)}.parquet")
+    night = run(9, exit_code=4)
+    assert (night.quality.rows, night.drift) == (0, ())
+    (note,) = (note for note in night.notes if "gone" in note)
+    assert note.startswith("drift: 'price' is gone: ")
+
+
 def test_columns__are_read_in_the_pass_of_the_night(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[tuple[str, ...]] = []
     unread_batches = Source.unread_batches
@@ -556,8 +589,7 @@ def test_no_labels__night_is_not_compared_with() -> None:
     assert night.quality.volume_drift == 0
     with History("history.db", readonly=True) as history:
         assert with_periods(night, history).period_notes == (
-            f"week: {on(9)} is left out: it has no saved state; run it again",
-            f"month: {on(9)} is left out: it has no saved state; run it again",
+            f"week and month: {on(9)} is left out: it has no saved state; run it again",
         )
 
 
@@ -697,6 +729,20 @@ def test_nights_without_a_state_or_with_a_damaged_one__are_left_out() -> None:
     assert night.notes == (
         f"drift: {on(3)} is left out: its saved scores cannot be read; run it again, which "
         "replaces them",
+    )
+
+
+def test_states_of_many_nights__that_cannot_be_read__have_one_note() -> None:
+    with closing(sqlite3.connect("history.db")) as database, database:
+        database.execute(
+            "UPDATE state SET content = zeroblob(9) WHERE kind = 'drift' AND date > ?", (on(2),)
+        )
+    write(9)
+    night = run(9)
+    assert {one.nights for one in night.drift} == {2}
+    assert night.notes == (
+        f"drift: 6 nights from {on(3)} to {on(8)} are left out: their saved scores cannot be read; "
+        "run them again, which replaces them",
     )
 
 

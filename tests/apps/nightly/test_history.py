@@ -11,6 +11,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -183,6 +184,37 @@ def test_migration__golden_file_of_an_older_version__is_read_as_it_was_written(
     with History(fresh):
         pass
     assert tables_of(path) == tables_of(fresh)
+
+
+def test_migration__gates_of_version_10__have_their_earlier_night_apart(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as database, database:
+        for step in MIGRATIONS[:10]:
+            database.executescript(step)
+        columns = "date, title, status, models, measures, sources, command, version, seconds"
+        database.execute(
+            f"INSERT INTO night ({columns}, conventions) "  # noqa: S608
+            "VALUES ('2026-11-02', 'T', 'fine', '[\"a\"]', '[]', '[]', '', '0', 1.0, '{}')"
+        )
+        database.execute(
+            'INSERT INTO quality (date, "rows", "groups", positives, ctr, nulls, flags) '
+            "VALUES ('2026-11-02', 5, 1, 1, 0.2, '{}', '[]')"
+        )
+        conditions = "GAUC < 0", "AUC delta < 0 (since yesterday)", "GAUC < 1 (since last week)"
+        database.executemany(
+            "INSERT INTO gate (date, place, condition, passed, reason) "
+            "VALUES ('2026-11-02', ?, ?, 1, 'not judged: no night')",
+            enumerate(conditions),
+        )
+        database.execute("PRAGMA user_version = 10")
+        database.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    with History(path) as history:
+        (night,) = history.read()
+        (earlier,) = history.findings(dt.date(2026, 11, 3), 1)
+    assert [(gate.condition, gate.kind) for gate in night.gates] == [
+        ("GAUC < 0", "baseline"), ("AUC delta < 0", "yesterday"), ("GAUC < 1", "last_week"),
+    ]  # fmt: skip
+    assert tuple(gate.text for gate in night.gates) == conditions
+    assert earlier.not_judged == {*conditions}
 
 
 def tables_of(path: Path) -> dict[str, list[tuple[object, ...]]]:

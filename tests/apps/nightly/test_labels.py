@@ -26,10 +26,13 @@ from fastrank_eval.apps.nightly.labels import folder_name
 from fastrank_eval.apps.nightly.night import Finding, GateOutcome, Night
 from fastrank_eval.apps.nightly.summary_files import night_lines
 from fastrank_eval.apps.nightly.web import HistoryFile, web_view
+from tests.apps.nightly.test_notify import TABLE, Receiver, receiver
 from tests.support.asgi_client import Client
 from tests.support.html_elements import elements
 from tests.support.nightly_runs import CONFIG, adjust, dump, nightly, on
 from tests.support.nights import a_night
+
+__all__ = ["receiver"]  # a fixture
 
 DAYS, LABELS = range(1, 4), ("click", "order")
 EVIL = "../or der"
@@ -158,7 +161,8 @@ def test_config__alarm_and_fewest_scores_of_one_label(folder: Path) -> None:
             "[labels.order] measure = 'AUC': there is no such key. Did you mean 'measures'? "
             "[labels.order] takes scores, baseline, measures, by, min_groups, fail_if, "
             "fail_if_yesterday, fail_if_last_week, min_distinct_scores, alarm, alarm_since, "
-            "provisional, labels_complete_after."
+            "provisional, labels_complete_after, min_coverage, max_single_class_share, "
+            "max_ctr_drift."
         ]),
         ('[labels]\nmeasures = "AUC"', [
             "[labels] measures = 'AUC': is a key of one label; write it below [labels.click]."
@@ -167,6 +171,12 @@ def test_config__alarm_and_fewest_scores_of_one_label(folder: Path) -> None:
             "[labels.click] min_groups = 0: must be an integer of at least 1.",
             "[labels.order] baseline = 'score_c': is none of the models 'score_a', 'score_b'. Did "
             "you mean 'score_b'?",
+        ]),
+        ('[labels.order]\nmax_single_class_share = 2', [
+            "[labels.order] max_single_class_share = 2: must be",
+        ]),
+        ('[labels.order]\nmin_rows = 2', [
+            "[labels.order] min_rows = 2: there is no such key.",
         ]),
         ('[labels.order]\nfail_if = "GAUC < 0 in"', None),
         ('[labels.order]\nmeasures = "LogLoss"', [
@@ -194,6 +204,22 @@ def test_mistake__of_every_label__is_told_once(tmp_path: Path) -> None:
     pages = SEVERAL.replace('"order"]', '"Click"]') + '[output]\nfolder = "pages"\n'
     (line,) = problems(tmp_path, pages)
     assert "must differ in more than case" in line
+
+
+def test_limits_of_quality__of_one_label__judge_it_alone(folder: Path) -> None:
+    general = "[quality]\nmax_single_class_share = 0.99\nmin_coverage = 0.01\n"
+    own = "[labels.order]\nmax_single_class_share = 0.001\nmin_coverage = 0.9999\n"
+    click, order = read(folder, SEVERAL + general + own).of_labels()
+    assert (click.quality.max_single_class_share, click.quality.min_coverage) == (0.99, 0.01)
+    assert (order.quality.max_single_class_share, order.quality.min_coverage) == (0.001, 0.9999)
+    assert (order.quality.min_rows, order.quality.max_ctr_drift) == (1, None)
+    assert run_both("--date", on(1), "-q").exit_code == 4
+    ((one,), (other,)) = map(of_label, LABELS)
+    assert (one.quality.flags, other.status) == ((), "data_quality")
+    assert one.status != "data_quality"
+    coverage, share = sorted(other.quality.flags)
+    assert (coverage.split()[0], share.split()[-1]) == ("coverage", "0.001")
+    assert other.conventions["quality"]["max_single_class_share"] == 0.001  # type: ignore[index]
 
 
 @pytest.mark.parametrize(
@@ -570,3 +596,15 @@ def test_config__label_with_some_of_the_computed_scores__has_their_expressions(
     click, order = read(tmp_path, text + '[labels.order]\nscores = "ctcvr"\n').of_labels()
     assert click.models == ("ctr", "ctcvr")
     assert (order.scores, order.baseline) == ({"ctcvr": "score_a * score_b"}, None)
+
+
+def test_message__is_sent_if_any_label_asks_for_it(folder: Path, receiver: Receiver) -> None:
+    fails = '[labels.order]\nfail_if = "LogLoss > 0"\n'
+    for day, own, count in ((1, "", 0), (2, fails, 1), (3, fails, 1)):
+        (folder / "nightly.toml").write_text(f'{SEVERAL}{own}{TABLE}when = "change"\n')
+        nightly("--date", on(day), "-q")
+        assert len(receiver.texts) == count
+    assert receiver.texts[0].startswith(f"Test\n{on(2)} REGRESSION: click fine, order REGRESSION")
+    assert nightly("--date", "2027-01-01", "-q").exit_code == 2
+    assert receiver.texts[1:] == [receiver.texts[-1]]
+    assert receiver.texts[1].startswith("Test\n2027-01-01 NOT EVALUATED: ")

@@ -478,7 +478,8 @@ def test_week__says_which_nights_are_provisional() -> None:
         judge(number, morning(number, 5.5 if number else 100))
     with History("history.db", readonly=True) as history:
         night = with_periods(stored(2), history)
-        assert "week: the labels of 2026-11-03, 2026-11-04 are not complete" in night.period_notes
+        why = "the labels of 2026-11-03, 2026-11-04 are not complete"
+        assert night.period_notes == (f"week and month: {why}",)
         assert len(night.period_nights["week"]) == 3
         assert with_periods(stored(0), history).period_notes == ()
 

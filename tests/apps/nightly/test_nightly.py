@@ -100,7 +100,7 @@ def test_backfill__month_in_which_things_go_wrong(folder: Path) -> None:
     assert wrong[16] == wrong[24] == "data_quality"
     assert nights[16].quality.rows == 0
     assert nights[16].quality.flags[0] == "rows 0, below 1,500"
-    failed = [gate.condition for gate in nights[12].gates if not gate.passed]
+    failed = [gate.text for gate in nights[12].gates if not gate.passed]
     assert failed[0] == "GAUC delta_ci_high < -0.01"
     assert failed[-2:] == ["score_b:GAUC delta_ci_high < -0.05 (since yesterday)", "psi > 0.25"]
     # Nothing of an empty night to compare with.

@@ -347,8 +347,8 @@ LIMITS = {"confidence": 0.9, "quality": {"min_rows": 1, "max_volume_drift": 5.0}
                 "quality": QUALITY,
                 "gates": (
                     GateOutcome(
-                        "GAUC delta < 0 (since yesterday)", True,
-                        "not judged: history has no rows of 2026-11-18",
+                        "GAUC delta < 0", True,
+                        "not judged: history has no rows of 2026-11-18", "yesterday",
                     ),
                 ),
             },

@@ -151,7 +151,7 @@ def test_state_of_an_earlier_night__damaged__neither_fails_a_night_nor_keeps_its
         assert night["status"] == "regression"
         assert night["page"] == f"pages/{night['date']}.html"
         assert Path(night["page"]).exists()
-        assert night["period_notes"][0].startswith("week: 2026-11-02 is left out: ")
+        assert night["period_notes"][0].startswith("week and month: 2026-11-02 is left out: ")
 
 
 @pytest.mark.parametrize("gate,code", [("GAUC > 0", 3), ("GAUC > 1", 5)])

@@ -233,7 +233,7 @@ def test_periods__state_that_cannot_be_read__leaves_its_night_out(
     found = with_periods(nights[-1], history)
     assert [date.day for date in found.period_nights["month"]] == [1, 3]
     assert found.period_notes[0] == (
-        "week: 2026-11-02 is left out: its saved state cannot be read; run it again, "
+        "week and month: 2026-11-02 is left out: its saved state cannot be read; run it again, "
         "which replaces it"
     )
     whole = with_periods(shown(3, evaluated(a_log(3))), history)
@@ -246,7 +246,7 @@ def test_periods__rows_of_another_night__count_once(history: History) -> None:
     assert repr(found.periods) == repr(with_periods(nights[1], history).periods)
     assert [date.day for date in found.period_nights["week"]] == [1, 2]
     why = "2026-11-03 is left out: its rows are those of 2026-11-02"
-    assert found.period_notes == (f"week: {why}", f"month: {why}")
+    assert found.period_notes == (f"week and month: {why}",)
 
 
 def test_periods__more_scores_than_are_merged__leave_out_what_reads_them(
@@ -259,8 +259,14 @@ def test_periods__more_scores_than_are_merged__leave_out_what_reads_them(
     measured = {name: {v.measure for v in of} for name, of in found.periods.items()}
     assert measured["week"] - measured["month"] == {"AUC"}
     assert found.period_notes == (
-        "month: measures that read the score of every row, such as AUC, are left out: its nights "
+        "month: measures that read the score of every row, such as AUC, are left out: the nights "
         f"have {2 * sum(rows.values()):,} scores, more than {2 * (rows[20] + rows[21]):,}",
+    )
+    monkeypatch.setattr(periods, "MOST_SCORES", 2)
+    numbers = f"{2 * (rows[20] + rows[21]):,} and {2 * sum(rows.values()):,}"
+    assert with_periods(nights[-1], history).period_notes == (
+        "week and month: measures that read the score of every row, such as AUC, are left out: the "
+        f"nights have {numbers} scores, more than 2",
     )
 
 
@@ -273,5 +279,5 @@ def test_periods__nights_of_an_older_history__are_told(history: History) -> None
     found = with_periods(nights[-1], history)
     assert [date.day for date in found.period_nights["week"]] == [2]
     assert found.period_notes[0] == (
-        "week: 2026-11-01 is left out: it has no saved state; run it again"
+        "week and month: 2026-11-01 is left out: it has no saved state; run it again"
     )

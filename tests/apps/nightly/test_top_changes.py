@@ -61,24 +61,25 @@ def test_moved__no_gate_failed__worse_in_the_first_measure_leads() -> None:
 
 
 @pytest.mark.parametrize(
-    "condition, reason, alarmed",
+    "condition, reason, alarmed, kind",
     [
-        ("GAUC[*] delta < -0.01", "new, slot=side: -0.05; new, slot=gone: -0.1", True),
-        ("GAUC[*] delta < -0.01", "new, country=FR: -0.05", False),
-        ("new:GAUC[slot=side] delta < -0.01", "-0.05", True),
-        ("old:GAUC[slot=side] value < 0.6", "0.5", False),
-        ("GAUC[slot=side] value < 0.6", "new: 0.5", True),
-        ("GAUC[slot=side] value < 0.6", "old: 0.5", False),
-        ("GAUC[slot=side] delta < -0.01 (since yesterday)", "new: -0.05", False),
-        ("GAUC[slot=side] value < 0.6 (since yesterday)", "new: 0.5", True),
-        ("GAUC delta < -0.01", "new: -0.05", False),
-        ("rows < 10", "5", False),
-        ("Unheard[slot=side] delta < 1", "new: 0.5", False),
-        ("GAUC(weight='positives')[slot=side] delta < 1", "new: 0.5", False),
+        ("GAUC[*] delta < -0.01", "new, slot=side: -0.05; new, slot=gone: -0.1", True, "baseline"),
+        ("GAUC[*] delta < -0.01", "new, country=FR: -0.05", False, "baseline"),
+        ("new:GAUC[slot=side] delta < -0.01", "-0.05", True, "baseline"),
+        ("old:GAUC[slot=side] value < 0.6", "0.5", False, "baseline"),
+        ("GAUC[slot=side] value < 0.6", "new: 0.5", True, "baseline"),
+        ("GAUC[slot=side] value < 0.6", "old: 0.5", False, "baseline"),
+        ("GAUC[slot=side] delta < -0.01", "new: -0.05", False, "yesterday"),
+        ("GAUC[slot=side] value < 0.6", "new: 0.5", True, "yesterday"),
+        ("GAUC[slot=a (since b)] < 1 or GAUC[slot=side] < 0.6", "new: 0.5", True, "baseline"),
+        ("GAUC delta < -0.01", "new: -0.05", False, "baseline"),
+        ("rows < 10", "5", False, "baseline"),
+        ("Unheard[slot=side] delta < 1", "new: 0.5", False, "baseline"),
+        ("GAUC(weight='positives')[slot=side] delta < 1", "new: 0.5", False, "baseline"),
     ],
 )
-def test_moved__gates_of_every_form(condition: str, reason: str, alarmed: bool) -> None:
-    found = top_changes(night_of(*SIDE, gates=(GateOutcome(condition, False, reason),)))
+def test_moved__gates_of_every_form(condition: str, reason: str, alarmed: bool, kind: str) -> None:
+    found = top_changes(night_of(*SIDE, gates=(GateOutcome(condition, False, reason, kind),)))
     (side,) = (one for one in found if one.difference.slice == "slot=side")
     assert side.alarmed == alarmed
 

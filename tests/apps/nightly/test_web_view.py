@@ -183,7 +183,7 @@ def test_web__a_state_that_cannot_be_read__does_not_hide_the_night() -> None:
     answer = Client(web_of(Damaged(month(2)))).get(f"/night/{LAST}")
     assert answer.status == 200
     told = html.unescape(answer.text)
-    assert "week: 2026-11-19 is left out: its saved state cannot be read" in told
+    assert "week and month: 2026-11-19 is left out: its saved state cannot be read" in told
 
 
 def test_web__two_nights__how_the_second_differs(client: Client) -> None:

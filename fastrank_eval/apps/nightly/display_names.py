@@ -1,0 +1,103 @@
+"""Name measures in reports as the configuration names them.
+
+AUC is computed with its standard error, and is shown without this option.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+from fastrank_eval.analysis.compare import with_clustered_errors
+from fastrank_eval.apps.nightly.night import Night
+from fastrank_eval.engine.run import Evaluation
+from fastrank_eval.measures import Measure
+from fastrank_eval.measures.auc import PooledAUC
+from fastrank_eval.measures.parser import measure as measure_of
+
+
+def with_standard_errors(requested: Sequence[Measure]) -> tuple[Measure, ...]:
+    """Give AUC the standard error that `compare` computes.
+
+    Parameters
+    ----------
+    requested : sequence of Measure
+        If one of them names a standard error of AUC, they are returned as they are.
+    """
+    return (
+        tuple(requested) if any(map(_is_clustered, requested)) else with_clustered_errors(requested)
+    )
+
+
+def _display_names(requested: Sequence[Measure], used: Sequence[Measure]) -> dict[str, str]:
+    """Map computed measures to their names on a night, where they differ."""
+    if any(_is_clustered(each) for each in requested):
+        return {}
+    return {str(measure): _plain(measure) for measure in used if _is_clustered(measure)}
+
+
+def with_display_names(night: Night, requested: Sequence[Measure], evaluation: Evaluation) -> Night:
+    """Rename measures to display names, and list the requested names.
+
+    Parameters
+    ----------
+    night : Night
+        With the names of the computed measures.
+    requested : sequence of Measure
+        The measures of the configuration.
+    evaluation : Evaluation
+        The run of the night.
+    """
+    shown = _display_names(requested, evaluation.plan.measures)
+    computed = {
+        shown.get(name, name): shown.get(text, text) for name, text in evaluation.requested.items()
+    }
+    texts = ((shown.get(str(m), str(m)), m.shown) for m in evaluation.plan.measures)
+    names = {text: name for text, name in texts if text in night.measures and text != name}
+    measured = night.conventions["measures"]
+    if isinstance(measured, Mapping):
+        measured = {shown.get(text, text): options for text, options in measured.items()}
+    return replace(
+        night,
+        measures=tuple(shown.get(text, text) for text in night.measures),
+        conventions={
+            **night.conventions,
+            "measures": measured,
+            **({"requested": computed} if computed else {}),
+            **({"names": names} if names else {}),
+        },
+        values=tuple(replace(v, measure=shown.get(v.measure, v.measure)) for v in night.values),
+        compared=tuple(
+            replace(difference, measure=shown.get(difference.measure, difference.measure))
+            for difference in night.compared
+        ),
+    )
+
+
+def display_name(text: str, measures: Collection[str]) -> str:
+    """Return the name that a night uses for a computed measure.
+
+    Parameters
+    ----------
+    text : str
+        The text of the computed measure.
+    measures : collection of str
+        The names that the night has.
+
+    Examples
+    --------
+    >>> display_name("AUC(se='clustered')", ["GAUC", "AUC"])
+    'AUC'
+    """
+    if text in measures:
+        return text
+    plain = _plain(measure_of(text))
+    return plain if plain in measures else text
+
+
+def _plain(measure: Measure) -> str:
+    return str(measure(se=None)) if _is_clustered(measure) else str(measure)
+
+
+def _is_clustered(measure: Measure) -> bool:
+    return isinstance(measure, PooledAUC) and measure.se == "clustered"
