@@ -302,16 +302,20 @@ class History(HistoryDatabase):
             return {dt.date.fromisoformat(d): dt.datetime.fromisoformat(at) for d, at in rows}
 
     def provisional(
-        self, first: dt.date | None = None, last: dt.date | None = None
+        self,
+        first: dt.date | None = None,
+        last: dt.date | None = None,
+        *,
+        unlabelled: bool = True,
     ) -> dict[dt.date, tuple[str, ...]]:
         """Return the notes of the nights without complete labels, by date.
 
-        These are provisional nights, and nights that were judged without labels.
+        These are provisional nights and, if `unlabelled`, nights that were judged without labels.
         """
         rows = self._select(
             "SELECT date, notes FROM night WHERE label_name = ? AND date BETWEEN ? AND ? "
-            "AND (provisional OR conventions LIKE ?) ORDER BY date",
-            self.label, first or _FIRST, last or _LAST, f'{{"labels":"{NO_LABELS}"%',
+            "AND (provisional OR ? AND conventions LIKE ?) ORDER BY date",
+            self.label, first or _FIRST, last or _LAST, unlabelled, f'{{"labels":"{NO_LABELS}"%',
         )  # fmt: skip
         with self._reading():
             return {dt.date.fromisoformat(date): tuple(json.loads(notes)) for date, notes in rows}
