@@ -89,8 +89,7 @@ class History(HistoryDatabase):
     def claim(self, report: str, labels: Sequence[str] = ("",)) -> None:
         """Assign the history to a report.
 
-        Nights of a report that had one label, and now has several, get the name of their label, and
-        lose it again if the report has only that label.
+        If the labels have changed, nights get or lose the name of their label; see `name_labels`.
 
         Parameters
         ----------
@@ -114,16 +113,22 @@ class History(HistoryDatabase):
                 f'"{report}.db"; or, if it is the same report under another name, write report '
                 f"= {json.dumps(name, ensure_ascii=False)} there."
             )
-        several = tuple(labels) if len(labels) > 1 else ()
-        if self.readonly or (name == report and several == self.labels()):
+        if self.readonly or (name == report and not self.names_nights(labels)):
             return
-        with self.transaction():
+        several = labels if len(labels) > 1 else ()
+        with self._reading(), self.transaction():
             name_labels(self._database, labels)
             self._database.execute("DELETE FROM report")
             self._database.execute(
                 "INSERT INTO report (name, labels) VALUES (?, ?)",
                 (report, json.dumps(several, ensure_ascii=False)),
             )
+
+    def names_nights(self, labels: Sequence[str]) -> bool:
+        """Return whether `claim` may change the names of labels of nights."""
+        if len(labels) > 1 or self.labels():
+            return tuple(labels) != self.labels()
+        return bool(self._select("SELECT 1 FROM night WHERE label_name <> '' LIMIT 1"))
 
     def write(self, night: Night, states: SavedStates | None = None) -> None:
         """Store a night and replace any night of the same date.

@@ -157,9 +157,11 @@ def night_from_rows(date: str, rows: Mapping[str, Iterable[Row]], label: str = "
 
 
 def name_labels(database: sqlite3.Connection, labels: Sequence[str]) -> None:
-    """Name the nights of a report that had one label, and now has several.
+    """Name the nights of a report whose labels have changed.
 
-    With one label, its nights lose their name. A night of the same label and date stays.
+    With several labels, nights have the name of their label. With one label, its nights lose their
+    name, and nights of other labels have theirs if any night has one: none is replaced by a night
+    of another label.
 
     Parameters
     ----------
@@ -167,10 +169,16 @@ def name_labels(database: sqlite3.Connection, labels: Sequence[str]) -> None:
     labels : sequence of str
         The columns of the labels of the report.
     """
-    nights = database.execute("SELECT date, label_name, conventions FROM night").fetchall()
+    nights = database.execute(
+        "SELECT date, label_name, conventions FROM night ORDER BY label_name"  # without name first
+    ).fetchall()
+    has_names = any(name for _, name, _ in nights)
     for date, name, conventions in nights:
         label = json.loads(conventions).get("columns", {}).get("label")
-        new = (label if len(labels) > 1 else "") if label in labels else name
+        if label in labels:
+            new = label if len(labels) > 1 else ""
+        else:
+            new = label if label and has_names and len(labels) == 1 else name
         if new != name:
             database.execute(
                 "UPDATE OR IGNORE night SET label_name = ? WHERE label_name = ? AND date = ?",
