@@ -6,9 +6,11 @@ import inspect
 import random
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 import fastrank_eval as fe
+from fastrank_eval.spark import evaluate as spark_evaluate
 from tests.wrong_arguments import LOG, VALUES, Call, calls, foreign, of_measures
 
 #: Values that are tried for each argument; ``python -m tests.wrong_arguments`` tries all.
@@ -75,6 +77,26 @@ def test_half_a_surrogate_as_a_column__is_refused_by_name(name: str) -> None:
     told = rf"^{name}: must be text .*without lone surrogates, got '\\ud800'; "
     with pytest.raises(fe.ArgumentError, match=told):
         fe.evaluate(LOG, **{**COLUMNS, name: "\ud800"})
+
+
+@pytest.mark.parametrize(
+    "name,value",
+    [
+        *[(name, {"click"}) for name in ("group", "label", "score", "by")],
+        *[(name, {"click": 1}) for name in ("group", "label", "by")],  # scores: expressions
+        ("label", frozenset({"click"})),
+    ],
+)
+def test_mapping_or_set_of_names__is_refused_by_name(name: str, value: object) -> None:
+    told = rf"^{name}: must be text or .*a list, each item .*, got .*(click|frozenset).*; "
+    arguments = {**COLUMNS, name: value}
+    with pytest.raises(fe.ArgumentError, match=told):
+        fe.evaluate(LOG, **arguments)
+    with pytest.raises(fe.ArgumentError, match=told):
+        fe.compare(LOG, **arguments, baseline="new")
+    if name != "by":
+        with pytest.raises(fe.ArgumentError, match=told):
+            spark_evaluate(pd.DataFrame(LOG), **arguments)
 
 
 def test_progress_that_raises_stop_iteration__is_refused() -> None:

@@ -336,13 +336,22 @@ def _split_outside_brackets(text: str, separator: str) -> list[str]:
 
 
 def _check(name: str, value: object, types: tuple[_Type, ...] | None) -> None:
-    if types and not any(_fits(value, alternative) for alternative in types):
+    if types and not (any(_fits(value, each) for each in types) and _keeps_items(value, types)):
         expected = " or ".join(dict.fromkeys(map(_describe, types)))
         if isinstance(value, str) and not is_unicode(value):
             expected += " without lone surrogates"
         if name == "label" and expected == "text":
             check_one_label(value)
         raise ArgumentError(f"{name}: must be {expected}, got {shown(value)}; pass such a value.")
+
+
+def _keeps_items(value: object, types: tuple[_Type, ...]) -> bool:
+    """Return whether a sequence of the value has its order and all of it."""
+    names = {alternative.name for alternative in types}
+    if "Sequence" not in names:
+        return True
+    is_mapping = isinstance(value, Mapping) and not names & {"Mapping", "dict"}
+    return not (is_mapping or isinstance(value, set | frozenset))
 
 
 def check_one_label(label: object) -> None:

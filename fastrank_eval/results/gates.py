@@ -153,6 +153,8 @@ class Gate:
         names: Mapping[str, str],
         scores: Sequence[str],
         requested: Mapping[str, str] | None = None,
+        *,
+        options: tuple[str, str] = ("--measures", "--score"),
     ) -> None:
         """Refuse a gate on measures or scores that an evaluation lacks.
 
@@ -164,6 +166,8 @@ class Gate:
             Its score columns.
         requested : mapping of str to str, optional
             By requested name the computed measure, where a profile sets other options.
+        options : tuple of str
+            The options that name measures and score columns, for the message.
 
         Raises
         ------
@@ -172,7 +176,7 @@ class Gate:
         """
         for term in self.terms:
             for kind, detail in _absent(term, names, scores, requested or {}):
-                option = "--score" if kind == "unknown_score" else "--measures"
+                option = options[kind == "unknown_score"]
                 end = "" if detail.endswith("?") else "."
                 raise ArgumentError(f'gate "{self}": {detail}{end} Add it to {option}.')
 

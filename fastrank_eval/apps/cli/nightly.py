@@ -135,7 +135,7 @@ def nightly(
     with output.report_errors():
         from fastrank_eval.apps.nightly.judge_again import due_nights
         from fastrank_eval.apps.nightly.label_pages import check_all_pages
-        from fastrank_eval.apps.nightly.run import with_history_copy
+        from fastrank_eval.apps.nightly.run import names_nights, with_history_copy
 
         now, no_label_dates = dt.datetime.now(dt.UTC), dates if no_labels else []
         nights = due_nights(settings, now, dry_run).items()
@@ -145,9 +145,9 @@ def nightly(
         if not dry_run:
             check_all_pages(settings, dates)
             late = _write_late_pages(settings, dates)
-        # Several nights of a dry run see each other, in a copy of the history. Nights of a report
-        # that had one label get the name of their label there.
-        copied = dry_run and (len(dates) > 1 or bool(settings.parts))
+        # Several nights of a dry run see each other, in a copy of the history. Nights get or lose
+        # the name of their label there.
+        copied = dry_run and (len(dates) > 1 or names_nights(settings))
         with with_history_copy(settings) if copied else nullcontext(settings) as run_settings:
             dry = dry_run and not copied
             silent = quiet or output.prints_summary

@@ -504,6 +504,6 @@ def _check_measures(
     renamed = requested_names(requested, measured)
 
     def require(each: Gate) -> None:
-        each.require(names, scores, renamed)
+        each.require(names, scores, renamed, options=("measures", "scores"))
 
     return require

@@ -18,6 +18,7 @@ from fastrank_eval.apps.nightly.history_database import HistoryDatabase
 from fastrank_eval.apps.nightly.history_schema import (
     COLUMNS,
     PROVISIONAL,
+    check_types,
     name_labels,
     night_from_rows,
     night_rows,
@@ -88,15 +89,14 @@ class History(HistoryDatabase):
 
     def labels(self) -> tuple[str, ...]:
         """Return the labels of the report; none in a report of one label."""
-        rows = self._select("SELECT labels FROM report")
+        rows = self._select("SELECT labels FROM report", types=["str"])
         with self._reading():
-            return tuple(map(str, json.loads(rows[0][0]))) if rows else ()
+            return _texts(rows[0][0]) if rows else ()
 
     def claim(self, report: str, labels: Sequence[str] = ("",)) -> None:
         """Assign the history to a report.
 
-        Nights of a report that had one label, and now has several, get the name of their label, and
-        lose it again if the report has only that label.
+        If the labels have changed, nights get or lose the name of their label; see `name_labels`.
 
         Parameters
         ----------
@@ -110,7 +110,7 @@ class History(HistoryDatabase):
         HistoryError
             The history keeps nights of another report. This report would replace them.
         """
-        names = self._select("SELECT name FROM report")
+        names = self._select("SELECT name FROM report", types=["str"])
         nights = self._select("SELECT 1 FROM night LIMIT 1")
         name = names[0][0] if names else None
         if name is not None and name != report and nights:
@@ -120,16 +120,22 @@ class History(HistoryDatabase):
                 f'"{report}.db"; or, if it is the same report under another name, write report '
                 f"= {json.dumps(name, ensure_ascii=False)} there."
             )
-        several = tuple(labels) if len(labels) > 1 else ()
-        if self.readonly or (name == report and several == self.labels()):
+        if self.readonly or (name == report and not self.names_nights(labels)):
             return
-        with self.transaction():
+        several = labels if len(labels) > 1 else ()
+        with self._reading(), self.transaction():
             name_labels(self._database, labels)
             self._database.execute("DELETE FROM report")
             self._database.execute(
                 "INSERT INTO report (name, labels) VALUES (?, ?)",
                 (report, json.dumps(several, ensure_ascii=False)),
             )
+
+    def names_nights(self, labels: Sequence[str]) -> bool:
+        """Return whether `claim` may change the names of labels of nights."""
+        if len(labels) > 1 or self.labels():
+            return tuple(labels) != self.labels()
+        return bool(self._select("SELECT 1 FROM night WHERE label_name <> '' LIMIT 1"))
 
     def write(self, night: Night, states: SavedStates | None = None) -> None:
         """Store a night and replace any night of the same date.
@@ -179,7 +185,7 @@ class History(HistoryDatabase):
         rows = self._select(
             "SELECT kind, fingerprint, CAST(content AS BLOB) FROM state WHERE label_name = ? "
             "AND date = ? AND kind <> ?",
-            self.label, date, _PERIODS,
+            self.label, date, _PERIODS, types=["str", "str", "bytes"],
         )  # fmt: skip
         fingerprint = next((text for _, text, _ in rows), "")
         return SavedStates({kind: bytes(content) for kind, _, content in rows}, fingerprint)
@@ -273,15 +279,15 @@ class History(HistoryDatabase):
         for date, condition, kind in self._select(
             "SELECT date, condition, kind FROM gate WHERE label_name = ? AND date >= ? "
             "AND date < ? AND passed AND reason LIKE 'not judged:%'",
-            *within,
-        ):
+            *within, types=["str", "str", "str"],
+        ):  # fmt: skip
             outcome = GateOutcome(condition, True, kind=kind)
             skipped.setdefault(date, set()).add(outcome.text)
         rows = self._select(
             "SELECT date, status, findings FROM night WHERE label_name = ? AND date >= ? "
             "AND date < ? ORDER BY date DESC",
-            *within,
-        )
+            *within, types=["str", "str", "str"],
+        )  # fmt: skip
         with self._reading():
             return [
                 EarlierFindings(status, parse_findings(text), frozenset(skipped.get(date, ())))
@@ -293,7 +299,7 @@ class History(HistoryDatabase):
         rows = self._select(
             "SELECT date, status FROM night WHERE label_name = ? AND date BETWEEN ? AND ? "
             "ORDER BY date",
-            self.label, first, last,
+            self.label, first, last, types=["str", "str"],
         )  # fmt: skip
         with self._reading():
             return {dt.date.fromisoformat(date): status for date, status in rows}
@@ -309,19 +315,23 @@ class History(HistoryDatabase):
             return {dt.date.fromisoformat(d): dt.datetime.fromisoformat(at) for d, at in rows}
 
     def provisional(
-        self, first: dt.date | None = None, last: dt.date | None = None
+        self,
+        first: dt.date | None = None,
+        last: dt.date | None = None,
+        *,
+        unlabelled: bool = True,
     ) -> dict[dt.date, tuple[str, ...]]:
         """Return the notes of the nights without complete labels, by date.
 
-        These are provisional nights, and nights that were judged without labels.
+        These are provisional nights and, if `unlabelled`, nights that were judged without labels.
         """
         rows = self._select(
             "SELECT date, notes FROM night WHERE label_name = ? AND date BETWEEN ? AND ? "
-            "AND (provisional OR conventions LIKE ?) ORDER BY date",
-            self.label, first or _FIRST, last or _LAST, f'{{"labels":"{NO_LABELS}"%',
+            "AND (provisional OR ? AND conventions LIKE ?) ORDER BY date",
+            self.label, first or _FIRST, last or _LAST, unlabelled, f'{{"labels":"{NO_LABELS}"%',
         )  # fmt: skip
         with self._reading():
-            return {dt.date.fromisoformat(date): tuple(json.loads(notes)) for date, notes in rows}
+            return {dt.date.fromisoformat(date): _texts(notes) for date, notes in rows}
 
     def volumes(self, before: dt.date, nights: int, days: int) -> list[tuple[int, float]]:
         """Return rows and CTR of nights before a date, the latest first.
@@ -333,6 +343,7 @@ class History(HistoryDatabase):
             'JOIN night USING (label_name, date) WHERE "rows" > 0 AND label_name = ? '
             "AND date >= ? AND date < ? ORDER BY date DESC LIMIT ?",
             self.label, before - dt.timedelta(days=days), before, nights,
+            types=["int", "float | None"],
         )  # fmt: skip
         return [(row_count, math.nan if ctr is None else ctr) for row_count, ctr in rows]
 
@@ -358,6 +369,7 @@ class History(HistoryDatabase):
             "SELECT date, score, slicing, slice, measure, delta, se FROM difference "
             "WHERE kind = ? AND label_name = ? AND date BETWEEN ? AND ? ORDER BY date, place",
             kind, self.label, first or _FIRST, last or _LAST,
+            types=["str"] * 5 + ["float | None"] * 2,
         )  # fmt: skip
         with self._reading():
             dates = {text: dt.date.fromisoformat(text) for text in {row[0] for row in rows}}
@@ -370,7 +382,7 @@ class History(HistoryDatabase):
         rows = self._select(
             'SELECT date, "rows" FROM quality WHERE label_name = ? AND date BETWEEN ? AND ? '
             "ORDER BY date",
-            self.label, first or _FIRST, last or _LAST,
+            self.label, first or _FIRST, last or _LAST, types=["str", "int"],
         )  # fmt: skip
         with self._reading():
             return {dt.date.fromisoformat(date): row_count for date, row_count in rows}
@@ -380,7 +392,7 @@ class History(HistoryDatabase):
         rows = self._select(
             "SELECT CAST(content AS BLOB) FROM state WHERE label_name = ? AND date = ? "
             "AND kind = ?",
-            self.label, date, kind,
+            self.label, date, kind, types=["bytes"],
         )  # fmt: skip
         return bytes(rows[0][0]) if rows else None
 
@@ -393,13 +405,13 @@ class History(HistoryDatabase):
             self.label, before - dt.timedelta(days=days), before,
         )  # fmt: skip
         with self._reading():
-            return {dt.date.fromisoformat(date): json.loads(text) for date, text in rows}
+            return {dt.date.fromisoformat(date): dict(json.loads(text)) for date, text in rows}
 
     def drift_names(self, before: dt.date, days: int) -> set[str]:
         """Return the models and columns whose drift earlier nights have."""
         rows = self._select(
             "SELECT DISTINCT name FROM drift WHERE label_name = ? AND date >= ? AND date < ?",
-            self.label, before - dt.timedelta(days=days), before,
+            self.label, before - dt.timedelta(days=days), before, types=["str"],
         )  # fmt: skip
         return {name for (name,) in rows}
 
@@ -408,7 +420,7 @@ class History(HistoryDatabase):
         rows = self._select(
             "SELECT date, name, slicing, slice FROM drift WHERE label_name = ? AND date >= ? "
             "AND date < ? AND (verdict = 'failed' OR \"distinct\" < 2)",
-            self.label, before - dt.timedelta(days=days), before,
+            self.label, before - dt.timedelta(days=days), before, types=["str"] * 4,
         )  # fmt: skip
         with self._reading():
             return {(dt.date.fromisoformat(date), *key) for date, *key in rows}
@@ -474,6 +486,13 @@ def open_history(path: Path, label: str = "") -> Iterator[History]:
         return
     with TemporaryDirectory() as folder, History(Path(folder, "history.db")) as history:
         yield history.of(label)
+
+
+def _texts(text: str) -> tuple[str, ...]:
+    """Parse a list of texts from JSON."""
+    texts = json.loads(text)
+    check_types({"JSON": texts}, {"JSON": "list[str]"})
+    return tuple(texts)
 
 
 def _insert(table: str, columns: list[str], verb: str = "INSERT") -> str:

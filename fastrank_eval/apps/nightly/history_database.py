@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
@@ -14,7 +14,12 @@ from urllib.parse import quote
 from fastrank_eval._lib.arguments import typed
 from fastrank_eval._lib.errors import FastRankEvalError, HistoryError
 from fastrank_eval._lib.log import NIGHTLY
-from fastrank_eval.apps.nightly.history_schema import APPLICATION_ID, MIGRATIONS, VERSION
+from fastrank_eval.apps.nightly.history_schema import (
+    APPLICATION_ID,
+    MIGRATIONS,
+    VERSION,
+    check_types,
+)
 
 
 class HistoryDatabase:
@@ -100,17 +105,33 @@ class HistoryDatabase:
                 yield
         except FastRankEvalError:
             raise
-        except (ValueError, TypeError, LookupError, AttributeError, StopIteration) as error:
+        except (
+            ValueError, TypeError, LookupError, AttributeError, StopIteration, ArithmeticError,
+            RecursionError,
+        ) as error:  # fmt: skip
             raise HistoryError(
                 f"{self.path}: is damaged: {type(error).__name__}: {error}. Take the file from a "
                 "backup, or name another and run its nights again."
             ) from error
 
-    def _select(self, statement: str, *parameters: object) -> list[tuple[Any, ...]]:
-        """Return the rows of a statement; dates as SQLite stores them."""
+    def _select(
+        self, statement: str, *parameters: object, types: Sequence[str] = ()
+    ) -> list[tuple[Any, ...]]:
+        """Return the rows of a statement; dates as SQLite stores them.
+
+        Parameters
+        ----------
+        statement : str
+        *parameters : object
+        types : sequence of str
+            Annotations of the types of the columns, if they are checked.
+        """
         texts = [each.isoformat() if isinstance(each, dt.date) else each for each in parameters]
         with self._reading():
-            return self._database.execute(statement, texts).fetchall()
+            rows = self._database.execute(statement, texts).fetchall()
+            for row in {tuple(map(type, row)): row for row in rows}.values() if types else ():
+                check_types(dict(enumerate(row)), dict(enumerate(types)))
+            return rows
 
     def _why(self, error: sqlite3.Error) -> str:
         code = getattr(error, "sqlite_errorname", "")

@@ -6,7 +6,7 @@ import datetime as dt
 import json
 import math
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, fields, replace
 from functools import lru_cache
@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from fastrank_eval._lib.arguments import matches_annotation, shown
 from fastrank_eval._lib.errors import OutputError
 from fastrank_eval._lib.files import atomic_path
 from fastrank_eval.apps.nightly.night import (
@@ -74,7 +75,7 @@ _FIELDS: dict[str, tuple[str, ...]] = {
     "drift": tuple(field.name for field in fields(NightDrift)),
     "calibration": tuple(field.name for field in fields(NightCalibration)),
 }  # fmt: skip
-_RECORDS: dict[str, Callable[..., Any]] = {
+_RECORDS: dict[str, Any] = {
     "night": dict,
     "quality": NightQuality,
     "value": MeasureValue,
@@ -93,6 +94,13 @@ _JSON = {
 }
 #: Fields that may be None; NULL in any other is NaN.
 _NULLABLE = ("baseline", "by", "caution", "labels_complete", "judged_before")
+
+_STATUSES = ("fine", "changed", "provisional", "regression", "data_quality")
+#: By table and field the annotation of its type.
+_TYPES = {
+    table: {each.name: str(each.type) for each in fields(Night if table == "night" else record)}
+    for table, record in _RECORDS.items()
+}
 
 #: The columns of each table after `date`, `label_name` and, in tables with several rows per night,
 #: `place`.
@@ -157,9 +165,11 @@ def night_from_rows(date: str, rows: Mapping[str, Iterable[Row]], label: str = "
 
 
 def name_labels(database: sqlite3.Connection, labels: Sequence[str]) -> None:
-    """Name the nights of a report that had one label, and now has several.
+    """Name the nights of a report whose labels have changed.
 
-    With one label, its nights lose their name. A night of the same label and date stays.
+    With several labels, nights have the name of their label. With one label, its nights lose their
+    name, and nights of other labels have theirs if any night has one: none is replaced by a night
+    of another label.
 
     Parameters
     ----------
@@ -167,10 +177,16 @@ def name_labels(database: sqlite3.Connection, labels: Sequence[str]) -> None:
     labels : sequence of str
         The columns of the labels of the report.
     """
-    nights = database.execute("SELECT date, label_name, conventions FROM night").fetchall()
+    nights = database.execute(
+        "SELECT date, label_name, conventions FROM night ORDER BY label_name"  # without name first
+    ).fetchall()
+    has_names = any(name for _, name, _ in nights)
     for date, name, conventions in nights:
         label = json.loads(conventions).get("columns", {}).get("label")
-        new = (label if len(labels) > 1 else "") if label in labels else name
+        if label in labels:
+            new = label if len(labels) > 1 else ""
+        else:
+            new = label if label and has_names and len(labels) == 1 else name
         if new != name:
             database.execute(
                 "UPDATE OR IGNORE night SET label_name = ? WHERE label_name = ? AND date = ?",
@@ -196,10 +212,38 @@ def _column(value: object) -> object:
     return _json(value) if isinstance(value, Mapping | tuple) else value
 
 
+def check_types(values: Mapping[Any, object], types: Mapping[Any, str]) -> None:
+    """Raise TypeError unless each value has its annotated type."""
+    for name, value in values.items():
+        if not matches_annotation(value, types[name]):
+            raise TypeError(f"{name} must be {types[name]}, got {shown(value)}")
+
+
+@lru_cache(maxsize=1 << 12)
+def _types_fit(table: str, types: tuple[type, ...]) -> bool:
+    """Return whether columns of a table have types that fields take."""
+    for name, of_column in zip(_FIELDS[table], types, strict=True):
+        annotation = _TYPES[table][name]
+        if name in _JSON.get(table, ()) or name in ("labels_complete", "judged_before", "by"):
+            fits = of_column is str or (of_column is type(None) and "None" in annotation)
+        elif of_column is type(None):
+            fits = "None" in annotation or annotation == "float"
+        elif annotation in ("float", "bool", "int"):
+            fits = of_column is int or (of_column is float and annotation == "float")
+        else:
+            fits = of_column is str
+        if not fits:
+            raise TypeError(f"{name} of {table} must be {annotation}, got {of_column.__name__}")
+    return True
+
+
 def _record(table: str, row: Row) -> Any:
+    _types_fit(table, tuple(map(type, row)))
     values = dict(zip(_FIELDS[table], row, strict=True))
     for name in _JSON.get(table, ()):
-        values[name] = _parsed(values[name])
+        values[name] = _parsed(values[name], _TYPES[table][name])
+    if values.get("status", "fine") not in _STATUSES:
+        raise ValueError(f"status must be one of {', '.join(_STATUSES)}, got {values['status']!r}")
     if None in row:
         empty = [name for name, value in values.items() if value is None]
         values.update((name, math.nan) for name in empty if name not in _NULLABLE)
@@ -207,7 +251,7 @@ def _record(table: str, row: Row) -> Any:
         values["by"] = values["by"] or None
     for name in ("passed", "provisional"):
         if name in values:
-            values[name] = bool(values[name])
+            values[name] = bool((False, True).index(values[name]))
     if values.get("labels_complete") is not None:
         values["labels_complete"] = dt.datetime.fromisoformat(values["labels_complete"])
     if values.get("judged_before") is not None:
@@ -217,7 +261,11 @@ def _record(table: str, row: Row) -> Any:
 
 def _earlier_judgement(saved: Mapping[str, Any]) -> EarlierJudgement:
     values = ((a, b, math.nan if value is None else value) for a, b, value in saved["values"])
-    return EarlierJudgement(saved["status"], tuple(values))
+    judgement = EarlierJudgement(saved["status"], tuple(values))
+    check_types(vars(judgement), {"status": "str", "values": "tuple[tuple[Any, ...], ...]"})
+    for score, measure, value in judgement.values:
+        check_types({"score": score, "measure": measure, "value": value}, _TYPES["value"])
+    return judgement
 
 
 def provisional_content(night: Night) -> bytes:
@@ -284,26 +332,33 @@ def _mix_of(fields_by_name: Mapping[str, Any]) -> MixChange:
     values: dict[str, Any] = {
         name: math.nan if v is None else v for name, v in fields_by_name.items()
     }
+    check_types(values, {each.name: str(each.type) for each in fields(MixChange)})
     return MixChange(**values)
 
 
 @lru_cache(maxsize=1 << 12)
-def _parsed(text: str) -> Any:
+def _parsed(text: str, annotation: str) -> Any:
     """Parse JSON, lists as tuples; cached, since many values share theirs."""
     parsed = json.loads(text)
     if isinstance(parsed, dict):
+        known = {name: value for name, value in parsed.items() if value is not None}
+        check_types({"JSON": known}, {"JSON": annotation})
         return parsed
-    return tuple(math.nan if each is None else each for each in parsed)
+    parsed = tuple(math.nan if each is None else each for each in parsed)
+    check_types({"JSON": parsed}, {"JSON": annotation})
+    return parsed
 
 
+@lru_cache(maxsize=1 << 8)
 def parse_findings(text: str) -> tuple[Finding, ...]:
     """Parse findings from JSON; fields of other versions are left out."""
-    names = {field.name for field in fields(Finding)}
+    names = {field.name: str(field.type) for field in fields(Finding)}
     findings = []
     for each in json.loads(text):
         values_by_name = {name: value for name, value in each.items() if name in names}
         if "since" in values_by_name:
             values_by_name["since"] = dt.date.fromisoformat(values_by_name["since"])
+        check_types(values_by_name, names)
         findings.append(Finding(**values_by_name))
     return tuple(findings)
 

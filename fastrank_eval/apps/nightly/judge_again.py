@@ -41,18 +41,20 @@ def due_nights(
     dict of datetime.date to tuple of str
         Provisional nights, and nights without labels, whose labels are complete, with these labels
         (an empty text in a report of one label). A night that could not be judged again is among
-        them for a week. Empty without ``labels_complete_after``, and if the history cannot be read:
-        the run of a night reports the error.
+        them for a week. Without ``labels_complete_after`` labels are complete at once, and nights
+        without labels wait for a run of their date. Empty if the history cannot be read: the run
+        of a night reports the error.
     """
-    waiting = [each for each in config.of_labels() if each.labels_complete_after is not None]
     due: dict[dt.date, tuple[str, ...]] = {}
-    if not waiting or not config.history.exists():
+    if not config.history.exists():
         return due
     with suppress(FastRankEvalError), History(config.history, readonly=readonly) as history:
         history.claim(config.report, config.labels or [config.options["label"]])
-        for each in waiting:
-            for date, notes in history.of(each.label).provisional().items():
-                if _is_due(date, each.labels_complete_after, notes, now):
+        for each in config.of_labels():
+            after = each.labels_complete_after
+            waiting = history.of(each.label).provisional(unlabelled=after is not None)
+            for date, notes in waiting.items():
+                if _is_due(date, after, notes, now):
                     due[date] = (*due.get(date, ()), each.label)
     return dict(sorted(due.items()))
 
@@ -60,7 +62,7 @@ def due_nights(
 def _is_due(
     date: dt.date, after: dt.timedelta | None, notes: tuple[str, ...], now: dt.datetime
 ) -> bool:
-    tries = after is None or not is_complete(date, after + _TRIES, now)
+    tries = not is_complete(date, (after or dt.timedelta()) + _TRIES, now)
     return is_complete(date, after, now) and (tries or not _was_tried(notes))
 
 

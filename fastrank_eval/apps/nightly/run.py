@@ -6,14 +6,14 @@ import datetime as dt
 import math
 import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from fastrank_eval._lib.dataclass import dataclass
-from fastrank_eval._lib.errors import ArgumentError, ColumnError, OutputError
+from fastrank_eval._lib.errors import ArgumentError, ColumnError, FastRankEvalError, OutputError
 from fastrank_eval._lib.files import check_writable
 from fastrank_eval._lib.log import NIGHTLY, without_credentials
 from fastrank_eval._lib.threads import Progress
@@ -96,6 +96,13 @@ def check_folder(history: Path) -> None:
             f"cannot write {str(history)!r}: folder {str(history.parent)!r} does not exist; "
             "create it first."
         )
+
+
+def names_nights(config: NightlyConfig) -> bool:
+    """Return whether a run may change names of labels of nights."""
+    with suppress(FastRankEvalError), open_history(config.history) as history:
+        return history.names_nights(config.labels or [config.options["label"]])
+    return False
 
 
 @contextmanager

@@ -136,8 +136,8 @@ def test_mistake__is_told_with_its_place_and_remedy(
         ("[evaluate]\nsampling_rate = 2", r"sampling_rate = 2.0: "),
         ('[slices]\nby = ["age:quantile"]', r"\[slices\] by = 'age:quantile': "),
         ('[gates]\nfail_if = "GAUC <"', r"\[gates\] fail_if = 'GAUC <': "),
-        ('[gates]\nfail_if = ["AP < 0.5"]', r"fail_if = 'AP < 0.5': .*none of the measures"),
-        ('[gates]\nfail_if_yesterday = ["nw:GAUC < 1"]', r"'nw' is none of 'old', 'new'"),
+        ('[gates]\nfail_if = ["AP < 0.5"]', r"none of the measures .*\. Add it to measures\."),
+        ('[gates]\nfail_if_yesterday = ["nw:GAUC < 1"]', r"of 'old', 'new'.*Add it to scores\."),
         (
             '[gates]\nfail_if = "GAUC delta < 0"',
             r"delta is a difference from a baseline, and there",

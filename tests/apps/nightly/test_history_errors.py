@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 import sqlite3
 import sys
 import types
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,6 +17,8 @@ from fastrank_eval._lib.errors import HistoryError
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.night import SavedStates
 from tests.support.nights import a_night
+
+DAY = a_night(1).date
 
 
 @pytest.fixture
@@ -58,23 +62,89 @@ def test_first_use__while_another_makes_the_tables__is_no_database_of_something_
 
 
 @pytest.mark.parametrize(
-    "damage",
+    "statement",
     [
         "UPDATE night SET conventions = '{'",
         "UPDATE night SET models = '7'",
         "UPDATE night SET title = CAST(x'ff' AS TEXT)",
+        "UPDATE night SET title = x'ff'",
+        "UPDATE night SET status = 'good'",
+        "UPDATE night SET provisional = 2",
+        "UPDATE night SET models = '[1]'",
+        "UPDATE night SET measures = '{}'",
+        "UPDATE night SET conventions = '[]'",
+        "UPDATE night SET seconds = 'long'",
+        """UPDATE night SET findings = '[{"kind": 1}]'""",
+        """UPDATE night SET judged_before = '{"status": 1, "values": []}'""",
+        """UPDATE quality SET nulls = '{"a": "b"}'""",
+        """UPDATE quality SET flags = '{"a": 1}'""",
+        'UPDATE quality SET "rows" = 0.5',
+        "UPDATE value SET value = 'high'",
+        "UPDATE value SET groups_used = x'00'",
+        "UPDATE difference SET se = '[]'",
+        "UPDATE difference SET verdict = x'00'",
     ],
 )
-def test_read__of_what_no_version_wrote__says_that_it_is_damaged(path: Path, damage: str) -> None:
+def test_read__of_what_no_version_wrote__says_that_it_is_damaged(
+    path: Path, statement: str
+) -> None:
     with History(path) as history:
         history.write(a_night(1))
-    database = sqlite3.connect(path)
-    database.execute("PRAGMA ignore_check_constraints = 1")
-    database.execute(damage)
-    database.commit()
-    database.close()
+    damage(path, statement)
     with History(path) as history, pytest.raises(HistoryError, match=r"is damaged|cannot be read"):
         history.read()
+
+
+def damage(path: Path, statement: str) -> None:
+    database = sqlite3.connect(path)
+    database.execute("PRAGMA ignore_check_constraints = 1")
+    database.execute(statement)
+    database.commit()
+    database.close()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE report SET name = x'ff'",
+        "UPDATE report SET labels = x'ff'",
+        "UPDATE report SET labels = '[1]'",
+        "UPDATE night SET conventions = x'ff'",
+    ],
+)
+def test_claim__of_what_no_version_wrote__says_that_it_is_damaged(
+    path: Path, statement: str
+) -> None:
+    with History(path) as history:
+        history.claim("report", ["click", "order"])
+        history.write(a_night(1))
+    damage(path, statement)
+    with History(path) as history, pytest.raises(HistoryError, match="is damaged: "):
+        history.claim("report", ["click"])
+
+
+@pytest.mark.parametrize(
+    "statement,read",
+    [
+        ("UPDATE night SET status = x'ff'", lambda h: h.statuses(DAY, DAY)),
+        ("UPDATE night SET written_at = 'noon'", lambda h: h.written(DAY, DAY)),
+        ("UPDATE night SET provisional = 1, notes = '[1]'", lambda h: h.provisional()),
+        ("UPDATE night SET findings = '7'", lambda h: h.findings(DAY + dt.timedelta(1), 9)),
+        ("UPDATE night SET conventions = '7'", lambda h: h.sound_nights(DAY + dt.timedelta(1), 9)),
+        ("UPDATE quality SET \"rows\" = 'many'", lambda h: h.volumes(DAY + dt.timedelta(1), 9, 9)),
+        ("UPDATE quality SET \"rows\" = 'many'", lambda h: h.rows()),
+        ("UPDATE difference SET delta = 'much'", lambda h: list(h.differences("baseline"))),
+    ],
+)  # fmt: skip
+def test_part_of_a_night__of_a_wrong_type__says_that_it_is_damaged(
+    path: Path, statement: str, read: Callable[[History], object]
+) -> None:
+    with History(path) as history:
+        history.write(a_night(1))
+        read(history)
+    damage(path, statement)
+    with History(path) as history, pytest.raises(HistoryError, match="is damaged: "):
+        read(history)
 
 
 def test_open__what_is_no_history__says_why(tmp_path: Path) -> None:

@@ -340,6 +340,42 @@ def test_second_label__later__continues_the_nights_of_the_first(folder: Path) ->
     assert [night.date.day for night in of_label("order")] == [2]
 
 
+def test_labels__that_change_often__keep_the_nights_of_each(folder: Path) -> None:
+    run_both("--date", on(1), "-q")
+    before = {label: of_label(label)[0] for label in ("click", "order")}
+    (folder / "nightly.toml").write_text(ALONE["click"])
+    run_both("--date", on(2), "-q")
+    before["click 2"] = of_label()[1]
+    (folder / "nightly.toml").write_text(ALONE["order"])
+    lines = dump()
+    dry = run_both("--date", on(2), "--dry-run", "--json", "-")
+    assert json.loads(dry.stdout)["nights"][0]["headline"][0]["yesterday"] is not None
+    assert dump() == lines
+    run_both("--date", on(2), "-q")
+    assert comparable(of_label()[0]) == comparable(before["order"])
+    assert {difference.kind for difference in of_label()[1].compared} >= {"yesterday"}
+    assert list(map(comparable, of_label("click"))) == [
+        comparable(before[key]) for key in ("click", "click 2")
+    ]
+    (folder / "nightly.toml").write_text(SEVERAL)
+    run_both("--date", on(3), "-q")
+    nights = {label: of_label(label) for label in ("", "click", "order")}
+    assert {label: [each.date.day for each in of] for label, of in nights.items()} == {
+        "": [], "click": [1, 2, 3], "order": [1, 2, 3],
+    }  # fmt: skip
+    for label in LABELS:
+        columns = [night.conventions["columns"] for night in nights[label]]
+        assert [each["label"] for each in columns] == [label] * 3
+
+
+def test_label__that_gets_another_name__continues_its_nights(folder: Path) -> None:
+    (folder / "nightly.toml").write_text(ALONE["click"])
+    run_both("--date", on(1), "-q")
+    (folder / "nightly.toml").write_text(ALONE["order"])
+    run_both("--date", on(2), "-q")
+    assert [night.date.day for night in of_label()] == [1, 2]
+
+
 def test_night_run_again__leaves_other_nights_of_each_label(folder: Path) -> None:
     run_both("--backfill", f"{on(1)}..{on(2)}", "-q")
     before = dump(on(2))

@@ -368,12 +368,32 @@ def test_due_nights__are_provisional_and_complete_now() -> None:
     assert due_nights(config, morning(0, 71.9)) == []
     assert due_nights(config, morning(0, 72)) == [day_of(0)]
     assert due_nights(config, morning(2, 72)) == [day_of(0), day_of(1), day_of(2)]
-    assert due_nights(replace(config, labels_complete_after=None), morning(9)) == []
     assert due_nights(replace(config, history=Path("none.db")), morning(9)) == []
     assert not Path("none.db").exists()
     assert due_nights(replace(config, report="other"), morning(9)) == []
     judge(0, morning(3))
     assert due_nights(config, morning(3)) == []
+
+
+def test_due_nights__without_the_key_any_more__are_all_provisional_ones() -> None:
+    for number, has_labels in enumerate((True, False)):
+        write(number, late=0.6)
+        judge(number, morning(number), labels=has_labels)
+    Path("nightly.toml").write_text(CONFIG.replace('labels_complete_after = "3d"\n', ""))
+    config = read_config("nightly.toml")
+    write(2)
+    run_night(config, day_of(2), now=morning(2), labels=False)
+    # Without the key, a night without labels waits for a run of its date.
+    assert due_nights(config, morning(2)) == [day_of(0), day_of(1)]
+    assert keep_provisional(config, day_of(1), "no file.") is not None
+    assert due_nights(config, morning(7, 23)) == [day_of(0), day_of(1)]
+    assert due_nights(config, morning(8, 0)) == [day_of(0)]
+    write(0)
+    assert nightly("--date", str(day_of(2)), "-q").exit_code == 0
+    assert [night.provisional for night in kept()] == [False, True, False]
+    assert stored(0).judged_before is not None
+    assert nightly("--date", str(day_of(1)), "-q").exit_code == 0
+    assert due_nights(config, morning(9)) == []
 
 
 def test_due_night__that_cannot_be_judged_is_tried_for_a_week() -> None:
