@@ -226,9 +226,10 @@ release-check: build/release-env/.made
 	build/release-env/bin/python -m pytest -q --noconftest tests/release
 	build/release-env/bin/python -m tests.release.check --against "$(AGAINST)"
 
-build/release-env/.made: pyproject.toml $(VENV)/.made
+# Without this package: what builds and checks it must not import it from here.
+build/release-env/.made: $(VENV)/.made
 	$(BIN)/python -m venv --clear build/release-env
-	$(call install_editable,build/release-env/bin/python,release)
+	$(call install,build/release-env/bin/python,release)
 	@touch $@
 
 define build_wheel

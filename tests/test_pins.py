@@ -142,6 +142,24 @@ def test_file__has_hashes_and_names_no_host_and_no_folder(file: str) -> None:
     assert not re.search(r"(^|\s)(--(?!hash)|/)", text)
 
 
+def test_environments__are_made_of_pins_and_nothing_else() -> None:
+    """PyTorch is not pinned; the package itself has no hash."""
+    texts = [(ROOT / name).read_text(encoding="utf-8") for name in ("Makefile", ".ci/run")]
+    commands = "\n".join(texts).replace("\\\n", " ").splitlines()
+    installs = [line for line in commands if re.search(r"PIP\w*\) .*install|PIP_PINNED\)", line)]
+    own = ("--editable .", "--no-index build/wheel/*.whl")
+    rest = [line for line in installs if "PIP_PINNED" not in line and not line.endswith(own)]
+    assert [line.strip() for line in rest] == ["$(CONFORMANCE) $(QUIET_PIP) install $(TORCH)"]
+    assert len(installs) > 5
+    builds = [line for line in commands if "-m build" in line and line[0] != "#"]
+    assert builds
+    assert all("--no-isolation" in line for line in builds)
+    check = (ROOT / "tests/release/check.py").read_text(encoding="utf-8")
+    assert '"-m", "build", "--no-isolation"' in check
+    assert '"--no-deps", "--require-hashes"' in check
+    assert check.count('"install"') == 1
+
+
 def test_classifiers__name_the_pythons_that_are_tested() -> None:
     start = "Programming Language :: Python :: 3."
     classifiers = [text for text in PROJECT["project"]["classifiers"] if text.startswith(start)]
