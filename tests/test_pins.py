@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -183,3 +187,42 @@ def test_page__has_the_lowest_version_of_every_library_of_users() -> None:
         for requirement in requirements(extra)
     }
     assert rows == declared
+
+
+def make(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run make where the Pythons on PATH are those of a folder."""
+    program = shutil.which("make")
+    if program is None:
+        pytest.skip("needs make")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    return subprocess.run(
+        [program, "--no-print-directory", *arguments, f"PYENV_VERSIONS={folder}"],
+        cwd=ROOT,
+        env={**kept, "PATH": str(folder)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_interpreters__says_which_are_run_and_which_are_skipped(tmp_path: Path) -> None:
+    (tmp_path / "python3.97").symlink_to(sys.executable)
+    # The tests of each are another make, which this one does not start.
+    done = make(tmp_path, "interpreters", "INTERPRETERS=3.97 3.98", "MAKE=:")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "skipped: no Python 3.98 on this machine" in done.stdout
+    assert done.stdout.endswith("tests run with Python: 3.97; skipped: 3.98\n")
+
+
+def test_interpreters__none_on_this_machine__fails(tmp_path: Path) -> None:
+    done = make(tmp_path, "interpreters", "INTERPRETERS=3.98")
+    assert done.returncode == 2
+    assert "tests run with Python: none; skipped: 3.98\n" in done.stdout
+    assert "error: no Python of '3.98' on this machine; install one" in done.stderr
+
+
+def test_fuzz__no_python_with_wheels_of_atheris__says_which_are_wanted(tmp_path: Path) -> None:
+    (tmp_path / "python3.14").symlink_to(sys.executable)
+    done = make(tmp_path, "--always-make", "build/fuzz-env/.made")
+    assert done.returncode == 2
+    assert "need Python 3.11, 3.12 or 3.13, for which Atheris has wheels" in done.stderr
