@@ -198,8 +198,12 @@ fuzz: build/fuzz-env/.made
 mutants: build/fuzz-env/.made
 	failed=0; for area in $(MUTANTS); do $(FUZZ) -m tests.mutation $$area || failed=1; done; exit $$failed
 
-build/fuzz-env/.made: pyproject.toml $(VENV)/.made
-	$(BIN)/python -m venv --clear build/fuzz-env
+# Atheris has no wheels for a newer Python.
+FUZZ_PYTHON = $(firstword $(foreach version,3.11 3.12 3.13,$(call python_of,$(version))))
+build/fuzz-env/.made: pyproject.toml $(wildcard requirements/*.txt)
+	@test -n "$(FUZZ_PYTHON)" || { echo "error: make fuzz and make mutants need Python 3.11, 3.12 or 3.13," \
+		"for which Atheris has wheels; install one" >&2; exit 1; }
+	"$(FUZZ_PYTHON)" -m venv --clear build/fuzz-env
 	$(call install_editable,$(FUZZ),fuzz)
 	@touch $@
 
@@ -226,9 +230,10 @@ release-check: build/release-env/.made
 	build/release-env/bin/python -m pytest -q --noconftest tests/release
 	build/release-env/bin/python -m tests.release.check --against "$(AGAINST)"
 
-build/release-env/.made: pyproject.toml $(VENV)/.made
+# Without this package: what builds and checks it must not import it from here.
+build/release-env/.made: $(VENV)/.made
 	$(BIN)/python -m venv --clear build/release-env
-	$(call install_editable,build/release-env/bin/python,release)
+	$(call install,build/release-env/bin/python,release)
 	@touch $@
 
 define build_wheel
@@ -250,7 +255,11 @@ lowest:
 	$(MAKE) VENV=build/lowest-env PINS=lowest PYTHON="$(call python_of,3.11)" \
 		PYTEST_ARGS="-W ignore::DeprecationWarning $(PYTEST_ARGS)" test
 
+RUN = $(strip $(foreach version,$(INTERPRETERS),$(if $(call python_of,$(version)),$(version))))
 interpreters: $(INTERPRETERS:%=interpreter-%)
+	@echo "tests run with Python: $(or $(RUN),none); skipped: $(or $(filter-out $(RUN),$(INTERPRETERS)),none)"
+	@test -n "$(RUN)" || { echo "error: no Python of '$(INTERPRETERS)' on this machine; install one," \
+		"or name others: make interpreters INTERPRETERS=3.11" >&2; exit 1; }
 
 interpreter-%:
 	$(if $(call python_of,$*),$(MAKE) VENV=build/python-$* PYTHON="$(call python_of,$*)" test, \

@@ -299,6 +299,17 @@ def test_unknown_name__is_looked_up_among_entry_points(
         fe.measure("GainShares")
 
 
+def test_package_installed_after_a_look_up__is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "my_measures", raising=False)
+    with pytest.raises(fe.MeasureError, match="got 'GainShare'"):
+        fe.measure("GainShare")
+    package(tmp_path)
+    assert str(fe.measure("GainShare@3")) == "GainShare@3"
+
+
 def test_two_packages_with_one_name__are_an_error_that_names_both__at_each_look_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

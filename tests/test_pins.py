@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -142,6 +146,24 @@ def test_file__has_hashes_and_names_no_host_and_no_folder(file: str) -> None:
     assert not re.search(r"(^|\s)(--(?!hash)|/)", text)
 
 
+def test_environments__are_made_of_pins_and_nothing_else() -> None:
+    """PyTorch is not pinned; the package itself has no hash."""
+    texts = [(ROOT / name).read_text(encoding="utf-8") for name in ("Makefile", ".ci/run")]
+    commands = "\n".join(texts).replace("\\\n", " ").splitlines()
+    installs = [line for line in commands if re.search(r"PIP\w*\) .*install|PIP_PINNED\)", line)]
+    own = ("--editable .", "--no-index build/wheel/*.whl")
+    rest = [line for line in installs if "PIP_PINNED" not in line and not line.endswith(own)]
+    assert [line.strip() for line in rest] == ["$(CONFORMANCE) $(QUIET_PIP) install $(TORCH)"]
+    assert len(installs) > 5
+    builds = [line for line in commands if "-m build" in line and line[0] != "#"]
+    assert builds
+    assert all("--no-isolation" in line for line in builds)
+    check = (ROOT / "tests/release/check.py").read_text(encoding="utf-8")
+    assert '"-m", "build", "--no-isolation"' in check
+    assert '"--no-deps", "--require-hashes"' in check
+    assert check.count('"install"') == 1
+
+
 def test_classifiers__name_the_pythons_that_are_tested() -> None:
     start = "Programming Language :: Python :: 3."
     classifiers = [text for text in PROJECT["project"]["classifiers"] if text.startswith(start)]
@@ -165,3 +187,42 @@ def test_page__has_the_lowest_version_of_every_library_of_users() -> None:
         for requirement in requirements(extra)
     }
     assert rows == declared
+
+
+def make(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run make where the Pythons on PATH are those of a folder."""
+    program = shutil.which("make")
+    if program is None:
+        pytest.skip("needs make")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    return subprocess.run(
+        [program, "--no-print-directory", *arguments, f"PYENV_VERSIONS={folder}"],
+        cwd=ROOT,
+        env={**kept, "PATH": str(folder)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_interpreters__says_which_are_run_and_which_are_skipped(tmp_path: Path) -> None:
+    (tmp_path / "python3.97").symlink_to(sys.executable)
+    # The tests of each are another make, which this one does not start.
+    done = make(tmp_path, "interpreters", "INTERPRETERS=3.97 3.98", "MAKE=:")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "skipped: no Python 3.98 on this machine" in done.stdout
+    assert done.stdout.endswith("tests run with Python: 3.97; skipped: 3.98\n")
+
+
+def test_interpreters__none_on_this_machine__fails(tmp_path: Path) -> None:
+    done = make(tmp_path, "interpreters", "INTERPRETERS=3.98")
+    assert done.returncode == 2
+    assert "tests run with Python: none; skipped: 3.98\n" in done.stdout
+    assert "error: no Python of '3.98' on this machine; install one" in done.stderr
+
+
+def test_fuzz__no_python_with_wheels_of_atheris__says_which_are_wanted(tmp_path: Path) -> None:
+    (tmp_path / "python3.14").symlink_to(sys.executable)
+    done = make(tmp_path, "--always-make", "build/fuzz-env/.made")
+    assert done.returncode == 2
+    assert "need Python 3.11, 3.12 or 3.13, for which Atheris has wheels" in done.stderr

@@ -62,3 +62,31 @@ def test_archive__has_every_file_about_the_project() -> None:
     licences = set(PROJECT["project"]["license-files"])
     assert {"LICENSE", "NOTICE", "THIRD_PARTY.md"} <= licences
     assert all((ROOT / name).is_file() for name in licences)
+
+
+def test_changelog__has_headings_of_keep_a_changelog_and_each_change_once() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    first, *versions = re.split(r"^## ", text, flags=re.MULTILINE)
+    assert first.startswith("# Changelog\n")
+    headings = [version.partition("\n")[0] for version in versions]
+    assert headings[0] == "[Unreleased]"
+    released = [re.fullmatch(r"\[(\d+\.\d+\.\d+)\] - \d{4}-\d\d-\d\d", one) for one in headings[1:]]
+    numbers = [tuple(map(int, one[1].split("."))) for one in released if one]
+    assert len(numbers) == len(released), headings
+    assert numbers == sorted(set(numbers), reverse=True)
+    page = (ROOT / "docs/reference/versions.md").read_text(encoding="utf-8")
+    table = page.partition("| heading |")[2].partition("\n\n")[0]
+    allowed = re.findall(r"^\| ([A-Z][a-z ]+) \|", table, re.MULTILINE)
+    for version in versions:
+        found = re.findall(r"^### (.*)$", version, re.MULTILINE)
+        assert found == [one for one in allowed if one in found]
+    changes = [
+        " ".join(one.split())[:60] for one in re.split(r"^\* ", text, flags=re.MULTILINE)[1:]
+    ]
+    assert sorted(changes) == sorted(set(changes))
+
+
+def test_files_about_the_project__include_no_other_file() -> None:
+    """Where the repository is browsed, an include is not shown."""
+    for path in ROOT.glob("*.md"):
+        assert "{include}" not in path.read_text(encoding="utf-8"), path.name

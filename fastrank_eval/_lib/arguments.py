@@ -153,13 +153,6 @@ def check_fraction(name: str, value: Any) -> float:
     return float(value)
 
 
-def processors() -> int:
-    """Count the processors that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 _T = TypeVar("_T")

@@ -1,7 +1,10 @@
-"""Map jobs over threads in order, reuse their arrays, and report progress."""
+"""Count processors, map jobs over threads, and report progress."""
 
 from __future__ import annotations
 
+import math
+import os
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -9,6 +12,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import cache, partial
 from itertools import chain, islice
+from pathlib import Path, PurePosixPath
 from threading import get_ident, local
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -25,6 +29,50 @@ if TYPE_CHECKING:
 JobMap = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
 #: Minimum rows for which threads share the work after the last sum.
 _MIN_ROWS = 1 << 17
+#: Where Linux shows control groups, and those of this process.
+CONTROL_GROUPS = "/sys/fs/cgroup"
+GROUPS_OF_PROCESS = "/proc/self/cgroup"
+
+
+def processors() -> int:
+    """Count the processors that this process may use.
+
+    A control group, such as that of a container, may limit its time: two seconds of processors in
+    each second are two processors, and a part of one counts as one.
+    """
+    if hasattr(os, "sched_getaffinity"):
+        count = len(os.sched_getaffinity(0))
+    else:
+        count = os.cpu_count() or 1
+    quotas = list(_quotas()) if sys.platform == "linux" else []
+    return max(1, min([count, *map(math.ceil, quotas)]))
+
+
+def _quotas() -> Iterator[float]:
+    """Yield how many processors each control group of this process may use."""
+    for line in _text(Path(GROUPS_OF_PROCESS)).splitlines() or ["0::/"]:
+        _, _, rest = line.partition(":")
+        controllers, _, name = rest.partition(":")
+        if not controllers:
+            root, files = Path(CONTROL_GROUPS), ["cpu.max"]
+        elif "cpu" in controllers.split(","):
+            root, files = Path(CONTROL_GROUPS, "cpu"), ["cpu.cfs_quota_us", "cpu.cfs_period_us"]
+        else:
+            continue
+        # A container may see its own group as the root, but the name that it has outside.
+        group = PurePosixPath(name.lstrip("/"))
+        for folder in (group, *group.parents):
+            words = " ".join(_text(root / folder / file) for file in files).split()
+            # Without a limit, a quota is "max" or -1.
+            if len(words) == 2 and all(map(str.isdecimal, words)) and int(words[1]):
+                yield int(words[0]) / int(words[1])
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
 
 
 def choose_map(threads: int, rows: int) -> JobMap:

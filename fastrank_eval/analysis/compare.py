@@ -13,10 +13,10 @@ from fastrank_eval._lib.arguments import (
     check_fraction,
     check_options,
     column_name,
-    processors,
     typed,
 )
 from fastrank_eval._lib.errors import ArgumentError
+from fastrank_eval._lib.threads import processors
 from fastrank_eval.analysis.compare_tests import (
     RESAMPLING,
     TESTS,

@@ -13,12 +13,12 @@ import numpy as np
 import pyarrow as pa
 
 from fastrank_eval._lib import __version__
-from fastrank_eval._lib.arguments import at_least_one, check_choice, column_name, processors, typed
+from fastrank_eval._lib.arguments import at_least_one, check_choice, column_name, typed
 from fastrank_eval._lib.arrow import arrow_column, column_with_nulls
 from fastrank_eval._lib.errors import ArgumentError, MeasureError
 from fastrank_eval._lib.jit import compilations
 from fastrank_eval._lib.kernel_store import where_stored
-from fastrank_eval._lib.threads import Progress, map_jobs, reporting_to
+from fastrank_eval._lib.threads import Progress, map_jobs, processors, reporting_to
 from fastrank_eval.analysis.multiclass_rows import ClassRoles, computed_scores
 from fastrank_eval.analysis.multiclass_totals import (
     OVER_PAIRS,

@@ -21,7 +21,6 @@ from fastrank_eval._lib.arguments import (
     column_names,
     is_list_like,
     is_unicode,
-    processors,
     taking,
 )
 from fastrank_eval._lib.arrow import is_wide_integer
@@ -30,7 +29,7 @@ from fastrank_eval._lib.errors import ArgumentError, ColumnError, near
 from fastrank_eval._lib.jit import compilations
 from fastrank_eval._lib.kernel_store import where_stored
 from fastrank_eval._lib.memory import Budget, memory_budget
-from fastrank_eval._lib.threads import Progress, reporting_to
+from fastrank_eval._lib.threads import Progress, processors, reporting_to
 from fastrank_eval.engine import DEFAULT_MEASURES
 from fastrank_eval.engine.conventions import (
     DEFAULTS,

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from fastrank_eval._lib import __version__
-from fastrank_eval._lib.arguments import processors
 from fastrank_eval._lib.errors import MergeError
+from fastrank_eval._lib.threads import processors
 from fastrank_eval.engine.plan import Plan, undefined_policies
 from fastrank_eval.engine.records import Meta
 from fastrank_eval.engine.run import Evaluation

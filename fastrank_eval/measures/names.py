@@ -6,6 +6,7 @@ Other tools' names of our measures, the words of gates, and the entry points of 
 from __future__ import annotations
 
 import keyword
+import os
 import re
 import sys
 from functools import lru_cache
@@ -115,7 +116,7 @@ def entry_point(name: str) -> EntryPoint | None:
     MeasureError
         Several packages have it; the message names them.
     """
-    points = [one for one in _entry_points(tuple(sys.path)) if one.name.lower() == name]
+    points = [one for one in _entry_points(_folders()) if one.name.lower() == name]
     if len(points) > 1:
         raise MeasureError(
             f"measure: must be of one package, got {points[0].name!r} of "
@@ -124,9 +125,20 @@ def entry_point(name: str) -> EntryPoint | None:
     return points[0] if points else None
 
 
+def _folders() -> tuple[tuple[str, int], ...]:
+    """List the folders of packages with their times of change."""
+    found = []
+    for name in sys.path:
+        try:
+            found.append((name, os.stat(name or os.curdir).st_mtime_ns))  # noqa: PTH116 - no Path
+        except OSError:
+            found.append((name, 0))
+    return tuple(found)
+
+
 @lru_cache(maxsize=1)
-def _entry_points(path: tuple[str, ...]) -> EntryPoints:
-    """Read the entry points of measures: once, as it takes milliseconds."""
+def _entry_points(folders: tuple[tuple[str, int], ...]) -> EntryPoints:
+    """Read the entry points of measures, again if a folder has changed."""
     from importlib.metadata import entry_points
 
     return entry_points(group=ENTRY_POINTS)

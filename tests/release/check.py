@@ -1,10 +1,13 @@
 """Build the files of a release, and check them: ``make release-check``.
 
 ``python -m tests.release.check [--against REF]`` checks the last commit. It builds all files twice,
-in two folders outside of the checkout. Each wheel is installed into a clean environment and runs
-there. Files that pass are in ``dist``, with a bill of materials (SBOM) and their SHA-256.
+in two folders outside of the checkout, with the packages of this environment, which
+``requirements/`` pins. Each wheel runs in a clean environment, beside the packages of
+``requirements/report.txt``. Files that pass are in ``dist``, with a bill of materials (SBOM) and
+their SHA-256.
 
-Every check runs. The exit code is 1 if one fails, and its line says what.
+Every check runs. The exit code is 1 if one fails, and its line says what. It is 2 if REF is no
+commit.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ import sys
 import tarfile
 import tempfile
 import time
+import tomllib
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -48,6 +52,10 @@ COMMANDS = (
 
 class CheckError(Exception):
     """A check that failed."""
+
+
+class Skipped(Exception):
+    """A check that has nothing to check."""
 
 
 def require(condition: object, problem: str) -> None:
@@ -82,6 +90,14 @@ def git(*arguments: str) -> str:
     return run("git", *arguments, folder=ROOT).strip()
 
 
+def git_or_none(*arguments: str) -> str | None:
+    """Run git in the checkout; return nothing if it fails."""
+    try:
+        return git(*arguments)
+    except CheckError:
+        return None
+
+
 @dataclass
 class Release:
     """The files of a release, in a folder outside of the checkout."""
@@ -106,7 +122,7 @@ class Release:
     def build_all(self, sources: Path, output: Path) -> dict[str, Path]:
         """Build the source distribution, and both wheels from it."""
         settings = {"SOURCE_DATE_EPOCH": self.epoch}
-        build = (sys.executable, "-m", "build", "--outdir", output)
+        build = (sys.executable, "-m", "build", "--no-isolation", "--outdir", output)
         run(*build, "--sdist", sources, folder=self.folder, settings=settings)
         (sdist,) = output.glob("*.tar.gz")
         with tarfile.open(sdist) as archive:
@@ -175,7 +191,22 @@ def check_sizes(release: Release) -> str:
 def check_metadata(release: Release) -> str:
     """Let twine check what an index would show."""
     run(sys.executable, "-m", "twine", "check", "--strict", *release.files.values(), folder=ROOT)
-    return "twine check passed"
+    lacks = missing_addresses(release.folder / "one")
+    warnings = [f"\n  warning: {one}; fill it in before publication" for one in lacks]
+    return "twine check passed" + "".join(warnings)
+
+
+def missing_addresses(sources: Path) -> list[str]:
+    """Name what lacks the public address of the project."""
+    project = tomllib.loads((sources / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    citation = (sources / "CITATION.cff").read_text(encoding="utf-8").splitlines()
+    found = {
+        "pyproject.toml has no [project.urls]": bool(project.get("urls")),
+        "CITATION.cff has no repository-code": any(
+            line.startswith("repository-code: ") for line in citation
+        ),
+    }
+    return [problem for problem, there in found.items() if not there]
 
 
 def tracked_names() -> list[str]:
@@ -219,7 +250,8 @@ def check_clean_environments(release: Release) -> str:
         folder = release.folder / f"environment of the {kind}"
         run(sys.executable, "-m", "venv", folder / "env", folder=release.folder)
         programs = folder / "env" / "bin"
-        install(programs / "python", release.files[kind], folder)
+        pins = release.folder / "one" / "requirements" / "report.txt"
+        install(programs / "python", release.files[kind], pins, folder)
         release.pythons[kind] = programs / "python"
         where = "import fastrank_eval; print(fastrank_eval.__file__)"
         found = run(programs / "python", "-c", where, folder=folder).strip()
@@ -237,14 +269,18 @@ def check_clean_environments(release: Release) -> str:
     return f"{len(COMMANDS) + 1} commands with each wheel, the same numbers"
 
 
-def install(python: Path, wheel: Path, folder: Path) -> None:
-    """Install a wheel by its name, and compare what is installed with it."""
+def install(python: Path, wheel: Path, pins: Path, folder: Path) -> None:
+    """Install pinned packages, then a wheel by its name; compare what is installed with it."""
     alone = folder / "wheel"
     alone.mkdir()
     shutil.copy(wheel, alone)
     version = wheel.name.split("-")[1]
-    wanted = ("--find-links", alone, f"{PACKAGE}[report]=={version}")
-    run(python, "-m", "pip", "install", "--quiet", *wanted, folder=folder)
+    pip = (python, "-m", "pip", "install", "--quiet")
+    checked = ("--no-deps", "--require-hashes", "--only-binary", ":all:")
+    run(*pip, *checked, "--requirement", pins, folder=folder)
+    # Without an index, this fails if the pins lack a requirement of the wheel.
+    wanted = ("--no-index", "--find-links", alone, f"{PACKAGE}[report]=={version}")
+    run(*pip, *wanted, folder=folder)
     run(python, "-m", "pip", "check", folder=folder)
     paths = "import sysconfig; print(sysconfig.get_path('purelib'))"
     installed = Path(run(python, "-c", paths, folder=folder).strip())
@@ -254,12 +290,14 @@ def install(python: Path, wheel: Path, folder: Path) -> None:
 
 
 def check_public_api(release: Release) -> str:
-    """Compare the public names with those of the last tag, or of `--against`."""
-    tags = git("tag", "--list", "--sort=-creatordate").split()
-    against = release.against or next(iter(tags), None)
+    """Compare the public names with those of the last earlier tag, or of `--against`."""
+    # A release may have its tag already: the tag before it is wanted.
+    earlier = ("describe", "--tags", "--abbrev=0", "--match", "v*", "HEAD^")
+    against = release.against or git_or_none(*earlier)
     if against is None:
-        return "not compared: there is no tag yet (AGAINST=REF compares with a commit)"
+        raise Skipped("no earlier tag (AGAINST=REF compares with a commit)")
     old = release.sources("against", against)
+    require((old / PACKAGE / "__init__.py").is_file(), f"{against} has no package {PACKAGE}")
     changes = list(breaking_changes(read_package(old), read_package(release.folder / "one")))
     require(not changes, f"breaks what {against} promises:\n  " + "\n  ".join(changes))
     return f"nothing of {against} breaks"
@@ -315,15 +353,21 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description="Build and check the files of a release.")
     parser.add_argument("--against", help="commit or tag whose public names must not break")
     against = parser.parse_args(arguments).against
+    if against and git_or_none("rev-parse", "--verify", "--quiet", f"{against}^{{commit}}") is None:
+        remedy = "`git tag` and `git log` list them"
+        parser.error(f"--against: must be a commit or tag, got {against!r}; {remedy}")
     if git("status", "--porcelain"):
         print("changes that are not committed are not checked")  # noqa: T201
-    failed = []
+    failed, skipped = [], []
     with tempfile.TemporaryDirectory(prefix="release-") as folder:
         release = Release(Path(folder).resolve(), against or None)
         for name, check in CHECKS.items():
             start = time.monotonic()
             try:
                 line = f"passed  {name}: {check(release)}"
+            except Skipped as reason:
+                skipped.append(name)
+                line = f"skipped {name}: {reason}"
             except CheckError as error:
                 failed.append(name)
                 line = f"FAILED  {name}: {error}"
@@ -332,7 +376,8 @@ def main(arguments: list[str]) -> int:
                 break
         if not failed:
             publish(release)
-    last = f"failed: {', '.join(failed)}" if failed else f"all passed; the files are in {DIST}"
+    passed = f"all others passed; skipped: {', '.join(skipped)}" if skipped else "all passed"
+    last = f"failed: {', '.join(failed)}" if failed else f"{passed}; the files are in {DIST}"
     print(last)  # noqa: T201
     return int(bool(failed))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 import sqlite3
 from contextlib import closing
@@ -154,7 +155,7 @@ def test_history__of_each_older_version_of_the_tables__is_brought_up_to_date(
 ) -> None:
     """Versions 3 and 4 have no file: they are made from one of version 2."""
     path = tmp_path / "history.db"
-    kept = max(number for number in (1, 2, 5, 6, 7, 8) if number <= version)
+    kept = max(number for number in (1, 2, 5, 6, 7, 8, 9) if number <= version)
     script = (FIXTURES / f"history_v{kept}.sql").read_text(encoding="utf-8")
     opened(path, script, range(kept, version))
     with pytest.raises(HistoryError, match=rf"version {version}.*brings it up to date"):
@@ -168,3 +169,27 @@ def test_history__of_each_older_version_of_the_tables__is_brought_up_to_date(
         assert database.execute("PRAGMA user_version").fetchone() == (VERSION,)
         assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         assert database.execute("PRAGMA foreign_key_check").fetchall() == []
+
+
+def test_history__of_version_9__has_its_labels_and_the_names_of_its_drift(tmp_path: Path) -> None:
+    path = tmp_path / "history.db"
+    opened(path, (FIXTURES / "history_v9.sql").read_text(encoding="utf-8"), range(0))
+    with History(path) as history:
+        assert history.labels() == ("click", "order")
+        (night,) = history.read()
+        (order,) = history.of("order").read()
+    assert (order.label, order.status, order.values[0].value) == ("order", "fine", 0.5)
+    assert [(one.name, one.verdict) for one in night.drift] == [
+        ("new", "changed"),
+        ("price", "not judged"),
+    ]
+    scores, price = night.drift
+    assert (scores.psi, scores.ks, scores.nights, scores.reference_rows) == (
+        0.125,
+        0.0625,
+        14,
+        14000,
+    )
+    # What that version did not compute.
+    assert (scores.reference_nulls, price.reference_nulls) == (0, 0)
+    assert all(math.isnan(one.median) and math.isnan(one.mode_share) for one in night.drift)
