@@ -52,7 +52,7 @@ INTERPRETERS ?= 3.11 3.12 3.13 3.14
 # The tests that `coverage` runs.
 IN_PYTHON := kernels and not (slow or compiled)
 
-.PHONY: help demo test lint docs figures bench bench-scale bench-spark bench-coverage bench-alarms profile \
+.PHONY: help demo test lint docs figures bench bench-scale bench-disk bench-spark bench-coverage bench-alarms profile \
 	conformance conformance-full distributed coverage boundscheck pictures wheel wheel-demo \
 	wheel-lowest release-check lowest interpreters upgrade pins clean
 
@@ -64,6 +64,7 @@ help:
 	@echo "make figures      count files, lines and circles, write bench/FIGURES.md"
 	@echo "make bench        measure speed, write bench/RESULTS.md"
 	@echo "make bench-scale  a million to a billion rows (SCALE_ARGS), write bench/SCALE.md"
+	@echo "make bench-disk   sizes of a month of nights, of kernels and of spilled rows, write bench/DISK.md"
 	@echo "make bench-spark  beside Spark's own shuffle and sort (SPARK_ARGS), write bench/SPARK.md"
 	@echo "make bench-coverage  how often intervals hold the truth (COVERAGE_ARGS), write bench/COVERAGE.md"
 	@echo "make bench-alarms  false and true alarms in a year of nights (ALARMS_ARGS), write bench/ALARMS.md"
@@ -125,6 +126,9 @@ bench: $(VENV)/.test
 
 bench-scale: $(VENV)/.test
 	$(BIN)/python -m bench.scale $(SCALE_ARGS)
+
+bench-disk: $(VENV)/.test
+	$(BIN)/python -m bench.disk
 
 bench-spark: $(VENV)/.test
 	$(BIN)/python -m bench.spark $(SPARK_ARGS)

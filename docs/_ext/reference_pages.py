@@ -443,6 +443,12 @@ def scale_table() -> str:
     )
 
 
+def disk_tables() -> str:
+    """Write sizes on disk, from the report of `make bench-disk`."""
+    report = (HERE.parent / "bench" / "DISK.md").read_text(encoding="utf-8")
+    return report.partition("\n## Sizes\n\n")[2]
+
+
 def history_tables() -> str:
     """Write the columns of the tables that a new history has."""
     lines = []
@@ -520,6 +526,7 @@ def write_pages(app: Sphinx) -> None:
     files[HERE / "reference" / "json-keys.inc"] = json_keys()
     files[HERE / "reference" / "loggers.inc"] = logger_table()
     files[HERE / "how-to" / "scale.inc"] = scale_table()
+    files[HERE / "how-to" / "disk.inc"] = disk_tables()
     for path, text in files.items():
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             path.write_text(text, encoding="utf-8")

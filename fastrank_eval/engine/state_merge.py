@@ -77,8 +77,9 @@ _KEPT_BYTES = 1 << 22
 class Content:
     """The content of a state, and its name in messages.
 
-    Small totals that were read from the arrays are kept for one use. Totals that made the arrays
-    may know more than these: which models were saved together.
+    Small totals that were read from the arrays are kept for one use. Totals from which the arrays
+    were written are not kept. They may know that two of the models have the same groups, which
+    arrays without ``matched`` do not say: the state would compare more than its file.
 
     Parameters
     ----------

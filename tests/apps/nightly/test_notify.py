@@ -13,9 +13,10 @@ from threading import Thread
 import pytest
 
 from fastrank_eval._lib.errors import ArgumentError, OutputError
-from fastrank_eval.apps.nightly import notify
+from fastrank_eval.apps.nightly import night_source, notify
 from fastrank_eval.apps.nightly.config import read_config
 from fastrank_eval.apps.nightly.night import Webhook
+from fastrank_eval.io.reader import open_source
 from tests.support.nightly_runs import adjust, kept, nightly, on
 
 SECRET = "T0/B0/very-secret"  # noqa: S105 - of no real webhook
@@ -284,6 +285,27 @@ def test_address_of_the_rows__has_no_password_in_what_a_night_writes(
     assert outcome.exit_code == 2
     texts = [*receiver.texts, outcome.stderr, outcome.stdout, Path("out.json").read_text()]
     assert "nowhere://bucket/2026-11-01" in "".join(texts)
+    assert not any("sec/ret" in text for text in texts)
+
+
+def test_address_of_the_rows__of_a_stored_night__loses_its_password_where_it_is_shown(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows of this folder are read in place of a bucket. States have the address as it is."""
+    pytest.importorskip("jinja2")
+    rows = folder / "logs" / f"day={on(1)}"
+    monkeypatch.setattr(night_source, "open_source", lambda _, **how: open_source(rows, **how))
+    adjust(folder, '[gates]\nfail_if = "GAUC > 0"\n[output]\nfolder = "pages"\ngroups = 0\n')
+    config = folder / "nightly.toml"
+    place = "s3://key:sec/ret@bucket/{date}?token=sec/ret"
+    config.write_text(config.read_text().replace("logs/day={date}", place))
+    outcome = nightly("--date", on(1), "--json", "out.json", "--log-json")
+    assert outcome.exit_code == 3
+    (night,) = kept()
+    assert night.sources == ("s3://bucket/2026-11-01",)
+    page = Path("pages", "2026-11-01.html").read_text()
+    assert "s3://bucket/2026-11-01" in page
+    texts = [repr(night), page, Path("out.json").read_text(), outcome.stdout, outcome.stderr]
     assert not any("sec/ret" in text for text in texts)
 
 
