@@ -506,9 +506,7 @@ def _randomisation_tests(
     alone = [m for m, n in differing.items() if n < choices.replicates.bit_length()]
     others = [m for m in pairs if m not in alone]
     results = {}
-    for members in [*([m] for m in alone), others]:
-        if not members:
-            continue
+    for members in filter(None, [*([m] for m in alone), others]):
         base_terms, model_terms = (
             np.concatenate([getattr(pairs[m], side) for m in members])
             for side in ("base_terms", "model_terms")

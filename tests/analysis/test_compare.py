@@ -257,6 +257,13 @@ def test_one_group__is_not_tested() -> None:
     assert "one group has no standard error" in line.verdict
 
 
+def test_one_group__whose_bootstrap_varies_by_rounding__has_no_detectable_difference() -> None:
+    log = {"user": [1] * 3, "click": [1, 0, 1], "old": [1, 2, 3], "new": [1, 3, 2]}
+    line = compare(log, "AP", test="bootstrap", replicates=50).find("AP")
+    assert (line.groups, line.se) == (1, pytest.approx(0, abs=1e-15))
+    assert math.isnan(line.mdd)
+
+
 def test_no_group_at_all__is_not_compared() -> None:
     log = {"user": [1, 2], "click": [0, 0], "old": [2, 1], "new": [1, 2]}
     line = compare(log, "GAUC").find("GAUC")
