@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -54,6 +54,8 @@ from fastrank_eval.stats.means import (
     error_of_sums,
 )
 
+_NO_GROUPS = Support(0)
+
 
 @dataclass(frozen=True)
 class Evidence:
@@ -74,7 +76,7 @@ class Evidence:
     """
 
     se: float = math.nan
-    support: Support = field(default_factory=lambda: Support(0))
+    support: Support = _NO_GROUPS
     pairs: GroupPairs | None = None
     caution: str | None = None
     rela_impr_se: float = math.nan

@@ -174,6 +174,7 @@ def test_interval__of_results_and_states__is_that_of_one_pass() -> None:
     assert of_result.rela_impr_se == pytest.approx(wanted.find("GAUC").rela_impr_se, rel=1e-6)
     untested = kept.compare(baseline="old")
     assert math.isnan(untested.find("AUC(se='clustered')").rela_impr_se)
+    assert untested.find("AUC(se='clustered')").rela_impr_caution is None
     assert ", not tested" in repr(untested)
     sliced = wanted.find("GAUC", slice="user>=30")
     assert sliced.rela_impr_ci_low < sliced.rela_impr < sliced.rela_impr_ci_high

@@ -31,6 +31,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
@@ -180,9 +181,9 @@ class Mutants:
             pending = pending[: self.most]
             if session.testsfailed or not pending:
                 return True
-            self._find_functions()
             self._check("in their order", partial(self._write_tests, session))
             order = self._read_tests()
+            self._find_functions()
             self._check("from the quickest to the slowest", partial(run_tests, session, order))
             module = self.modules[0]
             unchanged = partial(self._import_anew, module, module.read_text(encoding="utf-8"))
@@ -253,16 +254,23 @@ class Mutants:
             if failed:
                 return FAILS
             rows.append((time.process_time() - start, item, sorted(called)))
-        self.log.with_suffix(".json").write_text(json.dumps(sorted(rows)), encoding="utf-8")
+        found = {"tests": sorted(rows), "modules": [*sys.modules]}
+        self.log.with_suffix(".json").write_text(json.dumps(found), encoding="utf-8")
         return PASSES
 
     def _read_tests(self) -> list[int]:
-        """Read the tests that call each function, and return all, the quickest first."""
-        rows = json.loads(self.log.with_suffix(".json").read_text("utf-8"))
-        for _, item, called in rows:
+        """Read the tests that call each function, and return all, the quickest first.
+
+        Import what the tests import, so that children need not.
+        """
+        found = json.loads(self.log.with_suffix(".json").read_text("utf-8"))
+        for name in found["modules"]:
+            with suppress(Exception):
+                importlib.import_module(name)
+        for _, item, called in found["tests"]:
             for file, name, line in called:
                 self.tests.setdefault((file, name, line), []).append(item)
-        return [item for _, item, _ in rows]
+        return [item for _, item, _ in found["tests"]]
 
     def _run(self, session: pytest.Session, path: Path, text: str) -> int:
         """Run the tests with the text of a module, in limited time."""
