@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -54,6 +54,8 @@ from fastrank_eval.stats.means import (
     error_of_sums,
 )
 
+_NO_GROUPS = Support(0)
+
 
 @dataclass(frozen=True)
 class Evidence:
@@ -74,7 +76,7 @@ class Evidence:
     """
 
     se: float = math.nan
-    support: Support = field(default_factory=lambda: Support(0))
+    support: Support = _NO_GROUPS
     pairs: GroupPairs | None = None
     caution: str | None = None
     rela_impr_se: float = math.nan
@@ -324,7 +326,7 @@ def _interval_of(
     value: float, se: float, groups: int, confidence: float, degrees: float | None
 ) -> tuple[float, float, float]:
     """Compute standard error and interval of a value, or NaN."""
-    if math.isnan(value) or math.isnan(se) or groups < 2:
+    if math.isnan(value) or groups < 2:
         return math.nan, math.nan, math.nan
     quantile = normal_quantile(confidence) if degrees is None else t_quantile(confidence, degrees)
     return se, value - quantile * se, value + quantile * se
@@ -503,12 +505,10 @@ def _randomisation_tests(
 ) -> dict[int, PairedTest]:
     # A measure whose patterns can all be tried is tested alone: other measures do not change it.
     differing = {m: pair.differing() for m, pair in pairs.items()}
-    alone = [m for m, n in differing.items() if n < 32 and 1 << n <= choices.replicates]
+    alone = [m for m, n in differing.items() if n < choices.replicates.bit_length()]
     others = [m for m in pairs if m not in alone]
     results = {}
-    for members in [*([m] for m in alone), others]:
-        if not members:
-            continue
+    for members in filter(None, [*([m] for m in alone), others]):
         base_terms, model_terms = (
             np.concatenate([getattr(pairs[m], side) for m in members])
             for side in ("base_terms", "model_terms")
@@ -516,11 +516,11 @@ def _randomisation_tests(
         replicates = swap_models(
             base_terms, model_terms, ids, choices.replicates, choices.seed, threads=choices.threads
         )
-        for position, m in enumerate(members):
-            columns = slice(2 * position, 2 * position + 2)
-            differences = pairs[m].difference(
-                replicates.sums_a[:, columns], replicates.sums_b[:, columns]
-            )
+        sides = (
+            np.split(sums, len(members), axis=1) for sums in (replicates.sums_a, replicates.sums_b)
+        )
+        for m, base_sums, model_sums in zip(members, *sides, strict=True):
+            differences = pairs[m].difference(base_sums, model_sums)
             p_value = randomisation_p_value(pairs[m].delta, differences, replicates.exact)
             results[m] = PairedTest(pairs[m].delta, p_value, len(ids))
     return results
@@ -547,9 +547,9 @@ def _bootstrap_tests(
             kind=kind,
             threads=choices.threads,
         )
-        for position, m in enumerate(members):
-            first = 4 * position
-            values = pairs[m].difference(sums[:, first : first + 2], sums[:, first + 2 : first + 4])
+        sides = np.split(sums, 2 * len(members), axis=1)
+        for m, base_sums, model_sums in zip(members, sides[::2], sides[1::2], strict=True):
+            values = pairs[m].difference(base_sums, model_sums)
             interval = bootstrap_interval(pairs[m].delta, values, choices.confidence)
             results[m] = PairedTest(
                 pairs[m].delta,

@@ -13,7 +13,7 @@ from scipy import stats
 
 import fastrank_eval as fe
 from fastrank_eval._lib.errors import ArgumentError, MeasureError
-from fastrank_eval.analysis.compare_tests import TESTS
+from fastrank_eval.analysis.compare_tests import TESTS, Choices, Evidence
 from tests.oracles.means import carriers, degrees_of
 from tests.support.click_logs import click_log, mean_and_error, with_nulls
 
@@ -126,8 +126,9 @@ def test_rela_impr__of_auc_kinds_only() -> None:
 def test_pooled_measures__of_distinct_scores__have_a_difference_without_an_error(measure) -> None:
     line = compare(with_probabilities(click_log()), measure).find(measure)
     assert line.delta == line.value - line.base_value
-    assert line.caution == "pooled"
+    assert (line.caution, line.groups) == ("pooled", 0)
     assert math.isnan(line.se)
+    assert math.isnan(line.degrees)
     assert math.isnan(line.p_value)
     assert line.wins is None
     assert line.verdict.startswith("not tested: ")
@@ -202,6 +203,7 @@ def test_one_difference_for_all_groups__has_no_scale() -> None:
     line = compare(log, "GAUC").find("GAUC")
     assert (line.delta, line.se, line.caution) == (1, 0, "no_variance")
     assert math.isnan(line.p_value)
+    assert math.isnan(line.mdd)
     assert (
         line.verdict == "not tested: +1.00 GAUC in every group; without variance there is no scale"
     )
@@ -219,12 +221,48 @@ def test_one_difference_but_for_rounding__has_no_effect_size() -> None:
     assert math.isnan(line.effect_size)
 
 
+def test_two_groups__are_tested() -> None:
+    # P@2 rises by 0.5 and by 1.
+    log = {"user": [1, 1, 1, 2, 2, 2, 2], "click": [1, 1, 0, 1, 1, 0, 0]}
+    log |= {"old": [3, 1, 2, 2, 1, 4, 3], "new": [3, 2, 1, 4, 3, 2, 1]}
+    line = compare(log, "P@2").find("P@2")
+    assert (line.delta, line.groups, line.caution) == (0.75, 2, "few_groups")
+    assert line.degrees == pytest.approx(1)
+    assert line.se == pytest.approx(0.25)
+    low, high = stats.t.interval(0.95, 1, 0.75, 0.25)
+    assert (line.ci_low, line.ci_high) == pytest.approx((low, high), rel=1e-9)
+    assert line.p_value == pytest.approx(2 * stats.t.sf(3, 1))
+    assert line.effect_size == pytest.approx(0.75 / np.std([0.5, 1], ddof=1))
+    assert line.mdd == pytest.approx(0.25 * (stats.t.ppf(0.975, 1) + stats.t.ppf(0.8, 1)))
+
+
+@pytest.mark.parametrize("groups, caution", [(38, "few_groups"), (40, None)])
+def test_few_groups__are_fewer_than_40(groups, caution) -> None:
+    # Half of the groups are better by 1, half worse: all carry the variance alike.
+    log = {"user": np.repeat(np.arange(groups), 2), "click": [0, 1] * groups}
+    log["old"] = log["user"] % 2 == np.array(log["click"])
+    log["new"] = ~log["old"]
+    line = compare({name: np.array(each) + 0 for name, each in log.items()}, "P@1").find("P@1")
+    assert (line.delta, line.caution) == (0, caution)
+
+
 def test_one_group__is_not_tested() -> None:
     log = {"user": [1, 1], "click": [0, 1], "old": [2, 1], "new": [1, 2]}
     line = compare(log, "GAUC,RR").find("GAUC")
     assert (line.delta, line.groups, line.caution) == (1, 1, "one_group")
     assert math.isnan(line.p_adjusted)
+    assert math.isnan(line.degrees)
+    assert math.isnan(line.ci_low)
+    assert math.isnan(line.rela_impr_ci_low)
+    assert compare(log, "NumRelRet", test="bootstrap").find("NumRelRet").p_value == 1
     assert "one group has no standard error" in line.verdict
+
+
+def test_one_group__whose_bootstrap_varies_by_rounding__has_no_detectable_difference() -> None:
+    log = {"user": [1] * 3, "click": [1, 0, 1], "old": [1, 2, 3], "new": [1, 3, 2]}
+    line = compare(log, "AP", test="bootstrap", replicates=50).find("AP")
+    assert (line.groups, line.se) == (1, pytest.approx(0, abs=1e-15))
+    assert math.isnan(line.mdd)
 
 
 def test_no_group_at_all__is_not_compared() -> None:
@@ -284,18 +322,53 @@ def test_bootstrap__has_the_error_of_the_linearised_variance() -> None:
         assert line.p_value == pytest.approx(known.p_value, abs=0.05)
 
 
+def test_bootstrap__of_sums_and_means__has_their_standard_error() -> None:
+    log, measures = with_nulls(click_log(60, seed=11), "new"), "NumRelRet,GMAP,AP"
+    drawn = compare(log, measures, test="bootstrap", replicates=400, unretrieved="allow")
+    for line, known in zip(drawn, compare(log, measures, unretrieved="allow"), strict=True):
+        assert line.se == pytest.approx(known.se, rel=0.15)
+        assert line.ci_low < line.delta < line.ci_high
+
+
+def test_randomisation__of_a_measure_that_few_groups_change__tries_all_their_patterns() -> None:
+    # P@1 rises in 3 of 20 groups, P@3 in 5 others, AP in all 8.
+    log = {"user": np.repeat(np.arange(20), 4), "click": np.tile([1, 0, 1, 0], 20)}
+    log["old"], new = np.tile([3.0, 4, 1, 2], 20), np.tile([3.0, 4, 1, 2], 20).reshape(20, 4)
+    new[:3, 0], new[10:15, 2:] = 5, [2, 1]
+    log["new"] = new.ravel()
+    for measures in ("P@1,P@3", "AP,P@1,P@3", "P@1,AP,P@3"):
+        found = compare(log, measures, test="randomisation", replicates=100)
+        assert found.find("P@1").p_value == 2 / 2**3
+        assert found.find("P@3").p_value == 2 / 2**5
+    few = compare(log, "P@1", test="randomisation", replicates=7).find("P@1")
+    assert few.p_value >= 1 / 8
+
+
+def test_evidence_and_choices__do_not_change() -> None:
+    choices = Choices("sign", "holm", 0.95, 100, 0, 1)
+    for value, name in ((Evidence(), "se"), (choices, "test")):
+        with pytest.raises(AttributeError):
+            setattr(value, name, None)
+
+
 @pytest.mark.parametrize("test", ["randomisation", "bootstrap"])
 def test_resampling__of_a_measure__does_not_depend_on_the_others(test) -> None:
-    log = click_log(200, seed=2)
-    alone = compare(log, "AP", test=test, replicates=300).find("AP")
-    among = compare(log, "GAUC,RR,AP", test=test, replicates=300).find("AP")
-    assert (alone.p_value, alone.se) == (among.p_value, among.se)
+    log = with_nulls(click_log(100, seed=2), "new")
+    options = {"test": test, "replicates": 300, "unretrieved": "allow"}
+    among = compare(log, "GAUC,NumRelRet,AP,GMAP", **options)
+    for line in among:
+        alone = compare(log, line.measure, **options).find(line.measure)
+        assert (line.p_value, line.se) == (alone.p_value, alone.se)
+        assert line.p_value < 1
 
 
 @pytest.mark.parametrize("test", [test for test in TESTS if not test.startswith("clustered")])
 def test_tests_of_groups__of_pooled_measures__are_refused(test) -> None:
-    with pytest.raises(ArgumentError, match=r"AUC, LogLoss pool the rows.*GAUC.*'clustered_t'"):
+    said = r"AUC, LogLoss pool the rows.*leave them out \(GAUC.*'clustered_t'"
+    with pytest.raises(ArgumentError, match=said):
         compare(click_log(), "AUC,GAUC,LogLoss", test=test)
+    with pytest.raises(ArgumentError, match="and KS pools the rows of all groups; leave it out, "):
+        compare(click_log(), "KS,GAUC", test=test)
     with pytest.raises(ArgumentError, match="per_group=False does not keep"):
         compare(click_log(), "GAUC", test=test, per_group=False)
 

@@ -147,6 +147,17 @@ def test_baseline_near_chance__has_no_interval_and_says_so() -> None:
         assert said in found.to_markdown()
 
 
+def test_baseline_not_above_chance__is_said_unless_a_value_is_undefined() -> None:
+    log = {"user": [1, 1, 2, 2], "click": [0, 1, 0, 1], "old": [2, 1, 1, 2], "new": [1, 2, 1, 2]}
+    line = compare(log, "GAUC").find("GAUC")
+    assert (line.base_value, line.rela_impr_caution) == (0.5, "not_above_chance")
+    log["old"], log["new"] = [1, 2, 1, 2], [None] * 4
+    line = compare(log, "GAUC", unretrieved="allow").find("GAUC")
+    assert (line.base_value, line.rela_impr_caution) == (1, None)
+    assert math.isnan(line.delta)
+    assert math.isnan(line.rela_impr)
+
+
 def test_interval__of_results_and_states__is_that_of_one_pass() -> None:
     log = logged(4, 60, 0.5)
     wanted = compare(log, "GAUC,AUC", by="user:30")
@@ -163,6 +174,7 @@ def test_interval__of_results_and_states__is_that_of_one_pass() -> None:
     assert of_result.rela_impr_se == pytest.approx(wanted.find("GAUC").rela_impr_se, rel=1e-6)
     untested = kept.compare(baseline="old")
     assert math.isnan(untested.find("AUC(se='clustered')").rela_impr_se)
+    assert untested.find("AUC(se='clustered')").rela_impr_caution is None
     assert ", not tested" in repr(untested)
     sliced = wanted.find("GAUC", slice="user>=30")
     assert sliced.rela_impr_ci_low < sliced.rela_impr < sliced.rela_impr_ci_high

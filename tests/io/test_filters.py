@@ -22,6 +22,8 @@ from hypothesis import given, settings
 
 import fastrank_eval as fe
 from fastrank_eval._lib.errors import ArgumentError, ColumnError
+from fastrank_eval.io.filter_parser import Predicate, parse
+from fastrank_eval.io.filters import condition_of
 from fastrank_eval.io.reader import open_source
 from tests.support.conditions import Condition, conditions, tables
 from tests.support.source_files import write_ipc, write_stream
@@ -380,6 +382,30 @@ def test_reader__is_still_read_only_once() -> None:
     assert sum(batch.num_rows for batch in source.batches(["row"])) == 1
     with pytest.raises(fe.SourceError, match="only once"):
         source.batches(["row"])
+
+
+def test_source__with_a_condition__reads_columns_as_text_if_its_file_can(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("row,slot\n007,1\n7,1\n8,2\n")
+    for source, rows in (
+        (tmp_path / "x.csv", ["007", "7"]),
+        (pa.table({"row": [7, 7, 8], "slot": [1, 1, 2]}), [7, 7]),
+    ):
+        opened = open_source(open_source(source, where="slot = 1"), text=["row"])
+        assert pa.Table.from_batches(opened.batches(["row"]))["row"].to_pylist() == rows
+
+
+def test_conditions__do_not_change() -> None:
+    predicate = parse("slot = 3")
+    assert isinstance(predicate, Predicate)
+    selection = condition_of("slot = 3").select(pa.schema([("slot", pa.int64())]))
+    for value, name in (
+        (predicate, "column"),
+        (predicate.literals[0], "value"),
+        (selection, "columns"),
+        (condition_of("slot = 3"), "condition"),
+    ):
+        with pytest.raises(AttributeError):
+            setattr(value, name, None)
 
 
 def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,11 +1,15 @@
 """Run tests on mutants of the package: ``python -m tests.mutation AREA``.
 
 Cosmic Ray makes the mutants of the files that ``AREA.toml`` names, one change each. Pytest collects
-the tests of the area once, and forks for each mutant: the child takes over the changed function, or
-imports the package anew if no function holds the change, and runs the tests up to the first that
-fails, for at most `timeout` seconds of the processor. No file changes. Results are in
-``build/mutants``; a mutant runs again only if the files or the tests of its area changed. Prints
-the mutants that survive, and exits with 1 if fewer than 90 % are killed.
+the tests of the area once, and forks for each mutant. The child takes over the changed function and
+runs the tests that call it. If no function holds the change, it imports the package anew and runs
+all tests. It stops at the first that fails, or after `timeout` seconds of the processor. No file
+changes. Results are in ``build/mutants``; a mutant runs again only if the files or the tests of its
+area changed.
+
+Both ways of running tests must pass without a change first. A module that cannot be imported is a
+killed mutant; a text that is not Python is none; an error of this runner ends the run. Prints the
+mutants that survive, and exits with 1 if fewer than 90 % are killed.
 """
 
 from __future__ import annotations
@@ -16,16 +20,22 @@ import hashlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import json
 import os
 import random
 import re
 import resource
 import shlex
 import sys
+import threading
+import time
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from itertools import zip_longest
 from pathlib import Path
-from types import CodeType, FunctionType, ModuleType
+from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
 import pytest
@@ -45,6 +55,15 @@ OURS = ("fastrank_eval", "tests")
 PYTEST = ("-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning")
 #: The share of mutants that tests must kill.
 WANTED = 0.9
+#: Exit codes of a child; a signal, such as that of the time limit, is a failure.
+PASSES, FAILS, BREAKS = 0, 1, 3
+#: How pytest ends where modules or tests fail because of a mutant: a `conftest.py` that cannot be
+#: imported is a usage error.
+FAILURES = (
+    pytest.ExitCode.TESTS_FAILED,
+    pytest.ExitCode.INTERRUPTED,
+    pytest.ExitCode.USAGE_ERROR,
+)
 
 
 class Mutant(importlib.machinery.SourceFileLoader):
@@ -85,6 +104,15 @@ def mutated(mutation: MutationSpec) -> str:
     return text
 
 
+def is_python(text: str) -> bool:
+    """Tell whether a text compiles: ``2**not 3``, of ``2**-3``, is no mutant."""
+    try:
+        compile(text, "mutant", "exec")
+    except SyntaxError:
+        return False
+    return True
+
+
 def described(mutation: MutationSpec) -> str:
     """Write a mutant as its file and the first line that changes."""
     old = mutation.module_path.read_text(encoding="utf-8")
@@ -114,23 +142,24 @@ def without_functions(code: CodeType) -> tuple[Any, ...]:
     return code.co_code, code.co_names, constants
 
 
-def take_over(path: Path, text: str) -> bool:
-    """Let functions of a module run the code of a mutant, if all else is equal."""
+#: A function: its file, qualified name and first line.
+Key = tuple[str, str, int]
+
+
+def key_of(code: CodeType) -> Key:
+    """Return the key of the function of a code."""
+    return code.co_filename, code.co_qualname, code.co_firstlineno
+
+
+def changed_functions(path: Path, text: str) -> dict[Key, CodeType]:
+    """Return the code of changed functions of a module; none if anything else changed."""
     name = str(path.resolve())
     old = compile(path.read_text(encoding="utf-8"), name, "exec")
     new = compile(text, name, "exec")
     if without_functions(old) != without_functions(new):
-        return False
-    codes = list(zip(outermost(old), outermost(new), strict=True))
-    changed = {(a.co_qualname, a.co_firstlineno): b for a, b in codes if a != b}
-    done = 0
-    for found in gc.get_objects():
-        if isinstance(found, FunctionType) and found.__code__.co_filename == name:
-            key = found.__code__.co_qualname, found.__code__.co_firstlineno
-            if key in changed:
-                found.__code__ = changed[key]
-                done += 1
-    return done > 0
+        return {}
+    codes = zip(outermost(old), outermost(new), strict=True)
+    return {key_of(before): after for before, after in codes if before != after}
 
 
 class Mutants:
@@ -140,56 +169,146 @@ class Mutants:
         self.area, self.words, self.most = area, words, most
         self.seconds, self.log = int(config["timeout"]), BUILD / f"{area}.log"
         self.session_file = prepared(area, config)
-        self.passes = False
+        self.modules = [Path(path) for path in config["module-path"]]
+        self.functions: dict[Key, list[FunctionType]] = {}
+        self.tests: dict[Key, list[int]] = {}
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Run the pending mutants."""
         with use_db(str(self.session_file), WorkDB.Mode.open) as database:
             pending = list(database.pending_work_items)
             random.Random(1).shuffle(pending)  # noqa: S311 - the first ones are a sample
-            self.passes = not pending or not self._fails(session, None)
-            for item in pending[: self.most] if self.passes else ():
-                killed = self._fails(session, item.mutations[0])
-                result = WorkResult(
-                    worker_outcome=WorkerOutcome.NORMAL,
-                    test_outcome=TestOutcome.KILLED if killed else TestOutcome.SURVIVED,
-                )
+            pending = pending[: self.most]
+            if session.testsfailed or not pending:
+                return True
+            self._check("in their order", partial(self._write_tests, session))
+            order = self._read_tests()
+            self._find_functions()
+            self._check("from the quickest to the slowest", partial(run_tests, session, order))
+            module = self.modules[0]
+            unchanged = partial(self._import_anew, module, module.read_text(encoding="utf-8"))
+            self._check("after a new import", unchanged)
+            for item in pending:
+                (mutation,) = item.mutations
+                text = mutated(mutation)
+                result = WorkResult(worker_outcome=WorkerOutcome.SKIPPED)
+                if is_python(text):
+                    killed = self._fails(partial(self._run, session, mutation.module_path, text))
+                    result = WorkResult(
+                        worker_outcome=WorkerOutcome.NORMAL,
+                        test_outcome=TestOutcome.KILLED if killed else TestOutcome.SURVIVED,
+                    )
                 database.set_result(item.job_id, result)
         return True
 
-    def _fails(self, session: pytest.Session, mutation: MutationSpec | None) -> bool:
-        """Fork, and return whether a test fails there."""
+    def _find_functions(self) -> None:
+        """Find the functions of the modules."""
+        names = {str(path.resolve()) for path in self.modules}
+        for found in gc.get_objects():
+            if isinstance(found, FunctionType) and found.__code__.co_filename in names:
+                self.functions.setdefault(key_of(found.__code__), []).append(found)
+        gc.collect()
+        gc.freeze()  # a child copies the pages of objects that the collector visits
+
+    def _check(self, how: str, work: Callable[[], int]) -> None:
+        if self._fails(work):
+            pytest.exit(f"tests fail without a mutant, {how}; see {self.log}", BREAKS)
+
+    def _fails(self, work: Callable[[], int]) -> bool:
+        """Fork, work there, and return whether a test fails."""
         child = os.fork()
         if child:
-            return os.waitpid(child, 0)[1] != 0
-        passed = False
+            code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            if code == BREAKS:
+                pytest.exit(f"the runner failed; see {self.log}", BREAKS)
+            return code != PASSES
+        code = BREAKS
         try:
             output = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
             for stream in (1, 2):
                 os.dup2(output, stream)
-            resource.setrlimit(resource.RLIMIT_CPU, (self.seconds, self.seconds))
-            passed = self._passes(session, mutation)
+            code = work()
         except BaseException:
             traceback.print_exc()
         finally:
             sys.stdout.flush()
             sys.stderr.flush()
-            os._exit(0 if passed else 1)
+            os._exit(code)
 
-    def _passes(self, session: pytest.Session, mutation: MutationSpec | None) -> bool:
-        if mutation is not None:
-            text = mutated(mutation)
-            if not take_over(mutation.module_path, text):
-                for name in [*sys.modules]:
-                    if name.partition(".")[0] in OURS and name != __name__:
-                        del sys.modules[name]
-                sys.meta_path.insert(0, Finder(mutation.module_path, text))
-                return pytest.main(self.words) == 0
-        for item, following in zip(session.items, [*session.items[1:], None], strict=True):
-            session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
-            if session.testsfailed:
-                return False
-        return True
+    def _write_tests(self, session: pytest.Session) -> int:
+        """Run all tests, and write the functions that each calls."""
+        names = {str(path.resolve()) for path in self.modules}
+        rows = []
+        for item in range(len(session.items)):
+            called: set[Key] = set()
+
+            def note(frame: FrameType, *_: Any, called: set[Key] = called) -> None:
+                if frame.f_code.co_filename in names:
+                    called.add(key_of(frame.f_code))
+
+            threading.setprofile(note)
+            sys.setprofile(note)
+            start = time.process_time()
+            failed = run_tests(session, [item]) == FAILS
+            sys.setprofile(None)
+            if failed:
+                return FAILS
+            rows.append((time.process_time() - start, item, sorted(called)))
+        found = {"tests": sorted(rows), "modules": [*sys.modules]}
+        self.log.with_suffix(".json").write_text(json.dumps(found), encoding="utf-8")
+        return PASSES
+
+    def _read_tests(self) -> list[int]:
+        """Read the tests that call each function, and return all, the quickest first.
+
+        Import what the tests import, so that children need not.
+        """
+        found = json.loads(self.log.with_suffix(".json").read_text("utf-8"))
+        for name in found["modules"]:
+            with suppress(Exception):
+                importlib.import_module(name)
+        for _, item, called in found["tests"]:
+            for file, name, line in called:
+                self.tests.setdefault((file, name, line), []).append(item)
+        return [item for _, item, _ in found["tests"]]
+
+    def _run(self, session: pytest.Session, path: Path, text: str) -> int:
+        """Run the tests with the text of a module, in limited time."""
+        resource.setrlimit(resource.RLIMIT_CPU, (self.seconds, self.seconds))
+        changed = changed_functions(path, text)
+        if any(key in self.functions for key in changed):
+            for key, code in changed.items():
+                for function in self.functions.get(key, ()):
+                    function.__code__ = code
+            return run_tests(session, [i for key in changed for i in self.tests.get(key, ())])
+        return self._import_anew(path, text)
+
+    def _import_anew(self, path: Path, text: str) -> int:
+        """Import the package and the tests with the text of a module, and run all tests."""
+        for name in [*sys.modules]:
+            if name.partition(".")[0] in OURS and name != __name__:
+                del sys.modules[name]
+        finder = Finder(path, text)
+        sys.meta_path.insert(0, finder)
+        try:
+            importlib.import_module(finder.name)
+        except Exception:
+            traceback.print_exc()
+            return FAILS
+        if not isinstance(sys.modules[finder.name].__loader__, Mutant):
+            raise RuntimeError(f"{finder.name}: not imported from the text of the mutant")
+        code = pytest.main(self.words)
+        return PASSES if code == pytest.ExitCode.OK else FAILS if code in FAILURES else BREAKS
+
+
+def run_tests(session: pytest.Session, indices: Sequence[int]) -> int:
+    """Run some tests up to the first that fails."""
+    items = [session.items[i] for i in indices]
+    for item, following in zip_longest(items, items[1:]):
+        session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+        if session.testsfailed:
+            return FAILS
+    return PASSES
 
 
 def prepared(area: str, config: Mapping[str, Any]) -> Path:
@@ -231,9 +350,9 @@ def run_area(area: str, most: int) -> float:
     os.environ.update(word.split("=") for word in words[1 : words.index("python")])
     words = [*words[words.index("pytest") + 1 :], *PYTEST]
     mutants = Mutants(area, config, words, most)
-    pytest.main(words, plugins=[mutants])
-    if not mutants.passes:
-        raise SystemExit(f"{area}: tests fail without a mutant; see {mutants.log}")
+    code = pytest.main(words, plugins=[mutants])
+    if code != pytest.ExitCode.OK:
+        raise SystemExit(f"{area}: pytest ended with {int(code)} before the mutants did")
     with use_db(str(mutants.session_file), WorkDB.Mode.open) as database:
         specs = {item.job_id: item.mutations[0] for item in database.work_items}
         results = [
@@ -244,15 +363,20 @@ def run_area(area: str, most: int) -> float:
         waiting = len(list(database.pending_work_items))
     known = equivalent(area)
     survivors = [mutation for mutation, is_killed in results if not is_killed]
+    alike = 0
     for mutation in sorted(survivors, key=lambda each: (each.module_path, each.start_pos)):
         text = described(mutation)
+        alike += text in known
         note = " (equivalent)" if text in known else ""
         path, (row, column) = mutation.module_path, mutation.start_pos
         sys.stdout.write(f"{path}:{row}:{column + 1}: survived{note}: {text}\n")
     killed = len(results) - len(survivors)
     share = killed / max(len(results), 1)
     rest = f"; {waiting} were not run" if waiting else ""
-    sys.stdout.write(f"{area}: {killed} of {len(results)} mutants killed, {share:.1%}{rest}\n")
+    sys.stdout.write(
+        f"{area}: {killed} of {len(results)} mutants killed, {share:.1%}; {alike} are equivalent, "
+        f"{len(survivors) - alike} survive for another reason{rest}\n"
+    )
     sys.stdout.flush()
     return share
 

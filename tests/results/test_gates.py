@@ -204,7 +204,9 @@ def test_judge__rows_without_groups__have_a_number_of_rows_only() -> None:
 def test_judge__value_that_needs_no_groups__has_no_dropped_share() -> None:
     of_rows = replace(AUC, groups=0, groups_used=0)
     assert verdict("AUC > 0.6", of_rows) == HOLDS
-    assert verdict("AUC dropped_share >= 0", of_rows) == [("undefined", "pctr", None)]
+    (failure,) = judge(["AUC dropped_share >= 0"], [of_rows], rows=6, groups=3).failures
+    text = "dropped_share of AUC is undefined (1 all_negative, pooled)"
+    assert (failure.kind, failure.detail) == ("undefined", text)
     assert verdict("AUC > 0.6", replace(AUC, groups=1, groups_used=0)) == [
         ("no_groups", "pctr", None)
     ]

@@ -238,26 +238,27 @@ NAN = math.nan
 
 
 @pytest.mark.parametrize(
-    "found, p_value, groups, note",
+    "test, given_, p_value, groups, note",
     [
-        (paired_t(np.array([])), NAN, 0, "no_groups"),
-        (paired_t(np.array([NAN])), NAN, 0, "no_groups"),
-        (paired_t(np.array([1.0])), NAN, 1, "one_group"),
-        (paired_t(np.zeros(4)), NAN, 4, "no_difference"),
-        (paired_t(np.array([0.3 - 0.2, 0.2 - 0.1, 0.1])), NAN, 3, "no_variance"),
-        (wilcoxon(np.array([NAN])), NAN, 0, "no_groups"),
-        (wilcoxon(np.array([2.0])), 1, 1, None),
-        (sign_test(np.array([])), NAN, 0, "no_groups"),
-        (sign_test(np.zeros(3)), 1, 0, "no_difference"),
-        (clustered_test(0.1, 0.0, 0, None), NAN, 0, "no_groups"),
-        (clustered_test(0.1, NAN, 1, 0), NAN, 1, "one_group"),
-        (clustered_test(NAN, 0.1, 5, 4), NAN, 5, "undefined"),
-        (clustered_test(0.1, NAN, 5, None), NAN, 5, "undefined"),
-        (clustered_test(0.1, 0.0, 5, None), NAN, 5, "no_variance"),
-        (clustered_test(0.0, 0.0, 5, 4), NAN, 5, "no_difference"),
+        (paired_t, (np.array([]),), NAN, 0, "no_groups"),
+        (paired_t, (np.array([NAN]),), NAN, 0, "no_groups"),
+        (paired_t, (np.array([1.0]),), NAN, 1, "one_group"),
+        (paired_t, (np.zeros(4),), NAN, 4, "no_difference"),
+        (paired_t, (np.array([0.3 - 0.2, 0.2 - 0.1, 0.1]),), NAN, 3, "no_variance"),
+        (wilcoxon, (np.array([NAN]),), NAN, 0, "no_groups"),
+        (wilcoxon, (np.array([2.0]),), 1, 1, None),
+        (sign_test, (np.array([]),), NAN, 0, "no_groups"),
+        (sign_test, (np.zeros(3),), 1, 0, "no_difference"),
+        (clustered_test, (0.1, 0.0, 0, None), NAN, 0, "no_groups"),
+        (clustered_test, (0.1, NAN, 1, 0), NAN, 1, "one_group"),
+        (clustered_test, (NAN, 0.1, 5, 4), NAN, 5, "undefined"),
+        (clustered_test, (0.1, NAN, 5, None), NAN, 5, "undefined"),
+        (clustered_test, (0.1, 0.0, 5, None), NAN, 5, "no_variance"),
+        (clustered_test, (0.0, 0.0, 5, 4), NAN, 5, "no_difference"),
     ],
 )
-def test_what_no_test_can_tell__says_why(found, p_value, groups, note):
+def test_what_no_test_can_tell__says_why(test, given_, p_value, groups, note):
+    found = test(*given_)
     assert (found.p_value, found.groups, found.note) == (
         pytest.approx(p_value, nan_ok=True),
         groups,
