@@ -75,7 +75,7 @@ VALUES: dict[str, Callable[[], object]] = {
     "Decimal": lambda: Decimal("sNaN"),
     "Fraction": lambda: Fraction(1, 3),
     "date": lambda: dt.date(2026, 11, 19),
-    "NaT": lambda: np.datetime64("NaT"),
+    "NaT": lambda: np.datetime64("NaT", "s"),
     "np.int8": lambda: np.int8(-3),
     "np.str_": lambda: np.str_("click"),
     "pa.scalar": lambda: pa.scalar(1),
