@@ -13,6 +13,7 @@ from fastrank_eval._lib import __version__
 from fastrank_eval._lib.arguments import at_least_one, check_fraction, check_options, shown, typed
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval._lib.files import atomic_path
+from fastrank_eval._lib.log import without_credentials
 from fastrank_eval.engine.records import plain_value
 from fastrank_eval.engine.run import Evaluation
 from fastrank_eval.engine.state_arrays import (
@@ -570,10 +571,12 @@ def state_of_run(evaluation: Evaluation, source: object, keep_groups: bool = Fal
 
 
 def _source_names(source: object) -> list[str]:
-    """Return the paths of a source, or the name of its type."""
+    """Return the paths of a source without credentials, or the name of its type."""
     several: Iterable[object] = source if isinstance(source, list | tuple) else [source]
     return [
-        os.fspath(one) if isinstance(one, str | os.PathLike) else type(one).__qualname__
+        without_credentials(os.fsdecode(one))
+        if isinstance(one, str | os.PathLike)
+        else type(one).__qualname__
         for one in several
     ]
 

@@ -13,6 +13,7 @@ import io
 import mmap
 import os
 import runpy
+import shutil
 import signal
 import sys
 from collections.abc import Callable
@@ -54,6 +55,7 @@ def hide() -> None:
         for name in names:
             if hasattr(module, name):
                 delattr(module, name)
+    shutil._use_fd_functions = False  # type: ignore[attr-defined]  # rmtree opens no folder
     builtins.open = io.open = without_kernel_files(io.open)
     os.open = without_kernel_files(os.open)
 

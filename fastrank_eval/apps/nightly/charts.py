@@ -123,6 +123,8 @@ def activity(name: str, title: str, values: Sequence[MeasureValue], models: Sequ
             ]
         )
     )
+    for label in axes.get_xticklabels():
+        label.set_linespacing(1.4)
     axes.set_xlabel(f"{activity_unit(buckets[0])} of the group")
     _plain_axis(axes.yaxis)
     return _chart(figure, name, title, f"{title}; the numbers are in the table.", marks)

@@ -140,7 +140,7 @@ def _table(
     config: NightlyConfig, night: Night, finding: Finding, measure: Measure, where: str | None
 ) -> pa.Table:
     paired = is_paired(night, finding)
-    sources = list(night.sources)
+    sources = config.sources(night.date)
     options = {k: v for k, v in config.options.items() if k not in ("by", "min_groups")}
     evaluation = run(
         sources[0] if len(sources) == 1 else sources,

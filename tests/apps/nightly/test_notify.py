@@ -288,10 +288,10 @@ def test_address_of_the_rows__has_no_password_in_what_a_night_writes(
     assert not any("sec/ret" in text for text in texts)
 
 
-def test_address_of_the_rows__of_a_stored_night__loses_its_password_where_it_is_shown(
+def test_address_of_the_rows__of_a_stored_night__loses_its_password(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rows of this folder are read in place of a bucket. States have the address as it is."""
+    """Rows of this folder are read in place of a bucket."""
     pytest.importorskip("jinja2")
     rows = folder / "logs" / f"day={on(1)}"
     monkeypatch.setattr(night_source, "open_source", lambda _, **how: open_source(rows, **how))
@@ -307,6 +307,9 @@ def test_address_of_the_rows__of_a_stored_night__loses_its_password_where_it_is_
     assert "s3://bucket/2026-11-01" in page
     texts = [repr(night), page, Path("out.json").read_text(), outcome.stdout, outcome.stderr]
     assert not any("sec/ret" in text for text in texts)
+    files = [file for file in folder.rglob("*") if file.is_file() and file != config]
+    assert Path("history.db").resolve() in [file.resolve() for file in files]
+    assert not any(b"sec/ret" in file.read_bytes() for file in files)
 
 
 @pytest.mark.parametrize("options", [["--date", on(1), "--dry-run"], ["--backfill", "{}..{}"]])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import os
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -73,7 +74,10 @@ def test_page_of_a_stopped_run__is_written_by_the_next() -> None:
     configure("5d")
     for page in [*pages(6), *pages(5)]:
         os.utime(page, (0, 0))
-    with sqlite3.connect("history.db") as history:  # night five has been written before its page
+    with (
+        closing(sqlite3.connect("history.db")) as history,
+        history,
+    ):  # night five has been written before its page
         history.execute(
             "UPDATE night SET written_at = '1969-01-01T00:00:00+00:00' WHERE date = ?",
             (str(ago(5)),),
@@ -99,14 +103,14 @@ def test_late_page_that_cannot_be_written__is_an_error_of_pages() -> None:
 def test_history_of_another_report__gives_no_pages() -> None:
     for page in pages(6):
         os.utime(page, (0, 0))
-    with sqlite3.connect("history.db") as history:
+    with closing(sqlite3.connect("history.db")) as history, history:
         history.execute("UPDATE report SET name = 'other'")
     assert nightly("--date", str(ago(1)), "-q").exit_code == 2
     assert [page.stat().st_mtime for page in pages(6)] == [0, 0]
 
 
 def test_due_night_that_history_cannot_store__is_an_error_and_stays_due() -> None:
-    with sqlite3.connect("history.db") as history:
+    with closing(sqlite3.connect("history.db")) as history, history:
         history.execute(
             "CREATE TRIGGER full BEFORE INSERT ON night "
             f"WHEN NEW.date = '{ago(6)}' AND NOT NEW.provisional "
@@ -115,7 +119,7 @@ def test_due_night_that_history_cannot_store__is_an_error_and_stays_due() -> Non
     outcome = nightly("--date", str(ago(1)), "-q")
     assert outcome.exit_code == 2
     assert outcome.stderr == f"error: {ago(6)}: history.db: cannot be written: disk is full.\n"
-    with sqlite3.connect("history.db") as history:
+    with closing(sqlite3.connect("history.db")) as history, history:
         (notes,) = history.execute(
             "SELECT DISTINCT notes FROM night WHERE date = ?", (str(ago(6)),)
         ).fetchall()
