@@ -561,7 +561,7 @@ def read_gates(
     measured = measures_in_force(computed, conventions, sampling_rate_of(options["sampling_rate"]))
     names = requested_names(requested, measured)
     for each in gates:
-        each.require({str(m): m.shown for m in measured}, options["score"], names)
+        each.require({str(m): m.shown for m in measured}, list(options["score"]), names)
         if each.counts_groups and not options["group"]:
             raise ArgumentError(
                 f'gate "{each}": it counts groups; name the key columns by --group.'

@@ -229,7 +229,7 @@ def _types_fit(table: str, types: tuple[type, ...]) -> bool:
         elif of_column is type(None):
             fits = "None" in annotation or annotation == "float"
         elif annotation in ("float", "bool", "int"):
-            fits = of_column is int or (of_column is float and annotation == "float")
+            fits = issubclass(of_column, int) or (of_column is float and annotation == "float")
         else:
             fits = of_column is str
         if not fits:

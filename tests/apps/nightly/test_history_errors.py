@@ -127,7 +127,7 @@ def test_claim__of_what_no_version_wrote__says_that_it_is_damaged(
     "statement,read",
     [
         ("UPDATE night SET status = x'ff'", lambda h: h.statuses(DAY, DAY)),
-        ("UPDATE night SET written_at = 'noon'", lambda h: h.written(DAY, DAY)),
+        ("UPDATE night SET written_at = 'noon'", lambda h: h.write_times(DAY, DAY)),
         ("UPDATE night SET provisional = 1, notes = '[1]'", lambda h: h.provisional()),
         ("UPDATE night SET findings = '7'", lambda h: h.findings(DAY + dt.timedelta(1), 9)),
         ("UPDATE night SET conventions = '7'", lambda h: h.sound_nights(DAY + dt.timedelta(1), 9)),
