@@ -571,7 +571,7 @@ def state_of_run(evaluation: Evaluation, source: object, keep_groups: bool = Fal
 
 
 def _source_names(source: object) -> list[str]:
-    """Return the paths of a source without credentials, or the name of its type."""
+    """Return paths of a source without credentials, or its type."""
     several: Iterable[object] = source if isinstance(source, list | tuple) else [source]
     return [
         without_credentials(os.fsdecode(one))
