@@ -187,7 +187,7 @@ def holm(p_values: np.ndarray) -> np.ndarray:
 def benjamini_hochberg(p_values: np.ndarray) -> np.ndarray:
     """Adjust p-values to bound the expected share of false discoveries.
 
-    Of m p-values in ascending order, ``min over j >= i of min(1, m / j p_(j))``. Among those of at
+    Of m p-values in ascending order, ``min over j >= i of m / j p_(j)``. Among those of at
     most alpha the expected share of false discoveries is at most alpha, if the tests are
     independent or positively dependent.
 
@@ -216,7 +216,7 @@ def benjamini_hochberg(p_values: np.ndarray) -> np.ndarray:
     """
     adjusted, order = _ascending(p_values)
     count = len(order)
-    steps = np.minimum(adjusted[order] * (count / np.arange(1, count + 1)), 1.0)
+    steps = adjusted[order] * (count / np.arange(1, count + 1))  # the last is at most 1
     adjusted[order] = np.minimum.accumulate(steps[::-1])[::-1]
     return adjusted
 

@@ -1,5 +1,6 @@
 """Tests on differences of groups: their definitions, SciPy's numbers, and what is undefined."""
 
+import dataclasses
 import itertools
 import math
 import sys
@@ -16,7 +17,9 @@ from fastrank_eval.stats.hypothesis_tests import (
     PairedTest,
     clustered_test,
     group_differences,
+    holm,
     maximum_exceeds,
+    minimum_detectable_difference,
     paired_t,
     range_exceeds,
     sign_tail,
@@ -272,3 +275,70 @@ def test_what_is_no_difference__is_refused():
         clustered_test(1.0, -1.0, 3, None)
     with pytest.raises(errors.ArgumentError, match="infinite for 1 groups, the first of them 1"):
         paired_t(np.array([0.0, np.inf]))
+
+
+# ---- limits ------------------------------------------------------------------------------------
+
+
+def test_holm__p_values_near_1__are_1() -> None:
+    assert holm(np.array([0.9, 0.95])).tolist() == [1.0, 1.0]
+
+
+def test_holm__p_values_outside_0_and_1__names_the_first() -> None:
+    message = r"^2 p-values are outside \[0, 1\], the first of them -0\.5;"
+    with pytest.raises(errors.ArgumentError, match=message):
+        holm(np.array([0.2, -0.5, 1.5]))
+
+
+@pytest.mark.parametrize(
+    "a, b, wanted",
+    [
+        (1.0, 1.0, 0.0),
+        (-1.0, 1.0, 2.0),
+        (1.0 - 2.0**-40, 1.0, 0.0),
+        (1.0 - 2.0**-39, 1.0, 2.0**-39),
+        (1000.0, 1000.0 * (1.0 + 2.0**-41), 0.0),
+    ],
+)
+def test_group_differences__values_that_agree_to_40_bits__are_equal(a, b, wanted) -> None:
+    one = np.ones(1)
+    assert group_differences(np.array([a]), one, np.array([b]), one).tolist() == [wanted]
+
+
+def test_paired_t__differences_that_vary_by_more_than_rounding__are_tested() -> None:
+    values = np.repeat([1.0, 1.0 + 200 * sys.float_info.epsilon], 50)
+    outcome = paired_t(values)
+    assert (outcome.note, outcome.groups) == (None, 100)
+    assert outcome.p_value < 1e-6
+
+
+@pytest.mark.parametrize("scale", [2.0**-10, 1.0, 2.0**10])
+def test_wilcoxon__differences_of_any_size__have_the_same_ties(scale) -> None:
+    values = np.array([0.3 - 0.2, 0.1 - 0.2, 0.5])
+    assert wilcoxon(scale * values) == wilcoxon(np.array([1.0, -1.0, 5.0]))
+
+
+@pytest.mark.parametrize("below, statistic", [(0.75 * 2.0**-40, 1.5), (1.6 * 2.0**-40, 1.0)])
+def test_wilcoxon__differences_that_agree_to_40_bits__share_a_rank(below, statistic) -> None:
+    assert wilcoxon(np.array([1.0, below - 1.0])).statistic == statistic
+
+
+def test_sign_test__as_many_wins_as_losses__has_p_value_1() -> None:
+    assert sign_test(np.array([0.5, -0.25])) == PairedTest(1.0, 1.0, 2)
+
+
+def test_sign_test__no_group_differs__has_no_win() -> None:
+    assert sign_test(np.zeros(3)) == PairedTest(0.0, 1.0, 0, "no_difference")
+
+
+def test_outcome_of_a_test__cannot_be_changed() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        sign_test(np.ones(3)).p_value = 0.5  # type: ignore[misc]
+
+
+def test_minimum_detectable_difference__is_proportional_to_the_error() -> None:
+    assert minimum_detectable_difference(0.0) == 0.0
+    half = minimum_detectable_difference(0.5, degrees=1)
+    assert half == pytest.approx(stats.t.ppf(0.975, 1) / 2 + stats.t.ppf(0.8, 1) / 2, rel=1e-9)
+    with pytest.raises(errors.ArgumentError, match=r"^degrees: must be at least 1, got 0\.5;"):
+        minimum_detectable_difference(0.5, degrees=0.5)
