@@ -96,9 +96,16 @@ class Finder(importlib.abc.MetaPathFinder):
 
 
 def mutated(mutation: MutationSpec) -> str:
-    """Return the text of a mutant."""
+    """Return the text of a mutant; the old text if Cosmic Ray cannot change it.
+
+    Its mutant of ``except csv.Error:`` is an AttributeError of its own.
+    """
     operator = get_operator(mutation.operator_name)(**mutation.operator_args)
-    text = mutate_code(mutation.module_path.read_bytes(), operator, mutation.occurrence)
+    content = mutation.module_path.read_bytes()
+    try:
+        text = mutate_code(content, operator, mutation.occurrence)
+    except AttributeError:
+        return content.decode()
     if text is None:
         raise SystemExit(f"{mutation.module_path}: Cosmic Ray makes no {mutation.operator_name}")
     return text
@@ -192,7 +199,7 @@ class Mutants:
                 (mutation,) = item.mutations
                 text = mutated(mutation)
                 result = WorkResult(worker_outcome=WorkerOutcome.SKIPPED)
-                if is_python(text):
+                if is_python(text) and text != mutation.module_path.read_text(encoding="utf-8"):
                     killed = self._fails(partial(self._run, session, mutation.module_path, text))
                     result = WorkResult(
                         worker_outcome=WorkerOutcome.NORMAL,
