@@ -39,11 +39,12 @@ NUMBER_UNIT = 2 * UNIT - 32 * _FIRST
 NUMBER_DIGITS = 70
 
 
-def take_rows(table: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Take rows of a table; zeros for -1 and for missing rows."""
-    selection = np.zeros((len(rows), *table.shape[1:]), table.dtype)
-    present = (rows >= 0) & (rows < len(table))
-    selection[present] = table[rows[present]]
+def take_rows(tables: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Take rows of each table; zeros for -1 and for missing rows."""
+    count, length, width = tables.shape
+    selection = np.zeros((count, len(rows), width), tables.dtype)
+    present = (rows >= 0) & (rows < length)
+    selection[:, present] = tables[:, rows[present]]
     return selection
 
 
@@ -235,7 +236,7 @@ class ExactSums:
         """Take the sums of some slices, in this order; zeros for -1."""
         selection = ExactSums(self.terms)
         selection.lowest, selection._added = self.lowest, self._added
-        selection.digits = np.stack([take_rows(sums, slices) for sums in self.digits])
+        selection.digits = take_rows(self.digits, slices)
         return selection
 
     def units(self, term: int, row: int = 0) -> int:
@@ -372,7 +373,7 @@ class SliceCounts:
 
     def take(self, slice_indices: np.ndarray) -> SliceCounts:
         """Take the counts of some slices, in this order; zeros for -1."""
-        return SliceCounts.of(take_rows(self.table, slice_indices))
+        return SliceCounts.of(take_rows(self.table[None], slice_indices)[0])
 
     @classmethod
     def of(cls, table: np.ndarray) -> Self:
