@@ -339,12 +339,12 @@ def read_config(path: str | os.PathLike[str]) -> NightlyConfig:
             reason = f"there is no such table.{near(name, known)} Tables are {', '.join(known)}."
             errors.add(name, "", None, reason)
     tables = {
-        name: read_table(name, content.get(name), TABLES[name], errors)
+        name: read_table(name, content.get(name), TABLES[name], errors, TABLES)
         for name in table_names
         if name in content or name not in _OPTIONAL_TABLES
     }
     top = {k: v for k, v in content.items() if k not in table_names and not isinstance(v, dict)}
-    tables[""] = read_table("", top, TABLES[""], errors)
+    tables[""] = read_table("", top, TABLES[""], errors, TABLES)
     labels = tables["columns"]["label"]
     own = read_labels(given_labels, labels, _LABEL_KEYS, errors)
     check_labels(tables, labels, own, errors)

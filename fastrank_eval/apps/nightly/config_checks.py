@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
+from types import MappingProxyType
 from typing import Any
 
 from fastrank_eval._lib.dataclass import dataclass
@@ -106,7 +107,11 @@ class ConfigErrors:
 
 
 def read_table(
-    name: str, given: Any, keys: Mapping[str, Key], errors: ConfigErrors
+    name: str,
+    given: Any,
+    keys: Mapping[str, Key],
+    errors: ConfigErrors,
+    tables: Mapping[str, Mapping[str, Key]] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """Return the value or default of every key of a table.
 
@@ -119,6 +124,8 @@ def read_table(
     keys : mapping of str to Key
     errors : ConfigErrors
         Errors are added.
+    tables : mapping of str to mapping of str to Key, optional
+        The keys of all tables, to name the table of a key that is in a wrong one.
     """
     where = f"[{name}]" if name else "the top of the file"
     if given is None:
@@ -128,7 +135,13 @@ def read_table(
         return {key: key_spec.default for key, key_spec in keys.items()}
     for key, value in given.items():
         if key not in keys:
-            reason = f"there is no such key.{near(key, keys)} {where} takes {', '.join(keys)}."
+            reason = (
+                f"there is no such key.{near(key, keys)} "
+                f"{where[0].upper()}{where[1:]} takes {', '.join(keys)}."
+            )
+            homes = [f"[{table}]" for table in tables if table and key in tables[table]]
+            if homes:
+                reason = f"is a key of {' and '.join(homes)}; write it there."
             errors.add(name, key, value, reason)
     values = {}
     for key, key_spec in keys.items():

@@ -80,6 +80,16 @@ def test_paths__dates_and_folders(tmp_path: Path) -> None:
             "group, label, weight, item, subtopics.",
             "[columns]: the key 'group' is missing; add it.",
         ]),
+        (("[columns]", 'labels_complete_after = "3d"\n[columns]\nalarm = "sequence"'), [
+            "[columns] alarm = 'sequence': is a key of [gates]; write it there.",
+        ]),
+        (("[source]", 'alarm = "sequence"\n[source]'), [
+            "alarm = 'sequence': is a key of [gates]; write it there.",
+        ]),
+        (("[source]", 'titel = "x"\n[source]'), [
+            "titel = 'x': there is no such key. Did you mean 'title'? The top of the file takes "
+            "title.",
+        ]),
         (("[models]", "[model]"), [
             "[model]: there is no such table. Did you mean 'models'? Tables are source, columns, "
             "models, evaluate, slices, gates, quality, drift, history, output, notify, labels.",
