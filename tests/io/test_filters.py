@@ -200,6 +200,31 @@ def test_encoded_columns__keep_their_type_and_nulls() -> None:
 
 
 @pytest.mark.parametrize(
+    "text,rows",
+    [
+        ("b", [1]),
+        ("(b)", [1]),
+        ("not b", [0]),
+        ("b = true", [1]),
+        ("b = TRUE", [1]),
+        ("b = 'true'", [1]),
+        ("b = 1", [1]),
+        ("b != 1", [0]),
+        ("b = false", [0]),
+        ("b = 'False'", [0]),
+        ("b = 0", [0]),
+        ("b in (false, true)", [0, 1]),
+        ("b in (0)", [0]),
+        ("b is null", [2]),
+        ("(b) and b or (not b)", [0, 1]),
+    ],
+)
+def test_condition__on_booleans__in_words_or_numbers(text: str, rows: list[int]) -> None:
+    table = pa.table({"row": [0, 1, 2], "b": [False, True, None]})
+    assert selected(table, text) == rows
+
+
+@pytest.mark.parametrize(
     "where,said",
     [
         ("", "expected a column at character 1, found the end"),
