@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from fastrank_eval import testing
@@ -130,6 +130,7 @@ def test_batches__change_no_bit(groups, cuts, ties):
 
 
 @law
+@example([[Row(1.0, 0)], [Row(1.0, 0)]], 1)  # of equal rows
 @given(GROUPS, st.integers(0, 100))
 def test_states_of_two_parts__merge_to_the_bits_of_one_run(groups, cut):
     testing.merged_states(EVERYTHING, groups, cut)

@@ -112,4 +112,4 @@ def test_interrupt__where_no_thread_can_watch__ends_the_run_with_one_line() -> N
     )
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
-    assert (done.returncode, done.stderr) == (130, "interrupted.\n")
+    assert (done.returncode, done.stderr) == (130, "interrupted.\n"), done

@@ -10,7 +10,7 @@ import pytest
 
 import fastrank_eval as fe
 from fastrank_eval.integrations.spark import evaluate as job
-from tests.support.spark_frames import frame_of
+from tests.support.spark_frames import frame_of, sorted_table
 
 LABELS = ["click", "order"]
 OWN = {"click": "GAUC,AUC,MultiECCE(columns='slot,name', min_clicks=0)", "order": ["RR", "nDCG@5"]}
@@ -83,7 +83,7 @@ def test_per_group__has_the_label_in_front(shop_frame, shop, group) -> None:
     expected = fe.evaluate(shop, **options).per_group
     order = [("label", "ascending"), (group, "ascending")]
     assert found.columns == expected.column_names
-    assert found.toArrow().cast(expected.schema).sort_by(order).equals(expected.sort_by(order))
+    assert sorted_table(found, expected, order).equals(expected.sort_by(order))
 
 
 @pytest.mark.parametrize("test", ["clustered_t", "wilcoxon"])
