@@ -148,10 +148,12 @@ class Call:
 
 
 def used(found: Any) -> Any:
-    """Read a source that was opened: some of it is looked at only then."""
+    """Read a source that was opened, some of which is looked at only then; close a history."""
     if hasattr(found, "batches") and hasattr(found, "schema"):
         for batch in found.batches(found.schema.names[:1]):
             batch.validate()
+    if isinstance(found, History):
+        found.close()
     return found
 
 

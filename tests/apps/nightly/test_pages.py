@@ -212,7 +212,8 @@ def test_periods__are_found_once_a_run(
 def test_states__kept__are_those_asked_for(folder: Path, states: str, measures: set[str]) -> None:
     adjust(folder, f'[history]\nstates = "{states}"\n')
     assert nightly("--backfill", f"{on(1)}..{on(2)}", "-q").exit_code == 0
-    night = with_periods(kept()[-1], History("history.db", readonly=True))
+    with History("history.db", readonly=True) as history:
+        night = with_periods(kept()[-1], history)
     assert {value.measure for value in night.periods["week"]} == measures
     assert [date.day for date in night.period_nights["week"]] == [1, 2]
     sliced = {value.measure for value in night.periods["week"] if value.slice != "all"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,6 @@ import pyarrow as pa
 import pytest
 
 from fastrank_eval.apps.nightly import periods
-from fastrank_eval.apps.nightly import periods as merging_module
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.night import Night, NightQuality, SavedStates, values_of
 from fastrank_eval.apps.nightly.periods import (
@@ -90,7 +89,7 @@ def test_merged__week__is_one_run_over_all_its_rows(order: str) -> None:
 def test_merged__more_nights_than_are_held_at_once__is_one_run_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(merging_module, "MERGE_BYTES", 20_000)
+    monkeypatch.setattr(periods, "MERGE_BYTES", 20_000)
     nights = [a_log(40 + day, users=12) for day in range(10)]
     month = {name: pa.concat_arrays([pa.array(log[name]) for log in nights]) for name in nights[0]}
     month["night"] = np.repeat(np.arange(10), [len(log["user"]) for log in nights])
@@ -195,8 +194,9 @@ def shown(day: int, done: Evaluation, **changes: Any) -> Night:
 
 
 @pytest.fixture
-def history(tmp_path: Path) -> History:
-    return History(tmp_path / "history.db")
+def history(tmp_path: Path) -> Iterator[History]:
+    with History(tmp_path / "history.db") as history:
+        yield history
 
 
 def keep(history: History, day: int, done: Evaluation) -> Night:
