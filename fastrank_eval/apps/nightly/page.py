@@ -484,7 +484,6 @@ def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("fastrank_eval.apps.nightly", "templates"),
         autoescape=True,
-        optimized=False,  # constants are rare: looking for them is a tenth of compiling
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
