@@ -8,7 +8,7 @@ import os
 from contextlib import suppress
 
 #: Python collects garbage after 700 new objects. A short command makes 100,000, nearly all by
-#: imports, and a night 300,000, which live until the end: collecting garbage among them takes a
+#: imports, and a night 257,000, which live until the end: collecting garbage among them takes a
 #: tenth of the time of a short command, and one collection after 200,000 objects 2 % of a night.
 _COLLECTION_THRESHOLD = 500_000
 #: Words of the stack that `_run` reserves. CPython keeps frames in blocks of 16 KB and gives a

@@ -148,7 +148,7 @@ class Call:
 
 
 def used(found: Any) -> Any:
-    """Read a source that was opened, some of which is looked at only then; close a history."""
+    """Read an open source, which checks some arguments only then; close a history."""
     if hasattr(found, "batches") and hasattr(found, "schema"):
         for batch in found.batches(found.schema.names[:1]):
             batch.validate()

@@ -196,9 +196,6 @@ def test_encoded_columns__keep_their_type_and_nulls() -> None:
     assert [column.to_pylist() for column in batch.columns] == [[1], ["y"], [None]]
 
 
-# ---- what is refused -----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "text,rows",
     [
@@ -222,6 +219,9 @@ def test_encoded_columns__keep_their_type_and_nulls() -> None:
 def test_condition__on_booleans__in_words_or_numbers(text: str, rows: list[int]) -> None:
     table = pa.table({"row": [0, 1, 2], "b": [False, True, None]})
     assert selected(table, text) == rows
+
+
+# ---- what is refused -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

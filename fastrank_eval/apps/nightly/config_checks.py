@@ -127,7 +127,6 @@ def read_table(
     tables : mapping of str to mapping of str to Key, optional
         The keys of all tables, to name the table of a key that is in a wrong one.
     """
-    where = f"[{name}]" if name else "the top of the file"
     if given is None:
         given = {}
     if not isinstance(given, Mapping):
@@ -135,13 +134,12 @@ def read_table(
         return {key: key_spec.default for key, key_spec in keys.items()}
     for key, value in given.items():
         if key not in keys:
-            reason = (
-                f"there is no such key.{near(key, keys)} "
-                f"{where[0].upper()}{where[1:]} takes {', '.join(keys)}."
-            )
             homes = [f"[{table}]" for table in tables if table and key in tables[table]]
             if homes:
                 reason = f"is a key of {' and '.join(homes)}; write it there."
+            else:
+                where = f"[{name}]" if name else "The top of the file"
+                reason = f"there is no such key.{near(key, keys)} {where} takes {', '.join(keys)}."
             errors.add(name, key, value, reason)
     values = {}
     for key, key_spec in keys.items():
