@@ -8,6 +8,9 @@
 # COVERAGE_ARGS, ALARMS_ARGS, PROFILE_ARGS, TORCH (what pip is told to install for conformance-full:
 # a build without CUDA will do).
 
+# Programs that tests start read compiled modules: without them each start takes twice as long.
+unexport PYTHONDONTWRITEBYTECODE
+
 VENV := .venv
 BIN := $(VENV)/bin
 QUIET_PIP := -m pip --quiet --disable-pip-version-check

@@ -38,25 +38,32 @@ def processors() -> int:
     """Count the processors that this process may use.
 
     A control group, such as that of a container, may limit its time: two seconds of processors in
-    each second are two processors, and a part of one counts as one.
+    each second are two processors, and a part of one counts as one. The limit is read once: to read
+    it costs 0.3 ms, a third of an evaluation of 100 rows.
     """
     if hasattr(os, "sched_getaffinity"):
         count = len(os.sched_getaffinity(0))
     else:
         count = os.cpu_count() or 1
-    quotas = list(_quotas()) if sys.platform == "linux" else []
-    return max(1, min([count, *map(math.ceil, quotas)]))
+    quota = _quota(CONTROL_GROUPS, GROUPS_OF_PROCESS) if sys.platform == "linux" else count
+    return max(1, math.ceil(min(count, quota)))
 
 
-def _quotas() -> Iterator[float]:
+@cache
+def _quota(control_groups: str, groups_of_process: str) -> float:
+    """Return how many processors the control groups of this process allow."""
+    return min(_quotas(control_groups, groups_of_process), default=math.inf)
+
+
+def _quotas(control_groups: str, groups_of_process: str) -> Iterator[float]:
     """Yield how many processors each control group of this process may use."""
-    for line in _text(Path(GROUPS_OF_PROCESS)).splitlines() or ["0::/"]:
+    for line in _text(Path(groups_of_process)).splitlines() or ["0::/"]:
         _, _, rest = line.partition(":")
         controllers, _, name = rest.partition(":")
         if not controllers:
-            root, files = Path(CONTROL_GROUPS), ["cpu.max"]
+            root, files = Path(control_groups), ["cpu.max"]
         elif "cpu" in controllers.split(","):
-            root, files = Path(CONTROL_GROUPS, "cpu"), ["cpu.cfs_quota_us", "cpu.cfs_period_us"]
+            root, files = Path(control_groups, "cpu"), ["cpu.cfs_quota_us", "cpu.cfs_period_us"]
         else:
             continue
         # A container may see its own group as the root, but the name that it has outside.

@@ -585,7 +585,8 @@ class Totals:
                 labels = read(arrays, Rows(by), "", SLICES, SavedSlices.from_arrays).labels
             index_of = {label: index for index, label in enumerate(labels)}
             indices = np.array([index_of.get(label, -1) for label in slices.labels], np.int64)
-            totals.sums[number] = Sums.from_arrays(plan, arrays, Rows(by)).take(indices)
+            sums = Sums.from_arrays(plan, arrays, Rows(by))
+            totals.sums[number] = sums if labels == slices.labels else sums.take(indices)
             if plan.row_states:
                 for code in np.flatnonzero(indices >= 0).tolist():
                     where = Rows(by, slices.labels[code])

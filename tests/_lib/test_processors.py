@@ -27,6 +27,8 @@ def groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def write(folder: Path, name: str, text: str) -> None:
+    """Write a file of a process that has not read its limit yet."""
+    threads._quota.cache_clear()
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")

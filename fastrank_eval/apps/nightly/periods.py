@@ -11,7 +11,7 @@ from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import MergeError, SourceError
 from fastrank_eval.apps.nightly.display_names import display_name
 from fastrank_eval.apps.nightly.history import History
-from fastrank_eval.apps.nightly.night import PERIODS, Night, SavedStates, values_of
+from fastrank_eval.apps.nightly.night import PERIODS, Night, SavedStates
 from fastrank_eval.apps.nightly.text import confidence_of
 from fastrank_eval.engine.records import MeasureValue
 from fastrank_eval.engine.run import Evaluation
@@ -40,11 +40,16 @@ def states_of(
     source : object
         The source of `run`.
     hidden : collection of str
-        Measures to leave out, since no other run has them.
+        Measures to leave out, since no other run has them. Multicalibration errors are left out
+        too: sigmas grow with the rows, so that of a week is no mean of its nights.
     keep : str
         One of `STATES`.
     """
-    measures = [m for m in evaluation.plan.measures if str(m) not in hidden]
+    measures = [
+        m
+        for m in evaluation.plan.measures
+        if str(m) not in hidden and not isinstance(m, MulticalibrationError)
+    ]
     measures_by_kind: dict[str, list[Measure]] = {kind: [] for kind in KINDS}
     for measure in measures:
         measures_by_kind[_kind_of(measure)].append(measure)
@@ -153,8 +158,7 @@ class NightMerger:
     def result(self, confidence: float, min_groups: int = 1) -> MergedNights:
         """Return the merged values of all nights so far.
 
-        They equal one run over all rows, to the last bit. Multicalibration errors are left out: a
-        number of sigmas grows with the rows, so that of a week is no mean of its nights.
+        They equal one run over all rows, to the last bit.
 
         Parameters
         ----------
@@ -166,8 +170,8 @@ class NightMerger:
         if self._total is None:
             return MergedNights(notes=tuple(self._notes))
         evaluation = self._total.evaluation(confidence=confidence, min_groups=min_groups)
-        values = values_of(evaluation, _in_sigmas(evaluation.plan.measures))
-        return MergedNights(tuple(values), tuple(sorted(self._dates)), tuple(self._notes))
+        dates = tuple(sorted(self._dates))
+        return MergedNights(tuple(evaluation.summary), dates, tuple(self._notes))
 
     def _merge_pending(self) -> None:
         """Merge the pending states into the total."""
@@ -212,11 +216,6 @@ class NightMerger:
             self._dropped.add(by)
             self._notes.append(f"slices by {by} are left out: {reason}")
         return [_without(state, self._dropped) for state in states]
-
-
-def _in_sigmas(measures: Iterable[Measure]) -> frozenset[str]:
-    """Return the measures in sigmas, which grow with the number of rows."""
-    return frozenset(str(each) for each in measures if isinstance(each, MulticalibrationError))
 
 
 def _without(state: State, dropped: set[str]) -> State:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -169,13 +170,16 @@ def test_several_nights__the_last_lists_calibration__json_and_pages_all(
         assert '<section id="calibration"' in Path(f"report/{on(day)}.html").read_text()
 
 
-def test_longer_periods__lack_measures_in_sigmas() -> None:
+def test_longer_periods__lack_measures_in_sigmas__history_keeps_no_states_of_them() -> None:
     write_night(day=2)
     assert nightly("--backfill", f"{on(1)}..{on(2)}", "--json", "out.json").exit_code == 0
     _, night = json.loads(Path("out.json").read_text())["nights"]
     assert night["period_nights"]["week"]["nights"] == 2
     assert {one["measure"] for one in night["periods"]["week"]} == {"GAUC"}
     assert {one["measure"] for one in night["headline"]} == {"GAUC", MEASURE}
+    with History("history.db", readonly=True) as history:
+        assert history.state(dt.date.fromisoformat(on(2)), "groups") is not None
+        assert history.state(dt.date.fromisoformat(on(2)), "scores") is None
 
 
 def test_two_measures__page_explains_sigmas_once__text_names_a_slice_once() -> None:
