@@ -31,7 +31,8 @@ XDIST := -n $(WORKERS) --dist worksteal
 PINS ?= test
 
 # $(call install,PYTHON,FILE): install the pinned packages of a file, each checked by its hash.
-PIP_PINNED := $(QUIET_PIP) install --no-deps --require-hashes --no-build-isolation
+# Modules are compiled where they are first imported, many never: half of the time of an installation.
+PIP_PINNED := $(QUIET_PIP) install --no-compile --no-deps --require-hashes --no-build-isolation
 define install
 $(1) $(PIP_PINNED) --requirement requirements/build.txt
 $(1) $(PIP_PINNED) --requirement requirements/$(strip $(2)).txt

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+from collections.abc import Sequence
 
 from fastrank_eval._lib.errors import ArgumentError
 
@@ -175,3 +176,28 @@ def _format_field(match: re.Match[str], text: str, date: dt.date) -> str:
         return date.strftime(format_) if format_ else date.isoformat()
     except ValueError as error:
         raise ArgumentError(f"{field!r} in {text!r} is not a date format: {error}.") from None
+
+
+def left_out(dates: Sequence[dt.date], reason: str, reason_of_several: str = "") -> str:
+    """Write in one sentence which nights are left out.
+
+    Parameters
+    ----------
+    dates : sequence of datetime.date
+        At least one.
+    reason : str
+    reason_of_several : str
+        The reason in the plural, if the singular does not fit several nights.
+
+    Examples
+    --------
+    >>> left_out([dt.date(2026, 11, 19)], "it has no rows")
+    '2026-11-19 is left out: it has no rows'
+    >>> nights = [dt.date(2026, 11, day) for day in (19, 12, 15)]
+    >>> left_out(nights, "it has no rows", "they have no rows")
+    '3 nights from 2026-11-12 to 2026-11-19 are left out: they have no rows'
+    """
+    if len(dates) == 1:
+        return f"{dates[0]} is left out: {reason}"
+    nights = f"{len(dates)} nights from {min(dates)} to {max(dates)}"
+    return f"{nights} are left out: {reason_of_several or reason}"

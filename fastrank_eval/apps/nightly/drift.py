@@ -23,6 +23,7 @@ from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import SourceError
 from fastrank_eval._lib.threads import JobMap
 from fastrank_eval.apps.nightly.compare_nights import MIN_NIGHTS, first_names
+from fastrank_eval.apps.nightly.dates import left_out
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.night import Finding, GateOutcome, Night, NightDrift
 from fastrank_eval.apps.nightly.page_rows import change_text, null_shares
@@ -293,7 +294,7 @@ class Reference:
             for key, each in distributions.items():
                 if _expression(conventions, key.name) == _expression(night.conventions, key.name):
                     self._nights.setdefault(key, []).append(((date, *key) in failed, each))
-        self.notes = [_unread_note(sorted(unread))] if unread else []
+        self.notes = [f"drift: {left_out(unread, *_UNREAD)}"] if unread else []
 
     def compare(self, distributions: Distributions) -> list[NightDrift]:
         """Compare the distributions of a night with the reference, all rows first."""
@@ -345,17 +346,11 @@ class Reference:
         )
 
 
-def _unread_note(dates: Sequence[dt.date]) -> str:
-    """Say which nights are left out; dates ascend."""
-    first, last = dates[0], dates[-1]
-    if first == last:
-        nights, its, them = f"{first} is", "its", "it"
-    else:
-        nights, its, them = f"{len(dates)} nights from {first} to {last} are", "their", "them"
-    return (
-        f"drift: {nights} left out: {its} saved scores cannot be read; run {them} again, which "
-        "replaces them"
-    )
+#: Why a night is left out, and why several are.
+_UNREAD = (
+    "its saved scores cannot be read; run it again, which replaces them",
+    "their saved scores cannot be read; run them again, which replaces them",
+)
 
 
 def judge_drift(

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import MergeError, SourceError
+from fastrank_eval.apps.nightly.dates import left_out
 from fastrank_eval.apps.nightly.display_names import display_name
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.night import PERIODS, Night, SavedStates
@@ -104,6 +105,17 @@ class MergedNights:
     notes: tuple[str, ...] = ()
 
 
+#: Why a night is left out, and why several are.
+_UNSAVED = (
+    "it has no saved state; run it again",
+    "they have no saved states; run them again",
+)
+_UNREADABLE = (
+    "its saved state cannot be read; run it again, which replaces it",
+    "their saved states cannot be read; run them again, which replaces them",
+)
+
+
 class NightMerger:
     """Merges the states of nights that are added one by one.
 
@@ -117,6 +129,8 @@ class NightMerger:
         self._pending: list[tuple[dt.date, State]] = []
         self._bytes = 0
         self._dates: list[dt.date] = []
+        # The nights that are left out, by the reason for one and for several of them.
+        self._left_out: dict[tuple[str, str], list[dt.date]] = {}
         self._notes: list[str] = []
         self._dropped: set[str] = set()
 
@@ -131,13 +145,12 @@ class NightMerger:
             Result of `State.to_bytes`; None if the night has no state.
         """
         if content is None:
-            self._notes.append(f"{date} is left out: it has no saved state; run it again")
+            self._leave_out(date, *_UNSAVED)
             return
         try:
             state = State.from_bytes(content, name=f"the state of {date}")
         except SourceError:
-            reason = "its saved state cannot be read"
-            self._notes.append(f"{date} is left out: {reason}; run it again, which replaces it")
+            self._leave_out(date, *_UNREADABLE)
             return
         # Skip empty nights, whose columns may have other types.
         if not state.rows:
@@ -148,7 +161,7 @@ class NightMerger:
                 self._latest = overall
             self._latest.check_mergeable(overall)
         except MergeError as error:
-            self._notes.append(f"{date} is left out: {error}")
+            self._leave_out(date, str(error))
             return
         self._pending.append((date, state))
         self._bytes += len(content)
@@ -167,11 +180,16 @@ class NightMerger:
             Leave out slices of fewer groups.
         """
         self._merge_pending()
+        left = (left_out(nights, *why) for why, nights in self._left_out.items())
+        notes = (*left, *self._notes)
         if self._total is None:
-            return MergedNights(notes=tuple(self._notes))
+            return MergedNights(notes=notes)
         evaluation = self._total.evaluation(confidence=confidence, min_groups=min_groups)
         dates = tuple(sorted(self._dates))
-        return MergedNights(tuple(evaluation.summary), dates, tuple(self._notes))
+        return MergedNights(tuple(evaluation.summary), dates, notes)
+
+    def _leave_out(self, date: dt.date, reason: str, reason_of_several: str = "") -> None:
+        self._left_out.setdefault((reason, reason_of_several), []).append(date)
 
     def _merge_pending(self) -> None:
         """Merge the pending states into the total."""
@@ -199,7 +217,7 @@ class NightMerger:
                 self._total = self._total.merge(state, allow_repeated=True)
                 self._dates.append(date)
             except MergeError as error:
-                self._notes.append(f"{date} is left out: {error}")
+                self._leave_out(date, str(error))
 
     def _with_common_slicings(self, states: Sequence[State]) -> list[State]:
         """Drop slicings that differ between states, with a note for each."""

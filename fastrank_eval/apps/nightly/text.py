@@ -174,11 +174,10 @@ def caution(name: str | None) -> str:
     Examples
     --------
     >>> caution("pooled"), caution("few_groups"), caution(None)
-    ('no interval', 'few groups', '')
+    ('no interval', 'few effective groups', '')
     """
-    if name == "pooled":
-        return "no interval"
-    return (name or "").replace("_", " ")
+    names = {"pooled": "no interval", "few_groups": "few effective groups"}
+    return names.get(name or "", (name or "").replace("_", " "))
 
 
 #: Format a number of nights.

@@ -326,9 +326,9 @@ def test_browser__phone__rows_of_wide_tables_are_cards(browser: Any, file: str) 
             assert table.evaluate("one => one.scrollWidth <= one.parentElement.clientWidth")
         assert page.locator("table.stack").count() >= 7
         row = page.locator("#slices-1 tbody tr").first
-        cell = row.locator("td[data-l='From baseline']")
+        cell = row.locator("td[data-l^='From baseline']")
         assert cell.evaluate("one => getComputedStyle(one, '::before').content") == (
-            '"From baseline"'
+            '"From baseline, score_a"'
         )
         assert row.bounding_box()["width"] <= PHONE["width"]
         boxes = [one.bounding_box() for one in row.locator("th, td").all()]

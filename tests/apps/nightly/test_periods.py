@@ -6,6 +6,7 @@ import datetime as dt
 import re
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -238,6 +239,22 @@ def test_periods__state_that_cannot_be_read__leaves_its_night_out(
     )
     whole = with_periods(shown(3, evaluated(a_log(3))), history)
     assert repr(whole.periods) == repr(found.periods)
+
+
+def test_periods__several_states_that_cannot_be_read__one_note_names_the_nights(
+    history: History,
+) -> None:
+    nights = [keep(history, day, evaluated(a_log(day))) for day in (1, 2, 3, 4)]
+    with closing(sqlite3.connect(history.path)) as database:
+        broken = "UPDATE state SET content = x'00' WHERE date IN ('2026-11-01', '2026-11-03')"
+        database.execute(broken)
+        database.commit()
+    found = with_periods(nights[-1], history)
+    assert [date.day for date in found.period_nights["month"]] == [2, 4]
+    assert found.period_notes == (
+        "week and month: 2 nights from 2026-11-01 to 2026-11-03 are left out: their saved states "
+        "cannot be read; run them again, which replaces them",
+    )
 
 
 def test_periods__rows_of_another_night__count_once(history: History) -> None:
