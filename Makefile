@@ -3,7 +3,7 @@
 # pyproject.toml changes, the package is installed again.
 # Only the conformance tests need the tools we compare with, which build/conformance-env holds, and
 # only the distributed ones Spark, Dask and Ray, in build/distributed-env.
-# Variables: PYTHON (default: the first of python3, python3.14 ... that is at least 3.11),
+# Variables: PYTHON (default: the first of python3, python3.15 ... that is at least 3.11),
 # ROWS (of the demo), WORKERS (processes that run tests), PYTEST_ARGS, SCALE_ARGS, SPARK_ARGS,
 # COVERAGE_ARGS, ALARMS_ARGS, PROFILE_ARGS, TORCH (what pip is told to install for conformance-full:
 # a build without CUDA will do).
@@ -17,7 +17,7 @@ QUIET_PIP := -m pip --quiet --disable-pip-version-check
 CONFORMANCE := build/conformance-env/bin/python
 DISTRIBUTED := build/distributed-env/bin/python
 LOWEST := build/wheel-lowest-env/bin/python
-PYTHON ?= python3 python3.14 python3.13 python3.12 python3.11
+PYTHON ?= python3 python3.15 python3.14 python3.13 python3.12 python3.11
 ROWS ?= 1000000
 TORCH ?= torch
 MEASURES := GAUC,AUC,nDCG@10,AP,RR,ERR(max_grade=1)@10,P@10,R@10
@@ -51,7 +51,7 @@ python_of = $(firstword $(foreach python,python$(1) $(wildcard $(PYENV_VERSIONS)
 
 # What `make interpreters` runs the tests with: from the oldest Python that we support to the newest
 # that Numba supports.
-INTERPRETERS ?= 3.11 3.12 3.13 3.14
+INTERPRETERS ?= 3.11 3.12 3.13 3.14 3.15
 
 # The tests that `coverage` runs.
 IN_PYTHON := kernels and not (slow or compiled)
@@ -87,7 +87,7 @@ help:
 	@echo "make release-check  build the files of a release twice, run them, check them (AGAINST: a commit)"
 	@echo "make lowest       run all tests with the lowest version of every dependency (Python 3.11)"
 	@echo "make interpreters run all tests with each Python (INTERPRETERS) that is on this machine"
-	@echo "make upgrade      pin the newest versions in requirements/, then run all of .ci/run"
+	@echo "make upgrade      pin the newest versions in requirements/, then run .ci/run and .ci/versions"
 	@echo "make clean        remove .venv and everything built"
 
 # $(call run_demo,FOLDER OF PROGRAMS,FOLDER OF DATA)
@@ -224,9 +224,10 @@ wheel-demo: build/wheel/.made
 	"$$bin/python" tests/first_run.py "$(CURDIR)/build/wheel/newest" && \
 	cd "$$folder" && $(call run_demo,$$bin,$$folder)
 
-# Object files of the newest LLVM in the oldest llvmlite that we support.
+# Object files of the newest LLVM in the oldest llvmlite that we support. The lowest versions have
+# wheels for Python 3.11.
 wheel-lowest: wheel-demo
-	$(BIN)/python -m venv --clear build/wheel-lowest-env
+	"$(or $(call python_of,3.11),$(BIN)/python)" -m venv --clear build/wheel-lowest-env
 	$(call install,$(LOWEST),wheel-lowest)
 	$(LOWEST) $(QUIET_PIP) install --no-deps --no-index build/wheel/*.whl
 	$(LOWEST) tests/first_run.py build/wheel/lowest
@@ -275,6 +276,7 @@ interpreter-%:
 
 upgrade: pins
 	.ci/run
+	.ci/versions
 
 # $(call pin,FILE,OPTIONS): write a file of pins, from PyPI.
 define pin

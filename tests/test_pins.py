@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from importlib.metadata import metadata
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ FILES = sorted(path.stem for path in FOLDER.glob("*.txt"))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 EXTRAS = PROJECT["project"]["optional-dependencies"]
 GROUPS = PROJECT["dependency-groups"]
-PYTHONS = ("3.11", "3.12", "3.13", "3.14")
+PYTHONS = ("3.11", "3.12", "3.13", "3.14", "3.15")
 
 #: Extras of each file; a name that is none is a dependency group.
 HOLDS = {
@@ -169,10 +170,23 @@ def test_classifiers__name_the_pythons_that_are_tested() -> None:
     classifiers = [text for text in PROJECT["project"]["classifiers"] if text.startswith(start)]
     named = [text.removeprefix("Programming Language :: Python :: ") for text in classifiers]
     assert PROJECT["project"]["requires-python"] == f">={named[0]}"
+    assert interpreters()[: len(named)] == named
+
+
+def test_interpreters__have_all_that_numba_supports() -> None:
+    start = "Programming Language :: Python :: 3."
+    classifiers = metadata("numba").get_all("Classifier") or []
+    minors = [int(text.removeprefix(start)) for text in classifiers if text.startswith(start)]
+    assert {f"3.{minor}" for minor in minors if minor >= 11} <= set(interpreters())
+    assert interpreters() == list(PYTHONS)
+
+
+def interpreters() -> list[str]:
+    """List the Pythons of `make interpreters`."""
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     line = re.search(r"^INTERPRETERS \?= (.*)$", makefile, re.MULTILINE)
     assert line
-    assert line[1].split()[: len(named)] == named
+    return line[1].split()
     page = (ROOT / "docs/reference/dependencies.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (3\.\d+) \| tested", page, re.MULTILINE)
     assert rows == named
