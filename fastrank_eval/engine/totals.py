@@ -580,13 +580,11 @@ class Totals:
             values = read(arrays, *field_key(field.name), field_values)
             numbers[field.name] = np.array([code_of[value] for value in values], np.int64)
         for number, (by, slices, _, states) in enumerate(totals._slicings()):
-            labels: tuple[str, ...] = ("",)
-            if by:
-                labels = read(arrays, Rows(by), "", SLICES, SavedSlices.from_arrays).labels
-            index_of = {label: index for index, label in enumerate(labels)}
+            saved = read(arrays, Rows(by), "", SLICES, SavedSlices.from_arrays) if by else _ALL_ROWS
+            index_of = {label: index for index, label in enumerate(saved.labels)}
             indices = np.array([index_of.get(label, -1) for label in slices.labels], np.int64)
             sums = Sums.from_arrays(plan, arrays, Rows(by))
-            totals.sums[number] = sums if labels == slices.labels else sums.take(indices)
+            totals.sums[number] = sums if saved.labels == slices.labels else sums.take(indices)
             if plan.row_states:
                 for code in np.flatnonzero(indices >= 0).tolist():
                     where = Rows(by, slices.labels[code])

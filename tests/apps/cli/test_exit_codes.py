@@ -139,6 +139,7 @@ from fastrank_eval._lib.signals import run_stoppable
 from fastrank_eval.apps.cli.main import cli
 number, commands = getattr(signal, sys.argv[1]), eval(sys.argv[2])
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup ignores it
 for name, arguments in commands.items():
     if os.fork() == 0:
         def stop(**_):
