@@ -7,9 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from fastrank_eval._lib.addresses import without_credentials
+
 
 class FastRankEvalError(ValueError):
-    """Base class of all errors of fastrank_eval."""
+    """Base class of all errors of fastrank_eval.
+
+    Addresses in the message lose user, password and query.
+    """
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*(without_credentials(a) if isinstance(a, str) else a for a in args))
 
 
 class SourceError(FastRankEvalError):

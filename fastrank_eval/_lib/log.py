@@ -6,6 +6,8 @@ import logging
 import re
 from collections.abc import Mapping
 
+from fastrank_eval._lib.addresses import without_credentials
+
 #: The name of each logger, and the lines that it writes. All are below the first.
 LOGGERS = {
     "fastrank_eval": "the lines of all loggers below",
@@ -19,33 +21,6 @@ LOGGERS = {
 
 # Without a handler of the program, nothing is written.
 logging.getLogger("fastrank_eval").addHandler(logging.NullHandler())
-
-_ADDRESS = re.compile(r"(?<=://)[^\s'\"]+")
-
-
-def without_credentials(text: str) -> str:
-    """Remove user, password and query from the addresses in a text.
-
-    An address that cannot be split without doubt is removed whole.
-
-    Examples
-    --------
-    >>> without_credentials("s3://key:secret@bucket/day=1?region=eu cannot be read")
-    's3://bucket/day=1 cannot be read'
-    >>> without_credentials("logs/part-?.parquet")
-    'logs/part-?.parquet'
-    """
-    return _ADDRESS.sub(_without_credentials, text) if "://" in text else text
-
-
-def _without_credentials(address: re.Match[str]) -> str:
-    place = address[0].partition("?")[0]
-    host = place.partition("/")[0]
-    if "@" in host:
-        return place[host.rindex("@") + 1 :]
-    if ":" in host and not re.fullmatch(r".*:\d*", host):  # a password with a slash, not a port
-        return place.rpartition("@")[2] if "@" in place else "..."
-    return place
 
 
 class Log:

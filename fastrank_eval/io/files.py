@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from fastrank_eval._lib.addresses import clean_address
 from fastrank_eval._lib.errors import ArgumentError, SourceError, near, text_keys_hint
 from fastrank_eval._lib.log import IO
 from fastrank_eval._lib.threads import map_jobs
@@ -133,7 +134,7 @@ def open_files(
     )
     IO.info(
         "source opened",
-        source=all_files[0].name if len(all_files) == 1 else str(paths[0]),
+        source=clean_address(all_files[0].name if len(all_files) == 1 else str(paths[0])),
         files=len(all_files),
         read=len(selected_files),
         rows=total if is_counted else None,

@@ -11,8 +11,10 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import unquote
 
+import pyarrow as pa
 import pyarrow.fs as pafs
 
+from fastrank_eval._lib.addresses import clean_address
 from fastrank_eval._lib.arguments import matches_annotation
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import SourceError, near
@@ -99,7 +101,7 @@ def expand(path_or_glob: str | os.PathLike[Any], format_name: str | None) -> lis
         if separator:
             address, question, query = rest.partition("?")
             head, parts = _split_magic(address, "*[")
-            filesystem, path = pafs.FileSystem.from_uri(f"{scheme}://{head}{question}{query}")
+            filesystem, path = _open_uri(f"{scheme}://{head}{question}{query}")
             prefix = "" if scheme == "file" else f"{scheme}://"
         else:
             filesystem, prefix = pafs.LocalFileSystem(), ""
@@ -114,6 +116,15 @@ def expand(path_or_glob: str | os.PathLike[Any], format_name: str | None) -> lis
         else:
             infos = [filesystem.get_file_info(path)]
         return _collect(filesystem, prefix, infos, text, format_name)
+
+
+def _open_uri(uri: str) -> tuple[Any, str]:
+    """Return file system and path of a URI; errors show no password."""
+    try:
+        return pafs.FileSystem.from_uri(uri)
+    except (pa.ArrowException, OSError) as error:
+        text = str(error).replace(uri, clean_address(uri))
+        raise type(error)(text) from None
 
 
 def would_read(

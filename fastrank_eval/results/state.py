@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from fastrank_eval._lib import __version__
+from fastrank_eval._lib.addresses import clean_address
 from fastrank_eval._lib.arguments import at_least_one, check_fraction, check_options, shown, typed
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval._lib.files import atomic_path
-from fastrank_eval._lib.log import without_credentials
 from fastrank_eval.engine.records import plain_value
 from fastrank_eval.engine.run import Evaluation
 from fastrank_eval.engine.state_arrays import (
@@ -574,7 +574,7 @@ def _source_names(source: object) -> list[str]:
     """Return paths of a source without credentials, or its type."""
     several: Iterable[object] = source if isinstance(source, list | tuple) else [source]
     return [
-        without_credentials(os.fsdecode(one))
+        clean_address(os.fsdecode(one))
         if isinstance(one, str | os.PathLike)
         else type(one).__qualname__
         for one in several

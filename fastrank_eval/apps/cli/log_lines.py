@@ -11,7 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 from fastrank_eval._lib import __version__
-from fastrank_eval._lib.log import COMMAND, LOGGERS, without_credentials
+from fastrank_eval._lib.addresses import without_credentials
+from fastrank_eval._lib.log import COMMAND, LOGGERS
 
 #: Loggers whose lines a command writes: ours, and that of the server.
 _OURS, _SERVER = "fastrank_eval", "uvicorn"

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from fastrank_eval._lib.addresses import without_credentials
 from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError, HistoryError, OutputError
 from fastrank_eval._lib.files import atomic_path
-from fastrank_eval._lib.log import without_credentials
 from fastrank_eval._lib.signals import defer_signals, raise_if_stopped
 from fastrank_eval.apps.cli.completion import complete_files
 from fastrank_eval.apps.cli.exit_codes import ExitCode, worst

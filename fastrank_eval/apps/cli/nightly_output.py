@@ -8,9 +8,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fastrank_eval._lib.addresses import without_credentials
 from fastrank_eval._lib.errors import FastRankEvalError, OutputError
 from fastrank_eval._lib.files import atomic_path, check_writable
-from fastrank_eval._lib.log import without_credentials
 from fastrank_eval.apps.cli.exit_codes import ExitCode
 from fastrank_eval.apps.cli.shell import emit
 from fastrank_eval.apps.cli.standard_error import note

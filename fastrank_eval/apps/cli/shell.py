@@ -11,6 +11,7 @@ import re
 import shlex
 import sys
 import textwrap
+import traceback
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from fastrank_eval._lib.addresses import clean_address, without_credentials
 from fastrank_eval._lib.errors import FastRankEvalError, OutputError
 from fastrank_eval._lib.signals import StopSignal, show_messages_as
 from fastrank_eval.apps.cli import exit_codes, standard_error
@@ -62,7 +64,7 @@ class _HelpfulCommand(click.Command):
         """Read the arguments and print help if they request it."""
         if not isinstance(self, click.Group):  # errors of the arguments are lines, too
             standard_error.use_json("--log-json" in args)
-        with _report_write_errors():
+        with _report_write_errors(), _clean_usage_errors(args):
             return super().make_context(info_name, args, *others, **keywords)
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
@@ -170,10 +172,10 @@ class Shell(_HelpfulCommand, click.Group):
             code = stop.code
             raise
         except Exception:
+            code = ExitCode.SYSTEM
             if not standard_error.is_json():
                 raise
             standard_error.note_fault()
-            code = ExitCode.SYSTEM
             sys.exit(code)
         finally:
             standard_error.stop(code, perf_counter() - started)
@@ -181,7 +183,8 @@ class Shell(_HelpfulCommand, click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command and map errors to exit codes."""
         try:
-            return super().invoke(ctx)
+            with _clean_usage_errors():
+                return super().invoke(ctx)
         except click.UsageError as error:
             if not standard_error.is_json():
                 raise
@@ -377,7 +380,13 @@ def prepare_process() -> None:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     warnings.formatwarning = _warning_line
+    sys.excepthook = _show_fault
     show_messages_as(standard_error.note_line)
+
+
+def _show_fault(*fault: Any) -> None:
+    """Print the traceback of a fault of this program."""
+    note("".join(traceback.format_exception(*fault)).rstrip())
 
 
 def _warning_line(message: Warning | str, *_: Any, **__: Any) -> str:
@@ -528,6 +537,20 @@ def _report_write_errors() -> Iterator[None]:
     except OSError as error:
         standard_error.discard_output(sys.stdout)
         raise OutputError(f"cannot write to standard output: {error.strerror}.") from error
+
+
+@contextmanager
+def _clean_usage_errors(args: Sequence[str] = ()) -> Iterator[None]:
+    """Remove passwords from the addresses in messages about arguments."""
+    addresses = [arg for arg in args if ":/" in arg]
+    try:
+        yield
+    except click.UsageError as error:
+        text = error.message
+        for address in addresses:
+            text = text.replace(address, clean_address(address))
+        vars(error)["message"] = without_credentials(text)  # final only for type checkers
+        raise
 
 
 def _exit(code: ExitCode, message: str = "") -> NoReturn:

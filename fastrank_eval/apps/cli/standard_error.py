@@ -82,9 +82,9 @@ def note(text: str) -> None:
 
 def note_line(text: str) -> str:
     """Return a note as it is written: as text, or as JSON with its level."""
-    if not _State.as_json and "://" not in text:
+    if not _State.as_json and ":/" not in text:
         return text
-    from fastrank_eval._lib.log import without_credentials
+    from fastrank_eval._lib.addresses import without_credentials
     from fastrank_eval.apps.cli.log_lines import json_note
 
     text = without_credentials(text)

@@ -12,10 +12,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from fastrank_eval._lib.addresses import clean_address
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, ColumnError, FastRankEvalError, OutputError
 from fastrank_eval._lib.files import check_writable
-from fastrank_eval._lib.log import NIGHTLY, without_credentials
+from fastrank_eval._lib.log import NIGHTLY
 from fastrank_eval._lib.threads import Progress
 from fastrank_eval.apps.nightly.alarms import judge_alarms
 from fastrank_eval.apps.nightly.calibration import calibration_of
@@ -353,7 +354,7 @@ def _evaluated_night(config: NightlyConfig, date: dt.date, evaluation: Evaluatio
         models=config.models,
         baseline=config.baseline,
         measures=tuple(str(m) for m in evaluation.plan.measures if str(m) not in hidden),
-        sources=tuple(map(without_credentials, config.sources(date))),
+        sources=tuple(map(clean_address, config.sources(date))),
         command=_command(config, date),
         version=evaluation.meta.version,
         seconds=evaluation.meta.seconds,
@@ -412,7 +413,7 @@ def _night_without_labels(config: NightlyConfig, date: dt.date, evaluation: Eval
         models=config.models,
         baseline=config.baseline,
         measures=tuple(map(str, requested)),
-        sources=tuple(map(without_credentials, config.sources(date))),
+        sources=tuple(map(clean_address, config.sources(date))),
         command=_command(config, date, "--no-labels"),
         version=evaluation.meta.version,
         seconds=evaluation.meta.seconds,

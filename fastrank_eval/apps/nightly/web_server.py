@@ -12,7 +12,7 @@ from uvicorn import Config, Server
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from fastrank_eval._lib.errors import ArgumentError
-from fastrank_eval._lib.signals import reset_signals
+from fastrank_eval._lib.signals import StopSignal, reset_signals
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -23,6 +23,8 @@ MAX_CONNECTIONS = 100
 MAX_SECONDS = 30.0
 #: Seconds to finish answers when the server ends.
 _END_SECONDS = 3
+#: Signals that end the server, beside Ctrl-C. Windows has no SIGHUP.
+_STOPS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 
 def bind_socket(host: str, port: int) -> socket.socket:
@@ -106,15 +108,35 @@ def server_of(application: ASGIApp) -> Server:
 
 
 def run_server(application: ASGIApp, listener: socket.socket) -> None:
-    """Answer requests until Ctrl-C.
+    """Answer requests until a signal.
 
     Parameters
     ----------
     application : ASGI application
     listener : socket.socket
+
+    Raises
+    ------
+    StopSignal
+        After SIGTERM or SIGHUP; Ctrl-C is the usual end.
     """
+    server, received = server_of(application), list[int]()
+
+    def stop(number: int, _frame: object) -> None:
+        received.append(number)
+        server.should_exit = True
+
     # The server shuts down by itself, which may take longer than the time limit of a command.
     reset_signals()
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    with suppress(KeyboardInterrupt):
-        server_of(application).run(sockets=[listener])
+    handled = [number for number in _STOPS if signal.getsignal(number) == signal.SIG_DFL]
+    for number in handled:
+        signal.signal(number, stop)
+    try:
+        with suppress(KeyboardInterrupt):
+            server.run(sockets=[listener])  # it handles SIGTERM too, and sends it again at its end
+    finally:
+        for number in handled:
+            signal.signal(number, signal.SIG_DFL)  # another signal ends the process at once
+    if received:
+        raise StopSignal(received[0])

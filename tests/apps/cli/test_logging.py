@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 import fastrank_eval as fe
-from fastrank_eval._lib.log import LOGGERS, without_credentials
+from fastrank_eval._lib.addresses import without_credentials
+from fastrank_eval._lib.log import LOGGERS
 from fastrank_eval.apps.cli.main import cli
 from tests.apps.cli.test_cli import COLUMNS, folder
 from tests.apps.nightly.test_notify import SECRET, TABLE, Receiver, receiver
@@ -255,16 +257,38 @@ def test_library__with_a_handler__gets_fields(caplog: pytest.LogCaptureFixture) 
         ),
         ("logs/a@b?.parquet", "logs/a@b?.parquet"),
         ("https://host/?token=secret", "https://host/"),
-        ("https://host:8080?mail=a@secret", "https://host:8080"),
+        ("https://host:8080?mail=secret", "https://host:8080"),
+        ("https://host:8080?mail=a@secret", "https://..."),  # or a password with ?
         ("s3://bucket/*?key=secret: part?.parquet", "s3://bucket/* part?.parquet"),
         ("s3://key:sec?ret@bucket/x", "s3://..."),
         ("s3://bucket/a@b/x", "s3://bucket/a@b/x"),
-        ("user:a@b http://u:p@q@h/a@b?c", "user:a@b http://h/a@b"),
+        ("user:a@b http://u:p@q@h/a?c", "user:a@b http://h/a"),
+        ("http://u:p@h/a@b", "http://..."),  # or a password with @ and /
         ("s3://key:secret@a/x s3://key:secret@b/y", "s3://a/x s3://b/y"),
+        ("s3://key:/secret@bucket/x", "s3://bucket/x"),
+        ("s3://key:12/secret@bucket/x", "s3://bucket/x"),
+        ("s3://key:a'secret@bucket/x", "s3://bucket/x"),
+        ("s3://key:a' secret@bucket/x is not there", "s3://bucket/x is not there"),
+        ("s3://b/x?key=a'secret", "s3://b/x"),
+        ("https://u:1'secret@host/x?sig=a'secret", "https://host/x"),
+        ("\"s3://k:a' secret@b/x?key=a secret\", 's3://k:secret@c'", "\"s3://b/x\", 's3://c'"),
+        (r"'s3://k:a\', secret@b/x'", "'s3://b/x'"),
+        ("cannot read 's3://a/x' and 's3://b/y': mail a@b", None),
+        ("http://host:8080/x and 'http://[::1]:80' do not answer: mail a@b", None),
+        ("serving /home/a@b/x at http://127.0.0.1:80/ (Ctrl-C ends)", None),
+        ("http://proxy/s3://key:secret@bucket/x", "http://proxy/s3://bucket/x"),
+        (
+            "folder '/home/me/s3:/key:secret@b' does not exist",
+            "folder '/home/me/s3:/b' does not exist",
+        ),
+        ("folder 's3:/key:12' does not exist", "folder 's3:/...' does not exist"),
+        ("C:/a@b?", "C:/a@b?"),
     ],
 )
-def test_addresses__in_lines__lose_passwords_and_queries(text: str, logged: str) -> None:
-    assert without_credentials(text) == logged
+def test_addresses__in_lines__lose_passwords_and_queries(text: str, logged: str | None) -> None:
+    cleaned = without_credentials(text)
+    assert cleaned == (logged or text)
+    assert without_credentials(cleaned) == cleaned
 
 
 @pytest.mark.usefixtures("folder")
@@ -275,3 +299,59 @@ def test_error__with_an_address__loses_its_password(options: list[str]) -> None:
     assert done.exit_code == 2
     assert "secret" not in done.stderr
     assert "nowhere://" in done.stderr
+
+
+@pytest.mark.parametrize("options", [[], ["--log-json"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["curve", "s3://k:secret@b/x?key=a secret", *COLUMNS],
+        ["evaluate", "x", *COLUMNS, "-f", "s3://k:a'secret@b/x?key=secret"],
+        ["evaluate", "x", *COLUMNS, "-o", "s3://k:secret@b/x.json?key=secret"],
+        ["evaluate", "x", *COLUMNS, "--s3://k:secret@b/x"],
+        ["measures", "-f", "json", "--log-json=s3://k:secret@b"],
+        ["spark-submit-example", "s3://k:secret@b/x?key=a secret"],
+        ["s3://k:secret@b/x?key=a secret"],
+        ["--s3://k:secret@b/x"],
+        ["serve", "s3://k:secret@b/x"],
+    ],
+)
+def test_arguments__with_an_address__lose_its_password(
+    arguments: list[str], options: list[str]
+) -> None:
+    done = run(*arguments, *options)
+    assert done.exit_code == 2
+    assert "secret" not in done.stderr
+
+
+@pytest.mark.parametrize("password", ["secret", "/secret", "12/secret", "a'secret", "a' secret"])
+def test_exceptions__of_the_library__lose_passwords(password: str) -> None:
+    with pytest.raises(fe.SourceError, match="nowhere://b/x") as caught:
+        fe.evaluate(f"nowhere://k:{password}@b/x?key={password}", measures="GAUC", **ROLES)  # type: ignore[arg-type]
+    assert "secret" not in "".join(traceback.format_exception(caught.value.with_traceback(None)))
+
+
+FAILS = """
+import sys, click
+from fastrank_eval.apps.cli.main import cli
+def callback(**_):
+    raise ZeroDivisionError("s3://k:secret@b/x?key=secret")
+cli.get_command(click.Context(cli), "measures").callback = callback
+sys.argv = ["fastrank-eval", "measures", *sys.argv[1:]]
+from fastrank_eval.__main__ import main
+main()
+"""
+
+
+@pytest.mark.parametrize("option", ["-v", "--log-json", None])
+def test_fault__in_a_process__has_a_traceback_without_passwords(option: str | None) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FAILS, *([option] if option else [])],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "ZeroDivisionError: s3://b/x" in done.stderr
+    assert "secret" not in done.stderr
+    ended = [line for line in done.stderr.splitlines() if "command ended" in line]
+    assert len(ended) == (option is not None)
+    assert all("exit_code=1" in line or '"exit_code": 1' in line for line in ended)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import os
 import signal
 import socket
@@ -46,7 +47,7 @@ class History:
 module = types.ModuleType("fastrank_eval.apps.nightly.history")
 module.History = module.open_history = History
 sys.modules[module.__name__] = module
-sys.argv = ["fastrank-eval", "serve", "history.db", "--port", "0"]
+sys.argv = ["fastrank-eval", "serve", "history.db", "--port", "0", *sys.argv[1:]]
 from fastrank_eval.__main__ import main
 main()
 """
@@ -92,18 +93,23 @@ def test_serve__history_that_is_none__is_told_at_the_start(tmp_path: Path) -> No
     assert "there is no such file" in done.output
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
-def test_serve__until_interrupted__answers_and_ends_quietly(tmp_path: Path) -> None:
-    (tmp_path / "history.db").touch()
-    process = subprocess.Popen(
-        [sys.executable, "-c", SERVER],
-        cwd=tmp_path,
+def started(folder: Path, *options: str) -> subprocess.Popen[str]:
+    """A server of a history, in a process of its own."""
+    (folder / "history.db").touch()
+    return subprocess.Popen(
+        [sys.executable, "-c", SERVER, *options],
+        cwd=folder,
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         preexec_fn=default_signals,
     )
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+def test_serve__until_interrupted__answers_and_ends_quietly(tmp_path: Path) -> None:
+    process = started(tmp_path)
     try:
         assert process.stderr is not None
         line = process.stderr.readline()
@@ -121,3 +127,29 @@ def test_serve__until_interrupted__answers_and_ends_quietly(tmp_path: Path) -> N
     assert out == 3 * "closed\n"  # checked, drawn before the start, and after the page
     with socket.socket() as free:  # the port is given back
         assert free.connect_ex(("127.0.0.1", int(address.rsplit(":", 1)[1].strip("/")))) != 0
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+@pytest.mark.parametrize(
+    "name, code, note",
+    [("SIGTERM", 143, "terminated."), ("SIGHUP", 129, "hung up."), ("SIGINT", 0, None)],
+)
+def test_serve__after_a_signal__logs_its_end(
+    tmp_path: Path, name: str, code: int, note: str | None
+) -> None:
+    process = started(tmp_path, "--log-json")
+    try:
+        assert process.stderr is not None
+        process.stderr.readline()
+        address = json.loads(process.stderr.readline())["message"].split()[3]
+        with urllib.request.urlopen(address, timeout=60) as answer:  # noqa: S310
+            assert answer.status == 200
+        process.send_signal(getattr(signal, name))
+        _, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == code
+    request, *lines = [json.loads(line) for line in err.splitlines()]
+    assert request["message"] == "request"
+    assert [line["message"] for line in lines] == ["command ended", *([note] if note else [])]
+    assert lines[0]["exit_code"] == code
