@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+#: So many addresses inside each other are read; one that is deeper is removed whole.
+_LEVELS = 3
 #: What is before an address. In a path the scheme has one slash only.
 _SCHEME = r"(?:\b[A-Za-z][\w+.-]{1,30}:/|://)/*"
 #: A quote ends an address if the word ends too.
@@ -37,7 +39,7 @@ def without_credentials(text: str) -> str:
     >>> without_credentials("logs/part-?.parquet")
     'logs/part-?.parquet'
     """
-    return _ADDRESS.sub(_shown, text) if ":/" in text else text
+    return _clean(text, _LEVELS)
 
 
 def clean_address(address: str) -> str:
@@ -53,15 +55,24 @@ def clean_address(address: str) -> str:
     scheme = re.search(_SCHEME, address)
     if scheme is None:
         return address
-    return address[: scheme.end()] + _without_credentials(address[scheme.end() :], scheme[0])
+    rest = _without_credentials(address[scheme.end() :], scheme[0], _LEVELS)
+    return address[: scheme.end()] + rest
 
 
-def _shown(match: re.Match[str]) -> str:
-    rest = _without_credentials(match["address"], match["scheme"])
-    return f"{match['quote'] or ''}{match['scheme']}{rest}"
+def _clean(text: str, levels: int) -> str:
+    if ":/" not in text:
+        return text
+    if not levels:
+        return "..."
+
+    def shown(match: re.Match[str]) -> str:
+        rest = _without_credentials(match["address"], match["scheme"], levels - 1)
+        return f"{match['quote'] or ''}{match['scheme']}{rest}"
+
+    return _ADDRESS.sub(shown, text)
 
 
-def _without_credentials(address: str, scheme: str) -> str:
+def _without_credentials(address: str, scheme: str, levels: int) -> str:
     place, _, query = address.partition("?")
     host, slash, path = place.partition("/")
     if ":" not in host:
@@ -73,4 +84,4 @@ def _without_credentials(address: str, scheme: str) -> str:
     # What is no port is the start of a password with a slash; a path has no port.
     elif not re.fullmatch(r"([^:]*|\[.*\]):\d*|\[.*\]", host) or "//" not in scheme:
         return "..."
-    return without_credentials(place)  # an address may contain another one
+    return _clean(place, levels)  # an address may contain another one

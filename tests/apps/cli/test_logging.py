@@ -291,6 +291,11 @@ def test_addresses__in_lines__lose_passwords_and_queries(text: str, logged: str 
     assert without_credentials(cleaned) == cleaned
 
 
+@pytest.mark.parametrize("part", ["s3:/", "s3://a:b@", "'s3://a", "s3://a:b c'", "s3://a:1'"])
+def test_addresses__thousands_inside_each_other__are_cleaned(part: str) -> None:
+    assert "secret" not in without_credentials(part * 5000 + "s3://key:secret@bucket/x")
+
+
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("options", [[], ["-vv"], ["--log-json"]])
 def test_error__with_an_address__loses_its_password(options: list[str]) -> None:
