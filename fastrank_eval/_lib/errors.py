@@ -5,11 +5,14 @@ Each message says what is wrong, where, which value, and the remedy.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 class FastRankEvalError(ValueError):
     """Base class of all errors of fastrank_eval."""
+
+    #: The lines of a message that lists several errors; empty for a single one.
+    lines: Sequence[str] = ()
 
 
 class SourceError(FastRankEvalError):
