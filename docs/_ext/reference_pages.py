@@ -198,9 +198,7 @@ def example(measure: fe.Measure) -> list[str]:
 
 def error(measure: fe.Measure) -> str:
     """Say whether the value of a log with groups has a standard error."""
-    log, options = roles(measure)
-    (value,) = fe.evaluate(log, measures=[measure], **options)
-    if value.se == value.se:
+    if measure.has_error:
         return "yes, with groups as clusters"
     return "by the option `se`" if "se" in measure.chosen else "no"
 

@@ -5,7 +5,7 @@ Each message says what is wrong, where, which value, and the remedy.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from fastrank_eval._lib.addresses import without_credentials
 
@@ -18,6 +18,9 @@ class FastRankEvalError(ValueError):
 
     def __init__(self, *args: object) -> None:
         super().__init__(*(without_credentials(a) if isinstance(a, str) else a for a in args))
+
+    #: The lines of a message that lists several errors; empty for a single one.
+    lines: Sequence[str] = ()
 
 
 class SourceError(FastRankEvalError):

@@ -33,7 +33,14 @@ from fastrank_eval._lib.lexer import (
     quoted,
 )
 from fastrank_eval.io.columns import Roles
-from fastrank_eval.io.source import Batch, Source, UnreadBatch, refuse_text, require_columns
+from fastrank_eval.io.source import (
+    COMPUTED,
+    Batch,
+    Source,
+    UnreadBatch,
+    refuse_text,
+    require_columns,
+)
 
 #: Rows that are computed together: their intermediate results fit the cache of a processor.
 BLOCK_ROWS = 1 << 16
@@ -85,7 +92,7 @@ def with_columns(
     columns, reopen = make_columns(source), source.as_text
     schema = source.schema
     for name, column in columns.items():
-        schema = schema.append(pa.field(name, column.kind))
+        schema = schema.append(pa.field(name, column.kind, metadata=COMPUTED))
 
     def read(names: Sequence[str]) -> Iterator[Batch]:
         inputs = chain.from_iterable(

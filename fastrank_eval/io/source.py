@@ -340,6 +340,10 @@ def refuse_text(source: Source, name: str, argument: str) -> None:
         )
 
 
+#: The metadata of fields that are computed while rows are read. No message lists them.
+COMPUTED = {b"computed": b""}
+
+
 def require_columns(
     schema: pa.Schema,
     names: Iterable[str],
@@ -382,11 +386,11 @@ Columns: user, label.
                 f"{prefix}column {name!r} occurs {count} times{where}. Rename all but one."
             )
         if count == 0:
-            existing = ", ".join(schema.names[:20]) or "none"
-            more = f", and {len(schema) - 20} more" if len(schema) > 20 else ""
+            found = [field.name for field in schema if field.metadata != COMPUTED]
+            existing = ", ".join(found[:20]) or "none"
+            more = f", and {len(found) - 20} more" if len(found) > 20 else ""
             raise ColumnError(
-                f"{prefix}no column {name!r}{where}.{near(name, schema.names)} "
-                f"Columns: {existing}{more}."
+                f"{prefix}no column {name!r}{where}.{near(name, found)} Columns: {existing}{more}."
             )
 
 

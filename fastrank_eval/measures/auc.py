@@ -235,6 +235,10 @@ class PooledAUC(OrderedMeasure):
     def needs_groups(self) -> bool:
         return bool(self.se == "clustered")
 
+    @property
+    def has_error(self) -> bool:
+        return self.needs_groups
+
     def check(self) -> None:
         options = [name for name in ("max_fpr", "se", "bins") if self.chosen[name] is not None]
         if self.se is not None and self.max_fpr is not None and self.max_fpr < 1:

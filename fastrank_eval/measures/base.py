@@ -84,6 +84,11 @@ class Measure:
         """Whether its value or its error depends on groups."""
         return self.needs_groups
 
+    @property
+    def has_error(self) -> bool:
+        """Whether its values have a standard error, with groups as clusters."""
+        return not self.pooled
+
     cutoff: int | None
     chosen: dict[str, Any]
     #: Options that were passed, even with their defaults. A profile does not change them.

@@ -28,6 +28,11 @@ COMPARISON_FIELDS = (
     "delta", "delta_se", "delta_ci_low", "delta_ci_high", "relative", "p_value", "p_adjusted",
     "wins", "losses", "ties", "mdd",
 )  # fmt: skip
+#: Fields that only measures with a standard error have.
+ERROR_FIELDS = frozenset({
+    "se", "ci_low", "ci_high", "effective_groups", "delta_se", "delta_ci_low", "delta_ci_high",
+    "p_value", "p_adjusted", "mdd",
+})  # fmt: skip
 COUNTS = ("rows", "groups")
 KEYWORDS = frozenset({"and", "or", "not"})
 FUNCTIONS = ("abs", "min", "max")

@@ -196,6 +196,10 @@ class ClusteredMeasure(PooledMeasure):
     def uses_groups(self) -> bool:
         return True
 
+    @property
+    def has_error(self) -> bool:
+        return True
+
     def add_rows(self, state: ClusteredSums, scored: Scored) -> None:
         state.add_groups(self.sum_rows(state, scored))
 

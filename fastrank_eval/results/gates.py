@@ -10,9 +10,10 @@ from typing import Protocol
 
 from fastrank_eval._lib.arguments import typed
 from fastrank_eval._lib.dataclass import dataclass
-from fastrank_eval._lib.errors import ArgumentError, near
+from fastrank_eval._lib.errors import ArgumentError, MeasureError, near
 from fastrank_eval._lib.lexer import Number, Operation, leaves
-from fastrank_eval.measures.names import COMPARISON_FIELDS
+from fastrank_eval.measures import Measure
+from fastrank_eval.measures.names import COMPARISON_FIELDS, ERROR_FIELDS
 from fastrank_eval.measures.parser import find_computed, measure
 from fastrank_eval.results.format import detail_text
 from fastrank_eval.results.gate_parser import (
@@ -155,8 +156,9 @@ class Gate:
         requested: Mapping[str, str] | None = None,
         *,
         options: tuple[str, str] = ("--measures", "--score"),
+        with_errors: Sequence[str] = (),
     ) -> None:
-        """Refuse a gate on measures or scores that an evaluation lacks.
+        """Refuse a gate on measures, scores or errors that an evaluation lacks.
 
         Parameters
         ----------
@@ -168,17 +170,28 @@ class Gate:
             By requested name the computed measure, where a profile sets other options.
         options : tuple of str
             The options that name measures and score columns, for the message.
+        with_errors : sequence of str
+            Texts of measures that have a standard error although their options do not say so.
 
         Raises
         ------
         ArgumentError
-            If the gate names a measure or a score column that is not among them.
+            If the gate names a measure or a score column that is not among them, or a field of
+            the standard error of a measure without one.
         """
         for term in self.terms:
             for kind, detail in _absent(term, names, scores, requested or {}):
                 option = options[kind == "unknown_score"]
                 end = "" if detail.endswith("?") else "."
                 raise ArgumentError(f'gate "{self}": {detail}{end} Add it to {option}.')
+            computed = find_computed(measure(term.measure), names, requested or {})
+            if computed is None or computed.has_error or str(computed) in with_errors:
+                continue
+            if term.field in ERROR_FIELDS:
+                raise ArgumentError(
+                    f'gate "{self}": must be of numbers that the measure has, got {term.field} of '
+                    f"{computed}, which has no standard error; {_remedy(computed, options[0])}"
+                )
 
 
 @typed
@@ -405,6 +418,15 @@ def _absent(
         shown = list(names if term.shown in names.values() else names.values())
         text = f"{term.shown} is none of the measures {', '.join(shown)}"
         yield "not_computed", _with_hint(text, term.shown, shown)
+
+
+def _remedy(without_error: Measure, option: str) -> str:
+    """Say what a gate on a measure without standard error can be."""
+    try:
+        clustered = without_error(se="clustered")
+    except MeasureError:
+        return "compare its value."
+    return f"compare its value, or write {clustered} in {option}."
 
 
 def _with_hint(text: str, name: str, names: Sequence[str]) -> str:

@@ -9,6 +9,7 @@ import pytest
 
 import fastrank_eval as fe
 from fastrank_eval.measures import measure
+from tests.strategies import GROUP_DECISION_VARIANTS, POOLED_VARIANTS, VARIANTS
 
 MEASURES = "LogLoss,NE,PCOC,Brier,PPV(threshold=0.4),MCC(threshold=0.4),AUC,AUC(bins=64),KS"
 
@@ -113,6 +114,24 @@ def test_difference__without_a_known_error__is_nan() -> None:
     for text in ("AUC(bins=64)", "KS"):
         assert math.isnan(found[text][0])
         assert found[text][1] == 0
+
+
+def test_every_measure__has_an_error_if_it_says_so() -> None:
+    log: dict[str, object] = {**log_of(3)}
+    places = np.arange(len(log["user"]))
+    log["item"] = places % 3
+    log["click"] = log["click"] * (1 + places % 2)
+    log["subtopics"] = [[place % 4] for place in places]
+    variants = (VARIANTS | POOLED_VARIANTS | GROUP_DECISION_VARIANTS).values()
+    options = {
+        "group": "user", "label": "click", "subtopics": "subtopics", "ties": "input",
+        "measures": [text for texts in variants for text in texts],
+    }  # fmt: skip
+    values = list(fe.evaluate(log, score="a", **options))
+    differences = list(fe.compare(log, score=["a", "b"], baseline="a", **options))
+    for line in (*values, *differences):
+        assert measure(line.measure).has_error is math.isfinite(line.se), line
+    assert min(len(values), len(differences)) > 400
 
 
 @pytest.mark.parametrize("click", [[0, 0, 0], [1, 1, 1]])

@@ -275,6 +275,33 @@ def test_gate__requires__its_measures_and_scores() -> None:
         fe.gate("GAUC < 1").require(3, ["a"])  # type: ignore[arg-type]
 
 
+ERROR_FIELDS = (
+    "se", "ci_low", "ci_high", "effective_groups", "delta_se", "delta_ci_low", "delta_ci_high",
+    "p_value", "p_adjusted", "mdd",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_gate__on_an_error_that_its_measure_lacks__is_refused(field: str) -> None:
+    names = dict.fromkeys(["GAUC", "AUC", "LogLoss", "KS"], "")
+    fe.gate(f"GAUC {field} < 1 or LogLoss[*] {field} < 1").require(names, ["a"])
+    for text, hint in {"AUC": ", or write AUC(se='clustered') in --measures", "KS": ""}.items():
+        gate = fe.gate(f"GAUC > 1 and a:{text} {field} < 1")
+        if field not in ERROR_FIELDS:
+            gate.require(names, ["a"])
+            continue
+        with pytest.raises(ArgumentError) as refused:
+            gate.require(names, ["a"])
+        assert str(refused.value) == (
+            f'gate "{gate}": must be of numbers that the measure has, got {field} of {text}, which '
+            f"has no standard error; compare its value{hint}."
+        )
+        gate.require(names, ["a"], with_errors=[text])
+    fe.gate(f"AUC {field} < 1").require(
+        {"AUC(se='clustered')": "AUC"}, ["a"], {"AUC": "AUC(se='clustered')"}
+    )
+
+
 def test_gate__of_no_text__is_refused_with_its_argument() -> None:
     with pytest.raises(ArgumentError, match="fail_if: must be text, got 3"):
         fe.gate(3)  # type: ignore[arg-type]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 
@@ -13,8 +14,10 @@ from hypothesis.extra.numpy import arrays
 
 from fastrank_eval.stats.binned_scores import BinnedScores, Bins, align_bins, merge_bins
 from fastrank_eval.stats.drift import Drift, drift_between, psi
+from tests.golden_evidently import GOLDEN
 
 NONE = np.empty(0, np.int64)
+EVIDENTLY = json.loads(GOLDEN.read_text(encoding="utf-8"))
 VALUES = {
     "few": st.sampled_from([0.0, 0.1, 0.25, 0.5, 1.0, -3.0]),
     "any": st.floats(-1e6, 1e6, width=32),
@@ -232,3 +235,20 @@ def test_constant_scores__of_another_value__are_far_away():
     drift = drift_between(state(np.full(1000, 0.25)), state(np.full(100, 0.75)))
     assert drift.ks == 1.0
     assert drift.psi > 10
+
+
+@pytest.mark.parametrize("case", EVIDENTLY["few_values"])
+def test_few_values__have_the_psi_and_ks_of_evidently(case):
+    reference, other = (
+        state(np.repeat(*map(np.array, zip(*case[name], strict=True))))
+        for name in ("reference", "other")
+    )
+    drift = drift_between(reference, other)
+    assert drift.psi == pytest.approx(case["psi"], abs=1e-9)
+    assert drift.ks == pytest.approx(case["ks"], abs=1e-9)
+
+
+@pytest.mark.parametrize("case", EVIDENTLY["many_values"])
+def test_many_values__in_the_bins_of_evidently__have_its_psi(case):
+    counts = np.array(case["reference"]), np.array(case["other"])
+    assert psi(*counts) == pytest.approx(case["psi"], abs=1e-9)

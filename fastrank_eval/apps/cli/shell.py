@@ -194,7 +194,9 @@ class Shell(_HelpfulCommand, click.Group):
 
             name = ctx.invoked_subcommand
             command = None if name is None else self.get_command(ctx, name)
-            _exit(ExitCode.BAD_INPUT, f"error: {printable(_with_options(str(error), command))}")
+            lines = error.lines or [str(error)]
+            text = "\n".join(printable(_with_options(line, command)) for line in lines)
+            _exit(ExitCode.BAD_INPUT, f"error: {text}")
         except MemoryError:
             _exit(
                 ExitCode.SYSTEM,

@@ -349,7 +349,9 @@ def read_config(path: str | os.PathLike[str]) -> NightlyConfig:
     own = read_labels(given_labels, labels, _LABEL_KEYS, errors)
     check_labels(tables, labels, own, errors)
     if errors.errors:
-        raise ArgumentError("\n".join(errors.errors))
+        refusal = ArgumentError("\n".join(errors.errors))
+        refusal.lines = errors.errors
+        raise refusal
     configs = [_config(Path(path), tables_of(tables, each, own.get(each, {}))) for each in labels]
     if len(configs) == 1:
         return configs[0]

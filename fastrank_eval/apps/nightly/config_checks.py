@@ -21,6 +21,7 @@ from fastrank_eval.apps.nightly.dates import (
     parse_date,
     parse_duration,
 )
+from fastrank_eval.apps.nightly.display_names import with_standard_errors
 from fastrank_eval.engine.conventions import (
     DEFAULTS,
     measures_in_force,
@@ -29,9 +30,11 @@ from fastrank_eval.engine.conventions import (
 )
 from fastrank_eval.engine.plan import undefined_policies
 from fastrank_eval.io.computed import parse as parse_score
+from fastrank_eval.measures import Measure
 from fastrank_eval.measures.likelihood import sampling_rate_of
 from fastrank_eval.measures.names import COMPARISON_FIELDS
 from fastrank_eval.measures.parser import requested_measures
+from fastrank_eval.results.format import list_text
 from fastrank_eval.results.gate_parser import ALL, Term
 from fastrank_eval.results.gates import Gate, gate
 from fastrank_eval.slicing.spec import requested_slicing
@@ -365,6 +368,8 @@ def check_tables(tables: dict[str, dict[str, Any]], errors: ConfigErrors) -> Non
     if "evaluate" not in failed_tables:
         columns = None if "columns" in failed_tables else tables["columns"]
         require = _check_measures(tables["evaluate"], columns, models, errors)
+        if require is not None and "gates" not in failed_tables:
+            _check_watched(tables["gates"], _used_measures(tables["evaluate"]), errors)
     _check_gates(tables, failed_tables, require if "models" not in failed_tables else None, errors)
 
 
@@ -375,6 +380,15 @@ def _check_alarm(gates: dict[str, Any], baseline: str | None, errors: ConfigErro
     if gates["alarm"] is None and gates["alarm_since"] is not None:
         reason = 'is the first night of an alarm, and there is none; write alarm = "sequence" too.'
         errors.add("gates", "alarm_since", str(gates["alarm_since"]), reason)
+
+
+def _check_watched(
+    gates: dict[str, Any], measures: Sequence[Measure], errors: ConfigErrors
+) -> None:
+    if gates["alarm"] is not None and not any(m.has_error for m in measures):
+        names = list_text(m.shown for m in measures)
+        reason = f"must have a measure with a standard error, got {names}; add one, such as GAUC."
+        errors.add("gates", "alarm", gates["alarm"], reason)
 
 
 def _check_provisional(gates: dict[str, Any], source: dict[str, Any], errors: ConfigErrors) -> None:
@@ -513,8 +527,19 @@ def _check_measures(
         return None
     names = {str(m): m.shown for m in measured}
     renamed = requested_names(requested, measured)
+    with_errors = [
+        str(m) for m, used in zip(measured, _used_measures(options), strict=True) if used.has_error
+    ]
 
     def require(each: Gate) -> None:
-        each.require(names, scores, renamed, options=("measures", "scores"))
+        keys = "measures", "scores"
+        each.require(names, scores, renamed, options=keys, with_errors=with_errors)
 
     return require
+
+
+def _used_measures(options: dict[str, Any]) -> tuple[Measure, ...]:
+    """Return the measures that a night computes."""
+    requested = with_standard_errors(requested_measures(list(options["measures"])))
+    profile = None if options["profile"] is None else profile_of(options["profile"])
+    return measures_in_force(requested, profile, sampling_rate_of(options["sampling_rate"]))

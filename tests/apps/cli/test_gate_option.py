@@ -63,6 +63,7 @@ def test_fail_if__gate_failed__reports_all_the_same_and_exits_3(folder: Path) ->
         ("GACU < 0.5", "at character 1, found GACU. Did you mean 'GAUC'?"),
         ("RR < 0.5", "RR is none of the measures GAUC, AUC. Add it to --measures."),
         ("ptcr:GAUC < 0.5", "none of 'pctr', 'other'. Did you mean 'pctr'? Add it to --score."),
+        ("AUC ci_low < 0.5", "compare its value, or write AUC(se='clustered') in --measures."),
     ],
 )
 def test_fail_if__gate_that_cannot_be_read__is_refused_before_rows_are(
@@ -72,6 +73,24 @@ def test_fail_if__gate_that_cannot_be_read__is_refused_before_rows_are(
     assert (outcome.exit_code, outcome.stdout) == (2, "")
     assert outcome.stderr.startswith('error: gate "')
     assert complaint in outcome.stderr
+
+
+def test_fail_if__of_compare__is_refused_where_no_test_has_an_error() -> None:
+    arguments = ["compare", "none.parquet", *COLUMNS[:6], "--baseline", "pctr"]
+
+    def complaint(measures: str, condition: str, *more: str) -> str:
+        words = [*arguments, "-m", measures, "--fail-if", condition, *more]
+        outcome = CliRunner().invoke(cli, words, catch_exceptions=False)
+        assert outcome.exit_code == 2
+        return outcome.stderr
+
+    for condition in ("AUC p_value < 0.1", "AUC ci_low < 0.5", "LogLoss delta_ci_high < 0"):
+        assert "none.parquet" in complaint("AUC,LogLoss", condition)
+    for test in ("randomisation", "bootstrap", "wilcoxon"):
+        assert "none.parquet" in complaint("GAUC", "GAUC p_adjusted < 0.1", "--test", test)
+    for text in ("AUC(se=None)", "AUC(max_fpr=0.1)", "ECCE"):
+        message = complaint(text, f"{text} p_adjusted < 0.1")
+        assert f"got p_adjusted of {text.replace('(se=None)', '')}, which has no" in message
 
 
 def test_fail_if__empty_input__fails(folder: Path) -> None:

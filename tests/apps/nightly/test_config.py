@@ -238,6 +238,35 @@ def test_gates__of_slices_and_baselines__are_checked(tmp_path: Path) -> None:
         assert why in line
 
 
+@pytest.mark.parametrize("key", ["fail_if", "fail_if_yesterday", "fail_if_last_week"])
+@pytest.mark.parametrize(
+    "measure,condition",
+    [
+        ("AUC(se=None)", "AUC(se=None) ci_low < 0.5"),
+        ("AUC(se=None)", "AUC effective_groups < 3"),
+        ("AUC(se=None)", "GAUC < 0.5 or new:AUC(se=None) delta_ci_high < 0"),
+        ("AUC(se='delong')", "AUC(se='delong') se > 1"),
+        ("MultiECCE(columns='slot')", "MultiECCE(columns='slot') ci_low > 5"),
+        ("ECCE", "ECCE p_adjusted < 0.05"),
+    ],
+)
+def test_gate__on_an_error_that_its_measure_lacks__is_refused(
+    tmp_path: Path, measure: str, condition: str, key: str
+) -> None:
+    text = f'{LEAST}baseline = "old"\n[evaluate]\nmeasures = ["GAUC", "{measure}"]\n'
+    (line,) = complaints(tmp_path, f'{text}[gates]\n{key} = "{condition}"\n')
+    assert line.startswith(f"[gates] {key} = ")
+    assert ", which has no standard error; compare its value" in line
+    assert (", or write AUC(se='clustered') in measures." in line) is measure.startswith("AUC")
+
+
+@pytest.mark.parametrize("measure", ["AUC", "AUC(rel=1)", "AUC(se='clustered')"])
+def test_gate__on_the_error_of_auc__is_accepted(tmp_path: Path, measure: str) -> None:
+    text = f'{LEAST}baseline = "old"\n[evaluate]\nmeasures = ["{measure}"]\n[gates]\n'
+    conditions = f'"{measure} ci_low < 0.5", "{measure} p_adjusted < 0.05"'
+    read(tmp_path, f'{text}fail_if = [{conditions}]\nalarm = "sequence"\n')
+
+
 @pytest.mark.parametrize("text", ["2026-11-01", '"2026-11-01"'])
 def test_alarm__begins_on_a_date(tmp_path: Path, text: str) -> None:
     compared = LEAST + 'baseline = "old"\n[gates]\nalarm = "sequence"\n'
@@ -253,6 +282,12 @@ def test_alarm__begins_on_a_date(tmp_path: Path, text: str) -> None:
             '[gates]\nalarm = "sequence"',
             "[gates] alarm = 'sequence': watches differences from the baseline, and there is none; "
             "name one in [models].",
+        ),
+        (
+            'baseline = "old"\n[evaluate]\nmeasures = ["AUC(se=None)", "ECCE"]\n'
+            '[gates]\nalarm = "sequence"',
+            "[gates] alarm = 'sequence': must have a measure with a standard error, got AUC, ECCE; "
+            "add one, such as GAUC.",
         ),
         (
             'baseline = "old"\n[gates]\nalarm = "sequense"',

@@ -527,10 +527,20 @@ def test_missing_column_of_scores__has_no_remedy_of_labels() -> None:
     assert "--no-labels" in nightly("--date", on(9)).stderr
 
 
+@pytest.mark.parametrize("column", ["user", "slot"])
+def test_missing_column__names_the_columns_of_the_rows_alone(column: str) -> None:
+    configure('columns = ["price"]\n')
+    write(9, **{column: None})
+    names = ", ".join(parquet.read_schema(f"logs/{on(9)}.parquet").names)
+    complaint = nightly("--date", on(9)).stderr
+    assert f"no column '{column}'" in complaint
+    assert complaint.endswith(f"Columns: {names}.\n")
+
+
 def test_no_labels__judges_what_needs_none__and_a_later_run_replaces_it() -> None:
     without_labels(9)
     complaint = nightly("--date", on(9)).stderr
-    assert "label: no column 'click'" in complaint
+    assert "label: no column 'click'. Columns: user, a, b, slot, price. If" in complaint
     assert "If labels come later, judge the rest of the night with --no-labels." in complaint
     outcome = nightly("--date", on(9), "--no-labels", "--json", "out.json")
     assert outcome.exit_code == 0

@@ -225,6 +225,20 @@ def test_bad_input__exits_2__before_anything_is_read(
     assert everything(folder) == before
 
 
+def test_bad_configuration__has_a_line_for_each_error(folder: Path) -> None:
+    adjust(folder, '[drift]\nnights = -1\n"a\\nb" = 1\n[quality]\nmin_rows = -1\n')
+    outcome = nightly("--date", on(1))
+    assert (outcome.exit_code, outcome.stdout) == (2, "")
+    lines = outcome.stderr.splitlines()
+    assert len(lines) == 3
+    assert lines[0].startswith("error: nightly.toml: [quality] min_rows = -1: ")
+    assert lines[1].startswith("nightly.toml: [drift] a\\nb = 1: ")
+    assert lines[2].startswith("nightly.toml: [drift] nights = -1: ")
+    records = map(json.loads, nightly("--date", on(1), "--log-json").stderr.splitlines())
+    (record,) = (record for record in records if record["level"] == "ERROR")
+    assert record["message"].splitlines() == [lines[0].removeprefix("error: "), *lines[1:]]
+
+
 def test_init__writes_what_can_be_read__and_replaces_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

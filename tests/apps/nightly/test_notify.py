@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -13,9 +14,10 @@ from threading import Thread
 import pytest
 
 from fastrank_eval._lib.errors import ArgumentError, OutputError
-from fastrank_eval.apps.nightly import night_source, notify
+from fastrank_eval.apps.nightly import night_source, notify, worst_groups
 from fastrank_eval.apps.nightly.config import read_config
 from fastrank_eval.apps.nightly.night import Webhook
+from fastrank_eval.engine.run import run
 from fastrank_eval.io.reader import open_source
 from tests.support.nightly_runs import adjust, kept, nightly, on
 
@@ -316,6 +318,41 @@ def test_address_of_the_rows__of_a_stored_night__loses_its_password(
     files = [file for file in folder.rglob("*") if file.is_file() and file != config]
     assert Path("history.db").resolve() in [file.resolve() for file in files]
     assert not any(password.encode() in file.read_bytes() for file in files)
+
+
+@pytest.mark.parametrize("readable", [True, False])
+def test_address_of_the_rows__has_no_password_in_worst_groups_and_commands(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, readable: bool
+) -> None:
+    """Rows of this folder are read in place of a bucket; the second time only if readable."""
+    pytest.importorskip("jinja2")
+
+    def place(source: object) -> Path:
+        (date,) = set(re.findall(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", str(source)))
+        return folder / "logs" / f"day={date}"
+
+    monkeypatch.setattr(
+        night_source, "open_source", lambda source, **how: open_source(place(source), **how)
+    )
+    if readable:
+        monkeypatch.setattr(worst_groups, "run", lambda source, **how: run(place(source), **how))
+    adjust(folder, '[gates]\nfail_if = "GAUC > 0"\n[output]\nfolder = "pages"\n')
+    adjust(folder, "[drift]\nmin_rows = 1\nnote_psi = 1e-9\nmax_psi = 1e-9\n")
+    config = folder / "nightly.toml"
+    address = "nowhere://key:sec/ret@bucket/{date}?token=sec/ret"
+    config.write_text(config.read_text().replace("logs/day={date}", address))
+    outcome = nightly("--backfill", f"{on(1)}..{on(8)}", "--json", "out.json")
+    assert outcome.exit_code == 3
+    warning = f"warning: {on(8)}: the worst groups were not written: "
+    assert (warning in outcome.stderr) is not readable
+    assert Path(f"pages/{on(8)}-groups.parquet").exists() is readable
+    steps = json.loads(Path("out.json").read_text())["nights"][-1]["next_steps"]
+    commands = [step["command"] for step in steps]
+    assert any("curve calibration nowhere://bucket/2026-11-08 " in each for each in commands)
+    assert any("evaluate nowhere://bucket/2026-11-08 " in each for each in commands)
+    assert "sec/ret" not in outcome.output
+    files = [file for file in folder.rglob("*") if file.is_file() and file != config]
+    assert not any(b"sec/ret" in file.read_bytes() for file in files)
 
 
 @pytest.mark.parametrize("options", [["--date", on(1), "--dry-run"], ["--backfill", "{}..{}"]])
