@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError
@@ -20,8 +20,8 @@ from fastrank_eval.slicing.spec import BARE
 from fastrank_eval.slicing.spec import parse as parse_slicing
 from fastrank_eval.stats.drift import FEW_VALUES, QUANTILES
 
-#: The most failed gates with a command.
-MAX_STEPS = 5
+#: The most commands for gates, unless more conditions fail, and for drift.
+MAX_STEPS, MAX_DRIFT_STEPS = 5, 3
 _MOVERS = "20"
 #: Options that choose and read rows.
 _OF_ROWS = ("weight", "unretrieved", "unjudged", "null_groups", "score_type", "format")
@@ -68,20 +68,41 @@ def next_steps(night: Night) -> list[NextStep]:
     Returns
     -------
     list of NextStep
-        At most `MAX_STEPS` with distinct commands, the most important first. A gate on the number
-        of rows or groups has none, and drift of a night without labels has none.
+        With distinct commands, the most important first: at most `MAX_STEPS` of gates, or one of
+        each condition that fails; of drift the same with `MAX_DRIFT_STEPS`. A gate on the number of
+        rows or groups has none, and drift of a night without labels has none.
     """
+    failed = [one for one in night.findings if one.condition and one.score]
+    gates = [one for one in failed if one.kind != "drift" and one.measure]
+    drift = [one for one in failed if one.kind == "drift" and night.has_labels]
+    steps = {
+        **_steps(night, gates, reproduction, MAX_STEPS),
+        **_steps(night, drift, drift_command, MAX_DRIFT_STEPS),
+    }
+    return sorted(steps.values(), key=lambda step: night.findings.index(step.finding))
+
+
+def _steps(
+    night: Night,
+    findings: Sequence[Finding],
+    command_of: Callable[[Night, Finding], str],
+    most: int,
+) -> dict[str, NextStep]:
+    """Return steps by command: one of each condition, then others up to a limit."""
     steps: dict[str, NextStep] = {}
-    for finding in night.findings:
-        command_of = drift_command if finding.kind == "drift" else reproduction
-        known = finding.measure or (finding.kind == "drift" and night.has_labels)
-        if finding.condition and finding.score and known and len(steps) < MAX_STEPS:
+    conditions: set[tuple[str, str]] = set()
+    for fill in (False, True):
+        for finding in findings:
+            condition = finding.condition, finding.compared
+            if len(steps) >= most if fill else condition in conditions:
+                continue
             try:
                 command = command_of(night, finding)
             except FastRankEvalError:  # written by another version
                 continue
+            conditions.add(condition)
             steps.setdefault(command, NextStep(finding, command))
-    return list(steps.values())
+    return steps
 
 
 def reproduction(night: Night, finding: Finding) -> str:
