@@ -156,7 +156,11 @@ def test_unknown_slice__value_without_its_column__suggests_the_slice() -> None:
         ("GAUC[*] < 0", "unknown_slice", "the result has no slices"),
         ("RR < 0", "not_computed", "RR is none of the measures GAUC, AUC"),
         ("ptcr:GAUC < 0", "unknown_score", "'ptcr' is none of 'pctr'. Did you mean 'pctr'?"),
-        ("AUC se < 0", "undefined", "se of AUC is undefined (1 all_negative, has no standard error)"),
+        (
+            "AUC se < 0",
+            "undefined",
+            "se of AUC is undefined (1 all_negative, has no standard error)",
+        ),
         ("GAUC effective_groups < 0", "undefined", "effective_groups of GAUC is undefined"),
         ("GAUC delta < 0", "no_baseline", "GAUC has no delta: there is no baseline"),
         ("GAUC / (GAUC - GAUC) < 0", "undefined", "is not a finite number"),
