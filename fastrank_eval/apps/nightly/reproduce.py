@@ -148,12 +148,13 @@ def drift_command(night: Night, finding: Finding) -> str:
     -------
     str
         The deciles of a model with their click rates (``curve calibration``), the rows with scores
-        outside [0, 1], or a measure of the baseline by the deciles or values of a column.
+        outside [0, 1], or a measure of the baseline by the deciles or values of a column. Nulls of
+        a model are shown as those of a column, with a measure of the model.
 
     Raises
     ------
     ArgumentError
-        If no condition on rows selects the slice, or the outside scores of a computed model, or if
+        If no condition on rows selects the slice, if a computed model has no column to show, or if
         there are no numbers.
     """
     if finding.field == "nulls":
@@ -161,17 +162,18 @@ def drift_command(night: Night, finding: Finding) -> str:
     name, where = finding.score, rows_condition(night, finding)
     model = name if name in night.models else night.baseline or night.models[0]
     words = ["fastrank-eval", "curve", "calibration", *night.sources]
-    if finding.field == "out_of_range" or name not in night.models:
+    by_column = name not in night.models or finding.field == "null_share"
+    if finding.field == "out_of_range" or by_column:
         words = ["fastrank-eval", "evaluate", *night.sources]
-    words += [*_columns(night), "--score", _score(night, model)]
-    if finding.field == "out_of_range":
         expressions = night.conventions.get("score")
         if isinstance(expressions, Mapping) and name in expressions:
-            raise ArgumentError(f"no condition on rows selects scores of {name!r}.")
+            raise ArgumentError(f"no column has the scores of {name!r}.")
+    words += [*_columns(night), "--score", _score(night, model)]
+    if finding.field == "out_of_range":
         outside = f"{_column_text(name)} < 0 or {_column_text(name)} > 1"
         where = outside if where is None else f"({where}) and ({outside})"
         words += ["--measures", "AUC"]
-    elif name not in night.models:
+    elif by_column:
         few = any(one.distinct <= FEW_VALUES for one in night.drift if one.name == name)
         column = name if BARE.fullmatch(name) else quoted(name)
         words += ["--measures", night.name_of(night.measures[0])]
