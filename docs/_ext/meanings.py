@@ -132,9 +132,9 @@ HISTORY = {
     "calibration.slice": "all rows, or a slice by the columns of the measure",
     "calibration.rows": "rows with a weight above 0",
     "expected": "sum of the predictions, weighted",
-    "observed": "sum of the clicks, weighted",
+    "observed": "sum of the positives, weighted",
     "error": "ECCE",
-    "sigmas": "ECCE, over the standard deviation of observed less expected clicks per row of a "
+    "sigmas": "ECCE, over the standard deviation of observed less expected positives per row of a "
     "calibrated model",
     "calibration.p_adjusted": "Holm, over the slices",
     "min_detectable_error": "five sigmas",

@@ -41,10 +41,9 @@ def calibration_tables(plan: Plan, totals: Totals) -> CalibrationTables:
     Returns
     -------
     mapping of (str, str) to pyarrow.Table
-        By score column and measure: `slice`, `rows`, `expected` and `observed` (clicks, weighted),
-        `error` (ECCE), `sigmas`, `p_value`, `p_adjusted` (Holm), `min_detectable_error` (five
-        sigmas of the slice); the most sigmas first. Empty where the measure is
-        undefined.
+        By score column and measure: `slice`, `rows`, `expected` and `observed` (positives,
+        weighted), `error` (ECCE), `sigmas`, `p_value`, `p_adjusted` (Holm), `min_detectable_error`
+        (five sigmas of the slice); the most sigmas first. Empty where the measure is undefined.
     """
     tables, texts = {}, value_labels(plan)
     for measure in plan.measures:

@@ -448,8 +448,9 @@ def _reasons(rows: Iterable[GateRow]) -> str:
     for row in rows:
         dropped = getattr(row, "dropped", None) or {}
         reasons += [f"{count} {reason}" for reason, count in dropped.items() if count]
-        if getattr(row, "caution", None):
-            reasons.append(str(getattr(row, "caution", "")))
+        caution = getattr(row, "caution", None)
+        if caution:
+            reasons.append("has no standard error" if caution == "pooled" else str(caution))
     return f" ({', '.join(dict.fromkeys(reasons))})" if reasons else ""
 
 

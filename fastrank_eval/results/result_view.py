@@ -99,8 +99,8 @@ class Reported(ReportView):
         -------
         pyarrow.Table
             slice (``"all"``, ``"country=DE"``, ``"country=DE,slot=1"``), rows, expected and
-            observed (clicks, weighted), error (ECCE), sigmas (ECCE over the
-            standard deviation of observed less expected clicks per row of a calibrated model),
+            observed (positives, weighted), error (ECCE), sigmas (ECCE over the standard deviation
+            of observed less expected positives per row of a calibrated model),
             p_value, p_adjusted (Holm, over all slices). The most sigmas come first.
             Empty where the measure is undefined.
 

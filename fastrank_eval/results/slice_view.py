@@ -290,7 +290,7 @@ def worst_slices(tables: CalibrationTables, width: int | None) -> Iterator[Table
         slices = f"the worst {MOST_SLICES} of {len(table):,} slices"
         if len(table) <= MOST_SLICES:
             slices = f"{count_text(len(table), 'slice')}, the worst first"
-        title = f"{measure} of {score}: clicks of {slices}"
+        title = f"{measure} of {score}: positives of {slices}"
         worst = table.slice(0, MOST_SLICES).to_pylist()
         if all(row["slice"] != "all" for row in worst):
             all_rows = table["slice"].to_pylist().index("all")

@@ -67,7 +67,7 @@ def test_differences_of_no_named_model__are_those_of_every_candidate(comparison)
     "condition, said",
     [
         ("old:GAUC delta < 0", "GAUC has no delta: it is the baseline"),
-        ("new:KS delta_se < 0", "delta_se of KS is undefined (pooled)"),
+        ("new:KS delta_se < 0", "delta_se of KS is undefined (has no standard error)"),
         ("new:AUC wins < 0", "wins of AUC(se='clustered') is undefined"),
         ("GAUC[slot=7] delta < 0", "the result has no slice 'slot=7'"),
         ("RR delta < 0", "RR is none of the measures"),

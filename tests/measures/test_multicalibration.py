@@ -327,7 +327,7 @@ def test_gates_and_comparisons__take_it():
 def test_reports__show_the_ten_worst_slices():
     result = evaluate(log())
     text = str(result)
-    assert f"{TWO} of p: clicks of the worst 10 of 20 slices" in text
+    assert f"{TWO} of p: positives of the worst 10 of 20 slices" in text
     assert text.index("c=bad ") < text.index("c=bad,s=")
     assert "ECCE of c=bad" in text
     worst = json.loads(result.to_json())["worst_slices"]
@@ -336,7 +336,7 @@ def test_reports__show_the_ten_worst_slices():
         for row in result.multicalibration().slice(0, 10).to_pylist()
     ]
     few = evaluate(log(), "MultiECCE(columns='c', min_clicks=0)")
-    assert "of p: clicks of 5 slices, the worst first\n" in str(few)
+    assert "of p: positives of 5 slices, the worst first\n" in str(few)
     assert "worst_slices" not in json.loads(evaluate(log(100), "GAUC").to_json())
 
 

@@ -156,7 +156,11 @@ def test_unknown_slice__value_without_its_column__suggests_the_slice() -> None:
         ("GAUC[*] < 0", "unknown_slice", "the result has no slices"),
         ("RR < 0", "not_computed", "RR is none of the measures GAUC, AUC"),
         ("ptcr:GAUC < 0", "unknown_score", "'ptcr' is none of 'pctr'. Did you mean 'pctr'?"),
-        ("AUC se < 0", "undefined", "se of AUC is undefined (1 all_negative, pooled)"),
+        (
+            "AUC se < 0",
+            "undefined",
+            "se of AUC is undefined (1 all_negative, has no standard error)",
+        ),
         ("GAUC effective_groups < 0", "undefined", "effective_groups of GAUC is undefined"),
         ("GAUC delta < 0", "no_baseline", "GAUC has no delta: there is no baseline"),
         ("GAUC / (GAUC - GAUC) < 0", "undefined", "is not a finite number"),
@@ -205,7 +209,7 @@ def test_judge__value_that_needs_no_groups__has_no_dropped_share() -> None:
     of_rows = replace(AUC, groups=0, groups_used=0)
     assert verdict("AUC > 0.6", of_rows) == HOLDS
     (failure,) = judge(["AUC dropped_share >= 0"], [of_rows], rows=6, groups=3).failures
-    text = "dropped_share of AUC is undefined (1 all_negative, pooled)"
+    text = "dropped_share of AUC is undefined (1 all_negative, has no standard error)"
     assert (failure.kind, failure.detail) == ("undefined", text)
     assert verdict("AUC > 0.6", replace(AUC, groups=1, groups_used=0)) == [
         ("no_groups", "pctr", None)

@@ -107,7 +107,9 @@ def judge_alarms(
         return [GateOutcome(condition, True, f"not judged: {reason}")], []
     findings = _findings(night, sequences, condition, ALPHA / labels)
     failing = [each for each in findings if each.condition]
-    names = [f"{each.measure} of {each.score}{_where(each.slice)}" for each in failing]
+    names = [
+        f"{night.name_of(each.measure)} of {each.score}{_where(each.slice)}" for each in failing
+    ]
     return [GateOutcome(condition, not failing, "; ".join(first_names(names)))], findings
 
 
@@ -177,8 +179,8 @@ def _finding(night: Night, key: _Key, one: _Sequence, alarm: Alarm, condition: s
     size = abs(alarm.after - alarm.before)
     digits = min(max(two_digits(size), _LEAST_DIGITS), _MOST_DIGITS) if size else _LEAST_DIGITS
     sentence = (
-        f"{measure} of {score}{_where(slice_)} {_VERBS[verdict]} against {against}: the mean "
-        f"difference is {amount(alarm.after, digits, sign=True)}, and was "
+        f"{night.name_of(measure)} of {score}{_where(slice_)} {_VERBS[verdict]} against {against}: "
+        f"the mean difference is {amount(alarm.after, digits, sign=True)}, and was "
         f"{amount(alarm.before, digits, sign=True)} over {nights_text(alarm.nights)} before"
     )
     if date != night.date:

@@ -83,25 +83,25 @@ def calibration_texts(night: Night) -> list[str]:
             worst.setdefault((one.score, one.slice), one)
     return [
         f"{one.score} is not calibrated "
-        f"{'on all rows' if one.slice == ALL else f'in {one.slice}'}: {clicks_text(one)}"
+        f"{'on all rows' if one.slice == ALL else f'in {one.slice}'}: {slice_text(one)}"
         for one in worst.values()
     ]
 
 
-def clicks_text(one: NightCalibration) -> str:
-    """Write the sigmas, clicks and p-value of a slice."""
+def slice_text(one: NightCalibration) -> str:
+    """Write the sigmas, positives and p-value of a slice."""
     return (
-        f"{amount(one.sigmas, 1)} sigmas, {clicks(one.expected)} clicks expected and "
-        f"{clicks(one.observed)} observed, p {p_text(one.p_adjusted)}"
+        f"{amount(one.sigmas, 1)} sigmas, {positives(one.expected)} positives expected and "
+        f"{positives(one.observed)} observed, p {p_text(one.p_adjusted)}"
     )
 
 
-def clicks(number: float) -> str:
-    """Format a sum of clicks, with a decimal below 1,000.
+def positives(number: float) -> str:
+    """Format a sum of positives, with a decimal below 1,000.
 
     Examples
     --------
-    >>> clicks(362.31), clicks(92.0), clicks(3001.6)
+    >>> positives(362.31), positives(92.0), positives(3001.6)
     ('362.3', '92', '3,002')
     """
     whole = number >= 1000 or float(number).is_integer()

@@ -120,6 +120,8 @@ TABLES: dict[str, dict[str, Key]] = {
         "note_psi": Key(positive, 0.1),
         "max_psi": Key(positive, 0.25),
         "max_ks": Key(share),
+        "note_nulls": Key(share, 0.01),
+        "max_nulls": Key(share, 0.1),
     },
     "history": {
         "file": Key(text, "history.db"),

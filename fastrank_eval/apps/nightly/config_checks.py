@@ -198,6 +198,8 @@ def choice(*choices: str) -> Callable[[Any], str]:
 
     def read(value: Any) -> str:
         if not isinstance(value, str) or value not in choices:
+            if len(choices) == 1:
+                raise ValueError(repr(choices[0]))
             hint = near(value, choices)
             raise ValueError(f"one of {', '.join(map(repr, choices))}{'.' if hint else ''}{hint}")
         return value

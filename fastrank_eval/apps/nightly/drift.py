@@ -62,13 +62,18 @@ class DriftLimits:
     nights : int
         Number of earlier nights of the reference; 0 for no comparison.
     min_rows : int
-        Fewer rows, of the night or of its reference, are not judged; slices are left out.
+        Fewer rows, of the night or of its reference, are not judged; slices are left out. For PSI
+        and KS, rows with a number.
     note_psi : float
         A larger PSI of all rows makes the night `"changed"`.
     max_psi : float
         A larger PSI fails the night.
     max_ks : float or None
         A larger KS fails the night; None is no limit.
+    note_nulls : float
+        A larger change of the share of nulls of all rows makes the night `"changed"`.
+    max_nulls : float
+        A larger change of the share of nulls fails the night.
     """
 
     columns: tuple[str, ...] = ()
@@ -77,6 +82,8 @@ class DriftLimits:
     note_psi: float = 0.1
     max_psi: float = 0.25
     max_ks: float | None = None
+    note_nulls: float = 0.01
+    max_nulls: float = 0.1
 
 
 class _Distribution(PooledMeasure):
@@ -382,10 +389,10 @@ def judge_drift(
     explained = {(one.score, one.slice) for one in known if one.condition}
     levels: dict[str, int] = {}
     for each in drift:
-        if not _is_judged(each, limits):
+        own = list(_findings(each, limits, each.name in models))
+        if not own and not _has_enough(each, each.rows - each.nulls, each.reference_rows, limits):
             judged.append(replace(each, verdict="not judged"))
             continue
-        own = list(_findings(each, limits, each.name in models))
         level = max((2 if one.condition else 1 for one in own), default=0)
         judged.append(replace(each, verdict=("same", "changed", "failed")[level]))
         if level > levels.get(each.name, 0) and (each.name, each.slice) not in explained:
@@ -395,10 +402,10 @@ def judge_drift(
     return judged, findings
 
 
-def _is_judged(drift: NightDrift, limits: DriftLimits) -> bool:
-    # Without numbers there are none to compare, which is judged too.
-    rows = min(drift.rows - drift.nulls or drift.rows, drift.reference_rows)
-    return drift.nights >= min(MIN_NIGHTS, limits.nights) and rows >= limits.min_rows
+def _has_enough(drift: NightDrift, rows: int, before: int, limits: DriftLimits) -> bool:
+    """Tell whether rows of a night, and of enough nights before, can be judged."""
+    nights = min(MIN_NIGHTS, limits.nights)
+    return drift.nights >= nights and min(rows, before) >= limits.min_rows
 
 
 def _findings(drift: NightDrift, limits: DriftLimits, is_model: bool) -> Iterator[Finding]:
@@ -420,9 +427,22 @@ def _findings(drift: NightDrift, limits: DriftLimits, is_model: bool) -> Iterato
         )
         return finding(condition, field, number, limit, text)
 
-    if drift.nulls == drift.rows:
+    if drift.nulls == drift.rows and _has_enough(drift, drift.rows, drift.reference_rows, limits):
         text = f"There are no {values}{where}; {nights} had some"
         yield finding("no numbers", "nulls", 1.0, 0.0, text)
+    elif _has_enough(drift, drift.rows, drift.reference_rows + drift.reference_nulls, limits):
+        before, share = null_shares(drift)
+        change = abs(share - before)
+        fails = change > limits.max_nulls
+        limit = limits.max_nulls if fails else limits.note_nulls
+        if fails or (change > limit and drift.by is None):
+            text = f"{percent_text(share, 3)} of the {values}{where} are null, and "
+            text += f"{percent_text(before, 3)} on {nights}; the change is above "
+            text += f"{'the limit of ' if fails else ''}{percent_text(limit, 3)}"
+            condition = f"change of nulls > {limit:g}" if fails else ""
+            yield finding(condition, "null_share", change, limit, text)
+    if not _has_enough(drift, drift.rows - drift.nulls, drift.reference_rows, limits):
+        return
     if is_model and drift.out_of_range > 0:
         text = f"{percent_text(drift.out_of_range, 3)} of the {values}{where} are outside [0, 1]"
         text += f"; most of {nights} had none"

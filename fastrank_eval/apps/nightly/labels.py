@@ -183,14 +183,24 @@ def check_labels(
         if _table_name(label) not in errors.tables:
             check_tables(tables_of(tables, label, own.get(label, {})), of_label)
         errors_by_label[label] = of_label.records
+    # Their tables were not checked, or not as a whole.
+    with_mistakes = {
+        label
+        for label, records in errors_by_label.items()
+        if _table_name(label) in errors.tables
+        or any(_is_own(table, key, own.get(label, {})) for table, key, *_ in records)
+    }
     added = []
     for label, errors_of_label in errors_by_label.items():
         for error in errors_of_label:
             table, key, value, reason = error
             replaceable = KEY_TABLES.get(key) == table
-            if replaceable and key in own.get(label, {}):
+            if _is_own(table, key, own.get(label, {})):
                 errors.add(_table_name(label), key, value, reason)
-            elif all(error in others for others in errors_by_label.values()):
+            elif all(
+                error in others or (other in with_mistakes and key not in own.get(other, {}))
+                for other, others in errors_by_label.items()
+            ):
                 if error not in added:
                     errors.add(*error)
                 added.append(error)
@@ -202,6 +212,11 @@ def check_labels(
     if tables["output"]["folder"] is not None and len(set(folders)) < len(folders):
         reason = "must differ in more than case, since each has a folder of pages; rename one."
         errors.add("columns", "label", list(labels), reason)
+
+
+def _is_own(table: str, key: str, own: Mapping[str, Any]) -> bool:
+    """Tell whether a label replaces a key of a general table."""
+    return KEY_TABLES.get(key) == table and key in own
 
 
 def _table_name(label: str) -> str:

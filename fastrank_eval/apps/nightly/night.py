@@ -188,10 +188,10 @@ class NightCalibration:
     rows : int
         Rows with a weight above 0.
     expected, observed : float
-        Sums of the predictions and of the clicks, weighted.
+        Sums of the predictions and of the positives, weighted.
     error, sigmas : float
-        ECCE, and the same over the standard deviation of observed less expected clicks per row, if
-        the model is calibrated.
+        ECCE, and the same over the standard deviation of observed less expected positives per row,
+        if the model is calibrated.
     p_value, p_adjusted : float
         The second is corrected for the number of slices (Holm).
     min_detectable_error : float

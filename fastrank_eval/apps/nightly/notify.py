@@ -9,6 +9,7 @@ import re
 import ssl
 import time
 from collections.abc import Mapping, Sequence
+from html import escape
 from http import HTTPStatus
 from threading import Thread
 from typing import Any
@@ -40,6 +41,7 @@ _ACTIVE = re.compile(
     r"|(?<=\bwww)(?=\.)",
     re.IGNORECASE,
 )
+_PART_OF_SIGN = re.compile(r"&[a-z]*\Z")
 _ZERO_WIDTH_SPACE = "\u200b"
 
 
@@ -155,12 +157,17 @@ def chat_message(lines: Sequence[str]) -> dict[str, str]:
     lines : sequence of str
         Plain text. Mentions, images and addresses with a scheme have no effect in the chat. Signs
         such as `*bold*`, and bare domains, have.
+
+    Returns
+    -------
+    dict of str to str
+        The text, of at most 4,000 characters with ``&lt;`` for ``<`` and the like.
     """
     text = _ACTIVE.sub(lambda match: match[0] + _ZERO_WIDTH_SPACE, "\n".join(lines))
+    text = escape(text, quote=False)
     if len(text) > _MAX_TEXT:
-        text = f"{text[: _MAX_TEXT - 1]}…"
-    for sign, escaped in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")):
-        text = text.replace(sign, escaped)
+        # An escaped sign is kept as a whole, or not at all.
+        text = f"{_PART_OF_SIGN.sub('', text[: _MAX_TEXT - 1])}…"
     return {"text": text}
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.apps.nightly import text
-from fastrank_eval.apps.nightly.calibration import calibration_rows, clicks
+from fastrank_eval.apps.nightly.calibration import calibration_rows, positives
 from fastrank_eval.apps.nightly.gate_text import gate_texts, meaning, outcome_of
 from fastrank_eval.apps.nightly.maturity import maturity_texts, status_name
 from fastrank_eval.apps.nightly.mix import mix_parts
@@ -493,7 +493,7 @@ def _environment() -> Environment:
     environment.globals |= {
         **vars(text),
         "change_text": change_text,
-        "clicks": clicks,
+        "positives": positives,
         "drift": _drift,
         "key": _sort_key,
         "outcome_of": outcome_of,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError
@@ -20,8 +20,8 @@ from fastrank_eval.slicing.spec import BARE
 from fastrank_eval.slicing.spec import parse as parse_slicing
 from fastrank_eval.stats.drift import FEW_VALUES, QUANTILES
 
-#: The most failed gates with a command.
-MAX_STEPS = 5
+#: The most commands for gates, unless more conditions fail, and for drift.
+MAX_STEPS, MAX_DRIFT_STEPS = 5, 3
 _MOVERS = "20"
 #: Options that choose and read rows.
 _OF_ROWS = ("weight", "unretrieved", "unjudged", "null_groups", "score_type", "format")
@@ -68,20 +68,41 @@ def next_steps(night: Night) -> list[NextStep]:
     Returns
     -------
     list of NextStep
-        At most `MAX_STEPS` with distinct commands, the most important first. A gate on the number
-        of rows or groups has none, and drift of a night without labels has none.
+        With distinct commands, the most important first: at most `MAX_STEPS` of gates, or one of
+        each condition that fails; of drift the same with `MAX_DRIFT_STEPS`. A gate on the number of
+        rows or groups has none, and drift of a night without labels has none.
     """
+    failed = [one for one in night.findings if one.condition and one.score]
+    gates = [one for one in failed if one.kind != "drift" and one.measure]
+    drift = [one for one in failed if one.kind == "drift" and night.has_labels]
+    steps = {
+        **_steps(night, gates, reproduction, MAX_STEPS),
+        **_steps(night, drift, drift_command, MAX_DRIFT_STEPS),
+    }
+    return sorted(steps.values(), key=lambda step: night.findings.index(step.finding))
+
+
+def _steps(
+    night: Night,
+    findings: Sequence[Finding],
+    command_of: Callable[[Night, Finding], str],
+    most: int,
+) -> dict[str, NextStep]:
+    """Return steps by command: one of each condition, then others up to a limit."""
     steps: dict[str, NextStep] = {}
-    for finding in night.findings:
-        command_of = drift_command if finding.kind == "drift" else reproduction
-        known = finding.measure or (finding.kind == "drift" and night.has_labels)
-        if finding.condition and finding.score and known and len(steps) < MAX_STEPS:
+    conditions: set[tuple[str, str]] = set()
+    for fill in (False, True):
+        for finding in findings:
+            condition = finding.condition, finding.compared
+            if len(steps) >= most if fill else condition in conditions:
+                continue
             try:
                 command = command_of(night, finding)
             except FastRankEvalError:  # written by another version
                 continue
+            conditions.add(condition)
             steps.setdefault(command, NextStep(finding, command))
-    return list(steps.values())
+    return steps
 
 
 def reproduction(night: Night, finding: Finding) -> str:
@@ -127,12 +148,13 @@ def drift_command(night: Night, finding: Finding) -> str:
     -------
     str
         The deciles of a model with their click rates (``curve calibration``), the rows with scores
-        outside [0, 1], or a measure of the baseline by the deciles or values of a column.
+        outside [0, 1], or a measure of the baseline by the deciles or values of a column. Nulls of
+        a model are shown as those of a column, with a measure of the model.
 
     Raises
     ------
     ArgumentError
-        If no condition on rows selects the slice, or the outside scores of a computed model, or if
+        If no condition on rows selects the slice, if a computed model has no column to show, or if
         there are no numbers.
     """
     if finding.field == "nulls":
@@ -140,17 +162,18 @@ def drift_command(night: Night, finding: Finding) -> str:
     name, where = finding.score, rows_condition(night, finding)
     model = name if name in night.models else night.baseline or night.models[0]
     words = ["fastrank-eval", "curve", "calibration", *night.sources]
-    if finding.field == "out_of_range" or name not in night.models:
+    by_column = name not in night.models or finding.field == "null_share"
+    if finding.field == "out_of_range" or by_column:
         words = ["fastrank-eval", "evaluate", *night.sources]
-    words += [*_columns(night), "--score", _score(night, model)]
-    if finding.field == "out_of_range":
         expressions = night.conventions.get("score")
         if isinstance(expressions, Mapping) and name in expressions:
-            raise ArgumentError(f"no condition on rows selects scores of {name!r}.")
+            raise ArgumentError(f"no column has the scores of {name!r}.")
+    words += [*_columns(night), "--score", _score(night, model)]
+    if finding.field == "out_of_range":
         outside = f"{_column_text(name)} < 0 or {_column_text(name)} > 1"
         where = outside if where is None else f"({where}) and ({outside})"
         words += ["--measures", "AUC"]
-    elif name not in night.models:
+    elif by_column:
         few = any(one.distinct <= FEW_VALUES for one in night.drift if one.name == name)
         column = name if BARE.fullmatch(name) else quoted(name)
         words += ["--measures", night.name_of(night.measures[0])]

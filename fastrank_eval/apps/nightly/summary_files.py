@@ -11,7 +11,7 @@ from dataclasses import asdict, fields
 from typing import Any
 from urllib.parse import quote
 
-from fastrank_eval.apps.nightly.calibration import calibration_texts, clicks_text, worst_slices
+from fastrank_eval.apps.nightly.calibration import calibration_texts, slice_text, worst_slices
 from fastrank_eval.apps.nightly.gate_text import gate_texts, not_judged
 from fastrank_eval.apps.nightly.maturity import maturity_texts, status_name
 from fastrank_eval.apps.nightly.mix import find_mix, mix_parts, mix_texts
@@ -339,7 +339,7 @@ def _worst_calibration(night: Night) -> list[str]:
     for name, slices, others in worst_slices(night):
         lines += [f"**Worst slices of** {_code(name)}", ""]
         lines += [
-            f"* {_code(one.slice)} of {_code(one.score)}: {escaped(clicks_text(one))}"
+            f"* {_code(one.slice)} of {_code(one.score)}: {escaped(slice_text(one))}"
             for one in slices
         ]
         lines += [f"* and {others} more"] if others else []

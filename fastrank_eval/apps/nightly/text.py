@@ -361,7 +361,7 @@ def _sentence(night: Night, finding: Finding, *others: Finding) -> str:
         named = ", ".join(names) + _more(len(others) - _MAX_NAMED)
         parts.append(f"Also changed: {named}.")
     if finding.kind == "alarm" and others:
-        names = [f"{one.measure}{_where(one)}" for one in others[:_MAX_NAMED]]
+        names = [f"{night.name_of(one.measure)}{_where(one)}" for one in others[:_MAX_NAMED]]
         parts.append(f"Also: {', '.join(names)}{_more(len(others) - _MAX_NAMED)}.")
     if finding.kind == "gate" and finding.compared:
         parts.append(_other_slices(night, finding))

@@ -303,3 +303,22 @@ def test_nightly__with_an_alarm__exits_3_on_its_night_alone(
     assert [each for each in night["findings"] if each["kind"] == "alarm"] == []
     reason = "not judged: history has 4 of the 14 nights that levels need"
     assert night["gates"] == [{"condition": CONDITION, "passed": True, "reason": reason}]
+
+
+def test_alarm__names_measures_as_the_configuration_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_logs(28, 20)
+    small = CONFIG.replace('["GAUC", "AUC", "LogLoss"]', '["MAP", "MRR"]')
+    (tmp_path / "nightly.toml").write_text(small.replace('by = ["slot"]', "by = []"))
+    adjust(tmp_path, '[gates]\nalarm = "sequence"\n[quality]\nmax_volume_drift = 1e9\n')
+    outcome = nightly("--backfill", f"{on(0)}..{on(27)}", "--json", "out.json")
+    assert outcome.exit_code == 3
+    nights = json.loads(Path("out.json").read_text())["nights"]
+    raised = next(night for night in nights if night["status"] == "regression")
+    assert raised["reason"].startswith("MAP of score_b got worse against score_a: ")
+    assert raised["gates"][0]["reason"] == "MAP of score_b"
+    # The change of the other measure is seen later.
+    assert nights[-1]["reason"].startswith("MRR of score_b got worse ")
+    assert nights[-1]["reason"].endswith("Also: MAP.")

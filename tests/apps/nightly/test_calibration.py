@@ -134,7 +134,7 @@ def test_text__names_the_worst_few_that_are_off() -> None:
     outcome = nightly("--date", on(1), "--json", "out.json")
     worst = kept()[-1].calibration[0]
     text = (
-        f"{worst.sigmas:.1f} sigmas, {worst.expected:.1f} clicks expected and "
+        f"{worst.sigmas:.1f} sigmas, {worst.expected:.1f} positives expected and "
         f"{worst.observed:.0f} observed, p <0.0001"
     )
     assert f"  score_b is not calibrated in {LABEL}: {text}\n" in outcome.stdout

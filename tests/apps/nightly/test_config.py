@@ -291,7 +291,7 @@ def test_alarm__begins_on_a_date(tmp_path: Path, text: str) -> None:
         ),
         (
             'baseline = "old"\n[gates]\nalarm = "sequense"',
-            "[gates] alarm = 'sequense': must be one of 'sequence'. Did you mean 'sequence'?",
+            "[gates] alarm = 'sequense': must be 'sequence'.",
         ),
         (
             'baseline = "old"\n[gates]\nalarm_since = 2026-11-01',

@@ -212,6 +212,89 @@ def test_nulls_and_default_values__are_shown_before_and_after() -> None:
     assert next_steps(night) == []
 
 
+def with_nulls(values: np.ndarray, share: float, where: np.ndarray | bool = True) -> pa.Array:
+    """Replace a share of values by null, independent of their size."""
+    return pa.array(values, mask=(np.random.default_rng(1).random(len(values)) < share) & where)
+
+
+def test_jump_of_nulls__fails_the_night_before_labels_come__all_rows_alone() -> None:
+    configure('columns = ["price"]\n')
+    assert nightly("--backfill", f"{on(1)}..{on(8)}", "-q").exit_code == 0
+    rows = rows_of(9)
+    broken = {"a": with_nulls(rows["a"], 0.4), "price": with_nulls(rows["price"], 0.95)}
+    write(9, **broken, click=None)
+    night = run(9, "--no-labels", exit_code=3)
+    found = {one.score: one for one in night.findings}
+    assert found.keys() == {"a", "price"}
+    one = drift_of(night, "a")
+    share = broken["a"].null_count / ROWS
+    assert (one.verdict, one.psi < 0.1, one.nulls) == ("failed", True, share * ROWS)
+    assert (found["a"].condition, found["a"].slice) == ("change of nulls > 0.1", "all")
+    assert (found["a"].number, found["a"].limit) == (share, 0.1)
+    assert (
+        f"{100 * share:.3g}% of the scores of a are null, and 0% on the last 8 nights; the change "
+        "is above the limit of 10%. Since 9 Nov (1 night)."
+    ) in sentences(night)
+    # So few numbers are left that they are not compared.
+    assert drift_of(night, "price").verdict == "failed"
+    gate = night.gates[-1]
+    assert gate.reason == "; ".join(f"{name}: {found[name].number:.3g}" for name in ("a", "price"))
+    assert f"0% → {share:.2%}" in page([night])
+    # It is no usual night.
+    write(10)
+    night = run(10)
+    assert (drift_of(night, "a").nights, drift_of(night, "b").nights) == (8, 9)
+
+
+def test_fall_of_nulls__and_nulls_of_a_slice__fail_with_a_command() -> None:
+    text = CONFIG.replace("[slices]", 'unretrieved = "allow"\n[slices]')
+    Path("nightly.toml").write_text(text + 'columns = ["price"]\n')
+    for day in range(1, 9):
+        write(day, price=with_nulls(rows_of(day)["price"], 0.4))
+    assert nightly("--backfill", f"{on(1)}..{on(8)}", "-q").exit_code == 0
+    rows = rows_of(9)
+    # A third of a slice: less than the limit on all rows.
+    write(9, b=with_nulls(rows["b"], 0.3, rows["slot"] == "side"))
+    night = run(9, exit_code=3)
+    failed = {(one.score, one.slice) for one in night.findings if one.condition}
+    assert failed == {("price", "all"), ("b", "slot=side")}
+    assert [(one.score, one.slice) for one in night.findings if not one.condition] == [("b", "all")]
+    source = f"fastrank-eval evaluate logs/{on(9)}.parquet --group user --label click"
+    assert steps_of(night) == [
+        f"{source} --score a --measures GAUC --by price:quantile10 --unretrieved allow",
+        f"{source} --score b --measures GAUC --by b:quantile10 --unretrieved allow "
+        "--where \"slot = 'side'\"",
+    ]
+
+
+@pytest.mark.parametrize(
+    "limits,status",
+    [
+        ("", "changed"),
+        ("note_nulls = 0.1\n", "fine"),
+        ("max_nulls = 0.03\n", "regression"),
+        ("max_nulls = 0\n", "regression"),
+        ("max_nulls = 1\nnote_nulls = 1\n", "fine"),
+        ("nights = 0\n", "fine"),
+    ],
+)
+def test_small_change_of_nulls__is_judged_by_its_limits(limits: str, status: str) -> None:
+    text = CONFIG.replace("[slices]", 'unretrieved = "allow"\n[slices]')
+    Path("nightly.toml").write_text(text + limits)
+    write(9, b=with_nulls(rows_of(9)["b"], 0.05))
+    night = run(9, exit_code=3 if status == "regression" else 0)
+    assert night.status == status
+    found = [(one.score, one.slice) for one in night.findings]
+    assert found == ([] if status == "fine" else [("b", "all")])
+
+
+@pytest.mark.parametrize("key", ["note_nulls", "max_nulls"])
+def test_limit_of_nulls__is_a_share(key: str) -> None:
+    configure(f"{key} = 2\n")
+    complaint = nightly("--date", on(8)).stderr
+    assert f"[drift] {key} = 2: must be a number from 0 to 1." in complaint
+
+
 def test_bins_of_one_value__give_the_median_and_the_share() -> None:
     scores = np.repeat([-2.0, 0.5, 3.0], [3, 3, 4])
     state = BinnedScores(64)

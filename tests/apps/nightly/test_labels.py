@@ -197,6 +197,27 @@ def test_table_of_a_label__mistake__is_told_with_its_place(
         assert lines[0].endswith("It is so for 'order': [labels.order] can have its own fail_if.")
 
 
+@pytest.mark.parametrize(
+    "own,hint",
+    [
+        ("min_groups = 0", False),
+        ('baseline = "c"', False),
+        ('measures = "AUK"', False),
+        ('scores = "score_b"', True),
+        ('scores = "score_b"\nmin_groups = 0', True),
+    ],
+)
+def test_mistake_of_a_general_table__has_a_hint_only_if_another_label_lacks_it(
+    tmp_path: Path, own: str, hint: bool
+) -> None:
+    text = SEVERAL.replace('scores = ["score_a", "score_b"]', 'scores = { score_a = "pctr *" }')
+    lines = problems(tmp_path, f"{text}\n[labels.order]\n{own}\n")
+    (line,) = (line for line in lines if line.startswith("[models] scores"))
+    ending = " It is so for 'click': [labels.click] can have its own scores."
+    assert line.endswith(ending) is hint
+    assert ("It is so" in line) is hint
+
+
 def test_mistake__of_every_label__is_told_once(tmp_path: Path) -> None:
     assert len(problems(tmp_path, SEVERAL.replace("AUC < 0.1", "AUK < 0.1"))) == 1
     (line,) = problems(tmp_path, SEVERAL.replace('["click", "order"]', '["click", "score_a"]'))

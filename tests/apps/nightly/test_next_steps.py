@@ -7,6 +7,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -292,3 +293,43 @@ def test_groups__that_cannot_be_written__leave_the_page(
     assert outcome.exit_code == 3
     assert outcome.stderr.startswith("warning: 2026-11-01: the worst groups were not written: ")
     assert Path("pages/2026-11-01.html").exists()
+
+
+def test_steps__of_many_models_and_drift__has_one_of_each_gate(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    for day in range(1, 7):
+        rows = 1200
+        score = rng.random(rows)
+        models = {f"m{i}": np.sqrt(score) if day == 6 else score + i / 1e3 for i in range(4)}
+        log = {
+            "user": np.arange(rows) // 10,
+            "click": (rng.random(rows) < score).astype(np.int8),
+            "slot": np.where(np.arange(rows) % 3 == 0, "side", "top"),
+            **models,
+        }
+        pq.write_table(pa.table(log), tmp_path / f"{on(day)}.parquet")
+    config = tmp_path / "nightly.toml"
+    config.write_text(f"""
+        source.path = "{tmp_path}/{{date}}.parquet"
+        columns = {{group = "user", label = "click"}}
+        models.scores = ["m0", "m1", "m2", "m3"]
+        evaluate.measures = ["GAUC", "AUC"]
+        slices = {{by = ["slot"], min_groups = 1}}
+        gates.fail_if = ["GAUC > 0", "AUC > 0", "AUC[slot=side] > 0.1", "rows > 0"]
+        output.folder = "{tmp_path}/pages"
+        history.file = "{tmp_path}/h.db"
+    """)
+    run = ["nightly", str(config)]
+    assert CliRunner().invoke(cli, [*run, "--backfill", f"{on(1)}..{on(5)}"]).exit_code == 3
+    outcome = CliRunner().invoke(cli, [*run, "--date", on(6), "--json", "-"])
+    (night,) = json.loads(outcome.stdout)["nights"]
+    steps = [(step["measure"], step["slice"]) for step in night["next_steps"]]
+    assert steps.count(("", "all")) == 3  # of drift
+    gates = [step for step in steps if step[0]]
+    assert set(gates) == {("GAUC", "all"), ("AUC", "all"), ("AUC", "slot=side")}
+    assert len(gates) == 5
+    assert len({step["command"] for step in night["next_steps"]}) == 8
+    # The order is that of importance: all rows before slices.
+    assert steps[-1] == ("AUC", "slot=side")
+    worst = pq.read_table(tmp_path / f"pages/{on(6)}-groups.parquet")
+    assert set(worst["slice"].to_pylist()) == {"all", "slot=side"}

@@ -229,7 +229,17 @@ def test_chat_message__of_hostile_names__has_no_effect() -> None:
     assert not any(sign in text.lower() for sign in signs)
     assert "](" not in text
     assert text.endswith("@rows=1\n&amp;amp;")
-    assert len(notify.chat_message(["x" * 9000])["text"]) == 4000
+
+
+def test_chat_message__is_cut_as_it_is_sent__between_escaped_signs() -> None:
+    assert notify.chat_message(["x" * 4000])["text"] == "x" * 4000
+    assert notify.chat_message(["x" * 9000])["text"] == "x" * 3999 + "…"
+    assert notify.chat_message(["x" * 3999 + "<"])["text"] == "x" * 3999 + "…"
+    for sign, escaped in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")):
+        for place in range(6):
+            text = notify.chat_message(["x" * place + sign * 4000])["text"]
+            assert len(text) <= 4000
+            assert text.replace(escaped, "") == "x" * place + "…"
 
 
 def test_night__that_fails__is_posted(folder: Path, receiver: Receiver) -> None:
