@@ -161,7 +161,7 @@ def chat_message(lines: Sequence[str]) -> dict[str, str]:
     Returns
     -------
     dict of str to str
-        The text, of at most 4,000 characters with ``&lt;`` for ``<`` and the like.
+        The text, of at most 4,000 characters with ``&lt;`` for ``<``.
     """
     text = _ACTIVE.sub(lambda match: match[0] + _ZERO_WIDTH_SPACE, "\n".join(lines))
     text = escape(text, quote=False)
