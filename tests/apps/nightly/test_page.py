@@ -306,7 +306,7 @@ def test_page__a_measure_without_intervals__is_said_to_have_none() -> None:
     html = page([night])
     assert "AUC by slice, the strongest changes first; no intervals." in html
     assert "GAUC by slice, the strongest changes first; 90% confidence intervals." in html
-    assert "90% confidence intervals where there is one" in html
+    assert "90% confidence intervals where there are any" in html
     assert "90% confidence intervals; AUC has none." in html
     assert "pooled" not in html
     assert "<small>no interval</small>" in html

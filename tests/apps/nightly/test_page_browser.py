@@ -328,7 +328,7 @@ def test_browser__phone__rows_of_wide_tables_are_cards(browser: Any, file: str) 
         row = page.locator("#slices-1 tbody tr").first
         cell = row.locator("td[data-l^='From baseline']")
         assert cell.evaluate("one => getComputedStyle(one, '::before').content") == (
-            '"From baseline, score_a"'
+            '"From baseline, ctr_prod"'
         )
         assert row.bounding_box()["width"] <= PHONE["width"]
         boxes = [one.bounding_box() for one in row.locator("th, td").all()]
