@@ -215,8 +215,8 @@ def main() -> None:
     """Write bench/ALARMS.md."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--years", type=int, default=1000)
-    asked = parser.parse_args()
-    text = page(asked.years)
+    arguments = parser.parse_args()
+    text = page(arguments.years)
     print(text)
     _FILE.write_text(text, encoding="utf-8")
 

@@ -125,16 +125,16 @@ def main() -> None:
     parser.add_argument("--repetitions", type=int, default=1000)
     parser.add_argument("--laws", type=int, default=len(SIZES), help="of how many laws of sizes")
     parser.add_argument("--noise", action="store_true", help="rescoring noise too")
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     rows = []
-    for law in SIZES[: asked.laws]:
+    for law in SIZES[: arguments.laws]:
         for groups in GROUPS:
-            rows += list(coverage(law, groups, asked.repetitions))
+            rows += list(coverage(law, groups, arguments.repetitions))
             print(*rows[-len(MEASURES) :], sep="\n", flush=True)
     text = (
         "# Coverage of 95 % intervals\n\n"
-        f"Written by `python -m bench.coverage`: {asked.repetitions:,} logs a row. Effects grow "
-        "with the size of a group. *Caution* is `few_groups`; *of misses*, how many of the "
+        f"Written by `python -m bench.coverage`: {arguments.repetitions:,} logs a row. Effects "
+        "grow with the size of a group. *Caution* is `few_groups`; *of misses*, how many of the "
         "intervals that miss the truth have it; *equal models*, how often `compare` sees a "
         "difference at 5 %.\n\n"
         + table(
@@ -142,11 +142,11 @@ def main() -> None:
              "equal models"), rows,
         )
     )  # fmt: skip
-    if asked.noise:
-        found = [noise(10.0**-power, asked.repetitions) for power in range(4, 14)]
+    if arguments.noise:
+        values = [noise(10.0**-power, arguments.repetitions) for power in range(4, 14)]
         text += (
             "\n\nA model compared with itself rescored by noise of a relative size, 300 groups of "
-            "5 to 59 rows: differences at 5 %.\n\n" + table(("noise", *OF_NOISE), found)
+            "5 to 59 rows: differences at 5 %.\n\n" + table(("noise", *OF_NOISE), values)
         )
     _FILE.write_text(text + "\n", encoding="utf-8")
 

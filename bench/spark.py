@@ -1,7 +1,7 @@
 """`python -m bench.spark`: what evaluating inside Spark costs beside Spark's own shuffle and sort.
 
-One session runs all cases in turns, one round after another; told is the processor time of the
-whole tree of processes (this one, the JVM, its Python workers). The report is bench/SPARK.md.
+One session runs all cases in turns, one round after another. The report, bench/SPARK.md, has the
+processor time of the whole tree of processes (this one, the JVM, its Python workers).
 """
 
 from __future__ import annotations

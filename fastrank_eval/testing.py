@@ -118,11 +118,11 @@ def _bits_of_lines(result: Result) -> dict[str, Any]:
 
 def bits(result: Result) -> dict[str, Any]:
     """Return all bits of the numbers of a result, of each group too."""
-    found = _bits_of_lines(result)
+    lines = _bits_of_lines(result)
     keys = result.per_group["group"].to_pylist()
     for text, values in values_of_groups(result).items():
-        found[f"{text} by group"] = dict(zip(keys, map(float.hex, values.tolist()), strict=True))
-    return found
+        lines[f"{text} by group"] = dict(zip(keys, map(float.hex, values.tolist()), strict=True))
+    return lines
 
 
 def coverage(result: Result) -> list[dict[str, Any]]:
@@ -351,15 +351,15 @@ def agrees_with(oracle: Oracle, of: Measure, groups: Groups) -> None:
 
 def _agree(oracle: Oracle, of: Measure, groups: Groups, weight: str | None) -> None:
     if of.pooled:
-        found: Any = [result_of(table_of(groups), [of], weight=weight).value(of)]
+        results: Any = [result_of(table_of(groups), [of], weight=weight).value(of)]
         wanted = [oracle([row for group in groups for row in group])]
     else:
         ties = "input" if of.refuses("expected") else "expected"
-        found = result_of(table_of(groups), [of], ties=ties, weight=weight)[of]
+        results = result_of(table_of(groups), [of], ties=ties, weight=weight)[of]
         several = ([*map(oracle, orders(group, ties == "expected"))] for group in groups)
         wanted = [math.fsum(values) / len(values) for values in several]
     law = f"{of}, {'with' if weight else 'without'} row weights"
-    np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-9, err_msg=law)
+    np.testing.assert_allclose(results, wanted, rtol=1e-9, atol=1e-9, err_msg=law)
 
 
 def orders(group: Sequence[Row], every: bool) -> Iterator[list[Row]]:

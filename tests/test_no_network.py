@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -10,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from click import Context
 from click.testing import CliRunner
 
 from fastrank_eval.apps.cli.main import cli
@@ -23,10 +25,11 @@ LOG = "impressions.parquet -g user_id -l click"
 COMMANDS = [
     f"evaluate {LOG} -s score_a,score_b -m GAUC,AUC,LogLoss --by country -o result.html",
     f"evaluate {LOG} -s score_a,score_b -m GAUC --baseline score_a --save-state a.state -q",
-    f"evaluate {LOG} -s score_a -m GAUC --order scattered --memory 600MB --spill-dir . -q",
+    f"evaluate {LOG} -s score_a -m GAUC --order scattered --spill-dir . -o spilled.json -q",
     f"compare {LOG} -s score_a,score_b --baseline score_a -m GAUC,LogLoss -o comparison.html",
     "merge a.state --compare -o merged.html",
     "classes animals.parquet -l kind -s cat=p_cat,dog=p_dog,owl=p_owl -f html",
+    f"curve roc {LOG} -s score_a -o roc.parquet",
     f"plot roc {LOG} -s score_a -o roc.html",
     f"plot calibration {LOG} -s score_a -o calibration.svg",
     f"explain {LOG} -s score_a -m AP --profile sklearn",
@@ -35,6 +38,8 @@ COMMANDS = [
     "trec -m all_trec qrels.txt bm25.run",
     f"warmup {LOG} -s score_a -m GAUC",
     "measures nDCG",
+    "spark-submit-example",
+    "nightly --init new.toml",
     "nightly month/nightly.toml --backfill 2026-11-10..2026-11-12 --json night.json -q",
     "nightly month/nightly.toml --export tables",
 ]
@@ -53,6 +58,8 @@ def refuse(event, arguments):
         raise OSError("no network in this test")
 sys.addaudithook(refuse)
 from fastrank_eval.apps.cli.main import cli
+from tests.support.spilling import spill
+spill()
 for command in sys.argv[1:]:
     try:
         cli.main(shlex.split(command))
@@ -80,6 +87,11 @@ def run_commands(commands: list[str], folder: Path, *, isolated: bool) -> tuple[
     return ended, notes[-1]
 
 
+def has_spilled(folder: Path) -> bool:
+    content = json.loads((folder / "spilled.json").read_text())
+    return content["meta"]["conventions"].get("spilled", False)
+
+
 def has_namespaces() -> bool:
     program = shutil.which("unshare")
     command = [program or "unshare", "--map-root-user", "--net", "true"]
@@ -92,6 +104,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("offline")
     ended, attempts = run_commands([DEMO, *COMMANDS], folder, isolated=False)
     assert (ended, attempts) == (ENDED, "attempts []")
+    assert has_spilled(folder)
     return folder
 
 
@@ -101,6 +114,12 @@ def test_commands__in_a_namespace_without_a_network__do_the_same(tmp_path: Path)
     commands = [DEMO, *COMMANDS]
     ended, attempts = run_commands(commands, tmp_path, isolated=True)
     assert (ended, attempts) == (ENDED, "attempts []")
+    assert has_spilled(tmp_path)
+
+
+def test_commands__are_all_run() -> None:
+    tested = {command.split()[0] for command in [DEMO, *COMMANDS]} | {"serve"}
+    assert tested == set(cli.list_commands(Context(cli)))
 
 
 def test_a_webhook__that_the_user_names__is_an_attempt(demo: Path) -> None:

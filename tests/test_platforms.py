@@ -25,7 +25,7 @@ COMMANDS = {
     "evaluate": ["evaluate", *CLICKS, "--score", "score_a,score_b", "--by", "country"],
     "evaluate with little memory": [
         *("evaluate", *CLICKS, "--score", "score_a", "--measures", "GAUC,AUC"),
-        *("--memory", "256MB", "--spill-dir", "."),
+        *("--order", "scattered", "--spill-dir", "."),
     ],
     "compare": ["compare", *CLICKS, "--baseline", "score_a", "--score", "score_b"],
     "state": ["evaluate", *CLICKS, "--score", "score_a", "--save-state", "night.state"],
@@ -38,7 +38,8 @@ TIMES = re.compile(r"[\d.,e+-]+ s, [\d.,]+ (Mrows|rows)/s(\s\((first run:|[\d,]+
 
 def run(start: list[str], arguments: list[str], folder: Path) -> str:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = [*start, "fastrank_eval", *arguments]
+    program = "tests.support.spilling" if "--spill-dir" in arguments else "fastrank_eval"
+    command = [*start, program, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment)
     assert done.returncode == 0, done.stderr
     return TIMES.sub("", done.stdout)
@@ -60,6 +61,7 @@ def test_command__without_what_only_posix_has__prints_the_same(
     this = run(THIS_SYSTEM, COMMANDS[name], folders["this"])
     other = run(OTHER_SYSTEM, COMMANDS[name], folders["other"])
     assert this.strip()
+    assert ("spilled=True" in this) == ("--spill-dir" in COMMANDS[name])
     assert other == this
 
 
@@ -85,6 +87,12 @@ def test_other_system__lacks_what_the_test_hides() -> None:
         "    open('/proc/self/statm').close()\n"
         "    left.append('/proc')\n"
         "except FileNotFoundError:\n"
+        "    pass\n"
+        "import ctypes\n"
+        "try:\n"
+        "    ctypes.CDLL(None)\n"
+        "    left.append('CDLL')\n"
+        "except TypeError:\n"
         "    pass\n"
         "print(left)\n"
     )

@@ -46,8 +46,11 @@ def test_files_of_the_package__are_written_here_but_for_machine_code() -> None:
 
 
 def test_works_of_others__list_requirements_and_fixtures() -> None:
-    for requirement in PROJECT["project"]["dependencies"]:
-        name = re.split(r"[<>=]", requirement)[0]
+    pins = (ROOT / "requirements" / "wheel.txt").read_text(encoding="utf-8")
+    extra = {
+        re.split("[<>=]", one)[0] for one in PROJECT["project"]["optional-dependencies"]["stats"]
+    }
+    for name in set(re.findall(r"^([\w-]+)==", pins, re.MULTILINE)) - extra:
         assert re.search(rf"^\| {name}\b", WORKS, re.MULTILINE | re.IGNORECASE), name
     for notice in (ROOT / "tests" / "fixtures").glob("NOTICE*"):
         assert f"tests/fixtures/{notice.name}" in WORKS
@@ -58,6 +61,7 @@ def test_archive__has_every_file_about_the_project() -> None:
     kinds = ("", ".cff", ".md", ".py")
     files = {path.name for path in ROOT.iterdir() if path.is_file() and path.suffix in kinds}
     files = {name for name in files if not name.startswith(".")}
+    files |= set(re.findall(r"(?<![\w/])\.ci\b", (ROOT / "Makefile").read_text(encoding="utf-8")))
     assert files - {name.removeprefix("/") for name in listed} == set()
     licences = set(PROJECT["project"]["license-files"])
     assert {"LICENSE", "NOTICE", "THIRD_PARTY.md"} <= licences

@@ -146,10 +146,10 @@ def _adopt_arrays(adopted: list[dict[Any, np.ndarray]]) -> None:
 
 
 def _hand_back(adopted: list[dict[Any, np.ndarray]]) -> None:
-    kept = sum(array.nbytes for arrays in _free_arrays for array in arrays.values())
+    size = sum(array.nbytes for arrays in _free_arrays for array in arrays.values())
     for arrays in adopted:
-        kept += sum(array.nbytes for array in arrays.values())
-        if kept <= _MAX_FREE_BYTES:
+        size += sum(array.nbytes for array in arrays.values())
+        if size <= _MAX_FREE_BYTES:
             _free_arrays.append(arrays)
 
 

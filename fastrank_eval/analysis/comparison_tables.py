@@ -375,11 +375,11 @@ def slice_verdicts(comparison: ComparedModels, score: str) -> Iterator[tuple[str
     tuple of str and str
         ``"worse"`` or ``"better"``, and a line for each measure, largest differences first.
     """
-    found: dict[tuple[str, str], list[ComparedValue]] = {}
+    groups: dict[tuple[str, str], list[ComparedValue]] = {}
     for v in comparison.values:
         if v.by is not None and v.score == score and word(v) in _MARKS:
-            found.setdefault((v.measure, word(v)), []).append(v)
-    for (_, kind), values in found.items():
+            groups.setdefault((v.measure, word(v)), []).append(v)
+    for (_, kind), values in groups.items():
         first = sorted(values, key=lambda v: -abs(v.delta))[:_MAX_NAMED]
         names = [f"{v.slice}: {difference_text(v)} {v.shown}" for v in first]
         more = f", and {len(values) - len(first)} more" if len(values) > len(first) else ""

@@ -147,7 +147,7 @@ class Evaluator:
         starts: np.ndarray,
         name: Callable[[int], str],
         keys: Callable[[], Keys],
-        found: BatchProfile | None = None,
+        batch_profile: BatchProfile | None = None,
         *,
         scattered: bool = False,
     ) -> list[GroupResults | None]:
@@ -162,7 +162,7 @@ class Evaluator:
             Maps the position of a group to the text of its key, for messages.
         keys : callable
             Returns the keys of the groups.
-        found : BatchProfile, optional
+        batch_profile : BatchProfile, optional
             What a look at these groups has found.
         scattered : bool
             Whether rows stand in no order of scores.
@@ -176,8 +176,8 @@ class Evaluator:
         keys = cache(keys)
         for position, p in enumerate(self.grouped):
             plan, columns = self.plans[p], rows.of(p)
-            if found is not None:
-                at = found.labelled_rows[position], found.entries[position]
+            if batch_profile is not None:
+                at = batch_profile.labelled_rows[position], batch_profile.entries[position]
                 chunk = Chunk(columns, starts, True, *at)
             elif scattered:
                 # Without a look whether scores happen to descend in every group.
@@ -219,16 +219,16 @@ class Evaluator:
             For each of `grouped` the results in order of the groups.
         """
         of_plans = dict(zip(self.grouped, results, strict=True))
-        found = []
+        plan_totals = []
         for p, totals in enumerate(self.totals):
-            kept = [
+            pairs = [
                 (result.keys, result.values)
                 for result in of_plans.get(p, ())
                 if result.values is not None
             ]
-            keys, values = [of for of, _ in kept], [value for _, value in kept]
-            found.append(PlanTotals(totals.merge(), keys, values))
-        return found
+            keys, values = [of for of, _ in pairs], [value for _, value in pairs]
+            plan_totals.append(PlanTotals(totals.merge(), keys, values))
+        return plan_totals
 
 
 def check_shared(requests: Sequence[object]) -> None:

@@ -214,20 +214,23 @@ def run_together(requests: Sequence[Request]) -> list[Evaluation]:
     tasks = prepare(requests)
     rows = read_rows(tasks)
     summaries = [
-        summary_rows(task.plan, found.totals) for task, found in zip(tasks, rows.plans, strict=True)
+        summary_rows(task.plan, plan_totals.totals)
+        for task, plan_totals in zip(tasks, rows.plans, strict=True)
     ]
     conventions = [_conventions(*each, rows) for each in zip(tasks, rows.plans, strict=True)]
     new_kernels = compilations.count - compiled
     seconds, stored = perf_counter() - started, where_stored() if new_kernels else ""
     evaluations = []
-    for task, found, summary, of_plan in zip(
+    for task, plan_totals, summary, of_plan in zip(
         tasks, rows.plans, summaries, conventions, strict=True
     ):
-        totals = found.totals
+        totals = plan_totals.totals
         counts = totals.overall.rows(), totals.overall.groups()
         meta = Meta(__version__, *counts, of_plan, seconds, new_kernels, task.names, stored)
         shown = task.source.schema, summary, meta, task.names
-        evaluations.append(Evaluation(task.plan, totals, found.keys, found.values, *shown))
+        evaluations.append(
+            Evaluation(task.plan, totals, plan_totals.keys, plan_totals.values, *shown)
+        )
     return evaluations
 
 
@@ -247,8 +250,8 @@ def run(request: Request) -> Evaluation:
 def totals_of(request: Request) -> tuple[Plan, Totals]:
     """Check arguments and read the rows once, without values of measures."""
     (task,) = prepare([request])
-    (found,) = read_rows([task]).plans
-    return task.plan, found.totals
+    (plan_totals,) = read_rows([task]).plans
+    return task.plan, plan_totals.totals
 
 
 def read_rows(tasks: Sequence[Task]) -> EvaluatedRows:
@@ -511,7 +514,7 @@ def _check_columns(request: Request, roles: Roles, source: Source) -> None:
         require_columns(source.schema, [request.subtopics], role="subtopics")
 
 
-def _conventions(task: Task, found: PlanTotals, rows: EvaluatedRows) -> dict[str, object]:
+def _conventions(task: Task, plan_totals: PlanTotals, rows: EvaluatedRows) -> dict[str, object]:
     """List every convention of a run, by name."""
     request, plan = task.request, task.plan
     conventions: dict[str, object] = {
@@ -529,7 +532,7 @@ def _conventions(task: Task, found: PlanTotals, rows: EvaluatedRows) -> dict[str
     if plan.slicings is not None:
         conventions["by"] = [str(slicing.spec) for slicing in plan.slicings.encoders]
         conventions["min_groups"] = plan.min_groups
-        conventions["slices_left_out"] = slices_left_out(plan, found.totals)
+        conventions["slices_left_out"] = slices_left_out(plan, plan_totals.totals)
     if request.where is not None:
         conventions["where"] = str(request.where)
     if request.limit is not None:

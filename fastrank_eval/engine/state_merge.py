@@ -106,9 +106,9 @@ class Content:
     def totals(self, plan: Plan) -> Totals:
         """Return totals with the codes of a plan, which may be changed."""
         with suppress(IndexError):  # another thread may take them
-            kept = self._kept.pop()
-            if kept.has_codes_of(plan):
-                return kept.select(plan)
+            totals = self._kept.pop()
+            if totals.has_codes_of(plan):
+                return totals.select(plan)
         return Totals.from_arrays(plan, self.arrays)
 
 

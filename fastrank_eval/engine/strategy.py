@@ -54,9 +54,9 @@ def evaluate_rows(
         Computes the memory for rows, where they must be gathered.
     """
     started = perf_counter()
-    found = _evaluate(reading, Evaluator(plans), order, budget)
+    rows = _evaluate(reading, Evaluator(plans), order, budget)
     if RUN.is_on(logging.INFO):
-        totals, first = found.plans[0].totals.overall, plans[0]
+        totals, first = rows.plans[0].totals.overall, plans[0]
         RUN.info(
             "rows evaluated",
             rows=totals.rows(),
@@ -65,10 +65,10 @@ def evaluate_rows(
             measures=", ".join(map(str, first.measures)),
             plans=len(plans) if len(plans) > 1 else None,
             threads=first.threads,
-            **found.strategy,
+            **rows.strategy,
             seconds=perf_counter() - started,
         )
-    return found
+    return rows
 
 
 def _evaluate(

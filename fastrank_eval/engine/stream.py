@@ -91,16 +91,16 @@ def evaluate_stream(
             part = rows.slice(lo, hi)
             return part if batch is job[0][0] else part.copy()
 
-        found = evaluator.profile(rows, all_whole)
-        starts = found.starts
-        if not found.sound and not rows_at:
+        batch_profile = evaluator.profile(rows, all_whole)
+        starts = batch_profile.starts
+        if not batch_profile.sound and not rows_at:
             check_scores(batch, layout, job[1])
         if not len(starts):
             return BatchResult(copy_rows(0, rows.count), [])
         lo, hi = int(starts[0]), int(starts[-1])
         # The last edge begins the tail.
         firsts = starts[:-1] if all_whole else starts
-        run = None if watch is None else key_run(rows.keys, firsts, keep, found.directions)
+        run = None if watch is None else key_run(rows.keys, firsts, keep, batch_profile.directions)
         inside: list[GroupResults | None] = []
         if len(starts) > 1:
 
@@ -110,7 +110,7 @@ def evaluate_stream(
             def keys() -> Keys:
                 return keys_at(rows.keys, starts[:-1])
 
-            inside = evaluator.evaluate(rows.slice(lo, hi), starts - lo, name, keys, found)
+            inside = evaluator.evaluate(rows.slice(lo, hi), starts - lo, name, keys, batch_profile)
         return BatchResult(copy_rows(0, lo), inside, copy_rows(hi, rows.count), run)
 
     def close_group() -> None:

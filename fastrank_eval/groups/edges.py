@@ -137,8 +137,10 @@ def profile_batch(keys: Keys, views: Sequence[View], whole: bool) -> BatchProfil
         sound &= all(one.sound for one in looks)
         entries.append({m: one.entries for m, one in zip(complete, looks, strict=True)})
         labelled_rows.append((looks or [look(view, None)])[0].labelled_rows)
-    found = cast(Profile, first)
-    return BatchProfile(found.starts, found.directions, sound, labelled_rows, entries)
+    first_profile = cast(Profile, first)
+    return BatchProfile(
+        first_profile.starts, first_profile.directions, sound, labelled_rows, entries
+    )
 
 
 def _differs_from_previous(key: pa.Array) -> np.ndarray:

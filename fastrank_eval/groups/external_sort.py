@@ -25,6 +25,8 @@ from fastrank_eval.io.keys import KeyEncoder, hash_keys
 _BATCH = 1 << 17
 #: DuckDB sorts any number of rows with so many bytes.
 _MIN_MEMORY = 128 << 20
+#: By default DuckDB downloads extensions that a query may use.
+_OFFLINE = {"autoinstall_known_extensions": False, "autoload_known_extensions": False}
 _ITEM = "item"
 _HASH = "hash"
 
@@ -104,7 +106,7 @@ class Sorter:
         input_batches : iterable of PartitionedBatch
             At least one. Each is freed once it is read.
         """
-        connection = self._duckdb.connect()
+        connection = self._duckdb.connect(config=_OFFLINE)
         try:
             with self._explain_errors():
                 for name, value in self._settings.items():

@@ -261,7 +261,7 @@ def _profile(  # type: ignore[no-untyped-def]
     if words.shape[0] > 0 and whole:
         edges[0] = 0
         known = 1
-    found = np.int64(0)
+    label_count = np.int64(0)
     placed = np.int64(0)
     entries = np.int64(0)
     ranked = np.int64(0)
@@ -274,7 +274,7 @@ def _profile(  # type: ignore[no-untyped-def]
         rises += score[0] != score[0]
     for lo in range(0, max(rows, 1), _BLOCK):
         hi = min(lo + _BLOCK, rows)
-        found = _find_labels(label, lo, hi, row, found)
+        label_count = _find_labels(label, lo, hi, row, label_count)
         if words.shape[0] > 0:
             known = _find_edges(words, max(lo, 1), hi, edges, known)
             if whole and hi == rows:
@@ -292,16 +292,16 @@ def _profile(  # type: ignore[no-untyped-def]
                 ascents += words[end] > words[end - 1]
             if edge == 0:
                 base = end
-                while placed < found and row[placed] < end:
+                while placed < label_count and row[placed] < end:
                     placed += 1
-            elif not skip or (placed < found and row[placed] < end):
+            elif not skip or (placed < label_count and row[placed] < end):
                 if skip:
                     ranked_groups[ranked] = edge - 1
                 offsets[ranked] = entries
                 ranked += 1
                 block = begin
                 block_end = begin
-                while placed < found and row[placed] < end:
+                while placed < label_count and row[placed] < end:
                     i = row[placed]
                     if score.shape[0] > 0:
                         if i >= block_end:

@@ -443,10 +443,10 @@ class Rows:
 
     def keep(self, plans: Iterable[int]) -> Rows:
         """Keep only the arrays of some plans."""
-        kept = {place for plan in plans for place in self.layout.places[plan]}
-        if len(kept - {_ABSENT}) == len(self.arrays):
+        places = {place for plan in plans for place in self.layout.places[plan]}
+        if len(places - {_ABSENT}) == len(self.arrays):
             return self
-        arrays = (array if place in kept else None for place, array in enumerate(self.arrays))
+        arrays = (array if place in places else None for place, array in enumerate(self.arrays))
         return replace(self, arrays=tuple(arrays))
 
     def drop_keys(self) -> Rows:

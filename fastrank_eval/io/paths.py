@@ -241,7 +241,7 @@ def _collect(
         else:
             raise SourceError(
                 f"{prefix + info.path!r} is of no known format: neither its suffix nor its first "
-                f"bytes show one. Pass format= ({', '.join(FORMATS)})."
+                "bytes show one. Pass format='parquet', 'arrow', 'csv' or 'tsv'."
             )
 
     for info in infos:
@@ -265,7 +265,7 @@ def _collect(
         others = f" ({len(ignored)} of other kinds, such as {ignored[0]!r})" if ignored else ""
         raise SourceError(
             f"{text!r} has no Parquet, Arrow or CSV file{others}. Check the folder, or pass "
-            "the files themselves with format=."
+            "the files themselves with format=..."
         )
     return sorted(files.values(), key=lambda file: _natural(file.path))
 

@@ -132,13 +132,13 @@ def entry_point(name: str) -> EntryPoint | None:
 
 def _folders() -> tuple[tuple[str, int], ...]:
     """List the folders of packages with their times of change."""
-    found = []
+    times = []
     for name in sys.path:
         try:
-            found.append((name, os.stat(name or os.curdir).st_mtime_ns))  # noqa: PTH116 - no Path
+            times.append((name, os.stat(name or os.curdir).st_mtime_ns))  # noqa: PTH116 - no Path
         except OSError:
-            found.append((name, 0))
-    return tuple(found)
+            times.append((name, 0))
+    return tuple(times)
 
 
 @lru_cache(maxsize=1)

@@ -81,13 +81,13 @@ def _read(spelling: str) -> Measure:
         tree = tree.func
     if not isinstance(tree, ast.Name):
         raise MeasureError(_unreadable(spelling))
-    found = find_name(tree.id)
-    if found is None:
+    name_and_preset = find_name(tree.id)
+    if name_and_preset is None:
         raise MeasureError(
             f"measures: must name measures, got '{tree.id}' in '{spelling}'."
             f"{similar_names(tree.id)} 'fastrank-eval measures' lists all."
         )
-    name, preset = found
+    name, preset = name_and_preset
     for option in preset:
         if option in options:
             raise MeasureError(
@@ -162,11 +162,11 @@ def similar_names(name: str, others: Iterable[str] = ()) -> str:
         close = exact or {*alike, *(bare[w] for w in get_close_matches(stem.lower(), bare, 3))}
     else:
         close = {*get_close_matches(root, spelled, 9)}
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for word in sorted((word for word in words if word.lower() in close), key=rank):
         first = words[word]
-        found.setdefault(first, f"'{word}'" if word == first else f"'{word}' ({first})")
-    *nearest, last = [*found.values()][:3] or [""]
+        texts.setdefault(first, f"'{word}'" if word == first else f"'{word}' ({first})")
+    *nearest, last = [*texts.values()][:3] or [""]
     if not last:
         return ""
     return f" Did you mean {', '.join(nearest)}{' or ' if nearest else ''}{last}?"

@@ -332,7 +332,7 @@ def _by_label(texts: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def _has_measures(result: _OfLabel, one: Gate) -> bool:
-    found = (
+    values = (
         find_computed(measure(term.measure), result.names, result.requested) for term in one.terms
     )
-    return all(each is not None for each in found)
+    return all(each is not None for each in values)

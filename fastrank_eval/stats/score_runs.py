@@ -222,11 +222,11 @@ def rank_codes(
     """
     size = len(rows.codes)
     distinct, (number, below, through) = np.empty_like(codes), np.empty((3, len(codes)), np.int64)
-    found = -1 if len(codes) else 0
+    count = -1 if len(codes) else 0
     # Where positives are many, a sort is faster.
     if 0 < _CELL_ROWS * len(codes) <= size:
         cells = 1 << min((size // _CELL_ROWS).bit_length(), _CELL_BITS)
-        found = _rank(
+        count = _rank(
             rows.codes,
             codes,
             scratch("cells", cells, np.uint32),
@@ -239,11 +239,11 @@ def rank_codes(
             below,
             through,
         )
-    if found < 0:
+    if count < 0:
         distinct, number = distinct_codes(Codes(codes, NO_VALUES))
-        found = len(distinct)
+        count = len(distinct)
         find_codes(sort_codes(rows).codes, distinct, below, through)
-    return distinct[:found], number[:found], below[:found], through[:found]
+    return distinct[:count], number[:count], below[:count], through[:count]
 
 
 @kernel
@@ -323,15 +323,15 @@ def _rank(  # type: ignore[no-untyped-def]
             equal[here] += np.uint32(code == codes[here])
             here = following[here]
     total = np.uint32(0)
-    found = np.int64(0)
+    cell_count = np.int64(0)
     for cell in range(cells.shape[0]):
         count = cells[cell]
         cells[cell] = total
-        marked[found] = cell
-        found += np.int64(count >> np.uint32(31))
+        marked[cell_count] = cell
+        cell_count += np.int64(count >> np.uint32(31))
         total += count & ~mark
     done = 0
-    for i in range(found):
+    for i in range(cell_count):
         here = first[marked[i]]
         while here < size:
             distinct[done] = codes[here]

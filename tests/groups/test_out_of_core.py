@@ -8,6 +8,7 @@ import time
 from importlib import import_module
 from types import SimpleNamespace
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -218,6 +219,23 @@ def test_missing_duckdb__names_the_extra(spill, monkeypatch):
     with pytest.raises(SpillError, match=r"pip install 'fastrank_eval\[outofcore\]'"):
         both(spill, log_of(KEYS["int64"](numbers_of(np.random.default_rng(9)))))
     assert list(spill.iterdir()) == []
+
+
+def test_duckdb__may_not_download_extensions(spill, monkeypatch):
+    connect, settings = duckdb.connect, {}
+
+    def connect_and_look(*arguments, **options):
+        connection = connect(*arguments, **options)
+        query = "SELECT name, value FROM duckdb_settings() WHERE name LIKE 'auto%_known_extensions'"
+        settings.update(connection.execute(query).fetchall())
+        return connection
+
+    monkeypatch.setattr(duckdb, "connect", connect_and_look)
+    both(spill, log_of(KEYS["int64"](numbers_of(np.random.default_rng(9)))), "GAUC")
+    assert settings == {
+        "autoinstall_known_extensions": "false",
+        "autoload_known_extensions": "false",
+    }
 
 
 def test_spill_folder__that_is_none(monkeypatch, tmp_path):

@@ -37,6 +37,8 @@ PACKAGE = "fastrank_eval"
 PLATFORM = "manylinux"
 #: The most bytes of each file.
 LIMITS = {"sdist": 4_000_000, "pure wheel": 1_500_000, "platform wheel": 4_000_000}
+#: Licence, notice and works of others, in every file.
+LICENCES = ("LICENSE", "NOTICE", "THIRD_PARTY.md")
 #: Files that a wheel needs, besides modules.
 NEEDED = ("py.typed", "apps/nightly/example.toml", "apps/nightly/migrations/1.sql")
 #: Requirements that the bill of materials must list.
@@ -225,7 +227,7 @@ def check_contents(release: Release) -> str:
         tops = {PurePosixPath(name).parts[0] for name in found}
         info = next(top for top in tops if top.endswith(".dist-info"))
         require(tops == {PACKAGE, info}, f"{kind}: has {sorted(tops)} at its top")
-        licences = {f"{info}/licenses/{name}" for name in ("LICENSE", "NOTICE")}
+        licences = {f"{info}/licenses/{name}" for name in LICENCES}
         lacks = (licences | {f"{PACKAGE}/{name}" for name in NEEDED} | ours.keys()) - found.keys()
         require(not lacks, f"{kind}: lacks {sorted(lacks)}")
         wrong = [name for name, value in ours.items() if found[name] != value]
@@ -235,7 +237,7 @@ def check_contents(release: Release) -> str:
         require(rest == objects, f"{kind}: has {sorted(rest - objects)[:10]} too")
         require(bool(objects) == (kind == "platform wheel"), f"{kind}: {len(objects)} kernels")
     found = members(release.files["sdist"])
-    lacks = {"LICENSE", "NOTICE", "README.md", "hatch_build.py", *ours} - found.keys()
+    lacks = {*LICENCES, ".ci/run", "README.md", "hatch_build.py", *ours} - found.keys()
     require(not lacks, f"sdist: lacks {sorted(lacks)}")
     wrong = [name for name, value in found.items() if tracked.get(name, value) != value]
     rest = found.keys() - tracked.keys() - {"PKG-INFO"}
@@ -310,7 +312,7 @@ def check_bill_of_materials(release: Release) -> str:
     sbom = release.folder / f"{PACKAGE}.cdx.json"
     run(
         *(sys.executable, "-m", "cyclonedx_py", "environment", "--output-reproducible"),
-        *("--pyproject", ROOT / "pyproject.toml", "--output-format", "JSON"),
+        *("--pyproject", release.folder / "one" / "pyproject.toml", "--output-format", "JSON"),
         *("--output-file", sbom, str(python)),
         folder=release.folder,
     )

@@ -8,6 +8,7 @@ module and arguments follow this file's name.
 from __future__ import annotations
 
 import builtins
+import ctypes
 import errno
 import io
 import mmap
@@ -45,6 +46,15 @@ def without_kernel_files(function: Callable[..., Any]) -> Callable[..., Any]:
     return opened
 
 
+class NamedLibrary(ctypes.CDLL):
+    """A library of C with a name: only POSIX opens the program itself."""
+
+    def __init__(self, name: str | None, *arguments: Any, **options: Any) -> None:
+        if name is None:
+            raise TypeError("a library needs a name")
+        super().__init__(name, *arguments, **options)
+
+
 def hide() -> None:
     """Hide what is named above from all code that runs later."""
     for library in LIBRARIES:
@@ -56,6 +66,7 @@ def hide() -> None:
             if hasattr(module, name):
                 delattr(module, name)
     shutil._use_fd_functions = False  # type: ignore[attr-defined]  # rmtree opens no folder
+    ctypes.CDLL = NamedLibrary  # type: ignore[misc]
     builtins.open = io.open = without_kernel_files(io.open)
     os.open = without_kernel_files(os.open)
 

@@ -77,22 +77,40 @@ def demo(folder: Path, rows: int, night_rows: int, late: bool, overwrite: bool) 
         write_samples,
     )
     from fastrank_eval.apps.demo.parquet import write_parquet
+    from fastrank_eval.results.format import printable
 
+    _check_folder(folder, overwrite=overwrite or late)
     nights = folder / "month" / "logs"
     if late:
-        emit(f"wrote {write_late(nights, rows=night_rows)}\n")
+        emit(f"{printable(f'wrote {write_late(nights, rows=night_rows)}')}\n")
         return
-    if not overwrite and folder.is_dir() and any(folder.iterdir()):
-        raise OutputError(
-            f"DIR: must be a new or an empty folder, got {str(folder)!r} with files; name another "
-            "one, or add --overwrite."
-        )
     samples = write_samples(folder)
     log = write_parquet(folder / "impressions.parquet", rows, seed=1, overwrite=overwrite)
     written = write_month(nights, rows=night_rows)
     write_month_report(nights.parent / "nightly.toml")
-    emit(
-        f"{log}\n"
-        f"wrote {', '.join(path.name for path in samples)} to {folder}\n"
-        f"wrote {len(written)} nights to {nights}, and their nightly.toml\n"
-    )
+    lines = [
+        f"{log}",
+        f"wrote {', '.join(path.name for path in samples)} to {folder}",
+        f"wrote {len(written)} nights to {nights}, and their nightly.toml",
+    ]
+    emit("".join(f"{printable(line)}\n" for line in lines))
+
+
+def _check_folder(folder: Path, *, overwrite: bool) -> None:
+    shown = str(folder)
+    try:
+        if folder.exists() and not folder.is_dir():
+            raise OutputError(
+                f"DIR: must be a folder, got the file {shown!r}; name another folder, which is "
+                "made if it is not there."
+            )
+        if not overwrite and folder.is_dir() and any(folder.iterdir()):
+            raise OutputError(
+                f"DIR: must be a new or an empty folder, got {shown!r} with files; name another "
+                "one, or add --overwrite."
+            )
+    except OSError as error:  # a name that is too long, a folder of another user
+        raise OutputError(
+            f"DIR: must be a folder that can be written, got {shown[:100]!r} ({error.strerror}); "
+            "name another one."
+        ) from error

@@ -182,8 +182,13 @@ def _write(table: pa.Table, path: Path) -> Path:
     except OSError as error:
         raise OutputError(f"{path} cannot be written: {error}") from error
     with renamed_when_done(path) as draft:
-        pq.write_table(table, draft)
+        _write_table(table, draft)
     return path
+
+
+def _write_table(table: pa.Table, path: Path) -> None:
+    with path.open("wb") as sink:  # Arrow reads the name `s3:x` as an address
+        pq.write_table(table, sink)
 
 
 _KINDS = ("cat", "dog", "owl")
@@ -221,7 +226,7 @@ def write_samples(folder: str | os.PathLike[str]) -> list[Path]:
     paths = [Path(folder, name) for name in names]
     try:
         Path(folder).mkdir(parents=True, exist_ok=True)
-        pq.write_table(_animals(random), paths[0])
+        _write_table(_animals(random), paths[0])
         for path, lines in zip(paths[1:], _trec(random), strict=True):
             path.write_text("".join(f"{line}\n" for line in lines), encoding="ascii")
     except OSError as error:

@@ -205,7 +205,10 @@ def _write(
     positives = 0
     piece = next(pieces, None)
     for part, name in enumerate(names):
-        with pq.ParquetWriter(name, log.schema, **_storage(log, compression)) as writer:
+        with (
+            name.open("wb") as sink,  # Arrow reads the name `s3:x` as an address
+            pq.ParquetWriter(sink, log.schema, **_storage(log, compression)) as writer,
+        ):
             while piece is not None and piece[0] == part:
                 batch = piece[1]
                 positives += int((batch.column(1).to_numpy() > 0).sum())

@@ -403,7 +403,8 @@ def write_tables(database: sqlite3.Connection, folder: Path) -> list[Path]:
 def _is_table(path: Path, name: str) -> bool:
     """Tell whether a file is this table, written by this or an older version."""
     try:
-        names = pq.read_schema(path).names
+        # Arrow reads the name `s3:x` as an address.
+        names = pq.read_schema(path.absolute()).names
     except (pa.ArrowException, OSError):
         return False
     with closing(sqlite3.connect(":memory:")) as database:

@@ -222,7 +222,8 @@ def _check_replaceable(path: Path) -> None:
     if not path.exists():
         return
     try:
-        metadata = pq.read_schema(path).metadata or {}
+        # Arrow reads the name `s3:x` as an address.
+        metadata = pq.read_schema(path.absolute()).metadata or {}
     except (pa.ArrowException, OSError):
         metadata = {}
     if not _MARK.items() <= metadata.items():

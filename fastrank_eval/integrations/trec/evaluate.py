@@ -101,9 +101,9 @@ def evaluate(
     array([0.5, 1. ])
     """
     check_options("trec.evaluate", options, evaluate_table, without=(*_OF_TABLE, "measures"))
-    kept = profile in _COMPLETE if complete is None else complete
-    joined = join(qrels, run, complete=kept, query=query, doc=doc, grade=grade, score=score)
-    common = joined.queries - joined.only_in_qrels * kept
+    is_complete = profile in _COMPLETE if complete is None else complete
+    joined = join(qrels, run, complete=is_complete, query=query, doc=doc, grade=grade, score=score)
+    common = joined.queries - joined.only_in_qrels * is_complete
     if not (joined.queries if complete else common):
         raise no_common_query()
     names = joined.table.column_names
@@ -122,7 +122,7 @@ def evaluate(
         **{"unretrieved": "allow", "unjudged": "allow", **options},
     )
     queries = {
-        "complete": kept,
+        "complete": is_complete,
         "only_in_run": joined.only_in_run,
         "only_in_qrels": joined.only_in_qrels,
         "unanswered": joined.unanswered,

@@ -206,8 +206,8 @@ def _name_runs(run: object, names: Mapping[str, str | None]) -> dict[str, object
 
 def _has_columns(table: Mapping[Any, Any], layout: Layout, names: Mapping[str, str | None]) -> bool:
     """Tell whether a mapping is a table with the columns of a layout."""
-    found = columns_of(table.keys(), layout, names)
-    return all(found[column] in table for column in ("query", "doc", layout.number))
+    columns = columns_of(table.keys(), layout, names)
+    return all(columns[column] in table for column in ("query", "doc", layout.number))
 
 
 def refuse_swapped(qrels: object, runs: Sequence[object], names: Mapping[str, str | None]) -> None:
@@ -468,7 +468,9 @@ def arrange(
     firsts, ends = frozen(both.firsts[first:last]), frozen(both.ends[first:last])
     judged = ends - firsts
     size = len(order) + int(judged.sum())
-    queries, rows, found = (np.empty(size, kind) for kind in (np.int32, np.int64, np.int64))
+    queries, rows, judgement_rows = (
+        np.empty(size, kind) for kind in (np.int32, np.int64, np.int64)
+    )
     counts, starts = np.empty((2, len(judged)), np.int64)
     pairs = _arrange(
         frozen(order),
@@ -483,17 +485,17 @@ def arrange(
         np.empty(int(judged.max(initial=0)), np.bool_),
         queries,
         rows,
-        found,
+        judgement_rows,
         counts,
         starts,
     )
-    return queries[:pairs], rows[:pairs], found[:pairs], counts, starts
+    return queries[:pairs], rows[:pairs], judgement_rows[:pairs], counts, starts
 
 
 @kernel
 def _arrange(  # type: ignore[no-untyped-def]
     order, bounds, judgements, firsts, ends, negative, numbers, most, judged_only,
-    seen, queries, rows, found, counts, starts,
+    seen, queries, rows, judgement_rows, counts, starts,
 ):  # fmt: skip
     """Arrange the pairs of each query, best first.
 
@@ -519,7 +521,7 @@ def _arrange(  # type: ignore[no-untyped-def]
                 continue
             queries[k] = numbers[q]
             rows[k] = order[i]
-            found[k] = judgement
+            judgement_rows[k] = judgement
             k += 1
         counts[q] = k - starts[q]
         if counts[q] < bounds[q + 1] - lo:
@@ -529,12 +531,12 @@ def _arrange(  # type: ignore[no-untyped-def]
                     seen[judgement - first] = True
                     queries[k] = numbers[q]
                     rows[k] = -1
-                    found[k] = judgement
+                    judgement_rows[k] = judgement
                     k += 1
         for judgement in range(first, ends[q]):
             if not seen[judgement - first]:
                 queries[k] = numbers[q]
                 rows[k] = -1
-                found[k] = judgement
+                judgement_rows[k] = judgement
                 k += 1
     return k

@@ -245,11 +245,11 @@ def report_lines(
     chosen: dict[str, _Parameters] = {}
     others: dict[str, Line] = {}
     for request in _split_requests(requests):
-        found = None if isinstance(request, Measure) else _find_trec(request, version)
-        if found is None:
+        trec_names = None if isinstance(request, Measure) else _find_trec(request, version)
+        if trec_names is None:
             line = _line_of_measure(request, version, level)
             others.setdefault(line.name, line)
-        for name, kind, parameters in found or ():
+        for name, kind, parameters in trec_names or ():
             chosen.setdefault(name, _Parameters()).add(kind, parameters, str(request))
     lines = {
         line.name: line

@@ -336,8 +336,8 @@ class PairTable:
     def rows_in(self, other: PairTable) -> np.ndarray:
         """Find the row of each pair in another table, -1 if absent: int64."""
         both = Common(self, other)
-        found = in_threads(lambda i: both.find(*both.run.pieces[i])[0], len(both.run.pieces))
-        rows = np.concatenate([np.empty(0, np.int64), *found])
+        pieces = in_threads(lambda i: both.find(*both.run.pieces[i])[0], len(both.run.pieces))
+        rows = np.concatenate([np.empty(0, np.int64), *pieces])
         if other.order is not None:
             rows = np.where(rows < 0, -1, other.order[rows])
         if self.order is None:
@@ -417,8 +417,8 @@ class Common:
         bounds = frozen(starts - starts[0])
         judged_docs, judged_hashes, _ = self.judged.all
         ranges = frozen(self.firsts[first:last]), frozen(self.ends[first:last])
-        found = find_equal(docs, hashes, bounds, judged_docs, judged_hashes, *ranges)
-        return found, bounds, docs, numbers
+        rows = find_equal(docs, hashes, bounds, judged_docs, judged_hashes, *ranges)
+        return rows, bounds, docs, numbers
 
 
 def in_threads(task: Callable[[int], _Result], count: int) -> list[_Result]:
@@ -496,9 +496,9 @@ def drop_duplicates(
         docs, hashes, _ = grouped.between(starts[0], starts[-1])
         bounds = frozen(starts - starts[0])
         own = (docs, hashes, bounds)
-        found = find_equal(*own, docs, hashes, bounds[:-1], bounds[1:])
-        repeated = np.flatnonzero(found != np.arange(len(found)))
-        return np.stack([repeated, found[repeated]]) + starts[0]
+        first_rows = find_equal(*own, docs, hashes, bounds[:-1], bounds[1:])
+        repeated = np.flatnonzero(first_rows != np.arange(len(first_rows)))
+        return np.stack([repeated, first_rows[repeated]]) + starts[0]
 
     no_rows = np.empty((2, 0), np.int64)
     repeated, originals = np.hstack([no_rows, *in_threads(scan, len(grouped.pieces))])

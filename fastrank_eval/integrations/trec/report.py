@@ -286,14 +286,14 @@ def side_by_side(
     single, summary : bool
         As in `TrecReport.rows`.
     """
-    found = [{(q, line.name): value for line, q, value in r.rows(single, summary)} for r in reports]
+    texts = [{(q, line.name): value for line, q, value in r.rows(single, summary)} for r in reports]
     rows = (row for report in reports for row in report.rows(single, summary))
     lines = {(query, line.name): line for line, query, _ in rows if line.fact != "runid"}
     sheets: dict[str, dict[str, dict[str, _RunValue]]] = {}
     for (query, name), line in lines.items():
         sheets.setdefault(query, {})[printable(name)] = {
             str(i): _RunValue(report.run, line, values.get((query, name), ""))
-            for i, (report, values) in enumerate(zip(reports, found, strict=True))
+            for i, (report, values) in enumerate(zip(reports, texts, strict=True))
         }
     tables = [
         table

@@ -94,13 +94,13 @@ def columns_of(
     given = {column: name for column, name in names.items() if name is not None}
     pairs = [(given.get("query", query), given.get("doc", doc)) for query, doc in _ID_NAMES]
     ids = next((pair for pair in pairs if {*pair} <= {*present}), pairs[0])
-    found = dict(zip(("query", "doc"), ids, strict=True))
+    columns = dict(zip(("query", "doc"), ids, strict=True))
     for column in layout.columns:
-        if column not in found:
+        if column not in columns:
             known = _OTHER_NAMES[column]
             name = next((name for name in known if name in present), known[0])
-            found[column] = given.get(column, name)
-    return {column: found[column] for column in layout.columns}
+            columns[column] = given.get(column, name)
+    return {column: columns[column] for column in layout.columns}
 
 
 def is_nested(source: object) -> bool:
@@ -193,7 +193,7 @@ def _batches_of_mapping(source: Mapping[Any, Any], layout: Layout) -> Iterator[p
 def _refuse_swapped(
     present: Sequence[str],
     source: str,
-    found: Mapping[str, str],
+    column_names: Mapping[str, str],
     layout: Layout,
     names: Mapping[str, str | None],
 ) -> None:
@@ -201,11 +201,15 @@ def _refuse_swapped(
     if names.get(layout.number) is not None:
         return
     columns = f"Columns: {', '.join(present)}."
-    ids = found["query"], found["doc"]
-    if layout is RUN and found["score"] not in present:
+    ids = column_names["query"], column_names["doc"]
+    if layout is RUN and column_names["score"] not in present:
         if columns_of(present, QRELS)["grade"] in present:
             raise ColumnError(f"no column 'score' in {source}: {SWAPPED_RUN} {columns}")
-    elif layout is QRELS and found["grade"] == "score" in present and ids not in _SCORED_JUDGEMENTS:
+    elif (
+        layout is QRELS
+        and column_names["grade"] == "score" in present
+        and ids not in _SCORED_JUDGEMENTS
+    ):
         raise ColumnError(
             f"no column 'grade', 'label' or 'relevance' in {source}: it looks like a run, which "
             "comes second; pass the judgements first, or grade='score' if these are grades. "

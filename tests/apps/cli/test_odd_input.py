@@ -177,3 +177,25 @@ def test_files_whose_names_are_no_utf8__are_written_and_merged(folder: Path) -> 
     found = runner.invoke(cli, ["evaluate", groups, *WORDS])
     assert found.exit_code == 2
     assert "its name is not UTF-8, and Arrow opens no such file. Rename it." in found.output
+
+
+def test_files_whose_names_look_like_addresses__are_written(folder: Path) -> None:
+    runner = CliRunner()
+    words = ["evaluate", "a.parquet", *WORDS, "-o", "s3:o.html", "--save-state", "gs:o.state"]
+    assert runner.invoke(cli, [*words, "--per-group", "s3:o.parquet"]).exit_code == 0
+    words = ["curve", "roc", "a.parquet", "-l", "click", "-s", "pctr", "-o", "s3:curve.parquet"]
+    assert runner.invoke(cli, words).exit_code == 0
+    assert {path.name for path in folder.glob("*:*")} == {
+        *("gs:o.state", "s3:curve.parquet", "s3:o.html", "s3:o.parquet"),
+    }
+
+
+@pytest.mark.parametrize("name", ["a", "folder"])
+def test_file_of_unknown_format__names_the_option(name: str, folder: Path) -> None:
+    (folder / "folder").mkdir()
+    for file in ("a", "folder/a"):
+        (folder / file).write_text("whatever this is")
+    found = CliRunner().invoke(cli, ["evaluate", name, *WORDS])
+    assert found.exit_code == 2
+    assert "--input-format" in found.output
+    assert "format=" not in found.output

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -96,3 +97,31 @@ def test_command__writes_all_files_of_the_demo(tmp_path: Path) -> None:
     wrong = CliRunner().invoke(cli, [*few, "--overwrite", "--night-rows", "1"])
     assert wrong.exit_code == 2
     assert "rows must be" in wrong.output
+
+
+@pytest.mark.parametrize("name", ["s3:x", "gs://b/x", os.fsdecode(b"o\xff")])
+def test_command__with_a_folder_that_looks_like_an_address__writes_a_folder(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    few = ["demo", name, "--rows", "500", "--night-rows", "100"]
+    for more in ([], ["--overwrite"], ["--late"]):
+        assert CliRunner().invoke(cli, [*few, *more]).exit_code == 0
+    assert len(list(Path(name).rglob("*.parquet"))) == 33
+
+
+@pytest.mark.parametrize("more", [[], ["--overwrite"], ["--late"]])
+@pytest.mark.parametrize(
+    "name, problem",
+    [("file", "must be a folder, got the file 'file'"), ("x" * 5000, "File name too long")],
+)
+def test_command__with_a_name_that_is_no_folder__is_refused(
+    name: str, problem: str, more: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("file").touch()
+    outcome = CliRunner().invoke(cli, ["demo", name, *more])
+    assert outcome.exit_code == 2
+    assert outcome.output.startswith("error: DIR: must be a folder")
+    assert problem in outcome.output
+    assert len(outcome.output) < 300

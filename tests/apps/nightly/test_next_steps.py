@@ -211,6 +211,14 @@ def test_groups__against_the_baseline__are_its_largest_losses(folder: Path) -> N
     assert losses == [mover["contribution"] for mover in movers]
 
 
+def test_groups__in_a_folder_that_looks_like_an_address__are_replaced(folder: Path) -> None:
+    adjust(folder, '[gates]\nfail_if = "GAUC delta > -1"\n[output]\nfolder = "s3:pages"\n')
+    for _ in range(2):
+        outcome = nightly("--date", on(1), "-q")
+        assert (outcome.exit_code, outcome.stderr) == (3, "")
+    assert Path("s3:pages", GROUPS.name).exists()
+
+
 def test_groups__since_yesterday__add_up_to_the_difference(folder: Path) -> None:
     adjust(folder, '[gates]\nfail_if_yesterday = "score_b:GAUC delta < 1"\n'
                    '[output]\nfolder = "pages"\ngroups = 10000\n')  # fmt: skip

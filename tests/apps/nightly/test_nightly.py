@@ -355,13 +355,15 @@ def test_markdown__of_a_run__has_the_nights_of_the_history(folder: Path) -> None
         assert "Last 3 days: `.-.` (`.` fine, `-` no night)" in outcome.stdout
 
 
-def test_export__writes_tables(folder: Path) -> None:
+@pytest.mark.parametrize("name", ["tables", "s3:tables"])
+def test_export__writes_tables(name: str, folder: Path) -> None:
     assert nightly("--date", on(1), "-q").exit_code == 0
-    outcome = nightly("--export", "tables")
+    outcome = nightly("--export", name)
     assert outcome.exit_code == 0
-    assert outcome.stderr.splitlines()[2] == "wrote tables/value.parquet"
-    assert parquet.read_table("tables/value.parquet").num_rows == len(kept()[0].values)
-    assert nightly("--export", "tables").exit_code == 0  # over its own
+    assert outcome.stderr.splitlines()[2] == f"wrote {name}/value.parquet"
+    path = Path(name, "value.parquet").absolute()
+    assert parquet.read_table(path).num_rows == len(kept()[0].values)
+    assert nightly("--export", name).exit_code == 0  # over its own
 
 
 @pytest.mark.parametrize("content", [b"nights of our own", {"date": [1], "value": [2.0]}])

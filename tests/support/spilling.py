@@ -1,0 +1,28 @@
+"""Run the command line with memory for no row: `--spill-dir DIR` spills scattered rows there.
+
+The program's arguments follow this file's name, or the name of this module.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from fastrank_eval._lib.memory import Budget
+
+
+def spill() -> None:
+    """Leave no room for rows to runs that name a folder for them."""
+    run = import_module("fastrank_eval.engine.run")
+    budget_of = run.memory_budget
+
+    def budget(memory: str | int | None, threads: int, pooled: bool, folder: str | None) -> Budget:
+        return Budget(1 << 28, 0, folder) if folder else budget_of(memory, threads, pooled, folder)
+
+    run.memory_budget = budget  # type: ignore[attr-defined]
+
+
+if __name__ == "__main__":
+    spill()
+    from fastrank_eval.__main__ import main
+
+    main()
