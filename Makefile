@@ -53,10 +53,12 @@ python_of = $(firstword $(foreach python,python$(1) $(wildcard $(PYENV_VERSIONS)
 # that Numba supports.
 INTERPRETERS ?= 3.11 3.12 3.13 3.14 3.15
 
-# The tests that `coverage` runs.
+# The tests that `coverage` runs, and the other quick ones that reach kernels.
 IN_PYTHON := kernels and not (slow or compiled)
+IN_BOUNDS := not (slow or browser or no_kernels) and not ($(IN_PYTHON))
+ALL_TESTS := --doctest-modules fastrank_eval data_gen tests
 
-.PHONY: help demo test lint docs figures bench bench-scale bench-disk bench-spark bench-coverage bench-alarms profile \
+.PHONY: help demo test test-rest lint docs figures bench bench-scale bench-disk bench-spark bench-coverage bench-alarms profile \
 	conformance conformance-full distributed coverage boundscheck pictures wheel wheel-demo \
 	wheel-lowest release-check lowest interpreters upgrade pins clean
 
@@ -78,6 +80,7 @@ help:
 	@echo "make distributed  run the engine inside Spark, Dask and Ray (needs Java 17 or later)"
 	@echo "make coverage     coverage of the kernels, JIT off"
 	@echo "make boundscheck  the other quick tests that reach kernels, with array bounds checked"
+	@echo "make test-rest    the tests that boundscheck leaves out"
 	@echo "make fuzz         random inputs for parsers, files and properties, an hour each (SECONDS, TARGETS)"
 	@echo "make mutants      whether tests fail where ties, gates, conditions, comparisons are changed (MUTANTS)"
 	@echo "make pictures     write the pictures of the README, docs/*.png (needs chromium)"
@@ -108,7 +111,11 @@ demo: $(VENV)/.report
 
 test: $(VENV)/.test
 	$(BIN)/python -m tests.compile_kernels
-	$(BIN)/python -m pytest $(XDIST) --doctest-modules fastrank_eval data_gen tests $(PYTEST_ARGS)
+	$(BIN)/python -m pytest $(XDIST) $(ALL_TESTS) $(PYTEST_ARGS)
+
+# What `boundscheck` leaves out: both together are `test`.
+test-rest: PYTEST_ARGS += -m "not ($(IN_BOUNDS))"
+test-rest: test
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -186,11 +193,10 @@ coverage: $(VENV)/.test
 	$(BIN)/python -m coverage combine -q
 	$(BIN)/python -m coverage report
 
-# The quick tests that `coverage` leaves out.
 boundscheck: $(VENV)/.test
 	NUMBA_BOUNDSCHECK=1 \
 		$(BIN)/python -m pytest -q $(XDIST) \
-		-m "not (slow or browser or no_kernels) and not ($(IN_PYTHON))" tests $(PYTEST_ARGS)
+		-m "$(IN_BOUNDS)" $(ALL_TESTS) $(PYTEST_ARGS)
 
 # Fuzzing and mutants, hours long, with an environment of their own. SECONDS (of Atheris and of
 # HypoFuzz), TARGETS (all, or some functions of tests/fuzz/targets.py, or properties), MUTANTS (areas,
