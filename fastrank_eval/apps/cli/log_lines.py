@@ -61,6 +61,10 @@ class LineHandler(logging.Handler):
     def stop(self, exit_code: int | None, seconds: float) -> None:
         """Write the end of the command, and no further lines."""
         COMMAND.info("command ended", exit_code=exit_code, seconds=seconds)
+        self.remove()
+
+    def remove(self) -> None:
+        """Write no further lines."""
         for name in (_OURS, _SERVER):
             logging.getLogger(name).removeHandler(self)
         logging.getLogger(_OURS).setLevel(logging.NOTSET)

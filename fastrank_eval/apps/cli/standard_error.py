@@ -64,6 +64,8 @@ def _start(ctx: click.Context, _: click.Parameter, verbosity: int) -> None:
         return
     from fastrank_eval.apps.cli.log_lines import LineHandler
 
+    if _State.handler is not None:  # of a command that was read, but not run
+        _State.handler.remove()
     verbosity = max(verbosity, int(_State.as_json))
     _State.handler = LineHandler(_write, _State.as_json, verbosity, str(ctx.info_name))
 

@@ -88,7 +88,7 @@ def _steps(
     command_of: Callable[[Night, Finding], str],
     most: int,
 ) -> dict[str, NextStep]:
-    """Return steps by command: one of each condition, then others up to a limit."""
+    """Return steps by command: one of each condition, then others."""
     steps: dict[str, NextStep] = {}
     conditions: set[tuple[str, str]] = set()
     for fill in (False, True):

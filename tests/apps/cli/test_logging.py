@@ -12,6 +12,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+import click
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
@@ -334,6 +335,15 @@ def test_exceptions__of_the_library__lose_passwords(password: str) -> None:
     with pytest.raises(fe.SourceError, match="nowhere://b/x") as caught:
         fe.evaluate(f"nowhere://k:{password}@b/x?key={password}", measures="GAUC", **ROLES)  # type: ignore[arg-type]
     assert "secret" not in "".join(traceback.format_exception(caught.value.with_traceback(None)))
+
+
+@pytest.mark.usefixtures("folder")
+def test_command__after_one_that_was_not_run__writes_its_own_lines_alone() -> None:
+    evaluate = cli.get_command(click.Context(cli), "evaluate")
+    assert evaluate is not None
+    evaluate.make_context("evaluate", EVALUATE[1:])
+    done = run(*EVALUATE, "--log-json")
+    assert lines_of(done)[0]["message"] == "command begun"
 
 
 FAILS = """
