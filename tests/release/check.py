@@ -139,12 +139,15 @@ class Release:
 
 
 def check_build(release: Release) -> str:
-    """Build twice: in another folder, with other times and permissions of the files."""
+    """Build twice: in another folder, with other times and permissions of the files.
+
+    What can be executed, as `.ci/run`, stays so: archives keep that.
+    """
     first = release.sources("one")
     release.files = release.build_all(first, release.folder / "built")
     second = release.sources("another/folder of sources")
     for path in [second, *second.rglob("*")]:
-        path.chmod(0o700 if path.is_dir() else 0o664)
+        path.chmod(0o700 if os.access(path, os.X_OK) else 0o664)
         os.utime(path, (1_234_567_890, 1_234_567_890))
     again = release.build_all(second, release.folder / "built again")
     digests = {name: digest(path) for name, path in release.files.items()}
