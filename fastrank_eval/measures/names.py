@@ -33,6 +33,8 @@ ERROR_FIELDS = frozenset({
     "se", "ci_low", "ci_high", "effective_groups", "delta_se", "delta_ci_low", "delta_ci_high",
     "p_value", "p_adjusted", "mdd",
 })  # fmt: skip
+#: Fields that only measures of groups have.
+PAIR_FIELDS = frozenset({"wins", "losses", "ties"})
 COUNTS = ("rows", "groups")
 KEYWORDS = frozenset({"and", "or", "not"})
 FUNCTIONS = ("abs", "min", "max")

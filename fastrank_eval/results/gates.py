@@ -13,7 +13,7 @@ from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, MeasureError, near
 from fastrank_eval._lib.lexer import Number, Operation, leaves
 from fastrank_eval.measures import Measure
-from fastrank_eval.measures.names import COMPARISON_FIELDS, ERROR_FIELDS
+from fastrank_eval.measures.names import COMPARISON_FIELDS, ERROR_FIELDS, PAIR_FIELDS
 from fastrank_eval.measures.parser import find_computed, measure
 from fastrank_eval.results.format import detail_text
 from fastrank_eval.results.gate_parser import (
@@ -176,8 +176,9 @@ class Gate:
         Raises
         ------
         ArgumentError
-            If the gate names a measure or a score column that is not among them, or a field of
-            the standard error of a measure without one.
+            If the gate names a measure or a score column that is not among them, a field of the
+            standard error of a measure without one, or wins, losses or ties of a measure of all
+            rows.
         """
         for term in self.terms:
             for kind, detail in _absent(term, names, scores, requested or {}):
@@ -185,7 +186,15 @@ class Gate:
                 end = "" if detail.endswith("?") else "."
                 raise ArgumentError(f'gate "{self}": {detail}{end} Add it to {option}.')
             computed = find_computed(measure(term.measure), names, requested or {})
-            if computed is None or computed.has_error or str(computed) in with_errors:
+            if computed is None:
+                continue
+            if term.field in PAIR_FIELDS and computed.pooled:
+                raise ArgumentError(
+                    f'gate "{self}": must be of numbers that the measure has, got {term.field} of '
+                    f"{computed}, a measure of all rows, which has no value of a group; compare "
+                    "its value or delta, or use a measure of groups."
+                )
+            if computed.has_error or str(computed) in with_errors:
                 continue
             if term.field in ERROR_FIELDS:
                 raise ArgumentError(

@@ -285,12 +285,18 @@ ERROR_FIELDS = (
 )  # fmt: skip
 
 
+PAIR_FIELDS = ("wins", "losses", "ties")
+
+
 @pytest.mark.parametrize("field", FIELDS)
 def test_gate__on_an_error_that_its_measure_lacks__is_refused(field: str) -> None:
     names = dict.fromkeys(["GAUC", "AUC", "LogLoss", "KS"], "")
-    fe.gate(f"GAUC {field} < 1 or LogLoss[*] {field} < 1").require(names, ["a"])
+    losses = f" or LogLoss[*] {field} < 1" if field not in PAIR_FIELDS else ""
+    fe.gate(f"GAUC {field} < 1{losses}").require(names, ["a"])
     for text, hint in {"AUC": ", or write AUC(se='clustered') in --measures", "KS": ""}.items():
         gate = fe.gate(f"GAUC > 1 and a:{text} {field} < 1")
+        if field in PAIR_FIELDS:
+            continue
         if field not in ERROR_FIELDS:
             gate.require(names, ["a"])
             continue
@@ -301,8 +307,24 @@ def test_gate__on_an_error_that_its_measure_lacks__is_refused(field: str) -> Non
             f"has no standard error; compare its value{hint}."
         )
         gate.require(names, ["a"], with_errors=[text])
-    fe.gate(f"AUC {field} < 1").require(
-        {"AUC(se='clustered')": "AUC"}, ["a"], {"AUC": "AUC(se='clustered')"}
+    if field not in PAIR_FIELDS:
+        fe.gate(f"AUC {field} < 1").require(
+            {"AUC(se='clustered')": "AUC"}, ["a"], {"AUC": "AUC(se='clustered')"}
+        )
+
+
+@pytest.mark.parametrize("text", ["AUC", "AUC(se='clustered')", "KS", "LogLoss"])
+@pytest.mark.parametrize("field", PAIR_FIELDS)
+def test_gate__on_wins_losses_or_ties_of_a_measure_of_all_rows__is_refused(
+    field: str, text: str
+) -> None:
+    gate = fe.gate(f"GAUC {field} < 9 and {text}[*] {field} < 1")
+    with pytest.raises(ArgumentError) as refused:
+        gate.require({"GAUC": "", text: ""}, ["a"], with_errors=[text])
+    assert str(refused.value) == (
+        f'gate "{gate}": must be of numbers that the measure has, got {field} of {text}, a measure '
+        "of all rows, which has no value of a group; compare its value or delta, or use a measure "
+        "of groups."
     )
 
 
