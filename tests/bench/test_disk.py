@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -25,9 +24,8 @@ def test_report__has_a_line_for_each_month_and_each_run_that_spilled() -> None:
 
 
 @pytest.mark.slow
-def test_month__of_two_nights__is_measured(tmp_path: Path) -> None:
-    kernels = Path(os.environ.get("FASTRANK_CACHE_DIR", tmp_path / "kernels"))
-    month = measured_month(tmp_path / "demo", 300, "groups", kernels, last=2, first=2)
+def test_month__of_two_nights__is_measured(tmp_path: Path, store: Path) -> None:
+    month = measured_month(tmp_path / "demo", 300, "groups", store, last=2, first=2)
     history = tmp_path / "demo" / "month" / "history.db"
     assert 0 < month.history < history.stat().st_size
     assert month.page > 10_000

@@ -198,6 +198,7 @@ def test_wide_keys_sorted_on_disk__are_counted_once(
     assert [one.meta.rows for one in run_together(wanted)] == [ROWS, ROWS]
 
 
+@pytest.mark.compiled
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(st.data())
 def test_requests_together__of_random_rows(data: st.DataObject) -> None:

@@ -196,6 +196,7 @@ def room(request, monkeypatch) -> tuple[int, int]:
     return request.param
 
 
+@pytest.mark.compiled
 @law
 @given(BATCHES, st.sampled_from(ROOMS), st.integers(0, 7))
 def test_auc__is_exact_however_often_it_is_compacted_and_merged(batches, room, cut):
@@ -214,6 +215,7 @@ def test_auc__is_exact_however_often_it_is_compacted_and_merged(batches, room, c
     assert repr(single.auc()) == repr(exact_auc(rows_of([first])))
 
 
+@pytest.mark.compiled
 @law
 @given(BATCHES, st.sampled_from(ROOMS), st.integers(0, 7), st.randoms(use_true_random=False))
 def test_weighted_auc__same_bits_in_any_pieces_and_order(batches, room, cut, rng):

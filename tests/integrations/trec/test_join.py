@@ -224,6 +224,7 @@ def test_trec_eval_files__joined_and_evaluated__are_trec_evals_values(shared_dat
     assert (found.queries, found.only_in_run, found.only_in_qrels) == (3, 0, 0)
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("name", ["adhoc_351_450_bm25", "web2011"])
 def test_trec_runs__joined_and_evaluated__are_trec_evals_values(shared_data: Path, name):
     folder = shared_data / "trec_runs"

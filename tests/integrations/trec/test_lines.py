@@ -75,6 +75,7 @@ def test_text__blank_lines_comments_carriage_returns_no_last_newline():
     assert rows(read_run(text)) == [("1", "a", 2.5, "t"), ("1", "b", 1.0, "t")]
 
 
+@pytest.mark.compiled
 def test_qrels__more_lines_than_usual__are_all_read():
     lines = [f"1 0 {doc} 1" for doc in range(10_000)]
     assert read_qrels("\n".join(lines).encode())["doc"].to_pylist() == [
@@ -122,6 +123,7 @@ GAP = st.text(" \t\v\f\r", min_size=1, max_size=3)
 FILLER = st.sampled_from(["", " \t", "#", "# 1 Q0 a 1 1 t", "\r"])
 
 
+@pytest.mark.compiled
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(data=st.data())
 def test_run__of_any_table_in_any_dress__reads_back(data):
