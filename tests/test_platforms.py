@@ -13,6 +13,7 @@ import pytest
 
 from fastrank_eval._lib.kernel_store import user_folder
 from tests.support import other_system
+from tests.support.signals import default_signals
 
 pytestmark = pytest.mark.no_kernels
 
@@ -125,5 +126,7 @@ def test_interrupt__where_no_thread_can_watch__ends_the_run_with_one_line() -> N
         "run_stoppable(lambda: (signal.raise_signal(signal.SIGINT), time.sleep(60)))\n"
     )
     command = [sys.executable, "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    done = subprocess.run(
+        command, capture_output=True, text=True, cwd=ROOT, preexec_fn=default_signals
+    )
     assert (done.returncode, done.stderr) == (130, "interrupted.\n"), done
