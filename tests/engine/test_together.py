@@ -153,6 +153,7 @@ def test_requests_together__have_the_bits_of_runs_of_their_own(name: str) -> Non
     assert_as_alone(requests(table, MIXED, **options))
 
 
+@pytest.mark.compiled
 def test_requests_together__of_files(tmp_path: Path) -> None:
     pq.write_table(SORTED, tmp_path / "log.parquet", row_group_size=37)
     SORTED.to_pandas().to_csv(tmp_path / "log.csv", index=False)

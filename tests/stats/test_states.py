@@ -233,6 +233,7 @@ def test_weighted_auc__same_bits_in_any_pieces_and_order(batches, room, cut, rng
         assert repr(right.auc(max_fpr)) == repr(plain.auc(max_fpr)) == repr(other.auc(max_fpr))
 
 
+@pytest.mark.compiled
 @law
 @given(BATCHES, st.sampled_from(ROOMS), st.booleans(), st.sampled_from([0.01, 0.25, 0.5, 0.999]))
 def test_partial_auc__equals_the_curve_drawn_by_hand(batches, room, weighted, max_fpr):
