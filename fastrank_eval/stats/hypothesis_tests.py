@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
 from fastrank_eval._lib.arguments import check_choice, check_fraction
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.elementary import erfc, exp, inverse_normal, log, log1p
-from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError
+from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.stats.intervals import normal_tail, t_quantile, t_tail
 from fastrank_eval.stats.means import EQUAL_WITHIN
 
@@ -249,7 +248,7 @@ def _ascending(p_values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 #: Differences that agree to this many bits of the largest share a rank; smaller ones are 0.
 _RANK_BITS = 40
-#: Up to this many groups without ties or zeros, the signed-rank test is exact.
+#: Up to this many groups that differ, the signed-rank test is exact.
 _EXACT_GROUPS = 50
 
 
@@ -346,9 +345,10 @@ def wilcoxon(differences: np.ndarray) -> PairedTest:
     """Test that differences are symmetric about 0 by Wilcoxon's signed ranks.
 
     The statistic is the smaller of the sums of ranks of abs(d) where d > 0 and where d < 0. Groups
-    of difference 0 are left out. It is exact up to 50 groups without ties or zeros. Otherwise it
-    uses the normal approximation with a correction for ties. Differences that agree to 40 bits of
-    the largest are ties, such as 0.3 - 0.2 and 0.2 - 0.1.
+    of difference 0 are left out. Ties share the mean of their ranks. Up to 50 groups that differ,
+    the p-value is exact, with ties too: it is the share of all changes of signs whose smaller sum
+    is at most as large. Above, it uses the normal approximation with a correction for ties.
+    Differences that agree to 40 bits of the largest are ties, such as 0.3 - 0.2 and 0.2 - 0.1.
 
     Parameters
     ----------
@@ -360,14 +360,15 @@ def wilcoxon(differences: np.ndarray) -> PairedTest:
     PairedTest
         ``groups`` counts those that differ.
 
-    Raises
-    ------
-    FastRankEvalError
-        If SciPy is not installed (extra ``[stats]``).
-
     References
     ----------
-    Wilcoxon (1945), doi:10.2307/3001968.
+    Wilcoxon (1945), doi:10.2307/3001968; with ties, Streitberg & Roehmel (1986), Exact
+    distributions for permutation and rank tests, Statistical Software Newsletter 12, 10-17.
+
+    Examples
+    --------
+    >>> wilcoxon(np.full(4, 0.5)).p_value
+    0.125
     """
     values = _defined(differences)
     if not len(values):
@@ -375,17 +376,31 @@ def wilcoxon(differences: np.ndarray) -> PairedTest:
     largest = float(np.abs(values).max())
     if largest:
         values = np.rint(np.ldexp(values, _RANK_BITS - math.frexp(largest)[1]))
-    groups = int(np.count_nonzero(values))
+    values = values[values != 0]
+    groups = len(values)
     if not groups:
         return PairedTest(0.0, 1.0, 0, "no_difference")
-    sizes = np.abs(values)
-    # SciPy's default for ties and zeros changed between versions.
-    exact = len(sizes) <= _EXACT_GROUPS and sizes.all() and len(np.unique(sizes)) == len(sizes)
-    method = "exact" if exact else "approx"
-    outcome = _scipy_stats().wilcoxon(np.sort(values), zero_method="wilcox", method=method)
-    # The last bits of SciPy's normal tail depend on the processor.
-    p_value = float(outcome.pvalue) if exact else normal_tail(float(outcome.zstatistic))
-    return PairedTest(float(outcome.statistic), min(p_value, 1.0), groups)
+    _, places, ties = np.unique(np.abs(values), return_inverse=True, return_counts=True)
+    # Twice the mean rank of ties is a whole number.
+    ranks = (2 * np.cumsum(ties) - ties + 1)[places]
+    above, whole = int(ranks[values > 0].sum()), groups * (groups + 1)
+    smaller = min(above, whole - above)
+    if groups <= _EXACT_GROUPS:
+        p_value = _rank_sum_tail(ranks, smaller)
+    else:
+        sizes = ties.astype(np.float64)
+        variance = whole * (2 * groups + 1) - float((sizes**3 - sizes).sum()) / 2
+        p_value = normal_tail((smaller - whole / 2) / 2 / math.sqrt(variance / 24))
+    return PairedTest(smaller / 2, min(p_value, 1.0), groups)
+
+
+def _rank_sum_tail(ranks: np.ndarray, smaller: int) -> float:
+    """Compute 2 P(S <= `smaller`): S has each rank with probability 1/2."""
+    ways = np.zeros(smaller + 1, np.int64)
+    ways[0] = 1
+    for rank in ranks[ranks <= smaller].tolist():
+        ways[rank:] += ways[: len(ways) - rank].copy()
+    return math.ldexp(int(ways.sum()), 1 - len(ranks))
 
 
 def sign_test(differences: np.ndarray) -> PairedTest:
@@ -468,17 +483,6 @@ def _defined(differences: np.ndarray) -> np.ndarray:
             f"of them {int(np.argmax(np.isinf(differences)))}; pass finite ones, or NaN."
         )
     return differences[~np.isnan(differences)]
-
-
-def _scipy_stats() -> Any:
-    try:
-        from scipy import stats
-    except ImportError:
-        raise FastRankEvalError(
-            "the Wilcoxon test needs SciPy, which is not installed; run "
-            "pip install 'fastrank_eval[stats]', or choose another test."
-        ) from None
-    return stats
 
 
 def minimum_detectable_difference(
