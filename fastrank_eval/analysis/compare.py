@@ -136,7 +136,7 @@ def compare(
           models use; each group counts once, its weight is ignored;
         * ``"randomisation"``: tests the measure itself; models are swapped in random groups;
         * ``"bootstrap"``: tests the measure itself over resampled groups, with its own standard
-          error and interval (percentiles).
+          error and interval (percentiles). It needs many groups; of few, no interval.
 
         All are two-sided. All but the first two need a value for each group, which measures of all
         rows together do not have. Slices are tested by the first.

@@ -486,6 +486,11 @@ class _Pair:
         """Count the groups in which the terms of both models differ."""
         return int(np.count_nonzero((self.base_terms != self.model_terms).any(axis=0)))
 
+    @property
+    def least_p(self) -> float:
+        """The p-value of groups that all differ in one direction."""
+        return math.ldexp(1.0, 1 - max(self.differing(), 1))
+
 
 def _terms(records: GroupRecords, base: int, model: int, m: int) -> tuple[np.ndarray, np.ndarray]:
     return np.stack(records.terms(base, m)), np.stack(records.terms(model, m))
@@ -522,7 +527,7 @@ def _randomisation_tests(
         for m, base_sums, model_sums in zip(members, *sides, strict=True):
             differences = pairs[m].difference(base_sums, model_sums)
             p_value = randomisation_p_value(pairs[m].delta, differences, replicates.exact)
-            results[m] = PairedTest(pairs[m].delta, p_value, len(ids))
+            results[m] = PairedTest(pairs[m].delta, max(p_value, pairs[m].least_p), len(ids))
     return results
 
 
@@ -550,10 +555,13 @@ def _bootstrap_tests(
         sides = np.split(sums, 2 * len(members), axis=1)
         for m, base_sums, model_sums in zip(members, sides[::2], sides[1::2], strict=True):
             values = pairs[m].difference(base_sums, model_sums)
-            interval = bootstrap_interval(pairs[m].delta, values, choices.confidence)
+            pair = pairs[m]
+            interval = bootstrap_interval(pair.delta, values, choices.confidence)
+            if pair.differing() and pair.least_p > 1 - choices.confidence:
+                interval = math.nan, math.nan
             results[m] = PairedTest(
-                pairs[m].delta,
-                bootstrap_p_value(pairs[m].delta, values),
+                pair.delta,
+                max(bootstrap_p_value(pair.delta, values), pair.least_p),
                 len(ids),
                 interval=(bootstrap_error(values), *interval),
             )
