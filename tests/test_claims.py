@@ -19,6 +19,56 @@ import fastrank_eval as fe
 
 # --- TREC queries without results, zeros that hide a mistake (8, 9) ------------------------------
 
+TREC_QRELS = {"1": {"10": 1}, "2": {"3": 1}, "3": {"7": 1}}
+
+
+@pytest.mark.parametrize("profile", ["trec_eval_9", "trec_eval_10", "ir_measures", "ranx", None])
+def test_8__a_query_whose_dict_of_results_is_empty_counts_0(profile: str | None) -> None:
+    qrels, run = {"1": {"10": 1}, "2": {"3": 1}}, {"1": {"10": 0.5}, "2": {}}
+    assert fe.trec.evaluate(qrels, run, "AP", profile=profile).value("AP") == 0.5
+    # pytrec_eval reports the query too.
+    report = fe.trec.trec_report(qrels, run, measures="map", version=9)
+    assert report.to_dict(single=True)["queries"] == {
+        "1": {"map": 1}, "2": {"map": 0}, "all": {"map": 0.5}
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("profile", ["trec_eval_10", "ir_measures", "ranx", None])
+def test_8__a_judged_query_without_results_counts_0(profile: str | None) -> None:
+    run = {"1": {"10": 0.5}, "2": {"3": 0.5}}
+    found = fe.trec.evaluate(TREC_QRELS, run, "AP", profile=profile)
+    assert found.value("AP") == pytest.approx(2 / 3)
+    note = "1 of 3 judged queries has no result: counts 0"
+    assert note in found.to_dict()["meta"]["notes"]
+    assert note in str(found)
+    assert fe.trec.evaluate(TREC_QRELS, run, "AP", profile=profile, complete=False).value("AP") == 1
+
+
+def test_8__trec_eval_9_leaves_out_such_a_query_and_the_note_says_so() -> None:
+    found = fe.trec.evaluate(TREC_QRELS, {"1": {"10": 0.5}}, "AP", profile="trec_eval_9")
+    assert found.value("AP") == 1
+    assert "2 of 3 judged queries have no result: left out" in str(found)
+
+
+def test_8__above_half_the_note_names_the_option() -> None:
+    found = fe.trec.evaluate(TREC_QRELS, {"1": {"10": 0.5}}, "AP")
+    note = "2 of 3 judged queries have no result: count 0; complete=False leaves them out"
+    assert found.to_dict()["meta"]["notes"] == [note]
+
+
+def test_8__the_value_of_a_run_is_the_same_beside_other_runs() -> None:
+    one = {"1": {"10": 1.0}}
+    runs = {"one": one, "two": {**one, "2": {"3": 1.0}}, "none": {"1": {}}}
+    beside = fe.trec.evaluate(TREC_QRELS, runs, "AP")
+    for name, run in runs.items():
+        alone = fe.trec.evaluate(TREC_QRELS, {name: run}, "AP")
+        assert beside.value("AP", name) == alone.value("AP", name)
+    # Means over different queries would not be those of the runs alone: it says so instead.
+    for options in ({"complete": False}, {"profile": "trec_eval_9"}):
+        with pytest.raises(fe.ArgumentError, match="one lacks 1 of 2; pass complete=True"):
+            fe.trec.evaluate(TREC_QRELS, runs, "AP", **options)
+
+
 # --- Gates (11 to 14) ----------------------------------------------------------------------------
 
 # --- Nights (3, 15 to 17) ------------------------------------------------------------------------

@@ -384,6 +384,8 @@ def profiles_page() -> str:
             for measure, options in profile.options.items()
         ]  # fmt: skip
         lines += [f"## `{name}`", "", f"Conventions of {plain(profile.tool)}.", ""]
+        if not profile.complete:
+            lines += ["`fe.trec.evaluate` leaves out judged queries without results.", ""]
         lines += [*table(["argument or measure", "set to"], rows), ""]
         if profile.differs:
             lines += ["The tool also does this, which no option here reproduces:", ""]

@@ -46,7 +46,7 @@ _IGNORED = ("confidence", "order", "spilled", "measures", "merged", "score")
 #: Conventions that select or count rows and slices: two results may have different rows.
 _ROW_CONVENTIONS = (
     *("by", "min_groups", "slices_left_out", "where", "limit"),
-    *("rows_without_group", "only_in_run", "only_in_qrels", "unanswered"),
+    *("rows_without_group", "judged_queries", "only_in_run", "only_in_qrels", "unanswered"),
 )
 
 

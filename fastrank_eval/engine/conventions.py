@@ -39,6 +39,9 @@ class Profile:
         Options of measures, by measure. Options that the caller sets have priority.
     differs : tuple of str
         What the tool does differently under any option here.
+    complete : bool
+        Whether a judged query without results counts 0 in `trec.evaluate`; the tool leaves it out
+        otherwise.
     """
 
     name: str
@@ -46,6 +49,7 @@ class Profile:
     choices: Mapping[str, str]
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     differs: tuple[str, ...] = ()
+    complete: bool = True
 
     def choice(self, name: str) -> str:
         """Return an argument of `evaluate` under this profile."""
@@ -141,6 +145,7 @@ PROFILES: Mapping[str, Profile] = {
             {**_TREC, "score_type": "float32"},
             _TREC_9_OPTIONS,
             _TREC_DIFFERS,
+            complete=False,
         ),
         Profile(
             "trec_eval_10",
@@ -149,6 +154,7 @@ PROFILES: Mapping[str, Profile] = {
             _TREC_10_OPTIONS,
             (
                 *_TREC_DIFFERS,
+                "a judged query that the run lacks is an error there without -c",
                 "rbp scales grades above 1 by a least and a greatest grade that are not set; RBP "
                 "has binary gains unless gains are given",
             ),
@@ -213,6 +219,7 @@ PROFILES: Mapping[str, Profile] = {
             },
             {},
             ("values are printed with five decimals",),
+            complete=False,
         ),
         Profile(
             "ndeval",
@@ -224,6 +231,7 @@ PROFILES: Mapping[str, Profile] = {
                 "pyndeval ranks tied documents by ascending id, ndeval by the rank column or, with "
                 "-traditional, by descending id, as here",
             ),
+            complete=False,
         ),
         Profile(
             "catboost",

@@ -86,13 +86,23 @@ def _left_out(conventions: Mapping[str, object]) -> Iterator[str]:
 
 
 def _unanswered(meta: Meta) -> Iterator[str]:
-    """Note the judged queries that runs of TREC lack."""
-    unanswered = meta.conventions.get("unanswered")
-    if isinstance(unanswered, Mapping):
-        for run, number in unanswered.items():
-            if number:
-                counts = "it counts" if number == 1 else "they count"
-                yield f"{run} lacks {number:,} of {meta.groups:,} queries: {counts} 0"
+    """Note the judged queries for which runs of TREC have no result."""
+    judged, unanswered = (meta.conventions.get(k) for k in ("judged_queries", "unanswered"))
+    if not (isinstance(judged, int) and isinstance(unanswered, Mapping)):
+        return
+    left_out = meta.conventions["only_in_qrels"]
+    if isinstance(left_out, int) and left_out and not meta.conventions["complete"]:
+        yield f"{_without_result(left_out, judged)}: left out"
+    for run, number in unanswered.items():
+        if number:
+            owner = "" if len(unanswered) == 1 else f"{run}: "
+            counts = "counts 0" if number == 1 else "count 0"
+            remedy = "; complete=False leaves them out" if 2 * number > judged else ""
+            yield f"{owner}{_without_result(number, judged)}: {counts}{remedy}"
+
+
+def _without_result(number: int, judged: int) -> str:
+    return f"{number:,} of {judged:,} judged queries {'has' if number == 1 else 'have'} no result"
 
 
 def _populations(

@@ -11,6 +11,8 @@ import fastrank_eval
 
 Qrels = dict[str, dict[str, int]]
 Run = dict[str, dict[str, float]]
+#: A run that lacks one of two judged queries.
+LACKING: tuple[Run, Qrels] = {"1": {"a": 1.0}}, {"1": {"a": 1}, "2": {"b": 1}}
 
 
 def random_run(
@@ -58,6 +60,12 @@ def evaluated_run(
         measures=list(dict.fromkeys(measures)),
         profile=profile,
     )
+
+
+def absent_counts(profile: str, measure: str) -> float:
+    """Our mean of a run that lacks one of two queries, 1 or 0.5 for a perfect run."""
+    run, qrels = LACKING
+    return fastrank_eval.trec.evaluate(qrels, run, measure, profile=profile).value(measure)
 
 
 def in_our_order(result: fastrank_eval.Result, values: dict[str, float]) -> np.ndarray:

@@ -9,7 +9,15 @@ import numpy as np
 import pytest
 
 from tests.conformance.parity import Ledger
-from tests.conformance.runs import Qrels, Run, evaluated_run, random_run, real_run
+from tests.conformance.runs import (
+    LACKING,
+    Qrels,
+    Run,
+    absent_counts,
+    evaluated_run,
+    random_run,
+    real_run,
+)
 
 ir_measures = pytest.importorskip("ir_measures")
 if shutil.which("perl") is None:
@@ -90,3 +98,9 @@ def test_values__have_five_decimals_there(ledger, tmp_path):
     theirs = printed(tmp_path, run, qrels, 10)["ERR@10"]["1"]
     ours = evaluated_run(run, qrels, PROFILE, ["ERR@10"]).value("ERR@10")
     ledger.differ(PROFILE, "err@10", "five decimals", ours, theirs)
+
+
+def test_absent_queries__are_left_out(tmp_path):
+    values = printed(tmp_path, *LACKING, 10)["nDCG@10"]
+    assert values == {"1": 1}
+    assert absent_counts(PROFILE, "nDCG@10") == 1

@@ -6,7 +6,16 @@ import numpy as np
 import pytest
 
 from tests.conformance.parity import Ledger
-from tests.conformance.runs import Qrels, Run, evaluated_run, in_our_order, random_run, real_run
+from tests.conformance.runs import (
+    LACKING,
+    Qrels,
+    Run,
+    absent_counts,
+    evaluated_run,
+    in_our_order,
+    random_run,
+    real_run,
+)
 
 ir_measures = pytest.importorskip("ir_measures")
 
@@ -112,3 +121,9 @@ def test_setf__takes_the_square_of_beta_there(ledger):
     )
     root = result.value(f"F(beta={math.sqrt(2)})")
     assert root == pytest.approx(mean, abs=1e-9)
+
+
+def test_absent_queries__count_0():
+    run, qrels = LACKING
+    (mean,) = ir_measures.calc_aggregate([ir_measures.AP], qrels, run).values()
+    assert mean == absent_counts("ir_measures", "AP") == 0.5

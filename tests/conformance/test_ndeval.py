@@ -159,3 +159,12 @@ def test_files__are_read_as_ndeval_reads_them(tmp_path):
     found = theirs(run, qrels)
     mean = np.mean([line["alpha-nDCG@20"] for line in found.values()])
     assert result.value("alpha_nDCG@20") == pytest.approx(mean, abs=1e-9)
+
+
+def test_absent_queries__are_left_out():
+    run, qrels = [("1", "a", 1.0)], [("1", "1", "a", 1), ("2", "1", "b", 1)]
+    found = theirs(run, qrels)
+    judged = trec.read_diversity_qrels(b"1 1 a 1\n2 1 b 1\n")
+    result = trec.evaluate(judged, {"1": {"a": 1.0}}, "nERR-IA@10", profile=PROFILE)
+    assert found.keys() == {"1"}
+    assert found["1"]["nERR-IA@10"] == result.value("nERR-IA@10") == 1

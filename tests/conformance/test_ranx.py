@@ -4,7 +4,16 @@ import numpy as np
 import pytest
 
 from tests.conformance.parity import Ledger
-from tests.conformance.runs import Qrels, Run, evaluated_run, in_our_order, random_run, real_run
+from tests.conformance.runs import (
+    LACKING,
+    Qrels,
+    Run,
+    absent_counts,
+    evaluated_run,
+    in_our_order,
+    random_run,
+    real_run,
+)
 
 ranx = pytest.importorskip("ranx")
 
@@ -103,3 +112,9 @@ def test_real_run__with_negative_grades(ledger, shared_data):
         if "burges" not in theirs and not theirs.startswith("dcg")
     }
     compare(ledger, "web2011, untied", run, qrels, readings)
+
+
+def test_absent_queries__count_0():
+    run, qrels = LACKING
+    theirs = ranx.evaluate(ranx.Qrels(qrels), ranx.Run(run), "map", make_comparable=True)
+    assert theirs == absent_counts("ranx", "AP") == 0.5

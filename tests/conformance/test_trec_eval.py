@@ -5,9 +5,18 @@ import re
 import numpy as np
 import pytest
 
-from fastrank_eval.trec import trec_report
+from fastrank_eval.trec import evaluate, trec_report
 from tests.conformance.parity import TOLERANCE, Ledger
-from tests.conformance.runs import Qrels, Run, evaluated_run, in_our_order, random_run, real_run
+from tests.conformance.runs import (
+    LACKING,
+    Qrels,
+    Run,
+    absent_counts,
+    evaluated_run,
+    in_our_order,
+    random_run,
+    real_run,
+)
 from tests.reference_columns import trec_eval
 
 pytrec_eval = pytest.importorskip("pytrec_eval")
@@ -94,3 +103,13 @@ def test_judged_documents_only(name):
                 # Where nothing is left, trec_eval divides 0 by 0 for some.
                 theirs = np.nan_to_num(found[query][m])
                 assert value == pytest.approx(theirs, abs=TOLERANCE), (query, m)
+
+
+def test_absent_queries__are_left_out_and_empty_ones_count_0():
+    run, qrels = LACKING
+    evaluator = pytrec_eval.RelevanceEvaluator(qrels, {"map"})
+    found = evaluator.evaluate(run)
+    assert np.mean([line["map"] for line in found.values()]) == absent_counts(PROFILE, "AP") == 1
+    empty = {**run, "2": {}}
+    mean = np.mean([line["map"] for line in evaluator.evaluate(empty).values()])
+    assert mean == evaluate(qrels, empty, "AP", profile=PROFILE).value("AP") == 0.5

@@ -7,7 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from fastrank_eval._lib.arguments import check_options, typed
-from fastrank_eval.integrations.trec.join import join, no_common_query
+from fastrank_eval._lib.errors import ArgumentError
+from fastrank_eval.engine.conventions import profile_of
+from fastrank_eval.integrations.trec.join import Joined, join, no_common_query
 from fastrank_eval.integrations.trec.measures import single_measures
 from fastrank_eval.results.evaluate import evaluate as evaluate_table
 
@@ -19,8 +21,6 @@ if TYPE_CHECKING:
 _DEFAULT_MEASURES = "nDCG@10,AP,RR,P@10,R@10"
 #: Profiles in which names have the meaning that trec_eval gives them.
 _VERSIONS = {"trec_eval_9": 9, "trec_eval_10": 10}
-#: Profiles in which a judged query that no run has counts 0.
-_COMPLETE = ("ir_measures",)
 #: Arguments of `evaluate` that the joined table decides.
 _OF_TABLE = ("group", "label", "score", "item", "subtopics", "weight", "format", "order")
 
@@ -58,9 +58,11 @@ def evaluate(
         Names of this package, trec_eval and ir_measures, as `trec_report` reads them: under a
         profile of trec_eval, ``"P"`` has nine cutoffs. By default nDCG@10, AP, RR, P@10 and R@10.
     complete : bool, optional
-        Whether a judged query that no run has counts 0, as with ``-c`` of trec_eval, or is left
-        out. By default it is left out, and counts 0 if `profile` is ``"ir_measures"``. A query that
-        only some of several runs have counts 0 for the others.
+        Whether a judged query that a run lacks counts 0, as with ``-c`` of trec_eval, or is left
+        out. By default it counts 0, unless the tool of `profile` leaves it out: trec_eval 9,
+        gdeval, ndeval. In a dict, ``{}`` is a query with results: it counts 0. If it is left out,
+        several runs must have the same judged queries, so that the value of a run does not depend
+        on the others.
     query, doc, grade, score : str, optional
         Names of the columns of all tables, if they are others than those above.
     profile : str or None
@@ -75,13 +77,15 @@ def evaluate(
     Result
         Its models are the names of the runs, ``"score"`` for a single one. ``result["bm25", "AP"]``
         has a value for each query, and ``result.compare(baseline="bm25")`` tests the differences.
-        `Meta.conventions` has `complete` and the numbers of queries that only runs or judgements
-        have (``only_in_run``, ``only_in_qrels``), and that each run lacks (``unanswered``).
+        `Meta.conventions` has `complete` and the numbers of queries that are judged
+        (``judged_queries``), that only runs or judgements have (``only_in_run``,
+        ``only_in_qrels``), and for which each run has no document (``unanswered``).
 
     Raises
     ------
     ArgumentError
-        If no run has a judged query, unless ``complete=True`` is given.
+        If no run has a judged query, unless ``complete=True`` is given; if runs lack different
+        queries, and these are left out.
     FastRankEvalError
         As `join` and `fastrank_eval.evaluate` do.
 
@@ -101,11 +105,15 @@ def evaluate(
     array([0.5, 1. ])
     """
     check_options("trec.evaluate", options, evaluate_table, without=(*_OF_TABLE, "measures"))
-    is_complete = profile in _COMPLETE if complete is None else complete
+    is_complete = complete
+    if is_complete is None:
+        is_complete = profile is None or profile_of(profile).complete
     joined = join(qrels, run, complete=is_complete, query=query, doc=doc, grade=grade, score=score)
     common = joined.queries - joined.only_in_qrels * is_complete
     if not (joined.queries if complete else common):
         raise no_common_query()
+    if not is_complete:
+        _refuse_different_queries(joined)
     names = joined.table.column_names
     if profile in _VERSIONS:
         grades = joined.table["grade"].unique().drop_null().to_pylist()
@@ -123,9 +131,21 @@ def evaluate(
     )
     queries = {
         "complete": is_complete,
+        "judged_queries": joined.queries + joined.only_in_qrels * (not is_complete),
         "only_in_run": joined.only_in_run,
         "only_in_qrels": joined.only_in_qrels,
         "unanswered": joined.unanswered,
     }
     result.meta = replace(result.meta, conventions={**result.meta.conventions, **queries})
     return result
+
+
+def _refuse_different_queries(joined: Joined) -> None:
+    """Raise if a run lacks a query that another one has."""
+    for name, number in joined.lacking.items():
+        if number:
+            raise ArgumentError(
+                f"run: must be runs with the same judged queries if complete is False, but {name} "
+                f"lacks {number:,} of {joined.queries:,}; pass complete=True to count 0, or "
+                "evaluate each run by itself."
+            )

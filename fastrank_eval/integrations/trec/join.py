@@ -61,8 +61,11 @@ class Joined:
         Number of unjudged queries of the runs: they are left out.
     only_in_qrels : int
         Number of judged queries that no run has: left out, or kept without a score if complete.
+        A run has a query whose dict is ``{}``.
     unanswered : dict of str to int
-        For each column of scores, the number of queries of the table that the run does not have.
+        For each column of scores, the number of queries of the table without a document of the run.
+    lacking : dict of str to int
+        The number of these that the run does not even have as an empty dict.
     """
 
     table: pa.Table
@@ -71,6 +74,7 @@ class Joined:
     only_in_run: int
     only_in_qrels: int
     unanswered: dict[str, int]
+    lacking: dict[str, int]
 
 
 @typed
@@ -98,8 +102,7 @@ def join(
         ``subtopics`` is kept.
     run : object
         A source of `read_run`, or a mapping of names to sources, which gives a column of scores
-        each. If only some of several runs have a query, the others have null scores in it: it
-        counts for all.
+        each. If only some of several runs have a query, the others have null scores in it.
     complete : bool
         Keep judged queries that no run has, like ``-c`` of trec_eval.
     query, doc, grade, score : str, optional
@@ -138,16 +141,17 @@ def join(
     refuse_swapped(qrels, list(runs.values()), of_qrels)
     judged = read_pairs(qrels, QRELS, names=of_qrels, remedy=_READ.format("read_qrels"))
     remedy = f"{_READ.format('read_run')} {_SEVERAL}"
-    rows, scores = _union(
-        [read_pairs(source, RUN, names=of_run, remedy=remedy) for source in runs.values()]
-    )
+    pairs = [read_pairs(source, RUN, names=of_run, remedy=remedy) for source in runs.values()]
+    rows, scores = _union(pairs)
     both = Common(rows, judged, complete)
-    columns, unanswered = {}, {}
-    for name, (values, is_null) in zip(runs, scores, strict=True):
+    columns, unanswered, lacking = {}, {}, {}
+    for name, own, (values, is_null) in zip(runs, pairs, scores, strict=True):
         if rows.order is not None:
             values, is_null = values[rows.order], is_null[rows.order]
         counts = np.append(0, np.cumsum(~is_null))[both.starts]
-        unanswered[name] = int((both.wanted & (counts[1:] == counts[:-1])).sum())
+        has_none = both.wanted & (counts[1:] == counts[:-1])
+        unanswered[name] = int(has_none.sum())
+        lacking[name] = int((has_none & ~both.have(own.empty)).sum())
         columns[name] = values, is_null
     return Joined(
         _table(both, columns),
@@ -156,6 +160,7 @@ def join(
         both.only_in_run,
         both.only_in_judged,
         unanswered,
+        lacking,
     )
 
 
@@ -171,7 +176,8 @@ def _union(runs: Sequence[PairTable]) -> tuple[PairTable, list[tuple[np.ndarray,
     if len(runs) == 1:
         return runs[0], [(runs[0].numbers, np.zeros(runs[0].rows, np.bool_))]
     tables = [run.table.select(["query", "doc", "score"]) for run in runs]
-    union = drop_duplicates(PairTable.of(pa.concat_tables(tables), "score"), "first")
+    empty = list(chain.from_iterable(run.empty for run in runs))
+    union = drop_duplicates(PairTable.of(pa.concat_tables(tables), "score", empty), "first")
     scores = []
     for run in runs:
         score, is_null = np.zeros(union.rows), np.ones(union.rows, np.bool_)
@@ -335,15 +341,15 @@ class RankedQueries:
         Columns query (its index), score (null if not retrieved) and grade (null if unjudged).
     queries : list of str
         Names of the queries.
-    has_documents : ndarray of bool, shape (queries,)
-        Whether the run has documents of the query, even if they are left out here.
+    has_query : ndarray of bool, shape (queries,)
+        Whether the run has the query, even if its documents are left out here.
     strings : list of str
         The grades of the first documents of each query, one character each.
     """
 
     table: pa.Table
     queries: list[str]
-    has_documents: np.ndarray
+    has_query: np.ndarray
     strings: list[str]
 
 
@@ -405,7 +411,7 @@ def rank_documents(
         # One batch: the engine copies rows of several.
         pa.Table.from_arrays(columns, names=["query", "score", "grade"]),
         [texts[i] for i in both.queries[both.wanted]],
-        (both.starts[1:] > both.starts[:-1])[both.wanted],
+        both.answered[both.wanted],
         list(chain.from_iterable(strings)),
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import TypeVar, cast
@@ -229,21 +229,24 @@ class PairTable:
         Columns ``query``, run-end encoded large strings, ``doc``, large string, ``hash``, uint64,
         the `hash_texts` of the documents, and `number`; maybe others; no nulls.
     number : str
+    empty : sequence of str
+        Queries that are there without a document.
     """
 
-    def __init__(self, encoded: pa.Table, number: str) -> None:
+    def __init__(self, encoded: pa.Table, number: str, empty: Sequence[str] = ()) -> None:
         self.encoded = encoded
         self.number = number
+        self.empty = empty
 
     @classmethod
-    def of(cls, table: pa.Table, number: str) -> PairTable:
+    def of(cls, table: pa.Table, number: str, empty: Sequence[str] = ()) -> PairTable:
         """Encode a table of strings, if it is not `encoded` yet."""
         if "hash" in table.column_names:
-            return cls(table, number)
+            return cls(table, number, empty)
         batches = table.to_batches()
         encoded = in_threads(lambda i: _encode(batches[i]), len(batches))
         schema = None if encoded else _encode(pa.RecordBatch.from_pylist([], table.schema)).schema
-        return cls(pa.Table.from_batches(encoded, schema), number)
+        return cls(pa.Table.from_batches(encoded, schema), number, empty)
 
     @property
     def table(self) -> pa.Table:
@@ -306,9 +309,8 @@ class PairTable:
 
     @cached_property
     def _by_query(self) -> PairTable:
-        return PairTable.of(
-            self.table.take(arrow_column(cast(np.ndarray, self.order))), self.number
-        )
+        rows = arrow_column(cast(np.ndarray, self.order))
+        return PairTable.of(self.table.take(rows), self.number, self.empty)
 
     @cached_property
     def pieces(self) -> list[tuple[int, int]]:
@@ -364,6 +366,8 @@ class Common:
         The queries of the run, then those of the judgements.
     queries : ndarray of int64, shape (queries,)
         The index of each query in `texts`, those of the run first.
+    answered : ndarray of bool, shape (queries,)
+        The queries of the run, also those without a document.
     wanted : ndarray of bool, shape (queries,)
         The queries to evaluate: those of both, and those of the judgements if `complete`.
     numbers : ndarray of int32, shape (queries,)
@@ -391,13 +395,25 @@ class Common:
         self.negative = frozen(self.judged.all[2] < 0)
         answered, queries = len(run.queries), len(self.queries)
         self.starts = np.append(run.starts, np.full(queries - answered, run.rows))
-        self.wanted = self.ends > 0
-        self.only_in_run = answered - int(self.wanted[:answered].sum())
-        self.only_in_judged = queries - answered
-        self.wanted[answered:] = complete
+        self.answered = (np.arange(queries) < answered) | self.have(run.empty)
+        is_judged = self.ends > 0
+        self.only_in_run = int((~is_judged).sum())
+        self.only_in_judged = int((~self.answered).sum())
+        self.wanted = is_judged & (self.answered | complete)
         numbers = np.where(self.wanted, np.cumsum(self.wanted) - 1, -1)
         self.numbers = frozen(numbers.astype(np.int32))
         self.pieces = self.run.pieces + [(answered, queries)] * (answered < queries)
+
+    def have(self, names: Collection[str]) -> np.ndarray:
+        """Tell for each query whether it is among these names."""
+        if not names:
+            return np.zeros(len(self.queries), np.bool_)
+        known = {*names}
+        return np.array([name in known for name in self._names], np.bool_)
+
+    @cached_property
+    def _names(self) -> list[str]:
+        return cast(list[str], take_texts(self.texts, self.queries).to_pylist())
 
     def find(self, first: int, last: int) -> tuple[np.ndarray, np.ndarray, pa.Array, np.ndarray]:
         """Find the judgements of the documents of a range of queries.
@@ -528,4 +544,4 @@ def drop_duplicates(
     keep[rows[chosen[original]]] = True
     bits = pa.py_buffer(np.packbits(keep, bitorder="little"))
     mask = pa.Array.from_buffers(pa.bool_(), len(keep), [None, bits])
-    return PairTable.of(pairs.table.filter(mask), pairs.number)
+    return PairTable.of(pairs.table.filter(mask), pairs.number, pairs.empty)

@@ -240,7 +240,7 @@ def _report(tag: str, lines: tuple[Line, ...], ranked: RankedQueries, version: i
     order = sorted(range(len(names)), key=lambda index: names[index].encode())
     if version == 9:
         # Version 9 counts queries that the run does not have, but does not print them.
-        order = [index for index in order if ranked.has_documents[index]]
+        order = [index for index in order if ranked.has_query[index]]
     columns: list[np.ndarray | Sequence[str]] = []
     summary: list[_Value] = []
     for line in lines:

@@ -488,8 +488,16 @@ def read_rows(
         batches = _batches_of_mapping(source, layout)
     else:
         batches = _batches_of_columns(source, layout, names, form)
-    rows = _pairs(list(batches), [name for name in layout.columns if name != "run"], layout)
+    names_of_columns = [name for name in layout.columns if name != "run"]
+    rows = _pairs(list(batches), names_of_columns, layout, _empty_queries(source))
     return rows, lambda first, second: f"row {first:,} and row {second:,}"
+
+
+def _empty_queries(source: object) -> list[str]:
+    """List the queries of nested mappings that have no document."""
+    if not (isinstance(source, Mapping) and is_nested(source)):
+        return []
+    return [_id_bytes(query, "query").decode() for query, docs in source.items() if not docs]
 
 
 def _find_texts(
@@ -571,7 +579,9 @@ def _read_blocks(texts: Iterable[Text], layout: Layout) -> Iterator[tuple[Text, 
     return map_jobs(pa.cpu_count(), read, blocks)
 
 
-def _pairs(batches: list[pa.RecordBatch], names: list[str], layout: Layout) -> PairTable:
+def _pairs(
+    batches: list[pa.RecordBatch], names: list[str], layout: Layout, empty: Sequence[str] = ()
+) -> PairTable:
     """Join batches; `names` are the columns if there are none."""
     kinds = {batch.column(layout.number).type for batch in batches}
     grades = layout.number == "grade"
@@ -587,4 +597,4 @@ def _pairs(batches: list[pa.RecordBatch], names: list[str], layout: Layout) -> P
             for batch in batches
         ]
     batches = [batch for batch in batches if batch.num_rows]
-    return PairTable.of(pa.Table.from_batches(batches, schema), layout.number)
+    return PairTable.of(pa.Table.from_batches(batches, schema), layout.number, empty)

@@ -72,6 +72,7 @@ def test_evaluate__ir_measures__counts_judged_queries_without_a_run_by_default()
     assert counted.value("AP") == theirs.value("AP")
     kept = trec.evaluate(QRELS, BM25, "AP", profile="ir_measures", complete=False)
     assert kept.value("AP") == pytest.approx(theirs.value("AP") * 3 / 2)
+    assert trec.evaluate(QRELS, BM25, "AP", profile="trec_eval_9").value("AP") == kept.value("AP")
 
 
 @pytest.mark.parametrize("profile", ["trec_eval_10", "ir_measures", None])
@@ -87,15 +88,15 @@ def test_evaluate__no_query_in_common__is_an_error(profile: str | None) -> None:
 def test_evaluate__a_query_that_one_of_several_runs_lacks__is_noted() -> None:
     partial = {"q1": OURS["q1"]}
     result = trec.evaluate(QRELS, {"bm25": BM25, "ours": partial, "none": {}}, "AP")
-    assert result.meta.conventions["unanswered"] == {"bm25": 0, "ours": 1, "none": 2}
+    assert result.meta.conventions["unanswered"] == {"bm25": 1, "ours": 2, "none": 3}
     assert result.meta.conventions["only_in_qrels"] == 1
-    one, two = "ours lacks 1 of 2 queries: it counts 0", "none lacks 2 of 2 queries: they count 0"
+    one = "bm25: 1 of 3 judged queries has no result: counts 0"
+    two = "none: 3 of 3 judged queries have no result: count 0; complete=False leaves them out"
     for report in (result, result.compare(baseline="bm25")):
         assert one in report.to_markdown()
         assert two in report.to_markdown()
-        assert "bm25 lacks" not in report.to_markdown()
         assert one in report.to_dict()["meta"]["notes"]
-    assert result["ours", "AP"].tolist() == [1, 0]
+    assert result["ours", "AP"].tolist() == [1, 0, 0]
 
 
 def test_evaluate__results_of_runs_with_other_queries__can_be_compared() -> None:
@@ -104,14 +105,17 @@ def test_evaluate__results_of_runs_with_other_queries__can_be_compared() -> None
     for name in ("only_in_run", "only_in_qrels"):
         assert one.meta.conventions[name] != two.meta.conventions[name]
     (line,) = one.compare(two)
+    assert (line.only_base, line.only_candidate) == (0, 0)
+    one, two = (trec.evaluate(QRELS, run, "AP", complete=False) for run in (BM25, ours))
+    (line,) = one.compare(two)
     assert (line.only_base, line.only_candidate) == (1, 0)
-    complete = trec.evaluate(QRELS, ours, "AP", complete=True)
+    complete = trec.evaluate(QRELS, ours, "AP")
     with pytest.raises(fe.ArgumentError, match="complete is False in one and True"):
         one.compare(complete)
 
 
 def test_evaluate__other_conventions__are_those_of_evaluate() -> None:
-    table = trec.join(QRELS, BM25).table
+    table = trec.join(QRELS, BM25, complete=True).table
     ours = fe.evaluate(
         table, group="query", label="grade", score="score", measures=MEASURES,
         unretrieved="allow", unjudged="allow",

@@ -38,6 +38,9 @@ def joined_plainly(runs: dict[str, Dicts], qrels: Dicts, complete: bool) -> list
     queries = list(dict.fromkeys(query for run in runs.values() for query in run if run[query]))
     judged = [query for query in qrels if qrels[query]]
     queries = [query for query in queries if query in judged]
+    empty = {query for run in runs.values() for query in run if not run[query]}
+    if not complete:
+        queries += [query for query in judged if query in empty and query not in queries]
     if complete:
         queries += [query for query in judged if not any(run.get(query) for run in runs.values())]
     found = []
@@ -64,10 +67,11 @@ def test_join__of_a_run__holds_each_pair_once_in_order(run, qrels, complete):
     asked = {query for query in run if run[query]}
     judged = {query for query in qrels if qrels[query]}
     assert found.scores == ("score",)
-    assert found.queries == len(judged if complete else asked & judged)
+    assert found.queries == len(judged if complete else {*run} & judged)
     assert found.only_in_run == len(asked - judged)
-    assert found.only_in_qrels == len(judged - asked)
-    assert found.unanswered == {"score": len(judged - asked) * complete}
+    assert found.only_in_qrels == len(judged - {*run})
+    assert found.unanswered == {"score": len((judged if complete else {*run} & judged) - asked)}
+    assert found.lacking == {"score": len(judged - {*run}) * complete}
 
 
 @settings(max_examples=100, deadline=None, derandomize=True)
@@ -77,6 +81,8 @@ def test_join__of_several_runs__gives_each_a_column(runs, qrels, complete):
     found = join(
         read_qrels(qrels), {name: read_run(run) for name, run in named.items()}, complete=complete
     )
+    # A table has no query without documents.
+    named = {name: {q: docs for q, docs in run.items() if docs} for name, run in named.items()}
     expected = joined_plainly(named, qrels, complete)
     # Only the order of documents that the first run lacks and a later one has is by the runs.
     assert sorted(rows(found.table), key=repr) == sorted(expected, key=repr)
@@ -121,7 +127,7 @@ def test_join__grades_that_are_no_integers__stay():
 def test_join__of_nothing__has_its_columns(complete):
     found = join(b"", b"", complete=complete)
     assert found.table.column_names == ["query", "doc", "score", "grade"]
-    assert found == Joined(found.table, ("score",), 0, 0, 0, {"score": 0})
+    assert found == Joined(found.table, ("score",), 0, 0, 0, {"score": 0}, {"score": 0})
     assert rows(join(b"1 0 a 1\n", b"").table) == []
 
 
