@@ -6,10 +6,14 @@ have no order between them.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import fastrank_eval as fe
+from fastrank_eval.apps.cli.main import cli
 
 # --- An error of zero is no error (1 to 4) -------------------------------------------------------
 
@@ -67,6 +71,36 @@ def test_8__the_value_of_a_run_is_the_same_beside_other_runs() -> None:
     for options in ({"complete": False}, {"profile": "trec_eval_9"}):
         with pytest.raises(fe.ArgumentError, match="one lacks 1 of 2; pass complete=True"):
             fe.trec.evaluate(TREC_QRELS, runs, "AP", **options)
+
+
+def test_9__grades_in_0_to_1_give_zeros_and_a_line_says_so() -> None:
+    qrels = {"1": {"a": 0.83, "b": 0.2, "c": 0.0}, "2": {"a": 0.5, "b": 0.0}}
+    run = {query: {"b": 2.0, "a": 1.0, "c": 0.5} for query in qrels}
+    note = (
+        "no grade reaches rel=1: the largest is 0.83, so no document is relevant for AP, RR, "
+        "P@10; name a lower rel, as in AP(rel=0.41)"
+    )
+    for options in ({}, {"profile": "trec_eval_9"}, {"profile": None}):
+        found = fe.trec.evaluate(qrels, run, "nDCG,AP,RR,P@10", **options)
+        assert found.value("nDCG") > 0
+        assert note in found.to_dict()["meta"]["notes"]
+        assert note in str(found)
+    assert "no grade" not in str(fe.trec.evaluate(qrels, run, "nDCG,AP(rel=0.5)"))
+    assert fe.trec.trec_report(qrels, run, measures="AP,RR,P@10").notes == (note,)
+
+
+def test_9__documents_that_never_match_give_zeros_and_a_line_says_so(tmp_path: Path) -> None:
+    qrels, run = {"1": {"D1": 1}, "2": {"D2": 1}}, {"1": {"d1.txt": 1.0}, "2": {"d2.txt": 1.0}}
+    note = "no document of {} is judged; check that run and judgements name documents alike"
+    found = fe.trec.evaluate(qrels, {"bm25": run, "ours": qrels}, "AP")
+    assert found.value("AP", "bm25") == 0
+    assert found.to_dict()["meta"]["notes"] == [note.format("bm25")]
+    assert note.format("the run") in str(fe.trec.evaluate(qrels, run, "AP"))
+    (tmp_path / "qrels").write_text("1 0 D1 1\n")
+    (tmp_path / "run").write_text("1 Q0 d1.txt 1 1.0 bm25\n")
+    called = CliRunner().invoke(cli, ["trec", str(tmp_path / "qrels"), str(tmp_path / "run")])
+    assert called.stderr == f"warning: {note.format('bm25')}\n"
+    assert "no document" not in called.stdout
 
 
 # --- Gates (11 to 14) ----------------------------------------------------------------------------

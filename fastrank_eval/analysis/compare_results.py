@@ -47,6 +47,7 @@ _IGNORED = ("confidence", "order", "spilled", "measures", "merged", "score")
 _ROW_CONVENTIONS = (
     *("by", "min_groups", "slices_left_out", "where", "limit"),
     *("rows_without_group", "judged_queries", "only_in_run", "only_in_qrels", "unanswered"),
+    *("judged_documents", "largest_grade"),
 )
 
 

@@ -6,10 +6,16 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from fastrank_eval.engine.records import MeasureValue, Meta, NamedRecord, plain_meta
-from fastrank_eval.measures import measure
+from fastrank_eval.measures import Measure, measure
 from fastrank_eval.measures.decisions import Decision, GroupDecision
 from fastrank_eval.measures.options import text_of
 from fastrank_eval.results.format import count_text, list_text, printable, speed_text
+
+#: Measures that a note names; official has 25.
+_NAMES = 5
+
+#: Conventions that other lines show.
+_NOTED = ("measures", "slices_left_out", "unanswered", "judged_documents", "largest_grade")
 
 #: Reasons of groups that ``groups='with_relevant'`` leaves out for every measure.
 _NO_RELEVANT = ("no_relevant", "all_negative")
@@ -38,6 +44,7 @@ def report_notes(values: Iterable[MeasureValue], meta: Meta) -> list[str]:
         *_names(values, meta.requested),
         *_left_out(meta.conventions),
         *_unanswered(meta),
+        *_zeros(values, meta.conventions),
         *_populations(values, meta.conventions),
         *_thresholds(values),
     ]
@@ -99,6 +106,49 @@ def _unanswered(meta: Meta) -> Iterator[str]:
             counts = "counts 0" if number == 1 else "count 0"
             remedy = "; complete=False leaves them out" if 2 * number > judged else ""
             yield f"{owner}{_without_result(number, judged)}: {counts}{remedy}"
+
+
+def zeros_of_grades(measures: Iterable[Measure], largest: float) -> Iterator[str]:
+    """Note measures that count no document as relevant.
+
+    Parameters
+    ----------
+    measures : iterable of Measure
+    largest : float
+        The largest grade.
+    """
+    by_rel: dict[float, dict[str, Measure]] = {}
+    for one in measures:
+        if "rel" in one.chosen and one.rel_or_default > largest:
+            by_rel.setdefault(one.rel_or_default, {}).setdefault(one.shown, one)
+    for rel, of_rel in by_rel.items():
+        remedy = "take judgements with relevant documents"
+        if largest > 0:
+            example = next(iter(of_rel.values()))(rel=float(f"{largest / 2:.2g}"))
+            remedy = f"name a lower rel, as in {example}"
+        names = list_text([*of_rel][:_NAMES])
+        names += f" and {len(of_rel) - _NAMES} more" if len(of_rel) > _NAMES else ""
+        yield (
+            f"no grade reaches rel={rel:g}: the largest is {largest:g}, so no document is relevant "
+            f"for {names}; {remedy}"
+        )
+
+
+def no_judged_document(run: str) -> str:
+    """Note a run whose documents have no judgement."""
+    return f"no document of {run} is judged; check that run and judgements name documents alike"
+
+
+def _zeros(values: Sequence[MeasureValue], conventions: Mapping[str, object]) -> Iterator[str]:
+    """Note what makes values of runs 0 although nothing is wrong with the ranking."""
+    largest, judged = (conventions.get(name) for name in ("largest_grade", "judged_documents"))
+    if isinstance(judged, Mapping):
+        for run, number in judged.items():
+            if not number:
+                yield no_judged_document("the run" if len(judged) == 1 else run)
+    if isinstance(largest, int | float):
+        named = {v.measure: v.shown for v in values}
+        yield from zeros_of_grades((measure(m).shown_as(n) for m, n in named.items()), largest)
 
 
 def _without_result(number: int, judged: int) -> str:
@@ -228,7 +278,7 @@ def size_and_conventions(meta: Meta, width: int | None) -> tuple[str, list[str]]
     conventions = [
         f"{name}={_convention(value)}"
         for name, value in meta.conventions.items()
-        if value is not None and name not in ("measures", "slices_left_out", "unanswered")
+        if value is not None and name not in _NOTED
     ]
     options = meta.conventions.get("measures")
     if isinstance(options, Mapping):

@@ -40,6 +40,7 @@ from fastrank_eval.apps.cli.shell import (
     prepare_process,
     render_text,
 )
+from fastrank_eval.apps.cli.standard_error import note
 
 if TYPE_CHECKING:
     from fastrank_eval.integrations.trec.report import TrecReport
@@ -328,6 +329,7 @@ def trec(
         from fastrank_eval.integrations.trec.lines import QRELS
         from fastrank_eval.integrations.trec.report import trec_report, with_distinct_names
         from fastrank_eval.integrations.trec.tables import read_pairs
+        from fastrank_eval.results.format import printable
 
     import json
 
@@ -346,6 +348,8 @@ def trec(
                 raise
             raise ArgumentError(f"{path}: {rest}") from None
         raise_if_stopped()
+        for text in report.notes:
+            note(f"warning: {printable(text)}")
         reports.append(report)
     reports = with_distinct_names(reports, runs)
     if report_format == "text":

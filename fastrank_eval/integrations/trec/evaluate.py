@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from fastrank_eval._lib.arguments import check_options, typed
+from fastrank_eval._lib.arrow import as_array
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.engine.conventions import profile_of
 from fastrank_eval.integrations.trec.join import Joined, join, no_common_query
@@ -135,9 +136,24 @@ def evaluate(
         "only_in_run": joined.only_in_run,
         "only_in_qrels": joined.only_in_qrels,
         "unanswered": joined.unanswered,
+        **_facts(joined),
     }
     result.meta = replace(result.meta, conventions={**result.meta.conventions, **queries})
     return result
+
+
+def _facts(joined: Joined) -> dict[str, object]:
+    """Find the largest grade, and the number of judged documents of each run that has any."""
+    grades = joined.table["grade"]
+    is_judged = grades.is_valid().combine_chunks()
+    judged = {}
+    for name in joined.scores:
+        is_retrieved = joined.table[name].is_valid().combine_chunks()
+        if is_retrieved.true_count:
+            judged[name] = int((as_array(is_retrieved) & as_array(is_judged)).sum())
+    known = as_array(grades.drop_null().combine_chunks())
+    largest = {"largest_grade": known.max().item()} if len(known) else {}
+    return {"judged_documents": judged, **largest}
 
 
 def _refuse_different_queries(joined: Joined) -> None:

@@ -7,8 +7,10 @@ from dataclasses import replace
 from itertools import chain
 
 import numpy as np
+import pyarrow as pa
 
 from fastrank_eval._lib.arguments import typed
+from fastrank_eval._lib.arrow import as_array
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval._lib.files import csv_text
@@ -26,6 +28,7 @@ from fastrank_eval.integrations.trec.tables import read_pairs
 from fastrank_eval.measures import Measure
 from fastrank_eval.results.evaluate import evaluate
 from fastrank_eval.results.format import printable
+from fastrank_eval.results.notes import no_judged_document, zeros_of_grades
 from fastrank_eval.results.slice_view import Layout, SliceSheet, best_models, slice_tables
 from fastrank_eval.results.tables import Name, Report
 
@@ -50,6 +53,8 @@ class TrecReport:
         Queries with lines of their own, in order of their bytes.
     columns : tuple of (ndarray or sequence of str)
         For each line of single queries, the values of the queries.
+    notes : tuple of str
+        What makes values 0 although nothing is wrong with the ranking.
     """
 
     run: str
@@ -57,6 +62,7 @@ class TrecReport:
     summary: tuple[_Value, ...]
     queries: tuple[str, ...]
     columns: tuple[np.ndarray | Sequence[str], ...]
+    notes: tuple[str, ...] = ()
 
     @property
     def by_query(self) -> tuple[tuple[_Value, ...], ...]:
@@ -254,9 +260,21 @@ def _report(tag: str, lines: tuple[Line, ...], ranked: RankedQueries, version: i
             summary.append(float(len(names)))
         elif line.measures:
             summary.append(sum(result.value(m) for m in line.measures) / len(line.measures))
-    return TrecReport(
-        tag, lines, tuple(summary), tuple(names[index] for index in order), tuple(columns)
+    queries = tuple(names[index] for index in order)
+    named = [one.shown_as(line.name) for line in lines for one in line.measures]
+    notes = tuple(_notes(tag, named, ranked.table))
+    return TrecReport(tag, lines, tuple(summary), queries, tuple(columns), notes)
+
+
+def _notes(tag: str, measures: Sequence[Measure], table: pa.Table) -> Iterator[str]:
+    retrieved, judged = (
+        as_array(table[name].is_valid().combine_chunks()) for name in ("score", "grade")
     )
+    if retrieved.any() and not (retrieved & judged).any():
+        yield no_judged_document(tag)
+    grades = as_array(table["grade"].drop_null().combine_chunks())
+    if len(grades):
+        yield from zeros_of_grades(measures, grades.max().item())
 
 
 def with_distinct_names(reports: Sequence[TrecReport], names: Sequence[str]) -> list[TrecReport]:
