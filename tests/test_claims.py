@@ -6,6 +6,7 @@ have no order between them.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,10 @@ from click.testing import CliRunner
 
 import fastrank_eval as fe
 from fastrank_eval.apps.cli.main import cli
+
+DOCS = Path(__file__).parents[1] / "docs"
+#: Measures whose values of groups the documents read.
+KEYED = ["GAUC", "MRR"]
 
 # --- An error of zero is no error (1 to 4) -------------------------------------------------------
 
@@ -110,6 +115,24 @@ def test_9__documents_that_never_match_give_zeros_and_a_line_says_so(tmp_path: P
 # --- Negative grades and gains (18) --------------------------------------------------------------
 
 # --- Numbers and names of other tools (19 to 24) -------------------------------------------------
+
+
+def test_22__the_documents_key_values_of_groups_by_model_and_measure() -> None:
+    scores = {"score_a": [0.2, 0.1, 0.3, 0.4], "score_b": [0.1] * 4}
+    log = {"g": [1, 1, 2, 2], "y": [1, 0, 0, 1], **scores}
+    result = fe.evaluate(log, group="g", label="y", score=[*scores], measures=KEYED)
+    pages = "".join(path.read_text("utf-8") for path in DOCS.rglob("*.md"))
+    keys = set(re.findall(r'result\["([^"]+)", "([^"]+)"\]', pages))
+    assert ("score_a", "GAUC") in keys
+    assert [key for key in sorted(keys) if len(result[key]) != 2] == []
+
+
+def test_22__the_page_of_training_tells_xgboost_that_higher_is_better() -> None:
+    page = (DOCS / "how-to" / "training.md").read_text("utf-8")
+    (example,) = re.findall(r"xgboost\.train\(.*?\n\)", page, re.DOTALL)
+    assert "early_stopping_rounds" in example
+    assert "maximize=True" in example
+
 
 # --- Tests of few groups (25, 26) ----------------------------------------------------------------
 

@@ -105,6 +105,26 @@ def test_xgboost__reports_what_evaluate_says(measure):
         assert reported[-1] == pytest.approx(value, abs=5.1e-7)  # XGBoost keeps six decimals
 
 
+@pytest.mark.parametrize("measure, best", [("GAUC", np.argmax), ("LogLoss", np.argmin)])
+def test_xgboost__early_stopping__goes_the_way_that_maximize_says(measure, best):
+    xgboost = pytest.importorskip("xgboost")
+    found: dict = {}
+    model = xgboost.train(
+        {"objective": "binary:logistic", "disable_default_eval_metric": 1, "nthread": 1},
+        xgboost.DMatrix(X, Y),
+        60,
+        evals=[(xgboost.DMatrix(X_OTHER, Y_OTHER), "validation")],
+        custom_metric=xgboost_metric(measure, group=[G_OTHER]),
+        maximize=measure == "GAUC",
+        early_stopping_rounds=10,
+        evals_result=found,
+        verbose_eval=False,
+    )
+    (values,) = found["validation"].values()
+    assert model.best_iteration == best(values)
+    assert 10 < len(values) < 60
+
+
 def test_xgboost__groups_of_the_matrix():
     xgboost = pytest.importorskip("xgboost")
     data = xgboost.DMatrix(X, Y, qid=np.sort(G))
