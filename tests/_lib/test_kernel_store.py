@@ -422,12 +422,17 @@ def test_full_disk__compiles_and_says_so_once(store: Path, tmp_path: Path) -> No
 
 
 AS_ANOTHER_USER = """
-import os, sys, warnings
+import os, shutil, sys, warnings
 sys.path.insert(0, FOLDER)
+import numba
 import numpy as np
 from fastrank_eval._lib import kernel_store
 from fastrank_eval._lib.jit import compilations
 from main import total, other
+# An entry names the version of Numba, and only root may be able to read the environment.
+version = shutil.copy(os.path.join(os.path.dirname(numba.__file__), "_version.py"), STORE)
+os.chmod(version, 0o644)
+numba.__spec__.origin = os.path.join(STORE, "__init__.py")
 user_store, kernel_store.user_store = kernel_store.user_store, lambda: None
 total(np.arange(5))  # imports all that only root may find
 kernel_store.user_store = user_store
