@@ -134,6 +134,28 @@ def test_22__the_page_of_training_tells_xgboost_that_higher_is_better() -> None:
     assert "maximize=True" in example
 
 
+def test_20__trec_evaluate_takes_the_options_of_the_command() -> None:
+    qrels = {"1": {"a": 2, "b": -1, "c": 1, "d": 0}, "2": {"a": 1, "b": 2}}
+    run = {query: {"b": 5.0, "x": 4.0, "c": 3.0, "a": 2.0, "d": 1.0} for query in qrels}
+    for options in ({"judged_only": True}, {"most": 2}, {"level": 2.0}, {"most": 3, "level": 2.0}):
+        for version in (9, 10):
+            report = fe.trec.trec_report(
+                qrels, run, measures="map,bpref", version=version, **options
+            )
+            found = fe.trec.evaluate(
+                qrels, {"one": run, "two": {}}, "map,bpref", profile=f"trec_eval_{version}",
+                complete=True, **options,
+            )  # fmt: skip
+            assert [found.value(name, "one") for name in ("map", "bpref")] == [*report.summary]
+            assert found.value("map", "two") == 0
+            assert next(iter(options.items())) in found.meta.conventions.items()
+    # A document of negative grade is left out of a condensed list, as with -J.
+    condensed = fe.trec.evaluate(qrels, run, "AP", judged_only=True).value("AP")
+    assert condensed > fe.trec.evaluate(qrels, run, "AP", unjudged="drop").value("AP")
+    with pytest.raises(fe.ArgumentError, match="most: must be from 1"):
+        fe.trec.evaluate(qrels, run, "AP", most=0)
+
+
 # --- Tests of few groups (25, 26) ----------------------------------------------------------------
 
 

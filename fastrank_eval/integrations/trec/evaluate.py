@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fastrank_eval._lib.arguments import check_options, typed
 from fastrank_eval._lib.arrow import as_array
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.engine.conventions import profile_of
-from fastrank_eval.integrations.trec.join import Joined, join, no_common_query
-from fastrank_eval.integrations.trec.measures import single_measures
+from fastrank_eval.integrations.trec.join import Joined, cut_run, join_runs, no_common_query
+from fastrank_eval.integrations.trec.measures import at_level, single_measures
+from fastrank_eval.integrations.trec.report import check_cuts
+from fastrank_eval.measures.parser import requested_measures, text_with_options
 from fastrank_eval.results.evaluate import evaluate as evaluate_table
 
 if TYPE_CHECKING:
@@ -33,6 +36,9 @@ def evaluate(
     measures: str | Measure | Sequence[str | Measure] = _DEFAULT_MEASURES,
     *,
     complete: bool | None = None,
+    level: float = 1,
+    most: int | None = None,
+    judged_only: bool = False,
     query: str | None = None,
     doc: str | None = None,
     grade: str | None = None,
@@ -64,6 +70,14 @@ def evaluate(
         gdeval, ndeval. In a dict, ``{}`` is a query with results: it counts 0. If it is left out,
         several runs must have the same judged queries, so that the value of a run does not depend
         on the others.
+    level : float
+        Least relevant grade, above 0, of measures that do not set `rel` (``-l``).
+    most : int, optional
+        The largest number of documents of each query that count (``-M``): those of the highest
+        scores, of equal ones those with the highest ids.
+    judged_only : bool
+        Leave unjudged documents, and those with a negative grade, out of the rankings, after `most`
+        (``-J``). ``unjudged="drop"`` keeps documents with a negative grade.
     query, doc, grade, score : str, optional
         Names of the columns of all tables, if they are others than those above.
     profile : str or None
@@ -106,10 +120,16 @@ def evaluate(
     array([0.5, 1. ])
     """
     check_options("trec.evaluate", options, evaluate_table, without=(*_OF_TABLE, "measures"))
+    check_cuts(most, level)
+    tool = None if profile is None else profile_of(profile)
     is_complete = complete
     if is_complete is None:
-        is_complete = profile is None or profile_of(profile).complete
-    joined = join(qrels, run, complete=is_complete, query=query, doc=doc, grade=grade, score=score)
+        is_complete = tool is None or tool.complete
+    score_type = options.get("score_type") or (tool and tool.choice("score_type"))
+    columns = {"query": query, "doc": doc, "grade": grade, "score": score}
+    is_float32 = score_type == "float32"
+    change = partial(cut_run, as_float32=is_float32, most=most, judged_only=judged_only)
+    joined = join_runs(qrels, run, is_complete, columns, change)
     common = joined.queries - joined.only_in_qrels * is_complete
     if not (joined.queries if complete else common):
         raise no_common_query()
@@ -118,7 +138,10 @@ def evaluate(
     names = joined.table.column_names
     if profile in _VERSIONS:
         grades = joined.table["grade"].unique().drop_null().to_pylist()
-        measures = single_measures(measures, _VERSIONS[profile], grades)
+        asked = single_measures(measures, _VERSIONS[profile], grades)
+    else:
+        asked = list(requested_measures(measures))
+    used = [at_level(one, level).shown_as(one.shown) for one in asked]
     result = evaluate_table(
         joined.table,
         group="query",
@@ -126,19 +149,31 @@ def evaluate(
         score=joined.scores,
         item="doc",
         subtopics="subtopics" if "subtopics" in names else None,
-        measures=measures,
+        measures=used,
         profile=profile,
         **{"unretrieved": "allow", "unjudged": "allow", **options},
     )
-    queries = {
+    chosen: dict[str, object] = {} if level == 1 else {"level": level}
+    chosen |= {} if most is None else {"most": most}
+    chosen |= {"judged_only": True} if judged_only else {}
+    conventions = {
+        **result.meta.conventions,
         "complete": is_complete,
         "judged_queries": joined.queries + joined.only_in_qrels * (not is_complete),
         "only_in_run": joined.only_in_run,
         "only_in_qrels": joined.only_in_qrels,
         "unanswered": joined.unanswered,
+        **chosen,
         **_facts(joined),
     }
-    result.meta = replace(result.meta, conventions={**result.meta.conventions, **queries})
+    # A measure is found by the name that was asked for, without the level.
+    requested = dict(result.requested) | {
+        text_with_options(one): result.requested.get(text_with_options(other), str(other))
+        for one, other in zip(asked, used, strict=True)
+        if one != other
+    }
+    result.requested = requested
+    result.meta = replace(result.meta, conventions=conventions, requested=requested)
     return result
 
 

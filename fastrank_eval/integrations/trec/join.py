@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -135,13 +135,29 @@ def join(
     >>> joined.table.to_pydict()["score"], joined.table.to_pydict()["grade"]
     ([2.5, 1.5, None], [None, 1, 1])
     """
-    of_qrels = {"query": query, "doc": doc, "grade": grade}
-    of_run = {"query": query, "doc": doc, "score": score}
+    names = {"query": query, "doc": doc, "grade": grade, "score": score}
+    return join_runs(qrels, run, complete, names)
+
+
+def join_runs(
+    qrels: object,
+    run: object,
+    complete: bool,
+    names: Mapping[str, str | None],
+    change: Callable[[PairTable, PairTable], PairTable] = lambda run, _: run,
+) -> Joined:
+    """Join as `join` does, after a change of each run beside the judgements."""
+    of_qrels, of_run = (
+        {name: names[name] for name in ("query", "doc", number)} for number in ("grade", "score")
+    )
     runs = _name_runs(run, of_run)
     refuse_swapped(qrels, list(runs.values()), of_qrels)
     judged = read_pairs(qrels, QRELS, names=of_qrels, remedy=_READ.format("read_qrels"))
     remedy = f"{_READ.format('read_run')} {_SEVERAL}"
-    pairs = [read_pairs(source, RUN, names=of_run, remedy=remedy) for source in runs.values()]
+    pairs = [
+        change(read_pairs(source, RUN, names=of_run, remedy=remedy), judged)
+        for source in runs.values()
+    ]
     rows, scores = _union(pairs)
     both = Common(rows, judged, complete)
     columns, unanswered, lacking = {}, {}, {}
@@ -357,8 +373,6 @@ def rank_documents(
     both: Common,
     *,
     as_float32: bool,
-    most: int | None,
-    judged_only: bool,
     depth: int,
 ) -> RankedQueries:
     """Rank documents by descending score, ties by descending id.
@@ -369,11 +383,6 @@ def rank_documents(
         At least one query is wanted.
     as_float32 : bool
         Round scores to float32 first.
-    most : int or None
-        The largest number of retrieved documents of each query.
-    judged_only : bool
-        Then leave out unjudged documents, and take those with a negative grade as not retrieved:
-        for trec_eval such a document is in the pool, but unjudged.
     depth : int
         Documents in a string of grades.
     """
@@ -384,14 +393,8 @@ def rank_documents(
     def rank_piece(i: int) -> tuple[list[np.ndarray], list[str]]:
         first, last = both.pieces[i]
         judgements, bounds, docs, scores = both.find(first, last)
-        if as_float32:
-            with np.errstate(over="ignore"):
-                scores = frozen(scores.astype(np.float32))
-        in_order = descends(scores, bounds)
-        order = order_by_item(scores, bounds, lambda rows: take_texts(docs, rows), in_order)
-        query, row, judgement, counts, ends = arrange(
-            both, first, order.astype(np.int64, copy=False), bounds, judgements, most, judged_only
-        )
+        order, scores = _order(docs, scores, bounds, as_float32)
+        query, row, judgement, counts, ends = arrange(both, first, order, bounds, judgements)
         grade, is_unjudged = grades[judgement], judgement < 0
         score = np.append(scores, scores.dtype.type(0))[row]
         shown = np.minimum(counts, depth)
@@ -414,6 +417,51 @@ def rank_documents(
         both.answered[both.wanted],
         list(chain.from_iterable(strings)),
     )
+
+
+def _order(
+    docs: pa.Array, scores: np.ndarray, bounds: np.ndarray, as_float32: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """Order documents of queries, best first; return their rows, and the scores compared."""
+    if as_float32:
+        with np.errstate(over="ignore"):
+            scores = frozen(scores.astype(np.float32))
+    in_order = descends(scores, bounds)
+    order = order_by_item(scores, bounds, lambda rows: take_texts(docs, rows), in_order)
+    return order.astype(np.int64, copy=False), scores
+
+
+def cut_run(
+    run: PairTable, judged: PairTable, *, as_float32: bool, most: int | None, judged_only: bool
+) -> PairTable:
+    """Leave out documents of a run; it keeps queries without a document.
+
+    Parameters
+    ----------
+    run, judged : PairTable
+    as_float32 : bool
+        As in `rank_documents`, whose order counts.
+    most : int or None
+        The largest number of documents of each query.
+    judged_only : bool
+        Then leave out documents that are unjudged, or have a negative grade: for trec_eval such a
+        document is in the pool, but unjudged.
+    """
+    if most is None and not judged_only:
+        return run
+    both = Common(run, judged)
+    is_left_out = np.append(both.negative, True)  # the last is that of row -1
+
+    def keep(i: int) -> np.ndarray:
+        judgements, bounds, docs, scores = both.find(*both.run.pieces[i])
+        kept = np.ones(len(docs), np.bool_)
+        if most is not None:
+            ranks = np.arange(len(docs)) - np.repeat(bounds[:-1], np.diff(bounds))
+            kept[_order(docs, scores, bounds, as_float32)[0]] = ranks < most
+        return kept & ~is_left_out[judgements] if judged_only else kept
+
+    pieces = in_threads(keep, len(both.run.pieces))
+    return both.run.keep(np.concatenate([np.empty(0, np.bool_), *pieces]))
 
 
 def _grade_strings(
@@ -440,8 +488,6 @@ def arrange(
     order: np.ndarray,
     bounds: np.ndarray,
     judgements: np.ndarray,
-    most: int | None = None,
-    judged_only: bool = False,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Arrange the pairs of some queries: ranked ones, then others judged.
 
@@ -454,10 +500,6 @@ def arrange(
         The retrieved documents by query, best first.
     bounds, judgements : ndarray
         Of `Common.find`.
-    most : int or None
-        The largest number of ranked documents of a query.
-    judged_only : bool
-        As in `rank_documents`.
 
     Returns
     -------
@@ -484,10 +526,7 @@ def arrange(
         frozen(judgements),
         firsts,
         ends,
-        both.negative,
         both.numbers[first:last],
-        np.int64(len(order) if most is None else most),
-        judged_only,
         np.empty(int(judged.max(initial=0)), np.bool_),
         queries,
         rows,
@@ -500,45 +539,28 @@ def arrange(
 
 @kernel
 def _arrange(  # type: ignore[no-untyped-def]
-    order, bounds, judgements, firsts, ends, negative, numbers, most, judged_only,
+    order, bounds, judgements, firsts, ends, numbers,
     seen, queries, rows, judgement_rows, counts, starts,
 ):  # fmt: skip
-    """Arrange the pairs of each query, best first.
-
-    Judged documents that are beyond `most` or left out follow as not retrieved.
-    """
+    """Arrange the pairs of each query, best first, then judged ones that were not retrieved."""
     k = np.int64(0)
     for q in range(counts.shape[0]):
         counts[q] = 0
         starts[q] = k
         if numbers[q] < 0:
             continue
-        lo, first = bounds[q], firsts[q]
-        last = lo + min(bounds[q + 1] - lo, most)
+        first = firsts[q]
         for i in range(ends[q] - first):
             seen[i] = False
-        for i in range(lo, last):
+        for i in range(bounds[q], bounds[q + 1]):
             judgement = judgements[order[i]]
             if judgement >= 0:
-                if judged_only and negative[judgement]:
-                    continue
                 seen[judgement - first] = True
-            elif judged_only:
-                continue
             queries[k] = numbers[q]
             rows[k] = order[i]
             judgement_rows[k] = judgement
             k += 1
         counts[q] = k - starts[q]
-        if counts[q] < bounds[q + 1] - lo:
-            for i in range(lo, bounds[q + 1]):
-                judgement = judgements[order[i]]
-                if judgement >= 0 and not seen[judgement - first]:
-                    seen[judgement - first] = True
-                    queries[k] = numbers[q]
-                    rows[k] = -1
-                    judgement_rows[k] = judgement
-                    k += 1
         for judgement in range(first, ends[q]):
             if not seen[judgement - first]:
                 queries[k] = numbers[q]

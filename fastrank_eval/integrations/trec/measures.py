@@ -389,7 +389,7 @@ def _line_of_measure(request: str | Measure, version: int, level: float) -> Line
     one = measure(request)
     return Line(
         text,
-        (one if "rel" in one.given else _at_level(one, level),),
+        (at_level(one, level),),
         count=one.aggregate == "sum",
         by_query=not one.pooled and one.aggregate != "geometric mean",
         request=str(request),
@@ -447,7 +447,7 @@ def _lines_of(
             texts: tuple[str, ...] = (trec_measure.text.format(parameter),)
             if has_parameters and trec_measure.parse is not None:
                 texts = trec_measure.parse(parameter)
-            measures = tuple(_at_level(measure(text), level) for text in texts)
+            measures = tuple(at_level(measure(text), level) for text in texts)
             # A level is printed with two decimals, but all of its decimals count.
             suffix = parameter if trec_measure.has_integers else f"{float(parameter):.2f}"
             line = Line(
@@ -459,7 +459,10 @@ def _lines_of(
             yield parameter, line
 
 
-def _at_level(original: Measure, level: float) -> Measure:
+def at_level(original: Measure, level: float) -> Measure:
+    """Set the least relevant grade of a measure that has one, and does not set it."""
+    if "rel" in original.given:
+        return original
     return original(rel=level) if level != 1 and "rel" in original.chosen else original
 
 

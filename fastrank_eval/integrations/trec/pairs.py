@@ -322,6 +322,15 @@ class PairTable:
         inside = np.searchsorted(self.starts, rows, "right") - 1
         return list(pairwise(sorted({*after.tolist(), *inside.tolist()})))
 
+    def keep(self, rows: np.ndarray) -> PairTable:
+        """Take the rows of a mask; queries without any stay, as empty ones."""
+        kept = rows if self.order is None else rows[self.order]
+        counts = np.append(0, np.cumsum(kept))[self.starts]
+        lost = take_texts(self.queries, np.flatnonzero(counts[1:] == counts[:-1])).to_pylist()
+        bits = pa.py_buffer(np.packbits(rows, bitorder="little"))
+        mask = pa.Array.from_buffers(pa.bool_(), len(rows), [None, bits])
+        return PairTable.of(self.table.filter(mask), self.number, [*self.empty, *lost])
+
     def between(self, lo: int, hi: int) -> tuple[pa.Array, np.ndarray, np.ndarray]:
         """Get documents, their hashes and the numbers of some rows."""
         names = ("doc", "hash", self.number)
@@ -542,6 +551,4 @@ def drop_duplicates(
     chosen[original[by]] = by
     keep = np.zeros(pairs.rows, np.bool_)
     keep[rows[chosen[original]]] = True
-    bits = pa.py_buffer(np.packbits(keep, bitorder="little"))
-    mask = pa.Array.from_buffers(pa.bool_(), len(keep), [None, bits])
-    return PairTable.of(pairs.table.filter(mask), pairs.number, pairs.empty)
+    return pairs.keep(keep)

@@ -17,6 +17,7 @@ from fastrank_eval._lib.files import csv_text
 from fastrank_eval.engine.records import JSON_SCHEMAS
 from fastrank_eval.integrations.trec.join import (
     RankedQueries,
+    cut_run,
     no_common_query,
     rank_documents,
     refuse_swapped,
@@ -184,10 +185,7 @@ def trec_report(
     """
     if version not in VERSIONS:
         raise ArgumentError(f"version: must be 9 or 10, got {version!r}.")
-    if most is not None and not 1 <= most < 1 << 63:
-        raise ArgumentError(f"most: must be from 1 to 2^63 - 1, got {most}.")
-    if not 0 < level < np.inf:
-        raise ArgumentError(f"level: must be a number above 0, got {level:g}.")
+    check_cuts(most, level)
     lines = report_lines(measures, version, level)
     for line in lines:
         if any(one.needs_subtopics for one in line.measures):
@@ -199,7 +197,9 @@ def trec_report(
     refuse_swapped(qrels, [run], {**names, "grade": grade})
     retrieved = read_pairs(run, RUN, duplicates, {**names, "score": score})
     judgements = read_pairs(qrels, QRELS, duplicates, {**names, "grade": grade})
-    both = Common(retrieved, judgements, complete)
+    as_float32 = version == 9
+    cut = cut_run(retrieved, judgements, as_float32=as_float32, most=most, judged_only=judged_only)
+    both = Common(cut, judgements, complete)
     if not both.wanted.any():
         raise no_common_query()
     if version == 10 and both.only_in_judged and not complete:
@@ -213,14 +213,20 @@ def trec_report(
     tag = str(tags[len(tags) - 1].as_py()) if len(tags) else "run"
     ranked = rank_documents(
         both,
-        as_float32=version == 9,
-        most=most,
-        judged_only=judged_only,
+        as_float32=as_float32,
         depth=max((line.depth for line in lines), default=0),
     )
     # Their memory serves the evaluation.
-    del retrieved, both
+    del retrieved, cut, both
     return _report(tag, lines, ranked, version)
+
+
+def check_cuts(most: int | None, level: float) -> None:
+    """Check the arguments of ``-M`` and ``-l``."""
+    if most is not None and not 1 <= most < 1 << 63:
+        raise ArgumentError(f"most: must be from 1 to 2^63 - 1, got {most}.")
+    if not 0 < level < np.inf:
+        raise ArgumentError(f"level: must be a number above 0, got {level:g}.")
 
 
 def _report(tag: str, lines: tuple[Line, ...], ranked: RankedQueries, version: int) -> TrecReport:
