@@ -6,6 +6,7 @@ have no order between them.
 
 from __future__ import annotations
 
+import html
 import re
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from click.testing import CliRunner
 
 import fastrank_eval as fe
 from fastrank_eval.apps.cli.main import cli
+from tests.support.doors import DOORS, DOORS_OF_ROWS, DROPS, log_without
 
 DOCS = Path(__file__).parents[1] / "docs"
 #: Measures whose values of groups the documents read.
@@ -25,6 +27,29 @@ KEYED = ["GAUC", "MRR"]
 # --- Rows that leave unseen: null scores and NaN (5, 6) ------------------------------------------
 
 # --- Rows that leave unseen: counts of dropped rows, empty sources (7, 10) -----------------------
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("reason", DROPS)
+def test_7__rows_that_an_option_drops__are_counted_at_every_door(
+    reason: str, door: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    column, option, told = DROPS[reason]
+    text = html.unescape(str(DOORS[door](log_without(column), option)))
+    text = text.replace("\\", "")
+    assert told in " ".join(text.split())
+    if "JSON" in door:
+        counts = f'"{reason}": {{ "rows": 37 }}'
+        assert counts in " ".join(text.split())
+
+
+@pytest.mark.parametrize("door", DOORS_OF_ROWS)
+def test_7__rows_without_a_label__are_counted_beside_thresholds(door: str) -> None:
+    column, option, told = DROPS["unjudged"]
+    text = str(DOORS_OF_ROWS[door](log_without(column), option))
+    assert told in text or '{"unjudged": {"rows": 37}}' in text
+
 
 # --- TREC queries without results, zeros that hide a mistake (8, 9) ------------------------------
 

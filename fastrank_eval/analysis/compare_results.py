@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fastrank_eval._lib.arguments import column_name
 from fastrank_eval._lib.errors import ArgumentError, near
@@ -32,7 +32,7 @@ from fastrank_eval.analysis.group_join import (
     join_groups,
     require_groups,
 )
-from fastrank_eval.engine.records import MeasureValue, Meta, plain_value
+from fastrank_eval.engine.records import LEFT_OUT, MeasureValue, Meta, plain_value
 from fastrank_eval.measures import Measure, measure
 from fastrank_eval.results.result import result_of
 
@@ -46,7 +46,7 @@ _IGNORED = ("confidence", "order", "spilled", "measures", "merged", "score")
 #: Conventions that select or count rows and slices: two results may have different rows.
 _ROW_CONVENTIONS = (
     *("by", "min_groups", "slices_left_out", "where", "limit"),
-    *("rows_without_group", "judged_queries", "only_in_run", "only_in_qrels", "unanswered"),
+    *(LEFT_OUT, "judged_queries", "only_in_run", "only_in_qrels", "unanswered"),
     *("judged_documents", "largest_grade"),
 )
 
@@ -185,8 +185,24 @@ def _common_meta(
         common["score"] = expressions
     if slicings:
         common["by"] = list(slicings)
+    left_out = _left_out(result, other)
+    if left_out:
+        common[LEFT_OUT] = left_out
     seconds = result.meta.seconds + other.meta.seconds
     return replace(result.meta, conventions=common, seconds=seconds)
+
+
+def _left_out(result: Result, other: Result) -> dict[str, Any]:
+    """Return the rows left out, by model where two results differ."""
+    own, others = (plain_value(each.meta.conventions.get(LEFT_OUT, {})) for each in (result, other))
+    if own == others:
+        return dict(own)
+    left_out: dict[str, Any] = {}
+    for reason in dict.fromkeys([*own, *others]):
+        mine, theirs = (each.get(reason, {}).get("rows", 0) for each in (own, others))
+        by_model = {**dict.fromkeys(other.scores, theirs), **dict.fromkeys(result.scores, mine)}
+        left_out[reason] = {"rows": mine, "by_model": by_model}
+    return left_out
 
 
 def _baseline_of(result: Result, other: Result | None, requested: str | None) -> str:

@@ -32,11 +32,15 @@ from fastrank_eval.analysis.curve_points import (
     by_cutoff,
     points_choice,
 )
-from fastrank_eval.engine.records import JSON_SCHEMAS, Meta, plain_meta, plain_value
+from fastrank_eval.engine.records import JSON_SCHEMAS, Meta, plain_value
 from fastrank_eval.measures import AUC, AvgPrec, Lift, LogLoss, Measure, parse_measures
 from fastrank_eval.results.evaluate import evaluate
 from fastrank_eval.results.format import count_text, number_text, printable
-from fastrank_eval.results.notes import size_and_conventions
+from fastrank_eval.results.notes import (
+    plain_meta_with,
+    rows_left_out_notes,
+    size_and_conventions,
+)
 from fastrank_eval.results.result import Result
 from fastrank_eval.results.tables import Lines, Report, write_csv
 from fastrank_eval.results.views import Tabular
@@ -100,6 +104,11 @@ class Curve(Tabular):
     def scores(self) -> tuple[str, ...]:
         """Score columns, in the requested order."""
         return tuple(self.columns)
+
+    @property
+    def notes(self) -> list[str]:
+        """Notes on rows that options have left out."""
+        return rows_left_out_notes(self.meta.conventions, self.meta.rows)
 
     @cached_property
     def table(self) -> pa.Table:
@@ -182,7 +191,7 @@ class Curve(Tabular):
                 for score in self.scores
             ],
             "points": plain_value(self.table.to_pylist()),
-            "meta": plain_meta(self.meta),
+            "meta": plain_meta_with(self.notes, self.meta),
         }
 
     @typed
@@ -268,7 +277,7 @@ class Curve(Tabular):
             values = self.values.get(score, {})
             texts = ", ".join(f"{name} {number_text(value)}" for name, value in values.items())
             lines.append(f"{score}: {self.undefined.get(score, texts)}")
-        return "\n".join(lines)
+        return "\n".join([*lines, *self.notes])
 
 
 def _arrow_array(column: np.ndarray, kind: pa.DataType) -> pa.Array:

@@ -16,7 +16,8 @@ from fastrank_eval.engine.records import JSON_SCHEMAS, plain_value
 from fastrank_eval.io.reader import open_source
 from fastrank_eval.measures import Measure, parse_measures, registry
 from fastrank_eval.results.evaluate import evaluate
-from fastrank_eval.results.format import amount
+from fastrank_eval.results.format import amount, printable
+from fastrank_eval.results.notes import rows_left_out_notes
 from fastrank_eval.results.tables import (
     Lines,
     Report,
@@ -65,6 +66,8 @@ class Explanation(NotebookView):
         Conventions that apply to the requested measures, even if they change no value.
     names : tuple of str
         The name of each measure that was asked for, such as MAP for AP.
+    notes : tuple of str
+        Sentences on rows that options have left out of our values.
     """
 
     profile: Profile
@@ -73,6 +76,7 @@ class Explanation(NotebookView):
     theirs: tuple[float | None, ...]
     choices: tuple[Choice, ...]
     names: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Convert to plain Python values."""
@@ -91,6 +95,7 @@ class Explanation(NotebookView):
                 for c in self.choices
             ],
             "differs": list(self.profile.differs),
+            **({"notes": list(self.notes)} if self.notes else {}),
         }
 
     def to_json(self) -> str:
@@ -128,7 +133,8 @@ class Explanation(NotebookView):
 
     @property
     def _differences(self) -> list[str]:
-        return [f"not reproduced: {difference}" for difference in self.profile.differs]
+        differs = [f"not reproduced: {difference}" for difference in self.profile.differs]
+        return [*map(printable, self.notes), *differs]
 
     def _html_report(self) -> Report:
         tool = Lines([self.profile.tool], [""])
@@ -213,9 +219,12 @@ def explain(
         )
     roles = {"group": group, "label": label, "score": score, **options, "per_group": False}
 
+    notes: list[list[str]] = []
+
     def values(measured: Sequence[Measure], **choices: str) -> tuple[float | None, ...]:
         # Two requested measures may be the same one, which is evaluated once.
         result = evaluate(source, measures=list(measured), **{**roles, **choices, **fixed})
+        notes.append(rows_left_out_notes(result.meta.conventions, result.meta.rows))
         return tuple(plain_value(result.value(m, name)) for name in result.scores for m in measured)
 
     shared = {
@@ -232,7 +241,7 @@ def explain(
     labels = tuple((name, str(m)) for name in scores for m in requested)
     names = tuple(m.shown for _ in scores for m in requested)
     combined = values(tool_profile.apply(requested), **dict(tool_profile.choices))
-    return Explanation(tool_profile, labels, ours, combined, tuple(choices), names)
+    return Explanation(tool_profile, labels, ours, combined, tuple(choices), names, tuple(notes[0]))
 
 
 def _changes(

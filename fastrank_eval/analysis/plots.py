@@ -26,6 +26,7 @@ from fastrank_eval.results.format import (
     percent_text,
     printable,
 )
+from fastrank_eval.results.notes import rows_left_out_notes
 
 if TYPE_CHECKING:
     from fastrank_eval.engine.records import Meta
@@ -510,6 +511,7 @@ def caption_of(curve: Drawable) -> str:
         for name in ("weight", "where", "limit")
         if conditions.get(name) is not None
     ]
+    texts += [note.partition(",")[0] for note in rows_left_out_notes(conditions, rows)]
     return ", ".join(texts)
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any, overload
 
 import numpy as np
@@ -14,7 +15,7 @@ from fastrank_eval._lib.arguments import check_choice, check_options, typed
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.elementary import ratio
 from fastrank_eval._lib.errors import ArgumentError
-from fastrank_eval.engine.records import JSON_SCHEMAS, plain_value
+from fastrank_eval.engine.records import JSON_SCHEMAS, LEFT_OUT, plain_counts, plain_value
 from fastrank_eval.engine.run import NOT_OF_ROWS, run, totals_of
 from fastrank_eval.engine.summary import score_tables
 from fastrank_eval.measures import AUC
@@ -22,6 +23,7 @@ from fastrank_eval.measures.clustered_sums import Confusion, f_score
 from fastrank_eval.measures.decisions import PositivePredictiveValue
 from fastrank_eval.measures.options import REL, number
 from fastrank_eval.results.format import detail_text, printable
+from fastrank_eval.results.notes import rows_left_out_notes
 from fastrank_eval.stats.score_table import ScoreTable
 
 #: Options of each criterion.
@@ -244,6 +246,10 @@ class BestThreshold:
         no row is predicted positive.
     reason : str or None
         Why there is no threshold.
+    rows_left_out : dict of str to dict
+        Rows that options have left out, by reason: ``{"unjudged": {"rows": 12}}``.
+    notes : tuple of str
+        Sentences on them.
     """
 
     score: str
@@ -255,6 +261,8 @@ class BestThreshold:
     fn: float
     tn: float
     reason: str | None = None
+    rows_left_out: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     def _share(self, numerator: float, denominator: float) -> float:
         is_defined = self.reason is None and denominator > 0
@@ -294,17 +302,19 @@ class BestThreshold:
         """Convert to plain Python values for JSON, NaN to None."""
         names = "score", "by", "threshold", "value", *_CELLS, *_SHARES, "reason"
         values = {name: plain_value(getattr(self, name)) for name in names}
-        return {"schema": JSON_SCHEMAS["threshold"], **values}
+        left_out = {"rows_left_out": plain_value(self.rows_left_out)} if self.rows_left_out else {}
+        return {"schema": JSON_SCHEMAS["threshold"], **values, **left_out}
 
     def __str__(self) -> str:
         score = printable(self.score)
         if self.reason is not None:
-            return f"{score}: no threshold by {self.by} ({self.reason})"
+            return "\n  ".join([f"{score}: no threshold by {self.by} ({self.reason})", *self.notes])
         threshold = "no row positive" if self.threshold is None else f"threshold {self.threshold!r}"
         shares = ", ".join(f"{name} {detail_text(getattr(self, name))}" for name in _SHARES)
         cells = ", ".join(f"{name.upper()} {detail_text(getattr(self, name))}" for name in _CELLS)
         value = detail_text(self.value)
-        return f"{score}: {threshold}, {self.by} {value}\n  {cells}\n  {shares}"
+        lines = [f"{score}: {threshold}, {self.by} {value}", cells, shares, *self.notes]
+        return "\n  ".join(lines)
 
 
 _SHARES = ("precision", "recall", "fpr", "specificity", "f1", "accuracy")
@@ -386,7 +396,7 @@ def best_threshold(
     criterion = Criterion(by, beta, target, pos, costs)
     check_choice("prefer", prefer, PREFER)
     _check_options("best_threshold", options)
-    plan, totals = totals_of(
+    plan, found = totals_of(
         source,
         label=label,
         score=score,
@@ -395,8 +405,13 @@ def best_threshold(
         keep_scores=True,
         **options,
     )
-    tables = score_tables(plan, totals)
-    results = {name: best_of(table, criterion, prefer, name) for (name, _), table in tables.items()}
+    tables = score_tables(plan, found.totals)
+    left_out = plain_counts(found.left_out)
+    notes = tuple(rows_left_out_notes({LEFT_OUT: left_out}, found.totals.overall.rows()))
+    results = {
+        name: replace(best_of(table, criterion, prefer, name), rows_left_out=left_out, notes=notes)
+        for (name, _), table in tables.items()
+    }
     return results[score] if isinstance(score, str) else results
 
 
@@ -486,7 +501,8 @@ def confusion(
     -------
     pyarrow.Table
         ``score`` (string), ``threshold`` (float64), ``tp``, ``fp``, ``fn``, ``tn``: int64 rows, or
-        with weights their float64 sums, each rounded once.
+        with weights their float64 sums, each rounded once. The metadata of its schema count rows
+        that options have left out, as JSON: ``rows_left_out``.
 
     Raises
     ------
@@ -512,7 +528,7 @@ def confusion(
     if not measures:
         raise ArgumentError("threshold: must have at least one number, got none; pass one.")
     _check_options("confusion", options)
-    plan, totals = totals_of(
+    plan, found = totals_of(
         source, label=label, score=score, measures=measures, weight=weight, **options
     )
     rows = [
@@ -521,13 +537,15 @@ def confusion(
             "threshold": float(measure.threshold),
             **{cell.lower(): number for cell, number in measure.state_in(states).details().items()},
         }
-        for name, states in zip(plan.roles.scores, totals.overall_states.models, strict=True)
+        for name, states in zip(plan.roles.scores, found.totals.overall_states.models, strict=True)
         for measure in measures
     ]
     number = pa.int64() if weight is None else pa.float64()
     fields = [("score", pa.string()), ("threshold", pa.float64())]
     fields += [(cell, number) for cell in ("tp", "fp", "fn", "tn")]
-    return pa.Table.from_pylist(rows, schema=pa.schema(fields))
+    left_out = plain_counts(found.left_out)
+    metadata = {LEFT_OUT: json.dumps(left_out)} if left_out else None
+    return pa.Table.from_pylist(rows, schema=pa.schema(fields, metadata))
 
 
 def _check_options(caller: str, options: Mapping[str, Any]) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections import Counter
+from collections.abc import Callable, Container, Mapping, Sequence
 from functools import cache
 from itertools import zip_longest
 from os import PathLike
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -19,7 +21,7 @@ from fastrank_eval.engine.plan import GroupValues, Plan
 from fastrank_eval.engine.totals import Totals
 from fastrank_eval.groups.chunk import Chunk
 from fastrank_eval.groups.edges import BatchProfile, Keys, View, keys_at, profile_batch
-from fastrank_eval.io.columns import Layout, Rows
+from fastrank_eval.io.columns import UNJUDGED, Layout, Rows, RowsLeftOut, rows_left_out_by
 from fastrank_eval.io.validate import rows_of
 
 #: Arguments that choose the rows, and how these are read.
@@ -61,11 +63,14 @@ class PlanTotals:
         Keys of consecutive groups; empty unless ``plan.per_group``.
     values : list of GroupValues
         Their results, in the same order.
+    left_out : RowsLeftOut
+        Rows that options of the plan have left out.
     """
 
     totals: Totals
     keys: list[Keys]
     values: list[GroupValues]
+    left_out: RowsLeftOut
 
 
 class Evaluator:
@@ -95,11 +100,18 @@ class Evaluator:
         self._whole = tuple(p for p, plan in enumerate(plans) if not plan.grouped)
         self._scored = [plan.grouped and (plan.ranks or plan.presorted) for plan in plans]
         self._proven = self.layout.score_places(p for p in self.grouped if self._scored[p])
+        self._lock = Lock()
         self.clear()
 
     def clear(self) -> None:
         """Forget all rows, which are read again."""
         self.totals = [ThreadTotals(plan) for plan in self.plans]
+        self._left_out = [rows_left_out_by(plan.roles) for plan in self.plans]
+
+    def _leave_out(self, p: int, left_out: Mapping[tuple[str, str], int]) -> None:
+        """Count rows that a plan leaves out; threads may call it."""
+        with self._lock:
+            self._left_out[p].update(left_out)
 
     @property
     def per_group(self) -> bool:
@@ -128,7 +140,10 @@ class Evaluator:
             For the plans with groups; None if no row is left for them.
         """
         proven: Container[int] = self._proven if profiled else ()
-        rows = rows_of(batch, self.layout, first_row, proven)
+        left_out: RowsLeftOut = Counter()
+        rows = rows_of(batch, self.layout, first_row, proven, left_out)
+        for p in range(len(self.plans)) if left_out else ():
+            self._leave_out(p, left_out)
         if not rows.count:
             return None
         for p in self._whole:
@@ -200,7 +215,9 @@ class Evaluator:
         """Evaluate the rows that a plan does not drop; None if it drops all."""
         plan, groups = self.plans[p], None
         if plan.roles.unjudged == "drop":
+            rows = chunk.columns.rows
             chunk, groups = chunk.judged()
+            self._leave_out(p, {(UNJUDGED, ""): rows - chunk.columns.rows})
             if not chunk.groups:
                 return None
 
@@ -227,7 +244,7 @@ class Evaluator:
                 if result.values is not None
             ]
             keys, values = [of for of, _ in pairs], [value for _, value in pairs]
-            plan_totals.append(PlanTotals(totals.merge(), keys, values))
+            plan_totals.append(PlanTotals(totals.merge(), keys, values, self._left_out[p]))
         return plan_totals
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import field, fields
 from typing import Any
@@ -12,6 +13,7 @@ import pyarrow as pa
 
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.files import csv_text
+from fastrank_eval.io.columns import RowsLeftOut
 from fastrank_eval.slicing.spec import short_texts
 
 #: The version of the schema of each JSON document, `schemas/NAME.json`. It is increased when a key
@@ -26,6 +28,10 @@ JSON_SCHEMAS = {
     "threshold": 1,
     "trec": 1,
 }
+
+
+#: The convention of a result, and the entry of a header of a state: rows that options leave out.
+LEFT_OUT = "rows_left_out"
 
 
 def finite(value: float) -> float | None:
@@ -96,6 +102,35 @@ def plain_meta(meta: Meta) -> dict[str, Any]:
     if not meta.requested:
         del plain["requested"]
     return plain
+
+
+def plain_counts(left_out: RowsLeftOut) -> dict[str, dict[str, Any]]:
+    """Write counts as ``{reason: {"rows": n, "by_model": ...}}``."""
+    plain: dict[str, dict[str, Any]] = {}
+    for reason in sorted({reason for reason, _ in left_out}):
+        models = {model: n for (each, model), n in left_out.items() if each == reason}
+        if models:
+            rows = models.pop("", 0)
+            plain[reason] = {"rows": rows, **({"by_model": models} if models else {})}
+    return plain
+
+
+def _counts_from(plain: Mapping[str, Mapping[str, Any]]) -> RowsLeftOut:
+    """Read what `plain_counts` wrote."""
+    counts: RowsLeftOut = Counter()
+    for reason, of_reason in plain.items():
+        counts[reason, ""] = of_reason["rows"]
+        for model, rows in of_reason.get("by_model", {}).items():
+            counts[reason, model] = rows
+    return counts
+
+
+def add_counts(plain: Iterable[Mapping[str, Mapping[str, Any]]]) -> dict[str, dict[str, Any]]:
+    """Add the plain counts of parts."""
+    total: RowsLeftOut = Counter()
+    for part in plain:
+        total.update(_counts_from(part))
+    return plain_counts(total)
 
 
 class NamedRecord:

@@ -48,13 +48,13 @@ from fastrank_eval.engine.plan import (
     undefined_policies,
     undefined_text,
 )
-from fastrank_eval.engine.records import MeasureValue, Meta
+from fastrank_eval.engine.records import LEFT_OUT, MeasureValue, Meta, plain_counts
 from fastrank_eval.engine.strategy import EvaluatedRows, evaluate_rows
 from fastrank_eval.engine.summary import slices_left_out, summary_rows
 from fastrank_eval.engine.totals import Totals
 from fastrank_eval.groups.edges import Keys
 from fastrank_eval.groups.ties import TIES
-from fastrank_eval.io.columns import Roles, epsilon_of, ordered_integers
+from fastrank_eval.io.columns import NULL_GROUP, Roles, epsilon_of, ordered_integers
 from fastrank_eval.io.computed import expressions_of, refuse_computed, with_computed
 from fastrank_eval.io.keys import CategoricalEncoder
 from fastrank_eval.io.reader import RowReader, open_source
@@ -247,11 +247,11 @@ def run(request: Request) -> Evaluation:
 
 
 @taking(Request)
-def totals_of(request: Request) -> tuple[Plan, Totals]:
+def totals_of(request: Request) -> tuple[Plan, PlanTotals]:
     """Check arguments and read the rows once, without values of measures."""
     (task,) = prepare([request])
     (plan_totals,) = read_rows([task]).plans
-    return task.plan, plan_totals.totals
+    return task.plan, plan_totals
 
 
 def read_rows(tasks: Sequence[Task]) -> EvaluatedRows:
@@ -273,8 +273,8 @@ def prepare(requests: Sequence[Request]) -> list[Task]:
     check_shared(requests)
     first = requests[0]
     drafts = [_draft(request) for request in requests]
-    source = _open(drafts)
     limit = at_least_one("limit", first.limit, None, math.inf)
+    source = _open(drafts, limit)
     slicings = _open_slicings(drafts, source, limit)
     plans = []
     for draft, of_plan in zip(drafts, slicings, strict=True):
@@ -465,7 +465,7 @@ def _group_columns(
     return ()
 
 
-def _open(drafts: Sequence[_Draft]) -> Source:
+def _open(drafts: Sequence[_Draft], limit: int | None) -> Source:
     """Open the source of requests."""
     request = drafts[0].request
     categories: dict[str, None] = {}
@@ -491,7 +491,7 @@ def _open(drafts: Sequence[_Draft]) -> Source:
     check_choice("null_groups", request.null_groups, CHOICES["null_groups"])
     if request.null_groups == "error" or request.group is None:
         return source
-    return source.without_nulls(column_names("group", request.group))
+    return source.without_nulls(column_names("group", request.group), limit)
 
 
 def _check_columns(request: Request, roles: Roles, source: Source) -> None:
@@ -537,11 +537,11 @@ def _conventions(task: Task, plan_totals: PlanTotals, rows: EvaluatedRows) -> di
         conventions["where"] = str(request.where)
     if request.limit is not None:
         conventions["limit"] = request.limit
+    left_out = plan_totals.left_out
     if task.source.rows_left_out is not None:
         conventions["null_groups"] = "drop"
-        if request.limit is None:  # rows behind the limit are read too
-            conventions["rows_without_group"] = task.source.rows_left_out
-    return conventions
+        left_out[NULL_GROUP, ""] = task.source.rows_left_out
+    return conventions | ({LEFT_OUT: plain_counts(left_out)} if left_out else {})
 
 
 def _baseline(baseline: str | None, scores: tuple[str, ...]) -> int | None:

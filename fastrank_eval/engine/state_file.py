@@ -20,6 +20,7 @@ from fastrank_eval._lib.arguments import matches_annotation, shown
 from fastrank_eval._lib.arrow import arrow_column, bytes_column, column_with_nulls
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import FastRankEvalError, MeasureError, SourceError
+from fastrank_eval.engine.records import LEFT_OUT
 from fastrank_eval.engine.state_arrays import SLICES, VALUES, Rows, StateArrays
 from fastrank_eval.io.source import first_line
 
@@ -327,7 +328,11 @@ def check_header(header: Mapping[str, Any]) -> None:
         With the name of the entry.
     """
     _check(header, _HEADER, "")
-    _check({"rows_without_group": 0, **header}, {"rows_without_group": "int"}, "")
+    for reason, counts in header.get(LEFT_OUT, {}).items():
+        _check(counts, {"rows": "int"}, f"{LEFT_OUT} {reason} ")
+        _check(
+            {"by_model": {}, **counts}, {"by_model": "Mapping[str, int]"}, f"{LEFT_OUT} {reason} "
+        )
     _check(header["columns"], _COLUMNS, "columns ")
     _check(header["conventions"], _CONVENTIONS, "conventions ")
     provenance = {f.name: str(f.type).replace("tuple", "list") for f in fields(Provenance)}

@@ -14,7 +14,7 @@ from fastrank_eval._lib import __version__
 from fastrank_eval._lib.errors import MergeError
 from fastrank_eval._lib.threads import processors
 from fastrank_eval.engine.plan import Plan, undefined_policies
-from fastrank_eval.engine.records import Meta
+from fastrank_eval.engine.records import LEFT_OUT, Meta
 from fastrank_eval.engine.run import Evaluation
 from fastrank_eval.engine.state_arrays import (
     ALL,
@@ -34,7 +34,7 @@ from fastrank_eval.engine.state_arrays import (
 from fastrank_eval.engine.state_file import Provenance
 from fastrank_eval.engine.summary import slices_left_out, summary_rows
 from fastrank_eval.engine.totals import Totals
-from fastrank_eval.io.columns import Roles
+from fastrank_eval.io.columns import NULL_GROUP, Roles
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.parser import requested_measures
 from fastrank_eval.slicing.slicer import Slicings
@@ -43,8 +43,6 @@ from fastrank_eval.slicing.spec import requested_slicing
 #: Version of the meaning of the numbers in a state. It grows when the sums of a measure change
 #: their meaning, because old and new sums must not be added.
 CONVENTIONS = 1
-#: The convention, and the entry of a header, that counts rows without a group key.
-LEFT_OUT = "rows_without_group"
 #: Conventions that may differ between states: which rows were read, and how.
 RUN_CONVENTIONS = (
     "order",
@@ -378,7 +376,8 @@ def _conventions(
     if any(one.limit is not None for one in provenance):
         result["limit"] = _all_values(one.limit for one in provenance)
     if LEFT_OUT in header:
-        result |= {"null_groups": "drop", LEFT_OUT: header[LEFT_OUT]}
+        result |= {"null_groups": "drop"} if NULL_GROUP in header[LEFT_OUT] else {}
+        result[LEFT_OUT] = header[LEFT_OUT]
     if len(provenance) > 1:
         result["merged"] = len(provenance)
     return result

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from itertools import count
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +18,18 @@ from fastrank_eval._lib.threads import scratch
 
 #: The place of an array that a plan does not have.
 _ABSENT = -1
+
+
+#: Why options leave out rows, in the order in which rows are tested.
+NULL_GROUP, UNJUDGED = "null_group", "unjudged"
+#: Rows that options leave out, by reason and model. The model is "" for all rows of a reason. A row
+#: that lacks the scores of two models counts for both of them, and once for "".
+RowsLeftOut: TypeAlias = Counter[tuple[str, str]]
+
+
+def rows_left_out_by(roles: Roles) -> RowsLeftOut:
+    """Return counts of 0 for the reasons of some policies."""
+    return Counter({(UNJUDGED, ""): 0} if roles.unjudged == "drop" else {})
 
 
 class CodedColumn(Protocol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -196,11 +197,12 @@ class Source:
         """
         return (batch for batch in read_batches(self.unread_batches(columns)) if batch.num_rows)
 
-    def without_nulls(self, names: Sequence[str]) -> Source:
+    def without_nulls(self, names: Sequence[str], limit: int | None = None) -> Source:
         """Return a source without the rows that lack one of some columns.
 
-        Its `rows_left_out` counts them while it is read. NaN is null. Its `input_row` reads the
-        columns again; `locate` says what a number counts if that is impossible.
+        Its `rows_left_out` counts them while it is read, if at most `limit` other rows are needed
+        those before the last one. NaN is null. Its `input_row` reads the columns again; `locate`
+        says what a number counts if that is impossible.
         """
         require_columns(self.schema, names, source=self.name)
 
@@ -208,11 +210,18 @@ class Source:
             return np.logical_or.reduce([missing_rows(batch.column(name)) for name in names])
 
         def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-            result.rows_left_out = 0
+            result.rows_left_out, remaining = 0, math.inf if limit is None else limit
             for batch in self.batches(list(dict.fromkeys((*columns, *names)))):
                 missing = missing_in(batch)
+                present = np.flatnonzero(~missing)
+                if len(present) >= remaining:
+                    missing = missing[: present[int(remaining) - 1] + 1]
+                remaining -= len(present)
                 result.rows_left_out += int(np.count_nonzero(missing))
-                yield filter_batch(batch.select(list(columns)), mask_column(~missing))
+                rows = batch.select(list(columns)).slice(0, len(missing))
+                yield filter_batch(rows, mask_column(~missing))
+                if remaining <= 0:
+                    return
 
         def input_row(row: int) -> int:
             first, remaining = 0, row

@@ -21,11 +21,13 @@ from fastrank_eval._lib.arrow import (
 )
 from fastrank_eval._lib.errors import ColumnError
 from fastrank_eval.io.columns import (
+    UNJUDGED,
     CodedColumn,
     Columns,
     Layout,
     Roles,
     Rows,
+    RowsLeftOut,
     StoredColumn,
     refuse_unhashable,
 )
@@ -277,7 +279,11 @@ def check_scores(batch: pa.RecordBatch, layout: Layout, first_row: int) -> None:
 
 
 def rows_of(
-    batch: pa.RecordBatch, layout: Layout, first_row: int, proven: Container[int] = ()
+    batch: pa.RecordBatch,
+    layout: Layout,
+    first_row: int,
+    proven: Container[int] = (),
+    left_out: RowsLeftOut | None = None,
 ) -> Rows:
     """Validate a batch and view it as arrays, each column once.
 
@@ -293,6 +299,8 @@ def rows_of(
     proven : container of int
         Places of scores that are not searched for NaN. The caller proves that there is none, or
         calls `check_scores`.
+    left_out : RowsLeftOut, optional
+        Counts the rows that leave.
 
     Returns
     -------
@@ -340,6 +348,8 @@ def rows_of(
         arrays[stored.place] = codes
     if dropped is None:
         return Rows(layout, first_row, keys, tuple(arrays), item)
+    if left_out is not None:
+        left_out[UNJUDGED, ""] += int(np.count_nonzero(dropped))
     for place in layout.drop_masks():
         rest = cast(np.ndarray, arrays[place]) & ~dropped
         arrays[place] = rest if rest.any() else None

@@ -181,11 +181,12 @@ def evaluate(request: Request) -> Result | LabelResults:
     unretrieved : {"error", "allow"}
         Rows without a score: ``"allow"`` counts them in R and in the ideal.
     unjudged : {"error", "allow", "drop"}
-        Rows without a label: ``"allow"`` lets them take a rank without gain, ``"drop"`` moves later
-        rows up.
+        Rows without a label: ``"allow"`` lets them take a rank without gain, ``"drop"`` leaves them
+        out, so that later rows move up. `Meta.conventions` counts rows that an option leaves out,
+        by reason, as ``rows_left_out``: ``{"unjudged": {"rows": 12}}``. Reports note them.
     null_groups : {"error", "drop"}
-        Rows without a group key, null or NaN: ``"drop"`` leaves them out. `Meta.conventions` has
-        their number as ``rows_without_group``.
+        Rows without a group key, null or NaN: ``"drop"`` leaves them out, and counts them as
+        ``null_group``.
     weight_rows : {"refuse", "ignore"}
         What measures of rank positions, which have no weighted form, do with `weight`.
     score_type : {"given", "float32"}

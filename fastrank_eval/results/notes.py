@@ -5,17 +5,28 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from fastrank_eval.engine.records import MeasureValue, Meta, NamedRecord, plain_meta
+from fastrank_eval.engine.records import LEFT_OUT, MeasureValue, Meta, NamedRecord, plain_meta
+from fastrank_eval.io.columns import NULL_GROUP, UNJUDGED
 from fastrank_eval.measures import Measure, measure
 from fastrank_eval.measures.decisions import Decision, GroupDecision
 from fastrank_eval.measures.options import text_of
-from fastrank_eval.results.format import count_text, list_text, printable, speed_text
+from fastrank_eval.results.format import count_text, list_text, printable, share_text, speed_text
+
+#: What rows lack that options leave out, by reason.
+_LACKS = {NULL_GROUP: "a group key", UNJUDGED: "a label"}
 
 #: Measures that a note names; official has 25.
 _NAMES = 5
 
 #: Conventions that other lines show.
-_NOTED = ("measures", "slices_left_out", "unanswered", "judged_documents", "largest_grade")
+_NOTED = (
+    "measures",
+    "slices_left_out",
+    "unanswered",
+    "judged_documents",
+    "largest_grade",
+    LEFT_OUT,
+)
 
 #: Reasons of groups that ``groups='with_relevant'`` leaves out for every measure.
 _NO_RELEVANT = ("no_relevant", "all_negative")
@@ -42,7 +53,7 @@ def report_notes(values: Iterable[MeasureValue], meta: Meta) -> list[str]:
     values = list(values)
     return [
         *_names(values, meta.requested),
-        *_left_out(meta.conventions),
+        *rows_left_out_notes(meta.conventions, meta.rows),
         *_unanswered(meta),
         *_zeros(values, meta.conventions),
         *_populations(values, meta.conventions),
@@ -52,8 +63,7 @@ def report_notes(values: Iterable[MeasureValue], meta: Meta) -> list[str]:
 
 def meta_with_notes(values: Iterable[MeasureValue], meta: Meta) -> dict[str, Any]:
     """Convert metadata to plain Python values, and add the notes."""
-    notes = report_notes(values, meta)
-    return {**plain_meta(meta), **({"notes": notes} if notes else {})}
+    return plain_meta_with(report_notes(values, meta), meta)
 
 
 def names_of(values: Iterable[NamedRecord], scores: Collection[str]) -> str:
@@ -85,11 +95,34 @@ def _names(values: Sequence[MeasureValue], requested: Mapping[str, str]) -> Iter
         yield f"requested: {', '.join(f'{name} is {text}' for name, text in requested.items())}"
 
 
-def _left_out(conventions: Mapping[str, object]) -> Iterator[str]:
-    """Note rows that were left out, because they have no group key."""
-    rows = conventions.get("rows_without_group")
-    if isinstance(rows, int) and rows:
-        yield f"{count_text(rows, 'row')} without a group key left out"
+def plain_meta_with(notes: Sequence[str], meta: Meta) -> dict[str, Any]:
+    """Convert metadata to plain Python values, with notes if there are any."""
+    return {**plain_meta(meta), **({"notes": list(notes)} if notes else {})}
+
+
+def rows_left_out_notes(conventions: Mapping[str, object], rows: int) -> list[str]:
+    """Note rows that options have left out, with reasons and shares.
+
+    Parameters
+    ----------
+    conventions : mapping
+    rows : int
+        Number of rows that are left.
+    """
+    counts = conventions.get(LEFT_OUT)
+    if not isinstance(counts, Mapping):
+        return []
+    notes = []
+    read = rows + sum(of_reason["rows"] for of_reason in counts.values())
+    for reason, of_reason in counts.items():
+        number, by_model = of_reason["rows"], of_reason.get("by_model", {})
+        if number or any(by_model.values()):
+            share = share_text(number / read if read else 0.0)
+            models = ", ".join(f"{n:,} of {model}" for model, n in by_model.items())
+            lacks = _LACKS.get(reason, reason)
+            note = f"{count_text(number, 'row')} without {lacks} left out, {share} of {read:,}"
+            notes.append(f"{note}: {models}" if models else note)
+    return notes
 
 
 def _unanswered(meta: Meta) -> Iterator[str]:

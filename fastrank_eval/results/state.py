@@ -14,7 +14,7 @@ from fastrank_eval._lib.addresses import clean_address
 from fastrank_eval._lib.arguments import at_least_one, check_fraction, check_options, shown, typed
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval._lib.files import atomic_path
-from fastrank_eval.engine.records import plain_value
+from fastrank_eval.engine.records import LEFT_OUT, add_counts, plain_value
 from fastrank_eval.engine.run import Evaluation
 from fastrank_eval.engine.state_arrays import (
     ALL,
@@ -36,7 +36,6 @@ from fastrank_eval.engine.state_file import (
 )
 from fastrank_eval.engine.state_merge import (
     CONVENTIONS,
-    LEFT_OUT,
     RUN_CONVENTIONS,
     Content,
     check_agreement,
@@ -261,7 +260,7 @@ class State(NotebookView):
             }
             counts = [one.header[LEFT_OUT] for one in every if LEFT_OUT in one.header]
             if counts:
-                header[LEFT_OUT] = sum(counts)
+                header[LEFT_OUT] = add_counts(counts)
             return State(header, arrays)
 
     @typed

@@ -27,6 +27,11 @@ def log(users: Any = USERS) -> dict[str, Any]:
     return {"user": users, "click": CLICK, "score": SCORE}
 
 
+def left_out(result: fe.Result) -> int:
+    counts: Any = result.meta.conventions["rows_left_out"]
+    return int(counts["null_group"]["rows"])
+
+
 def values(result: fe.Result) -> list[float]:
     return [value.value for value in result]
 
@@ -59,7 +64,7 @@ def test_null_groups__drop__leaves_rows_out_and_counts_them(source: Any) -> None
     result = fe.evaluate(source, **OPTIONS, measures=MEASURES, null_groups="drop")
     assert values(result) == values(whole_rows())
     assert result.meta.rows == 7
-    assert result.meta.conventions["rows_without_group"] == 2
+    assert left_out(result) == 2
     assert "2 rows without a group key left out" in repr(result)
 
 
@@ -68,7 +73,7 @@ def test_null_groups__several_keys__drops_rows_that_lack_one() -> None:
     result = fe.evaluate(
         source, **{**OPTIONS, "group": ["user", "slot"]}, measures="RR", null_groups="drop"
     )
-    assert (result.meta.rows, result.meta.conventions["rows_without_group"]) == (6, 3)
+    assert (result.meta.rows, left_out(result)) == (6, 3)
 
 
 def test_null_groups__of_files_rows_conditions_and_streams__counts_once(tmp_path: Path) -> None:
@@ -79,11 +84,11 @@ def test_null_groups__of_files_rows_conditions_and_streams__counts_once(tmp_path
     for source in sources:
         result = fe.evaluate(source, **OPTIONS, measures=MEASURES, null_groups="drop")
         assert values(result) == values(whole_rows())
-        assert result.meta.conventions["rows_without_group"] == 2
+        assert left_out(result) == 2
     result = fe.evaluate(
         table, **OPTIONS, measures="RR", null_groups="drop", where="score < 0.3", by="click"
     )
-    assert result.meta.conventions["rows_without_group"] == 1
+    assert left_out(result) == 1
     comparison = fe.compare(
         {**log(), "other": SCORE[::-1]}, group="user", label="click", score=["score", "other"],
         baseline="score", measures="RR", null_groups="drop",
@@ -128,15 +133,19 @@ def test_null_groups__states_of_parts__merge() -> None:
     ]
     merged = parts[0].merge(parts[1])
     assert merged.result().meta.rows == 16
-    assert merged.result().meta.conventions["rows_without_group"] == 2
-    assert "rows_without_group" not in parts[1].result().meta.conventions
+    assert left_out(merged.result()) == 2
+    assert "rows_left_out" not in parts[1].result().meta.conventions
 
 
-def test_null_groups__with_a_limit__are_not_counted() -> None:
+def test_null_groups__with_a_limit__are_counted_before_the_last_row() -> None:
     users = [1, 1, None, 2, 2, None, 3, 3, None]
-    result = fe.evaluate(log(users), **OPTIONS, measures="RR", null_groups="drop", limit=3)
-    assert result.meta.rows == 3
-    assert "rows_without_group" not in result.meta.conventions
+    for limit, rows in ((2, 0), (3, 1), (4, 1), (5, 2), (6, 2), (9, 3)):
+        for source in (
+            pa.table(log(users)),
+            iter(pa.table(log(users)).to_batches(max_chunksize=2)),
+        ):
+            result = fe.evaluate(source, **OPTIONS, measures="RR", null_groups="drop", limit=limit)
+            assert (result.meta.rows, left_out(result)) == (min(limit, 6), rows)
 
 
 def test_null_groups__on_the_command_line__is_an_option(tmp_path: Path) -> None:

@@ -34,6 +34,8 @@ NIGHTLY = ["nightly", "month/nightly.toml", "-q", "--json", "-"]
 BY_LABEL = ["labels.parquet", *LOG[1:3], "-l", "click,order", *LOG[5:]]
 CURVES = ("roc", "pr", "det", "lift", "calibration", "k", "gauc-by-activity")
 JSON = ["--format", "json"]
+#: A log in which some rows have no label.
+UNJUDGED, DROP = "unjudged.parquet", ["--unjudged", "drop"]
 #: Commands over the files of `demo`, with the schema of what they write.
 COMMANDS: dict[str, tuple[str, list[str]]] = {
     "evaluate": ("evaluation", ["evaluate", *LOG, *JSON]),
@@ -53,16 +55,19 @@ COMMANDS: dict[str, tuple[str, list[str]]] = {
     "compared labels": ("comparison", ["compare", *BY_LABEL, "--baseline", "score_a", *JSON]),
     "threshold": (
         "threshold",
-        ["threshold", LOG[0], "-l", "click", "-s", "score_a,score_b", "-q", *JSON],
+        ["threshold", UNJUDGED, "-l", "click", "-s", "score_a,score_b", "-q", *DROP, *JSON],
     ),
-    "explain": ("explanation", ["explain", *LOG[:-1], "--profile", "catboost", *JSON]),
+    "explain": (
+        "explanation",
+        ["explain", UNJUDGED, *LOG[1:-1], "--profile", "catboost", *DROP, *JSON],
+    ),
     "trec": ("trec", ["trec", "qrels.txt", "bm25.run", "ours.run", "-c", "-q", *JSON]),
     "measures": ("measures", ["measures", *JSON]),
     "nightly": ("nightly", [*NIGHTLY, "--backfill", "2026-11-11..2026-11-12"]),
     "no labels": ("nightly", [*NIGHTLY, "--date", "2026-11-20", "--no-labels"]),
     "no rows": ("nightly", [*NIGHTLY, "--date", "2027-01-01"]),
     "refused": ("nightly", ["nightly", "missing.toml", "-q", "--json", "-"]),
-    **{kind: ("curve", ["curve", kind, *LOG, *JSON]) for kind in CURVES},
+    **{kind: ("curve", ["curve", kind, UNJUDGED, *LOG[1:], *DROP, *JSON]) for kind in CURVES},
 }
 
 
@@ -158,6 +163,10 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, 
         orders = [click and row % 3 for row, click in enumerate(log["click"].to_pylist())]
         orders = [min(1, int(order)) for order in orders]
         pq.write_table(log.append_column("order", pa.array(orders)), "labels.parquet")
+        clicks = [click if row > 9 else None for row, click in enumerate(log["click"].to_pylist())]
+        click = pa.array(clicks, log.schema.field("click").type)
+        place = log.schema.get_field_index("click")
+        pq.write_table(log.set_column(place, "click", click), UNJUDGED)
         for part, rows in (("a", "slot = 'top'"), ("b", "slot != 'top'")):
             state = ["--where", rows, "--save-state", f"{part}.state", "-m", "AUC,LogLoss"]
             without_groups = [word for word in LOG if word not in ("-g", "user_id")]

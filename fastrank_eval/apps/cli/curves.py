@@ -205,6 +205,8 @@ def curve(
     result = _compute_curve(kind, sources, quiet, options)
     for score, reason in result.undefined.items() if not quiet else ():
         note(f"{printable(score)}: no curve ({reason})")
+    for text in result.notes if not quiet else ():
+        note(printable(text))
     if output is None:
         emit(result.to_json() + "\n" if report_format == "json" else result.to_csv(safe=csv_safe))
         return
@@ -412,6 +414,8 @@ def threshold(
     if report_format == "text":
         emit("".join(f"{best}\n" for best in thresholds))
         return
+    for text in thresholds[0].notes if report_format == "csv" and not quiet else ():
+        note(printable(text))
     rows = [best.to_dict() for best in thresholds]
     if report_format == "json":
         import json

@@ -19,6 +19,7 @@ from fastrank_eval.engine.run import Evaluation
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.multicalibration import MulticalibrationError
 from fastrank_eval.measures.pooled import ClusteredMeasure
+from fastrank_eval.results.notes import rows_left_out_notes
 from fastrank_eval.results.state import State, state_of_run
 
 #: Pending bytes of states at which they are merged before more are read.
@@ -186,6 +187,7 @@ class NightMerger:
             return MergedNights(notes=notes)
         evaluation = self._total.evaluation(confidence=confidence, min_groups=min_groups)
         dates = tuple(sorted(self._dates))
+        notes += tuple(rows_left_out_notes(evaluation.meta.conventions, evaluation.meta.rows))
         return MergedNights(tuple(evaluation.summary), dates, notes)
 
     def _leave_out(self, date: dt.date, reason: str, reason_of_several: str = "") -> None:

@@ -83,6 +83,7 @@ from fastrank_eval.engine.run import Evaluation, Request
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.parser import requested_measures
 from fastrank_eval.results.gate_parser import ALL
+from fastrank_eval.results.notes import rows_left_out_notes
 
 
 def check_folder(history: Path) -> None:
@@ -347,6 +348,7 @@ def _source(config: NightlyConfig, date: dt.date) -> str | list[str]:
 def _evaluated_night(config: NightlyConfig, date: dt.date, evaluation: Evaluation) -> NightRun:
     requested = requested_measures(list(config.measures))
     hidden = frozenset(map(str, _quality_measures(config, config.options)))
+    meta = evaluation.meta
     values, confidence = values_of(evaluation, hidden), config.options["confidence"]
     night = Night(
         date=date,
@@ -356,9 +358,10 @@ def _evaluated_night(config: NightlyConfig, date: dt.date, evaluation: Evaluatio
         measures=tuple(str(m) for m in evaluation.plan.measures if str(m) not in hidden),
         sources=tuple(map(clean_address, config.sources(date))),
         command=_command(config, date),
-        version=evaluation.meta.version,
-        seconds=evaluation.meta.seconds,
+        version=meta.version,
+        seconds=meta.seconds,
         label=config.label,
+        notes=tuple(rows_left_out_notes(meta.conventions, meta.rows)),
         conventions=_conventions_of_run(evaluation, config, hidden),
         values=tuple(values),
         quality=quality_of(evaluation),
@@ -421,7 +424,10 @@ def _night_without_labels(config: NightlyConfig, date: dt.date, evaluation: Eval
         conventions={"labels": NO_LABELS, **conventions},
         values=(),
         quality=replace(quality, nulls=nulls),
-        notes=("judged without labels: run the night again when they have come",),
+        notes=(
+            *rows_left_out_notes(evaluation.meta.conventions, evaluation.meta.rows),
+            "judged without labels: run the night again when they have come",
+        ),
     )
     return NightRun(night, SavedStates(), few_scores(evaluation, config.gates.min_distinct_scores))
 

@@ -481,6 +481,9 @@ def test_null_groups__dropped__are_counted_and_nights_stay_comparable() -> None:
     for day in (3, 4):
         assert nightly("nightly.toml", "--date", on(day)).exit_code == 0
     first, second = kept()
-    assert [n.conventions["rows_without_group"] for n in (first, second)] == [0, 10]
+    assert [n.conventions["rows_left_out"] for n in (first, second)] == [
+        {"null_group": {"rows": 0}},
+        {"null_group": {"rows": 10}},
+    ]
     assert "user_id" not in second.quality.nulls
     assert "yesterday" in {line.kind for line in second.compared}
