@@ -279,6 +279,12 @@ def test_one_group__has_a_value_without_an_error():
     assert "CI" not in repr(result)
 
 
+@pytest.mark.parametrize("groups", [3, 13, 26, 52])
+def test_support__of_carriers_just_below_the_groups__is_that_of_all(groups) -> None:
+    support = Support(groups, float(groups), math.nextafter(groups, 0), difference=True)
+    assert support.degrees == pytest.approx(groups - 1)
+
+
 @pytest.mark.parametrize("wrong", [0, 1, -0.5, 95, math.nan, "0.95", True, None])
 def test_confidence__outside_its_range__is_refused(wrong):
     log = {"g": [1], "l": [1], "s": [0.5]}
