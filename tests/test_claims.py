@@ -9,10 +9,13 @@ from __future__ import annotations
 import html
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
+from pyarrow import parquet
 
 import fastrank_eval as fe
 from fastrank_eval.apps.cli.main import cli
@@ -220,6 +223,39 @@ def test_26__bootstrap_of_few_groups__has_no_interval_and_names_the_test_for_few
 
 
 # --- Sources: groups in parts, files with two names (27, 28) -------------------------------------
+
+#: The rows of group 1 lie in both parts: each of them alone has one class.
+PARTS = [{"g": [1, 2, 2], "y": [0, 1, 0], "s": [0.1, 0.2, 0.3]}, {"g": [1], "y": [1], "s": [0.5]}]
+
+
+@pytest.mark.parametrize("choices", [
+    {"measures": "nDCG", "undefined": "error"},
+    {"measures": "GAUC(single_class='error')"},
+    {"measures": "GAUC", "undefined": "error", "threads": 1, "batch_rows": 1},
+])  # fmt: skip
+@pytest.mark.parametrize("kind", ["files", "folder", "chunks", "batches"])
+def test_27__a_group_in_several_parts_is_defined_as_a_whole(
+    kind: str, choices: dict[str, Any], tmp_path: Path
+) -> None:
+    tables = [pa.table(part) for part in PARTS]
+    for name, table in zip("ab", tables, strict=True):
+        parquet.write_table(table, tmp_path / f"{name}.parquet")
+    sources = {
+        "files": [tmp_path / "a.parquet", tmp_path / "b.parquet"],
+        "folder": tmp_path,
+        "chunks": pa.concat_tables(tables),
+        "batches": [batch for table in tables for batch in table.to_batches()],
+    }
+    options: Any = {"group": "g", "label": "y", "score": "s", **choices}
+    (value,) = fe.evaluate(sources[kind], **options)
+    assert value.groups_used == 2
+    # A group that is undefined as a whole is still refused, and a stream names what is wrong.
+    wrong = pa.concat_tables([*tables, pa.table({"g": [3, 3], "y": [0, 0], "s": [0.2, 0.1]})])
+    with pytest.raises(fe.UndefinedError, match="undefined for the group g=3"):
+        fe.evaluate(wrong, **options)
+    with pytest.raises(fe.OrderError, match="g=1 comes back"):
+        fe.evaluate(iter(sources["batches"]), **options)
+
 
 # --- Readers and numbers (29 to 31) --------------------------------------------------------------
 

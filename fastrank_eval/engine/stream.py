@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from fastrank_eval._lib.dataclass import dataclass
+from fastrank_eval._lib.errors import UndefinedError
 from fastrank_eval._lib.threads import map_jobs
 from fastrank_eval.engine.evaluator import Evaluator, GroupResults
 from fastrank_eval.groups.edges import KeyRun, Keys, KeyWatch, key_run, key_text, keys_at, same_key
@@ -35,12 +36,15 @@ class BatchResult:
         Rows from the last edge on; None if there is no edge.
     run : KeyRun or None
         Keys of the groups that begin at an edge, with that of the tail, if keys are watched.
+    undefined : UndefinedError or None
+        The error of a group, if keys are watched: the group may have rows in later batches.
     """
 
     head: Rows | None
     inside: list[GroupResults | None]
     tail: Rows | None = None
     run: KeyRun | None = None
+    undefined: UndefinedError | None = None
 
 
 def evaluate_stream(
@@ -71,6 +75,8 @@ def evaluate_stream(
     ------
     ReturningKey
         A key returned after another key.
+    UndefinedError
+        A group is undefined where that is an error, and no key returned.
     """
     first, layout = evaluator.first, evaluator.layout
     keep = watch is not None and watch.keep
@@ -78,6 +84,7 @@ def evaluate_stream(
     open_group: list[Rows] = []
     spanning: list[tuple[Rows, Keys, list[GroupResults | None]]] = []
     spanning_rows = 0
+    undefined: list[UndefinedError] = []
 
     def evaluate_batch(job: WorkBatch) -> BatchResult:
         record_batches = read_batch(job[0])
@@ -102,7 +109,8 @@ def evaluate_stream(
         firsts = starts[:-1] if all_whole else starts
         run = None if watch is None else key_run(rows.keys, firsts, keep, batch_profile.directions)
         inside: list[GroupResults | None] = []
-        if len(starts) > 1:
+        error = None
+        if len(starts) > 1 and not undefined:
 
             def name(group: int) -> str:
                 return key_text(rows.keys, first.roles.group, int(starts[group]))
@@ -110,8 +118,15 @@ def evaluate_stream(
             def keys() -> Keys:
                 return keys_at(rows.keys, starts[:-1])
 
-            inside = evaluator.evaluate(rows.slice(lo, hi), starts - lo, name, keys, batch_profile)
-        return BatchResult(copy_rows(0, lo), inside, copy_rows(hi, rows.count), run)
+            try:
+                inside = evaluator.evaluate(
+                    rows.slice(lo, hi), starts - lo, name, keys, batch_profile
+                )
+            except UndefinedError as raised:
+                if watch is None:
+                    raise
+                error = raised
+        return BatchResult(copy_rows(0, lo), inside, copy_rows(hi, rows.count), run, error)
 
     def close_group() -> None:
         nonlocal spanning_rows
@@ -136,7 +151,8 @@ def evaluate_stream(
 
     def evaluate_spanning() -> None:
         nonlocal spanning_rows
-        if not spanning:
+        if not spanning or undefined:
+            spanning.clear()
             return
         starts = np.concatenate([[0], np.cumsum([rows.count for rows, _, _ in spanning])])
 
@@ -148,7 +164,13 @@ def evaluate_stream(
             return tuple(pa.concat_arrays(list(column)) for column in columns)
 
         rows = concatenate([rows for rows, _, _ in spanning])
-        evaluated = evaluator.evaluate(rows, starts, name, keys)
+        try:
+            evaluated = evaluator.evaluate(rows, starts, name, keys)
+        except UndefinedError as error:
+            if watch is None:
+                raise
+            undefined.append(error)
+            evaluated = []
         for position, result in enumerate(evaluated):
             if result is None or result.values is None:
                 continue
@@ -167,6 +189,8 @@ def evaluate_stream(
     jobs = chain(begin, jobs)
     del begin  # or it keeps two batches in memory until the end
     for result in map_jobs(first.threads, evaluate_batch, jobs):
+        if result.undefined is not None:
+            undefined.append(result.undefined)
         head = result.head
         if head is not None and head.count:
             if not (open_group and same_key(open_group[0].keys, 0, head.keys, 0)):
@@ -188,4 +212,6 @@ def evaluate_stream(
     evaluate_spanning()
     if watch is not None:
         watch.finish()
+    if undefined:
+        raise undefined[0]
     return results
