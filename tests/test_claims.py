@@ -138,6 +138,105 @@ def test_9__documents_that_never_match_give_zeros_and_a_line_says_so(tmp_path: P
 
 # --- Gates (11 to 14) ----------------------------------------------------------------------------
 
+WORSE = "GAUC[*] p_adjusted < 0.05 and GAUC[*] delta < 0"
+
+
+def sliced_log(**noise: float) -> dict[str, Any]:
+    """Make a click log of 60 users a slot; models are the less right the more noise they have."""
+    draws, slots = np.random.default_rng(42), ("feed", "search", "side")
+    user = np.repeat(np.arange(60 * len(slots)), 8)
+    slot = np.array(slots)[user % len(slots)]
+    click = draws.random(len(user)) < 0.4
+    right = click + draws.normal(0, 0.7, len(user))
+    models = {
+        name: 1 / (1 + np.exp(-right - size * draws.normal(0, 1, len(user))))
+        for name, size in {"base": 0.0, **noise}.items()
+    }
+    return {"user": user, "slot": slot, "click": click.astype(int), **models}
+
+
+def compared(log: dict[str, Any], **options: Any) -> fe.Comparison:
+    models = [name for name in log if name not in ("user", "slot", "click")]
+    given = {"score": models, "baseline": "base", "measures": "GAUC", "by": "slot"}
+    return fe.compare(log, group="user", label="click", **{**given, **options})
+
+
+def test_11__models_without_a_difference_in_some_slices_pass_the_gate_worse_in_any_slice() -> None:
+    log = sliced_log()
+    log["new"] = np.where(log["slot"] == "side", log["base"] ** (1 - log["click"]), log["base"])
+    assert compared(log).check(WORSE).passed
+
+
+def test_11__a_slice_without_a_number_is_left_out_and_named() -> None:
+    log = sliced_log(new=3.0)
+    log["click"][log["slot"] == "side"] = 0
+    found = compared(log).check(WORSE)
+    assert [failure.slice for failure in found.failures] == ["slot=feed", "slot=search"]
+    first, second = str(found).splitlines()
+    assert first.endswith("; not judged: slot=side (all_negative), 1 of 3 slices")
+    assert "not judged" not in second
+    log["new"] = log["base"] ** (1 - log["click"])
+    found = compared(log).check(WORSE)
+    assert found.passed
+    assert str(found).endswith(": not judged: slot=side (all_negative), 1 of 3 slices")
+    silence = compared(log).check("new:GAUC[*] groups_used < 1")
+    assert [failure.slice for failure in silence.failures] == ["slot=side"]
+
+
+def test_11__a_gate_without_any_slice_to_judge_fails() -> None:
+    log = sliced_log(new=3.0)
+    log["click"][:] = 0
+    (failure,) = compared(log).check(WORSE).failures
+    assert failure.score == "new"
+    assert failure.detail == (
+        "no slice has its numbers: slot=feed, slot=search, slot=side (all_negative), 3 of 3 slices"
+    )
+
+
+def test_12__a_model_in_half_a_condition_is_refused() -> None:
+    half = "new:GAUC[*] p_adjusted < 0.05 and GAUC[*] delta < -0.02"
+    with pytest.raises(fe.ArgumentError) as refused:
+        fe.gate(half)
+    assert "write new:GAUC[*] delta" in str(refused.value)
+    fe.gate("new:GAUC[*] p_adjusted < 0.05 and new:GAUC[*] delta < -0.02")
+    fe.gate("GAUC < base:GAUC - 0.01")
+
+
+def test_13__another_model_or_measure_does_not_disarm_a_gate() -> None:
+    log = sliced_log(new=0.6)
+    alone = compared(log).check(WORSE)
+    log |= {"third": log["base"], "fourth": log["base"][::-1]}
+    more = compared(log, measures="GAUC,RR,AUC,LogLoss")
+    assert not alone.passed
+    named = "new:GAUC[*] p_adjusted < 0.05 and new:GAUC[*] delta < 0"
+    assert [f.slice for f in more.check(named).failures] == [f.slice for f in alone.failures]
+
+
+def test_13__a_gate_prints_its_own_p_value_and_that_of_the_table() -> None:
+    found = compared(sliced_log(new=0.3), measures="GAUC,RR").check("worse(GAUC[slot=side])")
+    assert re.fullmatch(
+        r"gate failed: worse\(GAUC\[slot=side\]\): new: delta -0\.0\d+, "
+        r"p 0\.\d+ \(0\.\d+ over the 6 of the table\)",
+        str(found),
+    )
+    found = compared(sliced_log(new=0.3), measures="GAUC,RR").check("worse(GAUC[*])")
+    assert " over the 3 slices of slot (" in str(found)
+
+
+def test_13__worse_is_the_bad_direction_of_the_measure() -> None:
+    log = sliced_log(new=3.0)
+    found = compared(log, measures="GAUC,LogLoss")
+    for shortcut, written in {
+        "worse(GAUC)": "GAUC delta < 0 and GAUC p_adjusted <= 1 - confidence",
+        "worse(LogLoss[*])": "LogLoss[*] delta > 0 and LogLoss[*] p_adjusted <= 1 - confidence",
+    }.items():
+        failures, same = found.check(shortcut).failures, found.check(written).failures
+        assert failures
+        assert [(f.score, f.slice, f.detail) for f in failures] == [
+            (f.score, f.slice, f.detail) for f in same
+        ]
+
+
 # --- Nights (3, 15 to 17) ------------------------------------------------------------------------
 
 # --- Negative grades and gains (18) --------------------------------------------------------------

@@ -237,7 +237,7 @@ LOCAL_FILES = {
     "fastrank_eval/results/evaluate.py": {"results.state"},
     "fastrank_eval/results/result.py": {
         *("analysis.attribution", "analysis.compare_results", "analysis.curve"),
-        *("analysis.plot_files", "results.gates"),
+        *("analysis.plot_files", "results.gate_judge"),
     },
     "fastrank_eval/results/state.py": {"analysis.compare_results"},
     "fastrank_eval/results/views.py": {"results.markup"},

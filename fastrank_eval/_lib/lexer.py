@@ -24,7 +24,7 @@ _SPELLING = {"==": "=", "<>": "!="}
 #: Precedence of operators; a function, like a leaf, has a higher one than all of them.
 _RANKS = {"or": 1, "and": 2, "not": 3} | dict.fromkeys(COMPARISONS, 4)
 _RANKS |= {"+": 5, "-": 5, "*": 6, "/": 6}
-_NEGATION_RANK, _LEAF_RANK = 7, 8
+_NEGATION_RANK, LEAF_RANK = 7, 8
 _MAX_CONTEXT = 100
 
 
@@ -46,16 +46,16 @@ class Operation:
     @property
     def is_condition(self) -> bool:
         """Whether it is true or false, not a number."""
-        return _RANKS.get(self.operator, _LEAF_RANK) <= _RANKS["="]
+        return _RANKS.get(self.operator, LEAF_RANK) <= _RANKS["="]
 
     @property
     def _rank(self) -> int:
         negates = self.operator == "-" and len(self.parts) == 1
-        return _NEGATION_RANK if negates else _RANKS.get(self.operator, _LEAF_RANK)
+        return _NEGATION_RANK if negates else _RANKS.get(self.operator, LEAF_RANK)
 
     def __str__(self) -> str:
         rank = self._rank
-        if rank == _LEAF_RANK:
+        if rank == LEAF_RANK:
             return f"{self.operator}({', '.join(map(str, self.parts))})"
         if len(self.parts) == 1:
             return self.operator + " " * (rank < _NEGATION_RANK) + _within(self.parts[0], rank)
@@ -65,7 +65,7 @@ class Operation:
 
 def _within(node: object, least: int) -> str:
     """Format a part, in parentheses if its precedence is lower."""
-    rank = node._rank if isinstance(node, Operation) else _LEAF_RANK
+    rank = node._rank if isinstance(node, Operation) else LEAF_RANK
     return str(node) if rank >= least else f"({node})"
 
 

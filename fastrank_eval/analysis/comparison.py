@@ -23,7 +23,7 @@ from fastrank_eval.analysis.comparison_view import ReportedComparison
 from fastrank_eval.engine.records import Meta, record_table, shown_names
 from fastrank_eval.engine.summary import GroupRecords
 from fastrank_eval.measures import measure, parse_measures
-from fastrank_eval.results.gates import judge
+from fastrank_eval.results.gate_judge import judge
 from fastrank_eval.results.lookup import find_measure, find_score, find_slicing, refuse_pooled
 
 if TYPE_CHECKING:
@@ -247,6 +247,7 @@ class Comparison(ReportedComparison):
             groups=self.meta.groups,
             baseline=self.baseline,
             requested=self.requested,
+            conventions=self.meta.conventions,
         )
 
     @typed

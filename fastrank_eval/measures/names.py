@@ -35,9 +35,10 @@ ERROR_FIELDS = frozenset({
 })  # fmt: skip
 #: Fields that only measures of groups have.
 PAIR_FIELDS = frozenset({"wins", "losses", "ties"})
-COUNTS = ("rows", "groups")
+#: Numbers of the whole result.
+COUNTS = ("rows", "groups", "confidence")
 KEYWORDS = frozenset({"and", "or", "not"})
-FUNCTIONS = ("abs", "min", "max")
+FUNCTIONS = ("abs", "min", "max", "worse")
 #: All words of gates, which `results/gate_parser.py` parses.
 GATE_WORDS = frozenset((*VALUE_FIELDS, *COMPARISON_FIELDS, *COUNTS, *KEYWORDS, *FUNCTIONS))
 

@@ -14,6 +14,7 @@ from fastrank_eval._lib.errors import MeasureError, near
 from fastrank_eval._lib.lexer import (
     BARE,
     COMPARISONS,
+    LEAF_RANK,
     NUMBER,
     Number,
     Operation,
@@ -76,7 +77,10 @@ class Term:
 
 @dataclass(frozen=True)
 class Count:
-    """The number of rows or groups that were read, as `of` names."""
+    """A number of the whole result, as `of` names.
+
+    ``rows`` and ``groups`` were read; ``confidence`` is that of the intervals.
+    """
 
     of: str
 
@@ -85,6 +89,49 @@ class Count:
 
 
 Node: TypeAlias = Number | Term | Count | Operation
+
+
+class Worse(Operation):
+    """The condition that a model is significantly worse, as one word."""
+
+    @property
+    def _rank(self) -> int:
+        return LEAF_RANK
+
+    @classmethod
+    def of(cls, value: Term) -> Worse:
+        """Write out the condition for the value of a measure."""
+        sign = "<" if measure(value.measure).higher_is_better else ">"
+        delta, p_adjusted = (
+            dataclasses.replace(value, field=field) for field in ("delta", "p_adjusted")
+        )
+        alpha = Operation("-", (Number(1), Count("confidence")))
+        return cls(
+            "and",
+            (Operation(sign, (delta, Number(0))), Operation("<=", (p_adjusted, alpha))),
+        )
+
+    def __str__(self) -> str:
+        return f"worse({str(next(terms_of(self))).removesuffix(' delta')})"
+
+
+def comparisons_of(node: Operation, written_out: bool = True) -> Iterator[Operation]:
+    """Yield what ``and``, ``or`` and ``not`` join; `worse` may be one."""
+    if node.operator in KEYWORDS and (written_out or not isinstance(node, Worse)):
+        for part in node.parts:
+            yield from comparisons_of(part, written_out)
+    else:
+        yield node
+
+
+def of_score(node: Node, score: str) -> Node:
+    """Write a score column before the terms that have none."""
+    if isinstance(node, Operation):
+        parts = tuple(of_score(part, score) for part in node.parts)
+        return dataclasses.replace(node, parts=parts)
+    if isinstance(node, Term) and node.score is None:
+        return dataclasses.replace(node, score=score)
+    return node
 
 
 def terms_of(node: Node) -> Iterator[Term | Count]:
@@ -258,10 +305,13 @@ class _Parser(TokenReader):
         return self._term(None)
 
     def _function(self, name: str) -> Node:
+        start = self._next.position
         self._position += 1
         if not self._skip("("):
             self._fail(f"'(' after {name}")
         self._enter()
+        if name == "worse":
+            return self._worse(start)
         parts = [self._quantity_of(self._sum)]
         while name != "abs" and self._skip(","):
             parts.append(self._quantity_of(self._sum))
@@ -269,6 +319,20 @@ class _Parser(TokenReader):
             self._fail("')'" if name == "abs" else "',' or ')'")
         self._depth -= 1
         return Operation(name, tuple(parts))
+
+    def _worse(self, start: int) -> Node:
+        score = self._score() if self._second.text == ":" else None
+        value = self._measure(score)
+        if not self._skip(")"):
+            self._fail("')' after the measure", "worse() takes no field: worse(GAUC[*]).")
+        self._depth -= 1
+        if not measure(value.measure).has_direction:
+            self._refuse(
+                f"at character {start + 1}: neither a higher nor a lower {value.shown} is worse;",
+                "compare its value, or its delta.",
+                start,
+            )
+        return Worse.of(value)
 
     def _score(self) -> str:
         name = self._next.column_name
@@ -278,14 +342,21 @@ class _Parser(TokenReader):
         return name
 
     def _term(self, score: str | None) -> Term:
+        term = self._measure(score)
+        return dataclasses.replace(term, field=self._field())
+
+    def _measure(self, score: str | None) -> Term:
+        """Read a term without its field."""
         token = self._next
         if token.kind == "quoted" and score is None:
             self._position += 1
             self._fail("':' and a measure after the score column")
         if token.kind != "measure":
             words = () if score is not None else (*COUNTS, *FUNCTIONS)
-            others = ", a number, rows, groups, abs, min, max, not or '('" if words else ""
+            others = f", a number, {', '.join(words)}, not or '('" if words else ""
             hint = near(token.text, [*registry, *words]) if token.kind == "word" else ""
+            if score is not None and token.text.lower() == "worse":
+                hint = "The score column stands in the parentheses: worse(score:GAUC)."
             self._fail(f"a measure{others}", hint.strip())
         try:
             parsed = measure(token.text)
@@ -295,7 +366,7 @@ class _Parser(TokenReader):
         label = self._slice() if self._next.kind == "slice" else ALL
         word, _, _ = re.split("([(@])", token.text, maxsplit=1)[0].partition(" ")
         name = "" if word.lower() == parsed.name.lower() else " ".join(token.text.split())
-        return Term(text_with_options(parsed), self._field(), score, label, name)
+        return Term(text_with_options(parsed), "value", score, label, name)
 
     def _slice(self) -> str | None:
         label = self._next.text[1:-1].strip()

@@ -247,13 +247,14 @@ class ByLabel(ReportView, Mapping[str, _T]):
             If no gate is given, or one does not follow the grammar.
         """
         gates = [one if isinstance(one, Gate) else gate(one) for one in fail_if]
-        failures = []
+        failures, not_judged = [], []
         for label, result in self.items():
             # A gate that no label can judge fails for every label.
             own = [one for one in gates if _has_measures(result, one) or not self._judged(one)]
             verdict = result.check(*own) if own or not gates else Verdict(())
             failures += [replace(failure, label=label) for failure in verdict.failures]
-        return Verdict(tuple(failures))
+            not_judged += [replace(one, label=label) for one in verdict.not_judged]
+        return Verdict(tuple(failures), tuple(not_judged))
 
     def _judged(self, one: Gate) -> bool:
         return any(_has_measures(result, one) for result in self.values())

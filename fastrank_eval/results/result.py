@@ -375,7 +375,7 @@ class Result(Reported):
         ArgumentError
             If no gate is given, or one does not follow the grammar.
         """
-        from fastrank_eval.results.gates import judge
+        from fastrank_eval.results.gate_judge import judge
 
         return judge(
             fail_if,
@@ -383,6 +383,7 @@ class Result(Reported):
             rows=self.meta.rows,
             groups=self.meta.groups,
             requested=self.requested,
+            conventions=self.meta.conventions,
         )
 
     @typed

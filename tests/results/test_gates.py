@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fastrank_eval as fe
 from fastrank_eval._lib.errors import ArgumentError
+from fastrank_eval.results.gate_judge import judge
 from fastrank_eval.results.gate_parser import FIELDS, VALUE_FIELDS
-from fastrank_eval.results.gates import judge
+from fastrank_eval.stats.hypothesis_tests import adjust_p_values
 
 pytestmark = pytest.mark.no_kernels
 
@@ -175,9 +178,10 @@ def test_unknown_slice__value_without_its_column__suggests_the_slice() -> None:
 def test_judge__what_cannot_be_told__fails_whatever_stands_around_it(
     condition: str, kind: str, text: str
 ) -> None:
+    other = "ptcr:GAUC > 5" if "ptcr" in condition else "GAUC > 5"
     for whole in (
-        condition, f"not {condition}", f"GAUC > 5 and {condition}", f"GAUC > 5 and not {condition}",
-        f"GAUC > 5 or not ({condition} or GAUC > 5)",
+        condition, f"not {condition}", f"{other} and {condition}", f"{other} and not {condition}",
+        f"{other} or not ({condition} or {other})",
     ):  # fmt: skip
         (failure,) = judge([whole], [GAUC, AUC], rows=6, groups=3).failures
         assert failure.kind == kind
@@ -191,7 +195,8 @@ def test_judge__no_group_behind_a_number__fails() -> None:
         assert failure.kind == "no_groups"
         assert failure.detail == "no group stands behind GAUC (3 all_negative)"
     sliced = replace(empty, slice="slot=1")
-    assert verdict("GAUC[*] < 0", GAUC, sliced) == [("no_groups", "pctr", "slot=1")]
+    assert verdict("GAUC[*] < 0", GAUC, sliced) == [("no_groups", "pctr", None)]
+    assert verdict("GAUC[*] groups_used < 1", GAUC, sliced) == [("holds", "pctr", "slot=1")]
     assert verdict("rows > 9", GAUC, rows=0, groups=0) == [("no_groups", None, None)]
 
 
@@ -226,9 +231,41 @@ def test_judge__undefined_value_of_rows_without_groups__is_undefined() -> None:
     )
 
 
-def test_judge__value_missing_for_one_slice__fails() -> None:
+def test_judge__value_missing_for_one_slice__leaves_it_out() -> None:
     lines = [GAUC, replace(GAUC, slice="slot=1"), replace(AUC, slice="slot=2")]
-    assert verdict("GAUC[*] < 0", *lines) == [("undefined", "pctr", "slot=2")]
+    found = judge(["GAUC[*] < 0"], lines, rows=6, groups=3)
+    assert found.passed
+    assert str(found) == (
+        "gate passed: GAUC[*] value < 0: not judged: slot=2 (no GAUC), 1 of 2 slices"
+    )
+
+
+def test_judge__every_slice__leaves_out_those_without_numbers() -> None:
+    lines = [
+        replace(GAUC, slice=f"slot={n}", score=score, groups_used=used, dropped={"all_negative": 3})
+        for n, used in enumerate([2, 0, 0])
+        for score in ("pctr", "other")
+    ]
+    lines[4] = replace(lines[4], groups_used=2, value=0.4)
+    found = judge(["GAUC[*] < 0.5"], lines, rows=6, groups=3)
+    assert [(one.score, one.slice) for one in found.failures] == [("pctr", "slot=2")]
+    assert found.lines() == [
+        "gate failed: GAUC[*] value < 0.5: pctr, slot=2: 0.4; not judged: slot=1, slot=2 of other "
+        "(all_negative), 2 of 3 slices"
+    ]
+    # What holds in a slice holds whatever another alternative lacks there.
+    silence = verdict("GAUC[*] < 0.5 or GAUC[*] groups_used < 1", *lines)
+    assert silence == [
+        ("holds", "pctr", "slot=1"), ("holds", "other", "slot=1"), ("holds", "pctr", "slot=2"),
+        ("holds", "other", "slot=2"),
+    ]  # fmt: skip
+    many = [replace(lines[1], slice=f"slot={n}", groups_used=0) for n in range(9)]
+    (failure,) = judge(["GAUC[*] < 0.5"], many, rows=6, groups=3).failures
+    assert (failure.kind, failure.score, failure.slice) == ("no_groups", "other", None)
+    assert failure.detail == (
+        "no slice has its numbers: slot=0, slot=1, slot=2, slot=3, slot=4 (all_negative), 4 more, "
+        "9 of 9 slices"
+    )
 
 
 def test_judge__nothing_at_all__fails() -> None:
@@ -293,7 +330,7 @@ def test_gate__on_an_error_that_its_measure_lacks__is_refused(field: str) -> Non
     names = dict.fromkeys(["GAUC", "AUC", "LogLoss", "KS"], "")
     fe.gate(f"GAUC {field} < 1 or LogLoss[*] {field} < 1").require(names, ["a"])
     for text, hint in {"AUC": ", or write AUC(se='clustered') in --measures", "KS": ""}.items():
-        gate = fe.gate(f"GAUC > 1 and a:{text} {field} < 1")
+        gate = fe.gate(f"a:GAUC > 1 and a:{text} {field} < 1")
         if field not in ERROR_FIELDS:
             gate.require(names, ["a"])
             continue
@@ -370,13 +407,58 @@ def test_judge__comparison__is_meant_for_each_candidate() -> None:
     assert verdict("a:GAUC delta_ci_low < -0.01", *lines, **options) == PASSED
     assert verdict("GAUC < 0.55 and GAUC delta < 0", *lines, **options) == [("holds", "b", None)]
     assert verdict("GAUC > 0.55", *lines, **options) == [("holds", s, None) for s in ("base", "a")]
-    assert verdict("GAUC wins < 10 or base:GAUC < 0", *lines, **options) == PASSED
+    assert verdict("GAUC wins < 10", *lines, **options) == PASSED
     assert verdict("base:GAUC delta < 0", *lines, **options) == [("no_baseline", None, None)]
     assert verdict("GAUC mdd > 0", *lines, **options) == [("undefined", s, None) for s in "ab"]
     assert verdict("a:GAUC p_adjusted > 0", *lines, **options) == [("undefined", None, None)]
     assert verdict("GAUC delta < 0", values[0], **options) == [("no_baseline", None, None)]
     empty = Compared("a", 0.01, 0.0, groups_used=0)
     assert verdict("GAUC delta < 0", empty, **options) == [("no_groups", "a", None)]
+
+
+@pytest.mark.parametrize("correction", ["holm", "bh", "none"])
+def test_p_adjusted__is_corrected_over_the_terms_of_the_gate(correction: str) -> None:
+    draws = np.random.default_rng(3)
+    n = 800
+    log = {
+        "user": np.arange(n) // 8,
+        "slot": np.arange(n) // 8 % 4,
+        "country": np.arange(n) // 8 % 3,
+        "click": draws.integers(0, 2, n),
+        **{name: draws.random(n) for name in ("base", "a", "b")},
+    }
+    found = fe.compare(
+        log, group="user", label="click", score=["base", "a", "b"], baseline="base",
+        measures="GAUC,RR", by=["slot", "country"], correction=correction,
+    )  # fmt: skip
+
+    def expected(models: str, labels: list[str]) -> dict[tuple[str, str], float]:
+        keys = [(score, label) for label in labels for score in models]
+        raw = np.array([found.find("GAUC", score, label).p_value for score, label in keys])
+        return dict(zip(keys, adjust_p_values(raw, correction), strict=True))
+
+    def of_gate(condition: str) -> dict[tuple[str, str], float]:
+        failures = found.check(f"{condition} p_adjusted >= 0").failures
+        (score, label) = re.fullmatch(r"(?:(\w):)?GAUC(?:\[(.*)\])?", condition).groups()  # type: ignore[union-attr]
+        return {
+            (one.score or score, one.slice or label or "all"): one.p_adjusted for one in failures
+        }  # type: ignore[return-value]
+
+    slots, countries = [f"slot={i}" for i in range(4)], [f"country={i}" for i in range(3)]
+    assert of_gate("GAUC") == expected("ab", ["all"])
+    assert of_gate("a:GAUC") == expected("a", ["all"])
+    assert of_gate("GAUC[*]") == expected("ab", slots) | expected("ab", countries)
+    assert of_gate("b:GAUC[*]") == expected("b", slots) | expected("b", countries)
+    assert of_gate("GAUC[slot=2]") == expected("ab", ["slot=2"])
+    named = "a:GAUC[slot=2] p_adjusted >= 0 and a:GAUC[slot=3] p_adjusted >= 0"
+    (failure,) = found.check(named).failures
+    assert failure.p_adjusted == expected("a", ["slot=2", "slot=3"])["a", "slot=2"]
+    (text,) = {
+        str(one).partition("over")[2] for one in found.check("a:GAUC[*] p_adjusted >= 0").failures
+        if one.slice == "slot=1"
+    } or {""}  # fmt: skip
+    assert text.startswith({"none": ""}.get(correction, " the 4 slices of slot ("))
+    assert (" by bh over" in str(found.check("GAUC p_adjusted >= 0"))) == (correction == "bh")
 
 
 # ---- results -------------------------------------------------------------------------------------

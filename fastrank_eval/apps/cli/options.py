@@ -514,8 +514,9 @@ fail_if_option = _fail_if_option(
     "model it applies to every model, with [*] to every slice, and always to every label."
 )
 fail_if_compared_option = _fail_if_option(
-    "'GAUC delta_ci_low < -0.001', 'GAUC[*] delta < 0 and GAUC[*] p_adjusted < 0.01', "
-    "'new:AUC < 0.7'. Fields of differences are delta, delta_se, delta_ci_low, delta_ci_high, "
+    "'worse(GAUC)', 'worse(GAUC[*])', 'GAUC delta_ci_low < -0.001', 'new:AUC < 0.7'. "
+    "worse() is significantly worse, corrected over the terms of the gate. Fields of differences "
+    "are delta, delta_se, delta_ci_low, delta_ci_high, "
     "relative, p_value, p_adjusted, wins, losses, ties and mdd: without a model they apply to "
     "every candidate, other fields to every model; with [*] to every slice."
 )
@@ -571,13 +572,19 @@ def read_gates(
 
 def exit_if_failed(result: Result | Comparison | ByLabel[Any], gates: Sequence[Gate]) -> None:
     """Exit with code 3 and print the reasons if a result fails a gate."""
-    if not gates or (verdict := result.check(*gates)).passed:
+    if not gates:
         return
     from fastrank_eval.results.format import printable
 
-    for failure in verdict.failures[:_MOST_REASONS]:
-        note(f"gate failed: {printable(str(failure))}")
-    remaining = len(verdict.failures) - _MOST_REASONS
-    if remaining > 0:
-        note(f"gate failed: {remaining:,} more")
+    verdict = result.check(*gates)
+    # Lines of gates that passed come last; all of them are written.
+    lines, failures = verdict.lines(), len(verdict.failures)
+    for line in lines[: min(failures, _MOST_REASONS)]:
+        note(printable(line))
+    if failures > _MOST_REASONS:
+        note(f"gate failed: {failures - _MOST_REASONS:,} more")
+    for line in lines[failures:]:
+        note(printable(line))
+    if verdict.passed:
+        return
     raise click.exceptions.Exit(ExitCode.GATE_FAILED)

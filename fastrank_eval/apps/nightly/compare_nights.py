@@ -15,7 +15,7 @@ import numpy as np
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval.analysis.compare import choices_of, compare_slices
 from fastrank_eval.analysis.compared_value import direction_of
-from fastrank_eval.apps.nightly.gate_text import reads_measures, worst_first
+from fastrank_eval.apps.nightly.gate_text import NOT_JUDGED, reads_measures, worst_first
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.maturity import with_comparable_labels
 from fastrank_eval.apps.nightly.night import (
@@ -32,7 +32,8 @@ from fastrank_eval.engine.state_merge import RUN_CONVENTIONS
 from fastrank_eval.measures.names import COMPARISON_FIELDS
 from fastrank_eval.measures.parser import find_computed
 from fastrank_eval.measures.parser import measure as measure_of
-from fastrank_eval.results.gates import Gate, GateFailure, GateRow, gate, judge
+from fastrank_eval.results.gate_judge import judge
+from fastrank_eval.results.gates import Gate, GateFailure, GateRow, Verdict, gate
 from fastrank_eval.stats.hypothesis_tests import adjust_p_values
 from fastrank_eval.stats.intervals import normal_quantile, normal_tail
 
@@ -117,7 +118,7 @@ def from_baseline(
         NightDifference("baseline", **{name: getattr(compared, name) for name in names})
         for compared in compare_slices(run, base, None, choices)
     )
-    return [_with_verdict(difference, confidence) for difference in differences]
+    return [with_verdict(difference, confidence) for difference in differences]
 
 
 def from_earlier(
@@ -158,11 +159,12 @@ def from_earlier(
         family = list(rows)
         p_values = adjust_p_values(np.array([each.p_value for each in family], np.float64), "holm")
         for difference, p_value in zip(family, p_values.tolist(), strict=True):
-            adjusted.append(_with_verdict(replace(difference, p_adjusted=p_value), confidence))
+            adjusted.append(with_verdict(replace(difference, p_adjusted=p_value), confidence))
     return adjusted
 
 
-def _with_verdict(difference: NightDifference, confidence: float) -> NightDifference:
+def with_verdict(difference: NightDifference, confidence: float) -> NightDifference:
+    """Add the verdict by the corrected p-value of a difference."""
     return replace(difference, verdict=_verdict(difference, confidence))
 
 
@@ -359,9 +361,10 @@ def gate_outcomes(
         ]
     for text in gates.fail_if:
         each = gate(text)
-        failures = worst_first(failures_of(each, night, "baseline"), each, night, "baseline")
-        outcome = GateOutcome(text, not failures, _reasons(failures))
-        outcomes.append(JudgedGate(outcome, failures))
+        verdict = verdict_of(each, night, "baseline")
+        failures = worst_first(verdict.failures, each, night, "baseline")
+        reason = "; ".join(filter(None, [_reasons(failures), _left_out(verdict)]))
+        outcomes.append(JudgedGate(GateOutcome(text, not failures, reason), failures))
     for kind, days in EARLIER.items():
         before, date = earlier[kind], night.date - dt.timedelta(days=days)
         texts = gates.fail_if_yesterday if kind == "yesterday" else gates.fail_if_last_week
@@ -371,8 +374,13 @@ def gate_outcomes(
                 outcomes.append(JudgedGate(outcome))
             else:
                 each = gate(text)
-                failures = worst_first(failures_of(each, night, kind), each, night, kind)
+                verdict = verdict_of(each, night, kind)
+                failures = worst_first(verdict.failures, each, night, kind)
                 outcome = _since(text, kind, each, failures, night, before.night, date)
+                left_out = _left_out(verdict)
+                if left_out:
+                    reason = "; ".join(filter(None, [outcome.reason, left_out]))
+                    outcome = replace(outcome, reason=reason)
                 failures_with_baseline = tuple(one for one in failures if one.kind != "no_baseline")
                 outcomes.append(JudgedGate(outcome, failures_with_baseline))
     return outcomes if night.quality.rows else list(map(_without_rows, outcomes))
@@ -386,14 +394,21 @@ def _without_rows(judged: JudgedGate) -> JudgedGate:
     return JudgedGate(replace(outcome, reason=NO_ROWS))
 
 
-def failures_of(each: Gate, night: Night, kind: str) -> tuple[GateFailure, ...]:
-    """Judge a gate on the values of a night and its differences of one kind."""
+def verdict_of(each: Gate, night: Night, kind: str) -> Verdict:
+    """Judge a gate on a night and its differences of one kind."""
     records: list[GateRow] = [*night.values, *comparison_rows(night, kind)]
-    verdict = judge(
+    return judge(
         [each], records, rows=night.quality.rows, groups=night.quality.groups,
         baseline=night.baseline if kind == "baseline" else None, requested=night.requested,
+        conventions=night.conventions,
     )  # fmt: skip
-    return verdict.failures
+
+
+def _left_out(verdict: Verdict) -> str:
+    """Name the slices that a gate left out."""
+    return "; ".join(
+        one.detail.replace(NOT_JUDGED, f"{NOT_JUDGED} in part", 1) for one in verdict.not_judged
+    )
 
 
 def _since(

@@ -20,8 +20,9 @@ from fastrank_eval.apps.nightly.compare_nights import (
     JudgedGate,
     comparison_rows,
     convention_differences,
-    failures_of,
     from_earlier,
+    verdict_of,
+    with_verdict,
 )
 from fastrank_eval.apps.nightly.gate_text import constant, share_of_larger, smallest_difference
 from fastrank_eval.apps.nightly.history import History
@@ -175,7 +176,8 @@ def _finding(
             else "",
             measure=lead_term.measure if text is None else str(text),
         )
-        finding = _with_numbers(finding, night, kind if differences else "")
+        difference_kind = kind if differences else ""
+        finding = _with_numbers(finding, night, difference_kind, failure.p_adjusted)
     return _with_limit(finding, part, lead_term, night, kind)
 
 
@@ -190,7 +192,7 @@ def _failing_part(
         for part in condition.parts:
             if any(
                 one.score in (None, failure.score) and one.slice in (None, failure.slice)
-                for one in failures_of(Gate(part), night, kind)
+                for one in verdict_of(Gate(part), night, kind).failures
             ):
                 return _failing_part(night, kind, part, failure)
         return condition
@@ -204,8 +206,13 @@ def _is_difference(term: Term | Count) -> bool:
     return isinstance(term, Term) and term.field in COMPARISON_FIELDS
 
 
-def _with_numbers(finding: Finding, night: Night, kind: str) -> Finding:
-    """Add the value of a finding and its difference of a kind."""
+def _with_numbers(
+    finding: Finding, night: Night, kind: str, p_adjusted: float | None = None
+) -> Finding:
+    """Add the value of a finding and its difference of a kind.
+
+    A corrected p-value of a gate, and the verdict by it, replace those of the table.
+    """
     value = _value_of(night, finding)
     if value is not None:
         finding = replace(finding, value=value.value, ci_low=value.ci_low, ci_high=value.ci_high)
@@ -213,6 +220,9 @@ def _with_numbers(finding: Finding, night: Night, kind: str) -> Finding:
     for difference in comparison_rows(night, kind):
         if (difference.score, difference.slice, difference.measure) == key:
             against = difference.baseline
+            if p_adjusted is not None:
+                difference = replace(difference, p_adjusted=p_adjusted)
+                difference = with_verdict(difference, confidence_of(night))
             if kind in EARLIER:
                 against = str(night.date - dt.timedelta(days=EARLIER[kind]))
             return _with_difference(finding, difference, against, finding.value - difference.delta)
@@ -259,6 +269,8 @@ def _with_limit(
 def _limited_number(finding: Finding, field: str, counted: bool, night: Night, kind: str) -> float:
     if counted:
         return float(night.quality.rows if field == "rows" else night.quality.groups)
+    if field == "p_adjusted":
+        return finding.p_adjusted
     value = _value_of(night, finding)
     if value is not None and field == "dropped_share":
         return (value.groups - value.groups_used) / value.groups if value.groups else math.nan

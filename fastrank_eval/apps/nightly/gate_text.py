@@ -6,12 +6,21 @@ import math
 import operator
 from collections.abc import Iterator, Mapping, Sequence
 
+from fastrank_eval._lib.errors import FastRankEvalError
 from fastrank_eval._lib.lexer import COMPARISONS, Number, Operation
 from fastrank_eval.apps.nightly.night import FAILS_SO_FAR, NO_ROWS, GateOutcome, Night
-from fastrank_eval.apps.nightly.text import STATUSES, VerdictText
+from fastrank_eval.apps.nightly.text import STATUSES, VerdictText, confidence_of
 from fastrank_eval.engine.records import MeasureValue
 from fastrank_eval.measures.names import COMPARISON_FIELDS
-from fastrank_eval.results.gate_parser import ALL, Term
+from fastrank_eval.results.format import count_text, percent_text
+from fastrank_eval.results.gate_parser import (
+    ALL,
+    Count,
+    Term,
+    comparisons_of,
+    holds,
+    terms_of,
+)
 from fastrank_eval.results.gates import Gate, GateFailure, gate
 
 _OPERATORS = {
@@ -21,7 +30,8 @@ _OPERATORS = {
 
 #: Limits of drift, and the names of the numbers that they limit.
 _DRIFTS = {"max_volume_drift": "rows", "max_ctr_drift": "CTR"}
-_NOT_JUDGED = "not judged"
+#: What the reason of a gate that was not judged begins with.
+NOT_JUDGED = "not judged"
 
 
 def meaning(night: Night) -> str:
@@ -48,8 +58,8 @@ def not_judged(night: Night) -> list[str]:
     drifts = zip(_DRIFTS, (quality.volume_drift, quality.ctr_drift), strict=True)
     unjudged = [_DRIFTS[limit] for limit, z in drifts if limit in limit_names and math.isnan(z)]
     drift = [f"drift of {' and '.join(unjudged)}, with too few nights before"] if unjudged else []
-    gates = [each for each in night.gates if each.passed and each.reason.startswith(_NOT_JUDGED)]
-    reasons = (each.reason.removeprefix(_NOT_JUDGED).removeprefix(":") for each in gates)
+    gates = [each for each in night.gates if each.passed and each.reason.startswith(NOT_JUDGED)]
+    reasons = (each.reason.removeprefix(NOT_JUDGED).removeprefix(":") for each in gates)
     return [
         *([] if night.has_labels else ["every measure, as the night has no labels yet"]),
         *drift,
@@ -77,7 +87,7 @@ def outcome_of(outcome: GateOutcome) -> VerdictText:
     VerdictText(word='failed', tone='bad')
     """
     if outcome.reason == NO_ROWS or (
-        outcome.passed and outcome.reason.startswith(f"{_NOT_JUDGED}:")
+        outcome.passed and outcome.reason.startswith(f"{NOT_JUDGED}:")
     ):
         return VerdictText("not judged", "unknown")
     if outcome.passed and outcome.reason.startswith(FAILS_SO_FAR):
@@ -88,13 +98,57 @@ def outcome_of(outcome: GateOutcome) -> VerdictText:
 def gate_texts(night: Night) -> list[str]:
     """Return the conditions of failed gates with their numbers.
 
-    Empty for a night without rows: its first sentence says so.
+    Empty for a night without rows: its first sentence says so. Where a corrected p-value may have
+    failed one, the last text says how often this happens without a difference.
     """
+    failed = [each for each in night.gates if not each.passed and night.quality.rows]
+    by_p_value = any(_false_alarms(each, night) for each in failed)
     return [
-        f"gate failed: {each.text}" + (f": {each.reason}" if each.reason else "")
-        for each in night.gates
-        if not each.passed and night.quality.rows
+        *(f"gate failed: {each.text}" + f": {each.reason}" * bool(each.reason) for each in failed),
+        *([false_alarms(night)] if by_p_value else []),
     ]
+
+
+def false_alarms(night: Night) -> str:
+    """Say how often gates by corrected p-values fail without a difference.
+
+    Each gate has a share of its own, with ``[*]`` for each slicing. Empty without such a gate.
+    """
+    gates = [shares for each in night.gates if (shares := _false_alarms(each, night))]
+    if not gates:
+        return ""
+    shares = [share for of_gate in gates for share in of_gate]
+    total = percent_text(min(sum(shares), 1.0), 3)
+    if len(shares) > 1 and len(set(shares)) == 1:
+        total = f"{len(shares)} × {percent_text(shares[0], 3)} = {total}"
+    return (
+        f"{count_text(len(gates), 'gate')} with corrected p-values: at most {total} of the nights "
+        "without any difference fail by them."
+    )
+
+
+def _false_alarms(outcome: GateOutcome, night: Night) -> list[float]:
+    """Bound the shares of nights that fail without a difference."""
+    try:
+        condition = gate(outcome.condition).condition
+    except FastRankEvalError:  # an alarm or drift, or a gate of another version
+        return []
+    shares: dict[tuple[str, str | None], float] = {}
+    slicings = {value.slice: value.by for value in night.values}
+    confidence: dict[Term | Count, float] = {Count("confidence"): confidence_of(night)}
+    for each in comparisons_of(condition):
+        left, right = each.parts
+        for term, other, compare in (
+            (left, right, each.operator),
+            (right, left, COMPARISONS[each.operator]),
+        ):
+            by_p = isinstance(term, Term) and term.field == "p_adjusted" and compare in ("<", "<=")
+            if by_p and confidence.keys() >= set(terms_of(other)):
+                every = set(slicings.values()) - {None} if term.slice is None else None
+                measure, share = str(night.find(term.measure)), holds(other, confidence)
+                for by in every or {slicings.get(term.slice or ALL)}:
+                    shares[measure, by] = max(share, shares.get((measure, by), 0.0))
+    return [share for share in shares.values() if share > 0]
 
 
 def worst_first(

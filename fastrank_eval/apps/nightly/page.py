@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.apps.nightly import text
 from fastrank_eval.apps.nightly.calibration import calibration_rows, positives
-from fastrank_eval.apps.nightly.gate_text import gate_texts, meaning, outcome_of
+from fastrank_eval.apps.nightly.gate_text import false_alarms, gate_texts, meaning, outcome_of
 from fastrank_eval.apps.nightly.maturity import maturity_texts, status_name
 from fastrank_eval.apps.nightly.mix import mix_parts
 from fastrank_eval.apps.nightly.night import MOST_VALUES, CurveLine, Night, NightDrift
@@ -497,6 +497,7 @@ def _environment() -> Environment:
         "drift": _drift,
         "key": _sort_key,
         "outcome_of": outcome_of,
+        "false_alarms": false_alarms,
         "p_text": p_text,
         "spark": spark,
         "status_name": status_name,

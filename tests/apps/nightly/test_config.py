@@ -244,7 +244,7 @@ def test_gates__of_slices_and_baselines__are_checked(tmp_path: Path) -> None:
     [
         ("AUC(se=None)", "AUC(se=None) ci_low < 0.5"),
         ("AUC(se=None)", "AUC effective_groups < 3"),
-        ("AUC(se=None)", "GAUC < 0.5 or new:AUC(se=None) delta_ci_high < 0"),
+        ("AUC(se=None)", "new:GAUC < 0.5 or new:AUC(se=None) delta_ci_high < 0"),
         ("AUC(se='delong')", "AUC(se='delong') se > 1"),
         ("MultiECCE(columns='slot')", "MultiECCE(columns='slot') ci_low > 5"),
         ("ECCE", "ECCE p_adjusted < 0.05"),

@@ -10,6 +10,7 @@ import pytest
 
 from fastrank_eval.apps.nightly.compare_nights import EarlierNight, gate_outcomes
 from fastrank_eval.apps.nightly.findings import by_importance, gate_findings
+from fastrank_eval.apps.nightly.gate_text import false_alarms, gate_texts, not_judged
 from fastrank_eval.apps.nightly.label_summary import nights_lines, nights_markdown
 from fastrank_eval.apps.nightly.maturity import gate_so_far
 from fastrank_eval.apps.nightly.night import NO_ROWS, GateOutcome, GateTexts, Night
@@ -141,3 +142,58 @@ def test_provisional_night_without_rows__says_so_once() -> None:
     outcome = gate_so_far(GateOutcome("GAUC < 0.9", False, NO_ROWS), night, gates)
     assert outcome == GateOutcome("GAUC < 0.9", True, NO_ROWS)
     assert night_markdown(replace(night, gates=(outcome,))).count("no rows") == 1
+
+
+def test_gates_with_corrected_p_values__say_how_often_they_fail_without_a_difference() -> None:
+    night = month()[-1]
+    slicings = len({value.by for value in night.values if value.by})
+    outcomes = [GateOutcome("worse(GAUC)", True), GateOutcome("GAUC delta_ci_high < 0", True)]
+    one = "1 gate with corrected p-values: at most 5% of the nights without any difference fail "
+    assert false_alarms(replace(night, gates=tuple(outcomes))) == f"{one}by them."
+    outcomes += [GateOutcome("worse(GAUC[*]) or rows < 5", True), GateOutcome("alarm = 'x'", False)]
+    night = replace(night, gates=tuple(outcomes))
+    total = 1 + slicings
+    text = (
+        f"2 gates with corrected p-values: at most {total} × 5% = {5 * total}% of the nights "
+        "without any difference fail by them."
+    )
+    assert false_alarms(night) == text
+    assert text in page([night])
+    assert text not in gate_texts(night)
+    failed = replace(night, gates=(replace(outcomes[0], passed=False), *outcomes[1:]))
+    assert gate_texts(failed)[-1] == text
+    uncorrected = replace(night, gates=tuple(outcomes[1:2]))
+    assert false_alarms(uncorrected) == ""
+
+
+def test_gate_of_every_slice__leaves_out_and_names_slices_without_numbers() -> None:
+    night = month()[-1]
+    first = next(v.slice for v in night.values if v.slice != "all")
+    values = tuple(
+        replace(v, groups_used=0, dropped={"all_negative": 3}) if v.slice == first else v
+        for v in night.values
+    )
+    night = replace(night, values=values)
+    slices = len({v.slice for v in values}) - 1
+    none = dict.fromkeys(("yesterday", "last_week"), EarlierNight(None))
+    (judged,) = gate_outcomes(night, GateTexts(fail_if=("GAUC[*] < 0",)), none)
+    left_out = f"{first} (all_negative), 1 of {slices} slices"
+    assert judged.outcome == GateOutcome("GAUC[*] < 0", True, f"not judged in part: {left_out}")
+    assert not_judged(replace(night, gates=(judged.outcome,)))[-1].endswith(f"in part: {left_out}")
+    (judged,) = gate_outcomes(night, GateTexts(fail_if=("GAUC[*] < 2",)), none)
+    assert judged.outcome.reason.endswith(f"; not judged in part: {left_out}")
+
+
+def test_finding_of_a_corrected_p_value__has_that_of_the_gate() -> None:
+    night = month()[-1]
+    one = next(d for d in night.compared if d.kind == "baseline" and d.slice == "all")
+    night = replace(night, compared=tuple(
+        replace(d, delta=-0.02, se=0.01, ci_low=-0.04, ci_high=0.0, p_value=0.04, p_adjusted=0.16,
+                verdict="not significant")
+        if d == one else d for d in night.compared
+    ))  # fmt: skip
+    none = dict.fromkeys(("yesterday", "last_week"), EarlierNight(None))
+    condition = f"worse({one.score}:{one.measure})"
+    (judged,) = gate_outcomes(night, GateTexts(fail_if=(condition,)), none)
+    (finding,) = gate_findings(night, [judged])
+    assert (finding.p_adjusted, finding.verdict) == (0.04, "worse")
