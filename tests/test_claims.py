@@ -20,6 +20,7 @@ from pyarrow import parquet
 import fastrank_eval as fe
 from fastrank_eval.apps.cli.main import cli
 from tests.support.doors import DOORS, DOORS_OF_ROWS, DROPS, log_without
+from tests.support.names_of_files import NAMES, SOURCES, write_source
 
 DOCS = Path(__file__).parents[1] / "docs"
 #: Measures whose values of groups the documents read.
@@ -354,6 +355,23 @@ def test_27__a_group_in_several_parts_is_defined_as_a_whole(
         fe.evaluate(wrong, **options)
     with pytest.raises(fe.OrderError, match="g=1 comes back"):
         fe.evaluate(iter(sources["batches"]), **options)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("kind", SOURCES)
+def test_28__one_file_under_two_names_is_refused(
+    kind: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "logs").mkdir()
+    monkeypatch.chdir(tmp_path / "logs")
+    file, read = write_source(kind, tmp_path / "logs")
+    other = NAMES[name](file)
+    with pytest.raises(fe.SourceError, match=r"one file, by a link|named twice|occurs twice"):
+        read([str(file), str(other)])
+    if "link" in name and kind not in ("state", "night"):
+        for source in (file.parent, file.parent / f"*{file.suffix}"):
+            with pytest.raises(fe.SourceError, match="one file, by a link"):
+                read([str(source)])
 
 
 # --- Readers and numbers (29 to 31) --------------------------------------------------------------

@@ -19,7 +19,7 @@ from fastrank_eval._lib.log import IO
 from fastrank_eval._lib.threads import map_jobs
 from fastrank_eval.io.csv_numbers import unify_spellings
 from fastrank_eval.io.formats import DELIMITER, inspect_file, open_stream, read_file
-from fastrank_eval.io.paths import FORMATS, File, expand, folder_of
+from fastrank_eval.io.paths import FORMATS, File, expand, folder_of, refuse_repeated
 from fastrank_eval.io.pruning import Range, partition_ranges
 from fastrank_eval.io.source import (
     Batch,
@@ -191,13 +191,7 @@ def _list_files(paths: Sequence[Any], format_name: str | None) -> list[File]:
         files += expand(path, format_name)
     if not files:
         raise SourceError("The list of paths is empty. Name at least one file.")
-    names: set[str] = set()
-    for file in files:
-        if file.name in names:
-            raise SourceError(
-                f"{file.name!r} is named twice: its rows would count twice. Name it once."
-            )
-        names.add(file.name)
+    refuse_repeated((file.identity, file.name) for file in files)
     return files
 
 

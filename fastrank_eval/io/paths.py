@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import fnmatch
 import os
+import posixpath
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import field
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -74,6 +76,52 @@ class File:
     categories: frozenset[str] = frozenset()
     spellings: dict[str, frozenset[str]] = field(default_factory=dict)
     allow_unfinished: bool = False
+
+    @property
+    def identity(self) -> Hashable:
+        """What is equal for all names of the file."""
+        if isinstance(self.filesystem, pafs.LocalFileSystem):
+            return identity_of(self.path)
+        return posixpath.normpath(self.name)
+
+
+def refuse_repeated(names: Iterable[tuple[Hashable, str]]) -> None:
+    """Refuse a file that has two names: its rows would count twice.
+
+    Parameters
+    ----------
+    names : iterable of (hashable, str)
+        The identity of each file, equal for all its names, and its name in messages.
+
+    Raises
+    ------
+    SourceError
+        With both names.
+    """
+    first_names: dict[Hashable, str] = {}
+    for identity, name in names:
+        first = first_names.get(identity)
+        if first == name:
+            raise SourceError(f"{name!r} is named twice: its rows would count twice. Name it once.")
+        if first is not None:
+            raise SourceError(
+                f"{first!r} and {name!r} are one file, by a link or by another spelling of its "
+                "path: its rows would count twice. Name it once; if both lie in one folder, take "
+                "the link out, or name files."
+            )
+        first_names[identity] = name
+
+
+def identity_of(path: str | os.PathLike[str]) -> Hashable:
+    """Return what is equal for all names of a local file.
+
+    Device and inode, or the path without links where there is no inode.
+    """
+    with suppress(OSError):
+        status = os.stat(path)  # noqa: PTH116 - a Path takes twice as long
+        if status.st_ino:
+            return status.st_dev, status.st_ino
+    return os.path.realpath(path)
 
 
 def format_of_bytes(head: bytes) -> str | None:

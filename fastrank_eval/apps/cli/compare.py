@@ -339,8 +339,10 @@ def merge(
         )
     files = ReportFiles(states, options)
     with defer_signals():
+        from fastrank_eval.io.paths import identity_of, refuse_repeated
         from fastrank_eval.results.gates import gate
 
+    refuse_repeated((identity_of(path), path) for path in states)
     gates = [gate(text) for text in fail_if]
 
     def add_state(state: State) -> State:

@@ -14,7 +14,14 @@ from typing import Any, cast
 
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import SourceError
-from fastrank_eval.io.paths import FORMATS, File, expand, format_of_bytes, sniff
+from fastrank_eval.io.paths import (
+    FORMATS,
+    File,
+    expand,
+    format_of_bytes,
+    refuse_repeated,
+    sniff,
+)
 from fastrank_eval.io.source import reading, type_name
 
 #: Bytes of a block, less than 2**22: `scratch` keeps at most 16 MB, and each reading thread has the
@@ -109,7 +116,7 @@ def texts_of_paths(paths: Sequence[Any]) -> list[Text]:
     SourceError
         If there is no file, or one is named twice.
     """
-    texts: dict[str, Text] = {}
+    files: list[File] = []
     for path in paths:
         if not isinstance(path, str | os.PathLike):
             raise SourceError(
@@ -118,14 +125,11 @@ def texts_of_paths(paths: Sequence[Any]) -> list[Text]:
                 "read each by itself, and join the tables (pyarrow.concat_tables)."
             )
         # As for CSV: a file of any suffix is read.
-        for file in expand(path, "csv"):
-            name = repr(file.name)
-            if name in texts:
-                raise SourceError(f"{name} is named twice. Name it once.")
-            texts[name] = Text(name, _opener(file.filesystem, file.path), file)
-    if not texts:
+        files += expand(path, "csv")
+    if not files:
         raise SourceError("The list of paths is empty. Name at least one file.")
-    return list(texts.values())
+    refuse_repeated((file.identity, file.name) for file in files)
+    return [Text(repr(file.name), _opener(file.filesystem, file.path), file) for file in files]
 
 
 def text_of_bytes(content: bytes | bytearray | memoryview) -> Text:
