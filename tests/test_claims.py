@@ -262,6 +262,41 @@ def test_22__the_page_of_training_tells_xgboost_that_higher_is_better() -> None:
     assert "maximize=True" in example
 
 
+@pytest.mark.parametrize("profile", ["ir_measures", "trec_eval_9", "trec_eval_10"])
+def test_19__accuracy_of_ir_measures_is_another_measure(profile: str) -> None:
+    qrels, run = {"1": {"a": 1, "b": 0, "c": 0}}, {"1": {"b": 3.0, "a": 2.0, "c": 1.0}}
+    with pytest.raises(fe.MeasureError, match=r"got Accuracy; .*take GAUC\(weight='uniform'\)"):
+        fe.trec.evaluate(qrels, run, "Accuracy", profile=profile)
+    # Theirs is 0.5: one of two pairs.
+    pairs = fe.trec.evaluate(qrels, run, "GAUC(weight='uniform')", profile=profile)
+    assert pairs.value("GAUC(weight='uniform')") == 0.5
+    with pytest.raises(fe.MeasureError, match="got Accuracy"):
+        fe.trec.trec_report(qrels, run, measures="Accuracy")
+
+
+def test_19__names_of_ir_measures_and_ranx_are_read() -> None:
+    qrels, run = {"1": {"a": 2, "b": 1, "c": 0}}, {"1": {"c": 3.0, "a": 2.0, "b": 1.0}}
+    readings = {
+        "ir_measures": {
+            "SetF(beta=2.0)": "F(alpha=1/3)", "SetF(rel=2, beta=3)": "F(alpha=0.25, rel=2)",
+            "SetRelP": "RelP", "SDCG(max_rel=2)@2": "SDCG(gain={1: 0.5, 2: 1})@2",
+            "BPM(max_rel=3, T=2.0, min_rel=1)@5": "BPM(T=2, gain={1: 0, 2: 0.5, 3: 1})@5",
+        },
+        "ranx": {
+            "dcg_burges": "DCG(gain=exp)", "ndcg_burges@2": "nDCG(gain=exp)@2",
+            "rbp.95": "RBP(p=0.95)", "r-precision": "Rprec",
+        },
+    }  # fmt: skip
+    for profile, names in readings.items():
+        for theirs, ours in names.items():
+            ours = ours.replace("1/3", repr(1 / 3))
+            found = fe.trec.evaluate(qrels, run, [theirs], profile=profile)
+            expected = fe.trec.evaluate(qrels, run, [ours], profile=profile)
+            assert found.value(theirs) == expected.value(ours) > 0
+    with pytest.raises(fe.MeasureError, match=r"pass fe\.trec\.evaluate\(\.\.\., judged_only=True"):
+        fe.trec.evaluate(qrels, run, "AP(judged_only=True)", profile="ir_measures")
+
+
 def test_20__trec_evaluate_takes_the_options_of_the_command() -> None:
     qrels = {"1": {"a": 2, "b": -1, "c": 1, "d": 0}, "2": {"a": 1, "b": 2}}
     run = {query: {"b": 5.0, "x": 4.0, "c": 3.0, "a": 2.0, "d": 1.0} for query in qrels}

@@ -387,6 +387,8 @@ def profiles_page() -> str:
         if not profile.complete:
             lines += ["`fe.trec.evaluate` leaves out judged queries without results.", ""]
         lines += [*table(["argument or measure", "set to"], rows), ""]
+        lines += [f"`{name}` is refused: {plain(why)}." for name, why in profile.refused.items()]
+        lines += [""] if profile.refused else []
         if profile.differs:
             lines += ["The tool also does this, which no option here reproduces:", ""]
             lines += [f"* {plain(text)}" for text in profile.differs] + [""]

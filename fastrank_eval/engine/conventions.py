@@ -42,6 +42,8 @@ class Profile:
     complete : bool
         Whether a judged query without results counts 0 in `trec.evaluate`; the tool leaves it out
         otherwise.
+    refused : mapping of str to str
+        Measures whose names have another meaning there, and what to take.
     """
 
     name: str
@@ -50,13 +52,27 @@ class Profile:
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     differs: tuple[str, ...] = ()
     complete: bool = True
+    refused: Mapping[str, str] = field(default_factory=dict)
 
     def choice(self, name: str) -> str:
         """Return an argument of `evaluate` under this profile."""
         return self.choices.get(name, DEFAULTS[name])
 
     def apply(self, measures: Iterable[Measure]) -> tuple[Measure, ...]:
-        """Add the options of the profile to measures that do not set them."""
+        """Add the options of the profile to measures that do not set them.
+
+        Raises
+        ------
+        MeasureError
+            If the name of a measure has another meaning there.
+        """
+        measures = tuple(measures)
+        for measure in measures:
+            if measure.name in self.refused:
+                raise MeasureError(
+                    f"measures: must have the meaning of {self.tool}, got {measure.shown}; "
+                    f"{self.refused[measure.name]}."
+                )
         return tuple(
             with_options(measure, self.options.get(measure.name, {})) for measure in measures
         )
@@ -120,6 +136,11 @@ _TREC = {
     "unretrieved": "allow",
     "unjudged": "allow",
 }
+#: Accuracy is a name of ir_measures, which the profiles of trec_eval take too.
+_TREC_REFUSED = {
+    "Accuracy": "ir_measures has that name for the share of retrieved relevant documents above "
+    "others; take GAUC(weight='uniform') for such pairs, or another profile for decisions"
+}
 _TREC_OPTIONS: Mapping[str, Mapping[str, Any]] = {"nDCG": _LINEAR, "DCG": _LINEAR}
 _TREC_9_OPTIONS: Mapping[str, Mapping[str, Any]] = {
     **_TREC_OPTIONS,
@@ -146,6 +167,7 @@ PROFILES: Mapping[str, Profile] = {
             _TREC_9_OPTIONS,
             _TREC_DIFFERS,
             complete=False,
+            refused=_TREC_REFUSED,
         ),
         Profile(
             "trec_eval_10",
@@ -158,17 +180,24 @@ PROFILES: Mapping[str, Profile] = {
                 "rbp scales grades above 1 by a least and a greatest grade that are not set; RBP "
                 "has binary gains unless gains are given",
             ),
+            refused=_TREC_REFUSED,
         ),
         Profile(
             "ir_measures",
             "ir_measures 0.4.3",
             {**_TREC, "score_type": "float32"},
-            _TREC_9_OPTIONS,
+            {**_TREC_9_OPTIONS, "Compat": {"depth": "lists"}},
             (
-                "RR@k and Judged@k rank tied documents by ascending id there",
+                "RR@k, Judged@k and Compat rank tied documents by ascending id there",
+                "RBP, SDCG, BPM, INSQ, INST and NERR8 to NERR11 rank tied documents in the order "
+                "of the run there",
+                "INSQ, INST and NERR11 end at rank 1,000 there",
+                "Compat takes 0 as the score of a document that was not retrieved, to break ties "
+                "of its ideal",
                 "ERR and nDCG(dcg='exp-log2') come from gdeval, rounded to five decimals",
-                "SetF takes the square of beta",
+                "SetF takes the square of beta: SetF(beta=2) is F(beta=sqrt(2)) here too",
             ),
+            refused=_TREC_REFUSED,
         ),
         Profile(
             "ranx",
@@ -178,6 +207,7 @@ PROFILES: Mapping[str, Profile] = {
             (
                 "tied scores are in the order of an unstable sort, which cannot be reproduced",
                 "bpref is NaN there for a query without a judged non-relevant document",
+                "rbp has the grade as gain there; RBP has binary gains unless gains are given",
                 "negative grades gain 0 in dcg there; here they lower DCG",
             ),
         ),

@@ -9,6 +9,7 @@ import keyword
 import os
 import re
 import sys
+from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -45,9 +46,37 @@ GATE_WORDS = frozenset((*VALUE_FIELDS, *COMPARISON_FIELDS, *COUNTS, *KEYWORDS, *
 #: Group of entry points with measures of other packages. They are named as the measures.
 ENTRY_POINTS = "fastrank_eval.measures"
 
+
+def _ratio_of_set_f(match: re.Match[str]) -> str:
+    """Write SetF of ir_measures, whose beta is that of trec_eval: the square of beta."""
+    before, beta, after = match.groups()
+    return f"F({before}alpha={1 / (1 + float(beta))!r}{after})"
+
+
+def _table_of_gains(match: re.Match[str]) -> str:
+    """Write the scale of a user model of ir_measures as gains of grades."""
+    name, text, cutoff = match.groups()
+    options = [option.strip() for option in text.split(",")]
+    least, most = (
+        next((int(of[8:]) for of in options if of.startswith(f"{bound}_rel=")), default)
+        for bound, default in (("min", 0), ("max", 0))
+    )
+    if not 0 <= least < most <= _LARGEST_SCALE:
+        raise MeasureError(
+            f"{name}: must have whole numbers min_rel < max_rel from 0 to {_LARGEST_SCALE}, got "
+            f"{shorten(match[0], 100)!r}; or give gains: {name}(gain={{1: 0.5, 2: 1}})."
+        )
+    rest = [option for option in options if not option.startswith(("min_rel=", "max_rel="))]
+    gains = {g: max(g - least, 0) / (most - least) for g in range(1, most + 1)}
+    return f"{name}({', '.join([*rest, f'gain={gains}'])}){cutoff}"
+
+
+#: The largest max_rel of ir_measures: each grade gets a gain.
+_LARGEST_SCALE = 1000
 #: Patterns of foreign names and our spelling: trec_eval's names with a number, ndeval's with a
-#: hyphen, F1 with a cutoff, ir_measures' measures of sets and its options.
-_FOREIGN = [
+#: hyphen, F1 with a cutoff, ranx's names with parameters, ir_measures' measures of sets and its
+#: options.
+_FOREIGN: list[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]] = [
     (re.compile(pattern, re.IGNORECASE), spelling)
     for pattern, spelling in (
         (r"ndcg_cut_([1-9]\d*)", r"nDCG@\1"),
@@ -61,7 +90,16 @@ _FOREIGN = [
         (r"Rprec_mult_(\d+\.\d+)", r"Rprec(mult=\1)"),
         (r"11pt_avg", r"IPrec11"),
         (r"F1\b(.*@.*)", r"F\1"),
-        # Its SetF takes another beta, so SetF has no option here but rel.
+        (r"(n?dcg)_burges(@.*)?", r"\1(gain=exp)\2"),
+        (r"rbp\.(\d+)", r"RBP(p=0.\1)"),
+        (r"r-precision", "Rprec"),
+        (r"SetF\(([^()]*)\bbeta\s*=\s*(\d+\.?\d*)([^()]*)\)", _ratio_of_set_f),
+        (r"SetRelP(\b.*)", r"RelP\1"),
+        (
+            r"(BPM|INSQ|INST|SDCG|NERR8|NERR9|NERR10|NERR11)"
+            r"\(((?=[^()]*(?:min|max)_rel=)[\w=., ]*)\)(.*)",
+            _table_of_gains,
+        ),
         (r"SetP\(\s*relative\s*=\s*True\s*(?:,\s*(.*))?\)", r"RelP(\1)"),
         (r"Set([PR]\b.*)", r"\1"),
         (r"Set(F(?:\(\s*rel\s*=[^,]*\))?)", r"\1"),
@@ -73,6 +111,8 @@ _FOREIGN = [
         (r"(n?ERR|M?AP|P)-(IA\b.*)", r"\1_\2"),
     )
 ]
+#: The option of ir_measures for condensed lists.
+_JUDGED_ONLY = re.compile(r"\bjudged_only\s*=")
 #: F1 without a cutoff, which is ambiguous: of whole lists, or of decisions at a threshold.
 _F1 = re.compile(r"f1(?!\w)(?!.*@\s*\d)", re.IGNORECASE | re.DOTALL)
 
@@ -83,6 +123,21 @@ def our_spelling(text: str) -> str:
         if pattern.fullmatch(text):
             text = pattern.sub(replacement, text)
     return text
+
+
+def refuse_judged_only(text: str) -> None:
+    """Raise MeasureError for a measure that alone leaves documents out, as in ir_measures.
+
+    Raises
+    ------
+    MeasureError
+        The message has the argument for all measures.
+    """
+    if _JUDGED_ONLY.search(text):
+        raise MeasureError(
+            f"measures: must rank the same documents, got {shorten(text, 100)!r}; leave "
+            "judged_only out, and pass fe.trec.evaluate(..., judged_only=True), or -J."
+        )
 
 
 def refuse_plain_f1(text: str) -> None:

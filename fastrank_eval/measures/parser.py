@@ -12,7 +12,7 @@ from fastrank_eval._lib.arguments import is_list_like
 from fastrank_eval._lib.errors import MeasureError
 from fastrank_eval._lib.lexer import shorten
 from fastrank_eval.measures.base import Measure, find_name, registry
-from fastrank_eval.measures.names import our_spelling, refuse_plain_f1
+from fastrank_eval.measures.names import our_spelling, refuse_judged_only, refuse_plain_f1
 from fastrank_eval.measures.options import text_of
 
 #: Texts in quotes, which may lack their end, brackets and commas.
@@ -60,6 +60,7 @@ def measure(spelling: str | Measure) -> Measure:
 def _read(spelling: str) -> Measure:
     text = spelling.strip()
     refuse_plain_f1(text)
+    refuse_judged_only(text)
     text, foreign = our_spelling(text), text
     try:
         tree = ast.parse(text, mode="eval").body

@@ -5,7 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from tests.conformance.parity import Ledger
+from fastrank_eval import FastRankEvalError
+from fastrank_eval.trec import evaluate, read_diversity_qrels
+from tests.conformance.parity import TOLERANCE, Ledger
 from tests.conformance.runs import (
     LACKING,
     Qrels,
@@ -127,3 +129,120 @@ def test_absent_queries__count_0():
     run, qrels = LACKING
     (mean,) = ir_measures.calc_aggregate([ir_measures.AP], qrels, run).values()
     assert mean == absent_counts("ir_measures", "AP") == 0.5
+
+
+#: Names as ir_measures writes them, of each of its measures. Equal values without ties ...
+NAMES = (
+    *("AP", "AP@5", "AP(rel=2)", "MAP", "Bpref", "Bpref(rel=2)", "IPrec@0.2", "Judged", "Judged@5"),
+    *("nDCG", "nDCG@5", "NumRel", "NumRet", "NumRet(rel=1)", "NumRelRet", "P@5", "P(rel=2)@5"),
+    *("R@5", "R(rel=2)@5", "Rprec", "RR", "RR@5", "RR(rel=2)", "SetAP", "SetF", "SetF(beta=2.0)"),
+    *("SetF(beta=0.5,rel=2)", "SetP", "SetP(relative=True)", "SetRelP", "SetR", "SetR(rel=2)"),
+    *("Success@5", "Success(rel=2)@1", "infAP", "infAP(rel=2)", "Compat", "Compat(p=0.9)"),
+)
+#: ... of cwl_eval, also with a scale of grades ...
+OF_CWL = (
+    *("BPM(max_rel=3)@5", "BPM(max_rel=3,T=2.0,min_rel=1)@5", "SDCG(max_rel=3)@5", "RBP(rel=1)"),
+    *("NERR8(max_rel=3)@5", "NERR9(max_rel=3)@5", "NERR10(max_rel=3,p=0.5)", "RBP(rel=2,p=0.5)"),
+)
+#: ... which end at rank 1,000 there ...
+ENDING = ("INSQ(max_rel=3)", "INST(max_rel=3)", "NERR11(max_rel=3)")
+#: ... of gdeval, with five decimals ...
+OF_GDEVAL = ("ERR@5", "nDCG(dcg='exp-log2')@5")
+#: ... of pyndeval ...
+OF_NDEVAL = (
+    *("alpha_DCG@5", "alpha_nDCG@5", "ERR_IA@5", "nERR_IA@5", "NRBP", "nNRBP", "AP_IA", "P_IA@5"),
+    "StRecall@5",
+)
+#: ... and refused, because it has another meaning here, or is no measure.
+REFUSED = ("Accuracy", "NumQ", "AP(judged_only=True)", "Compat(normalize=False)")
+#: Names that rank tied documents otherwise, as the profile says.
+OTHER_TIES = ("Judged@5", "RR@5", "Compat", "Compat(p=0.9)", *OF_CWL, *ENDING)
+SCALED = {
+    "binary": random_run(46, grades=(0, 0, 1), levels=10_000),
+    "graded": random_run(47, grades=(0, 0, 1, 2, 3), levels=10_000),
+    "negative": random_run(48, grades=(-1, 0, 0, 1, 2), levels=10_000),
+    "binary, tied": random_run(46, grades=(0, 0, 1), levels=4),
+    "graded, tied": random_run(47, grades=(0, 0, 1, 2, 3), levels=4),
+}
+
+
+def numbered(run: Run, qrels: Qrels) -> tuple[Run, Qrels]:
+    """Queries without letters, as gdeval wants them; scores of a query differ unless tied."""
+    return {q[1:]: docs for q, docs in run.items()}, {q[1:]: docs for q, docs in qrels.items()}
+
+
+def has_ties(run: Run) -> set[str]:
+    return {query for query, docs in run.items() if len(set(docs.values())) < len(docs)}
+
+
+def agree_as_named(ledger: Ledger, name: str, texts, *, scale: float = 1e-9) -> None:
+    run, qrels = numbered(*SCALED[name])
+    for text in texts:
+        parsed = ir_measures.parse_measure(text)
+        ours = evaluate(qrels, run, [text], profile="ir_measures")
+        theirs = {m.query_id: m.value for m in ir_measures.iter_calc([parsed], qrels, run)}
+        queries = ours.per_group["query"].to_pylist()
+        same = np.ones(len(queries), bool)
+        if text in OTHER_TIES:
+            same = np.array([query not in has_ties(run) for query in queries])
+        values = np.nan_to_num(ours[text])[same]
+        expected = np.array([theirs.get(query, 0.0) for query in queries])[same]
+        if scale > TOLERANCE:
+            np.testing.assert_allclose(values, expected, atol=scale)
+        else:
+            ledger.agree("ir_measures", name, str(ours.measures[0]), text, values, expected)
+
+
+def test_names__are_all_checked_here():
+    checked = {
+        ir_measures.parse_measure(text).NAME
+        for text in (*NAMES, *OF_CWL, *ENDING, *OF_GDEVAL, *OF_NDEVAL, *REFUSED)
+    }
+    assert checked == {measure.NAME for measure in ir_measures.measures.registry.values()}
+
+
+@pytest.mark.parametrize("name", SCALED)
+def test_names__of_trec_eval_and_compat(ledger, name):
+    agree_as_named(ledger, name, NAMES)
+
+
+@pytest.mark.parametrize("name", [name for name in SCALED if name != "negative"])
+def test_names__of_cwl_eval(ledger, name):
+    pytest.importorskip("cwl")
+    agree_as_named(ledger, name, OF_CWL)
+    agree_as_named(ledger, name, ENDING, scale=2e-3)
+
+
+@pytest.mark.parametrize("name", SCALED)
+def test_names__of_gdeval(ledger, name):
+    if not ir_measures.gdeval.is_available():
+        pytest.skip("gdeval needs perl")
+    agree_as_named(ledger, name, OF_GDEVAL, scale=5.1e-6)
+
+
+def test_names__of_pyndeval(ledger):
+    pytest.importorskip("pyndeval")
+    run, judged = numbered(*SCALED["binary"])
+    rows = [
+        (query, str(subtopic), doc, int((grade > 0) and (int(doc) + subtopic) % 3 > 0))
+        for query, docs in judged.items()
+        for doc, grade in docs.items()
+        for subtopic in range(1, 4)
+    ]
+    qrels = [ir_measures.Qrel(query, doc, grade, subtopic) for query, subtopic, doc, grade in rows]
+    columns = dict(zip(("query", "subtopic", "doc", "grade"), zip(*rows, strict=True), strict=True))
+    for text in OF_NDEVAL:
+        parsed = ir_measures.parse_measure(text)
+        found = {m.query_id: m.value for m in ir_measures.iter_calc([parsed], qrels, run)}
+        ours = evaluate(read_diversity_qrels(columns), run, [text], profile="ir_measures")
+        queries = ours.per_group["query"].to_pylist()
+        same = np.array([query not in has_ties(run) for query in queries])
+        values = np.array([np.nan_to_num(found.get(query, 0.0)) for query in queries])[same]
+        ledger.agree("ir_measures", "binary", text, text, np.nan_to_num(ours[text])[same], values)
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_names__of_other_meaning__are_refused(text):
+    run, qrels = LACKING
+    with pytest.raises(FastRankEvalError):
+        evaluate(qrels, run, [text], profile="ir_measures")

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from fastrank_eval import trec
 from tests.conformance.parity import Ledger
 from tests.conformance.runs import (
     LACKING,
@@ -118,3 +119,26 @@ def test_absent_queries__count_0():
     run, qrels = LACKING
     theirs = ranx.evaluate(ranx.Qrels(qrels), ranx.Run(run), "map", make_comparable=True)
     assert theirs == absent_counts("ranx", "AP") == 0.5
+
+
+#: Names as ranx writes them.
+NAMES = (
+    *("hit_rate", "hit_rate@5", "precision", "precision@5", "recall@5", "f1@5", "r-precision"),
+    *("mrr", "mrr@5", "map", "map@5", "dcg", "dcg@5", "ndcg", "ndcg@5", "rbp.95"),
+    *("dcg_burges", "dcg_burges@5", "ndcg_burges", "ndcg_burges@5", "recall"),
+)
+
+
+@pytest.mark.parametrize("grades", [(0, 0, 1), (0, 0, 1, 2, 4), (-1, 0, 0, 1)])
+def test_names__as_ranx_writes_them(ledger, grades):
+    run, qrels = random_run(54, grades=grades, levels=5)
+    run = untied({query: run[query] for query in sorted(run)})
+    qrels = {query: qrels[query] for query in run}
+    found = ranx_values(run, qrels, list(NAMES))
+    result = trec.evaluate(qrels, run, list(NAMES), profile="ranx")
+    for name in NAMES:
+        if (name == "rbp.95" and max(grades) > 1) or (name.startswith("dcg") and min(grades) < 0):
+            continue  # differs, as the profile says
+        values = in_our_order(result, found[name])
+        known = ~np.isnan(values)
+        np.testing.assert_allclose(np.nan_to_num(result[name])[known], values[known], atol=1e-9)

@@ -18,6 +18,7 @@ from fastrank_eval.measures.parser import (
     similar_names,
     split_measures,
 )
+from fastrank_eval.measures.user_models import UserModel
 
 _CUTS = ("5", "10", "15", "20", "30", "100", "200", "500", "1000")
 _TENTHS = tuple(f"{i / 10:.2f}" for i in range(11))
@@ -468,6 +469,6 @@ def at_level(original: Measure, level: float) -> Measure:
 
 def _with_gains(original: Measure, grades: Iterable[float]) -> Measure:
     gains = original.chosen.get("gain")
-    if not isinstance(gains, tuple):
+    if not isinstance(gains, tuple) or isinstance(original, UserModel):
         return original
     return original(gain={**{grade: grade for grade in grades}, **dict(gains)})
