@@ -103,6 +103,16 @@ def equivalent(measure: Any) -> EquivalentMeasure | None:
     return EquivalentMeasure(ours, judged_only, result.regrade)
 
 
+def _differs(measure: Any) -> bool:
+    """Return whether another provider ranks ties of a measure otherwise, or rounds it."""
+    options = measure.params
+    return (
+        measure.NAME in _OTHERWISE
+        or (measure.NAME == "RR" and "cutoff" in options)
+        or options.get("dcg") == "exp-log2"
+    )
+
+
 def _same(ours: Measure) -> Callable[[dict[str, Any]], EquivalentMeasure | None]:
     return lambda options: EquivalentMeasure(ours(**options))
 
@@ -164,6 +174,9 @@ _MEASURES: Mapping[str, Callable[[dict[str, Any]], EquivalentMeasure | None]] = 
     "nDCG": _ndcg,
 }
 
+#: Measures that other providers rank or round otherwise.
+_OTHERWISE = ("Judged", "RBP", "ERR", *_USER_MODELS.split())
+
 #: Name of the provider in the registry of ir_measures.
 NAME = "fastrank_eval"
 
@@ -171,24 +184,27 @@ NAME = "fastrank_eval"
 def register(*, first: bool = True) -> Any:
     """Let ir_measures evaluate with this engine.
 
-    Measures are those of ir_measures, under trec_eval's conventions (profile ``"ir_measures"``):
-    for every measure, scores are compared as float32, and tied documents are ordered by descending
-    id. (RR@k and Judged of ir_measures order tied documents by ascending id, measures of cwl_eval
-    in the order of the run.) ERR and ``nDCG(dcg='exp-log2')`` are not rounded to five decimals.
-    Other providers still compute the measures that are not supported: diversity measures, INSQ,
-    INST and NERR11 (cwl_eval cuts them at rank 1000), Accuracy, Compat, RBP without `rel`, NumQ.
+    ``ir_measures.calc_aggregate``, ``iter_calc``, ``calc`` and ``evaluator`` ask this engine first,
+    for measures that have the same numbers here; no number changes. It is asked last for measures
+    that others rank or round otherwise: tied documents have ascending ids there in RR@k and
+    Judged, and the order of the run in RBP, SDCG, BPM, NERR8, NERR9 and NERR10; ERR and
+    ``nDCG(dcg='exp-log2')`` have five decimals.
+
+    By its name, ``ir_measures.providers.registry["fastrank_eval"]``, it computes all of these under
+    trec_eval's conventions (profile ``"ir_measures"``): scores are compared as float32, and tied
+    documents are ordered by descending id. It does not have the diversity measures, INSQ, INST and
+    NERR11 (cwl_eval cuts them at rank 1000), Accuracy, Compat, RBP without `rel`, and NumQ.
 
     Parameters
     ----------
     first : bool
-        Try this provider before all others in ``ir_measures.calc_aggregate``, ``iter_calc``,
-        ``calc`` and ``evaluator``. Otherwise it is used only by its name,
-        ``ir_measures.providers.registry["fastrank_eval"]``.
+        Whether ir_measures asks this engine. Otherwise it is used only by its name.
 
     Returns
     -------
     ir_measures.Provider
-        With `supports`, `evaluator`, `iter_calc`, `calc` and `calc_aggregate`.
+        The provider of that name, with `supports`, `evaluator`, `iter_calc`, `calc` and
+        `calc_aggregate`.
 
     Raises
     ------
@@ -206,10 +222,11 @@ def register(*, first: bool = True) -> Any:
             "ir_measures is not installed: pip install 'fastrank_eval[ir_measures]'."
         ) from error
     unregister()
-    provider = _provider()
+    provider, exact = _provider(), _provider(exact=True)
     ir_measures.providers.register(provider)
     if first:
-        ir_measures.DefaultPipeline.providers.insert(0, provider)
+        pipeline = ir_measures.DefaultPipeline.providers
+        pipeline[:] = [exact, *pipeline, provider]
     return provider
 
 
@@ -222,8 +239,11 @@ def unregister() -> None:
     pipeline[:] = [provider for provider in pipeline if provider.NAME != NAME]
 
 
-def _provider() -> Any:
-    """Make a provider; its base classes need ir_measures, an optional library."""
+def _provider(exact: bool = False) -> Any:
+    """Make a provider; its base classes need ir_measures, an optional library.
+
+    An `exact` one has only measures whose numbers are those of other providers.
+    """
     import ir_measures
     from ir_measures import providers
 
@@ -245,7 +265,7 @@ def _provider() -> Any:
 
         def supports(self, measure: Any) -> bool:
             measure.validate_params()
-            return equivalent(measure) is not None
+            return equivalent(measure) is not None and not (exact and _differs(measure))
 
         def _evaluator(self, measures: Iterable[Any], qrels: object) -> Evaluator:
             return Evaluator(measures, qrels)
