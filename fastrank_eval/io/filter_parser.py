@@ -9,6 +9,7 @@ The grammar; keywords may be in upper or lower case::
                 column [not] in (literal, ...)
                 column [not] between literal and literal
                 column is [not] null
+                column is [not] nan
                 column of booleans
     column      name, or "any name" with "" for "
     literal     'text' with '' for ', a number, true, false
@@ -61,8 +62,8 @@ class Predicate:
     ----------
     column : str
     operator : str
-        One of `lexer.COMPARISONS`; ``"in"``, ``"is null"``, or ``"is true"`` for a column of
-        booleans.
+        One of `lexer.COMPARISONS`; ``"in"``, ``"is null"``, ``"is nan"``, or ``"is true"`` for a
+        column of booleans.
     literals : tuple of Literal
         One for a comparison, one or more for ``in``.
     """
@@ -141,13 +142,16 @@ class _Parser(TokenReader):
         column = self._column()
         if operator := self._operator():
             return Predicate(column, operator, (self._literal(),))
-        is_null = self._skip("is")
+        is_state = self._skip("is")
         negated = self._skip("not")
         node: Node
-        if is_null:
-            if not self._skip("null"):
-                self._fail("null" if negated else "null or not null")
-            node = Predicate(column, "is null")
+        if is_state:
+            # No keyword: a column may have this name.
+            is_nan = self._next.kind == "word" and self._next.text.lower() == "nan"
+            if not is_nan and not self._is_next("null"):
+                self._fail("null or nan" if negated else "null, nan, not null or not nan")
+            self._position += 1
+            node = Predicate(column, "is nan" if is_nan else "is null")
         elif self._skip("in"):
             node = Predicate(column, "in", self._list())
         elif self._skip("between"):
@@ -192,6 +196,8 @@ class _Parser(TokenReader):
             remedy = ""
             if self._next.keyword == "null":
                 remedy = "Nothing compares with null: write 'column is null'."
+            elif self._next.text.lower() == "nan":
+                remedy = "Nothing equals NaN: write 'column is nan'."
             elif name := self._next.column_name:
                 remedy = f"Text stands in single quotes: {Literal('text', name)}."
             self._fail("a literal", remedy)

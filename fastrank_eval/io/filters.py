@@ -39,6 +39,7 @@ _COMPARE = {
     ">=": pc.greater_equal,
 }
 _NULL_BOOLEAN = arrow_value(None, pa.bool_())
+_FALSE = arrow_value(False, pa.bool_())
 
 
 @dataclass(frozen=True)
@@ -49,8 +50,9 @@ class _Bound:
     ----------
     column, operator : str
         As of `Predicate`; the operator ``"unknown"`` stands for a column that is not known yet.
-    value : pyarrow.Scalar, pyarrow.Array or None
-        The value of a comparison, or the valid values of ``in``.
+    value : pyarrow.Scalar, pyarrow.Array, bool or None
+        The value of a comparison, the valid values of ``in``, or for ``is nan`` whether the type
+        has NaN.
     keys : list or None
         Their `order_key`, ascending; None if they have no order.
     """
@@ -98,6 +100,13 @@ def _bind_predicate(node: Predicate, kind: pa.DataType) -> _Bound:
     name, operator, plain = node.column, node.operator, plain_type(kind)
     if operator == "is null":
         return _Bound(name, operator)
+    if operator == "is nan":
+        if not (pa.types.is_null(kind) or pa.types.is_decimal(plain) or _has_numbers(plain)):
+            raise ArgumentError(
+                f"where: column {name!r} is {kind}, which has no NaN; write '{name} is null' for "
+                "rows without a value."
+            )
+        return _Bound(name, operator, pa.types.is_floating(plain))
     if operator == "is true":
         if not pa.types.is_boolean(plain):
             raise ArgumentError(
@@ -118,6 +127,10 @@ def _bind_predicate(node: Predicate, kind: pa.DataType) -> _Bound:
     return _Bound(name, operator, array, ascending)
 
 
+def _has_numbers(kind: pa.DataType) -> bool:
+    return pa.types.is_integer(kind) or pa.types.is_floating(kind)
+
+
 def _mask(condition: Condition, operand: Callable[[str], Any], exact: bool = False) -> Any:
     """Compute the mask of rows; unless `exact`, false may stand for null.
 
@@ -131,6 +144,10 @@ def _mask(condition: Condition, operand: Callable[[str], Any], exact: bool = Fal
     column, values = operand(condition.column), condition.value
     if condition.operator == "is null":
         return pc.is_null(column)
+    if condition.operator == "is nan":
+        if not values:  # a type without NaN: no row
+            return pc.and_(pc.is_null(column), pc.is_valid(column))
+        return pc.coalesce(pc.is_nan(column), _FALSE)
     if condition.operator != "in":
         return _COMPARE[condition.operator](column, values)
     if pa.types.is_decimal32(values.type) or pa.types.is_decimal64(values.type):
@@ -155,6 +172,8 @@ def _outcomes(condition: Condition, ranges: Mapping[str, Range]) -> int:
         return ANYTHING
     if operator == "is null":
         return TRUE * column.nulls | FALSE * column.values
+    if operator == "is nan":  # statistics ignore NaN
+        return TRUE * (condition.value and column.values) | FALSE
     if operator != "in" and not condition.value.is_valid:
         return NULL
     return NULL * column.nulls | (_value_outcomes(condition, column) if column.values else 0)

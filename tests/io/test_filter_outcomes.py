@@ -118,6 +118,13 @@ def test_is_null__depends_on_nulls_alone() -> None:
     assert outcomes("a is not null", a=Range(values=False)) == {False}
 
 
+def test_is_nan__may_hold_for_every_range_of_floats_and_no_other() -> None:
+    assert outcomes("f is nan", f=Range(1.0, 1.0, nulls=False)) == {True, False}
+    assert outcomes("f is not nan", f=Range(1.0, 1.0)) == {True, False}
+    assert outcomes("f is nan", f=Range(values=False)) == {False}
+    assert outcomes("a is nan") == outcomes("n is nan") == {False}
+
+
 def test_column_of_nulls__compares_to_null() -> None:
     assert outcomes("n = 'anything'") == {None}
     assert outcomes("n in ('anything', 3)", n=Range(values=False)) == {None}

@@ -239,7 +239,7 @@ def test_condition__on_booleans__in_words_or_numbers(text: str, rows: list[int])
         ("slot in (3", "expected ',' or ')' at character 11, found the end"),
         ("slot between 1 or 2", "expected 'and' and the upper end at character 16"),
         ("slot not 3", "expected in or between at character 10"),
-        ("slot is 3", "expected null or not null at character 9"),
+        ("slot is 3", "expected null, nan, not null or not nan at character 9"),
         ("slot 3", "expected a comparison (=, !=, <, <=, >, >=), in, between or is"),
         ("3", "expected a comparison (=, !=, <, <=, >, >=) at character 2"),
         ("3 = 3", "expected a column at character 5"),

@@ -69,7 +69,7 @@ def _leaves(draw: st.DrawFn) -> Condition:
     name = draw(st.sampled_from(list(POOLS)))
     written = f'"{name}"' if " " in name or draw(st.booleans()) else name
     literal = st.sampled_from(_LITERALS[name])
-    form = draw(st.sampled_from(["compare", "flip", "in", "between", "null", "flag"]))
+    form = draw(st.sampled_from(["compare", "flip", "in", "between", "null", "nan", "flag"]))
     no, yes = draw(st.sampled_from([("", True), (" NOT", False)]))
     if form in ("compare", "flip"):
         sign = draw(st.sampled_from(list(_OPERATORS)))
@@ -90,6 +90,9 @@ def _leaves(draw: st.DrawFn) -> Condition:
             f"{written}{no} Between {low} and {high}",
             _of(name, lambda x: (least <= x <= most) is yes),
         )
+    if form == "nan":
+        name = draw(st.sampled_from(["f", "i"]))
+        return Condition(f"{name} is{no} NaN", lambda row: (row[name] != row[name]) is yes)
     if form == "null":
         return Condition(f"{written} is{no} null", lambda row: (row[name] is None) is yes)
     return Condition("b", lambda row: row["b"])
