@@ -7,19 +7,26 @@ have no order between them.
 from __future__ import annotations
 
 import html
+import math
 import re
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
+import polars as pl
 import pyarrow as pa
+import pyarrow.csv
 import pytest
 from click.testing import CliRunner
 from pyarrow import parquet
 
 import fastrank_eval as fe
 from fastrank_eval.apps.cli.main import cli
-from tests.support.doors import DOORS, DOORS_OF_ROWS, DROPS, log_without
+from fastrank_eval.io.reader import open_source
+from tests.support.doors import DOORS, DOORS_OF_ROWS, DROPS, NIGHT, log_without
 from tests.support.names_of_files import NAMES, SOURCES, write_source
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -29,6 +36,225 @@ KEYED = ["GAUC", "MRR"]
 # --- An error of zero is no error (1 to 4) -------------------------------------------------------
 
 # --- Rows that leave unseen: null scores and NaN (5, 6) ------------------------------------------
+
+NAN = float("nan")
+
+
+def clicks(**columns: Any) -> dict[str, Any]:
+    """40 users with two clicks of eight rows, a model that knows something, and other columns."""
+    rows, random = range(320), np.random.default_rng(5)
+    click = [int(row % 8 < 2) for row in rows]
+    score = [0.2 * y + 0.8 * x for y, x in zip(click, random.random(320).tolist(), strict=True)]
+    return {"user": [row // 8 for row in rows], "click": click, "a": score, **columns}
+
+
+def without(score: list[float], where: Callable[[int], bool]) -> list[float | None]:
+    return [None if where(row) else s for row, s in enumerate(score)]
+
+
+OF_CLICKS: dict[str, Any] = {"group": "user", "label": "click"}
+
+
+def test_5__a_copy_that_lacks_the_positives_it_ranks_low__is_not_better() -> None:
+    log = clicks()
+    copy = without(log["a"], lambda row: log["click"][row] == 1 and log["a"][row] < 0.6)
+    found = fe.compare(
+        {**log, "b": copy},
+        **OF_CLICKS, score=["a", "b"], baseline="a", measures="AUC,GAUC", unretrieved="allow",
+    )  # fmt: skip
+    for value in found:
+        assert value.delta < 0, value
+        assert "is worse" in str(value.verdict), value
+
+
+def test_5__a_group_whose_positives_have_no_score__is_not_all_negative() -> None:
+    log = {"user": [1, 1, 1, 2, 2], "click": [1, 0, 0, 1, 0], "a": [None, 0.5, 0.4, 0.9, 0.1]}
+    (value,) = fe.evaluate(log, **OF_CLICKS, score="a", measures="GAUC", unretrieved="allow")
+    assert (value.value, value.groups_used, value.dropped) == (0.4, 2, {})
+
+
+RANKED = (
+    "GAUC,GAUC(weight='pairs'),GroupPPV,GroupTPR,AUC,AUC(se='clustered'),AUC(max_fpr=0.2),KS,Gini,"
+    "AUC(bins=64),PRAUC,AvgPrec,CumGain,Lift,PPV,TPR,FPR,MCC,FScore"
+)
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+@pytest.mark.parametrize("weight", [None, "w"])
+def test_5__rows_without_a_score__are_tied_below_all_others(kind: type, weight: str | None) -> None:
+    log = clicks(w=[(0.1, 1.0, 3.0)[row % 3] for row in range(320)])
+    score, missing = np.array(log["a"], kind), np.arange(320) % 7 == 1
+    choices = {**OF_CLICKS, "score": "a", "measures": RANKED, "weight": weight, "by": "user:10"}
+
+    def told(scores: Any, **options: Any) -> list[str]:
+        return [repr(value) for value in fe.evaluate({**log, "a": scores}, **choices, **options)]
+
+    lowest = np.where(missing, kind(-1), score)
+    given = pa.array(score, mask=missing)
+    for order in ("grouped", "scattered"):
+        assert told(given, unretrieved="allow", order=order) == told(lowest, order=order)
+    # Minus infinity is a score: it is above them.
+    score[::5] = -np.inf
+    above = np.where(missing, kind(-np.inf), np.where(score == -np.inf, kind(-1), score))
+    assert told(pa.array(score, mask=missing), unretrieved="allow") == told(above)
+
+
+def test_5__rows_without_a_score__are_positive_at_no_threshold() -> None:
+    log = {"click": [1, 0, 1, 1], "a": [0.5, -math.inf, None, None]}
+    columns: dict[str, Any] = {"label": "click", "score": "a", "unretrieved": "allow"}
+    best = fe.best_threshold(log, **columns, by="recall", target=0.5)
+    assert best.threshold != best.threshold or best.reason == "target_not_reached"
+    best = fe.best_threshold(log, **columns, by="cost", costs={"fn": 1}, prefer="lowest")
+    assert (best.threshold, best.tp, best.fn) == (-math.inf, 1, 2)
+    points = fe.curve("roc", log, **columns, points="all").of()
+    assert math.isnan(points["threshold"][-1])
+    assert points["tpr"].tolist() == [0, 1 / 3, 1 / 3, 1]
+
+
+@pytest.mark.parametrize(
+    "measures", ["LogLoss", "PCOC", "NE", "Brier", "MSE", "ECE(bins=5)", "AUC,RIG"]
+)
+def test_5__measures_of_predictions__refuse_a_null_and_name_drop(measures: str) -> None:
+    log = {"click": [1, 0, 1], "a": [0.5, 0.2, None]}
+    with pytest.raises(fe.ColumnError, match=r"null in 1 row.*unretrieved='drop'"):
+        fe.evaluate(log, label="click", score="a", measures=measures, unretrieved="allow")
+    assert fe.evaluate(log, label="click", score="a", measures=measures, unretrieved="drop").values
+
+
+def test_5__models_are_compared_on_rows_that_all_have_scored() -> None:
+    log = clicks()
+    lacking = {
+        **log, "b": without(log["a"], lambda row: row % 9 == 0),
+        "c": without(log["a"], lambda row: row % 5 == 0 and row % 9),
+    }  # fmt: skip
+    both = [row for row in range(320) if row % 9 and row % 5]
+    kept = {name: [column[row] for row in both] for name, column in lacking.items()}
+    choices: dict[str, Any] = {
+        **OF_CLICKS, "score": ["a", "b", "c"], "baseline": "a",
+        "measures": "GAUC,AUC(se='clustered'),LogLoss,nDCG@3,NE",
+    }  # fmt: skip
+    found = fe.evaluate(lacking, **choices, unretrieved="drop")
+    assert list(map(repr, found)) == list(map(repr, fe.evaluate(kept, **choices)))
+    counts = found.meta.conventions["rows_left_out"]["unscored"]
+    assert counts == {"rows": 320 - len(both), "by_model": {"a": 0, "b": 36, "c": 56}}
+    note = "without the score of a model left out, 28.7% of 320: 0 of a, 36 of b, 56 of c"
+    assert note in str(found)
+
+
+def test_5__no_row_left__is_an_error_that_names_the_model() -> None:
+    log = clicks(b=[None] * 320)
+    for run in (fe.evaluate, partial(fe.compare, baseline="a")):
+        with pytest.raises(fe.ColumnError, match="no row is left: score column 'b' is null in 320"):
+            run(log, **OF_CLICKS, score=["a", "b"], measures="AUC", unretrieved="drop")
+
+
+def test_5__null_shares_of_both_classes__are_printed_and_warned_of() -> None:
+    log = clicks()
+    log["b"] = without(log["a"], lambda row: row % 16 == 0 or row % 16 == 15)
+    log["c"] = without(log["a"], lambda row: row % 8 > 4)
+    choices: dict[str, Any] = {**OF_CLICKS, "score": ["a", "b", "c"], "unretrieved": "allow"}
+    text = str(fe.evaluate(log, **choices, measures="AUC"))
+    assert "b has no score for 25.0% of the positives and 8.3% of the others" in text
+    assert "c has no score for 0% of the positives and 50.0% of the others" in text
+    assert text.count("differ by more than a factor of 1.5") == 2
+    assert "a has no score" not in text
+    # Half of the rows of each class: no model gains.
+    log["b"] = without(log["a"], lambda row: row % 2 == 0)
+    assert "factor" not in str(fe.evaluate(log, **{**choices, "score": ["a", "b"]}, measures="AUC"))
+
+
+def test_5__the_error_of_null_scores__names_drop_for_a_fault_and_allow_for_lists() -> None:
+    log = {"click": [1, 0], "a": [0.5, None]}
+    with pytest.raises(fe.ColumnError) as error:
+        fe.evaluate(log, label="click", score="a", measures="AUC")
+    text = str(error.value)
+    assert "unretrieved='drop' (--unretrieved drop) if scoring has failed" in text
+    assert "unretrieved='allow' only for lists that a system returned" in text
+
+
+def nan_sources(log: dict[str, Any], folder: Path) -> dict[str, Any]:
+    table = pa.table(log)
+    parquet.write_table(table, folder / "x.parquet", row_group_size=3)
+    pa.csv.write_csv(table, folder / "x.csv")
+    return {
+        "mapping": log, "table": table, "batches": table.to_reader(),
+        "Parquet": folder / "x.parquet", "CSV": folder / "x.csv",
+        "polars": pl.from_arrow(table), "DuckDB": duckdb.from_arrow(table),
+    }  # fmt: skip
+
+
+READ_FROM = ["mapping", "table", "batches", "Parquet", "CSV", "polars", "DuckDB"]
+
+
+@pytest.mark.parametrize("kind", READ_FROM)
+def test_6__nan_is_null_if_asked__from_every_source(kind: str, tmp_path: Path) -> None:
+    log = {"user": [1, 1, 1, 2, 2, 2], "click": [1.0, NAN, 0.0, 0.0, 1.0, 0.0],
+           "a": [0.9, 0.3, NAN, NAN, 0.6, 0.5]}  # fmt: skip
+    columns: dict[str, Any] = {**OF_CLICKS, "score": "a", "measures": "GAUC,AUC"}
+    found = fe.evaluate(
+        nan_sources(log, tmp_path)[kind], **columns, nan="null", unretrieved="drop", unjudged="drop"
+    )
+    assert found.meta.rows == 3
+    assert found.meta.conventions["rows_left_out"] == {
+        "unjudged": {"rows": 1},
+        "unscored": {"rows": 2, "by_model": {"a": 2}},
+        "nan": {"rows": 3, "by_model": {"click": 1, "a": 2}},
+    }
+    assert "3 rows with NaN, which is null: 1 in click, 2 in a" in str(found)
+    kept = {name: [column[row] for row in (0, 4, 5)] for name, column in log.items()}
+    assert list(map(repr, found)) == list(map(repr, fe.evaluate(kept, **columns)))
+
+
+@pytest.mark.parametrize(
+    "column,option", [("a", "unretrieved='drop'"), ("click", "unjudged='allow'")]
+)
+def test_6__the_error_of_nan__gives_count_and_options(column: str, option: str) -> None:
+    log = {"click": [1.0, 0.0, 1.0, 0.0], "a": [0.1, 0.2, 0.3, 0.4]}
+    log[column][1] = log[column][3] = NAN
+    with pytest.raises(fe.ColumnError) as error:
+        fe.evaluate(log, label="click", score="a", measures="AUC")
+    text = str(error.value)
+    assert "is NaN in 2 row(s)" in text
+    assert "nan='null' (--nan null)" in text
+    assert option in text
+    with pytest.raises(fe.ColumnError, match=f"null or NaN in 2 row.*{option}"):
+        fe.evaluate(log, label="click", score="a", measures="AUC", nan="null")
+
+
+def test_6__a_weight_of_nan__is_a_null_weight() -> None:
+    log = {"click": [1, 0, 1], "a": [0.1, 0.2, 0.3], "w": [1.0, NAN, 2.0]}
+    columns: dict[str, Any] = {"label": "click", "score": "a", "weight": "w", "measures": "AUC"}
+    with pytest.raises(fe.ColumnError, match=r'is NaN in 1 row.*where=.*"w" is not nan'):
+        fe.evaluate(log, **columns)
+    with pytest.raises(fe.ColumnError, match=r'null or NaN in 1 row.*"w" is not nan'):
+        fe.evaluate(log, **columns, nan="null")
+    assert fe.evaluate(log, **columns, where="w is not nan").meta.rows == 2
+
+
+def test_6__where_knows_nan(tmp_path: Path) -> None:
+    log = pa.table({"row": [0, 1, 2, 3], "a": [0.5, NAN, None, NAN]})
+    parquet.write_table(log, tmp_path / "x.parquet", row_group_size=1)
+    for source in (log, tmp_path / "x.parquet"):
+        for where, rows in {
+            "a is nan": [1, 3], "a is not nan": [0, 2], "not a is nan": [0, 2],
+            "a is not null and a is not nan": [0], "a is null or a is NaN": [1, 2, 3],
+        }.items():  # fmt: skip
+            batches = open_source(source, where=where).batches(["row"])
+            assert [row for b in batches for row in b.column(0).to_pylist()] == rows, where
+
+
+def test_6__a_night_with_nan__is_judged_if_asked(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    log = clicks()
+    log["b"] = [NAN if row % 80 == 3 else s for row, s in enumerate(log["a"])]
+    parquet.write_table(pa.table(log), "2026-11-19.parquet")
+    options = 'nan = "null"\nunretrieved = "drop"'
+    Path("night.toml").write_text(NIGHT.replace("OPTION", options))
+    for more in (("--no-labels",), ()):
+        out = CliRunner().invoke(cli, ["nightly", "night.toml", "--date", "2026-11-19", *more])
+        assert out.exit_code == 0, out.output
+        assert "4 rows with NaN, which is null: 4 in b" in " ".join(out.output.split())
+
 
 # --- Rows that leave unseen: counts of dropped rows, empty sources (7, 10) -----------------------
 
@@ -44,7 +270,7 @@ def test_7__rows_that_an_option_drops__are_counted_at_every_door(
     text = text.replace("\\", "")
     assert told in " ".join(text.split())
     if "JSON" in door:
-        counts = f'"{reason}": {{ "rows": 37 }}'
+        counts = f'"{reason}": {{ "rows": 37'
         assert counts in " ".join(text.split())
 
 

@@ -295,6 +295,7 @@ def measure_page(entry: dict[str, Any], others: Mapping[str, list[str]]) -> str:
         ["over groups", "of all rows at once" if kind.pooled else f"{entry['aggregate']} of the "
          "values of the groups"],
         ["scores", SCORES[kind.scores]],
+        ["rows without a score", null_scores(kind)],
         ["row weights", "yes" if kind.uses_row_weights else "no"],
         ["standard error", error(measure)],
         ["needs", ", ".join(kind_needs(kind)) or "nothing else"],
@@ -338,6 +339,15 @@ def measure_page(entry: dict[str, Any], others: Mapping[str, list[str]]) -> str:
         lines += ["## The same number in other tools", "",
                   *table(["profile", "its name there"], rows), ""]  # fmt: skip
     return "\n".join(lines)
+
+
+def null_scores(kind: type[fe.Measure]) -> str:
+    """Say what `unretrieved="allow"` does with them."""
+    if kind.scores in ("probability", "finite number"):
+        return '`unretrieved="allow"` is refused'
+    last = kind.pooled or kind.ranks_every_row
+    where = "below all others, tied" if last else "not in the list, but in R and in the ideal"
+    return f'with `unretrieved="allow"`: {where}'
 
 
 def kind_needs(kind: type[fe.Measure]) -> Iterator[str]:

@@ -17,8 +17,9 @@ from fastrank_eval._lib.errors import ArgumentError, near
 #: The allowed values of arguments that take one of a few words.
 CHOICES = {
     "groups": ("all", "with_relevant"),
-    "unretrieved": ("error", "allow"),
+    "unretrieved": ("error", "allow", "drop"),
     "unjudged": ("error", "allow", "drop"),
+    "nan": ("error", "null"),
     "null_groups": ("error", "drop"),
     "weight_rows": ("refuse", "ignore"),
     "score_type": ("given", "float32"),

@@ -29,7 +29,8 @@ class Thresholds:
     Parameters
     ----------
     threshold : ndarray of float64, shape (scores + 1,)
-        Infinity (no row is predicted positive), then every distinct score, descending.
+        Infinity (no row is predicted positive), then every distinct score, descending; NaN last,
+        if there are rows without a score.
     tp, fp : ndarray of int64 or float64, shape (scores + 1,)
         Positives and others at or above each threshold: rows, or their weight times a power of two.
         The factor prevents overflow of sums and does not change shares.
@@ -297,6 +298,11 @@ def calibration_bins(
     ColumnError
         If scores are not probabilities.
     """
+    if len(table.score) and np.isnan(table.score[-1]):
+        raise ColumnError(
+            f"score column '{name}' is null in some rows, which have no prediction; pass "
+            "unretrieved='drop' to leave these rows out for every model."
+        )
     if len(table.score) and not (table.score[-1] >= 0 and table.score[0] <= 1):
         score = table.score[0 if table.score[-1] >= 0 else -1]
         raise ColumnError(

@@ -160,7 +160,12 @@ class ClassRoles:
         for k, (indicator, name) in enumerate(zip(indicators, self.scores, strict=True)):
             label = self.labels[k if self.form == "column" else 0]
             weight = None if k else self.weight
-            roles = Roles((), label, (name,), weight, score_kind=self.score_kind)
+            roles = Roles(
+                *((), label, (name,), weight),
+                unretrieved="refuse",
+                unjudged="refuse",
+                score_kind=self.score_kind,
+            )
             needed = list(roles.by_column())
             class_batch = pa.RecordBatch.from_arrays(
                 [indicator, *(batch.column(other) for other in needed[1:])], needed

@@ -440,6 +440,10 @@ def best_of(
     elif tp.dtype.kind == "f":
         # Scores of weight 0 are left out, or they would change the lowest threshold.
         candidates = np.append(0, np.flatnonzero(table.positives + table.others) + 1)
+    if len(table.score) and math.isnan(table.score[-1]):
+        # Rows without a score are not predicted positive at any threshold.
+        candidates = np.arange(len(tp)) if candidates is None else candidates
+        candidates = candidates[candidates < len(table.score)]
     index, value = 0, math.nan
     positive, negative = tp[-1], fp[-1]
     reason: str | None = "no_rows"

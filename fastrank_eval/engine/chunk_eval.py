@@ -115,8 +115,8 @@ def measure_chunk(
             positives = ranking.relevant(1.0)
             groups = RankedGroups(chunk.starts, ranking.rows, positives, ranking.ranked_groups)
             contributions: dict[int, Contributions] = {}
-            for m, value in _values(plan, ranking):
-                one = apply_policies(plan, m, ranking, value, group_weights, name)
+            for m, ranked, value in _values(plan, ranking):
+                one = apply_policies(plan, m, ranked, value, group_weights, name)
                 sums.add(model, m, groups, one, slice_indices)
                 if group_values is not None and plan.per_group:
                     group_values.put(model, m, groups, one)
@@ -142,15 +142,24 @@ def pair_models(
             sums.pair(model, m, models[plan.baseline], models[model], slice_indices)
 
 
-def _values(plan: Plan, ranking: Ranking) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield the position of each measure of groups, and its values."""
+def _values(plan: Plan, ranking: Ranking) -> Iterator[tuple[int, Ranking, np.ndarray]]:
+    """Yield the position of each measure of groups, the ranking that it reads, and its values."""
+    every_row: Ranking | None = None
     for positions in plan.passes:
-        members = [plan.measures[m] for m in positions]
+        members, ranked = [plan.measures[m] for m in positions], ranking
+        if members[0].ranks_every_row and ranking.scored.unselected is not None:
+            ranked = every_row = every_row or _rank_every_row(plan, ranking.scored)
         for measure in members:
-            measure.check_grades(ranking)
-        values = np.empty((len(members), ranking.groups))
-        type(members[0]).compute(members, ranking, values)
-        yield from zip(positions, values, strict=True)
+            measure.check_grades(ranked)
+        values = np.empty((len(members), ranked.groups))
+        type(members[0]).compute(members, ranked, values)
+        yield from ((m, ranked, value) for m, value in zip(positions, values, strict=True))
+
+
+def _rank_every_row(plan: Plan, scored: Scored) -> Ranking:
+    """Rank all rows of a chunk, those without a score last."""
+    every_row = replace(scored.every_row, unjudged=None)
+    return replace(rank(every_row.to_rank(), plan.ties, None), scored=every_row)
 
 
 class ThreadTotals:

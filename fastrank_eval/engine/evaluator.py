@@ -21,7 +21,14 @@ from fastrank_eval.engine.plan import GroupValues, Plan
 from fastrank_eval.engine.totals import Totals
 from fastrank_eval.groups.chunk import Chunk
 from fastrank_eval.groups.edges import BatchProfile, Keys, View, keys_at, profile_batch
-from fastrank_eval.io.columns import UNJUDGED, Layout, Rows, RowsLeftOut, rows_left_out_by
+from fastrank_eval.io.columns import (
+    OTHERS,
+    POSITIVES,
+    Layout,
+    Rows,
+    RowsLeftOut,
+    rows_left_out_by,
+)
 from fastrank_eval.io.validate import rows_of
 
 #: Arguments that choose the rows, and how these are read.
@@ -140,10 +147,10 @@ class Evaluator:
             For the plans with groups; None if no row is left for them.
         """
         proven: Container[int] = self._proven if profiled else ()
-        left_out: RowsLeftOut = Counter()
+        left_out: list[RowsLeftOut] = [Counter() for _ in self.plans]
         rows = rows_of(batch, self.layout, first_row, proven, left_out)
-        for p in range(len(self.plans)) if left_out else ():
-            self._leave_out(p, left_out)
+        for p, counts in enumerate(left_out):
+            self._leave_out(p, counts)
         if not rows.count:
             return None
         for p in self._whole:
@@ -214,12 +221,14 @@ class Evaluator:
     ) -> tuple[Chunk, np.ndarray | None, GroupValues] | None:
         """Evaluate the rows that a plan does not drop; None if it drops all."""
         plan, groups = self.plans[p], None
-        if plan.roles.unjudged == "drop":
-            rows = chunk.columns.rows
-            chunk, groups = chunk.judged()
-            self._leave_out(p, {(UNJUDGED, ""): rows - chunk.columns.rows})
+        if plan.roles.drops_rows:
+            chunk, groups, left_out = chunk.kept(plan.roles)
+            self._leave_out(p, left_out)
             if not chunk.groups:
                 return None
+
+        if plan.counts_unretrieved:
+            self._leave_out(p, chunk.count_unretrieved(plan.roles.scores))
 
         def name_of(group: int) -> str:
             return name(group if groups is None else int(groups[group]))
@@ -244,7 +253,11 @@ class Evaluator:
                 if result.values is not None
             ]
             keys, values = [of for of, _ in pairs], [value for _, value in pairs]
-            plan_totals.append(PlanTotals(totals.merge(), keys, values, self._left_out[p]))
+            merged, left_out = totals.merge(), self._left_out[p]
+            if self.plans[p].counts_unretrieved:
+                rows, positives = merged.overall.rows(), merged.overall.positives()
+                left_out.update({(POSITIVES, ""): positives, (OTHERS, ""): rows - positives})
+            plan_totals.append(PlanTotals(merged, keys, values, left_out))
         return plan_totals
 
 

@@ -26,6 +26,7 @@ class ComparedOptions(TypedDict, total=False):
     groups: str | None
     unretrieved: str | None
     unjudged: str | None
+    nan: str
     null_groups: str
     weight_rows: str | None
     score_type: str | None

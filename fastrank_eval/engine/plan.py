@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fastrank_eval._lib.arguments import wrong_choice
+from fastrank_eval._lib.arguments import column_name, wrong_choice
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, ColumnError, MeasureError, UndefinedError, near
 from fastrank_eval.groups.chunk import Chunk, Labels
@@ -128,6 +128,12 @@ class Plan:
         if self.weighted or self.roles.unretrieved == "allow":
             return bool(of_groups)
         return any(m.needs_ranks for m in of_groups)
+
+    @cached_property
+    def counts_unretrieved(self) -> bool:
+        """Whether rows without a score are the last ones of a measure."""
+        every_row = any(m.ranks_every_row or m.pooled for m in self.measures)
+        return self.roles.unretrieved == "allow" and every_row
 
     @property
     def copies_few(self) -> bool:
@@ -555,3 +561,21 @@ def undefined_text(policies: Mapping[str, str]) -> str:
     rest = policies[_REST]
     single = (f"{name}={policy}" for name, policy in policies.items() if name != _REST)
     return ",".join([rest, *single])
+
+
+def subtopics_used(subtopics: str | None, measures: tuple[Measure, ...]) -> str | None:
+    """Return the column of subtopics, if a measure needs it.
+
+    Raises
+    ------
+    ArgumentError
+        A measure needs it, and there is none.
+    """
+    name = None if subtopics is None else column_name("subtopics", subtopics)
+    users = [str(m) for m in measures if m.needs_subtopics]
+    if users and name is None:
+        raise ArgumentError(
+            f"subtopics: must be a column of lists of whole numbers for {', '.join(users)}, got "
+            "None; name it."
+        )
+    return name if users else None

@@ -12,8 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from fastrank_eval._lib.dataclass import dataclass
+from fastrank_eval._lib.errors import ColumnError
 from fastrank_eval._lib.files import csv_text
-from fastrank_eval.io.columns import RowsLeftOut
+from fastrank_eval.io.columns import UNSCORED, RowsLeftOut
 from fastrank_eval.slicing.spec import short_texts
 
 #: The version of the schema of each JSON document, `schemas/NAME.json`. It is increased when a key
@@ -131,6 +132,33 @@ def add_counts(plain: Iterable[Mapping[str, Mapping[str, Any]]]) -> dict[str, di
     for part in plain:
         total.update(_counts_from(part))
     return plain_counts(total)
+
+
+def refuse_if_none_left(counts: object, rows: int) -> None:
+    """Raise if rows without a score were all that there is.
+
+    Parameters
+    ----------
+    counts : mapping or None
+        Plain counts.
+    rows : int
+        Number of rows that are left.
+
+    Raises
+    ------
+    ColumnError
+        The message names the model that lacks most rows.
+    """
+    lacking = counts.get(UNSCORED) if isinstance(counts, Mapping) else None
+    if rows or not lacking or not lacking["rows"]:
+        return
+    by_model = lacking["by_model"]
+    model = max(by_model, key=by_model.get)
+    raise ColumnError(
+        f"no row is left: score column '{model}' is null in {by_model[model]:,} of "
+        f"{lacking['rows']:,} rows, and unretrieved='drop' leaves out a row that one model lacks; "
+        "mend these scores, or leave the model out."
+    )
 
 
 class NamedRecord:

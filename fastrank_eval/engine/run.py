@@ -45,10 +45,17 @@ from fastrank_eval.engine.plan import (
     Plan,
     batch_rows_of,
     slice_rows_of,
+    subtopics_used,
     undefined_policies,
     undefined_text,
 )
-from fastrank_eval.engine.records import LEFT_OUT, MeasureValue, Meta, plain_counts
+from fastrank_eval.engine.records import (
+    LEFT_OUT,
+    MeasureValue,
+    Meta,
+    plain_counts,
+    refuse_if_none_left,
+)
 from fastrank_eval.engine.strategy import EvaluatedRows, evaluate_rows
 from fastrank_eval.engine.summary import slices_left_out, summary_rows
 from fastrank_eval.engine.totals import Totals
@@ -98,6 +105,7 @@ class Request:
     groups: str | None = None
     unretrieved: str | None = None
     unjudged: str | None = None
+    nan: str = "error"
     null_groups: str = "error"
     weight_rows: str | None = None
     score_type: str | None = None
@@ -127,7 +135,7 @@ class Request:
 OF_RESULT = ("keep_state", "keep_groups")
 #: Arguments of functions that count rows, without groups or measures of their own.
 OF_ROWS = (
-    *("label", "score", "weight", "unretrieved", "unjudged", "score_type", "where", "limit"),
+    *("label", "score", "weight", "unretrieved", "unjudged", "nan", "score_type", "where", "limit"),
     *("threads", "format", "allow_unfinished", "progress"),
 )
 NOT_OF_ROWS = tuple(field.name for field in fields(Request) if field.name not in OF_ROWS)
@@ -251,6 +259,7 @@ def totals_of(request: Request) -> tuple[Plan, PlanTotals]:
     """Check arguments and read the rows once, without values of measures."""
     (task,) = prepare([request])
     (plan_totals,) = read_rows([task]).plans
+    refuse_if_none_left(plain_counts(plan_totals.left_out), plan_totals.totals.overall.rows())
     return task.plan, plan_totals
 
 
@@ -352,8 +361,9 @@ def _open_slicings(
 
 def _with_score_kind(plan: Plan, plans: Sequence[Plan], source: Source) -> Plan:
     """Read scores as a plan does that has them too, so that plans share them."""
-    names = set(plan.roles.scores)
-    kinds = [one.roles.score_kind for one in plans if names.issubset(one.roles.scores)]
+    names, policy = set(plan.roles.scores), plan.roles.unretrieved
+    alike = [one.roles for one in plans if one.roles.unretrieved == policy]
+    kinds = [roles.score_kind for roles in alike if names.issubset(roles.scores)]
     kind = max(kinds, key=SCORE_KINDS.index)
     wide = any(is_wide_integer(source.schema.field(name).type) for name in names)
     if wide or kind == plan.roles.score_kind:  # doubles of wide integers depend on the kind
@@ -368,6 +378,7 @@ def _sampling_rate(request: Request) -> float:
 def _choices(request: Request) -> dict[str, str]:
     """Choose each convention: the caller's, the profile's or the default."""
     profile = None if request.profile is None else profile_of(request.profile)
+    check_choice("nan", request.nan, CHOICES["nan"])
     choices = {}
     for name, default in DEFAULTS.items():
         value = getattr(request, name)
@@ -407,6 +418,7 @@ def _plan(
         fields=_fields(measures),
         unretrieved=choices["unretrieved"],
         unjudged=choices["unjudged"],
+        nan=request.nan,
         single_precision=choices["score_type"] == "float32",
         judgments=any(m.needs_judgments for m in measures),
         score_kind=max(
@@ -414,7 +426,7 @@ def _plan(
             ["number" if request.keep_scores else "order", *(m.scores for m in measures)],
             key=SCORE_KINDS.index,
         ),
-        subtopics=_subtopics(request.subtopics, measures),
+        subtopics=subtopics_used(request.subtopics, measures),
         expressions=expressions_of(request.score) if isinstance(request.score, Mapping) else {},
     )
     _check_measures(measures, choices["ties"], roles, choices["weight_rows"])
@@ -519,6 +531,7 @@ def _conventions(task: Task, plan_totals: PlanTotals, rows: EvaluatedRows) -> di
     request, plan = task.request, task.plan
     conventions: dict[str, object] = {
         **task.choices,
+        **({"nan": request.nan} if request.nan != "error" else {}),
         "weight": request.weight,
         **({"score": plan.roles.expressions} if plan.roles.expressions else {}),
         **(rows.strategy if plan.grouped else {"order": "any"}),
@@ -560,18 +573,6 @@ def _baseline(baseline: str | None, scores: tuple[str, ...]) -> int | None:
             "score columns or more."
         )
     return scores.index(name)
-
-
-def _subtopics(subtopics: str | None, measures: tuple[Measure, ...]) -> str | None:
-    """Return the column of subtopics, if a measure needs it."""
-    name = None if subtopics is None else column_name("subtopics", subtopics)
-    users = [str(m) for m in measures if m.needs_subtopics]
-    if users and name is None:
-        raise ArgumentError(
-            f"subtopics: must be a column of lists of whole numbers for {', '.join(users)}, got "
-            "None; name it."
-        )
-    return name if users else None
 
 
 def _fields(measures: tuple[Measure, ...]) -> tuple[CategoricalEncoder, ...]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cached_property
 from typing import Any, Self
@@ -22,8 +23,17 @@ from fastrank_eval.groups.profile import (
 )
 from fastrank_eval.groups.rows_above import count_rows_above
 from fastrank_eval.groups.sort import first_rise
-from fastrank_eval.io.columns import Columns, Roles
-from fastrank_eval.io.validate import numbers_of_order
+from fastrank_eval.io.columns import (
+    OTHERS,
+    POSITIVES,
+    UNJUDGED,
+    UNSCORED,
+    Columns,
+    Roles,
+    RowsLeftOut,
+    rows_left_out_by,
+)
+from fastrank_eval.io.validate import no_score, numbers_of_order
 
 
 def entries_by_counting(
@@ -200,23 +210,47 @@ class Chunk:
             return np.zeros(self.groups, np.int64)
         return count_marked_rows(unjudged, self.starts)
 
-    def judged(self) -> tuple[Chunk, np.ndarray | None]:
-        """Leave out unjudged rows, and the groups that have no other.
+    def count_unretrieved(self, scores: Sequence[str]) -> RowsLeftOut:
+        """Count the positives and the others that each model has not retrieved."""
+        counts: RowsLeftOut = Counter()
+        for name, mask in zip(scores, self.columns.unretrieved, strict=True):
+            rows = 0 if mask is None else int(np.count_nonzero(mask))
+            positives = int(np.count_nonzero(self.columns.label[mask] >= 1)) if rows else 0
+            counts[POSITIVES, name], counts[OTHERS, name] = positives, rows - positives
+        return counts
+
+    def kept(self, roles: Roles) -> tuple[Chunk, np.ndarray | None, RowsLeftOut]:
+        """Leave out the rows that a plan drops, and the groups that have no other.
 
         Returns
         -------
         chunk : Chunk
         groups : ndarray of int64, or None
             Indices of its groups in this chunk; None for all.
+        left_out : RowsLeftOut
+            Rows without a label first; of the others those without a score, by model too.
         """
-        unjudged = self.columns.unjudged
-        if unjudged is None or not unjudged.any():
-            return replace(self, columns=replace(self.columns, unjudged=None)), None
-        rows = np.diff(self.starts) - self.unjudged_rows()
+        columns, left_out = self.columns, rows_left_out_by(roles)
+        dropped = np.zeros(columns.rows, np.bool_)
+        if roles.unjudged == "drop":
+            if columns.unjudged is not None:
+                dropped |= columns.unjudged
+            left_out[UNJUDGED, ""] = int(np.count_nonzero(dropped))
+            columns = replace(columns, unjudged=None)
+        if roles.unretrieved == "drop":
+            judged, masks = ~dropped, columns.unretrieved
+            for name, mask in zip(roles.scores, masks, strict=True):
+                if mask is not None:
+                    left_out[UNSCORED, name] = int(np.count_nonzero(mask & judged))
+                    dropped |= mask
+            left_out[UNSCORED, ""] = int(np.count_nonzero(dropped & judged))
+            columns = replace(columns, unretrieved=(None,) * len(masks))
+        if not dropped.any():
+            return replace(self, columns=columns), None, left_out
+        rows = np.diff(self.starts) - count_marked_rows(dropped, self.starts)
         groups = np.flatnonzero(rows)
-        columns = replace(self.columns.filter(~unjudged), unjudged=None)
         starts = np.append(0, np.cumsum(rows[groups]))
-        return Chunk(columns, frozen(starts), self.grouped), groups
+        return Chunk(columns.filter(~dropped), frozen(starts), self.grouped), groups, left_out
 
 
 @dataclass(frozen=True)
@@ -249,6 +283,8 @@ class Scored:
         ``"int64"`` or ``"uint64"`` if `score` has only the order of such integers, else ``""``.
     known_entries : tuple of (Entries or None)
         What `entries` returns, if it is known.
+    unselected : Scored or None
+        The rows of the chunk before the selection; None where all have a score.
     """
 
     chunk: Chunk
@@ -265,6 +301,7 @@ class Scored:
     epsilon: float | None = None
     integers: str = ""
     known_entries: tuple[Entries | None, ...] = ()
+    unselected: Scored | None = None
 
     @classmethod
     def of(
@@ -327,7 +364,30 @@ class Scored:
             unjudged=select(rows.unjudged),
             subtopics=select(rows.subtopics),
             known_entries=(),
+            unselected=rows,
         )
+
+    @cached_property
+    def every_row(self) -> Scored:
+        """All rows of the chunk, with `no_score` where there is none: below every score."""
+        rows = self.unselected
+        if rows is None:
+            return self
+        score, labels = np.full_like(rows.score, no_score(rows.score.dtype)), rows.labels
+        score[self.scored_rows] = self.score
+        if labels.skip_empty:  # a model that leaves rows without a score ranks every group
+            labels = Labels.of(labels.label, labels.starts, skip_empty=False)
+        return replace(rows, score=frozen(score), labels=labels, known_entries=())
+
+    def to_rank(self) -> Scored:
+        """Replace the scores of `every_row` by numbers of their order, without NaN."""
+        missing = np.isnan(self.score)
+        lowest = self.score[~missing].min(initial=np.inf)
+        if lowest > -np.inf:
+            return replace(self, score=frozen(np.where(missing, -np.inf, self.score)))
+        # Minus infinity is taken. NaN comes last in np.unique(), and here first.
+        places = np.where(missing, -1, np.unique(self.score, return_inverse=True)[1])
+        return replace(self, score=frozen(places.astype(np.float64)))
 
     def numbers(self) -> np.ndarray:
         """Return scores as float64, the nearest ones of 64-bit integers."""

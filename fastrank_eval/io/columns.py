@@ -21,7 +21,10 @@ _ABSENT = -1
 
 
 #: Why options leave out rows, in the order in which rows are tested.
-NULL_GROUP, UNJUDGED = "null_group", "unjudged"
+NULL_GROUP, UNJUDGED, UNSCORED = "null_group", "unjudged", "unscored"
+#: Why rows that stay count in another way: NaN that is null, by column; positives and others that a
+#: model has not retrieved, with "" for all positives and others.
+NAN, POSITIVES, OTHERS = "nan", "positives_not_retrieved", "others_not_retrieved"
 #: Rows that options leave out, by reason and model. The model is "" for all rows of a reason. A row
 #: that lacks the scores of two models counts for both of them, and once for "".
 RowsLeftOut: TypeAlias = Counter[tuple[str, str]]
@@ -29,7 +32,12 @@ RowsLeftOut: TypeAlias = Counter[tuple[str, str]]
 
 def rows_left_out_by(roles: Roles) -> RowsLeftOut:
     """Return counts of 0 for the reasons of some policies."""
-    return Counter({(UNJUDGED, ""): 0} if roles.unjudged == "drop" else {})
+    zeros: RowsLeftOut = Counter({(UNJUDGED, ""): 0} if roles.unjudged == "drop" else {})
+    if roles.unretrieved == "drop":
+        zeros.update(dict.fromkeys([(UNSCORED, model) for model in ("", *roles.scores)], 0))
+    if roles.nan == "null":
+        zeros[NAN, ""] = 0
+    return zeros
 
 
 class CodedColumn(Protocol):
@@ -63,10 +71,11 @@ class Roles:
         Columns that measures use as group weights.
     fields : tuple of CodedColumn
         Categorical columns of measures.
-    unretrieved : str
-        ``"error"`` or ``"allow"``: the policy for null scores.
-    unjudged : str
-        ``"error"``, ``"allow"`` or ``"drop"``: the policy for null labels.
+    unretrieved, unjudged : str
+        ``"error"``, ``"allow"`` or ``"drop"``: the policies for null scores and labels;
+        ``"refuse"``: an error of a caller without these options.
+    nan : str
+        ``"error"`` or ``"null"``: the policy for NaN in labels, scores and weights.
     judgments : bool
         Whether a measure distinguishes unjudged rows from rows of label 0.
     single_precision : bool
@@ -94,6 +103,7 @@ class Roles:
     fields: tuple[CodedColumn, ...] = ()
     unretrieved: str = "error"
     unjudged: str = "error"
+    nan: str = "error"
     judgments: bool = False
     single_precision: bool = False
     score_kind: str = "order"
@@ -106,6 +116,11 @@ class Roles:
     def keeps_unjudged(self) -> bool:
         """Whether the mask of rows without a label is needed."""
         return self.judgments or self.unjudged == "drop"
+
+    @property
+    def drops_rows(self) -> bool:
+        """Whether rows without a label or a score leave."""
+        return "drop" in (self.unjudged, self.unretrieved)
 
     def id_columns(self) -> tuple[str, ...]:
         """Return group and item columns; they are text in files without types."""
@@ -358,13 +373,15 @@ class Layout:
             return known[key]
 
         labels = [
-            store(one, "label", one.label, one.unjudged, masked=one.keeps_unjudged) for one in roles
+            store(one, "label", one.label, one.unjudged, one.nan, masked=one.keeps_unjudged)
+            for one in roles
         ]
         scores = [
             [
                 store(
-                    *(one, "score", name, one.unretrieved, one.single_precision, one.score_kind),
-                    masked=one.unretrieved == "allow",
+                    *(one, "score", name, one.unretrieved, one.nan, one.single_precision),
+                    one.score_kind,
+                    masked=one.unretrieved in ("allow", "drop"),
                 )
                 for name in one.scores
             ]
@@ -374,8 +391,8 @@ class Layout:
         for one in roles:
             weight = subtopics = _ABSENT
             if one.weight is not None:
-                weight = store(one, "weight", one.weight).place
-            named = [store(one, "group weight", name).place for name in one.group_weights]
+                weight = store(one, "weight", one.weight, one.nan).place
+            named = [store(one, "group weight", name, one.nan).place for name in one.group_weights]
             named += [
                 store(one, "field", field.name, id(field), encoder=field).place
                 for field in one.fields

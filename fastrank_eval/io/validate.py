@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, cast
 
@@ -20,7 +20,9 @@ from fastrank_eval._lib.arrow import (
     null_rows,
 )
 from fastrank_eval._lib.errors import ColumnError
+from fastrank_eval._lib.lexer import quoted
 from fastrank_eval.io.columns import (
+    NAN,
     UNJUDGED,
     CodedColumn,
     Columns,
@@ -55,12 +57,20 @@ class _ColumnErrors(NamedTuple):
         Number of the column's first row in the input.
     expression : str
         The expression of a computed score.
+    nan_is_null : bool
+        Whether NaN counts as null.
     """
 
     name: str
     role: str
     first_row: int
     expression: str = ""
+    nan_is_null: bool = False
+
+    @classmethod
+    def of(cls, name: str, role: str, first_row: int, roles: Roles) -> _ColumnErrors:
+        """Describe a column under the policies of a plan."""
+        return cls(name, role, first_row, roles.expressions.get(name, ""), roles.nan == "null")
 
     @property
     def _title(self) -> str:
@@ -72,10 +82,10 @@ class _ColumnErrors(NamedTuple):
         if not column.null_count:
             return
         first = self.first_row + int(np.argmax(null_rows(column)))
-        problem = f"{self._title} is null"
+        problem = f"{self._title} is null" + " or NaN" * self.nan_is_null
 
         def count(column: pa.Array) -> int:
-            if self.role == "group":  # NaN is null
+            if self.role == "group" or self.nan_is_null:
                 return int(np.count_nonzero(missing_rows(column)))
             return int(decode_array(column).null_count)
 
@@ -110,6 +120,48 @@ class _ColumnErrors(NamedTuple):
         )
 
 
+def nan_as_null(column: pa.Array, roles: Roles) -> pa.Array:
+    """Decode a column; its NaN become null if the policy of a plan says so."""
+    column = decode_array(column)
+    if roles.nan != "null" or not pa.types.is_floating(column.type):
+        return column
+    missing = missing_rows(column)
+    if int(np.count_nonzero(missing)) == column.null_count:
+        return column
+    return column_with_nulls(np.where(missing, 0, as_array(fill_nulls(column))), missing)
+
+
+#: Remedies for null scores, and for NaN.
+_FILL = "fill these rows, or leave them out with where"
+_NULL_LABELS = (
+    "pass unjudged='allow' (takes a rank, no gain) or unjudged='drop', if a null means that the "
+    "row is not judged"
+)
+_NULL_SCORES = (
+    "pass unretrieved='drop' (--unretrieved drop) if scoring has failed: rows that a model lacks "
+    "leave for every model; pass unretrieved='allow' only for lists that a system returned, where "
+    "a null means that the row is not in its list"
+)
+_NAN = {
+    "score": "pass nan='null' (--nan null) to read it as null, with unretrieved='drop' if scoring "
+    "has failed, or 'allow' for lists that a system returned",
+    "label": "pass nan='null' (--nan null) to read it as null, with unjudged='allow' or 'drop'",
+}
+_NO_PREDICTION = (
+    "LogLoss, MSE and other measures of predictions have no value for such a row: pass "
+    "unretrieved='drop' (--unretrieved drop) to leave these rows out for every model, or leave "
+    "these measures out"
+)
+
+
+def no_score(kind: np.dtype) -> np.floating:
+    """Return the NaN that marks a row without a score.
+
+    All of its bits are set. So its code in `stats/score_runs.py` is 0: below those of all scores.
+    """
+    return cast(np.floating, np.array(-1, f"i{kind.itemsize}").view(kind)[()])
+
+
 def score_column(
     column: pa.Array, name: str, roles: Roles, first_row: int, nan_checked: bool = True
 ) -> tuple[np.ndarray, np.ndarray | None]:
@@ -140,7 +192,7 @@ def score_column(
     """
     column = decode_array(column)
     kind = column.type
-    errors = _ColumnErrors(name, "score", first_row, roles.expressions.get(name, ""))
+    errors = _ColumnErrors.of(name, "score", first_row, roles)
     if pa.types.is_decimal(kind):
         raise ColumnError(
             f"score column '{name}' has type {kind}, which has no exact binary form; "
@@ -148,9 +200,10 @@ def score_column(
         )
     mask = None
     if column.null_count:
-        if roles.unretrieved == "error":
-            remedy = "pass unretrieved='allow' if a null means that the row was not retrieved"
-            errors.refuse_nulls(column, remedy)
+        if roles.unretrieved in ("error", "refuse"):
+            errors.refuse_nulls(column, _NULL_SCORES if roles.unretrieved == "error" else _FILL)
+        if roles.unretrieved == "allow" and roles.score_kind in ("finite number", "probability"):
+            errors.refuse_nulls(column, _NO_PREDICTION)
         mask = null_rows(column)
         column = fill_nulls(column)
     values = numbers(column, name, "score", "float16, float32, float64 or an integer")
@@ -159,10 +212,10 @@ def score_column(
             values = frozen(values.astype(np.float32))
     if values.dtype.kind == "f":
         nan_checked |= mask is not None or roles.score_kind != "order"
+        nan_checked &= roles.nan != "null"
         # The minimum is NaN if any value is: one vectorised pass without a mask.
         if nan_checked and values.size and np.isnan(values.min()):
-            remedy = "a NaN has no rank: drop these rows or mend the model's output"
-            errors.refuse(np.isnan, values, kind, "is NaN", remedy)
+            errors.refuse(np.isnan, values, kind, "is NaN", _nan_remedy(name, "score", roles))
     elif values.dtype.itemsize <= 2:
         values = values.astype(np.float32)
     elif values.dtype.itemsize == 4:
@@ -181,6 +234,12 @@ def score_column(
     if roles.score_kind == "probability":
         _refuse_improbable(values, kind, errors)
     return values, mask
+
+
+def _nan_remedy(name: str, role: str, roles: Roles) -> str:
+    """Say what to do with NaN."""
+    leave = f"mend the column, or leave these rows out with where='{quoted(name)} is not nan'"
+    return leave if roles.unretrieved == "refuse" else _NAN.get(role, leave)
 
 
 def _refuse_improbable(values: np.ndarray, kind: pa.DataType, errors: _ColumnErrors) -> None:
@@ -275,7 +334,8 @@ def check_scores(batch: pa.RecordBatch, layout: Layout, first_row: int) -> None:
     """Raise the error of `rows_of` for scores, if there is one."""
     for column in layout.columns:
         if column.role == "score":
-            score_column(batch.column(column.name), column.name, column.roles, first_row)
+            values = nan_as_null(batch.column(column.name), column.roles)
+            score_column(values, column.name, column.roles, first_row)
 
 
 def rows_of(
@@ -283,7 +343,7 @@ def rows_of(
     layout: Layout,
     first_row: int,
     proven: Container[int] = (),
-    left_out: RowsLeftOut | None = None,
+    left_out: Sequence[RowsLeftOut] = (),
 ) -> Rows:
     """Validate a batch and view it as arrays, each column once.
 
@@ -299,8 +359,8 @@ def rows_of(
     proven : container of int
         Places of scores that are not searched for NaN. The caller proves that there is none, or
         calls `check_scores`.
-    left_out : RowsLeftOut, optional
-        Counts the rows that leave.
+    left_out : sequence of RowsLeftOut, optional
+        For each plan; count the rows that leave, and the NaN that are null.
 
     Returns
     -------
@@ -319,8 +379,18 @@ def rows_of(
     arrays: list[np.ndarray | None] = [None] * layout.size
     fields: list[StoredColumn] = []
     labels = [column for column in layout.columns if column.role == "label"]
+    nan: dict[int, np.ndarray] = {}
+
+    def numbers_of(stored: StoredColumn) -> pa.Array:
+        """Read a column, and remember its NaN that are null."""
+        given = decode_array(batch.column(stored.name))
+        column = nan_as_null(given, stored.roles)
+        if column.null_count > given.null_count:
+            nan[stored.place] = null_rows(column) & ~null_rows(given)
+        return column
+
     for stored in labels:
-        column = decode_array(batch.column(stored.name))
+        column = numbers_of(stored)
         arrays[stored.place] = _label(column, stored.roles, first_row)
         if stored.mask >= 0 and column.null_count:
             arrays[stored.mask] = null_rows(column)
@@ -331,7 +401,7 @@ def rows_of(
         name, role = stored.name, stored.role
         if role == "score":
             arrays[stored.place], mask = score_column(
-                batch.column(name), name, stored.roles, first_row, stored.place not in proven
+                numbers_of(stored), name, stored.roles, first_row, stored.place not in proven
             )
             if stored.mask >= 0:
                 arrays[stored.mask] = mask
@@ -340,20 +410,34 @@ def rows_of(
         elif role == "subtopics":
             arrays[stored.place] = subtopics_column(batch.column(name), name, first_row)
         else:
-            arrays[stored.place] = _weight(batch.column(name), name, role, first_row)
+            arrays[stored.place] = _weight(numbers_of(stored), stored, first_row)
     item = None
     if layout.item is not None:
         item = _key(batch.column(layout.item), layout.item, first_row, role="item")
     for stored, codes in zip(fields, _field_codes(batch, fields), strict=True):
         arrays[stored.place] = codes
+    if nan:
+        _count_nan(nan, layout, left_out)
     if dropped is None:
         return Rows(layout, first_row, keys, tuple(arrays), item)
-    if left_out is not None:
-        left_out[UNJUDGED, ""] += int(np.count_nonzero(dropped))
+    for counts in left_out:
+        counts[UNJUDGED, ""] += int(np.count_nonzero(dropped))
     for place in layout.drop_masks():
         rest = cast(np.ndarray, arrays[place]) & ~dropped
         arrays[place] = rest if rest.any() else None
     return Rows(layout, first_row, keys, tuple(arrays), item).filter(~dropped)
+
+
+def _count_nan(
+    nan: Mapping[int, np.ndarray], layout: Layout, left_out: Sequence[RowsLeftOut]
+) -> None:
+    """Count the rows of NaN of each plan, in all and by column."""
+    names = {stored.place: stored.name for stored in layout.columns}
+    for places, counts in zip(layout.places, left_out, strict=bool(left_out)):
+        masks = {names[place]: nan[place] for place in places if place in nan}
+        if masks:
+            counts[NAN, ""] += int(np.count_nonzero(np.logical_or.reduce([*masks.values()])))
+            counts.update({(NAN, name): int(np.count_nonzero(m)) for name, m in masks.items()})
 
 
 def _dropped_by_all(
@@ -432,16 +516,11 @@ def _whole_numbers(column: pa.Array, errors: _ColumnErrors) -> pa.Array:
 
 
 def _label(column: pa.Array, roles: Roles, first_row: int) -> np.ndarray:
-    column = decode_array(column)
     name, kind = roles.label, column.type
-    errors = _ColumnErrors(name, "label", first_row)
+    errors = _ColumnErrors.of(name, "label", first_row, roles)
     if column.null_count:
-        if roles.unjudged == "error":
-            errors.refuse_nulls(
-                column,
-                "pass unjudged='allow' (takes a rank, no gain) "
-                "or unjudged='drop', if a null means that the row is not judged",
-            )
+        if roles.unjudged in ("error", "refuse"):
+            errors.refuse_nulls(column, _NULL_LABELS if roles.unjudged == "error" else _FILL)
         column = fill_nulls(column)
     values = numbers(column, name, "label", "a bool, an integer grade or a float gain")
     if (
@@ -449,20 +528,18 @@ def _label(column: pa.Array, roles: Roles, first_row: int) -> np.ndarray:
         and values.size
         and not (np.isfinite(values.min()) and np.isfinite(values.max()))
     ):
-        errors.refuse(
-            lambda labels: ~np.isfinite(labels),
-            values,
-            kind,
-            "is NaN or infinite",
-            "labels must be finite",
-        )
+        if np.isnan(values.min()):
+            errors.refuse(np.isnan, values, kind, "is NaN", _nan_remedy(name, "label", roles))
+        errors.refuse(np.isinf, values, kind, "is infinite", "labels must be finite")
     return values
 
 
-def _weight(column: pa.Array, name: str, role: str, first_row: int) -> np.ndarray:
-    column = decode_array(column)
-    errors = _ColumnErrors(name, role, first_row)
-    errors.refuse_nulls(column)
+def _weight(column: pa.Array, stored: StoredColumn, first_row: int) -> np.ndarray:
+    name, role, roles = stored.name, stored.role, stored.roles
+    errors = _ColumnErrors.of(name, role, first_row, roles)
+    states = ["null", "nan"] if errors.nan_is_null else ["null"]
+    given = " and ".join(f"{quoted(name)} is not {state}" for state in states)
+    errors.refuse_nulls(column, f"give each row a number, or leave rows out with where='{given}'")
     own = numbers(column, name, role, "a number")
     values = own.astype(np.float64, copy=False)
     if values.size:
@@ -475,12 +552,14 @@ def _weight(column: pa.Array, name: str, role: str, first_row: int) -> np.ndarra
             return mask
 
         minimum, maximum = values.min(), values.max()
+        if np.isnan(minimum):
+            errors.refuse(np.isnan, own, column.type, "is NaN", _nan_remedy(name, role, roles))
         if not (minimum >= 0.0 and maximum < np.inf):
             errors.refuse(
                 lambda weights: ~((weights >= 0.0) & (weights < np.inf)),
                 values,
                 column.type,
-                "is negative, NaN or infinite",
+                "is negative or infinite",
                 "weights must be finite and not negative",
             )
         # A minimum of 0 may hide other weights below the allowed minimum.

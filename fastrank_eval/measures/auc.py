@@ -56,6 +56,7 @@ class GroupedAUC(Measure):
     spellings = ("uAUC", "GroupAUC", "QueryAUC")
     takes_cutoff = False
     uses_row_weights = True
+    ranks_every_row = True
 
     def pass_key(self) -> Hashable:
         return "grouped auc", self.rel
@@ -264,8 +265,9 @@ class PooledAUC(OrderedMeasure):
 
     def add_rows(self, state: Any, scored: Scored) -> None:
         if self.se == "clustered":
-            positive = scored.labels.relevant_rows(self.rel)
-            state.add(scored.score, positive, scored.weight, scored.starts, scored.chunk.token)
+            rows = scored.every_row
+            positive = rows.labels.relevant_rows(self.rel)
+            state.add(rows.score, positive, rows.weight, rows.starts, rows.chunk.token)
         else:
             super().add_rows(state, scored)
 
@@ -333,6 +335,8 @@ class KolmogorovSmirnov(SteppedMeasure):
         if runs > 0 and runs % 2:
             above = np.array(np.inf, threshold.dtype)
             threshold = np.nextafter(threshold, above)
+        if math.isnan(threshold):  # just above the rows without a score
+            threshold = np.array(-np.inf, threshold.dtype)
         return PooledValue(float(best[0]), details={"threshold": float(threshold)})
 
 

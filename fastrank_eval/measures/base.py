@@ -66,6 +66,8 @@ class Measure:
     needs_subtopics: ClassVar[bool] = False
     #: Whether it uses the ranks of rows. Otherwise rows need not be ranked for it.
     needs_ranks: ClassVar[bool] = True
+    #: Whether rows without a score come last, tied. Otherwise they are not in the list.
+    ranks_every_row: ClassVar[bool] = False
     higher_is_better: ClassVar[bool] = True
     #: Whether a higher, or a lower, value is better at all: not if the best one lies between.
     has_direction: ClassVar[bool] = True

@@ -138,7 +138,7 @@ class Decision(ClusteredMeasure):
         return ConfusionSums(weighted)
 
     def sum_rows(self, state: ConfusionSums, scored: Scored) -> np.ndarray | None:
-        return sum_cells(state, scored, self.threshold, self.rel)
+        return sum_cells(state, scored.every_row, self.threshold, self.rel)
 
     def pooled_value(self, state: ConfusionSums, map_jobs: JobMap) -> PooledValue:
         confusion = state.confusion()
@@ -330,6 +330,7 @@ class GroupDecision(Measure):
     scores = "number"
     takes_cutoff = False
     uses_row_weights = True
+    ranks_every_row = True
     needs_ranks = False
 
     def __init_subclass__(cls, of: type[Decision], **keywords: Any) -> None:

@@ -161,8 +161,9 @@ class OrderedMeasure(PooledMeasure):
         return PooledScores(threads)
 
     def add_rows(self, state: Scores, scored: Scored) -> None:
-        positive = scored.labels.relevant_rows(self.rel)
-        state.add(scored.score, positive, scored.weight)  # type: ignore[arg-type]
+        rows = scored.every_row
+        positive = rows.labels.relevant_rows(self.rel)
+        state.add(rows.score, positive, rows.weight)  # type: ignore[arg-type]
 
     def pooled_value(self, state: Scores, map_jobs: JobMap) -> PooledValue:
         table = state.table(map_jobs)

@@ -144,11 +144,12 @@ def evaluate(request: Request) -> Result | LabelResults:
         are the independent clusters. If no measure, no state and no other argument needs groups,
         they are neither read nor counted: `Meta.groups` is 0.
     label : str or sequence of str
-        Bool, integer grade or finite float gain. A null means unjudged: see `unjudged`. A list of
-        labels is evaluated in one reading of the rows, each with the bits of a run of its own.
+        Bool, integer grade or finite float gain. A null means unjudged: see `unjudged`; NaN is an
+        error: see `nan`. A list of labels is evaluated in one reading of the rows, each with the
+        bits of a run of its own.
     score : str, sequence of str, or mapping of str to str
-        float16, float32, float64 or integer; higher ranks first; one column a model. NaN is an
-        error. A null means relevant but not retrieved: see `unretrieved`. A mapping computes
+        float16, float32, float64 or integer; higher ranks first; one column a model. A null is an
+        error: see `unretrieved`. So is NaN: see `nan`. A mapping computes
         models from columns, by name: ``{"pctr": "pctr", "ctcvr": "pctr * pcvr"}``. Expressions have
         columns (bare or in double quotes), numbers, ``+ - * /`` and parentheses. They are computed
         in float64, null where a column is null. An expression of one column is that column. The
@@ -179,12 +180,20 @@ def evaluate(request: Request) -> Result | LabelResults:
     groups : {"all", "with_relevant"}
         ``"with_relevant"`` leaves out groups without a row of grade >= 1, for every measure but
         those that pool all rows (AUC).
-    unretrieved : {"error", "allow"}
-        Rows without a score: ``"allow"`` counts them in R and in the ideal.
+    unretrieved : {"error", "allow", "drop"}
+        Rows without a score. ``"drop"`` is for a fault of scoring: a row that one model lacks
+        leaves for every model. ``"allow"`` is for lists that a system returned: the row is not in
+        the list. It counts in R and in the ideal. In AUC, GAUC, curves and decisions it is below
+        every score, tied with the other such rows, and never predicted positive. Measures of
+        predictions (LogLoss, PCOC, MSE ...) refuse it.
     unjudged : {"error", "allow", "drop"}
         Rows without a label: ``"allow"`` lets them take a rank without gain, ``"drop"`` leaves them
         out, so that later rows move up. `Meta.conventions` counts rows that an option leaves out,
         by reason, as ``rows_left_out``: ``{"unjudged": {"rows": 12}}``. Reports note them.
+    nan : {"error", "null"}
+        NaN in scores, labels and weights: ``"null"`` reads it as null and counts it. Then
+        `unretrieved` and `unjudged` apply; a null weight is an error. In pandas columns NaN is
+        null.
     null_groups : {"error", "drop"}
         Rows without a group key, null or NaN: ``"drop"`` leaves them out, and counts them as
         ``null_group``.

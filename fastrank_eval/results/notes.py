@@ -6,14 +6,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from fastrank_eval.engine.records import LEFT_OUT, MeasureValue, Meta, NamedRecord, plain_meta
-from fastrank_eval.io.columns import NULL_GROUP, UNJUDGED
+from fastrank_eval.io.columns import NAN, NULL_GROUP, OTHERS, POSITIVES, UNJUDGED, UNSCORED
 from fastrank_eval.measures import Measure, measure
 from fastrank_eval.measures.decisions import Decision, GroupDecision
 from fastrank_eval.measures.options import text_of
 from fastrank_eval.results.format import count_text, list_text, printable, share_text, speed_text
 
 #: What rows lack that options leave out, by reason.
-_LACKS = {NULL_GROUP: "a group key", UNJUDGED: "a label"}
+_LACKS = {NULL_GROUP: "a group key", UNJUDGED: "a label", UNSCORED: "the score of a model"}
 
 #: Measures that a note names; official has 25.
 _NAMES = 5
@@ -30,6 +30,9 @@ _NOTED = (
 
 #: Reasons of groups that ``groups='with_relevant'`` leaves out for every measure.
 _NO_RELEVANT = ("no_relevant", "all_negative")
+
+#: Shares of positives and others without a score that differ by more than this factor are noted.
+_ALIKE = 1.5
 
 #: The mean over groups if no relevant row, and if every other row, is predicted positive.
 _NO_HIT = {"PPV": 0.0, "TPR": 0.0, "FNR": 1.0, "FScore": 0.0}
@@ -101,7 +104,7 @@ def plain_meta_with(notes: Sequence[str], meta: Meta) -> dict[str, Any]:
 
 
 def rows_left_out_notes(conventions: Mapping[str, object], rows: int) -> list[str]:
-    """Note rows that options have left out, with reasons and shares.
+    """Note rows that options have left out or read in another way, with reasons and shares.
 
     Parameters
     ----------
@@ -113,16 +116,39 @@ def rows_left_out_notes(conventions: Mapping[str, object], rows: int) -> list[st
     if not isinstance(counts, Mapping):
         return []
     notes = []
-    read = rows + sum(of_reason["rows"] for of_reason in counts.values())
-    for reason, of_reason in counts.items():
+    dropped = {reason: counts[reason] for reason in _LACKS if reason in counts}
+    read = rows + sum(of_reason["rows"] for of_reason in dropped.values())
+    for reason, of_reason in dropped.items():
         number, by_model = of_reason["rows"], of_reason.get("by_model", {})
         if number or any(by_model.values()):
             share = share_text(number / read if read else 0.0)
             models = ", ".join(f"{n:,} of {model}" for model, n in by_model.items())
-            lacks = _LACKS.get(reason, reason)
+            lacks = _LACKS[reason]
             note = f"{count_text(number, 'row')} without {lacks} left out, {share} of {read:,}"
             notes.append(f"{note}: {models}" if models else note)
-    return notes
+    nan = counts.get(NAN, {"rows": 0})
+    if nan["rows"]:
+        columns = ", ".join(f"{n:,} in {column}" for column, n in nan["by_model"].items())
+        notes.append(f"{count_text(nan['rows'], 'row')} with NaN, which is null: {columns}")
+    return [*notes, *_not_retrieved(counts)]
+
+
+def _not_retrieved(counts: Mapping[str, Any]) -> Iterator[str]:
+    """Note which share of each class has no score, by model."""
+    classes = [counts.get(name, {"rows": 0, "by_model": {}}) for name in (POSITIVES, OTHERS)]
+    for model in classes[0]["by_model"]:
+        missing = [each["by_model"].get(model, 0) for each in classes]
+        if not any(missing):
+            continue
+        shares = [n / max(each["rows"], 1) for n, each in zip(missing, classes, strict=True)]
+        note = f"{model} has no score for {share_text(shares[0])} of the positives and "
+        note += f"{share_text(shares[1])} of the others, which are below all scored rows"
+        if max(shares) > _ALIKE * min(shares):
+            moved = "raises" if shares[1] > shares[0] else "lowers"
+            note += f"; the shares differ by more than a factor of {_ALIKE}, which {moved} its "
+            note += "AUC, GAUC and curves: score these rows, or pass unretrieved='drop' if "
+            note += "scoring has failed"
+        yield note
 
 
 def _unanswered(meta: Meta) -> Iterator[str]:

@@ -14,10 +14,12 @@ from fastrank_eval._lib.arguments import check_options, typed
 from fastrank_eval._lib.arrow import floats_or_nan
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.engine.records import (
+    LEFT_OUT,
     VALUE_SCHEMA,
     MeasureValue,
     Meta,
     record_table,
+    refuse_if_none_left,
 )
 from fastrank_eval.engine.run import Evaluation
 from fastrank_eval.engine.slice_calibration import CalibrationTables, calibration_tables
@@ -39,7 +41,6 @@ if TYPE_CHECKING:
 
     from fastrank_eval.analysis.comparison import Comparison
     from fastrank_eval.analysis.curve import Curve
-    from fastrank_eval.engine.records import MeasureValue, Meta
     from fastrank_eval.measures import Measure
     from fastrank_eval.results.gates import Gate, Verdict
     from fastrank_eval.results.state import State
@@ -582,6 +583,8 @@ def result_of(
     evaluation: Evaluation, keep_scores: bool = False, state: State | None = None
 ) -> Result:
     """Build the result of a run."""
+    if state is None:  # the rows of a state may be a part of all
+        refuse_if_none_left(evaluation.meta.conventions.get(LEFT_OUT), evaluation.meta.rows)
     plan, values = evaluation.plan, evaluation.values
     groups = partial(group_records, plan, evaluation.keys, values, evaluation.schema)
     return Result(

@@ -14,7 +14,7 @@ from fastrank_eval._lib.addresses import clean_address
 from fastrank_eval._lib.arguments import at_least_one, check_fraction, check_options, shown, typed
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval._lib.files import atomic_path
-from fastrank_eval.engine.records import LEFT_OUT, add_counts, plain_value
+from fastrank_eval.engine.records import LEFT_OUT, add_counts, plain_value, refuse_if_none_left
 from fastrank_eval.engine.run import Evaluation
 from fastrank_eval.engine.state_arrays import (
     ALL,
@@ -381,6 +381,7 @@ class State(NotebookView):
         """
         evaluation = self.evaluation(confidence=confidence, min_groups=min_groups)
         with wrap_errors(self.shown):
+            refuse_if_none_left(self._header.get(LEFT_OUT), evaluation.meta.rows)
             return result_of(evaluation, state=self)
 
     @typed

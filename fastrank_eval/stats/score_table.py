@@ -30,7 +30,7 @@ class ScoreTable:
     Parameters
     ----------
     score : ndarray of float32 or float64, shape (scores,), read-only
-        Strictly descending.
+        Strictly descending; NaN last, for rows without a score.
     positives, others : ndarray, shape (scores,), read-only
         int64 counts of rows, or float64 sums of their weights times `scale`.
     scale : float
@@ -111,7 +111,7 @@ class RocSteps:
     Parameters
     ----------
     score : ndarray of float32 or float64, shape (scores,), read-only
-        Strictly descending.
+        Strictly descending; NaN last, for rows without a score.
     positives, others : ndarray, shape (scores,), read-only
         Rows that have the score: int64 counts, or float64 sums of their weights times `scale`.
     negatives_between : ndarray, shape (scores + 1,), read-only

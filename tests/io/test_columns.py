@@ -201,7 +201,11 @@ def test_null_score_and_label__remedy_names_the_option():
     "option,value",
     [
         *zip(("ties", "order", "groups"), ("expcted", "presorted", "some"), strict=True),
-        *zip(("unretrieved", "unjudged", "weight_rows"), ("drop", "ignore", "drop"), strict=True),
+        *zip(
+            ("unretrieved", "unjudged", "nan", "weight_rows"),
+            ("null", "ignore", "drop", "drop"),
+            strict=True,
+        ),
         ("undefined", 0),
         ("score_type", "float64"),
         ("profile", "sk"),

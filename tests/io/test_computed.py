@@ -370,7 +370,7 @@ def failure(score: Any, **options: Any) -> str:
         ({"x": "-name"}, "must be computed from integers, floats or booleans, got 'name' of"),
         ({"x": "name"}, "score column 'x' has type string; it must be"),
         ({"x": "0 * pctr / pcvr"}, "'x' = 0 * pctr / pcvr (double) is NaN in 2 row(s), "
-         "first in row 1 (counted from 0), value nan; a NaN has no rank"),
+         "first in row 1 (counted from 0), value nan; pass nan='null'"),
     ],
 )  # fmt: skip
 def test_wrong_score__error_names_it_and_the_remedy(score: Any, message: str) -> None:

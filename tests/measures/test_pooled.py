@@ -19,6 +19,8 @@ from tests.support.tables import table_of
 pytestmark = pytest.mark.kernels
 
 TEXTS = tuple(text for texts in POOLED_VARIANTS.values() for text in texts)
+#: Those that a row without a score has a place in: it is the last one.
+ORDERED = tuple(text for text in TEXTS if measure(text).scores in ("order", "number"))
 WEIGHTS = (0.0, 0.1, 1.0, 1 / 3, 2.5e7)  # far apart: sums must not cancel
 
 
@@ -61,7 +63,8 @@ def bits(result) -> dict[str, tuple]:
 CASES = {
     "many scores": probable_groups(1, 60),
     "few scores": probable_groups(2, 60, levels=(0.25, 0.5, 0.75)),
-    "nulls": probable_groups(3, 80, unretrieved=0.2, unjudged=0.2),
+    "null labels": probable_groups(3, 80, unjudged=0.2),
+    "null scores": probable_groups(3, 80, unretrieved=0.2, unjudged=0.2),
     "one row": [[Row(0.25, 1)]],
     "negatives only": [[Row(0.25, 0), Row(0.5, 0)], [Row(0.75, 0)]],
     "positives only": [[Row(0.25, 2), Row(0.5, 2)], [Row(1.0, 2)]],
@@ -70,6 +73,7 @@ CASES = {
 }
 WEIGHTED_CASES = {
     "weights": probable_groups(4, 80, weights=WEIGHTS),
+    "null scores with weights": probable_groups(7, 80, weights=WEIGHTS, unretrieved=0.2),
     "weights of few scores": probable_groups(5, 80, weights=WEIGHTS, levels=(0.25, 0.5)),
     "no weight": [[Row(0.5, 1, 0.0), Row(0.25, 0, 0.0)]],
     "weight in one class": [[Row(0.5, 2, 1.0), Row(0.25, 0, 0.0)]],
@@ -80,7 +84,8 @@ WEIGHTED_CASES = {
 def test_every_pooled_measure__equals_its_definition(case):
     groups = (CASES | WEIGHTED_CASES)[case]
     weight = "weight" if case in WEIGHTED_CASES else None
-    result = evaluate(table_of(groups), weight=weight)
+    texts = ORDERED if case.startswith("null scores") else TEXTS
+    result = evaluate(table_of(groups), texts, weight=weight)
     rows = [row for group in groups for row in group]
     for found in result:
         wanted = oracle_of(found.measure, rows)
@@ -127,13 +132,13 @@ def test_row_weights__all_one_are_no_weights_for_any_pooled_measure():
 
 @pytest.fixture(scope="module")
 def among_all():
-    return evaluate(table_of(CASES["nulls"]))
+    return evaluate(table_of(CASES["null labels"]))
 
 
 @pytest.mark.compiled
 @pytest.mark.parametrize("text", TEXTS)
 def test_pooled_measure__alone_and_among_all_others__is_the_same(among_all, text):
-    assert evaluate(table_of(CASES["nulls"]), [text]).value(text) == among_all.value(text)
+    assert evaluate(table_of(CASES["null labels"]), [text]).value(text) == among_all.value(text)
 
 
 def test_no_rows__leave_every_pooled_measure_undefined():

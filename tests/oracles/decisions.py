@@ -27,11 +27,11 @@ def cells(rows: Sequence[Row], threshold: float | None, rel: float = 1) -> Cells
     """The weight in each cell; threshold None: no row is predicted positive."""
     found = dict.fromkeys(("tp", "fp", "fn", "tn"), Fraction(0))
     for row in rows:
-        if row.score is not None:
-            positive = row.label is not None and row.label >= rel
-            predicted = threshold is not None and row.score >= threshold
-            right = "t" if positive == predicted else "f"
-            found[right + ("p" if predicted else "n")] += Fraction(row.weight)
+        positive = row.label is not None and row.label >= rel
+        scored = threshold is not None and row.score is not None
+        predicted = scored and row.score >= threshold
+        right = "t" if positive == predicted else "f"
+        found[right + ("p" if predicted else "n")] += Fraction(row.weight)
     return Cells(**found)
 
 
@@ -88,7 +88,7 @@ def decision(
 ) -> float | str:
     """The value of a measure, or why it has none."""
     c = cells(rows, threshold, rel)
-    weightless = not sum(c) and any(row.weight == 0 and row.score is not None for row in rows)
+    weightless = not sum(c) and any(row.weight == 0 for row in rows)
     found = "zero_weight" if weightless else OF_CELLS[name](c, **options)
     return found if isinstance(found, str) else float(found)
 
@@ -100,7 +100,7 @@ DECISIONS: dict[str, Callable[..., float | str]] = {
 
 def cumulative_gain(rows: Sequence[Row], top: float = 0.1, rel: float = 1) -> float | str:
     """Walk down the scores, a block of equal scores at a time."""
-    kept = [row for row in rows if row.score is not None]
+    kept = [row._replace(score=-math.inf) if row.score is None else row for row in rows]
     weight = {True: Fraction(0), False: Fraction(0)}
     for row in kept:
         weight[row.label is not None and row.label >= rel] += Fraction(row.weight)

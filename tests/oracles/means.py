@@ -29,12 +29,12 @@ class Mean:
 
 
 def group_weight(rows: Sequence[Row], weight: str, rel: float, of_pairs: bool) -> float:
-    """What a group counts for; the AUC family sees retrieved rows only, and their weights."""
+    """What a group counts for; others than the AUC family see retrieved rows alone."""
     if of_pairs:
         positive, negative = (weight_of(part) for part in classes(rows, rel))
     else:
         positive = float(sum(is_relevant(row.label, rel) for row in rows))
-        negative = float(len(classes(rows, rel)[1]))
+        negative = float(retrieved([row for row in rows if not is_relevant(row.label, rel)]))
     return {
         "uniform": 1.0,
         "impressions": positive + negative if of_pairs else float(retrieved(rows)),

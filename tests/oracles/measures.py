@@ -348,8 +348,8 @@ POSITION: dict[str, Callable[..., float]] = {
 
 
 def classes(rows: Sequence[Row], rel: float) -> tuple[list[Row], list[Row]]:
-    """Positive and negative rows among those that have a score (unjudged rows are negative)."""
-    ranked = [row for row in rows if row.score is not None]
+    """Positive and negative rows (unjudged rows are negative); those without a score are last."""
+    ranked = [row._replace(score=-math.inf) if row.score is None else row for row in rows]
     positive = [row for row in ranked if is_relevant(row.label, rel)]
     return positive, [row for row in ranked if not is_relevant(row.label, rel)]
 

@@ -1,6 +1,7 @@
 """What measures of all rows together are by definition: plain Python over a list of rows.
 
-Rows without a score are no part of them, and rows without a label count as label 0. An oracle gives
+Rows without a score are below all others, except for measures of predictions, which leave them out.
+Rows without a label count as label 0. An oracle gives
 the value, or the reason why there is none.
 """
 

@@ -137,9 +137,14 @@ def resolution(rows: Sequence[Outcome], bins: int | None = None, by: str = "widt
     return total(terms) / weight(rows)
 
 
-@of_outcomes
-def uncertainty(rows: Sequence[Outcome]) -> float:
-    return observed(rows) * mean(rows, lambda _, y: 1 - y)
+def uncertainty(rows: Sequence[Row], **options: Any) -> float | str:
+    """What it is does not depend on the scores."""
+
+    @of_outcomes
+    def value(rows: Sequence[Outcome]) -> float:
+        return observed(rows) * mean(rows, lambda _, y: 1 - y)
+
+    return value([row._replace(score=0.5) for row in rows], **options)
 
 
 # ---- without bins --------------------------------------------------------------------------------

@@ -47,7 +47,7 @@ EXPECTED = {
     "Success@1": 0.5,
     "ERR": 0.241888,
     "ERR(max_grade=3)": 0.429633,
-    "GAUC": 0.611111,
+    "GAUC": 0.458333,  # 11 of 24 pairs: d9 is below all
     "P": 0.5,
     "R": 0.75,
     "F": 0.6,
@@ -130,7 +130,7 @@ def test_lagging_gain__can_be_higher_with_the_lower_grade_first():
 
 
 def test_pooled_auc__one_query():
-    assert pooled("AUC", QUERY) == pytest.approx(11 / 18)
+    assert pooled("AUC", QUERY) == pytest.approx(11 / 24)
 
 
 def test_averages__equal_enumeration_of_every_order():

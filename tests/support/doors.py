@@ -36,6 +36,7 @@ def log_without(column: str) -> pa.Table:
 #: Each option that leaves out rows, with the column that 37 rows lack, and what the reader is told.
 DROPS = {
     "unjudged": ("click", {"unjudged": "drop"}, "37 rows without a label left out"),
+    "unscored": ("a", {"unretrieved": "drop"}, "37 rows without the score of a model left out"),
     "null_group": ("user", {"null_groups": "drop"}, "37 rows without a group key left out"),
 }
 

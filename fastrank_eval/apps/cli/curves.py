@@ -373,9 +373,10 @@ Examples:
 @option(
     "Conventions",
     "--unretrieved",
-    type=choice("error", "allow"),
+    type=choice("error", "allow", "drop"),
     default="error",
-    help="A null score is an error, or its row is left out.",
+    help="A null score is an error, a row that is never predicted positive, or its row leaves for "
+    "every model.",
 )
 @option(
     "Conventions",
@@ -383,6 +384,13 @@ Examples:
     type=choice("error", "allow", "drop"),
     default="error",
     help="A null label is an error, a negative row, or no row at all.",
+)
+@option(
+    "Conventions",
+    "--nan",
+    type=choice("error", "null"),
+    default="error",
+    help="NaN in scores, labels and weights is an error, or null and counted.",
 )
 @option(
     "Conventions",

@@ -331,14 +331,22 @@ convention_options = combine(
     _convention(
         "--unretrieved",
         "error",
-        "A null score is an error, or a relevant row that was not retrieved",
-        type=choice("error", "allow"),
+        "A null score is an error, a row that was not retrieved (below every other), or its row "
+        "leaves for every model",
+        type=choice("error", "allow", "drop"),
     ),
     _convention(
         "--unjudged",
         "error",
         "A null label is an error, an unjudged row that takes a rank, or no row at all",
         type=choice("error", "allow", "drop"),
+    ),
+    option(
+        "Conventions",
+        "--nan",
+        type=choice("error", "null"),
+        default="error",
+        help="NaN in scores, labels and weights is an error, or null and counted.",
     ),
     option(
         "Conventions",

@@ -83,6 +83,7 @@ TABLES: dict[str, dict[str, Key]] = {
         "groups": Key(choice(*CHOICES["groups"])),
         "unretrieved": Key(choice(*CHOICES["unretrieved"])),
         "unjudged": Key(choice(*CHOICES["unjudged"])),
+        "nan": Key(choice(*CHOICES["nan"])),
         "null_groups": Key(choice(*CHOICES["null_groups"])),
         "weight_rows": Key(choice(*CHOICES["weight_rows"])),
         "score_type": Key(choice(*CHOICES["score_type"])),

@@ -24,7 +24,7 @@ from fastrank_eval.stats.drift import FEW_VALUES, QUANTILES
 MAX_STEPS, MAX_DRIFT_STEPS = 5, 3
 _MOVERS = "20"
 #: Options that choose and read rows.
-_OF_ROWS = ("weight", "unretrieved", "unjudged", "null_groups", "score_type", "format")
+_OF_ROWS = ("weight", "unretrieved", "unjudged", "nan", "null_groups", "score_type", "format")
 _QUOTED = r'"(?:[^"]|"")*"'
 #: A column of the label of a slice with its value or bin; counts of groups and periods do not fit.
 _PART = re.compile(
@@ -341,8 +341,9 @@ def _options(night: Night, names: Container[str] = ()) -> Iterator[str]:
     if isinstance(profile, str):
         yield from ("--profile", profile)
         choices |= profile_of(profile).choices
-    defaults = {**choices, "weight": None, "subtopics": None, "null_groups": None,
-                "sampling_rate": 1, "confidence": 0.95, "format": None}  # fmt: skip
+    defaults = {**choices, "weight": None, "subtopics": None, "nan": None,
+                "null_groups": None, "sampling_rate": 1, "confidence": 0.95,
+                "format": None}  # fmt: skip
     for name, default in defaults.items():
         value = conventions.get(name, default)
         if value != default and (not names or name in names):
