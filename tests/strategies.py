@@ -44,9 +44,14 @@ VARIANTS: dict[str, tuple[str, ...]] = {
     "NumRet": ("NumRet", "NumRet(weight='positives')"),
     "NumRel": ("NumRel", "NumRel(rel=2)"),
     "NumRelRet": ("NumRelRet", "NumRelRet(rel=2)"),
-    "nDCGrel": ("nDCGrel", "nDCGrel(gain='exp')", "nDCGrel(gain={1: 1, 2: 3, 3: 4})"),
-    "RnDCG": ("RnDCG", "RnDCG(gain='exp')", "RnDCG(gain={1: 1, 2: 3, 3: 4})", "RnDCG(rel=2)"),
-    "G": ("G", "G(gain='exp')", "G(gain={1: 0.5, 2: 3, 3: 4})"),
+    "nDCGrel": ("nDCGrel", "nDCGrel(gain='exp')", "nDCGrel(gain={-1: 2, 1: 1, 2: 3, 3: 4})"),
+    "RnDCG": (
+        "RnDCG",
+        "RnDCG(gain='exp')",
+        "RnDCG(gain={-1: 2, 1: 1, 2: 3, 3: 4})",
+        "RnDCG(rel=2)",
+    ),
+    "G": ("G", "G(gain='exp')", "G(gain={-1: 2, 1: 0.5, 2: 3, 3: 4})"),
     "binG": ("binG", "binG(rel=2)"),
     "AP": (
         "AP",
@@ -67,7 +72,10 @@ VARIANTS: dict[str, tuple[str, ...]] = {
         "GMAP(interpolated=True)",
     ),
     "RR": ("RR", "RR@1", "RR@3", "RR(rel=2)@5"),
-    "CG": ("CG", "CG@3", "CG(gain='linear')@4", "CG(gain={1: 1, 2: 3, 3: 4})@2"),
+    "CG": (
+        *("CG", "CG@3", "CG(gain='linear')@4", "CG(gain={1: 1, 2: 3, 3: 4})@2"),
+        "CG(negative='keep')@3",
+    ),
     "DCG": (
         "DCG",
         "DCG@1",
@@ -76,6 +84,9 @@ VARIANTS: dict[str, tuple[str, ...]] = {
         "DCG(gain={1: 1, 2: 3, 3: 4})@3",
         "DCG(discount='jarvelin')",
         "DCG(discount='jarvelin', base=3)@4",
+        "DCG(negative='keep')",
+        "DCG(gain='linear', negative='keep')@4",
+        "DCG(gain={-2: -3, -1: -0.5, 1: 1, 2: 3, 3: 4}, negative='keep')@3",
     ),
     "nDCG": (
         "nDCG",
@@ -88,6 +99,13 @@ VARIANTS: dict[str, tuple[str, ...]] = {
         "nDCG(discount='jarvelin', base=3)",
         "nDCG(ideal='retrieved')@4",
         "nDCG(ideal='perfect', max_grade=3)@5",
+        "nDCG(negative='keep')",
+        "nDCG(gain='linear', negative='keep')@4",
+        "nDCG(negative='keep', ideal='retrieved')@3",
+        "nDCG(gain='linear', negative='keep', discount='jarvelin')",
+        "nDCG(negative='keep', ideal='perfect', max_grade=3)",
+        "nDCG(gain={-2: -3, -1: -0.5, 1: 1, 2: 3, 3: 4})@5",
+        "nDCG(gain={-1: 5, 0: 0, 1: -2, 2: 3, 3: 4})",
     ),
     "ERR": (
         "ERR",
@@ -104,6 +122,7 @@ VARIANTS: dict[str, tuple[str, ...]] = {
         "Q(gain='exp')@3",
         "Q(beta=0)@5",
         "Q(gain={1: 1, 2: 5, 3: 9}, beta=10)",
+        "Q(gain={-2: 3, -1: -1, 1: 1, 2: 5, 3: 9})@4",
     ),
     "Compat": (
         "Compat(depth=20)",
@@ -351,8 +370,12 @@ def has_expectation(text: str) -> bool:
 
 
 def has_extremes(text: str) -> bool:
-    """G can be higher with the lower grades first: refused under ties='best' and 'worst'."""
-    return read(text)[0] != "G"
+    """Whether no order of tied rows has a higher value than the highest grades first."""
+    name, options, _ = read(text)
+    gain = options.get("gain")
+    table = {0: 0, **gain} if isinstance(gain, dict) else {}
+    gains = [table[grade] for grade in sorted(table)]
+    return name != "G" and gains == sorted(gains)
 
 
 def allows(text: str, ties: str) -> bool:

@@ -468,6 +468,47 @@ def test_13__worse_is_the_bad_direction_of_the_measure() -> None:
 
 # --- Negative grades and gains (18) --------------------------------------------------------------
 
+#: A scale that punishes bad documents, in the order of the list.
+PUNISHING = {"g": [0] * 5, "y": [1, 1, -1, 0, -1], "s": [5, 4, 3, 2, 1]}
+OF_LISTS = {"group": "g", "label": "y", "score": "s"}
+
+
+def test_18__ndcg_is_dcg_over_the_ideal_with_negative_grades_too() -> None:
+    result = fe.evaluate(PUNISHING, **OF_LISTS, measures="CG,DCG,nDCG")
+    assert result.value("CG") == 2
+    assert result.value("DCG") == 1 + 1 / math.log2(3)
+    assert result.value("nDCG") == 1
+    note = "2 rows have negative grades: gain 0; see `negative`"
+    assert note in str(result)
+    assert note in result.to_dict()["meta"]["notes"]
+
+
+def test_18__negative_keep_lets_bad_documents_cost() -> None:
+    texts = [f"{name}(gain='linear', negative='keep')@5" for name in ("DCG", "nDCG")]
+    result = fe.evaluate(PUNISHING, **OF_LISTS, measures=texts)
+    assert result.value(texts[0]) == 0.7440769463369159
+    assert result.value(texts[1]) == 0.7440769463369159 / 0.8134003882635228
+    assert "negative grades" not in str(result)
+    only_bad = {"g": [0, 0], "y": [-1, 0], "s": [2, 1]}
+    (line,) = fe.evaluate(only_bad, **OF_LISTS, measures="nDCG(negative='keep')")
+    assert line.dropped == {"no_relevant": 1}
+
+
+def test_18__a_gain_table_wins_for_the_grades_it_names() -> None:
+    rows = {"g": [0, 0, 0], "y": [-1, 0, 1], "s": [3, 2, 1]}
+    text = "nDCG(gain={-1: 5, 0: 0, 1: 1})"
+    result = fe.evaluate(rows, **OF_LISTS, measures=[text, text.replace("nDCG", "Q")])
+    assert result.value(text) == 0.9767481110045078
+    assert result.value("Q(gain={-1: 5, 0: 0, 1: 1})") > 0.9
+    text = "nDCG(gain={1: 3})"
+    assert fe.evaluate(rows, **OF_LISTS, measures=text).value(text) == 0.5
+
+
+def test_18__a_gain_of_grade_0_is_refused_with_the_remedy() -> None:
+    with pytest.raises(fe.MeasureError, match="shift the grades and use negative='keep'"):
+        fe.evaluate(PUNISHING, **OF_LISTS, measures="nDCG(gain={0: 1, 1: 2})")
+
+
 # --- Numbers and names of other tools (19 to 24) -------------------------------------------------
 
 

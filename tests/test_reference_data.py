@@ -253,6 +253,16 @@ def test_trec_run__per_query_with_unjudged_and_missed_documents(shared_data, nam
     assert compare(table, expected, score="score", max_grade=max_grade) > 200
 
 
+def test_trec_run__negative_grades_gain_nothing_in_dcg_unless_kept(shared_data):
+    folder = shared_data / "trec_runs"
+    runs = [pq.read_table(folder / f"web2011.{part}.parquet") for part in ("run", "qrels")]
+    roles = {"group": "query", "label": "label", "score": "score", "item": "doc"}
+    texts = ["DCG@10", "DCG(negative='keep')@10"]
+    result = fastrank_eval.evaluate(run_with_qrels(*runs), **roles, measures=texts, profile="ranx")
+    assert result.value("DCG@10") == pytest.approx(2.0517732199419, abs=1e-12)
+    assert result.value("DCG(negative='keep')@10") == pytest.approx(1.0913380666440, abs=1e-12)
+
+
 # ---- means and pooled values ---------------------------------------------------------------------
 
 AGGREGATES = [

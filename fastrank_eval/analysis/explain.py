@@ -206,7 +206,6 @@ def explain(
     GAUC weight        impressions  uniform          0
     GAUC single_class  None         0        -0.500000
     all of catboost                           0.500000
-    not reproduced: negative grades lower NDCG there, and gain 0 in nDCG here
     """
     tool_profile = profile_of(profile)
     requested = parse_measures(measures)

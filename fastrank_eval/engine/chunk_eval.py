@@ -56,6 +56,7 @@ def evaluate_chunk(
     if plan.per_group:
         values.put_positives(labels)
     totals.overall.count_groups(np.diff(chunk.starts), labels.relevant(1.0))
+    totals.overall.count_negatives(labels.negatives)
     if plan.slice_encoders:
         add_slices(chunk, plan, totals, labels, models, name)
     return values

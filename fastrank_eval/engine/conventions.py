@@ -130,6 +130,7 @@ def requested_names(
 
 
 _LINEAR = {"gain": "linear"}
+_LINEAR_KEPT = {**_LINEAR, "negative": "keep"}
 _TREC = {
     "ties": "item",
     "undefined": "zero,GAUC=skip,AUC=skip",
@@ -208,7 +209,6 @@ PROFILES: Mapping[str, Profile] = {
                 "tied scores are in the order of an unstable sort, which cannot be reproduced",
                 "bpref is NaN there for a query without a judged non-relevant document",
                 "rbp has the grade as gain there; RBP has binary gains unless gains are given",
-                "negative grades gain 0 in dcg there; here they lower DCG",
             ),
         ),
         Profile(
@@ -221,7 +221,7 @@ PROFILES: Mapping[str, Profile] = {
             },
             {
                 "nDCG": {**_LINEAR, "ideal": "retrieved"},
-                "DCG": _LINEAR,
+                "DCG": _LINEAR_KEPT,
                 "LogLoss": {"clamp": "type"},
                 "NE": {"clamp": "type"},
                 "RIG": {"clamp": "type"},
@@ -268,14 +268,13 @@ PROFILES: Mapping[str, Profile] = {
             "CatBoost 1.2.10",
             {"ties": "worst", "undefined": "zero,nDCG=one,R=one"},
             {
-                "nDCG": {**_LINEAR, "ideal": "retrieved"},
-                "DCG": _LINEAR,
+                "nDCG": {**_LINEAR_KEPT, "ideal": "retrieved"},
+                "DCG": _LINEAR_KEPT,
                 "AP": {"over": "min"},
                 "P": {"short": "length"},
                 "ERR": {"stop": "label"},
                 "GAUC": {"weight": "uniform", "single_class": 0},
             },
-            ("negative grades lower NDCG there, and gain 0 in nDCG here",),
         ),
         Profile(
             "xgboost",

@@ -106,6 +106,8 @@ def _value(
         positives = means.positives(m, slice_index)
         dropped = means.dropped(m, slice_index)
         weight = moments.weight
+        if place["by"] is None and sums.negatives() and measure.ignores_negative():
+            details = {"rows of negative grade": sums.negatives()}
     return MeasureValue(
         **place,
         measure=str(measure),

@@ -48,8 +48,8 @@ ModelStates: TypeAlias = list[dict[Hashable, RowState]]
 #: One model's ranked groups, and what they contribute to each measure, by its position in the plan.
 Measured: TypeAlias = tuple[RankedGroups, Mapping[int, Contributions]]
 
-# Counters of a slice.
-_GROUPS, _ROWS, _POSITIVES = range(3)
+# Counters of a slice. Rows of negative grade are counted for all rows only.
+_GROUPS, _ROWS, _POSITIVES, _NEGATIVES = range(4)
 # The sums of n^2 and n^4 over the rows n of groups: products of the terms n and n^2.
 _SIZES = ((0, 0), (1, 1))
 
@@ -214,7 +214,7 @@ class Sums:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._counts = SliceCounts(3)
+        self._counts = SliceCounts(4)
         self._sizes = ExactSums(_SIZES)
         self.pairs = {model: PairedState(len(plan.measures)) for model in plan.rivals}
 
@@ -238,7 +238,7 @@ class Sums:
         grouped = self._plan.grouped
         if not len(slice_indices):
             all_rows = int(rows.sum())
-            self._counts.table[0] += len(rows) * grouped, all_rows, int(positives.sum())
+            self._counts.table[0, :3] += len(rows) * grouped, all_rows, int(positives.sum())
             if all_rows < 1 << 31:
                 if grouped:
                     for term, total in enumerate(sum_powers(rows)):
@@ -256,6 +256,10 @@ class Sums:
         np.square(sizes[0], out=sizes[1])
         self._sizes.add(sizes, slice_indices)
 
+    def count_negatives(self, rows: int) -> None:
+        """Count rows of negative grade, of all rows."""
+        self._counts.add(_NEGATIVES, rows)
+
     def add(
         self,
         model: int,
@@ -264,16 +268,7 @@ class Sums:
         contributions: Contributions,
         slice_indices: np.ndarray = NO_SLICES,
     ) -> None:
-        """Add a measure of one model over the ranked groups of a chunk.
-
-        Parameters
-        ----------
-        model, m : int
-        groups : RankedGroups
-        contributions : Contributions
-        slice_indices : ndarray of int64, shape (groups,), or (0,)
-            The slice index of each group of the chunk.
-        """
+        """Add a measure of one model over the ranked groups of a chunk."""
         state = self.means[model]
         indices = groups.slice_indices(slice_indices)
         for reason, dropped in contributions.dropped_by_slice(indices):
@@ -340,7 +335,7 @@ class Sums:
     def to_arrays(self, where: Rows) -> StateArrays:
         """Write the sums of all slices that there is memory for; see `take`."""
         scores = self._plan.roles.scores
-        counts = self._counts.table
+        counts = self._counts.table[:, : 4 if self.negatives() else 3]
         sizes = self._sizes.to_arrays("sizes", len(counts))
         return {
             (where, "", TOTALS): {"counts": counts, **sizes},
@@ -364,11 +359,10 @@ class Sums:
 
     def _read_counts(self, arrays: Mapping[str, np.ndarray]) -> None:
         counts = arrays["counts"]
-        if counts.dtype != np.int64 or counts.ndim != 2 or counts.shape[1] != 3:
+        wrong = counts.dtype != np.int64 or counts.ndim != 2 or counts.shape[1] not in (3, 4)
+        if wrong or counts.min(initial=0) < 0:
             raise ValueError(f"counts of totals are {counts.dtype} of shape {counts.shape}")
-        if counts.min(initial=0) < 0:
-            raise ValueError("counts of totals are below 0")
-        self._counts = SliceCounts.of(counts.copy())
+        self._counts = SliceCounts.of(np.pad(counts, ((0, 0), (0, 4 - counts.shape[1]))))
         self._sizes = ExactSums.from_arrays(_SIZES, arrays, "sizes", len(counts))
 
     def of_measures(self, plan: Plan, indices: Sequence[int]) -> Sums:
@@ -403,6 +397,10 @@ class Sums:
     def positives(self, slice_index: int = 0) -> int:
         """Count the rows of grade >= 1 of a slice."""
         return self._counts.at(slice_index, _POSITIVES)
+
+    def negatives(self) -> int:
+        """Count the rows of negative grade, of all rows."""
+        return self._counts.at(0, _NEGATIVES)
 
     def carriers(self, slice_index: int = 0) -> float:
         """Compute ``(sum of n^2)^2 / sum of n^4`` over groups of n rows.

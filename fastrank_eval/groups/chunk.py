@@ -117,6 +117,11 @@ class Labels:
         """The lowest grade, inf if there is none."""
         return float(self.grade.min(initial=np.inf))
 
+    @cached_property
+    def negatives(self) -> int:
+        """Number of rows of negative grade."""
+        return int(np.count_nonzero(self.grade < 0)) if self.min_grade < 0 else 0
+
     @property
     def all_grades_equal(self) -> bool:
         """Whether all grades are equal.

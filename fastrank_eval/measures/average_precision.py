@@ -12,7 +12,8 @@ from fastrank_eval._lib.errors import MeasureError
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval.groups.ranking import Ranking
 from fastrank_eval.measures.base import Measure, longest, over_groups
-from fastrank_eval.measures.gain import LINEAR_GAIN, PositiveGain, discount_table
+from fastrank_eval.measures.discounts import discount_table
+from fastrank_eval.measures.gain import LINEAR_GAIN, PositiveGain
 from fastrank_eval.measures.options import REL, WEIGHT, Param, number, one_of
 from fastrank_eval.measures.pooled import PooledValue, SteppedMeasure
 

@@ -237,6 +237,10 @@ class Measure:
         """
         return True
 
+    def ignores_negative(self) -> bool:
+        """Return whether rows of negative grade gain 0 because `negative` says so."""
+        return False
+
     @property
     def rel_or_default(self) -> float:
         """The least grade of a positive row in group weights."""

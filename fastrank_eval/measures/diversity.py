@@ -14,7 +14,7 @@ from fastrank_eval.groups.diversity import IntentRanking
 from fastrank_eval.groups.ranking import Ranking
 from fastrank_eval.measures.average_precision import expected_precisions
 from fastrank_eval.measures.base import Measure, longest, over_groups
-from fastrank_eval.measures.gain import discount_table
+from fastrank_eval.measures.discounts import discount_table
 from fastrank_eval.measures.options import WEIGHT, Param, number
 from fastrank_eval.measures.precision import depths_of, expected_hits, expected_success
 

@@ -7,67 +7,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fastrank_eval._lib.arrow import frozen
-from fastrank_eval._lib.elementary import exp2_each, log, log2_each, log_each, powers, ratio
+from fastrank_eval._lib.elementary import exp2_each, log2_each, ratio
 from fastrank_eval._lib.errors import MeasureError
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval.groups.ranking import Ranking
 from fastrank_eval.measures.base import Measure, longest, over_groups
+from fastrank_eval.measures.discounts import BASE, DEEPEST, DISCOUNT, discount_table, expected_gain
 from fastrank_eval.measures.options import WEIGHT, Param, number, one_of
-
-#: The deepest rank of sums of discounts for lists of any length.
-DEEPEST = 1 << 24
-
-_tables: dict[tuple[str, float], tuple[np.ndarray, np.ndarray]] = {}
-
-
-def discount_table(kind: str, parameter: float, ranks: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the discount of each rank, and the sums of discounts.
-
-    Parameters
-    ----------
-    kind : str
-        ``"none"``: 1; ``"reciprocal"``: 1/i; ``"log2"``: 1/log2(i + 1); ``"jarvelin"``: 1 for ranks
-        below the base b, then 1/log_b(i); ``"geometric"``: p^(i - 1); ``"inverse square"``:
-        (x/(x + i - 1))^2.
-    parameter : float
-        b, above 1; p, in ]0, 1]; or x, above 0. 0 for kinds that have none.
-    ranks : int
-        Number of ranks.
-
-    Returns
-    -------
-    discount : ndarray of float64, shape (at least ranks,)
-        Entry i is the discount of rank i + 1.
-    summed : ndarray of float64, shape (at least ranks + 1,)
-        Entry i is the sum over ranks 1 to i.
-    """
-    key = (kind, parameter)
-    table = _tables.get(key)
-    if table is None or len(table[0]) < ranks:
-        # A longer table starts with the same numbers, so no value depends on earlier calls.
-        table = _build(kind, parameter, max(1024, 1 << (ranks - 1).bit_length() if ranks else 1024))
-        _tables[key] = table
-    return table
-
-
-#: The discount of each rank, by kind, of the ranks and the parameter.
-_DISCOUNTS: dict[str, Callable[[np.ndarray, float], np.ndarray]] = {
-    "none": lambda rank, _: np.ones(len(rank)),
-    "reciprocal": lambda rank, _: 1.0 / rank,
-    "log2": lambda rank, _: 1.0 / log2_each(rank + 1.0),
-    "geometric": lambda rank, p: powers(p, len(rank)),
-    "inverse square": lambda rank, x: np.square(x / (x + (rank - 1.0))),
-    # Below the base the quotient is below 1.
-    "jarvelin": lambda rank, base: 1.0 / np.maximum(1.0, log_each(rank) / log(base)),
-}
-
-
-def _build(kind: str, parameter: float, ranks: int) -> tuple[np.ndarray, np.ndarray]:
-    discount = _DISCOUNTS[kind](np.arange(1.0, ranks + 1.0), parameter)
-    summed = np.zeros(ranks + 1)
-    np.cumsum(discount, out=summed[1:])
-    return frozen(discount), frozen(summed)
 
 
 def gain_of(*named: str, least: float = -np.inf, most: float = np.inf) -> Callable[[Any], Any]:
@@ -92,7 +38,10 @@ def gain_of(*named: str, least: float = -np.inf, most: float = np.inf) -> Callab
         except ValueError as wrong:
             raise ValueError(f"a table of numbers whose gains are each {wrong}") from None
         if table.get(0, 0) != 0:
-            raise ValueError("a table that gives grade 0 no gain: rows of grade 0 are only counted")
+            remedy = "" if least == 0 else ": shift the grades and use negative='keep'"
+            raise ValueError(
+                f"a table that gives grade 0 no gain (rows of grade 0 are only counted{remedy})"
+            )
         return tuple(sorted(table.items()))
 
     return read
@@ -101,35 +50,55 @@ def gain_of(*named: str, least: float = -np.inf, most: float = np.inf) -> Callab
 _GAINS = "'exp': 2^g - 1; 'linear': g; or a table {grade: gain}"
 GAIN = Param("gain", "exp", _GAINS, gain_of("exp", "linear"))
 LINEAR_GAIN = Param("gain", "linear", _GAINS, gain_of("exp", "linear"))
-DISCOUNT = Param(
-    "discount",
-    "log2",
-    "'log2': 1/log2(i + 1); 'jarvelin': none before rank `base`, then 1/log_base(i)",
-    one_of("log2", "jarvelin"),
+NEGATIVE = Param(
+    "negative",
+    "zero",
+    "negative grades: 'zero': gain 0; 'keep': the gain function, so that bad rows cost. A gain of "
+    "the table counts in both",
+    one_of("zero", "keep"),
 )
-BASE = Param("base", 2, "base of the 'jarvelin' logarithm", number(above=1))
 
 
 class Gains(Measure):
     """Base class of measures with a gain for each grade."""
 
+    def keeps_negative(self) -> bool:
+        """Return whether the gain function applies to negative grades."""
+        return bool(self.chosen.get("negative") == "keep")
+
+    def ignores_negative(self) -> bool:
+        named = isinstance(self.gain, tuple) and min(self.gain)[0] < 0
+        return not named and self.chosen.get("negative") == "zero"
+
     def gain_key(self) -> Hashable:
         """Return a key of all options that the gains of entries depend on."""
-        return "gain", self.gain
+        return "gain", self.gain, self.keeps_negative()
 
     def gains(self, ranking: Ranking) -> np.ndarray:
         """Return the gain of each entry. float64, shape (entries,)."""
         return ranking.cached_by_grade(self.gain_key(), self._gains)
 
     def _gains(self, grade: np.ndarray) -> np.ndarray:
-        if self.gain == "exp":
-            # Not expm1: this is exact for integer grades.
-            return exp2_each(grade) - 1.0
-        if self.gain == "linear":
-            return grade
-        grades, gain = np.array(self.gain, np.float64).T
-        indices = np.minimum(np.searchsorted(grades, grade), len(grades) - 1)
-        return gain[indices]
+        if isinstance(self.gain, tuple):
+            grades, gain = np.array(self.gain, np.float64).T
+            indices = np.minimum(np.searchsorted(grades, grade), len(grades) - 1)
+            return np.where(grades[indices] == grade, gain[indices], 0.0)
+        # Not expm1: this is exact for integer grades.
+        gains = exp2_each(grade) - 1.0 if self.gain == "exp" else grade
+        if self.keeps_negative() or not grade.min(initial=0.0) < 0:
+            return gains
+        return np.where(grade > 0, gains, 0.0)
+
+    def refuses(self, ties: str) -> str | None:
+        if ties in ("best", "worst") and isinstance(self.gain, tuple):
+            table = {0.0: 0.0, **dict(self.gain)}
+            gains = [table[grade] for grade in sorted(table)]
+            if gains != sorted(gains):
+                return (
+                    f"{self.shown} has no order by grade for ties='{ties}', because a higher grade "
+                    "has a lower gain; choose ties='expected', 'item' or 'input'"
+                )
+        return super().refuses(ties)
 
     def check_grades(self, ranking: Ranking) -> None:
         if self.gain == "exp" and ranking.max_grade > 1023:
@@ -140,6 +109,8 @@ class Gains(Measure):
         if isinstance(self.gain, tuple) and len(ranking.grade):
             grades = np.array([pair[0] for pair in self.gain], np.float64)
             strange = ~np.isin(ranking.grade, grades)
+            if not self.keeps_negative():
+                strange &= ranking.grade > 0
             if strange.any():
                 raise MeasureError(
                     f"{self.shown}: grade {ranking.grade[np.argmax(strange)]:g} is not in the gain "
@@ -148,7 +119,7 @@ class Gains(Measure):
 
 
 class PositiveGain(Gains):
-    """Base class with gains of positive grades only, for division by an ideal."""
+    """Base class with gains of at least 0: lower ones in a table are 0."""
 
     needs_relevant = True
 
@@ -156,7 +127,7 @@ class PositiveGain(Gains):
         return "positive gain", self.gain
 
     def _gains(self, grade: np.ndarray) -> np.ndarray:
-        return np.where(grade > 0, np.maximum(super()._gains(grade), 0.0), 0.0)
+        return np.maximum(super()._gains(grade), 0.0)
 
     def has_gain(self, ranking: Ranking) -> np.ndarray:
         """Mark the groups with a row of positive gain. bool, shape (groups,)."""
@@ -170,6 +141,11 @@ class PositiveGain(Gains):
         yield "no_relevant", ~self.has_gain(ranking)
 
 
+def _costs(gain: Any) -> bool:
+    """Return whether a table has a gain below 0."""
+    return isinstance(gain, tuple) and any(value < 0 for _, value in gain)
+
+
 class PositionWeighted(Gains):
     """Base class of sums of gains with a weight for each rank."""
 
@@ -181,7 +157,7 @@ class PositionWeighted(Gains):
 
     def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
         table = discount_table(*self.discounts(), longest(cutoffs, ranking.retrieved))
-        return over_groups(_expected_gain, ranking, self.gains(ranking), *table, cutoffs=cutoffs)
+        return over_groups(expected_gain, ranking, self.gains(ranking), *table, cutoffs=cutoffs)
 
 
 class CumulatedGain(PositionWeighted):
@@ -191,7 +167,7 @@ class CumulatedGain(PositionWeighted):
     summary = "sum of the gains of the first k rows"
     formula = "sum over i <= k of gain(g_i)"
     reference = "Jarvelin & Kekalainen (2002), doi:10.1145/582415.582418"
-    options = (GAIN, WEIGHT)
+    options = (GAIN, NEGATIVE, WEIGHT)
     range = (-np.inf, np.inf)
     discount = "none"
 
@@ -206,19 +182,25 @@ class DiscountedGain(PositionWeighted):
         "Burges et al. (2005), doi:10.1145/1102351.1102363; "
         "Jarvelin & Kekalainen (2002), doi:10.1145/582415.582418"
     )
-    options = (GAIN, DISCOUNT, BASE, WEIGHT)
+    options = (GAIN, NEGATIVE, DISCOUNT, BASE, WEIGHT)
     range = (-np.inf, np.inf)
 
 
-class NormalizedGain(PositiveGain, PositionWeighted):
-    """nDCG@k, DCG@k divided by the DCG@k of the best order."""
+class NormalizedGain(PositionWeighted):
+    """nDCG@k, DCG@k divided by the DCG@k of the best order.
+
+    In the best order rows of negative gain come last, behind rows without a label. A row of
+    negative gain that is not retrieved costs nothing in either. So no list exceeds 1.
+    """
 
     name = "nDCG"
     summary = "DCG@k over the DCG@k of the best order of the group's judged rows"
     formula = "DCG@k / IDCG@k"
     reference = DiscountedGain.reference
+    needs_relevant = True
     options = (
         GAIN,
+        NEGATIVE,
         DISCOUNT,
         BASE,
         Param(
@@ -246,6 +228,8 @@ class NormalizedGain(PositiveGain, PositionWeighted):
             )
         if self.ideal == "perfect" and not self._perfect_gain() > 0:
             raise MeasureError(f"nDCG: max_grade must have a gain above 0, got {self.max_grade}.")
+        if self.keeps_negative() or _costs(self.gain):
+            object.__setattr__(self, "range", (-np.inf, 1.0))
 
     def check_complete(self) -> None:
         if self.ideal == "perfect" and (self.cutoff or 0) > DEEPEST:
@@ -277,70 +261,53 @@ class NormalizedGain(PositiveGain, PositionWeighted):
             ranks = np.full(ranking.groups, cutoff) if cutoff else ranking.retrieved
             _, summed = discount_table(*self.discounts(), int(ranks.max(initial=0)))
             ideal = self._perfect_gain() * summed[ranks]
-            return np.where(ranking.relevant(np.nextafter(0, 1)) > 0, ideal, np.nan)
+            return np.where(self._has_gain(ranking), ideal, np.nan)
 
         def best() -> np.ndarray:
-            gains = self.gains(ranking)
+            gains, rows = self.gains(ranking), ranking.rows
             key = self.gain_key()
-            if self.ideal == "retrieved":
-                per_entry = np.repeat(ranking.retrieved, np.diff(ranking.offsets))
-                gains = np.where(ranking.block_above < per_entry, gains, 0.0)
-                key = key, "retrieved"
-            entries = int(np.diff(ranking.offsets).max(initial=0))
-            ranks = min(entries, cutoff) if cutoff else entries
-            discount, _ = discount_table(*self.discounts(), ranks)
+            entries = np.diff(ranking.offsets)
+            if self.ideal == "retrieved" or gains.min(initial=0.0) < 0:
+                retrieved = ranking.block_above < np.repeat(ranking.retrieved, entries)
+                if self.ideal == "retrieved":
+                    rows, key = ranking.retrieved, (key, "retrieved")
+                else:
+                    retrieved |= gains > 0
+                gains = np.where(retrieved, gains, 0.0)
+            ranks = int(np.maximum(entries, rows).max(initial=0))
+            discount, _ = discount_table(*self.discounts(), min(ranks, cutoff or ranks))
             out = np.empty(ranking.groups)
-            _ideal_gain(ranking.offsets, ranking.descending(key, gains), cutoff, discount, out)
-            return out
+            in_order = ranking.descending(key, gains)
+            _ideal_gain(ranking.offsets, in_order, rows, cutoff, discount, out)
+            return np.where(out > 0, out, np.nan)
 
         key = "ideal", self.gain_key(), self.discounts(), self.ideal, cutoff
         return ranking.cached_for_models(key, best)
+
+    def _has_gain(self, ranking: Ranking) -> np.ndarray:
+        """Mark the groups with a row of positive gain. bool, shape (groups,)."""
+        total = np.append(0, np.cumsum(self.gains(ranking) > 0))
+        return total[ranking.offsets[1:]] > total[ranking.offsets[:-1]]
 
     def reasons(self, ranking: Ranking) -> Iterator[tuple[str, np.ndarray]]:
         yield "no_relevant", ~(self._ideal(ranking) > 0)
 
 
 @kernel
-def _expected_gain(  # type: ignore[no-untyped-def]
-    offsets, above, size, retrieved, cutoffs, gain, discount, summed, out
-):
-    """Sum expected gains: a block adds its mean gain times (D(c + m) - D(c))."""
-    for g in range(offsets.shape[0] - 1):
-        for k in range(cutoffs.shape[0]):
-            out[k, g] = 0.0
-        e = offsets[g]
-        end = offsets[g + 1]
-        while e < end and above[e] < retrieved[g]:
-            c = above[e]
-            n = size[e]
-            block = 0.0
-            while e < end and above[e] == c:
-                block += gain[e]
-                e += 1
-            in_sight = False
-            for k in range(cutoffs.shape[0]):
-                m = n if cutoffs[k] == 0 else min(cutoffs[k] - c, n)
-                if m <= 0:
-                    continue
-                in_sight = True
-                if n == 1:
-                    out[k, g] += block * discount[c]
-                else:
-                    out[k, g] += block * ((summed[c + m] - summed[c]) / n)
-            if not in_sight:
-                break
+def _ideal_gain(offsets, gain, rows, cutoff, discount, out):  # type: ignore[no-untyped-def]
+    """Sum the ideal DCG in list order, so that a perfect list gives 1.
 
-
-@kernel
-def _ideal_gain(offsets, gain, cutoff, discount, out):  # type: ignore[no-untyped-def]
-    """Sum the ideal DCG in list order, so that a perfect list gives 1."""
+    Rows of negative gain stand at the last ranks.
+    """
     for g in range(offsets.shape[0] - 1):
-        ranks = offsets[g + 1] - offsets[g]
-        if cutoff > 0:
-            ranks = min(ranks, cutoff)
+        entries = offsets[g + 1] - offsets[g]
         total = 0.0
-        for i in range(ranks):
-            total += gain[offsets[g] + i] * discount[i]
+        for i in range(entries):
+            value = gain[offsets[g] + i]
+            rank = i if value >= 0.0 else rows[g] - (entries - i)
+            if cutoff > 0 and rank >= cutoff:
+                break
+            total += value * discount[rank]
         out[g] = total
 
 

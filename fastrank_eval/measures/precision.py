@@ -11,7 +11,7 @@ from fastrank_eval._lib.errors import MeasureError
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval.groups.ranking import Ranking
 from fastrank_eval.measures.base import Measure, over_groups
-from fastrank_eval.measures.gain import discount_table
+from fastrank_eval.measures.discounts import discount_table
 from fastrank_eval.measures.options import REL, WEIGHT, Param, number, one_of
 
 SHORT = Param(

@@ -19,7 +19,8 @@ from fastrank_eval.measures.base import (
     outside_unit,
     over_groups,
 )
-from fastrank_eval.measures.gain import DEEPEST, PositionWeighted, discount_table, gain_of
+from fastrank_eval.measures.discounts import DEEPEST, discount_table
+from fastrank_eval.measures.gain import PositionWeighted, gain_of
 from fastrank_eval.measures.options import REL, WEIGHT, Param, number, one_of
 
 GAIN = Param(

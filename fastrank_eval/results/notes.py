@@ -28,6 +28,9 @@ _NOTED = (
     LEFT_OUT,
 )
 
+#: The detail of values for which rows of negative grade gain 0.
+NEGATIVE = "rows of negative grade"
+
 #: Reasons of groups that ``groups='with_relevant'`` leaves out for every measure.
 _NO_RELEVANT = ("no_relevant", "all_negative")
 
@@ -57,6 +60,7 @@ def report_notes(values: Iterable[MeasureValue], meta: Meta) -> list[str]:
     return [
         *_names(values, meta.requested),
         *rows_left_out_notes(meta.conventions, meta.rows),
+        *_negative_grades(values),
         *_unanswered(meta),
         *_zeros(values, meta.conventions),
         *_populations(values, meta.conventions),
@@ -149,6 +153,14 @@ def _not_retrieved(counts: Mapping[str, Any]) -> Iterator[str]:
             note += "AUC, GAUC and curves: score these rows, or pass unretrieved='drop' if "
             note += "scoring has failed"
         yield note
+
+
+def _negative_grades(values: Iterable[MeasureValue]) -> Iterator[str]:
+    """Note rows of negative grade that gain nothing."""
+    rows = max((int(v.details.get(NEGATIVE, 0)) for v in values), default=0)
+    if rows:
+        have = "has a negative grade" if rows == 1 else "have negative grades"
+        yield f"{count_text(rows, 'row')} {have}: gain 0; see `negative`"
 
 
 def _unanswered(meta: Meta) -> Iterator[str]:

@@ -34,6 +34,7 @@ from fastrank_eval.results.format import (
 )
 from fastrank_eval.results.lookup import find_calibration, find_score
 from fastrank_eval.results.notes import (
+    NEGATIVE,
     meta_with_notes,
     names_of,
     report_notes,
@@ -498,9 +499,11 @@ def _details(result: Reported) -> Iterator[str]:
     """Yield the details of values, one line for equal details of a model."""
     lines: dict[tuple[str, str], list[str]] = {}
     for v in _of_all_rows(result):
-        if v.details:
+        if v.details.keys() - {NEGATIVE}:
             details = ", ".join(
-                f"{name} {detail_text(number)}" for name, number in v.details.items()
+                f"{name} {detail_text(number)}"
+                for name, number in v.details.items()
+                if name != NEGATIVE  # a note has it
             )
             lines.setdefault((v.score, details), []).append(v.shown)
     for (score, details), measures in lines.items():

@@ -35,6 +35,7 @@ VALUES: dict[str, st.SearchStrategy] = {
     "over": st.sampled_from(["relevant", "retrieved"]),
     "interpolated": st.booleans(),
     "gain": st.sampled_from(["exp", "linear"]) | TABLE,
+    "negative": st.sampled_from(["zero", "keep"]),
     "discount": st.sampled_from(["log2"]),
     "base": st.integers(2, 20) | st.floats(1.001, 50),
     "ideal": st.sampled_from(["judged", "retrieved"]),

@@ -42,11 +42,8 @@ GROUPS = {
 }
 
 
-def measures_for(ties: str, groups: str) -> list[str]:
-    texts = [text for text in PER_GROUP if allows(text, ties)]
-    if groups == "negative grades":  # a gain table must name every grade
-        return [text for text in texts if "gain={" not in text]
-    return texts
+def measures_for(ties: str) -> list[str]:
+    return [text for text in PER_GROUP if allows(text, ties)]
 
 
 def evaluate(groups: list[list[Row]], measures: list[str], ties: str, **options: object):
@@ -111,7 +108,7 @@ def test_variants__are_spelt_canonically():
 @pytest.mark.parametrize("ties", LONG_IN_PYTHON)
 def test_every_measure__equals_brute_force(ties, kind):
     groups = GROUPS[kind]
-    texts = measures_for(ties, kind)
+    texts = measures_for(ties)
     result = evaluate(groups, texts, ties)
     for text in texts:
         assert_groups_equal(result, text, groups, ties)
@@ -167,7 +164,7 @@ def test_auc_family__weighs_pairs_by_rows():
 def test_dropping_unjudged_rows__moves_later_rows_up(ties):
     groups = random_groups(109, 120, unretrieved=0.15, unjudged=0.35)
     judged = [[row for row in group if row.label is not None] for group in groups]
-    texts = [text for text in measures_for(ties, "grades") if not text.startswith("GAUC")]
+    texts = [text for text in measures_for(ties) if not text.startswith("GAUC")]
     result = fastrank_eval.evaluate(
         table_of(groups),
         group="group",

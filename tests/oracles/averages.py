@@ -177,13 +177,15 @@ def average_dcg(
     k: int | None,
     constant: bool = False,
     gain: Any = "exp",
+    negative: str = "zero",
     discount: str = "log2",
     base: float = 2,
 ) -> float:
     """Every rank of a block carries the block's mean gain."""
     terms: list[float] = []
     for block in blocks:
-        mean = math.fsum(oracles.gain_of(g, gain) for g in block.labels) / len(block.labels)
+        gains = [oracles.gain_of(g, gain, negative) for g in block.labels]
+        mean = math.fsum(gains) / len(gains)
         terms += [
             mean if constant else mean * oracles.discount_at(rank, discount, base)
             for rank in range(block.above + 1, block.above + len(block.labels) + 1)
@@ -194,12 +196,9 @@ def average_dcg(
 
 def average_ndcg(blocks: Sequence[Block], ranked: Ranked, k: int | None, **options: Any) -> float:
     ideal = oracles.ideal_dcg(ranked, k, **options)
-    if ideal == 0 or not any(label > 0 for label in ranked.judged):
-        return math.nan
     options.pop("ideal", None)
     options.pop("max_grade", None)
-    lifted = [Block(b.above, [None if g is None else max(g, 0) for g in b.labels]) for b in blocks]
-    return average_dcg(lifted, k, **options) / ideal
+    return average_dcg(blocks, k, **options) / ideal
 
 
 def average_bpref(blocks: Sequence[Block], ranked: Ranked, total: int, rel: float = 1) -> float:

@@ -144,11 +144,14 @@ def reciprocal_rank(ranked: Ranked, k: int | None, rel: float = 1) -> float:
     return 0.0
 
 
-def gain_of(label: float | None, gain: str | dict[float, float]) -> float:
+def gain_of(label: float | None, gain: str | dict[float, float], negative: str = "zero") -> float:
+    """A table wins for the grades it names; else a negative grade gains nothing unless kept."""
     if label is None:
         return 0.0
     if isinstance(gain, dict):
         return gain.get(label, 0.0)
+    if label < 0 and negative == "zero":
+        return 0.0
     return 2.0**label - 1 if gain == "exp" else float(label)
 
 
@@ -162,41 +165,53 @@ def discounted(gains: Sequence[float], discount: str, base: float) -> float:
     return math.fsum(g * discount_at(i, discount, base) for i, g in enumerate(gains, start=1))
 
 
-def cg(ranked: Ranked, k: int | None, gain: Any = "exp") -> float:
-    return math.fsum(gain_of(label, gain) for label in top(ranked, k))
+def cg(ranked: Ranked, k: int | None, gain: Any = "exp", negative: str = "zero") -> float:
+    return math.fsum(gain_of(label, gain, negative) for label in top(ranked, k))
 
 
 def dcg(
-    ranked: Ranked, k: int | None, gain: Any = "exp", discount: str = "log2", base: float = 2
+    ranked: Ranked,
+    k: int | None,
+    gain: Any = "exp",
+    negative: str = "zero",
+    discount: str = "log2",
+    base: float = 2,
 ) -> float:
-    return discounted([gain_of(label, gain) for label in top(ranked, k)], discount, base)
+    gains = [gain_of(label, gain, negative) for label in top(ranked, k)]
+    return discounted(gains, discount, base)
 
 
 def ideal_dcg(
     ranked: Ranked,
     k: int | None,
     gain: Any = "exp",
+    negative: str = "zero",
     discount: str = "log2",
     base: float = 2,
     ideal: str = "judged",
     max_grade: float | None = None,
 ) -> float:
+    """DCG of the best order; NaN without a gain, or if it is not above 0.
+
+    A row without a label gains nothing, and neither does a bad one that was not retrieved.
+    """
+    retrieved = [gain_of(label, gain, negative) for label in ranked.labels]
+    missed = Counter(ranked.judged) - Counter(g for g in ranked.labels if g is not None)
+    others = [max(gain_of(label, gain, negative), 0.0) for label in missed.elements()]
+    pool = retrieved if ideal == "retrieved" else retrieved + others
+    best = discounted(sorted(pool, reverse=True)[:k], discount, base)
     if ideal == "perfect":
         ranks = len(ranked.labels) if k is None else k
-        return discounted([gain_of(max_grade, gain)] * ranks, discount, base)
-    pool = ranked.judged if ideal == "judged" else [g for g in ranked.labels if g is not None]
-    best = sorted((gain_of(max(label, 0), gain) for label in pool), reverse=True)
-    return discounted(best[:k], discount, base)
+        best = discounted([gain_of(max_grade, gain)] * ranks, discount, base)
+        pool = retrieved + others
+    return best if best > 0 and max(pool, default=0) > 0 else NAN
 
 
 def ndcg(ranked: Ranked, k: int | None, **options: Any) -> float:
     ideal = ideal_dcg(ranked, k, **options)
-    if ideal == 0 or not any(label > 0 for label in ranked.judged):
-        return NAN
     options.pop("ideal", None)
     options.pop("max_grade", None)
-    lifted = tuple(None if label is None else max(label, 0) for label in ranked.labels)
-    return dcg(Ranked(lifted, ranked.judged), k, **options) / ideal
+    return dcg(ranked, k, **options) / ideal
 
 
 def stop_probability(label: float | None, max_grade: float, stop: str) -> float:

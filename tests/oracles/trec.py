@@ -120,10 +120,11 @@ def relevant_retrieved_rows(ranked: Any, k: None, rel: float = 1) -> float:
 
 
 def positive_gain(label: float | None, gain: str | dict[float, float]) -> float:
+    """No gain is below 0; a table wins for the negative grades it names."""
+    if label is not None and isinstance(gain, dict):
+        return max(gain.get(label, 0.0), 0.0)
     if label is None or label <= 0:
         return 0.0
-    if isinstance(gain, dict):
-        return gain[label]
     return 2.0**label - 1 if gain == "exp" else float(label)
 
 

@@ -165,7 +165,7 @@ def test_compare__other_tools_names__prints_what_was_asked_for() -> None:
 def test_report__options_of_a_profile__are_behind_the_name_that_was_asked_for() -> None:
     line = evaluate("nDCG@2").to_dict()["results"][0]
     assert line["name"] == "nDCG@2"
-    assert line["measure"] == "nDCG(gain='linear', ideal='retrieved')@2"
+    assert line["measure"] == "nDCG(gain='linear', negative='keep', ideal='retrieved')@2"
     both = evaluate(["nDCG", EXP]).to_dict()["results"]
     assert [line["name"] for line in both] == [line["measure"] for line in both]
 
@@ -189,7 +189,7 @@ def test_rela_impr__of_each_name_requested__is_its_own() -> None:
 
 
 def test_report__names_that_are_texts_of_others__says_which_line_is_which() -> None:
-    wanted = "nDCG is nDCG(gain='linear', ideal='retrieved')"
+    wanted = "nDCG is nDCG(gain='linear', negative='keep', ideal='retrieved')"
     for text in (
         repr(evaluate(["nDCG", ALL_GIVEN])),
         evaluate(["nDCG", ALL_GIVEN]).to_markdown(),

@@ -471,4 +471,4 @@ def _with_gains(original: Measure, grades: Iterable[float]) -> Measure:
     gains = original.chosen.get("gain")
     if not isinstance(gains, tuple) or isinstance(original, UserModel):
         return original
-    return original(gain={**{grade: grade for grade in grades}, **dict(gains)})
+    return original(gain={**{grade: grade for grade in grades if grade > 0}, **dict(gains)})
