@@ -690,6 +690,29 @@ def test_28__one_file_under_two_names_is_refused(
 
 # --- Readers and numbers (29 to 31) --------------------------------------------------------------
 
+
+@pytest.mark.parametrize(
+    "clamp, loss",
+    [(1e-17, 39.14394658089878), (1e-15, 34.538776394910684), (1e-300, -math.log(1e-300))],
+)
+def test_30__a_certain_wrong_prediction_costs_the_same_near_0_and_near_1(
+    clamp: float, loss: float
+) -> None:
+    for label, score in ((0, 1.0), (1, 0.0)):
+        rows = {"y": [label], "s": [score]}
+        (line,) = fe.evaluate(rows, label="y", score="s", measures=f"LogLoss(clamp={clamp})")
+        assert line.value == pytest.approx(loss, rel=1e-15)
+        assert line.details == {"clamped rows": 1}
+
+
+def test_30__a_certain_right_prediction_costs_the_clamp() -> None:
+    rows = {"y": [1, 0, 1, 0], "s": [1.0, 0.0, 1.0, 0.0]}
+    for text in ("LogLoss(clamp=1e-18)", "NE(clamp=1e-18)"):
+        (line,) = fe.evaluate(rows, label="y", score="s", measures=text)
+        assert line.value > 0
+        assert line.details == {"clamped rows": 4}
+
+
 # --- Messages (32) -------------------------------------------------------------------------------
 
 # --- The front door (33, 34) ---------------------------------------------------------------------

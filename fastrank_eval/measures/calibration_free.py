@@ -33,7 +33,7 @@ class CalibrationFreeEntropy(OrderedMeasure):
     summary += "predicted and observed clicks equal; what is left is ranking and shape"
     formula = (
         "NE of q_i = p_i / (p_i + c (1 - p_i)), c > 0 such that sum_i w_i q_i = sum_i w_i y_i; "
-        "p in [clamp, 1 - clamp]"
+        "p and 1 - p at least clamp"
     )
     reference = "Tax et al. (2025), MCGrad, arXiv:2509.19884; He et al. (2014) for NE"
     spellings: ClassVar[tuple[str, ...]] = ("calibration_free_normalized_entropy",)
@@ -46,18 +46,21 @@ class CalibrationFreeEntropy(OrderedMeasure):
         clamp = self.clamp
         if clamp == "type":
             clamp = float(np.finfo(table.score.dtype).eps)
-        p = np.asarray(recalibrate(table.score, self.sampling_rate), np.float64)
-        p = frozen(np.clip(p, clamp, 1.0 - clamp))
+        probability = frozen(
+            np.asarray(recalibrate(table.score, self.sampling_rate), np.float64).view()
+        )
+        p = frozen(np.clip(probability, clamp, 1.0 - clamp))
+        other = frozen(np.maximum(1.0 - p, clamp))
         positives, others = (
             frozen(part.astype(np.float64)) for part in (table.positives, table.others)
         )
-        divisor = _divisor_of_odds(p, frozen(positives + others), table.positive, clamp)
+        divisor = _divisor_of_odds(p, other, frozen(positives + others), table.positive, clamp)
         total = table.positive + table.other
         # -ln q = ln scale - ln p, and -ln(1 - q) = ln scale - ln divisor - ln(1 - p).
-        scale = log_each(p + divisor * (1.0 - p))
+        scale = log_each(p + divisor * other)
         loss = -log(divisor) * table.other
         for is_positive, weight in ((True, positives), (False, others)):
-            each, _ = losses(p, np.full(len(p), is_positive), clamp)
+            each, _ = losses(probability, np.full(len(p), is_positive), clamp)
             loss += float(np.sum((scale + each) * weight))
         share = table.positive / total
         background = share if self.background == "slice" else float(self.background)
@@ -65,7 +68,9 @@ class CalibrationFreeEntropy(OrderedMeasure):
         return PooledValue(value, details={"factor of the odds": 1.0 / divisor})
 
 
-def _divisor_of_odds(p: np.ndarray, weight: np.ndarray, positive: float, clamp: float) -> float:
+def _divisor_of_odds(
+    p: np.ndarray, other: np.ndarray, weight: np.ndarray, positive: float, clamp: float
+) -> float:
     """Find the divisor of all odds that makes the predictions fit.
 
     Then the predicted clicks are `positive`.
@@ -78,7 +83,7 @@ def _divisor_of_odds(p: np.ndarray, weight: np.ndarray, positive: float, clamp: 
     low, high, at = -most, most, 0.0
     for _ in range(200):
         divisor = exp(at)
-        _predicted(p, weight, divisor, sums)
+        _predicted(p, other, weight, divisor, sums)
         excess = float(sums[0]) - positive
         if excess > 0:
             low = at
@@ -95,19 +100,19 @@ def _divisor_of_odds(p: np.ndarray, weight: np.ndarray, positive: float, clamp: 
 
 
 @kernel
-def _predicted(p, weight, divisor, sums):  # type: ignore[no-untyped-def]
+def _predicted(p, other, weight, divisor, sums):  # type: ignore[no-untyped-def]
     """Sum the predictions whose odds are divided, and the slope of this sum."""
     predicted = 0.0
     rest = 0.0
     slope = 0.0
     for i in range(p.shape[0]):
-        scale = p[i] + divisor * (1.0 - p[i])
+        scale = p[i] + divisor * other[i]
         q = p[i] / scale
         term = weight[i] * q
         next_sum = predicted + term
         added = next_sum - predicted
         rest += (predicted - (next_sum - added)) + (term - added)
         predicted = next_sum
-        slope += term * (divisor * (1.0 - p[i]) / scale)
+        slope += term * (divisor * other[i] / scale)
     sums[0] = predicted + rest
     sums[1] = slope

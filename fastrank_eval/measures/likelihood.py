@@ -186,7 +186,7 @@ class LogarithmicLoss(_Likelihood):
     name = "LogLoss"
     summary = "mean negative log likelihood of the labels, natural logarithm"
     formula = (
-        "- sum_i w_i (y_i ln p_i + (1 - y_i) ln(1 - p_i)) / sum_i w_i, p in [clamp, 1 - clamp]"
+        "- sum_i w_i (y_i ln p_i + (1 - y_i) ln(1 - p_i)) / sum_i w_i, p and 1 - p at least clamp"
     )
     reference = "Good (1952), doi:10.1111/j.2517-6161.1952.tb00104.x"
     spellings = ("log_loss", "cross_entropy", "BCE")
@@ -270,7 +270,7 @@ def losses(probability: np.ndarray, positive: np.ndarray, clamp: float) -> tuple
     Parameters
     ----------
     probability : ndarray of float32 or float64, shape (rows,), read-only
-        Of the positive class, in [0, 1]; clamped to [clamp, 1 - clamp].
+        Of the positive class, in [0, 1]; it and 1 - it are clamped to at least `clamp`.
     positive : ndarray of bool, shape (rows,)
     clamp : float
 
@@ -305,14 +305,20 @@ def _losses(probability, positive, clamp, likelihood, bits, mantissa, scaled, ex
         Scratch memory. `bits` and `mantissa` are the bits of `likelihood` and of `scaled`.
     """
     clamped = 0
+    highest = 1.0 - clamp
+    lost = (1.0 - highest) - clamp
     for i in range(probability.shape[0]):
-        score = np.float64(probability[i])
-        p = min(max(score, clamp), 1.0 - clamp)
-        clamped += p != score
+        p = np.float64(probability[i])
         other = 1.0 - p
-        likelihood[i] = p if positive[i] else other
-        # The rounding error of 1 - p: it matters if p is small and the power below is 0.
-        out[i] = 0.0 if positive[i] else (1.0 - other) - p
+        # Near 1 this difference is exact, where 1 - clamp may be rounded.
+        clamped += (p < clamp) | (other < clamp)
+        least, error = (p, 0.0) if positive[i] else (other, (1.0 - other) - p)
+        most = other if positive[i] else p
+        least = max(least, clamp)
+        # The likelihood is `likelihood` + `out`, the rounding error of a difference from 1: it
+        # matters if the other class has a small probability and the power below is 0.
+        likelihood[i] = highest if most < clamp else least
+        out[i] = lost if most < clamp else (error if least > clamp else 0.0)
     for i in range(probability.shape[0]):
         # A power of two times a number in [sqrt(1/2), sqrt(2)[.
         power = (bits[i] - _SQRT_HALF_BITS) >> 52

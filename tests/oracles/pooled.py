@@ -161,12 +161,16 @@ def log_loss(
     if not weight_of([*positive, *negative]):
         return "zero_weight"
 
-    def clamped(row: Row) -> float:
-        return min(max(recalibrated(row.score, sampling_rate), clamp), 1 - clamp)
+    def loss(row: Row, of_positive: bool) -> float:
+        p = recalibrated(row.score, sampling_rate)
+        if 1 - p < clamp:  # exact, where 1 - clamp may be rounded
+            return -(math.log1p(-clamp) if of_positive else math.log(clamp))
+        p = max(p, clamp)
+        return -(math.log(p) if of_positive else math.log1p(-p))
 
-    losses = [-row.weight * math.log(clamped(row)) for row in positive]
+    losses = [row.weight * loss(row, True) for row in positive]
     if not of_positives:
-        losses += [-row.weight * math.log1p(-clamped(row)) for row in negative]
+        losses += [row.weight * loss(row, False) for row in negative]
     return math.fsum(losses) / weight_of([*positive, *negative])
 
 

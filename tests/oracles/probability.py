@@ -243,6 +243,7 @@ def calibration_free_entropy(
 ) -> float | str:
     found = outcomes(rows, rel, sampling_rate)
     found = [(min(max(p, clamp), 1 - clamp), y, w) for p, y, w in found]
+    both = [(p, max(1 - p, clamp), y, w) for p, y, w in found]
     positive, negative = total(w * y for _, y, w in found), total(w * (1 - y) for _, y, w in found)
     if not (positive and negative):
         return "single_class" if positive or negative or not found else "zero_weight"
@@ -250,13 +251,13 @@ def calibration_free_entropy(
     low, high = -200.0, 200.0
     for _ in range(200):
         c = math.exp((low + high) / 2)
-        if total(w * p / (p + c * (1 - p)) for p, _, w in found) > positive:
+        if total(w * p / (p + c * other) for p, other, _, w in both) > positive:
             low = math.log(c)
         else:
             high = math.log(c)
     loss = total(
-        w * (math.log(p + c * (1 - p)) - (math.log(p) if y else math.log(c) + math.log1p(-p)))
-        for p, y, w in found
+        w * (math.log(p + c * other) - (math.log(p) if y else math.log(c) + math.log(other)))
+        for p, other, y, w in both
     )
     c = positive / (positive + negative) if background == "slice" else background
     return loss / (positive + negative) / -(c * math.log(c) + (1 - c) * math.log(1 - c))
