@@ -705,6 +705,19 @@ def test_30__a_certain_wrong_prediction_costs_the_same_near_0_and_near_1(
         assert line.details == {"clamped rows": 1}
 
 
+def test_31__csv_integers_above_2_63_keep_their_order(tmp_path: Path) -> None:
+    top = 2**63 + 2**60
+    rows = [(0, 1, top + 1), (0, 0, top), (1, 1, top + 3), (1, 0, top + 2)]
+    path = tmp_path / "scores.csv"
+    lines = ("g,y,s", *(",".join(map(str, row)) for row in rows))
+    path.write_text("\n".join(lines), encoding="utf-8")
+    assert fe.evaluate(path, **OF_LISTS, measures="GAUC").value("GAUC") == 1.0
+    small = tmp_path / "small.csv"
+    small.write_text("g,y,s\n2,1,5\n2,0,4\n", encoding="utf-8")
+    for paths in ([path, small], [small, path]):
+        assert fe.evaluate(paths, **OF_LISTS, measures="GAUC").value("GAUC") == 1.0
+
+
 def test_30__a_certain_right_prediction_costs_the_clamp() -> None:
     rows = {"y": [1, 0, 1, 0], "s": [1.0, 0.0, 1.0, 0.0]}
     for text in ("LogLoss(clamp=1e-18)", "NE(clamp=1e-18)"):

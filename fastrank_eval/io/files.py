@@ -325,6 +325,8 @@ def _promote(a: pa.DataType, b: pa.DataType, text: bool) -> pa.DataType | None:
     ]
     if any(map(pa.types.is_boolean, pair)) and any(map(pa.types.is_integer, pair)) and not text:
         return next(filter(pa.types.is_integer, pair))
+    if text and pa.uint64() in pair and all(map(pa.types.is_integer, pair)):
+        return pa.uint64()
     try:
         merged = pa.unify_schemas(
             [pa.schema([("", kind)]) for kind in pair], promote_options="permissive"

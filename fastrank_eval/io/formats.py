@@ -358,25 +358,24 @@ def _csv_schema(file: File) -> pa.Schema:
 
     options = pacsv.ReadOptions(use_threads=False, block_size=_CSV_SAMPLE)
     with _csv_bytes(file) as handle:
-        schema = pacsv.open_csv(handle, options, **_csv_options(file, {})).schema
-    text_types = {
-        column.name: pa.string()
+        reader = pacsv.open_csv(handle, options, **_csv_options(file, {}))
+        schema = reader.schema
+        beyond = _beyond_int64(reader, file.text | file.categories)
+    for name, column in _text_of(file, options, beyond).items():
+        with suppress(pa.ArrowInvalid):  # fractions, exponents, or more than 64 bits
+            schema = schema.set(
+                schema.get_field_index(name), pa.field(name, column.cast(pa.uint64()).type)
+            )
+    numbers = [
+        column.name
         for column in schema
         if column.name in file.categories - file.text
         and is_number(column.type)
         and len(schema.get_all_field_indices(column.name)) == 1
+    ]
+    spellings = {
+        name: spellings_of(column) for name, column in _text_of(file, options, numbers).items()
     }
-    spellings = {}
-    if text_types:
-        with _csv_bytes(file) as handle:
-            batch = next(
-                iter(pacsv.open_csv(handle, options, **_csv_options(file, text_types))), None
-            )
-        spellings = (
-            {name: spellings_of(batch.column(name)) for name in text_types}
-            if batch is not None
-            else {}
-        )
     columns = []
     for column in schema:
         if spellings.get(column.name):
@@ -386,6 +385,37 @@ def _csv_schema(file: File) -> pa.Schema:
             column = pa.field(column.name, pa.string(), metadata=number)
         columns.append(column)  # binary if the text is not UTF-8
     return pa.schema(columns)
+
+
+def _beyond_int64(reader: Any, texts: frozenset[str]) -> list[str]:
+    """Name the columns of doubles that hold a number beyond int64, but not those of `texts`."""
+    names = [
+        column.name
+        for column in reader.schema
+        if pa.types.is_floating(column.type)
+        and column.name not in texts
+        and len(reader.schema.get_all_field_indices(column.name)) == 1
+    ]
+    batch = next(iter(reader), None) if names else None
+    if batch is None:
+        return []
+    return [
+        name
+        for name in names
+        if (batch.column(name).to_numpy(zero_copy_only=False) >= 2.0**63).any()
+    ]
+
+
+def _text_of(file: File, options: Any, names: list[str]) -> dict[str, pa.Array]:
+    """Read the text of columns in the first lines of a CSV file."""
+    import pyarrow.csv as pacsv
+
+    if not names:
+        return {}
+    types = dict.fromkeys(names, pa.string())
+    with _csv_bytes(file) as handle:
+        batch = next(iter(pacsv.open_csv(handle, options, **_csv_options(file, types))), None)
+    return {} if batch is None else {name: batch.column(name) for name in names}
 
 
 @contextmanager
