@@ -388,7 +388,7 @@ def _csv_schema(file: File) -> pa.Schema:
 
 
 def _beyond_int64(reader: Any, texts: frozenset[str]) -> list[str]:
-    """Name the columns of doubles that hold a number beyond int64, but not those of `texts`."""
+    """Name the columns of doubles, without `texts`, that exceed int64."""
     names = [
         column.name
         for column in reader.schema
