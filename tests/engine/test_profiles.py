@@ -177,7 +177,7 @@ def test_choice_that_is_given__wins_over_the_profile():
     result = evaluate(profile="catboost", ties="input", measures="nDCG(gain={1: 1, 2: 5})@3,RR")
     assert result.meta.conventions["ties"] == "input"
     assert result.meta.conventions["profile"] == "catboost"
-    assert "nDCG(gain={1: 1, 2: 5}, ideal='retrieved')@3" in values(result)
+    assert "nDCG(gain={1: 1, 2: 5}, negative='keep', ideal='retrieved')@3" in values(result)
 
 
 def test_result__is_found_by_what_was_asked_for():
