@@ -281,6 +281,67 @@ def test_7__rows_without_a_label__are_counted_beside_thresholds(door: str) -> No
     assert told in text or '{"unjudged": {"rows": 37}}' in text
 
 
+COMMANDS = {
+    "evaluate": ["evaluate", "-g", "user", "-l", "click", "-s", "a,b"],
+    "evaluate labels": ["evaluate", "-g", "user", "-l", "click,order", "-s", "a,b"],
+    "evaluate, gate": ["evaluate", "-g", "user", "-l", "click", "-s", "a", "--fail-if", "GAUC < 1"],
+    "compare": ["compare", "-g", "user", "-l", "click", "-s", "a,b", "-b", "a"],
+    "compare labels": ["compare", "-g", "user", "-l", "click,order", "-s", "a,b", "-b", "a"],
+    "curve": ["curve", "roc", "-g", "user", "-l", "click", "-s", "a"],
+    "plot": ["plot", "roc", "-g", "user", "-l", "click", "-s", "a", "-o", "roc.svg"],
+    "threshold": ["threshold", "-l", "click", "-s", "a"],
+    "classes": ["classes", "-l", "click", "-s", "0=a,1=b"],
+    "explain": ["explain", "--profile", "sklearn", "-g", "user", "-l", "click", "-s", "a"],
+    "warmup": ["warmup", "-g", "user", "-l", "click", "-s", "a"],
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_10__a_command_without_rows_exits_with_2(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = {"user": [1, 1], "click": [0, 1], "order": [1, 0], "a": [0.2, 0.4], "b": [0.3, 0.1]}
+    parquet.write_table(pa.table(rows), "log.parquet")
+    parquet.write_table(pa.table(rows).slice(0, 0), "empty.parquet")
+    command, *options = COMMANDS[name]
+    for source, more, said in (
+        ("empty.parquet", [], "SOURCES: must have rows, got none"),
+        (
+            "log.parquet",
+            ["--where", "user = 9"],
+            "--where: must select rows, got none by 'user = 9'",
+        ),
+    ):
+        called = CliRunner().invoke(cli, [command, *options, source, *more])
+        said = "SOURCES: must have rows, got none" if name == "warmup" else said
+        assert (called.exit_code, called.stdout) == (2, ""), called.output
+        assert said in called.stderr
+    assert not Path("roc.svg").exists()
+
+
+def test_10__rows_that_an_option_leaves_out_are_named_when_none_is_left(tmp_path: Path) -> None:
+    log = {"user": [1, 1], "click": pa.array([None, None], pa.int8()), "a": [0.2, 0.4]}
+    parquet.write_table(pa.table(log), tmp_path / "log.parquet")
+    columns = ["-g", "user", "-l", "click", "-s", "a", "--unjudged", "drop"]
+    called = CliRunner().invoke(cli, ["evaluate", str(tmp_path / "log.parquet"), *columns])
+    assert called.exit_code == 2
+    assert "2 rows without a label left out, 100% of 2" in called.stderr
+
+
+def test_10__states_without_rows_exit_with_2_and_python_keeps_its_result(tmp_path: Path) -> None:
+    log = pa.table({"user": [1], "click": [1], "a": [0.5]}).slice(0, 0)
+    options: Any = {"group": "user", "label": "click", "score": "a", "measures": "GAUC"}
+    result = fe.evaluate(log, **options)
+    assert np.isnan(result.value("GAUC"))
+    assert "no rows, no groups: no value is defined" in repr(result)
+    state = str(tmp_path / "empty.state")
+    fe.partial(log, **options).save(state)
+    called = CliRunner().invoke(cli, ["merge", state])
+    assert (called.exit_code, called.stdout) == (2, "")
+    assert "STATES: must have rows, got none" in called.stderr
+
+
 # --- TREC queries without results, zeros that hide a mistake (8, 9) ------------------------------
 
 TREC_QRELS = {"1": {"10": 1}, "2": {"3": 1}, "3": {"7": 1}}

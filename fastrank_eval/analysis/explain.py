@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from fastrank_eval._lib.arguments import typed
@@ -12,7 +13,7 @@ from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.engine.conventions import DEFAULTS, Profile, profile_of, with_options
 from fastrank_eval.engine.plan import undefined_policies, undefined_text
-from fastrank_eval.engine.records import JSON_SCHEMAS, plain_value
+from fastrank_eval.engine.records import JSON_SCHEMAS, Meta, plain_value
 from fastrank_eval.io.reader import open_source
 from fastrank_eval.measures import Measure, parse_measures, registry
 from fastrank_eval.results.evaluate import evaluate
@@ -66,8 +67,8 @@ class Explanation(NotebookView):
         Conventions that apply to the requested measures, even if they change no value.
     names : tuple of str
         The name of each measure that was asked for, such as MAP for AP.
-    notes : tuple of str
-        Sentences on rows that options have left out of our values.
+    meta : Meta or None
+        Rows and conventions of our values.
     """
 
     profile: Profile
@@ -76,7 +77,13 @@ class Explanation(NotebookView):
     theirs: tuple[float | None, ...]
     choices: tuple[Choice, ...]
     names: tuple[str, ...]
-    notes: tuple[str, ...] = ()
+    meta: Meta | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def notes(self) -> list[str]:
+        """Sentences on rows that options have left out."""
+        meta = self.meta
+        return [] if meta is None else rows_left_out_notes(meta.conventions, meta.rows)
 
     def to_dict(self) -> dict[str, Any]:
         """Convert to plain Python values."""
@@ -95,7 +102,7 @@ class Explanation(NotebookView):
                 for c in self.choices
             ],
             "differs": list(self.profile.differs),
-            **({"notes": list(self.notes)} if self.notes else {}),
+            **({"notes": self.notes} if self.notes else {}),
         }
 
     def to_json(self) -> str:
@@ -218,12 +225,12 @@ def explain(
         )
     roles = {"group": group, "label": label, "score": score, **options, "per_group": False}
 
-    notes: list[list[str]] = []
+    metas: list[Meta] = []
 
     def values(measured: Sequence[Measure], **choices: str) -> tuple[float | None, ...]:
         # Two requested measures may be the same one, which is evaluated once.
         result = evaluate(source, measures=list(measured), **{**roles, **choices, **fixed})
-        notes.append(rows_left_out_notes(result.meta.conventions, result.meta.rows))
+        metas.append(result.meta)
         return tuple(plain_value(result.value(m, name)) for name in result.scores for m in measured)
 
     shared = {
@@ -240,7 +247,7 @@ def explain(
     labels = tuple((name, str(m)) for name in scores for m in requested)
     names = tuple(m.shown for _ in scores for m in requested)
     combined = values(tool_profile.apply(requested), **dict(tool_profile.choices))
-    return Explanation(tool_profile, labels, ours, combined, tuple(choices), names, tuple(notes[0]))
+    return Explanation(tool_profile, labels, ours, combined, tuple(choices), names, metas[0])
 
 
 def _changes(

@@ -6,16 +6,18 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
+from time import perf_counter
 from typing import Any, overload
 
 import numpy as np
 import pyarrow as pa
 
+from fastrank_eval._lib import __version__
 from fastrank_eval._lib.arguments import check_choice, check_options, typed
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.elementary import ratio
 from fastrank_eval._lib.errors import ArgumentError
-from fastrank_eval.engine.records import JSON_SCHEMAS, LEFT_OUT, plain_counts, plain_value
+from fastrank_eval.engine.records import JSON_SCHEMAS, LEFT_OUT, Meta, plain_counts, plain_value
 from fastrank_eval.engine.run import NOT_OF_ROWS, run, totals_of
 from fastrank_eval.engine.summary import score_tables
 from fastrank_eval.measures import AUC
@@ -246,10 +248,8 @@ class BestThreshold:
         no row is predicted positive.
     reason : str or None
         Why there is no threshold.
-    rows_left_out : dict of str to dict
-        Rows that options have left out, by reason: ``{"unjudged": {"rows": 12}}``.
-    notes : tuple of str
-        Sentences on them.
+    meta : Meta or None
+        Rows, and those that options have left out.
     """
 
     score: str
@@ -261,8 +261,13 @@ class BestThreshold:
     fn: float
     tn: float
     reason: str | None = None
-    rows_left_out: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
+    meta: Meta | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def notes(self) -> list[str]:
+        """Sentences on rows that options have left out."""
+        meta = self.meta
+        return [] if meta is None else rows_left_out_notes(meta.conventions, meta.rows)
 
     def _share(self, numerator: float, denominator: float) -> float:
         is_defined = self.reason is None and denominator > 0
@@ -302,7 +307,8 @@ class BestThreshold:
         """Convert to plain Python values for JSON, NaN to None."""
         names = "score", "by", "threshold", "value", *_CELLS, *_SHARES, "reason"
         values = {name: plain_value(getattr(self, name)) for name in names}
-        left_out = {"rows_left_out": plain_value(self.rows_left_out)} if self.rows_left_out else {}
+        conventions = {} if self.meta is None else self.meta.conventions
+        left_out = {name: plain_value(conventions[name]) for name in conventions}
         return {"schema": JSON_SCHEMAS["threshold"], **values, **left_out}
 
     def __str__(self) -> str:
@@ -393,6 +399,7 @@ def best_threshold(
     >>> best.threshold, best.tp, best.fp
     (0.7, 2, 1)
     """
+    started = perf_counter()
     criterion = Criterion(by, beta, target, pos, costs)
     check_choice("prefer", prefer, PREFER)
     _check_options("best_threshold", options)
@@ -406,10 +413,10 @@ def best_threshold(
         **options,
     )
     tables = score_tables(plan, found.totals)
-    left_out = plain_counts(found.left_out)
-    notes = tuple(rows_left_out_notes({LEFT_OUT: left_out}, found.totals.overall.rows()))
+    left_out: dict[str, object] = {LEFT_OUT: plain_counts(found.left_out)} if found.left_out else {}
+    meta = Meta(__version__, found.totals.overall.rows(), 0, left_out, perf_counter() - started)
     results = {
-        name: replace(best_of(table, criterion, prefer, name), rows_left_out=left_out, notes=notes)
+        name: replace(best_of(table, criterion, prefer, name), meta=meta)
         for (name, _), table in tables.items()
     }
     return results[score] if isinstance(score, str) else results

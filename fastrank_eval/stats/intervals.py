@@ -211,7 +211,7 @@ class Support:
         """Compute the degrees of freedom from the kurtosis ``groups / carriers``."""
         most = max(self.groups - 1.0, 1.0)
         # Numbers just below the groups have the same reciprocal.
-        if math.isnan(carriers) or 1.0 / carriers <= 1.0 / max(self.groups, 1):
+        if math.isnan(carriers) or not carriers or 1.0 / carriers <= 1.0 / max(self.groups, 1):
             return most
         return min(max(2.0 / (1.0 / carriers - 1.0 / self.groups), 1.0), most)
 

@@ -32,7 +32,7 @@ from fastrank_eval.apps.cli.options import (
     sources_argument,
 )
 from fastrank_eval.apps.cli.output import ReportFiles, report_options, state_file_option
-from fastrank_eval.apps.cli.shell import SectionedCommand
+from fastrank_eval.apps.cli.shell import SectionedCommand, require_rows
 
 if TYPE_CHECKING:
     from fastrank_eval.analysis.comparison import Comparison
@@ -220,6 +220,7 @@ def _compare_states(
     gates = [gate(text) for text in fail_if]
     with _loaded_states(sources, quiet) as states:
         comparison = states[0].compare(*states[1:], **choices)
+    require_rows(comparison)
     for each in gates:
         each.require(
             comparison.names, [comparison.baseline, *comparison.scores], states[0].requested
@@ -360,5 +361,6 @@ def merge(
             shown = {name: options[name] for name in ("confidence", "min_groups")}
             summary = merged.result(**shown)
     raise_if_stopped()
+    require_rows(summary, argument="STATES")
     files.write(summary, quiet, merged, **({"movers": files.movers(movers)} if compared else {}))
     exit_if_failed(summary, gates)

@@ -40,7 +40,7 @@ class ExitCode(IntEnum):
     )
     BAD_INPUT = (
         *(2, "bad input, arguments or output"),
-        "bad input, arguments or output. `nightly`: nothing of this night was stored",
+        "bad input, arguments or output; or no rows. `nightly`: nothing of this night was stored",
         "read standard error, which names the argument and the remedy",
     )
     GATE_FAILED = (

@@ -39,6 +39,7 @@ from fastrank_eval.apps.cli.shell import (
     emit,
     prepare_process,
     render_text,
+    require_rows,
 )
 from fastrank_eval.apps.cli.standard_error import note
 
@@ -217,6 +218,7 @@ def explain(sources: tuple[str, ...], report_format: str, **options: Any) -> Non
 
     explanation = run(sources[0] if len(sources) == 1 else list(sources), **options)
     raise_if_stopped()
+    require_rows(explanation, options["where"])
     emit(explanation.to_json() if report_format == "json" else render_text(explanation))
 
 

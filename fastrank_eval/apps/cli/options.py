@@ -18,7 +18,7 @@ from fastrank_eval.apps.cli.completion import (
     complete_profiles,
 )
 from fastrank_eval.apps.cli.exit_codes import ExitCode
-from fastrank_eval.apps.cli.shell import SectionedOption
+from fastrank_eval.apps.cli.shell import SectionedOption, require_rows
 from fastrank_eval.apps.cli.standard_error import note
 from fastrank_eval.engine import DEFAULT_MEASURES
 
@@ -491,13 +491,17 @@ def check_order(options: Mapping[str, Any]) -> None:
 def compute(
     function: Callable[..., Any], sources: Sequence[str], quiet: bool, **options: Any
 ) -> Any:
-    """Call a function of the package on sources, with a progress bar."""
+    """Call a function of the package on sources, with a progress bar.
+
+    No rows are an error.
+    """
     with defer_signals():
         from fastrank_eval.apps.cli.progress_bar import progress_bar
 
     with progress_bar(quiet) as progress:
         result = function(list(sources), progress=progress, **options)
     raise_if_stopped()
+    require_rows(result, options["where"])
     return result
 
 

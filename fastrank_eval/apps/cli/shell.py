@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from fastrank_eval._lib.addresses import clean_address, without_credentials
-from fastrank_eval._lib.errors import FastRankEvalError, OutputError
+from fastrank_eval._lib.errors import FastRankEvalError, OutputError, SourceError
 from fastrank_eval._lib.signals import StopSignal, show_messages_as
 from fastrank_eval.apps.cli import exit_codes, standard_error
 from fastrank_eval.apps.cli.exit_codes import ExitCode
@@ -443,6 +443,36 @@ def emit(text: str) -> None:
     with _report_write_errors():
         click.echo(text, nl=False)
         sys.stdout.flush()
+
+
+def require_rows(result: Any, where: str | None = None, argument: str = "SOURCES") -> None:
+    """Refuse results of no rows, which say nothing.
+
+    Parameters
+    ----------
+    result : object with `meta` or `rows`, or mapping of them by label or model
+    where : str, optional
+        The condition on rows.
+    argument : str
+        Names the rows in the message.
+    """
+    from fastrank_eval.results.notes import rows_left_out_notes
+
+    results = list(result.values()) if isinstance(result, Mapping) else [result]
+    metas = [one.meta for one in results]
+    if any(meta.rows for meta in metas):
+        return
+    notes = dict.fromkeys(
+        note for meta in metas for note in rows_left_out_notes(meta.conventions, meta.rows)
+    )
+    if notes:
+        problem = f"{argument}: must have rows that no option leaves out, got none: "
+        raise SourceError(f"{problem}{'; '.join(notes)}; fill the column, or allow nulls.")
+    if where is not None:
+        raise SourceError(
+            f"--where: must select rows, got none by {where!r}; check its values and their types."
+        )
+    raise SourceError(f"{argument}: must have rows, got none; name a file with some.")
 
 
 def check_standard_output(alternative: str = "--output FILE") -> None:

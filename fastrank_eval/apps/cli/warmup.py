@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from fastrank_eval._lib.threads import Progress
     from fastrank_eval.io.columns import Roles
+    from fastrank_eval.results.result import Result
 
 #: Rows that are read, and rows of large and small samples. Some kernels run only where 2**14 rows
 #: have near scores; 2**17 rows have too few.
@@ -99,7 +100,7 @@ def _evaluate_samples(
     progress: Callable[[Progress], None],
     baseline: str | None,
     **options: Any,
-) -> None:
+) -> Result:
     """Evaluate the first rows, and rows like them in many orders."""
     import numpy as np
     import pyarrow as pa
@@ -124,7 +125,7 @@ def _evaluate_samples(
     options |= {name: getattr(roles, name) for name in ("weight", "item", "subtopics")}
     # Computed scores are columns of the rows now.
     options |= {"group": roles.group or None, "score": roles.scores, "progress": progress}
-    evaluate(rows, **options)
+    result: Result = evaluate(rows, **options)
     options["batch_rows"] = _BATCH_ROWS
     # Only AUC of many more rows calls this kernel.
     for counts in (np.uint8, np.uint16, np.uint32) if task.plan.row_states else ():
@@ -137,6 +138,7 @@ def _evaluate_samples(
                 evaluate(sample, **options)
             if baseline is not None:
                 compare(sample, baseline=baseline, **options)
+    return result
 
 
 def _samples(rows: pa.Table, roles: Roles, order: str) -> Iterator[pa.Table]:

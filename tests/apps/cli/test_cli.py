@@ -160,12 +160,11 @@ def test_evaluate__dash__reads_an_arrow_stream() -> None:
     assert values(outcome) == evaluate("log.parquet", *COLUMNS)
 
 
-def test_evaluate__empty_input__is_said_plainly(folder: Path) -> None:
+def test_evaluate__empty_input__is_refused(folder: Path) -> None:
     parquet.write_table(pa.table(ROWS).slice(0, 0), folder / "empty.parquet")
     outcome = run("evaluate", "empty.parquet", *COLUMNS)
-    assert outcome.exit_code == 0
-    assert "no rows, no groups" in outcome.stdout
-    assert set(evaluate("empty.parquet", *COLUMNS).values()) == {None}
+    assert (outcome.exit_code, outcome.stdout) == (2, "")
+    assert "SOURCES: must have rows, got none; name a file with some." in outcome.stderr
 
 
 @pytest.fixture
@@ -240,10 +239,10 @@ def test_evaluate__where__evaluates_the_rows_it_selects() -> None:
 
 
 @pytest.mark.usefixtures("folder")
-def test_evaluate__where__selects_nothing__is_said_plainly() -> None:
+def test_evaluate__where__selects_nothing__is_refused() -> None:
     outcome = run("evaluate", "log.parquet", *COLUMNS, "--where", "user = 99")
-    assert outcome.exit_code == 0
-    assert "no rows, no groups: no value is defined" in outcome.stdout
+    assert (outcome.exit_code, outcome.stdout) == (2, "")
+    assert "--where: must select rows, got none by 'user = 99'" in outcome.stderr
 
 
 # ---- what it writes ------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 from pyarrow import parquet
 
+import fastrank_eval as fe
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.apps.cli.main import cli
 
@@ -93,11 +94,17 @@ def test_fail_if__of_compare__is_refused_where_no_test_has_an_error() -> None:
         assert f"got p_adjusted of {text.replace('(se=None)', '')}, which has no" in message
 
 
-def test_fail_if__empty_input__fails(folder: Path) -> None:
-    parquet.write_table(pa.table(ROWS).slice(0, 0), folder / "empty.parquet")
+def test_fail_if__empty_input__is_bad_input(folder: Path) -> None:
+    empty = pa.table(ROWS).slice(0, 0)
+    parquet.write_table(empty, folder / "empty.parquet")
     outcome = run("GAUC < 0", source="empty.parquet")
-    assert outcome.exit_code == 3
-    assert outcome.stderr.splitlines() == [
+    assert (outcome.exit_code, outcome.stdout) == (2, "")
+    assert "SOURCES: must have rows, got none" in outcome.stderr
+    # In Python the gate fails.
+    verdict = fe.evaluate(
+        empty, group="user", label="click", score=["pctr", "other"], measures="GAUC"
+    ).check("GAUC < 0")
+    assert verdict.lines() == [
         f"gate failed: GAUC value < 0: {score}: no group stands behind GAUC"
         for score in ("pctr", "other")
     ]
