@@ -534,12 +534,15 @@ def check_measure(
 
 
 def _random_groups(of: Measure, labels: Sequence[float], rng: random.Random) -> list[list[Row]]:
-    levels = (0.0, 0.25, 0.5, 1.0) if of.scores == "probability" else (-1.5, 0.0, 0.25, 7.0)
+    levels: tuple[float | None, ...] = (-1.5, 0.0, 0.25, 7.0)
+    levels = (0.0, 0.25, 0.5, 1.0) if of.scores == "probability" else levels
+    if of.scores in ("order", "number"):  # others refuse rows without a score
+        levels = (*levels, None)
 
     def row(number: int) -> Row:
         covers = rng.sample(range(4), rng.randint(0, 3)) if of.needs_subtopics else None
         return Row(
-            rng.choice((*levels, None)),
+            rng.choice(levels),
             rng.choice(labels),
             rng.choice((0.1, 1.0, 1 / 3, 7.5)),
             f"d{number}",

@@ -401,7 +401,7 @@ def auc(rows: list[Row], weighted: bool = True) -> float:
     def weight(row: Row) -> float:
         return row.weight if weighted else 1.0
 
-    rows = [row for row in rows if row.score is not None]
+    rows = [row._replace(score=-np.inf) if row.score is None else row for row in rows]
     pairs = [(a, b) for a in rows for b in rows if a.label >= 1 > b.label]
     total = sum(weight(a) * weight(b) for a, b in pairs)
     above = sum(

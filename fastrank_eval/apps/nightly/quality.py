@@ -290,6 +290,8 @@ def _nulls(evaluation: Evaluation) -> dict[str, int]:
     null_counts = dict.fromkeys((*roles.group, roles.label, *roles.scores), 0)
     if roles.unjudged == "drop":
         del null_counts[roles.label]
+    if roles.unretrieved == "drop":
+        null_counts = {name: 0 for name in null_counts if name not in roles.scores}
     if "null_groups" in evaluation.meta.conventions:
         null_counts = {name: 0 for name in null_counts if name not in roles.group}
     if UNJUDGED in plan.measures:
