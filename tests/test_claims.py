@@ -789,4 +789,39 @@ def test_30__a_certain_right_prediction_costs_the_clamp() -> None:
 
 # --- Messages (32) -------------------------------------------------------------------------------
 
+
+def test_32__queries_whose_ids_begin_with_a_number_sign_are_counted_as_comments() -> None:
+    qrels, run = b"#1 0 a 1\n2 0 a 1\n# made by hand\n", b"#1 Q0 a 1 2.5 x\n2 Q0 a 1 1.5 x\n"
+    note = "2 lines begin with # and have the fields of a row: read as comments"
+    found = fe.trec.evaluate(qrels, run, "AP")
+    assert note in str(found)
+    assert fe.trec.trec_report(qrels, run, measures="map").notes[0].startswith(note)
+    assert "begin with #" not in str(fe.trec.evaluate(b"# by hand\n2 0 a 1\n", run[16:], "AP"))
+
+
+@pytest.mark.parametrize("complete", [None, True])
+def test_32__empty_judgements_and_runs_are_called_empty(complete: bool | None) -> None:
+    qrels, run = b"1 0 a 1\n", b"1 Q0 a 1 2.5 x\n"
+    with pytest.raises(fe.ArgumentError, match="qrels: must have judgements, got none"):
+        fe.trec.evaluate(b"", run, "AP", complete=complete)
+    with pytest.raises(fe.ArgumentError, match="qrels: must have judgements, got none"):
+        fe.trec.trec_report(b"", run, complete=bool(complete))
+    if complete is None:
+        with pytest.raises(fe.ArgumentError, match="run: must have documents, got none"):
+            fe.trec.evaluate(qrels, b"", "AP")
+        with pytest.raises(fe.ArgumentError, match="run: must have documents, got none"):
+            fe.trec.trec_report(qrels, b"", version=9)
+
+
+def test_32__small_dicts_in_swapped_order_are_noticed() -> None:
+    qrels, run = (
+        {"1": {"a": 1, "b": 0}, "2": {"a": 1}},
+        {"1": {"b": 2.5, "a": 0.5}, "2": {"a": 1.5}},
+    )
+    note = "the grades are fractions and the scores small whole numbers; if they are swapped, pass"
+    assert note in str(fe.trec.evaluate(run, qrels, "nDCG"))
+    assert fe.trec.trec_report(run, qrels).notes[0].startswith(note)
+    assert note not in str(fe.trec.evaluate(qrels, run, "nDCG"))
+
+
 # --- The front door (33, 34) ---------------------------------------------------------------------

@@ -47,7 +47,7 @@ _IGNORED = ("confidence", "order", "spilled", "measures", "merged", "score")
 _ROW_CONVENTIONS = (
     *("by", "min_groups", "slices_left_out", "where", "limit"),
     *(LEFT_OUT, "judged_queries", "only_in_run", "only_in_qrels", "unanswered"),
-    *("judged_documents", "largest_grade"),
+    *("judged_documents", "largest_grade", "reading_notes"),
 )
 
 

@@ -104,7 +104,7 @@ def equivalent(measure: Any) -> EquivalentMeasure | None:
 
 
 def _differs(measure: Any) -> bool:
-    """Return whether another provider ranks ties of a measure otherwise, or rounds it."""
+    """Return whether another provider ranks ties otherwise, or rounds."""
     options = measure.params
     return (
         measure.NAME in _OTHERWISE

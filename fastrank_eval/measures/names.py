@@ -48,7 +48,7 @@ ENTRY_POINTS = "fastrank_eval.measures"
 
 
 def _ratio_of_set_f(match: re.Match[str]) -> str:
-    """Write SetF of ir_measures, whose beta is that of trec_eval: the square of beta."""
+    """Write SetF of ir_measures, which takes the square of beta."""
     before, beta, after = match.groups()
     return f"F({before}alpha={1 / (1 + float(beta))!r}{after})"
 
@@ -126,7 +126,7 @@ def our_spelling(text: str) -> str:
 
 
 def refuse_judged_only(text: str) -> None:
-    """Raise MeasureError for a measure that alone leaves documents out, as in ir_measures.
+    """Raise MeasureError if one measure alone leaves documents out.
 
     Raises
     ------

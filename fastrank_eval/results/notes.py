@@ -25,6 +25,7 @@ _NOTED = (
     "unanswered",
     "judged_documents",
     "largest_grade",
+    "reading_notes",
     LEFT_OUT,
 )
 
@@ -61,6 +62,7 @@ def report_notes(values: Iterable[MeasureValue], meta: Meta) -> list[str]:
         *_names(values, meta.requested),
         *rows_left_out_notes(meta.conventions, meta.rows),
         *_negative_grades(values),
+        *_of_reading(meta.conventions),
         *_unanswered(meta),
         *_zeros(values, meta.conventions),
         *_populations(values, meta.conventions),
@@ -163,6 +165,13 @@ def _negative_grades(values: Iterable[MeasureValue]) -> Iterator[str]:
         yield f"{count_text(rows, 'row')} {have}: gain 0; see `negative`"
 
 
+def _of_reading(conventions: Mapping[str, object]) -> Iterator[str]:
+    """Note what was read from TREC files but may be meant otherwise."""
+    notes = conventions.get("reading_notes", ())
+    if isinstance(notes, tuple):
+        yield from map(str, notes)
+
+
 def _unanswered(meta: Meta) -> Iterator[str]:
     """Note the judged queries for which runs of TREC have no result."""
     judged, unanswered = (meta.conventions.get(k) for k in ("judged_queries", "unanswered"))
@@ -211,7 +220,7 @@ def no_judged_document(run: str) -> str:
 
 
 def _zeros(values: Sequence[MeasureValue], conventions: Mapping[str, object]) -> Iterator[str]:
-    """Note what makes values of runs 0 although nothing is wrong with the ranking."""
+    """Note what makes values of runs 0, though the ranking is right."""
     largest, judged = (conventions.get(name) for name in ("largest_grade", "judged_documents"))
     if isinstance(judged, Mapping):
         for run, number in judged.items():

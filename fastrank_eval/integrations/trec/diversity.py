@@ -10,8 +10,9 @@ import pyarrow as pa
 from fastrank_eval._lib.arguments import typed
 from fastrank_eval._lib.arrow import arrow_column, as_array
 from fastrank_eval._lib.errors import ArgumentError, SourceError
+from fastrank_eval.integrations.trec.dicts import is_nested
 from fastrank_eval.integrations.trec.lines import DIVERSITY_QRELS
-from fastrank_eval.integrations.trec.tables import SUBTOPICS, is_nested, read_rows
+from fastrank_eval.integrations.trec.tables import SUBTOPICS, read_rows
 from fastrank_eval.io.keys import number_keys
 from fastrank_eval.io.subtopics import MAX_SUBTOPICS
 

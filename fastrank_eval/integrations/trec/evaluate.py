@@ -132,7 +132,8 @@ def evaluate(
     joined = join_runs(qrels, run, is_complete, columns, change)
     common = joined.queries - joined.only_in_qrels * is_complete
     if not (joined.queries if complete else common):
-        raise no_common_query()
+        judged = joined.queries + joined.only_in_qrels * (not is_complete)
+        raise no_common_query(judged, joined.only_in_run)
     if not is_complete:
         _refuse_different_queries(joined)
     names = joined.table.column_names
@@ -164,6 +165,7 @@ def evaluate(
         "only_in_qrels": joined.only_in_qrels,
         "unanswered": joined.unanswered,
         **chosen,
+        **({"reading_notes": joined.notes} if joined.notes else {}),
         **_facts(joined),
     }
     # A measure is found by the name that was asked for, without the level.
@@ -178,7 +180,7 @@ def evaluate(
 
 
 def _facts(joined: Joined) -> dict[str, object]:
-    """Find the largest grade, and the number of judged documents of each run that has any."""
+    """Find the largest grade, and the judged documents of each run."""
     grades = joined.table["grade"]
     is_judged = grades.is_valid().combine_chunks()
     judged = {}

@@ -17,6 +17,13 @@ from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval.groups.profile import descends
 from fastrank_eval.groups.ties import order_by_item
+from fastrank_eval.integrations.trec.dicts import (
+    has_grades,
+    has_scores,
+    is_nested,
+    is_one_run,
+    may_be_swapped,
+)
 from fastrank_eval.integrations.trec.lines import QRELS, RUN, Layout
 from fastrank_eval.integrations.trec.pairs import (
     Common,
@@ -28,15 +35,9 @@ from fastrank_eval.integrations.trec.pairs import (
 from fastrank_eval.integrations.trec.tables import (
     SWAPPED_RUN,
     columns_of,
-    is_nested,
     read_pairs,
 )
 from fastrank_eval.io.source import type_name
-
-#: Shares of documents with the number of another document of their query, in scores and in grades,
-#: and the largest usual grade: by these swapped dicts are recognised.
-_FEW_TIES, _MANY_TIES, _LARGEST_GRADE = 0.2, 0.5, 20
-
 
 #: What to do about a pair that is there twice, and about runs that are no mapping.
 _READ = "pass what {}(..., duplicates='first') returns."
@@ -66,6 +67,8 @@ class Joined:
         For each column of scores, the number of queries of the table without a document of the run.
     lacking : dict of str to int
         The number of these that the run does not even have as an empty dict.
+    notes : tuple of str
+        What was read but may be meant otherwise.
     """
 
     table: pa.Table
@@ -75,6 +78,7 @@ class Joined:
     only_in_qrels: int
     unanswered: dict[str, int]
     lacking: dict[str, int]
+    notes: tuple[str, ...] = ()
 
 
 @typed
@@ -154,10 +158,8 @@ def join_runs(
     refuse_swapped(qrels, list(runs.values()), of_qrels)
     judged = read_pairs(qrels, QRELS, names=of_qrels, remedy=_READ.format("read_qrels"))
     remedy = f"{_READ.format('read_run')} {_SEVERAL}"
-    pairs = [
-        change(read_pairs(source, RUN, names=of_run, remedy=remedy), judged)
-        for source in runs.values()
-    ]
+    read = [read_pairs(source, RUN, names=of_run, remedy=remedy) for source in runs.values()]
+    pairs = [change(one, judged) for one in read]
     rows, scores = _union(pairs)
     both = Common(rows, judged, complete)
     columns, unanswered, lacking = {}, {}, {}
@@ -177,11 +179,42 @@ def join_runs(
         both.only_in_judged,
         unanswered,
         lacking,
+        reading_notes(qrels, list(runs.values()), [judged, *read]),
     )
 
 
-def no_common_query() -> ArgumentError:
-    """Make the error for runs and judgements that share no query."""
+def reading_notes(
+    qrels: object, runs: Sequence[object], tables: Sequence[PairTable]
+) -> tuple[str, ...]:
+    """Note comments that may be rows, and dicts that may be swapped."""
+    notes = []
+    comments = sum(table.comments for table in tables)
+    if comments:
+        lines = "1 line begins" if comments == 1 else f"{comments:,} lines begin"
+        notes.append(
+            f"{lines} with # and {'has' if comments == 1 else 'have'} the fields of a row: read as "
+            "comments, as by trec_eval 10; if # begins an id of a query, write another id"
+        )
+    if may_be_swapped(qrels, runs):
+        notes.append(
+            "the grades are fractions and the scores small whole numbers; if they are swapped, "
+            "pass the judgements first and the runs second"
+        )
+    return tuple(notes)
+
+
+def no_common_query(judged: int, retrieved: int) -> ArgumentError:
+    """Make the error for runs and judgements that share no query.
+
+    Parameters
+    ----------
+    judged, retrieved : int
+        Number of queries of the judgements, and of the runs.
+    """
+    if not judged:
+        return ArgumentError("qrels: must have judgements, got none; check that it is not empty.")
+    if not retrieved:
+        return ArgumentError("run: must have documents, got none; check that it is not empty.")
     return ArgumentError(
         "run: must have a judged query, got none; check that run and judgements name queries alike."
     )
@@ -211,7 +244,7 @@ def _name_runs(run: object, names: Mapping[str, str | None]) -> dict[str, object
         raise ArgumentError(
             f"run: must be one run or a mapping of names to runs, got a list of {kinds}. {_SEVERAL}"
         )
-    if not isinstance(run, Mapping) or _has_columns(run, RUN, names) or _is_one_run(run):
+    if not isinstance(run, Mapping) or _has_columns(run, RUN, names) or is_one_run(run):
         return {"score": run}
     if _has_columns(run, QRELS, names):
         raise ArgumentError(f"run: must have a column of scores, got {list(run)}; {SWAPPED_RUN}")
@@ -241,9 +274,9 @@ def refuse_swapped(qrels: object, runs: Sequence[object], names: Mapping[str, st
     """
     if not isinstance(qrels, Mapping) or _has_columns(qrels, QRELS, names):
         return
-    if _is_one_run(qrels):
-        swapped = _has_scores(qrels) and all(
-            isinstance(run, Mapping) and is_nested(run) and _has_grades(run) for run in runs
+    if is_one_run(qrels):
+        swapped = has_scores(qrels) and all(
+            isinstance(run, Mapping) and is_nested(run) and has_grades(run) for run in runs
         )
     else:
         forms = (Mapping, str, os.PathLike)
@@ -253,52 +286,6 @@ def refuse_swapped(qrels: object, runs: Sequence[object], names: Mapping[str, st
             "qrels: must be grades of documents by query, got scores of runs; pass the judgements "
             "first and the runs second. If these are grades, pass read_qrels(qrels)."
         )
-
-
-def _has_scores(run: Mapping[Any, Mapping[Any, Any]]) -> bool:
-    """Tell whether numbers are fractions and rarely tie."""
-    queries = _numbers_by_query(run)
-    return not _are_whole(queries) and _share_of_ties(queries) <= _FEW_TIES
-
-
-def _has_grades(run: Mapping[Any, Mapping[Any, Any]]) -> bool:
-    """Tell whether numbers are whole and small, and mostly tie."""
-    queries = _numbers_by_query(run)
-    return _are_whole(queries, _LARGEST_GRADE) and _share_of_ties(queries) >= _MANY_TIES
-
-
-def _numbers_by_query(source: Mapping[Any, Mapping[Any, Any]]) -> list[np.ndarray]:
-    """Collect the numbers of each query with several documents.
-
-    If a value is no number, there are none.
-    """
-    several = [list(docs.values()) for docs in source.values() if len(docs) > 1]
-    try:
-        return [np.array(values, np.float64) for values in several]
-    except (TypeError, ValueError, OverflowError):
-        return []
-
-
-def _share_of_ties(queries: Sequence[np.ndarray]) -> float:
-    """Return the share of documents that tie in their query, or NaN."""
-    documents = sum(map(len, queries))
-    if not documents:
-        return np.nan
-    counts = [np.unique(numbers, return_counts=True)[1] for numbers in queries]
-    return sum(int(count[count > 1].sum()) for count in counts) / documents
-
-
-def _are_whole(queries: Sequence[np.ndarray], most: float = np.inf) -> bool:
-    """Tell whether all numbers are whole, and none is larger."""
-    return all(bool(((n == np.rint(n)) & (np.abs(n) <= most)).all()) for n in queries)
-
-
-def _is_one_run(run: Mapping[Any, Any]) -> bool:
-    """Tell whether dicts of dicts are one run, with scores inside."""
-    if not run or not is_nested(run):
-        return False
-    queries = [docs for docs in run.values() if docs]
-    return not (queries and all(map(is_nested, queries)))
 
 
 def _table(both: Common, scores: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> pa.Table:
@@ -422,7 +409,7 @@ def rank_documents(
 def _order(
     docs: pa.Array, scores: np.ndarray, bounds: np.ndarray, as_float32: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Order documents of queries, best first; return their rows, and the scores compared."""
+    """Order documents, best first; return rows and the compared scores."""
     if as_float32:
         with np.errstate(over="ignore"):
             scores = frozen(scores.astype(np.float32))
@@ -542,7 +529,7 @@ def _arrange(  # type: ignore[no-untyped-def]
     order, bounds, judgements, firsts, ends, numbers,
     seen, queries, rows, judgement_rows, counts, starts,
 ):  # fmt: skip
-    """Arrange the pairs of each query, best first, then judged ones that were not retrieved."""
+    """Arrange the pairs of each query: ranked ones, then others judged."""
     k = np.int64(0)
     for q in range(counts.shape[0]):
         counts[q] = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -291,12 +292,15 @@ class Lines:
         Number of lines of the block.
     fault : tuple of int and str, or None
         The first line that cannot be read, from 0, and the reason.
+    comments : int
+        Number of comments that have the fields of a row.
     """
 
     batch: pa.RecordBatch
     numbers: np.ndarray | None
     lines: int
     fault: tuple[int, str] | None
+    comments: int = 0
 
     def line(self, row: int) -> int:
         """Get the line of a row, from 0."""
@@ -403,7 +407,18 @@ def read_lines(block: bytearray, layout: Layout) -> Lines:
         fault = line, f"{reason}: {shown!r}"
     arrays["hash"] = arrow_column(hashes[:rows].copy())
     batch = pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
-    return Lines(batch, line_numbers, lines, fault)
+    comments = 0 if line_numbers is None else _comments_like_rows(block, layout)
+    return Lines(batch, line_numbers, lines, fault, comments)
+
+
+def _comments_like_rows(block: bytearray, layout: Layout) -> int:
+    """Count comments that have the fields of a row and its number."""
+    count, number = 0, layout.columns[layout.number]
+    for line in re.finditer(rb"^#.*", block, re.MULTILINE):
+        fields = line.group().split()
+        if len(fields) == layout.fields and re.fullmatch(rb"-?[\d.]+(?:e-?\d+)?", fields[number]):
+            count += 1
+    return count
 
 
 def _field_count_error(fields: int, layout: Layout) -> str:

@@ -461,7 +461,7 @@ def _lines_of(
 
 
 def at_level(original: Measure, level: float) -> Measure:
-    """Set the least relevant grade of a measure that has one, and does not set it."""
+    """Set the least relevant grade of a measure that does not set it."""
     if "rel" in original.given:
         return original
     return original(rel=level) if level != 1 and "rel" in original.chosen else original

@@ -231,12 +231,18 @@ class PairTable:
     number : str
     empty : sequence of str
         Queries that are there without a document.
+
+    Attributes
+    ----------
+    comments : int
+        Number of lines that were read as comments, but have the fields of a row.
     """
 
     def __init__(self, encoded: pa.Table, number: str, empty: Sequence[str] = ()) -> None:
         self.encoded = encoded
         self.number = number
         self.empty = empty
+        self.comments = 0
 
     @classmethod
     def of(cls, table: pa.Table, number: str, empty: Sequence[str] = ()) -> PairTable:

@@ -20,6 +20,7 @@ from fastrank_eval.integrations.trec.join import (
     cut_run,
     no_common_query,
     rank_documents,
+    reading_notes,
     refuse_swapped,
 )
 from fastrank_eval.integrations.trec.lines import QRELS, RUN
@@ -201,7 +202,7 @@ def trec_report(
     cut = cut_run(retrieved, judgements, as_float32=as_float32, most=most, judged_only=judged_only)
     both = Common(cut, judgements, complete)
     if not both.wanted.any():
-        raise no_common_query()
+        raise no_common_query(len(judgements.queries), len(retrieved.queries))
     if version == 10 and both.only_in_judged and not complete:
         raise ArgumentError(
             "run: must have every judged query, as for trec_eval 10, got a run that lacks "
@@ -216,9 +217,11 @@ def trec_report(
         as_float32=as_float32,
         depth=max((line.depth for line in lines), default=0),
     )
+    notes = reading_notes(qrels, [run], [judgements, retrieved])
     # Their memory serves the evaluation.
     del retrieved, cut, both
-    return _report(tag, lines, ranked, version)
+    report = _report(tag, lines, ranked, version)
+    return replace(report, notes=(*notes, *report.notes))
 
 
 def check_cuts(most: int | None, level: float) -> None:

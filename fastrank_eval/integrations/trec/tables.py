@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice
+from itertools import chain
 from types import MappingProxyType
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +16,6 @@ from fastrank_eval._lib.arguments import typed
 from fastrank_eval._lib.arrow import (
     arrow_column,
     as_array,
-    bytes_column,
     decode_array,
     is_list,
     null_rows,
@@ -30,6 +29,11 @@ from fastrank_eval.integrations.trec.blocks import (
     text_of_bytes,
     text_of_stream,
     texts_of_paths,
+)
+from fastrank_eval.integrations.trec.dicts import (
+    batches_of_mapping,
+    empty_queries,
+    is_nested,
 )
 from fastrank_eval.integrations.trec.lines import (
     QRELS,
@@ -46,7 +50,7 @@ from fastrank_eval.integrations.trec.pairs import (
 )
 from fastrank_eval.io.paths import FORMATS
 from fastrank_eval.io.reader import open_source
-from fastrank_eval.io.source import first_line, require_columns, type_name
+from fastrank_eval.io.source import first_line, require_columns
 
 #: Type of the subtopics that a document covers.
 SUBTOPICS = pa.list_(pa.int64())
@@ -103,11 +107,6 @@ def columns_of(
     return {column: columns[column] for column in layout.columns}
 
 
-def is_nested(source: object) -> bool:
-    """Tell whether this is a mapping of mappings, the form of pytrec_eval."""
-    return isinstance(source, Mapping) and all(isinstance(v, Mapping) for v in source.values())
-
-
 def _batches_of_columns(
     source: object, layout: Layout, names: Mapping[str, str | None], format_: str | None
 ) -> Iterator[pa.RecordBatch]:
@@ -158,36 +157,6 @@ def _batches_of_columns(
                     columns.append(_text_column(values, position))
             yield pa.RecordBatch.from_arrays(columns, names=list(source_names))
             row += batch.num_rows
-
-
-def _batches_of_mapping(source: Mapping[Any, Any], layout: Layout) -> Iterator[pa.RecordBatch]:
-    """Yield the pairs of ``{query: {doc: number}}``, in its order.
-
-    Raises
-    ------
-    SourceError
-        If a key is neither text nor an integer, or a value is not a number, is NaN, or is an
-        infinite grade.
-    """
-    pairs = (
-        (_id_bytes(query, "query"), _id_bytes(doc, "document"), value)
-        for query, docs in source.items()
-        for doc, value in docs.items()
-    )
-    while pairs_of_batch := list(islice(pairs, _BATCH_ROWS)):
-        queries, docs, values = zip(*pairs_of_batch, strict=True)
-        columns = [bytes_column(ids, pa.string()) for ids in (queries, docs)]
-        numbers = _numbers_of_mapping(values, layout)
-        if numbers is None:
-            query, doc, value = next(
-                row for row in pairs_of_batch if _numbers_of_mapping(row[2:], layout) is None
-            )
-            raise SourceError(
-                f"Query {query.decode()!r}, document {doc.decode()!r}: the {layout.number} "
-                f"{value!r} is no {'finite ' * (layout.number == 'grade')}number."
-            )
-        names = ["query", "doc", layout.number]
-        yield pa.RecordBatch.from_arrays([*columns, arrow_column(numbers)], names=names)
 
 
 def _refuse_swapped(
@@ -293,30 +262,6 @@ def _number_column(values: pa.Array, column: _Column, layout: Layout) -> pa.Arra
         if is_bad.any():
             column.refuse(is_bad, "is NaN" if layout.number == "score" else "is NaN or infinite")
     return arrow_column(np.ascontiguousarray(numbers))
-
-
-def _id_bytes(key: object, what: str) -> bytes:
-    if isinstance(key, str):
-        try:
-            return key.encode()
-        except UnicodeEncodeError as error:
-            raise SourceError(f"The {what} {key!r} is not valid text: {error}.") from error
-    if isinstance(key, int | np.integer) and not isinstance(key, bool):
-        return str(key).encode()
-    raise SourceError(f"The {what} {key!r} is {type_name(key)}: ids are text or integers.")
-
-
-def _numbers_of_mapping(values: Sequence[Any], layout: Layout) -> np.ndarray | None:
-    """Convert the numbers of a mapping, or None if one is not a number."""
-    if not all(isinstance(value, int | float | np.number | np.bool_) for value in values):
-        return None
-    grades = layout.number == "grade"
-    is_integer = grades and not any(isinstance(value, float | np.floating) for value in values)
-    try:
-        numbers = np.array(values, np.int64 if is_integer else np.float64)
-    except (OverflowError, TypeError):
-        return None
-    return None if not_allowed(numbers, layout.number).any() else numbers
 
 
 _TREC = "trec"
@@ -467,7 +412,9 @@ def read_pairs(
         return source
     check_duplicates(duplicates)
     pairs, describe = read_rows(source, layout, names, form)
-    return drop_duplicates(pairs, duplicates, describe, **remedy)
+    result = drop_duplicates(pairs, duplicates, describe, **remedy)
+    result.comments = pairs.comments
+    return result
 
 
 def read_rows(
@@ -485,19 +432,12 @@ def read_rows(
     if form == _TREC:
         raise ArgumentError("format='trec' applies to text: leave it out.")
     if isinstance(source, Mapping) and is_nested(source):
-        batches = _batches_of_mapping(source, layout)
+        batches = batches_of_mapping(source, layout)
     else:
         batches = _batches_of_columns(source, layout, names, form)
     names_of_columns = [name for name in layout.columns if name != "run"]
-    rows = _pairs(list(batches), names_of_columns, layout, _empty_queries(source))
+    rows = _pairs(list(batches), names_of_columns, layout, empty_queries(source))
     return rows, lambda first, second: f"row {first:,} and row {second:,}"
-
-
-def _empty_queries(source: object) -> list[str]:
-    """List the queries of nested mappings that have no document."""
-    if not (isinstance(source, Mapping) and is_nested(source)):
-        return []
-    return [_id_bytes(query, "query").decode() for query, docs in source.items() if not docs]
 
 
 def _find_texts(
@@ -565,7 +505,9 @@ def _read_texts(
         file_note = "" if name == second_name else f"{second_name}, "
         return f"{name}, line {line:,} and {file_note}line {second_line:,}"
 
-    return _pairs([block.batch for block in blocks], list(layout.columns), layout), describe
+    pairs = _pairs([block.batch for block in blocks], list(layout.columns), layout)
+    pairs.comments = sum(block.comments for block in blocks)
+    return pairs, describe
 
 
 def _read_blocks(texts: Iterable[Text], layout: Layout) -> Iterator[tuple[Text, Lines]]:

@@ -81,7 +81,7 @@ def test_evaluate__no_query_in_common__is_an_error(profile: str | None) -> None:
     with pytest.raises(fe.ArgumentError, match="run: must have a judged query, got none"):
         trec.evaluate(QRELS, run, "AP", profile=profile)
     assert trec.evaluate(QRELS, run, "P@1", complete=True, profile=profile).value("P@1") == 0
-    with pytest.raises(fe.ArgumentError, match="run: must have a judged query, got none"):
+    with pytest.raises(fe.ArgumentError, match="qrels: must have judgements, got none"):
         trec.evaluate({}, run, "AP", complete=True, profile=profile)
 
 
