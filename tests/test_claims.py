@@ -24,6 +24,7 @@ from click.testing import CliRunner
 from pyarrow import parquet
 
 import fastrank_eval as fe
+from fastrank_eval.analysis.compare_tests import TESTS
 from fastrank_eval.apps.cli.main import cli
 from fastrank_eval.io.reader import open_source
 from tests.support.doors import DOORS, DOORS_OF_ROWS, DROPS, NIGHT, log_without
@@ -33,7 +34,129 @@ DOCS = Path(__file__).parents[1] / "docs"
 #: Measures whose values of groups the documents read.
 KEYED = ["GAUC", "MRR"]
 
+
 # --- An error of zero is no error (1 to 4) -------------------------------------------------------
+
+ROLES: dict[str, Any] = {"group": "g", "label": "y", "score": ["a", "b"], "baseline": "a"}
+NO_INTERVAL = ("no_variance", True, True)
+NO_TEST = ("se", "ci_low", "ci_high", "statistic", "p_value", "p_adjusted", "mdd")
+#: Each group has its order wrong in one model or the other by the same third of a value.
+THIRDS = {
+    "g": np.repeat(np.arange(6), 4),
+    "y": [1, 0, 0, 0] * 6,
+    "a": [2.0, 3, 1, 0] * 3 + [1.0, 3, 2, 0] * 3,
+    "b": [3.0, 2, 1, 0] * 3 + [2.0, 3, 1, 0] * 3,
+}
+
+
+def untested(line: dict[str, Any]) -> bool:
+    """Whether a difference of the JSON document has no error, interval or test."""
+    return all(line[name] is None for name in NO_TEST) and "not tested" in line["verdict"]
+
+
+def of_copies(copies: int) -> dict[str, Any]:
+    """The same five rows for each user."""
+    rows = {"y": [1, 0, 1, 0, 0], "a": [0.7, 0.6, 0.3, 0.4, 0.1], "b": [0.7, 0.2, 0.3, 0.1, 0.4]}
+    return {"g": np.repeat(np.arange(copies), 5)} | {name: v * copies for name, v in rows.items()}
+
+
+def test_1__two_groups_and_one_that_decides__are_no_proof() -> None:
+    log = {"g": [1, 1, 1, 2], "y": [1, 1, 1, 0], "a": [0.9, 0.1, 0.1, 0.1]}
+    found = fe.compare(log | {"b": [0.9, 0.9, 0.1, 0.1]}, **ROLES, measures="FScore")
+    (line,) = found.to_dict()["comparisons"]
+    assert (line["delta"], line["caution"]) == (pytest.approx(0.3), "one_group")
+    assert untested(line)
+
+
+@pytest.mark.parametrize("text", ["GAUC", "AUC(se='clustered')", "LogLoss", "Brier", "FScore"])
+def test_1__users_who_are_all_alike__make_no_error(text: str) -> None:
+    for copies in (2, 3, 7, 60):
+        found = fe.compare(of_copies(copies), **ROLES, measures=text)
+        (line,) = found.to_dict()["comparisons"]
+        assert line["caution"] == "no_variance", line
+        assert untested(line), line
+        for value in found.evaluated:
+            assert (value.caution, *map(math.isnan, (value.se, value.ci_low))) == NO_INTERVAL
+        (failure,) = found.check(f"{text} delta_ci_high < 0").failures
+        assert failure.kind == "undefined"
+
+
+def test_1__users_of_whom_each_is_a_number_of_copies__make_no_error() -> None:
+    copies = of_copies(1)
+    sizes = np.arange(1, 40)
+    log = {"g": np.repeat(sizes, 5 * sizes)}
+    log |= {name: np.tile(copies[name], sizes.sum()) for name in ("y", "a", "b")}
+    texts = "LogLoss,NE,Brier,PCOC,Bias,MAE,MSE,RMSE,PPV,NPV,TPR,TNR,FScore(beta=3),Accuracy"
+    found = fe.compare(log, **ROLES, measures=[*texts.split(","), "MCC", "BalancedAccuracy"])
+    assert {value.caution for value in found.evaluated} == {"no_variance"}
+    assert {line.caution for line in found} <= {"no_variance", "no_difference"}
+
+
+def test_1__the_same_third_in_every_group__is_no_error() -> None:
+    for test, p_value in {
+        **dict.fromkeys(("clustered_t", "clustered_z", "paired_t"), None),
+        **dict.fromkeys(("sign", "wilcoxon", "randomisation", "bootstrap"), 2 * 0.5**6),
+    }.items():
+        found = fe.compare(THIRDS, **ROLES, measures="GAUC", test=test)
+        (line,) = found.to_dict()["comparisons"]
+        assert (line["se"], line["ci_low"], line["ci_high"]) == (None, None, None)
+        assert (line["p_value"], line["caution"]) == (p_value, "no_variance")
+
+
+@pytest.mark.parametrize("test", TESTS)
+def test_1__equal_models__have_no_difference_under_every_test(test: str) -> None:
+    log = {name: np.array(column) for name, column in THIRDS.items()}
+    log["b"] = log["a"] * 2
+    log["c"] = -log["a"]
+    asked = {**ROLES, "score": ["a", "b", "c"]}
+    found = fe.compare(log, **asked, measures="GAUC,RR", test=test, replicates=100)
+    for line in found:
+        if line.score == "b":
+            assert (line.delta, line.ci_low, line.ci_high, line.p_value) == (0, 0, 0, 1)
+            assert line.verdict.startswith("no difference")
+        assert line.comparisons >= 2
+
+
+def test_1__a_night_of_exchangeable_models__has_no_tiny_p_value() -> None:
+    random, users = np.random.default_rng(42), 3 * 400
+    rows = random.integers(1, 9, users)
+    g = np.repeat(np.arange(users), rows)
+    y = (random.random(len(g)) < 0.2).astype(int)
+    log = {"g": g, "y": y, "slice": g // 3}
+    log |= {model: np.round(random.random(len(g)) * 0.6 + 0.3 * y, 1) for model in "ab"}
+    texts = ["GAUC", "AUC", "LogLoss", "NE", "PCOC", "PPV", "TPR", "FScore", "MCC", "P@2", "nDCG"]
+    found = fe.compare(log, **ROLES, measures=texts, by="slice", correction="none")
+    p_values = np.array([line.p_value for line in found if line.by])
+    assert np.nanmin(p_values) > 1e-12
+    assert np.nanmean(p_values <= 0.05) < 0.05
+
+
+def test_2__one_row_of_one_user__has_no_interval() -> None:
+    log = {"g": list(range(40)), "y": [1] + [0] * 39, "s": [0.9] + [0.1] * 39}
+    found = fe.evaluate(log, group="g", label="y", score="s", measures="PPV,TPR,PCOC")
+    for line in found.to_dict()["results"]:
+        assert (line["se"], line["ci_low"], line["ci_high"]) == (None, None, None)
+        assert (line["effective_groups"], line["caution"]) == (1, "one_group")
+    assert "one group has no standard error: PPV, TPR, PCOC" in repr(found)
+
+
+def test_2__effective_groups__are_those_with_a_share_of_the_denominator() -> None:
+    log = {"g": np.arange(400) % 40, "y": np.arange(400) % 40 % 10 == 0, "s": np.arange(400) / 400}
+    found = fe.evaluate(log, group="g", label="y", score="s", measures="LogLoss,TPR,PPV,FPR")
+    effective = {line.measure: round(line.effective_groups, 9) for line in found}
+    assert effective == {"LogLoss": 40, "TPR": 4, "PPV": 40, "FPR": 36}
+
+
+def test_4__a_result_that_cannot_pair_rows__names_what_can() -> None:
+    asked = {name: column for name, column in ROLES.items() if name != "baseline"}
+    result = fe.evaluate(of_copies(5), **asked, measures="LogLoss,AUC,ECE(bins=5)")
+    found = result.compare(baseline="a")
+    for text in ("LogLoss", "AUC"):
+        assert found.find(text).caution == "not_paired"
+        assert "fe.compare(source, ...)" in found.find(text).verdict
+        assert "evaluate(..., baseline=" in found.find(text).verdict
+    assert found.find("ECE(bins=5)").caution == "pooled"
+
 
 # --- Rows that leave unseen: null scores and NaN (5, 6) ------------------------------------------
 

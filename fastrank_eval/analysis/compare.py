@@ -130,7 +130,7 @@ def compare(
         The score column that every other is compared with.
     test : str
         * ``"clustered_t"``: the difference over its standard error, with groups as clusters, by
-          Student's t with one degree of freedom less than groups;
+          Student's t with Satterthwaite's degrees of freedom: at most one less than groups;
         * ``"clustered_z"``: the same by the normal distribution;
         * ``"paired_t"``, ``"wilcoxon"``, ``"sign"``: tests of the differences of groups that both
           models use; each group counts once, its weight is ignored;
@@ -139,7 +139,10 @@ def compare(
           error and interval (percentiles). It needs many groups; of few, no interval.
 
         All are two-sided. All but the first two need a value for each group, which measures of all
-        rows together do not have. Slices are tested by the first.
+        rows together do not have. Slices are tested by the first. Where all groups have the same
+        difference there is no error and no interval, and the first three tests have no p-value; the
+        others count changes of sign. Models that are equal in every group have the
+        difference 0, the interval [0, 0] and the p-value 1 under every test.
     correction : {"holm", "bh", "none"}
         Holm, or Benjamini and Hochberg. The p-values of every measure and candidate are corrected
         together; for slices, those of every slice of a slicing, measure and candidate.

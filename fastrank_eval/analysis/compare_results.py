@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any
 from fastrank_eval._lib.arguments import column_name
 from fastrank_eval._lib.errors import ArgumentError, near
 from fastrank_eval.analysis.attribution import slicings_of
-from fastrank_eval.analysis.compare import choices_of, comparison_of, meta_of, values_by_slice
+from fastrank_eval.analysis.compare import (
+    choices_of,
+    comparison_of,
+    meta_of,
+    values_by_slice,
+    with_clustered_errors,
+)
 from fastrank_eval.analysis.compare_tests import (
     NO_ERROR,
     NOT_PAIRED,
@@ -110,14 +116,15 @@ def _compare_groups(
         ]
     values = values_by_slice(evaluated)
     base_index = records.scores.index(base)
+    tested = with_clustered_errors(measures)
     evidence: dict[str, list[Evidence]] = {
         candidate: [
-            NO_ERROR
+            (NOT_PAIRED if paired.has_error else NO_ERROR)
             if m.pooled
             else records_evidence(
                 records, base_index, records.scores.index(candidate), records.measures.index(m)
             )
-            for m in measures
+            for m, paired in zip(measures, tested, strict=True)
         ]
         for candidate in candidates
     }

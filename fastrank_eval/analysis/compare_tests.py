@@ -45,13 +45,21 @@ from fastrank_eval.stats.hypothesis_tests import (
     sign_test,
     wilcoxon,
 )
-from fastrank_eval.stats.intervals import FEW_GROUPS, Support, normal_quantile, t_quantile
+from fastrank_eval.stats.intervals import (
+    FEW_GROUPS,
+    Support,
+    is_rounding,
+    normal_quantile,
+    t_quantile,
+    zero_if_rounding,
+)
 from fastrank_eval.stats.means import (
     GroupPairs,
     MeanState,
     PairedState,
     error_of_difference,
     error_of_sums,
+    rounding_of_difference,
 )
 
 _NO_GROUPS = Support(0)
@@ -64,7 +72,8 @@ class Evidence:
     Parameters
     ----------
     se : float
-        Standard error, with groups as clusters; NaN where unknown.
+        Standard error, with groups as clusters; NaN where unknown, 0 if no group differs from
+        another.
     support : Support
         The groups behind the standard error.
     pairs : GroupPairs or None
@@ -73,6 +82,8 @@ class Evidence:
         Why there is no standard error, if the measure is the reason.
     rela_impr_se : float
         Standard error of RelaImpr; NaN where unknown, or where the measure has no RelaImpr.
+    rounding : float
+        What rounding adds to the influences of groups; see `zero_if_rounding`.
     """
 
     se: float = math.nan
@@ -80,12 +91,13 @@ class Evidence:
     pairs: GroupPairs | None = None
     caution: str | None = None
     rela_impr_se: float = math.nan
+    rounding: float = 0.0
 
 
 #: For measures whose difference has no known error.
 NO_ERROR = Evidence(caution="pooled")
-#: For slices of results: groups are not known by slice, so they cannot be paired. An error without
-#: pairs would be too large for models on the same rows.
+#: For slices of results, and for their measures of all rows: the sums of groups are not kept, so
+#: they cannot be paired. An error without pairs would be too large for models on the same rows.
 NOT_PAIRED = Evidence(caution="not_paired")
 
 
@@ -114,19 +126,31 @@ def group_evidence(
     base_moments = base.moments(m, weighted, slice_index)
     other_moments = other.moments(m, weighted, slice_index)
     cross, pairs = paired.cross(m, slice_index), paired.pairs(m, slice_index)
+    # A value that rests on one group has no influences.
+    fewest = min(base_moments.groups, other_moments.groups)
+    groups = pairs.groups if fewest > 1 else fewest
     if measure.aggregate == "sum":
         se = error_of_sums(base_moments, other_moments, cross, pairs.groups)
-        return Evidence(se, Support(pairs.groups), pairs)
+        rounding = base_moments.rounding_of_sum() + other_moments.rounding_of_sum()
+        se = zero_if_rounding(se, rounding, pairs.groups)
+        return Evidence(se, Support(groups), pairs, rounding=rounding)
     slopes = 1.0, 1.0
     means = base.mean(m, weighted, slice_index), other.mean(m, weighted, slice_index)
     if measure.aggregate == "geometric mean" and not any(map(math.isnan, means)):
         slopes = exp(means[0]), exp(means[1])
     se = error_of_difference(base_moments, other_moments, cross, pairs.groups, slopes)
+    rounding = rounding_of_difference(base_moments, other_moments, slopes)
+    se = zero_if_rounding(se, rounding, pairs.groups)
     support, rela_impr_se = paired.support(m, base_moments, other_moments, slice_index), math.nan
+    support = replace(support, groups=groups)
     if has_chance(measure) and not math.isnan(rela_impr(means[1], means[0])):
         slopes = slopes_of_rela_impr(means[1], means[0])
-        rela_impr_se = error_of_difference(base_moments, other_moments, cross, pairs.groups, slopes)
-    return Evidence(se, support, pairs, rela_impr_se=rela_impr_se)
+        rela_impr_se = zero_if_rounding(
+            error_of_difference(base_moments, other_moments, cross, pairs.groups, slopes),
+            rounding_of_difference(base_moments, other_moments, slopes),
+            pairs.groups,
+        )
+    return Evidence(se, support, pairs, rela_impr_se=rela_impr_se, rounding=rounding)
 
 
 def records_evidence(records: GroupRecords, base: int, model: int, m: int) -> Evidence:
@@ -162,18 +186,19 @@ def pooled_evidence(
     by_rows : float
         Effective number of groups by their rows.
     """
-    se, groups, carriers = pools.difference_error(model, measure, choose_map(threads, rows))
-    if not groups:
+    error = pools.difference_error(model, measure, choose_map(threads, rows))
+    if not error.clusters:
         return NO_ERROR
+    by_shares = by_rows if math.isnan(error.by_shares) else error.by_shares
     # Without `difference`, 7 to 10 % of the differences of AUC, whose influences are bounded, would
     # be false positives.
-    return Evidence(
-        se, Support(groups, by_rows, carriers, difference=isinstance(measure, ClusteredMeasure))
-    )
+    is_linear = isinstance(measure, ClusteredMeasure)
+    support = Support(error.clusters, by_shares, error.carriers, difference=is_linear)
+    return Evidence(error.se, support, rounding=error.rounding)
 
 
-#: Differences whose deviation is at most this share of their mean differ only by rounding.
-_ROUNDING = 2.0**-50
+#: Error and interval of models that are equal in every group.
+_NO_DIFFERENCE = (0.0, 0.0, 0.0)
 #: Why RelaImpr has no interval, or no value.
 _NEAR, _NOT_ABOVE = "near_chance", "not_above_chance"
 
@@ -198,13 +223,18 @@ def compare_measure(
         Result of a test by the values of every group. By default the difference is tested by its
         standard error.
     """
-    delta, support = candidate.value - base.value, evidence.support
-    test = choices.test
+    delta, support, test = candidate.value - base.value, evidence.support, choices.test
     if result is None and test != "clustered_z":
         test = "clustered_t"
     degrees = None if test == "clustered_z" else support.degrees
-    if result is None:
+    values = base.value, candidate.value
+    is_equal = evidence.se == 0 and support.groups > 1
+    if is_equal and is_rounding(delta, values, evidence.rounding, support.groups):
+        delta, result = 0.0, PairedTest(0.0, 1.0, support.groups, "no_difference", _NO_DIFFERENCE)
+    elif result is None or support.groups < 2 or (evidence.se == 0 and test in _BY_VARIANCE):
         result = clustered_test(delta, evidence.se, support.groups, degrees)
+    elif evidence.se == 0:
+        result = replace(result, interval=None)
     se, low, high = result.interval or _interval_of(
         delta, evidence.se, support.groups, choices.confidence, degrees
     )
@@ -235,7 +265,7 @@ def compare_measure(
     pairs = evidence.pairs
     if pairs is None:
         return row
-    varies = pairs.deviation > _ROUNDING * abs(pairs.mean)
+    varies = pairs.deviation > 2.0**-50 * abs(pairs.mean) and evidence.se != 0
     wins, losses = pairs.higher, pairs.lower
     if not measure.higher_is_better:
         wins, losses = losses, wins
@@ -325,8 +355,8 @@ def adjust_rows(
 def _interval_of(
     value: float, se: float, groups: int, confidence: float, degrees: float | None
 ) -> tuple[float, float, float]:
-    """Compute standard error and interval of a value, or NaN."""
-    if math.isnan(value) or groups < 2:
+    """Compute error and interval; NaN where the error is 0 or unknown."""
+    if math.isnan(value) or groups < 2 or not se:
         return math.nan, math.nan, math.nan
     quantile = normal_quantile(confidence) if degrees is None else t_quantile(confidence, degrees)
     return se, value - quantile * se, value + quantile * se
@@ -340,10 +370,8 @@ def _caution(delta: float, evidence: Evidence, result: PairedTest) -> str | None
     support = evidence.support
     if support.groups < 2:
         return "one_group" if support.groups else None
-    if not delta and not evidence.se:
-        return "no_difference"
-    if result.note == "no_variance":
-        return "no_variance"
+    if not evidence.se or result.note == "no_variance":
+        return "no_difference" if result.interval == _NO_DIFFERENCE else "no_variance"
     return "few_groups" if support.effective_groups < FEW_GROUPS else None
 
 
@@ -365,7 +393,8 @@ def _with_rela_impr(
     improvement = rela_impr(candidate.value, base.value)
     if math.isnan(improvement):
         return replace(row, rela_impr_caution=None if math.isnan(row.delta) else _NOT_ABOVE)
-    row = replace(row, rela_impr=improvement)
+    is_equal = row.caution == "no_difference"
+    row = replace(row, rela_impr=0.0 if is_equal else improvement)
     degrees = None if row.test == "clustered_z" else evidence.support.degrees
     _, least, _ = _interval_of(base.value, base.se, row.groups, confidence, degrees)
     if least <= CHANCE:
@@ -373,11 +402,14 @@ def _with_rela_impr(
     se = evidence.rela_impr_se
     if evidence.pairs is None:
         se = error_of_rela_impr(candidate.value, base.value, candidate.se, base.se, evidence.se)
-    se, low, high = _interval_of(improvement, se, row.groups, confidence, degrees)
+    interval = _interval_of(improvement, se, row.groups, confidence, degrees)
+    se, low, high = _NO_DIFFERENCE if is_equal else interval
     return replace(row, rela_impr_se=se, rela_impr_ci_low=low, rela_impr_ci_high=high)
 
 
 _ERROR_TESTS = ("clustered_t", "clustered_z")
+#: Tests that divide by a standard error: without variance they have no p-value.
+_BY_VARIANCE = (*_ERROR_TESTS, "paired_t")
 _PAIRED_TESTS = {"paired_t": paired_t, "wilcoxon": wilcoxon, "sign": sign_test}
 #: Tests that draw replicates.
 RESAMPLING = ("randomisation", "bootstrap")

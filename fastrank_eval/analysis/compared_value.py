@@ -44,7 +44,7 @@ class ComparedValue(DifferenceFields, NamedRecord):
         `rela_impr`.
     se : float
         Standard error of `delta`, with groups as clusters; with ``test="bootstrap"`` that of the
-        bootstrap. NaN where unknown.
+        bootstrap. NaN where there is none; 0 for equal models alone.
     ci_low, ci_high : float
         Confidence interval of `delta`: by Student's t with `degrees` degrees of freedom, by the
         normal distribution with ``test="clustered_z"``, by percentiles with ``test="bootstrap"``.
@@ -58,10 +58,12 @@ class ComparedValue(DifferenceFields, NamedRecord):
         Number of p-values that are corrected together: for all rows, one for every measure and
         candidate; for slices, one for every slice of the slicing, measure and candidate.
     groups : int
-        Groups that either model uses; 0 where `caution` says that no error is known.
+        Groups that either model uses, with a share of the denominator for a share of rows such as
+        PPV; 1 if the value of a model rests on one group. 0 where `caution` says that no error is
+        known.
     degrees : float
-        Degrees of freedom of `se`, at most ``groups - 1``: fewer if few groups carry the variance.
-        NaN with ``test="clustered_z"`` and where no error is known.
+        Degrees of freedom of `se`, by Satterthwaite's count of the groups that carry the variance:
+        from 1 to ``groups - 1``. NaN with ``test="clustered_z"`` and where no error is known.
     wins, ties, losses : int or None
         Groups in which the candidate is better, equal and worse, of those that both models use;
         None if groups have no values of the measure.
@@ -76,10 +78,13 @@ class ComparedValue(DifferenceFields, NamedRecord):
         where `se` is 0 or NaN.
     caution : str or None
         * ``"few_groups"``: fewer than 40 effective groups, the interval is rough;
-        * ``"one_group"``, ``"pooled"``, ``"not_paired"``: why there is no standard error;
+        * ``"one_group"``: a value rests on fewer than two groups, so there is no error and no test;
+        * ``"no_variance"``: all groups have the same difference, up to rounding. `se` would be 0,
+          so there is no `se`, no interval and no test that needs one;
+        * ``"pooled"``, ``"not_paired"``: why there is no standard error;
         * ``"undefined"``: a value is undefined;
-        * ``"no_variance"``: all groups have the same difference, so a test has no scale;
-        * ``"no_difference"``: no group differs, so a test by a standard error has no p-value.
+        * ``"no_difference"``: the models are equal in every group, up to rounding. `delta` and `se`
+          are 0, the interval is [0, 0] and the p-value of every test is 1.
     verdict : str
         The result in words.
     by : str or None
@@ -148,8 +153,12 @@ _NOT_TESTED = {
     "pooled": "; a measure of all rows together has no standard error here",
     "not_paired": "; slices of results are not paired, fe.compare(source, ..., by=...) pairs them",
     "one_group": "; one group has no standard error",
-    "no_variance": " in every group; without variance there is no scale",
+    "no_variance": "; groups do not vary, so there is no standard error",
 }
+_ROWS_NOT_PAIRED = (
+    "; a result does not pair the rows of two models, fe.compare(source, ...) does, and so does "
+    "the state of evaluate(..., baseline=..., keep_state=True)"
+)
 #: Tests that agree with the interval of the difference; others may not.
 _INTERVAL_TESTS = ("clustered_t", "clustered_z", "bootstrap")
 
@@ -174,8 +183,9 @@ def verdict_on(value: ComparedValue, measure: Measure, confidence: float) -> str
         ]
         return f"not compared: {what} of {' and '.join(missing)} is undefined"
     shift = f"{difference_text(value)} {what}"
-    if value.caution in _NOT_TESTED:
-        return f"not tested: {shift}{_NOT_TESTED[value.caution]}"
+    if value.caution in _NOT_TESTED and math.isnan(value.p_value):
+        rows = value.caution == "not_paired" and value.by is None
+        return f"not tested: {shift}{_ROWS_NOT_PAIRED if rows else _NOT_TESTED[value.caution]}"
     if value.caution == "no_difference":
         return f"no difference: {what} of {name} and {base} is the same in every group"
     interval = difference_interval(value)
@@ -206,8 +216,8 @@ def is_shown(value: ComparedValue, confidence: float) -> bool:
 
 
 def is_tested(value: ComparedValue) -> bool:
-    """Tell whether a difference has a p-value, or is 0 in every group."""
-    return not math.isnan(value.p_value) or value.caution == "no_difference"
+    """Tell whether a difference has a p-value."""
+    return not math.isnan(value.p_value)
 
 
 def is_undecided(value: ComparedValue, confidence: float) -> bool:

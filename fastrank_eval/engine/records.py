@@ -217,19 +217,24 @@ class MeasureValue(NamedRecord):
     details : dict of str to float
         More numbers about the value: rows whose probability was clamped, a bound of its error ...
     se : float
-        Standard error with groups as independent clusters; NaN where there is none.
+        Standard error with groups as independent clusters, above 0; NaN where there is none.
     ci_low, ci_high : float
-        Ends of the confidence interval, of Student's t with one degree of freedom less than groups.
-        NaN where `se` is NaN. They may lie outside the range of the measure.
+        Ends of the confidence interval, by Student's t with Satterthwaite's degrees of freedom: at
+        most one less than groups, fewer if few groups carry the variance. NaN where `se` is NaN.
+        They may lie outside the range of the measure.
     effective_groups : float
-        ``(sum of w)^2 / sum of w^2`` over group weights w. For a pooled measure w is the rows of a
-        group, and the number is at most the number of groups behind `se`. NaN where there is none.
+        Groups that carry the variance: ``(sum of w^2)^2 / sum of w^4`` over the shares w that
+        groups have of the denominator (their weights; for a measure of all rows the rows that it
+        divides by, for AUC all rows), or one more than Satterthwaite's degrees of freedom of the
+        variance where these are known and fewer. NaN for a measure without an error.
     weight : float
         Sum of the weights of the groups used, for averages over several slices; NaN for a pooled
         measure.
     caution : str or None
-        ``"few_groups"``: fewer than 40 effective groups, the interval is rough. ``"one_group"``,
-        ``"pooled"``, ``"no_groups"``, ``"classes"``: why there is no standard error.
+        ``"few_groups"``: fewer than 40 effective groups, the interval is rough. Why there is no
+        standard error: ``"one_group"`` (fewer than two groups have a share of the denominator),
+        ``"no_variance"`` (no group differs from the others, up to rounding), ``"pooled"``,
+        ``"no_groups"``, ``"classes"``.
     by : str or None
         The slicing of `slice`, such as ``"slot,country"``; None where rows are not sliced.
     name : str

@@ -156,7 +156,10 @@ def _pooled_error(
         return Uncertainty()
     if not pooled.clusters:
         return Uncertainty(caution="pooled")
-    support = Support(pooled.clusters, sums.carriers(slice_index), pooled.carriers)
+    by_shares = pooled.by_shares
+    if math.isnan(by_shares):
+        by_shares = sums.carriers(slice_index)
+    support = Support(pooled.clusters, by_shares, pooled.carriers)
     return t_interval(pooled.value, pooled.se, support, confidence)
 
 

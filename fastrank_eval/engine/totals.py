@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from copy import copy
@@ -33,7 +32,12 @@ from fastrank_eval.engine.state_arrays import (
 )
 from fastrank_eval.groups.chunk import Scored
 from fastrank_eval.measures.clustered_sums import ClusteredSums
-from fastrank_eval.measures.pooled import ClusteredMeasure, PooledMeasure, RowState
+from fastrank_eval.measures.pooled import (
+    ClusteredMeasure,
+    ErrorOfDifference,
+    PooledMeasure,
+    RowState,
+)
 from fastrank_eval.slicing.slicer import Slices
 from fastrank_eval.stats.clustered_scores import ClusteredScores
 from fastrank_eval.stats.exact import NO_SLICES, ExactSums, SliceCounts
@@ -110,7 +114,7 @@ class RowStates:
 
     def difference_error(
         self, model: int, measure: PooledMeasure, map_jobs: JobMap
-    ) -> tuple[float, int, float]:
+    ) -> ErrorOfDifference:
         """Estimate the standard error of a difference from the baseline.
 
         Groups are the clusters.
@@ -125,23 +129,16 @@ class RowStates:
 
         Returns
         -------
-        se : float
-            NaN where there is none, or where either value is undefined.
-        groups : int
-            Groups behind `se`; 0 where it is NaN.
-        carriers : float
-            ``(sum of u^2)^2 / sum of u^4`` over the influences u of groups; NaN without `se`.
+        ErrorOfDifference
+            Unknown where there is none, or where either value is undefined.
         """
         if self._plan.baseline is None:
-            return math.nan, 0, math.nan
-        base, other = (measure.state_in(self.models[m]) for m in (self._plan.baseline, model))
-        if not isinstance(measure, ClusteredMeasure):
-            return measure.difference_error(base, other, map_jobs)
-        if any(math.isnan(measure.pooled_value(state, map_jobs).value) for state in (base, other)):
-            return math.nan, 0, math.nan
-        moments = self.pairs[model][measure.state_key()]
-        slopes = [-slope for slope in measure.derivatives(base)] + measure.derivatives(other)
-        return moments.error(slopes), moments.clusters, moments.carriers()
+            return ErrorOfDifference()
+        states = [measure.state_in(self.models[m]) for m in (self._plan.baseline, model)]
+        if isinstance(measure, ClusteredMeasure):
+            moments = self.pairs[model][measure.state_key()]
+            return measure.error_of_pair(states[0], states[1], moments, map_jobs)
+        return measure.difference_error(states[0], states[1], map_jobs)
 
     def merge(self, other: RowStates) -> None:
         """Add the states of other rows, which may change."""

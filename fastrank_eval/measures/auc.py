@@ -14,6 +14,7 @@ from fastrank_eval.groups.ranking import Ranking
 from fastrank_eval.measures.base import Measure
 from fastrank_eval.measures.options import REL, WEIGHT, Param, integer, number, one_of
 from fastrank_eval.measures.pooled import (
+    ErrorOfDifference,
     OrderedMeasure,
     PooledValue,
     RowState,
@@ -285,16 +286,18 @@ class PooledAUC(OrderedMeasure):
         area = scores.auc(self.max_fpr, map_jobs)
         if math.isnan(area):
             return undefined(scores.missing(map_jobs))
-        details, error, clusters, carriers = {}, math.nan, 0, math.nan
+        details = {}
         if self.se is not None:
-            details[SE_OF_ROWS] = _root(row_variance(scores, area, map_jobs))
-        if self.se == "clustered":
-            variance, clusters, carriers = state.variance(area, map_jobs)
-            error = _root(variance)
-            details |= {SE_OF_CLUSTERS: error, CLUSTERS: clusters}
-        return PooledValue(area, None, details, error, clusters, carriers)
+            error = _root(row_variance(scores, area, map_jobs))
+            details[SE_OF_ROWS] = error if error > 0 else math.nan
+        if self.se != "clustered":
+            return PooledValue(area, None, details)
+        found = state.variance(area, map_jobs)
+        error = _root(found.variance)
+        details |= {SE_OF_CLUSTERS: error if error > 0 else math.nan, CLUSTERS: found.clusters}
+        return PooledValue(area, None, details, error, found.behind, found.carriers)
 
-    def difference_error(self, base: Any, other: Any, map_jobs: JobMap) -> tuple[float, int, float]:
+    def difference_error(self, base: Any, other: Any, map_jobs: JobMap) -> ErrorOfDifference:
         if self.se != "clustered":
             return super().difference_error(base, other, map_jobs)
         areas = []
@@ -302,15 +305,14 @@ class PooledAUC(OrderedMeasure):
             state.scores.steps(map_jobs)
             areas.append(state.scores.auc(None, map_jobs))
         if not all(map(math.isfinite, areas)):
-            return math.nan, 0, math.nan
-        variance, clusters, carriers = variance_of_difference(
-            base, other, (areas[0], areas[1]), map_jobs
+            return ErrorOfDifference()
+        found = variance_of_difference(base, other, (areas[0], areas[1]), map_jobs)
+        return ErrorOfDifference(
+            _root(found.variance), found.behind, found.carriers, rounding=found.rounding
         )
-        return _root(variance), clusters, carriers
 
 
 def _root(variance: float) -> float:
-    """Return the root; NaN for a negative estimate from few clusters."""
     return math.sqrt(variance) if variance >= 0 else math.nan
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -32,11 +32,15 @@ class ClusteredSums(RowSums):
         Number of sums.
     varying : int
         Number of sums, from the first on, that have moments.
+    denominators : sequence of tuple of int
+        As in `ClusterMoments`.
     """
 
-    def __init__(self, terms: int, varying: int) -> None:
+    def __init__(
+        self, terms: int, varying: int, denominators: Sequence[tuple[int, ...]] = ()
+    ) -> None:
         super().__init__(terms)
-        self.moments = ClusterMoments(varying)
+        self.moments = ClusterMoments(varying, denominators=denominators)
 
     def add_groups(self, sums: np.ndarray | None) -> None:
         """Add groups to the moments, if there are any.
@@ -216,9 +220,18 @@ class ConfusionSums(ClusteredSums):
 
     #: Its cells in the order of the sums and of the numbers from `cells_of`.
     CELLS = ("TN", "FN", "FP", "TP")
+    #: What shares of the cells are shares of, by the name in `Confusion`.
+    DENOMINATORS: ClassVar[dict[str, tuple[int, ...]]] = {
+        "positive": (1, 3),
+        "negative": (0, 2),
+        "predicted": (2, 3),
+        "rejected": (0, 1),
+        "not tn": (1, 2, 3),
+        "all": (0, 1, 2, 3),
+    }
 
     def __init__(self, weighted: bool) -> None:
-        super().__init__(len(self.CELLS), len(self.CELLS))
+        super().__init__(len(self.CELLS), len(self.CELLS), tuple(self.DENOMINATORS.values()))
         self.weighted = weighted
 
     def to_arrays(self) -> Arrays:

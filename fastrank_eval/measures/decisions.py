@@ -93,6 +93,7 @@ class Decision(ClusteredMeasure):
     """A formula of the confusion matrix at a threshold."""
 
     scores = "number"
+    is_share = True
     options: ClassVar[tuple[Param, ...]] = (THRESHOLD, REL)
     #: Numerator and denominator of a share, names in `_SUMS`.
     share: ClassVar[tuple[str, str]]
@@ -148,6 +149,10 @@ class Decision(ClusteredMeasure):
             return self.with_error(PooledValue(value, None, details), state)
         why = (name for name, holds in self.why_undefined(confusion, state.weighted) if holds[0])
         return PooledValue(value, next(why), details)
+
+    def divided_by(self) -> tuple[tuple[int, ...], ...]:
+        reasons = [_SUM_OF_REASON[reason] for reason in self.undefined_by]
+        return tuple(ConfusionSums.DENOMINATORS[name] for name in reasons or ["all"])
 
     def derivatives(self, state: ConfusionSums) -> list[float]:
         return state.unscaled(self.slopes(state.confusion(), self.chosen))

@@ -126,6 +126,8 @@ class _Likelihood(SummedMeasure):
     options: ClassVar[tuple[Param, ...]] = (REL, SAMPLING_RATE, CLAMP)
     terms = ("loss", "weight", "positive", "clamped")
     detail_terms = 1
+    denominators = ("weight",)
+    denominator = "weight"
     #: Whether only positives have a loss.
     of_positives: ClassVar[bool] = False
 
@@ -344,6 +346,8 @@ class _Deviation(SummedMeasure):
     """Base class of weighted means of deviations of scores from labels."""
 
     terms = ("deviation", "weight")
+    denominators = ("weight",)
+    denominator = "weight"
     higher_is_better = False
     range = (0.0, math.inf)
 
@@ -477,6 +481,7 @@ class _MeanPrediction(SummedMeasure):
     options = (REL, SAMPLING_RATE)
     scores = "probability"
     terms = ("predicted", "positive", "weight")
+    denominators = ("positive", "weight")
     higher_is_better = False
     has_direction = False
 
@@ -501,6 +506,7 @@ class PredictedOverObserved(_MeanPrediction):
     formula = "sum_i w_i p_i / sum_i w_i y_i"
     reference = "He et al. (2014), doi:10.1145/2648584.2648589 (there: calibration)"
     spellings = ("predicted_click_over_click", "calibration_ratio")
+    denominator = "positive"
     range = (0.0, math.inf)
 
     def from_sums(self, sums: Mapping[str, float]) -> PooledValue:
@@ -523,6 +529,7 @@ class MeanBias(_MeanPrediction):
     formula = "sum_i w_i (p_i - y_i) / sum_i w_i; PCOC - 1 is the same over the share of positives"
     reference = "Murphy & Winkler (1987), doi:10.1175/1520-0493(1987)115<1330:AGFFFV>2.0.CO;2"
     spellings = ("mean_error",)
+    denominator = "weight"
     range = (-1.0, 1.0)
 
     def from_sums(self, sums: Mapping[str, float]) -> PooledValue:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeAlias
 
@@ -15,6 +15,7 @@ from fastrank_eval._lib.errors import MeasureError
 from fastrank_eval._lib.threads import JobMap
 from fastrank_eval.measures.base import Measure
 from fastrank_eval.measures.clustered_sums import ChunkSums, ClusteredSums
+from fastrank_eval.stats.moments import ClusterMoments
 from fastrank_eval.stats.scores import PooledScores
 from fastrank_eval.stats.weighted_scores import WeightedScores
 
@@ -36,12 +37,14 @@ class PooledValue:
     details : mapping of str to float
         More numbers, such as the clamped probabilities or a bound of the error.
     se : float
-        Standard error with groups as clusters; NaN if unknown.
+        Standard error with groups as clusters; NaN if unknown, 0 if groups do not vary.
     clusters : int
-        Number of groups behind `se`.
+        Groups with a share of the denominator of the value.
     carriers : float
         ``(sum of u^2)^2 / sum of u^4`` of the influences u of groups, which is the effective number
         of groups behind `se`; NaN if unknown.
+    by_shares : float
+        ``(sum of w^2)^2 / sum of w^4`` of the shares w of groups; NaN if they are those of rows.
     """
 
     value: float
@@ -50,6 +53,30 @@ class PooledValue:
     se: float = math.nan
     clusters: int = 0
     carriers: float = math.nan
+    by_shares: float = math.nan
+
+
+@dataclass(frozen=True)
+class ErrorOfDifference:
+    """The standard error of the difference of two models' values.
+
+    Parameters
+    ----------
+    se : float
+        With groups as clusters; NaN if unknown, 0 if no group differs from another.
+    clusters : int
+        Groups behind it: the fewest that either value rests on, if below 2; 0 if `se` is unknown.
+    carriers, by_shares : float
+        As in `PooledValue`; the smaller of both models.
+    rounding : float
+        What rounding adds to the influences of groups; see `zero_if_rounding`.
+    """
+
+    se: float = math.nan
+    clusters: int = 0
+    carriers: float = math.nan
+    by_shares: float = math.nan
+    rounding: float = 0.0
 
 
 #: The scores of all rows, without and with weights.
@@ -127,7 +154,7 @@ class PooledMeasure(Measure):
         """Compute the value; `map_jobs` maps a function over jobs, in threads."""
         raise NotImplementedError  # pragma: no cover - abstract
 
-    def difference_error(self, base: Any, other: Any, map_jobs: JobMap) -> tuple[float, int, float]:
+    def difference_error(self, base: Any, other: Any, map_jobs: JobMap) -> ErrorOfDifference:
         """Compute the standard error of the difference of two models' values.
 
         Parameters
@@ -136,17 +163,8 @@ class PooledMeasure(Measure):
             The states of both models, with the same rows.
         map_jobs : callable
             Maps a function over jobs, in threads.
-
-        Returns
-        -------
-        se : float
-            NaN if unknown.
-        groups : int
-            Number of groups behind it.
-        carriers : float
-            As in `PooledValue`.
         """
-        return math.nan, 0, math.nan
+        return ErrorOfDifference()
 
 
 class OrderedMeasure(PooledMeasure):
@@ -193,6 +211,10 @@ class ClusteredMeasure(PooledMeasure):
     Its standard error is that of the linearised formula. Without groups there is none.
     """
 
+    #: Whether values are shares of what they are divided by. Then only groups with a part of it
+    #: have an influence, and derivatives are differences of shares, which may nearly cancel.
+    is_share: ClassVar[bool] = False
+
     @property
     def uses_groups(self) -> bool:
         return True
@@ -219,12 +241,58 @@ class ClusteredMeasure(PooledMeasure):
         """Return the derivatives of a value by the sums of the terms."""
         raise NotImplementedError  # pragma: no cover - abstract
 
+    def divided_by(self) -> tuple[tuple[int, ...], ...]:
+        """Return what the value is divided by: for each sum its terms."""
+        return ()
+
     def with_error(self, result: PooledValue, state: ClusteredSums) -> PooledValue:
         """Add the standard error to a value if it is defined and rows have groups."""
-        clusters = state.moments.clusters
+        moments = state.moments
+        clusters, by_shares = moments.clusters, math.nan
         if math.isnan(result.value) or not clusters:
             return result
-        return replace(result, se=state.moments.error(self.derivatives(state)), clusters=clusters)
+        slopes = self.derivatives(state)
+        se = moments.error(slopes, self.rounding(state, slopes))
+        if self.divided_by():
+            clusters, by_shares = moments.shares(self.divided_by())
+        return replace(result, se=se, clusters=clusters, by_shares=by_shares)
+
+    def error_of_pair(
+        self, base: Any, other: Any, moments: ClusterMoments, map_jobs: JobMap
+    ) -> ErrorOfDifference:
+        """Compute what `difference_error` does from the terms of both.
+
+        Parameters
+        ----------
+        base, other : object
+            The states of both models.
+        moments : ClusterMoments
+            Of the terms of both.
+        map_jobs : callable
+            Maps a function over jobs, in threads.
+        """
+        states = base, other
+        values = [self.pooled_value(state, map_jobs) for state in states]
+        if any(math.isnan(each.value) for each in values):
+            return ErrorOfDifference()
+        slopes = [self.derivatives(state) for state in states]
+        rounding = sum(map(self.rounding, states, slopes))
+        groups = [each.clusters for each in values]
+        # A value that rests on one group has no influences.
+        behind = max(groups) if self.is_share else moments.clusters
+        return ErrorOfDifference(
+            moments.error([-slope for slope in slopes[0]] + slopes[1], rounding),
+            behind if min(groups) > 1 else min(groups),
+            moments.carriers(),
+            min(each.by_shares for each in values),
+            rounding,
+        )
+
+    def rounding(self, state: ClusteredSums, slopes: Sequence[float]) -> float:
+        """Bound the roundings of influences; see `zero_if_rounding`."""
+        if not all(map(math.isfinite, slopes)):
+            return 0.0
+        return state.moments.rounding(slopes, self.divided_by() if self.is_share else ())
 
 
 class SummedMeasure(ClusteredMeasure):
@@ -234,12 +302,21 @@ class SummedMeasure(ClusteredMeasure):
     terms: ClassVar[tuple[str, ...]]
     #: How many of them, at the end, are details that no value depends on.
     detail_terms: ClassVar[int] = 0
+    #: Those that a value with this state divides by, and that of this measure. Without any, a group
+    #: counts if it has a term other than 0.
+    denominators: ClassVar[tuple[str, ...]] = ()
+    denominator: ClassVar[str] = ""
 
     def state_key(self) -> Hashable:
         return ("sums", str(self))
 
     def new_state(self, weighted: bool, threads: int) -> ClusteredSums:
-        return ClusteredSums(len(self.terms), len(self.terms) - self.detail_terms)
+        varying = len(self.terms) - self.detail_terms
+        denominators = [(self.terms.index(name),) for name in self.denominators]
+        return ClusteredSums(len(self.terms), varying, denominators)
+
+    def divided_by(self) -> tuple[tuple[int, ...], ...]:
+        return ((self.terms.index(self.denominator),),) if self.denominator else ()
 
     def sum_rows(self, state: ClusteredSums, scored: Scored) -> np.ndarray | None:
         sums = ChunkSums(state, scored)

@@ -36,6 +36,8 @@ def number_text(number: float | None, aggregate: str = "mean") -> str:
 
 def detail_text(number: float) -> str:
     """Format a whole number with all digits, another with at most six."""
+    if math.isnan(number):
+        return "n/a"
     whole = float(number).is_integer() and abs(number) < 2**53
     return f"{number:,.0f}" if whole else f"{number:.6g}"
 

@@ -157,9 +157,9 @@ class Result(Reported):
     ) -> tuple[float, float]:
         """Return the confidence interval of a measure.
 
-        Groups are independent clusters. The interval is ``value -+ t * se`` with Student's t of
-        one degree of freedom less than groups; for a geometric mean the exponentials of the
-        interval of its logarithm.
+        Groups are independent clusters. The interval is ``value -+ t * se`` with Student's t and
+        Satterthwaite's degrees of freedom, see `MeasureValue`; for a geometric mean the
+        exponentials of the interval of its logarithm.
 
         Parameters
         ----------

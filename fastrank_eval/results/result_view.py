@@ -528,6 +528,10 @@ def _cautions(result: Reported, by_model: bool) -> Iterator[str]:
         )
     if one:
         yield printable(f"one group has no standard error: {names_of(one, result.scores)}")
+    alike = [v for v in values if v.caution == "no_variance"]
+    if alike:
+        names = names_of(alike, result.scores)
+        yield printable(f"groups do not vary, so there is no standard error: {names}")
     none = [v for v in values if v.caution == "no_groups"]
     if none:
         yield printable(f"no standard error without groups: {names_of(none, result.scores)}")

@@ -15,6 +15,8 @@ from fastrank_eval.stats.score_table import RocSteps
 from fastrank_eval.stats.scores import PooledScores
 from fastrank_eval.stats.weighted_scores import WeightedScores
 
+#: Below this share of its terms a variance is added in parts that do not cancel.
+_CANCELLED = 2.0**-30
 #: Most upper bits of a code in the look-up table, and bits beyond those of the number of codes.
 _UPPER_BITS, _FURTHER_BITS = 18, 4
 
@@ -76,14 +78,15 @@ class Placements:
 
     def deviations(
         self, rows: ScoredRows, area: float
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Sum placement values less AUC over each group, by class.
 
         Returns
         -------
         positives, others : ndarray of float64, shape (groups,)
-        has_positives, has_others : ndarray of bool, shape (groups,)
-            Which groups have rows of the class.
+        masses : ndarray of float64 or int64, shape (2, groups)
+            The number or the weight of the group's positives, and of its others. A deviation is
+            off by at most a few roundings of them.
         """
         placement = np.empty(len(rows.codes), self.positive_values.dtype)
         _placement_values(
@@ -111,7 +114,7 @@ class Placements:
             _add_weighted_groups(*ordered, rows.starts, values, masses)
         halves = 2.0 * self.others, 2.0 * self.positives
         positive_sums, other_sums = (values[c] / halves[c] - masses[c] * area for c in range(2))
-        return positive_sums, other_sums, masses[0] > 0, masses[1] > 0
+        return positive_sums, other_sums, masses
 
 
 @kernel
@@ -209,35 +212,83 @@ def row_variance(scores: PooledScores | WeightedScores, area: float, map_jobs: J
     return float(spread[0] * _bessel(rows[0]) + spread[1] * _bessel(rows[1]))
 
 
-def cluster_variance(
-    sums: tuple[float, float, float],
-    totals: tuple[float, float],
-    clusters: tuple[int, int, int],
-) -> float:
-    """Compute Obuchowski's variance of the AUC.
-
-    NaN below two clusters of either class.
+@dataclass(frozen=True)
+class ClusterSums:
+    """Sums over clusters of the deviations of an AUC, or of a difference.
 
     Parameters
     ----------
-    sums : tuple of float
-        Sums over clusters. With the sums of deviations (placement value less AUC, times weight) of
-        positives and of others: their squares, and their product.
+    squares : tuple of float
+        With the sums of deviations (placement value less AUC, times weight) of positives and of
+        others: their squares, and their product.
+    influences : float
+        Of squares of influences: the deviation of positives over the weight of positives, and that
+        of others over the weight of others.
     totals : tuple of float
-        The number or the weight of positives and of others.
-    clusters : tuple of int
+        The number or the weight of positives and of others, which the deviations are divided by.
+    counts : tuple of int
         Clusters that have positives, clusters that have others, and all clusters.
-
-    References
-    ----------
-    Obuchowski (1997), doi:10.2307/2533958.
+    roundings : tuple of float
+        What rounding adds to the influences of positives, and of others; see `zero_if_rounding`.
+    carriers : float
+        ``(sum of u^2)^2 / sum of u^4`` of the influences u.
     """
-    positives, others = totals
-    return (
-        sums[0] / positives / positives * _bessel(clusters[0])
-        + sums[1] / others / others * _bessel(clusters[1])
-        + 2.0 * sums[2] / positives / others * _bessel(clusters[2])
-    )
+
+    squares: tuple[float, float, float]
+    influences: float
+    totals: tuple[float, float]
+    counts: tuple[int, int, int]
+    roundings: tuple[float, float]
+    carriers: float
+
+    @property
+    def clusters(self) -> int:
+        """All clusters."""
+        return self.counts[2]
+
+    @property
+    def behind(self) -> int:
+        """All clusters, or if below 2 the fewest with rows of a class."""
+        return self.counts[2] if min(self.counts) > 1 else min(self.counts)
+
+    @property
+    def rounding(self) -> float:
+        """What rounding adds to the influences."""
+        return sum(self.roundings)
+
+    @property
+    def variance(self) -> float:
+        """Obuchowski's variance of the AUC; 0 where it may be mere rounding.
+
+        NaN below two clusters of either class. In the order of the terms it is
+        ``b_1 sum f^2 + b_2 sum s^2 + 2 b_3 sum f s``, with the factors ``b = n / (n - 1)`` of the
+        clusters of each sum: ``b_3 sum (f + s)^2 + (b_1 - b_3) sum f^2 + (b_2 - b_3) sum s^2``, of
+        which no part is below 0.
+
+        References
+        ----------
+        Obuchowski (1997), doi:10.2307/2533958.
+        """
+        positives, others = self.totals
+        factors = [_bessel(count) for count in self.counts]
+        parts = [
+            self.squares[0] / positives / positives,
+            self.squares[1] / others / others,
+            2.0 * self.squares[2] / positives / others,
+        ]
+        if math.isnan(sum(factors)):
+            return math.nan
+        first, second, most = factors
+        bounds = (*self.roundings, self.rounding)
+        squares = (parts[0], parts[1], self.influences)
+        weights = (first - most, second - most, most)
+        left = [
+            0.0 if square <= bound * bound else weight * square
+            for square, bound, weight in zip(squares, bounds, weights, strict=True)
+        ]
+        variance = parts[0] * first + parts[1] * second + parts[2] * most
+        # Where the parts of both classes cancel, their difference is mostly rounding.
+        return sum(left) if sum(left) <= _CANCELLED * (parts[0] + parts[1]) else variance
 
 
 def _bessel(units: float) -> float:

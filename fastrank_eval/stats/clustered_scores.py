@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple, Self
@@ -18,8 +19,8 @@ from fastrank_eval._lib.array_codes import (
 )
 from fastrank_eval._lib.arrow import frozen
 from fastrank_eval._lib.threads import JobMap
-from fastrank_eval.stats.auc_variance import Placements, ScoredRows, cluster_variance
-from fastrank_eval.stats.intervals import carriers
+from fastrank_eval.stats.auc_variance import ClusterSums, Placements, ScoredRows
+from fastrank_eval.stats.intervals import GROUP_ROUNDINGS, ULP_HALF, carriers
 from fastrank_eval.stats.row_sums import RowSums
 from fastrank_eval.stats.score_runs import (
     NO_VALUES,
@@ -31,8 +32,8 @@ from fastrank_eval.stats.score_runs import (
 from fastrank_eval.stats.scores import PooledScores
 from fastrank_eval.stats.weighted_scores import WeightedScores
 
-#: Deviations of positives and of others, influences, and which groups have rows of each class.
-_Deviations = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+#: Deviations of positives and of others, influences, and the shares of the rows of each class.
+_Deviations = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
 class ClusteredScores:
@@ -152,8 +153,8 @@ class ClusteredScores:
                 state.scores.add(scores_of(chunk.codes), chunk.positive, chunk.weight)  # type: ignore[arg-type]
         return states
 
-    def variance(self, area: float, map_jobs: JobMap = map) -> tuple[float, int, float]:
-        """Compute the variance of the AUC with groups as clusters.
+    def variance(self, area: float, map_jobs: JobMap = map) -> ClusterSums:
+        """Sum what the variance of the AUC needs, with groups as clusters.
 
         Parameters
         ----------
@@ -161,29 +162,16 @@ class ClusteredScores:
             The AUC.
         map_jobs : callable
             Maps a function over jobs, in threads.
-
-        Returns
-        -------
-        variance : float
-            NaN with fewer than two clusters that have rows of a class.
-        clusters : int
-            Groups that have rows of a weight above 0.
-        carriers : float
-            ``(sum of u^2)^2 / sum of u^4`` of the influences u of groups.
         """
         placements = Placements(self.scores.steps(map_jobs))
         positives, others = placements.positives, placements.others
 
         def deviations(chunk: ScoredRows) -> _Deviations:
-            first, second, has_positive, has_other = placements.deviations(chunk, area)
+            first, second, masses = placements.deviations(chunk, area)
             influence = first / positives + second / others
-            return first, second, influence, has_positive, has_other
+            return first, second, influence, _shares(masses, placements)
 
-        totals, fourth, clusters = _add_deviations(self._chunks, deviations, map_jobs)
-        variance = cluster_variance(totals, (positives, others), clusters)
-        squares = totals[0] / positives / positives + totals[1] / others / others
-        squares += 2.0 * totals[2] / positives / others
-        return variance, clusters[2], carriers(squares, fourth)
+        return _add_deviations(self._chunks, deviations, (positives, others), map_jobs)
 
 
 def variance_of_difference(
@@ -191,8 +179,8 @@ def variance_of_difference(
     other: ClusteredScores,
     areas: tuple[float, float],
     map_jobs: JobMap = map,
-) -> tuple[float, int, float]:
-    """Compute the variance of the difference of two models' AUC.
+) -> ClusterSums:
+    """Sum what the variance of the difference of two models' AUC needs.
 
     Parameters
     ----------
@@ -205,17 +193,13 @@ def variance_of_difference(
 
     Returns
     -------
-    variance : float
-        NaN with fewer than two clusters that have rows of a class.
-    clusters : int
-        Groups that have rows of either model.
-    carriers : float
-        ``(sum of u^2)^2 / sum of u^4`` of the influences u of groups.
+    ClusterSums
+        Clusters have rows of either model; none if the chunks differ.
     """
     by_token = {chunk.token: chunk for chunk in other._chunks if chunk.token is not None}
     if not all(chunk.token in by_token for chunk in base._chunks):
         # Both are from files that do not match the groups of the two models.
-        return float("nan"), 0, float("nan")
+        return ClusterSums((0.0, 0.0, 0.0), 0.0, (1.0, 1.0), (0, 0, 0), (0.0, 0.0), math.nan)
     placements = [Placements(state.scores.steps(map_jobs)) for state in (base, other)]
 
     def deviations(pair: tuple[ScoredRows, ScoredRows]) -> _Deviations:
@@ -225,43 +209,53 @@ def variance_of_difference(
         )
         first = other_sums[0] / placements[1].positives - base_sums[0] / placements[0].positives
         second = other_sums[1] / placements[1].others - base_sums[1] / placements[0].others
-        present = base_sums[2] | other_sums[2], base_sums[3] | other_sums[3]
-        return first, second, first + second, *present
+        shares = _shares(base_sums[2], placements[0]) + _shares(other_sums[2], placements[1])
+        return first, second, first + second, shares
 
     pairs = [(chunk, by_token[chunk.token]) for chunk in base._chunks]
-    totals, fourth, clusters = _add_deviations(pairs, deviations, map_jobs)
-    variance = cluster_variance(totals, (1.0, 1.0), clusters)
-    squares = totals[0] + totals[1] + 2.0 * totals[2]
-    return variance, clusters[2], carriers(squares, fourth)
+    return _add_deviations(pairs, deviations, (1.0, 1.0), map_jobs)
+
+
+def _shares(masses: np.ndarray, placements: Placements) -> np.ndarray:
+    """Divide the rows of each group by those of all, by class."""
+    return masses / np.array([[placements.positives], [placements.others]])
 
 
 def _add_deviations(
-    jobs: Sequence[Any], deviations: Callable[[Any], _Deviations], map_jobs: JobMap
-) -> tuple[tuple[float, float, float], float, tuple[int, int, int]]:
-    """Add squares and products of the deviations of groups.
-
-    Returns
-    -------
-    totals : tuple of float
-        Of squares of positives' deviations, of others', and of their products.
-    fourth : float
-        The sum of fourth powers of influences.
-    clusters : tuple of int
-        Groups that have positives, that have others, and that have either.
-    """
-    sums = RowSums(4)
+    jobs: Sequence[Any],
+    deviations: Callable[[Any], _Deviations],
+    totals: tuple[float, float],
+    map_jobs: JobMap,
+) -> ClusterSums:
+    """Add squares and products of the deviations of groups."""
+    sums = RowSums(7)
 
     def add_up(job: Any) -> np.ndarray:
-        first, second, influence, has_positive, has_other = deviations(job)
-        squares = first * first, second * second, first * second, np.square(influence * influence)
-        for term, values in enumerate(squares):
+        first, second, influence, shares = deviations(job)
+        squares = influence * influence
+        products = (
+            *(first * first, second * second, first * second, np.square(squares), squares),
+            *(shares * shares),
+        )
+        for term, values in enumerate(products):
             sums.add(term, values)
-        present = has_positive, has_other, has_positive | has_other
+        present = shares[0] > 0, shares[1] > 0, shares.any(axis=0)
         return np.array([np.count_nonzero(groups) for groups in present])
 
-    positive, other, either = sum(map_jobs(add_up, jobs), np.zeros(3, np.int64)).tolist()
-    totals = sums.total(0), sums.total(1), sums.total(2)
-    return totals, sums.total(3), (positive, other, either)
+    counts = sum(map_jobs(add_up, jobs), np.zeros(3, np.int64)).tolist()
+    positive, other, both, fourth, influences, *of_shares = (sums.total(k) for k in range(7))
+    first_total, second_total = totals
+    squares = positive / first_total / first_total + other / second_total / second_total
+    squares += 2.0 * both / first_total / second_total
+    rounding = GROUP_ROUNDINGS * ULP_HALF
+    return ClusterSums(
+        (positive, other, both),
+        influences,
+        totals,
+        (counts[0], counts[1], counts[2]),
+        (rounding * math.sqrt(of_shares[0]), rounding * math.sqrt(of_shares[1])),
+        carriers(squares, fourth),
+    )
 
 
 #: Rows of a chunk of groups from a file. Threads share the chunks.

@@ -266,8 +266,8 @@ class PairedTest:
         Groups in the test.
     note : str or None
         A special case: ``"no_groups"``, ``"one_group"``, ``"no_difference"`` (every difference is
-        0; the p-value is 1, or NaN for tests by a standard error), ``"no_variance"`` (all
-        differences are equal, but not 0), ``"undefined"`` (the difference or its error is NaN).
+        0; the p-value is 1), ``"no_variance"`` (all differences are equal, but not 0: a test by a
+        standard error has no p-value), ``"undefined"`` (the difference or its error is NaN).
     interval : tuple of float, optional
         Standard error and ends of the interval, if the test has its own.
     """
@@ -471,8 +471,9 @@ def _too_few(groups: int) -> PairedTest:
 
 
 def _without_variance(difference: float, groups: int) -> PairedTest:
-    note = "no_variance" if difference else "no_difference"
-    return PairedTest(math.nan, math.nan, groups, note)
+    if not difference:
+        return PairedTest(0.0, 1.0, groups, "no_difference")
+    return PairedTest(math.nan, math.nan, groups, "no_variance")
 
 
 def _defined(differences: np.ndarray) -> np.ndarray:

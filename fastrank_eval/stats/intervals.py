@@ -28,6 +28,11 @@ from fastrank_eval.stats.exact import quotient
 FEW_GROUPS = 40
 #: From this many degrees of freedom on, the expansion of Student's t is exact to the last digits.
 _EXPANSION_DEGREES = 1000
+#: A rounding changes a number by at most this share of it.
+ULP_HALF = 2.0**-53
+#: Roundings of the value of a group times its weight. A sum of m terms, rounded at each, is off by
+#: at most m roundings, by about the root of m where they do not all go one way.
+GROUP_ROUNDINGS = 64
 #: A sum of fourth powers below this share of its terms is mostly rounding.
 _LEAST_SHARE = 2.0**-40
 #: Gamma(a + 1/2) / (sqrt(a) Gamma(a)) in powers of 1 / a, the highest first.
@@ -115,7 +120,26 @@ class Moments:
             return math.nan
         short = self._short
         deviations = short.deviations * self.groups
-        return root_of_quotient(deviations, (self.groups - 1) * short.weights**4)
+        se = root_of_quotient(deviations, (self.groups - 1) * short.weights**4)
+        return zero_if_rounding(se, self.rounding_of_mean(), self.groups)
+
+    def rounding_of_mean(self) -> float:
+        """Bound the roundings of influences on the mean; see `zero_if_rounding`.
+
+        The weighted values p are rounded, and through them the mean, which every weight multiplies:
+        ``sum of abs(p) <= sqrt(groups * sum of p^2)``.
+        """
+        short = self._short
+        squared = short.groups if short.squared_weights is None else short.squared_weights
+        weights = short.groups if short.squared_weights is None else short.weights
+        spread = root_of_quotient(short.groups * squared, weights**2)
+        size = root_of_quotient(short.squares, short.weights**2)
+        return GROUP_ROUNDINGS * ULP_HALF * size * (1.0 + spread)
+
+    def rounding_of_sum(self) -> float:
+        """Bound the roundings of influences on the sum."""
+        size = root_of_quotient(self.squares, 1 << (2 * self.unit))
+        return 2.0 * GROUP_ROUNDINGS * ULP_HALF * size
 
     @cached_property
     def _short(self) -> Moments:
@@ -151,7 +175,8 @@ class Moments:
         if self.groups < 2:
             return math.nan
         deviations = self.groups * self.squares - self.values**2
-        return root_of_quotient(deviations, (self.groups - 1) << (2 * self.unit))
+        se = root_of_quotient(deviations, (self.groups - 1) << (2 * self.unit))
+        return zero_if_rounding(se, self.rounding_of_sum(), self.groups)
 
 
 @dataclass(frozen=True)
@@ -211,9 +236,46 @@ class Support:
         """Compute the degrees of freedom from the kurtosis ``groups / carriers``."""
         most = max(self.groups - 1.0, 1.0)
         # Numbers just below the groups have the same reciprocal.
-        if math.isnan(carriers) or not carriers or 1.0 / carriers <= 1.0 / max(self.groups, 1):
+        if not carriers > 0 or 1.0 / carriers <= 1.0 / max(self.groups, 1):
             return most
         return min(max(2.0 / (1.0 / carriers - 1.0 / self.groups), 1.0), most)
+
+
+def zero_if_rounding(se: float, rounding: float, groups: int) -> float:
+    """Return a standard error, or 0 where rounding alone may have made it.
+
+    Every standard error is decided here. Its square is ``U / (U - 1) * sum of u^2`` over U groups.
+    The influence of a group is a sum ``u = sum of s x`` of terms x with slopes s. Sums over groups
+    are exact, but a term is rounded: after r roundings it is off by at most ``r * 2^-53 * abs(x)``.
+    So if every true u is 0, ``sqrt(sum of u^2)`` is at most ``2^-53 * sum of r abs(s) norm(x)``
+    (triangle inequality), with ``norm(x)^2 = sum of x^2`` over groups. A larger error is true.
+
+    Parameters
+    ----------
+    se : float
+        By the rounded terms; NaN if unknown.
+    rounding : float
+        This bound. It does not shrink with the difference of two models: their terms are rounded
+        before they are subtracted.
+    groups : int
+    """
+    return 0.0 if groups > 1 and se <= rounding * math.sqrt(groups / (groups - 1)) else se
+
+
+def is_rounding(difference: float, values: Sequence[float], rounding: float, groups: int) -> bool:
+    """Tell whether the difference of two values may be due to rounding alone.
+
+    Parameters
+    ----------
+    difference : float
+    values : sequence of float
+        Both values. Each is rounded a few times itself.
+    rounding : float
+        As in `zero_if_rounding`. A sum of `groups` influences is at most its root times as large.
+    groups : int
+    """
+    of_values = 8.0 * ULP_HALF * max(map(abs, values))
+    return abs(difference) <= max(rounding * math.sqrt(groups), of_values)
 
 
 def _trailing_zeros(number: int) -> int:
@@ -271,13 +333,14 @@ class Uncertainty:
     Parameters
     ----------
     se : float
-        Standard error; NaN if unknown.
+        Standard error, above 0; NaN if there is none.
     low, high : float
         Confidence interval; NaN if `se` is NaN.
     effective_groups : float
         NaN if the value does not depend on groups.
     caution : str or None
-        Why there is no standard error, or ``"few_groups"`` if the interval is approximate.
+        Why there is no standard error, such as ``"no_variance"``. ``"few_groups"``: the interval is
+        approximate.
     """
 
     se: float = math.nan
@@ -290,7 +353,8 @@ class Uncertainty:
 def t_interval(value: float, se: float, support: Support, confidence: float) -> Uncertainty:
     """Compute the confidence interval of a value by Student's t.
 
-    Its ends may lie outside the range of the measure.
+    Its ends may lie outside the range of the measure. An error of 0 says that these groups do not
+    vary, not that the value is certain: it makes no interval.
 
     Parameters
     ----------
@@ -306,6 +370,8 @@ def t_interval(value: float, se: float, support: Support, confidence: float) -> 
         return Uncertainty(effective_groups=effective_groups, caution=caution)
     if math.isnan(se):
         return Uncertainty(effective_groups=effective_groups)
+    if not se:
+        return Uncertainty(effective_groups=effective_groups, caution="no_variance")
     half_width = t_quantile(confidence, support.degrees) * se
     caution = "few_groups" if effective_groups < FEW_GROUPS else None
     return Uncertainty(se, value - half_width, value + half_width, effective_groups, caution)

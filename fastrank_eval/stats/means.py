@@ -472,6 +472,15 @@ def error_of_difference(
     return root_of_quotient(total * groups, (groups - 1) * (unit_a * unit_b * wa**2 * wb**2) ** 2)
 
 
+def rounding_of_difference(
+    base: Moments, other: Moments, slopes: tuple[float, float] = (1.0, 1.0)
+) -> float:
+    """Bound the roundings of influences; see `zero_if_rounding`."""
+    if not base.weights or not other.weights:
+        return 0.0
+    return slopes[0] * base.rounding_of_mean() + slopes[1] * other.rounding_of_mean()
+
+
 def error_of_sums(base: Moments, other: Moments, cross: CrossMoments, groups: int) -> float:
     """Compute the standard error of a difference of sums over fixed groups."""
     if groups < 2:

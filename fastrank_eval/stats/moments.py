@@ -16,8 +16,12 @@ import numpy as np
 
 from fastrank_eval._lib.array_codes import Arrays
 from fastrank_eval.stats.exact import UNIT, ExactSums, quotient
-from fastrank_eval.stats.intervals import carriers, root_of_quotient
+from fastrank_eval.stats.intervals import ULP_HALF, carriers, root_of_quotient, zero_if_rounding
 from fastrank_eval.stats.row_sums import MOST_TERMS, SharedSums
+
+#: Roundings of a term and of its slope: of a row, of its weight, of the sum over a group; of the
+#: totals and of the formula.
+_ROUNDINGS = 4
 
 
 class ClusterMoments(SharedSums):
@@ -32,6 +36,9 @@ class ClusterMoments(SharedSums):
     compared : bool
         Whether the second half of the terms belong to a second model. Then the fourth powers of the
         difference of both first terms are summed too.
+    denominators : sequence of tuple of int
+        Sums of terms that formulas divide by, each by the indices of its terms. Their fourth powers
+        are summed too, and the groups are counted in which they are not 0.
 
     Examples
     --------
@@ -46,13 +53,16 @@ class ClusterMoments(SharedSums):
     0.072169
     """
 
-    def __init__(self, terms: int, compared: bool = False) -> None:
-        self.terms, self.compared = terms, compared
+    def __init__(
+        self, terms: int, compared: bool = False, denominators: Sequence[tuple[int, ...]] = ()
+    ) -> None:
+        self.terms, self.compared, self.denominators = terms, compared, tuple(denominators)
         pairs = [(i, j) for i in range(terms) for j in range(i, terms)]
-        super().__init__((*((i,) for i in range(terms)), *pairs, *[(terms,) * 4] * compared))
+        numbers = range(terms, terms + compared + len(denominators))
+        super().__init__((*((i,) for i in range(terms)), *pairs, *((n,) * 4 for n in numbers)))
         self._pairs = {pair: terms + index for index, pair in enumerate(pairs)}
-        # A number for each addition.
-        self._clusters: list[int] = []
+        # For each addition the groups that have a term, and each denominator.
+        self._counts: list[np.ndarray] = []
 
     def add(self, terms: np.ndarray) -> bool:
         """Add groups; groups whose terms are all 0 do not count.
@@ -68,9 +78,13 @@ class ClusterMoments(SharedSums):
         """
         if np.isnan(terms[0]).any():
             return False
-        self._clusters.append(int(np.count_nonzero(terms.any(axis=0))))
-        if self.compared:
-            terms = np.concatenate([terms, terms[self.terms // 2 :][:1] - terms[:1]])
+        with np.errstate(over="ignore"):
+            more = [terms[self.terms // 2] - terms[0]] if self.compared else []
+            more += [sum(terms[i] for i in summed) for summed in self.denominators]
+        counts = [np.count_nonzero(row) for row in (terms.any(axis=0), *more[self.compared :])]
+        self._counts.append(np.array(counts, np.int64))
+        if more:
+            terms = np.concatenate([terms, more])
         part = self.take_part()
         is_finite = part.add(terms)
         self.put_part(part)
@@ -79,14 +93,20 @@ class ClusterMoments(SharedSums):
     def merge(self, other: Self) -> None:
         """Add the moments of other groups; the order of merging does not matter."""
         super().merge(other)
-        self._clusters += other._clusters
+        self._counts += other._counts
 
     def to_arrays(self) -> Arrays:
-        """Write ``terms``, ``compared``, ``clusters`` and the sums."""
+        """Write what the moments are of, ``clusters`` and the sums.
+
+        A denominator is written as the sum of ``2**i`` over its terms i. ``clusters`` has the
+        number of groups that have a term, then of those that have each denominator.
+        """
+        denominators = [sum(1 << i for i in summed) for summed in self.denominators]
         return {
             "terms": np.array(self.terms, np.int64),
             "compared": np.array(self.compared, np.uint8),
-            "clusters": np.array(self.clusters, np.int64),
+            "denominators": np.array(denominators, np.int64),
+            "clusters": self._all_counts(),
             **self.sums().to_arrays("sums", 1),
         }
 
@@ -96,15 +116,50 @@ class ClusterMoments(SharedSums):
         terms = int(arrays["terms"])
         if not 1 <= terms <= MOST_TERMS:
             raise ValueError(f"terms of moments must be 1 to {MOST_TERMS}, got {terms}")
-        moments = cls(terms, bool(arrays["compared"]))
+        denominators = [
+            tuple(i for i in range(terms) if bits >> i & 1)
+            for bits in arrays["denominators"].tolist()
+        ]
+        moments = cls(terms, bool(arrays["compared"]), denominators)
         moments.put_part(ExactSums.from_arrays(moments._terms, arrays, "sums", 1))
-        moments._clusters = [int(arrays["clusters"])]
+        moments._counts = [arrays["clusters"].reshape(1 + len(denominators))]
         return moments
+
+    def _all_counts(self) -> np.ndarray:
+        return sum(self._counts, np.zeros(1 + len(self.denominators), np.int64))
 
     @property
     def clusters(self) -> int:
         """Groups that have a term other than 0."""
-        return sum(self._clusters)
+        return int(self._all_counts()[0])
+
+    def shares(self, denominators: Sequence[tuple[int, ...]]) -> tuple[int, float]:
+        """Count the groups that some denominators rest on.
+
+        Returns
+        -------
+        groups : int
+            Groups with a share of the denominator.
+        effective : float
+            ``(sum of w^2)^2 / sum of w^4`` over their shares w.
+
+        The smallest counts where there are several denominators.
+        """
+        found, counts, sums = [], self._all_counts(), self.sums()
+        for summed in denominators:
+            k = self.denominators.index(summed)
+            fourth = sums.total(len(self._terms) - len(self.denominators) + k)
+            squares = quotient(self._squares(summed), 1 << (2 * UNIT))
+            found.append((int(counts[1 + k]), carriers(squares, fourth)))
+        return min(groups for groups, _ in found), min(effective for _, effective in found)
+
+    def _squares(self, summed: Sequence[int]) -> int:
+        """Sum the squares of a sum of terms, in units of 2**-2148."""
+        sums = self.sums()
+        return sum(sums.units(self._pairs[min(i, j), max(i, j)]) for i in summed for j in summed)
+
+    def _norm(self, summed: Sequence[int]) -> float:
+        return root_of_quotient(self._squares(summed), 1 << (2 * UNIT))
 
     def exact(self) -> tuple[list[int], list[list[int]]]:
         """Return sums of terms and of their products.
@@ -122,7 +177,7 @@ class ClusterMoments(SharedSums):
         products = [[units[min(i, j), max(i, j)] for j in terms] for i in terms]
         return [sums.units(i) for i in terms], products
 
-    def error(self, gradient: Sequence[float | Fraction]) -> float:
+    def error(self, gradient: Sequence[float | Fraction], rounding: float | None = None) -> float:
         """Compute the standard error of a formula of the totals.
 
         NaN below two groups.
@@ -130,13 +185,15 @@ class ClusterMoments(SharedSums):
         ``sqrt(U / (U - 1) * g' S g)`` of U groups that have a term, with S the sum over groups of
         ``(x - mean of x)(x - mean of x)'``: the variance of a formula of sums over independent
         clusters, linearised. It is computed in integers, so there is no cancellation and it is
-        never below 0. The root is rounded once.
+        never below 0. The root is rounded once. It is 0 where rounding alone may have made it.
 
         Parameters
         ----------
         gradient : sequence of float or Fraction, shape (terms,)
             The derivative of the formula by each total, at the totals. The error is NaN if a
             derivative is not finite.
+        rounding : float, optional
+            What `rounding` returns for this gradient, by default without denominators.
 
         Returns
         -------
@@ -157,9 +214,34 @@ class ClusterMoments(SharedSums):
         squares = sum(
             g * h * products[i][j] for i, g in enumerate(integers) for j, h in enumerate(integers)
         )
-        return root_of_quotient(
+        se = root_of_quotient(
             clusters * squares - slope_sum**2, ((clusters - 1) << (2 * UNIT)) * unit**2
         )
+        return zero_if_rounding(
+            se, self.rounding(gradient) if rounding is None else rounding, clusters
+        )
+
+    def rounding(
+        self,
+        gradient: Sequence[float | Fraction],
+        denominators: Sequence[tuple[int, ...]] = (),
+    ) -> float:
+        """Bound the roundings of influences; see `zero_if_rounding`.
+
+        Parameters
+        ----------
+        gradient : sequence of float or Fraction, shape (terms,)
+        denominators : sequence of tuple of int
+            Those of a formula with slopes that are differences of shares, such as
+            ``(1 - PPV) / predicted``: where a share is near 1 the slope is small, its rounding is
+            not.
+        """
+        size = sum(abs(float(s)) * self._norm([i]) for i, s in enumerate(gradient) if s)
+        sums = self.sums()
+        for summed in denominators:
+            total = sum(sums.units(i) for i in summed)
+            size += self._norm(summed) / quotient(total, 1 << UNIT) if total else 0.0
+        return _ROUNDINGS * ULP_HALF * size
 
     def carriers(self) -> float:
         """Compute ``(sum of e^2)^2 / sum of e^4`` of differences e.
@@ -178,4 +260,5 @@ class ClusterMoments(SharedSums):
         i, j = 0, self.terms // 2
         squares = sums.units(self._pairs[i, i]) + sums.units(self._pairs[j, j])
         squares -= 2 * sums.units(self._pairs[i, j])
-        return carriers(quotient(squares, 1 << (2 * UNIT)), sums.total(len(self._terms) - 1))
+        fourth = sums.total(len(self._terms) - 1 - len(self.denominators))
+        return carriers(quotient(squares, 1 << (2 * UNIT)), fourth)

@@ -180,30 +180,29 @@ def test_lower_is_better__wins_are_lower_values() -> None:
 # ---- what is undefined ---------------------------------------------------------------------------
 
 
-def test_equal_models__differ_by_nothing__tests_by_an_error_give_no_p_value() -> None:
+@pytest.mark.parametrize("test", TESTS)
+def test_equal_models__differ_by_nothing_under_every_test(test: str) -> None:
     log = click_log()
     log["new"] = log["old"]
-    for test in ("clustered_t", "clustered_z", "paired_t", "wilcoxon", "sign", "randomisation"):
-        for line in compare(log, test=test):
-            assert (line.delta, line.se) == (0, 0)
-            by_error = test in ("clustered_t", "clustered_z", "paired_t")
-            assert line.p_value == (pytest.approx(math.nan, nan_ok=True) if by_error else 1)
-            assert line.ties == line.groups
-            assert math.isnan(line.effect_size)
-            assert line.caution == "no_difference"
-            assert line.verdict == (
-                f"no difference: {line.measure} of new and old is the same in every group"
-            )
+    for line in compare(log, test=test, replicates=200):
+        assert (line.delta, line.se, line.ci_low, line.ci_high) == (0, 0, 0, 0)
+        assert (line.p_value, line.p_adjusted, line.comparisons) == (1, 1, 6)
+        assert line.ties == line.groups
+        assert math.isnan(line.effect_size)
+        assert line.caution == "no_difference"
+        assert line.verdict == (
+            f"no difference: {line.measure} of new and old is the same in every group"
+        )
 
 
 def test_one_difference_for_all_groups__has_no_scale() -> None:
     log = {"user": [1, 1, 2, 2], "click": [0, 1, 0, 1], "old": [2, 1, 2, 1], "new": [1, 2, 1, 2]}
     line = compare(log, "GAUC").find("GAUC")
-    assert (line.delta, line.se, line.caution) == (1, 0, "no_variance")
-    assert math.isnan(line.p_value)
-    assert math.isnan(line.mdd)
-    assert (
-        line.verdict == "not tested: +1.00 GAUC in every group; without variance there is no scale"
+    assert (line.delta, line.caution) == (1, "no_variance")
+    unknown = line.se, line.ci_low, line.ci_high, line.p_value, line.mdd
+    assert all(map(math.isnan, unknown))
+    assert line.verdict == (
+        "not tested: +1.00 GAUC; groups do not vary, so there is no standard error"
     )
 
 
@@ -252,15 +251,16 @@ def test_one_group__is_not_tested() -> None:
     assert math.isnan(line.degrees)
     assert math.isnan(line.ci_low)
     assert math.isnan(line.rela_impr_ci_low)
-    assert compare(log, "NumRelRet", test="bootstrap").find("NumRelRet").p_value == 1
+    for test in TESTS:
+        assert math.isnan(compare(log, "GAUC", test=test, replicates=50).find("GAUC").p_value)
     assert "one group has no standard error" in line.verdict
 
 
 def test_one_group__whose_bootstrap_varies_by_rounding__has_no_detectable_difference() -> None:
     log = {"user": [1] * 3, "click": [1, 0, 1], "old": [1, 2, 3], "new": [1, 3, 2]}
     line = compare(log, "AP", test="bootstrap", replicates=50).find("AP")
-    assert (line.groups, line.se) == (1, pytest.approx(0, abs=1e-15))
-    assert math.isnan(line.mdd)
+    assert (line.groups, line.caution) == (1, "one_group")
+    assert all(map(math.isnan, (line.se, line.ci_low, line.p_value, line.mdd)))
 
 
 def test_no_group_at_all__is_not_compared() -> None:

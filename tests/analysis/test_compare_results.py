@@ -162,7 +162,7 @@ def test_pooled_measures__of_two_results__have_a_difference() -> None:
     log = click_log()
     line = evaluate(log, "old", "AUC,AP").compare(evaluate(log, "new", "AUC,AP")).find("AUC")
     assert line.delta == line.value - line.base_value
-    assert line.caution == "pooled"
+    assert line.caution == "not_paired"
 
 
 def test_results_of_classes__are_not_compared_by_group() -> None:

@@ -111,6 +111,35 @@ def by_weighing(text: str, groups: Sequence[Sequence[Row]]) -> tuple[float, int]
     return error, many
 
 
+def shares_of(text: str, groups: Sequence[Sequence[Row]]) -> list[list[float]]:
+    """Each group's share of what the measure divides by; of each of these if there are several."""
+    of = measure(text)
+    chosen = {
+        "positive": lambda row: (row.label or 0) >= of.rel,
+        "negative": lambda row: (row.label or 0) < of.rel,
+        "predicted": lambda row: row.score >= of.threshold,
+        "rejected": lambda row: row.score < of.threshold,
+        "not tn": lambda row: (row.label or 0) >= of.rel or row.score >= of.threshold,
+        "all": lambda row: True,
+    }
+    names = {
+        **dict.fromkeys(("PCOC", "TPR", "FNR"), ("positive",)),
+        **dict.fromkeys(("TNR", "FPR"), ("negative",)),
+        "PPV": ("predicted",),
+        "NPV": ("rejected",),
+        "FScore": ("not tn",),
+        "BalancedAccuracy": ("positive", "negative"),
+        "MCC": ("positive", "negative", "predicted", "rejected"),
+    }.get(of.name, ("all",))
+    return [
+        [
+            math.fsum(row.weight for row in rows if row.score is not None and chosen[name](row))
+            for rows in groups
+        ]
+        for name in names
+    ]
+
+
 @pytest.mark.compiled
 @pytest.mark.parametrize("case", [*CASES, *WEIGHTED_CASES])
 def test_error__is_what_weighing_each_group_tells(case):
@@ -122,15 +151,16 @@ def test_error__is_what_weighing_each_group_tells(case):
             assert math.isnan(line.se), line
             assert line.caution is None
             continue
-        if measure(line.measure).name == "RMSE" and line.value == 0:
-            assert line.se == 0
-            continue
-        wanted, clusters = by_weighing(line.measure, groups)
-        sizes = np.array([len(group) for group in groups])
-        carrying = carriers(sizes.tolist())
+        wanted, _ = by_weighing(line.measure, groups)
+        shares = [[w for w in of_one if w] for of_one in shares_of(line.measure, groups)]
+        clusters, carrying = (min(map(of, shares)) for of in (len, carriers))
         assert line.effective_groups == pytest.approx(min(carrying, clusters), rel=1e-12), line
         if clusters < 2:
             assert (math.isnan(line.se), line.caution) == (True, "one_group"), line
+            continue
+        if line.caution == "no_variance":
+            assert math.isnan(line.se)
+            assert line.value == 0 or wanted == pytest.approx(0, abs=1e-9), line
             continue
         # A mean of differences of second order beside.
         assert line.se == pytest.approx(wanted, rel=2e-6, abs=1e-9), line
@@ -230,7 +260,16 @@ def test_error__of_states_merged__is_that_of_all_rows():
         for first, last in ((120, 200), (0, 1), (1, 120)):
             merged.merge(state_of(of, first, last))
         assert of.pooled_value(merged, map) == of.pooled_value(whole, map)
-        assert of.pooled_value(whole, map).clusters == 200
+        found, log_of = of.pooled_value(whole, map), zip(*log.values(), strict=True)
+        rows = [dict(zip(log, row, strict=True)) for row in log_of]
+        kinds = {
+            "LogLoss": [{row["group"] for row in rows}],
+            "PCOC": [{row["group"] for row in rows if row["label"]}],
+            "MCC": [
+                {row["group"] for row in rows if row["label"] == label} for label in (0, 1)
+            ] + [{row["group"] for row in rows if (row["score"] >= 0.2) == hit} for hit in (0, 1)],
+        }[of.name]  # fmt: skip
+        assert found.clusters == min(map(len, kinds))
 
 
 # ---- edges ---------------------------------------------------------------------------------------
@@ -252,10 +291,11 @@ def test_one_group__has_no_error():
         assert (math.isnan(line.se), line.caution) == (True, "one_group")
 
 
-def test_values_that_no_group_could_move__have_no_error_to_speak_of():
+def test_values_that_no_group_could_move__have_no_error():
     groups = [[Row(1.0, 1), Row(0.0, 0)]] * 40
     for line in evaluate(table_of(groups), ["RMSE", "MSE", "MCC", "PPV", "FScore", "PCOC"]):
-        assert (line.se, line.ci_low, line.ci_high) == (0, line.value, line.value), line
+        assert all(map(math.isnan, (line.se, line.ci_low, line.ci_high))), line
+        assert line.caution == "no_variance"
 
 
 def test_policy_for_undefined_values__leaves_no_error():

@@ -197,7 +197,7 @@ def test_clustered_error__is_that_of_repeated_experiments():
         starts = np.arange(0, len(user) + 1, rows)
         state.add(score, np.flatnonzero(label), None, starts)
         area.append(state.scores.auc())
-        of_clusters.append(state.variance(area[-1])[0] ** 0.5)
+        of_clusters.append(state.variance(area[-1]).variance ** 0.5)
         of_rows.append(row_variance(state.scores, area[-1], map) ** 0.5)
     truth = np.std(area)
     assert np.mean(of_clusters) == pytest.approx(truth, rel=0.12)

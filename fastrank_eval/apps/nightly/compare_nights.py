@@ -86,8 +86,8 @@ def from_baseline(
     """Return the differences of all other models from the baseline.
 
     Both are values of the same groups. The standard error is that of the difference of two ratios
-    of sums over the same clusters. p-values are from Student's t with one degree of freedom less
-    than groups.
+    of sums over the same clusters. p-values are from Student's t with Satterthwaite's degrees of
+    freedom, at most one less than groups.
 
     Parameters
     ----------
@@ -170,9 +170,6 @@ def with_verdict(difference: NightDifference, confidence: float) -> NightDiffere
 
 def _verdict(difference: NightDifference, confidence: float) -> str:
     p_value = difference.p_adjusted
-    if difference.delta and difference.ci_low == difference.delta == difference.ci_high:
-        # All groups agree: there is no test, but the direction is certain.
-        return "higher" if difference.delta > 0 else "lower"
     if math.isnan(p_value):
         return "not tested"
     if p_value > 1 - confidence or not difference.delta:

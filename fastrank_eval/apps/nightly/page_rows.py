@@ -99,11 +99,9 @@ _Rank = tuple[bool, bool, bool, float]
 
 
 def strength(difference: NightDifference) -> float:
-    """Return a difference in standard errors; infinite if they are 0."""
-    if difference.se > 0:
-        ratio = abs(difference.delta) / difference.se
-        return ratio if math.isfinite(ratio) else 0.0
-    return math.inf if difference.se == 0 and abs(difference.delta) > 0 else 0.0
+    """Return a difference in standard errors; 0 without one."""
+    ratio = abs(difference.delta) / difference.se if difference.se > 0 else 0.0
+    return ratio if math.isfinite(ratio) else 0.0
 
 
 def _alarm(outcome: GateOutcome, night: Night) -> Callable[[NightDifference], bool]:

@@ -176,7 +176,12 @@ def caution(name: str | None) -> str:
     >>> caution("pooled"), caution("few_groups"), caution(None)
     ('no interval', 'few effective groups', '')
     """
-    names = {"pooled": "no interval", "few_groups": "few effective groups"}
+    names = {
+        "pooled": "no interval",
+        "few_groups": "few effective groups",
+        "one_group": "one group, no interval",
+        "no_variance": "groups do not vary, no interval",
+    }
     return names.get(name or "", (name or "").replace("_", " "))
 
 
