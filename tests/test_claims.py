@@ -648,6 +648,63 @@ def test_13__worse_is_the_bad_direction_of_the_measure() -> None:
         ]
 
 
+def test_14__a_misspelt_baseline_is_not_blamed_on_the_scores(tmp_path: Path) -> None:
+    log = sliced_log(new=0.1)
+    parquet.write_table(pa.table(log), tmp_path / "log.parquet")
+    columns = ["-g", "user", "-l", "click", "-m", "GAUC"]
+    for scores in ("new", "twice = new * 2"):
+        found = CliRunner().invoke(
+            cli,
+            ["compare", str(tmp_path / "log.parquet"), *columns, "-s", scores, "-b", "bse"],
+        )
+        assert found.exit_code == 2
+        assert "--baseline: no column 'bse'. Did you mean 'base'?" in found.stderr
+    state = fe.evaluate(
+        log, group="user", label="click", score=["base", "new"], measures="GAUC", baseline="base",
+        keep_state=True,
+    ).state  # fmt: skip
+    with pytest.raises(fe.ArgumentError, match=r"^baseline: must be one of .* mean 'base'"):
+        state.compare(baseline="bse")
+
+
+def test_14__a_misspelt_argument_names_the_function_and_the_nearest_argument() -> None:
+    log, columns = sliced_log(new=0.1), {"group": "user", "label": "click"}
+    for call, text in {
+        lambda: fe.evaluate(log, **columns, scores="new"): r"takes no scores.* 'score'",
+        lambda: fe.compare(log, **columns, scores=["base", "new"]): r"compare\(\) .* 'score'",
+        lambda: fe.gate(fail="GAUC < 0.5"): r"gate\(\) takes no fail\. Did you mean 'fail_if'",
+        lambda: fe.nDCG(gane="exp"): "nDCG has no option 'gane'. Did you mean 'gain'",
+    }.items():
+        with pytest.raises(fe.FastRankEvalError, match=text):
+            call()
+
+
+def test_14__the_slice_with_most_rows_is_named_and_all_slices_on_request(tmp_path: Path) -> None:
+    draws, sizes = np.random.default_rng(7), [400, 40, 40, 40, 40]
+    user = np.repeat(np.arange(sum(sizes)), 6)
+    country = np.repeat(np.array(["IN", "AT", "BE", "CH", "DK"]), np.array(sizes) * 6)
+    click = (np.arange(len(user)) % 6 < 2).astype(int)
+    base = click + draws.random(len(user)) / 2
+    # India, with five of seven rows, has the smallest loss.
+    new = np.where(draws.random(len(user)) < np.where(country == "IN", 0.1, 0.5), 1 - base, base)
+    log = {"user": user, "country": country, "click": click, "base": base, "new": new}
+    columns = {"group": "user", "label": "click", "score": ["base", "new"], "baseline": "base"}
+    found = fe.compare(log, **columns, measures="GAUC", by="country")
+    (line,) = [one for one in str(found).splitlines() if one.startswith("new is worse in ")]
+    assert line.startswith("new is worse in country=IN: ")
+    assert "and 2 more" in str(found)
+    every = found.to_markdown(all_slices=True)
+    assert "more" not in every
+    assert all(f"country={one}: -" in every for one in ("IN", "AT", "BE", "CH", "DK"))
+    parquet.write_table(pa.table(log), tmp_path / "log.parquet")
+    arguments = [str(tmp_path / "log.parquet"), "-g", "user", "-l", "click", "-s", "new,base"]
+    outcome = CliRunner().invoke(
+        cli, ["compare", *arguments, "-b", "base", "-m", "GAUC", "--by", "country", "--all-slices"]
+    )
+    assert outcome.exit_code == 0
+    assert " more" not in outcome.stdout
+
+
 # --- Nights (3, 15 to 17) ------------------------------------------------------------------------
 
 # --- Negative grades and gains (18) --------------------------------------------------------------

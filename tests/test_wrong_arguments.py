@@ -49,6 +49,45 @@ def test_wrong_types_for_every_public_argument__raise_errors_of_ours_only(
     assert tries > 6000
 
 
+def right_name(call: Call, name: str) -> str:
+    """The error of a call with None for an argument."""
+    try:
+        call.with_argument(name, None)
+    except fe.FastRankEvalError as error:
+        return str(error)
+    return ""
+
+
+def test_misspelt_argument_of_every_public_function__names_function_and_nearest_argument(
+    every: list[Call], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    tries, found = 0, []
+    for call in every:
+        kinds = {p.name: p.kind for p in inspect.signature(call.function).parameters.values()}
+        variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.POSITIONAL_ONLY)
+        own = call.name.split()[0].rpartition(".")[2]
+        skipped = own.startswith("__") or call.name.endswith(".get") or "<lambda>" in repr(call)
+        if skipped or any(kind in variable for kind in kinds.values()):
+            continue
+        for name in call.names():
+            given = {key: value for key, value in call.arguments.items() if key != name}
+            told = "accepted"
+            try:
+                call.function(**given, **{f"{name}{name[-1]}": given.get(name)})
+            except fe.FastRankEvalError as error:
+                told = str(error)
+            except Exception as error:
+                told = f"{type(error).__name__}: {error}"
+            if f"takes no {name}." in right_name(call, name):
+                continue
+            tries += 1
+            if own not in told or f"Did you mean '{name}'?" not in told or "TypeError" in told:
+                found.append(f"{call.name}({name}): {told}")
+    assert not found
+    assert tries > 600
+
+
 def test_every_public_function__is_tried(every: list[Call]) -> None:
     tried = {call.name.split()[0] for call in every}
     classes = {"Measure", "Progress", "Meta", "Provenance", "MeasureValue", "ComparedValue"}

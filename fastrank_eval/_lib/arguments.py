@@ -60,6 +60,15 @@ def column_names(role: str, value: str | Iterable[str]) -> tuple[str, ...]:
     return names
 
 
+def require_baseline(name: str, scores: Sequence[str]) -> None:
+    """Raise unless a baseline is one of the models."""
+    if name not in scores:
+        raise ArgumentError(
+            f"baseline: must be one of the score columns {', '.join(map(repr, scores))}, got "
+            f"{name!r}; name one of them.{near(name, scores)}"
+        )
+
+
 def check_flag(name: str, value: object) -> None:
     """Raise unless a value is True or False."""
     if not isinstance(value, bool):
@@ -88,8 +97,9 @@ def wrong_choice(name: str, value: object, choices: Sequence[str]) -> str:
 def check_options(
     caller: str,
     names: Iterable[str],
-    function: Callable[..., Any],
+    function: Callable[..., Any] | Collection[str],
     without: Collection[str] = (),
+    own: Callable[..., Any] | None = None,
 ) -> None:
     """Raise for unknown options and for missing required options.
 
@@ -99,25 +109,35 @@ def check_options(
         Name of the function that the user called, for the message.
     names : iterable of str
         The names of the options that the user passed.
-    function : callable
-        The function that takes the options as keyword-only parameters.
+    function : callable or collection of str
+        The function that takes the options as keyword-only parameters, or their names.
     without : collection of str
         Parameters of `function` that are no options of `caller`.
+    own : callable, optional
+        The function that the user called: its own parameters are among those that it takes.
     """
     names = list(names)
-    options = {
-        name: parameter
-        for name, parameter in signature(function).parameters.items()
-        if parameter.kind is Parameter.KEYWORD_ONLY and name not in without
-    }
+    taken = [
+        name
+        for name, parameter in (signature(own).parameters.items() if own else ())
+        if name != "self" and parameter.kind is not Parameter.VAR_KEYWORD
+    ]
+    if isinstance(function, Collection):
+        required = dict.fromkeys(function, False)
+    else:
+        required = {
+            name: parameter.default is Parameter.empty
+            for name, parameter in signature(function).parameters.items()
+            if parameter.kind is Parameter.KEYWORD_ONLY and name not in without
+        }
+    taken = list(dict.fromkeys([*taken, *required]))
     for name in names:
-        if name not in options:
+        if name not in required:
             raise ArgumentError(
-                f"{caller}() takes no {name}.{near(name, list(options))} "
-                f"It takes {', '.join(options)}."
+                f"{caller}() takes no {name}.{near(name, taken)} It takes {', '.join(taken)}."
             )
-    for name, parameter in options.items():
-        if parameter.default is Parameter.empty and name not in names:
+    for name, is_required in required.items():
+        if is_required and name not in names:
             raise ArgumentError(f"{caller}() needs {name}=...")
 
 
@@ -197,8 +217,14 @@ def typed(function: Callable[_P, _R]) -> Callable[_P, _R]:
     Returns
     -------
     callable
-        The same function; it raises `ArgumentError` with the name of the argument.
+        The same function; it raises `ArgumentError` with the name of the argument, also for an
+        argument that it does not take or lacks.
     """
+    return _typed(function, function.__qualname__)
+
+
+def _typed(function: Callable[_P, _R], shown_name: str) -> Callable[_P, _R]:
+    """Check the types of arguments of a function that errors call by a name."""
     parsed: list[tuple[tuple[str, ...], dict[str, tuple[_Type, ...]], str]] = []
 
     @wraps(function)
@@ -211,9 +237,58 @@ def typed(function: Callable[_P, _R]) -> Callable[_P, _R]:
             _check(name, value, types.get(name))
         for name, value in keywords.items():
             _check(name, value, types.get(name))
-        return function(*args, **keywords)
+        try:
+            return function(*args, **keywords)
+        except TypeError:
+            _check_call(function, shown_name, args, keywords)
+            raise
 
     return checked
+
+
+def _check_call(
+    function: Callable[..., Any], shown_name: str, args: tuple[Any, ...], keywords: dict[str, Any]
+) -> None:
+    """Raise ArgumentError if a call does not fit the parameters."""
+    parameters = list(signature(function).parameters.values())
+    if parameters and parameters[0].name == "self":
+        args, parameters = args[1:], parameters[1:]
+    kinds = [p.kind for p in parameters]
+    takes_more = Parameter.VAR_KEYWORD in kinds
+    places = [
+        p.name
+        for p in parameters
+        if p.kind in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+    ]
+    variable = (Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL)
+    names = [p.name for p in parameters if p.kind not in variable]
+    given = {*places[: len(args)], *keywords}
+    missing = [
+        p.name
+        for p in parameters
+        if p.default is Parameter.empty and p.name in names and p.name not in given
+    ]
+    name = f"{shown_name.removesuffix('.__init__')}()"
+    unknown = [word for word in keywords if word not in names]
+    for word in unknown if not takes_more else ():
+        hint = near(word, missing) or near(word, names)
+        raise ArgumentError(
+            f"{name} takes no {word}.{hint} It takes {', '.join(names) or 'no argument'}."
+        )
+    for lacking in missing:
+        for word in unknown:
+            if f"'{word}'" in near(lacking, unknown):
+                raise ArgumentError(f"{name} takes no {word}. Did you mean '{lacking}'?")
+    for word in keywords:
+        if word in places[: len(args)]:
+            raise ArgumentError(f"{name}: {word} is passed twice; pass it once.")
+    if len(args) > len(places) and Parameter.VAR_POSITIONAL not in kinds:
+        most = f"{len(places)} argument{'s' * (len(places) != 1)}"
+        others = [one for one in names if one not in places]
+        remedy = f"name the others, as in {others[0]}=..." if others else "leave the others out"
+        raise ArgumentError(f"{name} takes {most} without a name, got {len(args)}; {remedy}.")
+    if missing:
+        raise ArgumentError(f"{name} needs {missing[0]}=...")
 
 
 def taking(record: Callable[_P, _T]) -> Callable[[Callable[[_T], _R]], Callable[_P, _R]]:
@@ -229,20 +304,14 @@ def taking(record: Callable[_P, _T]) -> Callable[[Callable[[_T], _R]], Callable[
     callable
         A decorator. Callers, ``help()`` and type checkers see the fields as parameters.
     """
-    checked = typed(record)
     parameters = signature(record)
 
     def decorate(function: Callable[[_T], _R]) -> Callable[_P, _R]:
-        name = function.__name__
+        checked = _typed(record, function.__name__)
 
         @wraps(function)
         def take(*args: _P.args, **keywords: _P.kwargs) -> _R:
-            try:
-                arguments = checked(*args, **keywords)
-            except TypeError as error:
-                message = re.sub(r"^\w+\.__init__\(\)", f"{name}()", str(error))
-                raise TypeError(message) from None
-            return function(arguments)
+            return function(checked(*args, **keywords))
 
         returned = function.__annotations__["return"]
         vars(take)["__signature__"] = parameters.replace(return_annotation=returned)

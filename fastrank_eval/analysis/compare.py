@@ -188,7 +188,7 @@ def compare(
     """
     started = perf_counter()
     names = {"group", "label", "score", "measures", "baseline", *options}
-    check_options("compare", names, run, without=OF_RESULT)
+    check_options("compare", names, run, without=OF_RESULT, own=compare)
     choices = choices_of(test, correction, confidence, replicates, seed, threads)
     if choices.needs_groups and not per_group:
         raise ArgumentError(
@@ -370,7 +370,7 @@ def compare_slices(
             ]
             for model in plan.rivals
         }
-        rows_by_slicing[by] += compare_models(
+        compared = compare_models(
             values[by, label],
             plan.measures,
             scores[base],
@@ -378,6 +378,7 @@ def compare_slices(
             choices,
             None if by else records,
         )
+        rows_by_slicing[by] += [replace(row, rows=rows) for row in compared]
     return [
         row
         for of_slicing in rows_by_slicing.values()

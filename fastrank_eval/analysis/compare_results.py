@@ -9,8 +9,8 @@ from itertools import product
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from fastrank_eval._lib.arguments import column_name
-from fastrank_eval._lib.errors import ArgumentError, near
+from fastrank_eval._lib.arguments import column_name, require_baseline
+from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.analysis.attribution import slicings_of
 from fastrank_eval.analysis.compare import (
     choices_of,
@@ -129,6 +129,7 @@ def _compare_groups(
         for candidate in candidates
     }
     overall = compare_models(values[None, "all"], measures, base, evidence, choices, records)
+    overall = [replace(row, rows=meta.rows) for row in overall]
     rows = adjust_rows(overall, measures, choices)
     # A result has no values of groups by slice.
     not_paired = {candidate: [NOT_PAIRED] * len(measures) for candidate in candidates}
@@ -215,15 +216,11 @@ def _left_out(result: Result, other: Result) -> dict[str, Any]:
 def _baseline_of(result: Result, other: Result | None, requested: str | None) -> str:
     if requested is None and other is not None and len(result.scores) == 1:
         return result.scores[0]
-    names = ", ".join(map(repr, result.scores))
     if requested is None:
+        names = ", ".join(map(repr, result.scores))
         raise ArgumentError(f"baseline: must be one of {names}, got None; name one.")
     name = column_name("baseline", requested)
-    if name not in result.scores:
-        raise ArgumentError(
-            f"baseline: must be one of the score columns {names} of this result, got {name!r}; "
-            f"name one of them.{near(name, result.scores)}"
-        )
+    require_baseline(name, result.scores)
     if other is None and len(result.scores) < 2:
         raise ArgumentError(
             f"this result has only the model {name!r}; pass the result of the other model, as in "
@@ -281,6 +278,8 @@ def compare_states(
     level = 0.95 if confidence is None else confidence
     choices = choices_of(test, correction, level, replicates, seed, threads)
     base = state.baseline if baseline is None else column_name("baseline", baseline)
+    if baseline is not None:
+        require_baseline(str(base), state.scores)
     if other is None and base is not None and base == state.baseline:
         if choices.needs_groups and not state.has_groups:
             raise ArgumentError(

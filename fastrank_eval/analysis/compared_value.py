@@ -91,6 +91,8 @@ class ComparedValue(DifferenceFields, NamedRecord):
         The slicing of `slice`; None for all rows.
     name : str
         The name that was asked for, as in `MeasureValue`.
+    rows : int
+        Rows of the slice; 0 for slices of results, which keep no numbers of rows.
 
     Examples
     --------
@@ -134,13 +136,14 @@ class ComparedValue(DifferenceFields, NamedRecord):
     verdict: str = ""
     by: str | None = None
     name: str = ""
+    rows: int = 0
 
 
 DIFFERENCE_SCHEMA = record_schema(
     ComparedValue,
     "score baseline by slice measure name aggregate base_value value delta relative rela_impr "
     "rela_impr_se rela_impr_ci_low rela_impr_ci_high rela_impr_caution se ci_low ci_high test "
-    "statistic p_value p_adjusted comparisons groups degrees wins ties losses only_base "
+    "statistic p_value p_adjusted comparisons rows groups degrees wins ties losses only_base "
     "only_candidate effect_size mdd caution verdict",
 )
 

@@ -367,20 +367,24 @@ def changed_slices(comparison: ComparedModels, score: str, top: int) -> Iterator
         yield Lines([printable(f"{title}: {changes}")], [""])
 
 
-def slice_verdicts(comparison: ComparedModels, score: str) -> Iterator[tuple[str, str]]:
+def slice_verdicts(
+    comparison: ComparedModels, score: str, all_slices: bool = False
+) -> Iterator[tuple[str, str]]:
     """Name the slices where a candidate is significantly worse or better.
 
     Yields
     ------
     tuple of str and str
-        ``"worse"`` or ``"better"``, and a line for each measure, largest differences first.
+        ``"worse"`` or ``"better"``, and a line for each measure. Slices with the largest product of
+        rows and difference come first: a large difference in few rows hides no slice of many.
     """
     groups: dict[tuple[str, str], list[ComparedValue]] = {}
     for v in comparison.values:
         if v.by is not None and v.score == score and word(v) in _MARKS:
             groups.setdefault((v.measure, word(v)), []).append(v)
     for (_, kind), values in groups.items():
-        first = sorted(values, key=lambda v: -abs(v.delta))[:_MAX_NAMED]
+        first = sorted(values, key=lambda v: -abs(v.delta) * (v.rows or v.groups))
+        first = first if all_slices else first[:_MAX_NAMED]
         names = [f"{v.slice}: {difference_text(v)} {v.shown}" for v in first]
         more = f", and {len(values) - len(first)} more" if len(values) > len(first) else ""
         yield kind, f"{score} is {kind} in {', '.join(names)}{more}"

@@ -115,7 +115,7 @@ class ReportedComparison(ComparedModels, ReportView):
         return record_csv(self.values, DIFFERENCE_SCHEMA, safe)
 
     @typed
-    def to_markdown(self, movers: int = 0, *, wide: bool = False) -> str:
+    def to_markdown(self, movers: int = 0, *, wide: bool = False, all_slices: bool = False) -> str:
         """Write the report as markdown.
 
         Parameters
@@ -124,21 +124,24 @@ class ReportedComparison(ComparedModels, ReportView):
             As in `to_dict`.
         wide : bool
             Write tables for each candidate, with p-values. By default models are columns.
+        all_slices : bool
+            Name every slice where a candidate is significantly better or worse. By default three,
+            those with the largest product of rows and difference, and the number of others.
 
         Returns
         -------
         str
             Names from data are in code spans, so nothing in them is markup.
         """
-        return self._document("markdown", wide=wide, movers=movers)
+        return self._document("markdown", wide=wide, movers=movers, all_slices=all_slices)
 
     @typed
-    def to_latex(self, movers: int = 0, *, wide: bool = False) -> str:
+    def to_latex(self, movers: int = 0, *, wide: bool = False, all_slices: bool = False) -> str:
         r"""Write the report as LaTeX, for ``\input`` into a document with booktabs.
 
         Parameters
         ----------
-        movers, wide
+        movers, wide, all_slices
             As in :meth:`to_markdown`.
 
         Returns
@@ -146,15 +149,15 @@ class ReportedComparison(ComparedModels, ReportView):
         str
             Names from data are escaped.
         """
-        return self._document("latex", wide=wide, movers=movers)
+        return self._document("latex", wide=wide, movers=movers, all_slices=all_slices)
 
     @typed
-    def to_html(self, movers: int = 0, *, wide: bool = False) -> str:
+    def to_html(self, movers: int = 0, *, wide: bool = False, all_slices: bool = False) -> str:
         """Write the report as a page of HTML, which needs no other file.
 
         Parameters
         ----------
-        movers, wide
+        movers, wide, all_slices
             As in :meth:`to_markdown`.
 
         Returns
@@ -162,7 +165,7 @@ class ReportedComparison(ComparedModels, ReportView):
         str
             Names from data are escaped.
         """
-        return self._document("html", wide=wide, movers=movers)
+        return self._document("html", wide=wide, movers=movers, all_slices=all_slices)
 
     @property
     def _title(self) -> str:
@@ -170,27 +173,35 @@ class ReportedComparison(ComparedModels, ReportView):
         return f"Comparison of {names} with {printable(self.baseline)}"
 
     @typed
-    def view(self, movers: int = 0, *, wide: bool = False) -> Any:
+    def view(self, movers: int = 0, *, wide: bool = False, all_slices: bool = False) -> Any:
         """Choose what a terminal shows.
 
         Parameters
         ----------
-        movers, wide
+        movers, wide, all_slices
             As in :meth:`to_markdown`.
 
         Returns
         -------
         rich renderable
         """
-        return TerminalView(lambda width: self._report(width, wide, movers))
+        return TerminalView(lambda width: self._report(width, wide, movers, all_slices))
 
     def _report(
-        self, width: int | None, wide: bool = False, movers: int = 0, *, plain: bool = False
+        self,
+        width: int | None,
+        wide: bool = False,
+        movers: int = 0,
+        all_slices: bool = False,
+        *,
+        plain: bool = False,
     ) -> Report:
         parts = [[score] for score in self.scores] if wide else [list(self.scores)]
         by_model = not wide and (width is None or len(self.scores) > 1)
         blocks = [
-            b for scores in parts for b in self._blocks(scores, width, movers, plain, by_model)
+            b
+            for scores in parts
+            for b in self._blocks(scores, width, movers, plain, by_model, all_slices)
         ]
         legend = list(mark_notes(self, by_model))
         notes = _notes(self, rough=FEW_NOTE not in legend)
@@ -201,12 +212,18 @@ class ReportedComparison(ComparedModels, ReportView):
         return self._report(None, wide=len(self.scores) == 1)
 
     def _blocks(
-        self, scores: Sequence[str], width: int | None, top: int, plain: bool, by_model: bool
+        self,
+        scores: Sequence[str],
+        width: int | None,
+        top: int,
+        plain: bool,
+        by_model: bool,
+        all_slices: bool,
     ) -> Iterator[Table | Lines]:
         """Lay out some candidates, side by side if `by_model`."""
         yield from overall_tables(self, scores, width, plain, by_model)
         for score in scores:
-            texts, styles = _verdicts(self, score)
+            texts, styles = _verdicts(self, score, all_slices)
             if len(scores) > 1:
                 name = printable(score)
                 texts = [t if t.startswith(f"{name} ") else f"{name}: {t}" for t in texts]
@@ -226,7 +243,9 @@ class ReportedComparison(ComparedModels, ReportView):
 _STYLES = {"better": "green", "worse": "red"}
 
 
-def _verdicts(comparison: ReportedComparison, score: str) -> tuple[list[str], list[str]]:
+def _verdicts(
+    comparison: ReportedComparison, score: str, all_slices: bool
+) -> tuple[list[str], list[str]]:
     """Write the verdicts on a candidate, and their styles."""
     values = [v for v in comparison.overall if v.score == score]
     undecided = [v for v in values if is_undecided(v, comparison.confidence)]
@@ -235,7 +254,7 @@ def _verdicts(comparison: ReportedComparison, score: str) -> tuple[list[str], li
     texts, styles = [v.verdict for v in values], [_STYLES.get(word(v), "") for v in values]
     if len(undecided) > 1:
         texts, styles = [*texts, undecided_text(undecided)], [*styles, ""]
-    for kind, text in slice_verdicts(comparison, score):
+    for kind, text in slice_verdicts(comparison, score, all_slices):
         texts, styles = [*texts, text], [*styles, _STYLES[kind]]
     return list(map(printable, texts)), styles
 

@@ -399,7 +399,7 @@ def curve(
             raise ArgumentError(
                 f"curve() takes no {name}, because the kind of curve sets it; leave it out."
             )
-    check_options("curve", {"measures", *options}, evaluate)
+    check_options("curve", {"measures", *options}, evaluate, own=curve)
     check_one_label(options.get("label"))
     name = _source_name(source)
     if kind in _SCORE_KINDS:
@@ -439,6 +439,7 @@ def _choices(kind: str, requested: Mapping[str, Any]) -> dict[str, Any]:
     check_choice("kind", kind, KINDS)
     choices = dict(_DEFAULTS[kind])
     for name, value in requested.items():
+        check_options("curve", [name], ["rel", *(key for one in _DEFAULTS.values() for key in one)])
         if value is None or (name == "rel" and kind in _SCORE_KINDS):
             continue
         if name not in choices:

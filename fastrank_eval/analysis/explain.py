@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
-from fastrank_eval._lib.arguments import typed
+from fastrank_eval._lib.arguments import check_options, typed
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.engine.conventions import DEFAULTS, Profile, profile_of, with_options
@@ -214,6 +214,7 @@ def explain(
     GAUC single_class  None         0        -0.500000
     all of catboost                           0.500000
     """
+    check_options("explain", {"label", "score", "measures", *options}, evaluate, own=explain)
     tool_profile = profile_of(profile)
     requested = parse_measures(measures)
     fixed = {name: options[name] for name in DEFAULTS if options.get(name) is not None}

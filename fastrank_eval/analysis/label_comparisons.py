@@ -77,74 +77,83 @@ class LabelComparisons(ByLabel[Comparison]):
         return json.dumps(self.to_dict(movers), indent=check_indent(indent), allow_nan=False)
 
     @typed
-    def to_markdown(self, movers: int = 0, *, wide: bool = False) -> str:
+    def to_markdown(self, movers: int = 0, *, wide: bool = False, all_slices: bool = False) -> str:
         """Write the report as markdown, with a heading for each label.
 
         Parameters
         ----------
-        movers, wide
+        movers, wide, all_slices
             As in `Comparison.to_markdown`.
 
         Returns
         -------
         str
         """
-        return self._document("markdown", wide=wide, movers=movers)
+        return self._document("markdown", wide=wide, movers=movers, all_slices=all_slices)
 
     @typed
-    def to_latex(self, movers: int = 0, *, wide: bool = False) -> str:
+    def to_latex(self, movers: int = 0, *, wide: bool = False, all_slices: bool = False) -> str:
         r"""Write the report as LaTeX, for ``\input`` into a document with booktabs.
 
         Parameters
         ----------
-        movers, wide
+        movers, wide, all_slices
             As in `Comparison.to_markdown`.
 
         Returns
         -------
         str
         """
-        return self._document("latex", wide=wide, movers=movers)
+        return self._document("latex", wide=wide, movers=movers, all_slices=all_slices)
 
     @typed
-    def to_html(self, movers: int = 0, *, wide: bool = False) -> str:
+    def to_html(self, movers: int = 0, *, wide: bool = False, all_slices: bool = False) -> str:
         """Write the report as a page of HTML, which needs no other file.
 
         Parameters
         ----------
-        movers, wide
+        movers, wide, all_slices
             As in `Comparison.to_markdown`.
 
         Returns
         -------
         str
         """
-        return self._document("html", wide=wide, movers=movers)
+        return self._document("html", wide=wide, movers=movers, all_slices=all_slices)
 
     @typed
-    def view(self, movers: int = 0, *, wide: bool = False) -> Any:
+    def view(self, movers: int = 0, *, wide: bool = False, all_slices: bool = False) -> Any:
         """Choose what a terminal shows.
 
         Parameters
         ----------
-        movers, wide
+        movers, wide, all_slices
             As in `Comparison.to_markdown`.
 
         Returns
         -------
         rich renderable
         """
-        return TerminalView(lambda width: self._report(width, wide, movers))
+        return TerminalView(lambda width: self._report(width, wide, movers, all_slices))
 
     @property
     def _title(self) -> str:
         return f"Comparison for {', '.join(map(printable, self))}"
 
     def _report(
-        self, width: int | None, wide: bool = False, movers: int = 0, *, plain: bool = False
+        self,
+        width: int | None,
+        wide: bool = False,
+        movers: int = 0,
+        all_slices: bool = False,
+        *,
+        plain: bool = False,
     ) -> Report:
         return self._combined(
-            {label: one._report(width, wide, movers, plain=plain) for label, one in self.items()}
+            {
+                label: one._report(width, wide, movers, all_slices, plain=plain)
+                for label, one in self.items()
+            }
         )
 
     def _html_report(self) -> Report:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from time import perf_counter
 from typing import Any, overload
@@ -402,7 +402,7 @@ def best_threshold(
     started = perf_counter()
     criterion = Criterion(by, beta, target, pos, costs)
     check_choice("prefer", prefer, PREFER)
-    _check_options("best_threshold", options)
+    _check_options(best_threshold, options)
     plan, found = totals_of(
         source,
         label=label,
@@ -538,7 +538,7 @@ def confusion(
     ]
     if not measures:
         raise ArgumentError("threshold: must have at least one number, got none; pass one.")
-    _check_options("confusion", options)
+    _check_options(confusion, options)
     plan, found = totals_of(
         source, label=label, score=score, measures=measures, weight=weight, **options
     )
@@ -559,8 +559,9 @@ def confusion(
     return pa.Table.from_pylist(rows, schema=pa.schema(fields, metadata))
 
 
-def _check_options(caller: str, options: Mapping[str, Any]) -> None:
-    check_options(caller, {"label", "score", "weight", *options}, run, without=NOT_OF_ROWS)
+def _check_options(caller: Callable[..., Any], options: Mapping[str, Any]) -> None:
+    names = {"label", "score", "weight", *options}
+    check_options(caller.__name__, names, run, without=NOT_OF_ROWS, own=caller)
 
 
 def _read_rel(rel: Any) -> Any:

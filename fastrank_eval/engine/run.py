@@ -21,6 +21,7 @@ from fastrank_eval._lib.arguments import (
     column_names,
     is_list_like,
     is_unicode,
+    require_baseline,
     taking,
 )
 from fastrank_eval._lib.arrow import is_wide_integer
@@ -562,11 +563,7 @@ def _baseline(baseline: str | None, scores: tuple[str, ...]) -> int | None:
     if baseline is None:
         return None
     name = column_name("baseline", baseline)
-    if name not in scores:
-        raise ArgumentError(
-            f"baseline: must be one of the score columns {', '.join(map(repr, scores))}, got "
-            f"{name!r}; name one of them.{near(name, scores)}"
-        )
+    require_baseline(name, scores)
     if len(scores) < 2:
         raise ArgumentError(
             f"score: must name a model to compare with the baseline, got only {name!r}; name two "

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from fastrank_eval._lib.arguments import shown, typed
+from fastrank_eval._lib.arguments import check_options, shown, typed
 from fastrank_eval._lib.arrow import arrow_column, as_array, decode_array
-from fastrank_eval._lib.errors import ArgumentError, near
+from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.io.reader import open_source
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures import measure as measure_of
@@ -106,12 +106,6 @@ class GroupedMeasure:
 
     def __init__(self, measure: str | Measure, options: dict[str, Any]) -> None:
         self.measure = measure_of(measure)
-        for name in options:
-            if name not in _OPTIONS:
-                raise ArgumentError(
-                    f"options: must be out of {', '.join(_OPTIONS)}, got {name!r}; leave it out."
-                    f"{near(name, _OPTIONS)}"
-                )
         self.options = options
 
     def grouped_value(
@@ -229,6 +223,7 @@ def group_score(
     >>> group_score([0, 1, 1, 0], [0.1, 0.3, 0.2, 0.4], groups=["a", "b", "a", "b"])
     0.5
     """
+    check_options("group_score", options, _OPTIONS, own=group_score)
     score = scorer(measure, **options)
     return score(y_true, y_score, groups=groups, sample_weight=sample_weight)
 
@@ -273,6 +268,7 @@ def scorer(measure: str | Measure = "GAUC", **options: Any) -> GroupScore:
     >>> scorer("nDCG@2")([0, 1, 1], [0.3, 0.2, 0.1], groups=[7, 7, 8])
     0.8154648767857288
     """
+    check_options("scorer", options, _OPTIONS, own=scorer)
     return GroupScore(measure, options)
 
 
@@ -478,6 +474,7 @@ def lightgbm_metric(
     >>> metric.name, metric.higher_is_better
     ('GAUC', True)
     """
+    check_options("lightgbm_metric", options, _OPTIONS, own=lightgbm_metric)
     return _LightGBMMetric(measure, group, sizes, weighted, name, options)
 
 
@@ -526,6 +523,7 @@ def xgboost_metric(
     """
     metric = _XGBoostMetric(measure, group, sizes, weighted, name, options)
     metric.name = "".join(metric.name.split()).replace(":", "=")
+    check_options("xgboost_metric", options, _OPTIONS, own=xgboost_metric)
     return metric
 
 
@@ -577,6 +575,7 @@ def catboost_metric(
     >>> metric.get_final_error(error, weight)
     0.5
     """
+    check_options("catboost_metric", options, _OPTIONS, own=catboost_metric)
     if group is None and sizes is None:
         raise ArgumentError(
             "group: must be given, because CatBoost passes no groups to a metric, got None; pass "

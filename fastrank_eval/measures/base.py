@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 
+from fastrank_eval._lib.arguments import typed
 from fastrank_eval._lib.elementary import log_each
 from fastrank_eval._lib.errors import MeasureError, near
 from fastrank_eval.groups.diversity import IntentRanking
@@ -335,6 +336,7 @@ def _add(kind: type[Measure]) -> None:
         aliases[word.lower()] = kind.name, kind.presets.get(word, {})
 
 
+@typed
 def register(kind: type[AnyMeasure]) -> AnyMeasure:
     """Add a measure of your own to those that can be named in text.
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from fastrank_eval._lib.arguments import is_list_like
+from fastrank_eval._lib.arguments import is_list_like, typed
 from fastrank_eval._lib.errors import MeasureError
 from fastrank_eval._lib.lexer import shorten
 from fastrank_eval.measures.base import Measure, find_name, registry
@@ -22,6 +22,7 @@ _SIGNS = re.compile(r"""'(?:[^'\\]|\\.)*'?|"(?:[^"\\]|\\.)*"?|[][(){},]""", re.D
 _NUMBERED = re.compile(r"(.*?[a-z])(?:_at|_cut)?_?([1-9]\d*)", re.IGNORECASE)
 
 
+@typed
 def measure(spelling: str | Measure) -> Measure:
     """Read a measure from its text; return a measure unchanged.
 
@@ -248,6 +249,7 @@ def _literal(node: ast.expr, spelling: str) -> Any:
         raise MeasureError(_unreadable(spelling)) from None
 
 
+@typed
 def parse_measures(measures: str | Measure | Sequence[str | Measure]) -> tuple[Measure, ...]:
     """Read one or several measures; commas inside brackets do not separate.
 

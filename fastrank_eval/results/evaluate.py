@@ -75,7 +75,7 @@ def partial(
     0.5
     """
     names = ["group", "label", "score", "measures", *options]
-    check_options("partial", names, evaluate, without=("per_group", "keep_state"))
+    check_options("partial", names, evaluate, without=("per_group", "keep_state"), own=partial)
     return evaluate(
         batches,
         group=group,

@@ -130,6 +130,7 @@ class _Table:
         for row in values:
             self._rows.setdefault((row.score, row.slice, row.measure), []).append(row)
             self._names.setdefault(row.measure, getattr(row, "shown", row.measure))
+        self._sizes = {row.slice: getattr(row, "groups", 0) for row in reversed(values)}
         self._scores, self._slices = (
             list(dict.fromkeys(key[i] for key in self._rows)) for i in range(2)
         )
@@ -166,6 +167,9 @@ class _Table:
                     str(each), outcome.kind, score, label, outcome.detail,
                     p_adjusted=outcome.p_adjusted,
                 )  # fmt: skip
+        for score, of_score in left_out.items():
+            largest_first = sorted(of_score, key=lambda label: -self._sizes[str(label)])
+            left_out[score] = {label: of_score[label] for label in largest_first}
         for score in [score for score in scores if len(left_out[score]) == len(slices)]:
             of_score = left_out.pop(score)
             text = f"no slice has its numbers: {_list_slices({score: of_score}, len(slices), 1)}"

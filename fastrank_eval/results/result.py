@@ -419,7 +419,7 @@ class Result(Reported):
         """
         from fastrank_eval.analysis.compare_results import compare_results
 
-        check_options("compare", choices, compare_results)
+        check_options("compare", choices, compare_results, own=type(self).compare)
         return compare_results(self, other, baseline, **choices)
 
     def __getitem__(self, key: str | Measure | tuple[str, str | Measure]) -> NDArray[np.float64]:

@@ -458,7 +458,7 @@ class State(NotebookView):
         """
         from fastrank_eval.analysis.compare_results import compare_states
 
-        check_options("compare", choices, compare_states)
+        check_options("compare", choices, compare_states, own=type(self).compare)
         with wrap_errors(" or ".join(one.shown for one in (self, other) if one is not None)):
             return compare_states(self, other, baseline, **choices)
 

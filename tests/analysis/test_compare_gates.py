@@ -36,7 +36,8 @@ def comparison(log):
 @pytest.mark.parametrize("field", COMPARISON_FIELDS)
 def test_every_field_of_comparisons__is_read_of_the_named_candidate(comparison, field) -> None:
     line = comparison.find("GAUC", "newer")
-    number = getattr(line, field)
+    # A gate corrects its own p-values: here one.
+    number = line.p_value if field == "p_adjusted" else getattr(line, field)
     assert (line.delta_se, line.delta_ci_low) == (line.se, line.ci_low)
     assert not comparison.check(f"newer:GAUC {field} = {number!r}")
     assert comparison.check(f"newer:GAUC {field} != {number!r}")
@@ -84,7 +85,7 @@ def test_two_results__have_gates_too(log) -> None:
         fe.evaluate(log, **COLUMNS, score=score, measures="GAUC,AP") for score in ("old", "new")
     )
     found = base.compare(other)
-    assert found.check("GAUC delta_ci_low < -0.9 or old:GAUC value < 0.1")
+    assert found.check("GAUC delta_ci_low < -0.9", "old:GAUC value < 0.1")
     assert not found.check(f"GAUC delta_ci_low = {found.find('GAUC').ci_low!r}")
     assert not found.check(f"new:GAUC se = {next(v.se for v in other)!r}")
 

@@ -262,7 +262,7 @@ def test_data_set_of_another_length__is_refused():
         ({"sizes": [1.5, 2.5]}, "sizes: must be whole numbers"),
         ({"sizes": [3, -1]}, "sizes: must be whole numbers"),
         ({"group": G, "profil": "xgboost"}, "Did you mean 'profile'"),
-        ({"group": G, "order": "sorted"}, "options: must be out of .* got 'order'"),
+        ({"group": G, "order": "sorted"}, "takes no order. It takes measure, group, .* threads"),
     ],
 )
 def test_groups_or_options_that_cannot_be__are_refused_at_once(given, message):

@@ -9,24 +9,26 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fastrank_eval._lib.errors import ArgumentError
+from fastrank_eval._lib.errors import ArgumentError, ColumnError
 from fastrank_eval._lib.lexer import quoted
 from fastrank_eval._lib.signals import defer_signals, raise_if_stopped
 from fastrank_eval.apps.cli.completion import complete_files
+from fastrank_eval.apps.cli.gate_options import (
+    exit_if_failed,
+    fail_if_compared_option,
+    fail_if_option,
+    read_gates,
+)
 from fastrank_eval.apps.cli.options import (
     check_order,
     comparison_options,
     compute,
     confidence_option,
     convention_options,
-    exit_if_failed,
     explicit_options,
-    fail_if_compared_option,
-    fail_if_option,
     measure_options,
     option,
     optional_column_options,
-    read_gates,
     reading_options,
     slice_options,
     sources_argument,
@@ -57,6 +59,7 @@ _COMMON_OPTIONS = (
     *_STATE_OPTIONS,
     "sources",
     "movers",
+    "all_slices",
     "threads",
     "report_format",
     "output",
@@ -109,6 +112,7 @@ Examples:
 def compare(
     sources: tuple[str, ...],
     movers: int | None,
+    all_slices: bool,
     fail_if: tuple[str, ...],
     quiet: bool,
     **options: Any,
@@ -157,9 +161,22 @@ def compare(
             options["measures"] = default_measures(options["test"])
         gates = read_gates(fail_if, options, compared=True)
         per_group = files.per_group is not None or files.movers(movers) > 0 or needs_groups
-        comparison = compute(run, sources, quiet, per_group=per_group, **options)
-    files.write(comparison, quiet, movers=files.movers(movers))
-    exit_if_failed(comparison, gates)
+        with _blaming_baseline(options["baseline"]):
+            comparison = compute(run, sources, quiet, per_group=per_group, **options)
+    files.write(comparison, quiet, movers=files.movers(movers), all_slices=all_slices)
+    exit_if_failed(comparison, gates, every=all_slices)
+
+
+@contextmanager
+def _blaming_baseline(baseline: str) -> Iterator[None]:
+    """Blame the baseline, not the scores, for its missing column."""
+    try:
+        yield
+    except ColumnError as error:
+        text = str(error)
+        if text.startswith(f"score: no column {baseline!r}"):
+            raise ColumnError(f"baseline{text.removeprefix('score')}") from None
+        raise
 
 
 def _with_baseline(baseline: str, score: Any) -> list[str] | dict[str, str]:
@@ -248,7 +265,9 @@ def _loaded_states(
         yield states
 
 
-_COMPARISON_OPTIONS = ("baseline", "test", "correction", "replicates", "seed", "movers")
+_COMPARISON_OPTIONS = (
+    *("baseline", "test", "correction", "replicates", "seed", "movers", "all_slices"),
+)
 
 
 @click.command(
@@ -320,6 +339,7 @@ def merge(
     states: tuple[str, ...],
     compared: bool,
     movers: int | None,
+    all_slices: bool,
     drop_groups: bool,
     fail_if: tuple[str, ...],
     quiet: bool,
@@ -355,12 +375,14 @@ def merge(
     with _loaded_states(states, quiet, add_state) as loaded:
         merged = loaded[0].merge(*loaded[1:], **allowed)
         summary: Result | Comparison
+        choices = {}
         if compared:
+            choices = {"movers": files.movers(movers), "all_slices": all_slices}
             summary = merged.compare(**options)
         else:
             shown = {name: options[name] for name in ("confidence", "min_groups")}
             summary = merged.result(**shown)
     raise_if_stopped()
     require_rows(summary, argument="STATES")
-    files.write(summary, quiet, merged, **({"movers": files.movers(movers)} if compared else {}))
-    exit_if_failed(summary, gates)
+    files.write(summary, quiet, merged, **choices)
+    exit_if_failed(summary, gates, every=all_slices)

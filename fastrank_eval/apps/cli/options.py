@@ -17,16 +17,11 @@ from fastrank_eval.apps.cli.completion import (
     complete_measures,
     complete_profiles,
 )
-from fastrank_eval.apps.cli.exit_codes import ExitCode
 from fastrank_eval.apps.cli.shell import SectionedOption, require_rows
-from fastrank_eval.apps.cli.standard_error import note
 from fastrank_eval.engine import DEFAULT_MEASURES
 
 if TYPE_CHECKING:
-    from fastrank_eval.analysis.comparison import Comparison
-    from fastrank_eval.results.gates import Gate
-    from fastrank_eval.results.labels import ByLabel
-    from fastrank_eval.results.result import Result
+    pass
 
 
 def option(section: str, *names: str, **keywords: Any) -> Callable[[Any], Any]:
@@ -467,6 +462,13 @@ comparison_options = combine(
         "groups are kept only if the test needs them. Memory is then bounded, unless AUC keeps "
         "the score of every row.",
     ),
+    option(
+        "Comparison",
+        "--all-slices",
+        is_flag=True,
+        help="Name every slice that is significantly better or worse, not the three of the largest "
+        "product of rows and difference; print every reason of --fail-if, not 20.",
+    ),
 )
 
 
@@ -503,100 +505,3 @@ def compute(
     raise_if_stopped()
     require_rows(result, options["where"])
     return result
-
-
-_MOST_REASONS = 20
-
-
-def _fail_if_option(examples: str) -> Callable[[Any], Any]:
-    return option(
-        "Output",
-        "--fail-if",
-        "fail_if",
-        multiple=True,
-        metavar="CONDITION",
-        help=f"Exit with code {ExitCode.GATE_FAILED} if this is true or cannot be computed; "
-        f"standard error names the reason: {examples} The report is always written. Repeat the "
-        "option for several.",
-    )
-
-
-fail_if_option = _fail_if_option(
-    "'GAUC < 0.6', 'score_a:GAUC[slot=feed] ci_low < 0.55 or AUC dropped_share > 0.1'. Without a "
-    "model it applies to every model, with [*] to every slice, and always to every label."
-)
-fail_if_compared_option = _fail_if_option(
-    "'worse(GAUC)', 'worse(GAUC[*])', 'GAUC delta_ci_low < -0.001', 'new:AUC < 0.7'. "
-    "worse() is significantly worse, corrected over the terms of the gate. Fields of differences "
-    "are delta, delta_se, delta_ci_low, delta_ci_high, "
-    "relative, p_value, p_adjusted, wins, losses, ties and mdd: without a model they apply to "
-    "every candidate, other fields to every model; with [*] to every slice."
-)
-
-
-def read_gates(
-    texts: Sequence[str], options: Mapping[str, Any], compared: bool = False
-) -> list[Gate]:
-    """Read gates and refuse those on values that are not computed.
-
-    Parameters
-    ----------
-    texts : sequence of str
-    options : mapping of str to object
-        Options of the command: measures, score, group, profile and sampling_rate.
-    compared : bool
-        Whether the measures are those of a comparison.
-
-    Returns
-    -------
-    list of Gate
-
-    Raises
-    ------
-    FastRankEvalError
-        If a gate cannot be read, names a measure or a score column that is not requested, or reads
-        a number of groups of rows without groups.
-    """
-    if not texts:
-        return []
-    from fastrank_eval.engine.conventions import measures_in_force, profile_of, requested_names
-    from fastrank_eval.measures.likelihood import sampling_rate_of
-    from fastrank_eval.measures.parser import requested_measures
-    from fastrank_eval.results.gates import gate
-
-    gates = [gate(text) for text in texts]
-    requested = computed = requested_measures(options["measures"])
-    conventions = None if options["profile"] is None else profile_of(options["profile"])
-    if compared:
-        from fastrank_eval.analysis.compare import with_clustered_errors
-
-        computed = with_clustered_errors(requested)
-    measured = measures_in_force(computed, conventions, sampling_rate_of(options["sampling_rate"]))
-    names = requested_names(requested, measured)
-    for each in gates:
-        each.require({str(m): m.shown for m in measured}, list(options["score"]), names)
-        if each.counts_groups and not options["group"]:
-            raise ArgumentError(
-                f'gate "{each}": it counts groups; name the key columns by --group.'
-            )
-    return gates
-
-
-def exit_if_failed(result: Result | Comparison | ByLabel[Any], gates: Sequence[Gate]) -> None:
-    """Exit with code 3 and print the reasons if a result fails a gate."""
-    if not gates:
-        return
-    from fastrank_eval.results.format import printable
-
-    verdict = result.check(*gates)
-    # Lines of gates that passed come last; all of them are written.
-    lines, failures = verdict.lines(), len(verdict.failures)
-    for line in lines[: min(failures, _MOST_REASONS)]:
-        note(printable(line))
-    if failures > _MOST_REASONS:
-        note(f"gate failed: {failures - _MOST_REASONS:,} more")
-    for line in lines[failures:]:
-        note(printable(line))
-    if verdict.passed:
-        return
-    raise click.exceptions.Exit(ExitCode.GATE_FAILED)

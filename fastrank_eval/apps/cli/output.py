@@ -203,9 +203,11 @@ def report_text(
     width : int or None
     csv_safe, wide : bool
     **choices
-        For a comparison, `movers`: the groups that changed most to list.
+        For a comparison, `movers`: the groups that changed most to list; `all_slices`: name all
+        slices with a significant difference.
     """
-    if form == "json":
+    if form == "json":  # it has all slices
+        choices.pop("all_slices", None)
         return str(result.to_json(**choices)) + "\n"
     if form == "csv":
         return str(result.to_csv(safe=csv_safe))

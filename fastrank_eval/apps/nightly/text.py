@@ -467,7 +467,12 @@ def _other_slices(night: Night, finding: Finding) -> str:
     if not other_slices:
         return ""
     plural = f"{finding.by}s" if _PLURAL_WITH_S.fullmatch(finding.by) else f"slices by {finding.by}"
-    worse = [one.slice for one in other_slices if one.verdict == "worse"]
+    groups = {(v.score, v.measure, v.slice): v.groups for v in night.values}
+    worst_first = sorted(
+        (one for one in other_slices if one.verdict == "worse"),
+        key=lambda one: -abs(one.delta) * groups.get((one.score, one.measure, one.slice), 0),
+    )
+    worse = [one.slice for one in worst_first]
     if not worse:
         return f"Other {plural} show no regression."
     named = ", ".join(worse[:_MAX_NAMED]) + _more(len(worse) - _MAX_NAMED)

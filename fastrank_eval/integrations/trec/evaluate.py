@@ -119,7 +119,9 @@ def evaluate(
     >>> result["bm25", "MAP"]
     array([0.5, 1. ])
     """
-    check_options("trec.evaluate", options, evaluate_table, without=(*_OF_TABLE, "measures"))
+    check_options(
+        "trec.evaluate", options, evaluate_table, without=(*_OF_TABLE, "measures"), own=evaluate
+    )
     check_cuts(most, level)
     tool = None if profile is None else profile_of(profile)
     is_complete = complete
