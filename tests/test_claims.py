@@ -932,6 +932,55 @@ def test_28__one_file_under_two_names_is_refused(
 # --- Readers and numbers (29 to 31) --------------------------------------------------------------
 
 
+_BLOCKING = {
+    "null key": "case when i = 7 then null else i end as g, 1 as y, i as s",
+    "NaN key": "case when i = 7 then 'nan'::double else i end as g, 1 as y, i as s",
+    "fractional key": "i + 0.5 as g, 1 as y, i as s",
+    "struct as key": "{'a': i} as g, 1 as y, i as s",
+    "null score": "i as g, 1 as y, case when i = 7 then null else i end as s",
+    "NaN label": "i as g, case when i = 7 then 'nan'::double else 1 end as y, i as s",
+    "no such column": "i as h, 1 as y, i as s",
+}
+
+
+@pytest.mark.parametrize("fault", _BLOCKING)
+def test_29__duckdb_answers_the_next_query_after_refused_rows(fault: str) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    connection = duckdb.connect()
+    numbers = connection.sql("select i from range(300000) as t(i)")
+    rows = numbers.project(_BLOCKING[fault])
+    doors = {
+        "evaluate": lambda: fe.evaluate(rows, **OF_LISTS, measures="nDCG"),
+        "curve": lambda: fe.curve("roc", rows, label="y", score="s"),
+        "classes": lambda: fe.evaluate_classes(rows, label="y", scores={"1": "s"}),
+        "trec": lambda: fe.trec.read_run(rows, query="g", doc="s", score="y"),
+    }
+    for door in doors.values():
+        refused: list[BaseException] = []  # with its traceback, as an interactive session keeps it
+        try:
+            door()
+        except fe.FastRankEvalError as error:
+            refused.append(error)
+        assert connection.sql("select 1").fetchall() == [(1,)]
+
+
+def test_29__duckdb_answers_the_next_query_after_an_interrupt() -> None:
+    duckdb = pytest.importorskip("duckdb")
+    connection = duckdb.connect()
+    rows = connection.sql("select i // 5 as g, 1 as y, i as s from range(300000) as t(i)")
+
+    def interrupt(now: Any) -> None:
+        if now.rows:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fe.evaluate(rows, **OF_LISTS, measures="nDCG", progress=interrupt)
+    assert connection.sql("select 1").fetchall() == [(1,)]
+    opened = fe.open_source(rows)  # the user holds it, and reads it later
+    assert connection.sql("select 1").fetchall() == [(1,)]
+    assert fe.evaluate(opened, **OF_LISTS, measures="RR").value("RR") == 1
+
+
 @pytest.mark.parametrize(
     "clamp, loss",
     [(1e-17, 39.14394658089878), (1e-15, 34.538776394910684), (1e-300, -math.log(1e-300))],

@@ -40,6 +40,7 @@ from fastrank_eval.io.reader import (
     rebatch,
 )
 from fastrank_eval.io.source import refuse_text, require_columns
+from fastrank_eval.io.streams import closing_readers
 from fastrank_eval.measures import GAUC, Measure, parse_measures
 from fastrank_eval.measures.auc import PooledAUC
 from fastrank_eval.measures.base import SCORE_KINDS, registry
@@ -266,6 +267,7 @@ _MIN_ROWS = 1 << 12
 
 
 @typed
+@closing_readers()
 def evaluate_classes(
     source: object,
     *,

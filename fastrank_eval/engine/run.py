@@ -67,6 +67,7 @@ from fastrank_eval.io.computed import expressions_of, refuse_computed, with_comp
 from fastrank_eval.io.keys import CategoricalEncoder
 from fastrank_eval.io.reader import RowReader, open_source
 from fastrank_eval.io.source import Source, refuse_text, require_columns
+from fastrank_eval.io.streams import closing_readers
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.base import SCORE_KINDS
 from fastrank_eval.measures.likelihood import sampling_rate_of
@@ -198,6 +199,7 @@ class Evaluation:
     requested: Mapping[str, str]
 
 
+@closing_readers()
 def run_together(requests: Sequence[Request]) -> list[Evaluation]:
     """Compute the values of several requests over one reading of the rows.
 
@@ -222,11 +224,9 @@ def run_together(requests: Sequence[Request]) -> list[Evaluation]:
     started, compiled = perf_counter(), compilations.count
     tasks = prepare(requests)
     rows = read_rows(tasks)
-    summaries = [
-        summary_rows(task.plan, plan_totals.totals)
-        for task, plan_totals in zip(tasks, rows.plans, strict=True)
-    ]
-    conventions = [_conventions(*each, rows) for each in zip(tasks, rows.plans, strict=True)]
+    pairs = [*zip(tasks, rows.plans, strict=True)]
+    summaries = [summary_rows(task.plan, plan_totals.totals) for task, plan_totals in pairs]
+    conventions = [_conventions(*pair, rows) for pair in pairs]
     new_kernels = compilations.count - compiled
     seconds, stored = perf_counter() - started, where_stored() if new_kernels else ""
     evaluations = []
@@ -237,16 +237,14 @@ def run_together(requests: Sequence[Request]) -> list[Evaluation]:
         counts = totals.overall.rows(), totals.overall.groups()
         meta = Meta(__version__, *counts, of_plan, seconds, new_kernels, task.names, stored)
         shown = task.source.schema, summary, meta, task.names
-        evaluations.append(
-            Evaluation(task.plan, totals, plan_totals.keys, plan_totals.values, *shown)
-        )
+        keys, values = plan_totals.keys, plan_totals.values
+        evaluations.append(Evaluation(task.plan, totals, keys, values, *shown))
     return evaluations
 
 
 def evaluate_request(request: Request) -> Evaluation:
     """Read the rows of a request once, and compute its values."""
-    (evaluation,) = run_together([request])
-    return evaluation
+    return run_together([request])[0]
 
 
 @taking(Request)
@@ -256,6 +254,7 @@ def run(request: Request) -> Evaluation:
 
 
 @taking(Request)
+@closing_readers()
 def totals_of(request: Request) -> tuple[Plan, PlanTotals]:
     """Check arguments and read the rows once, without values of measures."""
     (task,) = prepare([request])

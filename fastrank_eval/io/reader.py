@@ -35,11 +35,11 @@ from fastrank_eval.io.source import (
     no_source,
     read_batches,
     reading,
-    select,
     selected_row,
     split_batches,
     type_name,
 )
+from fastrank_eval.io.streams import open_batches, open_reader, open_stream_object
 
 if TYPE_CHECKING:
     from fastrank_eval.io.filters import Where
@@ -190,75 +190,6 @@ def open_table(table: pa.Table, name: str) -> Source:
             yield from check_batches(table.select(list(columns)).to_batches())
 
     return Source(name, table.schema, read, rows=table.num_rows)
-
-
-def open_reader(reader: pa.RecordBatchReader, name: str) -> Source:
-    """Open a stream of batches, which can be read once."""
-
-    def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        with reading(name, "Produce the stream again."):
-            yield from check_batches(select(reader, columns))
-
-    return Source(name, reader.schema, read, rereadable=False)
-
-
-def open_batches(batches: Iterable[Any], name: str) -> Source:
-    """Open a list or iterator of batches or tables.
-
-    An iterator can be read once.
-    """
-    rest = iter(batches)
-    first = next(rest, None)
-    if first is None:
-        raise SourceError(
-            f"{name} yields no batch, so its columns are not known: pass an empty table that has "
-            "them, or leave this part out."
-        )
-    _batches_of(first, name)
-    schema = first.schema
-    again = isinstance(batches, Sequence)
-
-    def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        for item in batches if again else chain([first], rest):
-            for batch in _batches_of(item, name):
-                if not batch.schema.equals(schema):
-                    raise SourceError(
-                        f"{name}: a batch has the columns {_columns(batch.schema)}, and the first "
-                        f"one {_columns(schema)}: cast them to one schema."
-                    )
-                with reading(name, _REMEDY):
-                    yield from check_batches([batch.select(list(columns))])
-
-    return Source(name, schema, read, rereadable=again)
-
-
-def _batches_of(item: object, name: str) -> list[pa.RecordBatch]:
-    if isinstance(item, pa.Table):
-        return item.to_batches()
-    if isinstance(item, pa.RecordBatch):
-        return [item]
-    raise SourceError(f"{name} yields {type_name(item)}: pass RecordBatches or Tables of pyarrow.")
-
-
-def _columns(schema: pa.Schema) -> str:
-    return ", ".join(f"{field.name} ({field.type})" for field in schema)
-
-
-def open_stream_object(source: object, name: str) -> Source:
-    """Open an object with ``__arrow_c_stream__``.
-
-    An object with a length can be read again.
-    """
-    with foreign(name):
-        first: list[pa.RecordBatchReader] = [pa.RecordBatchReader.from_stream(source)]
-
-    def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        with foreign(name):
-            reader = first.pop() if first else pa.RecordBatchReader.from_stream(source)
-            with reader:
-                yield from check_batches(select(reader, columns))
-
-    return Source(name, first[0].schema, read, rereadable=hasattr(source, "__len__"))
 
 
 def open_dataset(dataset: Any, name: str, condition: Where | None = None) -> Source:

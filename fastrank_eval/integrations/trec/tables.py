@@ -43,14 +43,11 @@ from fastrank_eval.integrations.trec.lines import (
     not_allowed,
     read_lines,
 )
-from fastrank_eval.integrations.trec.pairs import (
-    PairTable,
-    check_duplicates,
-    drop_duplicates,
-)
+from fastrank_eval.integrations.trec.pairs import PairTable, check_duplicates, drop_duplicates
 from fastrank_eval.io.paths import FORMATS
 from fastrank_eval.io.reader import open_source
 from fastrank_eval.io.source import first_line, require_columns
+from fastrank_eval.io.streams import closing_readers
 
 #: Type of the subtopics that a document covers.
 SUBTOPICS = pa.list_(pa.int64())
@@ -436,7 +433,8 @@ def read_rows(
     else:
         batches = _batches_of_columns(source, layout, names, form)
     names_of_columns = [name for name in layout.columns if name != "run"]
-    rows = _pairs(list(batches), names_of_columns, layout, empty_queries(source))
+    with closing_readers():
+        rows = _pairs(list(batches), names_of_columns, layout, empty_queries(source))
     return rows, lambda first, second: f"row {first:,} and row {second:,}"
 
 
