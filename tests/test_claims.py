@@ -547,6 +547,23 @@ def test_9__documents_that_never_match_give_zeros_and_a_line_says_so(tmp_path: P
     assert "no document" not in called.stdout
 
 
+def test_9__soft_labels_count_as_negatives_and_a_line_says_so() -> None:
+    log = {"g": [1, 1, 2, 2], "y": [0.7, 0.0, 1.0, 0.2], "s": [0.7, 0.1, 0.9, 0.2]}
+    options = {"group": "g", "score": "s", "measures": "LogLoss,PCOC,AUC,GAUC,nDCG"}
+    note = "2 rows have labels between 0 and 1, which count as negatives in "
+    note += "LogLoss, PCOC, AUC, GAUC;"
+    found = fe.evaluate(log, label="y", **options)
+    assert note in str(found)
+    assert any(line.startswith(note) for line in found.to_dict()["meta"]["notes"])
+    state = fe.partial(log, label="y", **options)
+    more = fe.partial({**log, "g": [3, 3, 4, 4], "s": [0.6, 0.1, 0.9, 0.3]}, label="y", **options)
+    assert note.replace("2 rows", "4 rows") in str(state.merge(more).result())
+    hard = {**log, "y": [1.0, 0.0, 2.0, -1.0]}
+    assert "between 0 and 1" not in str(fe.evaluate(hard, label="y", **options))
+    options["measures"] = "nDCG"
+    assert "between 0 and 1" not in str(fe.evaluate(log, label="y", **options))
+
+
 # --- Gates (11 to 14) ----------------------------------------------------------------------------
 
 WORSE = "GAUC[*] p_adjusted < 0.05 and GAUC[*] delta < 0"

@@ -57,6 +57,7 @@ def evaluate_chunk(
         values.put_positives(labels)
     totals.overall.count_groups(np.diff(chunk.starts), labels.relevant(1.0))
     totals.overall.count_negatives(labels.negatives)
+    totals.soft += labels.soft
     if plan.slice_encoders:
         add_slices(chunk, plan, totals, labels, models, name)
     return values

@@ -24,6 +24,7 @@ from fastrank_eval.groups.edges import BatchProfile, Keys, View, keys_at, profil
 from fastrank_eval.io.columns import (
     OTHERS,
     POSITIVES,
+    SOFT,
     Layout,
     Rows,
     RowsLeftOut,
@@ -257,6 +258,8 @@ class Evaluator:
             if self.plans[p].counts_unretrieved:
                 rows, positives = merged.overall.rows(), merged.overall.positives()
                 left_out.update({(POSITIVES, ""): positives, (OTHERS, ""): rows - positives})
+            if merged.soft:
+                left_out[SOFT, ""] = merged.soft
             plan_totals.append(PlanTotals(merged, keys, values, left_out))
         return plan_totals
 

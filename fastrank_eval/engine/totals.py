@@ -491,6 +491,7 @@ class Totals:
         slicings = (None, *plan.slice_encoders)
         self.sums = [Sums(plan) for _ in slicings]
         self.row_states = row_states or [SliceStates(plan) for _ in slicings]
+        self.soft = 0  # rows with a label in ]0, 1[; no array has them
 
     @property
     def overall(self) -> Sums:
@@ -538,6 +539,7 @@ class Totals:
 
     def merge(self, other: Totals) -> None:
         """Add the totals of another thread or of other rows, which may change."""
+        self.soft += other.soft
         for sums, more in zip(self.sums, other.sums, strict=True):
             sums.merge(more)
         if other.row_states is not self.row_states:

@@ -123,6 +123,13 @@ class Labels:
         return int(np.count_nonzero(self.grade < 0)) if self.min_grade < 0 else 0
 
     @property
+    def soft(self) -> int:
+        """Number of rows with a label in ]0, 1[."""
+        if self.max_grade <= 0 or self.min_grade >= 1:
+            return 0
+        return len(self.grade) - self.negatives - int(self.relevant(1.0).sum())
+
+    @property
     def all_grades_equal(self) -> bool:
         """Whether all grades are equal.
 

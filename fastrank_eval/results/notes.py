@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from fastrank_eval.engine.records import LEFT_OUT, MeasureValue, Meta, NamedRecord, plain_meta
-from fastrank_eval.io.columns import NAN, NULL_GROUP, OTHERS, POSITIVES, UNJUDGED, UNSCORED
+from fastrank_eval.io.columns import NAN, NULL_GROUP, OTHERS, POSITIVES, SOFT, UNJUDGED, UNSCORED
 from fastrank_eval.measures import Measure, measure
 from fastrank_eval.measures.decisions import Decision, GroupDecision
 from fastrank_eval.measures.options import text_of
@@ -62,6 +62,7 @@ def report_notes(values: Iterable[MeasureValue], meta: Meta) -> list[str]:
         *_names(values, meta.requested),
         *rows_left_out_notes(meta.conventions, meta.rows),
         *_negative_grades(values),
+        *_soft_labels(values, meta.conventions),
         *_of_reading(meta.conventions),
         *_unanswered(meta),
         *_zeros(values, meta.conventions),
@@ -157,6 +158,38 @@ def _not_retrieved(counts: Mapping[str, Any]) -> Iterator[str]:
         yield note
 
 
+def _soft_labels(
+    values: Sequence[MeasureValue], conventions: Mapping[str, object]
+) -> Iterator[str]:
+    """Note labels in ]0, 1[ that count as negatives."""
+    counts, largest = conventions.get(LEFT_OUT), conventions.get("largest_grade", 1)
+    if not isinstance(counts, Mapping) or SOFT not in counts:
+        return
+    if isinstance(largest, int | float) and largest < 1:
+        return  # another note has it
+    names = []
+    for v in values:
+        options = measure(v.measure)
+        binary = options.chosen.get("gain", "binary") == "binary" and "rel" not in options.given
+        names += [v.shown] if binary and "rel" in options.chosen else []
+    if names:
+        rows = counts[SOFT]["rows"]
+        have = "has a label" if rows == 1 else "have labels"
+        count = "counts as negative" if rows == 1 else "count as negatives"
+        yield (
+            f"{count_text(rows, 'row')} {have} between 0 and 1, which {count} in "
+            f"{_few(names)}; round them, or give each of these rows twice: with label 1 and weight "
+            "label, and with label 0 and weight 1 - label"
+        )
+
+
+def _few(names: Iterable[str]) -> str:
+    """Name some measures, and count the others."""
+    distinct = list(dict.fromkeys(names))
+    more = f" and {len(distinct) - _NAMES} more" if len(distinct) > _NAMES else ""
+    return list_text(distinct[:_NAMES]) + more
+
+
 def _negative_grades(values: Iterable[MeasureValue]) -> Iterator[str]:
     """Note rows of negative grade that gain nothing."""
     rows = max((int(v.details.get(NEGATIVE, 0)) for v in values), default=0)
@@ -206,11 +239,9 @@ def zeros_of_grades(measures: Iterable[Measure], largest: float) -> Iterator[str
         if largest > 0:
             example = next(iter(of_rel.values()))(rel=float(f"{largest / 2:.2g}"))
             remedy = f"name a lower rel, as in {example}"
-        names = list_text([*of_rel][:_NAMES])
-        names += f" and {len(of_rel) - _NAMES} more" if len(of_rel) > _NAMES else ""
         yield (
             f"no grade reaches rel={rel:g}: the largest is {largest:g}, so no document is relevant "
-            f"for {names}; {remedy}"
+            f"for {_few(of_rel)}; {remedy}"
         )
 
 
