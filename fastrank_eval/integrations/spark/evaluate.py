@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import numpy as np
 import pyarrow as pa
 
-from fastrank_eval._lib.arguments import at_least_one, check_options, column_names, typed
+from fastrank_eval._lib.arguments import (
+    CHOICES,
+    at_least_one,
+    check_choice,
+    check_options,
+    column_names,
+    typed,
+)
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, SparkError
 from fastrank_eval.analysis.compare import choices_of, compare_with
@@ -39,6 +46,7 @@ from fastrank_eval.integrations.spark.worker import (
     Task,
     batch_from_bytes,
     batch_to_bytes,
+    without_keyless,
 )
 from fastrank_eval.io.columns import refuse_unhashable
 from fastrank_eval.io.computed import input_columns
@@ -59,7 +67,6 @@ _SET_BY_SPARK = {
     "presorted": "Spark brings rows into the order of their groups",
     "threads": "Spark runs as many tasks at once as it has cores",
     "limit": "call it with df.limit(...)",
-    "null_groups": "call it with df.dropna(subset=...)",
     "batch_rows": "set spark.sql.execution.arrow.maxRecordsPerBatch",
     "memory": "set spark.executor.memory and spark.executor.pyspark.memory",
     "spill_dir": "set spark.local.dir",
@@ -146,6 +153,8 @@ class Job:
         if isinstance(arguments["score"], Mapping):
             arguments["score"] = dict(arguments["score"])  # any worker can read it
         where = arguments.pop("where", None)
+        null_groups = arguments.pop("null_groups", "error")
+        check_choice("null_groups", null_groups, CHOICES["null_groups"])
         by_label = measures_by_label(options["label"], options["measures"])
         measures = {label: requested_measures(each) for label, each in by_label.items()}
         arguments["label"] = list(measures)
@@ -161,13 +170,21 @@ class Job:
             keep_scores=keep_scores,
         )
         empty_runs = dict(zip(requests, run_together(list(requests.values())), strict=True))
+        if null_groups == "drop":
+            empty_runs = {label: without_keyless(one, 0) for label, one in empty_runs.items()}
         if any(one.plan.ties == "input" for one in empty_runs.values()):
             raise ArgumentError(_NO_INPUT_ORDER)
         texts = {label: list(map(text_with_options, each)) for label, each in measures.items()}
         arguments["measures"] = texts
         if isinstance(label := options["label"], str):
             arguments |= {"label": label, "measures": texts[label]}
-        task = Task(arguments, _partition_count(df, partitions), keep_groups, keep_scores)
+        task = Task(
+            arguments,
+            _partition_count(df, partitions),
+            keep_groups,
+            keep_scores,
+            drop_keyless=null_groups == "drop",
+        )
         group = column_names("group", options["group"])
         for name in group:
             # Hashed keys are not checked later.
@@ -176,7 +193,8 @@ class Job:
 
     def run(self) -> JobResult:
         """Run the job."""
-        task = replace(self.task, edges=_edges(self.rows, list(self.empty_runs.values())))
+        rows = self.rows.dropna(subset=list(self.group)) if self.task.drop_keyless else self.rows
+        task = replace(self.task, edges=_edges(rows, list(self.empty_runs.values())))
         frame, task = self._group_rows(task, keep_keys=task.keep_groups)
         replies = _collect(frame.mapInArrow(partial(worker.partition_state, task), REPLY))
         provenance = {
@@ -416,6 +434,11 @@ def evaluate(
         keep_scores=keep_scores,
     )
     if per_group:
+        if job.task.drop_keyless:
+            raise ArgumentError(
+                "null_groups: must be 'error' with per_group=True, got 'drop'; a DataFrame of "
+                "groups has no place for the count of these rows: pass df.dropna(subset=...)."
+            )
         return job.group_values()
     reply = job.run()
     results = {

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import gc
 import json
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from functools import cache
 from itertools import chain
 from typing import Any
@@ -15,16 +15,18 @@ import numpy as np
 import pyarrow as pa
 
 from fastrank_eval._lib import __version__
-from fastrank_eval._lib.arrow import as_array
+from fastrank_eval._lib.arrow import as_array, mask_column, null_rows
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ColumnError, FastRankEvalError, SparkError
 from fastrank_eval._lib.jit import compilations, kernel
 from fastrank_eval.engine.labels import requests_by_label
+from fastrank_eval.engine.records import LEFT_OUT, add_counts, plain_counts
 from fastrank_eval.engine.run import Evaluation, run_together
 from fastrank_eval.engine.summary import group_records
 from fastrank_eval.groups.edges import key_text
+from fastrank_eval.io.columns import NULL_GROUP
 from fastrank_eval.io.reader import RowError
-from fastrank_eval.io.source import Source
+from fastrank_eval.io.source import Source, filter_batch
 from fastrank_eval.results.labels import stacked
 from fastrank_eval.results.state import state_of_run
 from fastrank_eval.slicing.bins import Distribution
@@ -66,6 +68,8 @@ class Task:
         pass every name to Python.
     edges : mapping of str to bytes
         Edges of quantiles by column, each an Arrow stream of one column.
+    drop_keyless : bool
+        Leave out rows without a group key, and count them.
     """
 
     options: Mapping[str, Any]
@@ -78,6 +82,7 @@ class Task:
     hashed: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
     edges: Mapping[str, bytes] = field(default_factory=dict)
+    drop_keyless: bool = False
 
 
 def batch_to_bytes(batch: pa.RecordBatch) -> bytes:
@@ -264,7 +269,7 @@ class _PartitionRows:
         first = next(batches)
         self._batches = chain([first], batches)
         self._recent: deque[tuple[int, pa.RecordBatch]] = deque()
-        self.rows = 0
+        self.rows = self.keyless = 0
         edges = {
             column: batch_from_bytes(stream).column(0) for column, stream in task.edges.items()
         }
@@ -306,8 +311,14 @@ class _PartitionRows:
             if not batch.num_rows:
                 continue
             column = batch.column(task.key)
-            if column.null_count:
+            if column.null_count and not task.drop_keyless:
                 raise _null_key_error(task, column.null_count)
+            if column.null_count:
+                self.keyless += column.null_count
+                batch = filter_batch(batch, mask_column(~null_rows(column)))
+                column = batch.column(task.key)
+                if not batch.num_rows:
+                    continue
             keys = as_array(column).astype(np.int64, copy=False)
             row = first_misplaced(keys, before, task.key_bits, task.partitions, self._number)
             if row >= 0:
@@ -426,13 +437,26 @@ def _evaluate(task: Task, partition: _PartitionRows, *, per_group: bool) -> dict
         keep_scores=task.keep_scores,
     )
     try:
-        return dict(zip(requests, run_together(list(requests.values())), strict=True))
+        evaluations = dict(zip(requests, run_together(list(requests.values())), strict=True))
     except RowError as fault:
         group = partition.group_of(fault.row)
         where = f"first in group {group}" if group else f"in {partition.source.name}"
         raise ColumnError(
             f"{fault.problem} in at least {fault.rows:,} row(s), {where}{fault.remedy}."
         ) from fault
+    if not task.drop_keyless:
+        return evaluations
+    keyless = partition.keyless
+    return {label: without_keyless(one, keyless) for label, one in evaluations.items()}
+
+
+def without_keyless(evaluation: Evaluation, rows: int) -> Evaluation:
+    """Count rows without a group key that an evaluation has not read."""
+    conventions = dict(evaluation.meta.conventions)
+    counts: Any = conventions.get(LEFT_OUT, {})
+    keyless = plain_counts(Counter({(NULL_GROUP, ""): rows}))
+    conventions |= {"null_groups": "drop", LEFT_OUT: add_counts([keyless, counts])}
+    return replace(evaluation, meta=replace(evaluation.meta, conventions=conventions))
 
 
 @cache
@@ -451,7 +475,9 @@ def _null_key_error(task: Task, nulls: int) -> ColumnError:
     message = f"group column '{names[0]}' is null"
     if len(names) > 1:
         message = f"one of the group columns {', '.join(map(repr, names))} is null"
-    return ColumnError(f"{message} in at least {nulls:,} row(s); fill or drop these rows.")
+    return ColumnError(
+        f"{message} in at least {nulls:,} row(s); fill or drop these rows (null_groups='drop')."
+    )
 
 
 def _partition_number() -> int:
