@@ -1070,4 +1070,68 @@ def test_32__small_dicts_in_swapped_order_are_noticed() -> None:
     assert note not in str(fe.trec.evaluate(qrels, run, "nDCG"))
 
 
+@pytest.mark.parametrize(
+    "word, remedy",
+    [
+        ("NA", "leave the field empty"),
+        ("0,5", "write a point before decimals"),
+        ("1,000", "nothing between thousands"),
+        ("50%", "0.5 for 50%"),
+    ],
+)
+@pytest.mark.parametrize("rows", [1, 200_000], ids=["first lines", "later"])
+def test_32__a_csv_value_that_is_no_number_is_shown_with_its_row(
+    word: str, remedy: str, rows: int, tmp_path: Path
+) -> None:
+    path = tmp_path / "log.csv"
+    lines = f"1,1,0.{'5' * 24}\n" * rows + f'1,0,"{word}"\n1,0,0.125\n'
+    path.write_text("g,y,s\n" + lines, encoding="utf-8")
+    with pytest.raises(fe.FastRankEvalError) as refusal:
+        fe.evaluate(path, **OF_LISTS, measures="GAUC")
+    for part in ("'s'", repr(word), remedy, f"line {rows + 2}" if rows > 1 else "row 1 "):
+        assert part in str(refusal.value)
+
+
+def test_32__too_many_replicates__are_named_and_not_the_order_of_rows() -> None:
+    resource = pytest.importorskip("resource")
+    rng = np.random.default_rng(0)
+    rows = {"g": np.repeat(np.arange(200), 5), "y": rng.integers(0, 2, 1000)}
+    rows |= {"a": rng.random(1000), "b": rng.random(1000)}
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (16 << 30, limits[1]))
+    try:
+        for test in ("randomisation", "bootstrap"):
+            choices: dict[str, Any] = {"test": test, "replicates": 2 * 10**9, "measures": "RR"}
+            with pytest.raises(fe.ArgumentError, match=r"replicates: .* 2,000,000,000; pass fewer"):
+                fe.compare(rows, group="g", label="y", score=["a", "b"], baseline="a", **choices)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limits)
+
+
+def test_32__a_null_class__is_not_answered_by_a_score_for_it() -> None:
+    rows = {"y": ["a", "b", None], "p": [0.1, 0.2, 0.3], "q": [0.9, 0.8, 0.7]}
+    with pytest.raises(fe.ColumnError, match="is null in 1 row") as refusal:
+        fe.evaluate_classes(rows, label="y", scores={"a": "p", "b": "q"})
+    assert """where='"y" is not null'""" in str(refusal.value)
+    assert "score" not in str(refusal.value)
+
+
+def test_32__an_encrypted_parquet_file_is_not_called_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "log.parquet"
+    parquet.write_table(pa.table({"g": [1], "y": [1], "s": [0.5]}), path)
+    content = path.read_bytes()
+    path.write_bytes(b"PARE" + content[4:-4] + b"PARE")  # the marks of an encrypted footer
+    with pytest.raises(fe.SourceError, match=r"it is encrypted \(open it with pyarrow"):
+        fe.evaluate(path, **OF_LISTS)
+
+
+def test_32__small_nights_of_the_demo_are_no_fault_of_the_data(tmp_path: Path) -> None:
+    run = CliRunner().invoke(cli, ["demo", str(tmp_path / "d"), "--night-rows", "600"])
+    assert run.exit_code == 0
+    config = str(tmp_path / "d" / "month" / "nightly.toml")
+    arguments = ["nightly", config, "--date", "2026-11-10", "--dry-run"]
+    night = CliRunner().invoke(cli, arguments)
+    assert "DATA QUALITY" not in night.output
+
+
 # --- The front door (33, 34) ---------------------------------------------------------------------

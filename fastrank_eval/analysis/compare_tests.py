@@ -496,9 +496,14 @@ def group_tests(
             for m, pair in pairs.items()
         }
     ids = group_ids(records.keys)
-    if choices.test == "randomisation":
-        return _randomisation_tests(choices, pairs, ids)
-    return _bootstrap_tests(choices, pairs, ids)
+    tests = _randomisation_tests if choices.test == "randomisation" else _bootstrap_tests
+    try:
+        return tests(choices, pairs, ids)
+    except MemoryError:
+        raise ArgumentError(
+            f"replicates: must be so few that their sums fit memory, got {choices.replicates:,}; "
+            "pass fewer, such as 100000."
+        ) from None
 
 
 @dataclass(frozen=True)

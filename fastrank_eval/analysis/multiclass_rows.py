@@ -22,6 +22,7 @@ from fastrank_eval._lib.arrow import (
 )
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError
+from fastrank_eval._lib.lexer import quoted
 from fastrank_eval.groups.chunk import Chunk, Labels, Scored
 from fastrank_eval.io.columns import Columns, Roles
 from fastrank_eval.io.computed import parse as parse_expression
@@ -204,9 +205,13 @@ class ClassRoles:
             row = unknown if parents is None else parents[unknown]
             name = self.labels[0]
             fault = f"label column '{name}' "
-            fault += "is null" if value is None else "has a class that scores does not name"
-            note = "" if value is None else f", value {value!r}"
-            remedy = f"{note}; name the column of its score, or leave these rows out with where"
+            if value is None:
+                fault += "is null"
+                remedy = f"; leave these rows out with where='{quoted(name)} is not null'"
+            else:
+                fault += "has a class that scores does not name"
+                remedy = f", value {value!r}; name the column of its score, or leave these rows out"
+                remedy += " with where"
             raise RowError(name, fault, remedy, first_row + int(row[0]), len(np.unique(row)), count)
         return as_array(codes).astype(np.int64)
 

@@ -5,6 +5,7 @@ A column of categories or keys stays text unless it writes equal numbers alike.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from functools import reduce
@@ -66,6 +67,33 @@ class Spellings:
 def is_number(kind: pa.DataType) -> bool:
     """Return whether text can spell a value of a type in several ways."""
     return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
+
+
+#: What Arrow says of a value that does not fit the type of its column.
+CONVERSION = re.compile(
+    r"In CSV column #(\d+):(?: Row #(\d+):)? CSV conversion error to \w+: invalid value '(.*)'$"
+)
+_NUMBER = re.compile(r"\s*[-+]?((\d+\.?\d*|\.\d+)(e[-+]?\d+)?|nan|inf(inity)?)\s*", re.IGNORECASE)
+_MISSING = ("na", "n/a", "none", "nil", "missing", "-", "?", "#n/a")
+
+
+def first_word(texts: pa.Array) -> int:
+    """Find the first text that is neither null nor a number; -1 if none."""
+    for row, text in enumerate(texts.to_pylist()):
+        if text is not None and not _NUMBER.fullmatch(text):
+            return row
+    return -1
+
+
+def number_remedy(word: str) -> str:
+    """Say how to write what a word means as a number."""
+    if word.strip().lower() in _MISSING:
+        return "leave the field empty, or write null, where a number is missing"
+    if word.strip().endswith("%"):
+        return "write shares without a percent sign, 0.5 for 50%"
+    if "," in word:
+        return "write a point before decimals, and nothing between thousands"
+    return "write a number, or leave the field empty"
 
 
 def spellings_of(texts: pa.Array) -> list[str]:

@@ -18,9 +18,11 @@ from fastrank_eval._lib.arrow import arrow_value
 from fastrank_eval._lib.errors import SourceError
 from fastrank_eval._lib.log import IO
 from fastrank_eval.io.csv_numbers import (
+    CONVERSION,
     INFERRED,
     SPELLINGS,
     is_number,
+    number_remedy,
     remaining_spellings,
     spellings_of,
 )
@@ -217,6 +219,8 @@ def open_stream(file: Any) -> tuple[pa.RecordBatchReader, StreamBytes]:
 DELIMITER = {"csv": ",", "tsv": "\t"}
 _CSV_SAMPLE = 4 << 20
 _BINARY_SAMPLE = 1 << 10  # bytes; a zero byte among them means that a file is no text
+#: What an encrypted Parquet file begins and ends with.
+_ENCRYPTED = b"PARE"
 _CSV_HEADER = 1 << 16  # bytes; a shorter file may hold only a header
 
 
@@ -477,7 +481,20 @@ def _read_csv(file: File, targets: dict[str, pa.DataType]) -> Iterator[pa.Record
         yield from rows(True)
     except pa.ArrowInvalid:
         # Arrow names the line in its message only if it reads without threads.
-        deque(rows(False), maxlen=0)
+        try:
+            deque(rows(False), maxlen=0)
+        except pa.ArrowInvalid as error:
+            found = CONVERSION.match(first_line(error))
+            if found is None:
+                raise
+            number, line, word = found.groups()
+            with _csv_bytes(file) as handle:
+                name = pacsv.open_csv(handle, **_csv_options(file, {})).schema.names[int(number)]
+            raise SourceError(
+                f"{file.name!r}: column {name!r} must hold values of type {own[name]}, as in its "
+                f"first lines, got {word!r} in line {line}; {number_remedy(word)}. If the first "
+                "lines mislead, write the file as Parquet."
+            ) from None
         raise
 
 
@@ -511,6 +528,8 @@ def _describe_state(file: File) -> str:
         return "it is Feather version 1 (write it as version 2): "
     if kind not in (None, file.format):
         return f"it is read as {file.format} but begins like {kind} (pass format={kind!r}): "
+    if head.startswith(_ENCRYPTED) or tail.endswith(_ENCRYPTED):
+        return "it is encrypted (open it with pyarrow and its keys, and pass the table): "
     if file.format == "parquet":
         if kind is None:
             return "it does not begin like a Parquet file: "

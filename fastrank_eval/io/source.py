@@ -16,7 +16,7 @@ from fastrank_eval._lib.arguments import matches_annotation, shown, typed
 from fastrank_eval._lib.arrow import mask_column, missing_rows, numpy_type
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ColumnError, FastRankEvalError, SourceError, near
-from fastrank_eval.io.csv_numbers import Spellings
+from fastrank_eval.io.csv_numbers import Spellings, first_word, number_remedy
 
 
 def type_name(value: object) -> str:
@@ -347,6 +347,19 @@ def refuse_text(source: Source, name: str, argument: str) -> None:
             "several ways (007 and 7); write the numbers to a column of their own, or the file as "
             "Parquet."
         )
+    if source.as_text is None or not pa.types.is_string(source.schema.field(name).type):
+        return
+    first = 0
+    for batch in source.batches([name]):
+        row = first_word(batch.column(0))
+        if row >= 0:
+            word, place = batch.column(0)[row].as_py(), source.locate(first + row)
+            raise ColumnError(
+                f"{argument}: must be a column of numbers, got {name!r} with {shown(word)} in row "
+                f"{first + row:,} (counted from 0); {number_remedy(word)}."
+                + (f" It is {place}." if place else "")
+            )
+        first += batch.num_rows
 
 
 #: The metadata of fields that are computed while rows are read. No message lists them.

@@ -87,7 +87,7 @@ def demo(folder: Path, rows: int, night_rows: int, late: bool, overwrite: bool) 
     samples = write_samples(folder)
     log = write_parquet(folder / "impressions.parquet", rows, seed=1, overwrite=overwrite)
     written = write_month(nights, rows=night_rows)
-    write_month_report(nights.parent / "nightly.toml")
+    write_month_report(nights.parent / "nightly.toml", rows=night_rows)
     lines = [
         f"{log}",
         f"wrote {', '.join(path.name for path in samples)} to {folder}",

@@ -91,13 +91,15 @@ def write_month(
     return written
 
 
-def write_month_report(path: str | os.PathLike[str]) -> None:
+def write_month_report(path: str | os.PathLike[str], *, rows: int = 20_000) -> None:
     """Write the configuration of a nightly report of the month.
 
     Parameters
     ----------
     path : path
         The file; the nights are expected in the folder ``logs`` beside it.
+    rows : int
+        Rows of a working day: a night of fewer than half of them fails.
 
     Raises
     ------
@@ -105,6 +107,7 @@ def write_month_report(path: str | os.PathLike[str]) -> None:
         It cannot be written.
     """
     text = files("fastrank_eval.apps.demo").joinpath("month.toml").read_text("utf-8")
+    text = text.replace("min_rows = 10000", f"min_rows = {rows // 2}")
     with renamed_when_done(Path(path)) as draft:
         Path(draft).write_text(text, encoding="utf-8")
 
