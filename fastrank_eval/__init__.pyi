@@ -117,6 +117,7 @@ from fastrank_eval.measures.likelihood import RootMeanSquaredError as _RootMeanS
 from fastrank_eval.measures.multicalibration import MulticalibrationError as _MulticalibrationError
 from fastrank_eval.measures.parser import measure as measure
 from fastrank_eval.measures.parser import parse_measures as parse_measures
+from fastrank_eval.measures.plain import measure_of as measure_of
 from fastrank_eval.measures.precision import BinaryLaggingGain as _BinaryLaggingGain
 from fastrank_eval.measures.precision import FMeasure as _FMeasure
 from fastrank_eval.measures.precision import Precision as _Precision
@@ -406,6 +407,7 @@ __all__ = [
     "integrations",
     "load_state",
     "measure",
+    "measure_of",
     "nDCG",
     "nDCGrel",
     "nERR_IA",

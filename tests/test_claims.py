@@ -27,6 +27,7 @@ import fastrank_eval as fe
 from fastrank_eval.analysis.compare_tests import TESTS
 from fastrank_eval.apps.cli.main import cli
 from fastrank_eval.io.reader import open_source
+from fastrank_eval.measures import WEIGHT
 from tests.support.doors import DOORS, DOORS_OF_ROWS, DROPS, NIGHT, log_without
 from tests.support.names_of_files import NAMES, SOURCES, write_source
 
@@ -595,6 +596,17 @@ def test_11__models_without_a_difference_in_some_slices_pass_the_gate_worse_in_a
     assert compared(log).check(WORSE).passed
 
 
+def test_11__identical_models_pass_the_gate_worse_in_any_slice() -> None:
+    log = sliced_log()
+    log["same"] = log["base"] * 1
+    found = compared(log)
+    for gate in (WORSE, "worse(GAUC[*])", "worse(GAUC)", "GAUC p_adjusted < 1"):
+        assert found.check(gate).lines() == []
+    for value in found:
+        assert (value.delta, value.p_value) == (0, 1)
+        assert value.verdict.startswith("no difference")
+
+
 def test_11__a_slice_without_a_number_is_left_out_and_named() -> None:
     log = sliced_log(new=3.0)
     log["click"][log["slot"] == "side"] = 0
@@ -854,6 +866,36 @@ def test_20__trec_evaluate_takes_the_options_of_the_command() -> None:
     assert condensed > fe.trec.evaluate(qrels, run, "AP", unjudged="drop").value("AP")
     with pytest.raises(fe.ArgumentError, match="most: must be from 1"):
         fe.trec.evaluate(qrels, run, "AP", most=0)
+
+
+def test_23__a_plain_function_of_a_query_is_a_measure() -> None:
+    def first_hit(labels: list[float]) -> float:
+        return next((1 / rank for rank, label in enumerate(labels, 1) if label >= 1), 0.0)
+
+    def hit_share(labels: list[float], k: int | None) -> float:
+        return sum(label >= 1 for label in labels[:k]) / (k or len(labels))
+
+    log = sliced_log(new=1.0)
+    log["new"] = np.round(log["new"], 1)  # ties: the mean over their orders
+    fe.measure_of(first_hit, name="FirstHit")
+    share = fe.measure_of(hit_share, name="HitShare")
+    found = compared(log, measures=["FirstHit", share @ 3, "RR", "P@3"])
+    for own, ours in (("FirstHit", "RR"), ("HitShare@3", "P@3")):
+        for part in ("all", "slot=side"):
+            mine, theirs = (found.find(m, slice=part) for m in (own, ours))
+            numbers = ("value", "base_value", "se", "p_value", "wins", "ties")
+            for number in numbers:
+                assert getattr(mine, number) == pytest.approx(getattr(theirs, number)), number
+    assert found.check("worse(FirstHit)").passed == found.check("worse(RR)").passed
+
+
+def test_23__a_class_without_values_is_refused_when_registered() -> None:
+    class Nothing(fe.Measure):
+        name = summary = formula = reference = "Nothing"
+        options = (WEIGHT,)
+
+    with pytest.raises(fe.MeasureError, match="must define shared_values"):
+        fe.register(Nothing)
 
 
 # --- Tests of few groups (25, 26) ----------------------------------------------------------------

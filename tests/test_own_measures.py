@@ -62,7 +62,8 @@ def package(folder: Path, code: str | None = None, called: str = "", point: str 
     It and its entry point can have other names.
     """
     folder.mkdir(exist_ok=True)
-    blocks = re.findall(r"```(python|toml)\n(.*?)```", HOW_TO, re.DOTALL)
+    marked = r"<!-- run by: tests/test_own_measures.py -->\n\n```(python|toml)\n(.*?)```"
+    blocks = re.findall(marked, HOW_TO, re.DOTALL)
     names = ("my_measures.py", "use.txt", "test_my_measures.py", "pyproject.toml")
     for name, (_, text) in zip(names, blocks, strict=True):
         (folder / name).write_text(text, encoding="utf-8")
@@ -135,6 +136,47 @@ def test_registered_measure__is_read_evaluated_compared_sliced_gated_saved_and_l
     assert fe.measure("COVERAGE") == measure == pickle.loads(pickle.dumps(measure))  # noqa: S301
     assert "Coverage" in [entry["name"] for entry in entries()]
     check_measure(measure, oracle=coverage, rounds=3)
+
+
+def test_plain_function__obeys_the_laws_and_is_read_saved_and_pickled() -> None:
+    def relevant_share(labels: list[float]) -> float:
+        return sum(label >= 1 for label in labels) / len(labels)
+
+    def hit(labels: list[float], k: int | None) -> float | None:
+        return None if not any(labels) else float(max(labels[:k]) >= 1)
+
+    share, first = fe.measure_of(relevant_share), fe.measure_of(hit, "Reached")
+    lower = fe.measure_of(hit, "Missed", higher_is_better=False)
+    assert (share.name, lower.higher_is_better) == ("relevant_share", False)
+    check_measure(share, oracle=lambda rows: relevant_share([r.label or 0 for r in rows]), rounds=3)
+    check_measure(first @ 2, oracle=lambda rows: hit([r.label or 0 for r in rows], 2), rounds=3)
+    result = fe.evaluate(LOG, measures=[share, first @ 1], keep_state=True, **ROLES)
+    assert fe.State.from_bytes(result.state.to_bytes()).result().value("Reached@1") == 0.5
+    assert pickle.loads(pickle.dumps(first @ 3)) == fe.measure("reached@3")  # noqa: S301
+    silent = fe.evaluate({**LOG, "click": [0, 0, 0, 3]}, measures="Reached", **ROLES).values[0]
+    assert silent.dropped == {"undefined": 1}
+
+
+@pytest.mark.parametrize(
+    "function,error",
+    [
+        (lambda labels: 1 / 0, "got ZeroDivisionError: division by zero for the labels"),
+        (lambda labels: "x", "must return a finite number or NaN, got 'x' for the labels"),
+        (lambda labels: math.inf, "must return a finite number or NaN, got inf"),
+        (lambda labels, other: 1, "function must take labels, or labels and k, got labels, other"),
+    ],
+)
+def test_plain_function_that_fails__is_named_with_its_labels(function, error: str) -> None:
+    with pytest.raises(fe.MeasureError, match=re.escape(error)):
+        fe.evaluate(LOG, measures=[fe.measure_of(function, name="Plain")], **ROLES)
+
+
+def test_plain_function__of_too_many_ties__names_the_remedy() -> None:
+    measure = fe.measure_of(lambda labels: labels[0], name="Plain")
+    log = {"user": [1] * 30, "click": [0, 1] * 15, "pctr": [0.5] * 30}
+    with pytest.raises(fe.MeasureError, match="at most 10,000 orders of tied rows"):
+        fe.evaluate(log, measures=[measure], **ROLES)
+    assert fe.evaluate(log, measures=[measure], ties="best", **ROLES).value("Plain") == 1
 
 
 def test_class_defined_anew__as_in_a_notebook__replaces_the_measure() -> None:

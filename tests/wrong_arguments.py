@@ -157,6 +157,11 @@ def used(found: Any) -> Any:
     return found
 
 
+def first_label(labels: list[float]) -> float:
+    """A measure of a query."""
+    return labels[0]
+
+
 def options_of(function: Callable[..., Any], *without: str) -> tuple[str, ...]:
     """Names of keyword arguments."""
     parameters = inspect.signature(function).parameters.values()
@@ -190,6 +195,7 @@ def calls(folder: Path) -> Iterator[Call]:
     yield Call("gate", fe.gate, {"fail_if": "GAUC < 0.5"})
     yield Call("measure", fe.measure, {"spelling": "GAUC"})
     yield Call("register", fe.register, {"kind": type(fe.GAUC)})
+    yield Call("measure_of", fe.measure_of, {"function": first_label, "name": "FirstLabel"})
     yield Call("parse_measures", fe.parse_measures, {"measures": "GAUC"})
     yield Call("rela_impr", fe.rela_impr, {"value": 0.7, "base": 0.6})
     yield Call("open_source", fe.open_source, {"source": LOG})

@@ -363,7 +363,7 @@ def _parse_signature(
         if (
             parameter.kind is not Parameter.VAR_KEYWORD
             and isinstance(annotation, str)
-            and not re.search(r"\bMeasure\b", annotation)
+            and not re.search(r"\bMeasure\b|^type\[", annotation)
         ):
             types[parameter.name] = _parse_union(annotation)
     return tuple(names), types, rest

@@ -406,6 +406,13 @@ def _check_class(kind: type[Measure]) -> None:
         ("aggregate", kind.aggregate in _AGGREGATES, f"one of {_AGGREGATES}"),
     ):
         _need(kind, right, f"{name} must be {wanted}", getattr(kind, name), "set it in the class")
+    own = (kind.shared_values, kind.compute.__func__)  # type: ignore[attr-defined]
+    if not kind.pooled and own == (Measure.shared_values, Measure.compute.__func__):  # type: ignore[attr-defined]
+        raise MeasureError(
+            f"{kind.__name__}: must define shared_values, got a class without it; define "
+            "shared_values(self, ranking, cutoffs), or pass a plain function of a query to "
+            "measure_of."
+        )
 
 
 def _check_name(kind: type[Measure], word: str) -> None:
