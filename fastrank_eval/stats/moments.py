@@ -17,7 +17,7 @@ import numpy as np
 from fastrank_eval._lib.array_codes import Arrays
 from fastrank_eval.stats.exact import UNIT, ExactSums, quotient
 from fastrank_eval.stats.intervals import ULP_HALF, carriers, root_of_quotient, zero_if_rounding
-from fastrank_eval.stats.row_sums import MOST_TERMS, SharedSums
+from fastrank_eval.stats.row_sums import MOST_TERMS, RowSums, SharedSums
 
 #: Roundings of a term and of its slope: of a row, of its weight, of the sum over a group; of the
 #: totals and of the formula.
@@ -58,8 +58,9 @@ class ClusterMoments(SharedSums):
     ) -> None:
         self.terms, self.compared, self.denominators = terms, compared, tuple(denominators)
         pairs = [(i, j) for i in range(terms) for j in range(i, terms)]
-        numbers = range(terms, terms + compared + len(denominators))
-        super().__init__((*((i,) for i in range(terms)), *pairs, *((n,) * 4 for n in numbers)))
+        super().__init__((*((i,) for i in range(terms)), *pairs, *[(terms,) * 4] * compared))
+        # Of fourth powers of the denominators: apart, because sums of counts are faster.
+        self._fourth = RowSums(len(denominators))
         self._pairs = {pair: terms + index for index, pair in enumerate(pairs)}
         # For each addition the groups that have a term, and each denominator.
         self._counts: list[np.ndarray] = []
@@ -78,22 +79,33 @@ class ClusterMoments(SharedSums):
         """
         if np.isnan(terms[0]).any():
             return False
-        with np.errstate(over="ignore"):
-            more = [terms[self.terms // 2] - terms[0]] if self.compared else []
-            more += [sum(terms[i] for i in summed) for summed in self.denominators]
-        counts = [np.count_nonzero(row) for row in (terms.any(axis=0), *more[self.compared :])]
+        counts = [int(np.count_nonzero(terms.any(axis=0)))]
+        for term, summed in enumerate(self.denominators):
+            counts.append(self._add_fourth(term, sum(terms[i] for i in summed)))
         self._counts.append(np.array(counts, np.int64))
-        if more:
-            terms = np.concatenate([terms, more])
+        if self.compared:
+            terms = np.concatenate([terms, terms[self.terms // 2 :][:1] - terms[:1]])
         part = self.take_part()
         is_finite = part.add(terms)
         self.put_part(part)
         return is_finite
 
+    def _add_fourth(self, term: int, shares: np.ndarray) -> int:
+        """Add fourth powers of a denominator; count the groups that have it."""
+        with np.errstate(over="ignore"):
+            powers = np.square(np.square(shares, dtype=np.float64))
+        if shares.dtype == np.int64 and powers.max(initial=0.0) * len(powers) < 2.0**53:
+            # No sum of them is rounded, in any order.
+            self._fourth.count(term, int(powers.sum()))
+        else:
+            self._fourth.add(term, np.minimum(powers, np.finfo(np.float64).max))
+        return int(np.count_nonzero(shares))
+
     def merge(self, other: Self) -> None:
         """Add the moments of other groups; the order of merging does not matter."""
         super().merge(other)
         self._counts += other._counts
+        self._fourth.merge(other._fourth)
 
     def to_arrays(self) -> Arrays:
         """Write what the moments are of, ``clusters`` and the sums.
@@ -108,6 +120,7 @@ class ClusterMoments(SharedSums):
             "denominators": np.array(denominators, np.int64),
             "clusters": self._all_counts(),
             **self.sums().to_arrays("sums", 1),
+            **self._fourth.sums().to_arrays("fourth", 1),
         }
 
     @classmethod
@@ -123,6 +136,8 @@ class ClusterMoments(SharedSums):
         moments = cls(terms, bool(arrays["compared"]), denominators)
         moments.put_part(ExactSums.from_arrays(moments._terms, arrays, "sums", 1))
         moments._counts = [arrays["clusters"].reshape(1 + len(denominators))]
+        powers = moments._fourth
+        powers.put_part(ExactSums.from_arrays(powers._terms, arrays, "fourth", 1))
         return moments
 
     def _all_counts(self) -> np.ndarray:
@@ -145,10 +160,10 @@ class ClusterMoments(SharedSums):
 
         The smallest counts where there are several denominators.
         """
-        found, counts, sums = [], self._all_counts(), self.sums()
+        found, counts = [], self._all_counts()
         for summed in denominators:
             k = self.denominators.index(summed)
-            fourth = sums.total(len(self._terms) - len(self.denominators) + k)
+            fourth = self._fourth.total(k)
             squares = quotient(self._squares(summed), 1 << (2 * UNIT))
             found.append((int(counts[1 + k]), carriers(squares, fourth)))
         return min(groups for groups, _ in found), min(effective for _, effective in found)
@@ -260,5 +275,4 @@ class ClusterMoments(SharedSums):
         i, j = 0, self.terms // 2
         squares = sums.units(self._pairs[i, i]) + sums.units(self._pairs[j, j])
         squares -= 2 * sums.units(self._pairs[i, j])
-        fourth = sums.total(len(self._terms) - 1 - len(self.denominators))
-        return carriers(quotient(squares, 1 << (2 * UNIT)), fourth)
+        return carriers(quotient(squares, 1 << (2 * UNIT)), sums.total(len(self._terms) - 1))

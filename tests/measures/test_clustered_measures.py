@@ -117,9 +117,10 @@ def shares_of(text: str, groups: Sequence[Sequence[Row]]) -> list[list[float]]:
     chosen = {
         "positive": lambda row: (row.label or 0) >= of.rel,
         "negative": lambda row: (row.label or 0) < of.rel,
-        "predicted": lambda row: row.score >= of.threshold,
-        "rejected": lambda row: row.score < of.threshold,
-        "not tn": lambda row: (row.label or 0) >= of.rel or row.score >= of.threshold,
+        # A row without a score is not predicted positive.
+        "predicted": lambda row: row.score is not None and row.score >= of.threshold,
+        "rejected": lambda row: row.score is None or row.score < of.threshold,
+        "not tn": lambda row: chosen["positive"](row) or chosen["predicted"](row),
         "all": lambda row: True,
     }
     names = {
@@ -132,10 +133,7 @@ def shares_of(text: str, groups: Sequence[Sequence[Row]]) -> list[list[float]]:
         "MCC": ("positive", "negative", "predicted", "rejected"),
     }.get(of.name, ("all",))
     return [
-        [
-            math.fsum(row.weight for row in rows if row.score is not None and chosen[name](row))
-            for rows in groups
-        ]
+        [math.fsum(row.weight for row in rows if chosen[name](row)) for rows in groups]
         for name in names
     ]
 
