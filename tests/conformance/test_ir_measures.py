@@ -206,7 +206,7 @@ def test_names__of_trec_eval_and_compat(ledger, name):
     agree_as_named(ledger, name, NAMES)
 
 
-@pytest.mark.parametrize("name", [name for name in SCALED if name != "negative"])
+@pytest.mark.parametrize("name", SCALED)
 def test_names__of_cwl_eval(ledger, name):
     pytest.importorskip("cwl")
     agree_as_named(ledger, name, OF_CWL)
