@@ -405,6 +405,16 @@ def test_7__rows_without_a_label__are_counted_beside_thresholds(door: str) -> No
     assert told in text or '{"unjudged": {"rows": 37}}' in text
 
 
+def test_7__documents_that_a_cut_leaves_out_are_counted() -> None:
+    qrels = {"1": {"a": 1, "b": 0}, "2": {"a": 1}}
+    runs = {"bm25": {"1": {"a": 3.0, "x": 2.0, "b": 1.0}, "2": {"y": 1.0}}, "ours": qrels}
+    found = fe.trec.evaluate(qrels, runs, "AP", judged_only=True)
+    note = "bm25: 2 of 4 documents left out by judged_only"
+    assert note in found.to_dict()["meta"]["notes"]
+    found = fe.trec.evaluate(qrels, runs["bm25"], "AP", most=1, judged_only=True)
+    assert "the run: 3 of 4 documents left out by most=1 and judged_only" in str(found)
+
+
 COMMANDS = {
     "evaluate": ["evaluate", "-g", "user", "-l", "click", "-s", "a,b"],
     "evaluate labels": ["evaluate", "-g", "user", "-l", "click,order", "-s", "a,b"],

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fastrank_eval._lib.arguments import check_options, typed
@@ -16,8 +15,10 @@ from fastrank_eval.integrations.trec.measures import at_level, single_measures
 from fastrank_eval.integrations.trec.report import check_cuts
 from fastrank_eval.measures.parser import requested_measures, text_with_options
 from fastrank_eval.results.evaluate import evaluate as evaluate_table
+from fastrank_eval.results.format import list_text
 
 if TYPE_CHECKING:
+    from fastrank_eval.integrations.trec.pairs import PairTable
     from fastrank_eval.measures import Measure
     from fastrank_eval.results.result import Result
 
@@ -130,7 +131,13 @@ def evaluate(
     score_type = options.get("score_type") or (tool and tool.choice("score_type"))
     columns = {"query": query, "doc": doc, "grade": grade, "score": score}
     is_float32 = score_type == "float32"
-    change = partial(cut_run, as_float32=is_float32, most=most, judged_only=judged_only)
+    documents: list[tuple[int, int]] = []
+
+    def change(of_run: PairTable, judged: PairTable) -> PairTable:
+        cut = cut_run(of_run, judged, as_float32=is_float32, most=most, judged_only=judged_only)
+        documents.append((of_run.encoded.num_rows, cut.encoded.num_rows))
+        return cut
+
     joined = join_runs(qrels, run, is_complete, columns, change)
     common = joined.queries - joined.only_in_qrels * is_complete
     if not (joined.queries if complete else common):
@@ -159,6 +166,7 @@ def evaluate(
     chosen: dict[str, object] = {} if level == 1 else {"level": level}
     chosen |= {} if most is None else {"most": most}
     chosen |= {"judged_only": True} if judged_only else {}
+    notes = [*joined.notes, *_cut_notes(joined.scores, documents, chosen)]
     conventions = {
         **result.meta.conventions,
         "complete": is_complete,
@@ -167,7 +175,7 @@ def evaluate(
         "only_in_qrels": joined.only_in_qrels,
         "unanswered": joined.unanswered,
         **chosen,
-        **({"reading_notes": joined.notes} if joined.notes else {}),
+        **({"reading_notes": notes} if notes else {}),
         **_facts(joined),
     }
     # A measure is found by the name that was asked for, without the level.
@@ -179,6 +187,20 @@ def evaluate(
     result.requested = requested
     result.meta = replace(result.meta, conventions=conventions, requested=requested)
     return result
+
+
+def _cut_notes(
+    runs: Sequence[str], documents: Sequence[tuple[int, int]], chosen: Mapping[str, object]
+) -> list[str]:
+    """Note the documents of each run that `most` and `judged_only` leave out."""
+    cuts = [f"most={chosen['most']}"] if "most" in chosen else []
+    cuts += ["judged_only"] if "judged_only" in chosen else []
+    return [
+        f"{name if len(runs) > 1 else 'the run'}: {read - kept:,} of {read:,} documents left out "
+        f"by {list_text(cuts)}"
+        for name, (read, kept) in zip(runs, documents, strict=True)
+        if kept < read
+    ]
 
 
 def _facts(joined: Joined) -> dict[str, object]:
