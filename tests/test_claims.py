@@ -1144,6 +1144,35 @@ def test_32__a_csv_value_that_is_no_number_is_shown_with_its_row(
         assert part in str(refusal.value)
 
 
+@pytest.mark.parametrize("role", ["g", "s"])
+def test_32__objects_of_polars_are_no_addresses(role: str) -> None:
+    polars = pytest.importorskip("polars")
+    objects = polars.Series(role, [object(), object(), object()], dtype=polars.Object)
+    columns = {"g": [1, 1, 2], "y": [1, 0, 1], "s": [0.1, 0.2, 0.3]}
+    for rows in (polars.DataFrame(columns).with_columns(objects), {**columns, role: objects}):
+        with pytest.raises(fe.ColumnError, match="convert it to text or numbers"):
+            fe.evaluate(rows, **OF_LISTS, measures="RR")
+
+
+@pytest.mark.parametrize("role", ["g", "s"])
+def test_32__periods_of_pandas_are_no_ordinals(role: str) -> None:
+    pandas = pytest.importorskip("pandas")
+    periods = pandas.period_range("2026-01", periods=3, freq="M")
+    columns = {"g": [1, 1, 2], "y": [1, 0, 1], "s": [0.1, 0.2, 0.3], role: periods}
+    with pytest.raises(fe.ColumnError, match=r"to_timestamp\(\)"):
+        fe.evaluate(pandas.DataFrame(columns), **OF_LISTS, measures="RR")
+
+
+def test_32__the_table_of_groups_keeps_uuids(tmp_path: Path) -> None:
+    keys = pa.array([bytes(16), bytes(16), b"1" * 16], pa.uuid())
+    rows = pa.table({"g": keys, "y": [1, 0, 1], "s": [0.1, 0.2, 0.3]})
+    parquet.write_table(rows, tmp_path / "rows.parquet")
+    for source in (rows, tmp_path / "rows.parquet"):
+        groups = fe.evaluate(source, **OF_LISTS, measures="RR").per_group
+        assert groups.schema.field("g").type == pa.uuid()
+        assert groups["g"].to_pylist() == [keys[0].as_py(), keys[2].as_py()]
+
+
 def test_32__too_many_replicates__are_named_and_not_the_order_of_rows() -> None:
     resource = pytest.importorskip("resource")
     rng = np.random.default_rng(0)

@@ -296,7 +296,8 @@ def _types(file: File, schema: pa.Schema, hive: dict[str, pa.DataType]) -> dict[
     types = {key: hive[key] for key in file.partitions}
     for column in schema:
         kind = column.type
-        types[column.name] = kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
+        stored = isinstance(kind, pa.BaseExtensionType) and kind != pa.uuid()
+        types[column.name] = kind.storage_type if stored else kind
     return types
 
 
@@ -319,6 +320,7 @@ def _promote(a: pa.DataType, b: pa.DataType, text: bool) -> pa.DataType | None:
     if a.equals(b):
         return a
     a, b = (kind.value_type if pa.types.is_dictionary(kind) else kind for kind in (a, b))
+    a, b = (kind.storage_type if kind == pa.uuid() else kind for kind in (a, b))
     pair = [
         pa.large_string() if pa.types.is_string_view(kind) and not a.equals(b) else kind
         for kind in (a, b)

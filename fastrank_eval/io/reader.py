@@ -39,7 +39,7 @@ from fastrank_eval.io.source import (
     split_batches,
     type_name,
 )
-from fastrank_eval.io.streams import open_batches, open_reader, open_stream_object
+from fastrank_eval.io.streams import open_batches, open_reader, open_stream_object, refuse_objects
 
 if TYPE_CHECKING:
     from fastrank_eval.io.filters import Where
@@ -261,6 +261,8 @@ def _arrow_column(name: str, values: Any) -> Any:
     elif isinstance(values, (str, bytes)) or not hasattr(values, "__len__"):
         raise ColumnError(f"Column {name!r} is {type_name(values)}: pass an array.")
     try:
+        if type(values).__module__.startswith("polars.") and str(values.dtype) == "Object":
+            refuse_objects(name)
         if not isinstance(values, np.ndarray) and hasattr(values, "__arrow_c_stream__"):
             return pa.chunked_array(values)
         if type(values) is np.ndarray and values.dtype.kind in "iuf":  # subclasses may mask values

@@ -272,6 +272,12 @@ class Source:
             names it.
         """
         require_columns(self.schema, columns, source=self.name)
+        for name in columns:
+            if getattr(self.schema.field(name).type, "extension_name", "") == "pandas.period":
+                raise ColumnError(
+                    f"Column {name!r} holds periods of pandas, of which Arrow has only numbers; "
+                    f"convert it, as by frame[{name!r}].dt.to_timestamp()."
+                )
         if self._is_consumed:
             raise SourceError(
                 f"{self.name} can be read only once and was read before. "

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import chain
-from typing import Any
+from typing import Any, NoReturn
 
 import pyarrow as pa
 
-from fastrank_eval._lib.errors import SourceError
+from fastrank_eval._lib.errors import ColumnError, SourceError
 from fastrank_eval.io.source import Source, check_batches, foreign, reading, select, type_name
 
 #: The readers of other libraries that the call in this context has opened.
@@ -41,12 +41,28 @@ def _open_reader(source: Any) -> pa.RecordBatchReader:
     return reader
 
 
+def _columns_of_objects(source: Any) -> set[str]:
+    """Name the columns of a polars frame whose values Arrow sees as addresses."""
+    if not type(source).__module__.startswith("polars."):
+        return set()
+    return {name for name, kind in source.schema.items() if str(kind) == "Object"}
+
+
+def refuse_objects(name: str) -> NoReturn:
+    """Raise for a column of Python objects."""
+    raise ColumnError(
+        f"Column {name!r} holds Python objects of polars, of which Arrow has only addresses; "
+        "convert it to text or numbers, as by map_elements(str, return_dtype=pl.String)."
+    )
+
+
 def open_stream_object(source: object, name: str) -> Source:
     """Open an object with ``__arrow_c_stream__``.
 
     An object with a length can be read again.
     """
     rereadable = hasattr(source, "__len__")
+    objects = _columns_of_objects(source)
     with foreign(name):
         first: list[pa.RecordBatchReader] = [_open_reader(source)]
     schema = first[0].schema
@@ -54,6 +70,8 @@ def open_stream_object(source: object, name: str) -> Source:
         first.pop().close()
 
     def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        for column in objects.intersection(columns):
+            refuse_objects(column)
         with foreign(name):
             reader = first.pop() if first else _open_reader(source)
             with reader:
