@@ -494,7 +494,7 @@ def _read_csv(file: File, targets: dict[str, pa.DataType]) -> Iterator[pa.Record
                 f"{file.name!r}: column {name!r} must hold values of type {own[name]}, as in its "
                 f"first lines, got {word!r} in line {line}; {number_remedy(word)}. If the first "
                 "lines mislead, write the file as Parquet."
-            ) from None
+            ) from error
         raise
 
 
