@@ -85,8 +85,8 @@ def open_source(
         files and row groups.
     text : str or sequence of str, optional
         Columns that are text in CSV and TSV files, exactly as written: ``007`` is not ``7``. The
-        types of the others come from the first lines. Unquoted, an empty field, ``NULL``, ``null``
-        and ``\N`` are null in any column.
+        types of the others come from the first lines, uint64 for whole numbers beyond int64.
+        Unquoted, an empty field, ``NULL``, ``null`` and ``\N`` are null in any column.
     categories : str or sequence of str, optional
         Columns that serve as categories or keys. In CSV and TSV files they are text too if the
         first lines spell numbers or booleans in several ways (``007`` and ``7``, ``1`` and ``1.0``,
