@@ -68,12 +68,12 @@ def test_cut_groups__leave_what_is_between_slices(log) -> None:
 
 def test_models_that_cover_other_groups__have_a_mix(log) -> None:
     found = fe.compare(
-        with_nulls(log, "new"), **COLUMNS, score=["old", "new"], baseline="old", measures="GAUC",
+        with_nulls(log, "new"), **COLUMNS, score=["old", "new"], baseline="old", measures="GroupPPV",
         unretrieved="allow", by="country",
     )  # fmt: skip
-    parts = found.decomposition("GAUC")
+    parts = found.decomposition("GroupPPV")
     assert parts.mix != 0
-    assert parts.difference == pytest.approx(found.find("GAUC").delta, abs=1e-15)
+    assert parts.difference == pytest.approx(found.find("GroupPPV").delta, abs=1e-15)
 
 
 def test_json__has_the_decomposition_of_every_mean(log) -> None:

@@ -200,7 +200,7 @@ def test_state_without_rivals__says_nothing_of_matching() -> None:
     assert sum("sizes" in parts for parts in state._states.values()) > len(MODELS)
 
 
-def test_groups__without_rows_of_a_model__stand_beside_those_of_another() -> None:
+def test_groups__that_a_model_has_not_scored__stand_beside_those_of_another() -> None:
     """Two groups of which each model has scored one, one of both, one of neither."""
     log = pa.table({
         "user": [1, 1, 2, 2, 3, 3, 4], "click": [0, 1, 1, 0, 1, 0, 1],
@@ -210,7 +210,6 @@ def test_groups__without_rows_of_a_model__stand_beside_those_of_another() -> Non
     state = state_of(log, score=["old", "new"], by=())
     sizes = {place[1]: parts["sizes"].tolist() for place, parts in state._states.items()
              if "matched" in parts}  # fmt: skip
-    # Users 1, 3 and 2: by what the first model by name has, the least score first.
-    assert sizes == {"new": [0, 2, 2], "old": [2, 2, 0]}
+    assert sizes == {"new": [1, 2, 2, 2], "old": [1, 2, 2, 2]}
     same(state.compare(), compare(log, score=["old", "new"], by=()))
-    assert state.compare().find(AUC).groups == 3
+    assert state.compare().find(AUC).groups == 4

