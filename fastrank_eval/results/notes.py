@@ -142,9 +142,10 @@ def rows_left_out_notes(conventions: Mapping[str, object], rows: int) -> list[st
 
 def _not_retrieved(counts: Mapping[str, Any]) -> Iterator[str]:
     """Note which share of each class has no score, by model."""
-    classes = [counts.get(name, {"rows": 0, "by_model": {}}) for name in (POSITIVES, OTHERS)]
-    for model in classes[0]["by_model"]:
-        missing = [each["by_model"].get(model, 0) for each in classes]
+    classes = [counts.get(name, {"rows": 0}) for name in (POSITIVES, OTHERS)]
+    of_models = [each.get("by_model", {}) for each in classes]
+    for model in of_models[0]:
+        missing = [of_model.get(model, 0) for of_model in of_models]
         if not any(missing):
             continue
         shares = [n / max(each["rows"], 1) for n, each in zip(missing, classes, strict=True)]

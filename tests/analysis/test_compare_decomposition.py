@@ -68,8 +68,8 @@ def test_cut_groups__leave_what_is_between_slices(log) -> None:
 
 def test_models_that_cover_other_groups__have_a_mix(log) -> None:
     found = fe.compare(
-        with_nulls(log, "new"), **COLUMNS, score=["old", "new"], baseline="old", measures="GroupPPV",
-        unretrieved="allow", by="country",
+        with_nulls(log, "new"), **COLUMNS, score=["old", "new"], baseline="old",
+        measures="GroupPPV", unretrieved="allow", by="country",
     )  # fmt: skip
     parts = found.decomposition("GroupPPV")
     assert parts.mix != 0

@@ -18,7 +18,7 @@ import fastrank_eval as fe
 from fastrank_eval._lib.errors import ArgumentError, MergeError
 from fastrank_eval.stats.score_runs import ScoreRuns
 from fastrank_eval.stats.scores import PooledScores
-from tests.measures.test_pooled import WEIGHTS, probable_groups
+from tests.measures.test_pooled import ORDERED, WEIGHTS, probable_groups
 from tests.oracles.measures import Row
 from tests.strategies import POOLED_VARIANTS
 from tests.support.tables import table_of
@@ -78,6 +78,7 @@ def split(groups: Sequence[list[Row]], parts: int, seed: int) -> list[pa.Table]:
     parts=st.integers(1, 4),
     weight=st.sampled_from([None, "weight"]),
     levels=st.sampled_from([None, (0.25, 0.5, 0.75)]),
+    lacking=st.sampled_from([0.0, 0.1]),
 )
 def test_merged_states__are_the_state_of_one_run(
     seed: int,
@@ -85,17 +86,19 @@ def test_merged_states__are_the_state_of_one_run(
     parts: int,
     weight: str | None,
     levels: tuple[float, ...] | None,
+    lacking: float,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     folder = tmp_path_factory.mktemp("states")
     groups = probable_groups(
-        seed, count, weights=WEIGHTS, levels=levels, unretrieved=0.1, unjudged=0.1
+        seed, count, weights=WEIGHTS, levels=levels, unretrieved=lacking, unjudged=0.1
     )
-    once = state_of(table_of(groups), weight=weight, threads=1)
+    measures = [*ORDERED, *OF_GROUPS] if lacking else MEASURES
+    once = state_of(table_of(groups), measures, weight=weight, threads=1)
     states = []
     for number, table in enumerate(split(groups, parts, seed)):
         options = {"threads": 1 + number % 2, "batch_rows": 7 + number}
-        state_of(table, weight=weight, **options).state.save(folder / f"{number}")
+        state_of(table, measures, weight=weight, **options).state.save(folder / f"{number}")
         states.append(fe.load_state(folder / f"{number}"))
     random.Random(seed).shuffle(states)  # noqa: S311
     merged = states[0].merge(*states[1:], allow_repeated=True)
