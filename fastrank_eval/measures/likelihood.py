@@ -21,10 +21,12 @@ from fastrank_eval.measures.pooled import (
     positive_mask,
     undefined,
 )
+from fastrank_eval.stats.exact import quotient
+from fastrank_eval.stats.intervals import FEW_GROUPS
 
 if TYPE_CHECKING:
     from fastrank_eval.groups.chunk import Scored
-    from fastrank_eval.measures.clustered_sums import ChunkSums
+    from fastrank_eval.measures.clustered_sums import ChunkSums, ClusteredSums
 
 
 SAMPLING_RATE = Param(
@@ -227,6 +229,43 @@ class NormalizedEntropy(_Likelihood):
             return 1 / entropy_of(float(self.background)), 0.0
         entropy = entropy_of(rate)
         return 1 / entropy, -loss / entropy / entropy * (log1p(-rate) - log(rate))
+
+    def derivatives_of_pair(
+        self, base: ClusteredSums, other: ClusteredSums
+    ) -> tuple[list[float], list[float]]:
+        """Hold the entropy of the rows, which both models share, if few groups make it up.
+
+        The entropy of few positives moves with each of them, and so does the loss. A group with
+        most of the positives would have an influence near 0, however much the models differ there,
+        and equal models would differ in 15 to 40 % of the tables of few clicks.
+        """
+        own = super().derivatives_of_pair(base, other)
+        if self.background != "slice" or not self._groups_behind(base) < FEW_GROUPS:
+            return own
+        return self._of_loss(base, own[0]), self._of_loss(other, own[1])
+
+    def _of_loss(self, state: ClusteredSums, slopes: list[float]) -> list[float]:
+        """Return the derivatives of the loss over a fixed entropy."""
+        sums = self._sums(state)
+        return [slopes[0], -slopes[0] * sums["loss"] / sums["weight"], 0.0]
+
+    def _groups_behind(self, state: ClusteredSums) -> float:
+        """Compute 1 / sum of squared shares of groups in the entropy of the rows."""
+        _, weight, positive = range(state.moments.terms)
+        sums, products = state.moments.exact()
+        rate = sums[positive] / sums[weight]
+        # A positive adds -ln c to the entropy, another row -ln(1 - c).
+        of_all = -log1p(-rate)
+        of_positive = -log(rate) - of_all
+        total = of_all + of_positive * rate
+        cells = (
+            (positive, positive, of_positive * of_positive),
+            (positive, weight, 2 * of_positive * of_all),
+            (weight, weight, of_all * of_all),
+        )
+        unit = sums[weight] ** 2
+        squares = sum(times * quotient(products[i][j], unit) for i, j, times in cells)
+        return total * total / squares
 
 
 class InformationGain(NormalizedEntropy):

@@ -241,6 +241,10 @@ class ClusteredMeasure(PooledMeasure):
         """Return the derivatives of a value by the sums of the terms."""
         raise NotImplementedError  # pragma: no cover - abstract
 
+    def derivatives_of_pair(self, base: Any, other: Any) -> tuple[list[float], list[float]]:
+        """Return the derivatives of both values for the error of their difference."""
+        return self.derivatives(base), self.derivatives(other)
+
     def divided_by(self) -> tuple[tuple[int, ...], ...]:
         """Return what the value is divided by: for each sum its terms."""
         return ()
@@ -275,7 +279,7 @@ class ClusteredMeasure(PooledMeasure):
         values = [self.pooled_value(state, map_jobs) for state in states]
         if any(math.isnan(each.value) for each in values):
             return ErrorOfDifference()
-        slopes = [self.derivatives(state) for state in states]
+        slopes = self.derivatives_of_pair(base, other)
         rounding = sum(map(self.rounding, states, slopes))
         groups = [each.clusters for each in values]
         # A value that rests on one group has no influences.

@@ -357,3 +357,33 @@ def test_chunk_without_a_scored_row__is_no_cluster() -> None:
             log, measures="Brier,LogLoss,PCOC,MAE", batch_rows=rows, threads=1, **options
         ):
             assert line.effective_groups == 20, (rows, line.measure)
+
+
+def few_clicks(groups: int, rows: int = 8) -> dict[str, np.ndarray]:
+    """Groups of as many rows; every fifth has a click."""
+    random_ = np.random.default_rng(groups)
+    user = np.repeat(np.arange(groups), rows)
+    click = (user % 5 == 0) & (np.arange(len(user)) % rows == 0)
+    scores = {name: random_.uniform(0.01, 0.4, len(user)) for name in "ab"}
+    return {"user": user, "click": click, **scores}
+
+
+@pytest.mark.parametrize("text", ["NE", "RIG"])
+def test_difference__of_ne_in_few_groups__is_tested_as_that_of_logloss(text):
+    for groups, is_few in ((10, True), (400, False)):
+        comparison = fastrank_eval.compare(
+            few_clicks(groups), group="user", label="click", score=["a", "b"], baseline="a",
+            measures=[text, "LogLoss", f"{text}(background=0.1)"], correction="none",
+        )  # fmt: skip
+        found, loss, fixed = comparison.values
+        assert fixed.p_value == pytest.approx(loss.p_value, rel=1e-9)
+        assert (found.p_value == pytest.approx(loss.p_value, rel=1e-9)) == is_few
+
+
+def test_difference__of_auc__has_at_most_the_degrees_of_the_groups_with_positives():
+    lines = few_clicks(40)
+    comparison = fastrank_eval.compare(
+        lines, group="user", label="click", score=["a", "b"], baseline="a", measures="AUC"
+    )
+    groups = 8
+    assert comparison.find("AUC").degrees <= 2 / (1 / groups - 1 / 40) * (1 + 1e-12)
