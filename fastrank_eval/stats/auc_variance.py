@@ -252,6 +252,14 @@ class ClusterSums:
         return self.counts[2] if min(self.counts) > 1 else min(self.counts)
 
     @property
+    def effective(self) -> float:
+        """The carriers, at most the fewest clusters with rows of a class.
+
+        In few clusters with positives, a sample has influences that are more alike than they are.
+        """
+        return min(self.carriers, float(min(self.counts)))
+
+    @property
     def rounding(self) -> float:
         """What rounding adds to the influences."""
         return sum(self.roundings)
