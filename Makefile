@@ -58,7 +58,7 @@ IN_PYTHON := kernels and not (slow or compiled)
 IN_BOUNDS := not (slow or browser or no_kernels) and not ($(IN_PYTHON))
 ALL_TESTS := --doctest-modules fastrank_eval data_gen tests
 
-.PHONY: help demo test test-rest lint docs figures bench bench-scale bench-disk bench-spark bench-coverage bench-alarms profile \
+.PHONY: help demo test test-rest lint docs figures bench bench-scale bench-disk bench-spark bench-coverage bench-alarms bench-nulls profile \
 	conformance conformance-full distributed coverage boundscheck pictures wheel wheel-demo \
 	wheel-lowest release-check lowest interpreters upgrade pins clean
 
@@ -73,6 +73,7 @@ help:
 	@echo "make bench-disk   sizes of a month of nights, of kernels and of spilled rows, write bench/DISK.md"
 	@echo "make bench-spark  beside Spark's own shuffle and sort (SPARK_ARGS), write bench/SPARK.md"
 	@echo "make bench-coverage  how often intervals hold the truth (COVERAGE_ARGS), write bench/COVERAGE.md"
+	@echo "make bench-nulls  how often equal models differ in few users (NULLS_ARGS), write bench/NULLS.md"
 	@echo "make bench-alarms  false and true alarms in a year of nights (ALARMS_ARGS), write bench/ALARMS.md"
 	@echo "make profile      where the time goes (PROFILE_ARGS: --input, --measures, --compile ...)"
 	@echo "make conformance  run the tools that profiles stand for beside them: those quick to install"
@@ -146,6 +147,9 @@ bench-spark: $(VENV)/.test
 
 bench-coverage: $(VENV)/.test
 	$(BIN)/python -m bench.coverage $(COVERAGE_ARGS)
+
+bench-nulls: $(VENV)/.test
+	$(BIN)/python -m bench.nulls $(NULLS_ARGS)
 
 bench-alarms: $(VENV)/.test
 	$(BIN)/python -m bench.alarms $(ALARMS_ARGS)

@@ -24,6 +24,7 @@ from click.testing import CliRunner
 from pyarrow import parquet
 
 import fastrank_eval as fe
+from bench.nulls import USERS, cells
 from fastrank_eval.analysis.compare_tests import TESTS
 from fastrank_eval.apps.cli.main import cli
 from fastrank_eval.io.reader import open_source
@@ -130,6 +131,17 @@ def test_1__a_night_of_exchangeable_models__has_no_tiny_p_value() -> None:
     p_values = np.array([line.p_value for line in found if line.by])
     assert np.nanmin(p_values) > 1e-12
     assert np.nanmean(p_values <= 0.05) < 0.05
+
+
+@pytest.mark.parametrize("users, rate, tables", [(3, 0.03, 120), (10, 0.005, 120), (40, 0.005, 60)])
+def test_1__exchangeable_models_in_few_users__differ_no_more_often_than_by_chance(
+    users: int, rate: float, tables: int
+) -> None:
+    measures = ("NE", "NEPos", "PPV({})", "BalancedAccuracy({})")
+    for text, cell in cells(users, rate, tables, measures).items():
+        assert cell.p_values.min() > 1e-12, text
+        assert cell.share <= USERS[users], text
+        assert users < 40 or len(cell.p_values) >= 0.98 * cell.compared, text
 
 
 def test_2__one_row_of_one_user__has_no_interval() -> None:

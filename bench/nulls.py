@@ -1,0 +1,205 @@
+"""How often equal models differ in few users: ``python -m bench.nulls``, writes bench/NULLS.md.
+
+Two scores of each row are drawn independently and alike, given the user and the row: an exchange of
+the models changes nothing. Each table is a slice of one log, so that one comparison tests them all.
+Seeds are those of the cell: users of a table, and click rate.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+import fastrank_eval as fe
+from bench.tables import NONE, table
+from fastrank_eval._lib.dataclass import dataclass
+from fastrank_eval.stats.intervals import t_tail
+
+#: Users of a table, and the largest share of p-values of at most 0.05 among the tests.
+USERS = {3: 0.10, 10: 0.08, 40: 0.065}
+RATES = (0.005, 0.03, 0.2)
+#: Measures with an error, `{}` for a threshold that a tenth of the rows reach. Left out are those
+#: that are 1 less another (RIG, FNR, FPR, ErrorRate), and other means over groups.
+MEASURES = (
+    "LogLoss", "NE", "NEPos", "Brier", "RMSE", "MAE", "PCOC", "Bias", "AUC(se='clustered')",
+    "PPV({})", "NPV({})", "TPR({})", "TNR({})", "FScore({})", "Accuracy({})",
+    "BalancedAccuracy({})", "MCC({})", "GroupPPV({})", "GroupTPR({})", "GroupFScore({})",
+    "GroupMCC({})", "GAUC", "nDCG", "nDCG@5", "AP", "RR", "P@5", "R@5", "Success@5", "ERR", "RBP",
+)  # fmt: skip
+#: Reasons that leave a value without two groups to compare.
+_NONE_TO_COMPARE = ("undefined", "one_group")
+#: A true difference, in standard errors.
+_TRUE = 3
+_ALPHA = 0.05
+_SEED = 42
+_FILE = Path(__file__).with_name("NULLS.md")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What the tests of one measure said about equal models in many tables.
+
+    Parameters
+    ----------
+    tables : int
+    compared : int
+        Tables with two or more groups that carry the measure.
+    p_values : ndarray of float64, shape (tests,)
+    found : float
+        Share of the tables in which a difference of three standard errors, added to the observed
+        one, is significant.
+    reasons : Counter of str
+        Why the others were not tested.
+    """
+
+    tables: int
+    compared: int
+    p_values: np.ndarray
+    found: float
+    reasons: Counter[str]
+
+    @property
+    def share(self) -> float:
+        """Share of the tests that see a difference at 5 %."""
+        return float(np.mean(self.p_values <= _ALPHA)) if len(self.p_values) else np.nan
+
+
+def log_of(users: int, rate: float, tables: int) -> dict[str, np.ndarray]:
+    """Draw tables of users with 5 to 35 rows, and two scores of each row."""
+    random = np.random.default_rng([_SEED, users, round(1000 * rate)])
+    groups = users * tables
+    user = np.repeat(np.arange(groups), random.integers(5, 36, groups))
+    quality = random.normal(0, 0.7, groups)[user] + random.normal(size=len(user))
+    utility = quality + random.logistic(size=len(user))
+    least = np.quantile(utility, 1 - rate)
+    log: dict[str, np.ndarray] = {"user": user, "table": user // users}
+    log["click"] = (utility > least).astype(np.int8)
+    for model in ("one", "other"):
+        wrong = random.normal(0, 0.3, groups)[user] + random.normal(0, 0.5, len(user))
+        log[model] = 1 / (1 + np.exp(least - quality - wrong))
+    return log
+
+
+def cells(
+    users: int, rate: float, tables: int, measures: Sequence[str] = MEASURES
+) -> dict[str, Cell]:
+    """Compare the models in every table, by each measure."""
+    log = log_of(users, rate, tables)
+    threshold = f"threshold={np.quantile(log['one'], 0.9):.2g}"
+    texts = [text.format(threshold) for text in measures]
+    compared = fe.compare(
+        log, group="user", label="click", score=["one", "other"], baseline="one", measures=texts,
+        by="table", correction="none", per_group=False, order="grouped",
+    )  # fmt: skip
+    rows: dict[str, list[fe.ComparedValue]] = {}
+    for value in compared:
+        if value.by is not None:
+            rows.setdefault(value.measure, []).append(value)
+    return {
+        text: _cell(of_measure) for text, of_measure in zip(measures, rows.values(), strict=True)
+    }
+
+
+def _cell(values: list[fe.ComparedValue]) -> Cell:
+    """Summarise the comparisons of one measure."""
+    deltas = np.array([value.delta for value in values])
+    tested = [value for value in values if not np.isnan(value.p_value)]
+    moved = _TRUE * float(np.nanstd(deltas)) if np.isfinite(deltas).any() else 0.0
+    found = sum(
+        value.se > 0 and t_tail((value.delta + moved) / value.se, value.degrees) <= _ALPHA
+        for value in tested
+    )
+    return Cell(
+        len(values),
+        sum(value.caution not in _NONE_TO_COMPARE for value in values),
+        np.array([value.p_value for value in tested]),
+        found / len(values),
+        Counter(str(value.caution) for value in values if np.isnan(value.p_value)),
+    )
+
+
+#: The cells of all places, of users and click rate, by measure.
+Found = dict[tuple[int, float], dict[str, Cell]]
+
+
+def simulate(tables: int, measures: Sequence[str] = MEASURES) -> Found:
+    """Compare the models in every table of every place."""
+    return {
+        (users, rate): cells(users, rate, tables, measures) for users in USERS for rate in RATES
+    }
+
+
+def page(found: Found) -> str:
+    """Write the page."""
+    measures = list(next(iter(found.values())))
+    every = [cell for of_place in found.values() for cell in of_place.values()]
+    least = min(float(cell.p_values.min(initial=1.0)) for cell in every)
+    limits = ", ".join(f"{limit:.1%} with {users} users" for users, limit in USERS.items())
+
+    def by_measure(write: Callable[[int, Cell], str]) -> str:
+        lines = [
+            [text.format("t"), *(write(place[0], of[text]) for place, of in found.items())]
+            for text in measures
+        ]
+        header = ["measure", *(f"{users}, {rate:.1%}" for users, rate in found)]
+        return table(header, lines, "l" + "r" * len(found))
+
+    untested = {
+        place: sum((cell.reasons for cell in of.values()), Counter[str]())
+        for place, of in found.items()
+    }
+    reasons = sorted(set().union(*untested.values()))
+    lines = [
+        [f"{users}, {rate:.1%}", *(f"{untested[users, rate][reason]:,}" for reason in reasons)]
+        for users, rate in found
+    ]
+    return (
+        "# Equal models in few users\n\n"
+        f"Written by `python -m bench.nulls`: {every[0].tables:,} tables a cell. A cell is named "
+        "by the users of a table and the click rate. A user has 5 to 35 rows. Both models are "
+        "drawn alike. Tests are those of `compare` by default, without a correction; t is a "
+        "threshold that a tenth of the rows reach.\n\n"
+        "How often tests of equal models have p ≤ 0.05, and in parentheses the tests made. Wanted "
+        f"are at most {limits}; ! marks more. The least p-value of all is {least:.1g}.\n\n"
+        + by_measure(_share)
+        + "\n\nTests made of the tables in which two or more groups carry the measure.\n\n"
+        + by_measure(_made)
+        + "\n\nThe reasons of the other comparisons, of all measures.\n\n"
+        + table(["cell", *reasons], lines, "l" + "r" * len(reasons))
+        + "\n\nHow often a difference of three standard errors has p ≤ 0.05, of all tables. It is "
+        "added to the observed difference; the standard error is the deviation of the differences "
+        "of all tables.\n\n" + by_measure(_found) + "\n"
+    )
+
+
+def _share(users: int, cell: Cell) -> str:
+    if not len(cell.p_values):
+        return NONE
+    mark = "!" if cell.share > USERS[users] else ""
+    return f"{mark}{cell.share:.1%} ({len(cell.p_values):,})"
+
+
+def _made(users: int, cell: Cell) -> str:
+    return f"{len(cell.p_values) / cell.compared:.1%}" if cell.compared else NONE
+
+
+def _found(users: int, cell: Cell) -> str:
+    return f"{cell.found:.1%}"
+
+
+def main() -> None:
+    """Write bench/NULLS.md."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tables", type=int, default=2000)
+    arguments = parser.parse_args()
+    text = page(simulate(arguments.tables))
+    print(text)
+    _FILE.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
