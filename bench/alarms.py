@@ -3,8 +3,8 @@
 A year has 42 sequences of nightly differences: two measures on all rows and on 20 slices, whose
 sizes fall as 1 / rank. Measures are correlated, and all rows are the sum of the slices. Volumes
 depend on weekday and night, standard errors are estimates, and small slices have skewed
-differences. Each sequence has a level of its own. Random numbers are functions of scenario, year
-and place (Philox).
+differences. Each sequence has a level of its own. Scenarios have nights of heavy tails, outliers,
+odd errors or correlation. Random numbers are functions of scenario, year and place (Philox).
 """
 
 from __future__ import annotations
@@ -56,21 +56,35 @@ class Scenario:
         Half the swing of a week.
     memory : float
         Correlation of a night with the night before.
+    tail : int
+        Degrees of freedom of Student's t, scaled to variance 1; 0: normal.
+    outliers : float
+        Probability of a night with four times the deviation.
+    odd : float
+        The standard error of one night of each sequence, as a share of what it should be.
     """
 
     name: str
     extra: float = 0.0
     week: float = 0.0
     memory: float = 0.0
+    tail: int = 0
+    outliers: float = 0.0
+    odd: float = 1.0
 
 
 PLAIN = Scenario("independent nights")
 SCENARIOS = (
     PLAIN,
+    Scenario("Student's t with 3 degrees of freedom", tail=3),
+    Scenario("Student's t with 5 degrees of freedom", tail=5),
+    Scenario("2 % of nights with four times the deviation", outliers=0.02),
+    Scenario("one night with a fiftieth of its standard error", odd=0.02),
     Scenario("nights vary by 1.4 standard errors", extra=1.0),
     Scenario("a weekly pattern of ±1 standard error", week=1.0),
     Scenario("stress: correlation 0.1 with the night before", memory=0.1),
     Scenario("stress: correlation 0.2 with the night before", memory=0.2),
+    Scenario("stress: correlation 0.3 with the night before", memory=0.3),
     Scenario("stress: correlation 0.5 with the night before", memory=0.5),
 )
 
@@ -113,12 +127,33 @@ def year_of(scenario: Scenario, year: int) -> Year:
     movements = np.hstack([_with_all_rows(each, groups[:, 1:]) for each in (one, other)])
     counts = np.hstack([groups, groups])
     errors = 1 / np.sqrt(counts)
+    movements = movements * _deviations(scenario, year)
     wave = np.sqrt(2) * np.sin(2 * np.pi * nights / 7)[:, None]
     movements = movements + errors * (scenario.extra * extra + scenario.week * wave)
     # Wilson & Hilferty: the cube root of a chi-squared number is normal.
     spread = 2 * _GROUPS_A_DEGREE / (9 * counts)
     estimated = errors * np.sqrt((1 - spread + estimate * np.sqrt(spread)) ** 3)
+    if scenario.odd != 1:
+        estimated[odd_nights(scenario, year), np.arange(SERIES)] *= scenario.odd
     return Year(movements, estimated, np.broadcast_to(2 * level * errors.mean(0), errors.shape))
+
+
+def _deviations(scenario: Scenario, year: int) -> np.ndarray:
+    """Return the deviation of each night of each sequence, in usual ones."""
+    if scenario.tail:
+        drawn = normals(f"{scenario.name}: tail", year, scenario.tail * YEAR * SERIES)
+        squares = np.sum(drawn.reshape(scenario.tail, YEAR, SERIES) ** 2, axis=0)
+        return np.sqrt((scenario.tail - 2) / squares)
+    if scenario.outliers:
+        drawn = normals(f"{scenario.name}: outliers", year, YEAR * SERIES).reshape(YEAR, SERIES)
+        return np.where(drawn > normal_quantile(1 - 2 * scenario.outliers), 4.0, 1.0)
+    return np.ones((YEAR, SERIES))
+
+
+def odd_nights(scenario: Scenario, year: int) -> np.ndarray:
+    """Draw a night of each sequence."""
+    drawn = normals(f"{scenario.name}: odd", year, YEAR * SERIES).reshape(YEAR, SERIES)
+    return drawn.argmax(0)
 
 
 def _with_all_rows(noise: np.ndarray, groups: np.ndarray) -> np.ndarray:

@@ -29,6 +29,7 @@ from fastrank_eval.analysis.compare_tests import TESTS
 from fastrank_eval.apps.cli.main import cli
 from fastrank_eval.io.reader import open_source
 from fastrank_eval.measures import WEIGHT
+from fastrank_eval.stats.sequences import alarms
 from tests.support.doors import DOORS, DOORS_OF_ROWS, DROPS, NIGHT, log_without
 from tests.support.names_of_files import NAMES, SOURCES, write_source
 
@@ -757,6 +758,53 @@ def test_14__the_slice_with_most_rows_is_named_and_all_slices_on_request(tmp_pat
 
 
 # --- Nights (3, 15 to 17) ------------------------------------------------------------------------
+
+
+def false_years(years: int, change: Callable[[np.random.Generator, np.ndarray], object]) -> float:
+    """Share of quiet years with an alarm in one of 42 sequences; `change` adds to their noise."""
+    random, found = np.random.default_rng(years), 0
+    for _ in range(years):
+        noise, errors = random.normal(size=(42, 365)), np.full((42, 365), 0.05)
+        change(random, noise)
+        errors[:, random.integers(365)] = 0.001
+        pairs = zip(0.05 * noise, errors, strict=True)
+        found += any(alarms(*pair, 0.05 / 42) for pair in pairs)
+    return found / years
+
+
+def scale(random: np.random.Generator, noise: np.ndarray) -> None:
+    noise *= np.where(random.random(noise.shape) < 0.02, 4.0, 1.0)
+
+
+def tails(random: np.random.Generator, noise: np.ndarray) -> None:
+    noise /= np.sqrt(random.chisquare(3, noise.shape))
+
+
+def neighbours(random: np.random.Generator, noise: np.ndarray) -> None:
+    for night in range(1, 365):
+        noise[:, night] = 0.3 * noise[:, night - 1] + 0.91**0.5 * noise[:, night]
+
+
+@pytest.mark.parametrize("change", [lambda *_: None, scale, tails, neighbours])
+def test_3__quiet_years_with_one_odd_error_have_few_alarms(change: Any) -> None:
+    """Of 60 years, 5 % are 3; the page of bench/alarms.py has 1,000."""
+    assert false_years(60, change) <= (0.25 if change is neighbours else 0.15)
+
+
+def test_3__the_page_of_alarms_keeps_its_promises() -> None:
+    page = (DOCS.parent / "bench" / "ALARMS.md").read_text("utf-8")
+    shares = dict(re.findall(r"^\| ([^|]+) \| ([\d.]+)% \|", page, re.MULTILINE))
+    correlated = {name: float(share) for name, share in shares.items() if "correlation" in name}
+    assert max(float(shares[name]) for name in shares.keys() - correlated.keys()) <= 6.5
+    assert (
+        max(correlated[f"stress: correlation {c} with the night before"] for c in (0.1, 0.3)) <= 15
+    )
+    for change, most in (("2", 15), ("4", 7)):
+        (waits,) = re.findall(rf"^\| {change} \| 90 \| (\d+) ", page, re.MULTILINE)
+        assert int(waits) <= most
+    for name in ("Student's t with 3", "Student's t with 5", "four times", "a fiftieth"):
+        assert any(name in row for row in shares)
+
 
 # --- Negative grades and gains (18) --------------------------------------------------------------
 

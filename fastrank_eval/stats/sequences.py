@@ -2,14 +2,17 @@
 
 The level is learned from the sequence itself: a difference that is always the same is no change.
 Each night is compared with all nights before it, as a recursive residual, and the correlation with
-the night before is removed. Without a change these are independent standard normal numbers. Two
-charts watch them: a confidence sequence of their mean, which holds at every night at once, and a
-two-sided CUSUM, which sees late changes sooner.
+the night before is removed. Without a change these are independent standard normal numbers. They
+are winsorised, so that no single night raises an alarm. Two charts watch them: a confidence
+sequence of their mean, which holds at every night at once, and a two-sided CUSUM, which sees late
+changes sooner.
 """
 
 from __future__ import annotations
 
 import math
+from bisect import insort
+from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -21,19 +24,88 @@ from fastrank_eval._lib.elementary import log_each, ratio
 LEARNING = 14
 #: Nights over which the error probability of a CUSUM holds.
 YEAR = 365
+#: The share of the error probability that the CUSUM has; the confidence sequence has the rest.
+CUSUM_SHARE = 0.8
 #: Half of the smallest change that the CUSUM is made for, in standard deviations.
-ALLOWANCE = 0.5
+ALLOWANCE = 0.55
+#: The largest residual in the scale of later ones, as a multiple of that of older ones.
+_BOUND = 4.0
+#: The largest winsorised number of standard deviations, and the standard deviation of a standard
+#: normal number that is winsorised so.
+_LARGEST, _SPREAD = 2.0, 0.9594461556733254
+#: A one-sided sum of winsorised standard normal numbers passes the limit h in a night with
+#: probability exp(-(ROOT h + OVERSHOOT)) in the long run.
+_ROOT, _OVERSHOOT = 1.16569, 1.66
+#: The least standard error, as a share of the median of the nights before.
+_LEAST_ERROR = 0.5
 #: The variance of the mixture in the confidence sequence: narrow from two to eight weeks.
 _MIXTURE = 0.5
-#: The continuity correction of Siegmund for the overshoot over two limits of a random walk.
-_OVERSHOOT = 1.166
 #: Nights that differ by less than this share of their standard errors are equal.
 _LEAST_SCALE = 1e-3
-#: The largest correlation with the night before that is removed.
-_MOST_MEMORY = 0.8
+#: The largest correlation with the night before that is removed, the fewest residuals for it, and
+#: how many standard errors above its estimate it is.
+_MOST_MEMORY, _LEAST_MEMORY, _ERRORS_ABOVE = 0.8, 7, 0.5
+#: The fewest nights of a sequence whose correlation is told.
+_LEAST_CORRELATED = 60
 #: Outliers among the first nights: scaled median absolute deviations from their median. The median
 #: absolute deviation of a normal distribution is scaled to its standard deviation.
 _OUTLIER, _NORMAL = 6.0, 1.4826
+
+
+def steady_errors(errors: np.ndarray) -> np.ndarray:
+    """Raise standard errors that are far below those of the nights before.
+
+    A night weighs ``1 / s^2``: one with an error of nearly 0 would be the whole level, and differ
+    from it by any number of errors. So s is at least half the median of the nights before; of the
+    first `LEARNING` nights, half the median of these nights.
+
+    Parameters
+    ----------
+    errors : ndarray of float64, shape (nights,)
+        Standard errors, finite and above 0.
+
+    Returns
+    -------
+    ndarray of float64, shape (nights,)
+
+    Examples
+    --------
+    >>> errors = np.full(20, 0.05)
+    >>> errors[[3, 17]] = 0.001
+    >>> steady_errors(errors)[[2, 3, 17]].tolist()
+    [0.05, 0.025, 0.025]
+    """
+    result = errors.copy()
+    first = errors[:LEARNING]
+    result[:LEARNING] = np.maximum(first, _LEAST_ERROR * np.median(first) if len(first) else 0.0)
+    before = sorted(first.tolist())
+    for night, error in enumerate(errors[LEARNING:].tolist(), LEARNING):
+        median = (before[(night - 1) // 2] + before[night // 2]) / 2
+        result[night] = max(error, _LEAST_ERROR * median)
+        insort(before, error)
+    return result
+
+
+def winsorise(residuals: np.ndarray) -> np.ndarray:
+    """Limit standard normal numbers to two standard deviations, and scale them to variance 1.
+
+    The results are at most 2.085. One night adds at most this much to a chart, and numbers of
+    heavier tails pass a limit less often than normal ones.
+
+    Parameters
+    ----------
+    residuals : ndarray of float64
+
+    Returns
+    -------
+    ndarray of float64
+
+    Examples
+    --------
+    >>> winsorise(np.array([-9.0, 0.0, 1.0, 2.0])).round(3).tolist()
+    [-2.085, 0.0, 1.042, 2.085]
+    """
+    return np.clip(residuals, -_LARGEST, _LARGEST) / _SPREAD
 
 
 def recursive_residuals(differences: np.ndarray, errors: np.ndarray) -> np.ndarray:
@@ -58,9 +130,11 @@ def recursive_residuals(differences: np.ndarray, errors: np.ndarray) -> np.ndarr
     Returns
     -------
     ndarray of float64, shape (nights,)
-        NaN for the first `LEARNING` nights. Of independent normal differences with one mean, whose
-        standard deviations are proportional to `errors`, the others are independent and standard
-        normal; the formula for t is exact to 0.03 within 5, and 0.14 within 12.
+        NaN for the first night, and for all where there are no more than `LEARNING`. The first
+        `LEARNING` nights are divided by their own root mean square. Of independent normal
+        differences with one mean, whose standard deviations are proportional to `errors`, the
+        later nights are independent and standard normal; the formula for t is exact to 0.03 within
+        5, and 0.14 within 12.
 
     References
     ----------
@@ -88,9 +162,14 @@ def recursive_residuals(differences: np.ndarray, errors: np.ndarray) -> np.ndarr
     residuals = np.zeros(nights)
     residuals[1:] = shifted[1:] - mean[:-1]
     residuals[1:] /= errors[0] * np.sqrt(1 / weights[1:] + 1 / total[:-1])
+    # A large change would soon be usual: old residuals bound what new ones add to the scale.
+    last = np.maximum(np.arange(nights - LEARNING), LEARNING) - 1
+    bounds = _BOUND * np.sqrt(np.cumsum(residuals**2)[last] / last)
+    bounded = np.append(residuals[:LEARNING], np.clip(residuals[LEARNING:], -bounds, bounds))
     degrees = np.arange(LEARNING - 1, nights - 1, dtype=np.float64)
-    squares = np.cumsum(residuals**2)[LEARNING - 1 : -1]
+    squares = np.cumsum(bounded**2)[LEARNING - 1 : -1]
     scale = np.maximum(np.sqrt(squares / degrees), _LEAST_SCALE)
+    result[1:LEARNING] = residuals[1:LEARNING] / scale[0]
     t = residuals[LEARNING:] / scale
     normal = np.sqrt(degrees * log_each(1 + t * t / degrees))
     result[LEARNING:] = np.sign(t) * normal * (8 * degrees + 1) / (8 * degrees + 3)
@@ -100,20 +179,21 @@ def recursive_residuals(differences: np.ndarray, errors: np.ndarray) -> np.ndarr
 def without_memory(residuals: np.ndarray) -> np.ndarray:
     """Remove the correlation of each residual with the one before it.
 
-    The correlation c is estimated from the residuals that are more than `LEARNING` nights old, so
-    that a change is not taken for correlation. Night t becomes
-    ``(r_t - c r_(t-1)) / sqrt(1 - c^2)``, which is standard normal again.
+    The correlation c is estimated from the n residuals that are at least `LEARNING` nights old, so
+    that a change is not taken for correlation. With w, the winsorised residuals, it is
+    ``sum(w_t w_(t-1)) / sum(w_t^2) + 0.5 / sqrt(n)``: half a standard error above the estimate,
+    because a correlation that is left costs more than one too many. It is cut to 0 to 0.8. Night t
+    becomes ``(r_t - c w_(t-1)) / sqrt(1 - c^2)``, which is standard normal again.
 
     Parameters
     ----------
     residuals : ndarray of float64, shape (nights,)
-        Finite, of variance 1.
+        Of `recursive_residuals`, with more than `LEARNING` nights.
 
     Returns
     -------
-    ndarray of float64, shape (nights,)
-        The first ``2 * LEARNING`` residuals are as they were, and all where the estimate is
-        negative.
+    ndarray of float64, shape (nights - LEARNING,)
+        The residuals after the first `LEARNING`. The first seven are as they were.
 
     References
     ----------
@@ -122,19 +202,53 @@ def without_memory(residuals: np.ndarray) -> np.ndarray:
 
     Examples
     --------
-    >>> without_memory(np.tile([1.0, 1.0, -1.0, -1.0], 8))[26:].round(2).tolist()
-    [-1.0, -1.0, 1.07, 1.0, -1.06, -1.0]
+    >>> residuals = np.append(np.nan, np.tile([1.0, 1.0, -1.0, -1.0], 8))
+    >>> without_memory(residuals)[-4:].round(2).tolist()
+    [1.14, 0.82, -1.13, -0.83]
     """
-    result = residuals.copy()
-    old = len(residuals) - 2 * LEARNING
+    result = residuals[LEARNING:].copy()
+    known = winsorise(residuals[1:])
+    old = len(residuals) - LEARNING - _LEAST_MEMORY
     if old <= 0:
         return result
-    products = np.cumsum(residuals[1:] * residuals[:-1])[LEARNING - 2 :][:old]
-    squares = np.cumsum(residuals**2)[LEARNING - 1 :][:old]
-    memory = np.clip(ratio(products, squares, 0.0), 0.0, _MOST_MEMORY)
-    later, before = residuals[2 * LEARNING :], residuals[2 * LEARNING - 1 : -1]
-    result[2 * LEARNING :] = (later - memory * before) / np.sqrt(1 - memory**2)
+    products = np.cumsum(known[1:] * known[:-1])[_LEAST_MEMORY - 2 :][:old]
+    squares = np.cumsum(known**2)[_LEAST_MEMORY - 1 :][:old]
+    above = _ERRORS_ABOVE / np.sqrt(np.arange(_LEAST_MEMORY, _LEAST_MEMORY + old))
+    memory = np.clip(ratio(products, squares, 0.0) + above, 0.0, _MOST_MEMORY)
+    before = known[LEARNING + _LEAST_MEMORY - 2 : -1]
+    result[_LEAST_MEMORY:] = (result[_LEAST_MEMORY:] - memory * before) / np.sqrt(1 - memory**2)
     return result
+
+
+def correlation(sequences: Iterable[tuple[np.ndarray, np.ndarray]]) -> float:
+    """Estimate the correlation of a night with the night before over several sequences.
+
+    ``sum(w_t w_(t-1)) / sum(w_t^2)`` over the winsorised residuals of all sequences.
+
+    Parameters
+    ----------
+    sequences : iterable of (ndarray, ndarray)
+        Differences and errors as in `recursive_residuals`, without a change. Those of fewer than 60
+        nights are left out: their estimate has a standard error above 0.13.
+
+    Returns
+    -------
+    float
+        NaN without a sequence.
+
+    Examples
+    --------
+    >>> slow = np.sin(np.arange(60) / 4)
+    >>> round(correlation([(slow, np.full(60, 0.1))]), 2)
+    0.97
+    """
+    products = squares = 0.0
+    for differences, errors in sequences:
+        if len(differences) >= _LEAST_CORRELATED:
+            values = winsorise(recursive_residuals(differences, steady_errors(errors))[1:])
+            products += math.fsum(values[1:] * values[:-1])
+            squares += math.fsum(values**2)
+    return products / squares if squares else math.nan
 
 
 def sequence_limit(nights: np.ndarray, alpha: np.ndarray | float) -> np.ndarray:
@@ -174,7 +288,7 @@ def sequence_limit(nights: np.ndarray, alpha: np.ndarray | float) -> np.ndarray:
 def cusum(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Compute the upper and the lower cumulative sum of a two-sided CUSUM.
 
-    Each night, ``upper = max(0, upper + value - 1/2)`` and ``lower = max(0, lower - value - 1/2)``.
+    Each night, ``upper = max(0, upper + value - 0.55)``, ``lower = max(0, lower - value - 0.55)``.
 
     Parameters
     ----------
@@ -192,8 +306,8 @@ def cusum(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     Examples
     --------
     >>> upper, lower = cusum(np.array([1.0, 2.0, -1.0, -2.0]))
-    >>> upper.tolist(), lower.tolist()
-    ([0.5, 2.0, 0.5, 0.0], [0.0, 0.0, 0.5, 2.0])
+    >>> upper.round(2).tolist(), lower.round(2).tolist()
+    ([0.45, 1.9, 0.35, 0.0], [0.0, 0.0, 0.45, 1.9])
     """
     return _one_sided(values), _one_sided(-values)
 
@@ -206,9 +320,11 @@ def _one_sided(values: np.ndarray) -> np.ndarray:
 def cusum_limit(alpha: np.ndarray | float) -> np.ndarray:
     """Compute the control limit of a two-sided CUSUM for `YEAR` nights.
 
-    ``log(YEAR / alpha) - 1.166``. A one-sided sum with allowance k and limit h alarms in a night
-    with probability ``2 k^2 exp(-2 k (h + 1.166))`` in the long run, if that is small. Both sides
-    and all nights of a year together have the probability `alpha`.
+    ``(log(2 YEAR / alpha) - 1.66) / 1.16569``. A one-sided sum passes the limit h in a night with
+    probability ``exp(-(1.16569 h + 1.66))`` in the long run, if that is small. 1.16569 is the
+    positive root r of ``E exp(r (w - 0.55)) = 1`` for a winsorised standard normal number w; 1.66
+    is computed from the Markov chain of the sum. Both sides and all nights of a year together have
+    the probability `alpha`.
 
     Parameters
     ----------
@@ -221,16 +337,16 @@ def cusum_limit(alpha: np.ndarray | float) -> np.ndarray:
 
     References
     ----------
-    Siegmund (1985), Sequential analysis: tests and confidence intervals, section II.6,
-    doi:10.1007/978-1-4757-1862-1.
+    Siegmund (1985), Sequential analysis: tests and confidence intervals, chapters VIII and X,
+    doi:10.1007/978-1-4757-1862-1; Brook & Evans (1972), An approach to the probability distribution
+    of CUSUM run length, doi:10.1093/biomet/59.3.539.
 
     Examples
     --------
-    >>> round(float(cusum_limit(0.025)), 3)
-    8.423
+    >>> round(float(cusum_limit(0.04)), 3)
+    6.993
     """
-    twice = 2 * ALLOWANCE
-    return (_log(twice**2 * YEAR) - _log(alpha)) / twice - _OVERSHOOT
+    return (_log(2 * YEAR) - _log(alpha) - _OVERSHOOT) / _ROOT
 
 
 def _log(values: np.ndarray | float) -> np.ndarray:
@@ -269,9 +385,10 @@ def alarms(
 ) -> tuple[Alarm, ...]:
     """Find all changes of the mean of nightly differences.
 
-    Each chart has half of `alpha`. After an alarm everything begins anew with the next night: the
-    new level is learned, and only another change is an alarm. Nights that are far from the median
-    of the first nights are left out of the level: six scaled median absolute deviations.
+    The CUSUM has 80 % of `alpha`, the confidence sequence 20 %. Errors are those of
+    `steady_errors`. After an alarm everything begins anew with the next night: the new level is
+    learned, and only another change is an alarm. Nights that are far from the median of the first
+    nights are left out of the level: six scaled median absolute deviations.
 
     Parameters
     ----------
@@ -299,6 +416,7 @@ def alarms(
     (48, 40, False, 0.02, -0.001)
     """
     alpha_by_night = np.broadcast_to(np.asarray(alpha, np.float64), differences.shape)
+    errors = steady_errors(errors)
     result: list[Alarm] = []
     first = 0
     while len(differences) - first > LEARNING:
@@ -329,19 +447,20 @@ def _usual_nights(differences: np.ndarray, errors: np.ndarray) -> np.ndarray:
 
 
 def _first_alarm(differences: np.ndarray, errors: np.ndarray, alpha: np.ndarray) -> Alarm | None:
-    values = without_memory(recursive_residuals(differences, errors)[LEARNING:])
-    half = alpha[LEARNING:] / 2
+    residuals = without_memory(recursive_residuals(differences, errors))
+    values = winsorise(residuals)
+    share = alpha[LEARNING:] * CUSUM_SHARE
     counts = np.arange(1, len(values) + 1)
     means = np.cumsum(values) / counts
     upper, lower = cusum(values)
-    by_mean = np.abs(means) > sequence_limit(counts, half)
-    is_alarm = by_mean | (np.maximum(upper, lower) > cusum_limit(half))
+    by_mean = np.abs(means) > sequence_limit(counts, alpha[LEARNING:] - share)
+    is_alarm = by_mean | (np.maximum(upper, lower) > cusum_limit(share))
     if not is_alarm.any():
         return None
     at = int(np.argmax(is_alarm))
     rises = bool(means[at] > 0 if by_mean[at] else upper[at] > lower[at])
-    # The sums of the last values, of one value first.
-    tails = np.cumsum(values[at::-1]) * (1 if rises else -1)
+    # The sums of the last residuals, of one first. Winsorised ones would begin too early.
+    tails = np.cumsum(residuals[at::-1]) * (1 if rises else -1)
     likelihood = np.maximum(tails, 0.0) ** 2 / counts[: at + 1]
     night = LEARNING + at
     start = night - int(np.argmax(likelihood))

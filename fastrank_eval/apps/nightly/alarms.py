@@ -26,10 +26,12 @@ from fastrank_eval.engine.records import MeasureValue
 from fastrank_eval.measures.parser import measure as measure_of
 from fastrank_eval.results.format import two_digits
 from fastrank_eval.results.gate_parser import ALL
-from fastrank_eval.stats.sequences import LEARNING, Alarm, alarms
+from fastrank_eval.stats.sequences import LEARNING, Alarm, alarms, correlation
 
 #: Probability of an alarm in a year without a change, over all sequences together.
 ALPHA = 0.05
+#: Nights that are more correlated than this have more false alarms, and a note says so.
+MOST_CORRELATION = 0.15
 _VERBS = {"better": "got better", "worse": "got worse", "higher": "rose", "lower": "fell"}
 _LEAST_DIGITS, _MOST_DIGITS = 3, 6
 
@@ -65,10 +67,15 @@ class _Sequence:
         counts = np.array([max(1, bisect_right(watched_since, date)) for date in self.dates])
         return alarms(np.array(self.differences), np.array(self.errors), alpha / counts)
 
+    def quiet(self, seen: Sequence[Alarm]) -> tuple[np.ndarray, np.ndarray]:
+        """Return differences and errors after the last alarm."""
+        first = seen[-1].night + 1 if seen else 0
+        return np.array(self.differences[first:]), np.array(self.errors[first:])
+
 
 def judge_alarms(
     night: Night, gates: GateTexts, history: History, *, labels: int = 1
-) -> tuple[list[GateOutcome], list[Finding]]:
+) -> tuple[list[GateOutcome], list[Finding], list[str]]:
     """Judge the sequences of differences that end with a night.
 
     A sequence has the differences of one model, slice and measure from the baseline. Nights of
@@ -93,24 +100,43 @@ def judge_alarms(
         An alarm of this night has a condition, and so fails the night, unless the change began
         before an earlier alarm of this model. Then it is the same change. An alarm of an earlier
         night has no condition; it is a finding until the new level is learned.
+    notes : list of str
+        One if the differences of neighbouring nights are correlated.
     """
     if gates.alarm is None:
-        return [], []
+        return [], [], []
     condition = f'alarm = "{gates.alarm}"'
     reason = _not_judged(night, gates.alarm_since)
     if reason:
-        return [GateOutcome(condition, True, f"not judged: {reason}")], []
+        return [GateOutcome(condition, True, f"not judged: {reason}")], [], []
     sequences = _sequences(night, gates.alarm_since, history)
     most = max((len(one.dates) for one in sequences.values()), default=0)
     if most <= LEARNING:
         reason = f"history has {max(most - 1, 0)} of the {LEARNING} nights that levels need"
-        return [GateOutcome(condition, True, f"not judged: {reason}")], []
-    findings = _findings(night, sequences, condition, ALPHA / labels)
+        return [GateOutcome(condition, True, f"not judged: {reason}")], [], []
+    watched = {key: one for key, one in sequences.items() if len(one.dates) > LEARNING}
+    since = sorted(one.dates[LEARNING] for one in watched.values())
+    seen = {key: one.alarms(since, ALPHA / labels) for key, one in watched.items()}
+    findings = _findings(night, watched, seen, condition)
     failing = [each for each in findings if each.condition]
     names = [
         f"{night.name_of(each.measure)} of {each.score}{_where(each.slice)}" for each in failing
     ]
-    return [GateOutcome(condition, not failing, "; ".join(first_names(names)))], findings
+    outcome = GateOutcome(condition, not failing, "; ".join(first_names(names)))
+    return [outcome], findings, _notes(watched, seen)
+
+
+def _notes(
+    sequences: Mapping[_Key, _Sequence], seen: Mapping[_Key, tuple[Alarm, ...]]
+) -> list[str]:
+    memory = correlation(one.quiet(seen[key]) for key, one in sequences.items())
+    if not memory > MOST_CORRELATION:
+        return []
+    return [
+        f"alarms: the differences of a night and of the night before are correlated "
+        f"({memory:.2f}, above {MOST_CORRELATION}), so more than 5 % of years without a change may "
+        "have an alarm"
+    ]
 
 
 def _not_judged(night: Night, since: dt.date | None) -> str:
@@ -144,20 +170,21 @@ def _sequences(night: Night, since: dt.date | None, history: History) -> Mapping
 
 
 def _findings(
-    night: Night, sequences: Mapping[_Key, _Sequence], condition: str, alpha: float
+    night: Night,
+    sequences: Mapping[_Key, _Sequence],
+    alarms_by_key: Mapping[_Key, tuple[Alarm, ...]],
+    condition: str,
 ) -> list[Finding]:
-    watched = {key: one for key, one in sequences.items() if len(one.dates) > LEARNING}
-    since = sorted(one.dates[LEARNING] for one in watched.values())
     seen = [
-        (one.dates[alarm.night], key, alarm)
-        for key, one in watched.items()
-        for alarm in one.alarms(since, alpha)
+        (sequences[key].dates[alarm.night], key, alarm)
+        for key, found in alarms_by_key.items()
+        for alarm in found
     ]
     # The first alarms of changes, by model.
     leading: dict[str, list[dt.date]] = {}
     findings = []
     for date, key, alarm in sorted(seen, key=lambda each: each[0]):
-        one = watched[key]
+        one = sequences[key]
         earlier = [day for day in leading.get(key[0], []) if day < date]
         known = any(
             one.dates[alarm.start] <= day and (date - day).days <= LEARNING for day in earlier

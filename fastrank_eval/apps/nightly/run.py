@@ -526,9 +526,10 @@ def _compare_and_judge(evaluated: NightRun, config: NightlyConfig, history: Hist
         drift=tuple(drift),
     )
     judged_gates = gate_outcomes(night, config.gates, earlier)
-    alarm_outcomes, alarm_findings = judge_alarms(
+    alarm_outcomes, alarm_findings, alarm_notes = judge_alarms(
         night, config.gates, history, labels=config.alarms
     )
+    night = replace(night, notes=(*night.notes, *alarm_notes))
     gates = [gate_so_far(each.outcome, night, config.gates) for each in judged_gates]
     gates += few_scores_outcomes(evaluated.few_scores)
     gates += [*alarm_outcomes, *drift_outcomes(drift_findings)]

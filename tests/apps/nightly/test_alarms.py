@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -96,7 +97,7 @@ def run(
     with history.transaction():
         for number in range(first, nights):
             night = night_of(number, differences_of(number, changes), **fields)  # type: ignore[arg-type]
-            (outcome,), findings = judge_alarms(night, gates, history)
+            (outcome,), findings, _ = judge_alarms(night, gates, history)
             judged[number] = outcome, findings
             history.write(replace(night, gates=(outcome,), findings=tuple(findings)))
     return judged
@@ -172,11 +173,11 @@ def test_alarm_since__after_an_alarm__learns_again_from_that_night(history: Hist
     assert raised < 49
     acknowledged = GateTexts(alarm="sequence", alarm_since=on(48))
     night = night_of(50, differences_of(50, changes))
-    (outcome,), findings = judge_alarms(night, acknowledged, history)
+    (outcome,), findings, _ = judge_alarms(night, acknowledged, history)
     assert (outcome.passed, findings) == (True, [])
     assert outcome.reason == "not judged: history has 2 of the 14 nights that levels need"
     early = replace(acknowledged, alarm_since=on(51))
-    ((outcome,), _) = judge_alarms(night, early, history)
+    ((outcome,), _, _) = judge_alarms(night, early, history)
     assert outcome.reason == f"not judged: alarm_since is {on(51)}"
     # From that night on, only a new change is an alarm.
     history_of_change = run(history, 90, {ALL_ROWS: (40, -0.02)}, acknowledged, first=50)
@@ -188,15 +189,15 @@ def test_nights__that_cannot_be_compared__are_left_out(history: History) -> None
     night = night_of(40, differences_of(40, {ALL_ROWS: (99, 0.0)}))
     others = {"ties": "best", "measures": {"GAUC": {"weight": "impressions"}}}
     for other in (replace(night, conventions=others), replace(night, baseline="new")):
-        ((outcome,), _) = judge_alarms(other, ALARM, history)
+        ((outcome,), _, _) = judge_alarms(other, ALARM, history)
         assert outcome.reason == "not judged: history has 0 of the 14 nights that levels need"
     for number in range(10, 40):
         (stored,) = history.read(on(number), on(number))
         history.write(replace(stored, status="data_quality"))
-    ((outcome,), _) = judge_alarms(night, ALARM, history)
+    ((outcome,), _, _) = judge_alarms(night, ALARM, history)
     assert outcome.reason == "not judged: history has 10 of the 14 nights that levels need"
     flagged = replace(night, quality=replace(night.quality, flags=("rows 3, below 10",)))
-    ((outcome,), _) = judge_alarms(flagged, ALARM, history)
+    ((outcome,), _, _) = judge_alarms(flagged, ALARM, history)
     assert outcome.reason == "not judged: the rows of this night are not sound"
 
 
@@ -207,18 +208,63 @@ def test_differences__without_an_error__are_not_watched(history: History, se: fl
     assert judged[19][0].reason.startswith("not judged: history has 0 of")
 
 
+@pytest.mark.parametrize("se", [0.0, math.nan])
+def test_night__without_an_error_among_others__is_left_out(history: History, se: float) -> None:
+    """An error of 0 is null: such a night has no weight, however far it is from the others."""
+    changes = {ALL_ROWS: (60, -0.02)}
+    expected = failed(run(history, 75, changes))
+    assert len(expected) == 1
+    for number in (3, 30, 45):
+        odd = night_of(number, {ALL_ROWS: 5.0}, se=se)
+        (outcome,), findings, _ = judge_alarms(odd, ALARM, history)
+        assert (outcome.passed, findings) == (True, [])
+        history.write(odd)
+    for number in range(60, 75):
+        night = night_of(number, differences_of(number, changes))
+        (outcome,), _, _ = judge_alarms(night, ALARM, history)
+        assert outcome.passed or number in (expected[0], expected[0] + 1)
+
+
+def test_3__correlated_nights__are_named_on_the_page_of_the_night(history: History) -> None:
+    noise = [np.random.default_rng(seed).normal() for seed in range(80)]
+    for number in range(1, 80):
+        noise[number] += 0.6 * noise[number - 1]
+    for memory, notes in (
+        (noise, 1),
+        ([noise[number] * (-1) ** number for number in range(80)], 0),
+    ):
+        with history.transaction():
+            for number in range(80):
+                night = night_of(number, {ALL_ROWS: 0.02 + SE * memory[number]})
+                _, _, said = judge_alarms(night, ALARM, history)
+                history.write(night)
+                assert number >= 59 or not said
+        assert len(said) == notes
+        if said:
+            assert re.fullmatch(
+                r"alarms: the differences of a night and of the night before are correlated "
+                r"\(0\.[3-7]\d, above 0\.15\), so more than 5 % of years without a change may have "
+                r"an alarm",
+                said[0],
+            )
+            shown = replace(night, notes=tuple(said))
+            assert said[0][1:] in page([shown])
+            assert said[0] in night_markdown(shown).replace("\\", "")
+            assert night_dict(shown)["notes"] == said
+
+
 def test_night__run_again__is_judged_as_before(history: History) -> None:
     changes = {ALL_ROWS: (40, -0.02), SIDE: (60, -0.02)}
     judged = run(history, 70, changes)
     for number, expected in judged.items():
         (stored,) = history.read(on(number), on(number))
-        (outcome,), findings = judge_alarms(stored, ALARM, history)
+        (outcome,), findings, _ = judge_alarms(stored, ALARM, history)
         assert (outcome, findings) == expected
 
 
 def test_night__without_an_alarm_in_its_configuration__has_none(history: History) -> None:
     run(history, 20, {ALL_ROWS: (99, 0.0)})
-    assert judge_alarms(night_of(20, {ALL_ROWS: -9.0}), GateTexts(), history) == ([], [])
+    assert judge_alarms(night_of(20, {ALL_ROWS: -9.0}), GateTexts(), history) == ([], [], [])
 
 
 # ---- what is said -------------------------------------------------------------------------------
@@ -278,30 +324,30 @@ def test_nightly__with_an_alarm__exits_3_on_its_night_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    write_logs(26, 20)
+    write_logs(30, 20)
     small = CONFIG.replace('["GAUC", "AUC", "LogLoss"]', '["GAUC"]')
     (tmp_path / "nightly.toml").write_text(small)
     adjust(tmp_path, '[gates]\nalarm = "sequence"\n[quality]\nmax_volume_drift = 1e9\n')
-    outcome = nightly("--backfill", f"{on(0)}..{on(25)}", "--json", "-")
+    outcome = nightly("--backfill", f"{on(0)}..{on(29)}", "--json", "-")
     nights = json.loads(outcome.stdout)["nights"]
     assert outcome.exit_code == 3
     regressions = [night for night in nights if night["status"] == "regression"]
     assert len(regressions) == 1
     (night,) = regressions
-    assert on(20).isoformat() <= night["date"] <= on(23).isoformat()
+    assert on(24).isoformat() <= night["date"] <= on(28).isoformat()
     assert night["gates"][0]["condition"] == CONDITION
     assert " got worse against score_a: the mean difference is −0.2" in night["reason"]
     assert nights[-1]["status"] == "changed"
-    assert nightly("--date", str(on(25)), "-q").exit_code == 0
+    assert nightly("--date", str(on(29)), "-q").exit_code == 0
     assert [each.status for each in kept()].count("regression") == 1
     # Acknowledged.
     text = (tmp_path / "nightly.toml").read_text()
     since = f'alarm = "sequence"\nalarm_since = {on(21)}\n'
     (tmp_path / "nightly.toml").write_text(text.replace('alarm = "sequence"\n', since))
-    outcome = nightly("--date", str(on(25)), "--json", "-")
+    outcome = nightly("--date", str(on(29)), "--json", "-")
     (night,) = json.loads(outcome.stdout)["nights"]
     assert [each for each in night["findings"] if each["kind"] == "alarm"] == []
-    reason = "not judged: history has 4 of the 14 nights that levels need"
+    reason = "not judged: history has 8 of the 14 nights that levels need"
     assert night["gates"] == [{"condition": CONDITION, "passed": True, "reason": reason}]
 
 
@@ -309,11 +355,11 @@ def test_alarm__names_measures_as_the_configuration_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    write_logs(28, 20)
+    write_logs(37, 30)
     small = CONFIG.replace('["GAUC", "AUC", "LogLoss"]', '["MAP", "MRR"]')
     (tmp_path / "nightly.toml").write_text(small.replace('by = ["slot"]', "by = []"))
     adjust(tmp_path, '[gates]\nalarm = "sequence"\n[quality]\nmax_volume_drift = 1e9\n')
-    outcome = nightly("--backfill", f"{on(0)}..{on(27)}", "--json", "out.json")
+    outcome = nightly("--backfill", f"{on(0)}..{on(36)}", "--json", "out.json")
     assert outcome.exit_code == 3
     nights = json.loads(Path("out.json").read_text())["nights"]
     raised = next(night for night in nights if night["status"] == "regression")
