@@ -85,7 +85,7 @@ help:
 	@echo "make fuzz         random inputs for parsers, files and properties, an hour each (SECONDS, TARGETS)"
 	@echo "make mutants      whether tests fail where ties, gates, conditions, comparisons are changed (MUTANTS)"
 	@echo "make pictures     write the pictures of the README, docs/*.png (needs chromium)"
-	@echo "make wheel        build the package with machine code of the kernels into dist (x86-64 Linux)"
+	@echo "make wheel        build the package with machine code of the kernels into dist, in 1 to 7 minutes (x86-64 Linux)"
 	@echo "make wheel-demo   the demo from such a wheel in a clean environment, nothing compiled"
 	@echo "make wheel-lowest the same wheel with the lowest versions of its dependencies"
 	@echo "make release-check  build the files of a release twice, run them, check them (AGAINST: a commit)"

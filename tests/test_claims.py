@@ -791,6 +791,13 @@ def test_3__quiet_years_with_one_odd_error_have_few_alarms(change: Any) -> None:
     assert false_years(60, change) <= (0.25 if change is neighbours else 0.15)
 
 
+@pytest.mark.parametrize("page", ["how-to/slices.md", "explanation/errors.md"])
+def test_17__the_documents_say_that_groups_must_be_independent(page: str) -> None:
+    text = " ".join((DOCS / page).read_text("utf-8").split())
+    assert "not independent" in text
+    assert "`user_id,slot`" in text
+
+
 def test_3__the_page_of_alarms_keeps_its_promises() -> None:
     page = (DOCS.parent / "bench" / "ALARMS.md").read_text("utf-8")
     shares = dict(re.findall(r"^\| ([^|]+) \| ([\d.]+)% \|", page, re.MULTILINE))
