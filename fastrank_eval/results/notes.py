@@ -111,7 +111,7 @@ def plain_meta_with(notes: Sequence[str], meta: Meta) -> dict[str, Any]:
 
 
 def rows_left_out_notes(conventions: Mapping[str, object], rows: int) -> list[str]:
-    """Note rows that options have left out or read in another way, with reasons and shares.
+    """Note rows that options leave out or read in another way.
 
     Parameters
     ----------

@@ -166,7 +166,7 @@ def evaluate(
     chosen: dict[str, object] = {} if level == 1 else {"level": level}
     chosen |= {} if most is None else {"most": most}
     chosen |= {"judged_only": True} if judged_only else {}
-    notes = [*joined.notes, *_cut_notes(joined.scores, documents, chosen)]
+    notes = (*joined.notes, *_cut_notes(joined.scores, documents, chosen))
     conventions = {
         **result.meta.conventions,
         "complete": is_complete,
