@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from fastrank_eval.measures.base import Measure, over_groups, register, registry
 from fastrank_eval.measures.options import REL, WEIGHT, Param, integer, number, one_of
 from fastrank_eval.measures.parser import measure, parse_measures
+from fastrank_eval.measures.plain import measure_of
 
 _FAMILIES = (
     *("auc", "average_precision", "calibration", "calibration_free", "decisions", "diversity"),
@@ -28,6 +29,7 @@ __all__ = [
     "Param",
     "integer",
     "measure",
+    "measure_of",
     "number",
     "one_of",
     "over_groups",

@@ -15,6 +15,7 @@ from fastrank_eval._lib.arguments import typed
 from fastrank_eval._lib.errors import MeasureError
 from fastrank_eval.groups.ranking import Ranking
 from fastrank_eval.measures.base import Measure, register
+from fastrank_eval.measures.names import is_word
 from fastrank_eval.measures.options import WEIGHT
 
 #: The most orders of tied rows of a group that are tried.
@@ -168,6 +169,11 @@ def measure_of(
     1.0
     """
     called = name or str(getattr(function, "__name__", type(function).__name__))
+    if not is_word(called):
+        raise MeasureError(
+            f"name: must be an identifier of letters a to z, digits and _, got {called!r}; pass "
+            "such a name."
+        )
     try:
         parameters = list(signature(function).parameters.values())
     except (TypeError, ValueError):  # a builtin function without a signature
