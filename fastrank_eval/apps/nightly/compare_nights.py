@@ -148,7 +148,7 @@ def from_earlier(
         old = before.get(key)
         if old is None:
             continue
-        delta, se = v.value - old.value, math.hypot(v.se, old.se)
+        delta, se = v.value - old.value, math.hypot(v.se, old.se) or math.nan
         half_width = normal * se
         relative = delta / abs(old.value) if old.value else math.nan
         p_value = normal_tail(delta / se) if se > 0 and not math.isnan(delta) else math.nan

@@ -15,7 +15,7 @@ import fastrank_eval as fe
 from fastrank_eval.apps.nightly.compare_nights import drift, from_baseline, from_earlier
 from fastrank_eval.apps.nightly.night import NightQuality, QualityLimits, values_of
 from fastrank_eval.apps.nightly.night_curves import curves_of
-from fastrank_eval.apps.nightly.page_rows import strength, top_changes
+from fastrank_eval.apps.nightly.page_rows import strength
 from fastrank_eval.apps.nightly.quality import (
     SINGLE_CLASS,
     TIED,
@@ -26,7 +26,7 @@ from fastrank_eval.apps.nightly.quality import (
 )
 from fastrank_eval.engine.run import Evaluation, run
 from fastrank_eval.stats.hypothesis_tests import clustered_test
-from tests.support.nights import a_night, a_value
+from tests.support.nights import a_value
 
 COUNTS = [SINGLE_CLASS, TIED]
 HIDDEN = frozenset(map(str, [*COUNTS, UNJUDGED, UNSCORED]))
@@ -153,17 +153,13 @@ def test_from_earlier__is_unpaired() -> None:
     assert from_earlier("yesterday", now, [], 0.95) == []
 
 
-def test_from_earlier__every_group_turned_round__has_moved() -> None:
-    was = a_value(
-        "new", "slot", "slot=1", "GAUC", 1.0, se=0.0, ci_low=1.0, ci_high=1.0, groups_used=40
-    )
-    now = replace(was, value=0.0, ci_low=0.0, ci_high=0.0)
-    (line,) = from_earlier("yesterday", [now], [was], 0.95)
-    assert (line.verdict, line.ci_low, line.ci_high) == ("lower", -1.0, -1.0)
-    assert math.isnan(line.p_value)
-    (found,) = top_changes(a_night(compared=(line,)))
-    assert found.difference == line
-    assert strength(line) == math.inf
+def test_from_earlier__groups_that_do_not_vary__have_no_interval() -> None:
+    was = a_value("new", "slot", "slot=1", "GAUC", 1.0, se=0.0, groups_used=40)
+    for se in (0.0, math.nan):
+        now = replace(was, value=0.0, se=se)
+        (line,) = from_earlier("yesterday", [now], [was], 0.95)
+        assert (line.verdict, strength(line)) == ("not tested", 0.0)
+        assert all(map(math.isnan, (line.se, line.ci_low, line.ci_high, line.p_value)))
     (alike,) = from_earlier("yesterday", [was], [was], 0.95)
     (unknown,) = from_earlier("yesterday", [replace(was, se=math.nan, value=0.5)], [was], 0.95)
     assert (strength(alike), strength(unknown)) == (0.0, 0.0)
