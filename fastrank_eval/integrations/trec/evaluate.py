@@ -175,7 +175,7 @@ def evaluate(
         "only_in_qrels": joined.only_in_qrels,
         "unanswered": joined.unanswered,
         **chosen,
-        **({"reading_notes": notes} if notes else {}),
+        **({"reading_notes": tuple(notes)} if notes else {}),
         **_facts(joined),
     }
     # A measure is found by the name that was asked for, without the level.
