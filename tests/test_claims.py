@@ -859,6 +859,21 @@ def test_18__a_gain_of_grade_0_is_refused_with_the_remedy() -> None:
 # --- Numbers and names of other tools (19 to 24) -------------------------------------------------
 
 
+def test_24__a_file_without_a_column_is_named_beside_one_that_has_it(tmp_path: Path) -> None:
+    for name, columns in (("p1", ["g", "y"]), ("p2", ["g", "y", "s"])):
+        parquet.write_table(
+            pa.table({each: [0, 1] for each in columns}), tmp_path / f"{name}.parquet"
+        )
+    with pytest.raises(fe.SourceError, match=r"in '.*p1\.parquet', and '.*p2\.parquet' has it"):
+        fe.evaluate(tmp_path, group="g", label="y", score="s", measures="GAUC")
+
+
+def test_24__a_class_of_a_script_has_the_name_of_its_module() -> None:
+    of_script = type("T", (), {"__module__": "__main__"})
+    with pytest.raises(fe.FastRankEvalError, match=r"(?<!\w)__main__\.T"):
+        fe.evaluate(of_script(), group="g", label="y", score="s", measures="GAUC")
+
+
 def test_22__the_documents_key_values_of_groups_by_model_and_measure() -> None:
     scores = {"score_a": [0.2, 0.1, 0.3, 0.4], "score_b": [0.1] * 4}
     log = {"g": [1, 1, 2, 2], "y": [1, 0, 0, 1], **scores}

@@ -270,11 +270,13 @@ def _unify(
     types, column_errors = dict(types_by_file[0]), _hidden_folders(files, schemas)
     for file, own in zip(files[1:], types_by_file[1:], strict=True):
         for name in own.keys() ^ types.keys():
+            if name in column_errors:
+                continue
             lacking, others = (file, own) if name in types else (files[0], types_by_file[0])
-            column_errors.setdefault(
-                name,
-                f"Column {name!r} is missing in {lacking.name!r} but not in every file. Leave "
-                f"that file out, or write it again with the column.{near(name, others)}",
+            having = next(f for f, its in zip(files, types_by_file, strict=True) if name in its)
+            column_errors[name] = (
+                f"Column {name!r} is missing in {lacking.name!r}, and {having.name!r} has it. "
+                f"Leave the first file out, or write it again with the column.{near(name, others)}"
             )
         for name, kind in own.items():
             common = _promote(types.setdefault(name, kind), kind, text)

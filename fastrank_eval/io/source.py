@@ -22,7 +22,8 @@ from fastrank_eval.io.csv_numbers import Spellings, first_word, number_remedy
 def type_name(value: object) -> str:
     """Return the type name of a value: ``pandas.DataFrame``, ``int``."""
     kind = type(value)
-    root = kind.__module__.partition(".")[0].lstrip("_")
+    root = kind.__module__.partition(".")[0]
+    root = root if root == "__main__" else root.lstrip("_")
     return kind.__qualname__ if root == "builtins" else f"{root}.{kind.__qualname__}"
 
 
