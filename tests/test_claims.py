@@ -425,7 +425,7 @@ def test_7__documents_that_a_cut_leaves_out_are_counted() -> None:
     note = "bm25: 2 of 4 documents left out by judged_only"
     assert note in found.to_dict()["meta"]["notes"]
     found = fe.trec.evaluate(qrels, runs["bm25"], "AP", most=1, judged_only=True)
-    assert "the run: 3 of 4 documents left out by most=1 and judged_only" in str(found)
+    assert "the run: 3 of 4 documents left out by most=1, judged_only" in str(found)
 
 
 COMMANDS = {
