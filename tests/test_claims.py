@@ -1298,3 +1298,10 @@ def test_32__small_nights_of_the_demo_are_no_fault_of_the_data(tmp_path: Path) -
 
 
 # --- The front door (33, 34) ---------------------------------------------------------------------
+
+
+def test_33__the_first_screen_of_the_readme_has_two_commands_and_their_time() -> None:
+    screen = (DOCS.parent / "README.md").read_text(encoding="utf-8").splitlines()[:24]
+    commands = [line for line in screen if line.startswith("make ")]
+    assert [line.split("#")[0].strip() for line in commands] == ["make demo", "make test"]
+    assert all("minutes" in line or "hour" in line for line in commands)

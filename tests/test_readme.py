@@ -40,9 +40,11 @@ def test_examples__run_in_an_empty_folder_and_print_what_it_says(
 
 def test_install__is_what_make_does_with_its_wheel() -> None:
     """`make wheel-demo` installs the wheel in a clean environment, and runs the demo from it."""
-    (block,) = [block for block in blocks(TEXT) if block.reason == "Makefile"]
+    start, block = [block for block in blocks(TEXT) if block.reason == "Makefile"]
     build, install = block.text.splitlines()
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for line in start.text.splitlines():
+        assert f"\n{line.split()[1]}:" in makefile
     assert build == "make wheel"
     assert "\nwheel:" in makefile
     assert "$(call build_wheel,dist)" in makefile
