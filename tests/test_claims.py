@@ -95,6 +95,23 @@ def test_1__users_of_whom_each_is_a_number_of_copies__make_no_error() -> None:
     assert {line.caution for line in found} <= {"no_variance", "no_difference"}
 
 
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_1__long_users_alike_with_weights_far_apart__make_no_error(seed: int) -> None:
+    rng, rows = np.random.default_rng(seed), 20_000
+    columns = dict(zip("ab", rng.random((2, rows)).round(1), strict=True))
+    columns |= {"y": np.arange(rows) % 2, "w": np.where(rng.random(rows) < 0.5, 1.0, 1e15)}
+    log = {"g": np.repeat([0, 1, 2], rows)} | {n: np.tile(v, 3) for n, v in columns.items()}
+    found = fe.compare(log, **ROLES, measures="AUC(se='clustered')", weight="w")
+    assert {value.caution for value in (*found, *found.evaluated)} == {"no_variance"}
+
+
+def test_1__a_class_that_outweighs_the_other_by_far__is_compared() -> None:
+    log = {"g": [1, 1, 1, 2, 2, 2], "y": [1, 0, 1] * 2, "w": [1e14, 1e4, 1e6] * 2}
+    log |= {"a": [0.77, 0.23, 0.32] * 2, "b": [0.86, 0.05, 0.77] * 2}
+    found = fe.compare(log, **ROLES, measures="NE,RIG", weight="w")
+    assert [line.caution for line in found] == ["no_variance"] * 2
+
+
 def test_1__the_same_third_in_every_group__is_no_error() -> None:
     for test, p_value in {
         **dict.fromkeys(("clustered_t", "clustered_z", "paired_t"), None),

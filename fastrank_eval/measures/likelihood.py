@@ -255,17 +255,19 @@ class NormalizedEntropy(_Likelihood):
         sums, products = state.moments.exact()
         rate = sums[positive] / sums[weight]
         # A positive adds -ln c to the entropy, another row -ln(1 - c).
-        of_all = -log1p(-rate)
-        of_positive = -log(rate) - of_all
-        total = of_all + of_positive * rate
+        of_positive, of_other = -log(rate), -log1p(-rate)
+        total = of_positive * rate + of_other * ((sums[weight] - sums[positive]) / sums[weight])
+        # Of positives and of others, in integers: rows of one class may outweigh the others by far.
+        both = products[weight][positive] - products[positive][positive]
+        others = products[weight][weight] - products[weight][positive] - both
         cells = (
-            (positive, positive, of_positive * of_positive),
-            (positive, weight, 2 * of_positive * of_all),
-            (weight, weight, of_all * of_all),
+            (products[positive][positive], of_positive * of_positive),
+            (both, 2 * of_positive * of_other),
+            (others, of_other * of_other),
         )
         unit = sums[weight] ** 2
-        squares = sum(times * quotient(products[i][j], unit) for i, j, times in cells)
-        return total * total / squares
+        squares = sum(times * quotient(cell, unit) for cell, times in cells)
+        return total * total / squares if squares > 0 else math.nan
 
 
 class InformationGain(NormalizedEntropy):

@@ -10,6 +10,7 @@ from fastrank_eval._lib.arrow import frozen
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval._lib.threads import JobMap
+from fastrank_eval.stats.intervals import GROUP_ROUNDINGS
 from fastrank_eval.stats.score_runs import sortable_codes
 from fastrank_eval.stats.score_table import RocSteps
 from fastrank_eval.stats.scores import PooledScores
@@ -86,7 +87,8 @@ class Placements:
         positives, others : ndarray of float64, shape (groups,)
         masses : ndarray of float64 or int64, shape (2, groups)
             The number or the weight of the group's positives, and of its others. A deviation is
-            off by at most a few roundings of them.
+            off by at most `GROUP_ROUNDINGS` roundings of them: sums of weights over the scores and
+            over the group are rounded at each step, so weights of many rows are made larger here.
         """
         placement = np.empty(len(rows.codes), self.positive_values.dtype)
         _placement_values(
@@ -114,6 +116,9 @@ class Placements:
             _add_weighted_groups(*ordered, rows.starts, values, masses)
         halves = 2.0 * self.others, 2.0 * self.positives
         positive_sums, other_sums = (values[c] / halves[c] - masses[c] * area for c in range(2))
+        if rows.weight is not None:
+            steps = len(self.codes) + np.diff(rows.starts)
+            masses *= 1.0 + steps / GROUP_ROUNDINGS
         return positive_sums, other_sums, masses
 
 
