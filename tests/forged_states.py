@@ -120,10 +120,11 @@ def file_in(content: bytes) -> tuple[pa.Table, dict[str, str]]:
     return table, {name.removeprefix("fastrank_eval."): text for name, text in texts.items()}
 
 
-def file_of(table: pa.Table) -> bytes:
+def file_of(table: pa.Table, compression: str | None = None) -> bytes:
     """A file with its digest."""
     sink = io.BytesIO()
-    with pa.ipc.new_file(sink, table.schema) as file:
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    with pa.ipc.new_file(sink, table.schema, options=options) as file:
         file.write_table(table)
     content = sink.getvalue()
     digest = hashlib.sha256(content).hexdigest().encode()

@@ -30,6 +30,7 @@ from fastrank_eval.apps.cli.main import cli
 from fastrank_eval.io.reader import open_source
 from fastrank_eval.measures import WEIGHT
 from fastrank_eval.stats.sequences import alarms
+from tests.forged_states import file_in, file_of
 from tests.support.doors import DOORS, DOORS_OF_ROWS, DROPS, NIGHT, log_without
 from tests.support.names_of_files import NAMES, SOURCES, write_source
 
@@ -883,6 +884,17 @@ def test_24__a_file_without_a_column_is_named_beside_one_that_has_it(tmp_path: P
         )
     with pytest.raises(fe.SourceError, match=r"in '.*p1\.parquet', and '.*p2\.parquet' has it"):
         fe.evaluate(tmp_path, group="g", label="y", score="s", measures="GAUC")
+
+
+def test_24__a_small_state_that_states_much_is_refused_before_it_is_unpacked() -> None:
+    log = {"g": [1, 1], "y": [0, 1], "s": [0.1, 0.2]}
+    result = fe.evaluate(log, group="g", label="y", score="s", measures="GAUC", keep_state=True)
+    table, _ = file_in(result.state.to_bytes())
+    zeros = pa.array([bytes(1 << 27), *table["content"].to_pylist()[1:]], pa.large_binary())
+    content = file_of(table.set_column(7, "content", zeros), "zstd")
+    assert len(content) < 60_000
+    with pytest.raises(fe.SourceError, match=r"bytes state 134,2\d\d,\d{3} bytes of sums"):
+        fe.State.from_bytes(content)
 
 
 def test_24__a_class_of_a_script_has_the_name_of_its_module() -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import struct
+
 import numpy as np
 import pyarrow as pa
 
 #: A saved state: arrays by name. They do not depend on row order, threads and batches.
 Arrays = dict[str, np.ndarray]
+#: Numbers of Arrow's format: the version of messages, and the type of a batch of a dictionary.
+_V5, _DICTIONARY = 4, 2
 
 
 def narrow(counts: np.ndarray) -> np.ndarray:
@@ -66,6 +70,68 @@ def table_bytes(table: pa.Table) -> np.ndarray:
 
 
 def table_from_bytes(content: np.ndarray) -> pa.Table:
-    """Read the table of `table_bytes`."""
-    with pa.ipc.open_stream(pa.py_buffer(content)) as stream:
+    """Read the table of `table_bytes`; refuse one whose content is compressed."""
+    buffer = pa.py_buffer(content)
+    if max(stated_size(buffer)) > len(content):
+        raise ValueError("a table states more bytes or rows than it has")
+    with pa.ipc.open_stream(buffer) as stream:
         return stream.read_all()
+
+
+def stated_size(stream: pa.Buffer) -> tuple[int, int]:
+    """Sum what the batches of an Arrow IPC stream take when read; decompress nothing.
+
+    Returns
+    -------
+    content, rows : int
+        Bytes after decompression, and rows.
+
+    Raises
+    ------
+    ValueError
+        If the format of a batch is older than version 5, which writes sizes in another place.
+    """
+    content = rows = 0
+    for message in pa.ipc.MessageReader.open_stream(stream):
+        if message.type != "schema":
+            more_content, more_rows = _stated_by(bytes(message.metadata), message.body)
+            content, rows = content + more_content, rows + more_rows
+    return content, rows
+
+
+def _stated_by(metadata: bytes, body: pa.Buffer) -> tuple[int, int]:
+    """Read a message's flatbuffer, which pyarrow has verified but shows no sizes of."""
+
+    def number(form: str, at: int) -> int:
+        return int(struct.unpack_from(f"<{form}", metadata, at)[0])
+
+    def field(table: int, position: int) -> int:
+        """Return the place of an entry of a table, 0 if it is left out."""
+        entries = table - number("i", table)
+        place = 4 + 2 * position
+        offset = number("H", entries + place) if place < number("H", entries) else 0
+        return table + offset if offset else 0
+
+    def target(at: int) -> int:
+        return at + number("I", at)
+
+    root = target(0)
+    version, kind = field(root, 0), field(root, 1)
+    if not version or number("h", version) != _V5:
+        raise ValueError("its format of batches is not version 5")
+    batch = target(field(root, 2))
+    if number("B", kind) == _DICTIONARY:
+        batch = target(field(batch, 1))
+    length, buffers = field(batch, 0), field(batch, 2)
+    rows = number("q", length) if length else 0
+    if not buffers:
+        return 0, rows
+    compressed, places, content = field(batch, 3) > 0, target(buffers), 0
+    for at in range(places + 4, places + 4 + 16 * number("I", places), 16):
+        offset, size = number("q", at), number("q", at + 8)
+        if compressed and size:
+            # The size after decompression stands first; -1 where this buffer is not compressed.
+            (stated,) = struct.unpack_from("<q", body, offset)
+            size = size if stated < 0 else stated
+        content += size
+    return content, rows

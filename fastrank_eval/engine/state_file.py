@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from fastrank_eval._lib import __version__
 from fastrank_eval._lib.arguments import matches_annotation, shown
+from fastrank_eval._lib.array_codes import stated_size
 from fastrank_eval._lib.arrow import arrow_column, bytes_column, column_with_nulls
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import FastRankEvalError, MeasureError, SourceError
@@ -50,6 +51,10 @@ _MAGIC = b"ARROW1"
 #: The mark of a state lies in these first bytes: Arrow writes the last entry of metadata first.
 _START = 1 << 22
 _ZEROS = b"0" * _DIGITS
+#: The stream of batches begins after the magic and two bytes.
+_STREAM = 8
+#: A file may state so many bytes, or so many times its own size: sums compress 1 to 50 times.
+_MOST_MEMORY, _MOST_RATIO = 1 << 26, 1000
 #: Bytes of content in a record batch.
 _BATCH = 1 << 24
 
@@ -69,13 +74,17 @@ def state_bytes(header: Mapping[str, Any], arrays: StateArrays) -> bytes:
         "digest": (_MARK + _ZEROS).decode(),
     }
     schema = _SCHEMA.with_metadata({_PREFIX + name: text for name, text in metadata.items()})
-    codec = "zstd" if pa.Codec.is_available("zstd") else None
-    options = pa.ipc.IpcWriteOptions(compression=codec)
-    sink = io.BytesIO()
-    with pa.ipc.new_file(sink, schema, options=options) as file:
-        for batch in _batches(arrays, list(header["slicings"]), schema):
-            file.write_batch(batch)
-    content = sink.getvalue()
+    slicings = list(header["slicings"])
+    content = b""
+    for codec in ("zstd", None) if pa.Codec.is_available("zstd") else (None,):
+        sink = io.BytesIO()
+        options = pa.ipc.IpcWriteOptions(compression=codec)
+        with pa.ipc.new_file(sink, schema, options=options) as file:
+            for batch in _batches(arrays, slicings, schema):
+                file.write_batch(batch)
+        content = sink.getvalue()
+        if not _excess(content):
+            break
     return content.replace(_MARK + _ZEROS, _MARK + hashlib.sha256(content).hexdigest().encode())
 
 
@@ -140,8 +149,26 @@ def read_state_bytes(
     if not content:
         raise _foreign(shown, "it is empty")
     _check_digest(content, shown)
-    with wrap_errors(repr(shown)), pa.ipc.open_file(pa.BufferReader(content)) as file:
-        return _read(file, shown)
+    with wrap_errors(repr(shown)):
+        if excess := _excess(content):
+            raise ValueError(excess)
+        # Not as a file, whose footer may name other batches than those that were measured.
+        with pa.ipc.open_stream(_stream_in(content)) as stream:
+            return _read(stream, shown)
+
+
+def _stream_in(content: bytes) -> pa.Buffer:
+    return pa.py_buffer(content).slice(_STREAM)
+
+
+def _excess(content: bytes) -> str:
+    """Say what a file states beyond what its size allows; empty if nothing."""
+    size, rows = stated_size(_stream_in(content))
+    if size > max(_MOST_MEMORY, _MOST_RATIO * len(content)):
+        return f"{len(content):,} bytes state {size:,} bytes of sums, too much for their size"
+    if rows > len(content):
+        return f"{len(content):,} bytes state {rows:,} arrays"
+    return ""
 
 
 @contextmanager
@@ -214,10 +241,10 @@ def _foreign(shown: str, why: str) -> SourceError:
     )
 
 
-def _read(file: pa.RecordBatchFileReader, shown: str) -> tuple[dict[str, Any], StateArrays]:
+def _read(stream: pa.RecordBatchStreamReader, shown: str) -> tuple[dict[str, Any], StateArrays]:
     texts = {
         key.decode().removeprefix(_PREFIX): value.decode()
-        for key, value in (file.schema.metadata or {}).items()
+        for key, value in (stream.schema.metadata or {}).items()
     }
     version, writer = int(texts.pop("format")), texts.pop("writer")
     if version != FORMAT:
@@ -230,8 +257,7 @@ def _read(file: pa.RecordBatchFileReader, shown: str) -> tuple[dict[str, Any], S
     header = {name: json.loads(text) for name, text in texts.items()}
     slicings = {None: ""} | dict(enumerate(header["slicings"]))
     arrays: StateArrays = {}
-    for number in range(file.num_record_batches):
-        batch = file.get_batch(number)
+    for batch in stream:
         batch.validate(full=True)
         names = [batch.column(name).to_pylist() for name in _SCHEMA.names[:-1]]
         content = batch.column("content")

@@ -5,9 +5,11 @@ from __future__ import annotations
 import random
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import fastrank_eval as fe
+from fastrank_eval._lib.array_codes import stated_size, table_from_bytes
 from fastrank_eval.engine.state_arrays import ALL
 from fastrank_eval.engine.state_file import read_state_bytes, state_bytes
 from tests.forged_states import foreign, forged
@@ -110,3 +112,46 @@ def test_more_keys_than_a_measure_has__are_refused_before_memory_is_taken(
     message = rf"{of}.*keys of sums must be 1 to {most}, got 1099511627776"
     with pytest.raises(fe.SourceError, match=message):
         fe.State.from_bytes(state_bytes(header, states))
+
+
+def test_sums_of_zeros_beyond_the_ratio__are_written_so_that_they_are_read(
+    state: fe.State,
+) -> None:
+    header, states = read_state_bytes(state.to_bytes())
+    states[ALL, "new", "groups"]["counts"] = np.zeros(1 << 24, np.int64)
+    _, read = read_state_bytes(state_bytes(header, states))
+    assert read[ALL, "new", "groups"]["counts"].shape == (1 << 24,)
+
+
+@pytest.mark.parametrize("codec", ["zstd", "lz4"])
+def test_compressed_table_inside_a_state__is_refused_before_memory_is_taken(codec: str) -> None:
+    sink = pa.BufferOutputStream()
+    table = pa.table({"rows": np.zeros(1 << 20, np.int64)})
+    options = pa.ipc.IpcWriteOptions(compression=codec)
+    with pa.ipc.new_stream(sink, table.schema, options=options) as stream:
+        stream.write_table(table)
+    with pytest.raises(ValueError, match="states more bytes or rows than it has"):
+        table_from_bytes(np.frombuffer(sink.getvalue(), np.uint8))
+
+
+def test_stated_size__counts_batches_and_dictionaries() -> None:
+    table = pa.table({"key": pa.array(["a", "b", "a", None]).dictionary_encode()})
+    sizes = []
+    for codec in (None, "zstd"):
+        sink = pa.BufferOutputStream()
+        options = pa.ipc.IpcWriteOptions(compression=codec)
+        with pa.ipc.new_stream(sink, table.schema, options=options) as stream:
+            stream.write_table(table)
+        sizes.append(stated_size(sink.getvalue()))
+    # Offsets of two texts, their letters; valid bits and numbers of four rows.
+    assert sizes == [(12 + 2 + 1 + 16, 6), (12 + 2 + 1 + 16, 6)]
+
+
+def test_stated_size__refuses_the_format_before_version_5() -> None:
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(metadata_version=pa.ipc.MetadataVersion.V4)
+    table = pa.table({"rows": [1]})
+    with pa.ipc.new_stream(sink, table.schema, options=options) as stream:
+        stream.write_table(table)
+    with pytest.raises(ValueError, match="is not version 5"):
+        stated_size(sink.getvalue())
