@@ -10,6 +10,7 @@ import html
 import math
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -901,6 +902,24 @@ def test_24__a_class_of_a_script_has_the_name_of_its_module() -> None:
     of_script = type("T", (), {"__module__": "__main__"})
     with pytest.raises(fe.FastRankEvalError, match=r"(?<!\w)__main__\.T"):
         fe.evaluate(of_script(), group="g", label="y", score="s", measures="GAUC")
+
+
+def test_24__two_hours_of_one_name_are_two_slices() -> None:
+    first = datetime(2026, 11, 1, 4, 30, tzinfo=UTC)
+    for zone, second, offset in (
+        ("America/New_York", "2026-11-01T01", "-05:00"),
+        ("Europe/Berlin", "2026-11-01T06", None),
+    ):
+        times = [first + timedelta(hours=row // 2) for row in range(8)]
+        log = pa.table({
+            "user": [1] * 8, "click": [1, 0] * 4, "a": [0.5] * 8,
+            "ts": pa.array(times, pa.timestamp("ms", zone)),
+        })  # fmt: skip
+        found = fe.evaluate(log, **OF_CLICKS, score="a", measures="GAUC", by="ts:hour")
+        slices = [value.slice.removeprefix("ts:hour=") for value in found][1:]
+        assert len(slices) == 4
+        assert slices[1] == second
+        assert (slices[2] == second + offset) if offset else ("+" not in "".join(slices))
 
 
 def test_22__the_documents_key_values_of_groups_by_model_and_measure() -> None:

@@ -25,7 +25,13 @@ from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, ColumnError
 from fastrank_eval._lib.lexer import quoted
 from fastrank_eval.io.columns import CodedColumn
-from fastrank_eval.io.keys import CategoricalEncoder, KeyEncoder, encoded, wide_decimal
+from fastrank_eval.io.keys import (
+    CategoricalEncoder,
+    KeyEncoder,
+    encoded,
+    number_integers,
+    wide_decimal,
+)
 from fastrank_eval.io.source import first_line
 from fastrank_eval.slicing.spec import Period, SliceColumn, exact_text
 
@@ -341,13 +347,40 @@ class DistinctEncoder(KeyedEncoder):
         )
 
 
+#: A key of an hour is the local hour times this, plus the mark of `_repeated`.
+_MARKS = 256
+
+
+def _repeated(times: pa.Array) -> pa.Array:
+    """Mark local hours that the hour before had too; 128 + the offset from UTC in quarters."""
+    import pyarrow.compute as pc
+
+    hour = 3600 * {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[times.type.unit]
+    # Clocks change at whole quarters, of which there are few: 20 ns a row, 60 without.
+    quarters = as_array(times.cast(pa.int64()).fill_null(0)) // (hour // 4)
+    codes, firsts = number_integers(quarters)
+    starts = quarters[firsts] * (hour // 4)
+    local, before = (
+        as_array(pc.local_timestamp(arrow_column(moments).cast(times.type)).cast(pa.int64()))
+        for moments in (starts, starts - hour)
+    )
+    marks = 128 + (local - starts) // (hour // 4)
+    return arrow_column(np.where(local // hour == before // hour, marks, 0)[codes])
+
+
+def _offset(mark: int) -> str:
+    """Format the offset from UTC of a repeated hour."""
+    minutes = 15 * abs(mark - 128)
+    return f"{'-' if mark < 128 else '+'}{minutes // 60:02}:{minutes % 60:02}" if mark else ""
+
+
 class PeriodEncoder(KeyedEncoder):
     """Codes of periods.
 
     Hours, days, weeks (from Monday), months, hours of day or days of week.
 
-    Timestamps are converted to the local time of their time zone. The hour that repeats when
-    clocks go back is one slice.
+    Timestamps are converted to the local time of their time zone. When clocks go back, the second
+    of two equal hours has a slice of its own, whose text has its offset from UTC.
 
     Parameters
     ----------
@@ -375,11 +408,12 @@ class PeriodEncoder(KeyedEncoder):
         import pyarrow.compute as pc
 
         self._check_years(column)
-        kind = column.type
+        kind, zoned = column.type, None
         if pa.types.is_timestamp(kind) and kind.tz in ("UTC", "Z", "+00:00"):
             # Needs no time zone database.
             column = column.cast(pa.timestamp(kind.unit))
         elif pa.types.is_timestamp(kind) and kind.tz is not None:
+            zoned = column
             try:
                 column = pc.local_timestamp(column)
             except pa.ArrowException as error:
@@ -396,7 +430,8 @@ class PeriodEncoder(KeyedEncoder):
             # 2 ns a row, floor_temporal 8 to 10.
             epoch = arrow_column(np.zeros(1, f"i{kind.bit_width // 8}"), kind)[0]
             if self.unit == "hour":
-                return pc.hours_between(epoch, column)
+                hours = pc.multiply(pc.hours_between(epoch, column), _MARKS)
+                return hours if zoned is None else pc.add(hours, _repeated(zoned))
             return pc.days_between(epoch, column).cast(pa.int32()).cast(pa.date32())
         return pc.floor_temporal(column, unit=self.unit).cast(pa.date32())
 
@@ -422,16 +457,24 @@ class PeriodEncoder(KeyedEncoder):
         """Describe the periods so far.
 
         The value of a period is its first day or hour, else its number: hours of day from 0, days
-        of week from 1 (Monday). Texts are ``2026-11-19T08``, ``2026-11-19``, ``2026-11`` or ``8``.
+        of week from 1 (Monday). Texts are ``2026-11-19T08``, ``2026-11-19``, ``2026-11`` or ``8``,
+        and ``2026-10-25T02+01:00`` for the second hour 02 when clocks go back.
         """
         import pyarrow.compute as pc
 
-        values = self.values()
-        if self.unit == "hour" and len(values):
-            values = pc.multiply(values, 3600).cast(pa.timestamp("s"))
+        keys = values = self.values()
+        offsets = [""] * len(keys)
+        if self.unit == "hour" and len(keys):
+            hours = as_array(keys.fill_null(0)) // _MARKS
+            offsets = [_offset(mark) for mark in (as_array(keys.fill_null(0)) % _MARKS).tolist()]
+            values = pc.if_else(keys.is_null(), None, arrow_column(hours * 3600))
+            values = values.cast(pa.timestamp("s"))
         cut = {"hour": len(":00:00"), "month": len("-01")}.get(self.unit, 0)
-        texts = [t if t == NULL else t[: len(t) - cut] for t in value_texts(values)]
-        return Categories(tuple(f"={text}" for text in texts), values, ranks_of(values))
+        texts = [
+            t if t == NULL else t[: len(t) - cut] + offset
+            for t, offset in zip(value_texts(values), offsets, strict=True)
+        ]
+        return Categories(tuple(f"={text}" for text in texts), values, ranks_of(keys))
 
 
 def numbers_with_nulls(values: np.ndarray, missing: np.ndarray | None) -> pa.Array:
