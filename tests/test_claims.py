@@ -7,6 +7,7 @@ have no order between them.
 from __future__ import annotations
 
 import html
+import json
 import math
 import re
 from collections.abc import Callable
@@ -808,6 +809,43 @@ def neighbours(random: np.random.Generator, noise: np.ndarray) -> None:
 def test_3__quiet_years_with_one_odd_error_have_few_alarms(change: Any) -> None:
     """Of 60 years, 5 % are 3; the page of bench/alarms.py has 1,000."""
     assert false_years(60, change) <= (0.25 if change is neighbours else 0.15)
+
+
+def nights_of_the_same_users(nights: int, **labels: Any) -> tuple[list[Any], dict[str, Any]]:
+    """Run nights of the same 30 users; their outcomes, and the last night in JSON."""
+    Path("nightly.toml").write_text(NIGHT.replace("OPTION", 'unjudged = "drop"'))
+    outcomes = []
+    for night in range(1, nights + 1):
+        random, date = np.random.default_rng(night), f"2026-11-{night:02}"
+        scores = random.uniform(size=(2, 300))
+        log = {"user": np.arange(300) // 10, "click": random.uniform(size=300) < scores[0]}
+        log |= dict(zip("ba", 0.1 + 0.8 * scores, strict=True))
+        if night == nights:
+            log |= labels
+        parquet.write_table(pa.table(log), f"{date}.parquet")
+        arguments = ["nightly", "nightly.toml", "--date", date, "--json", "night.json"]
+        outcomes.append(CliRunner().invoke(cli, arguments))
+    return outcomes, json.loads(Path("night.json").read_text())["nights"][0]
+
+
+def test_16__week_and_month_of_the_same_users_have_no_intervals(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    outcomes, told = nights_of_the_same_users(3)
+    assert [outcome.exit_code for outcome in outcomes] == [0, 0, 0]
+    for value in [*told["periods"]["week"], *told["periods"]["month"]]:
+        assert value["groups"] == 90
+        assert value["value"] is not None
+        assert [value[key] for key in ("se", "ci_low", "ci_high", "effective_groups")] == [None] * 4
+    why = "no intervals: the same user counts once a night"
+    assert why in told["period_notes"][-1]
+    (page,) = (page.read_text() for page in Path("pages").glob("2026-11-03.html"))
+    table, _, after = page.partition("Longer periods")[2].partition("</table>")
+    columns = re.findall(r'<td class="n" data-l="(?:Week|Month)[^>]*>(.*?)</td>', table)
+    assert len(columns) == 8
+    assert not [column for column in columns if "[" in column]
+    assert why in after
 
 
 @pytest.mark.parametrize("page", ["how-to/slices.md", "explanation/errors.md"])

@@ -85,7 +85,8 @@ def test_history__of_an_earlier_version__goes_on(folder: Path) -> None:
     assert night["label"] == "click"
     assert {line["yesterday"] is None for line in night["headline"]} == {False}
     assert night["period_nights"]["week"]["nights"] == 3
-    assert not night["period_notes"]
+    (note,) = night["period_notes"]
+    assert note.startswith("week and month: no intervals: ")
 
 
 def test_nights__evaluated_again__have_equal_numbers(folder: Path) -> None:

@@ -310,15 +310,18 @@ def with_saved_periods(night: Night, content: bytes) -> Night:
     Raises
     ------
     ValueError, TypeError, LookupError
-        If the content has another form.
+        If the content has another form, or values with errors.
     """
     saved = json.loads(content)
+    periods = {
+        name: tuple(_record("value", row) for row in rows) for name, rows in saved["values"].items()
+    }
+    # Values of merged nights have no errors; those of an older history are merged again.
+    if any(not math.isnan(value.se) for values in periods.values() for value in values):
+        raise ValueError("merged values have errors.")
     return replace(
         night,
-        periods={
-            name: tuple(_record("value", row) for row in rows)
-            for name, rows in saved["values"].items()
-        },
+        periods=periods,
         period_nights={
             name: tuple(map(dt.date.fromisoformat, dates))
             for name, dates in saved["nights"].items()

@@ -396,12 +396,13 @@ class Night:
         The worst slices of each model and multicalibration error, the worst first; see
         `calibration_of`.
     periods : mapping of str to tuple of MeasureValue
-        ``"week"``, ``"month"``: the merged values of the last 7 and 30 nights, with this one.
-        Computed from saved states when a page is made.
+        ``"week"``, ``"month"``: the merged values of the last 7 and 30 nights, with this one,
+        without errors. Computed from saved states when a page is made.
     period_nights : mapping of str to tuple of datetime.date
         The merged nights of each period, ascending.
     period_notes : tuple of str
-        Nights and slices that could not be merged, and the reasons; each begins with its periods.
+        Nights and slices that could not be merged, why there are no intervals, and other reasons;
+        each begins with its periods.
     mixes : tuple of MixChange
         Changes of means on all rows since earlier nights, split by slices. Computed from saved
         states when a page is made.

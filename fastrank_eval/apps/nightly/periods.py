@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
+import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
@@ -243,6 +244,11 @@ def _without(state: State, dropped: set[str]) -> State:
     return state.without_slices(*dropped_here) if dropped_here else state
 
 
+#: Why merged nights have no errors: their groups are the users of one night each.
+NO_INTERVALS = (
+    "no intervals: the same user counts once a night, so they would be too narrow; they need all "
+    "nights of a user in one cluster"
+)
 #: The most scores, over all models, to merge for a period. Time and memory grow with them.
 MOST_SCORES = 20_000_000
 
@@ -253,6 +259,9 @@ def with_periods(
     states: SavedStates | None = None,
 ) -> Night:
     """Add the merged values of the week and the month that end with a night.
+
+    The values have no errors and no intervals: these would take the users of each night as
+    independent of the same users on the other nights, and be too small. A note says so.
 
     Nights that cannot be read or merged are left out, and so are nights with the rows of an earlier
     night. Notes give the reasons.
@@ -306,7 +315,7 @@ def with_periods(
                 merging.add(date, content(date, kind))
             for name in (name for name, days in wanted_periods.items() if days == ago + 1):
                 merged = merging.result(level, least_groups)
-                values[name] += (_with_display_name(value, night) for value in merged.values)
+                values[name] += (_shown(value, night) for value in merged.values)
                 dates.setdefault(name, merged.dates)
                 for note in merged.notes:
                     notes.setdefault(note, []).append(name)
@@ -323,6 +332,8 @@ def with_periods(
     for in_periods, early_dates in early.items():
         notes[f"the labels of {', '.join(early_dates)} are not complete"] = list(in_periods)
     dates_by_period = {name: nights for name, nights in dates.items() if nights}
+    if dates_by_period:
+        notes[NO_INTERVALS] = list(dates_by_period)
     return replace(
         night,
         periods={name: _in_order(night, values[name]) for name in dates_by_period},
@@ -333,9 +344,17 @@ def with_periods(
     )
 
 
-def _with_display_name(value: MeasureValue, night: Night) -> MeasureValue:
-    name = display_name(value.measure, night.measures)
-    return value if name == value.measure else replace(value, measure=name)
+def _shown(value: MeasureValue, night: Night) -> MeasureValue:
+    """Return a value of merged nights by its name in reports, without its error."""
+    return replace(
+        value,
+        measure=display_name(value.measure, night.measures),
+        se=math.nan,
+        ci_low=math.nan,
+        ci_high=math.nan,
+        effective_groups=math.nan,
+        caution=None,
+    )
 
 
 def _within(date: dt.date, night: Night, days: int) -> bool:

@@ -23,7 +23,7 @@ from fastrank_eval.apps.nightly.drift import Distribution
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.night import Night, NightDrift
 from fastrank_eval.apps.nightly.page import page
-from fastrank_eval.apps.nightly.periods import with_periods
+from fastrank_eval.apps.nightly.periods import NO_INTERVALS, with_periods
 from fastrank_eval.apps.nightly.reproduce import next_steps
 from fastrank_eval.apps.nightly.summary_files import night_markdown
 from fastrank_eval.apps.nightly.text import sentences
@@ -683,6 +683,7 @@ def test_no_labels__night_is_not_compared_with() -> None:
     with History("history.db", readonly=True) as history:
         assert with_periods(night, history).period_notes == (
             f"week and month: {on(9)} is left out: it has no saved state; run it again",
+            f"week and month: {NO_INTERVALS}",
         )
 
 

@@ -24,7 +24,7 @@ from fastrank_eval.apps.nightly.maturity import maturity_texts, status_name
 from fastrank_eval.apps.nightly.mix import with_mixes
 from fastrank_eval.apps.nightly.night import Night
 from fastrank_eval.apps.nightly.page import page
-from fastrank_eval.apps.nightly.periods import with_periods
+from fastrank_eval.apps.nightly.periods import NO_INTERVALS, with_periods
 from fastrank_eval.apps.nightly.run import NightRun
 from fastrank_eval.apps.nightly.run import nightly as run_night
 from fastrank_eval.apps.nightly.summary_files import night_dict, night_lines, night_markdown
@@ -499,9 +499,12 @@ def test_week__says_which_nights_are_provisional() -> None:
     with History("history.db", readonly=True) as history:
         night = with_periods(stored(2), history)
         why = "the labels of 2026-11-03, 2026-11-04 are not complete"
-        assert night.period_notes == (f"week and month: {why}",)
+        assert night.period_notes == tuple(
+            f"week and month: {text}" for text in (why, NO_INTERVALS)
+        )
         assert len(night.period_nights["week"]) == 3
-        assert with_periods(stored(0), history).period_notes == ()
+        notes = with_periods(stored(0), history).period_notes
+        assert notes == (f"week and month: {NO_INTERVALS}",)
 
 
 def test_history_of_version_6__nights_are_complete(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.history_schema import COLUMNS
 from fastrank_eval.apps.nightly.night import Night
 from fastrank_eval.apps.nightly.pages import Links, write_pages
-from fastrank_eval.apps.nightly.periods import with_periods
+from fastrank_eval.apps.nightly.periods import NO_INTERVALS, with_periods
 from fastrank_eval.apps.nightly.summary_files import night_dict
 from fastrank_eval.apps.nightly.web import HistoryFile, web_view
 from fastrank_eval.engine.records import MeasureValue
@@ -283,7 +283,8 @@ def test_web_view__of_a_history__shows_week_and_month(folder: Path) -> None:
     value = night.periods["week"][0]
     table = page.partition("Longer periods")[2].partition("</table>")[0]
     assert "<small>3 of 7 nights, 2026-11-01 to 2026-11-03</small>" in table
-    assert f"[{value.ci_low:.3f}, {value.ci_high:.3f}]" in table
+    assert f">{value.value:.3f}</td>" in table
+    assert f"<p>week and month: {NO_INTERVALS}</p>" in page
 
 
 def stored_periods() -> dict[int, dict[str, tuple[MeasureValue, ...]]]:
@@ -353,6 +354,16 @@ def test_periods__that_cannot_be_read__are_merged_again(folder: Path, content: b
     assert stored_periods() == {}
     page = Client(web_view(HistoryFile("history.db", 0))).get(f"/night/{on(1)}").text
     assert "<small>1 of 7 nights, 2026-11-01</small>" in page
+
+
+def test_periods__with_errors_of_an_older_history__are_merged_again(folder: Path) -> None:
+    assert nightly("--date", on(1), "-q").exit_code == 0
+    (night,) = kept()
+    with History("history.db") as history:
+        history.write_periods(replace(night, periods={"week": night.values}), history.changes())
+    assert stored_periods() == {}
+    page = Client(web_view(HistoryFile("history.db", 0))).get(f"/night/{on(1)}").text
+    assert f"<p>week and month: {NO_INTERVALS}</p>" in page
 
 
 def test_json__tells_what_its_numbers_rest_on() -> None:

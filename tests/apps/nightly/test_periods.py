@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 import re
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.night import Night, NightQuality, SavedStates, values_of
 from fastrank_eval.apps.nightly.periods import (
     KINDS,
+    NO_INTERVALS,
     MergedNights,
     NightMerger,
     states_of,
@@ -29,6 +30,7 @@ from fastrank_eval.engine.run import Evaluation, run
 from tests.apps.nightly.test_night_values import HIDDEN, a_log, evaluated
 from tests.support.nights import a_night
 
+NOTE = f"week and month: {NO_INTERVALS}"
 WEEK = [dt.date(2026, 11, day) for day in range(1, 8)]
 SLICES = ["slot", "@rows:1,3", "slot,@rows:1,3"]
 
@@ -206,19 +208,19 @@ def keep(history: History, day: int, done: Evaluation) -> Night:
     return night
 
 
-def test_periods__nights_and_confidence__are_told(history: History) -> None:
+def test_periods__nights_are_told__and_why_they_have_no_intervals(history: History) -> None:
     nights = [keep(history, day, evaluated(a_log(day))) for day in (1, 20, 24, 26)]
     found = with_periods(nights[-1], history)
     assert {name: [date.day for date in of] for name, of in found.period_nights.items()} == {
         "week": [20, 24, 26],
         "month": [1, 20, 24, 26],
     }
-    assert found.period_notes == ()
+    assert found.period_notes == (NOTE,)
     assert [v.measure for v in found.periods["week"][:5]] == list(nights[-1].measures)
-    ninety = with_periods(replace(nights[-1], conventions={"confidence": 0.9}), history)
-    (wide, narrow) = (of.periods["week"][0] for of in (found, ninety))
-    assert wide.value == narrow.value
-    assert narrow.ci_high - narrow.ci_low < 0.9 * (wide.ci_high - wide.ci_low)
+    for value in (*found.periods["week"], *found.periods["month"]):
+        errors = value.se, value.ci_low, value.ci_high, value.effective_groups
+        assert all(map(math.isnan, errors))
+        assert value.caution is None
 
 
 @pytest.mark.parametrize("damage", ["x'00'", "'text'", "zeroblob(400)", "substr(content, 1, 900)"])
@@ -254,6 +256,7 @@ def test_periods__several_states_that_cannot_be_read__one_note_names_the_nights(
     assert found.period_notes == (
         "week and month: 2 nights from 2026-11-01 to 2026-11-03 are left out: their saved states "
         "cannot be read; run them again, which replaces them",
+        NOTE,
     )
 
 
@@ -263,7 +266,7 @@ def test_periods__rows_of_another_night__count_once(history: History) -> None:
     assert repr(found.periods) == repr(with_periods(nights[1], history).periods)
     assert [date.day for date in found.period_nights["week"]] == [1, 2]
     why = "2026-11-03 is left out: its rows are those of 2026-11-02"
-    assert found.period_notes == (f"week and month: {why}",)
+    assert found.period_notes == (f"week and month: {why}", NOTE)
 
 
 def test_periods__more_scores_than_are_merged__leave_out_what_reads_them(
@@ -278,12 +281,14 @@ def test_periods__more_scores_than_are_merged__leave_out_what_reads_them(
     assert found.period_notes == (
         "month: measures that read the score of every row, such as AUC, are left out: the nights "
         f"have {2 * sum(rows.values()):,} scores, more than {2 * (rows[20] + rows[21]):,}",
+        NOTE,
     )
     monkeypatch.setattr(periods, "MOST_SCORES", 2)
     numbers = f"{2 * (rows[20] + rows[21]):,} and {2 * sum(rows.values()):,}"
     assert with_periods(nights[-1], history).period_notes == (
         "week and month: measures that read the score of every row, such as AUC, are left out: the "
         f"nights have {numbers} scores, more than 2",
+        NOTE,
     )
 
 
