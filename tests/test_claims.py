@@ -548,6 +548,21 @@ def test_8__above_half_the_note_names_the_option() -> None:
     assert found.to_dict()["meta"]["notes"] == [note]
 
 
+def test_8__the_command_counts_what_it_leaves_out(tmp_path: Path) -> None:
+    qrels, run = tmp_path / "qrels", tmp_path / "run"
+    qrels.write_text("1 0 a 1\n1 0 b 0\n2 0 a 1\n3 0 a 1\n")
+    run.write_text("1 Q0 a 1 3 bm25\n1 Q0 x 2 2 bm25\n2 Q0 y 1 1 bm25\n")
+    for options, told in (
+        (["-c"], "warning: bm25: 1 of 3 judged queries has no result: counts 0\n"),
+        (["--as", "9"], "warning: bm25: 1 of 3 judged queries has no result: left out\n"),
+        (["-c", "-J"], "warning: bm25: 2 of 3 documents left out by judged_only\n"),
+        (["-c", "-M", "1"], "warning: bm25: 1 of 3 documents left out by most=1\n"),
+    ):
+        called = CliRunner().invoke(cli, ["trec", *options, "-m", "map", str(qrels), str(run)])
+        assert called.exit_code == 0
+        assert told in called.stderr
+
+
 def test_8__the_value_of_a_run_is_the_same_beside_other_runs() -> None:
     one = {"1": {"10": 1.0}}
     runs = {"one": one, "two": {**one, "2": {"3": 1.0}}, "none": {"1": {}}}

@@ -213,13 +213,12 @@ def _unanswered(meta: Meta) -> Iterator[str]:
         return
     left_out = meta.conventions["only_in_qrels"]
     if isinstance(left_out, int) and left_out and not meta.conventions["complete"]:
-        yield f"{_without_result(left_out, judged)}: left out"
+        yield queries_without_result(left_out, judged, complete=False)
     for run, number in unanswered.items():
         if number:
             owner = "" if len(unanswered) == 1 else f"{run}: "
-            counts = "counts 0" if number == 1 else "count 0"
             remedy = "; complete=False leaves them out" if 2 * number > judged else ""
-            yield f"{owner}{_without_result(number, judged)}: {counts}{remedy}"
+            yield f"{owner}{queries_without_result(number, judged, complete=True)}{remedy}"
 
 
 def zeros_of_grades(measures: Iterable[Measure], largest: float) -> Iterator[str]:
@@ -263,8 +262,11 @@ def _zeros(values: Sequence[MeasureValue], conventions: Mapping[str, object]) ->
         yield from zeros_of_grades((measure(m).shown_as(n) for m, n in named.items()), largest)
 
 
-def _without_result(number: int, judged: int) -> str:
-    return f"{number:,} of {judged:,} judged queries {'has' if number == 1 else 'have'} no result"
+def queries_without_result(number: int, judged: int, *, complete: bool) -> str:
+    """Note judged queries without a result, and whether they count."""
+    have, count = ("has", "counts") if number == 1 else ("have", "count")
+    fate = f"{count} 0" if complete else "left out"
+    return f"{number:,} of {judged:,} judged queries {have} no result: {fate}"
 
 
 def _populations(

@@ -348,9 +348,9 @@ def trec(
                 raise
             raise ArgumentError(f"{path}: {rest}") from None
         raise_if_stopped()
-        for text in report.notes:
-            note(f"warning: {printable(text)}")
         reports.append(report)
+    for text in [text for report in reports for text in report.notes]:
+        note(f"warning: {printable(text)}")
     reports = with_distinct_names(reports, runs)
     if report_format == "text":
         for report in reports:

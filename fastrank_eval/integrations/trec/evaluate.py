@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +12,9 @@ from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.engine.conventions import profile_of
 from fastrank_eval.integrations.trec.join import Joined, cut_run, join_runs, no_common_query
 from fastrank_eval.integrations.trec.measures import at_level, single_measures
-from fastrank_eval.integrations.trec.report import check_cuts
+from fastrank_eval.integrations.trec.report import check_cuts, documents_left_out
 from fastrank_eval.measures.parser import requested_measures, text_with_options
 from fastrank_eval.results.evaluate import evaluate as evaluate_table
-from fastrank_eval.results.format import list_text
 
 if TYPE_CHECKING:
     from fastrank_eval.integrations.trec.pairs import PairTable
@@ -166,7 +165,15 @@ def evaluate(
     chosen: dict[str, object] = {} if level == 1 else {"level": level}
     chosen |= {} if most is None else {"most": most}
     chosen |= {"judged_only": True} if judged_only else {}
-    notes = (*joined.notes, *_cut_notes(joined.scores, documents, chosen))
+    runs = joined.scores if len(joined.scores) > 1 else ["the run"]
+    notes = [
+        *joined.notes,
+        *(
+            documents_left_out(name, *numbers, most=most, judged_only=judged_only)
+            for name, numbers in zip(runs, documents, strict=True)
+            if numbers[0] > numbers[1]
+        ),
+    ]
     conventions = {
         **result.meta.conventions,
         "complete": is_complete,
@@ -187,20 +194,6 @@ def evaluate(
     result.requested = requested
     result.meta = replace(result.meta, conventions=conventions, requested=requested)
     return result
-
-
-def _cut_notes(
-    runs: Sequence[str], documents: Sequence[tuple[int, int]], chosen: Mapping[str, object]
-) -> list[str]:
-    """Note the documents of each run that `most` and `judged_only` leave out."""
-    cuts = [f"most={chosen['most']}"] if "most" in chosen else []
-    cuts += ["judged_only"] if "judged_only" in chosen else []
-    return [
-        f"{name if len(runs) > 1 else 'the run'}: {read - kept:,} of {read:,} documents left out "
-        f"by {list_text(cuts)}"
-        for name, (read, kept) in zip(runs, documents, strict=True)
-        if kept < read
-    ]
 
 
 def _facts(joined: Joined) -> dict[str, object]:

@@ -29,8 +29,8 @@ from fastrank_eval.integrations.trec.pairs import Common
 from fastrank_eval.integrations.trec.tables import read_pairs
 from fastrank_eval.measures import Measure
 from fastrank_eval.results.evaluate import evaluate
-from fastrank_eval.results.format import printable
-from fastrank_eval.results.notes import no_judged_document, zeros_of_grades
+from fastrank_eval.results.format import list_text, printable
+from fastrank_eval.results.notes import no_judged_document, queries_without_result, zeros_of_grades
 from fastrank_eval.results.slice_view import Layout, SliceSheet, best_models, slice_tables
 from fastrank_eval.results.tables import Name, Report
 
@@ -56,7 +56,7 @@ class TrecReport:
     columns : tuple of (ndarray or sequence of str)
         For each line of single queries, the values of the queries.
     notes : tuple of str
-        What makes values 0 although nothing is wrong with the ranking.
+        What was left out, and what makes values 0 although nothing is wrong with the ranking.
     """
 
     run: str
@@ -217,7 +217,15 @@ def trec_report(
         as_float32=as_float32,
         depth=max((line.depth for line in lines), default=0),
     )
-    notes = reading_notes(qrels, [run], [judgements, retrieved])
+    notes = [*reading_notes(qrels, [run], [judgements, retrieved])]
+    if both.only_in_judged:
+        lacking = queries_without_result(
+            both.only_in_judged, len(judgements.queries), complete=complete
+        )
+        notes.append(f"{tag}: {lacking}")
+    read, kept = retrieved.rows, cut.rows
+    if kept < read:
+        notes.append(documents_left_out(tag, read, kept, most=most, judged_only=judged_only))
     # Their memory serves the evaluation.
     del retrieved, cut, both
     report = _report(tag, lines, ranked, version)
@@ -230,6 +238,14 @@ def check_cuts(most: int | None, level: float) -> None:
         raise ArgumentError(f"most: must be from 1 to 2^63 - 1, got {most}.")
     if not 0 < level < np.inf:
         raise ArgumentError(f"level: must be a number above 0, got {level:g}.")
+
+
+def documents_left_out(
+    run: str, read: int, kept: int, *, most: int | None, judged_only: bool
+) -> str:
+    """Note the documents of a run that `most` and `judged_only` leave out."""
+    cuts = [*([] if most is None else [f"most={most}"]), *["judged_only"] * judged_only]
+    return f"{run}: {read - kept:,} of {read:,} documents left out by {list_text(cuts)}"
 
 
 def _report(tag: str, lines: tuple[Line, ...], ranked: RankedQueries, version: int) -> TrecReport:
