@@ -1129,6 +1129,16 @@ def test_26__bootstrap_of_few_groups__has_no_interval_and_names_the_test_for_few
     assert "choose the test randomisation" in str(comparison)
 
 
+def test_26__bootstrap_of_few_groups_that_do_not_vary__names_the_test_for_few() -> None:
+    log = {"query": [1, 1, 2, 2, 3, 3], "grade": [0, 1] * 3, "old": [2, 1] * 3, "new": [1, 2] * 3}
+    comparison = fe.compare(
+        log, group="query", label="grade", score=["old", "new"], baseline="old", measures="RR",
+        test="bootstrap",
+    )  # fmt: skip
+    assert comparison.find("RR").p_value == 0.25
+    assert "choose the test randomisation" in str(comparison)
+
+
 # --- Sources: groups in parts, files with two names (27, 28) -------------------------------------
 
 #: The rows of group 1 lie in both parts: each of them alone has one class.

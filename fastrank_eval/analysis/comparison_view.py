@@ -288,7 +288,8 @@ def _notes(comparison: ReportedComparison, rough: bool) -> list[str]:
             f"intervals are rough, with fewer than {FEW_GROUPS} effective groups: "
             + names_of(few, comparison.scores)
         )
-    if few and few[0].test == "bootstrap":
+    alike = [v for v in comparison.overall if v.caution == "no_variance" and v.groups < FEW_GROUPS]
+    if any(v.test == "bootstrap" for v in few + alike):
         notes.append("a bootstrap of few groups finds too much: choose the test randomisation")
     unpaired: dict[tuple[str, int, int], list[str]] = {}
     for v in comparison.overall:

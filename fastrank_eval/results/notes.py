@@ -179,8 +179,8 @@ def _soft_labels(
         count = "counts as negative" if rows == 1 else "count as negatives"
         yield (
             f"{count_text(rows, 'row')} {have} between 0 and 1, which {count} in "
-            f"{_few(names)}; round them, or give each of these rows twice: with label 1 and weight "
-            "label, and with label 0 and weight 1 - label"
+            f"{_few(names)}; round such labels, or give each of these rows twice: with label 1 and "
+            "weight label, and with label 0 and weight 1 - label"
         )
 
 
