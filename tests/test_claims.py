@@ -1304,6 +1304,50 @@ def test_32__empty_judgements_and_runs_are_called_empty(complete: bool | None) -
             fe.trec.trec_report(qrels, b"", version=9)
 
 
+REPEATED = {
+    "q": [1, 3, 2, 1, 3, 2],
+    "doc": ["d7", "d7", "b", "b", "d7", "a"],
+    "y": [1, 0, 1, 0, 1, 0],
+    "s": [0.5, 0.4, 0.2, 0.3, 0.9, 0.1],
+}
+ITEMS = {
+    "text": (pa.array(REPEATED["doc"]), "'d7'"),
+    "categories": (pa.array(REPEATED["doc"]).dictionary_encode(), "'d7'"),
+    "integers": (pa.array([7, 7, 2, 2, 7, 1], pa.int32()), "7"),
+    "decimals": (pa.array([7, 7, 2, 2, 7, 1]).cast(pa.decimal128(30, 0)), "Decimal('7')"),
+}
+BY_ITEM = {"group": "q", "item": "doc", "label": "y", "score": "s", "measures": "AP"}
+
+
+@pytest.mark.parametrize("kind", list(ITEMS))
+@pytest.mark.parametrize("batch_rows", [None, 1, 2])
+@pytest.mark.parametrize("ties", ["item", "expected"])
+def test_32__an_item_twice_in_a_group_is_refused(
+    kind: str, batch_rows: int | None, ties: str
+) -> None:
+    items, shown = ITEMS[kind]
+    scattered = pa.table(REPEATED | {"doc": items})
+    for log, rows in ((scattered, "1 and 4"), (scattered.sort_by("q"), "4 and 5")):
+        message = f"got {shown} twice in the group q=3 (rows {rows}, counted from 0); keep one"
+        for options in ({"ties": ties}, {"ties": ties, "per_group": True}):
+            with pytest.raises(fe.ColumnError, match=re.escape(message)):
+                fe.evaluate(log, **BY_ITEM, **options, batch_rows=batch_rows)
+        once = log.filter(pa.array([s != 0.9 for s in log["s"].to_pylist()]))
+        assert fe.evaluate(once, **BY_ITEM, ties=ties).meta.rows == 5
+    assert fe.evaluate(scattered, **BY_ITEM | {"item": None}).meta.rows == 6
+
+
+def test_32__an_item_twice_in_a_group_is_found_in_its_files(tmp_path: Path) -> None:
+    paths = [str(tmp_path / name) for name in ("1.csv", "2.csv")]
+    for path, lines in zip(paths, (["3,a,1,0.5", "3,d7,0,0.4"], ["3,d7,1,0.9"]), strict=True):
+        Path(path).write_text("\n".join(["q,doc,y,s", *lines, ""]), encoding="utf-8")
+    with pytest.raises(fe.ColumnError) as refusal:
+        fe.evaluate(paths, **BY_ITEM)
+    assert "q='3'" in str(refusal.value)
+    where = f"They are row 1 of {paths[0]!r} and row 0 of {paths[1]!r}."
+    assert str(refusal.value).endswith(where)
+
+
 def test_32__small_dicts_in_swapped_order_are_noticed() -> None:
     qrels, run = (
         {"1": {"a": 1, "b": 0}, "2": {"a": 1}},

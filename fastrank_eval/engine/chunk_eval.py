@@ -23,7 +23,10 @@ from fastrank_eval.engine.plan import (
 from fastrank_eval.engine.totals import Measured, RowStates, SliceStates, Sums, Totals
 from fastrank_eval.groups.chunk import Chunk, Labels, Scored
 from fastrank_eval.groups.diversity import SubtopicRows
+from fastrank_eval.groups.edges import value_text
 from fastrank_eval.groups.ranking import Ranking, rank, ranking_in_row_order
+from fastrank_eval.groups.ties import find_repeated
+from fastrank_eval.io.reader import RepeatedItemError
 from fastrank_eval.slicing.slicer import SliceEncoder
 from fastrank_eval.stats.exact import NO_SLICES
 
@@ -48,6 +51,7 @@ def evaluate_chunk(
     GroupValues
         Empty unless ``plan.per_group``.
     """
+    _refuse_repeated_items(chunk, name)
     labels = Labels.of(chunk.columns.label, chunk.starts, plan.skip_empty, chunk.labelled_rows)
     values = GroupValues.empty(chunk, plan)
     models = measure_chunk(
@@ -61,6 +65,17 @@ def evaluate_chunk(
     if plan.slice_encoders:
         add_slices(chunk, plan, totals, labels, models, name)
     return values
+
+
+def _refuse_repeated_items(chunk: Chunk, name: Callable[[int], str]) -> None:
+    """Raise if a group has an item twice: it would count twice."""
+    item = chunk.columns.item
+    pair = find_repeated(item, chunk.starts) if chunk.grouped and item is not None else None
+    if pair is None or item is None:
+        return
+    group = int(np.searchsorted(chunk.starts, pair[1], side="right")) - 1
+    rows = tuple(sorted(map(chunk.columns.row_number, pair)))
+    raise RepeatedItemError(value_text(item, pair[1]), name(group), rows)
 
 
 def measure_chunk(

@@ -128,8 +128,8 @@ class Evaluator:
 
     @property
     def keeps_order(self) -> bool:
-        """Whether the input order of rows decides ties of a plan."""
-        return any(plan.keeps_order for plan in self.plans)
+        """Whether the input order of rows decides ties of a plan, or a message numbers rows."""
+        return self.layout.item is not None or any(plan.keeps_order for plan in self.plans)
 
     def read(self, batch: pa.RecordBatch, first_row: int, *, profiled: bool) -> Rows | None:
         """Validate a batch, and evaluate the plans without groups.

@@ -165,10 +165,11 @@ def same_key(left: Keys, i: int, right: Keys, j: int) -> bool:
 def key_text(keys: Keys, names: Sequence[str], i: int) -> str:
     """Format the key of row `i` for messages."""
     pairs = zip(names, keys, strict=True)
-    return ", ".join(f"{name}={_value_text(key, i)}" for name, key in pairs)
+    return ", ".join(f"{name}={value_text(key, i)}" for name, key in pairs)
 
 
-def _value_text(key: pa.Array, i: int) -> str:
+def value_text(key: pa.Array, i: int) -> str:
+    """Format the value of row `i` for messages."""
     try:
         return repr(key[i].as_py())
     # Outside the range of Python's dates, or of a zone that pytz does not know, where it is used.

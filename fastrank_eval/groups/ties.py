@@ -7,9 +7,12 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 
-from fastrank_eval._lib.arrow import fixed_width, text_buffers, uint64_windows
+from fastrank_eval._lib.arrow import fixed_width, frozen, text_buffers, uint64_windows
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval.groups.sort import order_by_score
+
+#: Odd factor of hashes.
+_MIX = 0xD6E8FEB86659FD93
 
 TIES = ("expected", "input", "item", "best", "worst")
 
@@ -64,12 +67,7 @@ def item_codes(item: pa.Array) -> np.ndarray:
     words = fixed_width(item)
     if words is not None and words.ndim == 1:
         return words
-    if words is None:
-        offsets, content = text_buffers(item)
-    else:  # decimals: the sign is in the highest byte
-        letters = words[:, ::-1].byteswap().view(np.uint8)
-        letters[:, 0] ^= 128
-        offsets, content = np.arange(len(item) + 1) * letters.shape[1], letters.ravel()
+    offsets, content = _bytes_of(item, words)
     # Not Arrow's sort, which is no faster: its functions take 45 ms to import.
     windows = uint64_windows(np.append(content, np.zeros(8, np.uint8)))
     starts, lengths = offsets[:-1].astype(np.int64), np.diff(offsets).astype(np.int64)
@@ -93,6 +91,87 @@ def item_codes(item: pa.Array) -> np.ndarray:
         if not len(rows):
             break
     return codes
+
+
+def _bytes_of(item: pa.Array, words: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """Return offsets and bytes, of the same order as the items of several `words` or of none."""
+    if words is None:
+        return text_buffers(item)
+    letters = words[:, ::-1].byteswap().view(np.uint8)  # decimals: the sign is in the highest byte
+    letters[:, 0] ^= 128
+    offsets = np.arange(len(item) + 1) * letters.shape[1]
+    return frozen(offsets), frozen(letters.ravel())
+
+
+def find_repeated(item: pa.Array, starts: np.ndarray) -> tuple[int, int] | None:
+    """Find two rows of one group that have the same item; None if there are none.
+
+    The second row is the first one in order of groups that repeats an item.
+    """
+    words = fixed_width(item)
+    if words is not None and words.ndim == 1:
+        return _first_pair(words, starts)
+    offsets, content = _bytes_of(item, words)
+    hashes = np.empty(len(item), np.int64)
+    _hash_bytes(offsets, content, uint64_windows(content), hashes)
+    # Different items may share a hash; they have different codes.
+    return _first_pair(hashes, starts) and _first_pair(item_codes(item), starts)
+
+
+def _first_pair(codes: np.ndarray, starts: np.ndarray) -> tuple[int, int] | None:
+    codes = codes.view(np.int64) if codes.dtype == np.uint64 else codes.astype(np.int64, copy=False)
+    largest = int(np.diff(starts).max(initial=1))
+    table, pair = np.full(1 << (2 * largest).bit_length(), -1), np.empty(2, np.int64)
+    if not _find_pair(frozen(codes.view()), frozen(starts.view()), table, pair):
+        return None
+    return int(pair[0]), int(pair[1])
+
+
+@kernel
+def _hash_bytes(offsets, content, windows, hashes):  # type: ignore[no-untyped-def]
+    for i in range(hashes.shape[0]):
+        lo = np.int64(offsets[i])
+        hi = np.int64(offsets[i + 1])
+        h = np.uint64(hi - lo)
+        while lo < hi:
+            word = np.uint64(0)
+            if lo < windows.shape[0]:
+                word = windows[lo]
+                if hi - lo < 8:
+                    word &= (np.uint64(1) << np.uint64(8 * (hi - lo))) - np.uint64(1)
+            else:
+                for k in range(hi - lo):
+                    word |= np.uint64(content[lo + k]) << np.uint64(8 * k)
+            h = (h ^ word) * np.uint64(_MIX)
+            h ^= h >> np.uint64(32)
+            lo += 8
+        hashes[i] = np.int64(h)
+
+
+@kernel
+def _find_pair(codes, starts, table, pair):  # type: ignore[no-untyped-def]
+    """Find two rows of a group with equal codes, by open addressing.
+
+    Slots hold rows. Those of earlier groups are smaller, so nobody empties the table.
+    """
+    for g in range(starts.shape[0] - 1):
+        lo = starts[g]
+        bits = 1
+        while 1 << bits < 2 * (starts[g + 1] - lo):
+            bits += 1
+        mask = np.uint64((1 << bits) - 1)
+        shift = np.uint64(64 - bits)
+        for i in range(lo, starts[g + 1]):
+            h = np.uint64(codes[i])
+            slot = ((h ^ (h >> np.uint64(32))) * np.uint64(_MIX)) >> shift
+            while table[slot] >= lo:
+                if codes[table[slot]] == codes[i]:
+                    pair[0] = table[slot]
+                    pair[1] = i
+                    return True
+                slot = (slot + np.uint64(1)) & mask
+            table[slot] = i
+    return False
 
 
 def resolve_blocks(

@@ -67,7 +67,7 @@ class Roles:
     weight : str or None
         Row weight.
     item : str or None
-        Item (document) id, for ``ties="item"``.
+        Item (document) id, for ``ties="item"``; once in a group.
     group_weights : tuple of str
         Columns that measures use as group weights.
     fields : tuple of CodedColumn

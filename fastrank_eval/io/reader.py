@@ -326,6 +326,29 @@ class RowError(ColumnError):
         )
 
 
+class RepeatedItemError(ColumnError):
+    """A group has an item twice.
+
+    Parameters
+    ----------
+    item, group : str
+        Texts of the item and of the group's key.
+    rows : tuple of int
+        Numbers of the two rows in the input, counted from 0; empty if they have none.
+    location : str
+        A sentence that says where the rows are, or ``""``.
+    """
+
+    def __init__(self, item: str, group: str, rows: tuple[int, ...], location: str = "") -> None:
+        numbers = " and ".join(f"{row:,}" for row in rows)
+        where = f" (rows {numbers}, counted from 0)" if rows else ""
+        super().__init__(
+            f"item: must occur once in a group, got {item} twice in the group {group}{where}; keep "
+            f"one of these rows, or leave item and ties='item' out if both count.{location}"
+        )
+        self.item, self.group, self.rows = item, group, rows
+
+
 class RowReader:
     """A reader of the rows of a source that reports its progress.
 
@@ -379,6 +402,11 @@ class RowReader:
         """Add the count of wrong rows and the file of the first to errors."""
         try:
             yield
+        except RepeatedItemError as error:
+            rows = tuple(map(self._source.input_row, error.rows))
+            located = " and ".join(filter(None, map(self._source.locate, rows)))
+            location = f" They are {located}." if located else ""
+            raise RepeatedItemError(error.item, error.group, rows, location) from None
         except (RowError, OrderError) as error:
             source, complete = self._source, error
             # Locate the row first: reading again resets the first rows of files.

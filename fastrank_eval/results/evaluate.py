@@ -163,7 +163,8 @@ def evaluate(request: Request) -> Result | LabelResults:
         Row weight, 0 or from 1e-30 to 1e30: of the pairs of GAUC and of measures of all rows (AUC,
         LogLoss, PPV ...). Measures of rank positions have no weighted form: see `weight_rows`.
     item : str, optional
-        Item id, for ``ties="item"``. In CSV and TSV files it is text, as `group` is.
+        Item id, for ``ties="item"``. An item twice in a group is an error, under all `ties`. In CSV
+        and TSV files it is text, as `group` is.
     subtopics : str, optional
         The subtopics of each row, for measures of diversity: a list of whole numbers from 0 to 63,
         or a single one. Null and the empty list mean no subtopic. These measures read only the

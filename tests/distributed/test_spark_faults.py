@@ -57,6 +57,19 @@ def test_faulty_row__the_error_names_its_group(spark, log, group, column, value,
     assert "at org.apache" not in message
 
 
+@pytest.mark.parametrize("group", ["user", "name"])
+def test_item_twice_in_a_group__the_error_names_the_group(spark, log, group) -> None:
+    number, users = list(range(log.num_rows)), log["user"].to_pylist()
+    rows = [row for row in number if users[row] == users[4321]]
+    number[rows[1]] = rows[0]
+    frame = frame_of(spark, log.append_column("item", pa.array(number)))
+    with pytest.raises(fe.ColumnError) as caught:
+        fe.spark.evaluate(frame, group=group, item="item", **OPTIONS)
+    key = f"{group}={log[group][4321].as_py()!r}"
+    message = f"item: must occur once in a group, got {rows[0]} twice in the group {key}; keep one"
+    assert message in str(caught.value)
+
+
 def test_faulty_rows_in_many_partitions__it_is_said(spark, log) -> None:
     place = log.column_names.index("old")
     nothing = pa.nulls(log.num_rows, pa.float32())

@@ -34,7 +34,8 @@ def evaluate(source=TABLE, measures=MEASURES, **options):
 def of(*groups: tuple[list[float], list[float]]) -> pa.Table:
     rows = [(g, y, s) for g, (ys, ss) in enumerate(groups) for y, s in zip(ys, ss, strict=True)]
     group, label, score = zip(*rows, strict=True)
-    return pa.table({"group": group, "label": label, "score": score, "item": [""] * len(rows)})
+    item = range(len(rows), 0, -1)  # ties fall in the order of the rows
+    return pa.table({"group": group, "label": label, "score": score, "item": item})
 
 
 FALLING = [0.9, 0.8, 0.7]

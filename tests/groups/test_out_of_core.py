@@ -133,11 +133,13 @@ def test_spilled_rows__under_every_tie_policy(spill, ties):
 
 ITEMS = {
     "strings": lambda n: pa.array([f"item {i}" for i in n.tolist()]),
-    "few strings": lambda n: pa.array([f"item {i % 4}" for i in n.tolist()]),
-    "numbers": lambda n: pa.array(n % 9),
-    "instants": lambda n: pa.array(n * 1000, pa.int64()).cast(pa.timestamp("ms")).cast(pa.date64()),
-    "durations": lambda n: pa.array(n % 50, pa.int64()).cast(pa.duration("s")),
-    "long decimals": lambda n: pa.array(n % 50).cast(pa.decimal128(20)).cast(pa.decimal256(60)),
+    "bytes": lambda n: pa.array([b"%d" % i for i in n.tolist()]),
+    "numbers": lambda n: pa.array(n),
+    "instants": lambda n: (
+        pa.array(n * 86_400_000, pa.int64()).cast(pa.timestamp("ms")).cast(pa.date64())
+    ),
+    "durations": lambda n: pa.array(n, pa.int64()).cast(pa.duration("s")),
+    "long decimals": lambda n: pa.array(n).cast(pa.decimal128(20)).cast(pa.decimal256(60)),
 }
 
 
@@ -145,7 +147,11 @@ ITEMS = {
 @pytest.mark.parametrize("per_group", [True, False])
 def test_spilled_rows__with_ties_by_item(spill, kind, per_group):
     rng = np.random.default_rng(6)
-    table = log_of(KEYS["int64"](numbers_of(rng)), item=ITEMS[kind](rng.permutation(ROWS)))
+    groups = numbers_of(rng)
+    order = rng.permutation(ROWS)
+    # Items are numbered inside each group, which has each once: groups share them.
+    place = np.array([np.count_nonzero(order[groups == groups[i]] < order[i]) for i in range(ROWS)])
+    table = log_of(KEYS["int64"](groups), item=ITEMS[kind](place))
     options = {"ties": "item", "item": "item", "per_group": per_group, "batch_rows": 900}
     on_disk, in_memory = both(spill, table, ["GAUC", "RR", "AP"], **options)
     assert on_disk.to_dict()["results"] == in_memory.to_dict()["results"]

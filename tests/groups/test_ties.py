@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 
 import fastrank_eval as fe
-from fastrank_eval.groups.ties import item_codes, order_by_item, resolve_blocks
+from fastrank_eval.groups import ties as ties_module
+from fastrank_eval.groups.ties import find_repeated, item_codes, order_by_item, resolve_blocks
 from tests.oracles.measures import oracle
 from tests.strategies import random_groups
 from tests.support.tables import table_of
@@ -99,6 +100,60 @@ def test_order_by_item__asks_for_the_items_of_tied_rows_only() -> None:
     starts = np.array([0, 3, 5])
     assert order_by_item(scores, starts, items_at, True).tolist() == [0, 1, 2, 3, 4]
     assert asked == [0, 1]
+
+
+# ---- find_repeated -------------------------------------------------------------------------------
+
+
+def first_repeated(values: list[object], starts: list[int]) -> tuple[int, int] | None:
+    """The definition."""
+    for lo, hi in itertools.pairwise(starts):
+        for second in range(lo, hi):
+            if values[second] in values[lo:second]:
+                return values.index(values[second], lo), second
+    return None
+
+
+@pytest.mark.parametrize("kind", list(ITEMS))
+def test_repeated__is_the_first_item_that_its_group_has_already(kind: str) -> None:
+    rng = random.Random(5)  # noqa: S311
+    found = set()
+    for size in (0, 1, 2, 3, 5) * 8:
+        rows = [rng.randrange(len(ITEMS[kind])) for _ in range(size if len(ITEMS[kind]) else 0)]
+        cuts = sorted(rng.choices(range(len(rows) + 1), k=2))
+        starts = [0, *cuts, len(rows)]
+        # A slice: its buffers begin elsewhere.
+        items = ITEMS[kind].take(pa.array([*rows[:1], *rows], pa.int64())).slice(len(rows[:1]))
+        pair = find_repeated(items, np.array(starts))
+        assert pair == first_repeated(items.to_pylist(), starts)
+        found.add(pair is None)
+    assert True in found
+    if len(ITEMS[kind]):
+        assert False in found
+
+
+@pytest.mark.parametrize("kind", ["integers", "texts", "decimals"])
+def test_repeated__in_one_long_group(kind: str) -> None:
+    numbers = np.random.default_rng(6).permutation(5000)
+    items = {
+        "integers": pa.array(numbers << 40),
+        "texts": pa.array([f"{'x' * (i % 90)}{i}" for i in numbers.tolist()]),
+        "decimals": pa.array(numbers).cast(pa.decimal256(60)),
+    }[kind]
+    starts = np.array([0, 2, 5000])
+    assert find_repeated(items, starts) is None
+    again = pa.concat_arrays([items, items.slice(4321, 1)])
+    assert find_repeated(again, np.array([0, 2, 5001])) == (4321, 5000)
+    assert find_repeated(again, np.array([0, 2, 5000, 5001])) is None
+
+
+def test_repeated__items_of_one_hash_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    def same(offsets: object, content: object, windows: object, hashes: np.ndarray) -> None:
+        hashes[:] = 7
+
+    monkeypatch.setattr(ties_module, "_hash_bytes", same)
+    assert find_repeated(pa.array(["a", "b", "c"]), np.array([0, 3])) is None
+    assert find_repeated(pa.array(["a", "b", "b"]), np.array([0, 3])) == (1, 2)
 
 
 # ---- resolve_blocks ------------------------------------------------------------------------------

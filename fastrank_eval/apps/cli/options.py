@@ -238,7 +238,12 @@ def _column_options(required: bool, several_labels: bool = False) -> Callable[[A
         _labels_option(required) if several_labels else label_option,
         _score_option(required),
         weight_option,
-        option("Columns", "--item", metavar="COLUMN", help="Item or document id, for --ties item."),
+        option(
+            "Columns",
+            "--item",
+            metavar="COLUMN",
+            help="Item or document id, for --ties item; once in a group.",
+        ),
         option(
             "Columns",
             "--subtopics",

@@ -131,7 +131,7 @@ def _evaluate_samples(
     for counts in (np.uint8, np.uint16, np.uint32) if task.plan.row_states else ():
         add_rows(np.zeros(1, counts), np.zeros(1, np.uint32))
     for sample in _samples(rows, roles, task.choices["order"]):
-        # Such rows may be refused: a group has no click, or an item twice.
+        # Such rows may be refused: a group has no click.
         with suppress(FastRankEvalError):
             evaluate(sample, **options, per_group=False)
             if sample.num_rows <= _FEW_ROWS:
@@ -150,6 +150,8 @@ def _samples(rows: pa.Table, roles: Roles, order: str) -> Iterator[pa.Table]:
     # Equal rows stay beside each other, so that the order stays, too.
     many = rows.take(np.arange(_ROWS) * rows.num_rows // _ROWS)
     for table in (few, many):
+        if roles.item is not None:
+            table = _with_distinct_items(table, roles.item)
         for sample, group in _variants(table, roles):
             score = sample[roles.scores[0]].to_numpy()
             yield sample.take(np.lexsort((-score.astype(np.float64), group)))
@@ -157,6 +159,24 @@ def _samples(rows: pa.Table, roles: Roles, order: str) -> Iterator[pa.Table]:
                 yield sample.take(np.lexsort((random.random(len(group)), group)))
             if order not in ("sorted", "grouped"):
                 yield sample.take(random.permutation(len(group)))
+
+
+def _with_distinct_items(rows: pa.Table, name: str) -> pa.Table:
+    """Replace items by others of their type, which may share a group."""
+    import numpy as np
+    import pyarrow as pa
+
+    from fastrank_eval._lib.arrow import decode_array
+    from fastrank_eval.io.keys import KeyEncoder
+
+    number = np.arange(rows.num_rows)
+    kind = decode_array(rows[name].combine_chunks()).type
+    encoder = KeyEncoder(name, kind)
+    if encoder.text:
+        items = pa.array(number.astype(str)).cast(kind)
+    else:
+        items = encoder.keys([number, *[np.zeros_like(number)] * 3])
+    return rows.set_column(rows.schema.get_field_index(name), name, items)
 
 
 def _variants(rows: pa.Table, roles: Roles) -> Iterator[tuple[pa.Table, np.ndarray]]:

@@ -25,7 +25,7 @@ from fastrank_eval.engine.run import Evaluation, run_together
 from fastrank_eval.engine.summary import group_records
 from fastrank_eval.groups.edges import key_text
 from fastrank_eval.io.columns import NULL_GROUP
-from fastrank_eval.io.reader import RowError
+from fastrank_eval.io.reader import RepeatedItemError, RowError
 from fastrank_eval.io.source import Source, filter_batch
 from fastrank_eval.results.labels import stacked
 from fastrank_eval.results.state import state_of_run
@@ -438,6 +438,9 @@ def _evaluate(task: Task, partition: _PartitionRows, *, per_group: bool) -> dict
     )
     try:
         evaluations = dict(zip(requests, run_together(list(requests.values())), strict=True))
+    except RepeatedItemError as fault:  # rows of a partition have no number in the input
+        group = partition.group_of(fault.rows[1]) or fault.group
+        raise ColumnError(str(RepeatedItemError(fault.item, group, ()))) from fault
     except RowError as fault:
         group = partition.group_of(fault.row)
         where = f"first in group {group}" if group else f"in {partition.source.name}"
