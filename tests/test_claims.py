@@ -29,6 +29,7 @@ import fastrank_eval as fe
 from bench.nulls import USERS, cells
 from fastrank_eval.analysis.compare_tests import TESTS
 from fastrank_eval.apps.cli.main import cli
+from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.io.reader import open_source
 from fastrank_eval.measures import WEIGHT
 from fastrank_eval.stats.sequences import alarms
@@ -826,21 +827,75 @@ def test_3__quiet_years_with_one_odd_error_have_few_alarms(change: Any) -> None:
     assert false_years(60, change) <= (0.25 if change is neighbours else 0.15)
 
 
-def nights_of_the_same_users(nights: int, **labels: Any) -> tuple[list[Any], dict[str, Any]]:
-    """Run nights of the same 30 users; their outcomes, and the last night in JSON."""
+def nights_of_the_same_users(
+    nights: int, lowest: float = 0.1, click: object = None, after: int = 0
+) -> tuple[list[Any], dict[str, Any]]:
+    """Run nights of the same 30 users, one with other labels; outcomes, and the last JSON."""
     Path("nightly.toml").write_text(NIGHT.replace("OPTION", 'unjudged = "drop"'))
     outcomes = []
-    for night in range(1, nights + 1):
+    for night in range(1, nights + after + 1):
         random, date = np.random.default_rng(night), f"2026-11-{night:02}"
-        scores = random.uniform(size=(2, 300))
+        scores = random.uniform(lowest, lowest + 0.3, size=(2, 300))
         log = {"user": np.arange(300) // 10, "click": random.uniform(size=300) < scores[0]}
-        log |= dict(zip("ba", 0.1 + 0.8 * scores, strict=True))
-        if night == nights:
-            log |= labels
+        log |= dict(zip("ba", scores, strict=True))
+        if night == nights and click is not None:
+            log["click"] = click
         parquet.write_table(pa.table(log), f"{date}.parquet")
         arguments = ["nightly", "nightly.toml", "--date", date, "--json", "night.json"]
         outcomes.append(CliRunner().invoke(cli, arguments))
     return outcomes, json.loads(Path("night.json").read_text())["nights"][0]
+
+
+def claims_of_a_night(outcome: Any, told: dict[str, Any]) -> list[str]:
+    """What text, JSON, Markdown, page and history say of the last night."""
+    command = ["nightly", "nightly.toml", "--date", told["date"], "--markdown"]
+    with History("history.db", readonly=True) as history:
+        night = history.read()[-1]
+    sentences = " ".join(one.detail for one in night.findings) + " ".join(night.quality.flags)
+    page = re.sub("<(?:style|script).*?</(?:style|script)>", "", Path(told["page"]).read_text())
+    return [outcome.output, json.dumps(told), CliRunner().invoke(cli, command).output, page,
+            sentences]  # fmt: skip
+
+
+def test_15__a_night_whose_labels_are_all_null_has_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    outcomes, told = nights_of_the_same_users(1, click=pa.nulls(300, pa.int64()))
+    assert (outcomes[0].exit_code, told["status"]) == (4, "data_quality")
+    assert told["reason"] == "300 rows, none has a label."
+    for text in claims_of_a_night(outcomes[0], told):
+        assert "300 rows, none has a label" in text.replace("\\", "")
+        assert "has no rows" not in text
+
+
+@pytest.mark.parametrize(
+    "label,lowest,said",
+    [(0, 0.05, "GAUC has no value: no row of 300 rows is positive"),
+     (1, 0.65, "GAUC has no value: all 300 rows are positive")],
+)  # fmt: skip
+def test_15__a_night_of_one_class_is_changed_and_no_model_is_better(
+    label: int, lowest: float, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    outcomes, told = nights_of_the_same_users(9, lowest, np.full(300, label))
+    assert (outcomes[-1].exit_code, told["status"]) == (0, "changed")
+    assert told["reason"].startswith(f"{said}.")
+    for text in claims_of_a_night(outcomes[-1], told):
+        assert said in text.replace("\\", "")
+        text = text.replace("▲ better, ▼ worse", "the legend of marks")
+        assert not re.search("better|▲", text)
+
+
+def test_15__the_night_after_one_class_is_not_compared_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    _, told = nights_of_the_same_users(9, 0.05, np.ones(300), after=1)
+    assert told["notes"] == [
+        "not compared with yesterday: the labels of 2026-11-09 are of one class"
+    ]
+    assert (told["status"], told["findings"]) == ("fine", [])
 
 
 def test_16__week_and_month_of_the_same_users_have_no_intervals(

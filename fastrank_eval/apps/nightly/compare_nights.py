@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields, replace
 from itertools import groupby
 from statistics import median
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from fastrank_eval._lib.dataclass import dataclass
+from fastrank_eval._lib.errors import FastRankEvalError
 from fastrank_eval.analysis.compare import choices_of, compare_slices
 from fastrank_eval.analysis.compared_value import direction_of
 from fastrank_eval.apps.nightly.gate_text import NOT_JUDGED, reads_measures, worst_first
@@ -20,6 +22,7 @@ from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.maturity import with_comparable_labels
 from fastrank_eval.apps.nightly.night import (
     EARLIER,
+    NO_LABELS_LEFT,
     NO_ROWS,
     GateOutcome,
     GateTexts,
@@ -163,6 +166,49 @@ def from_earlier(
     return adjusted
 
 
+def undefined_values(night: Night) -> list[MeasureValue]:
+    """Return the measures that have no value on all rows of a night with labels."""
+    if not night.quality.rows or not night.has_labels:
+        return []
+    return [value for value in night.values if value.slice == "all" and math.isnan(value.value)]
+
+
+def has_one_class(night: Night) -> bool:
+    """Tell whether no row is positive, or every row, and a measure needs both classes.
+
+    Such measures have no value, or judge probabilities.
+    """
+    quality = night.quality
+    if not quality.rows or not night.has_labels or quality.positives not in (0, quality.rows):
+        return False
+    return (
+        bool(undefined_values(night))
+        or any(one.kind == "undefined" for one in night.findings)
+        or any(map(_reads_probabilities, night.measures))
+    )
+
+
+def _reads_probabilities(text: str) -> bool:
+    with suppress(FastRankEvalError):  # the measure may be of another version
+        return measure_of(text).scores == "probability"
+    return False
+
+
+def without_praise(differences: Iterable[NightDifference], night: Night) -> list[NightDifference]:
+    """Say higher or lower for better if a measure of the night has no value.
+
+    A smaller LogLoss of labels that are all 0 says nothing of a model.
+    """
+    if not undefined_values(night) and not has_one_class(night):
+        return list(differences)
+    return [
+        replace(each, verdict="higher" if each.delta > 0 else "lower")
+        if each.verdict == "better"
+        else each
+        for each in differences
+    ]
+
+
 def with_verdict(difference: NightDifference, confidence: float) -> NightDifference:
     """Add the verdict by the corrected p-value of a difference."""
     return replace(difference, verdict=_verdict(difference, confidence))
@@ -235,11 +281,15 @@ def _comparable(
         return EarlierNight(None, "the night has no labels yet")
     if earlier is None or not earlier.quality.rows:
         reason = f"history has no rows of {date}"
+        if earlier is not None and earlier.unlabelled_rows:
+            reason = f"no row of {date} has a label"
         return EarlierNight(None, reason, incomparable=earlier is not None)
     if earlier.status == "data_quality":
         return EarlierNight(None, f"the rows of {date} were not sound", incomparable=True)
     if not earlier.has_labels:
         return EarlierNight(None, f"{date} was judged without labels", incomparable=True)
+    if has_one_class(earlier):
+        return EarlierNight(None, f"the labels of {date} are of one class", incomparable=True)
     different = convention_differences(night, earlier)
     if different:
         reason = f"conventions differ from {date}: {', '.join(different)}"
@@ -380,15 +430,18 @@ def gate_outcomes(
                     outcome = replace(outcome, reason=reason)
                 failures_with_baseline = tuple(one for one in failures if one.kind != "no_baseline")
                 outcomes.append(JudgedGate(outcome, failures_with_baseline))
-    return outcomes if night.quality.rows else list(map(_without_rows, outcomes))
+    if night.quality.rows:
+        return outcomes
+    reason = NO_LABELS_LEFT if night.unlabelled_rows else NO_ROWS
+    return [_without_rows(each, reason) for each in outcomes]
 
 
-def _without_rows(judged: JudgedGate) -> JudgedGate:
+def _without_rows(judged: JudgedGate, reason: str) -> JudgedGate:
     """Replace the reasons of a failed gate on measures of no rows."""
     outcome = judged.outcome
     if outcome.passed or not reads_measures(outcome):
         return judged
-    return JudgedGate(replace(outcome, reason=NO_ROWS))
+    return JudgedGate(replace(outcome, reason=reason))
 
 
 def verdict_of(each: Gate, night: Night, kind: str) -> Verdict:

@@ -20,9 +20,13 @@ from fastrank_eval.apps.nightly.compare_nights import (
     JudgedGate,
     comparison_rows,
     convention_differences,
+    first_names,
     from_earlier,
+    has_one_class,
+    undefined_values,
     verdict_of,
     with_verdict,
+    without_praise,
 )
 from fastrank_eval.apps.nightly.gate_text import constant, share_of_larger, smallest_difference
 from fastrank_eval.apps.nightly.history import History
@@ -34,7 +38,7 @@ from fastrank_eval.apps.nightly.night import (
     Night,
     NightDifference,
 )
-from fastrank_eval.apps.nightly.text import confidence_of
+from fastrank_eval.apps.nightly.text import confidence_of, no_labels_text
 from fastrank_eval.engine.records import MeasureValue
 from fastrank_eval.measures.names import COMPARISON_FIELDS
 from fastrank_eval.measures.parser import measure
@@ -84,6 +88,36 @@ def score_findings(night: Night, few: Sequence[Finding]) -> list[Finding]:
     ]
 
 
+def undefined_findings(night: Night) -> list[Finding]:
+    """Find measures without a value on all rows, or labels of one class, in one finding."""
+    models: dict[str, list[str]] = {}
+    undefined = undefined_values(night)
+    for value in undefined:
+        models.setdefault(value.measure, []).append(value.score)
+    names = [
+        night.name_of(text) + f" of {' and '.join(each)}" * (len(each) < len(night.models))
+        for text, each in models.items()
+    ]
+    cause = no_labels_text(night)
+    if not cause and has_one_class(night):
+        rows = f"{night.quality.rows:,} rows"
+        cause = f"all {rows} are positive" if night.quality.positives else f"no row of {rows} is"
+        cause += "" if night.quality.positives else " positive"
+    if not cause and undefined:
+        dropped = undefined[0].dropped.items()
+        reasons = ", ".join(f"{number:,} {reason}" for reason, number in dropped if number)
+        cause = f"no group counts ({reasons})" if reasons else ""
+    if not names and not cause:
+        return []
+    shown = f"{', '.join(first_names(names))} {'have' if len(names) > 1 else 'has'} no value"
+    texts = [shown] * bool(names) + [cause] * bool(cause)
+    measured = next(iter(models), next(iter(night.measures), ""))
+    detail = ": ".join(texts)
+    return [
+        Finding("undefined", slice=ALL, measure=measured, detail=detail[:1].upper() + detail[1:])
+    ]
+
+
 def with_since(
     date: dt.date, findings: Iterable[Finding], earlier: Sequence[EarlierFindings]
 ) -> list[Finding]:
@@ -110,7 +144,7 @@ def by_importance(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 
     1. Findings that fail the night, then others.
     2. All rows, then slices.
-    3. Gates and changes, then few scores, then changes for the better.
+    3. Measures without a value, gates and changes, then few scores, then changes for the better.
     4. Differences within the night, then differences from an earlier night.
     5. Worse, then better.
     6. Size: the end of the interval nearer to 0 (0 if the interval holds 0), as a share of the
@@ -128,6 +162,7 @@ def by_importance(findings: Iterable[Finding]) -> tuple[Finding, ...]:
             key=lambda f: (
                 not f.condition,
                 bool(f.by),
+                f.kind != "undefined",
                 f.kind == "change" and f.verdict == "better",
                 f.kind in ("scores", "drift"),
                 f.compared in EARLIER,
@@ -223,6 +258,7 @@ def _with_numbers(
             if p_adjusted is not None:
                 difference = replace(difference, p_adjusted=p_adjusted)
                 difference = with_verdict(difference, confidence_of(night))
+                (difference,) = without_praise([difference], night)
             if kind in EARLIER:
                 against = str(night.date - dt.timedelta(days=EARLIER[kind]))
             return _with_difference(finding, difference, against, finding.value - difference.delta)
@@ -369,7 +405,8 @@ def changes(
     date, previous = next(reversed(before.items()))
     reported |= _gated_keys(night, gates.fail_if, gates.fail_if_yesterday, gates.fail_if_last_week)
     now, was = _overall_values(night), previous.values
-    for difference in from_earlier("before", now.values(), was.values(), confidence_of(night)):
+    differences = from_earlier("before", now.values(), was.values(), confidence_of(night))
+    for difference in without_praise(differences, night):
         key = difference.score, difference.measure
         # Without a standard error there is no test.
         if (
@@ -493,7 +530,8 @@ def _earlier_values(
     for text in night.measures:
         for earlier in history.read(first, last, of=(ALL, text)):
             sound = earlier.quality.rows and earlier.status != "data_quality"
-            if sound and not earlier.provisional and not convention_differences(night, earlier):
+            sound = sound and not earlier.provisional and not has_one_class(earlier)
+            if sound and not convention_differences(night, earlier):
                 worse = frozenset(
                     (one.score, one.measure)
                     for one in earlier.findings

@@ -8,7 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from fastrank_eval._lib.errors import FastRankEvalError
 from fastrank_eval._lib.lexer import COMPARISONS, Number, Operation
-from fastrank_eval.apps.nightly.night import FAILS_SO_FAR, NO_ROWS, GateOutcome, Night
+from fastrank_eval.apps.nightly.night import (
+    FAILS_SO_FAR,
+    NO_LABELS_LEFT,
+    NO_ROWS,
+    GateOutcome,
+    Night,
+)
 from fastrank_eval.apps.nightly.text import STATUSES, VerdictText, confidence_of
 from fastrank_eval.engine.records import MeasureValue
 from fastrank_eval.measures.names import COMPARISON_FIELDS
@@ -86,7 +92,7 @@ def outcome_of(outcome: GateOutcome) -> VerdictText:
     >>> outcome_of(GateOutcome("GAUC < 0.6", False, "0.5931"))
     VerdictText(word='failed', tone='bad')
     """
-    if outcome.reason == NO_ROWS or (
+    if outcome.reason in (NO_ROWS, NO_LABELS_LEFT) or (
         outcome.passed and outcome.reason.startswith(f"{NOT_JUDGED}:")
     ):
         return VerdictText("not judged", "unknown")

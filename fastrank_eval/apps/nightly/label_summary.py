@@ -11,7 +11,7 @@ from typing import Any
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval.apps.nightly.gate_text import gate_texts
 from fastrank_eval.apps.nightly.maturity import maturity_texts
-from fastrank_eval.apps.nightly.night import NO_ROWS, Finding, Night
+from fastrank_eval.apps.nightly.night import NO_LABELS_LEFT, NO_ROWS, Finding, Night
 from fastrank_eval.apps.nightly.summary_files import (
     escaped,
     label_code,
@@ -71,19 +71,20 @@ def labelled_night(nights: Sequence[Night]) -> LabelledNight:
     gates = [
         gate for gate in _in_all(night.gates for night in nights) if gate.condition in conditions
     ]
-    if not nights[0].quality.rows:
+    if not any(night.quality.rows for night in nights):
         gates = [
             gate
             for night in nights
             for gate in night.gates
-            if not gate.passed or gate.reason == NO_ROWS
+            if not gate.passed or gate.reason in (NO_ROWS, NO_LABELS_LEFT)
         ]
     labels_by_text: dict[str, list[str]] = {}
     for night in nights:
         for text in (*maturity_texts(night), *(note for note in night.notes if note not in notes)):
             labels_by_text.setdefault(text, []).append(night.label)
     shared = {text: labels for text, labels in labels_by_text.items() if len(labels) > 1}
-    first = nights[0]
+    # The rows of a label that no row has are not those of the others.
+    first = next((night for night in nights if night.quality.rows), nights[0])
     common = replace(
         first,
         label="",

@@ -8,8 +8,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import field
 
 from fastrank_eval._lib.dataclass import dataclass
-from fastrank_eval.engine.records import MeasureValue
+from fastrank_eval.engine.records import LEFT_OUT, MeasureValue
 from fastrank_eval.engine.run import Evaluation
+from fastrank_eval.io.columns import UNJUDGED
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.parser import find_computed
 from fastrank_eval.measures.parser import measure as measure_of
@@ -223,8 +224,8 @@ class CurveLine:
 
 #: Begins the reason of a gate that does not pass, but does not fail a provisional night.
 FAILS_SO_FAR = "fails with the labels so far"
-#: The reason of a gate on measures that fails a night without rows.
-NO_ROWS = "not judged: the night has no rows"
+#: The reasons of a gate on measures that fails a night without rows, and one without a label.
+NO_ROWS, NO_LABELS_LEFT = "not judged: the night has no rows", "not judged: no row has a label"
 
 
 @dataclass(frozen=True)
@@ -270,8 +271,9 @@ class Finding:
     kind : str
         ``"gate"``: a condition of the configuration is true or cannot be judged. ``"scores"``:
         there are too few distinct scores. ``"drift"``: scores or a column are far from those of the
-        nights before. ``"change"``: a number without a gate is not as usual. ``"alarm"``:
-        differences from the baseline have changed.
+        nights before. ``"undefined"``: measures have no value, or the labels are of one class.
+        ``"change"``: a number without a gate is not as usual. ``"alarm"``: differences from the
+        baseline have changed.
     condition : str
         The text of the gate; empty if the finding is not of a gate and does not fail the night.
     score, by, slice, measure : str
@@ -306,7 +308,8 @@ class Finding:
         A change from the baseline has the movement of the difference. NaN with too few earlier
         nights.
     detail : str
-        The reason why a gate cannot be judged; the sentence of an alarm or of drift.
+        The reason why a gate cannot be judged; the sentence of an alarm, of drift or of measures
+        without a value.
     since : datetime.date or None
         The first of the consecutive nights with this finding, as far as history goes back; None
         for a change from the night before. Of an alarm: the first night of the new level.
@@ -450,6 +453,18 @@ class Night:
     def has_labels(self) -> bool:
         """Whether the night was judged with its labels."""
         return self.conventions.get("labels") != NO_LABELS
+
+    @property
+    def unlabelled_rows(self) -> int:
+        """Number of its rows, if none has a label; else 0."""
+        quality, left_out = self.quality, self.conventions.get(LEFT_OUT)
+        if quality.rows:
+            columns = self.conventions.get("columns")
+            label = columns.get("label") if isinstance(columns, Mapping) else None
+            nulls = quality.nulls.get(str(label), 0) if self.has_labels else 0
+            return quality.rows if nulls == quality.rows else 0
+        counts = left_out.get(UNJUDGED) if isinstance(left_out, Mapping) else None
+        return int(counts["rows"]) if isinstance(counts, Mapping) else 0
 
     @property
     def requested(self) -> Mapping[str, str]:

@@ -23,6 +23,7 @@ from fastrank_eval.apps.nightly.night import (
     NightQuality,
     QualityLimits,
 )
+from fastrank_eval.apps.nightly.text import no_labels_text
 from fastrank_eval.engine.run import Evaluation
 from fastrank_eval.groups.chunk import Scored
 from fastrank_eval.groups.ranking import Ranking
@@ -250,7 +251,9 @@ def judge_rows(
     """
     quality = night.quality
     if not night.provisional:
-        return judge_quality(quality, volumes, limits, repeated)
+        judged = judge_quality(quality, volumes, limits, repeated)
+        no_labels = "" if quality.rows else no_labels_text(night)
+        return replace(judged, flags=(no_labels, *judged.flags)) if no_labels else judged
     columns = night.conventions.get("columns")
     label = columns.get("label") if isinstance(columns, Mapping) else None
     no_limits: dict[str, Any] = dict.fromkeys(LABEL_LIMITS)

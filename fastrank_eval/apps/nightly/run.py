@@ -27,6 +27,7 @@ from fastrank_eval.apps.nightly.compare_nights import (
     from_baseline,
     from_earlier,
     gate_outcomes,
+    without_praise,
 )
 from fastrank_eval.apps.nightly.config import NightlyConfig
 from fastrank_eval.apps.nightly.display_names import with_display_names, with_standard_errors
@@ -45,6 +46,7 @@ from fastrank_eval.apps.nightly.findings import (
     changes,
     gate_findings,
     score_findings,
+    undefined_findings,
     with_since,
 )
 from fastrank_eval.apps.nightly.history import History, open_history
@@ -520,7 +522,7 @@ def _compare_and_judge(evaluated: NightRun, config: NightlyConfig, history: Hist
     )
     night = replace(
         night,
-        compared=tuple(compared),
+        compared=tuple(without_praise(compared, night)),
         quality=quality,
         notes=(*night.notes, *notes, *reference.notes),
         drift=tuple(drift),
@@ -540,6 +542,7 @@ def _compare_and_judge(evaluated: NightRun, config: NightlyConfig, history: Hist
     earlier_findings = history.findings(night.date, DAYS)
     findings = with_since(night.date, findings, earlier_findings) + alarm_findings
     if quality.rows and not night.provisional:
+        findings += with_since(night.date, undefined_findings(night), earlier_findings)
         findings += changes(night, config.gates, history, earlier_findings)
     status = "changed" if any(not finding.condition for finding in findings) else "fine"
     status = "provisional" if night.provisional else status

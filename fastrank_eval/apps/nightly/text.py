@@ -11,6 +11,7 @@ from functools import partial
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval.apps.nightly.night import (
     EARLIER,
+    NO_LABELS_LEFT,
     NO_ROWS,
     PERIODS,
     Finding,
@@ -33,7 +34,8 @@ STATUSES = {
     "fine": ("Fine", "Every gate passed, and the data are within their limits."),
     "changed": (
         "Changed",
-        "No gate failed, but a number that has no gate is not as usual, or scores are few.",
+        "No gate failed, but a number that has no gate is not as usual or has no value, or scores "
+        "are few.",
     ),
     "provisional": ("Provisional", "Its labels are not complete yet."),
     "regression": ("Regression", "A gate failed."),
@@ -292,9 +294,9 @@ def sentences(night: Night) -> list[str]:
     result = []
     flags = night.quality.flags
     if not night.quality.rows and (flags or not all(gate.passed for gate in night.gates)):
-        unjudged = any(gate.reason == NO_ROWS for gate in night.gates)
+        unjudged = any(gate.reason in (NO_ROWS, NO_LABELS_LEFT) for gate in night.gates)
         gates = ", so its gates cannot be judged" if unjudged else ""
-        result.append(f"The night has no rows{gates}.")
+        result.append(f"{no_labels_text(night) or 'The night has no rows'}{gates}.")
     elif flags:
         meaning = STATUSES["data_quality"][1].removesuffix(".")
         result.append(
@@ -318,6 +320,12 @@ def sentences(night: Night) -> list[str]:
         *texts[:_MAX_SENTENCES],
         *([f"And {remaining} more."] if remaining > 0 else []),
     ]
+
+
+def no_labels_text(night: Night) -> str:
+    """Say that no row has a label; empty for other nights."""
+    rows = night.unlabelled_rows
+    return f"{count_text(rows, 'row')}, none has a label" if rows else ""
 
 
 def _groups_of_findings(findings: Iterable[Finding]) -> list[list[Finding]]:
@@ -346,7 +354,7 @@ def _sentence(night: Night, finding: Finding, *others: Finding) -> str:
         if math.isnan(finding.limit):
             usual = "; too few nights before it say what is usual"
         main = f"{_difference_sentence(night, finding)}{usual}"
-    elif finding.kind in ("alarm", "drift"):
+    elif finding.kind in ("alarm", "drift", "undefined"):
         main = finding.detail
     elif finding.detail:
         main = f"A gate on {_subject(night, finding)} cannot be judged: {finding.detail}"

@@ -9,7 +9,11 @@ from typing import Any
 
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import FastRankEvalError
-from fastrank_eval.apps.nightly.compare_nights import convention_differences, from_earlier
+from fastrank_eval.apps.nightly.compare_nights import (
+    convention_differences,
+    from_earlier,
+    without_praise,
+)
 from fastrank_eval.apps.nightly.night import Night, NightDifference
 from fastrank_eval.apps.nightly.page import check_libraries
 from fastrank_eval.apps.nightly.page_rows import MAX_SLICES, Change, NightSeries, cell
@@ -159,7 +163,9 @@ def compare_content(first: Night, second: Night) -> dict[str, Any]:
     values = [value for value in second.values if value.measure in measures]
     differences = {
         (one.score, one.by, one.slice, one.measure): one
-        for one in from_earlier("other", values, first.values, confidence)
+        for one in without_praise(
+            without_praise(from_earlier("other", values, first.values, confidence), first), second
+        )
         if not different
     }
     overall = [value for value in second.values if value.slice == "all"]
