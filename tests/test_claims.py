@@ -166,6 +166,12 @@ def test_1__exchangeable_models_in_few_users__differ_no_more_often_than_by_chanc
         assert users < 40 or len(cell.p_values) >= 0.98 * cell.compared, text
 
 
+def test_1__exchangeable_models_where_two_users_click__seldom_differ_by_auc() -> None:
+    (cell,) = cells(40, 0.001, 2000, ["AUC(se='clustered')"]).values()
+    assert len(cell.p_values) == cell.compared > 300
+    assert cell.share <= USERS[40]
+
+
 def test_2__one_row_of_one_user__has_no_interval() -> None:
     log = {"g": list(range(40)), "y": [1] + [0] * 39, "s": [0.9] + [0.1] * 39}
     found = fe.evaluate(log, group="g", label="y", score="s", measures="PPV,TPR,PCOC")

@@ -235,8 +235,9 @@ class ClusterSums:
         Clusters that have positives, clusters that have others, and all clusters.
     roundings : tuple of float
         What rounding adds to the influences of positives, and of others; see `zero_if_rounding`.
-    carriers : float
-        ``(sum of u^2)^2 / sum of u^4`` of the influences u.
+    carriers, by_shares : float
+        ``(sum of u^2)^2 / sum of u^4`` of the influences u; the fewer carriers of both classes by
+        the shares of the clusters.
     """
 
     squares: tuple[float, float, float]
@@ -245,6 +246,7 @@ class ClusterSums:
     counts: tuple[int, int, int]
     roundings: tuple[float, float]
     carriers: float
+    by_shares: float
 
     @property
     def clusters(self) -> int:
@@ -258,11 +260,12 @@ class ClusterSums:
 
     @property
     def effective(self) -> float:
-        """The carriers, at most the fewest clusters with rows of a class.
+        """The carriers, 1 if only two clusters have rows of a class.
 
-        In few clusters with positives, a sample has influences that are more alike than they are.
+        Two clusters often have like influences by luck, and most of the variance is theirs: it has
+        some 2 degrees of freedom (by simulation), whatever the influences of the others.
         """
-        return min(self.carriers, float(min(self.counts)))
+        return self.carriers if min(self.counts) > 2 else 1.0
 
     @property
     def rounding(self) -> float:

@@ -199,7 +199,8 @@ def variance_of_difference(
     by_token = {chunk.token: chunk for chunk in other._chunks if chunk.token is not None}
     if not all(chunk.token in by_token for chunk in base._chunks):
         # Both are from files that do not match the groups of the two models.
-        return ClusterSums((0.0, 0.0, 0.0), 0.0, (1.0, 1.0), (0, 0, 0), (0.0, 0.0), math.nan)
+        unknown = math.nan, math.nan
+        return ClusterSums((0.0, 0.0, 0.0), 0.0, (1.0, 1.0), (0, 0, 0), (0.0, 0.0), *unknown)
     placements = [Placements(state.scores.steps(map_jobs)) for state in (base, other)]
 
     def deviations(pair: tuple[ScoredRows, ScoredRows]) -> _Deviations:
@@ -228,14 +229,15 @@ def _add_deviations(
     map_jobs: JobMap,
 ) -> ClusterSums:
     """Add squares and products of the deviations of groups."""
-    sums = RowSums(7)
+    sums = RowSums(9)
 
     def add_up(job: Any) -> np.ndarray:
         first, second, influence, shares = deviations(job)
-        squares = influence * influence
+        squares, squared = influence * influence, shares * shares
         products = (
             *(first * first, second * second, first * second, np.square(squares), squares),
-            *(shares * shares),
+            *squared,
+            *np.square(squared),
         )
         for term, values in enumerate(products):
             sums.add(term, values)
@@ -243,7 +245,7 @@ def _add_deviations(
         return np.array([np.count_nonzero(groups) for groups in present])
 
     counts = sum(map_jobs(add_up, jobs), np.zeros(3, np.int64)).tolist()
-    positive, other, both, fourth, influences, *of_shares = (sums.total(k) for k in range(7))
+    positive, other, both, fourth, influences, *of_shares = (sums.total(k) for k in range(9))
     first_total, second_total = totals
     squares = positive / first_total / first_total + other / second_total / second_total
     squares += 2.0 * both / first_total / second_total
@@ -255,6 +257,7 @@ def _add_deviations(
         (counts[0], counts[1], counts[2]),
         (rounding * math.sqrt(of_shares[0]), rounding * math.sqrt(of_shares[1])),
         carriers(squares, fourth),
+        min(carriers(of_shares[c], of_shares[c + 2]) for c in range(2)),
     )
 
 
