@@ -218,6 +218,8 @@ def _verdict(difference: NightDifference, confidence: float) -> str:
     p_value = difference.p_adjusted
     if math.isnan(p_value):
         return "not tested"
+    if difference.delta == 0 == difference.se:
+        return "no difference"
     if p_value > 1 - confidence or not difference.delta:
         return "not significant"
     return direction_of(difference.delta, measure_of(difference.measure))

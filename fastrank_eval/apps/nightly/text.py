@@ -269,6 +269,12 @@ _SHARES = {
 _GROUPS = {"groups": "groups", "groups_used": "groups that count",
            "effective_groups": "effective groups"}  # fmt: skip
 _UNSURE = ", not significant once corrected for the number of comparisons"
+#: What follows a difference, by its verdict; `_UNSURE` after others.
+_DOUBTS = {
+    **dict.fromkeys(_SIGNIFICANT, ""),
+    "no difference": ", the same in every group",
+    "not tested": ", not tested",
+}
 #: Names with a plural in s.
 _PLURAL_WITH_S = re.compile(r"[a-z]*[a-rt-xz]")
 
@@ -396,7 +402,7 @@ def _difference_sentence(night: Night, finding: Finding) -> str:
     direction = "higher" if finding.delta > 0 else "lower"
     than = f"{direction} than" if finding.delta else "the same as"
     that = "that of " if finding.compared == "baseline" else ""
-    suffix = "" if finding.verdict in _SIGNIFICANT else _UNSURE
+    suffix = _DOUBTS.get(finding.verdict, _UNSURE)
     return f"{_subject(night, finding)} is {than} {that}{against}: {numbers}{suffix}"
 
 
@@ -457,7 +463,7 @@ def _few_scores_sentence(night: Night, finding: Finding) -> str:
     if math.isnan(finding.delta):
         return f"{value}{_interval(night, finding)}"
     base = _number(finding.base, finding.delta)
-    suffix = "" if finding.verdict in _SIGNIFICANT else _UNSURE
+    suffix = _DOUBTS.get(finding.verdict, _UNSURE)
     return f"{value} against {base} of {finding.against}{_difference(night, finding)}{suffix}"
 
 

@@ -596,6 +596,10 @@ def test_sentence__other_slices_that_are_worse__are_named(night: Night) -> None:
     (sentence,) = told(night, "GAUC[slot=side] delta < 0", compared=(numbers,))
     assert "GAUC of score_b in slot=side is lower than that of score_a: 0.50000 against" in sentence
     assert "(−0.00043, 95% CI −0.00060 to −0.00020), not significant once corrected" in sentence
+    equal = replace(small[0], delta=0.0, se=0.0, ci_low=0.0, ci_high=0.0, verdict="")
+    equal = replace(equal, p_value=1.0, p_adjusted=1.0, verdict="no difference")
+    (sentence,) = told(night, "GAUC[slot=side] delta < 1", compared=(equal,))
+    assert "(0.000, 95% CI 0.000 to 0.000), the same in every group" in sentence
 
 
 def test_findings__with_hostile_names__stay_texts_everywhere(night: Night) -> None:
