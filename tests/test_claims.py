@@ -1012,6 +1012,26 @@ def test_24__a_small_state_that_states_much_is_refused_before_it_is_unpacked() -
         fe.State.from_bytes(content)
 
 
+def test_24__a_night_that_is_not_over_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("nightly.toml").write_text(NIGHT.replace("OPTION", ""))
+    for day, told in ((0, True), (-2, False)):
+        date = (datetime.now(UTC) + timedelta(days=day)).date()
+        log = {"user": [1, 1], "click": [0, 1], "a": [0.1, 0.2], "b": [0.2, 0.1]}
+        parquet.write_table(pa.table(log), f"{date}.parquet")
+        arguments = ["nightly", "nightly.toml", "--date", str(date), "--json", "night.json"]
+        outcome = CliRunner().invoke(cli, arguments)
+        assert outcome.exit_code == 0, outcome.output
+        pages = [
+            outcome.output,
+            Path("night.json").read_text(),
+            Path(f"pages/{date}.html").read_text(),
+        ]
+        assert [f"he night is not over: {date} ends" in page for page in pages] == [told] * 3
+
+
 def test_24__a_class_of_a_script_has_the_name_of_its_module() -> None:
     of_script = type("T", (), {"__module__": "__main__"})
     with pytest.raises(fe.FastRankEvalError, match=r"(?<!\w)__main__\.T"):

@@ -65,6 +65,24 @@ def _age(date: dt.date, now: dt.datetime) -> dt.timedelta:
     return now - dt.datetime.combine(date, dt.time(), dt.UTC) - _DAY
 
 
+def notes_on_end(date: dt.date, now: dt.datetime) -> list[str]:
+    """Say that a night is not over; nothing if it is.
+
+    Examples
+    --------
+    >>> notes_on_end(dt.date(2026, 11, 19), dt.datetime(2026, 11, 19, 14, 30, tzinfo=dt.UTC))
+    ['the night is not over: 2026-11-19 ends at 24:00 UTC, and it was judged on 2026-11-19 at \
+14:30 UTC; run it again when it is over']
+    """
+    if _age(date, now) >= dt.timedelta():
+        return []
+    judged = now.astimezone(dt.UTC)
+    return [
+        f"the night is not over: {date} ends at 24:00 UTC, and it was judged on {judged:%Y-%m-%d} "
+        f"at {judged:%H:%M} UTC; run it again when it is over"
+    ]
+
+
 def with_maturity(night: Night, after: dt.timedelta | None, now: dt.datetime) -> Night:
     """Add the maturity of its labels to an evaluated night.
 

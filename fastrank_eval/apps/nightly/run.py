@@ -54,6 +54,7 @@ from fastrank_eval.apps.nightly.judge_again import compare_again
 from fastrank_eval.apps.nightly.maturity import (
     check_order,
     gate_so_far,
+    notes_on_end,
     with_earlier_judgement,
     with_maturity,
 )
@@ -290,7 +291,7 @@ def _evaluate(
         if config.drift.nights and one.night.quality.rows:
             distributions = distributions_of(evaluation, config.drift.min_rows)
             one = _with_distributions(one, {**distributions, **columns}, columns)
-        notes = (*one.night.notes, *opened.notes)
+        notes = (*one.night.notes, *notes_on_end(date, now), *opened.notes)
         evaluated.append(replace(one, night=replace(one.night, notes=notes)))
     return evaluated
 
