@@ -1032,6 +1032,21 @@ def test_24__a_night_that_is_not_over_says_so(
         assert [f"he night is not over: {date} ends" in page for page in pages] == [told] * 3
 
 
+def test_24__an_error_of_a_night_names_the_date_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("nightly.toml").write_text(NIGHT.replace("OPTION", ""))
+    log = {"user": [1, 1], "click": [0, 1], "a": [0.1, 0.2], "b": [0.2, 0.1]}
+    parquet.write_table(pa.table(log), "2026-11-01.parquet")
+    arguments = ["nightly", "nightly.toml", "--date", "2026-11-01"]
+    assert CliRunner().invoke(cli, arguments).exit_code == 0
+    outcome = CliRunner().invoke(cli, [*arguments, "--no-labels"])
+    (line,) = (line for line in outcome.output.splitlines() if "error" in line)
+    assert "without labels" in line
+    assert line.count("2026-11-01") == 1
+
+
 def test_24__a_class_of_a_script_has_the_name_of_its_module() -> None:
     of_script = type("T", (), {"__module__": "__main__"})
     with pytest.raises(fe.FastRankEvalError, match=r"(?<!\w)__main__\.T"):

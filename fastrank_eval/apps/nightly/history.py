@@ -149,7 +149,7 @@ class History(HistoryDatabase):
         largest = max(map(len, states.contents.values()), default=0) if states is not None else 0
         if largest > _MAX_BYTES:
             raise HistoryError(
-                f"{self.path}: cannot keep {largest:,} bytes of states of {night.date}, more than "
+                f"{self.path}: cannot keep {largest:,} bytes of states of one night, more than "
                 f'{_MAX_BYTES:,}; keep fewer, as with states = "rows" in [history].'
             )
         keys = night.date.isoformat(), night.label

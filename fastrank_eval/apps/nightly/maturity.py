@@ -145,14 +145,12 @@ def check_order(night: Night, stored: Night | None) -> None:
         return
     if night.provisional and not stored.provisional and stored.label_age > night.label_age:
         raise HistoryError(
-            f"{night.date}: another run has judged the night later, with complete labels; "
-            "nothing was written."
+            "another run has judged the night later, with complete labels; nothing was written."
         )
     rows = stored.quality.rows
     if stored.provisional and not night.provisional and rows and not night.quality.rows:
         raise SourceError(
-            f"{night.date}: has no rows now, and had {rows:,}; the provisional night stays in the "
-            "history."
+            f"the night has no rows now, and had {rows:,}; it stays provisional in the history."
         )
 
 

@@ -395,8 +395,8 @@ def _check_labels(history: History, date: dt.date, labels: bool) -> None:
     nights = [] if labels else history.read(date, date, of=(ALL, ""))
     if any(night.has_labels and night.quality.rows for night in nights):
         raise ArgumentError(
-            f"--no-labels: must be a night without labels in the history, got {date}, which has "
-            "them; leave the option out to judge it again."
+            "--no-labels: must be a night without labels in the history, got one that has them; "
+            "leave the option out to judge it again."
         )
 
 
