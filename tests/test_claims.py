@@ -1071,6 +1071,23 @@ def test_24__two_hours_of_one_name_are_two_slices() -> None:
         assert (slices[2] == second + offset) if offset else ("+" not in "".join(slices))
 
 
+def test_24__two_hours_of_one_name_keep_their_order_in_merged_states() -> None:
+    def state(*hours: int) -> fe.State:
+        times = [datetime(2026, 11, 1, hour, 30, tzinfo=UTC) for hour in hours for _ in range(4)]
+        log = pa.table({
+            "user": list(hours) * 4, "click": [1, 0, 1, 0] * len(hours), "a": [0.5] * len(times),
+            "ts": pa.array(times, pa.timestamp("ms", "America/New_York")),
+            "slot": ["x", "y"] * (len(times) // 2),
+        })  # fmt: skip
+        options: dict[str, Any] = {"by": "ts:hour,slot", "keep_state": True}
+        return fe.evaluate(log, **OF_CLICKS, score="a", measures="AUC", **options).state
+
+    whole, parts = state(4, 5, 6, 7), (state(6, 7), state(5, 4))
+    for first, second in (parts, parts[::-1]):
+        merged = first.merge(second, allow_crossing=True)
+        assert merged.result().slices() == whole.result().slices()
+
+
 def test_22__the_documents_key_values_of_groups_by_model_and_measure() -> None:
     scores = {"score_a": [0.2, 0.1, 0.3, 0.4], "score_b": [0.1] * 4}
     log = {"g": [1, 1, 2, 2], "y": [1, 0, 0, 1], **scores}

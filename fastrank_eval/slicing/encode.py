@@ -456,23 +456,27 @@ class PeriodEncoder(KeyedEncoder):
     def categories(self) -> Categories:
         """Describe the periods so far.
 
-        The value of a period is its first day or hour, else its number: hours of day from 0, days
-        of week from 1 (Monday). Texts are ``2026-11-19T08``, ``2026-11-19``, ``2026-11`` or ``8``,
-        and ``2026-10-25T02+01:00`` for the second hour 02 when clocks go back.
+        The value of a period is its first day or hour (less than an hour later for the second of
+        two equal hours), else its number: hours of day from 0, days of week from 1 (Monday). Texts
+        are ``2026-11-19T08``, ``2026-11-19``, ``2026-11`` or ``8``, and ``2026-10-25T02+01:00`` for
+        the second hour 02 when clocks go back.
         """
         import pyarrow.compute as pc
 
-        keys = values = self.values()
+        keys = values = starts = self.values()
         offsets = [""] * len(keys)
         if self.unit == "hour" and len(keys):
-            hours = as_array(keys.fill_null(0)) // _MARKS
-            offsets = [_offset(mark) for mark in (as_array(keys.fill_null(0)) % _MARKS).tolist()]
-            values = pc.if_else(keys.is_null(), None, arrow_column(hours * 3600))
-            values = values.cast(pa.timestamp("s"))
+            hours, marks = np.divmod(as_array(keys.fill_null(0)), _MARKS)
+            offsets = [_offset(mark) for mark in marks.tolist()]
+            # Merged states sort slices by their values, which must differ.
+            starts, values = (
+                pc.if_else(keys.is_null(), None, arrow_column(seconds)).cast(pa.timestamp("s"))
+                for seconds in (hours * 3600, hours * 3600 + marks)
+            )
         cut = {"hour": len(":00:00"), "month": len("-01")}.get(self.unit, 0)
         texts = [
             t if t == NULL else t[: len(t) - cut] + offset
-            for t, offset in zip(value_texts(values), offsets, strict=True)
+            for t, offset in zip(value_texts(starts), offsets, strict=True)
         ]
         return Categories(tuple(f"={text}" for text in texts), values, ranks_of(keys))
 
