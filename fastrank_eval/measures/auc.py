@@ -295,8 +295,7 @@ class PooledAUC(OrderedMeasure):
         found = state.variance(area, map_jobs)
         error = _root(found.variance)
         details |= {SE_OF_CLUSTERS: error if error > 0 else math.nan, CLUSTERS: found.clusters}
-        carriers = found.effective, found.by_shares
-        return PooledValue(area, None, details, error, found.behind, *carriers)
+        return PooledValue(area, None, details, error, found.behind, found.effective)
 
     def difference_error(self, base: Any, other: Any, map_jobs: JobMap) -> ErrorOfDifference:
         if self.se != "clustered":
@@ -309,7 +308,7 @@ class PooledAUC(OrderedMeasure):
             return ErrorOfDifference()
         found = variance_of_difference(base, other, (areas[0], areas[1]), map_jobs)
         return ErrorOfDifference(
-            _root(found.variance), found.behind, found.effective, found.by_shares, found.rounding
+            _root(found.variance), found.behind, found.effective, rounding=found.rounding
         )
 
 

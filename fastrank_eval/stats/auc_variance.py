@@ -235,9 +235,8 @@ class ClusterSums:
         Clusters that have positives, clusters that have others, and all clusters.
     roundings : tuple of float
         What rounding adds to the influences of positives, and of others; see `zero_if_rounding`.
-    carriers, by_shares : float
-        ``(sum of u^2)^2 / sum of u^4`` of the influences u; the fewer carriers of both classes by
-        the shares of the clusters.
+    carriers : float
+        ``(sum of u^2)^2 / sum of u^4`` of the influences u.
     """
 
     squares: tuple[float, float, float]
@@ -246,7 +245,6 @@ class ClusterSums:
     counts: tuple[int, int, int]
     roundings: tuple[float, float]
     carriers: float
-    by_shares: float
 
     @property
     def clusters(self) -> int:
@@ -260,12 +258,14 @@ class ClusterSums:
 
     @property
     def effective(self) -> float:
-        """The carriers, 1 if only two clusters have rows of a class.
+        """The carriers, at most the fewest clusters with rows of a class; 1 for two of them.
 
-        Two clusters often have like influences by luck, and most of the variance is theirs: it has
-        some 2 degrees of freedom (by simulation), whatever the influences of the others.
+        In few clusters with positives, a sample has influences that are more alike than they are.
+        Most of the variance is that of the two, which often deviate alike by luck: it has some 2
+        degrees of freedom (by simulation), whatever the influences of the others.
         """
-        return self.carriers if min(self.counts) > 2 else 1.0
+        fewest = min(self.counts)
+        return min(self.carriers, float(fewest)) if fewest > 2 else 1.0
 
     @property
     def rounding(self) -> float:

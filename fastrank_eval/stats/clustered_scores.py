@@ -199,8 +199,7 @@ def variance_of_difference(
     by_token = {chunk.token: chunk for chunk in other._chunks if chunk.token is not None}
     if not all(chunk.token in by_token for chunk in base._chunks):
         # Both are from files that do not match the groups of the two models.
-        unknown = math.nan, math.nan
-        return ClusterSums((0.0, 0.0, 0.0), 0.0, (1.0, 1.0), (0, 0, 0), (0.0, 0.0), *unknown)
+        return ClusterSums((0.0, 0.0, 0.0), 0.0, (1.0, 1.0), (0, 0, 0), (0.0, 0.0), math.nan)
     placements = [Placements(state.scores.steps(map_jobs)) for state in (base, other)]
 
     def deviations(pair: tuple[ScoredRows, ScoredRows]) -> _Deviations:
@@ -229,15 +228,14 @@ def _add_deviations(
     map_jobs: JobMap,
 ) -> ClusterSums:
     """Add squares and products of the deviations of groups."""
-    sums = RowSums(9)
+    sums = RowSums(7)
 
     def add_up(job: Any) -> np.ndarray:
         first, second, influence, shares = deviations(job)
-        squares, squared = influence * influence, shares * shares
+        squares = influence * influence
         products = (
             *(first * first, second * second, first * second, np.square(squares), squares),
-            *squared,
-            *np.square(squared),
+            *(shares * shares),
         )
         for term, values in enumerate(products):
             sums.add(term, values)
@@ -245,7 +243,7 @@ def _add_deviations(
         return np.array([np.count_nonzero(groups) for groups in present])
 
     counts = sum(map_jobs(add_up, jobs), np.zeros(3, np.int64)).tolist()
-    positive, other, both, fourth, influences, *of_shares = (sums.total(k) for k in range(9))
+    positive, other, both, fourth, influences, *of_shares = (sums.total(k) for k in range(7))
     first_total, second_total = totals
     squares = positive / first_total / first_total + other / second_total / second_total
     squares += 2.0 * both / first_total / second_total
@@ -257,7 +255,6 @@ def _add_deviations(
         (counts[0], counts[1], counts[2]),
         (rounding * math.sqrt(of_shares[0]), rounding * math.sqrt(of_shares[1])),
         carriers(squares, fourth),
-        min(carriers(of_shares[c], of_shares[c + 2]) for c in range(2)),
     )
 
 

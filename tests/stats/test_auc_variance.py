@@ -183,29 +183,6 @@ def test_states__merge_to_the_same_bits(weighted):
     assert left.variance(area) == whole.variance(area)
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-def test_effective_groups__are_those_of_the_class_that_fewer_groups_share(weighted):
-    log = log_of(17, 900, 60, 50)
-    rarest = np.unique(log["group"])[:25]
-    log["label"][~np.isin(log["group"], rarest)] = 0
-    weight = log["weight"] if weighted else np.ones(900)
-    of_classes = []
-    for label in (0, 1):
-        masses = np.bincount(log["group"], weight * (log["label"] == label))
-        of_classes.append((masses**2).sum() ** 2 / (masses**4).sum())
-    (found,) = fastrank_eval.evaluate(
-        log, group="group", label="label", score="score", measures=CLUSTERED,
-        weight="weight" if weighted else None,
-    )  # fmt: skip
-    assert found.effective_groups <= min(of_classes) * (1 + 1e-9) < 25
-    log["other"] = log["score"][::-1].copy()
-    (row,) = fastrank_eval.compare(
-        log, group="group", label="label", score=["score", "other"], baseline="score",
-        measures=CLUSTERED, weight="weight" if weighted else None,
-    )  # fmt: skip
-    assert row.degrees <= 2 / (1 / min(of_classes) - 1 / row.groups) * (1 + 1e-9)
-
-
 def test_difference_where_two_groups_have_positives__has_two_degrees_of_freedom():
     log = log_of(3, 900, 60, 50)
     log["label"][:] = 0
