@@ -79,7 +79,7 @@ def table_from_bytes(content: np.ndarray) -> pa.Table:
 
 
 def stated_size(stream: pa.Buffer) -> tuple[int, int]:
-    """Sum what the batches of an Arrow IPC stream take when read; decompress nothing.
+    """Sum the sizes of the batches of an Arrow IPC stream when decompressed.
 
     Returns
     -------
@@ -100,7 +100,7 @@ def stated_size(stream: pa.Buffer) -> tuple[int, int]:
 
 
 def _stated_by(metadata: bytes, body: pa.Buffer) -> tuple[int, int]:
-    """Read a message's flatbuffer, which pyarrow has verified but shows no sizes of."""
+    """Read the sizes in a message's flatbuffer, which pyarrow verified."""
 
     def number(form: str, at: int) -> int:
         return int(struct.unpack_from(f"<{form}", metadata, at)[0])

@@ -478,12 +478,7 @@ def group_tests(
     base, model : int
         Indices of the two models.
     deltas : mapping of int to float
-        Differences by the index of the measure; no measure pools rows.
-
-    Returns
-    -------
-    dict of int to PairedTest
-        By the index of the measure.
+        Differences by the index of the measure, as the tests; no measure pools rows.
     """
     pairs = {
         m: _Pair(records.measures[m], delta, *_terms(records, base, model, m))

@@ -160,7 +160,7 @@ def pair_models(
 
 
 def _values(plan: Plan, ranking: Ranking) -> Iterator[tuple[int, Ranking, np.ndarray]]:
-    """Yield the position of each measure of groups, the ranking that it reads, and its values."""
+    """Yield the position, the ranking and the values of each measure."""
     every_row: Ranking | None = None
     for positions in plan.passes:
         members, ranked = [plan.measures[m] for m in positions], ranking

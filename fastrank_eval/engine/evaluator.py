@@ -128,7 +128,7 @@ class Evaluator:
 
     @property
     def keeps_order(self) -> bool:
-        """Whether the input order of rows decides ties of a plan, or a message numbers rows."""
+        """Whether input order decides ties of a plan, or a message numbers rows."""
         return self.layout.item is not None or any(plan.keeps_order for plan in self.plans)
 
     def read(self, batch: pa.RecordBatch, first_row: int, *, profiled: bool) -> Rows | None:

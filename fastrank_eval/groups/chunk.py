@@ -381,7 +381,7 @@ class Scored:
 
     @cached_property
     def every_row(self) -> Scored:
-        """All rows of the chunk, with `no_score` where there is none: below every score."""
+        """All rows of the chunk; `no_score`, below every score, for null ones."""
         rows = self.unselected
         if rows is None:
             return self
@@ -392,7 +392,7 @@ class Scored:
         return replace(rows, score=frozen(score), labels=labels, known_entries=())
 
     def to_rank(self) -> Scored:
-        """Replace the scores of `every_row` by numbers of their order, without NaN."""
+        """Replace the scores of `every_row` by numbers of their order."""
         missing = np.isnan(self.score)
         lowest = self.score[~missing].min(initial=np.inf)
         if lowest > -np.inf:

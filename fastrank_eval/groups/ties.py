@@ -94,7 +94,7 @@ def item_codes(item: pa.Array) -> np.ndarray:
 
 
 def _bytes_of(item: pa.Array, words: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """Return offsets and bytes, of the same order as the items of several `words` or of none."""
+    """Return offsets and bytes that order as the items do."""
     if words is None:
         return text_buffers(item)
     letters = words[:, ::-1].byteswap().view(np.uint8)  # decimals: the sign is in the highest byte
@@ -104,7 +104,7 @@ def _bytes_of(item: pa.Array, words: np.ndarray | None) -> tuple[np.ndarray, np.
 
 
 def find_repeated(item: pa.Array, starts: np.ndarray) -> tuple[int, int] | None:
-    """Find two rows of one group that have the same item; None if there are none.
+    """Find two rows of one group that have the same item, or None.
 
     The second row is the first one in order of groups that repeats an item.
     """

@@ -146,7 +146,7 @@ def _mask(condition: Condition, operand: Callable[[str], Any], exact: bool = Fal
         return pc.is_null(column)
     if condition.operator == "is nan":
         if not values:  # a type without NaN: no row
-            return pc.and_(pc.is_null(column), pc.is_valid(column))
+            return pc.and_kleene(pc.is_null(column), pc.is_valid(column))
         return pc.coalesce(pc.is_nan(column), _FALSE)
     if condition.operator != "in":
         return _COMPARE[condition.operator](column, values)

@@ -43,7 +43,7 @@ def _open_reader(source: Any) -> pa.RecordBatchReader:
 
 def _columns_of_objects(source: Any) -> set[str]:
     """Name the columns of a polars frame whose values Arrow sees as addresses."""
-    if not type(source).__module__.startswith("polars."):
+    if type(source).__module__ != "polars.dataframe.frame":
         return set()
     return {name for name, kind in source.schema.items() if str(kind) == "Object"}
 

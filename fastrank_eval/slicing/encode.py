@@ -352,7 +352,7 @@ _MARKS = 256
 
 
 def _repeated(times: pa.Array) -> pa.Array:
-    """Mark local hours that the hour before had too; 128 + the offset from UTC in quarters."""
+    """Mark repeated local hours: 128 + the offset from UTC in quarters."""
     import pyarrow.compute as pc
 
     hour = 3600 * {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[times.type.unit]

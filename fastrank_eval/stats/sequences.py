@@ -87,7 +87,7 @@ def steady_errors(errors: np.ndarray) -> np.ndarray:
 
 
 def winsorise(residuals: np.ndarray) -> np.ndarray:
-    """Limit standard normal numbers to two standard deviations, and scale them to variance 1.
+    """Limit normal numbers to two deviations, scaled to variance 1.
 
     The results are at most 2.085. One night adds at most this much to a chart, and numbers of
     heavier tails pass a limit less often than normal ones.
@@ -221,7 +221,7 @@ def without_memory(residuals: np.ndarray) -> np.ndarray:
 
 
 def correlation(sequences: Iterable[tuple[np.ndarray, np.ndarray]]) -> float:
-    """Estimate the correlation of a night with the night before over several sequences.
+    """Estimate the correlation of a night with the night before.
 
     ``sum(w_t w_(t-1)) / sum(w_t^2)`` over the winsorised residuals of all sequences.
 

@@ -338,5 +338,5 @@ def test_row_and_rel__of_grades():
 @pytest.mark.parametrize("taker", [fastrank_eval.best_threshold, fastrank_eval.confusion])
 def test_option_that_thresholds_do_not_take__is_named(taker):
     log = {"click": [1, 0], "pctr": [0.5, 0.25]}
-    with pytest.raises(ArgumentError, match=r"takes no group\. It takes label, score"):
+    with pytest.raises(ArgumentError, match=r"takes no group\. It takes source, label, score"):
         taker(log, label="click", score="pctr", group="user")

@@ -167,14 +167,14 @@ def from_earlier(
 
 
 def undefined_values(night: Night) -> list[MeasureValue]:
-    """Return the measures that have no value on all rows of a night with labels."""
+    """Return the measures without a value on all rows of a labelled night."""
     if not night.quality.rows or not night.has_labels:
         return []
     return [value for value in night.values if value.slice == "all" and math.isnan(value.value)]
 
 
 def has_one_class(night: Night) -> bool:
-    """Tell whether no row is positive, or every row, and a measure needs both classes.
+    """Tell whether all rows are of one class and a measure needs both.
 
     Such measures have no value, or judge probabilities.
     """

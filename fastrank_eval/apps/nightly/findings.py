@@ -89,7 +89,7 @@ def score_findings(night: Night, few: Sequence[Finding]) -> list[Finding]:
 
 
 def undefined_findings(night: Night) -> list[Finding]:
-    """Find measures without a value on all rows, or labels of one class, in one finding."""
+    """Find measures without a value on all rows, or labels of one class."""
     models: dict[str, list[str]] = {}
     undefined = undefined_values(night)
     for value in undefined:

@@ -345,7 +345,7 @@ def with_periods(
 
 
 def _shown(value: MeasureValue, night: Night) -> MeasureValue:
-    """Return a value of merged nights by its name in reports, without its error."""
+    """Return a value of merged nights by its reported name, without error."""
     return replace(
         value,
         measure=display_name(value.measure, night.measures),
