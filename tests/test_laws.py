@@ -49,7 +49,8 @@ def rows(
 
 
 def groups_of(one_row: st.SearchStrategy[Row]) -> st.SearchStrategy[list[list[Row]]]:
-    return st.lists(st.lists(one_row, min_size=1, max_size=9), min_size=1, max_size=8)
+    group = st.lists(one_row, min_size=1, max_size=9, unique_by=lambda row: row.item)
+    return st.lists(group, min_size=1, max_size=8)
 
 
 LEVELS = st.sampled_from([-1.5, -0.0, 0.0, 0.25, 7.0])
