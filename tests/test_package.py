@@ -61,7 +61,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     day.mkdir(parents=True)
     rows = {"user": [7, 7, 8, 8], "click": [1, 0, 0, 1], "pctr": pa.array([0.3, 0.2, 0.2, 0.1])}
     rows["other"] = [0.1, 0.2, 0.3, 0.4]
-    words = {"name": ["a", "a", "b", "b"], "page": [b"", b"x" * 99, b"y", b"z"]}
+    words = {"name": ["a", "b", "b", "a"], "page": [b"", b"x" * 99, b"y", b"z"]}
     pq.write_table(pa.table({**rows, **words}), day / "part.parquet")
     return folder
 
