@@ -276,7 +276,7 @@ class Source:
         for name in columns:
             if getattr(self.schema.field(name).type, "extension_name", "") == "pandas.period":
                 raise ColumnError(
-                    f"Column {name!r} holds periods of pandas, of which Arrow has only numbers; "
+                    f"Column {name!r} holds periods of pandas, and Arrow has only their numbers; "
                     f"convert it, as by frame[{name!r}].dt.to_timestamp()."
                 )
         if self._is_consumed:

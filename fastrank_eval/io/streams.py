@@ -51,7 +51,7 @@ def _columns_of_objects(source: Any) -> set[str]:
 def refuse_objects(name: str) -> NoReturn:
     """Raise for a column of Python objects."""
     raise ColumnError(
-        f"Column {name!r} holds Python objects of polars, of which Arrow has only addresses; "
+        f"Column {name!r} holds Python objects of polars, and Arrow has only their addresses; "
         "convert it to text or numbers, as by map_elements(str, return_dtype=pl.String)."
     )
 

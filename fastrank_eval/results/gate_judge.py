@@ -240,7 +240,7 @@ class _Table:
         except ArithmeticError as undefined:
             outcome = _Outcome("undefined", str(undefined), str(undefined))
         if label is not None and condition.operator == "or":
-            # What holds in a slice holds whatever another alternative lacks there.
+            # What holds in a slice holds also if another alternative lacks a number there.
             parts = (self._judge(part, score, label, p_values) for part in condition.parts)
             return next((part for part in parts if part and part.kind == "holds"), outcome)
         return outcome

@@ -258,11 +258,11 @@ class ClusterSums:
 
     @property
     def effective(self) -> float:
-        """The carriers, at most the fewest clusters with rows of a class; 1 for two of them.
+        """The carriers, at most the clusters of the rarer class; 1 for two.
 
         In few clusters with positives, a sample has influences that are more alike than they are.
         Most of the variance is that of the two, which often deviate alike by luck: it has some 2
-        degrees of freedom (by simulation), whatever the influences of the others.
+        degrees of freedom (by simulation), for any influences of the others.
         """
         fewest = min(self.counts)
         return min(self.carriers, float(fewest)) if fewest > 2 else 1.0
