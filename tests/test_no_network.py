@@ -45,7 +45,7 @@ COMMANDS = [
 ]
 DEMO = "demo . --overwrite --rows 20000 --night-rows 3000"
 #: How they end: nights of so few rows are not sound.
-ENDED = [f"{4 if 'backfill' in command else 0} {command}" for command in [DEMO, *COMMANDS]]
+ENDED = [f"{3 if 'backfill' in command else 0} {command}" for command in [DEMO, *COMMANDS]]
 #: Runs commands; each attempt to reach a host is an error, and is printed.
 PROGRAM = """
 import shlex, sys

@@ -134,7 +134,7 @@ def two_pass(name: str, used: Sequence[tuple], value: float) -> tuple[float, flo
         effective = float(many)
     else:
         effective, _ = support(weights, influences)
-    if many < 2:
+    if many < 2 or all(math.isclose(v, middle, rel_tol=1e-13, abs_tol=1e-15) for v in values):
         return NAN, effective
     squares = math.fsum(u * u for u in influences)
     return scale * math.sqrt(squares * many / (many - 1)) / below, effective
