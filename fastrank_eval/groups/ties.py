@@ -152,7 +152,7 @@ def _hash_bytes(offsets, content, windows, hashes):  # type: ignore[no-untyped-d
 def _find_pair(codes, starts, table, pair):  # type: ignore[no-untyped-def]
     """Find two rows of a group with equal codes, by open addressing.
 
-    Slots hold rows. Those of earlier groups are smaller, so nobody empties the table.
+    Slots hold rows. Those of earlier groups are smaller, so the table needs no clearing.
     """
     for g in range(starts.shape[0] - 1):
         lo = starts[g]

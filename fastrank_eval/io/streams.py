@@ -66,7 +66,7 @@ def open_stream_object(source: object, name: str) -> Source:
     with foreign(name):
         first: list[pa.RecordBatchReader] = [_open_reader(source)]
     schema = first[0].schema
-    if rereadable and _opened.get() is None:  # nobody would close it
+    if rereadable and _opened.get() is None:  # no context would close it
         first.pop().close()
 
     def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:

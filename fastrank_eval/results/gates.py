@@ -276,7 +276,7 @@ def gate(fail_if: str) -> Gate:
 
 
 def _require_models(condition: Operation) -> None:
-    """Refuse a condition of which some comparisons name a model."""
+    """Refuse a condition that names a model in some comparisons only."""
     of_models: dict[bool, Operation] = {}
     for each in comparisons_of(condition, written_out=False):
         scores = [term.score for term in terms_of(each) if isinstance(term, Term)]

@@ -356,7 +356,7 @@ def _repeated(times: pa.Array) -> pa.Array:
     import pyarrow.compute as pc
 
     hour = 3600 * {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[times.type.unit]
-    # Clocks change at whole quarters, of which there are few: 20 ns a row, 60 without.
+    # Clocks change at whole quarters of an hour: few distinct values to look up.
     quarters = as_array(times.cast(pa.int64()).fill_null(0)) // (hour // 4)
     codes, firsts = number_integers(quarters)
     starts = quarters[firsts] * (hour // 4)

@@ -45,7 +45,7 @@ _LEAST_SCALE = 1e-3
 #: The largest correlation with the night before that is removed, the fewest residuals for it, and
 #: how many standard errors above its estimate it is.
 _MOST_MEMORY, _LEAST_MEMORY, _ERRORS_ABOVE = 0.8, 7, 0.5
-#: The fewest nights of a sequence whose correlation is told.
+#: The fewest nights of a sequence whose correlation is reported.
 _LEAST_CORRELATED = 60
 #: Outliers among the first nights: scaled median absolute deviations from their median. The median
 #: absolute deviation of a normal distribution is scaled to its standard deviation.

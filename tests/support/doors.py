@@ -33,7 +33,7 @@ def log_without(column: str) -> pa.Table:
     return pa.table(columns)
 
 
-#: Each option that leaves out rows, with the column that 37 rows lack, and what the reader is told.
+#: Each option that leaves out rows, with the column that 37 rows lack, and the note of the report.
 DROPS = {
     "unjudged": ("click", {"unjudged": "drop"}, "37 rows without a label left out"),
     "unscored": ("a", {"unretrieved": "drop"}, "37 rows without the score of a model left out"),
