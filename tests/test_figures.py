@@ -1,9 +1,11 @@
 """The figures of size and shape are counted right."""
 
+import inspect
 from pathlib import Path
 
 import pytest
 
+import fastrank_eval._lib.errors
 from bench import figures
 
 pytestmark = pytest.mark.no_kernels
@@ -41,11 +43,27 @@ def test_imports__count_those_inside_functions_and_for_types(
     assert edges["fastrank_eval.sub.b"] == {"fastrank_eval.a"}
 
 
-def test_entered_files__are_those_of_the_package_alone() -> None:
-    import fastrank_eval._lib.errors
+def test_size__statements_are_counted_not_lines() -> None:
+    source = '"""Docs."""\n\nclass A:\n    "Doc."\n\n    def f(self): x = 1; return x\n'
+    counts = {"files": 1, "code lines": 2, "statements": 4, "classes": 1, "functions": 1}
+    assert figures.size(source) == counts
 
-    entered = figures.entered(lambda: fastrank_eval._lib.errors.near("GAC", ["GAUC"]))
-    assert [path.name for path in entered] == ["errors.py"]
+
+def test_trace__has_the_functions_of_the_package_and_types_of_arguments() -> None:
+    error = fastrank_eval._lib.errors.ArgumentError("x")
+    calls = figures.trace(lambda: (fastrank_eval._lib.errors.near("GAC", ["GAUC"]), str(error)))
+    assert [path.name for path in figures.entered(calls)] == ["errors.py"]
+    assert calls[0].function == "near"
+    kernel = figures.Call(Path("_lib/jit.py"), "__call__", frozenset())
+    check = figures.Call(Path("a.py"), "_check_it", frozenset({int}))
+    assert figures.before_kernels([check, kernel, check]) == [check]
+    assert figures.checks([check, kernel, check._replace(path=Path("arguments.py"))]) == 2
+
+
+def test_lists_of_options__have_the_signature_of_evaluate() -> None:
+    places = figures.option_lists()
+    assert any(len(options) > 30 for options in places.values())
+    assert set().union(*places.values()) <= {*inspect.signature(fastrank_eval.evaluate).parameters}
 
 
 def test_new_measure__changes_three_files() -> None:
