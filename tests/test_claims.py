@@ -362,8 +362,9 @@ def test_6__nan_is_null_if_asked__from_every_source(kind: str, tmp_path: Path) -
     assert found.meta.conventions["rows_left_out"] == {
         "unjudged": {"rows": 1},
         "unscored": {"rows": 2, "by_model": {"a": 2}},
-        "nan": {"rows": 3, "by_model": {"click": 1, "a": 2}},
     }
+    noted = found.meta.conventions["rows_noted"]
+    assert noted == {"nan": {"rows": 3, "by_model": {"click": 1, "a": 2}}}
     assert "3 rows with NaN, which is null: 1 in click, 2 in a" in str(found)
     kept = {name: [column[row] for row in (0, 4, 5)] for name, column in log.items()}
     assert list(map(repr, found)) == list(map(repr, fe.evaluate(kept, **columns)))
@@ -443,6 +444,32 @@ def test_7__rows_without_a_label__are_counted_beside_thresholds(door: str) -> No
     column, option, told = DROPS["unjudged"]
     text = str(DOORS_OF_ROWS[door](log_without(column), option))
     assert told in text or '{"unjudged": {"rows": 37}}' in text
+
+
+@pytest.mark.parametrize("door", ["result", "state", "two results", "threshold"])
+def test_7__rows_left_out_are_rows_that_left(door: str) -> None:
+    rows = 60
+    log = {"user": [row // 3 for row in range(rows)], "click": [0.5, 1.0, 0.0] * 20,
+           "a": [None if row == 4 else row * 7 % 11 for row in range(rows)],
+           "b": [row * 5 % 13 for row in range(rows)]}  # fmt: skip
+    options: dict[str, Any] = {"label": "click", "unretrieved": "allow", "nan": "null"}
+
+    def found(score: Any, **more: Any) -> fe.Result:
+        return fe.evaluate(log, group="user", score=score, measures="GAUC,AUC", **options, **more)
+
+    if door == "threshold":
+        conventions: Any = fe.best_threshold(log, score="a", **options).meta.conventions  # type: ignore[union-attr]
+    elif door == "state":
+        conventions = found(["a", "b"], keep_state=True).state.result().meta.conventions
+    elif door == "result":
+        conventions = found(["a", "b"]).meta.conventions
+    else:
+        conventions = found("a").compare(found("b")).meta.conventions
+    assert "rows_left_out" not in conventions
+    if door != "threshold":
+        noted = conventions["rows_noted"]
+        assert noted["soft_labels"] == {"rows": 20}
+        assert noted["positives_not_retrieved"] == {"rows": 20, "by_model": {"a": 1, "b": 0}}
 
 
 def test_7__documents_that_a_cut_leaves_out_are_counted() -> None:

@@ -34,7 +34,7 @@ from fastrank_eval.analysis.label_comparisons import LabelComparisons
 from fastrank_eval.engine import DEFAULT_MEASURES
 from fastrank_eval.engine.conventions import requested_names, with_names
 from fastrank_eval.engine.labels import measures_by_label, requests_by_label
-from fastrank_eval.engine.records import LEFT_OUT, MeasureValue, Meta, refuse_if_none_left
+from fastrank_eval.engine.records import MeasureValue, Meta, refuse_if_none_left
 from fastrank_eval.engine.run import OF_RESULT, Evaluation, run, run_together
 from fastrank_eval.engine.summary import GroupRecords, group_records
 from fastrank_eval.measures import Measure
@@ -246,7 +246,7 @@ def compare_with(
     computed = {label: with_clustered_errors(of_label) for label, of_label in requested.items()}
     comparisons = {}
     for label, evaluation in zip(computed, evaluate(computed), strict=True):
-        refuse_if_none_left(evaluation.meta.conventions.get(LEFT_OUT), evaluation.meta.rows)
+        refuse_if_none_left(evaluation.meta.conventions, evaluation.meta.rows)
         given = (evaluation.requested.get(text_with_options(m), str(m)) for m in computed[label])
         names = requested_names(requested[label], list(given))
         comparisons[label] = comparison_of(evaluation, choices, names, started)

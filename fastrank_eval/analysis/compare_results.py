@@ -38,7 +38,7 @@ from fastrank_eval.analysis.group_join import (
     join_groups,
     require_groups,
 )
-from fastrank_eval.engine.records import LEFT_OUT, MeasureValue, Meta, plain_value
+from fastrank_eval.engine.records import LEFT_OUT, ROW_COUNTS, MeasureValue, Meta, plain_value
 from fastrank_eval.measures import Measure, measure
 from fastrank_eval.results.result import result_of
 
@@ -52,7 +52,7 @@ _IGNORED = ("confidence", "order", "spilled", "measures", "merged", "score")
 #: Conventions that select or count rows and slices: two results may have different rows.
 _ROW_CONVENTIONS = (
     *("by", "min_groups", "slices_left_out", "where", "limit"),
-    *(LEFT_OUT, "judged_queries", "only_in_run", "only_in_qrels", "unanswered"),
+    *(*ROW_COUNTS, "judged_queries", "only_in_run", "only_in_qrels", "unanswered"),
     *("judged_documents", "largest_grade", "reading_notes"),
 )
 
@@ -193,24 +193,31 @@ def _common_meta(
         common["score"] = expressions
     if slicings:
         common["by"] = list(slicings)
-    left_out = _left_out(result, other)
-    if left_out:
-        common[LEFT_OUT] = left_out
+    for name in ROW_COUNTS:
+        counts = _row_counts(result, other, name)
+        if counts:
+            common[name] = counts
     seconds = result.meta.seconds + other.meta.seconds
     return replace(result.meta, conventions=common, seconds=seconds)
 
 
-def _left_out(result: Result, other: Result) -> dict[str, Any]:
-    """Return the rows left out, by model where two results differ."""
-    own, others = (plain_value(each.meta.conventions.get(LEFT_OUT, {})) for each in (result, other))
+def _row_counts(result: Result, other: Result, name: str) -> dict[str, Any]:
+    """Return counts of rows, by model where two results differ."""
+    own, others = (plain_value(each.meta.conventions.get(name, {})) for each in (result, other))
     if own == others:
         return dict(own)
-    left_out: dict[str, Any] = {}
+    counts: dict[str, Any] = {}
     for reason in dict.fromkeys([*own, *others]):
-        mine, theirs = (each.get(reason, {}).get("rows", 0) for each in (own, others))
-        by_model = {**dict.fromkeys(other.scores, theirs), **dict.fromkeys(result.scores, mine)}
-        left_out[reason] = {"rows": mine, "by_model": by_model}
-    return left_out
+        both = [each.get(reason, {"rows": 0}) for each in (others, own)]
+        theirs, mine = (each["rows"] for each in both)
+        if name == LEFT_OUT:
+            by_model = {**dict.fromkeys(other.scores, theirs), **dict.fromkeys(result.scores, mine)}
+            counts[reason] = {"rows": mine, "by_model": by_model}
+        else:
+            by_model = {model: n for each in both for model, n in each.get("by_model", {}).items()}
+            counts[reason] = {"rows": max(theirs, mine)}
+            counts[reason] |= {"by_model": by_model} if by_model else {}
+    return counts
 
 
 def _baseline_of(result: Result, other: Result | None, requested: str | None) -> str:

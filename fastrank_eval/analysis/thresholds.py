@@ -17,7 +17,7 @@ from fastrank_eval._lib.arguments import check_choice, check_options, typed
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.elementary import ratio
 from fastrank_eval._lib.errors import ArgumentError
-from fastrank_eval.engine.records import JSON_SCHEMAS, LEFT_OUT, Meta, plain_counts, plain_value
+from fastrank_eval.engine.records import JSON_SCHEMAS, Meta, plain_counts, plain_value
 from fastrank_eval.engine.run import NOT_OF_ROWS, run, totals_of
 from fastrank_eval.engine.summary import score_tables
 from fastrank_eval.measures import AUC
@@ -413,7 +413,7 @@ def best_threshold(
         **options,
     )
     tables = score_tables(plan, found.totals)
-    left_out: dict[str, object] = {LEFT_OUT: plain_counts(found.left_out)} if found.left_out else {}
+    left_out: dict[str, object] = {**plain_counts(found.left_out)}
     meta = Meta(__version__, found.totals.overall.rows(), 0, left_out, perf_counter() - started)
     results = {
         name: replace(best_of(table, criterion, prefer, name), meta=meta)
@@ -513,7 +513,8 @@ def confusion(
     pyarrow.Table
         ``score`` (string), ``threshold`` (float64), ``tp``, ``fp``, ``fn``, ``tn``: int64 rows, or
         with weights their float64 sums, each rounded once. The metadata of its schema count rows
-        that options have left out, as JSON: ``rows_left_out``.
+        that options have left out, as JSON: ``rows_left_out``, and those that they read in another
+        way: ``rows_noted``.
 
     Raises
     ------
@@ -555,7 +556,7 @@ def confusion(
     fields = [("score", pa.string()), ("threshold", pa.float64())]
     fields += [(cell, number) for cell in ("tp", "fp", "fn", "tn")]
     left_out = plain_counts(found.left_out)
-    metadata = {LEFT_OUT: json.dumps(left_out)} if left_out else None
+    metadata = {name: json.dumps(counts) for name, counts in left_out.items()} or None
     return pa.Table.from_pylist(rows, schema=pa.schema(fields, metadata))
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ColumnError
 from fastrank_eval._lib.files import csv_text
-from fastrank_eval.io.columns import UNSCORED, RowsLeftOut
+from fastrank_eval.io.columns import NOTED, UNSCORED, RowsLeftOut
 from fastrank_eval.slicing.spec import short_texts
 
 #: The version of the schema of each JSON document, `schemas/NAME.json`. It is increased when a key
@@ -31,8 +31,9 @@ JSON_SCHEMAS = {
 }
 
 
-#: The convention of a result, and the entry of a header of a state: rows that options leave out.
-LEFT_OUT = "rows_left_out"
+#: Conventions of a result, and entries of a header of a state: rows that options leave out, and
+#: rows that stay but are read in another way.
+LEFT_OUT, ROWS_NOTED = ROW_COUNTS = "rows_left_out", "rows_noted"
 
 
 def finite(value: float) -> float | None:
@@ -106,41 +107,46 @@ def plain_meta(meta: Meta) -> dict[str, Any]:
 
 
 def plain_counts(left_out: RowsLeftOut) -> dict[str, dict[str, Any]]:
-    """Write counts as ``{reason: {"rows": n, "by_model": ...}}``."""
+    """Write counts as ``{"rows_left_out": {reason: {"rows": n, "by_model": ...}}, ...}``."""
     plain: dict[str, dict[str, Any]] = {}
     for reason in sorted({reason for reason, _ in left_out}):
         models = {model: n for (each, model), n in left_out.items() if each == reason}
-        if models:
-            rows = models.pop("", 0)
-            plain[reason] = {"rows": rows, **({"by_model": models} if models else {})}
+        rows = models.pop("", 0)
+        counts = plain.setdefault(ROWS_NOTED if reason in NOTED else LEFT_OUT, {})
+        counts[reason] = {"rows": rows, **({"by_model": models} if models else {})}
     return plain
 
 
-def _counts_from(plain: Mapping[str, Mapping[str, Any]]) -> RowsLeftOut:
+def counts_in(conventions: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the plain counts of conventions or of a header by reason."""
+    return {**conventions.get(LEFT_OUT, {}), **conventions.get(ROWS_NOTED, {})}
+
+
+def _counts_from(conventions: Mapping[str, Any]) -> RowsLeftOut:
     """Read what `plain_counts` wrote."""
     counts: RowsLeftOut = Counter()
-    for reason, of_reason in plain.items():
+    for reason, of_reason in counts_in(conventions).items():
         counts[reason, ""] = of_reason["rows"]
         for model, rows in of_reason.get("by_model", {}).items():
             counts[reason, model] = rows
     return counts
 
 
-def add_counts(plain: Iterable[Mapping[str, Mapping[str, Any]]]) -> dict[str, dict[str, Any]]:
-    """Add the plain counts of parts."""
+def add_counts(plain: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Add the plain counts of conventions or headers."""
     total: RowsLeftOut = Counter()
     for part in plain:
         total.update(_counts_from(part))
     return plain_counts(total)
 
 
-def refuse_if_none_left(counts: object, rows: int) -> None:
+def refuse_if_none_left(conventions: Mapping[str, Any], rows: int) -> None:
     """Raise if rows without a score were all that there is.
 
     Parameters
     ----------
-    counts : mapping or None
-        Plain counts.
+    conventions : mapping
+        With the plain counts.
     rows : int
         Number of rows that are left.
 
@@ -149,7 +155,7 @@ def refuse_if_none_left(counts: object, rows: int) -> None:
     ColumnError
         The message names the model that lacks most rows.
     """
-    lacking = counts.get(UNSCORED) if isinstance(counts, Mapping) else None
+    lacking = conventions.get(LEFT_OUT, {}).get(UNSCORED)
     if rows or not lacking or not lacking["rows"]:
         return
     by_model = lacking["by_model"]

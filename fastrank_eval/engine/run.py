@@ -51,7 +51,6 @@ from fastrank_eval.engine.plan import (
     undefined_text,
 )
 from fastrank_eval.engine.records import (
-    LEFT_OUT,
     MeasureValue,
     Meta,
     plain_counts,
@@ -259,7 +258,8 @@ def totals_of(request: Request) -> tuple[Plan, PlanTotals]:
     """Check arguments and read the rows once, without values of measures."""
     (task,) = prepare([request])
     (plan_totals,) = read_rows([task]).plans
-    refuse_if_none_left(plain_counts(plan_totals.left_out), plan_totals.totals.overall.rows())
+    rows = plan_totals.totals.overall.rows()
+    refuse_if_none_left(plain_counts(plan_totals.left_out), rows)
     return task.plan, plan_totals
 
 
@@ -554,7 +554,7 @@ def _conventions(task: Task, plan_totals: PlanTotals, rows: EvaluatedRows) -> di
     if task.source.rows_left_out is not None:
         conventions["null_groups"] = "drop"
         left_out[NULL_GROUP, ""] = task.source.rows_left_out
-    return conventions | ({LEFT_OUT: plain_counts(left_out)} if left_out else {})
+    return conventions | plain_counts(left_out)
 
 
 def _baseline(baseline: str | None, scores: tuple[str, ...]) -> int | None:

@@ -21,7 +21,7 @@ from fastrank_eval._lib.array_codes import stated_size
 from fastrank_eval._lib.arrow import arrow_column, bytes_column, column_with_nulls
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import FastRankEvalError, MeasureError, SourceError
-from fastrank_eval.engine.records import LEFT_OUT
+from fastrank_eval.engine.records import ROW_COUNTS
 from fastrank_eval.engine.state_arrays import SLICES, VALUES, Rows, StateArrays
 from fastrank_eval.io.source import first_line
 
@@ -309,6 +309,7 @@ _HEADER = {
     "provenance": "list[Mapping[str, Any]]",
 }
 #: The required entries of entries of the header.
+_ROW_COUNT = {"rows": "int", "by_model": "Mapping[str, int]"}
 _COLUMNS = {"group": "list[str]", "label": "str", "weight": "str | None"}
 _CONVENTIONS = {"undefined": "str", "groups": "str", "weight": "str | None"}
 
@@ -354,11 +355,9 @@ def check_header(header: Mapping[str, Any]) -> None:
         With the name of the entry.
     """
     _check(header, _HEADER, "")
-    for reason, counts in header.get(LEFT_OUT, {}).items():
-        _check(counts, {"rows": "int"}, f"{LEFT_OUT} {reason} ")
-        _check(
-            {"by_model": {}, **counts}, {"by_model": "Mapping[str, int]"}, f"{LEFT_OUT} {reason} "
-        )
+    for name in ROW_COUNTS:
+        for reason, counts in header.get(name, {}).items():
+            _check({"by_model": {}, **counts}, _ROW_COUNT, f"{name} {reason} ")
     _check(header["columns"], _COLUMNS, "columns ")
     _check(header["conventions"], _CONVENTIONS, "conventions ")
     provenance = {f.name: str(f.type).replace("tuple", "list") for f in fields(Provenance)}

@@ -14,7 +14,7 @@ from fastrank_eval._lib import __version__
 from fastrank_eval._lib.errors import MergeError
 from fastrank_eval._lib.threads import processors
 from fastrank_eval.engine.plan import Plan, undefined_policies
-from fastrank_eval.engine.records import LEFT_OUT, Meta
+from fastrank_eval.engine.records import LEFT_OUT, ROW_COUNTS, Meta
 from fastrank_eval.engine.run import Evaluation
 from fastrank_eval.engine.state_arrays import (
     ALL,
@@ -54,7 +54,7 @@ RUN_CONVENTIONS = (
     "min_groups",
     "slices_left_out",
     "null_groups",
-    LEFT_OUT,
+    *ROW_COUNTS,
 )
 #: Entries of the header that must be equal, with their names in messages.
 _EQUAL_ENTRIES = {
@@ -375,9 +375,8 @@ def _conventions(
         result["where"] = _all_values(one.where for one in provenance)
     if any(one.limit is not None for one in provenance):
         result["limit"] = _all_values(one.limit for one in provenance)
-    if LEFT_OUT in header:
-        result |= {"null_groups": "drop"} if NULL_GROUP in header[LEFT_OUT] else {}
-        result[LEFT_OUT] = header[LEFT_OUT]
+    result |= {"null_groups": "drop"} if NULL_GROUP in header.get(LEFT_OUT, {}) else {}
+    result |= {name: header[name] for name in ROW_COUNTS if name in header}
     if len(provenance) > 1:
         result["merged"] = len(provenance)
     return result

@@ -22,12 +22,13 @@ _ABSENT = -1
 
 #: Why options leave out rows, in the order in which rows are tested.
 NULL_GROUP, UNJUDGED, UNSCORED = "null_group", "unjudged", "unscored"
-#: Why rows that stay count in another way: NaN that is null, by column; positives and others that a
+#: Why rows that stay are noted: NaN that is null, by column; positives and others that a
 #: model has not retrieved, with "" for all positives and others; labels in ]0, 1[.
 NAN, POSITIVES, OTHERS = "nan", "positives_not_retrieved", "others_not_retrieved"
 SOFT = "soft_labels"
-#: Rows that options leave out, by reason and model. The model is "" for all rows of a reason. A row
-#: that lacks the scores of two models counts for both of them, and once for "".
+NOTED = (NAN, POSITIVES, OTHERS, SOFT)
+#: Rows that options leave out, and rows that are noted, by reason and model. The model is "" for
+#: all rows of a reason. A row that lacks the scores of two models counts for both, once for "".
 RowsLeftOut: TypeAlias = Counter[tuple[str, str]]
 
 

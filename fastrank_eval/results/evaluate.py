@@ -190,7 +190,8 @@ def evaluate(request: Request) -> Result | LabelResults:
     unjudged : {"error", "allow", "drop"}
         Rows without a label: ``"allow"`` lets them take a rank without gain, ``"drop"`` leaves them
         out, so that later rows move up. `Meta.conventions` counts rows that an option leaves out,
-        by reason, as ``rows_left_out``: ``{"unjudged": {"rows": 12}}``. Reports note them.
+        by reason, as ``rows_left_out``: ``{"unjudged": {"rows": 12}}``, and rows that stay but are
+        read in another way as ``rows_noted``. Reports note them.
     nan : {"error", "null"}
         NaN in scores, labels and weights: ``"null"`` reads it as null and counts it. Then
         `unretrieved` and `unjudged` apply; a null weight is an error. In pandas columns NaN is

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from fastrank_eval.engine.records import LEFT_OUT, MeasureValue, Meta, NamedRecord, plain_meta
+from fastrank_eval.engine.records import (
+    ROW_COUNTS,
+    MeasureValue,
+    Meta,
+    NamedRecord,
+    counts_in,
+    plain_meta,
+)
 from fastrank_eval.io.columns import NAN, NULL_GROUP, OTHERS, POSITIVES, SOFT, UNJUDGED, UNSCORED
 from fastrank_eval.measures import Measure, measure
 from fastrank_eval.measures.decisions import Decision, GroupDecision
@@ -26,7 +33,7 @@ _NOTED = (
     "judged_documents",
     "largest_grade",
     "reading_notes",
-    LEFT_OUT,
+    *ROW_COUNTS,
 )
 
 #: The detail of values for which rows of negative grade gain 0.
@@ -119,9 +126,7 @@ def rows_left_out_notes(conventions: Mapping[str, object], rows: int) -> list[st
     rows : int
         Number of rows that are left.
     """
-    counts = conventions.get(LEFT_OUT)
-    if not isinstance(counts, Mapping):
-        return []
+    counts = counts_in(conventions)
     notes = []
     dropped = {reason: counts[reason] for reason in _LACKS if reason in counts}
     read = rows + sum(of_reason["rows"] for of_reason in dropped.values())
@@ -163,8 +168,8 @@ def _soft_labels(
     values: Sequence[MeasureValue], conventions: Mapping[str, object]
 ) -> Iterator[str]:
     """Note labels in ]0, 1[ that count as negatives."""
-    counts, largest = conventions.get(LEFT_OUT), conventions.get("largest_grade", 1)
-    if not isinstance(counts, Mapping) or SOFT not in counts:
+    counts, largest = counts_in(conventions), conventions.get("largest_grade", 1)
+    if SOFT not in counts:
         return
     if isinstance(largest, int | float) and largest < 1:
         return  # another note has it

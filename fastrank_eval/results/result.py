@@ -14,7 +14,6 @@ from fastrank_eval._lib.arguments import check_options, typed
 from fastrank_eval._lib.arrow import floats_or_nan
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.engine.records import (
-    LEFT_OUT,
     VALUE_SCHEMA,
     MeasureValue,
     Meta,
@@ -584,7 +583,7 @@ def result_of(
 ) -> Result:
     """Build the result of a run."""
     if state is None:  # the rows of a state may be a part of all
-        refuse_if_none_left(evaluation.meta.conventions.get(LEFT_OUT), evaluation.meta.rows)
+        refuse_if_none_left(evaluation.meta.conventions, evaluation.meta.rows)
     plan, values = evaluation.plan, evaluation.values
     groups = partial(group_records, plan, evaluation.keys, values, evaluation.schema)
     return Result(

@@ -14,7 +14,12 @@ from fastrank_eval._lib.addresses import clean_address
 from fastrank_eval._lib.arguments import at_least_one, check_fraction, check_options, shown, typed
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval._lib.files import atomic_path
-from fastrank_eval.engine.records import LEFT_OUT, add_counts, plain_value, refuse_if_none_left
+from fastrank_eval.engine.records import (
+    ROW_COUNTS,
+    add_counts,
+    plain_value,
+    refuse_if_none_left,
+)
 from fastrank_eval.engine.run import Evaluation
 from fastrank_eval.engine.state_arrays import (
     ALL,
@@ -258,9 +263,7 @@ class State(NotebookView):
                 **{name: one.pop() if len(one) == 1 else None for name, one in options.items()},
                 "provenance": [entry for one in every for entry in one.header["provenance"]],
             }
-            counts = [one.header[LEFT_OUT] for one in every if LEFT_OUT in one.header]
-            if counts:
-                header[LEFT_OUT] = add_counts(counts)
+            header |= add_counts(one.header for one in every)
             return State(header, arrays)
 
     @typed
@@ -381,7 +384,7 @@ class State(NotebookView):
         """
         evaluation = self.evaluation(confidence=confidence, min_groups=min_groups)
         with wrap_errors(self.shown):
-            refuse_if_none_left(self._header.get(LEFT_OUT), evaluation.meta.rows)
+            refuse_if_none_left(self._header, evaluation.meta.rows)
             return result_of(evaluation, state=self)
 
     @typed
@@ -557,7 +560,7 @@ def state_of_run(evaluation: Evaluation, source: object, keep_groups: bool = Fal
         "measures": measures,
         "requested": evaluation.requested,
         **({"names": names} if names else {}),
-        **{name: conventions[name] for name in conventions if name == LEFT_OUT},
+        **{name: conventions[name] for name in ROW_COUNTS if name in conventions},
         "models": roles.scores,
         "baseline": None if plan.baseline is None else roles.scores[plan.baseline],
         "slicings": {str(slicing.spec): bin_edges(slicing) for slicing in plan.slice_encoders},

@@ -55,7 +55,19 @@ COMMANDS: dict[str, tuple[str, list[str]]] = {
     "compared labels": ("comparison", ["compare", *BY_LABEL, "--baseline", "score_a", *JSON]),
     "threshold": (
         "threshold",
-        ["threshold", UNJUDGED, "-l", "click", "-s", "score_a,score_b", "-q", *DROP, *JSON],
+        [
+            "threshold",
+            UNJUDGED,
+            "-l",
+            "click",
+            "-s",
+            "score_a,score_b",
+            "-q",
+            *DROP,
+            "--nan",
+            "null",
+            *JSON,
+        ],
     ),
     "explain": (
         "explanation",

@@ -16,7 +16,7 @@ from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ColumnError
 from fastrank_eval.apps.nightly.config import NightlyConfig
 from fastrank_eval.apps.nightly.drift import DISTRIBUTION, Distributions, distributions_of
-from fastrank_eval.engine.records import LEFT_OUT, refuse_if_none_left
+from fastrank_eval.engine.records import refuse_if_none_left
 from fastrank_eval.engine.run import Evaluation, Request, run_together
 from fastrank_eval.io.computed import ComputedColumn, with_columns
 from fastrank_eval.io.reader import open_source
@@ -165,7 +165,7 @@ def run_once(requests: Sequence[Request]) -> list[Evaluation]:
             distinct.append(request)
     evaluations = run_together(distinct)
     for evaluation in evaluations:
-        refuse_if_none_left(evaluation.meta.conventions.get(LEFT_OUT), evaluation.meta.rows)
+        refuse_if_none_left(evaluation.meta.conventions, evaluation.meta.rows)
     return [evaluations[distinct.index(request)] for request in requests]
 
 

@@ -20,7 +20,7 @@ from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ColumnError, FastRankEvalError, SparkError
 from fastrank_eval._lib.jit import compilations, kernel
 from fastrank_eval.engine.labels import requests_by_label
-from fastrank_eval.engine.records import LEFT_OUT, add_counts, plain_counts
+from fastrank_eval.engine.records import add_counts, plain_counts
 from fastrank_eval.engine.run import Evaluation, run_together
 from fastrank_eval.engine.summary import group_records
 from fastrank_eval.groups.edges import key_text
@@ -456,9 +456,8 @@ def _evaluate(task: Task, partition: _PartitionRows, *, per_group: bool) -> dict
 def without_keyless(evaluation: Evaluation, rows: int) -> Evaluation:
     """Count rows without a group key that an evaluation has not read."""
     conventions = dict(evaluation.meta.conventions)
-    counts: Any = conventions.get(LEFT_OUT, {})
     keyless = plain_counts(Counter({(NULL_GROUP, ""): rows}))
-    conventions |= {"null_groups": "drop", LEFT_OUT: add_counts([keyless, counts])}
+    conventions |= {"null_groups": "drop", **add_counts([keyless, conventions])}
     return replace(evaluation, meta=replace(evaluation.meta, conventions=conventions))
 
 
