@@ -4,9 +4,8 @@
 # Only the conformance tests need the tools we compare with, which build/conformance-env holds, and
 # only the distributed ones Spark, Dask and Ray, in build/distributed-env.
 # Variables: PYTHON (default: the first of python3, python3.15 ... that is at least 3.11),
-# ROWS (of the demo), WORKERS (processes that run tests), PYTEST_ARGS, SCALE_ARGS, SPARK_ARGS,
-# COVERAGE_ARGS, ALARMS_ARGS, PROFILE_ARGS, TORCH (what pip is told to install for conformance-full:
-# a build without CUDA will do).
+# ROWS (of the demo), WORKERS (processes that run tests), PYTEST_ARGS, TORCH (what pip is told to
+# install for PEERS=all: a build without CUDA will do).
 
 # Programs that tests start read compiled modules: without them each start takes twice as long.
 unexport PYTHONDONTWRITEBYTECODE
@@ -16,7 +15,6 @@ BIN := $(VENV)/bin
 QUIET_PIP := -m pip --quiet --disable-pip-version-check
 CONFORMANCE := build/conformance-env/bin/python
 DISTRIBUTED := build/distributed-env/bin/python
-LOWEST := build/wheel-lowest-env/bin/python
 PYTHON ?= python3 python3.15 python3.14 python3.13 python3.12 python3.11
 ROWS ?= 1000000
 TORCH ?= torch
@@ -49,50 +47,40 @@ PYENV_VERSIONS := $(or $(PYENV_ROOT),$(HOME)/.pyenv)/versions
 python_of = $(firstword $(foreach python,python$(1) $(wildcard $(PYENV_VERSIONS)/$(1).*/bin/python), \
 	$(shell "$(python)" -c "import sys; print(sys.executable)" 2>/dev/null)))
 
-# What `make interpreters` runs the tests with: from the oldest Python that we support to the newest
-# that Numba supports.
+# What `make versions` runs the tests with: the lowest version of every dependency, and the newest
+# ones with each Python, from the oldest that we support to the newest that Numba supports.
 INTERPRETERS ?= 3.11 3.12 3.13 3.14 3.15
+VERSIONS ?= lowest $(filter-out $(TESTED),$(INTERPRETERS))
 
-# The tests that `coverage` runs, and the other quick ones that reach kernels.
+# The tests of kernels that `make kernels` runs with the JIT off, and the other quick ones that reach
+# kernels, which it runs with array bounds checked.
 IN_PYTHON := kernels and not (slow or compiled)
 IN_BOUNDS := not (slow or browser or no_kernels) and not ($(IN_PYTHON))
 ALL_TESTS := --doctest-modules fastrank_eval data_gen tests
 
-.PHONY: help demo test test-rest lint docs figures bench bench-scale bench-disk bench-spark bench-coverage bench-alarms bench-nulls profile \
-	conformance conformance-full distributed coverage boundscheck pictures wheel wheel-demo \
-	wheel-lowest release-check lowest interpreters upgrade pins clean
+.PHONY: help demo test lint docs figures bench smoke kernels conformance distributed versions wheel \
+	release-check fuzz mutants pins clean
 
 help:
-	@echo "make demo         generate a click log and a month of nights, evaluate them, write the page"
-	@echo "make test         run all tests, on all cores"
-	@echo "make lint         ruff, mypy and the contracts of imports"
-	@echo "make docs         build the documentation into build/docs, which opens without a server"
-	@echo "make figures      count files, lines and circles, write bench/FIGURES.md"
-	@echo "make bench        measure speed, write bench/RESULTS.md"
-	@echo "make bench-scale  a million to a billion rows (SCALE_ARGS), write bench/SCALE.md"
-	@echo "make bench-disk   sizes of a month of nights, of kernels and of spilled rows, write bench/DISK.md"
-	@echo "make bench-spark  beside Spark's own shuffle and sort (SPARK_ARGS), write bench/SPARK.md"
-	@echo "make bench-coverage  how often intervals hold the truth (COVERAGE_ARGS), write bench/COVERAGE.md"
-	@echo "make bench-nulls  how often equal models differ in few users (NULLS_ARGS), write bench/NULLS.md"
-	@echo "make bench-alarms  false and true alarms in a year of nights (ALARMS_ARGS), write bench/ALARMS.md"
-	@echo "make profile      where the time goes (PROFILE_ARGS: --input, --measures, --compile ...)"
-	@echo "make conformance  run the tools that profiles stand for beside them: those quick to install"
-	@echo "make conformance-full  all of them, and write docs/reference/parity.md"
-	@echo "make distributed  run the engine inside Spark, Dask and Ray (needs Java 17 or later)"
-	@echo "make coverage     coverage of the kernels, JIT off"
-	@echo "make boundscheck  the other quick tests that reach kernels, with array bounds checked"
-	@echo "make test-rest    the tests that boundscheck leaves out"
-	@echo "make fuzz         random inputs for parsers, files and properties, an hour each (SECONDS, TARGETS)"
-	@echo "make mutants      whether tests fail where ties, gates, conditions, comparisons are changed (MUTANTS)"
-	@echo "make pictures     write the pictures of the README, docs/*.png (needs chromium)"
-	@echo "make wheel        build the package with machine code of the kernels into dist, in 1 to 7 minutes (x86-64 Linux)"
-	@echo "make wheel-demo   the demo from such a wheel in a clean environment, nothing compiled"
-	@echo "make wheel-lowest the same wheel with the lowest versions of its dependencies"
+	@echo "make demo           generate a click log and a month of nights, evaluate them, write the page"
+	@echo "make test           run all tests, on all cores"
+	@echo "make lint           ruff, mypy and the contracts of imports"
+	@echo "make docs           build the documentation into build/docs, which opens without a server"
+	@echo "make smoke          a test each of Spark, of a wheel, of kernels with array bounds checked"
+	@echo "make figures        count what the code is made of, print it, write bench/FIGURES.md"
+	@echo "make bench          measure speed, write bench/RESULTS.md; ARGS=\"scale --help\" names others:"
+	@echo "                    alarms, coverage, disk, nulls, profile, scale, spark"
+	@echo "make kernels        tests of kernels again: coverage with the JIT off, array bounds checked"
+	@echo "make conformance    run the tools that profiles stand for beside them: those quick to install"
+	@echo "                    (PEERS=all: all of them, and write docs/reference/parity.md)"
+	@echo "make distributed    run the engine inside Spark, Dask and Ray (needs Java 17 or later)"
+	@echo "make versions       run all tests with the lowest dependencies and each Python (VERSIONS)"
+	@echo "make wheel          build the package with machine code of the kernels into dist (x86-64 Linux)"
 	@echo "make release-check  build the files of a release twice, run them, check them (AGAINST: a commit)"
-	@echo "make lowest       run all tests with the lowest version of every dependency (Python 3.11)"
-	@echo "make interpreters run all tests with each Python (INTERPRETERS) that is on this machine"
-	@echo "make upgrade      pin the newest versions in requirements/, then run .ci/run and .ci/versions"
-	@echo "make clean        remove .venv and everything built"
+	@echo "make fuzz           random inputs for parsers, files and properties, an hour each (SECONDS, TARGETS)"
+	@echo "make mutants        whether tests fail where ties, gates, comparisons ... are changed (MUTANTS)"
+	@echo "make pins           pin the newest versions in requirements/; run .ci/run and .ci/full after it"
+	@echo "make clean          remove .venv and everything built"
 
 # $(call run_demo,FOLDER OF PROGRAMS,FOLDER OF DATA)
 define run_demo
@@ -114,17 +102,13 @@ test: $(VENV)/.test
 	$(BIN)/python -m tests.compile_kernels
 	$(BIN)/python -m pytest $(XDIST) $(ALL_TESTS) $(PYTEST_ARGS)
 
-# What `boundscheck` leaves out: both together are `test`.
-test-rest: PYTEST_ARGS += -m "not ($(IN_BOUNDS))"
-test-rest: test
-
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-docs: $(VENV)/.docs
+docs: $(VENV)/.dev
 	$(BIN)/python -m sphinx --builder html --jobs auto --fail-on-warning --nitpicky --keep-going \
 		--quiet docs build/docs
 	@$(BIN)/python -m tests.documents --count
@@ -134,35 +118,24 @@ figures: $(VENV)/.test
 	$(BIN)/python -m bench.figures
 
 bench: $(VENV)/.test
-	$(BIN)/python -m bench
+	$(BIN)/python -m bench $(ARGS)
 
-bench-scale: $(VENV)/.test
-	$(BIN)/python -m bench.scale $(SCALE_ARGS)
-
-bench-disk: $(VENV)/.test
-	$(BIN)/python -m bench.disk
-
-bench-spark: $(VENV)/.test
-	$(BIN)/python -m bench.spark $(SPARK_ARGS)
-
-bench-coverage: $(VENV)/.test
-	$(BIN)/python -m bench.coverage $(COVERAGE_ARGS)
-
-bench-nulls: $(VENV)/.test
-	$(BIN)/python -m bench.nulls $(NULLS_ARGS)
-
-bench-alarms: $(VENV)/.test
-	$(BIN)/python -m bench.alarms $(ALARMS_ARGS)
-
-profile: $(VENV)/.test
-	$(BIN)/python -m bench.profile $(PROFILE_ARGS)
+# A little of what .ci/full has whole. Spark is beside the packages of .venv.
+smoke: $(VENV)/.dev build/spark-env/.made
+	NUMBA_BOUNDSCHECK=1 $(BIN)/python -m pytest -q tests/groups/test_sort.py
+	build/spark-env/bin/python -m pytest -q tests/distributed/test_spark_numbers.py -k "any_number and 7" \
+		--require-engines=pyspark
+	rm -rf build/smoke
+	$(BIN)/python -m build --no-isolation --wheel --outdir build/smoke .
+	$(BIN)/python $(QUIET_PIP) install --no-deps --no-index --target build/smoke/packages build/smoke/*.whl
+	cd build/smoke && PYTHONPATH=packages ../../$(BIN)/python -m fastrank_eval demo demo --rows 10000
+	cd build/smoke && PYTHONPATH=packages ../../$(BIN)/python -m fastrank_eval evaluate \
+		demo/impressions.parquet --group user_id --label click --score score_a --measures GAUC
 
 # With an environment of its own, so that `make test` never comes to need a peer.
-conformance: build/conformance-env/.made
-	$(CONFORMANCE) -m pytest tests/conformance tests/integrations/test_*.py --require-peers $(PYTEST_ARGS)
-
-conformance-full: build/conformance-env/.full
-	$(CONFORMANCE) -m pytest tests/conformance --require-peers --parity docs/reference/parity.md $(PYTEST_ARGS)
+conformance: build/conformance-env/$(if $(filter all,$(PEERS)),.full,.made)
+	$(CONFORMANCE) -m pytest tests/conformance --require-peers $(PYTEST_ARGS) \
+		$(if $(filter all,$(PEERS)),--parity docs/reference/parity.md,tests/integrations/test_*.py)
 
 # With an environment of its own too: Spark and Ray take most of a gigabyte.
 distributed: build/distributed-env/.made
@@ -184,23 +157,22 @@ build/distributed-env/.made: pyproject.toml $(VENV)/.made
 	$(call install_editable,$(DISTRIBUTED),distributed)
 	@touch $@
 
-pictures: $(VENV)/.test
-	$(BIN)/python -m tests.pictures
+build/spark-env/.made: $(VENV)/.test
+	$(BIN)/python -m venv --clear build/spark-env
+	realpath $(VENV)/lib/python*/site-packages >$$(echo build/spark-env/lib/python*/site-packages)/beside.pth
+	$(call install,build/spark-env/bin/python,spark)
+	@touch $@
 
 # With the JIT off every loop runs in Python, so NumPy checks every index. NumPy's scalars warn where
 # compiled integers wrap, as hashes do on purpose.
-coverage: $(VENV)/.test
+kernels: $(VENV)/.test
 	$(BIN)/python -m coverage erase
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m coverage run -m pytest -q $(XDIST) \
 		-m "$(IN_PYTHON)" \
 		-W "ignore:overflow encountered:RuntimeWarning" tests $(PYTEST_ARGS)
 	$(BIN)/python -m coverage combine -q
 	$(BIN)/python -m coverage report
-
-boundscheck: $(VENV)/.test
-	NUMBA_BOUNDSCHECK=1 \
-		$(BIN)/python -m pytest -q $(XDIST) \
-		-m "$(IN_BOUNDS)" $(ALL_TESTS) $(PYTEST_ARGS)
+	NUMBA_BOUNDSCHECK=1 $(BIN)/python -m pytest -q $(XDIST) -m "$(IN_BOUNDS)" $(ALL_TESTS) $(PYTEST_ARGS)
 
 # Fuzzing and mutants, hours long, with an environment of their own. SECONDS (of Atheris and of
 # HypoFuzz), TARGETS (all, or some functions of tests/fuzz/targets.py, or properties), MUTANTS (areas,
@@ -209,7 +181,6 @@ FUZZ := build/fuzz-env/bin/python
 SECONDS ?= 3600
 MUTANTS ?= $(basename $(notdir $(wildcard tests/mutation/*.toml)))
 
-.PHONY: fuzz mutants
 fuzz: build/fuzz-env/.made
 	$(FUZZ) -m tests.fuzz --seconds $(SECONDS) $(TARGETS)
 
@@ -227,27 +198,26 @@ build/fuzz-env/.made: pyproject.toml $(wildcard requirements/*.txt)
 
 # A plain `python -m build` makes a pure wheel, which compiles kernels at their first use.
 wheel: $(VENV)/.dev
-	$(call build_wheel,dist)
-
-wheel-demo: build/wheel/.made
-	folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && bin="$(CURDIR)/build/wheel-env/bin" && \
-	"$$bin/python" tests/first_run.py "$(CURDIR)/build/wheel/newest" && \
-	cd "$$folder" && $(call run_demo,$$bin,$$folder)
-
-# Object files of the newest LLVM in the oldest llvmlite that we support. The lowest versions have
-# wheels for Python 3.11.
-wheel-lowest: wheel-demo
-	"$(or $(call python_of,3.11),$(BIN)/python)" -m venv --clear build/wheel-lowest-env
-	$(call install,$(LOWEST),wheel-lowest)
-	$(LOWEST) $(QUIET_PIP) install --no-deps --no-index build/wheel/*.whl
-	$(LOWEST) tests/first_run.py build/wheel/lowest
-	cmp build/wheel/newest/x86-64-v2.json build/wheel/lowest/x86-64-v2.json
+	HATCH_BUILD_HOOK_ENABLE_CUSTOM=true $(BIN)/python -m build --no-isolation --outdir dist .
 
 # Outside of this folder: the last commit is built twice, each wheel runs in an environment of its own.
-# AGAINST: the commit or tag whose public names must not break, by default the last tag.
+# AGAINST: the commit or tag whose public names must not break, by default the last tag. Then object
+# files of the newest LLVM run in the newest and in the oldest llvmlite that we support, whose versions
+# have wheels for Python 3.11.
 release-check: build/release-env/.made
 	build/release-env/bin/python -m pytest -q --noconftest tests/release
 	build/release-env/bin/python -m tests.release.check --against "$(AGAINST)"
+	$(call run_wheel,wheel,$(BIN)/python)
+	$(call run_wheel,wheel-lowest,$(or $(call python_of,3.11),$(BIN)/python))
+	cmp build/wheel/x86-64-v2.json build/wheel-lowest/x86-64-v2.json
+
+# $(call run_wheel,FILE,PYTHON): install the wheel of dist with the packages of a file, and run it.
+define run_wheel
+"$(2)" -m venv --clear build/$(1)-env
+$(call install,build/$(1)-env/bin/python,$(1))
+build/$(1)-env/bin/python $(QUIET_PIP) install --no-deps --no-index dist/*manylinux*.whl
+build/$(1)-env/bin/python tests/first_run.py build/$(1)
+endef
 
 # Without this package: what builds and checks it must not import it from here.
 build/release-env/.made: $(VENV)/.made
@@ -255,43 +225,26 @@ build/release-env/.made: $(VENV)/.made
 	$(call install,build/release-env/bin/python,release)
 	@touch $@
 
-define build_wheel
-HATCH_BUILD_HOOK_ENABLE_CUSTOM=true $(BIN)/python -m build --no-isolation --outdir $(1) .
-endef
+# Old libraries call deprecated functions of new ones: these warnings are no errors.
+RUN = $(strip $(foreach version,$(filter-out lowest,$(VERSIONS)),$(if $(call python_of,$(version)),$(version))))
+versions: $(VERSIONS:%=version-%)
+	@echo "tests run with Python: $(or $(RUN),none); skipped: $(or $(filter-out lowest $(RUN),$(VERSIONS)),none)"
+	@test -n "$(RUN)$(filter lowest,$(VERSIONS))" || { echo "error: no Python of '$(VERSIONS)' on this machine; install one," \
+		"or name others: make versions VERSIONS=3.11" >&2; exit 1; }
 
-.PHONY: build/wheel/.made
-build/wheel/.made: $(VENV)/.dev
-	rm -rf build/wheel
-	$(call build_wheel,build/wheel)
-	$(BIN)/python -m venv --clear build/wheel-env
-	$(call install,build/wheel-env/bin/python,wheel)
-	build/wheel-env/bin/python $(QUIET_PIP) install --no-deps --no-index build/wheel/*.whl
-
-# Whole suites, apart from .ci/run: .ci/versions runs them. Old libraries call deprecated functions of
-# new ones: these warnings are no errors.
-lowest:
-	@test -n "$(call python_of,3.11)" || { echo "error: make lowest needs Python 3.11" >&2; exit 1; }
+version-lowest:
+	@test -n "$(call python_of,3.11)" || { echo "error: the lowest versions need Python 3.11" >&2; exit 1; }
 	$(MAKE) VENV=build/lowest-env PINS=lowest PYTHON="$(call python_of,3.11)" \
 		PYTEST_ARGS="-W ignore::DeprecationWarning $(PYTEST_ARGS)" test
 
-RUN = $(strip $(foreach version,$(INTERPRETERS),$(if $(call python_of,$(version)),$(version))))
-interpreters: $(INTERPRETERS:%=interpreter-%)
-	@echo "tests run with Python: $(or $(RUN),none); skipped: $(or $(filter-out $(RUN),$(INTERPRETERS)),none)"
-	@test -n "$(RUN)" || { echo "error: no Python of '$(INTERPRETERS)' on this machine; install one," \
-		"or name others: make interpreters INTERPRETERS=3.11" >&2; exit 1; }
-
-interpreter-%:
+version-%:
 	$(if $(call python_of,$*),$(MAKE) VENV=build/python-$* PYTHON="$(call python_of,$*)" test, \
 		@echo "skipped: no Python $* on this machine")
-
-upgrade: pins
-	.ci/run
-	.ci/versions
 
 # $(call pin,FILE,OPTIONS): write a file of pins, from PyPI.
 define pin
 $(BIN)/uv pip compile --quiet --upgrade --generate-hashes --no-emit-index-url --python-version 3.11 \
-	--custom-compile-command "make upgrade" --output-file requirements/$(1).txt $(2)
+	--custom-compile-command "make pins" --output-file requirements/$(1).txt $(2)
 endef
 
 # .venv has the packages of several files, so these have the same versions as test.txt. The lowest
@@ -299,14 +252,14 @@ endef
 pins: $(VENV)/.dev
 	$(call pin,test,--universal pyproject.toml --extra test)
 	$(call pin,dev,--universal pyproject.toml --extra dev --constraint requirements/test.txt)
-	$(call pin,docs,--universal pyproject.toml --extra docs --constraint requirements/test.txt \
-		--constraint requirements/dev.txt)
 	$(call pin,report,--universal pyproject.toml --extra report --constraint requirements/test.txt)
 	$(call pin,wheel,--universal pyproject.toml --extra stats --constraint requirements/test.txt)
 	$(call pin,build,--universal --group build --constraint requirements/dev.txt)
 	$(call pin,fuzz,--universal pyproject.toml --extra fuzz --constraint requirements/test.txt)
 	$(call pin,release,--universal pyproject.toml --extra release --constraint requirements/dev.txt)
 	$(call pin,distributed,--universal pyproject.toml --extra distributed)
+	$(call pin,spark,--universal pyproject.toml --extra spark --constraint requirements/test.txt \
+		--constraint requirements/distributed.txt)
 	$(call pin,conformance,--universal pyproject.toml --extra conformance)
 	$(call pin,conformance-full,--universal pyproject.toml --extra conformance-full \
 		--group conformance-full --no-emit-package torch --constraint requirements/conformance.txt)
@@ -338,10 +291,6 @@ $(VENV)/.report: pyproject.toml $(VENV)/.made
 $(VENV)/.test: pyproject.toml $(VENV)/.made
 	$(call install_editable,$(BIN)/python,$(PINS))
 	@touch $@ $(VENV)/.report
-
-$(VENV)/.docs: $(VENV)/.test
-	$(call install,$(BIN)/python,docs)
-	@touch $@
 
 $(VENV)/.dev: $(VENV)/.test
 	$(call install,$(BIN)/python,dev)

@@ -1,8 +1,12 @@
-"""`python -m bench`: run every case, then write RESULTS.md and the block of the README."""
+"""`python -m bench`: run every case, then write RESULTS.md and the block of the README.
+
+``python -m bench scale ...`` runs another of the benchmarks: `OTHERS`.
+"""
 
 from __future__ import annotations
 
 import argparse
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +14,8 @@ from pathlib import Path
 from bench.report import fill_block, readme_block, results
 from bench.runs import read_run
 
+#: Programs of their own, with options of their own.
+OTHERS = ("alarms", "coverage", "disk", "nulls", "profile", "scale", "spark")
 ROOT = Path(__file__).parent.parent
 RUN = ROOT / "build" / "bench" / "run.json"
 
@@ -22,6 +28,7 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--results", type=Path, default=ROOT / "bench" / "RESULTS.md")
     parser.add_argument("--readme", type=Path, default=ROOT / "README.md")
+    parser.epilog = f"Others: python -m bench {{{','.join(OTHERS)}}} --help"
     chosen = parser.parse_args(arguments)
 
     if chosen.run is None:
@@ -51,4 +58,7 @@ def _measure(output: Path) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    if sys.argv[1:2] and sys.argv[1] in OTHERS:
+        runpy.run_module(f"bench.{sys.argv.pop(1)}", run_name="__main__", alter_sys=True)
+    else:
+        sys.exit(main())

@@ -218,7 +218,7 @@ def report(months: list[Month], kernels: tuple[int, int], spills: list[Spill]) -
     sorted_rows = ["rows", "columns", "`--memory`", "most space", "bytes a row", "files left"]
     parts = [
         "# Space on disk",
-        "Written by `make bench-disk` from its own measurements. The month is that of "
+        "Written by `make bench ARGS=disk` from its own measurements. The month is that of "
         f"`fastrank-eval demo`: two models, five measures, three slicings. Growth of `history.db` "
         f"is the mean of nights {_FROM} to {_LAST}.",
         "## Sizes",

@@ -22,7 +22,7 @@ NAME = "fastrank_eval"
 PACKAGE = ROOT / NAME
 REPORT = ROOT / "bench" / "FIGURES.md"
 #: Written by .ci/run and .ci/full: a stage and its seconds a line.
-STAGES = ROOT / "build" / "ci_stages.txt"
+STAGES = ("build/ci_run.txt", "build/ci_full.txt")
 #: Files whose calls are checks of arguments, wherever they are; so are functions that check.
 CHECKS = ("arguments.py", "options.py", "config_checks.py")
 CHECKING = ("check", "require", "refuse")
@@ -362,8 +362,8 @@ def report() -> str:
 
 def ci_stages() -> list[tuple[str, object]]:
     """List the stages of .ci/run and .ci/full that ran last, with their seconds."""
-    text = STAGES.read_text(encoding="utf-8") if STAGES.exists() else ""
-    found = [line.split(" ", 1) for line in text.splitlines()]
+    texts = [path.read_text("utf-8") for name in STAGES if (path := ROOT / name).exists()]
+    found = [line.split(" ", 1) for line in "".join(texts).splitlines()]
     return [(stage, int(seconds)) for seconds, stage in found]
 
 

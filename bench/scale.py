@@ -218,7 +218,7 @@ def report(entries: list[Entry], machine: dict[str, object], date: str, threads:
     facts = [f"date: {date}", *machine_lines(machine), f"threads: {threads}"]
     parts = [
         "# Scale",
-        "Written by `make bench-scale` from its own measurements; no number is typed by hand. Each "
+        "Written by `make bench ARGS=scale` from its own measurements, no number is typed. Each "
         "evaluation ran in a process of its own, from a Parquet file on the local disk to the "
         "numbers, after a tiny evaluation; files that are read fast were read several times, and "
         "the table has the median. Peak: VmHWM. Files may be in the page cache or not.",

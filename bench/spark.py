@@ -276,7 +276,7 @@ def report(cases: list[Case], machine: dict[str, Any], date: str, rows: int, set
     header = ["key", "case", "CPU s", "of the JVM", "of Python", "wall s", "CPU µs a row"]
     parts = [
         "# Spark",
-        "Written by `make bench-spark` from its own measurements; no number is typed by hand. All "
+        "Written by `make bench ARGS=spark` from its own measurements, no number is typed. All "
         "cases ran in one session, in turns, a first round left out, on the same Parquet file of "
         "shuffled rows: an integer or a string key, a label of one byte, a float32 score. CPU s: "
         "processor time of the whole tree of processes, the median of "

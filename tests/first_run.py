@@ -3,7 +3,7 @@
 ``python tests/first_run.py FOLDER`` runs in an environment of its own. Eight measures must be
 computed in a first run without Numba, and without a compiled kernel, on each level of x86-64 that
 the processor reaches. Numbers of each level must have the bits of the golden file. Files of FOLDER
-hold the numbers: `make wheel-lowest` compares them between the lowest and the newest libraries.
+hold the numbers: `make release-check` compares them between the lowest and the newest libraries.
 """
 
 from __future__ import annotations

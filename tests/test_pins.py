@@ -34,14 +34,14 @@ HOLDS = {
     "conformance-full": ["conformance-full"],
     "dev": ["dev"],
     "distributed": ["distributed"],
-    "docs": ["docs"],
     "fuzz": ["fuzz"],
     "release": ["release"],
     "report": ["report"],
+    "spark": ["spark"],
     "test": ["test"],
     "wheel": ["stats"],
 }
-#: What `make lowest` installs: all that users may install, and what tests need.
+#: The lowest versions of all that users may install, and of what tests need.
 LOWEST = [
     *("conformance", "dask", "ir_measures", "outofcore", "plot", "ray", "report", "serve"),
     *("spark", "stats", "test"),
@@ -122,14 +122,14 @@ def test_lowest_versions__are_those_declared(file: str, extras: list[str]) -> No
 
 
 def test_every_extra_of_users__is_among_the_lowest() -> None:
-    assert set(EXTRAS) - set(LOWEST) >= {"conformance-full", "dev", "distributed", "docs"}
-    users = set(EXTRAS) - {"conformance-full", "dev", "distributed", "docs"}
+    assert set(EXTRAS) - set(LOWEST) >= {"conformance-full", "dev", "distributed"}
+    users = set(EXTRAS) - {"conformance-full", "dev", "distributed"}
     assert users - {"fuzz", "release"} == set(LOWEST)
 
 
 @pytest.mark.parametrize("python", PYTHONS)
 def test_files_of_one_environment__pin_the_same_versions(python: str) -> None:
-    together = ("build", "dev", "docs", "report", "test", "wheel")
+    together = ("build", "dev", "report", "spark", "test", "wheel")
     found: dict[str, set[Version]] = {}
     for file in together:
         for name, specifier in chosen(pins(file), python).items():
@@ -152,7 +152,7 @@ def test_environments__are_made_of_pins_and_nothing_else() -> None:
     texts = [(ROOT / name).read_text(encoding="utf-8") for name in ("Makefile", ".ci/run")]
     commands = "\n".join(texts).replace("\\\n", " ").splitlines()
     installs = [line for line in commands if re.search(r"PIP\w*\) .*install|PIP_PINNED\)", line)]
-    own = ("--editable .", "--no-index build/wheel/*.whl")
+    own = ("--editable .", "--no-index dist/*manylinux*.whl", "packages build/smoke/*.whl")
     rest = [line for line in installs if "PIP_PINNED" not in line and not line.endswith(own)]
     assert [line.strip() for line in rest] == ["$(CONFORMANCE) $(QUIET_PIP) install $(TORCH)"]
     assert len(installs) > 5
@@ -185,7 +185,7 @@ def test_interpreters__have_all_that_numba_supports() -> None:
 
 
 def interpreters() -> list[str]:
-    """List the Pythons of `make interpreters`."""
+    """List the Pythons of `make versions`."""
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     line = re.search(r"^INTERPRETERS \?= (.*)$", makefile, re.MULTILINE)
     assert line
@@ -219,17 +219,17 @@ def make(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_interpreters__says_which_are_run_and_which_are_skipped(tmp_path: Path) -> None:
+def test_versions__says_which_are_run_and_which_are_skipped(tmp_path: Path) -> None:
     (tmp_path / "python3.97").symlink_to(sys.executable)
     # The tests of each are another make, which this one does not start.
-    done = make(tmp_path, "interpreters", "INTERPRETERS=3.97 3.98", "MAKE=:")
+    done = make(tmp_path, "versions", "VERSIONS=3.97 3.98", "MAKE=:")
     assert (done.returncode, done.stderr) == (0, "")
     assert "skipped: no Python 3.98 on this machine" in done.stdout
     assert done.stdout.endswith("tests run with Python: 3.97; skipped: 3.98\n")
 
 
-def test_interpreters__none_on_this_machine__fails(tmp_path: Path) -> None:
-    done = make(tmp_path, "interpreters", "INTERPRETERS=3.98")
+def test_versions__none_on_this_machine__fails(tmp_path: Path) -> None:
+    done = make(tmp_path, "versions", "VERSIONS=3.98")
     assert done.returncode == 2
     assert "tests run with Python: none; skipped: 3.98\n" in done.stdout
     assert "error: no Python of '3.98' on this machine; install one" in done.stderr

@@ -80,7 +80,7 @@ EDGES = {
     "one relevant row": ([1], [0.8]),
     "a relevant and another row, with equal scores": ([1, 0], [0.5, 0.5]),
 }
-#: Columns of the report of `make bench-scale` that a page shows, with their headings there.
+#: Columns of the report of `make bench ARGS=scale` that a page shows, with their headings there.
 SCALE_COLUMNS = {
     "rows": "rows",
     "order": "order",
@@ -434,7 +434,7 @@ def logger_table() -> str:
 
 
 def scale_table() -> str:
-    """Write seconds and memory by rows, from the report of `make bench-scale`."""
+    """Write seconds and memory by rows, from the report of `make bench ARGS=scale`."""
     report = (HERE.parent / "bench" / "SCALE.md").read_text(encoding="utf-8")
     facts = dict(re.findall(r"^\* ([\w ]+): (.+)$", report, re.MULTILINE))
     section = report.partition("\n## Evaluations\n")[2].partition("\n## ")[0]
@@ -456,7 +456,7 @@ def scale_table() -> str:
 
 
 def disk_tables() -> str:
-    """Write sizes on disk, from the report of `make bench-disk`."""
+    """Write sizes on disk, from the report of `make bench ARGS=disk`."""
     report = (HERE.parent / "bench" / "DISK.md").read_text(encoding="utf-8")
     return report.partition("\n## Sizes\n\n")[2]
 

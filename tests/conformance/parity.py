@@ -19,7 +19,7 @@ from tests.conformance.samples import Sample
 TOLERANCE = 1e-9
 HEAD = """# Parity with other tools
 
-Written by `make conformance-full` from what it measured; do not edit. Each tool was called on the
+Written by `make conformance PEERS=all` from its numbers; do not edit. Each tool was called on the
 same rows as `fastrank_eval.evaluate(..., profile=...)`: random groups with ties, groups of one row,
 groups of one class, lists shorter than k, negative and fractional grades where the tool takes them,
 and real lists. A difference is relative where a value is above 1. It passes up to {tolerance:g}, or

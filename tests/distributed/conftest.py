@@ -28,8 +28,10 @@ BRIEF = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--require-engines",
-        action="store_true",
-        help=f"fail, rather than skip, without Java or one of {', '.join(ENGINES)}",
+        nargs="?",
+        const=",".join(ENGINES),
+        default="",
+        help=f"fail, rather than skip, without Java or one of these: {','.join(ENGINES)}",
     )
 
 
@@ -53,9 +55,10 @@ def spark_missing() -> str:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if not config.getoption("--require-engines", default=False):
+    wanted = config.getoption("--require-engines", default="")
+    if not wanted:
         return
-    missing = [name for name in ENGINES if find_spec(name) is None]
+    missing = [name for name in wanted.split(",") if find_spec(name) is None]
     if reason := java_missing():
         missing.append(reason)
     if missing:

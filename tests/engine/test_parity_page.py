@@ -11,7 +11,7 @@ from fastrank_eval.measures import measure
 pytestmark = pytest.mark.no_kernels
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "parity.md").read_text(encoding="utf-8")
-AGAIN = "run `make conformance-full`, which writes the page"
+AGAIN = "run `make conformance PEERS=all`, which writes the page"
 
 
 def sections() -> dict[str, str]:
