@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -45,5 +46,27 @@ def test_frame_without_any_key__has_no_rows_and_a_count(spark) -> None:
     result = fe.spark.evaluate(frame_of(spark, log), **CHOICES, null_groups="drop", partitions=2)
     assert result.meta.rows == 0
     assert "600 rows without a group key left out, 100% of 600" in repr(result)
-    with pytest.raises(fe.ArgumentError, match="null_groups: must be 'error' with per_group=True"):
-        fe.spark.evaluate(frame_of(spark, log), **CHOICES, null_groups="drop", per_group=True)
+    assert rows_by_key(spark, log, label="click") == [(None, 600, None, None)]
+
+
+def rows_by_key(spark, log: pa.Table, **options: Any) -> list[tuple[Any, ...]]:
+    frame = fe.spark.evaluate(
+        frame_of(spark, log), **{**CHOICES, "measures": "GAUC", "score": "a", **options},
+        null_groups="drop", per_group=True, partitions=3,
+    )  # fmt: skip
+    return [tuple(row) for row in frame.collect()]
+
+
+@pytest.mark.parametrize("group", ["user", "name", ["user", "name"]], ids=str)
+def test_table_of_groups__counts_rows_without_a_key(spark, group: str | list[str]) -> None:
+    log = with_names(log_without("user"))
+    here = fe.evaluate(log, **{**CHOICES, "group": group, "measures": "GAUC", "score": "a"},
+                       null_groups="drop", per_group=True)  # fmt: skip
+    found = rows_by_key(spark, log, group=group)
+    (count,) = [row for row in found if row[0] is None]
+    keys = 1 if isinstance(group, str) else len(group)
+    assert count == (*[None] * keys, 37, None, None)
+    of_groups = [tuple(row.values()) for row in here.per_group.to_pylist()]
+    assert sorted(row for row in found if row is not count) == sorted(of_groups)
+    of_labels = rows_by_key(spark, log, label=["click"])
+    assert [row[:3] for row in of_labels if row[1] is None] == [("click", None, 37)]

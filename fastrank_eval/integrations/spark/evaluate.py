@@ -390,7 +390,8 @@ def evaluate(
     per_group : bool
         Return a DataFrame of the values of every group instead, with the columns of
         `Result.per_group`, or of `LabelResults.per_group` for a list of labels. It is lazy: an
-        action on it computes the rows.
+        action on it computes the rows. With ``null_groups="drop"`` a row of null keys has the
+        number of rows without a key, if there are any, and no values.
     keep_groups : bool
         Keep keys and values of every group in `Result.state`; the driver receives them.
     keep_scores : bool
@@ -434,11 +435,6 @@ def evaluate(
         keep_scores=keep_scores,
     )
     if per_group:
-        if job.task.drop_keyless:
-            raise ArgumentError(
-                "null_groups: must be 'error' with per_group=True, got 'drop'; a DataFrame of "
-                "groups has no place for the count of these rows: pass df.dropna(subset=...)."
-            )
         return job.group_values()
     reply = job.run()
     results = {

@@ -20,7 +20,7 @@ from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ColumnError, FastRankEvalError, SparkError
 from fastrank_eval._lib.jit import compilations, kernel
 from fastrank_eval.engine.labels import requests_by_label
-from fastrank_eval.engine.records import add_counts, plain_counts
+from fastrank_eval.engine.records import add_counts, counts_in, plain_counts
 from fastrank_eval.engine.run import Evaluation, run_together
 from fastrank_eval.engine.summary import group_records
 from fastrank_eval.groups.edges import key_text
@@ -370,11 +370,20 @@ def group_values(
 
 
 def table_of_groups(task: Task, evaluations: Mapping[str, Evaluation]) -> pa.Table:
-    """Build the table of the values of groups of every label."""
-    tables = {
-        label: group_records(one.plan, one.keys, one.values, one.schema).table()
-        for label, one in evaluations.items()
-    }
+    """Build the table of the values of groups of every label.
+
+    A row of null keys counts the rows without a key.
+    """
+    tables = {}
+    for label, one in evaluations.items():
+        records = group_records(one.plan, one.keys, one.values, one.schema)
+        values = records.table()
+        keyless = counts_in(one.meta.conventions).get(NULL_GROUP, {"rows": 0})["rows"]
+        if keyless:
+            numbers = values.column_names[len(records.names)]
+            count = pa.table({numbers: pa.array([keyless], values.schema.field(numbers).type)})
+            values = pa.concat_tables([values, count], promote_options="default")
+        tables[label] = values
     label = task.options["label"]
     table: pa.Table = tables[label] if isinstance(label, str) else stacked(tables)
     return table
