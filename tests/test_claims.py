@@ -11,6 +11,7 @@ import json
 import math
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -29,13 +30,16 @@ import fastrank_eval as fe
 from bench.nulls import USERS, cells
 from fastrank_eval.analysis.compare_tests import TESTS
 from fastrank_eval.apps.cli.main import cli
+from fastrank_eval.apps.nightly.gate_text import false_alarms
 from fastrank_eval.apps.nightly.history import History
+from fastrank_eval.apps.nightly.night import GateOutcome
 from fastrank_eval.io.reader import open_source
 from fastrank_eval.measures import WEIGHT
 from fastrank_eval.stats.sequences import alarms
 from tests.forged_states import file_in, file_of
 from tests.support.doors import DOORS, DOORS_OF_ROWS, DROPS, NIGHT, log_without
 from tests.support.names_of_files import NAMES, SOURCES, write_source
+from tests.support.sample_nights import month
 
 DOCS = Path(__file__).parents[1] / "docs"
 #: Measures whose values of groups the documents read.
@@ -725,6 +729,21 @@ def test_11__a_gate_without_any_slice_to_judge_fails() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "gate, field",
+    [("GAUC delta_ci_high < 0", "delta_ci_high"), ("worse(GAUC)", "p_adjusted")],
+)
+def test_11__groups_that_do_not_vary_cannot_be_judged(gate: str, field: str) -> None:
+    log = {"user": [1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4], "click": [1, 0, 0] * 4,
+           "base": [0.9, 0.1, 0.5] * 4, "new": [0.5, 0.1, 0.9] * 4}  # fmt: skip
+    (failure,) = compared(log, by=None).check(gate).failures
+    assert failure.kind == "undefined"
+    assert failure.detail == (
+        f"cannot be judged: {field} of GAUC is undefined (no_variance): gate on delta, which has a "
+        "number, or evaluate more groups"
+    )
+
+
 def test_12__a_model_in_half_a_condition_is_refused() -> None:
     half = "new:GAUC[*] p_adjusted < 0.05 and GAUC[*] delta < -0.02"
     with pytest.raises(fe.ArgumentError) as refused:
@@ -753,6 +772,19 @@ def test_13__a_gate_prints_its_own_p_value_and_that_of_the_table() -> None:
     )
     found = compared(sliced_log(new=0.3), measures="GAUC,RR").check("worse(GAUC[*])")
     assert " over the 3 slices of slot (" in str(found)
+
+
+def test_13__two_measures_in_a_gate_are_two_families() -> None:
+    night = month()[-1]
+    total = 2 * len({value.by for value in night.values if value.by})
+    outcome = GateOutcome("worse(GAUC[*]) or worse(AUC[*])", True)
+    text = false_alarms(replace(night, gates=(outcome,)))
+    assert text == (
+        f"1 gate with {total} families of corrected p-values, one for each measure and slicing of "
+        f"a gate: at most {total} × 5% = {5 * total}% of the nights without any difference fail by "
+        "them."
+    )
+    assert "A gate that names two measures" in (DOCS / "reference" / "gates.md").read_text()
 
 
 def test_13__worse_is_the_bad_direction_of_the_measure() -> None:

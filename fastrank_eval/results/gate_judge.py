@@ -90,6 +90,8 @@ def judge(
 _NOT_JUDGED = "not_judged"
 #: Kinds of failures of single slices: no number stands there.
 _OF_SLICES = ("no_groups", "undefined")
+#: Cautions of a value or a difference without an error.
+_NO_ERROR = ("no_variance", "one_group")
 #: The most slices without numbers that a text names.
 _MAX_NAMED = 5
 
@@ -276,7 +278,10 @@ class _Table:
             reason = "there is no baseline" if self._baseline is None else "it is the baseline"
             raise _Unknown("no_baseline", f"{title} has no {term.field}: {reason}")
         if number is None or not math.isfinite(number):
-            detail = f"{term.field} of {title} is undefined{_reasons(rows)}"
+            detail = f"cannot be judged: {term.field} of {title} is undefined{_reasons(rows)}"
+            if any(getattr(row, "caution", None) in _NO_ERROR for row in rows):
+                other = "delta" if term.field in COMPARISON_FIELDS else "value"
+                detail += f": gate on {other}, which has a number, or evaluate more groups"
             raise _Unknown("undefined", detail, _short_reason(rows, f"no {term.field}"))
         return number
 

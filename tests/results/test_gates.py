@@ -214,8 +214,8 @@ def test_judge__value_that_needs_no_groups__has_no_dropped_share() -> None:
     of_rows = replace(AUC, groups=0, groups_used=0)
     assert verdict("AUC > 0.6", of_rows) == HOLDS
     (failure,) = judge(["AUC dropped_share >= 0"], [of_rows], rows=6, groups=3).failures
-    text = "dropped_share of AUC is undefined (1 all_negative, has no standard error)"
-    assert (failure.kind, failure.detail) == ("undefined", text)
+    lacks = "dropped_share of AUC is undefined (1 all_negative, has no standard error)"
+    assert (failure.kind, failure.detail) == ("undefined", f"cannot be judged: {lacks}")
     assert verdict("AUC > 0.6", replace(AUC, groups=1, groups_used=0)) == [
         ("no_groups", "pctr", None)
     ]
@@ -227,7 +227,7 @@ def test_judge__undefined_value_of_rows_without_groups__is_undefined() -> None:
     (failure,) = result.check("AUC[slot=b] < 3").failures
     assert (failure.kind, failure.detail) == (
         "undefined",
-        "value of AUC[slot=b] is undefined (1 single_class)",
+        "cannot be judged: value of AUC[slot=b] is undefined (1 single_class)",
     )
 
 

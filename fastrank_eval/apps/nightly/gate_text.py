@@ -118,7 +118,8 @@ def gate_texts(night: Night) -> list[str]:
 def false_alarms(night: Night) -> str:
     """Say how often gates by corrected p-values fail without a difference.
 
-    Each gate has a share of its own, with ``[*]`` for each slicing. Empty without such a gate.
+    Each gate has a share of its own for each of its measures, with ``[*]`` for each slicing too.
+    Empty without such a gate.
     """
     gates = [shares for each in night.gates if (shares := _false_alarms(each, night))]
     if not gates:
@@ -127,9 +128,12 @@ def false_alarms(night: Night) -> str:
     total = percent_text(min(sum(shares), 1.0), 3)
     if len(shares) > 1 and len(set(shares)) == 1:
         total = f"{len(shares)} × {percent_text(shares[0], 3)} = {total}"
+    what = "corrected p-values"
+    if len(shares) > len(gates):
+        what = f"{len(shares)} families of {what}, one for each measure and slicing of a gate"
     return (
-        f"{count_text(len(gates), 'gate')} with corrected p-values: at most {total} of the nights "
-        "without any difference fail by them."
+        f"{count_text(len(gates), 'gate')} with {what}: at most {total} of the nights without any "
+        "difference fail by them."
     )
 
 

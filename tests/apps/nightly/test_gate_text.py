@@ -154,8 +154,9 @@ def test_gates_with_corrected_p_values__say_how_often_they_fail_without_a_differ
     night = replace(night, gates=tuple(outcomes))
     total = 1 + slicings
     text = (
-        f"2 gates with corrected p-values: at most {total} × 5% = {5 * total}% of the nights "
-        "without any difference fail by them."
+        f"2 gates with {total} families of corrected p-values, one for each measure and slicing of "
+        f"a gate: at most {total} × 5% = {5 * total}% of the nights without any difference fail by "
+        "them."
     )
     assert false_alarms(night) == text
     assert text in page([night])
