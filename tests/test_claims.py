@@ -1311,6 +1311,26 @@ def test_26__bootstrap_of_few_groups_that_do_not_vary__names_the_test_for_few() 
     assert "choose the test randomisation" in str(comparison)
 
 
+@pytest.mark.parametrize("test", ["bootstrap", "randomisation", "wilcoxon", "sign"])
+def test_26__few_groups__have_no_least_difference_that_is_found(test: str) -> None:
+    """No p-value of five groups is below 0.0625, however large the difference is."""
+    found = [few_queries(groups, test).find("RR") for groups in (5, 6)]
+    assert [line.p_value > 0.05 for line in found] == [True, False]
+    assert "minimum detectable" not in found[0].verdict
+    assert [math.isnan(line.mdd) for line in found] == [True, False]
+
+
+def few_queries(groups: int, test: str) -> fe.Comparison:
+    """Make queries of three documents that all gain, by different amounts."""
+    query, place = np.divmod(np.arange(3 * groups), 3)
+    new = np.where(query % 2, [0, 2, 1] * groups, place)
+    log = {"query": query, "grade": place == 2, "old": -place, "new": new}
+    return fe.compare(
+        log, group="query", label="grade", score=["old", "new"], baseline="old", measures="RR",
+        test=test,
+    )  # fmt: skip
+
+
 # --- Sources: groups in parts, files with two names (27, 28) -------------------------------------
 
 #: The rows of group 1 lie in both parts: each of them alone has one class.

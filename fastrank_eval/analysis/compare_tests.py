@@ -19,7 +19,7 @@ from fastrank_eval.analysis.attribution import (
     rela_impr,
     slopes_of_rela_impr,
 )
-from fastrank_eval.analysis.compared_value import ComparedValue, verdict_on
+from fastrank_eval.analysis.compared_value import ComparedValue, detectable, verdict_on
 from fastrank_eval.analysis.group_join import group_ids
 from fastrank_eval.engine import DEFAULT_MEASURES
 from fastrank_eval.engine.records import MeasureValue
@@ -40,7 +40,6 @@ from fastrank_eval.stats.hypothesis_tests import (
     adjust_p_values,
     clustered_test,
     group_differences,
-    minimum_detectable_difference,
     paired_t,
     sign_test,
     wilcoxon,
@@ -346,7 +345,7 @@ def adjust_rows(
     for row, p_value in zip(
         rows, adjust_p_values(p_values, choices.correction).tolist(), strict=True
     ):
-        row = replace(row, p_adjusted=p_value, comparisons=count, mdd=_detectable(row, alpha))
+        row = replace(row, p_adjusted=p_value, comparisons=count, mdd=detectable(row, alpha))
         verdict = verdict_on(row, by_text[row.measure], choices.confidence)
         corrected.append(replace(row, verdict=verdict))
     return corrected
@@ -373,13 +372,6 @@ def _caution(delta: float, evidence: Evidence, result: PairedTest) -> str | None
     if not evidence.se or result.note == "no_variance":
         return "no_difference" if result.interval == _NO_DIFFERENCE else "no_variance"
     return "few_groups" if support.effective_groups < FEW_GROUPS else None
-
-
-def _detectable(row: ComparedValue, alpha: float) -> float:
-    if not row.se > 0 or row.groups < 2:  # without variance the test has no p-value
-        return math.nan
-    degrees = None if math.isnan(row.degrees) else row.degrees
-    return minimum_detectable_difference(row.se, alpha=alpha, degrees=degrees)
 
 
 def _with_rela_impr(

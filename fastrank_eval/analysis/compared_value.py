@@ -10,6 +10,7 @@ from fastrank_eval.engine.records import NamedRecord, record_schema
 from fastrank_eval.measures import Measure
 from fastrank_eval.results.format import amount, decimals, interval_text, p_text, percent_text
 from fastrank_eval.results.gates import DifferenceFields
+from fastrank_eval.stats.hypothesis_tests import minimum_detectable_difference
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,8 @@ class ComparedValue(DifferenceFields, NamedRecord):
     mdd : float
         Minimum detectable difference: the least true difference that the test finds with a power of
         80 %, by `se`, at the level that the correction leaves to the first of the comparisons. NaN
-        where `se` is 0 or NaN.
+        where `se` is 0 or NaN, and where a test by changes of sign has so few groups that differ
+        that none of its p-values reaches this level.
     caution : str or None
         * ``"few_groups"``: fewer than 40 effective groups, the interval is rough;
         * ``"one_group"``: a value rests on fewer than two groups, so there is no error and no test;
@@ -164,6 +166,8 @@ _ROWS_NOT_PAIRED = (
 )
 #: Tests that agree with the interval of the difference; others may not.
 _INTERVAL_TESTS = ("clustered_t", "clustered_z", "bootstrap")
+#: Tests without p-values below 2^(1 - n) for n groups that differ.
+_SIGN_TESTS = ("wilcoxon", "sign", "randomisation", "bootstrap")
 
 
 def verdict_on(value: ComparedValue, measure: Measure, confidence: float) -> str:
@@ -211,6 +215,18 @@ def verdict_on(value: ComparedValue, measure: Measure, confidence: float) -> str
     if value.mdd > 0:
         text += f"; {_DETECTABLE} {amount(value.mdd, digits_of(value))} {_POWER}"
     return text
+
+
+def detectable(row: ComparedValue, alpha: float) -> float:
+    """Compute the minimum detectable difference; NaN for none."""
+    if not row.se > 0 or row.groups < 2:  # without variance the test has no p-value
+        return math.nan
+    if row.test in _SIGN_TESTS:
+        counts = (row.wins, row.losses, row.only_base, row.only_candidate)
+        if math.ldexp(1.0, 1 - sum(count or 0 for count in counts)) > alpha:
+            return math.nan
+    degrees = None if math.isnan(row.degrees) else row.degrees
+    return minimum_detectable_difference(row.se, alpha=alpha, degrees=degrees)
 
 
 def is_shown(value: ComparedValue, confidence: float) -> bool:
