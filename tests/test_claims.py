@@ -16,6 +16,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import duckdb
 import numpy as np
@@ -35,6 +36,7 @@ from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.night import GateOutcome
 from fastrank_eval.io.reader import open_source
 from fastrank_eval.measures import WEIGHT
+from fastrank_eval.results.tables import write_csv
 from fastrank_eval.stats.sequences import alarms
 from tests.forged_states import file_in, file_of
 from tests.support.doors import DOORS, DOORS_OF_ROWS, DROPS, NIGHT, log_without
@@ -1600,6 +1602,35 @@ def test_32__the_table_of_groups_keeps_uuids(tmp_path: Path) -> None:
         groups = fe.evaluate(source, **OF_LISTS, measures="RR").per_group
         assert groups.schema.field("g").type == pa.uuid()
         assert groups["g"].to_pylist() == [keys[0].as_py(), keys[2].as_py()]
+
+
+def test_32__uuids_are_shown_as_uuids(tmp_path: Path) -> None:
+    keys = [UUID(int=5 * user) for user in range(4)]
+    bytes_of = [keys[row // 6].bytes for row in range(24)]
+    log = pa.table({"g": pa.array(bytes_of, pa.uuid()), "device": pa.array(bytes_of, pa.uuid()),
+                    "y": [0, 1, 0] * 8, "a": [row * 7 % 11 for row in range(24)],
+                    "b": [row * 5 % 11 for row in range(24)]})  # fmt: skip
+    options: dict[str, Any] = {**OF_LISTS, "score": ["a", "b"], "measures": "GAUC"}
+    found = fe.evaluate(log, **options, by="device")
+    labels = [f"device={key}" for key in keys]
+    assert [v.slice for v in found if v.score == "a" and v.slice != "all"] == labels
+    state = fe.partial(log, **options, keep_groups=True, baseline="a")
+    comparison = fe.compare(log, **options, baseline="a", per_group=True)
+    tables = [
+        fe.State.from_bytes(state.to_bytes()).result().per_group,
+        state.compare(baseline="a").per_group,
+        comparison.per_group,
+        comparison.movers("GAUC"),
+        fe.evaluate(log, **{**options, "label": ["y"]}, per_group=True).per_group,
+    ]
+    for table in tables:
+        assert table.schema.field("g").type == pa.uuid()
+        assert set(table["g"].to_pylist()) <= set(keys)
+    with pytest.raises(fe.ColumnError, match="twice in the group"):
+        fe.evaluate(log, **options, item="device")
+    with (tmp_path / "groups.csv").open("wb") as sink:
+        write_csv(tables[0], sink)
+    assert f'"{keys[1]}"' in (tmp_path / "groups.csv").read_text()
 
 
 def test_32__too_many_replicates__are_named_and_not_the_order_of_rows() -> None:

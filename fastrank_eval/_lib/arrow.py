@@ -276,6 +276,8 @@ def fixed_width(key: pa.Array) -> np.ndarray | None:
 
 def text_buffers(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     """Get the offsets of strings or bytes, and the bytes of all of them."""
+    if pa.types.is_fixed_size_binary(texts.type):
+        texts = texts.cast(pa.binary())
     wide = pa.types.is_large_string(texts.type) or pa.types.is_large_binary(texts.type)
     kind = np.dtype(np.int64 if wide else np.int32)
     _, offset_buffer, content = texts.buffers()

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from fastrank_eval._lib.arguments import typed
-from fastrank_eval._lib.arrow import arrow_column, as_array, column_with_nulls
+from fastrank_eval._lib.arrow import arrow_column, as_array, column_with_nulls, decode_array
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.elementary import ratio
 from fastrank_eval._lib.errors import ArgumentError, MeasureError
@@ -392,17 +392,16 @@ def largest_changes(records: GroupRecords, changes: np.ndarray, top: int) -> np.
         rising = rising[changes[rising] >= threshold]
     indices = arrow_column(rising)
     table = pa.table(
-        [arrow_column(-changes[rising]), *(_sortable(key.take(indices)) for key in records.keys)],
+        [
+            arrow_column(-changes[rising]),
+            *(decode_array(key.take(indices)) for key in records.keys),
+        ],
         names=["moved", *(f"key{k}" for k in range(len(records.keys)))],
     )
     import pyarrow.compute as pc
 
     order = pc.sort_indices(table, sort_keys=[(name, "ascending") for name in table.column_names])
     return rising[as_array(order)[:top].astype(np.int64)]
-
-
-def _sortable(key: pa.Array) -> pa.Array:
-    return key.dictionary_decode() if pa.types.is_dictionary(key.type) else key
 
 
 def is_mean(measure: Measure) -> bool:

@@ -186,8 +186,8 @@ def join_groups(
     groups = GroupRecords(
         base.names,
         tuple(
-            pa.concat_arrays([a, b.take(arrow_column(new_rows))])
-            for a, b in zip(base_keys, other_keys, strict=True)
+            pa.concat_arrays([a, b.take(arrow_column(new_rows)).cast(a.type)])
+            for a, b in zip(base.keys, other_keys, strict=True)
         ),
         np.concatenate([base.rows, other.rows[new_rows]]),
         np.concatenate([base.positives, other.positives[new_rows]]),

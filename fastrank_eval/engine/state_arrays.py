@@ -383,6 +383,7 @@ class SavedGroups:
     names : tuple of str
         Key columns.
     keys : tuple of pyarrow.Array, each of length groups
+        Decoded, but for UUIDs.
     values : GroupValues
         NaN for measures of all rows.
     """
@@ -405,7 +406,7 @@ class SavedGroups:
         values : sequence of GroupValues
             Their values, in the same order.
         schema : pyarrow.Schema
-            Of the source, for the types of keys where there is no group.
+            Of the source: keys are UUIDs again, and have its types where there is no group.
         """
         names = plan.roles.group
         if not keys:
@@ -416,8 +417,12 @@ class SavedGroups:
             values = [GroupValues(none, none, np.empty(shape))]
         else:
             key_columns = (pa.chunked_array(columns) for columns in zip(*keys, strict=True))
-        decoded = tuple(decode_array(column.combine_chunks()) for column in key_columns)
-        return cls(names, decoded, GroupValues.concat(values))
+        decoded = (decode_array(column.combine_chunks()) for column in key_columns)
+        shown = tuple(
+            key.cast(pa.uuid()) if schema.field(name).type == pa.uuid() else key
+            for name, key in zip(names, decoded, strict=True)
+        )
+        return cls(names, shown, GroupValues.concat(values))
 
     def sort_by_key(self) -> Self:
         """Sort the groups by key, and groups with equal keys by their numbers."""
@@ -435,7 +440,7 @@ class SavedGroups:
 
     def ranks(self) -> list[np.ndarray]:
         """Rank the keys of the groups, column by column."""
-        return [value_ranks(key) for key in self.keys]
+        return [value_ranks(decode_array(key)) for key in self.keys]
 
     def equal_neighbours(self, order: np.ndarray) -> np.ndarray:
         """Mark each group but the first whose key equals the previous one."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import field
 from functools import partial
 from typing import Any
 
@@ -208,8 +207,6 @@ class GroupRecords:
     weights : mapping of (int, int) to ndarray of float64, shape (groups,)
         Weights by the indices of model and measure. Without an entry every weight is 1. A weight of
         0 leaves the group out.
-    kinds : mapping of str to pyarrow.DataType
-        Types that keys have in the table and nowhere else: UUID.
     """
 
     names: tuple[str, ...]
@@ -220,7 +217,6 @@ class GroupRecords:
     measures: tuple[Measure, ...]
     values: Mapping[tuple[int, int], np.ndarray]
     weights: Mapping[tuple[int, int], np.ndarray]
-    kinds: Mapping[str, pa.DataType] = field(default_factory=dict)
 
     def summands(self, model: int, m: int) -> np.ndarray:
         """Compute the summand of each group, NaN for a group that is left out."""
@@ -241,10 +237,7 @@ class GroupRecords:
 
         Columns of measures have the name of the model too if there are several.
         """
-        columns: dict[str, pa.Array] = {
-            name: key.cast(self.kinds.get(name, key.type))
-            for name, key in zip(self.names, self.keys, strict=True)
-        }
+        columns: dict[str, pa.Array] = dict(zip(self.names, self.keys, strict=True))
 
         def add(name: str, column: pa.Array) -> None:
             while name in columns:
@@ -289,9 +282,4 @@ def group_records(
             for place in np.ndindex(joined.values.shape[:2])
         },
         joined.weights,
-        {
-            key.name: key.type
-            for key in schema
-            if key.name in groups.names and key.type == pa.uuid()
-        },
     )

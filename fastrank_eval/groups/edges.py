@@ -171,7 +171,8 @@ def key_text(keys: Keys, names: Sequence[str], i: int) -> str:
 def value_text(key: pa.Array, i: int) -> str:
     """Format the value of row `i` for messages."""
     try:
-        return repr(key[i].as_py())
+        value = key[i].as_py()
+        return f"0x{value.hex()}" if isinstance(value, bytes) else repr(value)
     # Outside the range of Python's dates, or of a zone that pytz does not know, where it is used.
     except (KeyError, OverflowError, ValueError, pa.ArrowException):
         if pa.types.is_timestamp(key.type) and key.type.tz:  # the zone may be unknown

@@ -349,6 +349,8 @@ def _for_csv(table: pa.Table, safe: bool) -> pa.Table:
             column = column.cast(column.type.value_type)
         if any(is_bytes(column.type) for is_bytes in _BYTES):
             column = pa.chunked_array([[key.hex() for key in column.to_pylist()]], pa.string())
+        elif column.type == pa.uuid():
+            column = pa.chunked_array([list(map(str, column.to_pylist()))], pa.string())
         elif safe and any(is_text(column.type) for is_text in _TEXTS):
             column = pa.chunked_array([csv_cells(column.to_pylist(), safe)], column.type)
         table = table.set_column(i, field.name, column)

@@ -122,12 +122,14 @@ def value_texts(values: pa.Array) -> list[str]:
     Returns
     -------
     list of str
-        Numbers in their shortest form, dates and times in ISO 8601, bytes as hexadecimal digits,
-        strings in quotes only where they contain special characters.
+        Numbers in their shortest form, dates and times in ISO 8601, UUIDs with their hyphens, bytes
+        as hexadecimal digits, strings in quotes only where they contain special characters.
     """
     kind = values.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return [NULL if text is None else text_value(text) for text in values.to_pylist()]
+    if kind == pa.uuid():
+        return [NULL if key is None else str(key) for key in values.to_pylist()]
     if _is_bytes(kind):
         return [NULL if text is None else f"0x{text.hex()}" for text in values.to_pylist()]
     unit = ""
@@ -324,7 +326,7 @@ class DistinctEncoder(KeyedEncoder):
 
     def __init__(self, slice_column: SliceColumn, kind: pa.DataType) -> None:
         super().__init__(slice_column, kind)
-        kind = self.kind
+        self._is_uuid, kind = kind == pa.uuid(), self.kind
         if pa.types.is_nested(kind) or pa.types.is_interval(kind) or pa.types.is_union(kind):
             self.refuse("its values cannot be compared", "Cast it to a number, a date or a string")
 
@@ -342,8 +344,9 @@ class DistinctEncoder(KeyedEncoder):
             doubles = as_array(values).view(np.float64)
             kind = numpy_type(self.kind)
             values = column_with_nulls(np.where(null, 0, doubles).astype(kind), null)
+        shown = values.cast(pa.uuid()) if self._is_uuid else values
         return Categories(
-            tuple(f"={text}" for text in value_texts(values)), values, ranks_of(values)
+            tuple(f"={text}" for text in value_texts(shown)), values, ranks_of(values)
         )
 
 
