@@ -253,7 +253,7 @@ pins: $(VENV)/.dev
 	$(call pin,test,--universal pyproject.toml --extra test)
 	$(call pin,dev,--universal pyproject.toml --extra dev --constraint requirements/test.txt)
 	$(call pin,report,--universal pyproject.toml --extra report --constraint requirements/test.txt)
-	$(call pin,wheel,--universal pyproject.toml --extra stats --constraint requirements/test.txt)
+	$(call pin,wheel,--universal pyproject.toml --constraint requirements/test.txt)
 	$(call pin,build,--universal --group build --constraint requirements/dev.txt)
 	$(call pin,fuzz,--universal pyproject.toml --extra fuzz --constraint requirements/test.txt)
 	$(call pin,release,--universal pyproject.toml --extra release --constraint requirements/dev.txt)
@@ -264,8 +264,8 @@ pins: $(VENV)/.dev
 	$(call pin,conformance-full,--universal pyproject.toml --extra conformance-full \
 		--group conformance-full --no-emit-package torch --constraint requirements/conformance.txt)
 	$(call pin,lowest,$(PIN_LOWEST) --extra test --extra conformance --extra dask --extra ir_measures \
-		--extra outofcore --extra ray --extra report --extra serve --extra spark --extra stats)
-	$(call pin,wheel-lowest,$(PIN_LOWEST) --extra stats)
+		--extra outofcore --extra ray --extra report --extra serve --extra spark)
+	$(call pin,wheel-lowest,$(PIN_LOWEST))
 
 PIN_LOWEST := --resolution lowest-direct --python-platform x86_64-manylinux_2_28 pyproject.toml
 

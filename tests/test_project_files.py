@@ -47,10 +47,7 @@ def test_files_of_the_package__are_written_here_but_for_machine_code() -> None:
 
 def test_works_of_others__list_requirements_and_fixtures() -> None:
     pins = (ROOT / "requirements" / "wheel.txt").read_text(encoding="utf-8")
-    extra = {
-        re.split("[<>=]", one)[0] for one in PROJECT["project"]["optional-dependencies"]["stats"]
-    }
-    for name in set(re.findall(r"^([\w-]+)==", pins, re.MULTILINE)) - extra:
+    for name in set(re.findall(r"^([\w-]+)==", pins, re.MULTILINE)):
         assert re.search(rf"^\| {name}\b", WORKS, re.MULTILINE | re.IGNORECASE), name
     for notice in (ROOT / "tests" / "fixtures").glob("NOTICE*"):
         assert f"tests/fixtures/{notice.name}" in WORKS

@@ -107,7 +107,10 @@ def plain_meta(meta: Meta) -> dict[str, Any]:
 
 
 def plain_counts(left_out: RowsLeftOut) -> dict[str, dict[str, Any]]:
-    """Write counts as ``{"rows_left_out": {reason: {"rows": n, "by_model": ...}}, ...}``."""
+    """Write counts as plain values, those of rows that stay apart.
+
+    ``{"rows_left_out": {reason: {"rows": n, "by_model": ...}}, "rows_noted": ...}``
+    """
     plain: dict[str, dict[str, Any]] = {}
     for reason in sorted({reason for reason, _ in left_out}):
         models = {model: n for (each, model), n in left_out.items() if each == reason}
