@@ -1464,6 +1464,29 @@ def test_31__csv_integers_above_2_63_keep_their_order(tmp_path: Path) -> None:
         assert fe.evaluate(paths, **OF_LISTS, measures="GAUC").value("GAUC") == 1.0
 
 
+@pytest.mark.parametrize("first, text", [
+    ("0,0,1", "20752587082923245569"), ("0,0,-1", "9223372036854775809"),
+    ("0,0,0.5", "9223372036854775809"), ("0,0,1", "-10000000000000000000000000000001"),
+])  # fmt: skip
+@pytest.mark.parametrize("before", [1, 100_000])
+def test_31__csv_integers_beyond_64_bits_are_refused(
+    first: str, text: str, before: int, tmp_path: Path
+) -> None:
+    path = tmp_path / "scores.csv"
+    path.write_text("\n".join(["g,y,s", *[first] * before, f"0,1,{text}\n"]), encoding="utf-8")
+    with pytest.raises(fe.SourceError) as refused:
+        fe.evaluate(path, **OF_LISTS, measures="GAUC")
+    assert text in str(refused.value)
+    assert re.search(f"row {before:,} |in line {before + 2}", str(refused.value))
+
+
+def test_31__csv_doubles_written_as_whole_numbers_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "scores.csv"
+    lines = ["g,y,s", f"0,0,{2**70}", f"0,1,{2**71}", "1,1,inf", "1,0,1e300", "2,1,1e19", "2,0,0.5"]
+    path.write_text("\n".join([*lines, ""]), encoding="utf-8")
+    assert fe.evaluate(path, **OF_LISTS, measures="GAUC").value("GAUC") == 1.0
+
+
 def test_30__a_certain_right_prediction_costs_the_clamp() -> None:
     rows = {"y": [1, 0, 1, 0], "s": [1.0, 0.0, 1.0, 0.0]}
     for text in ("LogLoss(clamp=1e-18)", "NE(clamp=1e-18)"):

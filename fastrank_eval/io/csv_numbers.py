@@ -74,6 +74,8 @@ CONVERSION = re.compile(
     r"In CSV column #(\d+):(?: Row #(\d+):)? CSV conversion error to \w+: invalid value '(.*)'$"
 )
 _NUMBER = re.compile(r"\s*[-+]?((\d+\.?\d*|\.\d+)(e[-+]?\d+)?|nan|inf(inity)?)\s*", re.IGNORECASE)
+#: Whole numbers that may be beyond 64 bits.
+_BEYOND = re.compile(r"[-+]?[0-9]{19,}")
 _MISSING = ("na", "n/a", "none", "nil", "missing", "-", "?", "#n/a")
 
 
@@ -94,6 +96,36 @@ def number_remedy(word: str) -> str:
     if "," in word:
         return "write a point before decimals, and nothing between thousands"
     return "write a number, or leave the field empty"
+
+
+def refuse_rounded(batches: Iterable[pa.RecordBatch], file: str) -> None:
+    """Raise for whole numbers that doubles would round.
+
+    Different ones could be equal doubles, and tie as scores.
+
+    Parameters
+    ----------
+    batches : iterable of pyarrow.RecordBatch
+        The text of columns.
+    file : str
+
+    Raises
+    ------
+    SourceError
+        With the first number beyond 64 bits that is no double.
+    """
+    first_row = 0
+    for batch in batches:
+        for name, texts in zip(batch.schema.names, batch.columns, strict=True):
+            for row, text in enumerate(texts.to_pylist(), first_row):
+                if text and _BEYOND.fullmatch(text) and int(text) != float(text):
+                    raise SourceError(
+                        f"{file!r}: column {name!r} must hold whole numbers from -2^63 to 2^63 - 1 "
+                        f"or from 0 to 2^64 - 1, got {text} in row {row:,} (counted from 0): as a "
+                        "double it is rounded, and different numbers tie; write smaller numbers, "
+                        "such as ranks, or add a point (1.0) if rounding does no harm."
+                    )
+        first_row += batch.num_rows
 
 
 def spellings_of(texts: pa.Array) -> list[str]:

@@ -23,6 +23,7 @@ from fastrank_eval.io.csv_numbers import (
     SPELLINGS,
     is_number,
     number_remedy,
+    refuse_rounded,
     remaining_spellings,
     spellings_of,
 )
@@ -403,11 +404,12 @@ def _beyond_int64(reader: Any, texts: frozenset[str]) -> list[str]:
     batch = next(iter(reader), None) if names else None
     if batch is None:
         return []
-    return [
-        name
-        for name in names
-        if (batch.column(name).to_numpy(zero_copy_only=False) >= 2.0**63).any()
-    ]
+    return [name for name in names if _exceeds_int64(batch.column(name))]
+
+
+def _exceeds_int64(column: pa.Array) -> bool:
+    """Tell whether a double is above int64, or below it."""
+    return bool((abs(column.to_numpy(zero_copy_only=False)) >= 2.0**63).any())
 
 
 def _text_of(file: File, options: Any, names: list[str]) -> dict[str, pa.Array]:
@@ -466,6 +468,8 @@ def _read_csv(file: File, targets: dict[str, pa.DataType]) -> Iterator[pa.Record
         if name not in file.partitions
     }
 
+    doubles = {name for name, kind in own.items() if kind == pa.float64()}
+
     def rows(threads: bool) -> Iterator[pa.RecordBatch]:
         options = pacsv.ReadOptions(use_threads=threads)
         with _csv_bytes(file) as handle:
@@ -475,6 +479,12 @@ def _read_csv(file: File, targets: dict[str, pa.DataType]) -> Iterator[pa.Record
                     file.spellings[name] = remaining_spellings(
                         column, file.spellings[name], name, file.name
                     )
+                beyond = {name for name in doubles if _exceeds_int64(batch.column(name))}
+                doubles.difference_update(beyond)
+                if beyond:
+                    texts = _csv_options(file, dict.fromkeys(sorted(beyond), pa.string()))
+                    with _csv_bytes(file) as again:
+                        refuse_rounded(pacsv.open_csv(again, options, **texts), file.name)
                 yield batch
 
     try:
