@@ -1576,6 +1576,18 @@ def test_32__small_dicts_in_swapped_order_are_noticed() -> None:
     assert note not in str(fe.trec.evaluate(qrels, run, "nDCG"))
 
 
+def test_32__dicts_of_whole_numbers_in_swapped_order_are_noticed() -> None:
+    qrels = {"1": dict(zip("abcde", (1, 0, 1, 0, 0), strict=True)), "2": {"a": 1, "c": 0}}
+    run = {"1": dict(zip("abcde", (5, 9, 4, 2, 1), strict=True)), "2": {"a": 3, "b": 7}}
+    note = "the scores are a few small whole numbers; if they are swapped, pass the judgements"
+    assert note in str(fe.trec.evaluate(run, qrels, "nDCG"))
+    assert note in str(fe.trec.evaluate(run, {"one": qrels, "two": qrels}, "nDCG"))
+    assert "swapped" not in str(fe.trec.evaluate(qrels, run, "nDCG"))
+    # A set of documents, all of score 1, and judgements in few grades.
+    retrieved = {query: dict.fromkeys(docs, 1) for query, docs in run.items()}
+    assert "swapped" not in str(fe.trec.evaluate(run, retrieved, "nDCG"))
+
+
 @pytest.mark.parametrize(
     "word, remedy",
     [

@@ -18,6 +18,8 @@ _BATCH_ROWS = 1 << 20
 #: Shares of documents with the number of another document of their query, in scores and in grades,
 #: and the largest usual grade: by these swapped dicts are recognised.
 _FEW_TIES, _MANY_TIES, _LARGEST_GRADE = 0.2, 0.5, 20
+#: Documents of a query whose grades usually tie.
+_LONG = 5
 
 
 def is_nested(source: object) -> bool:
@@ -106,23 +108,33 @@ def has_grades(run: Mapping[Any, Mapping[Any, Any]]) -> bool:
     return _are_whole(queries, _LARGEST_GRADE) and _share_of_ties(queries) >= _MANY_TIES
 
 
-def may_be_swapped(judgements: object, runs: Sequence[object]) -> bool:
-    """Tell whether grades are fractions, and all scores small and whole.
+def sign_of_swapping(judgements: object, runs: Sequence[object]) -> str:
+    """Say why judgements and runs may be swapped; nothing if not.
 
-    Too few documents decide nothing: these may be right.
+    All scores are small and whole, and the grades are fractions or, in long lists, never tie where
+    scores do. Such dicts may be right, so they are not refused.
     """
     every = [judgements, *runs]
     if not all(isinstance(one, Mapping) and is_nested(one) for one in every):
-        return False
+        return ""
     try:
         grades, *scores = (
-            np.array([n for docs in one.values() for n in docs.values()], np.float64)  # type: ignore[attr-defined]
+            [np.array([*docs.values()], np.float64) for docs in one.values()]  # type: ignore[attr-defined]
             for one in every
         )
     except (TypeError, ValueError, OverflowError):
-        return False
-    found = np.concatenate([*scores, np.empty(0)])
-    return not _are_whole([grades]) and len(found) > 0 and _are_whole([found], _LARGEST_GRADE)
+        return ""
+    found = np.concatenate([*(docs for run in scores for docs in run), np.empty(0)])
+    if not len(found) or not _are_whole([found], _LARGEST_GRADE):
+        return ""
+    if not _are_whole(grades):
+        return "the grades are fractions and the scores small whole numbers"
+    several = [[docs for docs in one if len(docs) > 1] for one in (grades, *scores)]
+    is_ranked = max(map(len, grades), default=0) >= _LONG and _share_of_ties(several[0]) == 0
+    is_graded = all(_share_of_ties(run) >= _MANY_TIES for run in several[1:])
+    if is_ranked and is_graded and len(np.unique(found)) > 1:
+        return "no two grades of a query are equal, and the scores are a few small whole numbers"
+    return ""
 
 
 def _numbers_by_query(source: Mapping[Any, Mapping[Any, Any]]) -> list[np.ndarray]:

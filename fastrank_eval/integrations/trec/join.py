@@ -22,7 +22,7 @@ from fastrank_eval.integrations.trec.dicts import (
     has_scores,
     is_nested,
     is_one_run,
-    may_be_swapped,
+    sign_of_swapping,
 )
 from fastrank_eval.integrations.trec.lines import QRELS, RUN, Layout
 from fastrank_eval.integrations.trec.pairs import (
@@ -195,11 +195,9 @@ def reading_notes(
             f"{lines} with # and {'has' if comments == 1 else 'have'} the fields of a row: read as "
             "comments, as by trec_eval 10; if # begins an id of a query, write another id"
         )
-    if may_be_swapped(qrels, runs):
-        notes.append(
-            "the grades are fractions and the scores small whole numbers; if they are swapped, "
-            "pass the judgements first and the runs second"
-        )
+    sign = sign_of_swapping(qrels, runs)
+    if sign:
+        notes.append(f"{sign}; if they are swapped, pass the judgements first and the runs second")
     return tuple(notes)
 
 
