@@ -33,6 +33,7 @@ import termios
 
 COLUMNS = ["-g", "user", "-l", "click", "-s", "pctr", "-m", "GAUC"]
 SCHEMA = pa.schema({"user": pa.int64(), "click": pa.int8(), "pctr": pa.float64()})
+PROGRAM = [sys.executable, "-m", "fastrank_eval"]
 PATIENCE = 60  # seconds until a test gives up
 
 
@@ -77,7 +78,7 @@ class Run:
         hidden = ("COLUMNS", "NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE")
         kept = {name: value for name, value in os.environ.items() if name not in hidden}
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "fastrank_eval", "evaluate", "-", *COLUMNS, *arguments],
+            [*PROGRAM, "evaluate", "-", *COLUMNS, *arguments],
             cwd=folder,
             env={**kept, "TERM": "xterm-256color", **environment},
             stdin=subprocess.PIPE,
@@ -214,7 +215,6 @@ def test_terminal__run_that_lasts__has_a_bar_that_is_gone_afterwards(
 @pytest.mark.parametrize(
     "arguments, environment, said",
     [
-        (["--quiet"], {}, []),
         (["-q"], {}, []),
         ([], {"TERM": "dumb"}, ["wrote report.json"]),
     ],
@@ -256,11 +256,10 @@ def test_terminal__bad_row_midway__leaves_the_error_alone(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("threads", ["1", "4"])
 def test_terminal__ctrl_c__leaves_one_line_and_no_file(
-    start: Callable[..., Run], tmp_path: Path, threads: str
+    start: Callable[..., Run], tmp_path: Path
 ) -> None:
-    run = start(*OUTPUTS, "--threads", threads)
+    run = start(*OUTPUTS, "--threads", "4")
     run.feed_until(" rows/s")
     assert run.terminal is not None
     os.write(run.terminal, b"\x03")
@@ -271,13 +270,13 @@ def test_terminal__ctrl_c__leaves_one_line_and_no_file(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("terminal", [True, False])
 @pytest.mark.parametrize(
-    "number, code, said",
+    "number, code, said, terminal",
     [
-        (signal.SIGINT, 130, "interrupted."),
-        (signal.SIGTERM, 143, "terminated."),
-        (signal.SIGHUP, 129, "hung up."),
+        (signal.SIGINT, 130, "interrupted.", False),
+        (signal.SIGTERM, 143, "terminated.", True),
+        (signal.SIGTERM, 143, "terminated.", False),
+        (signal.SIGHUP, 129, "hung up.", False),
     ],
 )
 def test_signal__midway__ends_the_run_and_leaves_no_file(
@@ -437,8 +436,6 @@ main()
     "number, imported, code, said",
     [
         (signal.SIGINT, "fastrank_eval._lib.signals", 130, "interrupted.\n"),
-        (signal.SIGINT, "click", 130, "interrupted.\n"),
-        (signal.SIGINT, "fastrank_eval.apps.cli.main", 130, "interrupted.\n"),
         (signal.SIGTERM, "click", 143, "terminated.\n"),
         (signal.SIGHUP, "fastrank_eval.apps.cli.main", 129, "hung up.\n"),
     ],
@@ -451,7 +448,7 @@ def test_signal__during_the_first_imports__ends_the_command_with_one_line(
     assert process.returncode == code
 
 
-@pytest.mark.parametrize("seconds", [0, 0.1, 0.3, 0.6, 1])
+@pytest.mark.parametrize("seconds", [0, 0.3, 1])
 def test_ctrl_c__soon_after_the_start__ends_the_command_with_one_line(seconds: float) -> None:
     process = subprocess.Popen(
         [sys.executable, "-X", "importtime", "-m", "fastrank_eval", "evaluate", "-", *COLUMNS],
@@ -497,60 +494,42 @@ def small_files_only() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["groups.parquet", "groups.arrow", "groups.csv"])
-def test_per_group__disk_full_midway__is_told_and_leaves_no_file(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    "arguments, name",
+    [
+        (["-m", "GAUC", "--per-group", "groups.parquet", "-o", "report.json"], "groups.parquet"),
+        (["-m", "GAUC", "--per-group", "groups.arrow", "-o", "report.json"], "groups.arrow"),
+        (["-m", "GAUC", "--per-group", "groups.csv", "-o", "report.json"], "groups.csv"),
+        (["-m", "AUC", "--save-state", "day.state", "-o", "report.json"], "day.state"),
+        (["-m", "AUC,LogLoss", "--by", "user", "-o", "report.json"], "report.json"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_output__disk_full_midway__is_told_and_leaves_no_file(
+    tmp_path: Path, arguments: list[str], name: str
+) -> None:
     parquet.write_table(pa.Table.from_batches([rows(0, 5000)]), tmp_path / "log.parquet")
     done = subprocess.run(
-        [sys.executable, "-m", "fastrank_eval", "evaluate", "log.parquet", *COLUMNS,
-         "--per-group", name, "-o", "report.json"],
+        [
+            sys.executable,
+            "-m",
+            "fastrank_eval",
+            "evaluate",
+            "log.parquet",
+            *COLUMNS[:-2],
+            *arguments,
+        ],
         cwd=tmp_path,
         env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,
         text=True,
         preexec_fn=small_files_only,
         check=False,
-    )  # fmt: skip
+    )
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"error: cannot write '{name}': ")
     assert os.strerror(errno.EFBIG) in done.stderr
     assert done.stderr.count("\n") == 1
-    assert [file.name for file in tmp_path.iterdir()] == ["log.parquet"]
-
-
-@pytest.mark.slow
-def test_save_state__disk_full_midway__is_told_and_leaves_no_file(tmp_path: Path) -> None:
-    parquet.write_table(pa.Table.from_batches([rows(0, 5000)]), tmp_path / "log.parquet")
-    done = subprocess.run(
-        [sys.executable, "-m", "fastrank_eval", "evaluate", "log.parquet", *COLUMNS[:-1], "AUC",
-         "--save-state", "day.state", "-o", "report.json"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
-        capture_output=True,
-        text=True,
-        preexec_fn=small_files_only,
-        check=False,
-    )  # fmt: skip
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"error: cannot write 'day.state': {os.strerror(errno.EFBIG)}.\n"
-    assert [file.name for file in tmp_path.iterdir()] == ["log.parquet"]
-
-
-@pytest.mark.slow
-def test_output__disk_full_midway__is_told_and_leaves_no_file(tmp_path: Path) -> None:
-    scores = {f"model_{number}": [0.5, 0.25, 0.75] for number in range(40)}
-    table = pa.table({"user": [1, 1, 1], "click": [1, 0, 0], **scores})
-    parquet.write_table(table, tmp_path / "log.parquet")
-    done = subprocess.run(
-        [sys.executable, "-m", "fastrank_eval", "evaluate", "log.parquet", *COLUMNS[:4],
-         "-s", ",".join(scores), "-m", "GAUC,AP", "-o", "report.json"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        preexec_fn=small_files_only,
-        check=False,
-    )  # fmt: skip
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"error: cannot write 'report.json': {os.strerror(errno.EFBIG)}.\n"
     assert [file.name for file in tmp_path.iterdir()] == ["log.parquet"]
 
 

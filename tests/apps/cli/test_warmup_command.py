@@ -81,8 +81,8 @@ def sample(tmp_path: Path) -> str:
     return str(tmp_path / "sample.parquet")
 
 
-@pytest.mark.slow
-def test_evaluations__of_rows_in_any_order__compile_nothing_after_it(
+@pytest.mark.slow  # all kernels of a warm-up are compiled
+def test_evaluations__of_rows_in_any_order_and_of_computed_scores__compile_nothing_after_it(
     sample: str, tmp_path: Path, empty_store: Path
 ) -> None:
     done = warm_up(empty_store, sample, *COLUMNS, "--measures", EIGHT)
@@ -106,6 +106,14 @@ def test_evaluations__of_rows_in_any_order__compile_nothing_after_it(
         again.stdout
         == f"0 kernels compiled, {files} loaded, stored in {empty_store}; later runs load them\n"
     )
+    computed = ["--group", "user_id", "--label", "click", "--score", "x = score_a * score_a"]
+    done = warm_up(empty_store, sample, *computed, "-m", "GAUC")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.split()[0] != "0"
+    command = ["-m", "fastrank_eval", "evaluate", sample, *computed, "-m", "GAUC", "-q"]
+    evaluated = run(empty_store, *command)
+    assert "score={x: score_a * score_a}" in " ".join(evaluated.stdout.split())
+    assert "compiled" not in evaluated.stdout
 
 
 def test_compiled_and_loaded_kernels__are_counted(
@@ -186,15 +194,3 @@ def test_another_user__loads_what_root_has_stored(empty_store: Path) -> None:
     if not found.stdout:
         pytest.skip("others cannot read this package or folder")
     assert json.loads(found.stdout) == [0, len(list(empty_store.glob("*.kernel")))]
-
-
-@pytest.mark.slow
-def test_computed_scores__compile_nothing_after_it(sample: str, empty_store: Path) -> None:
-    columns = ["--group", "user_id", "--label", "click", "--score", "x = score_a * score_a"]
-    done = warm_up(empty_store, sample, *columns, "-m", "GAUC")
-    assert (done.returncode, done.stderr) == (0, "")
-    evaluated = run(
-        empty_store, "-m", "fastrank_eval", "evaluate", sample, *columns, "-m", "GAUC", "-q"
-    )
-    assert "score={x: score_a * score_a}" in " ".join(evaluated.stdout.split())
-    assert "compiled" not in evaluated.stdout

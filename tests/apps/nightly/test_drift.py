@@ -6,9 +6,10 @@ import json
 import math
 import re
 import shlex
+import shutil
 import sqlite3
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import chdir, closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -78,15 +79,23 @@ def configure(text: str = "") -> None:
     Path("nightly.toml").write_text(CONFIG + text)
 
 
+@pytest.fixture(scope="module")
+def eight_nights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The logs and the history of eight usual nights; not to be written to."""
+    folder = tmp_path_factory.mktemp("nights")
+    with chdir(folder):
+        Path("logs").mkdir()
+        configure()
+        for day in range(1, 9):
+            write(day)
+        assert nightly("--backfill", f"{on(1)}..{on(8)}", "-q").exit_code == 0
+    return folder
+
+
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(eight_nights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(eight_nights, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
-    Path("logs").mkdir()
-    configure()
-    for day in range(1, 9):
-        write(day)
-    assert nightly("--backfill", f"{on(1)}..{on(8)}", "-q").exit_code == 0
-    return tmp_path
 
 
 def run(day: int, *options: str, exit_code: int = 0) -> Night:
