@@ -17,7 +17,7 @@ import pyarrow as pa
 import fastrank_eval as fe
 from tests.strategies import (
     COVERING,
-    PER_GROUP,
+    LASTING,
     POOLED_VARIANTS,
     has_expectation,
 )
@@ -70,9 +70,9 @@ def lines(what: str, result: Any) -> Iterator[tuple[str, str]]:
 def every_number() -> Iterator[tuple[str, str]]:
     """Of measures, slices, comparisons, curves, thresholds and classes."""
     table, graded = log(True), log(False)
-    expected = [text for text in PER_GROUP if has_expectation(text)]
+    expected = [text for text in LASTING if has_expectation(text)]
     pooled = [text for texts in POOLED_VARIANTS.values() for text in texts]
-    ordered = [text for text in PER_GROUP if text not in expected]
+    ordered = [text for text in LASTING if text not in expected]
     for ties, texts in (("expected", expected), ("item", ordered)):
         found = fe.evaluate(table, measures=texts, **{**ROLES, "ties": ties})
         yield from lines(ties, found)

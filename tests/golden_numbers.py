@@ -27,7 +27,7 @@ from fastrank_eval.apps.demo import impressions
 from fastrank_eval.apps.demo.examples import write_month
 from tests.every_number import every_number, numbers
 from tests.oracles.measures import read
-from tests.strategies import PER_GROUP, POOLED_VARIANTS, allows
+from tests.strategies import LASTING, POOLED_VARIANTS, allows
 from tests.support.nightly_runs import CONFIG
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -55,7 +55,7 @@ def of_table(what: str, table: pa.Table, group: str, label: str) -> Iterator[tup
     scores = [name for name in table.column_names if name.startswith("score")]
     table = table.append_column("row", pa.array(np.arange(len(table))))
     roles: dict[str, Any] = {"group": group, "label": label, "score": scores}
-    texts = [text for text in PER_GROUP if "@" not in text or text.endswith(("@3", "@10"))]
+    texts = [text for text in LASTING if "@" not in text or text.endswith(("@3", "@10"))]
     texts = [text for text in texts if not {"weight", "max_grade"} & {*read(text)[1]}]
     texts = [text for text in texts if "gain={" not in text]
     for ties in ("expected", "item", "worst"):

@@ -1201,6 +1201,37 @@ def test_19__names_of_ir_measures_and_ranx_are_read() -> None:
         fe.trec.evaluate(qrels, run, "AP(judged_only=True)", profile="ir_measures")
 
 
+def test_19__readers_of_ir_measures_see_1000_ranks() -> None:
+    # One relevant document at rank 2. Of 1,000 ranks, as cwl_eval 1.0.12 has them.
+    qrels, run = {"1": {"a": 3, "b": 0}}, {"1": {"b": 2.0, "a": 1.0}}
+    seen = [math.prod(((i + 1) / (i + 2)) ** 2 for i in range(1, rank)) for rank in range(1, 1001)]
+    theirs = {
+        "INSQ(max_rel=3)": seen[1] / math.fsum(seen),
+        "NERR11(max_rel=3)": seen[1] / (seen[0] + seen[1]),
+        "RBP(p=0.999, rel=1)": 0.999 / math.fsum(0.999**i for i in range(1000)),
+    }
+    for text, value in theirs.items():
+        found = fe.trec.evaluate(qrels, run, [text], profile="ir_measures").value(text)
+        assert found == pytest.approx(value, abs=1e-12), text
+    without_end = fe.trec.evaluate(qrels, run, "INSQ", profile="trec_eval_10").value("INSQ")
+    assert without_end == pytest.approx(seen[1] / (4 * (math.pi**2 / 6 - 1)), abs=1e-12)
+
+
+def test_19__ties_of_cwl_eval_are_those_of_the_input() -> None:
+    qrels = {"1": {"a": 1, "b": 0}}
+    for run, value in (({"1": {"a": 1.0, "b": 1.0}}, 0.2), ({"1": {"b": 1.0, "a": 1.0}}, 0.16)):
+        found = fe.trec.evaluate(qrels, run, "RBP", profile="ir_measures", ties="input")
+        assert found.value("RBP") == pytest.approx(value)
+
+
+@pytest.mark.parametrize(
+    "name,remedy", [("hits@10", r"take P@k, which is hits@k / k"), ("NumQ", "take the count")]
+)
+def test_19__a_name_that_no_measure_has_gets_a_remedy(name: str, remedy: str) -> None:
+    with pytest.raises(fe.MeasureError, match=f"got '{name[:4]}' in '{name}'; {remedy}"):
+        fe.trec.evaluate({"1": {"a": 1}}, {"1": {"a": 1.0}}, name, profile="ranx")
+
+
 def test_21__register_leaves_the_numbers_of_ir_measures_alone() -> None:
     ir_measures = pytest.importorskip("ir_measures")
     qrels, run = {"1": {"a": 1}}, {"1": {"a": 1.0, "b": 1.0}}

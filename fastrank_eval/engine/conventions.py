@@ -153,6 +153,8 @@ _TREC_10_OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "RBP": {"p": 0.9},
     "RBPres": {"p": 0.9, "tail": "if_unjudged"},
 }
+#: cwl_eval, which ir_measures calls, reads 1,000 ranks.
+_CWL_OPTIONS = {name: {"horizon": 1000} for name in ("RBP", "INSQ", "INST", "NERR10", "NERR11")}
 _TREC_DIFFERS = (
     "set_F takes the square of beta, F takes beta itself",
     "a custom table of gains sorts gains that differ by less than 1 wrongly there",
@@ -187,12 +189,13 @@ PROFILES: Mapping[str, Profile] = {
             "ir_measures",
             "ir_measures 0.4.3",
             {**_TREC, "score_type": "float32"},
-            {**_TREC_9_OPTIONS, "Compat": {"depth": "lists"}},
+            {**_TREC_9_OPTIONS, "Compat": {"depth": "lists"}, **_CWL_OPTIONS},
             (
-                "RR@k, Judged@k and Compat rank tied documents by ascending id there",
+                "RR@k, Judged@k, Compat and the measures of diversity rank tied documents by "
+                "ascending id there",
                 "RBP, SDCG, BPM, INSQ, INST and NERR8 to NERR11 rank tied documents in the order "
-                "of the run there",
-                "INSQ, INST and NERR11 end at rank 1,000 there",
+                "of the run there; ties='input' does so here",
+                "SDCG, BPM, NERR8 and NERR9 with a cutoff above 1,000 end at rank 1,000 there",
                 "Compat takes 0 as the score of a document that was not retrieved, to break ties "
                 "of its ideal",
                 "ERR and nDCG(dcg='exp-log2') come from gdeval, rounded to five decimals",

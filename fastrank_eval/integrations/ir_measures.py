@@ -11,7 +11,7 @@ import pyarrow as pa
 from fastrank_eval._lib.arrow import as_array, column_with_nulls
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, MeasureError
-from fastrank_eval.engine.conventions import PROFILES
+from fastrank_eval.engine.conventions import PROFILES, with_options
 from fastrank_eval.integrations.trec.join import join
 from fastrank_eval.integrations.trec.tables import read_qrels, read_run
 from fastrank_eval.measures import (
@@ -154,16 +154,23 @@ def _retrieved(options: dict[str, Any]) -> EquivalentMeasure | None:
 
 
 def _rbp(options: dict[str, Any]) -> EquivalentMeasure | None:
-    return EquivalentMeasure(RBP(**options)) if "rel" in options else None
+    if "rel" not in options:
+        return None
+    return EquivalentMeasure(RBP(**options, **PROFILES["ir_measures"].options["RBP"]))
 
 
 #: Measures of the same name and options, and user models of the same name.
 _SAME = "AP ERR Judged NumRel P R RR Rprec SetAP Success infAP"
-_USER_MODELS = "BPM NERR10 NERR8 NERR9 SDCG"
+_USER_MODELS = "BPM INSQ INST NERR10 NERR11 NERR8 NERR9 SDCG"
 
 _MEASURES: Mapping[str, Callable[[dict[str, Any]], EquivalentMeasure | None]] = {
     **{name: _same(MEASURES[name]) for name in _SAME.split()},
-    **{name: _user_model(MEASURES[name]) for name in _USER_MODELS.split()},
+    **{
+        name: _user_model(
+            with_options(MEASURES[name], PROFILES["ir_measures"].options.get(name, {}))
+        )
+        for name in _USER_MODELS.split()
+    },
     "Bpref": _same(bpref),
     "IPrec": _same(IPrec(rounding="up")),
     "NumRet": _retrieved,
@@ -187,13 +194,13 @@ def register(*, first: bool = True) -> Any:
     ``ir_measures.calc_aggregate``, ``iter_calc``, ``calc`` and ``evaluator`` ask this engine first,
     for measures that have the same numbers here; no number changes. It is asked last for measures
     that others rank or round otherwise: tied documents have ascending ids there in RR@k and
-    Judged, and the order of the run in RBP, SDCG, BPM, NERR8, NERR9 and NERR10; ERR and
+    Judged, and the order of the run in RBP, SDCG, BPM, INSQ, INST and NERR8 to NERR11; ERR and
     ``nDCG(dcg='exp-log2')`` have five decimals.
 
     By its name, ``ir_measures.providers.registry["fastrank_eval"]``, it computes all of these under
     trec_eval's conventions (profile ``"ir_measures"``): scores are compared as float32, and tied
-    documents are ordered by descending id. It does not have the diversity measures, INSQ, INST and
-    NERR11 (cwl_eval cuts them at rank 1000), Accuracy, Compat, RBP without `rel`, and NumQ.
+    documents are ordered by descending id. It does not have the diversity measures, Accuracy,
+    Compat, RBP without `rel`, and NumQ.
 
     Parameters
     ----------

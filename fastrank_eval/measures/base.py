@@ -276,6 +276,10 @@ class Measure:
             for name, value in self.chosen.items()
         }
 
+    def last_rank(self) -> int:
+        """Return the last rank that counts, 0 if all do."""
+        return self.cutoff or 0
+
     def pass_key(self) -> Hashable:
         """Return a key; measures with equal keys are computed in one pass."""
         return self.name, *(self.chosen[name] for name in self.chosen if name != "weight")
@@ -498,8 +502,9 @@ def distinct_cutoffs(measures: Sequence[Measure]) -> tuple[np.ndarray, list[int]
     indices : list of int
         The index of each measure's cutoff in `cutoffs`.
     """
-    distinct = sorted({m.cutoff or 0 for m in measures})
-    return np.array(distinct, np.int64), [distinct.index(m.cutoff or 0) for m in measures]
+    ranks = [m.last_rank() for m in measures]
+    distinct = sorted(set(ranks))
+    return np.array(distinct, np.int64), [distinct.index(rank) for rank in ranks]
 
 
 def longest(cutoffs: np.ndarray, lengths: np.ndarray) -> int:

@@ -111,6 +111,11 @@ _FOREIGN: list[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]] = [
         (r"(n?ERR|M?AP|P)-(IA\b.*)", r"\1_\2"),
     )
 ]
+#: Names of other tools that no measure here has, and what to take.
+INSTEAD = {
+    "hits": "take P@k, which is hits@k / k, or NumRelRet, the hits of all groups",
+    "numq": "take the count of groups that each result has",
+}
 #: The option of ir_measures for condensed lists.
 _JUDGED_ONLY = re.compile(r"\bjudged_only\s*=")
 #: F1 without a cutoff, which is ambiguous: of whole lists, or of decisions at a threshold.

@@ -12,7 +12,7 @@ from fastrank_eval._lib.arguments import is_list_like, typed
 from fastrank_eval._lib.errors import MeasureError
 from fastrank_eval._lib.lexer import shorten
 from fastrank_eval.measures.base import Measure, find_name, registry
-from fastrank_eval.measures.names import our_spelling, refuse_judged_only, refuse_plain_f1
+from fastrank_eval.measures.names import INSTEAD, our_spelling, refuse_judged_only, refuse_plain_f1
 from fastrank_eval.measures.options import text_of
 
 #: Texts in quotes, which may lack their end, brackets and commas.
@@ -85,10 +85,10 @@ def _read(spelling: str) -> Measure:
         raise MeasureError(_unreadable(spelling))
     name_and_preset = find_name(tree.id)
     if name_and_preset is None:
-        raise MeasureError(
-            f"measures: must name measures, got '{tree.id}' in '{spelling}'."
-            f"{similar_names(tree.id)} 'fastrank-eval measures' lists all."
-        )
+        wrong = f"measures: must name measures, got '{tree.id}' in '{spelling}'"
+        if tree.id.lower() in INSTEAD:
+            raise MeasureError(f"{wrong}; {INSTEAD[tree.id.lower()]}.")
+        raise MeasureError(f"{wrong}.{similar_names(tree.id)} 'fastrank-eval measures' lists all.")
     name, preset = name_and_preset
     for option in preset:
         if option in options:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from fastrank_eval.measures.base import (
 )
 from fastrank_eval.measures.discounts import DEEPEST, discount_table
 from fastrank_eval.measures.gain import PositionWeighted, gain_of
-from fastrank_eval.measures.options import REL, WEIGHT, Param, number, one_of
+from fastrank_eval.measures.options import REL, WEIGHT, Param, integer, number, one_of
 
 GAIN = Param(
     "gain",
@@ -30,6 +30,15 @@ GAIN = Param(
     "{grade: gain in [0, 1]}",
     gain_of("binary", "label", least=0, most=1),
 )
+
+HORIZON = Param(
+    "horizon",
+    None,
+    "the last rank that a reader may see; None: there is none, lists go on",
+    integer(1, most=DEEPEST, optional=True),
+)
+#: Options of readers who may go on without end.
+_ENDLESS = (REL, GAIN, HORIZON, WEIGHT)
 
 
 class UserModel(PositionWeighted):
@@ -53,8 +62,18 @@ class UserModel(PositionWeighted):
                 f"{self.name}(gain={{1: 0.5, 2: 1}})."
             )
 
+    def last_rank(self) -> int:
+        return min((rank for rank in (self.cutoff, self.horizon) if rank), default=0)
+
     def rows_seen(self) -> float:
-        """Compute the expected number of rows seen: sum of V(i) over all ranks."""
+        """Compute the expected number of rows seen without gains, sum of V(i)."""
+        if self.horizon is None:
+            return self.rows_without_end()
+        _, summed = discount_table(*self.discounts(), self.horizon)
+        return float(summed[self.horizon])
+
+    def rows_without_end(self) -> float:
+        """Compute the expected number of rows seen of a list without end."""
         raise NotImplementedError  # pragma: no cover - abstract
 
     def from_shared(self, shared: np.ndarray, ranking: Ranking) -> np.ndarray:
@@ -75,10 +94,10 @@ class TruncatedModel(UserModel):
                 "chances of being seen of every rank."
             )
 
-    def rows_seen(self) -> float:
-        k = cast(int, self.cutoff)
-        _, summed = discount_table(*self.discounts(), k)
-        return float(summed[k])
+    @property
+    def horizon(self) -> int | None:
+        """The cutoff."""
+        return self.cutoff
 
 
 class RankBiasedPrecision(UserModel):
@@ -95,15 +114,13 @@ class RankBiasedPrecision(UserModel):
             "persistence: the probability of going on to the next rank",
             number(above=0, below=1),
         ),
-        REL,
-        GAIN,
-        WEIGHT,
+        *_ENDLESS,
     )
 
     def discounts(self) -> tuple[str, float]:
         return "geometric", float(self.p)
 
-    def rows_seen(self) -> float:
+    def rows_without_end(self) -> float:
         return 1.0 / (1.0 - float(self.p))
 
 
@@ -132,15 +149,13 @@ class InverseSquare(UserModel):
     reference = "Moffat, Scholer & Thomas (2012), doi:10.1145/2407085.2407092"
     options = (
         Param("T", 1, "the gain that the reader wants", number(above=0, most=1e9)),
-        REL,
-        GAIN,
-        WEIGHT,
+        *_ENDLESS,
     )
 
     def discounts(self) -> tuple[str, float]:
         return "inverse square", 2.0 * self.T
 
-    def rows_seen(self) -> float:
+    def rows_without_end(self) -> float:
         x = 2.0 * self.T
         # x^2 psi'(x) with the first term apart: 1/x^2 would overflow for a tiny T.
         return 1.0 + float(x * (x * _trigamma(x + 1.0)))
@@ -163,20 +178,19 @@ class AdaptiveInverseSquare(UserModel):
             "the gain that the reader wants; less than 1/2 would not give probabilities",
             number(least=0.5, most=1e9),
         ),
-        REL,
-        GAIN,
-        WEIGHT,
+        *_ENDLESS,
     )
 
     def has_expectation(self) -> bool:
         return False
 
     def pass_key(self) -> Hashable:
-        return "adaptive inverse square", self.gain_key(), self.T
+        return "adaptive inverse square", self.gain_key(), self.T, self.horizon
 
     def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
         gains = self.gains(ranking)
-        return over_groups(_adaptive, ranking, gains, 2.0 * self.T, cutoffs=cutoffs)
+        start, horizon = 2.0 * self.T, self.horizon or 0
+        return over_groups(_adaptive, ranking, gains, start, horizon, cutoffs=cutoffs)
 
     def rows_seen(self) -> float:
         return 1.0  # they differ between groups: the kernel divides by them
@@ -203,12 +217,13 @@ def _trigamma(x):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _adaptive(offsets, above, size, retrieved, cutoffs, gain, start, out):  # type: ignore[no-untyped-def]
+def _adaptive(offsets, above, size, retrieved, cutoffs, gain, start, horizon, out):  # type: ignore[no-untyped-def]
     """Compute INST of one order.
 
     `next_rank` is seen with probability `chance`; x determines the probabilities of later ranks.
     Ranks without a gain are passed at once by sums: n ranks between gains have
-    x^2 (psi'(x) - psi'(x + n)), and all ranks after the last gain x^2 psi'(x).
+    x^2 (psi'(x) - psi'(x + n)), and all ranks after the last gain x^2 psi'(x): those up to
+    `horizon` if it is not 0.
     """
     for g in range(offsets.shape[0] - 1):
         for k in range(cutoffs.shape[0]):
@@ -233,7 +248,10 @@ def _adaptive(offsets, above, size, retrieved, cutoffs, gain, start, out):  # ty
                 next_rank = above[e] + 1
                 x = next_rank + distance
                 chance *= ((x - 1.0) / x) ** 2
-            rows += chance * x * x * _trigamma(x)
+            beyond = _trigamma(x)
+            if horizon > 0:
+                beyond -= _trigamma(x + (horizon - next_rank))
+            rows += chance * x * x * beyond
             out[k, g] = gained / rows
 
 
@@ -452,7 +470,8 @@ class _GainStopping(UserModel):
         return False
 
     def pass_key(self) -> Hashable:
-        return "gain stopping", self.name, self.gain_key(), self.discounts(), self.goal()
+        horizon = self.chosen.get("horizon")
+        return "gain stopping", self.name, self.gain_key(), self.discounts(), self.goal(), horizon
 
     @classmethod
     def compute(cls, measures: Sequence[Any], ranking: Ranking, outs: Iterable[np.ndarray]) -> None:
@@ -510,9 +529,7 @@ class NearlyERR10(_GainStopping, RankBiasedPrecision):
             "persistence: the probability of going on to the next rank if nothing is gained",
             number(above=0, below=1),
         ),
-        REL,
-        GAIN,
-        WEIGHT,
+        *_ENDLESS,
     )
 
 

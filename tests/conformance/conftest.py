@@ -16,7 +16,10 @@ from tests.conformance.samples import Sample, real_samples
 
 LEDGER = Ledger()
 #: What the extra `conformance` installs, by the name to import; `conformance-full` has the others.
-REQUIRED = ("catboost", "ir_measures", "lightgbm", "pyndeval", "pytrec_eval", "sklearn", "xgboost")
+REQUIRED = (
+    *("catboost", "cwl", "ir_measures", "lightgbm", "pyndeval", "pytrec_eval", "sklearn"),
+    "xgboost",
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -67,7 +67,7 @@ def test_mrr__is_the_mean_over_all_relevant_rows_there(ledger):
 def test_ndcg__tied_rows_have_an_order_of_their_own_there(ledger):
     theirs = fuxictr_values(BINARY[1], ["NDCG(3)"])["NDCG(3)"]
     ours = evaluated(BINARY[1], PROFILE, ["nDCG@3"]).value("nDCG@3")
-    ledger.differ(PROFILE, "NDCG(3) of tied rows", "not stable", ours, theirs)
+    ledger.differ(PROFILE, "NDCG(3) of tied rows", "an unstable sort", ours, theirs)
 
 
 def test_real_lists(ledger, real):

@@ -143,9 +143,9 @@ NAMES = (
 OF_CWL = (
     *("BPM(max_rel=3)@5", "BPM(max_rel=3,T=2.0,min_rel=1)@5", "SDCG(max_rel=3)@5", "RBP(rel=1)"),
     *("NERR8(max_rel=3)@5", "NERR9(max_rel=3)@5", "NERR10(max_rel=3,p=0.5)", "RBP(rel=2,p=0.5)"),
+    *("INSQ(max_rel=3)", "INST(max_rel=3)", "NERR11(max_rel=3)", "INST(max_rel=3,T=4.5)"),
+    *("RBP(rel=1,p=0.999)", "NERR10(max_rel=3,p=0.999)", "INSQ(max_rel=3,min_rel=1,T=40.0)"),
 )
-#: ... which end at rank 1,000 there ...
-ENDING = ("INSQ(max_rel=3)", "INST(max_rel=3)", "NERR11(max_rel=3)")
 #: ... of gdeval, with five decimals ...
 OF_GDEVAL = ("ERR@5", "nDCG(dcg='exp-log2')@5")
 #: ... of pyndeval ...
@@ -156,7 +156,22 @@ OF_NDEVAL = (
 #: ... and refused, because it has another meaning here, or is no measure.
 REFUSED = ("Accuracy", "NumQ", "AP(judged_only=True)", "Compat(normalize=False)")
 #: Names that rank tied documents otherwise, as the profile says.
-OTHER_TIES = ("Judged@5", "RR@5", "Compat", "Compat(p=0.9)", *OF_CWL, *ENDING)
+OTHER_TIES = ("Judged@5", "RR@5", "Compat", "Compat(p=0.9)", *OF_CWL)
+
+
+def long_run(seed: int) -> tuple[Run, Qrels]:
+    """Lists of up to 1,500 documents, three quarters judged."""
+    rng = np.random.default_rng(seed)
+    run, qrels = {}, {}
+    for query, most in enumerate((900, 1000, 1001, 1500)):
+        docs = [str(doc) for doc in rng.permutation(most)]
+        run[f"q{query}"] = {doc: float(-rank) for rank, doc in enumerate(docs)}
+        grades = rng.choice((0, 0, 0, 1, 2, 3), size=most).tolist()
+        judged = dict(zip(docs, grades, strict=True))
+        qrels[f"q{query}"] = {doc: grade for doc, grade in judged.items() if rng.random() < 0.75}
+    return run, qrels
+
+
 SCALED = {
     "binary": random_run(46, grades=(0, 0, 1), levels=10_000),
     "graded": random_run(47, grades=(0, 0, 1, 2, 3), levels=10_000),
@@ -164,6 +179,8 @@ SCALED = {
     "binary, tied": random_run(46, grades=(0, 0, 1), levels=4),
     "graded, tied": random_run(47, grades=(0, 0, 1, 2, 3), levels=4),
 }
+#: Lists that are longer than cwl_eval reads.
+LONG = {"long": long_run(49)}
 
 
 def numbered(run: Run, qrels: Qrels) -> tuple[Run, Qrels]:
@@ -175,19 +192,21 @@ def has_ties(run: Run) -> set[str]:
     return {query for query, docs in run.items() if len(set(docs.values())) < len(docs)}
 
 
-def agree_as_named(ledger: Ledger, name: str, texts, *, scale: float = 1e-9) -> None:
-    run, qrels = numbered(*SCALED[name])
+def agree_as_named(
+    ledger: Ledger, name: str, texts, *, scale: float = 1e-9, ties: str | None = None
+) -> None:
+    run, qrels = numbered(*(SCALED | LONG)[name])
     for text in texts:
         parsed = ir_measures.parse_measure(text)
-        ours = evaluate(qrels, run, [text], profile="ir_measures")
+        ours = evaluate(qrels, run, [text], profile="ir_measures", ties=ties)
         theirs = {m.query_id: m.value for m in ir_measures.iter_calc([parsed], qrels, run)}
         queries = ours.per_group["query"].to_pylist()
         same = np.ones(len(queries), bool)
-        if text in OTHER_TIES:
+        if text in OTHER_TIES and ties is None:
             same = np.array([query not in has_ties(run) for query in queries])
         values = np.nan_to_num(ours[text])[same]
         expected = np.array([theirs.get(query, 0.0) for query in queries])[same]
-        if scale > TOLERANCE:
+        if scale > TOLERANCE or ties is not None:
             np.testing.assert_allclose(values, expected, atol=scale)
         else:
             ledger.agree("ir_measures", name, str(ours.measures[0]), text, values, expected)
@@ -196,7 +215,7 @@ def agree_as_named(ledger: Ledger, name: str, texts, *, scale: float = 1e-9) -> 
 def test_names__are_all_checked_here():
     checked = {
         ir_measures.parse_measure(text).NAME
-        for text in (*NAMES, *OF_CWL, *ENDING, *OF_GDEVAL, *OF_NDEVAL, *REFUSED)
+        for text in (*NAMES, *OF_CWL, *OF_GDEVAL, *OF_NDEVAL, *REFUSED)
     }
     assert checked == {measure.NAME for measure in ir_measures.measures.registry.values()}
 
@@ -206,11 +225,29 @@ def test_names__of_trec_eval_and_compat(ledger, name):
     agree_as_named(ledger, name, NAMES)
 
 
-@pytest.mark.parametrize("name", SCALED)
-def test_names__of_cwl_eval(ledger, name):
+@pytest.mark.parametrize("ties", [None, "input"])
+@pytest.mark.parametrize("name", [*SCALED, *LONG])
+def test_names__of_cwl_eval(ledger, name, ties):
     pytest.importorskip("cwl")
-    agree_as_named(ledger, name, OF_CWL)
-    agree_as_named(ledger, name, ENDING, scale=2e-3)
+    agree_as_named(ledger, name, OF_CWL, ties=ties)
+
+
+@pytest.mark.parametrize("text", ["RBP(rel=1)", "SDCG(max_rel=3)@5", "INST(max_rel=3)"])
+def test_cwl_eval__keeps_the_order_of_the_run_in_ties(ledger, text):
+    pytest.importorskip("cwl")
+    run, qrels = numbered(*SCALED["graded, tied"])
+    (theirs,) = ir_measures.calc_aggregate([ir_measures.parse_measure(text)], qrels, run).values()
+    ours = evaluate(qrels, run, [text], profile="ir_measures").value(text)
+    ledger.differ("ir_measures", text, "in the order of the run", ours, theirs)
+
+
+def test_cwl_eval__reads_1000_ranks(ledger):
+    pytest.importorskip("cwl")
+    text = "SDCG(max_rel=3)@2000"
+    run, qrels = numbered(*LONG["long"])
+    (theirs,) = ir_measures.calc_aggregate([ir_measures.parse_measure(text)], qrels, run).values()
+    ours = evaluate(qrels, run, [text], profile="ir_measures").value(text)
+    ledger.differ("ir_measures", text, "a cutoff above 1,000", ours, theirs)
 
 
 @pytest.mark.parametrize("name", SCALED)

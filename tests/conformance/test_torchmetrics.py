@@ -170,7 +170,7 @@ def test_tied_rows__have_an_order_of_their_own_there(ledger):
     sample = probabilities(BINARY[0])
     theirs = theirs_of(sample, "MRR", None)[-1]
     value = evaluated(sample, PROFILE, ["RR"]).value("RR")
-    ledger.differ(PROFILE, "RetrievalMRR of tied rows", "not stable", value, theirs)
+    ledger.differ(PROFILE, "RetrievalMRR of tied rows", "an unstable sort", value, theirs)
 
 
 # ---- rows of all groups together -----------------------------------------------------------------

@@ -84,14 +84,14 @@ OF_CWL_EVAL = [
     "NERR9(max_rel=4)@10",
     "NERR10(max_rel=4)",
     "NERR10(max_rel=3,min_rel=1,p=0.5)",
+    "NERR11(max_rel=4)",
+    "INSQ(max_rel=4)",
+    "INST(max_rel=4,T=2.0)",
 ]
 OF_GDEVAL = ["ERR@5", "ERR@20", "nDCG(dcg='exp-log2')@5"]
 NOT_OURS = [
     "RBP",
     "RBP(p=0.5)",
-    "INST(max_rel=4)",
-    "INSQ(max_rel=4)",
-    "NERR11(max_rel=4)",
     "NumQ",
     "P(rel=0)@5",
     "RBP(rel=1,p=1.0)",

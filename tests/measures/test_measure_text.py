@@ -51,6 +51,7 @@ VALUES: dict[str, st.SearchStrategy] = {
     "p": st.floats(0, 1, exclude_min=True, exclude_max=True),
     "patience": SHARE,
     "depth": st.just("lists") | st.integers(1, 10**7),
+    "horizon": st.none() | st.integers(1, 2**14),
     "tail": st.sampled_from(["always", "if_unjudged"]),
     "T": st.integers(1, 9) | st.floats(0.5, 1e6),
     "mult": st.integers(1, 9) | st.floats(0.01, 100),

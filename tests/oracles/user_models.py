@@ -31,6 +31,20 @@ def gains_of(ranked: Ranked, k: int | None, gain: Any, rel: float) -> list[float
     return [unit_gain(label, gain, rel) for label in ranked.labels[:k]]
 
 
+def within(rank: int, horizon: int | None, weight: float) -> float:
+    """A weight, 0 beyond the last rank that a reader may see."""
+    return weight if horizon is None or rank <= horizon else 0.0
+
+
+def to_horizon(
+    gains: list[float], k: int | None, horizon: int | None
+) -> tuple[list[float], int | None]:
+    """Gains of each rank up to a horizon, and where the list ends."""
+    if horizon is None:
+        return gains, k
+    return [*gains[:horizon], *[0.0] * (horizon - len(gains))], horizon
+
+
 def per_row_seen(gains: Sequence[float], seen: Sequence[float], beyond: float) -> float:
     """Gain of the ranks of a list over the ranks seen, `beyond` of them after the list."""
     gained = math.fsum(v * g for v, g in zip(seen, gains, strict=True))
@@ -40,8 +54,9 @@ def per_row_seen(gains: Sequence[float], seen: Sequence[float], beyond: float) -
 # ---- what does not look at gains -----------------------------------------------------------------
 
 
-def rbp_weight(rank: int, k: int | None, p: float = 0.8) -> float:
-    return (1 - p) * p ** (rank - 1)
+def rbp_weight(rank: int, k: int | None, p: float = 0.8, horizon: int | None = None) -> float:
+    seen = [p**i for i in range(horizon or 0)]
+    return within(rank, horizon, p ** (rank - 1) / (math.fsum(seen) if seen else 1 / (1 - p)))
 
 
 def sdcg_weight(rank: int, k: int | None) -> float:
@@ -49,8 +64,15 @@ def sdcg_weight(rank: int, k: int | None) -> float:
     return 1 / math.log2(rank + 1) / math.fsum(1 / math.log2(i + 1) for i in range(1, k + 1))
 
 
-def insq_weight(rank: int, k: int | None, T: float = 1) -> float:  # noqa: N803 - its name
-    return 1 / ((rank + 2 * T - 1) / (2 * T)) ** 2 / seen_from(2 * T)
+def insq_weight(
+    rank: int,
+    k: int | None,
+    T: float = 1,  # noqa: N803 - its name
+    horizon: int | None = None,
+) -> float:
+    seen = [1 / ((i + 2 * T) / (2 * T)) ** 2 for i in range(horizon or 0)]
+    rows = math.fsum(seen) if seen else seen_from(2 * T)
+    return within(rank, horizon, 1 / ((rank + 2 * T - 1) / (2 * T)) ** 2 / rows)
 
 
 WEIGHTS: dict[str, Callable[..., float]] = {
@@ -89,13 +111,15 @@ def inst(
     T: float = 1,  # noqa: N803 - its name
     rel: float = 1,
     gain: Any = "binary",
+    horizon: int | None = None,
 ) -> float:
-    gains = gains_of(ranked, k, gain, rel)
+    gains, _ = to_horizon(gains_of(ranked, k, gain, rel), k, horizon)
     seen, wanted = [1.0], T
     for rank, g in enumerate(gains, start=1):
         wanted -= g
         seen.append(seen[-1] * ((rank + T + wanted - 1) / (rank + T + wanted)) ** 2)
-    return per_row_seen(gains, seen[:-1], seen[-1] * seen_from(len(gains) + T + wanted))
+    beyond = 0.0 if horizon else seen[-1] * seen_from(len(gains) + T + wanted)
+    return per_row_seen(gains, seen[:-1], beyond)
 
 
 def leaving(
@@ -122,10 +146,16 @@ def nerr9(ranked: Ranked, k: int | None, rel: float = 1, gain: Any = "binary") -
 
 
 def nerr10(
-    ranked: Ranked, k: int | None, p: float = 0.9, rel: float = 1, gain: Any = "binary"
+    ranked: Ranked,
+    k: int | None,
+    p: float = 0.9,
+    rel: float = 1,
+    gain: Any = "binary",
+    horizon: int | None = None,
 ) -> float:
-    gains, seen, after = leaving(gains_of(ranked, k, gain, rel), lambda _, g: p * (1 - g), k)
-    return per_row_seen(gains, seen, after / (1 - p))
+    gains, k = to_horizon(gains_of(ranked, k, gain, rel), k, horizon)
+    gains, seen, after = leaving(gains, lambda _, g: p * (1 - g), k)
+    return per_row_seen(gains, seen, 0.0 if horizon else after / (1 - p))
 
 
 def nerr11(
@@ -134,13 +164,13 @@ def nerr11(
     T: float = 1,  # noqa: N803 - its name
     rel: float = 1,
     gain: Any = "binary",
+    horizon: int | None = None,
 ) -> float:
+    gains, k = to_horizon(gains_of(ranked, k, gain, rel), k, horizon)
     gains, seen, after = leaving(
-        gains_of(ranked, k, gain, rel),
-        lambda rank, g: ((rank + 2 * T - 1) / (rank + 2 * T)) ** 2 * (1 - g),
-        k,
+        gains, lambda rank, g: ((rank + 2 * T - 1) / (rank + 2 * T)) ** 2 * (1 - g), k
     )
-    return per_row_seen(gains, seen, after * seen_from(len(gains) + 2 * T))
+    return per_row_seen(gains, seen, 0.0 if horizon else after * seen_from(len(gains) + 2 * T))
 
 
 def bpm(
