@@ -860,6 +860,32 @@ def test_14__the_slice_with_most_rows_is_named_and_all_slices_on_request(tmp_pat
     assert " more" not in outcome.stdout
 
 
+def test_14__a_night_names_other_slices_by_their_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """India has as many users as the other countries, and many times their rows."""
+    monkeypatch.chdir(tmp_path)
+    draws, countries = np.random.default_rng(7), np.array(["AT", "BE", "CH", "DK", "IN"])
+    rows = np.where(np.arange(300) % 5 == 4, 90, 6)
+    user = np.repeat(np.arange(300), rows)
+    country = countries[user % 5]
+    click = (np.arange(len(user)) % 6 < 2).astype(int)
+    right = click + draws.random(len(user)) / 2
+    wrong = draws.random(len(user)) < np.where(country == "IN", 0.3, 0.5)
+    log = {"user": user, "country": country, "click": click,
+           "a": right, "b": np.where(wrong, 1 - right, right)}  # fmt: skip
+    parquet.write_table(pa.table(log), "2026-11-19.parquet")
+    gates = '[slices]\nby = ["country"]\n[gates]\nfail_if = "GAUC[country=AT] delta < 0"\n[output]'
+    text = NIGHT.replace("OPTION", "").replace('"LogLoss"', '"RR"').replace("[output]", gates)
+    Path("nightly.toml").write_text(text)
+    told = CliRunner().invoke(
+        cli, ["nightly", "nightly.toml", "--date", "2026-11-19", "--json", "night.json"]
+    )
+    assert told.exit_code == 3, told.output
+    (night,) = json.loads(Path("night.json").read_text())["nights"]
+    assert "that are worse too: country=IN, " in night["reason"]
+
+
 # --- Nights (3, 15 to 17) ------------------------------------------------------------------------
 
 

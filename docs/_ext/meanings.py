@@ -91,6 +91,7 @@ HISTORY = {
     "dropped": "JSON object: groups left out, by reason",
     "caution": "`few_groups` and other reasons why the interval is rough, or NULL",
     "difference.": "A row for each kind, model, slice and measure.",
+    "difference.rows": "rows of the slice, in a difference from the baseline; else 0",
     "difference.kind": "`baseline`: from the baseline; `yesterday`, `last_week`: of the model from "
     "itself on the earlier night",
     "delta": "the difference",

@@ -39,7 +39,7 @@ from fastrank_eval.results.gate_parser import ALL
 #: Marks the file as a history, so that the database of another program is refused: "frEh".
 APPLICATION_ID = 0x66724568
 
-VERSION = 11
+VERSION = 12
 #: The statements from each version to the next; a new file runs them all. Released steps are never
 #: edited: a change is a new step.
 MIGRATIONS = tuple(

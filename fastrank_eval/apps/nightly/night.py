@@ -38,6 +38,8 @@ class NightDifference(DifferenceFields):
     ----------
     kind : str
         One of `KINDS`.
+    rows : int
+        Rows of the slice in a difference from the baseline; 0 in others, where they are not known.
     """
 
     kind: str
@@ -54,6 +56,7 @@ class NightDifference(DifferenceFields):
     p_value: float = math.nan
     p_adjusted: float = math.nan
     verdict: str = ""
+    rows: int = 0
 
 
 @dataclass(frozen=True)

@@ -481,10 +481,12 @@ def _other_slices(night: Night, finding: Finding) -> str:
     if not other_slices:
         return ""
     plural = f"{finding.by}s" if _PLURAL_WITH_S.fullmatch(finding.by) else f"slices by {finding.by}"
-    groups = {(v.score, v.measure, v.slice): v.groups for v in night.values}
+    sizes = {one.slice: one.rows for one in night.compared if one.rows}
+    if any(one.slice not in sizes for one in other_slices):  # of a night of an earlier version
+        sizes = {value.slice: value.groups for value in night.values}
     worst_first = sorted(
         (one for one in other_slices if one.verdict == "worse"),
-        key=lambda one: -abs(one.delta) * groups.get((one.score, one.measure, one.slice), 0),
+        key=lambda one: -abs(one.delta) * sizes.get(one.slice, 0),
     )
     worse = [one.slice for one in worst_first]
     if not worse:
