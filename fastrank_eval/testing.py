@@ -112,7 +112,7 @@ def _bits_of_lines(result: Result) -> dict[str, Any]:
         line["measure"]: [
             None if line[name] is None else float(line[name]).hex() for name in NUMBERS
         ]
-        for line in result.to_dict()["results"]
+        for line in result.document()["results"]
     }
 
 
@@ -128,7 +128,7 @@ def bits(result: Result) -> dict[str, Any]:
 def coverage(result: Result) -> list[dict[str, Any]]:
     """Return what a result says of groups and rows, without numbers."""
     apart = (*NUMBERS, "weight")
-    lines = result.to_dict()["results"]
+    lines = result.document()["results"]
     return [{name: line[name] for name in line if name not in apart} for line in lines]
 
 
@@ -261,7 +261,7 @@ def undefined_group(measures: Measures, groups: Groups) -> int:
     again = result_of(table_of([*groups, negatives]), measures)
     added = again.per_group["group"].to_pylist().index(len(groups))
     values = values_of_groups(again)
-    lines = zip(once.to_dict()["results"], again.to_dict()["results"], strict=True)
+    lines = zip(once.document()["results"], again.document()["results"], strict=True)
     tried = 0
     for old, new in lines:
         text = old["measure"]
@@ -283,7 +283,7 @@ def declared_range(measures: Measures, groups: Groups, ties: str, weighted: bool
     options = {"weight": "weight", "weight_rows": "ignore"} if weighted else {}
     result = result_of(table_of(groups), measures, ties=ties, **options)
     values = values_of_groups(result)
-    for line in result.to_dict()["results"]:
+    for line in result.document()["results"]:
         text = line["measure"]
         low, high = measure(text).range
         inside = line["value"] is None or low <= line["value"] <= high

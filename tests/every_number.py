@@ -62,7 +62,7 @@ def numbers(what: str, found: object) -> Iterator[tuple[str, str]]:
 
 
 def lines(what: str, result: Any) -> Iterator[tuple[str, str]]:
-    told = result.to_dict()
+    told = result.document()
     told.pop("meta", None)  # how long it took
     yield from numbers(what, told)
 
@@ -97,11 +97,11 @@ def every_number() -> Iterator[tuple[str, str]]:
     yield from lines("moved", fe.compare(table, measures="GAUC,NE", by="slot", **asked))
     for kind in CURVES:
         curve = fe.curve(kind, table, **{**COLUMNS, "label": "click", "weight": "weight"})
-        yield from numbers(kind, curve.table.to_pylist())
+        yield from numbers(kind, curve.records().to_pylist())
         yield from numbers(kind, dict(curve.values))
     for by in ("f1", "youden", "closest", "accuracy"):
         best = fe.best_threshold(table, label="click", score="a", weight="weight", by=by)
-        yield from numbers(by, best.to_dict())
+        yield from numbers(by, best.document())
     classes = {"kind": table["slot"], **dict(zip("xyz", three_scores(table["a"]), strict=True))}
     asked = {"label": "kind", "scores": {0: "x", 1: "y", 2: "z"}, "measures": "AUC,MCC,NE,FScore"}
     yield from lines("classes", fe.evaluate_classes(classes, average="macro,weighted", **asked))

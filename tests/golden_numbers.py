@@ -68,7 +68,7 @@ def of_table(what: str, table: pa.Table, group: str, label: str) -> Iterator[tup
     if len(scores) > 1:
         asked = {**roles, "baseline": scores[0]}
         compared = fe.compare(table, measures=["GAUC", "nDCG@10", "AP"], **asked)
-        yield from numbers(f"{what} compared", lasting(compared.to_dict()))
+        yield from numbers(f"{what} compared", lasting(compared.document()))
 
 
 def values(what: str, result: fe.Result) -> Iterator[tuple[str, str]]:
@@ -99,7 +99,7 @@ def of_states() -> Iterator[tuple[str, str]]:
     ]
     merged = parts[0].merge(parts[1])
     yield from values("merged", merged.result())
-    yield from numbers("merged compared", lasting(merged.compare().to_dict()))
+    yield from numbers("merged compared", lasting(merged.compare().document()))
 
 
 def of_nights() -> Iterator[tuple[str, str]]:

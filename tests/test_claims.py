@@ -76,7 +76,7 @@ def of_copies(copies: int) -> dict[str, Any]:
 def test_1__two_groups_and_one_that_decides__are_no_proof() -> None:
     log = {"g": [1, 1, 1, 2], "y": [1, 1, 1, 0], "a": [0.9, 0.1, 0.1, 0.1]}
     found = fe.compare(log | {"b": [0.9, 0.9, 0.1, 0.1]}, **ROLES, measures="FScore")
-    (line,) = found.to_dict()["comparisons"]
+    (line,) = found.document()["comparisons"]
     assert (line["delta"], line["caution"]) == (pytest.approx(0.3), "one_group")
     assert untested(line)
 
@@ -85,7 +85,7 @@ def test_1__two_groups_and_one_that_decides__are_no_proof() -> None:
 def test_1__users_who_are_all_alike__make_no_error(text: str) -> None:
     for copies in (2, 3, 7, 60):
         found = fe.compare(of_copies(copies), **ROLES, measures=text)
-        (line,) = found.to_dict()["comparisons"]
+        (line,) = found.document()["comparisons"]
         assert line["caution"] == "no_variance", line
         assert untested(line), line
         for value in found.evaluated:
@@ -128,7 +128,7 @@ def test_1__the_same_third_in_every_group__is_no_error() -> None:
         **dict.fromkeys(("sign", "wilcoxon", "randomisation", "bootstrap"), 2 * 0.5**6),
     }.items():
         found = fe.compare(THIRDS, **ROLES, measures="GAUC", test=test)
-        (line,) = found.to_dict()["comparisons"]
+        (line,) = found.document()["comparisons"]
         assert (line["se"], line["ci_low"], line["ci_high"]) == (None, None, None)
         assert (line["p_value"], line["caution"]) == (p_value, "no_variance")
 
@@ -181,7 +181,7 @@ def test_1__exchangeable_models_where_two_users_click__seldom_differ_by_auc() ->
 def test_2__one_row_of_one_user__has_no_interval() -> None:
     log = {"g": list(range(40)), "y": [1] + [0] * 39, "s": [0.9] + [0.1] * 39}
     found = fe.evaluate(log, group="g", label="y", score="s", measures="PPV,TPR,PCOC")
-    for line in found.to_dict()["results"]:
+    for line in found.document()["results"]:
         assert (line["se"], line["ci_low"], line["ci_high"]) == (None, None, None)
         assert (line["effective_groups"], line["caution"]) == (1, "one_group")
     assert "one group has no standard error: PPV, TPR, PCOC" in repr(found)
@@ -483,7 +483,7 @@ def test_7__documents_that_a_cut_leaves_out_are_counted() -> None:
     runs = {"bm25": {"1": {"a": 3.0, "x": 2.0, "b": 1.0}, "2": {"y": 1.0}}, "ours": qrels}
     found = fe.trec.evaluate(qrels, runs, "AP", judged_only=True)
     note = "bm25: 2 of 4 documents left out by judged_only"
-    assert note in found.to_dict()["meta"]["notes"]
+    assert note in found.document()["meta"]["notes"]
     found = fe.trec.evaluate(qrels, runs["bm25"], "AP", most=1, judged_only=True)
     assert "the run: 3 of 4 documents left out by most=1, judged_only" in str(found)
 
@@ -560,7 +560,7 @@ def test_8__a_query_whose_dict_of_results_is_empty_counts_0(profile: str | None)
     assert fe.trec.evaluate(qrels, run, "AP", profile=profile).value("AP") == 0.5
     # pytrec_eval reports the query too.
     report = fe.trec.trec_report(qrels, run, measures="map", version=9)
-    assert report.to_dict(single=True)["queries"] == {
+    assert report.document(single=True)["queries"] == {
         "1": {"map": 1}, "2": {"map": 0}, "all": {"map": 0.5}
     }  # fmt: skip
 
@@ -571,7 +571,7 @@ def test_8__a_judged_query_without_results_counts_0(profile: str | None) -> None
     found = fe.trec.evaluate(TREC_QRELS, run, "AP", profile=profile)
     assert found.value("AP") == pytest.approx(2 / 3)
     note = "1 of 3 judged queries has no result: counts 0"
-    assert note in found.to_dict()["meta"]["notes"]
+    assert note in found.document()["meta"]["notes"]
     assert note in str(found)
     assert fe.trec.evaluate(TREC_QRELS, run, "AP", profile=profile, complete=False).value("AP") == 1
 
@@ -585,7 +585,7 @@ def test_8__trec_eval_9_leaves_out_such_a_query_and_the_note_says_so() -> None:
 def test_8__above_half_the_note_names_the_option() -> None:
     found = fe.trec.evaluate(TREC_QRELS, {"1": {"10": 0.5}}, "AP")
     note = "2 of 3 judged queries have no result: count 0; complete=False leaves them out"
-    assert found.to_dict()["meta"]["notes"] == [note]
+    assert found.document()["meta"]["notes"] == [note]
 
 
 def test_8__the_command_counts_what_it_leaves_out(tmp_path: Path) -> None:
@@ -626,7 +626,7 @@ def test_9__grades_in_0_to_1_give_zeros_and_a_line_says_so() -> None:
     for options in ({}, {"profile": "trec_eval_9"}, {"profile": None}):
         found = fe.trec.evaluate(qrels, run, "nDCG,AP,RR,P@10", **options)
         assert found.value("nDCG") > 0
-        assert note in found.to_dict()["meta"]["notes"]
+        assert note in found.document()["meta"]["notes"]
         assert note in str(found)
     assert "no grade" not in str(fe.trec.evaluate(qrels, run, "nDCG,AP(rel=0.5)"))
     assert fe.trec.trec_report(qrels, run, measures="AP,RR,P@10").notes == (note,)
@@ -637,7 +637,7 @@ def test_9__documents_that_never_match_give_zeros_and_a_line_says_so(tmp_path: P
     note = "no document of {} is judged; check that run and judgements name documents alike"
     found = fe.trec.evaluate(qrels, {"bm25": run, "ours": qrels}, "AP")
     assert found.value("AP", "bm25") == 0
-    assert found.to_dict()["meta"]["notes"] == [note.format("bm25")]
+    assert found.document()["meta"]["notes"] == [note.format("bm25")]
     assert note.format("the run") in str(fe.trec.evaluate(qrels, run, "AP"))
     (tmp_path / "qrels").write_text("1 0 D1 1\n")
     (tmp_path / "run").write_text("1 Q0 d1.txt 1 1.0 bm25\n")
@@ -653,7 +653,7 @@ def test_9__soft_labels_count_as_negatives_and_a_line_says_so() -> None:
     note += "LogLoss, PCOC, AUC, GAUC;"
     found = fe.evaluate(log, label="y", **options)
     assert note in str(found)
-    assert any(line.startswith(note) for line in found.to_dict()["meta"]["notes"])
+    assert any(line.startswith(note) for line in found.document()["meta"]["notes"])
     state = fe.partial(log, label="y", **options)
     more = fe.partial({**log, "g": [3, 3, 4, 4], "s": [0.6, 0.1, 0.9, 0.3]}, label="y", **options)
     assert note.replace("2 rows", "4 rows") in str(state.merge(more).result())
@@ -1047,7 +1047,7 @@ def test_18__ndcg_is_dcg_over_the_ideal_with_negative_grades_too() -> None:
     assert result.value("nDCG") == 1
     note = "2 rows have negative grades: gain 0; see `negative`"
     assert note in str(result)
-    assert note in result.to_dict()["meta"]["notes"]
+    assert note in result.document()["meta"]["notes"]
 
 
 def test_18__negative_keep_lets_bad_documents_cost() -> None:

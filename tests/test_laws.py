@@ -209,6 +209,10 @@ def test_undefined_values__are_null_in_the_tables_and_nan_in_the_arrays():
     assert math.isnan(result["nDCG@3"][0])
     assert math.isnan(result.value("GAUC"))
     values = dict(
-        zip(result.summary["measure"].to_pylist(), result.summary["value"].to_pylist(), strict=True)
+        zip(
+            result.records()["measure"].to_pylist(),
+            result.records()["value"].to_pylist(),
+            strict=True,
+        )
     )
     assert values == {"nDCG@3": None, "GAUC": None, "RR": 0.0}

@@ -165,7 +165,7 @@ def test_clicks_fixture__gauc_is_the_weighted_mean_of_the_per_group_values(fixtu
     for weight, of_group in weights.items():
         mean = np.average(auc[used], weights=of_group[used])
         assert result.value(f"GAUC(weight='{weight}')") == pytest.approx(mean, abs=1e-12), weight
-    line = result.to_dict()["results"][0]
+    line = result.document()["results"][0]
     assert line["groups_used"] == used.sum()
     assert line["dropped"] == {"all_negative": int((~used).sum())}
     assert line["rows_share"] == pytest.approx(n[used].sum() / n.sum())
@@ -317,7 +317,7 @@ def test_gauc_and_auc__whole_file(shared_data, folder, file, score, max_grade):
     )
     for text, value in expected.items():
         assert result.value(text) == pytest.approx(value, abs=EXACT), text
-    line = next(line for line in result.to_dict()["results"] if line["measure"] == "GAUC")
+    line = next(line for line in result.document()["results"] if line["measure"] == "GAUC")
     assert (line["groups"], line["groups_used"]) == (gauc["n_groups"], gauc["n_groups_used"])
     for reason in ("all_negative", "all_positive"):
         assert line["dropped"].get(reason, 0) == gauc[f"n_{reason}"]

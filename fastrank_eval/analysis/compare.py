@@ -29,8 +29,7 @@ from fastrank_eval.analysis.compare_tests import (
     refuse_pooled,
 )
 from fastrank_eval.analysis.compared_value import ComparedValue
-from fastrank_eval.analysis.comparison import Comparison
-from fastrank_eval.analysis.label_comparisons import LabelComparisons
+from fastrank_eval.analysis.comparison import Comparison, LabelComparisons
 from fastrank_eval.engine import DEFAULT_MEASURES
 from fastrank_eval.engine.conventions import requested_names, with_names
 from fastrank_eval.engine.labels import measures_by_label, requests_by_label

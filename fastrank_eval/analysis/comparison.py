@@ -18,12 +18,13 @@ from fastrank_eval.analysis.attribution import (
     refuse_without_mean,
     slicings_of,
 )
-from fastrank_eval.analysis.compared_value import DIFFERENCE_SCHEMA, ComparedValue
+from fastrank_eval.analysis.compared_value import ComparedValue
 from fastrank_eval.analysis.comparison_view import ReportedComparison
-from fastrank_eval.engine.records import Meta, record_table, shown_names
+from fastrank_eval.engine.records import Meta, shown_names
 from fastrank_eval.engine.summary import GroupRecords
 from fastrank_eval.measures import measure, parse_measures
 from fastrank_eval.results.gate_judge import judge
+from fastrank_eval.results.labels import ByLabel
 from fastrank_eval.results.lookup import find_measure, find_score, find_slicing, refuse_pooled
 
 if TYPE_CHECKING:
@@ -91,23 +92,8 @@ class Comparison(ReportedComparison):
         self.evaluated = tuple(evaluated)
 
     def __iter__(self) -> Iterator[ComparedValue]:
-        """Iterate over the values, in the order of `summary`."""
+        """Iterate over the values, in the order of `records`."""
         return iter(self.values)
-
-    @property
-    def summary(self) -> pa.Table:
-        """A table of one row for each candidate, slice and measure.
-
-        Returns
-        -------
-        pyarrow.Table
-            The fields of `ComparedValue`; an undefined number is null.
-        """
-        return record_table(self.values, DIFFERENCE_SCHEMA)
-
-    def to_arrow(self) -> pa.Table:
-        """Return `summary`, the table of all differences, as Arrow."""
-        return self.summary
 
     @property
     def per_group(self) -> pa.Table:
@@ -404,3 +390,29 @@ class Comparison(ReportedComparison):
             return {}
         changes = {(score, str(first)): self._movers_of(first, score, top) for score in self.scores}
         return {key: table for key, table in changes.items() if table.num_rows}
+
+
+class LabelComparisons(ByLabel[Comparison]):
+    """The comparisons of several labels: a mapping from label to `Comparison`.
+
+    :func:`fastrank_eval.compare` returns it for a list of labels. It is read-only. P-values are
+    corrected for each label by itself.
+
+    Parameters
+    ----------
+    results : mapping of str to Comparison
+        At least one.
+
+    Examples
+    --------
+    >>> import fastrank_eval as fe
+    >>> log = {"user": [1, 1, 2, 2, 3, 3], "click": [0, 1, 1, 0, 1, 0],
+    ...        "order": [0, 1, 0, 0, 1, 0], "old": [0.1, 0.4, 0.2, 0.3, 0.5, 0.6],
+    ...        "new": [0.1, 0.4, 0.4, 0.3, 0.5, 0.6]}
+    >>> comparisons = fe.compare(log, group="user", label=["click", "order"],
+    ...                          score=["old", "new"], baseline="old", measures="GAUC")
+    >>> {label: round(one.find("GAUC").delta, 4) for label, one in comparisons.items()}
+    {'click': 0.3333, 'order': 0.0}
+    """
+
+    _title = "Comparison for"

@@ -109,7 +109,6 @@ def overall_tables(
     comparison: ComparedModels,
     scores: Sequence[str],
     width: int | None,
-    plain: bool,
     by_model: bool,
 ) -> Iterator[Table]:
     """Lay out the differences of all rows.
@@ -121,8 +120,6 @@ def overall_tables(
         Candidates; one unless `by_model`.
     width : int, optional
         As in `slice_tables`.
-    plain : bool
-        Show all columns of one candidate, for any width.
     by_model : bool
         Show the models side by side.
     """
@@ -135,7 +132,7 @@ def overall_tables(
         yield from slice_tables([_ModelSheet((title,), rows, {})] if rows else [], width)
         return
     (score,) = scores
-    layouts = _LAYOUTS[:1] if width is None or plain else _LAYOUTS
+    layouts = _LAYOUTS[:1] if width is None else _LAYOUTS
     table = first_that_fits((_table(comparison, score, each) for each in layouts), width or 0)
     yield from sections(table, width or TEXT_WIDTH, dict.fromkeys(["measure"], _NARROW))
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from fastrank_eval._lib.arguments import check_indent, typed
+import pyarrow as pa
+
+from fastrank_eval._lib.arguments import typed
 from fastrank_eval.analysis.attribution import decomposition_rows, mover_rows
 from fastrank_eval.analysis.compared_value import (
     DIFFERENCE_SCHEMA,
@@ -27,7 +28,7 @@ from fastrank_eval.analysis.comparison_tables import (
     slice_verdicts,
     word,
 )
-from fastrank_eval.engine.records import JSON_SCHEMAS, record_csv, record_rows
+from fastrank_eval.engine.records import JSON_SCHEMAS, record_rows, record_table
 from fastrank_eval.results.format import count_text, percent_text, printable
 from fastrank_eval.results.notes import (
     meta_with_notes,
@@ -38,16 +39,29 @@ from fastrank_eval.results.notes import (
 from fastrank_eval.results.result_view import coverage_tables
 from fastrank_eval.results.slice_view import FEW_NOTE
 from fastrank_eval.results.tables import TEXT_WIDTH, Lines, Report, Table
-from fastrank_eval.results.views import ReportView, TerminalView
+from fastrank_eval.results.views import View
 from fastrank_eval.stats.intervals import FEW_GROUPS
 
 
-class ReportedComparison(ComparedModels, ReportView):
-    """The output formats of `Comparison`."""
+class ReportedComparison(ComparedModels, View):
+    """What programs, JSON and people read of a comparison."""
+
+    def records(self) -> pa.Table:
+        """Return one row for each candidate, slice and measure.
+
+        Returns
+        -------
+        pyarrow.Table
+            The fields of `ComparedValue`; an undefined number is null.
+        """
+        return record_table(self.values, DIFFERENCE_SCHEMA)
+
+    def _rows(self) -> list[dict[str, Any]]:
+        return record_rows(self.values, DIFFERENCE_SCHEMA)
 
     @typed
-    def to_dict(self, movers: int = 0) -> dict[str, Any]:
-        """Build the content of the JSON report.
+    def document(self, *, movers: int = 0) -> dict[str, Any]:
+        """Return the plain Python values that JSON has.
 
         Parameters
         ----------
@@ -65,7 +79,7 @@ class ReportedComparison(ComparedModels, ReportView):
         content: dict[str, Any] = {
             "schema": JSON_SCHEMAS["comparison"],
             "meta": meta_with_notes(self.evaluated, self.meta),
-            "comparisons": record_rows(self.values, DIFFERENCE_SCHEMA),
+            "comparisons": self._rows(),
         }
         if self.joined is not None:
             content["joined"] = self.joined
@@ -81,147 +95,53 @@ class ReportedComparison(ComparedModels, ReportView):
         return content
 
     @typed
-    def to_json(self, indent: int | None = 2, movers: int = 0) -> str:
-        """Write :meth:`to_dict` as JSON.
+    def report(
+        self,
+        width: int | None = None,
+        *,
+        wide: bool = False,
+        movers: int = 0,
+        all_slices: bool = False,
+    ) -> Report:
+        """Build the report that people read.
 
         Parameters
         ----------
-        indent : int or None
-            Spaces a level; None for one line.
-        movers : int
-            As in `to_dict`.
-
-        Returns
-        -------
-        str
-            Strictly valid JSON in ASCII; an undefined number is null.
-        """
-        return json.dumps(self.to_dict(movers), indent=check_indent(indent), allow_nan=False)
-
-    @typed
-    def to_csv(self, *, safe: bool = False) -> str:
-        """Write the summary as CSV with all digits, empty where undefined.
-
-        Parameters
-        ----------
-        safe : bool
-            Put an apostrophe before text that begins with ``=``, ``+``, ``-``, ``@``, a tab or a
-            carriage return, so that a spreadsheet does not read it as a formula.
-
-        Returns
-        -------
-        str
-        """
-        return record_csv(self.values, DIFFERENCE_SCHEMA, safe)
-
-    @typed
-    def to_markdown(self, movers: int = 0, *, wide: bool = False, all_slices: bool = False) -> str:
-        """Write the report as markdown.
-
-        Parameters
-        ----------
-        movers : int
-            As in `to_dict`.
+        width : int, optional
+            As in `View.report`.
         wide : bool
-            Write tables for each candidate, with p-values. By default models are columns.
+            Make tables for each candidate, with p-values. By default they are columns.
+        movers : int
+            As in `document`.
         all_slices : bool
             Name every slice where a candidate is significantly better or worse. By default three,
             those with the largest product of rows and difference, and the number of others.
 
         Returns
         -------
-        str
-            Names from data are in code spans, so nothing in them is markup.
+        Report
         """
-        return self._document("markdown", wide=wide, movers=movers, all_slices=all_slices)
-
-    @typed
-    def to_latex(self, movers: int = 0, *, wide: bool = False, all_slices: bool = False) -> str:
-        r"""Write the report as LaTeX, for ``\input`` into a document with booktabs.
-
-        Parameters
-        ----------
-        movers, wide, all_slices
-            As in :meth:`to_markdown`.
-
-        Returns
-        -------
-        str
-            Names from data are escaped.
-        """
-        return self._document("latex", wide=wide, movers=movers, all_slices=all_slices)
-
-    @typed
-    def to_html(self, movers: int = 0, *, wide: bool = False, all_slices: bool = False) -> str:
-        """Write the report as a page of HTML, which needs no other file.
-
-        Parameters
-        ----------
-        movers, wide, all_slices
-            As in :meth:`to_markdown`.
-
-        Returns
-        -------
-        str
-            Names from data are escaped.
-        """
-        return self._document("html", wide=wide, movers=movers, all_slices=all_slices)
-
-    @property
-    def _title(self) -> str:
-        names = ", ".join(map(printable, self.scores))
-        return f"Comparison of {names} with {printable(self.baseline)}"
-
-    @typed
-    def view(self, movers: int = 0, *, wide: bool = False, all_slices: bool = False) -> Any:
-        """Choose what a terminal shows.
-
-        Parameters
-        ----------
-        movers, wide, all_slices
-            As in :meth:`to_markdown`.
-
-        Returns
-        -------
-        rich renderable
-        """
-        return TerminalView(lambda width: self._report(width, wide, movers, all_slices))
-
-    def _report(
-        self,
-        width: int | None,
-        wide: bool = False,
-        movers: int = 0,
-        all_slices: bool = False,
-        *,
-        plain: bool = False,
-    ) -> Report:
         parts = [[score] for score in self.scores] if wide else [list(self.scores)]
-        by_model = not wide and (width is None or len(self.scores) > 1)
+        by_model = not wide and len(self.scores) > 1
         blocks = [
-            b
-            for scores in parts
-            for b in self._blocks(scores, width, movers, plain, by_model, all_slices)
+            b for scores in parts for b in self._blocks(scores, width, movers, by_model, all_slices)
         ]
         legend = list(mark_notes(self, by_model))
         notes = _notes(self, rough=FEW_NOTE not in legend)
-        return Report(blocks, legend, notes, *size_and_conventions(self.meta, width))
-
-    def _html_report(self) -> Report:
-        # A notebook has room for all columns of one candidate.
-        return self._report(None, wide=len(self.scores) == 1)
+        title = f"Comparison of {', '.join(self.scores)} with {self.baseline}"
+        size, conventions = size_and_conventions(self.meta, width)
+        return Report(printable(title), blocks, legend, notes, size, conventions)
 
     def _blocks(
         self,
         scores: Sequence[str],
         width: int | None,
         top: int,
-        plain: bool,
         by_model: bool,
         all_slices: bool,
     ) -> Iterator[Table | Lines]:
         """Lay out some candidates, side by side if `by_model`."""
-        yield from overall_tables(self, scores, width, plain, by_model)
+        yield from overall_tables(self, scores, width, by_model)
         for score in scores:
             texts, styles = _verdicts(self, score, all_slices)
             if len(scores) > 1:

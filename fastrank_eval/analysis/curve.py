@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import io
-import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +12,6 @@ import pyarrow as pa
 
 from fastrank_eval._lib.arguments import (
     check_choice,
-    check_indent,
     check_one_label,
     check_options,
     typed,
@@ -42,8 +38,8 @@ from fastrank_eval.results.notes import (
     size_and_conventions,
 )
 from fastrank_eval.results.result import Result
-from fastrank_eval.results.tables import Lines, Report, write_csv
-from fastrank_eval.results.views import Tabular
+from fastrank_eval.results.tables import Lines, Report
+from fastrank_eval.results.views import View
 from fastrank_eval.stats.score_table import RocSteps, ScoreTable
 
 if TYPE_CHECKING:
@@ -69,7 +65,7 @@ SCHEMAS = {kind: _schema(names) for kind, names in curve_points.COLUMNS.items()}
 
 
 @dataclass(frozen=True, repr=False)
-class Curve(Tabular):
+class Curve(View):
     """The result of :func:`fastrank_eval.curve`.
 
     Parameters
@@ -110,9 +106,8 @@ class Curve(Tabular):
         """Notes on rows that options have left out."""
         return rows_left_out_notes(self.meta.conventions, self.meta.rows)
 
-    @cached_property
-    def table(self) -> pa.Table:
-        """A table of one row for each point, models one after the other.
+    def records(self) -> pa.Table:
+        """Return one row for each point, models one after the other.
 
         Returns
         -------
@@ -168,8 +163,8 @@ class Curve(Tabular):
             )
         return dict(self.columns[score])
 
-    def to_dict(self) -> dict[str, Any]:
-        """Build the content of :meth:`to_json`.
+    def document(self) -> dict[str, Any]:
+        """Return the plain Python values that JSON has.
 
         Returns
         -------
@@ -190,32 +185,9 @@ class Curve(Tabular):
                 }
                 for score in self.scores
             ],
-            "points": plain_value(self.table.to_pylist()),
+            "points": plain_value(self.records().to_pylist()),
             "meta": plain_meta_with(self.notes, self.meta),
         }
-
-    @typed
-    def to_json(self, indent: int | None = 2) -> str:
-        """Write :meth:`to_dict` as strictly valid JSON in ASCII."""
-        return json.dumps(self.to_dict(), indent=check_indent(indent), allow_nan=False)
-
-    @typed
-    def to_csv(self, *, safe: bool = False) -> str:
-        """Write the table as CSV with all digits, empty where undefined.
-
-        Parameters
-        ----------
-        safe : bool
-            Put an apostrophe before text that begins with ``=``, ``+``, ``-``, ``@``, a tab or a
-            carriage return, so that a spreadsheet does not read it as a formula.
-
-        Returns
-        -------
-        str
-        """
-        out = io.BytesIO()
-        write_csv(self.table, out, safe)
-        return out.getvalue().decode()
 
     @typed
     def plot(
@@ -261,23 +233,37 @@ class Curve(Tabular):
         with atomic_path(path, overwrite=overwrite) as temporary:
             return draw_file(self, temporary, os.fspath(path), title)
 
-    def to_arrow(self) -> pa.Table:
-        """Return `table`, the points of all models, as Arrow."""
-        return self.table
+    @typed
+    def report(self, width: int | None = None, *, wide: bool = False) -> Report:
+        """Build the report that people read: the values of each model.
 
-    def _html_report(self) -> Report:
-        lines = [printable(line) for line in repr(self).split("\n")]
-        return Report(
-            [Lines(lines, [""] * len(lines))], [], [], *size_and_conventions(self.meta, None)
-        )
+        Parameters
+        ----------
+        width : int, optional
+            As in `View.report`.
+        wide : bool
+            Changes nothing.
 
-    def __repr__(self) -> str:
-        lines = [f"{self.kind} curve, {count_text(self.table.num_rows, 'point')}"]
+        Returns
+        -------
+        Report
+        """
+        points = sum(len(next(iter(of.values()))) for of in self.columns.values() if of)
+        lines = [f"{self.kind} curve, {count_text(points, 'point')}"]
         for score in self.scores:
             values = self.values.get(score, {})
             texts = ", ".join(f"{name} {number_text(value)}" for name, value in values.items())
             lines.append(f"{score}: {self.undefined.get(score, texts)}")
-        return "\n".join([*lines, *self.notes])
+        lines = list(map(printable, lines))
+        notes, (size, conventions) = self.notes, size_and_conventions(self.meta, width)
+        return Report(
+            f"{self.kind} curve of {', '.join(map(printable, self.scores))}",
+            [Lines(lines, [""] * len(lines))],
+            [],
+            list(map(printable, notes)),
+            size,
+            conventions,
+        )
 
 
 def _arrow_array(column: np.ndarray, kind: pa.DataType) -> pa.Array:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
 
 from fastrank_eval._lib.arguments import check_options, typed
 from fastrank_eval._lib.dataclass import dataclass
@@ -20,13 +21,12 @@ from fastrank_eval.results.evaluate import evaluate
 from fastrank_eval.results.format import amount, printable
 from fastrank_eval.results.notes import rows_left_out_notes
 from fastrank_eval.results.tables import (
-    Lines,
+    Heading,
     Report,
     Table,
     rich_table,
-    text_lines,
 )
-from fastrank_eval.results.views import NotebookView
+from fastrank_eval.results.views import View
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -52,8 +52,8 @@ class Choice:
     moves: tuple[float | None, ...]
 
 
-@dataclass(frozen=True)
-class Explanation(NotebookView):
+@dataclass(frozen=True, repr=False)
+class Explanation(View):
     """The result of :func:`explain`.
 
     Parameters
@@ -85,8 +85,20 @@ class Explanation(NotebookView):
         meta = self.meta
         return [] if meta is None else rows_left_out_notes(meta.conventions, meta.rows)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Convert to plain Python values."""
+    def records(self) -> pa.Table:
+        """Return one row for each score and measure.
+
+        Returns
+        -------
+        pyarrow.Table
+            score, measure, name, ours, theirs: the values by our defaults and by the profile.
+        """
+        texts = [pa.field(name, pa.string()) for name in ("score", "measure", "name")]
+        values = [pa.field(name, pa.float64()) for name in ("ours", "theirs")]
+        return pa.Table.from_pylist(self.document()["values"], pa.schema([*texts, *values]))
+
+    def document(self) -> dict[str, Any]:
+        """Return the plain Python values that JSON has."""
         return {
             "schema": JSON_SCHEMAS["explanation"],
             "profile": self.profile.name,
@@ -105,12 +117,8 @@ class Explanation(NotebookView):
             **({"notes": self.notes} if self.notes else {}),
         }
 
-    def to_json(self) -> str:
-        """Write `to_dict` as strict JSON."""
-        return json.dumps(self.to_dict(), indent=2, allow_nan=False) + "\n"
-
-    def table(self) -> Table:
-        """Make the printed table: our values, each choice, their values."""
+    def _table(self) -> Table:
+        """Make the table: our values, each choice, their values."""
         scores = [score for score, _ in self.labels]
         several = len(set(scores)) > 1
         titles = [
@@ -143,18 +151,19 @@ class Explanation(NotebookView):
         differs = [f"not reproduced: {difference}" for difference in self.profile.differs]
         return [*map(printable, self.notes), *differs]
 
-    def _html_report(self) -> Report:
-        tool = Lines([self.profile.tool], [""])
-        return Report([tool, self.table()], [], self._differences, "", [])
-
-    def __str__(self) -> str:
-        return "\n".join([self.profile.tool, *text_lines(self.table()), *self._differences])
+    @typed
+    def report(self, width: int | None = None, *, wide: bool = False) -> Report:
+        """Build the report that people read; `width` and `wide` change nothing."""
+        title = f"Values of {self.profile.name} explained"
+        return Report(
+            title, [Heading(self.profile.tool), self._table()], [], self._differences, "", []
+        )
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         from rich.text import Text
 
         yield Text(self.profile.tool, style="bold cyan")
-        grid = rich_table(self.table(), fixed=False)
+        grid = rich_table(self._table(), fixed=False)
         for row in grid.rows[0], grid.rows[-1]:
             row.style = "bold"
         yield grid

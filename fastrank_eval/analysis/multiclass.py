@@ -232,24 +232,22 @@ class ClassResult(Result):
             )
         return np.asarray(self.per_class.column(str(known)).to_numpy(), dtype=np.float64)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Convert to plain values, with ``classes`` and ``confusion``."""
+    def document(self) -> dict[str, Any]:
+        """Return the values of `Result.document`, ``classes`` and ``confusion``."""
         confusion = None if self._confusion is None else self._confusion.tolist()
         return {
-            **super().to_dict(),
+            **super().document(),
             "classes": plain_value(self.per_class.to_pylist()),
             "confusion": plain_value(confusion),
         }
 
-    def _report(self, width: int | None, wide: bool = False, *, plain: bool = False) -> Report:
-        report = super()._report(width, wide, plain=plain)
-        classes = [] if plain else [self._class_table()]
-        return replace(report, blocks=[*report.blocks, *classes])
-
-    def _class_table(self) -> Table:
+    @typed
+    def report(self, width: int | None = None, *, wide: bool = False) -> Report:
+        """Build the report of `Result.report`, and a table of the classes."""
+        report = super().report(width, wide=wide)
         names = [printable(name) for name in self.per_class.column_names]
         rows = [list(map(_cell_text, row.values())) for row in self.per_class.to_pylist()]
-        return Table(names, 1, rows)
+        return replace(report, blocks=[*report.blocks, Table(names, 1, rows)])
 
 
 def _cell_text(value: Any) -> str:

@@ -303,7 +303,7 @@ class BestThreshold:
         """Share of rows with the right prediction."""
         return self._share(self.tp + self.tn, self.tp + self.fp + self.fn + self.tn)
 
-    def to_dict(self) -> dict[str, Any]:
+    def document(self) -> dict[str, Any]:
         """Convert to plain Python values for JSON, NaN to None."""
         names = "score", "by", "threshold", "value", *_CELLS, *_SHARES, "reason"
         values = {name: plain_value(getattr(self, name)) for name in names}

@@ -1,4 +1,4 @@
-"""Define records of a result, and write them as tables and CSV."""
+"""Define records of a result, and write them as tables."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import pyarrow as pa
 
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ColumnError
-from fastrank_eval._lib.files import csv_text
 from fastrank_eval.io.columns import NOTED, UNSCORED, RowsLeftOut
 from fastrank_eval.slicing.spec import short_texts
 
@@ -341,18 +340,3 @@ def record_table(records: Iterable[Any], schema: pa.Schema) -> pa.Table:
             cells = [list(cell.items()) for cell in cells]
         columns.append(pa.array(cells, column.type))
     return pa.table(columns, schema=schema)
-
-
-def csv_rows(records: Iterable[Any], schema: pa.Schema) -> list[dict[str, Any]]:
-    """Convert records to cells; maps as ``name=number`` joined by semicolons."""
-    rows = record_rows(records, schema)
-    for name in (column.name for column in schema if pa.types.is_map(column.type)):
-        for row in rows:
-            row[name] = ";".join(f"{key}={number}" for key, number in row[name].items())
-    return rows
-
-
-def record_csv(records: Iterable[Any], schema: pa.Schema, safe: bool = False) -> str:
-    """Write records as CSV; see `csv_rows`."""
-    rows = csv_rows(records, schema)
-    return csv_text(schema.names, (row.values() for row in rows), safe)

@@ -2,53 +2,27 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import pyarrow as pa
 
-from fastrank_eval._lib.arguments import check_indent, shown, typed
+from fastrank_eval._lib.arguments import shown, typed
 from fastrank_eval._lib.errors import near
-from fastrank_eval._lib.files import csv_text
-from fastrank_eval.engine.records import JSON_SCHEMAS, VALUE_SCHEMA, csv_rows
 from fastrank_eval.measures import measure
 from fastrank_eval.measures.parser import find_computed
 from fastrank_eval.results.format import printable
 from fastrank_eval.results.gates import Gate, Verdict, gate
 from fastrank_eval.results.result import Result
 from fastrank_eval.results.tables import Heading, Lines, Report, Table
-from fastrank_eval.results.views import ReportView, TerminalView
+from fastrank_eval.results.views import View
+
+#: Result or Comparison.
+_T = TypeVar("_T", bound=Any)
 
 
-class _OfLabel(Protocol):
-    """The result or comparison of one label."""
-
-    @property
-    def requested(self) -> Mapping[str, str]: ...
-
-    @property
-    def values(self) -> Sequence[Any]: ...
-
-    @property
-    def names(self) -> Mapping[str, str]: ...
-
-    @property
-    def summary(self) -> pa.Table: ...
-
-    @property
-    def per_group(self) -> pa.Table: ...
-
-    def to_dict(self) -> dict[str, Any]: ...
-
-    def check(self, *fail_if: str | Gate) -> Verdict: ...
-
-
-_T = TypeVar("_T", bound=_OfLabel)
-
-
-class ByLabel(ReportView, Mapping[str, _T]):
+class ByLabel(View, Mapping[str, _T]):
     """A read-only mapping from label to what was computed for it.
 
     Parameters
@@ -57,7 +31,8 @@ class ByLabel(ReportView, Mapping[str, _T]):
         At least one.
     """
 
-    _schema: ClassVar[pa.Schema]
+    #: What the title says before the labels.
+    _title: ClassVar[str]
 
     def __init__(self, results: Mapping[str, _T]) -> None:
         self._results = dict(results)
@@ -91,15 +66,18 @@ class ByLabel(ReportView, Mapping[str, _T]):
         """Return the number of labels."""
         return len(self._results)
 
-    def to_arrow(self) -> pa.Table:
+    def records(self) -> pa.Table:
         """Return the tables of all values, one below the other.
 
         Returns
         -------
         pyarrow.Table
-            ``label``, then the columns of `summary` of a label.
+            ``label``, then the columns of `records` of a label.
         """
-        return stacked({label: result.summary for label, result in self.items()})
+        return stacked({label: result.records() for label, result in self.items()})
+
+    def _rows(self) -> list[dict[str, Any]]:
+        return [{"label": label, **row} for label, own in self.items() for row in own._rows()]
 
     @property
     def per_group(self) -> pa.Table:
@@ -118,113 +96,54 @@ class ByLabel(ReportView, Mapping[str, _T]):
         """
         return stacked({label: result.per_group for label, result in self.items()})
 
-    def to_dict(self) -> dict[str, Any]:
-        """Build the plain Python values that :meth:`to_json` writes.
+    def document(self, **choices: Any) -> dict[str, Any]:
+        """Return the plain Python values that JSON has.
+
+        Parameters
+        ----------
+        **choices
+            As `document` of a label takes them.
 
         Returns
         -------
         dict
-            ``{"schema", "labels": {label: values}}``, with those of `to_dict` of each label.
+            ``{"schema", "labels": {label: values}}``, with those of `document` of each label.
         """
-        labels = {label: result.to_dict() for label, result in self.items()}
-        return {"schema": JSON_SCHEMAS["evaluation"], "labels": labels}
+        labels = {label: result.document(**choices) for label, result in self.items()}
+        return {"schema": next(iter(labels.values()))["schema"], "labels": labels}
 
-    @typed
-    def to_json(self, indent: int | None = 2) -> str:
-        """Write :meth:`to_dict` as JSON.
+    def report(self, width: int | None = None, *, wide: bool = False, **choices: Any) -> Report:
+        """Build the report that people read, with a heading for each label.
 
         Parameters
         ----------
-        indent : int or None
-            Spaces a level; None for one line.
+        width, wide, **choices
+            As `report` of a label takes them.
 
         Returns
         -------
-        str
-            Strictly valid JSON in ASCII; a value that is undefined is null.
+        Report
         """
-        return json.dumps(self.to_dict(), indent=check_indent(indent), allow_nan=False)
-
-    @typed
-    def to_csv(self, *, safe: bool = False) -> str:
-        """Write all values as CSV.
-
-        Parameters
-        ----------
-        safe : bool
-            As in `Result.to_csv`.
-
-        Returns
-        -------
-        str
-            The lines of `to_csv` of every label, with a column ``label`` in front.
-        """
-        rows = [
-            [label, *row.values()]
+        reports = {
+            printable(label): result.report(width, wide=wide, **choices)
             for label, result in self.items()
-            for row in csv_rows(result.values, self._schema)
-        ]
-        return csv_text(["label", *self._schema.names], rows, safe)
+        }
+        blocks: list[Table | Lines | Heading] = []
+        for label, report in reports.items():
+            blocks += [Heading(label), *report.blocks]
+        legend = dict.fromkeys(line for report in reports.values() for line in report.legend)
+        sizes = {label: [report.size] for label, report in reports.items()}
+        return Report(
+            f"{self._title} {', '.join(reports)}",
+            blocks,
+            list(legend),
+            _by_label({label: report.notes for label, report in reports.items()}),
+            "; ".join(_by_label(sizes)),
+            _by_label({label: report.conventions for label, report in reports.items()}),
+        )
 
-    @typed
-    def to_markdown(self, *, wide: bool = False) -> str:
-        """Write the report as markdown, with a heading for each label.
-
-        Parameters
-        ----------
-        wide : bool
-            As in `Result.to_markdown`.
-
-        Returns
-        -------
-        str
-        """
-        return self._document("markdown", wide=wide)
-
-    @typed
-    def to_latex(self, *, wide: bool = False) -> str:
-        r"""Write the report as LaTeX, for ``\input`` into a document with booktabs.
-
-        Parameters
-        ----------
-        wide : bool
-            As in `Result.to_markdown`.
-
-        Returns
-        -------
-        str
-        """
-        return self._document("latex", wide=wide)
-
-    @typed
-    def to_html(self, *, wide: bool = False) -> str:
-        """Write the report as a page of HTML, which needs no other file.
-
-        Parameters
-        ----------
-        wide : bool
-            As in `Result.to_markdown`.
-
-        Returns
-        -------
-        str
-        """
-        return self._document("html", wide=wide)
-
-    @typed
-    def view(self, *, wide: bool = False) -> Any:
-        """Choose what a terminal shows.
-
-        Parameters
-        ----------
-        wide : bool
-            As in `Result.to_markdown`.
-
-        Returns
-        -------
-        rich renderable
-        """
-        return TerminalView(lambda width: self._report(width, wide))
+    def _choices_of(self, method: str) -> list[str]:
+        return list(next(iter(self.values()))._choices_of(method))
 
     @typed
     def check(self, *fail_if: str | Gate) -> Verdict:
@@ -259,22 +178,6 @@ class ByLabel(ReportView, Mapping[str, _T]):
     def _judged(self, one: Gate) -> bool:
         return any(_has_measures(result, one) for result in self.values())
 
-    def _combined(self, reports: Mapping[str, Report]) -> Report:
-        """Put the reports of labels below each other, with common notes once."""
-        reports = {printable(label): report for label, report in reports.items()}
-        blocks: list[Table | Lines | Heading] = []
-        for label, report in reports.items():
-            blocks += [Heading(label), *report.blocks]
-        legend = dict.fromkeys(line for report in reports.values() for line in report.legend)
-        sizes = {label: [report.size] for label, report in reports.items()}
-        return Report(
-            blocks,
-            list(legend),
-            _by_label({label: report.notes for label, report in reports.items()}),
-            "; ".join(_by_label(sizes)),
-            _by_label({label: report.conventions for label, report in reports.items()}),
-        )
-
 
 class LabelResults(ByLabel[Result]):
     """The results of several labels: a mapping from label to `Result`.
@@ -297,17 +200,7 @@ class LabelResults(ByLabel[Result]):
     {'click': 0.5, 'order': 1.0}
     """
 
-    _schema = VALUE_SCHEMA
-
-    @property
-    def _title(self) -> str:
-        return f"Evaluation of {', '.join(map(printable, self))}"
-
-    def _report(self, width: int | None, wide: bool = False, *, plain: bool = False) -> Report:
-        reports = {
-            label: result._report(width, wide, plain=plain) for label, result in self.items()
-        }
-        return self._combined(reports)
+    _title = "Evaluation of"
 
 
 def stacked(tables: Mapping[str, pa.Table]) -> pa.Table:
@@ -332,7 +225,7 @@ def _by_label(texts: Mapping[str, Sequence[str]]) -> list[str]:
     ]
 
 
-def _has_measures(result: _OfLabel, one: Gate) -> bool:
+def _has_measures(result: Any, one: Gate) -> bool:
     values = (
         find_computed(measure(term.measure), result.names, result.requested) for term in one.terms
     )

@@ -181,7 +181,7 @@ def to_notebook(report: Report) -> str:
     return f'<div style="overflow-x: auto">{"".join(blocks)}</div>'
 
 
-def to_page(report: Report, title: str) -> str:
+def to_page(report: Report) -> str:
     """Write a page of HTML that needs no other file, dark and light."""
     blocks = []
     for block in report.blocks:
@@ -204,7 +204,7 @@ def to_page(report: Report, title: str) -> str:
             blocks += [f"<h2>{name}</h2>", _list(texts, name.lower())]
     style = files("fastrank_eval.results").joinpath("page.css").read_text("utf-8")
     return _PAGE.format(
-        title=escape(title), style=style, body="\n".join(blocks), version=escape(__version__)
+        title=escape(report.title), style=style, body="\n".join(blocks), version=escape(__version__)
     )
 
 

@@ -14,10 +14,8 @@ from fastrank_eval._lib.arguments import check_options, typed
 from fastrank_eval._lib.arrow import floats_or_nan
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.engine.records import (
-    VALUE_SCHEMA,
     MeasureValue,
     Meta,
-    record_table,
     refuse_if_none_left,
 )
 from fastrank_eval.engine.run import Evaluation
@@ -86,7 +84,7 @@ class Result(Reported):
     >>> result
     score  measure     value  groups used  dropped  rows  positives
     pctr   P@1      0.500000          2/2     none  100%       100%
-    5 rows, 2 groups, 0.5 s, 10 rows/s
+    5 rows, 2 groups
     ties=expected
     """
 
@@ -268,25 +266,6 @@ class Result(Reported):
 
     def _find_score(self, name: str | None) -> str:
         return find_score(name, self.scores, self.names)
-
-    @property
-    def summary(self) -> pa.Table:
-        """The table of all values: one row a score, slice and measure.
-
-        Returns
-        -------
-        pyarrow.Table
-            score, by (the slicing without its edges; null for all rows), slice, measure, name (the
-            name that was asked for, such as MAP for AP), value (null if undefined), se, ci_low,
-            ci_high, effective_groups, weight, caution, groups, groups_used, dropped (map of reason
-            to count), rows_share, positives_share (null without rows or positives), aggregate
-            ("mean", "geometric mean", "sum" or "pooled"), details (map of name to number).
-        """
-        return record_table(self.values, VALUE_SCHEMA)
-
-    def to_arrow(self) -> pa.Table:
-        """Return `summary`, the table of all values, as Arrow."""
-        return self.summary
 
     @property
     def per_group(self) -> pa.Table:
@@ -569,7 +548,7 @@ class Result(Reported):
         return self.__dict__
 
     def __iter__(self) -> Iterator[MeasureValue]:
-        """Iterate over the values, in the order of `summary`."""
+        """Iterate over the values, in the order of `records`."""
         return iter(self.values)
 
     @cached_property

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any
 
 import pyarrow as pa
 
-from fastrank_eval._lib.arguments import check_indent, typed
+from fastrank_eval._lib.arguments import typed
 from fastrank_eval.engine.records import (
     JSON_SCHEMAS,
     VALUE_SCHEMA,
     MeasureValue,
     Meta,
-    record_csv,
     record_rows,
+    record_table,
     shown_names,
 )
 from fastrank_eval.engine.slice_calibration import CalibrationTables
@@ -61,14 +60,14 @@ from fastrank_eval.results.tables import (
     first_that_fits,
     sections,
 )
-from fastrank_eval.results.views import ReportView, TerminalView
+from fastrank_eval.results.views import View
 from fastrank_eval.stats.intervals import FEW_GROUPS
 
 _NARROW, _REASON = 12, 13  # least widths of names and of reasons ("few_positives")
 
 
-class Reported(ReportView):
-    """The output formats of a result: JSON, CSV, documents and text."""
+class Reported(View):
+    """What programs, JSON and people read of a result."""
 
     values: tuple[MeasureValue, ...]
     scores: tuple[str, ...]
@@ -120,143 +119,57 @@ class Reported(ReportView):
         text = find_calibration(measure, texts, self.names, self.requested)
         return self.calibration[find_score(score, self.scores, self.names), text]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Build the plain Python values that :meth:`to_json` writes.
+    def records(self) -> pa.Table:
+        """Return all values: one row a score, slice and measure.
+
+        Returns
+        -------
+        pyarrow.Table
+            score, by (the slicing without its edges; null for all rows), slice, measure, name (the
+            name that was asked for, such as MAP for AP), value (null if undefined), se, ci_low,
+            ci_high, effective_groups, weight, caution, groups, groups_used, dropped (map of reason
+            to count), rows_share, positives_share (null without rows or positives), aggregate
+            ("mean", "geometric mean", "sum" or "pooled"), details (map of name to number).
+        """
+        return record_table(self.values, VALUE_SCHEMA)
+
+    def _rows(self) -> list[dict[str, Any]]:
+        return record_rows(self.values, VALUE_SCHEMA)
+
+    def document(self) -> dict[str, Any]:
+        """Return the plain Python values that JSON has.
 
         Returns
         -------
         dict
             ``{"schema", "meta": {"version", "rows", "groups", "conventions", "seconds"},
-            "results": [{"score", "by", "slice", "measure", "name", "value", "se", "ci_low",
-            "ci_high", "effective_groups", "weight", "caution", "groups", "groups_used",
-            "dropped", "rows_share", "positives_share", "aggregate", "details"}]}`` of plain
-            Python values; None for NaN. The meta has ``"requested"`` too where names of measures
-            stand for other texts, and ``"notes"``, a list of sentences, where there are any. With
-            a measure of multicalibration there is ``"worst_slices"`` too: score, measure and the
-            columns of :meth:`multicalibration`, the ten worst slices of each.
+            "results"}``: the rows of `records`; None for NaN. The meta has ``"requested"`` too
+            where names of measures stand for other texts, and ``"notes"``, a list of sentences,
+            where there are any. With a measure of multicalibration there is ``"worst_slices"`` too:
+            score, measure and the columns of :meth:`multicalibration`, the ten worst slices of
+            each.
         """
         slices = slice_rows(self.calibration)
         return {
             "schema": JSON_SCHEMAS["evaluation"],
             "meta": meta_with_notes(self.values, self.meta),
-            "results": record_rows(self.values, VALUE_SCHEMA),
+            "results": self._rows(),
             **({"worst_slices": slices} if slices else {}),
         }
 
     @typed
-    def to_json(self, indent: int | None = 2) -> str:
-        """Write :meth:`to_dict` as JSON.
-
-        Parameters
-        ----------
-        indent : int or None
-            Spaces a level; None for one line.
-
-        Returns
-        -------
-        str
-            Strictly valid JSON in ASCII; a value that is undefined is null.
-        """
-        return json.dumps(self.to_dict(), indent=check_indent(indent), allow_nan=False)
-
-    @typed
-    def to_csv(self, *, safe: bool = False) -> str:
-        """Write the summary as CSV.
-
-        Parameters
-        ----------
-        safe : bool
-            Put an apostrophe before text that begins with ``=``, ``+``, ``-``, ``@``, a tab or a
-            carriage return, so that no spreadsheet reads it as a formula.
-
-        Returns
-        -------
-        str
-            A header and one row a score, slice and measure; values with all their digits, empty
-            where undefined; ``dropped`` and ``details`` as ``name=number`` joined by semicolons.
-        """
-        return record_csv(self.values, VALUE_SCHEMA, safe)
-
-    @typed
-    def to_markdown(self, *, wide: bool = False) -> str:
-        """Write the report as markdown tables, followed by the conventions.
-
-        Parameters
-        ----------
-        wide : bool
-            Write a table for each model, with intervals and coverage in columns. By default models
-            are columns.
-
-        Returns
-        -------
-        str
-            Names from the data stand in code spans, so that nothing in them is markup.
-        """
-        return self._document("markdown", wide=wide)
-
-    @typed
-    def to_latex(self, *, wide: bool = False) -> str:
-        r"""Write the report as LaTeX, for ``\input`` into a document with booktabs.
-
-        Parameters
-        ----------
-        wide : bool
-            As in :meth:`to_markdown`.
-
-        Returns
-        -------
-        str
-            Names from the data are escaped.
-        """
-        return self._document("latex", wide=wide)
-
-    @typed
-    def to_html(self, *, wide: bool = False) -> str:
-        """Write the report as a page of HTML, which needs no other file.
-
-        Parameters
-        ----------
-        wide : bool
-            As in :meth:`to_markdown`.
-
-        Returns
-        -------
-        str
-            Names from the data are escaped.
-        """
-        return self._document("html", wide=wide)
-
-    @property
-    def _title(self) -> str:
-        return f"Evaluation of {', '.join(map(printable, self.scores))}"
-
-    @typed
-    def view(self, *, wide: bool = False) -> Any:
-        """Choose what a terminal shows.
-
-        Parameters
-        ----------
-        wide : bool
-            As in :meth:`to_markdown`.
-
-        Returns
-        -------
-        rich renderable
-        """
-        return TerminalView(lambda width: self._report(width, wide))
-
-    def _report(self, width: int | None, wide: bool = False, *, plain: bool = False) -> Report:
+    def report(self, width: int | None = None, *, wide: bool = False) -> Report:
+        """Build the report that people read; see `View.report`."""
         by_model = not wide and len(self.scores) > 1
         if by_model:
             coverage = coverage_tables(_of_all_rows(self), self.meta, width)
             overall = [*_overall_by_model(self, width), *coverage]
-        elif plain:
-            overall = [_overall(self).one_line()]
         else:
             overall = list(_overall_tables(self, width))
         size, conventions = size_and_conventions(self.meta, width)
         notes = map(printable, report_notes(self.values, self.meta))
         return Report(
+            f"Evaluation of {', '.join(map(printable, self.scores))}",
             [
                 *overall,
                 *_slice_tables(self, width, by_model),

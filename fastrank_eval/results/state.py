@@ -51,10 +51,7 @@ from fastrank_eval.engine.state_merge import (
     merge_contents,
 )
 from fastrank_eval.io.columns import Roles
-from fastrank_eval.results.format import printable
 from fastrank_eval.results.result import Result, result_of
-from fastrank_eval.results.tables import Lines, Report
-from fastrank_eval.results.views import NotebookView
 
 if TYPE_CHECKING:
     from fastrank_eval.analysis.comparison import Comparison
@@ -64,7 +61,7 @@ _OPTIONS = ("confidence", "min_groups")  # those that a result may change
 _PROVENANCE_KEYS = {"sources", "order", "where", "limit"}
 
 
-class State(NotebookView):
+class State:
     """The data from which values are computed: exact sums, scores, counts.
 
     States of different rows merge to that of all rows. If no group has rows in two of them, the
@@ -160,9 +157,6 @@ class State(NotebookView):
             f"State of {self.rows} rows, {self.groups} groups, {len(self.provenance)} evaluations: "
             f"{', '.join(self.names.values())} of {', '.join(self.scores)}"
         )
-
-    def _html_report(self) -> Report:
-        return Report([Lines([printable(repr(self))], [""])], [], [], "", [])
 
     @typed
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:

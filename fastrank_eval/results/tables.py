@@ -109,6 +109,8 @@ class Report:
 
     Parameters
     ----------
+    title : str
+        The title of a page.
     blocks : list of Table, Lines or Heading
     legend : list of str
         The meaning of marks in the tables.
@@ -119,6 +121,7 @@ class Report:
         The name and value of each.
     """
 
+    title: str
     blocks: Sequence[Table | Lines | Heading]
     legend: Sequence[str]
     notes: Sequence[str]
@@ -147,10 +150,10 @@ class Report:
             apart |= bool(block.title or before)
             if block.title:
                 lines.append(" by ".join(block.title))
-            lines += text_lines(block)
-        lines += [""] * apart
+            lines += text_lines(block.one_line())
         footer = *self.legend, *self.notes, self.size, ", ".join(self.conventions)
-        return "\n".join([*lines, *filter(None, footer)])
+        shown = [*filter(None, footer)]
+        return "\n".join([*lines, *[""] * (apart and bool(shown)), *shown])
 
     def to_terminal(self) -> Iterator[RenderableType]:
         """Render for a terminal."""

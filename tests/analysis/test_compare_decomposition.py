@@ -96,7 +96,7 @@ def test_json__has_the_decomposition_of_every_mean(log) -> None:
         "decompositions"
         not in fe.compare(
             log, **COLUMNS, score=["old", "new"], baseline="old", measures="AP"
-        ).to_dict()
+        ).document()
     )
 
 

@@ -74,11 +74,11 @@ def test_json__is_strict_and_complete(comparison) -> None:
     assert found["meta"]["conventions"]["seed"] is None
     assert len(found["movers"]) == 12
     assert {move["measure"] for move in found["movers"]} == {"GAUC"}
-    assert "movers" not in comparison.to_dict()
+    assert "movers" not in comparison.document()
 
 
 def test_summary__and_csv__hold_the_same(comparison) -> None:
-    table = comparison.summary
+    table = comparison.records()
     rows = list(csv.DictReader(io.StringIO(comparison.to_csv())))
     assert table.num_rows == len(rows) == 10
     assert table.column_names == list(rows[0])
@@ -99,7 +99,7 @@ def test_per_group__has_a_column_for_each_model_and_measure(comparison) -> None:
 
 @pytest.mark.parametrize("width", [60, 72, 80, 100, 120, 160])
 def test_terminal__any_width__no_line_is_longer_and_no_digit_is_lost(comparison, width) -> None:
-    lines = on_terminal(comparison.view(3, wide=True), width)
+    lines = on_terminal(comparison.view(movers=3, wide=True), width)
     assert max(map(len, lines)) <= width
     text = " ".join(lines)
     for line in comparison:
@@ -111,12 +111,12 @@ def test_equal_models__read_the_same_in_every_form() -> None:
     log = pa.table({"u": [1, 1, 2, 2], "y": [1, 0, 0, 1], "a": [0.3, 0.1, 0.4, 0.2]})
     log = log.append_column("b", log["a"])
     found = fe.compare(log, group="u", label="y", score=["a", "b"], baseline="a", measures="GAUC")
-    assert [line["mdd"] for line in found.to_dict(movers=3)["comparisons"]] == [None]
+    assert [line["mdd"] for line in found.document(movers=3)["comparisons"]] == [None]
     assert math.isnan(found.find("GAUC").mdd)
-    assert "movers" not in found.to_dict(movers=3)
+    assert "movers" not in found.document(movers=3)
     header, _, values = found.to_markdown(movers=3, wide=True).splitlines()[2:5]
     assert dict(zip(header.split(" | "), values.split(" | "), strict=True))["mdd"] == "n/a"
-    shown = (found.to_markdown(movers=3), " ".join(on_terminal(found.view(3), 160)))
+    shown = (found.to_markdown(movers=3), " ".join(on_terminal(found.view(movers=3), 160)))
     assert not [text for text in shown if "moved" in text or "contribution" in text]
 
 

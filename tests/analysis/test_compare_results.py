@@ -82,7 +82,7 @@ def test_two_results__over_other_groups__count_those_that_do_not_match() -> None
     assert line.only_candidate == found.joined["only_candidate"]
     assert line.base_value == evaluate(mine, "old", "P@3").value("P@3")
     assert line.value == evaluate(cut, "old", "P@3").value("P@3")
-    assert found.to_dict()["joined"] == found.joined
+    assert found.document()["joined"] == found.joined
     assert found.per_group.num_rows == sum(v for k, v in found.joined.items() if k != "rows_differ")
 
 

@@ -133,7 +133,7 @@ def test_slices__have_a_column_for_each_candidate(comparison: fe.Comparison) -> 
 
 @pytest.mark.parametrize("width", [60, 80, 120, 200])
 def test_terminal__any_width__has_every_number(comparison: fe.Comparison, width: int) -> None:
-    text = on_terminal(comparison.view(2), width)
+    text = on_terminal(comparison.view(movers=2), width)
     assert max(map(len, text.splitlines())) <= width
     for line in comparison:
         assert f"{line.value:#.6g}" in text or line.by is not None

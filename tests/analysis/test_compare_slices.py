@@ -70,8 +70,8 @@ def test_slices__have_the_same_bits_for_any_threads_batches_and_order(log) -> No
 def test_slicing__stands_beside_each_slice_in_every_form(log) -> None:
     found = compare(log, "GAUC,AP", by=["slot", "country,slot"])
     wanted = [None] * 4 + ["slot"] * 12 + ["country,slot"] * 36
-    assert found.summary["by"].to_pylist() == wanted
-    assert [line["by"] for line in found.to_dict()["comparisons"]] == wanted
+    assert found.records()["by"].to_pylist() == wanted
+    assert [line["by"] for line in found.document()["comparisons"]] == wanted
     rows = csv.DictReader(io.StringIO(found.to_csv()))
     assert [row["by"] or None for row in rows] == wanted
     assert found.meta.conventions["by"] == ["slot", "country,slot"]

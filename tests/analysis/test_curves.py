@@ -125,7 +125,7 @@ def test_values__have_the_bits_of_the_measures(weight):
 @pytest.mark.parametrize("kind", ["pr", "det", "lift", "calibration"])
 def test_scores__kept_for_other_measures__draw_all_but_roc(kind):
     result = fastrank_eval.evaluate(LOG, measures="KS", keep_scores=True, **COLUMNS)
-    assert result.curve(kind).table.equals(curve(kind).table)
+    assert result.curve(kind).records().equals(curve(kind).records())
     with pytest.raises(MeasureError, match="AUC was not part"):
         result.curve("roc")
 
@@ -135,7 +135,7 @@ def test_weights__as_large_as_they_may_be_leave_the_points_alone(kind):
     heavy = {**LOG, "weight": LOG["weight"] * 2.0**90}
     options = {"measures": "AUC", "weight": "weight", "keep_scores": True, **COLUMNS}
     wanted, found = (fastrank_eval.evaluate(log, **options).curve(kind) for log in (LOG, heavy))
-    assert found.table.equals(wanted.table)
+    assert found.records().equals(wanted.records())
     assert found.values == wanted.values
 
 
@@ -177,8 +177,8 @@ def test_calibration__of_whole_weights__is_that_of_repeated_rows():
         for name in ("bin", "lower", "upper", "mean_prediction", "observed_rate"):
             np.testing.assert_allclose(weighted.of()[name], plain.of()[name], rtol=1e-12)
         np.testing.assert_array_equal(weighted.of()["weight"], plain.of()["rows"])
-        assert weighted.table.column("low").null_count == len(weighted.of()["low"])
-        assert weighted.table.schema.field("weight").type == pa.float64()
+        assert weighted.records().column("low").null_count == len(weighted.of()["low"])
+        assert weighted.records().schema.field("weight").type == pa.float64()
 
 
 def test_calibration__sampling_rate__puts_predictions_right():
@@ -214,7 +214,7 @@ def test_grades__count_from_rel_on():
     grade = np.random.default_rng(4).integers(0, 4, ROWS)
     graded, binary = LOG | {"click": grade}, LOG | {"click": (grade >= 2).astype(int)}
     for kind in OF_SCORES:
-        assert curve(kind, graded, rel=2).table.equals(curve(kind, binary).table)
+        assert curve(kind, graded, rel=2).records().equals(curve(kind, binary).records())
 
 
 # ---- points --------------------------------------------------------------------------------------
@@ -259,7 +259,7 @@ def test_points__are_the_nearest_to_equal_steps():
         for kind in ("pr", "det"):
             thresholds = curve(kind, points=n, score="other").of()["threshold"]
             np.testing.assert_array_equal(thresholds, found["threshold"])
-    assert curve("roc", points=10**6).table.equals(curve("roc", points="all").table)
+    assert curve("roc", points=10**6).records().equals(curve("roc", points="all").records())
     assert spread(np.array([0.0, 0.1, 2.0]), 2).tolist() == [0, 2]
 
 
@@ -271,17 +271,17 @@ def test_points__are_the_nearest_to_equal_steps():
 def test_bits__depend_neither_on_order_nor_batches_nor_threads(kind, weight):
     order = np.random.default_rng(6).permutation(ROWS)
     shuffled = {name: column[order] for name, column in LOG.items()}
-    wanted = curve(kind, weight=weight).table
-    assert curve(kind, shuffled, weight=weight, threads=2, batch_rows=97).table.equals(wanted)
+    wanted = curve(kind, weight=weight).records()
+    assert curve(kind, shuffled, weight=weight, threads=2, batch_rows=97).records().equals(wanted)
     assert wanted.num_rows > 5
 
 
 def test_models__stand_in_one_table__each_as_alone():
     both = curve("roc", score=["pctr", "other"])
     assert both.scores == ("pctr", "other")
-    alone = [curve("roc", score=name).table for name in both.scores]
-    assert both.table.equals(pa.concat_tables(alone))
-    assert set(both.table.column("score").to_pylist()) == {"pctr", "other"}
+    alone = [curve("roc", score=name).records() for name in both.scores]
+    assert both.records().equals(pa.concat_tables(alone))
+    assert set(both.records().column("score").to_pylist()) == {"pctr", "other"}
     with pytest.raises(ArgumentError, match=r"one of the models.*got 'pctrr'.*Did you mean 'pctr'"):
         both.of("pctrr")
     with pytest.raises(ArgumentError, match="one of the models"):
@@ -310,8 +310,8 @@ def test_degenerate_rows__have_no_curve_and_a_reason(kind, log, reason):
     assert found.undefined == {"pctr": reason}
     assert reason in repr(found)
     if kind in OF_SCORES:
-        assert found.table.num_rows == 0
-        assert found.table.schema.names[0] == "score"
+        assert found.records().num_rows == 0
+        assert found.records().schema.names[0] == "score"
 
 
 def test_one_class__still_has_what_needs_no_other():
@@ -325,7 +325,7 @@ def test_one_class__still_has_what_needs_no_other():
 
 def test_k__equals_evaluate_at_each_cutoff():
     found = curve("k", measure="nDCG(gain='linear'),R", cutoffs=[5, 1, 2], score=["pctr", "other"])
-    for row in found.table.to_pylist():
+    for row in found.records().to_pylist():
         text = f"{row['measure']}@{row['k']}"
         alone = fastrank_eval.evaluate(LOG, **COLUMNS | {"score": row["score"]}, measures=text)
         assert row["value"] == alone.value(text)
@@ -345,7 +345,7 @@ def test_activity__is_the_measure_over_the_groups_of_each_bucket(activity, bucke
     )
     rows = np.bincount(LOG["user"])
     active = (rows if activity == "rows" else np.bincount(LOG["user"], LOG["click"]))[LOG["user"]]
-    for row in found.table.to_pylist():
+    for row in found.records().to_pylist():
         most = math.inf if row["most"] is None else row["most"]
         here = (active >= row["least"]) & (active <= most)
         part = {name: column[here] for name, column in LOG.items()}
@@ -366,7 +366,7 @@ def test_activity__whatever_weighs_groups__is_the_measure_of_each_bucket(options
     found = curve("gauc-by-activity", log, buckets=[1, 6, 9, 1000], score="pctr", **options)
     measure = options.pop("measure", "GAUC")
     active = np.bincount(log["user"])[log["user"]]
-    *rows, empty = found.table.to_pylist()
+    *rows, empty = found.records().to_pylist()
     for row in rows:
         most = math.inf if row["most"] is None else row["most"]
         here = (active >= row["least"]) & (active <= most)
@@ -406,7 +406,7 @@ def test_result__of_kept_scores__draws_curves_from_the_same_pass():
         LOG, **COLUMNS, measures="GAUC,AUC,AUC(rel=2)", keep_scores=True
     )
     for kind in OF_SCORES:
-        assert result.curve(kind).table.equals(curve(kind).table)
+        assert result.curve(kind).records().equals(curve(kind).records())
     assert result.curve("roc", rel=2).undefined == {"pctr": "single_class"}
     assert result.value("AUC") == result.curve("roc").values["pctr"]["AUC"]
     with pytest.raises(ArgumentError, match="AUC\\(rel=3\\) among the measures"):
@@ -432,8 +432,8 @@ def test_texts__hold_every_point(tmp_path: Path):
     assert told["choices"] == {"points": 4}
     assert told["meta"]["rows"] == ROWS
     lines = found.to_csv().splitlines()
-    assert lines[0] == '"score","threshold","depth","recall","precision","lift"'
-    assert lines[1] == '"pctr",inf,0,0,,'
+    assert lines[0] == "score,threshold,depth,recall,precision,lift"
+    assert lines[1] == "pctr,inf,0.0,0.0,,"
     assert len(lines) == 5
     path = tmp_path / "log.parquet"
     other = tmp_path / "other.parquet"

@@ -87,11 +87,11 @@ def test_one_label__in_a_list_is_a_mapping_too() -> None:
 
 def test_tables__have_the_label_in_front() -> None:
     together = compare(measures=OWN)
-    table = together.to_arrow()
+    table = together.records()
     assert table["label"].to_pylist() == ["click", "click", "order"]
     for label, comparison in together.items():
         own = table.filter(pc.equal(table["label"], label)).drop_columns("label")
-        assert own.equals(comparison.summary)
+        assert own.equals(comparison.records())
     lines = together.to_csv().splitlines()
     assert lines[0] == "label," + together["click"].to_csv().splitlines()[0]
     assert lines[3] == "order," + together["order"].to_csv().splitlines()[1]
@@ -129,7 +129,7 @@ def test_documents__list_movers_of_each_label() -> None:
     together = compare(measures="RR")
     for write in (LabelComparisons.to_markdown, LabelComparisons.to_latex):
         assert len(write(together, movers=2)) > len(write(together))
-    assert len(together.to_html(2, wide=True)) > len(together.to_html(wide=True))
+    assert len(together.to_html(movers=2, wide=True)) > len(together.to_html(wide=True))
 
 
 def test_gates__are_judged_for_every_label_that_has_their_measures() -> None:

@@ -260,7 +260,7 @@ def test_bits__of_batches_threads_and_order__are_the_same(weighted: bool, tmp_pa
         (str(tmp_path / "rows.parquet"), {"batch_rows": 50, "threads": 2}),
     ):
         again = evaluated(source, **given, **how)
-        assert again.to_dict()["results"] == once.to_dict()["results"]
+        assert again.document()["results"] == once.document()["results"]
         assert again.per_class.equals(once.per_class)
         np.testing.assert_array_equal(again.confusion, once.confusion)
 
@@ -538,7 +538,7 @@ def test_result__as_json__has_classes_and_confusion() -> None:
     actual, probability, weight = rows_of(10, rows=30)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = evaluated(table(actual, probability, weight), measures="PPV").to_dict()
+        found = evaluated(table(actual, probability, weight), measures="PPV").document()
     assert [row["class"] for row in found["classes"]] == list(CLASSES)
     assert sum(map(sum, found["confusion"])) == 30
     assert found["results"][0]["slice"] == "macro"

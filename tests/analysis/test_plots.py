@@ -316,7 +316,7 @@ def test_curve_command__prints_csv_or_json() -> None:
         "curve", "k", "log.parquet", *COLUMNS, "-m", "R,P", "--cutoffs", "1-3, 10", "-f", "json"
     )
     told = json.loads(outcome.stdout)
-    wanted = curve("k", measure="R,P", cutoffs=[1, 2, 3, 10]).to_dict()
+    wanted = curve("k", measure="R,P", cutoffs=[1, 2, 3, 10]).document()
     assert told["points"] == wanted["points"]
     outcome = run(
         "curve",
@@ -335,7 +335,7 @@ def test_curve_command__prints_csv_or_json() -> None:
 
 @pytest.mark.usefixtures("folder")
 def test_curve_command__writes_tables() -> None:
-    wanted = curve("roc").table
+    wanted = curve("roc").records()
     for suffix in ("parquet", "arrow", "csv", "json"):
         outcome = run("curve", "roc", "log.parquet", *COLUMNS, "-o", f"roc.{suffix}")
         assert (outcome.exit_code, outcome.stdout) == (0, "")
@@ -345,7 +345,7 @@ def test_curve_command__writes_tables() -> None:
     assert Path("roc.csv").read_text() == curve("roc").to_csv()
     assert json.loads(Path("roc.json").read_text())["kind"] == "roc"
     outcome = run("curve", "roc", "log.parquet", *COLUMNS, "--where", "click = 0", "-q")
-    assert (outcome.stdout, outcome.stderr) == ('"score","threshold","fpr","tpr"\n', "")
+    assert (outcome.stdout, outcome.stderr) == ("score,threshold,fpr,tpr\n", "")
     assert "pctr: no curve (single_class)" in run(
         "curve", "roc", "log.parquet", *COLUMNS, "--where", "click = 0"
     ).stderr  # fmt: skip

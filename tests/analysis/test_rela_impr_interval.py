@@ -102,9 +102,9 @@ def test_interval__stands_in_every_form_of_the_report() -> None:
     line = found.find("GAUC")
     names = ("rela_impr", "rela_impr_se", "rela_impr_ci_low", "rela_impr_ci_high")
     numbers = [getattr(line, name) for name in names]
-    (row,) = (row for row in found.to_dict()["comparisons"] if row["measure"] == "GAUC")
+    (row,) = (row for row in found.document()["comparisons"] if row["measure"] == "GAUC")
     assert [row[name] for name in names] == numbers
-    assert [found.summary[name][0].as_py() for name in names] == numbers
+    assert [found.records()[name][0].as_py() for name in names] == numbers
     assert ",".join(names) in found.to_csv().splitlines()[0]
     low, high = (f"{end:+.2%}" for end in numbers[2:])
     said = f"GAUC {line.rela_impr:+.2%} (95% CI {low} to {high})"

@@ -75,7 +75,7 @@ def test_best_threshold__is_the_best_of_all(case, options, prefer):
         assert found.reason == (reason or "target_not_reached")
         assert math.isnan(found.value)
         assert math.isnan(found.threshold)
-        assert found.to_dict()["threshold"] is None
+        assert found.document()["threshold"] is None
         assert (found.tp, found.fp) == (0, 0)
         return
     assert (found.threshold, found.reason) == (wanted[0], None)
@@ -174,7 +174,7 @@ def test_no_row_positive__may_be_best_and_is_no_score():
     assert (found.threshold, found.value, found.tn, found.fn) == (None, 0.75, 3, 1)
     assert "no row positive" in str(found)
     assert math.isnan(found.precision)
-    assert found.to_dict()["precision"] is None
+    assert found.document()["precision"] is None
     lowest = best_threshold(log, label="y", score="s", by="recall", target=1)
     assert lowest.threshold == -math.inf
 
@@ -291,7 +291,7 @@ def test_command__writes_several_models_as_json_and_csv(log):
     assert [one["score"] for one in read] == ["a", "b"]
     options = {"by": "cost", "costs": {"fp": 1, "fn": 5}, "pos": 0.2}
     wanted = best_threshold(log, label="click", score=["a", "b"], **options)
-    assert read == [one.to_dict() for one in wanted.values()]
+    assert read == [one.document() for one in wanted.values()]
     as_csv = list(csv.DictReader(io.StringIO(told(*asked, "-f", "csv").stdout)))
     assert [["schema", *row] for row in as_csv] == [list(read[0])] * 2
     assert [row["tp"] for row in as_csv] == [str(one["tp"]) for one in read]

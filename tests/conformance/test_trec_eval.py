@@ -95,7 +95,7 @@ def test_judged_documents_only(name):
     evaluator = pytrec_eval.RelevanceEvaluator(qrels, MEASURES, judged_docs_only_flag=True)
     found = evaluator.evaluate(run)
     report = trec_report(qrels, run, measures=["all_trec"], version=9, judged_only=True)
-    ours = report.to_dict(single=True, summary=False)["queries"]
+    ours = report.document(single=True, summary=False)["queries"]
     assert ours.keys() == found.keys()
     for query, line in ours.items():
         for m, value in line.items():

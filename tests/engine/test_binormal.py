@@ -52,5 +52,5 @@ def test_shuffled_rows__same_bits_as_sorted_ones():
         )
         for order, way in (("sorted", "auto"), ("shuffled", "scattered"))
     ]
-    results = [result.to_dict()["results"] for result in both]
+    results = [result.document()["results"] for result in both]
     assert results[0] == results[1]

@@ -27,7 +27,7 @@ def evaluate(source, measures="GAUC,RR", **options):
 
 
 def lines(result) -> dict[str, dict]:
-    return {line["measure"]: line for line in result.to_dict()["results"]}
+    return {line["measure"]: line for line in result.document()["results"]}
 
 
 def exactly(number):
@@ -40,7 +40,7 @@ def bits(result) -> list:
     columns = result.per_group
     by_group = {n: [exactly(x) for x in columns[n].to_pylist()] for n in columns.column_names}
     summary = [
-        {name: exactly(x) for name, x in line.items()} for line in result.to_dict()["results"]
+        {name: exactly(x) for name, x in line.items()} for line in result.document()["results"]
     ]
     return [by_group, summary]
 
@@ -221,8 +221,8 @@ def test_several_scores__equal_one_run_each():
             assert exactly(together.value(text, name)) == exactly(alone.value(text))
             if not measure(text).pooled:
                 assert together[name, text].tobytes() == alone[text].tobytes()
-        of_name = [line for line in together.to_dict()["results"] if line["score"] == name]
-        assert of_name == alone.to_dict()["results"]
+        of_name = [line for line in together.document()["results"] if line["score"] == name]
+        assert of_name == alone.document()["results"]
 
 
 @pytest.mark.parametrize("order", ["auto", "scattered"])
@@ -230,7 +230,7 @@ def test_groups_not_kept__give_the_same_summary(order):
     texts = [*EVERY_KIND, "RR(weight='impressions')"]
     kept = evaluate(TABLE, texts, order=order, batch_rows=5)
     given = evaluate(TABLE, texts, order=order, batch_rows=5, per_group=False)
-    assert given.to_dict()["results"] == kept.to_dict()["results"]
+    assert given.document()["results"] == kept.document()["results"]
     with pytest.raises(FastRankEvalError, match="per_group"):
         _ = given.per_group
 

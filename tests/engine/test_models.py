@@ -53,7 +53,7 @@ def evaluate(table: pa.Table, score: list[str], **options: object) -> fastrank_e
 
 def assert_as_alone(table: pa.Table, models: list[str], **options: object) -> None:
     together = evaluate(table, models, **options)
-    summary = together.summary
+    summary = together.records()
     for model in models:
         alone = evaluate(table, [model], **options)
         names = [
@@ -62,7 +62,7 @@ def assert_as_alone(table: pa.Table, models: list[str], **options: object) -> No
         ]
         assert bits(together.per_group.select(names)) == bits(alone.per_group)
         mine = summary.filter(pc.equal(summary["score"], model))
-        assert bits(mine) == bits(alone.summary)
+        assert bits(mine) == bits(alone.records())
 
 
 def bits(table: pa.Table) -> list[list[str]]:
@@ -109,7 +109,7 @@ def test_pooled_auc_alone__has_the_value_and_coverage_it_has_beside_others(measu
     table = log_of("grades")
     alone = evaluate(table, MODELS, measures=measures, weight=weight, per_group=True)
     beside = evaluate(table, MODELS, measures=f"{measures},GAUC", weight=weight)
-    shared = beside.summary.filter(pc.not_equal(beside.summary["measure"], "GAUC"))
-    assert bits(alone.summary) == bits(shared)
+    shared = beside.records().filter(pc.not_equal(beside.records()["measure"], "GAUC"))
+    assert bits(alone.records()) == bits(shared)
     positives = ["group", "rows", "positives"]
     assert bits(alone.per_group.select(positives)) == bits(beside.per_group.select(positives))

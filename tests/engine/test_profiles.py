@@ -24,7 +24,7 @@ TABLE = table_of(random_groups(71, 60, grades=(0, 0, 1, 2)))
 
 
 def values(result) -> dict[str, float]:
-    return {line["measure"]: line["value"] for line in result.to_dict()["results"]}
+    return {line["measure"]: line["value"] for line in result.document()["results"]}
 
 
 def evaluate(source=TABLE, measures=MEASURES, **options):
@@ -294,5 +294,5 @@ def test_explain__a_stream_is_refused():
 def test_explain__names_what_is_not_reproduced():
     for profile in PROFILES.values():
         told = explain(TABLE, profile=profile.name, **ROLES, item="item", measures="RR")
-        assert told.to_dict()["differs"] == list(profile.differs)
+        assert told.document()["differs"] == list(profile.differs)
         assert all(f"not reproduced: {text}" in str(told) for text in profile.differs)

@@ -395,7 +395,7 @@ def test_records_of_two_slicings_of_one_column__keep_the_edges_that_tell_them_ap
     table = {"user": [1, 1, 2, 2], "click": [0, 1, 0, 1], "new": [1, 2, 2, 1], "x": [1, 6, 8, 9]}
     asked = {"group": "user", "label": "click", "measures": "AUC", "by": ["x:5", "x:5,7", "user"]}
     result = fastrank_eval.evaluate(table, score="new", **asked)
-    assert {line["by"] for line in result.to_dict()["results"]} == {None, "x:5", "x:5,7", "user"}
+    assert {line["by"] for line in result.document()["results"]} == {None, "x:5", "x:5,7", "user"}
 
 
 def test_reports_of_many_edges__have_the_label_of_the_slice_and_not_all_edges_on_each_line():
@@ -409,10 +409,10 @@ def test_reports_of_many_edges__have_the_label_of_the_slice_and_not_all_edges_on
     found = fastrank_eval.compare(table, score=["old", "new"], baseline="old", **asked)
     assert result.slices()[:2] == ("x=[0,1),click=true", "x=[10,11),click=false")
     for lines in (
-        result.to_dict()["results"],
-        found.to_dict()["comparisons"],
-        result.summary.to_pylist(),
-        found.summary.to_pylist(),
+        result.document()["results"],
+        found.document()["comparisons"],
+        result.records().to_pylist(),
+        found.records().to_pylist(),
     ):
         assert {line["by"] for line in lines} == {None, "x,click"}
     for text in (result.to_csv(), found.to_csv()):

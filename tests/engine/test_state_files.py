@@ -177,8 +177,8 @@ def test_many_batches__are_read_as_one(
     state.save(tmp_path / "small")
     again = fe.load_state(tmp_path / "small")
     assert (
-        again.merge(allow_repeated=True).result().to_dict()["results"]
-        == (state.result().to_dict()["results"])
+        again.merge(allow_repeated=True).result().document()["results"]
+        == (state.result().document()["results"])
     )
 
 

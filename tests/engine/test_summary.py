@@ -27,7 +27,7 @@ def summary_rows(rows_of_groups, measures, **options):
         per_group=False,
         **options,
     )
-    return {line["measure"]: line for line in result.to_dict()["results"]}
+    return {line["measure"]: line for line in result.document()["results"]}
 
 
 def assert_line(line: dict, wanted, text: str) -> None:

@@ -214,10 +214,10 @@ def test_slices__of_no_group__show_no_groups(log: pa.Table) -> None:
 def test_curves__of_no_group__are_those_of_grouped_rows(log: pa.Table) -> None:
     for kind in ("roc", "pr", "det", "lift", "calibration"):
         found, grouped = (fe.curve(kind, log, **COLUMNS, **g) for g in ({}, {"group": "user"}))
-        assert found.table.equals(grouped.table)
+        assert found.records().equals(grouped.records())
         assert found.values == grouped.values
     result = fe.evaluate(log, **COLUMNS, measures="AUC", keep_scores=True)
-    assert result.curve("roc").table.equals(fe.curve("roc", log, **COLUMNS).table)
+    assert result.curve("roc").records().equals(fe.curve("roc", log, **COLUMNS).records())
     with pytest.raises(fe.ArgumentError, match=r"nDCG@1, .* need groups"):
         fe.curve("k", log, **COLUMNS)
 

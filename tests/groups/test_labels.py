@@ -104,4 +104,4 @@ def test_long_groups__same_values_in_any_order_of_rows(ties):
         for rows in (sorted_rows, np.arange(len(user)))
     ]
     assert results[0].per_group.equals(results[1].per_group)
-    assert results[0].summary.equals(results[1].summary)
+    assert results[0].records().equals(results[1].records())

@@ -121,7 +121,7 @@ def test_spilled_rows__carry_fields_beside_group_weights(spill):
 def test_spilled_rows__that_were_packed_in_words(spill):
     table = log_of(KEYS["int64"](numbers_of(np.random.default_rng(2))))
     on_disk, in_memory = both(spill, table, per_group=False, batch_rows=900)
-    assert on_disk.to_dict()["results"] == in_memory.to_dict()["results"]
+    assert on_disk.document()["results"] == in_memory.document()["results"]
 
 
 @pytest.mark.parametrize("ties", ["input", "best", "worst"])
@@ -154,7 +154,7 @@ def test_spilled_rows__with_ties_by_item(spill, kind, per_group):
     table = log_of(KEYS["int64"](groups), item=ITEMS[kind](place))
     options = {"ties": "item", "item": "item", "per_group": per_group, "batch_rows": 900}
     on_disk, in_memory = both(spill, table, ["GAUC", "RR", "AP"], **options)
-    assert on_disk.to_dict()["results"] == in_memory.to_dict()["results"]
+    assert on_disk.document()["results"] == in_memory.document()["results"]
 
 
 def test_spilled_rows__without_scores_or_labels(spill):

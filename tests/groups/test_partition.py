@@ -45,7 +45,7 @@ def log_of(spread, kind="int8", seed=1):
 
 def summary(table, measures=EVERY_KIND, **options) -> list:
     result = fastrank_eval.evaluate(table, measures=measures, **ROLES, **options)
-    return [{name: exactly(x) for name, x in line.items()} for line in result.to_dict()["results"]]
+    return [{name: exactly(x) for name, x in line.items()} for line in result.document()["results"]]
 
 
 @pytest.mark.compiled
@@ -73,7 +73,7 @@ def test_scattered_rows__of_two_keys_whose_lengths_change_places():
     for options in ({"batch_rows": ROWS // 2}, {"batch_rows": 4 * ROWS // 2, "threads": 2}, {}):
         roles = {**ROLES, **options, "group": ["a", "b"], "measures": EVERY_KIND}
         result = fastrank_eval.evaluate(two, **roles)
-        got = [{n: exactly(x) for n, x in line.items()} for line in result.to_dict()["results"]]
+        got = [{n: exactly(x) for n, x in line.items()} for line in result.document()["results"]]
         assert got == wanted, options
 
 

@@ -37,7 +37,7 @@ TABLE = pa.table(
 def numbers(source: object, **options: object) -> list:
     result = evaluate(source, **{**ROLES, **options})
     return [
-        [(line["measure"], repr(line["value"])) for line in result.to_dict()["results"]],
+        [(line["measure"], repr(line["value"])) for line in result.document()["results"]],
         result.per_group.to_pydict(),
     ]
 

@@ -37,7 +37,7 @@ def log(factor: float = 1.0) -> dict[str, np.ndarray]:
 
 def told(what: str, result: object) -> list[tuple[str, str]]:
     """Every number but sums of weights, which grow with them."""
-    found = result.to_dict()
+    found = result.document()
     for line in found.get("results", []):
         line.pop("weight")
         line["details"] = {k: v for k, v in line["details"].items() if k not in "TP FP FN TN"}

@@ -176,7 +176,7 @@ def test_labels__are_not_looked_at():
 def test_a_group_that_covers_nothing__is_undefined():
     table = covering_table([[Covering(1.0, frozenset())], [Covering(1.0, frozenset({0}))]])
     result = evaluate(table, ["StRecall", "P_IA@1"])
-    for line in result.to_dict()["results"]:
+    for line in result.document()["results"]:
         assert (line["value"], line["dropped"]) == (1.0, {"no_subtopics": 1})
     assert evaluate(table, "StRecall", undefined="zero").value("StRecall") == 0.5
     with pytest.raises(UndefinedError, match=r"group=0 \(no_subtopics\)"):

@@ -546,7 +546,7 @@ def test_extreme_option__gives_a_value_in_range_or_a_clear_error(text):
     except MeasureError:
         return
     low, high = measure(text).range
-    (line,) = result.to_dict()["results"]
+    (line,) = result.document()["results"]
     assert line["value"] is None or low <= line["value"] <= high
     assert line["groups_used"] + sum(line["dropped"].values()) == 1
 

@@ -107,7 +107,7 @@ def test_curve_threshold_and_explain__are_those_of_columns() -> None:
         fe.curve("roc", log, score=given, **COLUMNS)
         for log, given in ((short, score), (LOG, "stored"))
     ]
-    assert curves[0].table == curves[1].table
+    assert curves[0].records() == curves[1].records()
     assert curves[0].meta.conventions["score"] == score
     best = fe.best_threshold(short, label="click", score=score)
     assert best == {"stored": fe.best_threshold(LOG, label="click", score="stored")}

@@ -27,7 +27,7 @@ def evaluate(**options: Any) -> LabelResults:
 
 
 def values_of(result: Result) -> list[dict[str, object]]:
-    return result.to_dict()["results"]
+    return result.document()["results"]
 
 
 def test_labels__map_to_the_results_of_runs_of_their_own() -> None:
@@ -41,8 +41,8 @@ def test_labels__map_to_the_results_of_runs_of_their_own() -> None:
         )  # fmt: skip
         assert values_of(result) == values_of(alone)
         assert result.per_group.equals(alone.per_group)
-        assert result.state.result().to_dict()["results"] == values_of(alone)
-        assert result.curve("roc").to_arrow().equals(alone.curve("roc").to_arrow())
+        assert result.state.result().document()["results"] == values_of(alone)
+        assert result.curve("roc").records().equals(alone.curve("roc").records())
         assert result.meta.conventions == alone.meta.conventions
 
 
@@ -89,16 +89,16 @@ def test_models_of_a_label__are_compared() -> None:
             LOG, group="user", label=label, score=["pctr", "pcvr"], baseline="pctr",
             measures="GAUC,MAP",
         )  # fmt: skip
-        assert compared.to_arrow().equals(wanted.to_arrow())
+        assert compared.records().equals(wanted.records())
 
 
 def test_arrow_and_csv__have_the_label_in_front() -> None:
     results = evaluate(measures=OWN)
-    table = results.to_arrow()
+    table = results.records()
     assert table["label"].to_pylist() == ["click", "click", "order"]
     for label, result in results.items():
         own = table.filter(pc.equal(table["label"], label)).drop_columns("label")
-        assert own.equals(result.summary)
+        assert own.equals(result.records())
     lines = results.to_csv().splitlines()
     assert lines[0] == "label," + results["click"].to_csv().splitlines()[0]
     assert lines[3] == "order," + results["order"].to_csv().splitlines()[1]

@@ -15,6 +15,7 @@ HOSTILE = r"\input{x} <b>&amp; 50% $x$ #1 a_b ~^ | `c` *d* [0] --"
 
 def report(name: str) -> Report:
     return Report(
+        name,
         [
             Table(["measure", Name(name)], 1, [[name, Best("0.75 ±0.1*")], ["x", "-0.5\n±1"]]),
             Lines([name], [""], "* "),
@@ -95,7 +96,7 @@ def test_latex__of_any_name__has_its_own_commands_alone() -> None:
 
 
 def test_page__needs_nothing_else_and_shows_names_as_text() -> None:
-    text = to_page(report(HOSTILE), HOSTILE)
+    text = to_page(report(HOSTILE))
     found = elements(text)
     tags = {element.tag for element in found}
     assert tags.isdisjoint({"script", "link", "img", "a", "iframe", "form"})
@@ -111,12 +112,12 @@ def test_page__needs_nothing_else_and_shows_names_as_text() -> None:
 
 
 def test_page__without_notes__has_no_empty_headings() -> None:
-    text = to_page(Report([Table(["a"], 1, [["b"]])], [], [], "", []), "t")
+    text = to_page(Report("t", [Table(["a"], 1, [["b"]])], [], [], "", []))
     assert "<h2>" not in text
 
 
 def test_page__is_dark_and_light_and_fits_a_phone() -> None:
-    text = to_page(report("m"), "t")
+    text = to_page(report("m"))
     assert '<meta name="viewport" content="width=device-width, initial-scale=1">' in text
     assert "prefers-color-scheme: dark" in text
     assert text.count('class="scroll"') == 1

@@ -41,12 +41,11 @@ def shown(rows: pa.Table) -> dict[str, Any]:
         "result": result,
         "comparison": fe.compare(rows, baseline="b", measures="GAUC", by="slot", **columns),
         "curve": result.curve("roc"),
-        "state": result.state,
         "explanation": fe.explain(rows, profile="sklearn", measures="nDCG@5", **columns),
     }
 
 
-NAMES = ["result", "comparison", "curve", "state", "explanation"]
+NAMES = ["result", "comparison", "curve", "explanation"]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -55,7 +54,7 @@ def test_html__of_names_with_markup__shows_them_as_text(shown: dict[str, Any], n
     found = elements(html)
     assert {element.tag for element in found} <= {
         *("div", "table", "caption", "thead", "tbody", "tr", "th", "td", "ul", "li", "p", "b"),
-        *("br", "strong", "span"),
+        *("br", "strong", "span", "h3"),
     }
     assert "alert('1')</script>&amp;" in found[0].all_text()
     # The colours are those of the page, so that it can be dark or light.
@@ -99,7 +98,7 @@ def test_html__of_several_classes__has_a_table_of_them(rows: pa.Table) -> None:
 @pytest.mark.parametrize("name", ["result", "comparison", "curve"])
 def test_frames__of_other_libraries__have_the_values(shown: dict[str, Any], name: str) -> None:
     one = shown[name]
-    table = one.to_arrow()
+    table = one.records()
     column = "value" if name != "curve" else "score"
     frame, polars_frame = one.to_pandas(), one.to_polars()
     assert list(frame.columns) == table.column_names == polars_frame.columns

@@ -55,6 +55,7 @@ def test_numbers__have_the_digits_of_their_kind() -> None:
 
 
 REPORT = Report(
+    "",
     [
         Table(["name", "value"], 1, [["a|b", "1\n±2*"]], ("of | all",)),
         Lines(["better | worse"], ["green"], "* "),
@@ -70,9 +71,8 @@ def test_report__text__has_cells_of_several_lines() -> None:
     assert REPORT.to_text().split("\n") == [
         "",
         "of | all",
-        "name  value",
-        "a|b       1",
-        "        ±2*",
+        "name   value",
+        "a|b   1, ±2*",
         "better | worse",
         "",
         "* few groups",

@@ -33,7 +33,7 @@ def compare(measures: str, **options: Any) -> fe.Comparison:
 
 def notes_of(report: fe.Result | fe.Comparison) -> list[str]:
     """The notes of the JSON, each of which the text and the markdown show too."""
-    notes: list[str] = report.to_dict()["meta"].get("notes", [])
+    notes: list[str] = report.document()["meta"].get("notes", [])
     assert all(note in repr(report) and note in report.to_markdown() for note in notes)
     assert (OVER in repr(report)) == (OVER in report.to_markdown()) == (OVER in " ".join(notes))
     return notes

@@ -60,7 +60,7 @@ def test_value__of_each_name_requested__does_not_depend_on_the_others(names: lis
         assert result.value(name) == alone(name) == again.value(name)
         assert result[name].tolist() == evaluate(name)[name].tolist()
     requested = json.loads(result.to_json())["meta"]["requested"]
-    lines = {line["measure"]: line["value"] for line in result.to_dict()["results"]}
+    lines = {line["measure"]: line["value"] for line in result.document()["results"]}
     assert {name: lines[requested.get(name, name)] for name in names} == {
         name: alone(name) for name in names
     }
@@ -95,8 +95,8 @@ def compare(names: list[str]) -> fe.Comparison:
 def test_compare__each_name_requested__answers_for_itself() -> None:
     names = ["nDCG", ALL_GIVEN, EXP]
     found = compare(names)
-    requested = found.to_dict()["meta"]["requested"]
-    lines = {(v["measure"], v["slice"]): v for v in found.to_dict()["comparisons"]}
+    requested = found.document()["meta"]["requested"]
+    lines = {(v["measure"], v["slice"]): v for v in found.document()["comparisons"]}
     for name in names:
         line, mine = found.find(name), compare([name])
         assert (line.base_value, line.value) == (alone(name), alone(name, "new"))
@@ -130,10 +130,10 @@ def test_report__other_tools_names__prints_what_was_asked_for() -> None:
     )
     again = State.from_bytes(result.state.to_bytes()).result()
     for each in (result, again):
-        lines = each.to_dict()["results"]
+        lines = each.document()["results"]
         assert [line["measure"] for line in lines] == ["AP@2", "RR", "ERR(normalize=True)", "RR@1"]
         assert [line["name"] for line in lines] == OTHER_NAMES
-        assert each.summary.column("name").to_pylist() == OTHER_NAMES
+        assert each.records().column("name").to_pylist() == OTHER_NAMES
         assert "MAP@2" in repr(each)
         assert "AP@2 " not in repr(each).replace("MAP@2", "")
         assert each.value("AP@2") == each.value("MAP@2") == each.value(fe.MAP @ 2)
@@ -154,7 +154,7 @@ def test_compare__other_tools_names__prints_what_was_asked_for() -> None:
     comparison = fe.compare(
         LOG, group="q", label="label", score=["old", "new"], baseline="old", measures="MAP@2,mrr"
     )
-    assert [(v["measure"], v["name"]) for v in comparison.to_dict()["comparisons"]] == [
+    assert [(v["measure"], v["name"]) for v in comparison.document()["comparisons"]] == [
         ("AP@2", "MAP@2"),
         ("RR", "mrr"),
     ]
@@ -163,10 +163,10 @@ def test_compare__other_tools_names__prints_what_was_asked_for() -> None:
 
 
 def test_report__options_of_a_profile__are_behind_the_name_that_was_asked_for() -> None:
-    line = evaluate("nDCG@2").to_dict()["results"][0]
+    line = evaluate("nDCG@2").document()["results"][0]
     assert line["name"] == "nDCG@2"
     assert line["measure"] == "nDCG(gain='linear', negative='keep', ideal='retrieved')@2"
-    both = evaluate(["nDCG", EXP]).to_dict()["results"]
+    both = evaluate(["nDCG", EXP]).document()["results"]
     assert [line["name"] for line in both] == [line["measure"] for line in both]
 
 
@@ -280,22 +280,22 @@ def test_errors__name_the_measures_that_were_asked_for() -> None:
 def test_explain__other_tools_names__prints_what_was_asked_for() -> None:
     columns: dict[str, Any] = {"group": "q", "label": "label", "score": "old"}
     found = fe.explain(LOG, profile="catboost", measures="NDCG@2,MAP,AP@1", **columns)
-    assert found.table().header[3:] == ["NDCG@2", "MAP", "AP@1"]
-    assert [(v["measure"], v["name"]) for v in found.to_dict()["values"]] == [
+    assert found.report().blocks[1].header[3:] == ["NDCG@2", "MAP", "AP@1"]
+    assert [(v["measure"], v["name"]) for v in found.document()["values"]] == [
         ("nDCG@2", "NDCG@2"),
         ("AP", "MAP"),
         ("AP@1", "AP@1"),
     ]
-    choices = [row[0] for row in found.table().rows]
+    choices = [row[0] for row in found.report().blocks[1].rows]
     assert {"undefined NDCG", "NDCG gain", "undefined AP"} <= set(choices)
-    assert "nDCG gain" in [choice["name"] for choice in found.to_dict()["choices"]]
+    assert "nDCG gain" in [choice["name"] for choice in found.document()["choices"]]
 
 
 def test_curve__other_tools_names__are_choices_and_measures_are_canonical() -> None:
     columns: dict[str, Any] = {"group": "q", "label": "label", "score": "old"}
     curve = fe.curve("k", LOG, measure=[fe.NDCG, "HR"], cutoffs=[1, 2], **columns)
     assert curve.choices["measure"] == "NDCG,HR"
-    assert set(curve.to_arrow().column("measure").to_pylist()) == {"nDCG", "Success"}
+    assert set(curve.records().column("measure").to_pylist()) == {"nDCG", "Success"}
     assert lightgbm_metric("MAP", sizes=[3]).name == "MAP"
 
 

@@ -132,7 +132,7 @@ def test_values__with_and_without_interval__are_aligned() -> None:
         for measure, half, caution in (("GAUC", 0.02, "few_groups"), ("AUC", NAN, "pooled"))
     ]
     result = Result(values, None, META, ["a", "b"], ["GAUC", "AUC"])
-    for text in (repr(result), on_terminal(result, 80)):
+    for text in (on_terminal(result, 80),):
         lines = {line.split()[0]: line for line in text.splitlines() if line.strip()}
         columns = [
             [match.start() for match in re.finditer("0.500000", lines[name])]
@@ -214,7 +214,7 @@ def test_wide__has_a_row_for_each_model_and_measure() -> None:
 def test_machine_formats__do_not_depend_on_the_layout() -> None:
     result = result_of(TWO)
     assert len(result.to_csv().splitlines()) == 1 + 6
-    assert len(result.to_dict()["results"]) == 6
+    assert len(result.document()["results"]) == 6
 
 
 def test_cautions__of_models_side_by_side__are_marks() -> None:

@@ -195,8 +195,8 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, 
         options: dict[str, Any] = {"group": "user_id", "label": "click", "score": "score_a"}
         options["keep_scores"] = True
         result = fe.evaluate(log, measures="AUC,nDCG@5", profile="catboost", **options)
-        found["curve of a result"] = "curve", result.curve("roc").to_dict()
-        found["compared results"] = "comparison", models[0].compare(models[1]).to_dict()
+        found["curve of a result"] = "curve", result.curve("roc").document()
+        found["compared results"] = "comparison", models[0].compare(models[1]).document()
     night = a_night(
         judged_before=EarlierJudgement("provisional", (("new", "GAUC", 0.5),)),
         mixes=(MixChange("yesterday", "new", "GAUC", "slot", 0.1, 0.1, 0.0, 0.0),),

@@ -247,8 +247,8 @@ def test_result__interval_and_tables__agree():
         assert all(map(math.isnan, result.interval(text)))
         assert found[text].caution == "pooled"
     for name in ("se", "ci_low", "ci_high", "effective_groups", "caution"):
-        column = result.summary[name].to_pylist()
-        assert column == [entry[name] for entry in result.to_dict()["results"]], name
+        column = result.records()[name].to_pylist()
+        assert column == [entry[name] for entry in result.document()["results"]], name
     assert result.meta.conventions["confidence"] == 0.9
     assert "90% CI" in repr(result)
     assert "90% CI" in result.to_markdown()
@@ -259,7 +259,7 @@ def test_gauc__error_is_that_of_the_curve_by_activity():
     options = {**PLACES, "label": "l"}
     curve = fastrank_eval.curve("gauc-by-activity", log, **options, buckets=[1])
     line = next(iter(fastrank_eval.evaluate(log, **PLACES, measures="GAUC")))
-    assert line.se == pytest.approx(curve.table["standard_error"][0].as_py(), rel=1e-6)
+    assert line.se == pytest.approx(curve.records()["standard_error"][0].as_py(), rel=1e-6)
 
 
 def test_few_groups__are_told_of():
@@ -272,7 +272,7 @@ def test_few_groups__are_told_of():
 def test_one_group__has_a_value_without_an_error():
     log = {"g": [1, 1], "l": [0, 1], "s": [0.1, 0.2]}
     result = fastrank_eval.evaluate(log, **PLACES, measures="GAUC,RR")
-    for line in result.to_dict()["results"]:
+    for line in result.document()["results"]:
         assert (line["value"], line["se"], line["ci_low"], line["ci_high"]) == (1, None, None, None)
         assert line["caution"] == "one_group"
     assert "one group has no standard error: GAUC, RR" in repr(result)

@@ -152,7 +152,7 @@ DOORS: dict[str, Callable[[pa.Table, dict[str, Any]], object]] = {
 #: Doors of functions that know no groups.
 DOORS_OF_ROWS: dict[str, Callable[[pa.Table, dict[str, Any]], object]] = {
     "threshold": lambda log, option: best_threshold(log, option),
-    "threshold, JSON": lambda log, option: json.dumps(best_threshold(log, option).to_dict()),
+    "threshold, JSON": lambda log, option: json.dumps(best_threshold(log, option).document()),
     "confusion": lambda log, option: (
         fe.confusion(log, label="click", score="a", **option).schema.metadata
     ),

@@ -128,7 +128,7 @@ def history_values(path: Path) -> dict[str, dict[str, Any]]:
 
 def state_values(result: fe.Result) -> list[dict[str, Any]]:
     """The numbers of a state."""
-    values: list[dict[str, Any]] = result.to_dict()["results"]
+    values: list[dict[str, Any]] = result.document()["results"]
     return values
 
 

@@ -37,8 +37,7 @@ from fastrank_eval.apps.cli.output import ReportFiles, report_options, state_fil
 from fastrank_eval.apps.cli.shell import SectionedCommand, require_rows
 
 if TYPE_CHECKING:
-    from fastrank_eval.analysis.comparison import Comparison
-    from fastrank_eval.analysis.label_comparisons import LabelComparisons
+    from fastrank_eval.analysis.comparison import Comparison, LabelComparisons
     from fastrank_eval.results.gates import Gate
     from fastrank_eval.results.result import Result
     from fastrank_eval.results.state import State

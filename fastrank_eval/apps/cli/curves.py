@@ -213,10 +213,13 @@ def curve(
     from fastrank_eval.results.tables import write_table
 
     with atomic_path(output, overwrite=overwrite) as part:
-        if _FORMATS[Path(output).suffix.lower()] == "json":
+        file_format = _FORMATS[Path(output).suffix.lower()]
+        if file_format == "json":
             part.write_text(result.to_json() + "\n", encoding="utf-8")
+        elif file_format == "csv":
+            part.write_text(result.to_csv(safe=csv_safe), encoding="utf-8")
         else:
-            write_table(result.table, part, output, csv_safe)
+            write_table(result.records(), part, output, csv_safe)
     if not quiet:
         note(f"wrote {output}")
 
@@ -424,7 +427,7 @@ def threshold(
         return
     for text in thresholds[0].notes if report_format == "csv" and not quiet else ():
         note(printable(text))
-    rows = [best.to_dict() for best in thresholds]
+    rows = [best.document() for best in thresholds]
     if report_format == "json":
         import json
 

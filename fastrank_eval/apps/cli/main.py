@@ -217,7 +217,7 @@ def explain(sources: tuple[str, ...], report_format: str, **options: Any) -> Non
     explanation = run(sources[0] if len(sources) == 1 else list(sources), **options)
     raise_if_stopped()
     require_rows(explanation, options["where"])
-    emit(explanation.to_json() if report_format == "json" else render_text(explanation))
+    emit(explanation.to_json() + "\n" if report_format == "json" else render_text(explanation))
 
 
 @cli.command(
@@ -356,7 +356,7 @@ def trec(
         for report in reports:
             emit(report.to_text(**layout, name_run=len(runs) > 1))
     elif report_format == "json":
-        emit(json.dumps([r.to_dict(**layout) for r in reports], indent=2, allow_nan=False) + "\n")
+        emit(json.dumps([r.document(**layout) for r in reports], indent=2, allow_nan=False) + "\n")
     elif report_format == "csv":
         tables = [report.to_csv(**layout, safe=csv_safe) for report in reports]
         emit(tables[0] + "".join(table.partition("\n")[2] for table in tables[1:]))
@@ -380,8 +380,7 @@ def _side_by_side(
         return render_text(view)
     report = side_by_side(reports, None, conventions, **layout)
     if form == "html":
-        runs = ", ".join(report.run for report in reports)
-        return markup.to_page(report, f"Evaluation of {runs}")
+        return markup.to_page(report)
     return markup.to_latex(report) if form == "latex" else markup.to_markdown(report)
 
 

@@ -22,8 +22,7 @@ from fastrank_eval._lib.arguments import (
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, SparkError
 from fastrank_eval.analysis.compare import choices_of, compare_with
-from fastrank_eval.analysis.comparison import Comparison
-from fastrank_eval.analysis.label_comparisons import LabelComparisons
+from fastrank_eval.analysis.comparison import Comparison, LabelComparisons
 from fastrank_eval.engine.labels import measures_by_label, requests_by_label
 from fastrank_eval.engine.run import OF_RESULT, Evaluation, run, run_together
 from fastrank_eval.integrations.spark import worker

@@ -109,7 +109,7 @@ class TrecReport:
             safe,
         )
 
-    def to_dict(self, single: bool = False, summary: bool = True) -> dict[str, object]:
+    def document(self, single: bool = False, summary: bool = True) -> dict[str, object]:
         """Convert to plain values by query and name; ``"all"`` is for all queries."""
         values_by_query: dict[str, dict[str, object]] = {}
         for line, query, value in self.rows(single, summary):
@@ -343,7 +343,8 @@ def side_by_side(
         for query, values in sheets.items()
         for table in slice_tables([_RunSheet((query,) if single else (), values)], width)
     ]
-    return Report(tables, [], [], "", conventions)
+    runs = ", ".join(report.run for report in reports)
+    return Report(f"Evaluation of {runs}", tables, [], [], "", conventions)
 
 
 @dataclass(frozen=True)

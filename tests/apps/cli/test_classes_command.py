@@ -35,7 +35,7 @@ def test_command__prints_what_python_finds(file: str) -> None:
     found = json.loads(run(file, "--label", "kind", "--score", SCORES, *given, "--format", "json"))
     ours = evaluated(
         file, weight="weight", measures="AUC,PPV", average=["macro", "ovo"], undefined="zero"
-    ).to_dict()
+    ).document()
     assert (found["results"], found["classes"]) == (ours["results"], ours["classes"])
     assert found["confusion"] == ours["confusion"]
 

@@ -38,7 +38,7 @@ def test_json__has_the_values_of_each_label(log: Path) -> None:
     found = json.loads(evaluate(log, "-l", "click,order", "-f", "json").stdout)
     wanted = fe.evaluate(
         log, group="user", label=["click", "order"], score="pctr", measures="GAUC,RR"
-    ).to_dict()
+    ).document()
     assert list(found) == ["schema", "labels"]
     for label in ("click", "order"):
         assert found["labels"][label]["results"] == wanted["labels"][label]["results"]
@@ -107,7 +107,7 @@ def test_compare__json_has_the_values_of_each_label(log: Path) -> None:
         wanted = fe.compare(
             log, group="user", label=label, score=["pctr", "pcvr"], baseline="pctr",
             measures="GAUC,RR",
-        ).to_dict(movers=2)  # fmt: skip
+        ).document(movers=2)  # fmt: skip
         assert found["labels"][label]["comparisons"] == wanted["comparisons"]
         assert found["labels"][label]["movers"] == wanted["movers"]
 

@@ -95,7 +95,7 @@ def test_evaluate__a_query_that_one_of_several_runs_lacks__is_noted() -> None:
     for report in (result, result.compare(baseline="bm25")):
         assert one in report.to_markdown()
         assert two in report.to_markdown()
-        assert one in report.to_dict()["meta"]["notes"]
+        assert one in report.document()["meta"]["notes"]
     assert result["ours", "AP"].tolist() == [1, 0, 0]
 
 

@@ -40,7 +40,7 @@ def report(run: bytes = RUN, qrels: bytes = QRELS, **options):
 
 
 def summary(**options) -> dict[str, object]:
-    return report(**options).to_dict()["queries"]["all"]
+    return report(**options).document()["queries"]["all"]
 
 
 # ---- trec_eval's own outputs ---------------------------------------------------------------------
@@ -279,7 +279,7 @@ def test_gains__of_some_grades__the_others_gain_their_grade(root):
     qrels = {"q": {"a": 1, "b": 5, "c": 2, "d": 0, "e": -1, "f": 3}}
     gained = {"q": {"a": 3, "b": 5, "c": 9, "d": 0, "e": -1, "f": 3}}
     found = trec_report(qrels, run, measures=[f"{root}.1=3,2=9,7=0.5"])
-    assert found.to_dict()["queries"]["all"] == {
+    assert found.document()["queries"]["all"] == {
         f"{root}_1=3,2=9,7=0.5": trec_report(gained, run, measures=[root]).summary[0]
     }
 
@@ -475,7 +475,7 @@ def test_command__refuses_in_one_line(folder, arguments, said):
 def test_dicts__as_pytrec_eval_takes_them():
     run = read_run({"q": {"a": 1.0, "b": 2.0}})
     found = trec_report(read_qrels({"q": {"a": 1}}), run, measures=["runid", "map"])
-    assert found.to_dict()["queries"] == {"all": {"runid": "run", "map": 0.5}}
+    assert found.document()["queries"] == {"all": {"runid": "run", "map": 0.5}}
     assert pa.types.is_string(run["query"].type)
 
 
