@@ -494,7 +494,8 @@ Examples:
     "allowed",
     multiple=True,
     metavar="NAME",
-    help="Another host name of this server. Repeat the option for several.",
+    help="Another host name of this server; requests by others get 'Invalid host header'. Repeat "
+    "the option for several.",
 )
 def serve(history: str, host: str, port: int, allowed: tuple[str, ...]) -> None:
     """Show the nights of HISTORY in a browser until Ctrl-C."""

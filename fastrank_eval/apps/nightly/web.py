@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
-import ipaddress
 import os
 import re
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
+from ipaddress import IPv6Address
 from pathlib import Path
 from typing import NamedTuple, Protocol
 from weakref import WeakValueDictionary
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
@@ -41,69 +42,19 @@ from fastrank_eval.apps.nightly.web_content import (
     slice_content,
 )
 
-_HOST_PATTERN = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]*)(?::[0-9]*)?")
-_NAME_PATTERN = re.compile(r"(?:\*\.)?[\w-]+(?:\.[\w-]+)*\.?")
+_HOST_NAME = re.compile(r"(?:\*\.)?[\w-]+(?:\.[\w-]+)*")
 
 
-class AllowedHosts:
-    """Refuses requests with a host name that is not allowed.
-
-    Starlette's `TrustedHostMiddleware` compares text: it knows neither other spellings of an
-    address, nor a final dot, and before version 1 no address of IPv6 at all.
-
-    Parameters
-    ----------
-    app : ASGI application
-    names : iterable of str
-        ``"reports.example.org"``, ``"*.example.org"`` (any subdomain), ``"127.0.0.1"``, ``"::1"``.
-
-    Raises
-    ------
-    ArgumentError
-        A name is invalid.
-    """
-
-    def __init__(self, app: ASGIApp, names: Iterable[str]) -> None:
-        self._app, self._names = app, set[str]()
-        for name in names:
-            normalized = _normalized(name)
-            self._names.add(normalized)
-            if not _is_address(normalized) and not _NAME_PATTERN.fullmatch(normalized):
-                raise ArgumentError(
-                    f"{name!r} is not a name of a host; write it as reports.example.org, or "
-                    "*.example.org for all its subdomains."
-                )
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or refuse it."""
-        if scope["type"] == "http" and not self._allows(Headers(scope=scope).get("host", "")):
-            message = "The host name of the address is not allowed (see --allow-host)."
-            await _error(400, message)(scope, receive, send)
-            return
-        await self._app(scope, receive, send)
-
-    def _allows(self, header: str) -> bool:
-        match = _HOST_PATTERN.fullmatch(header)
-        host = "" if match is None else _normalized(match[1])
-        parts = host.split(".")
-        suffixes = (".".join(["*", *parts[first:]]) for first in range(1, len(parts)))
-        return not self._names.isdisjoint([host, *suffixes])
-
-
-def _normalized(name: str) -> str:
-    """Normalize a host name: lower case, no brackets, no final dot."""
-    text = name.removeprefix("[").removesuffix("]").lower()
-    if _is_address(text):
-        return ipaddress.ip_address(text).compressed
-    return text.removesuffix(".")
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True
+def _allowed(name: str) -> str:
+    """Write a host as browsers do: an address of IPv6 is short, and in brackets."""
+    with suppress(ValueError):
+        return f"[{IPv6Address(name.removeprefix('[').removesuffix(']'))}]"
+    if not _HOST_NAME.fullmatch(name):
+        raise ArgumentError(
+            f"{name!r} is not a name of a host; write it as reports.example.org, or "
+            "*.example.org for all its subdomains."
+        )
+    return name
 
 
 #: Nights on a page.
@@ -237,8 +188,9 @@ def web_view(
     source : HistorySource
         Opens the history for each page: another file may have its path by then.
     hosts : sequence of str
-        Allowed host names. Others are refused: otherwise another site could point a name of its
-        own here and read the history (DNS rebinding).
+        Allowed host names: ``"reports.example.org"``, ``"*.example.org"`` (any subdomain),
+        ``"127.0.0.1"``, ``"::1"``. Others are refused: otherwise another site could point a name of
+        its own here and read the history (DNS rebinding).
 
     Returns
     -------
@@ -263,7 +215,8 @@ def web_view(
         ],
         exception_handlers={HTTPException: _error_page},
     )
-    return _Headers(AllowedHosts(application, hosts))
+    names = [_allowed(name) for name in hosts]
+    return _Headers(TrustedHostMiddleware(application, names, www_redirect=False))
 
 
 def load_libraries(source: HistorySource) -> None:
