@@ -5,13 +5,12 @@ The examples and tables of values are evaluated when the pages are built.
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import json
 import re
-import sqlite3
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,15 @@ import fastrank_eval as fe
 from bench.workload import MEASURES
 from fastrank_eval._lib.log import LOGGERS
 from fastrank_eval.apps.cli.exit_codes import ExitCode
-from fastrank_eval.apps.nightly.history_schema import MIGRATIONS, TABLES
+from fastrank_eval.apps.nightly.documents import APART, TABLES, columns
+from fastrank_eval.apps.nightly.night import (
+    CurveLine,
+    GateOutcome,
+    Night,
+    NightCalibration,
+    NightDrift,
+    NightQuality,
+)
 from fastrank_eval.engine.conventions import PROFILES
 from fastrank_eval.engine.records import JSON_SCHEMAS
 from fastrank_eval.groups.ties import TIES
@@ -58,6 +65,15 @@ LOG = {
 }
 JUDGED = {**LOG, "click": [0, 1, None, 1, 0, 1, None]}
 COVERED = {**LOG, "subtopics": [[], [0], [1], [0, 1], [], [2], [2]]}
+#: The records in the document of a night, by their key.
+DOCUMENT = {
+    "": Night,
+    "quality": NightQuality,
+    "curves": CurveLine,
+    "gates": GateOutcome,
+    "drift": NightDrift,
+    "calibration": NightCalibration,
+}
 #: How a measure uses scores.
 SCORES = {
     "order": "any numbers; only their order counts",
@@ -464,16 +480,21 @@ def disk_tables() -> str:
 def history_tables() -> str:
     """Write the columns of the tables that a new history has."""
     lines = []
-    with closing(sqlite3.connect(":memory:")) as history:
-        for step in MIGRATIONS:
-            history.executescript(step)
-        for name in TABLES:
-            rows = []
-            for _, column, kind, *_ in history.execute(f"PRAGMA table_info({name})"):
-                meaning = HISTORY.get(f"{name}.{column}") or HISTORY[column]
-                rows.append([f"`{column}`", kind.lower(), meaning])
-            lines += [f"### `{name}`", "", HISTORY[f"{name}."], ""]
-            lines += [*table(["column", "type", "meaning"], rows), ""]
+    for name in TABLES:
+        rows = [
+            [f"`{column}`", kind.lower(), HISTORY.get(f"{name}.{column}") or HISTORY[column]]
+            for column, kind in columns(name).items()
+        ]
+        lines += [f"### `{name}`", "", HISTORY[f"{name}."], ""]
+        lines += [*table(["column", "type", "meaning"], rows), ""]
+    lines += ["## The document of a night", "", HISTORY["document."], ""]
+    for name, record in DOCUMENT.items():
+        keys = [each.name for each in dataclasses.fields(record)]
+        if not name:
+            keys = [key for key in keys if key not in APART] + ["written_at"]
+        rows = [[f"`{key}`", HISTORY.get(f"{name}.{key}") or HISTORY[key]] for key in keys]
+        lines += [f"### `{name}`", "", HISTORY[f"{name}."], ""] if name else []
+        lines += [*table(["key", "meaning"], rows), ""]
     return "\n".join(lines)
 
 

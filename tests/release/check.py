@@ -40,7 +40,7 @@ LIMITS = {"sdist": 4_000_000, "pure wheel": 1_500_000, "platform wheel": 4_000_0
 #: Licence, notice and works of others, in every file.
 LICENCES = ("LICENSE", "NOTICE", "THIRD_PARTY.md")
 #: Files that a wheel needs, besides modules.
-NEEDED = ("py.typed", "apps/nightly/example.toml", "apps/nightly/migrations/1.sql")
+NEEDED = ("py.typed", "apps/nightly/example.toml", "apps/nightly/history.sql")
 #: Requirements that the bill of materials must list.
 COMPONENTS = {"click", "fastrank_eval", "jinja2", "llvmlite", "numba", "numpy", "pyarrow", "rich"}
 #: Commands of a clean environment, with the exit code. The night is one on which a model breaks.

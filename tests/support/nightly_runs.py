@@ -46,7 +46,9 @@ def kept(path: str = "history.db") -> list[Night]:
 def dump(but: str = "") -> list[str]:
     """Everything in the history but one date, what the clock says, and merged periods."""
     database = sqlite3.connect("history.db")
-    database.execute("UPDATE night SET seconds = 0, written_at = ''")
+    database.execute(
+        "UPDATE night SET document = json_remove(document, '$.seconds', '$.written_at')"
+    )
     database.execute("DELETE FROM state WHERE kind = 'periods'")
     lines = sorted(line for line in database.iterdump() if not but or f"'{but}'" not in line)
     database.rollback()

@@ -378,7 +378,7 @@ def _status_before(config: NightlyConfig, date: dt.date) -> str | None:
     from fastrank_eval.apps.nightly.history import open_history
 
     with open_history(config.history, config.label) as history:
-        return next((each.status for each in history.findings(date, DAYS)), None)
+        return next((each.status for each in history.before(date, DAYS)), None)
 
 
 def _with_mixes(config: NightlyConfig, outcome: NightRun) -> Night:

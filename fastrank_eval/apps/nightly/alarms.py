@@ -154,16 +154,16 @@ def _sequences(night: Night, since: dt.date | None, history: History) -> Mapping
     last = night.date - dt.timedelta(days=1)
     comparable = {
         earlier.date
-        for earlier in history.read(since, last, of=("", ""))
+        for earlier in history.heads(since, last)
         if earlier.status != "data_quality"
         and not earlier.provisional
         and earlier.baseline == night.baseline
         and not convention_differences(night, earlier)
     }
     sequences: dict[_Key, _Sequence] = {}
-    for date, key, difference, se in history.differences("baseline", since, last):
+    for date, one in history.differences("baseline", since, last):
         if date in comparable:
-            sequences.setdefault(key, _Sequence([], [], [])).add(date, difference, se)
+            sequences.setdefault(_key(one), _Sequence([], [], [])).add(date, one.delta, one.se)
     for one in comparison_rows(night, "baseline"):
         sequences.setdefault(_key(one), _Sequence([], [], [])).add(night.date, one.delta, one.se)
     return sequences

@@ -288,19 +288,26 @@ class Reference:
         self._most = nights
         #: The latest night first, and whether it failed.
         self._nights: dict[DriftKey, list[tuple[bool, Distribution]]] = {}
-        failed = history.failed_drift(night.date, 2 * nights)
-        for date, conventions in history.sound_nights(night.date, 2 * nights).items():
+        for earlier in history.before(night.date, 2 * nights):
+            date, conventions = earlier.date, earlier.conventions
             content = history.state(date, KIND)
-            if content is None or conventions.get("where") != night.conventions.get("where"):
+            sound = earlier.status != "data_quality" and earlier.quality.rows
+            where = night.conventions.get("where")
+            if not sound or content is None or conventions.get("where") != where:
                 continue
             try:
                 distributions = distributions_from_bytes(content, f"the drift state of {date}")
             except SourceError:
                 unread.append(date)
                 continue
+            failed = {
+                (one.name, one.by or "", one.slice)
+                for one in earlier.drift
+                if one.verdict == "failed" or one.distinct < 2
+            }
             for key, each in distributions.items():
                 if _expression(conventions, key.name) == _expression(night.conventions, key.name):
-                    self._nights.setdefault(key, []).append(((date, *key) in failed, each))
+                    self._nights.setdefault(key, []).append((key in failed, each))
         self.notes = [f"drift: {left_out(unread, *_UNREAD)}"] if unread else []
 
     def compare(self, distributions: Distributions) -> list[NightDrift]:

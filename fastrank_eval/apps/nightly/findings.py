@@ -32,7 +32,6 @@ from fastrank_eval.apps.nightly.gate_text import constant, share_of_larger, smal
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.night import (
     EARLIER,
-    EarlierFindings,
     Finding,
     GateTexts,
     Night,
@@ -119,7 +118,7 @@ def undefined_findings(night: Night) -> list[Finding]:
 
 
 def with_since(
-    date: dt.date, findings: Iterable[Finding], earlier: Sequence[EarlierFindings]
+    date: dt.date, findings: Iterable[Finding], earlier: Sequence[Night]
 ) -> list[Finding]:
     """Add the first date and the number of nights to findings.
 
@@ -131,7 +130,7 @@ def with_since(
     date : datetime.date
         The date of the night.
     findings : iterable of Finding
-    earlier : sequence of EarlierFindings
+    earlier : sequence of Night
         The latest first.
     """
     return [_with_since(date, finding, earlier) for finding in findings]
@@ -323,7 +322,7 @@ def _value_of(night: Night, finding: Finding) -> MeasureValue | None:
     return next((v for v in night.values if (v.score, v.slice, v.measure) == key), None)
 
 
-def _with_since(date: dt.date, finding: Finding, earlier: Sequence[EarlierFindings]) -> Finding:
+def _with_since(date: dt.date, finding: Finding, earlier: Sequence[Night]) -> Finding:
     if finding.compared == "before":
         return finding
     unsound = 0
@@ -334,13 +333,9 @@ def _with_since(date: dt.date, finding: Finding, earlier: Sequence[EarlierFindin
         elif same is not None:
             nights = 1 + unsound + same.nights
             return replace(finding, since=same.since, nights=nights)
-        elif finding.condition not in night.not_judged and not _is_of_older_version(night):
+        elif finding.condition not in night.gates_not_judged:
             break
     return replace(finding, since=date, nights=1)
-
-
-def _is_of_older_version(night: EarlierFindings) -> bool:
-    return night.status == "regression" and not night.findings
 
 
 #: The fewest movements for a usual movement, and the number of deviations that are usual.
@@ -366,7 +361,7 @@ def changes(
     night: Night,
     gates: GateTexts,
     history: History,
-    earlier_findings: Sequence[EarlierFindings],
+    before: Sequence[Night],
 ) -> list[Finding]:
     """Find numbers of all rows without a gate that are not as usual.
 
@@ -385,7 +380,7 @@ def changes(
     night : Night
     gates : GateTexts
     history : History
-    earlier_findings : sequence of EarlierFindings
+    before : sequence of Night
         The latest first.
 
     Returns
@@ -394,15 +389,13 @@ def changes(
         Changes from the baseline with their first date, then changes since the night before; each
         in the order of the values.
     """
-    findings = _worse_than_baseline(
-        night, _gated_keys(night, gates.fail_if), history, earlier_findings
-    )
+    findings = _worse_than_baseline(night, _gated_keys(night, gates.fail_if), history, before)
     reported = {(one.score, one.measure) for one in findings}
     first = night.date - dt.timedelta(days=DAYS)
-    before = dict(list(_earlier_values(night, first, history).items())[-NIGHTS:])
-    if not before:
+    earlier = dict(list(_earlier_values(night, first, history).items())[-NIGHTS:])
+    if not earlier:
         return findings
-    date, previous = next(reversed(before.items()))
+    date, previous = next(reversed(earlier.items()))
     reported |= _gated_keys(night, gates.fail_if, gates.fail_if_yesterday, gates.fail_if_last_week)
     now, was = _overall_values(night), previous.values
     differences = from_earlier("before", now.values(), was.values(), confidence_of(night))
@@ -415,7 +408,7 @@ def changes(
             or math.isnan(difference.p_adjusted)
         ):
             continue
-        usual = usual_movement([e.values[key].value for e in before.values() if key in e.values])
+        usual = usual_movement([e.values[key].value for e in earlier.values() if key in e.values])
         if abs(difference.delta) > usual:
             change = _change(difference, date.isoformat(), now[key], was[key].value)
             findings.append(replace(change, limit=usual, number=abs(difference.delta)))
@@ -426,11 +419,11 @@ def _worse_than_baseline(
     night: Night,
     gated: Set[_Key],
     history: History,
-    earlier_findings: Sequence[EarlierFindings],
+    before: Sequence[Night],
 ) -> list[Finding]:
     """Find models that are unusually worse than the baseline."""
     now, findings = _overall_values(night), []
-    oldest = next(iter(history.rows()), night.date)
+    oldest = next(iter(history.dates()), night.date)
 
     @cache
     def read(first: dt.date) -> dict[dt.date, _EarlierValues]:
@@ -448,7 +441,7 @@ def _worse_than_baseline(
         ) or key in gated:
             continue
         change = _change(difference, difference.baseline, now[key], now[base_key].value)
-        (change,) = with_since(night.date, [change], earlier_findings)
+        (change,) = with_since(night.date, [change], before)
         usual_deltas = _usual_deltas(key, base_key, change.since or night.date, oldest, read)
         usual = usual_movement(usual_deltas)
         if math.isnan(usual):

@@ -4,51 +4,51 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from copy import copy
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Self
+from urllib.parse import quote
 
-from fastrank_eval._lib.errors import HistoryError
-from fastrank_eval.apps.nightly.history_database import HistoryDatabase
-from fastrank_eval.apps.nightly.history_schema import (
-    COLUMNS,
-    PROVISIONAL,
-    check_types,
-    name_labels,
-    night_from_rows,
-    night_rows,
-    parse_findings,
+from fastrank_eval._lib.arguments import typed
+from fastrank_eval._lib.errors import FastRankEvalError, HistoryError
+from fastrank_eval._lib.log import NIGHTLY
+from fastrank_eval.apps.nightly.documents import (
+    SCHEMA,
+    checked_status,
+    columns,
+    document_of,
+    from_plain,
+    night_of,
     periods_content,
+    record_of,
+    rows_of,
     with_saved_periods,
     write_tables,
 )
-from fastrank_eval.apps.nightly.night import (
-    NO_LABELS,
-    EarlierFindings,
-    GateOutcome,
-    Night,
-    SavedStates,
-)
+from fastrank_eval.apps.nightly.night import NO_LABELS, Night, NightDifference, SavedStates
 
-_FIRST, _LAST = dt.date.min, dt.date.max
-#: Tables with one row per night.
-_ONE_ROW_TABLES = ("night", "quality", "state")
-#: The most bytes of a value in SQLite.
-_MAX_BYTES = 1_000_000_000
-_DETAIL_TABLES = ("difference", "curve", "drift", "calibration")
-_STATE = ["date", "label_name", "kind", "fingerprint", "content"]
-#: The kind of a state that has the week and the month of a night.
-_PERIODS = "periods"
+#: Marks the file as a history, so that the database of another program is refused: "frEh".
+APPLICATION_ID = 0x66724568
+#: The version of the tables and of the document of a night. Files of others are refused.
+VERSION = 13
+#: The kinds of state that have the values of a night when it was provisional, and its week and
+#: month.
+PROVISIONAL, _PERIODS = "provisional", "periods"
 #: Days for which the values of a provisional night are kept.
 _PROVISIONAL_DAYS = 28
+_FIRST, _LAST = dt.date.min, dt.date.max
+_RESTORE = "Take the file from a backup, or name another and run its nights again."
+#: The most bytes of a value in SQLite.
+_MAX_BYTES = 1_000_000_000
 
 
-class History(HistoryDatabase):
+class History:
     """The nights of one report in a file.
 
     A report of several labels has a night for each label and date. `of` selects the label.
@@ -56,7 +56,7 @@ class History(HistoryDatabase):
     Parameters
     ----------
     path : path
-        An SQLite database. A missing file is created, and an older one is upgraded.
+        An SQLite database. A missing file is created.
     readonly : bool
         Never create or change the file.
     patience : float
@@ -65,7 +65,7 @@ class History(HistoryDatabase):
     Raises
     ------
     HistoryError
-        The file is no history, was written by a later version, or cannot be opened.
+        The file is no history, was written by another version, or cannot be opened.
 
     Examples
     --------
@@ -74,6 +74,60 @@ class History(HistoryDatabase):
     ...     history.dates()
     []
     """
+
+    @typed
+    def __init__(
+        self, path: str | os.PathLike[str], *, readonly: bool = False, patience: float = 60.0
+    ) -> None:
+        self.path = Path(path)
+        self.readonly = readonly
+        self.label = ""
+        self._patience = patience
+        with self._errors("opened"):
+            mode = "ro" if readonly else "rwc"
+            name = quote(os.fsencode(self.path.absolute()), safe="/")
+            self._database = sqlite3.connect(
+                f"file:{name}?mode={mode}", uri=True, timeout=patience, isolation_level=None
+            )
+        try:
+            self._prepare()
+        except BaseException:
+            self._database.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._database.close()
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Lock the history and store all writes of the block, or none.
+
+        Readers see the state before the block until it ends. Other writers wait.
+
+        Raises
+        ------
+        HistoryError
+            Another run has the lock for longer than `patience`.
+        """
+        if self._database.in_transaction:
+            yield
+            return
+        with self._errors("written"):
+            self._database.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._database.execute("COMMIT")
+            except BaseException:
+                with suppress(sqlite3.Error):
+                    self._database.execute("ROLLBACK")
+                raise
 
     def of(self, label: str) -> History:
         """Return the history of a label; both share the open file.
@@ -89,14 +143,16 @@ class History(HistoryDatabase):
 
     def labels(self) -> tuple[str, ...]:
         """Return the labels of the report; none in a report of one label."""
-        rows = self._select("SELECT labels FROM report", types=["str"])
+        rows = self._select("SELECT labels FROM report")
         with self._reading():
-            return _texts(rows[0][0]) if rows else ()
+            return from_plain(tuple[str, ...], json.loads(rows[0][0])) if rows else ()
 
     def claim(self, report: str, labels: Sequence[str] = ("",)) -> None:
         """Assign the history to a report.
 
-        If the labels have changed, nights get or lose the name of their label; see `name_labels`.
+        If the labels have changed, nights get or lose the name of their label: with several labels,
+        nights have it. With one label, its nights lose it, and nights of other labels have it if
+        any night has one: none is replaced by a night of another label.
 
         Parameters
         ----------
@@ -110,7 +166,7 @@ class History(HistoryDatabase):
         HistoryError
             The history keeps nights of another report. This report would replace them.
         """
-        names = self._select("SELECT name FROM report", types=["str"])
+        names = self._select("SELECT name FROM report")
         nights = self._select("SELECT 1 FROM night LIMIT 1")
         name = names[0][0] if names else None
         if name is not None and name != report and nights:
@@ -124,7 +180,7 @@ class History(HistoryDatabase):
             return
         several = labels if len(labels) > 1 else ()
         with self._reading(), self.transaction():
-            name_labels(self._database, labels)
+            self._name_labels(labels)
             self._database.execute("DELETE FROM report")
             self._database.execute(
                 "INSERT INTO report (name, labels) VALUES (?, ?)",
@@ -135,7 +191,7 @@ class History(HistoryDatabase):
         """Return whether `claim` may change the names of labels of nights."""
         if len(labels) > 1 or self.labels():
             return tuple(labels) != self.labels()
-        return bool(self._select("SELECT 1 FROM night WHERE label_name <> '' LIMIT 1"))
+        return bool(self._select("SELECT 1 FROM night WHERE label <> '' LIMIT 1"))
 
     def write(self, night: Night, states: SavedStates | None = None) -> None:
         """Store a night and replace any night of the same date.
@@ -146,49 +202,43 @@ class History(HistoryDatabase):
         states : SavedStates, optional
             The states to merge the night with others; see `periods.with_periods`.
         """
-        largest = max(map(len, states.contents.values()), default=0) if states is not None else 0
+        states = states or SavedStates()
+        largest = max(map(len, states.contents.values()), default=0)
         if largest > _MAX_BYTES:
             raise HistoryError(
                 f"{self.path}: cannot keep {largest:,} bytes of states of one night, more than "
                 f'{_MAX_BYTES:,}; keep fewer, as with states = "rows" in [history].'
             )
         keys = night.date.isoformat(), night.label
-        now = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
+        document = document_of(night, dt.datetime.now(dt.UTC).isoformat(timespec="seconds"))
         with self.transaction():
-            self._database.execute("DELETE FROM night WHERE date = ? AND label_name = ?", keys)
-            for table, rows in night_rows(night, now).items():
-                columns = ["date", "label_name", *COLUMNS[table]]
-                rows_with_keys = [(*keys, *row) for row in rows]
-                if table not in _ONE_ROW_TABLES:
-                    columns.insert(2, "place")
-                    rows_with_keys = [(*keys, index, *row) for index, row in enumerate(rows)]
-                self._database.executemany(_insert(table, columns), rows_with_keys)
-            if states is not None:
-                self._database.executemany(
-                    _insert("state", _STATE),
-                    [(*keys, kind, states.fingerprint, of) for kind, of in states.contents.items()],
-                )
+            self._database.execute("DELETE FROM night WHERE date = ? AND label = ?", keys)
+            self._insert("night", [(*keys, night.status, states.fingerprint, document)])
+            self._insert("value", rows_of("value", night, night.values))
+            self._insert("difference", rows_of("difference", night, night.compared))
+            self._insert("state", [(*keys, *each) for each in states.contents.items()])
             # The weeks and months of later nights may have this one.
             self._database.execute(
-                "DELETE FROM state WHERE date > ? AND label_name = ? AND kind = ?",
+                "DELETE FROM state WHERE date > ? AND label = ? AND kind = ?",
                 (*keys, _PERIODS),
             )
             # Only later nights of the same age are compared with provisional values.
             old = night.date - dt.timedelta(days=_PROVISIONAL_DAYS)
             self._database.execute(
-                "DELETE FROM state WHERE date < ? AND label_name = ? AND kind = ?",
+                "DELETE FROM state WHERE date < ? AND label = ? AND kind = ?",
                 (old.isoformat(), night.label, PROVISIONAL),
             )
 
     def states(self, date: dt.date) -> SavedStates:
         """Return the saved states of a night, without its week and month."""
         rows = self._select(
-            "SELECT kind, fingerprint, CAST(content AS BLOB) FROM state WHERE label_name = ? "
-            "AND date = ? AND kind <> ?",
-            self.label, date, _PERIODS, types=["str", "str", "bytes"],
+            "SELECT kind, content FROM state WHERE label = ? AND date = ? AND kind <> ?",
+            self.label, date, _PERIODS,
         )  # fmt: skip
-        fingerprint = next((text for _, text, _ in rows), "")
-        return SavedStates({kind: bytes(content) for kind, _, content in rows}, fingerprint)
+        ((fingerprint,),) = self._select(
+            "SELECT fingerprint FROM night WHERE label = ? AND date = ?", self.label, date
+        )
+        return SavedStates(dict(rows), fingerprint)
 
     def write_periods(self, night: Night, changes: int) -> None:
         """Store the week and the month of a night, unless the history has changed.
@@ -201,10 +251,9 @@ class History(HistoryDatabase):
         """
         with self.transaction():
             keys = night.date.isoformat(), night.label
-            stored = self._select("SELECT 1 FROM night WHERE date = ? AND label_name = ?", *keys)
+            stored = self._select("SELECT 1 FROM night WHERE date = ? AND label = ?", *keys)
             if stored and self.changes() == changes:
-                row = *keys, _PERIODS, "", periods_content(night)
-                self._database.execute(_insert("state", _STATE, "REPLACE"), row)
+                self._insert("state", [(*keys, _PERIODS, periods_content(night))])
 
     def with_periods(self, night: Night) -> Night | None:
         """Add the stored week and month to a night; None if there are none."""
@@ -217,9 +266,7 @@ class History(HistoryDatabase):
 
     def dates(self) -> list[dt.date]:
         """Return the dates of the nights, ascending."""
-        rows = self._select("SELECT date FROM night WHERE label_name = ? ORDER BY date", self.label)
-        with self._reading():
-            return [dt.date.fromisoformat(date) for (date,) in rows]
+        return [*self.statuses(_FIRST, _LAST)]
 
     def read(
         self,
@@ -236,83 +283,57 @@ class History(HistoryDatabase):
         first, last : datetime.date, optional
             By default the first and the last night.
         details_from : datetime.date, optional
-            Nights before this date have no differences and curves. They take most of the reading
-            time, and trends do not need them. By default all nights have them.
+            Nights before this date have no differences. They take much of the reading time, and
+            trends do not need them. By default all nights have them.
         of : tuple of str, optional
-            A slice and a measure: read only their values, and no differences, curves and gates.
+            A slice and a measure: read only their values, and no differences.
 
         Returns
         -------
         list of Night
             Ascending by date.
         """
-        rows_by_table: dict[str, dict[str, list[Any]]] = {}
+        condition, of_slice = ("AND slice = ? AND measure = ?", of) if of else ("", ())
         with self._reading(), self._snapshot():
-            for table in COLUMNS:
-                order = "date" if table in _ONE_ROW_TABLES else "date, place"
-                columns = ", ".join(f'"{name}"' for name in ("date", *COLUMNS[table]))
-                begin = first or _FIRST
-                if table in _DETAIL_TABLES and details_from is not None:
-                    begin = max(begin, details_from)
-                condition = "label_name = ? AND date BETWEEN ? AND ?"
-                parameters: list[object] = [self.label, begin, last or _LAST]
-                if of is not None and table == "value":
-                    condition += " AND slice = ? AND measure = ?"
-                    parameters += of
-                elif of is not None and table not in _ONE_ROW_TABLES:
-                    continue
-                for date, *row in self._select(
-                    f"SELECT {columns} FROM {table} "  # noqa: S608 - names of our own
-                    f"WHERE {condition} ORDER BY {order}",
-                    *parameters,
-                ):
-                    if date not in rows_by_table:
-                        rows_by_table[date] = {name: [] for name in COLUMNS}
-                    rows_by_table[date][table].append(row)
-            label = self.label
-            return [night_from_rows(date, rows, label) for date, rows in rows_by_table.items()]
+            values = self._records("value", first, last, condition, *of_slice)
+            begin = max(first or _FIRST, details_from or _FIRST)
+            compared = {} if of else self._records("difference", begin, last)
+            return [
+                replace(
+                    night,
+                    values=tuple(values.get(str(night.date), ())),
+                    compared=tuple(compared.get(str(night.date), ())),
+                )
+                for night in self.heads(first, last)
+            ]
 
-    def findings(self, before: dt.date, days: int) -> list[EarlierFindings]:
-        """Return the findings of the days before a date, the latest first."""
-        within = self.label, before - dt.timedelta(days=days), before
-        skipped: dict[str, set[str]] = {}
-        for date, condition, kind in self._select(
-            "SELECT date, condition, kind FROM gate WHERE label_name = ? AND date >= ? "
-            "AND date < ? AND passed AND reason LIKE 'not judged:%'",
-            *within, types=["str", "str", "str"],
-        ):  # fmt: skip
-            outcome = GateOutcome(condition, True, kind=kind)
-            skipped.setdefault(date, set()).add(outcome.text)
+    def heads(
+        self, first: dt.date | None = None, last: dt.date | None = None, condition: str = "TRUE"
+    ) -> list[Night]:
+        """Read nights without their values and differences, by a condition of SQL."""
         rows = self._select(
-            "SELECT date, status, findings FROM night WHERE label_name = ? AND date >= ? "
-            "AND date < ? ORDER BY date DESC",
-            *within, types=["str", "str", "str"],
+            f"SELECT date, label, status, document FROM night WHERE ({condition}) "  # noqa: S608
+            "AND label = ? AND date BETWEEN ? AND ? ORDER BY date",
+            self.label, first or _FIRST, last or _LAST,
         )  # fmt: skip
         with self._reading():
-            return [
-                EarlierFindings(status, parse_findings(text), frozenset(skipped.get(date, ())))
-                for date, status, text in rows
-            ]
+            return [night_of(*row) for row in rows]
+
+    def before(self, date: dt.date, days: int) -> list[Night]:
+        """Read the nights of the days before a date, the latest first; see `heads`."""
+        return self.heads(date - dt.timedelta(days), date - dt.timedelta(1))[::-1]
 
     def statuses(self, first: dt.date, last: dt.date) -> dict[dt.date, str]:
         """Return the status of each night from `first` to `last`."""
-        rows = self._select(
-            "SELECT date, status FROM night WHERE label_name = ? AND date BETWEEN ? AND ? "
-            "ORDER BY date",
-            self.label, first, last, types=["str", "str"],
-        )  # fmt: skip
         with self._reading():
-            return {dt.date.fromisoformat(date): status for date, status in rows}
+            found = self._by_date("status", first, last)
+            return {date: checked_status(status) for date, status in found.items()}
 
     def write_times(self, first: dt.date, last: dt.date) -> dict[dt.date, dt.datetime]:
         """Return the time at which each night from `first` to `last` was written."""
-        rows = self._select(
-            "SELECT date, written_at FROM night WHERE label_name = ? AND written_at <> '' "
-            "AND date BETWEEN ? AND ? ORDER BY date",
-            self.label, first, last,
-        )  # fmt: skip
         with self._reading():
-            return {dt.date.fromisoformat(d): dt.datetime.fromisoformat(at) for d, at in rows}
+            found = self._by_date("json_extract(document, '$.written_at')", first, last)
+            return {date: dt.datetime.fromisoformat(time) for date, time in found.items()}
 
     def provisional(
         self,
@@ -325,111 +346,32 @@ class History(HistoryDatabase):
 
         These are provisional nights and, if `unlabelled`, nights that were judged without labels.
         """
-        rows = self._select(
-            "SELECT date, notes FROM night WHERE label_name = ? AND date BETWEEN ? AND ? "
-            "AND (provisional OR ? AND conventions LIKE ?) ORDER BY date",
-            self.label, first or _FIRST, last or _LAST, unlabelled, f'{{"labels":"{NO_LABELS}"%',
-        )  # fmt: skip
-        with self._reading():
-            return {dt.date.fromisoformat(date): _texts(notes) for date, notes in rows}
-
-    def volumes(self, before: dt.date, nights: int, days: int) -> list[tuple[int, float]]:
-        """Return rows and CTR of nights before a date, the latest first.
-
-        The CTR of a provisional night is NaN.
-        """
-        rows = self._select(
-            'SELECT "rows", CASE WHEN provisional THEN NULL ELSE ctr END FROM quality '
-            'JOIN night USING (label_name, date) WHERE "rows" > 0 AND label_name = ? '
-            "AND date >= ? AND date < ? ORDER BY date DESC LIMIT ?",
-            self.label, before - dt.timedelta(days=days), before, nights,
-            types=["int", "float | None"],
-        )  # fmt: skip
-        return [(row_count, math.nan if ctr is None else ctr) for row_count, ctr in rows]
+        condition = "json_extract(document, '$.provisional')"
+        if unlabelled:
+            condition += f" OR json_extract(document, '$.conventions.labels') = '{NO_LABELS}'"
+        return {night.date: night.notes for night in self.heads(first, last, condition)}
 
     def differences(
         self, kind: str, first: dt.date | None = None, last: dt.date | None = None
-    ) -> Iterator[tuple[dt.date, tuple[str, str, str, str], float, float]]:
-        """Yield the differences of one kind, ascending by date.
-
-        Parameters
-        ----------
-        kind : str
-            One of `KINDS`.
-        first, last : datetime.date, optional
-            By default the first and the last night.
-
-        Yields
-        ------
-        tuple
-            Date; model, slicing (empty for all rows), slice and measure; difference; standard
-            error. Numbers that do not exist are NaN.
-        """
-        rows = self._select(
-            "SELECT date, score, slicing, slice, measure, delta, se FROM difference "
-            "WHERE kind = ? AND label_name = ? AND date BETWEEN ? AND ? ORDER BY date, place",
-            kind, self.label, first or _FIRST, last or _LAST,
-            types=["str"] * 5 + ["float | None"] * 2,
-        )  # fmt: skip
-        with self._reading():
-            dates = {text: dt.date.fromisoformat(text) for text in {row[0] for row in rows}}
-        for date, score, by, slice_, measure, *numbers in rows:
-            delta, se = (math.nan if number is None else number for number in numbers)
-            yield dates[date], (score, by, slice_, measure), delta, se
-
-    def rows(self, first: dt.date | None = None, last: dt.date | None = None) -> dict[dt.date, int]:
-        """Return the number of rows of each night from `first` to `last`."""
-        rows = self._select(
-            'SELECT date, "rows" FROM quality WHERE label_name = ? AND date BETWEEN ? AND ? '
-            "ORDER BY date",
-            self.label, first or _FIRST, last or _LAST, types=["str", "int"],
-        )  # fmt: skip
-        with self._reading():
-            return {dt.date.fromisoformat(date): row_count for date, row_count in rows}
+    ) -> Iterator[tuple[dt.date, NightDifference]]:
+        """Yield date and difference of one kind, ascending by date; see `KINDS`."""
+        for date, records in self._records("difference", first, last, "AND kind = ?", kind).items():
+            for record in records:
+                yield dt.date.fromisoformat(date), record
 
     def state(self, date: dt.date, kind: str) -> bytes | None:
         """Return a saved state of a night; see `periods.KINDS`."""
         rows = self._select(
-            "SELECT CAST(content AS BLOB) FROM state WHERE label_name = ? AND date = ? "
-            "AND kind = ?",
-            self.label, date, kind, types=["bytes"],
+            "SELECT content FROM state WHERE label = ? AND date = ? AND kind = ?",
+            self.label, date, kind,
         )  # fmt: skip
-        return bytes(rows[0][0]) if rows else None
-
-    def sound_nights(self, before: dt.date, days: int) -> dict[dt.date, Mapping[str, Any]]:
-        """Return the conventions of nights with sound rows, the latest first."""
-        rows = self._select(
-            "SELECT date, conventions FROM night JOIN quality USING (label_name, date) "
-            "WHERE status <> 'data_quality' AND \"rows\" > 0 AND label_name = ? "
-            "AND date >= ? AND date < ? ORDER BY date DESC",
-            self.label, before - dt.timedelta(days=days), before,
-        )  # fmt: skip
-        with self._reading():
-            return {dt.date.fromisoformat(date): dict(json.loads(text)) for date, text in rows}
-
-    def drift_names(self, before: dt.date, days: int) -> set[str]:
-        """Return the models and columns whose drift earlier nights have."""
-        rows = self._select(
-            "SELECT DISTINCT name FROM drift WHERE label_name = ? AND date >= ? AND date < ?",
-            self.label, before - dt.timedelta(days=days), before, types=["str"],
-        )  # fmt: skip
-        return {name for (name,) in rows}
-
-    def failed_drift(self, before: dt.date, days: int) -> set[tuple[dt.date, str, str, str]]:
-        """Return date, name, slicing and slice of failed drift and of constants."""
-        rows = self._select(
-            "SELECT date, name, slicing, slice FROM drift WHERE label_name = ? AND date >= ? "
-            "AND date < ? AND (verdict = 'failed' OR \"distinct\" < 2)",
-            self.label, before - dt.timedelta(days=days), before, types=["str"] * 4,
-        )  # fmt: skip
-        with self._reading():
-            return {(dt.date.fromisoformat(date), *key) for date, *key in rows}
+        return rows[0][0] if rows else None
 
     def repeated(self, fingerprint: str, before: dt.date) -> dt.date | None:
         """Return the latest night before a date with a fingerprint, or None."""
         ((date,),) = self._select(
-            "SELECT max(date) FROM state WHERE fingerprint = ? AND fingerprint <> '' "
-            "AND label_name = ? AND date < ?",
+            "SELECT max(date) FROM night WHERE fingerprint = ? AND fingerprint <> '' "
+            "AND label = ? AND date < ?",
             fingerprint, self.label, before,
         )  # fmt: skip
         with self._reading():
@@ -438,9 +380,9 @@ class History(HistoryDatabase):
     def repeats(self, first: dt.date, last: dt.date) -> dict[dt.date, dt.date]:
         """Map nights to the earlier night with the same rows."""
         rows = self._select(
-            "SELECT late.date, max(early.date) FROM state AS late JOIN state AS early "
-            "ON early.fingerprint = late.fingerprint AND early.label_name = late.label_name "
-            "AND early.date < late.date WHERE late.fingerprint <> '' AND late.label_name = ? "
+            "SELECT late.date, max(early.date) FROM night AS late JOIN night AS early "
+            "ON early.fingerprint = late.fingerprint AND early.label = late.label "
+            "AND early.date < late.date WHERE late.fingerprint <> '' AND late.label = ? "
             "AND late.date BETWEEN ? AND ? GROUP BY late.date",
             self.label, first, last,
         )  # fmt: skip
@@ -450,11 +392,21 @@ class History(HistoryDatabase):
     def state_bytes(self, first: dt.date | None = None, last: dt.date | None = None) -> int:
         """Return the total bytes of saved states without reading them."""
         ((size,),) = self._select(
-            "SELECT coalesce(sum(length(content)), 0) FROM state WHERE label_name = ? "
+            "SELECT coalesce(sum(length(content)), 0) FROM state WHERE label = ? "
             "AND date BETWEEN ? AND ?",
             self.label, first or _FIRST, last or _LAST,
         )  # fmt: skip
         return int(size)
+
+    def changes(self) -> int:
+        """Return a number that other writers of the file change."""
+        ((number,),) = self._select("PRAGMA data_version")
+        return int(number)
+
+    def copy(self, path: str | os.PathLike[str]) -> None:
+        """Copy the history to a new file."""
+        with self._errors("copied"), closing(sqlite3.connect(path)) as target:
+            self._database.backup(target)
 
     def export(self, folder: str | os.PathLike[str]) -> list[Path]:
         """Write every table as Parquet, for programs that do not read SQLite.
@@ -465,16 +417,175 @@ class History(HistoryDatabase):
             Created if missing. Files such as ``value.parquet`` in it are replaced if they are
             tables of a history.
 
-        Returns
-        -------
-        list of Path
-
         Raises
         ------
         HistoryError, OutputError
         """
         with self._reading(), self._snapshot():
             return write_tables(self._database, Path(folder))
+
+    def _insert(self, table: str, rows: Sequence[Sequence[Any]]) -> None:
+        places = ", ".join("?" * len(columns(table)))
+        self._database.executemany(f"REPLACE INTO {table} VALUES ({places})", rows)  # noqa: S608
+
+    def _by_date(self, column: str, first: dt.date, last: dt.date) -> dict[dt.date, Any]:
+        rows = self._select(
+            f"SELECT date, {column} FROM night "  # noqa: S608 - names of our own
+            "WHERE label = ? AND date BETWEEN ? AND ? ORDER BY date",
+            self.label, first, last,
+        )  # fmt: skip
+        return {dt.date.fromisoformat(date): value for date, value in rows}
+
+    def _records(
+        self,
+        table: str,
+        first: dt.date | None,
+        last: dt.date | None,
+        condition: str = "",
+        *parameters: str,
+    ) -> dict[str, list[Any]]:
+        """Return the records of a table by date, in their order."""
+        rows = self._select(
+            f"SELECT * FROM {table} WHERE label = ? AND date BETWEEN ? AND ? "  # noqa: S608
+            f"{condition} ORDER BY date, place",
+            self.label, first or _FIRST, last or _LAST, *parameters,
+        )  # fmt: skip
+        records: dict[str, list[Any]] = {}
+        with self._reading():
+            for date, _, _, *row in rows:
+                records.setdefault(date, []).append(record_of(table, row))
+        return records
+
+    def _name_labels(self, labels: Sequence[str]) -> None:
+        """Name the nights of a report whose labels have changed; see `claim`."""
+        nights = self._database.execute(
+            "SELECT date, label, json_extract(document, '$.conventions.columns.label') FROM night "
+            "ORDER BY label"  # without name first
+        ).fetchall()
+        has_names = any(name for _, name, _ in nights)
+        for date, name, label in nights:
+            if label in labels:
+                new = label if len(labels) > 1 else ""
+            else:
+                new = label if label and has_names and len(labels) == 1 else name
+            if new != name:
+                self._database.execute(
+                    "UPDATE OR IGNORE night SET label = ? WHERE label = ? AND date = ?",
+                    (new, name, date),
+                )
+
+    @contextmanager
+    def _errors(self, action: str) -> Iterator[None]:
+        """Turn errors of SQLite during an action, such as "opened", into ours."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise HistoryError(f"{self.path}: cannot be {action}: {self._why(error)}") from error
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Turn errors of reading, and of content that no version has written."""
+        try:
+            with self._errors("read"):
+                yield
+        except FastRankEvalError:
+            raise
+        except (
+            ValueError, TypeError, LookupError, AttributeError, StopIteration, ArithmeticError,
+            RecursionError,
+        ) as error:  # fmt: skip
+            raise HistoryError(
+                f"{self.path}: is damaged: {type(error).__name__}: {error}. {_RESTORE}"
+            ) from error
+
+    def _select(self, statement: str, *parameters: object) -> list[tuple[Any, ...]]:
+        """Return the rows of a statement; dates as SQLite stores them."""
+        texts = [each.isoformat() if isinstance(each, dt.date) else each for each in parameters]
+        with self._reading():
+            return self._database.execute(statement, texts).fetchall()
+
+    def _why(self, error: sqlite3.Error) -> str:
+        code = getattr(error, "sqlite_errorname", "")
+        if code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+            return (
+                f"another run has locked it for more than {self._patience:g} seconds. Wait until "
+                "it ends, or stop it, and start again."
+            )
+        if code == "SQLITE_NOTADB":
+            return "it is no SQLite database. Name another file."
+        if self.path.is_dir():
+            return "it is a folder; name the file in it, such as history.db."
+        if not self.path.parent.is_dir():
+            return f"folder {str(self.path.parent)!r} does not exist; create it first."
+        if self.readonly and not self.path.exists():
+            return "there is no such file; 'fastrank-eval nightly' makes it."
+        if self.readonly and code.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN")):
+            return (
+                "a run was killed while it wrote, or the file is not readable. Open it once with "
+                "write permission ('fastrank-eval nightly' does), which undoes the unfinished run."
+            )
+        return f"{error}. {_RESTORE}" if "malformed" in str(error) else f"{error}."
+
+    @contextmanager
+    def _snapshot(self) -> Iterator[None]:
+        """Read one state of the tables, even if another run writes."""
+        if self._database.in_transaction:
+            yield
+            return
+        self._database.execute("BEGIN")
+        try:
+            yield
+        finally:
+            self._database.execute("ROLLBACK")
+
+    def _prepare(self) -> None:
+        if sqlite3.sqlite_version_info < (3, 37):
+            raise HistoryError(
+                f"{self.path}: needs SQLite 3.37 or newer, got {sqlite3.sqlite_version}; use a "
+                "Python that has a newer one."
+            )
+        with self._reading(), self._errors("opened"):
+            # A commit survives a loss of power: EXTRA also syncs the folder of the journal.
+            self._database.execute("PRAGMA synchronous = EXTRA")
+            self._database.execute("PRAGMA foreign_keys = ON")
+            # Read all in one snapshot: another run may be creating the tables.
+            with self._snapshot():
+                empty = self._is_empty()
+        if not empty:
+            return
+        if self.readonly:
+            raise HistoryError(f"{self.path}: is empty, not a history of nights.")
+        with self.transaction():
+            # Another run may have made the tables meanwhile.
+            if self._is_empty():
+                for statement in SCHEMA.split(";"):
+                    self._database.execute(statement)
+                self._database.execute(f"PRAGMA user_version = {VERSION}")
+                self._database.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        NIGHTLY.info("history made", file=str(self.path), version=VERSION)
+
+    def _is_empty(self) -> bool:
+        """Return whether there are no tables; refuse those of other programs and versions."""
+        version, application_id, tables = (
+            self._database.execute(statement).fetchone()[0]
+            for statement in (
+                "PRAGMA user_version",
+                "PRAGMA application_id",
+                "SELECT count(*) FROM sqlite_master",
+            )
+        )
+        if tables and application_id != APPLICATION_ID:
+            raise HistoryError(
+                f"{self.path}: is a database of something else, not a history of nights. Name "
+                "another file."
+            )
+        if tables and version != VERSION:
+            raise HistoryError(
+                f"{self.path}: has tables of version {version}, and this fastrank_eval reads "
+                f"version {VERSION} alone. Name another file in [history], and run the nights "
+                "again with --backfill; or use the fastrank_eval that wrote it."
+            )
+        return not tables
 
 
 @contextmanager
@@ -486,16 +597,3 @@ def open_history(path: Path, label: str = "") -> Iterator[History]:
         return
     with TemporaryDirectory() as folder, History(Path(folder, "history.db")) as history:
         yield history.of(label)
-
-
-def _texts(text: str) -> tuple[str, ...]:
-    """Parse a list of texts from JSON."""
-    texts = json.loads(text)
-    check_types({"JSON": texts}, {"JSON": "list[str]"})
-    return tuple(texts)
-
-
-def _insert(table: str, columns: list[str], verb: str = "INSERT") -> str:
-    names = ", ".join(f'"{name}"' for name in columns)
-    placeholders = ", ".join("?" * len(columns))
-    return f"{verb} INTO {table} ({names}) VALUES ({placeholders})"

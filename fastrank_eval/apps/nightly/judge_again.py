@@ -34,7 +34,7 @@ def due_nights(
     now : datetime.datetime
         With a time zone.
     readonly : bool
-        Do not upgrade the history.
+        Do not change the history.
 
     Returns
     -------

@@ -353,23 +353,6 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class EarlierFindings:
-    """The findings of an earlier night.
-
-    Parameters
-    ----------
-    status : str
-    findings : tuple of Finding
-    not_judged : frozenset of str
-        The texts of gates that were not judged.
-    """
-
-    status: str
-    findings: tuple[Finding, ...]
-    not_judged: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True)
 class EarlierJudgement:
     """The status and values of a night when it was provisional.
 
@@ -468,6 +451,11 @@ class Night:
             return quality.rows if nulls == quality.rows else 0
         counts = left_out.get(UNJUDGED) if isinstance(left_out, Mapping) else None
         return int(counts["rows"]) if isinstance(counts, Mapping) else 0
+
+    @property
+    def gates_not_judged(self) -> set[str]:
+        """The texts of gates that were not judged."""
+        return {g.text for g in self.gates if g.passed and g.reason.startswith("not judged:")}
 
     @property
     def requested(self) -> Mapping[str, str]:

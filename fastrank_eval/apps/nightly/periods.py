@@ -275,7 +275,8 @@ def with_periods(
         The states of the night itself, if the history may lack them.
     """
     first = night.date - dt.timedelta(days=max(PERIODS.values()) - 1)
-    rows, repeats = history.rows(first, night.date), history.repeats(first, night.date)
+    rows = {each.date: each.quality.rows for each in history.heads(first, night.date)}
+    repeats = history.repeats(first, night.date)
     if states is not None:
         rows[night.date] = night.quality.rows
         repeats.pop(night.date, None)

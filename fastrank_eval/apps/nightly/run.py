@@ -85,7 +85,6 @@ from fastrank_eval.engine.records import plain_value
 from fastrank_eval.engine.run import Evaluation, Request
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.parser import requested_measures
-from fastrank_eval.results.gate_parser import ALL
 from fastrank_eval.results.notes import rows_left_out_notes
 
 
@@ -388,11 +387,12 @@ def _claim(
     history.claim(first.report, first.labels or [first.options["label"]])
     for config in configs:
         _check_labels(history.of(config.label), date, labels)
-    return history.of(configs[0].label).drift_names(date, 2 * configs[0].drift.nights)
+    before = history.of(configs[0].label).before(date, 2 * configs[0].drift.nights)
+    return {drift.name for night in before for drift in night.drift}
 
 
 def _check_labels(history: History, date: dt.date, labels: bool) -> None:
-    nights = [] if labels else history.read(date, date, of=(ALL, ""))
+    nights = [] if labels else history.heads(date, date)
     if any(night.has_labels and night.quality.rows for night in nights):
         raise ArgumentError(
             "--no-labels: must be a night without labels in the history, got one that has them; "
@@ -502,16 +502,21 @@ def _compare_and_judge(evaluated: NightRun, config: NightlyConfig, history: Hist
     night, confidence = evaluated.night, config.options["confidence"]
     compared: list[NightDifference] = list(night.compared)
     earlier = earlier_nights(night, history)
-    for kind, before in earlier.items():
-        if before.night is not None:
-            compared += from_earlier(kind, night.values, before.night.values, confidence)
-    volumes = history.volumes(night.date, NIGHTS, DAYS)
+    for kind, each in earlier.items():
+        if each.night is not None:
+            compared += from_earlier(kind, night.values, each.night.values, confidence)
+    before = history.before(night.date, DAYS)
+    volumes = [
+        (each.quality.rows, math.nan if each.provisional else each.quality.ctr)
+        for each in before
+        if each.quality.rows
+    ][:NIGHTS]
     repeated = history.repeated(evaluated.states.fingerprint, night.date)
     quality = judge_rows(night, volumes, config.quality, repeated)
     notes = [
-        f"not compared with {kind.replace('_', ' ')}: {before.reason}"
-        for kind, before in earlier.items()
-        if before.incomparable
+        f"not compared with {kind.replace('_', ' ')}: {each.reason}"
+        for kind, each in earlier.items()
+        if each.incomparable
     ]
     limits = config.drift
     reference = Reference(history, night, limits.nights)
@@ -540,11 +545,10 @@ def _compare_and_judge(evaluated: NightRun, config: NightlyConfig, history: Hist
     if quality.rows:
         findings += gate_findings(night, judged_gates)
         findings += [*score_findings(night, evaluated.few_scores), *drift_findings]
-    earlier_findings = history.findings(night.date, DAYS)
-    findings = with_since(night.date, findings, earlier_findings) + alarm_findings
+    findings = with_since(night.date, findings, before) + alarm_findings
     if quality.rows and not night.provisional:
-        findings += with_since(night.date, undefined_findings(night), earlier_findings)
-        findings += changes(night, config.gates, history, earlier_findings)
+        findings += with_since(night.date, undefined_findings(night), before)
+        findings += changes(night, config.gates, history, before)
     status = "changed" if any(not finding.condition for finding in findings) else "fine"
     status = "provisional" if night.provisional else status
     status = status if all(gate.passed for gate in gates) else "regression"

@@ -482,7 +482,7 @@ def _other_slices(night: Night, finding: Finding) -> str:
         return ""
     plural = f"{finding.by}s" if _PLURAL_WITH_S.fullmatch(finding.by) else f"slices by {finding.by}"
     sizes = {one.slice: one.rows for one in night.compared if one.rows}
-    if any(one.slice not in sizes for one in other_slices):  # of a night of an earlier version
+    if any(one.slice not in sizes for one in other_slices):  # without a baseline
         sizes = {value.slice: value.groups for value in night.values}
     worst_first = sorted(
         (one for one in other_slices if one.verdict == "worse"),

@@ -181,22 +181,6 @@ def test_nightly__with_json__logs_the_night_and_the_attempts_but_not_the_address
     assert str(receiver.port) not in done.stderr
 
 
-def test_history__of_an_older_version__logs_its_update(
-    tmp_path: Path, fixtures: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    import sqlite3
-    from contextlib import closing
-
-    from fastrank_eval.apps.nightly.history import History
-
-    with closing(sqlite3.connect(tmp_path / "history.db")) as database:
-        database.executescript((fixtures / "history_v2.sql").read_text(encoding="utf-8"))
-    with caplog.at_level(logging.INFO, "fastrank_eval"):
-        History(tmp_path / "history.db").close()
-    (record,) = (r for r in caplog.records if getattr(r, "event", "") == "history updated")
-    assert record.__dict__["fields"]["before"] == 2
-
-
 def test_serve__with_each_request__logs_it_without_its_query(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

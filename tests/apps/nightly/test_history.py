@@ -1,9 +1,8 @@
-"""History: round trips, replacement, migration, kills, two runs at once, export."""
+"""History: round trips, replacement, kills, two runs at once, export."""
 
 from __future__ import annotations
 
 import datetime as dt
-import math
 import os
 import shutil
 import signal
@@ -11,22 +10,19 @@ import sqlite3
 import subprocess
 import sys
 import time
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from fastrank_eval._lib.errors import HistoryError
-from fastrank_eval.apps.nightly.history import History, open_history
-from fastrank_eval.apps.nightly.history_schema import APPLICATION_ID, MIGRATIONS, TABLES, VERSION
-from fastrank_eval.apps.nightly.night import Finding, Night, NightQuality, SavedStates
+from fastrank_eval.apps.nightly.documents import TABLES
+from fastrank_eval.apps.nightly.history import APPLICATION_ID, VERSION, History, open_history
+from fastrank_eval.apps.nightly.night import Night, SavedStates
 from tests.support.nights import HOSTILE, a_night
 
 ROOT = Path(__file__).parents[3]
-FIXTURES = Path(__file__).parents[2] / "fixtures"
 
 
 def states(content: bytes, fingerprint: str = "") -> SavedStates:
@@ -84,13 +80,13 @@ def test_read__range__both_ends_included(path: Path) -> None:
         first, last = dt.date(2026, 11, 3), dt.date(2026, 11, 5)
         assert history.dates() == [dt.date(2026, 11, 1), first, last]
         assert [night.date for night in history.read(first, last)] == [first, last]
-        assert history.rows(first, first) == {first: 2**53 + 1}
         assert history.read(dt.date(2027, 1, 1)) == []
         before, *whole = history.read(details_from=first)
-        assert same(before, a_night(1, compared=(), curves={}))
+        assert same(before, a_night(1, compared=()))
         assert same(whole[0], a_night(3))
-        assert history.volumes(last, 14, 28)[0][0] == 2**53 + 1
-        assert len(history.volumes(last, 1, 28)) == 1
+        heads = history.before(last, 2)
+        assert [same(each, a_night(3, values=(), compared=())) for each in heads] == [True]
+        assert [night.date.day for night in history.before(last, 28)] == [3, 1]
 
 
 def test_open_history__file_exists__makes_no_other_folder(
@@ -126,19 +122,6 @@ def test_claim__another_report__is_refused_once_there_are_nights(path: Path) -> 
             history.claim("one")
 
 
-def test_volumes__of_nights_with_rows__no_longer_ago_than_asked(path: Path) -> None:
-    with History(path) as history:
-        for day in range(1, 29):
-            rows = 0 if day % 2 else day
-            quality = NightQuality(rows, 1, 0, 0.5 if rows else math.nan, 1.0, 0.0, 0.0)
-            history.write(a_night(day, quality=quality))
-        found = history.volumes(dt.date(2026, 11, 28), 5, 28)
-        assert [rows for rows, _ in found] == [26, 24, 22, 20, 18]
-        found = history.volumes(dt.date(2026, 11, 28), 14, 10)
-        assert [rows for rows, _ in found] == [26, 24, 22, 20, 18]
-        assert history.volumes(dt.date(2027, 3, 1), 14, 28) == []
-
-
 def test_transaction__error_inside__leaves_all_as_it_was(path: Path) -> None:
     with History(path) as history:
         history.write(a_night(1))
@@ -150,91 +133,6 @@ def test_transaction__error_inside__leaves_all_as_it_was(path: Path) -> None:
         assert dump(path) == before
 
 
-@pytest.mark.parametrize("version", [1, 2])
-def test_migration__golden_file_of_an_older_version__is_read_as_it_was_written(
-    path: Path, version: int
-) -> None:
-    script = (FIXTURES / f"history_v{version}.sql").read_text(encoding="utf-8")
-    database = sqlite3.connect(path)
-    database.executescript(script)
-    database.close()
-    with pytest.raises(HistoryError, match=rf"version {version}.*brings it up to date"):
-        History(path, readonly=True)
-    for _ in range(2):
-        with History(path) as history:
-            (night,) = history.read()
-            assert history.state(night.date, "all") == b"\x01\x02"
-    assert night.date == dt.date(2026, 11, 19)
-    assert (night.title, night.status, night.models) == ("Erste Nacht", "regression", ("a", "b"))
-    assert night.values[0].value == 0.6171875
-    assert night.values[1].slice == "slot=<b>"
-    assert night.compared[0].verdict == "worse"
-    assert night.quality.nulls == {"slot": 3}
-    assert night.curves["roc"][0].x == (0.0, 0.25, 1.0)
-    assert night.gates[0].reason == "b: 0.5"
-    # A night of it can be replaced, and may have the status that older versions did not know.
-    with History(path) as history:
-        for _ in range(2):
-            history.write(replace(night, status="changed", findings=(Finding("change"),)))
-        assert history.read()[0].findings == (Finding("change"),)
-        history.claim("mine")
-        with pytest.raises(HistoryError, match="of the report 'mine'"):
-            history.claim("another")
-    fresh = path.with_name("fresh.db")
-    with History(fresh):
-        pass
-    assert tables_of(path) == tables_of(fresh)
-
-
-def test_migration__gates_of_version_10__have_their_earlier_night_apart(path: Path) -> None:
-    with closing(sqlite3.connect(path)) as database, database:
-        for step in MIGRATIONS[:10]:
-            database.executescript(step)
-        columns = "date, title, status, models, measures, sources, command, version, seconds"
-        database.execute(
-            f"INSERT INTO night ({columns}, conventions) "  # noqa: S608
-            "VALUES ('2026-11-02', 'T', 'fine', '[\"a\"]', '[]', '[]', '', '0', 1.0, '{}')"
-        )
-        database.execute(
-            'INSERT INTO quality (date, "rows", "groups", positives, ctr, nulls, flags) '
-            "VALUES ('2026-11-02', 5, 1, 1, 0.2, '{}', '[]')"
-        )
-        conditions = "GAUC < 0", "AUC delta < 0 (since yesterday)", "GAUC < 1 (since last week)"
-        database.executemany(
-            "INSERT INTO gate (date, place, condition, passed, reason) "
-            "VALUES ('2026-11-02', ?, ?, 1, 'not judged: no night')",
-            enumerate(conditions),
-        )
-        database.execute("PRAGMA user_version = 10")
-        database.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-    with History(path) as history:
-        (night,) = history.read()
-        (earlier,) = history.findings(dt.date(2026, 11, 3), 1)
-    assert [(gate.condition, gate.kind) for gate in night.gates] == [
-        ("GAUC < 0", "baseline"), ("AUC delta < 0", "yesterday"), ("GAUC < 1", "last_week"),
-    ]  # fmt: skip
-    assert tuple(gate.text for gate in night.gates) == conditions
-    assert earlier.not_judged == {*conditions}
-
-
-def tables_of(path: Path) -> dict[str, list[tuple[object, ...]]]:
-    database = sqlite3.connect(path)
-    names = database.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'index')")
-    found = {
-        name: sorted(row[1:3] for row in database.execute(f"PRAGMA table_info({name})"))
-        for (name,) in names.fetchall()
-        if not name.startswith("sqlite_")
-    }
-    assert database.execute("PRAGMA user_version").fetchone() == (VERSION,)
-    assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-    database.close()
-    return found
-
-
-def test_migrations__are_as_many_as_the_version() -> None:
-    assert len(MIGRATIONS) == VERSION >= 2
-
-
 def test_open__foreign_or_later_or_no_database__says_so(path: Path, tmp_path: Path) -> None:
     database = sqlite3.connect(path)
     database.execute("CREATE TABLE thing (x)")
@@ -242,10 +140,14 @@ def test_open__foreign_or_later_or_no_database__says_so(path: Path, tmp_path: Pa
     with pytest.raises(HistoryError, match="is a database of something else"):
         History(path)
     database.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-    database.execute(f"PRAGMA user_version = {VERSION + 1}")
+    for version in (VERSION - 1, VERSION + 1, -1):
+        database.execute(f"PRAGMA user_version = {version}")
+        before = path.read_bytes()
+        for readonly in (False, True):
+            with pytest.raises(HistoryError, match=rf"version {version}.*nights again"):
+                History(path, readonly=readonly)
+        assert path.read_bytes() == before
     database.close()
-    with pytest.raises(HistoryError, match=f"version {VERSION + 1} of its tables"):
-        History(path)
     text = tmp_path / "notes.txt"
     text.write_text("not a database, but long enough to be looked at\n" * 50)
     with pytest.raises(HistoryError, match="is no SQLite database"):
@@ -400,10 +302,6 @@ def test_export__every_table_as_parquet(path: Path, tmp_path: Path) -> None:
     assert (
         pq.read_table(tmp_path / "tables" / "state.parquet").column("content")[0].as_py() == b"\x00"
     )
-    old = pa.table({"date": [dt.date(2026, 11, 1)], "content": [b""]})  # of the first version
-    pq.write_table(old, tmp_path / "tables" / "state.parquet")
-    with History(path) as history:
-        assert history.export(tmp_path / "tables") == files
 
 
 def test_history__plain_sql__finds_a_slice_over_time(path: Path) -> None:
@@ -431,8 +329,7 @@ def test_read__of_one_slice_and_measure__nothing_else(tmp_path: Path) -> None:
         for few, night in zip(found, whole, strict=True):
             assert few.values == tuple(v for v in night.values if v.slice == HOSTILE[1])
             assert len(few.values) == 1
-            assert (few.compared, few.curves, few.gates) == ((), {}, ())
-            assert (few.status, few.models) == (night.status, night.models)
+            assert same(few, replace(night, values=few.values, compared=()))
         assert [n.values for n in history.read(of=("' OR 1=1 --", "GAUC"))] == [(), ()]
         assert history.state_bytes() == 15
         assert history.state_bytes(last=dt.date(2026, 11, 1)) == 5

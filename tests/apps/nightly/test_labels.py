@@ -403,7 +403,7 @@ def test_night_run_again__leaves_other_nights_of_each_label(folder: Path) -> Non
     run_both("--date", on(2), "-q")
     assert dump(on(2)) == before
     database = sqlite3.connect("history.db")
-    rows = database.execute("SELECT label_name, date FROM night ORDER BY 1, 2").fetchall()
+    rows = database.execute("SELECT label, date FROM night ORDER BY 1, 2").fetchall()
     database.close()
     assert rows == [(label, on(day)) for label in ("click", "order") for day in (1, 2)]
 
@@ -568,7 +568,7 @@ def test_history__of_labels__keeps_them_apart(tmp_path: Path) -> None:
         assert history.labels() == ("b", "a")
         tables = history.export(tmp_path / "tables")
     values = parquet.read_table(next(path for path in tables if path.name == "value.parquet"))
-    assert set(values["label_name"].to_pylist()) == {"a", "b"}
+    assert set(values["label"].to_pylist()) == {"a", "b"}
     assert values["date"].to_pylist()[0] == dt.date(2026, 11, 1)
 
 

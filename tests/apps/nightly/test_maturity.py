@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import json
 import math
-import sqlite3
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,8 +16,7 @@ from pyarrow import parquet
 from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError, HistoryError, SourceError
 from fastrank_eval.apps.nightly import judge_again
 from fastrank_eval.apps.nightly.config import NightlyConfig, read_config
-from fastrank_eval.apps.nightly.history import History
-from fastrank_eval.apps.nightly.history_schema import APPLICATION_ID, MIGRATIONS, PROVISIONAL
+from fastrank_eval.apps.nightly.history import PROVISIONAL, History
 from fastrank_eval.apps.nightly.judge_again import keep_provisional
 from fastrank_eval.apps.nightly.maturity import maturity_texts, status_name
 from fastrank_eval.apps.nightly.mix import with_mixes
@@ -29,7 +27,6 @@ from fastrank_eval.apps.nightly.run import NightRun
 from fastrank_eval.apps.nightly.run import nightly as run_night
 from fastrank_eval.apps.nightly.summary_files import night_dict, night_lines, night_markdown
 from tests.support.nightly_runs import dump, everything, kept, nightly
-from tests.support.nights import a_night
 
 ROWS = 400
 CONFIG = """
@@ -260,10 +257,6 @@ def test_ctr_of_provisional_nights__is_no_reference() -> None:
     for number in range(6):
         write(number)
         judge(number, morning(number))
-    with History("history.db", readonly=True) as history:
-        found = history.volumes(day_of(6), 14, 28)
-        assert [rows for rows, _ in found] == [ROWS] * 6
-        assert all(math.isnan(ctr) for _, ctr in found)
     write(6)
     quality = judge(6, morning(6, 100)).night.quality
     assert quality.volume_drift == 0
@@ -506,34 +499,6 @@ def test_week__says_which_nights_are_provisional() -> None:
         assert len(night.period_nights["week"]) == 3
         notes = with_periods(stored(0), history).period_notes
         assert notes == (f"week and month: {NO_INTERVALS}",)
-
-
-def test_history_of_version_6__nights_are_complete(tmp_path: Path) -> None:
-    database = sqlite3.connect("old.db")
-    for step in MIGRATIONS[:6]:
-        database.executescript(step)
-    columns = "date, title, status, models, measures, sources, command, version, seconds"
-    database.execute(
-        f"INSERT INTO night ({columns}, conventions) "  # noqa: S608
-        "VALUES ('2026-11-02', 'T', 'changed', '[\"a\"]', '[]', '[]', '', '0', 1.0, '{}')"
-    )
-    database.execute(
-        'INSERT INTO quality (date, "rows", "groups", positives, ctr, nulls, flags) '
-        "VALUES ('2026-11-02', 5, 1, 1, 0.2, '{}', '[]')"
-    )
-    database.execute("PRAGMA user_version = 6")
-    database.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-    database.commit()
-    database.close()
-    with History("old.db") as history:
-        (night,) = history.read()
-        assert (night.status, night.provisional, night.judged_before) == ("changed", False, None)
-        assert night.labels_complete is None
-        assert math.isnan(night.label_age)
-        assert history.volumes(dt.date(2026, 11, 3), 14, 28) == [(5, 0.2)]
-        assert history.provisional() == {}
-        history.write(replace(a_night(3), status="provisional", provisional=True))
-        assert list(history.provisional()) == [dt.date(2026, 11, 3)]
 
 
 def ago(days: int) -> dt.date:

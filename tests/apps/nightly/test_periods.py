@@ -223,7 +223,7 @@ def test_periods__nights_are_told__and_why_they_have_no_intervals(history: Histo
         assert value.caution is None
 
 
-@pytest.mark.parametrize("damage", ["x'00'", "'text'", "zeroblob(400)", "substr(content, 1, 900)"])
+@pytest.mark.parametrize("damage", ["x'00'", "zeroblob(400)", "substr(content, 1, 900)"])
 def test_periods__state_that_cannot_be_read__leaves_its_night_out(
     history: History, damage: str
 ) -> None:
@@ -289,17 +289,4 @@ def test_periods__more_scores_than_are_merged__leave_out_what_reads_them(
         "week and month: measures that read the score of every row, such as AUC, are left out: the "
         f"nights have {numbers} scores, more than 2",
         NOTE,
-    )
-
-
-def test_periods__nights_of_an_older_history__are_told(history: History) -> None:
-    nights = [keep(history, day, evaluated(a_log(day))) for day in (1, 2)]
-    database = sqlite3.connect(history.path)
-    database.execute("UPDATE state SET kind = 'all' WHERE date = '2026-11-01' AND kind = 'groups'")
-    database.commit()
-    database.close()
-    found = with_periods(nights[-1], history)
-    assert [date.day for date in found.period_nights["week"]] == [2]
-    assert found.period_notes[0] == (
-        "week and month: 2026-11-01 is left out: it has no saved state; run it again"
     )

@@ -79,7 +79,8 @@ def test_page_of_a_stopped_run__is_written_by_the_next() -> None:
         history,
     ):  # night five has been written before its page
         history.execute(
-            "UPDATE night SET written_at = '1969-01-01T00:00:00+00:00' WHERE date = ?",
+            "UPDATE night SET document = "
+            "json_set(document, '$.written_at', '1969-01-01T00:00:00Z') WHERE date = ?",
             (str(ago(5)),),
         )
     nightly_of_labels(read_config("nightly.toml"), ago(6))
@@ -113,7 +114,7 @@ def test_due_night_that_history_cannot_store__is_an_error_and_stays_due() -> Non
     with closing(sqlite3.connect("history.db")) as history, history:
         history.execute(
             "CREATE TRIGGER full BEFORE INSERT ON night "
-            f"WHEN NEW.date = '{ago(6)}' AND NOT NEW.provisional "
+            f"WHEN NEW.date = '{ago(6)}' AND json_extract(NEW.document, '$.provisional') IS NULL "
             "BEGIN SELECT RAISE(ABORT, 'disk is full'); END"
         )
     outcome = nightly("--date", str(ago(1)), "-q")
@@ -121,9 +122,10 @@ def test_due_night_that_history_cannot_store__is_an_error_and_stays_due() -> Non
     assert outcome.stderr == f"error: {ago(6)}: history.db: cannot be written: disk is full.\n"
     with closing(sqlite3.connect("history.db")) as history, history:
         (notes,) = history.execute(
-            "SELECT DISTINCT notes FROM night WHERE date = ?", (str(ago(6)),)
+            "SELECT DISTINCT json_extract(document, '$.notes') FROM night WHERE date = ?",
+            (str(ago(6)),),
         ).fetchall()
-        assert notes == ("[]",)
+        assert notes == (None,)
         history.execute("DROP TRIGGER full")
     assert nightly("--date", str(ago(1)), "-q").exit_code == 0
     assert all("judged again with complete labels" in page.read_text() for page in pages(6))

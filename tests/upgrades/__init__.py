@@ -1,1 +1,0 @@
-"""Tests of files that earlier versions wrote."""
