@@ -50,11 +50,8 @@ def reuse_memory() -> None:
 
 
 def _run() -> None:
-    from fastrank_eval._lib.signals import defer_signals, raise_if_stopped
+    from fastrank_eval.apps.cli.main import main as run
 
-    with defer_signals():
-        from fastrank_eval.apps.cli.main import main as run
-    raise_if_stopped()
     run()
 
 

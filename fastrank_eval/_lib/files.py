@@ -17,7 +17,7 @@ from typing import Any
 
 from fastrank_eval._lib.errors import OutputError, SpillError
 from fastrank_eval._lib.memory import format_bytes
-from fastrank_eval._lib.signals import defer_signals, on_forced_exit
+from fastrank_eval._lib.signals import defer_signals, on_forced_exit, raise_if_stopped
 
 
 def check_suffix(
@@ -168,6 +168,7 @@ def atomic_path(
         temporary, handle = _create_temporary(target, mode)
         with on_forced_exit(temporary.unlink):
             yield temporary
+        raise_if_stopped()
         with suppress(FileNotFoundError):
             temporary.chmod(stat.S_IMODE(target.stat().st_mode))
         _sync(temporary)

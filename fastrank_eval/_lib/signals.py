@@ -81,7 +81,8 @@ def run_stoppable(program: Callable[[], object]) -> None:
     try:
         try:
             handle_signals()
-            program()
+            with stoppable():
+                program()
         finally:
             _deferrals.append(None)  # no further signal raises
     except StopSignal as stop:
@@ -111,14 +112,19 @@ def _message(text: str) -> str:
     return f"{text}\n"
 
 
-def raise_if_stopped() -> None:
-    """Raise `StopSignal` again if a library has swallowed it.
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """Raise `StopSignal` at the end if a library has swallowed it, or made another error of it."""
+    try:
+        yield
+    except Exception:
+        raise_if_stopped()
+        raise
+    raise_if_stopped()
 
-    Raises
-    ------
-    StopSignal
-        If a signal has come.
-    """
+
+def raise_if_stopped() -> None:
+    """Raise `StopSignal` again if a library has swallowed it."""
     if _received:
         raise StopSignal(_received[0])
 

@@ -11,7 +11,6 @@ import click
 
 from fastrank_eval._lib.errors import ArgumentError, ColumnError
 from fastrank_eval._lib.lexer import quoted
-from fastrank_eval._lib.signals import defer_signals, raise_if_stopped
 from fastrank_eval.apps.cli.completion import complete_files
 from fastrank_eval.apps.cli.gate_options import (
     exit_if_failed,
@@ -127,8 +126,7 @@ def compare(
     over the same groups, written with --keep-groups: the models of the second are then compared
     with the model of the first.
     """
-    with defer_signals():
-        from fastrank_eval.engine.state_file import is_state
+    from fastrank_eval.engine.state_file import is_state
 
     explicit = explicit_options(click.get_current_context())
     states = [path for path in sources if is_state(path)]
@@ -151,9 +149,8 @@ def compare(
             options["score"] = _with_baseline(options["baseline"], options["score"])
         files = ReportFiles(sources, options)
 
-        with defer_signals():
-            from fastrank_eval.analysis.compare import compare as run
-            from fastrank_eval.analysis.compare_tests import NEED_GROUPS, default_measures
+        from fastrank_eval.analysis.compare import compare as run
+        from fastrank_eval.analysis.compare_tests import NEED_GROUPS, default_measures
 
         needs_groups = options["test"] in NEED_GROUPS
         if "measures" not in explicit:
@@ -230,8 +227,7 @@ def _compare_states(
     sources: Sequence[str], fail_if: Sequence[str], quiet: bool, choices: Mapping[str, Any]
 ) -> tuple[Comparison, list[Gate]]:
     """Compare one or two saved states and read the gates."""
-    with defer_signals():
-        from fastrank_eval.results.gates import gate
+    from fastrank_eval.results.gates import gate
 
     gates = [gate(text) for text in fail_if]
     with _loaded_states(sources, quiet) as states:
@@ -241,7 +237,6 @@ def _compare_states(
         each.require(
             comparison.names, [comparison.baseline, *comparison.scores], states[0].requested
         )
-    raise_if_stopped()
     return comparison, gates
 
 
@@ -250,17 +245,15 @@ def _loaded_states(
     paths: Sequence[str], quiet: bool, add: Callable[[State], State] = lambda state: state
 ) -> Iterator[list[State]]:
     """Read states, and show the progress until they are used."""
-    with defer_signals():
-        from fastrank_eval._lib.threads import report, reporting_to
-        from fastrank_eval.apps.cli.progress_bar import progress_bar
-        from fastrank_eval.results.state import load_state
+    from fastrank_eval._lib.threads import report, reporting_to
+    from fastrank_eval.apps.cli.progress_bar import progress_bar
+    from fastrank_eval.results.state import load_state
 
     states: list[State] = []
     with progress_bar(quiet) as progress, reporting_to(progress):
         for path in paths:
             states.append(add(load_state(path)))
             report("reading states", sum(state.rows for state in states), None)
-            raise_if_stopped()
         yield states
 
 
@@ -358,9 +351,8 @@ def merge(
             "give --compare too."
         )
     files = ReportFiles(states, options)
-    with defer_signals():
-        from fastrank_eval.io.paths import identity_of, refuse_repeated
-        from fastrank_eval.results.gates import gate
+    from fastrank_eval.io.paths import identity_of, refuse_repeated
+    from fastrank_eval.results.gates import gate
 
     refuse_repeated((identity_of(path), path) for path in states)
     gates = [gate(text) for text in fail_if]
@@ -381,7 +373,6 @@ def merge(
         else:
             shown = {name: options[name] for name in ("confidence", "min_groups")}
             summary = merged.result(**shown)
-    raise_if_stopped()
     require_rows(summary, argument="STATES")
     files.write(summary, quiet, merged, **choices)
     exit_if_failed(summary, gates, every=all_slices)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fastrank_eval._lib.errors import ArgumentError
-from fastrank_eval._lib.signals import defer_signals, raise_if_stopped
 from fastrank_eval.apps.cli.completion import complete_columns
 from fastrank_eval.apps.cli.options import (
     choice,
@@ -272,12 +271,8 @@ def plot(
     check_picture(output, "--output")
     check_files({"--output": output}, overwrite, sources, options["format"])
     result = _compute_curve(kind, sources, quiet, options)
-    with (
-        defer_signals(),
-        atomic_path(output, overwrite=overwrite) as part,
-    ):
+    with atomic_path(output, overwrite=overwrite) as part:
         draw_file(result, part, output, title)
-    raise_if_stopped()
     if not quiet:
         note(f"wrote {output}")
 
@@ -285,8 +280,7 @@ def plot(
 def _compute_curve(
     kind: str, sources: tuple[str, ...], quiet: bool, options: dict[str, Any]
 ) -> Curve:
-    with defer_signals():
-        from fastrank_eval.analysis.curve import curve as run
+    from fastrank_eval.analysis.curve import curve as run
 
     result: Curve = compute(partial(run, kind), sources, quiet, **options)
     return result
@@ -418,8 +412,7 @@ def threshold(
     stream from standard input. Every distinct score is tried. No group is needed.
     """
     check_standard_output()
-    with defer_signals():
-        from fastrank_eval.analysis.thresholds import best_threshold as run
+    from fastrank_eval.analysis.thresholds import best_threshold as run
 
     thresholds = list(compute(run, sources, quiet, **options).values())
     if report_format == "text":
@@ -569,8 +562,7 @@ def classes(
     stream from standard input. No group is needed.
     """
     check_standard_output()
-    with defer_signals():
-        from fastrank_eval.analysis.multiclass import evaluate_classes as run
+    from fastrank_eval.analysis.multiclass import evaluate_classes as run
 
     result = compute(run, sources, quiet, scores=score, **options)
     emit(report_text(result, report_format, None, csv_safe))

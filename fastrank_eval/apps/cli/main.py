@@ -10,7 +10,6 @@ import click
 
 from fastrank_eval._lib import __version__
 from fastrank_eval._lib.errors import ArgumentError
-from fastrank_eval._lib.signals import defer_signals, raise_if_stopped
 from fastrank_eval.apps.cli.completion import complete_files, complete_measures
 from fastrank_eval.apps.cli.gate_options import exit_if_failed, fail_if_option, read_gates
 from fastrank_eval.apps.cli.options import (
@@ -169,9 +168,8 @@ def evaluate(
         )
     files = ReportFiles(sources, options)
 
-    with defer_signals():
-        from fastrank_eval.measures.parser import requested_measures
-        from fastrank_eval.results.evaluate import evaluate as run
+    from fastrank_eval.measures.parser import requested_measures
+    from fastrank_eval.results.evaluate import evaluate as run
 
     gates = read_gates(fail_if, options)
     counts_groups = any(gate.counts_groups for gate in gates) and not any(
@@ -211,11 +209,9 @@ def explain(sources: tuple[str, ...], report_format: str, **options: Any) -> Non
     if options["profile"] is None:
         raise ArgumentError("explain needs the tool to compare with: --profile catboost.")
     check_standard_output()
-    with defer_signals():
-        from fastrank_eval.analysis.explain import explain as run
+    from fastrank_eval.analysis.explain import explain as run
 
     explanation = run(sources[0] if len(sources) == 1 else list(sources), **options)
-    raise_if_stopped()
     require_rows(explanation, options["where"])
     emit(explanation.to_json() + "\n" if report_format == "json" else render_text(explanation))
 
@@ -325,13 +321,12 @@ def trec(
     {"bm25": ..., "ours": ...}).compare(baseline="bm25").
     """
     check_standard_output()
-    with defer_signals():
-        from fastrank_eval.integrations.trec.lines import QRELS
-        from fastrank_eval.integrations.trec.report import trec_report, with_distinct_names
-        from fastrank_eval.integrations.trec.tables import read_pairs
-        from fastrank_eval.results.format import printable
-
     import json
+
+    from fastrank_eval.integrations.trec.lines import QRELS
+    from fastrank_eval.integrations.trec.report import trec_report, with_distinct_names
+    from fastrank_eval.integrations.trec.tables import read_pairs
+    from fastrank_eval.results.format import printable
 
     names = {"query": options["query"], "doc": options["doc"], "grade": grade}
     judgements = read_pairs(qrels, QRELS, duplicates, names)
@@ -347,7 +342,6 @@ def trec(
             if name != "run" or len(runs) == 1:
                 raise
             raise ArgumentError(f"{path}: {rest}") from None
-        raise_if_stopped()
         reports.append(report)
     for text in [text for report in reports for text in report.notes]:
         note(f"warning: {printable(text)}")

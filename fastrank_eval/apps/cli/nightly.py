@@ -17,7 +17,6 @@ import click
 from fastrank_eval._lib.addresses import without_credentials
 from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError, HistoryError, OutputError
 from fastrank_eval._lib.files import atomic_path
-from fastrank_eval._lib.signals import defer_signals, raise_if_stopped
 from fastrank_eval.apps.cli.completion import complete_files
 from fastrank_eval.apps.cli.exit_codes import ExitCode, worst
 from fastrank_eval.apps.cli.nightly_output import NightlyOutput
@@ -114,8 +113,8 @@ def nightly(
         _write_example(config)
         return
     check_standard_output("--json FILE")
-    with defer_signals():
-        from fastrank_eval.apps.nightly.config import read_config
+    from fastrank_eval.apps.nightly.config import read_config
+
     if export is not None:
         _check_exclusive(
             "--export", {name: options[name] for name in options if name != "--export"}
@@ -197,7 +196,6 @@ def _run_night(
             outcomes = nightly_of_labels(
                 config, date, dry_run=dry_run, labels=labels, now=now, progress=progress
             )
-        raise_if_stopped()
     except FastRankEvalError as error:
         reason = without_credentials(str(error))
         if date in due and not isinstance(error, HistoryError):
@@ -231,7 +229,6 @@ def _run_night(
         with suppress(FastRankEvalError):  # the pages are there, without the note
             for own, night in zip(configs, nights, strict=True):
                 write_pages(own, night)
-    raise_if_stopped()
     output.nights += contents if output.has_summary else []
     if markdown:
         strips = [_statuses(each, date) for each in configs]
@@ -281,7 +278,6 @@ def _show_night(
     except FastRankEvalError as error:
         failure = without_credentials(str(error))
         note(f"error: {night.date}: the night was evaluated, but not shown: {printable(failure)}")
-    raise_if_stopped()
     return _ShownNight(night, None if page is None else str(page), failure, groups)
 
 
@@ -313,7 +309,6 @@ def _write_late_pages(config: NightlyConfig, dates: Sequence[dt.date]) -> ExitCo
     except FastRankEvalError as error:
         note(f"error: pages of earlier nights were not written: {printable(str(error))}")
         return ExitCode.NOT_SHOWN
-    raise_if_stopped()
     return ExitCode.DONE
 
 
@@ -340,7 +335,6 @@ def _write_groups(config: NightlyConfig, night: Night) -> str | None:
     except FastRankEvalError as error:
         note(f"warning: {night.date}: the worst groups were not written: {printable(str(error))}")
         return None
-    raise_if_stopped()
     return None if path is None else str(path)
 
 
@@ -505,10 +499,9 @@ def serve(history: str, host: str, port: int, allowed: tuple[str, ...]) -> None:
             f"--host {host} listens on every address of this machine: name the host that browsers "
             "use with --allow-host."
         )
-    with defer_signals():
-        from fastrank_eval.apps.nightly.history import History
-        from fastrank_eval.apps.nightly.web import HistoryFile, load_libraries, web_view
-        from fastrank_eval.apps.nightly.web_server import bind_socket, run_server
+    from fastrank_eval.apps.nightly.history import History
+    from fastrank_eval.apps.nightly.web import HistoryFile, load_libraries, web_view
+    from fastrank_eval.apps.nightly.web_server import bind_socket, run_server
 
     History(history, readonly=True, patience=_TIMEOUT).close()
     source = HistoryFile(history, _TIMEOUT)

@@ -10,7 +10,6 @@ import click
 
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval._lib.lexer import quoted
-from fastrank_eval._lib.signals import defer_signals, raise_if_stopped
 from fastrank_eval.apps.cli.completion import (
     complete_columns,
     complete_files,
@@ -502,11 +501,9 @@ def compute(
 
     No rows are an error.
     """
-    with defer_signals():
-        from fastrank_eval.apps.cli.progress_bar import progress_bar
+    from fastrank_eval.apps.cli.progress_bar import progress_bar
 
     with progress_bar(quiet) as progress:
         result = function(list(sources), progress=progress, **options)
-    raise_if_stopped()
     require_rows(result, options["where"])
     return result

@@ -25,7 +25,7 @@ import click
 
 from fastrank_eval._lib.addresses import clean_address, without_credentials
 from fastrank_eval._lib.errors import FastRankEvalError, OutputError, SourceError
-from fastrank_eval._lib.signals import StopSignal, show_messages_as
+from fastrank_eval._lib.signals import StopSignal, show_messages_as, stoppable
 from fastrank_eval.apps.cli import exit_codes, standard_error
 from fastrank_eval.apps.cli.exit_codes import ExitCode
 from fastrank_eval.apps.cli.standard_error import note
@@ -183,7 +183,7 @@ class Shell(_HelpfulCommand, click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command and map errors to exit codes."""
         try:
-            with _clean_usage_errors():
+            with stoppable(), _clean_usage_errors():
                 return super().invoke(ctx)
         except click.UsageError as error:
             if not standard_error.is_json():

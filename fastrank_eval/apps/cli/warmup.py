@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError, OutputError
-from fastrank_eval._lib.signals import defer_signals
 from fastrank_eval.apps.cli.options import (
     check_order,
     column_options,
@@ -76,10 +75,9 @@ def warmup(sources: tuple[str, ...], quiet: bool, **options: Any) -> None:
     """
     check_order(options)
     check_standard_output()
-    with defer_signals():
-        from fastrank_eval._lib.jit import compilations, is_off, loads
-        from fastrank_eval._lib.kernel_store import where_stored, why_not_stored
-        from fastrank_eval.results.format import count_text
+    from fastrank_eval._lib.jit import compilations, is_off, loads
+    from fastrank_eval._lib.kernel_store import where_stored, why_not_stored
+    from fastrank_eval.results.format import count_text
 
     _refuse("NUMBA_DISABLE_JIT: must not be set, got 1" if is_off() else why_not_stored())
     compute(_evaluate_samples, sources, quiet, **options)

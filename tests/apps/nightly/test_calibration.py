@@ -198,12 +198,3 @@ def test_text__is_short__if_many_slices_are_off() -> None:
     assert markdown.count("sigmas") == 3
     assert "* and 5 more" in markdown
     assert night_lines(replace(night, calibration=many)).count("sigmas") == 3
-
-
-def test_export__has_the_table(folder: Path) -> None:
-    night = run()
-    with History("history.db", readonly=True) as history:
-        history.export(folder / "tables")
-    table = parquet.read_table(folder / "tables" / "calibration.parquet")
-    assert table["slice"].to_pylist() == [one.slice for one in night.calibration]
-    assert table["sigmas"].to_pylist() == [one.sigmas for one in night.calibration]
