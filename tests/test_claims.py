@@ -1318,7 +1318,7 @@ def test_23__a_class_without_values_is_refused_when_registered() -> None:
         name = summary = formula = reference = "Nothing"
         options = (WEIGHT,)
 
-    with pytest.raises(fe.MeasureError, match="must define shared_values"):
+    with pytest.raises(fe.MeasureError, match="shared_values must be a method"):
         fe.register(Nothing)
 
 

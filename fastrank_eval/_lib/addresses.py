@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-#: So many addresses inside each other are read; one that is deeper is removed whole.
-_LEVELS = 3
 #: What is before an address. In a path the scheme has one slash only.
 _SCHEME = r"(?:\b[A-Za-z][\w+.-]{1,30}:/|://)/*"
 #: A quote ends an address if the word ends too.
@@ -30,7 +28,7 @@ _ADDRESS = re.compile(
 def without_credentials(text: str) -> str:
     """Remove user, password and query from the addresses in a text.
 
-    An address that cannot be split without doubt is removed whole.
+    An address that cannot be split without doubt, or that has another one in it, is removed whole.
 
     Examples
     --------
@@ -39,7 +37,14 @@ def without_credentials(text: str) -> str:
     >>> without_credentials("logs/part-?.parquet")
     'logs/part-?.parquet'
     """
-    return _clean(text, _LEVELS)
+    if ":/" not in text:
+        return text
+    return _ADDRESS.sub(
+        lambda match: (
+            (match["quote"] or "") + match["scheme"] + _rest(match["address"], match["scheme"])
+        ),
+        text,
+    )
 
 
 def clean_address(address: str) -> str:
@@ -55,24 +60,11 @@ def clean_address(address: str) -> str:
     scheme = re.search(_SCHEME, address)
     if scheme is None:
         return address
-    rest = _without_credentials(address[scheme.end() :], scheme[0], _LEVELS)
-    return address[: scheme.end()] + rest
+    return address[: scheme.end()] + _rest(address[scheme.end() :], scheme[0])
 
 
-def _clean(text: str, levels: int) -> str:
-    if ":/" not in text:
-        return text
-    if not levels:
-        return "..."
-
-    def shown(match: re.Match[str]) -> str:
-        rest = _without_credentials(match["address"], match["scheme"], levels - 1)
-        return f"{match['quote'] or ''}{match['scheme']}{rest}"
-
-    return _ADDRESS.sub(shown, text)
-
-
-def _without_credentials(address: str, scheme: str, levels: int) -> str:
+def _rest(address: str, scheme: str) -> str:
+    """Return what may be shown of an address after its scheme."""
     place, _, query = address.partition("?")
     host, slash, path = place.partition("/")
     if ":" not in host:
@@ -84,4 +76,4 @@ def _without_credentials(address: str, scheme: str, levels: int) -> str:
     # What is no port is the start of a password with a slash; a path has no port.
     elif not re.fullmatch(r"([^:]*|\[.*\]):\d*|\[.*\]", host) or "//" not in scheme:
         return "..."
-    return _clean(place, levels)  # an address may contain another one
+    return "..." if ":/" in place else place

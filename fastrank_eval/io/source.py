@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TypeAlias
@@ -42,8 +40,6 @@ def foreign(name: str) -> Iterator[None]:
     except (FastRankEvalError, pa.ArrowCancelled):
         raise
     except Exception as error:
-        if isinstance(error, MemoryError) and not _is_absurd(error):
-            raise
         raise SourceError(
             f"Cannot read {name} as a table of Arrow columns: {first_line(error)}. "
             "Pass a table whose columns Arrow can hold, or only the columns needed."
@@ -69,12 +65,10 @@ def reading(
         yield
     except (FastRankEvalError, pa.ArrowCancelled):
         raise
-    except MemoryError as error:
-        if not _is_absurd(error):
-            raise
+    except pa.ArrowMemoryError as error:
         raise SourceError(
-            f"Cannot read {name}: {describe_state()}it asks for more memory at once than there is "
-            f"({first_line(error)}). {remedy}"
+            f"Cannot read {name}: {describe_state()}it asks for more memory than there is "
+            f"({first_line(error)}). Name fewer columns; if it is damaged: {remedy}"
         ) from error
     except FileNotFoundError as error:
         raise SourceError(f"Cannot read {name}: no such file (any more).") from error
@@ -86,17 +80,6 @@ def reading(
         raise SourceError(
             f"Cannot read {name}: {describe_state()}{first_line(error)}. {remedy}"
         ) from error
-
-
-def _is_absurd(error: MemoryError) -> bool:
-    """Return whether an allocation is larger than all memory.
-
-    Corrupt lengths cause such allocations.
-    """
-    requested = re.search(r"of size ([0-9]+) failed", str(error))
-    if requested is None or not hasattr(os, "sysconf"):
-        return False
-    return int(requested[1]) > os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def decode_names(schema: pa.Schema) -> pa.Schema:

@@ -381,26 +381,22 @@ def _words(kind: type[Measure]) -> tuple[str, ...]:
     return kind.name, *kind.spellings, *kind.presets
 
 
-def _need(kind: type[Measure], right: bool, what: str, got: object, remedy: str) -> None:
-    """Raise MeasureError about a class unless it is right."""
-    if not right:
-        raise MeasureError(f"{kind.__name__}: {what}, got {got!r}; {remedy}.")
-
-
 def _check_class(kind: type[Measure]) -> None:
     """Raise MeasureError if an attribute of a class is missing or wrong."""
     if not (isinstance(kind, type) and issubclass(kind, Measure)):
         raise MeasureError(f"measure: must be a subclass of Measure, got {kind!r}.")
-    for text in ("name", "summary", "formula", "reference"):
-        if not isinstance(getattr(kind, text, None), str):
-            raise MeasureError(
-                f"{kind.__name__}: must have the text {text!r}; set it in the class."
-            )
     texts = isinstance(kind.spellings, tuple) and all(isinstance(s, str) for s in kind.spellings)
     presets = isinstance(kind.presets, Mapping) and all(isinstance(s, str) for s in kind.presets)
     bounds = isinstance(kind.range, tuple) and all(isinstance(x, int | float) for x in kind.range)
     derived = not kind.pooled or hasattr(kind, "pooled_value")
+    own = (kind.shared_values, kind.compute.__func__)  # type: ignore[attr-defined]
+    computes = kind.pooled or own != (Measure.shared_values, Measure.compute.__func__)  # type: ignore[attr-defined]
+    function = "a method (self, ranking, cutoffs), or pass a function of a query to measure_of"
     for name, right, wanted in (
+        *(
+            (text, isinstance(getattr(kind, text, None), str), "a text")
+            for text in ("name", "summary", "formula", "reference")
+        ),
         ("pooled", derived, "False, but for a subclass of SummedMeasure or SteppedMeasure"),
         ("spellings", texts, "a tuple of texts"),
         ("presets", presets, "a dict of names and their options"),
@@ -408,25 +404,23 @@ def _check_class(kind: type[Measure]) -> None:
         ("range", bounds and len(kind.range) == 2, "(low, high) of numbers"),
         ("scores", kind.scores in SCORE_KINDS, f"one of {SCORE_KINDS}"),
         ("aggregate", kind.aggregate in _AGGREGATES, f"one of {_AGGREGATES}"),
+        ("shared_values", computes, function),
     ):
-        _need(kind, right, f"{name} must be {wanted}", getattr(kind, name), "set it in the class")
-    own = (kind.shared_values, kind.compute.__func__)  # type: ignore[attr-defined]
-    if not kind.pooled and own == (Measure.shared_values, Measure.compute.__func__):  # type: ignore[attr-defined]
-        raise MeasureError(
-            f"{kind.__name__}: must define shared_values, got a class without it; define "
-            "shared_values(self, ranking, cutoffs), or pass a plain function of a query to "
-            "measure_of."
-        )
+        if not right:
+            raise MeasureError(
+                f"{kind.__name__}: {name} must be {wanted}, got {getattr(kind, name, None)!r}; "
+                "set it in the class."
+            )
 
 
 def _check_name(kind: type[Measure], word: str) -> None:
-    """Raise MeasureError if a name of a class means something else."""
-    remedy = "write letters a to z, digits and _, and no keyword"
-    _need(kind, is_word(word), "name must be an identifier", word, remedy)
+    """Raise MeasureError if a name of a class is no identifier, or means something else."""
     other = registry.get(aliases.get(word.lower(), ("",))[0], kind)
-    taken = reserved_for(word)
     own, others = ((k.__module__, k.__qualname__, k.name.lower()) for k in (kind, other))
-    if own != others:
+    taken = reserved_for(word)
+    if not is_word(word):
+        taken = "which is no identifier of letters a to z, digits and _, or is a keyword"
+    elif own != others:
         taken = f"a name of {other.__module__}.{other.__qualname__}"
     if taken is not None:
         raise MeasureError(
@@ -436,29 +430,31 @@ def _check_name(kind: type[Measure], word: str) -> None:
 
 def _check_options(kind: type[Measure]) -> None:
     """Raise MeasureError if options or presets of a class are wrong."""
+    names = [getattr(param, "name", None) for param in kind.options]
+    wrong: tuple[object, object] | None = None
+    if not kind.pooled and WEIGHT.name not in names:
+        wrong = kind.options, "add WEIGHT"
+    if kind.needs_relevant and REL.name not in names and kind.reasons is Measure.reasons:
+        wrong = kind.options, "add REL, which needs_relevant reads"
+    attributes = {*dir(kind), *Measure.__annotations__}
     for param in kind.options:
         try:
-            wrong = None if _same(param.read(param.default), param.default) else "a default it has"
+            if not _same(param.read(param.default), param.default):
+                wrong = param, "give it a default that it takes"
+            if param.name in attributes or not is_word(param.name):
+                wrong = param, "name it by an identifier that is no attribute of measures"
             hash(param.default)
-            if param.name in (*dir(kind), *Measure.__annotations__) or not is_word(param.name):
-                wrong = "a name that is an identifier and no attribute of measures"
         except (AttributeError, TypeError, ValueError) as error:
-            wrong = str(error)
-        if wrong is not None:
-            raise MeasureError(f"{kind.__name__}: option {param!r} must be valid; {wrong}.")
-    names = [param.name for param in kind.options]
-    weighted = kind.pooled or WEIGHT.name in names
-    _need(kind, weighted, "options must have WEIGHT", kind.options, "add it")
-    judged = not kind.needs_relevant or REL.name in names or kind.reasons is not Measure.reasons
-    _need(kind, judged, "options must have REL for needs_relevant", kind.options, "add it")
-    for word, options in kind.presets.items():
+            wrong = param, error
+    for word, options in kind.presets.items() if wrong is None else ():
         try:
             kind(**options)
         except (TypeError, ValueError) as error:
-            raise MeasureError(
-                f"{kind.__name__}: presets must have options of the measure, got "
-                f"{word!r}: {options!r}; {error}"
-            ) from None
+            wrong = {word: options}, error
+    if wrong is not None:
+        raise MeasureError(
+            f"{kind.__name__}: must have valid options and presets, got {wrong[0]!r}; {wrong[1]}."
+        )
 
 
 def find_name(spelling: str) -> tuple[str, Mapping[str, Any]] | None:
@@ -473,9 +469,8 @@ def find_name(spelling: str) -> tuple[str, Mapping[str, Any]] | None:
             loaded = point.load()
             kind = type(loaded) if isinstance(loaded, Measure) else loaded
             _check_class(kind)
-            words = _words(kind)
-            right = word in map(str.lower, words)
-            _need(kind, right, f"must have the name {point.name!r}", words, "rename one of both")
+            if word not in map(str.lower, _words(kind)):
+                raise MeasureError(f"its name must be {point.name!r}, got {_words(kind)}.")
             register(kind)
         except Exception as error:  # the code of another package may raise any
             raise MeasureError(

@@ -15,7 +15,6 @@ from fastrank_eval._lib.arguments import typed
 from fastrank_eval._lib.errors import MeasureError
 from fastrank_eval.groups.ranking import Ranking
 from fastrank_eval.measures.base import Measure, register
-from fastrank_eval.measures.names import is_word
 from fastrank_eval.measures.options import WEIGHT
 
 #: The most orders of tied rows of a group that are tried.
@@ -87,21 +86,15 @@ class PlainMeasure(Measure):
         arguments = [list(labels), cutoff or None] if self.takes_cutoff else [list(labels)]
         try:
             value = type(self).function(*arguments)
+            number = math.nan if value is None else float(value)
+            if math.isinf(number):
+                raise ValueError(f"{value!r} is not finite")
         except Exception as error:
             raise MeasureError(
-                f"{self.name}: its function must return a number for each group, got "
+                f"{self.name}: its function must return a finite number or NaN, got "
                 f"{type(error).__name__}: {error} for the labels {_shown(labels)}; return "
                 "float('nan') where it is undefined."
             ) from error
-        try:
-            number = math.nan if value is None else float(value)
-        except (TypeError, ValueError):
-            number = math.inf
-        if math.isinf(number):
-            raise MeasureError(
-                f"{self.name}: its function must return a finite number or NaN, got {value!r} for "
-                f"the labels {_shown(labels)}; return float('nan') where it is undefined."
-            )
         return number
 
 
@@ -169,11 +162,6 @@ def measure_of(
     1.0
     """
     called = name or str(getattr(function, "__name__", type(function).__name__))
-    if not is_word(called):
-        raise MeasureError(
-            f"name: must be an identifier of letters a to z, digits and _, got {called!r}; pass "
-            "such a name."
-        )
     try:
         parameters = list(signature(function).parameters.values())
     except (TypeError, ValueError):  # a builtin function without a signature
