@@ -114,7 +114,7 @@ def _message(text: str) -> str:
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """Raise `StopSignal` at the end if a library has swallowed it, or made another error of it."""
+    """Raise `StopSignal` if a library has made something else of it."""
     try:
         yield
     except Exception:

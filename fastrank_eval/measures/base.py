@@ -414,7 +414,7 @@ def _check_class(kind: type[Measure]) -> None:
 
 
 def _check_name(kind: type[Measure], word: str) -> None:
-    """Raise MeasureError if a name of a class is no identifier, or means something else."""
+    """Raise MeasureError if a name is no identifier, or is taken."""
     other = registry.get(aliases.get(word.lower(), ("",))[0], kind)
     own, others = ((k.__module__, k.__qualname__, k.name.lower()) for k in (kind, other))
     taken = reserved_for(word)

@@ -1,4 +1,4 @@
-"""Convert nights to documents of JSON and to rows of the history, and back."""
+"""Convert nights to documents and to rows of tables, and back."""
 
 from __future__ import annotations
 
@@ -30,6 +30,8 @@ SCHEMA = files("fastrank_eval.apps.nightly").joinpath("history.sql").read_text("
 #: The tables of nights.
 TABLES = ("night", "value", "difference", "state")
 _RECORDS: dict[str, Any] = {"value": MeasureValue, "difference": NightDifference}
+#: The kind of state that has the values of a night when it was provisional.
+PROVISIONAL = "provisional"
 STATUSES = ("fine", "changed", "provisional", "regression", "data_quality")
 #: Fields of a night that are merged from states of nights.
 _PERIODS = ("periods", "period_nights", "period_notes", "mixes")
@@ -142,7 +144,7 @@ def to_json(value: object) -> str:
 
 
 def to_plain(value: Any) -> Any:
-    """Convert records to plain JSON types: fields that have their default are left out."""
+    """Convert records to plain JSON types, without fields at default."""
     if value is None or isinstance(value, str | int):
         return value
     if isinstance(value, float):
@@ -224,7 +226,9 @@ def _reader(kind: Any) -> Callable[[Any], Any]:
 
 
 def _number(value: Any) -> float:
-    """Return a number; what JSON has no word for is text there, and NaN is null."""
+    """Return a number; null is NaN, and text is infinite."""
+    if type(value) in (int, float):
+        return value
     return math.nan if value is None else float(value)
 
 

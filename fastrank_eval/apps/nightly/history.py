@@ -19,6 +19,7 @@ from fastrank_eval._lib.arguments import typed
 from fastrank_eval._lib.errors import FastRankEvalError, HistoryError
 from fastrank_eval._lib.log import NIGHTLY
 from fastrank_eval.apps.nightly.documents import (
+    PROVISIONAL,
     SCHEMA,
     checked_status,
     columns,
@@ -37,9 +38,8 @@ from fastrank_eval.apps.nightly.night import NO_LABELS, Night, NightDifference, 
 APPLICATION_ID = 0x66724568
 #: The version of the tables and of the document of a night. Files of others are refused.
 VERSION = 13
-#: The kinds of state that have the values of a night when it was provisional, and its week and
-#: month.
-PROVISIONAL, _PERIODS = "provisional", "periods"
+#: The kind of state that has the week and the month of a night.
+_PERIODS = "periods"
 #: Days for which the values of a provisional night are kept.
 _PROVISIONAL_DAYS = 28
 _FIRST, _LAST = dt.date.min, dt.date.max
@@ -320,7 +320,7 @@ class History:
             return [night_of(*row) for row in rows]
 
     def before(self, date: dt.date, days: int) -> list[Night]:
-        """Read the nights of the days before a date, the latest first; see `heads`."""
+        """Read the heads of days before a date, the latest first."""
         return self.heads(date - dt.timedelta(days), date - dt.timedelta(1))[::-1]
 
     def statuses(self, first: dt.date, last: dt.date) -> dict[dt.date, str]:
@@ -565,7 +565,7 @@ class History:
         NIGHTLY.info("history made", file=str(self.path), version=VERSION)
 
     def _is_empty(self) -> bool:
-        """Return whether there are no tables; refuse those of other programs and versions."""
+        """Return whether there are no tables; refuse tables of others."""
         version, application_id, tables = (
             self._database.execute(statement).fetchone()[0]
             for statement in (

@@ -8,9 +8,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from fastrank_eval._lib.errors import ArgumentError, HistoryError, SourceError
-from fastrank_eval.apps.nightly.documents import provisional_content, provisional_values
+from fastrank_eval.apps.nightly.documents import (
+    PROVISIONAL,
+    provisional_content,
+    provisional_values,
+)
 from fastrank_eval.apps.nightly.gate_text import reads_measures
-from fastrank_eval.apps.nightly.history import PROVISIONAL, History
+from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.night import (
     EARLIER,
     FAILS_SO_FAR,

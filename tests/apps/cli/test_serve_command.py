@@ -35,7 +35,7 @@ class History:
     label = ""
     def dates(self): return [night.date for night in month()]
     def read(self, first, last, **_): return [n for n in month() if first <= n.date <= last]
-    def rows(self, first, last): return {}
+    def heads(self, first, last): return []
     def repeats(self, first, last): return {}
     def provisional(self, first=None, last=None): return {}
     def state(self, date, kind): return None

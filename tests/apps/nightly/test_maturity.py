@@ -16,7 +16,8 @@ from pyarrow import parquet
 from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError, HistoryError, SourceError
 from fastrank_eval.apps.nightly import judge_again
 from fastrank_eval.apps.nightly.config import NightlyConfig, read_config
-from fastrank_eval.apps.nightly.history import PROVISIONAL, History
+from fastrank_eval.apps.nightly.documents import PROVISIONAL
+from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.judge_again import keep_provisional
 from fastrank_eval.apps.nightly.maturity import maturity_texts, status_name
 from fastrank_eval.apps.nightly.mix import with_mixes

@@ -360,7 +360,7 @@ def test_export__writes_tables(name: str, folder: Path) -> None:
     assert nightly("--date", on(1), "-q").exit_code == 0
     outcome = nightly("--export", name)
     assert outcome.exit_code == 0
-    assert outcome.stderr.splitlines()[2] == f"wrote {name}/value.parquet"
+    assert outcome.stderr.splitlines()[1] == f"wrote {name}/value.parquet"
     path = Path(name, "value.parquet").absolute()
     assert parquet.read_table(path).num_rows == len(kept()[0].values)
     assert nightly("--export", name).exit_code == 0  # over its own

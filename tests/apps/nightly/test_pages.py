@@ -353,16 +353,6 @@ def test_periods__that_cannot_be_read__are_merged_again(folder: Path, content: b
     assert "<small>1 of 7 nights, 2026-11-01</small>" in page
 
 
-def test_periods__with_errors_of_an_older_history__are_merged_again(folder: Path) -> None:
-    assert nightly("--date", on(1), "-q").exit_code == 0
-    (night,) = kept()
-    with History("history.db") as history:
-        history.write_periods(replace(night, periods={"week": night.values}), history.changes())
-    assert stored_periods() == {}
-    page = Client(web_view(HistoryFile("history.db", 0))).get(f"/night/{on(1)}").text
-    assert f"<p>week and month: {NO_INTERVALS}</p>" in page
-
-
 def test_json__tells_what_its_numbers_rest_on() -> None:
     night = sample_month(2)[-1]
     dates = (night.date - dt.timedelta(days=6), night.date)

@@ -61,8 +61,8 @@ class StateSpec:
     def with_periods(self, night: Night) -> Night | None:
         return None
 
-    def rows(self, first: dt.date, last: dt.date) -> dict[dt.date, int]:
-        return {}
+    def heads(self, first: dt.date, last: dt.date) -> list[Night]:
+        return []
 
     def provisional(self, first: dt.date, last: dt.date) -> dict[dt.date, tuple[str, ...]]:
         return {}
@@ -174,8 +174,8 @@ def test_web__states_that_take_long_to_merge__are_left_to_the_written_page() -> 
 
 def test_web__a_state_that_cannot_be_read__does_not_hide_the_night() -> None:
     class Damaged(StateSpec):
-        def rows(self, first: dt.date, last: dt.date) -> dict[dt.date, int]:
-            return {last: 1}
+        def heads(self, first: dt.date, last: dt.date) -> list[Night]:
+            return [self.nights[last]]
 
         def state(self, date: dt.date, kind: str) -> bytes | None:
             return b"no state"
