@@ -46,7 +46,7 @@ _HOST_NAME = re.compile(r"(?:\*\.)?[\w-]+(?:\.[\w-]+)*")
 
 
 def _allowed(name: str) -> str:
-    """Write a host as browsers do: an address of IPv6 is short, and in brackets."""
+    """Write a host as browsers do, an address of IPv6 in brackets."""
     with suppress(ValueError):
         return f"[{IPv6Address(name.removeprefix('[').removesuffix(']'))}]"
     if not _HOST_NAME.fullmatch(name):
