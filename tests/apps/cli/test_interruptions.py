@@ -203,7 +203,7 @@ def test_terminal__run_that_lasts__has_a_bar_that_is_gone_afterwards(
     run.feed_until(" rows/s")
     bar = shown(run.seen.decode())
     assert len(bar) == 1
-    assert bar[0].startswith("reading  ")
+    assert bar[0].startswith("reading ")
     run.end_of_input()
     code, written = run.end()
     assert (code, shown(written)) == (0, ["wrote groups.parquet", "wrote report.json"])
