@@ -17,6 +17,9 @@ HERE = Path(__file__).parent
 #: Folders of tests that look at commands, files, pages and texts.
 NO_KERNELS = (HERE / "apps", HERE / "bench")
 
+#: A test that takes longer has a marker with the reason.
+SECONDS = 2
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests of a folder."""
@@ -26,8 +29,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print how many examples of the documentation ran, and how many do not."""
+    """Print how many examples of the documentation ran, and which tests lack a reason to last."""
     ran = terminalreporter.stats.get("passed", [])
+    for report in ran:
+        if report.duration > SECONDS and not {"slow", "lasts"} & report.keywords.keys():
+            terminalreporter.write_line(f"{report.duration:.1f} s, no reason: {report.nodeid}")
     if any(report.nodeid.startswith("tests/test_documents.py") for report in ran):
         from tests.documents import counted, counts
 

@@ -32,6 +32,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.lasts("runs all commands of a page")
 @pytest.mark.parametrize("page", RUN, ids=name_of)
 def test_examples__of_a_page__run_and_print_what_it_says(
     page: Path, demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -66,6 +66,7 @@ def test_lists_of_options__have_the_signature_of_evaluate() -> None:
     assert set().union(*places.values()) <= {*inspect.signature(fastrank_eval.evaluate).parameters}
 
 
+@pytest.mark.lasts("reads all files")
 def test_new_measure__changes_three_files() -> None:
     _, files = figures.recipe()
     assert len(files) == 3

@@ -6,7 +6,7 @@ import pytest
 
 from tests.golden_numbers import GOLDEN, golden_numbers
 
-pytestmark = pytest.mark.no_kernels
+pytestmark = [pytest.mark.no_kernels, pytest.mark.lasts("2,000 numbers")]
 
 
 def test_every_golden_number__has_the_same_bits() -> None:

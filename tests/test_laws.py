@@ -27,6 +27,8 @@ EXPECTED = tuple(text for text in PER_GROUP if has_expectation(text))
 EVERYTHING = (*EXPECTED, *POOLED)
 WEIGHTED = tuple(text for text in EVERYTHING if registry[measure(text).name].uses_row_weights)
 
+pytestmark = pytest.mark.lasts("every measure on random groups, many times")
+
 law = settings(
     max_examples=25,
     deadline=None,

@@ -113,6 +113,7 @@ def test_commands__are_all_run() -> None:
     assert tested == set(cli.list_commands(Context(cli)))
 
 
+@pytest.mark.lasts("all commands run once")
 def test_a_webhook__that_the_user_names__is_an_attempt(demo: Path) -> None:
     """The program above sees attempts."""
     text = (demo / "month" / "nightly.toml").read_text()

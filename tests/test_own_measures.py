@@ -95,6 +95,7 @@ def run(folder: Path, *command: str) -> str:
     return done.stdout
 
 
+@pytest.mark.lasts("starts pytest, compiles a measure")
 def test_how_to__its_class_use_and_test__run_as_they_stand(tmp_path: Path) -> None:
     package(tmp_path)
     pytest_options = ("-q", "-p", "no:cacheprovider", "--doctest-glob=use.txt")
@@ -103,6 +104,7 @@ def test_how_to__its_class_use_and_test__run_as_they_stand(tmp_path: Path) -> No
     )
 
 
+@pytest.mark.lasts("starts processes that compile a measure")
 def test_command_line__finds_a_measure_by_its_entry_point__and_merges_its_states(
     tmp_path: Path,
 ) -> None:
@@ -540,6 +542,7 @@ def test_measure_of_all_rows__undefined_without_a_reason__is_an_error() -> None:
         fe.evaluate(LOG, group="user", label="click", score="pctr", measures="Undefined")
 
 
+@pytest.mark.lasts("starts pytest, compiles a measure")
 def test_plugin__makes_each_law_a_test(tmp_path: Path) -> None:
     package(tmp_path)
     (tmp_path / "test_laws.py").write_text(

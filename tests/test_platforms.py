@@ -15,7 +15,7 @@ from fastrank_eval._lib.kernel_store import user_folder
 from tests.support import other_system
 from tests.support.signals import default_signals
 
-pytestmark = pytest.mark.no_kernels
+pytestmark = [pytest.mark.no_kernels, pytest.mark.lasts("starts each command twice")]
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
@@ -28,6 +28,9 @@ COMMANDS = {
     "evaluate with little memory": [
         *("evaluate", *CLICKS, "--score", "score_a", "--measures", "GAUC,AUC"),
         *("--order", "scattered", "--spill-dir", "."),
+    ],
+    "evaluate without a folder for kernels": [
+        *("evaluate", *CLICKS, "--score", "score_a", "--measures", "P@1", "--order", "grouped"),
     ],
     "compare": ["compare", *CLICKS, "--baseline", "score_a", "--score", "score_b"],
     "state": ["evaluate", *CLICKS, "--score", "score_a", "--save-state", "night.state"],
@@ -65,8 +68,9 @@ def test_command__without_what_only_posix_has__prints_the_same(
     name: str, folders: dict[str, Path]
 ) -> None:
     this = run(THIS_SYSTEM, COMMANDS[name], folders["this"])
-    # One command compiles, as all do on a system that names no folder.
-    other = run(OTHER_SYSTEM, COMMANDS[name], folders["other"], stored=name != "compare")
+    # That one compiles, as all do on a system that names no folder.
+    stored = name != "evaluate without a folder for kernels"
+    other = run(OTHER_SYSTEM, COMMANDS[name], folders["other"], stored=stored)
     assert this.strip()
     assert ("spilled=True" in this) == ("--spill-dir" in COMMANDS[name])
     assert other == this

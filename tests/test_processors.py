@@ -46,7 +46,7 @@ DRAWN = (
 EXACT = Context(prec=60)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("every number, and every file of the package")
 def test_every_number__has_the_same_bits_with_features_of_the_processor_off():
     disabled = " ".join(name for name in __cpu_dispatch__ if __cpu_features__[name])
     off = {
@@ -93,7 +93,7 @@ def by_processor(source: str) -> list[str]:
     return [ast.unparse(node) for node in found]
 
 
-@pytest.mark.slow
+@pytest.mark.slow("every number, and every file of the package")
 def test_package__calls_no_function_whose_bits_depend_on_the_processor():
     found = set()
     for file in sorted(PACKAGE.rglob("*.py")):

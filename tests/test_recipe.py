@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow("runs kernels in Python")
 ROOT = Path(__file__).parent.parent
 
 CLASS = '''

@@ -60,7 +60,7 @@ text: int = comparison.to_json()  # assignment
 """
 
 
-@pytest.mark.slow
+@pytest.mark.slow("starts mypy")
 @pytest.mark.no_kernels
 def test_mypy__over_a_file_of_a_user__finds_wrong_arguments_and_no_others(tmp_path: Path) -> None:
     pytest.importorskip("mypy")

@@ -20,7 +20,7 @@ from fastrank_eval._lib import jit, kernel_store
 from fastrank_eval._lib.jit import compilations
 from tests.support.kernel_modules import IMPORTS, SUM, import_files, run_program, use_store
 
-pytestmark = pytest.mark.compiled
+pytestmark = [pytest.mark.compiled, pytest.mark.lasts("starts processes that compile")]
 
 KERNELS = f"""{IMPORTS}
 @kernel

@@ -24,7 +24,7 @@ from tests.support.kernel_modules import (
     use_store,
 )
 
-pytestmark = pytest.mark.compiled
+pytestmark = [pytest.mark.compiled, pytest.mark.lasts("starts processes that compile")]
 
 VALUES = np.arange(5.0)
 PLAIN_IMPORTS = """import numpy as np

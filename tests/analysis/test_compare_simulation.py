@@ -12,7 +12,7 @@ from fastrank_eval.stats.hypothesis_tests import clustered_test
 from fastrank_eval.stats.intervals import t_quantile
 from fastrank_eval.stats.means import MeanState, PairedState
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow("2,000 comparisons are simulated")
 
 STUDIES, GROUPS = 2000, 120
 MEASURES = ("GAUC", "nDCG@5", "GMAP", "CG@3")

@@ -423,7 +423,7 @@ def test_fresh_process__that_fails__is_an_error(tmp_path: Path) -> None:
         run_command(command_line(tmp_path / "absent.parquet", "RR"), tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("runs the benchmark")
 def test_cases__on_few_rows__run_and_fill_their_targets(tmp_path: Path) -> None:
     output = tmp_path / "run.json"
     cases = [str(ROOT / "bench" / "test_speed.py"), "-q", "-k", CHEAP]

@@ -23,7 +23,7 @@ def test_report__has_a_line_for_each_month_and_each_run_that_spilled() -> None:
     assert "| 1,000,000 | integer key | `600MB` | 20 MB | 20.0 | 0 |" in text
 
 
-@pytest.mark.slow
+@pytest.mark.slow("compiles kernels, evaluates nights")
 def test_month__of_two_nights__is_measured(tmp_path: Path, store: Path) -> None:
     month = measured_month(tmp_path / "demo", 300, "groups", store, last=2, first=2)
     history = tmp_path / "demo" / "month" / "history.db"

@@ -111,7 +111,7 @@ def test_main__wrong_argument__is_refused(
     assert said in capsys.readouterr().err
 
 
-@pytest.mark.slow
+@pytest.mark.slow("starts processes that compile")
 def test_main__few_rows__measures_in_fresh_processes_and_makes_files_once(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -175,7 +175,7 @@ def test_profiled__of_a_case__tells_rooms_and_stages(rows: str) -> None:
     assert "| engine.chunk_eval.evaluate_chunk | caller |" in text
 
 
-@pytest.mark.slow
+@pytest.mark.slow("starts processes that compile")
 def test_compile_times__with_an_empty_cache__name_the_kernels() -> None:
     text = compile_times("presorted", "GAUC")
     assert "| measures.auc._auc | 1 |" in text

@@ -114,7 +114,7 @@ def test_sql__folders_by_a_hash_of_the_key(
     assert bits(found) == bits(fe.evaluate(folder, per_group=False, **here["OPTIONS"]))
 
 
-@pytest.mark.slow
+@pytest.mark.slow("starts workers")
 def test_spark__the_lines_of_the_document(
     spark: Any, impressions: pa.Table, tmp_path: Path
 ) -> None:
@@ -218,7 +218,7 @@ def ray_cluster() -> Iterator[None]:
         ray.shutdown()
 
 
-@pytest.mark.slow
+@pytest.mark.slow("starts workers")
 @pytest.mark.parametrize("partitions", [1, 2, 7])
 def test_ray__any_number_of_partitions(ray_cluster: None, files: Path, partitions: int) -> None:
     here = example("Ray Data")
@@ -226,14 +226,14 @@ def test_ray__any_number_of_partitions(ray_cluster: None, files: Path, partition
     assert bits(found) == bits(fe.evaluate(files, per_group=False, **here["OPTIONS"]))
 
 
-@pytest.mark.slow
+@pytest.mark.slow("starts workers")
 def test_ray__more_partitions_than_users(ray_cluster: None, few: Path) -> None:
     here = example("Ray Data")
     found = here["evaluate"](str(few), 9)
     assert bits(found) == bits(fe.evaluate(few, per_group=False, **here["OPTIONS"]))
 
 
-@pytest.mark.slow
+@pytest.mark.slow("starts workers")
 def test_ray__batches_that_cut_users__are_refused_where_groups_are_kept(
     ray_cluster: None, files: Path
 ) -> None:
@@ -243,7 +243,7 @@ def test_ray__batches_that_cut_users__are_refused_where_groups_are_kept(
         here["evaluate"](str(files), 2)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("starts workers")
 def test_ray__worker_that_dies__its_work_is_done_again(
     ray_cluster: None, files: Path, tmp_path: Path
 ) -> None:

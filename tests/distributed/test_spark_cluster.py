@@ -20,7 +20,7 @@ from pyarrow import parquet
 import fastrank_eval as fe
 from tests.distributed.conftest import BRIEF, ROOT, spark_missing
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow("starts a cluster")
 
 OPTIONS: dict[str, Any] = {
     "group": "user",

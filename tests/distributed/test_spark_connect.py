@@ -17,7 +17,7 @@ from pyarrow import parquet
 import fastrank_eval as fe
 from tests.distributed.conftest import ROOT, spark_missing
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow("starts a server")
 
 OPTIONS: dict[str, Any] = {
     "group": "name",

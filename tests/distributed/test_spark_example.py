@@ -17,7 +17,7 @@ import fastrank_eval as fe
 from fastrank_eval.apps.cli.main import cli
 from tests.distributed.conftest import ROOT, settings, spark_missing
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow("starts Spark for each job")
 
 OPTIONS: dict[str, Any] = {
     "group": "user",

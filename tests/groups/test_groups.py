@@ -387,7 +387,7 @@ def test_number_keys__counts_up_in_order_of_first_appearance(keys, second):
             assert group_starts(columns).tolist() == edges
 
 
-@pytest.mark.slow
+@pytest.mark.slow("millions of keys")
 def test_number_keys__of_many_sparse_integers():
     keys = np.random.default_rng(4).integers(-(2**63), 2**63 - 1, 40_000)
     keys = np.concatenate([keys, keys[::-1], keys[:100] * 2])

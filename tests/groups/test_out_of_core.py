@@ -210,7 +210,7 @@ def test_disk__with_too_little_room_is_told_before_the_start(spill, monkeypatch)
         both(spill, log_of(KEYS["int64"](numbers_of(np.random.default_rng(9)))))
 
 
-@pytest.mark.slow
+@pytest.mark.slow("fills files of spilled rows")
 def test_disk__that_fills_up_meanwhile(spill, monkeypatch):
     monkeypatch.setattr("fastrank_eval.engine.scattered._DISK_SHARE", 1e-9)
     monkeypatch.setattr("fastrank_eval.groups.external_sort._MIN_MEMORY", 16 << 20)
@@ -304,7 +304,7 @@ def test_process__ended_in_the_middle__leaves_no_spill_to_the_next_run(tmp_path,
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.slow
+@pytest.mark.slow("fills files of spilled rows")
 @pytest.mark.parametrize("end", ["SIGTERM", "SIGINT", "SIGHUP"])
 def test_command__ended_in_the_middle__leaves_no_spill(tmp_path, end):
     lines = KILLED.strip().splitlines()
@@ -367,7 +367,7 @@ def test_memory_budget__leaves_room_beside_the_rows_and_is_never_nothing():
     assert memory_budget(None, 2, False, None).rows > 0
 
 
-@pytest.mark.slow
+@pytest.mark.slow("fills files of spilled rows")
 def test_command_line__with_little_memory_prints_the_same_numbers(tmp_path):
     rng = np.random.default_rng(11)
     rows = 9_000_000

@@ -111,7 +111,7 @@ def test_undefined_group__of_scattered_rows_is_named_by_its_key(spread):
     assert named in without
 
 
-@pytest.mark.slow
+@pytest.mark.slow("many batches of rows")
 @pytest.mark.parametrize("kind", ["integer", "hash", "string"])
 def test_scattered_rows__of_many_batches(kind):
     rows = 300_000

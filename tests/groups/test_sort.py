@@ -106,7 +106,7 @@ def test_order__long_run_that_shares_its_upper_half(arrange):
     assert (order_by_score(frozen(score), starts) == by_lexsort(score, starts)).all()
 
 
-@pytest.mark.slow
+@pytest.mark.slow("sorts of every size")
 @pytest.mark.parametrize("kind", list(NAMES))
 @pytest.mark.parametrize(
     "sizes",

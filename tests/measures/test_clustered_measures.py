@@ -324,7 +324,7 @@ def test_rows_without_groups__have_values_and_no_error():
 # ---- what is promised ----------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.slow("1,000 samples are simulated")
 @pytest.mark.skipif(bool(config.DISABLE_JIT), reason="1.6 million rows, too many for Python loops")
 def test_intervals__cover_the_truth_as_often_as_they_say():
     """1000 samples of 200 users each; the truth is the value of all 200,000 users."""

@@ -147,7 +147,7 @@ def test_one_score__equals_the_exact_hypergeometric_mean(alpha, n, r):
     )
 
 
-@pytest.mark.slow
+@pytest.mark.slow("200,000 tied rows")
 def test_giant_block__of_one_score__takes_no_longer_than_its_rows():
     """With the half of 200,000 tied rows on each of two subtopics, ranks gain as if drawn anew."""
     covers = [[0], [1]] * 100_000

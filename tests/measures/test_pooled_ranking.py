@@ -170,7 +170,7 @@ def test_states__merge_to_the_same_table_steps_and_area(kind, monkeypatch):
             assert np.array_equal(getattr(merged.steps(), name), getattr(whole.steps(), name))
 
 
-@pytest.mark.slow
+@pytest.mark.slow("tens of millions of rows")
 def test_state__of_float32_probabilities__takes_about_two_bytes_for_each_possible_score(
     monkeypatch,
 ):
@@ -202,7 +202,7 @@ def test_single_class__is_undefined_for_each_with_a_reason():
             assert found.dropped == {"single_class": 1}, found
 
 
-@pytest.mark.slow
+@pytest.mark.slow("tens of millions of rows")
 def test_counts__of_more_rows_than_a_float32_can_tell_apart_are_exact():
     """2**25 rows: where counts are held in the scores' type, they stop at 2**24."""
     rows, levels = 1 << 25, 4099

@@ -311,7 +311,7 @@ def test_weight__beyond_the_limit__is_refused_by_name(heaviest):
 # ---- what is promised ----------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.slow("2,000 samples are simulated")
 @pytest.mark.skipif(bool(config.DISABLE_JIT), reason="4 million rows, too many for Python loops")
 def test_intervals__cover_the_truth_as_often_as_they_say():
     """2000 samples of 200 users each; the truth is the value of all 400,000 users."""

@@ -15,6 +15,8 @@ from fastrank_eval.stats.weighted_scores import WeightedScores, area_under
 
 pytestmark = pytest.mark.kernels
 
+SLOW = pytest.mark.slow("millions of scores")
+
 
 def plain_auc(score: np.ndarray, positive: np.ndarray) -> float:
     """By the sum of midranks."""
@@ -24,7 +26,7 @@ def plain_auc(score: np.ndarray, positive: np.ndarray) -> float:
     return float((midrank[positive].sum() - p * (p + 1) / 2) / (p * n))
 
 
-@pytest.mark.slow
+@SLOW
 @pytest.mark.parametrize("sign", [1, -1])
 def test_auc__bucket_full_of_distinct_scores__is_counted_by_code(sign, monkeypatch):
     monkeypatch.setattr(PooledScores, "BUFFER_BYTES", 1 << 18)
@@ -43,7 +45,7 @@ def test_auc__bucket_full_of_distinct_scores__is_counted_by_code(sign, monkeypat
     assert sum(counts.nbytes for _, counts in held) <= 1 << 20
 
 
-@pytest.mark.slow
+@SLOW
 def test_auc__one_score_a_thousand_times_a_bucket__widens_its_counts(monkeypatch):
     monkeypatch.setattr(PooledScores, "BUFFER_BYTES", 1 << 18)
     neighbours = (0x3F000000 + np.arange(300_000, dtype=np.uint32)).view(np.float32)
@@ -81,7 +83,7 @@ FULL = {
 @pytest.mark.compiled
 @pytest.mark.parametrize("share", [0.001, 0.03, 0.6])
 @pytest.mark.parametrize("scores", list(FULL))
-@pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.slow), 40])
+@pytest.mark.parametrize("every", [pytest.param(1, marks=SLOW), 40])
 def test_auc__of_one_crowded_bucket__is_exact(scores, share, every, monkeypatch):
     monkeypatch.setattr(ScoreRuns, "FEW_ROWS", 0)
     rng = np.random.default_rng(1)
@@ -98,7 +100,7 @@ def test_auc__of_one_crowded_bucket__is_exact(scores, share, every, monkeypatch)
     assert state.auc() == exact_auc(score, positive), "counted now"
 
 
-@pytest.mark.slow
+@SLOW
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
 @pytest.mark.parametrize("room", [1 << 12, 1 << 17, 1 << 20, 1 << 26])
 @pytest.mark.parametrize("few", [0, 5000])
@@ -124,7 +126,7 @@ def test_auc__of_rows_from_several_threads__is_exact(threads, few, room, kind, m
     assert alone.auc(0.3) == partial
 
 
-@pytest.mark.slow
+@SLOW
 def test_auc__rows_kept_before_others_were_dealt__are_not_lost(monkeypatch):
     """Dealing what was kept may fill the room and have rows counted."""
     rng = np.random.default_rng(0)
@@ -139,7 +141,7 @@ def test_auc__rows_kept_before_others_were_dealt__are_not_lost(monkeypatch):
     assert state.auc() == exact_auc(score, positive)
 
 
-@pytest.mark.slow
+@SLOW
 @pytest.mark.parametrize("max_fpr", [0.01, 0.2, 0.37, 0.9])
 def test_partial_auc__same_bits_from_lists_and_from_tables(max_fpr, monkeypatch):
     rng = np.random.default_rng(8)
@@ -168,7 +170,7 @@ def sum_by_score(score, positive, weight) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("levels", [1, 7, 2000, 1 << 22])
 @pytest.mark.parametrize("few", [0, 1 << 17])
 @pytest.mark.parametrize("threads", [1, 4])
-@pytest.mark.parametrize("rows", [4000, pytest.param(50_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("rows", [4000, pytest.param(50_000, marks=SLOW)])
 def test_weighted_auc__adds_the_weights_of_each_score_smallest_first(
     kind, levels, few, threads, rows, monkeypatch
 ):

@@ -347,7 +347,7 @@ def test_auc__is_exact_for_any_spread_of_scores(spread, kind, share, few, monkey
     assert states[1].auc() == wanted  # counted now
 
 
-@pytest.mark.slow
+@pytest.mark.slow("fills a table of all codes")
 @pytest.mark.parametrize("often", [1, 200, 70_000])
 @pytest.mark.parametrize("positives_everywhere", [True, False])
 def test_auc__of_single_precision_scores_that_fill_a_bucket(

@@ -71,7 +71,7 @@ def in_a_shell(command: str, folder: Path, **environment: str) -> subprocess.Com
 RUN = f"fastrank-eval evaluate log.parquet {' '.join(COLUMNS)} -m GAUC"
 
 
-@pytest.mark.slow
+@pytest.mark.slow("starts a shell for each ending")
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 @pytest.mark.parametrize(
     "command, code, message",

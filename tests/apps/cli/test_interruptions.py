@@ -195,7 +195,7 @@ OUTPUTS = ["-o", "report.json", "--per-group", "groups.parquet"]
 # ---- the bar, as a terminal shows it -------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.slow("waits for a process that is stopped")
 def test_terminal__run_that_lasts__has_a_bar_that_is_gone_afterwards(
     start: Callable[..., Run], tmp_path: Path
 ) -> None:
@@ -211,7 +211,7 @@ def test_terminal__run_that_lasts__has_a_bar_that_is_gone_afterwards(
     assert sorted(file.name for file in tmp_path.iterdir()) == ["groups.parquet", "report.json"]
 
 
-@pytest.mark.slow
+@pytest.mark.slow("waits for a process that is stopped")
 @pytest.mark.parametrize(
     "arguments, environment, said",
     [
@@ -229,7 +229,7 @@ def test_terminal__bar_not_wanted__is_not_there(
     assert (code, written.splitlines()) == (0, said)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("waits for a process that is stopped")
 def test_pipe__run_that_lasts__writes_nothing_but_its_notes(start: Callable[..., Run]) -> None:
     run = start("-o", "report.json", terminal=False, FORCE_COLOR="1", TTY_INTERACTIVE="1")
     run.feed(2.5)
@@ -237,7 +237,7 @@ def test_pipe__run_that_lasts__writes_nothing_but_its_notes(start: Callable[...,
     assert run.end() == (0, "wrote report.json\n")
 
 
-@pytest.mark.slow
+@pytest.mark.slow("waits for a process that is stopped")
 def test_terminal__bad_row_midway__leaves_the_error_alone(
     start: Callable[..., Run], tmp_path: Path
 ) -> None:
@@ -255,7 +255,7 @@ def test_terminal__bad_row_midway__leaves_the_error_alone(
 # ---- signals -------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.slow("waits for a process that is stopped")
 def test_terminal__ctrl_c__leaves_one_line_and_no_file(
     start: Callable[..., Run], tmp_path: Path
 ) -> None:
@@ -269,7 +269,7 @@ def test_terminal__ctrl_c__leaves_one_line_and_no_file(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.slow
+@pytest.mark.slow("waits for a process that is stopped")
 @pytest.mark.parametrize(
     "number, code, said, terminal",
     [
@@ -290,7 +290,7 @@ def test_signal__midway__ends_the_run_and_leaves_no_file(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.slow
+@pytest.mark.slow("waits for a process that is stopped")
 def test_signal__many_in_a_row__end_it_once(start: Callable[..., Run], tmp_path: Path) -> None:
     run = start(*OUTPUTS)
     run.feed_until(" rows/s")
@@ -302,7 +302,7 @@ def test_signal__many_in_a_row__end_it_once(start: Callable[..., Run], tmp_path:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.slow
+@pytest.mark.slow("waits for a process that is stopped")
 def test_terminal__goes_away_midway__ends_the_run_and_leaves_no_file(
     start: Callable[..., Run], tmp_path: Path
 ) -> None:
@@ -313,7 +313,7 @@ def test_terminal__goes_away_midway__ends_the_run_and_leaves_no_file(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.slow
+@pytest.mark.slow("waits for a process that is stopped")
 @pytest.mark.parametrize("terminal", [True, False])
 def test_hang_up__where_the_caller_ignores_it__leaves_the_run_alone(
     start: Callable[..., Run], tmp_path: Path, terminal: bool
@@ -493,7 +493,7 @@ def small_files_only() -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
 
 
-@pytest.mark.slow
+@pytest.mark.slow("waits for a process that is stopped")
 @pytest.mark.parametrize(
     "arguments, name",
     [
@@ -533,7 +533,7 @@ def test_output__disk_full_midway__is_told_and_leaves_no_file(
     assert [file.name for file in tmp_path.iterdir()] == ["log.parquet"]
 
 
-@pytest.mark.slow
+@pytest.mark.slow("waits for a process that is stopped")
 def test_standard_output__closed_by_its_reader_midway__ends_quietly(
     start: Callable[..., Run],
 ) -> None:

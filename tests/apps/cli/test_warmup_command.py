@@ -81,7 +81,7 @@ def sample(tmp_path: Path) -> str:
     return str(tmp_path / "sample.parquet")
 
 
-@pytest.mark.slow  # all kernels of a warm-up are compiled
+@pytest.mark.slow("compiles the kernels of a warm-up")
 def test_evaluations__of_rows_in_any_order_and_of_computed_scores__compile_nothing_after_it(
     sample: str, tmp_path: Path, empty_store: Path
 ) -> None:
@@ -116,6 +116,7 @@ def test_evaluations__of_rows_in_any_order_and_of_computed_scores__compile_nothi
     assert "compiled" not in evaluated.stdout
 
 
+@pytest.mark.lasts("starts processes that compile")
 def test_compiled_and_loaded_kernels__are_counted(
     sample: str, store: Path, empty_store: Path
 ) -> None:
@@ -175,6 +176,7 @@ def test_wrong_columns__are_refused_as_evaluate_does(sample: str, empty_store: P
     assert "user_id" in refused.stderr
 
 
+@pytest.mark.lasts("starts processes that compile")
 def test_report__says_where_kernels_are(sample: str, empty_store: Path) -> None:
     options = ["evaluate", sample, "--label", "click", "--score", "score_a", "--measures", "AUC"]
     first = run(empty_store, "-m", "fastrank_eval", *options, COLUMNS="400")
@@ -186,6 +188,7 @@ def test_report__says_where_kernels_are(sample: str, empty_store: Path) -> None:
     assert "first run" not in run(empty_store, "-m", "fastrank_eval", *options).stdout
 
 
+@pytest.mark.lasts("starts processes that compile")
 @pytest.mark.skipif(getattr(os, "geteuid", lambda: 1)() != 0, reason="only root may be another")
 def test_another_user__loads_what_root_has_stored(empty_store: Path) -> None:
     empty_store.chmod(0o755)

@@ -29,7 +29,7 @@ for _ in range(3):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.slow("starts workers that compile")
 def test_kernels__are_compiled_once_a_worker_and_found_by_the_next(
     empty_store: Path, store: Path
 ) -> None:
