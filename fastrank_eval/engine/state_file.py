@@ -8,7 +8,6 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +15,10 @@ import numpy as np
 import pyarrow as pa
 
 from fastrank_eval._lib import __version__
-from fastrank_eval._lib.arguments import matches_annotation, shown
 from fastrank_eval._lib.array_codes import stated_size
 from fastrank_eval._lib.arrow import arrow_column, bytes_column, column_with_nulls
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import FastRankEvalError, MeasureError, SourceError
-from fastrank_eval.engine.records import ROW_COUNTS
 from fastrank_eval.engine.state_arrays import SLICES, VALUES, Rows, StateArrays
 from fastrank_eval.io.source import first_line
 
@@ -173,10 +170,7 @@ def _excess(content: bytes) -> str:
 
 @contextmanager
 def wrap_errors(shown: str) -> Iterator[None]:
-    """Raise any unexpected error as an error in the content of a state.
-
-    A valid digest shows that no byte has changed, not that the writer was right: arrays may be
-    missing, have another shape, or hold impossible numbers.
+    """Raise any error in the content of a state with a valid digest as a `SourceError`.
 
     Parameters
     ----------
@@ -186,14 +180,21 @@ def wrap_errors(shown: str) -> Iterator[None]:
     Raises
     ------
     SourceError
-        Instead of any error that is no FastRankEvalError.
+        Instead of any other error.
     """
     try:
         yield
-    except FastRankEvalError:
+    except SourceError:
         raise
     except Exception as error:
-        raise malformed_error(shown, error) from error
+        known = isinstance(error, ValueError | FastRankEvalError)
+        reason = first_line(error) if known else f"{type(error).__name__}: {first_line(error)}"
+        remedy = "write it anew with --save-state"
+        if isinstance(error, MeasureError):
+            remedy = "register its measures or install their package, or " + remedy
+        raise SourceError(
+            f"{shown} is not a state that this version can read: {reason}; {remedy}."
+        ) from error
 
 
 def is_state(path: str | os.PathLike[str]) -> bool:
@@ -207,16 +208,6 @@ def is_state(path: str | os.PathLike[str]) -> bool:
     except OSError:
         return False
     return start.startswith(_MAGIC) and _MARK in start
-
-
-def malformed_error(shown: str, error: Exception) -> SourceError:
-    """Make the error of content with a valid digest that is no valid state."""
-    known = isinstance(error, ValueError | FastRankEvalError)
-    reason = first_line(error) if known else f"{type(error).__name__}: {first_line(error)}"
-    remedy = "write it anew with --save-state"
-    if isinstance(error, MeasureError):
-        remedy = "register its measures or install their package, or " + remedy
-    return SourceError(f"{shown} is not a state that this version can read: {reason}; {remedy}.")
 
 
 def _check_digest(content: bytes, shown: str) -> None:
@@ -291,29 +282,6 @@ def fingerprint_of(measures: list[str], arrays: StateArrays) -> str:
     return digest.hexdigest()
 
 
-#: The required entries of a header, with their types as annotations. Others are allowed.
-_HEADER = {
-    "conventions_version": "int",
-    "conventions": "Mapping[str, Any]",
-    "columns": "Mapping[str, Any]",
-    "score_types": "Mapping[str, str]",
-    "measures": "list[str]",
-    "requested": "Mapping[str, str]",
-    "models": "list[str]",
-    "baseline": "str | None",
-    "slicings": "Mapping[str, Mapping[str, list[str]]]",
-    "has_groups": "bool",
-    "fields": "Mapping[str, str | None]",
-    "confidence": "float | None",
-    "min_groups": "int | None",
-    "provenance": "list[Mapping[str, Any]]",
-}
-#: The required entries of entries of the header.
-_ROW_COUNT = {"rows": "int", "by_model": "Mapping[str, int]"}
-_COLUMNS = {"group": "list[str]", "label": "str", "weight": "str | None"}
-_CONVENTIONS = {"undefined": "str", "groups": "str", "weight": "str | None"}
-
-
 @dataclass(frozen=True)
 class Provenance:
     """The origin of the rows of one evaluation in a state.
@@ -344,37 +312,3 @@ class Provenance:
     groups: int
     writer: str
     fingerprint: str
-
-
-def check_header(header: Mapping[str, Any]) -> None:
-    """Refuse a header that lacks an entry, or has one of another type.
-
-    Raises
-    ------
-    ValueError
-        With the name of the entry.
-    """
-    _check(header, _HEADER, "")
-    for name in ROW_COUNTS:
-        for reason, counts in header.get(name, {}).items():
-            _check({"by_model": {}, **counts}, _ROW_COUNT, f"{name} {reason} ")
-    _check(header["columns"], _COLUMNS, "columns ")
-    _check(header["conventions"], _CONVENTIONS, "conventions ")
-    provenance = {f.name: str(f.type).replace("tuple", "list") for f in fields(Provenance)}
-    for entry in header["provenance"]:
-        _check(entry, provenance, "provenance ")
-        if set(entry) != set(provenance):
-            raise ValueError(f"provenance has the entries {shown(list(entry))}")
-    models = header["models"]
-    if not models or len(set(models)) < len(models) or not header["measures"]:
-        raise ValueError("models or measures are empty, or models are there twice")
-    if header["baseline"] not in (None, *models):
-        raise ValueError(f"baseline {header['baseline']!r} is none of the models")
-
-
-def _check(entries: Mapping[str, Any], required: Mapping[str, str], prefix: str) -> None:
-    for name, kind in required.items():
-        if name not in entries:
-            raise ValueError(f"{prefix}{name} is missing in its header")
-        if not matches_annotation(entries[name], kind):
-            raise ValueError(f"{prefix}{name} in its header is {shown(entries[name])}, no {kind}")

@@ -31,9 +31,7 @@ from fastrank_eval.engine.state_arrays import (
 )
 from fastrank_eval.engine.state_file import (
     Provenance,
-    check_header,
     fingerprint_of,
-    malformed_error,
     read_state,
     read_state_bytes,
     state_bytes,
@@ -241,24 +239,22 @@ class State:
             two states have the same rows, or if both keep groups and share one.
         """
         for other in others:
-            with wrap_errors(f"{self.shown} or {other.shown}"):
-                check_agreement(self._content, other._content)
+            check_agreement(self._content, other._content)
         every = [self._content, *(other._content for other in others)]
         if not allow_repeated:
             check_repeated(every)
-        with wrap_errors(" or ".join(dict.fromkeys(one.shown for one in every))):
-            if not allow_crossing:
-                check_crossing(every)
-            arrays, kinds = merge_contents(every)
-            options = {name: {one.header[name] for one in every} for name in _OPTIONS}
-            header = {
-                **self._header,
-                "fields": kinds,
-                **{name: one.pop() if len(one) == 1 else None for name, one in options.items()},
-                "provenance": [entry for one in every for entry in one.header["provenance"]],
-            }
-            header |= add_counts(one.header for one in every)
-            return State(header, arrays)
+        if not allow_crossing:
+            check_crossing(every)
+        arrays, kinds = merge_contents(every)
+        options = {name: {one.header[name] for one in every} for name in _OPTIONS}
+        header = {
+            **self._header,
+            "fields": kinds,
+            **{name: one.pop() if len(one) == 1 else None for name, one in options.items()},
+            "provenance": [entry for one in every for entry in one.header["provenance"]],
+        }
+        header |= add_counts(one.header for one in every)
+        return State(header, arrays)
 
     @typed
     def as_one(
@@ -311,8 +307,7 @@ class State:
         MergeError
             With the first difference and both values.
         """
-        with wrap_errors(f"{self.shown} or {other.shown}"):
-            check_agreement(self._content, other._content)
+        check_agreement(self._content, other._content)
 
     def without_groups(self) -> State:
         """Remove the keys and values of groups."""
@@ -377,9 +372,8 @@ class State:
             If merged states have different values of an argument that is not given.
         """
         evaluation = self.evaluation(confidence=confidence, min_groups=min_groups)
-        with wrap_errors(self.shown):
-            refuse_if_none_left(self._header, evaluation.meta.rows)
-            return result_of(evaluation, state=self)
+        refuse_if_none_left(self._header, evaluation.meta.rows)
+        return result_of(evaluation, state=self)
 
     @typed
     def evaluation(
@@ -406,8 +400,7 @@ class State:
                 f"min_groups: must be 1 for a state without groups, got {fewest}; evaluate the "
                 "rows with group=... (--group)."
             )
-        with wrap_errors(self.shown):
-            return evaluation_of(self._content, self.provenance, share, fewest)
+        return evaluation_of(self._content, self.provenance, share, fewest)
 
     @typed
     def compare(
@@ -456,13 +449,11 @@ class State:
         from fastrank_eval.analysis.compare_results import compare_states
 
         check_options("compare", choices, compare_states, own=type(self).compare)
-        with wrap_errors(" or ".join(one.shown for one in (self, other) if one is not None)):
-            return compare_states(self, other, baseline, **choices)
+        return compare_states(self, other, baseline, **choices)
 
     def values_of_groups(self) -> SavedGroups | None:
         """Return keys and values of every group; None if they are not kept."""
-        with wrap_errors(self.shown):
-            return groups_of(self._content) if self.has_groups else None
+        return groups_of(self._content) if self.has_groups else None
 
     def _option(self, name: str, value: Any, example: str) -> Any:
         value = self._header[name] if value is None else value
@@ -496,12 +487,9 @@ def load_state(path: str | os.PathLike[str]) -> State:
 
 def _check(header: dict[str, Any], states: StateArrays, source: str) -> State:
     """Build the state, if all its arrays exist and can be read."""
-    try:
-        check_header(header)
+    with wrap_errors(repr(source)):
         state = State(header, states, repr(source))
         state._content.check()
-    except Exception as error:
-        raise malformed_error(repr(source), error) from error
     return state
 
 

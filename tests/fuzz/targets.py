@@ -242,8 +242,8 @@ def a_state() -> fe.State:
 def state(content: bytes) -> None:
     """A saved state with a valid digest, and what can be done with it."""
     loaded = fe.State.from_bytes(with_digest(content))
-    for use in uses(a_state()).values():
-        with suppress(fe.FastRankEvalError):
+    for use in uses(a_state()):
+        with suppress(Exception):  # what a lying writer has forged may fail, and not crash
             use(loaded)
 
 
