@@ -21,17 +21,40 @@ def log(tmp_path: Path) -> Path:
     return tmp_path / "log.parquet"
 
 
+def run(command: str, log: Path, *options: str) -> Result:
+    models = {"evaluate": ["-s", "pctr"], "compare": ["-s", "pctr,pcvr", "-b", "pctr"]}[command]
+    columns = [str(log), "-g", "user", *models, "-m", "GAUC,RR", "-q"]
+    return CliRunner().invoke(cli, [command, *columns, *options])
+
+
 def evaluate(log: Path, *options: str) -> Result:
-    command = ["evaluate", str(log), "-g", "user", "-s", "pctr", "-m", "GAUC,RR", "-q", *options]
-    return CliRunner().invoke(cli, command)
+    return run("evaluate", log, *options)
 
 
+def compare(log: Path, *options: str) -> Result:
+    return run("compare", log, "-l", "click,order", *options)
+
+
+@pytest.mark.parametrize("command", ["evaluate", "compare"])
 @pytest.mark.parametrize("labels", [["-l", "click,order"], ["-l", "click", "--label", "order"]])
-def test_labels__each_have_a_table(log: Path, labels: list[str]) -> None:
-    done = evaluate(log, *labels)
+def test_labels__each_have_a_table(log: Path, command: str, labels: list[str]) -> None:
+    done = run(command, log, *labels)
     assert done.exit_code == 0, done.output
     lines = done.stdout.splitlines()
     assert [line for line in lines if line in ("click", "order")] == ["click", "order"]
+
+
+@pytest.mark.parametrize(
+    "command, line", [("evaluate", "order,pctr,,all,GAUC,"), ("compare", "order,pcvr,pctr,")]
+)
+def test_output_files__have_the_label_in_front(log: Path, command: str, line: str) -> None:
+    groups, report = log.with_name("groups.csv"), log.with_name("report.csv")
+    done = run(command, log, "-l", "click,order", "-o", str(report), "--per-group", str(groups))
+    assert done.exit_code == 0, done.output
+    assert report.read_text().splitlines()[3].startswith(line)
+    table = pacsv.read_csv(groups)
+    assert table.column_names[0] == "label"
+    assert set(table["label"].to_pylist()) == {"click", "order"}
 
 
 def test_json__has_the_values_of_each_label(log: Path) -> None:
@@ -42,16 +65,6 @@ def test_json__has_the_values_of_each_label(log: Path) -> None:
     assert list(found) == ["schema", "labels"]
     for label in ("click", "order"):
         assert found["labels"][label]["results"] == wanted["labels"][label]["results"]
-
-
-def test_output_files__have_the_label_in_front(log: Path) -> None:
-    groups, report = log.with_name("groups.csv"), log.with_name("report.csv")
-    done = evaluate(log, "-l", "click,order", "-o", str(report), "--per-group", str(groups))
-    assert done.exit_code == 0, done.output
-    assert report.read_text().splitlines()[3].startswith("order,pctr,,all,GAUC,")
-    table = pacsv.read_csv(groups)
-    assert table.column_names[0] == "label"
-    assert set(table["label"].to_pylist()) == {"click", "order"}
 
 
 def test_gates__are_judged_for_every_label(log: Path) -> None:
@@ -88,18 +101,6 @@ def test_label_twice__is_refused(log: Path) -> None:
     assert "must name different columns, got 'click' more than once" in done.stderr
 
 
-def compare(log: Path, *options: str) -> Result:
-    columns = ["-g", "user", "-l", "click,order", "-s", "pctr,pcvr", "-b", "pctr", "-m", "GAUC,RR"]
-    return CliRunner().invoke(cli, ["compare", str(log), *columns, "-q", *options])
-
-
-def test_compare__prints_a_table_of_each_label(log: Path) -> None:
-    done = compare(log)
-    assert done.exit_code == 0, done.output
-    lines = done.stdout.splitlines()
-    assert [line for line in lines if line in ("click", "order")] == ["click", "order"]
-
-
 def test_compare__json_has_the_values_of_each_label(log: Path) -> None:
     found = json.loads(compare(log, "-f", "json", "--movers", "2").stdout)
     assert list(found) == ["schema", "labels"]
@@ -110,14 +111,6 @@ def test_compare__json_has_the_values_of_each_label(log: Path) -> None:
         ).document(movers=2)  # fmt: skip
         assert found["labels"][label]["comparisons"] == wanted["comparisons"]
         assert found["labels"][label]["movers"] == wanted["movers"]
-
-
-def test_compare__output_files_have_the_label_in_front(log: Path) -> None:
-    groups, report = log.with_name("groups.csv"), log.with_name("report.csv")
-    done = compare(log, "-o", str(report), "--per-group", str(groups))
-    assert done.exit_code == 0, done.output
-    assert report.read_text().splitlines()[3].startswith("order,pcvr,pctr,")
-    assert set(pacsv.read_csv(groups)["label"].to_pylist()) == {"click", "order"}
 
 
 def test_compare__gates_are_judged_for_every_label(log: Path) -> None:
