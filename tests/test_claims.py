@@ -1322,6 +1322,67 @@ def test_23__a_class_without_values_is_refused_when_registered() -> None:
         fe.register(Nothing)
 
 
+#: Doors that show no interval with groups as clusters.
+_WITHOUT_INTERVALS = ("without groups", "curve", "curve JSON", "explanation")
+
+
+def log_of_sizes(sizes: dict[int, int]) -> pa.Table:
+    """A log of users with some numbers of rows."""
+    users = np.repeat(list(sizes), list(sizes.values()))
+    row = np.arange(len(users))
+    columns = {"a": row * 7 % 89 / 100 + 0.05, "b": row * 5 % 97 / 100}
+    return pa.table({"user": users, **columns, "click": (row % 3 == 1).astype(np.int8)})
+
+
+#: User -8310 has 40 of 600 rows, each other user 10.
+_LARGE = {-8310: 40, **dict.fromkeys(range(56), 10)}
+
+
+@pytest.mark.parametrize("door", [door for door in DOORS if door not in _WITHOUT_INTERVALS])
+def test_24__one_large_group_that_makes_few_count_is_named(
+    door: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    told = str(DOORS[door](log_of_sizes(_LARGE), {"unjudged": "error"}))
+    # Merged states do not know whether each has a part of the group.
+    least = "at least " * (door in ("merged states", "compared states"))
+    assert f"arge group user=-8310: {least}6.7% of the rows" in re.sub(r"[\\{}$]", "", told)
+
+
+@pytest.mark.parametrize("door", ["text", "JSON", "comparison", "a night", "merged states"])
+@pytest.mark.parametrize("sizes", [dict.fromkeys(range(60), 10), dict.fromkeys(range(6), 100)])
+def test_24__no_group_is_named_where_all_are_about_equal(
+    door: str, sizes: dict[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    told = str(DOORS[door](log_of_sizes(sizes), {"unjudged": "error"}))
+    assert not re.search("large(st)?.group", told)
+
+
+def test_24__no_group_is_named_where_each_counts_1() -> None:
+    named = "large group user=-8310"
+    for weight, told in (("impressions", True), ("uniform", False)):
+        result = fe.evaluate(
+            log_of_sizes({**_LARGE, -8310: 400}), group="user", label="click", score="a",
+            measures=f"GAUC(weight='{weight}')",
+        )  # fmt: skip
+        assert (named in repr(result)) == told
+        assert result.meta.conventions["largest_group"] == {"key": {"user": -8310}, "rows": 400}
+
+
+def test_24__a_night_before_its_labels_are_complete_names_the_large_group_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    date = datetime.now(UTC).date()
+    parquet.write_table(log_of_sizes(_LARGE), f"{date}.parquet")
+    Path("nightly.toml").write_text(
+        NIGHT.replace("[source]", "[source]\nlabels_complete_after = '3d'").replace("OPTION", "")
+    )
+    outcome = CliRunner().invoke(cli, ["nightly", "nightly.toml", "--date", str(date)])
+    assert "large group user=-8310: 6.7% of the rows" in outcome.output, outcome.output
+
+
 # --- Tests of few groups (25, 26) ----------------------------------------------------------------
 
 

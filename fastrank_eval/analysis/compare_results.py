@@ -38,6 +38,7 @@ from fastrank_eval.analysis.group_join import (
     join_groups,
     require_groups,
 )
+from fastrank_eval.engine.largest_group import LARGEST
 from fastrank_eval.engine.records import LEFT_OUT, ROW_COUNTS, MeasureValue, Meta, plain_value
 from fastrank_eval.measures import Measure, measure
 from fastrank_eval.results.result import result_of
@@ -52,7 +53,7 @@ _IGNORED = ("confidence", "order", "spilled", "measures", "merged", "score")
 #: Conventions that select or count rows and slices: two results may have different rows.
 _ROW_CONVENTIONS = (
     *("by", "min_groups", "slices_left_out", "where", "limit"),
-    *(*ROW_COUNTS, "judged_queries", "only_in_run", "only_in_qrels", "unanswered"),
+    *(*ROW_COUNTS, LARGEST, "judged_queries", "only_in_run", "only_in_qrels", "unanswered"),
     *("judged_documents", "largest_grade", "reading_notes"),
 )
 

@@ -12,6 +12,7 @@ import numpy as np
 from fastrank_eval._lib.arrow import frozen
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval._lib.threads import scratch
+from fastrank_eval.engine.largest_group import largest_in_chunk
 from fastrank_eval.engine.plan import (
     Contributions,
     GroupValues,
@@ -23,7 +24,7 @@ from fastrank_eval.engine.plan import (
 from fastrank_eval.engine.totals import Measured, RowStates, SliceStates, Sums, Totals
 from fastrank_eval.groups.chunk import Chunk, Labels, Scored
 from fastrank_eval.groups.diversity import SubtopicRows
-from fastrank_eval.groups.edges import value_text
+from fastrank_eval.groups.edges import Keys, value_text
 from fastrank_eval.groups.ranking import Ranking, rank, ranking_in_row_order
 from fastrank_eval.groups.ties import find_repeated
 from fastrank_eval.io.reader import RepeatedItemError
@@ -32,7 +33,11 @@ from fastrank_eval.stats.exact import NO_SLICES
 
 
 def evaluate_chunk(
-    chunk: Chunk, plan: Plan, totals: Totals, name: Callable[[int], str]
+    chunk: Chunk,
+    plan: Plan,
+    totals: Totals,
+    name: Callable[[int], str],
+    keys: Callable[[np.ndarray], Keys] | None = None,
 ) -> GroupValues:
     """Rank whole groups, compute every measure and add to the totals.
 
@@ -45,6 +50,8 @@ def evaluate_chunk(
         Those of the calling thread.
     name : callable
         Maps the position of a group to the text of its key, for messages.
+    keys : callable, optional
+        Maps positions of groups to their keys, to name the largest group.
 
     Returns
     -------
@@ -59,7 +66,11 @@ def evaluate_chunk(
     )
     if plan.per_group:
         values.put_positives(labels)
-    totals.overall.count_groups(np.diff(chunk.starts), labels.relevant(1.0))
+    rows = np.diff(chunk.starts)
+    totals.overall.count_groups(rows, labels.relevant(1.0))
+    if keys is not None and chunk.grouped:
+        names = plan.roles.group
+        totals.largest = largest_in_chunk(totals.largest, rows, chunk.columns.rows, names, keys)
     totals.overall.count_negatives(labels.negatives)
     totals.soft += labels.soft
     if plan.slice_encoders:

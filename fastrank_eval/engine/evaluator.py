@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Container, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from itertools import zip_longest
 from os import PathLike
 from threading import Lock
@@ -17,10 +17,11 @@ from fastrank_eval._lib.arguments import is_list_like
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.engine.chunk_eval import ThreadTotals, evaluate_chunk
+from fastrank_eval.engine.largest_group import dominant
 from fastrank_eval.engine.plan import GroupValues, Plan
 from fastrank_eval.engine.totals import Totals
 from fastrank_eval.groups.chunk import Chunk
-from fastrank_eval.groups.edges import BatchProfile, Keys, View, keys_at, profile_batch
+from fastrank_eval.groups.edges import BatchProfile, Groups, Keys, View, keys_at, profile_batch
 from fastrank_eval.io.columns import (
     OTHERS,
     POSITIVES,
@@ -156,7 +157,7 @@ class Evaluator:
             return None
         for p in self._whole:
             chunk = Chunk(rows.of(p), np.array([0, rows.count]), grouped=False)
-            self._evaluate(p, chunk, lambda group: "")
+            self._evaluate(p, chunk, lambda group: "", lambda groups: ())
         return rows.keep(self.grouped) if self.grouped else None
 
     def profile(self, rows: Rows, whole: bool) -> BatchProfile:
@@ -169,7 +170,7 @@ class Evaluator:
         rows: Rows,
         starts: np.ndarray,
         name: Callable[[int], str],
-        keys: Callable[[], Keys],
+        keys: Callable[[Groups], Keys],
         batch_profile: BatchProfile | None = None,
         *,
         scattered: bool = False,
@@ -184,7 +185,7 @@ class Evaluator:
         name : callable
             Maps the position of a group to the text of its key, for messages.
         keys : callable
-            Returns the keys of the groups.
+            Maps positions of groups to their keys.
         batch_profile : BatchProfile, optional
             What a look at these groups has found.
         scattered : bool
@@ -196,7 +197,7 @@ class Evaluator:
             For each of `grouped`; None for a plan that keeps no values of groups.
         """
         results: list[GroupResults | None] = []
-        keys = cache(keys)
+        every_key = cache(partial(keys, slice(None)))
         for position, p in enumerate(self.grouped):
             plan, columns = self.plans[p], rows.of(p)
             if batch_profile is not None:
@@ -207,18 +208,22 @@ class Evaluator:
                 chunk = Chunk(columns, starts, entries=dict.fromkeys(range(len(columns.scores))))
             else:
                 chunk = Chunk(columns, starts)
-            evaluated = self._evaluate(p, chunk, name)
+            evaluated = self._evaluate(p, chunk, name, keys)
             if evaluated is None or not plan.per_group:
                 results.append(None)
                 continue
             chunk, groups, values = evaluated
-            of_groups = keys() if groups is None else keys_at(keys(), groups)
+            of_groups = every_key() if groups is None else keys_at(every_key(), groups)
             first_rows = chunk.columns.first_rows(chunk.starts)
             results.append(GroupResults(of_groups, values, first_rows, groups))
         return results
 
     def _evaluate(
-        self, p: int, chunk: Chunk, name: Callable[[int], str]
+        self,
+        p: int,
+        chunk: Chunk,
+        name: Callable[[int], str],
+        keys: Callable[[Groups], Keys],
     ) -> tuple[Chunk, np.ndarray | None, GroupValues] | None:
         """Evaluate the rows that a plan does not drop; None if it drops all."""
         plan, groups = self.plans[p], None
@@ -234,7 +239,10 @@ class Evaluator:
         def name_of(group: int) -> str:
             return name(group if groups is None else int(groups[group]))
 
-        values = evaluate_chunk(chunk, plan, self.totals[p].get(), name_of)
+        def keys_of(places: np.ndarray) -> Keys:
+            return keys(places if groups is None else groups[places])
+
+        values = evaluate_chunk(chunk, plan, self.totals[p].get(), name_of, keys_of)
         return chunk, groups, values
 
     def finish(self, results: Sequence[Sequence[GroupResults]]) -> list[PlanTotals]:
@@ -255,6 +263,7 @@ class Evaluator:
             ]
             keys, values = [of for of, _ in pairs], [value for _, value in pairs]
             merged, left_out = totals.merge(), self._left_out[p]
+            merged.largest = dominant(merged.largest, merged.overall.squares())
             if self.plans[p].counts_unretrieved:
                 rows, positives = merged.overall.rows(), merged.overall.positives()
                 left_out.update({(POSITIVES, ""): positives, (OTHERS, ""): rows - positives})

@@ -57,7 +57,7 @@ from fastrank_eval.engine.records import (
     refuse_if_none_left,
 )
 from fastrank_eval.engine.strategy import EvaluatedRows, evaluate_rows
-from fastrank_eval.engine.summary import slices_left_out, summary_rows
+from fastrank_eval.engine.summary import largest_group, slices_left_out, summary_rows
 from fastrank_eval.engine.totals import Totals
 from fastrank_eval.groups.edges import Keys
 from fastrank_eval.groups.ties import TIES
@@ -550,6 +550,7 @@ def _conventions(task: Task, plan_totals: PlanTotals, rows: EvaluatedRows) -> di
         conventions["where"] = str(request.where)
     if request.limit is not None:
         conventions["limit"] = request.limit
+    conventions |= largest_group(plan_totals.totals, task.source.schema)
     left_out = plan_totals.left_out
     if task.source.rows_left_out is not None:
         conventions["null_groups"] = "drop"

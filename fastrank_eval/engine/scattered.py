@@ -145,7 +145,7 @@ class ScatteredEvaluator:
             chunk, starts, keys = gatherer.gather(partitions)
 
             def name(group: int) -> str:
-                return key_text(keys(), plan.roles.group, group)
+                return key_text(keys(slice(group, group + 1)), plan.roles.group, 0)
 
             return evaluator.evaluate(chunk, starts, name, keys, scattered=True)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
@@ -13,6 +14,7 @@ import pyarrow as pa
 from fastrank_eval._lib import __version__
 from fastrank_eval._lib.errors import MergeError
 from fastrank_eval._lib.threads import processors
+from fastrank_eval.engine.largest_group import LARGEST, LargestGroup, dominant
 from fastrank_eval.engine.plan import Plan, undefined_policies
 from fastrank_eval.engine.records import LEFT_OUT, ROW_COUNTS, Meta
 from fastrank_eval.engine.run import Evaluation
@@ -32,7 +34,7 @@ from fastrank_eval.engine.state_arrays import (
     read,
 )
 from fastrank_eval.engine.state_file import Provenance
-from fastrank_eval.engine.summary import slices_left_out, summary_rows
+from fastrank_eval.engine.summary import largest_group, slices_left_out, summary_rows
 from fastrank_eval.engine.totals import Totals
 from fastrank_eval.io.columns import NULL_GROUP, Roles
 from fastrank_eval.measures import Measure
@@ -55,6 +57,7 @@ RUN_CONVENTIONS = (
     "slices_left_out",
     "null_groups",
     *ROW_COUNTS,
+    LARGEST,
 )
 #: Entries of the header that must be equal, with their names in messages.
 _EQUAL_ENTRIES = {
@@ -94,7 +97,8 @@ class Content:
         return {**vars(self), "_kept": []}
 
     def check(self) -> None:
-        """Read every array."""
+        """Read every array, and the largest group."""
+        LargestGroup.of_header(self.header)
         totals = Totals.from_arrays(plan_of([self]), self.arrays)
         if sum(each.nbytes for of in self.arrays.values() for each in of.values()) <= _KEPT_BYTES:
             self._kept.append(totals)
@@ -103,11 +107,13 @@ class Content:
 
     def totals(self, plan: Plan) -> Totals:
         """Return totals with the codes of a plan, which may be changed."""
+        totals: Totals | None = None
         with suppress(IndexError):  # another thread may take them
-            totals = self._kept.pop()
-            if totals.has_codes_of(plan):
-                return totals.select(plan)
-        return Totals.from_arrays(plan, self.arrays)
+            kept = self._kept.pop()
+            totals = kept.select(plan) if kept.has_codes_of(plan) else None
+        totals = totals or Totals.from_arrays(plan, self.arrays)
+        totals.largest = LargestGroup.of_header(self.header)
+        return totals
 
 
 def check_agreement(one: Content, other: Content) -> None:
@@ -237,10 +243,10 @@ def check_crossing(every: Sequence[Content]) -> None:
     )
 
 
-def merge_contents(
-    every: Sequence[Content],
-) -> tuple[StateArrays, dict[str, str | None]]:
-    """Merge states; return arrays, and kinds of the values of fields.
+def merge_contents(every: Sequence[Content], *, whole: bool) -> tuple[StateArrays, dict[str, Any]]:
+    """Merge states; return arrays, and entries of the header that change.
+
+    `whole` says that no group has rows in two of the states.
 
     Raises
     ------
@@ -251,7 +257,7 @@ def merge_contents(
     totals = Totals(plan)
     for one in every:
         totals.merge(one.totals(plan))
-    arrays = totals.to_arrays()
+    arrays, largest = totals.to_arrays(), dominant(totals.largest, totals.overall.squares())
     header = every[0].header
     if header["has_groups"]:
         first, *others = (
@@ -259,7 +265,13 @@ def merge_contents(
             for one in every
         )
         arrays[ALL, "", VALUES] = first.concat(others).sort_by_key().to_arrays()
-    return arrays, {field.name: field.keys()[0] for field in fields_of(plan)}
+    entries: dict[str, Any] = {"fields": {f.name: f.keys()[0] for f in fields_of(plan)}}
+    if largest is not None:
+        parts = [one for one in every if any(entry["rows"] for entry in one.header["provenance"])]
+        bounds = [(one.header.get(LARGEST) or {}).get("at_least", False) for one in parts]
+        at_least = any(bounds) or (len(parts) > 1 and not whole)
+        entries[LARGEST] = replace(largest, at_least=at_least).plain()
+    return arrays, entries
 
 
 def plan_of(every: Sequence[Content], confidence: float = 0.95, min_groups: int = 1) -> Plan:
@@ -375,6 +387,7 @@ def _conventions(
         result["where"] = _all_values(one.where for one in provenance)
     if any(one.limit is not None for one in provenance):
         result["limit"] = _all_values(one.limit for one in provenance)
+    result |= largest_group(totals)
     result |= {"null_groups": "drop"} if NULL_GROUP in header.get(LEFT_OUT, {}) else {}
     result |= {name: header[name] for name in ROW_COUNTS if name in header}
     if len(provenance) > 1:

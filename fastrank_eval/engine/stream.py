@@ -12,7 +12,16 @@ from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import UndefinedError
 from fastrank_eval._lib.threads import map_jobs
 from fastrank_eval.engine.evaluator import Evaluator, GroupResults
-from fastrank_eval.groups.edges import KeyRun, Keys, KeyWatch, key_run, key_text, keys_at, same_key
+from fastrank_eval.groups.edges import (
+    Groups,
+    KeyRun,
+    Keys,
+    KeyWatch,
+    key_run,
+    key_text,
+    keys_at,
+    same_key,
+)
 from fastrank_eval.io.columns import Rows, concatenate
 from fastrank_eval.io.reader import WorkBatch, in_scratch, read_batch, rebatch
 from fastrank_eval.io.source import Batch
@@ -115,8 +124,8 @@ def evaluate_stream(
             def name(group: int) -> str:
                 return key_text(rows.keys, first.roles.group, int(starts[group]))
 
-            def keys() -> Keys:
-                return keys_at(rows.keys, starts[:-1])
+            def keys(groups: Groups) -> Keys:
+                return keys_at(rows.keys, starts[:-1][groups])
 
             try:
                 inside = evaluator.evaluate(
@@ -159,9 +168,10 @@ def evaluate_stream(
         def name(group: int) -> str:
             return key_text(spanning[group][1], first.roles.group, 0)
 
-        def keys() -> Keys:
+        def keys(groups: Groups) -> Keys:
             columns = zip(*(of_group for _, of_group, _ in spanning), strict=True)
-            return tuple(pa.concat_arrays(list(column)) for column in columns)
+            every = tuple(pa.concat_arrays(list(column)) for column in columns)
+            return keys_at(every, np.arange(len(spanning))[groups])
 
         rows = concatenate([rows for rows, _, _ in spanning])
         try:

@@ -15,6 +15,7 @@ from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.elementary import exp
 from fastrank_eval._lib.errors import MeasureError, UndefinedError
 from fastrank_eval._lib.threads import choose_map, map_jobs
+from fastrank_eval.engine.largest_group import LARGEST
 from fastrank_eval.engine.plan import GroupValues, Plan
 from fastrank_eval.engine.records import MeasureValue
 from fastrank_eval.engine.slice_calibration import ValueLabels, value_labels, worst_slice
@@ -57,6 +58,22 @@ def slices_left_out(plan: Plan, totals: Totals) -> int:
         for sums in totals.slices
         for index in sums.slice_indices.tolist()
     )
+
+
+def largest_group(totals: Totals, schema: pa.Schema | None = None) -> dict[str, dict[str, Any]]:
+    """Return the convention of a group that makes few groups count, if any.
+
+    Parameters
+    ----------
+    totals : Totals
+    schema : pyarrow.Schema, optional
+        As for `LargestGroup.plain`.
+    """
+    largest, sums = totals.largest, totals.overall
+    # Not where all groups are about equal, however few they are.
+    if largest is None or 2 * sums.carriers() > sums.groups():
+        return {}
+    return {LARGEST: largest.plain(schema)}
 
 
 def _value(

@@ -11,6 +11,7 @@ from typing import NamedTuple, Self, TypeAlias
 import numpy as np
 
 from fastrank_eval._lib.threads import JobMap
+from fastrank_eval.engine.largest_group import LargestGroup, larger
 from fastrank_eval.engine.plan import Contributions, Plan, RankedGroups, empty_reason, too_large
 from fastrank_eval.engine.state_arrays import (
     GROUPS,
@@ -400,12 +401,12 @@ class Sums:
         return self._counts.at(0, _NEGATIVES)
 
     def carriers(self, slice_index: int = 0) -> float:
-        """Compute ``(sum of n^2)^2 / sum of n^4`` over groups of n rows.
+        """Compute `carriers` of the rows of groups."""
+        return carriers(self.squares(slice_index), self._sizes.total(1, slice_index))
 
-        NaN if undefined.
-        """
-        squares, fourth = (self._sizes.total(term, slice_index) for term in range(2))
-        return carriers(squares, fourth)
+    def squares(self, slice_index: int = 0) -> float:
+        """Sum n^2 over the groups of n rows."""
+        return self._sizes.total(0, slice_index)
 
     @property
     def slice_indices(self) -> np.ndarray:
@@ -492,6 +493,7 @@ class Totals:
         self.sums = [Sums(plan) for _ in slicings]
         self.row_states = row_states or [SliceStates(plan) for _ in slicings]
         self.soft = 0  # rows with a label in ]0, 1[; no array has them
+        self.largest: LargestGroup | None = None  # of all rows, if it may be dominant
 
     @property
     def overall(self) -> Sums:
@@ -533,6 +535,7 @@ class Totals:
         """Select some measures, and all slicings or none."""
         count = 1 + len(plan.slice_encoders)
         totals = Totals(plan, self.row_states[:count])
+        totals.largest = self.largest
         indices = [self._plan.measures.index(measure) for measure in plan.measures]
         totals.sums = [sums.of_measures(plan, indices) for sums in self.sums[:count]]
         return totals
@@ -540,6 +543,7 @@ class Totals:
     def merge(self, other: Totals) -> None:
         """Add the totals of another thread or of other rows, which may change."""
         self.soft += other.soft
+        self.largest = larger(self.largest, other.largest)
         for sums, more in zip(self.sums, other.sums, strict=True):
             sums.merge(more)
         if other.row_states is not self.row_states:

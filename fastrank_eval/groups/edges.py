@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,8 @@ from fastrank_eval.io.columns import Columns
 from fastrank_eval.io.keys import number_keys
 
 Keys = tuple[pa.Array, ...]
+#: Positions of groups.
+Groups: TypeAlias = np.ndarray | slice
 
 
 def group_starts(keys: Keys) -> np.ndarray:

@@ -16,7 +16,7 @@ from fastrank_eval._lib.arrow import frozen, row_column
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval._lib.threads import scratch
-from fastrank_eval.groups.edges import Keys
+from fastrank_eval.groups.edges import Groups, Keys
 from fastrank_eval.groups.partition import PARTITIONS, PartitionedBatch, Partitioner
 from fastrank_eval.io.columns import Rows
 from fastrank_eval.io.keys import number_rows
@@ -94,7 +94,7 @@ class Gatherer:
                 yield range(first, last)
                 first = last
 
-    def gather(self, partitions: range) -> tuple[Rows, np.ndarray, Callable[[], Keys]]:
+    def gather(self, partitions: range) -> tuple[Rows, np.ndarray, Callable[[Groups], Keys]]:
         """Gather a range of partitions into a chunk.
 
         The thread's next chunk overwrites its memory.
@@ -106,7 +106,7 @@ class Gatherer:
         starts : ndarray of int64, shape (groups + 1,)
             First row of each group, then the number of rows.
         keys : callable
-            Returns the keys of the groups.
+            Maps positions of groups to their keys.
         """
         rows, block = self.rows(partitions), self._blocks[0]
         position = scratch("position in chunk", rows, np.uint32)
@@ -128,8 +128,8 @@ class Gatherer:
         items = self._items(partitions, position)
         chunk = Rows(self._partitioner.layout, 0, (), tuple(arrays), items, numbers)
 
-        def keys() -> Keys:
-            words = self._words(partitions)[:, heads[:groups]]
+        def keys(wanted: Groups) -> Keys:
+            words = self._words(partitions)[:, heads[:groups][wanted]]
             column_words = np.split(words, np.cumsum(self._widths)[:-1])
             pairs = zip(self._partitioner.columns, column_words, strict=True)
             return tuple(column.keys(list(words)) for column, words in pairs)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from fastrank_eval._lib.lexer import shorten
+from fastrank_eval.engine.largest_group import LARGEST
 from fastrank_eval.engine.records import (
     ROW_COUNTS,
     MeasureValue,
@@ -18,6 +20,7 @@ from fastrank_eval.measures import Measure, measure
 from fastrank_eval.measures.decisions import Decision, GroupDecision
 from fastrank_eval.measures.options import text_of
 from fastrank_eval.results.format import count_text, list_text, printable, share_text, speed_text
+from fastrank_eval.slicing.encode import text_value
 
 #: What rows lack that options leave out, by reason.
 _LACKS = {NULL_GROUP: "a group key", UNJUDGED: "a label", UNSCORED: "the score of a model"}
@@ -34,6 +37,7 @@ _NOTED = (
     "largest_grade",
     "reading_notes",
     *ROW_COUNTS,
+    LARGEST,
 )
 
 #: The detail of values for which rows of negative grade gain 0.
@@ -67,6 +71,7 @@ def report_notes(values: Iterable[MeasureValue], meta: Meta) -> list[str]:
     values = list(values)
     return [
         *_names(values, meta.requested),
+        *largest_group_notes(values, meta.conventions, meta.rows),
         *rows_left_out_notes(meta.conventions, meta.rows),
         *_negative_grades(values),
         *_soft_labels(values, meta.conventions),
@@ -99,6 +104,41 @@ def names_of(values: Iterable[NamedRecord], scores: Collection[str]) -> str:
         name if len(of) == len(scores) else f"{name} of {' and '.join(of)}"
         for name, of in models.items()
     )
+
+
+def largest_group_notes(
+    values: Iterable[MeasureValue], conventions: Mapping[str, object], rows: int
+) -> list[str]:
+    """Name the group whose rows make few groups count, where values suffer.
+
+    Parameters
+    ----------
+    values : iterable of MeasureValue
+    conventions : mapping
+    rows : int
+        Number of all rows.
+    """
+    largest = conventions.get(LARGEST)
+    # Where each group counts 1, its rows are not the cause.
+    few = any(
+        v.by is None
+        and v.caution == "few_groups"
+        and (v.aggregate == "pooled" or measure(v.measure).weight != "uniform")
+        for v in values
+    )
+    if not (few and isinstance(largest, Mapping)):
+        return []
+    share = share_text(largest["rows"] / rows)
+    share = f"at least {share}" if largest.get("at_least") else share
+    if largest["key"] is None:
+        return [f"one large group: {share} of the rows; keep_groups=True names it"]
+    key = ", ".join(f"{name}={_key_text(value)}" for name, value in largest["key"].items())
+    return [f"large group {key}: {share} of the rows"]
+
+
+def _key_text(value: int | bool | str) -> str:
+    text = text_value(value) if isinstance(value, str) else str(value).lower()
+    return shorten(text)
 
 
 def _names(values: Sequence[MeasureValue], requested: Mapping[str, str]) -> Iterator[str]:

@@ -14,6 +14,7 @@ from fastrank_eval._lib.addresses import clean_address
 from fastrank_eval._lib.arguments import at_least_one, check_fraction, check_options, shown, typed
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval._lib.files import atomic_path
+from fastrank_eval.engine.largest_group import LARGEST, entry_of_whole
 from fastrank_eval.engine.records import (
     ROW_COUNTS,
     add_counts,
@@ -245,11 +246,12 @@ class State:
             check_repeated(every)
         if not allow_crossing:
             check_crossing(every)
-        arrays, kinds = merge_contents(every)
+        whole = self.has_groups and not allow_crossing
+        arrays, entries = merge_contents(every, whole=whole)
         options = {name: {one.header[name] for one in every} for name in _OPTIONS}
         header = {
-            **self._header,
-            "fields": kinds,
+            **{name: entry for name, entry in self._header.items() if name != LARGEST},
+            **entries,
             **{name: one.pop() if len(one) == 1 else None for name, one in options.items()},
             "provenance": [entry for one in every for entry in one.header["provenance"]],
         }
@@ -280,6 +282,7 @@ class State:
                 f"{shown(list(provenance))}; give all of them."
             )
         header = dict(self._header)
+        header |= entry_of_whole(header, group)
         counts = {
             name: sum(getattr(one, name) for one in self.provenance)
             for name in ("rows", "positives", "groups")
@@ -543,6 +546,7 @@ def state_of_run(evaluation: Evaluation, source: object, keep_groups: bool = Fal
         "requested": evaluation.requested,
         **({"names": names} if names else {}),
         **{name: conventions[name] for name in ROW_COUNTS if name in conventions},
+        **({LARGEST: totals.largest.plain(evaluation.schema)} if totals.largest else {}),
         "models": roles.scores,
         "baseline": None if plan.baseline is None else roles.scores[plan.baseline],
         "slicings": {str(slicing.spec): bin_edges(slicing) for slicing in plan.slice_encoders},

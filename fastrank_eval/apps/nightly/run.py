@@ -85,7 +85,7 @@ from fastrank_eval.engine.records import plain_value
 from fastrank_eval.engine.run import Evaluation, Request
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.parser import requested_measures
-from fastrank_eval.results.notes import rows_left_out_notes
+from fastrank_eval.results.notes import largest_group_notes, rows_left_out_notes
 
 
 def check_folder(history: Path) -> None:
@@ -363,7 +363,10 @@ def _evaluated_night(config: NightlyConfig, date: dt.date, evaluation: Evaluatio
         version=meta.version,
         seconds=meta.seconds,
         label=config.label,
-        notes=tuple(rows_left_out_notes(meta.conventions, meta.rows)),
+        notes=(
+            *largest_group_notes(values, meta.conventions, meta.rows),
+            *rows_left_out_notes(meta.conventions, meta.rows),
+        ),
         conventions=_conventions_of_run(evaluation, config, hidden),
         values=tuple(values),
         quality=quality_of(evaluation),
