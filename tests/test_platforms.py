@@ -32,7 +32,6 @@ COMMANDS = {
     "evaluate without a folder for kernels": [
         *("evaluate", *CLICKS, "--score", "score_a", "--measures", "P@1", "--order", "grouped"),
     ],
-    "compare": ["compare", *CLICKS, "--baseline", "score_a", "--score", "score_b"],
     "state": ["evaluate", *CLICKS, "--score", "score_a", "--save-state", "night.state"],
     "trec": ["trec", "-c", "qrels.txt", "ours.run"],
     "nightly": ["nightly", "month/nightly.toml", "--date", "2026-11-06"],
