@@ -8,6 +8,7 @@ Seeds are those of the cell: users of a table, and click rate.
 from __future__ import annotations
 
 import argparse
+import json
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -32,8 +33,8 @@ MEASURES = (
 )  # fmt: skip
 #: Reasons that leave a value without two groups to compare.
 _NONE_TO_COMPARE = ("undefined", "one_group")
-#: A true difference, in standard errors.
-_TRUE = 3
+#: A true difference, in standard errors, and how much seldomer it may be found than before.
+_TRUE, _MOST_LOST = 3, 0.02
 _ALPHA = 0.05
 _SEED = 42
 _FILE = Path(__file__).with_name("NULLS.md")
@@ -45,27 +46,39 @@ class Cell:
 
     Parameters
     ----------
-    tables : int
-    compared : int
-        Tables with two or more groups that carry the measure.
-    p_values : ndarray of float64, shape (tests,)
-    found : float
-        Share of the tables in which a difference of three standard errors, added to the observed
-        one, is significant.
+    carried : ndarray of bool, shape (tables,)
+        Whether two or more groups carry the measure.
+    p : ndarray of float64, shape (tables,)
+        NaN where there is no test.
+    found : ndarray of bool, shape (tables,)
+        Whether a difference of three standard errors, added to the observed one, is significant.
     reasons : Counter of str
         Why the others were not tested.
     """
 
-    tables: int
-    compared: int
-    p_values: np.ndarray
-    found: float
+    carried: np.ndarray
+    p: np.ndarray
+    found: np.ndarray
     reasons: Counter[str]
+
+    @property
+    def p_values(self) -> np.ndarray:
+        """Of the tests that were made."""
+        return self.p[~np.isnan(self.p)]
+
+    @property
+    def compared(self) -> int:
+        """Tables in which two or more groups carry the measure."""
+        return int(self.carried.sum())
 
     @property
     def share(self) -> float:
         """Share of the tests that see a difference at 5 %."""
         return float(np.mean(self.p_values <= _ALPHA)) if len(self.p_values) else np.nan
+
+    def power(self, tables: np.ndarray) -> float:
+        """Share of some tables in which a difference of three errors is found."""
+        return float(self.found[tables].mean()) if tables.any() else np.nan
 
 
 def log_of(users: int, rate: float, tables: int) -> dict[str, np.ndarray]:
@@ -107,19 +120,18 @@ def cells(
 def _cell(values: list[fe.ComparedValue]) -> Cell:
     """Summarise the comparisons of one measure."""
     deltas = np.array([value.delta for value in values])
-    tested = [value for value in values if not np.isnan(value.p_value)]
     moved = _TRUE * float(np.nanstd(deltas)) if np.isfinite(deltas).any() else 0.0
-    found = sum(
-        value.se > 0 and t_tail((value.delta + moved) / value.se, value.degrees) <= _ALPHA
-        for value in tested
-    )
     return Cell(
-        len(values),
-        sum(value.caution not in _NONE_TO_COMPARE for value in values),
-        np.array([value.p_value for value in tested]),
-        found / len(values),
+        np.array([value.caution not in _NONE_TO_COMPARE for value in values]),
+        np.array([value.p_value for value in values]),
+        np.array([
+            value.se > 0
+            and not np.isnan(value.p_value)
+            and t_tail((value.delta + moved) / value.se, value.degrees) <= _ALPHA
+            for value in values
+        ]),
         Counter(str(value.caution) for value in values if np.isnan(value.p_value)),
-    )
+    )  # fmt: skip
 
 
 #: The cells of all places, of users and click rate, by measure.
@@ -133,70 +145,156 @@ def simulate(tables: int, measures: Sequence[str] = MEASURES) -> Found:
     }
 
 
-def page(found: Found) -> str:
-    """Write the page."""
-    measures = list(next(iter(found.values())))
+def dump(found: Found) -> str:
+    """Write cells as JSON, for `load`."""
+    return json.dumps([
+        [*place, text, *(a.tolist() for a in (cell.carried, cell.p, cell.found)), cell.reasons]
+        for place, of in found.items()
+        for text, cell in of.items()
+    ])  # fmt: skip
+
+
+def load(written: str) -> Found:
+    """Read the cells that `dump` wrote."""
+    found: Found = {}
+    for users, rate, text, carried, p, hits, reasons in json.loads(written):
+        cell = Cell(np.array(carried), np.array(p), np.array(hits), Counter(reasons))
+        found.setdefault((users, rate), {})[text] = cell
+    return found
+
+
+def page(found: Found, before: Found | None = None) -> str:
+    """Write the page.
+
+    Parameters
+    ----------
+    found : mapping
+        The cells.
+    before : mapping, optional
+        Cells of some measures by an earlier version, of the same tables.
+    """
     every = [cell for of_place in found.values() for cell in of_place.values()]
     least = min(float(cell.p_values.min(initial=1.0)) for cell in every)
     limits = ", ".join(f"{limit:.1%} with {users} users" for users, limit in USERS.items())
-
-    def by_measure(write: Callable[[int, Cell], str]) -> str:
-        lines = [
-            [text.format("t"), *(write(place[0], of[text]) for place, of in found.items())]
-            for text in measures
-        ]
-        header = ["measure", *(f"{users}, {rate:.1%}" for users, rate in found)]
-        return table(header, lines, "l" + "r" * len(found))
-
     untested = {
         place: sum((cell.reasons for cell in of.values()), Counter[str]())
         for place, of in found.items()
     }
     reasons = sorted(set().union(*untested.values()))
     lines = [
-        [f"{users}, {rate:.1%}", *(f"{untested[users, rate][reason]:,}" for reason in reasons)]
-        for users, rate in found
+        [_name(place), *(f"{untested[place][reason]:,}" for reason in reasons)] for place in found
     ]
     return (
         "# Equal models in few users\n\n"
-        f"Written by `python -m bench.nulls`: {every[0].tables:,} tables a cell. A cell is named "
+        f"Written by `python -m bench.nulls`: {len(every[0].p):,} tables a cell. A cell is named "
         "by the users of a table and the click rate. A user has 5 to 35 rows. Both models are "
         "drawn alike. Tests are those of `compare` by default, without a correction; t is a "
         "threshold that a tenth of the rows reach.\n\n"
         "How often tests of equal models have p ≤ 0.05, and in parentheses the tests made. Wanted "
         f"are at most {limits}; ! marks more. The least p-value of all is {least:.1g}.\n\n"
-        + by_measure(_share)
-        + "\n\nTests made of the tables in which two or more groups carry the measure.\n\n"
-        + by_measure(_made)
-        + "\n\nThe reasons of the other comparisons, of all measures.\n\n"
+        f"{_table(found, _share)}\n\n{_missed(found)}\n\n"
+        "Tests made of the tables in which two or more groups carry the measure.\n\n"
+        f"{_table(found, _made)}\n\nThe reasons of the other comparisons, of all measures.\n\n"
         + table(["cell", *reasons], lines, "l" + "r" * len(reasons))
-        + "\n\nHow often a difference of three standard errors has p ≤ 0.05, of all tables. It is "
-        "added to the observed difference; the standard error is the deviation of the differences "
-        "of all tables.\n\n" + by_measure(_found) + "\n"
+        + "\n\nHow often a difference of three standard errors has p ≤ 0.05, of the tables in "
+        "which two or more groups carry the measure. It is added to the observed difference; the "
+        "standard error is the deviation of the differences of all tables.\n\n"
+        f"{_table(found, _found)}\n" + (_changes(found, before) if before else "")
     )
 
 
-def _share(users: int, cell: Cell) -> str:
+#: Writes the entry of a table: the users, a cell, and the same cell before.
+_Entry = Callable[[int, Cell, Cell], str]
+
+
+def _table(found: Found, entry: _Entry, before: Found | None = None) -> str:
+    """Write a table with a line for each measure and a column for each place."""
+    measures = next(iter((before or found).values()))
+    lines = [
+        [
+            text.format("t"),
+            *(entry(p[0], of[text], (before or found)[p][text]) for p, of in found.items()),
+        ]
+        for text in measures
+    ]
+    return table(["measure", *map(_name, found)], lines, "l" + "r" * len(found))
+
+
+def _name(place: tuple[int, float]) -> str:
+    return f"{place[0]}, {place[1]:.1%}"
+
+
+def _share(users: int, cell: Cell, _: Cell) -> str:
     if not len(cell.p_values):
         return NONE
     mark = "!" if cell.share > USERS[users] else ""
     return f"{mark}{cell.share:.1%} ({len(cell.p_values):,})"
 
 
-def _made(users: int, cell: Cell) -> str:
+def _made(users: int, cell: Cell, _: Cell) -> str:
     return f"{len(cell.p_values) / cell.compared:.1%}" if cell.compared else NONE
 
 
-def _found(users: int, cell: Cell) -> str:
-    return f"{cell.found:.1%}"
+def _found(users: int, cell: Cell, _: Cell) -> str:
+    return f"{cell.power(cell.carried):.1%}" if cell.compared else NONE
+
+
+def _missed(found: Found) -> str:
+    """Say which cells have more than the wanted share."""
+    missed = [
+        f"{text.format('t')} ({_name(place)}: {cell.share:.1%})"
+        for place, of in found.items()
+        for text, cell in of.items()
+        if cell.share > USERS[place[0]]
+    ]
+    if not missed:
+        return "Every cell holds its limit."
+    return f"{len(missed)} cells exceed their limit: {', '.join(missed)}."
+
+
+def _changes(found: Found, before: Found) -> str:
+    """Compare how often the difference is found with an earlier version."""
+    lost = [
+        f"{text.format('t')} ({_name(place)}: {_power_before(found[place][text], old)})"
+        for place, of in before.items()
+        for text, old in of.items()
+        if _change(found[place][text], old) < -_MOST_LOST
+    ]
+    told = f"{len(lost)} cells lose more than {_MOST_LOST:.0%}: {', '.join(lost)}."
+    return (
+        "\nThe change of these shares, in points, since errors of zero and of one group make no "
+        "test, by the same tables. Left out are the measures with the same tests before and "
+        "after. Tables in which one group carries the measure had tests before, and have none "
+        "now.\n\n"
+        f"{_table(found, _points, before)}\n\n"
+        f"{told if lost else f'No cell loses more than {_MOST_LOST:.0%}.'}\n"
+    )
+
+
+def _change(cell: Cell, old: Cell) -> float:
+    return cell.power(cell.carried) - old.power(cell.carried)
+
+
+def _power_before(cell: Cell, old: Cell) -> str:
+    return f"{old.power(cell.carried):.1%} before, {cell.power(cell.carried):.1%} now"
+
+
+def _points(users: int, cell: Cell, old: Cell) -> str:
+    return f"{100 * _change(cell, old):+.1f}" if cell.compared else NONE
 
 
 def main() -> None:
     """Write bench/NULLS.md."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tables", type=int, default=2000)
+    parser.add_argument("--save", help="write the cells to a file, for --before")
+    parser.add_argument("--before", help="cells that an earlier version saved, to compare with")
     arguments = parser.parse_args()
-    text = page(simulate(arguments.tables))
+    found = simulate(arguments.tables)
+    if arguments.save:
+        Path(arguments.save).write_text(dump(found), encoding="utf-8")
+    before = Path(arguments.before).read_text(encoding="utf-8") if arguments.before else "[]"
+    text = page(found, load(before))
     print(text)
     _FILE.write_text(text, encoding="utf-8")
 

@@ -194,6 +194,41 @@ def test_2__effective_groups__are_those_with_a_share_of_the_denominator() -> Non
     assert effective == {"LogLoss": 40, "TPR": 4, "PPV": 40, "FPR": 36}
 
 
+def test_2__four_of_sixty_users_that_gain_a_hit__are_no_proof() -> None:
+    users = np.arange(60)
+    hit, gain = users % 2 == 1, np.isin(users, (4, 12, 20, 28))
+    log = {"g": np.repeat(users, 4), "y": np.tile([1, 0, 0, 0], 60)}
+    for model, hits in (("a", hit), ("b", hit | gain)):
+        log[model] = np.stack([np.where(hits, 0.9, 0.1), *[np.full(60, 0.1)] * 3], axis=1).ravel()
+    found = fe.compare(log, **ROLES, measures="TPR,FNR,Accuracy,BalancedAccuracy,MCC")
+    for line in found:
+        assert line.groups == 60
+        assert line.degrees == pytest.approx(6 * 4)
+        assert line.p_value > 0.05, line
+
+
+def test_2__rare_clicks__do_not_hide_a_true_difference() -> None:
+    found = cells(40, 0.005, 100, ("BalancedAccuracy({})", "MCC({})", "PPV({})"))
+    powers = {text: cell.power(cell.carried) for text, cell in found.items()}
+    assert all(power > 0.5 for power in powers.values()), powers
+    assert powers["BalancedAccuracy({})"] > 0.75
+
+
+def test_2__one_user_who_clicks__leaves_few_groups_behind_ne() -> None:
+    log = {"g": np.arange(400) % 40, "y": np.arange(400) == 0, "s": np.arange(1, 401) / 500}
+    found = fe.evaluate(log, group="g", label="y", score="s", measures="LogLoss,NE,RIG,NEPos")
+    effective = {line.measure: line.effective_groups for line in found}
+    assert effective.pop("LogLoss") == pytest.approx(40)
+    assert all(1 <= count < 2 for count in effective.values()), effective
+
+
+def test_2__auc__has_no_more_effective_groups_than_shares_of_its_positives() -> None:
+    log = {"g": np.arange(400) % 40, "y": np.isin(np.arange(400), (0, 40, 80, 1, 2, 3))}
+    log["s"] = np.arange(400) * 37 % 400
+    (line,) = fe.evaluate(log, group="g", label="y", score="s", measures="AUC(se='clustered')")
+    assert line.effective_groups <= (3**2 + 3) ** 2 / (3**4 + 3) * (1 + 1e-12)
+
+
 def test_4__a_result_that_cannot_pair_rows__names_what_can() -> None:
     asked = {name: column for name, column in ROLES.items() if name != "baseline"}
     result = fe.evaluate(of_copies(5), **asked, measures="LogLoss,AUC,ECE(bins=5)")

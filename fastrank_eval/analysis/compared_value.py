@@ -59,12 +59,12 @@ class ComparedValue(DifferenceFields, NamedRecord):
         Number of p-values that are corrected together: for all rows, one for every measure and
         candidate; for slices, one for every slice of the slicing, measure and candidate.
     groups : int
-        Groups that either model uses, with a share of the denominator for a share of rows such as
-        PPV; 1 if the value of a model rests on one group. 0 where `caution` says that no error is
-        known.
+        Groups that either model uses; 1 if the value of a model rests on one group. 0 where
+        `caution` says that no error is known.
     degrees : float
         Degrees of freedom of `se`, by Satterthwaite's count of the groups that carry the variance:
-        from 1 to ``groups - 1``. NaN with ``test="clustered_z"`` and where no error is known.
+        from 1 to ``groups - 1``, for a share of rows such as PPV at most six for each group that
+        carries the difference. NaN with ``test="clustered_z"`` and where no error is known.
     wins, ties, losses : int or None
         Groups in which the candidate is better, equal and worse, of those that both models use;
         None if groups have no values of the measure.

@@ -233,8 +233,9 @@ class MeasureValue(NamedRecord):
     effective_groups : float
         Groups that carry the variance: ``(sum of w^2)^2 / sum of w^4`` over the shares w that
         groups have of the denominator (their weights; for a measure of all rows the rows that it
-        divides by, for AUC all rows), or one more than Satterthwaite's degrees of freedom of the
-        variance where these are known and fewer. NaN for a measure without an error.
+        divides by, for AUC its positives or its others). One more than Satterthwaite's degrees of
+        freedom of the variance, or for NE ``1 / sum of h^2`` over the shares h of the entropy,
+        where these are known and fewer. NaN for a measure without an error.
     weight : float
         Sum of the weights of the groups used, for averages over several slices; NaN for a pooled
         measure.

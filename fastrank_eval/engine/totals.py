@@ -83,7 +83,7 @@ class RowStates:
         ]
         self.pairs: dict[int, dict[Hashable, ClusterMoments]] = {
             model: {
-                key: ClusterMoments(2 * state.moments.terms, compared=True)
+                key: ClusterMoments(2 * state.moments.terms, state.contrasts)
                 for key, state in self.models[model].items()
                 if isinstance(state, ClusteredSums)
             }

@@ -295,7 +295,8 @@ class PooledAUC(OrderedMeasure):
         found = state.variance(area, map_jobs)
         error = _root(found.variance)
         details |= {SE_OF_CLUSTERS: error if error > 0 else math.nan, CLUSTERS: found.clusters}
-        return PooledValue(area, None, details, error, found.behind, found.effective)
+        clusters = found.behind, found.effective, found.by_shares
+        return PooledValue(area, None, details, error, *clusters)
 
     def difference_error(self, base: Any, other: Any, map_jobs: JobMap) -> ErrorOfDifference:
         if self.se != "clustered":

@@ -36,6 +36,9 @@ class ClusteredSums(RowSums):
         As in `ClusterMoments`.
     """
 
+    #: In what two models differ, as in `ClusterMoments`; other terms are about the rows.
+    contrasts: ClassVar[tuple[tuple[int, ...], ...]] = ((0,),)
+
     def __init__(
         self, terms: int, varying: int, denominators: Sequence[tuple[int, ...]] = ()
     ) -> None:
@@ -220,6 +223,8 @@ class ConfusionSums(ClusteredSums):
 
     #: Its cells in the order of the sums and of the numbers from `cells_of`.
     CELLS = ("TN", "FN", "FP", "TP")
+    #: A row that is predicted otherwise moves from TN to FP, or from FN to TP.
+    contrasts = ((0, 2), (3, 1))
     #: What shares of the cells are shares of, by the name in `Confusion`.
     DENOMINATORS: ClassVar[dict[str, tuple[int, ...]]] = {
         "positive": (1, 3),
@@ -250,7 +255,8 @@ class ConfusionSums(ClusteredSums):
 
     def confusion(self) -> Confusion:
         """Return the matrix as one case; weights are multiplied by a power of two."""
-        exact = [cell * Fraction(2) ** self._power() for cell in self._exact()]
+        scale = Fraction(2) ** self._power()
+        exact = [cell * scale for cell in self._exact()]
         tn, fn, fp, tp = (np.array([float(cell)]) for cell in exact)
         return Confusion(tp, fp, fn, tn)
 
@@ -263,8 +269,8 @@ class ConfusionSums(ClusteredSums):
 
     def _power(self) -> int:
         """Return the exponent that scales the weights to about 1; 0 for counts."""
-        total = sum(self._exact())
-        if not self.weighted or not total:
+        total = sum(self._exact()) if self.weighted else Fraction(0)
+        if not total:
             return 0
         return total.denominator.bit_length() - total.numerator.bit_length()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Mapping
+from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -229,6 +230,13 @@ class NormalizedEntropy(_Likelihood):
             return 1 / entropy_of(float(self.background)), 0.0
         entropy = entropy_of(rate)
         return 1 / entropy, -loss / entropy / entropy * (log1p(-rate) - log(rate))
+
+    def with_error(self, result: PooledValue, state: ClusteredSums) -> PooledValue:
+        """Count no more effective groups than make up the entropy of the rows."""
+        result = super().with_error(result, state)
+        if self.background != "slice" or not result.clusters:
+            return result
+        return replace(result, by_shares=min(result.by_shares, self._groups_behind(state)))
 
     def derivatives_of_pair(
         self, base: ClusteredSums, other: ClusteredSums

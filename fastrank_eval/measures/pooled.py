@@ -211,8 +211,8 @@ class ClusteredMeasure(PooledMeasure):
     Its standard error is that of the linearised formula. Without groups there is none.
     """
 
-    #: Whether values are shares of what they are divided by. Then only groups with a part of it
-    #: have an influence, and derivatives are differences of shares, which may nearly cancel.
+    #: Whether values are shares of what they are divided by. Then derivatives are differences of
+    #: shares, which may nearly cancel.
     is_share: ClassVar[bool] = False
 
     @property
@@ -281,13 +281,14 @@ class ClusteredMeasure(PooledMeasure):
             return ErrorOfDifference()
         slopes = self.derivatives_of_pair(base, other)
         rounding = sum(map(self.rounding, states, slopes))
-        groups = [each.clusters for each in values]
-        # A value that rests on one group has no influences.
-        behind = max(groups) if self.is_share else moments.clusters
+        gradient = [-slope for slope in slopes[0]] + slopes[1]
+        fewest = min(each.clusters for each in values)
+        se = moments.error(gradient, rounding)
         return ErrorOfDifference(
-            moments.error([-slope for slope in slopes[0]] + slopes[1], rounding),
-            behind if min(groups) > 1 else min(groups),
-            moments.carriers(),
+            se,
+            # A value that rests on one group has no influences.
+            moments.clusters if fewest > 1 else fewest,
+            moments.carriers(gradient, se),
             min(each.by_shares for each in values),
             rounding,
         )

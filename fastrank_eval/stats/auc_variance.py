@@ -237,6 +237,8 @@ class ClusterSums:
         What rounding adds to the influences of positives, and of others; see `zero_if_rounding`.
     carriers : float
         ``(sum of u^2)^2 / sum of u^4`` of the influences u.
+    by_shares : float
+        The same of the shares that clusters have of the positives, or of the others: the smaller.
     """
 
     squares: tuple[float, float, float]
@@ -245,6 +247,7 @@ class ClusterSums:
     counts: tuple[int, int, int]
     roundings: tuple[float, float]
     carriers: float
+    by_shares: float = math.nan
 
     @property
     def clusters(self) -> int:

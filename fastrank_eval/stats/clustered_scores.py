@@ -228,14 +228,15 @@ def _add_deviations(
     map_jobs: JobMap,
 ) -> ClusterSums:
     """Add squares and products of the deviations of groups."""
-    sums = RowSums(7)
+    sums = RowSums(9)
 
     def add_up(job: Any) -> np.ndarray:
         first, second, influence, shares = deviations(job)
         squares = influence * influence
+        both = shares * shares
         products = (
             *(first * first, second * second, first * second, np.square(squares), squares),
-            *(shares * shares),
+            *(*both, *np.square(both)),
         )
         for term, values in enumerate(products):
             sums.add(term, values)
@@ -243,7 +244,7 @@ def _add_deviations(
         return np.array([np.count_nonzero(groups) for groups in present])
 
     counts = sum(map_jobs(add_up, jobs), np.zeros(3, np.int64)).tolist()
-    positive, other, both, fourth, influences, *of_shares = (sums.total(k) for k in range(7))
+    positive, other, both, fourth, influences, *of_shares = (sums.total(k) for k in range(9))
     first_total, second_total = totals
     squares = positive / first_total / first_total + other / second_total / second_total
     squares += 2.0 * both / first_total / second_total
@@ -255,6 +256,7 @@ def _add_deviations(
         (counts[0], counts[1], counts[2]),
         (rounding * math.sqrt(of_shares[0]), rounding * math.sqrt(of_shares[1])),
         carriers(squares, fourth),
+        min(carriers(of_shares[k], of_shares[2 + k]) for k in range(2)),
     )
 
 

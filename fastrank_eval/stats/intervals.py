@@ -299,7 +299,7 @@ def carriers(squares: float, fourth: float) -> float:
 
 
 def carriers_of_difference(squares: float, fourth: Sequence[float], slope: float) -> float:
-    """Compute ``(sum of u^2)^2 / sum of u^4`` of ``u = x - slope y``.
+    """Compute `carriers` of ``u = x - slope y``.
 
     Parameters
     ----------
@@ -308,20 +308,20 @@ def carriers_of_difference(squares: float, fourth: Sequence[float], slope: float
     fourth : sequence of float
         Sums of x^4, x^3 y, x^2 y^2, x y^3 and y^4.
     slope : float
-
-    Returns
-    -------
-    float
-        At least 1; NaN if rounding dominates the sum of fourth powers.
     """
     terms, factor = [], 1.0
     for binomial, power in zip((1.0, -4.0, 6.0, -4.0, 1.0), fourth, strict=True):
         terms.append(binomial * factor * power)
         factor *= slope
-    if not all(map(math.isfinite, terms)):
+    return carriers_of_terms(squares, terms)
+
+
+def carriers_of_terms(squares: float, fourth: Sequence[float]) -> float:
+    """Compute `carriers` by terms of a sum; NaN if rounding dominates."""
+    if not all(map(math.isfinite, fourth)):
         return math.nan
-    total = math.fsum(terms)
-    if total <= _LEAST_SHARE * math.fsum(map(abs, terms)):
+    total = math.fsum(fourth)
+    if total <= _LEAST_SHARE * math.fsum(map(abs, fourth)):
         return math.nan
     return carriers(squares, total)
 

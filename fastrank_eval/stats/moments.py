@@ -8,20 +8,36 @@ follows from these sums.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
+from itertools import combinations_with_replacement
 from typing import Self
 
 import numpy as np
 
 from fastrank_eval._lib.array_codes import Arrays
 from fastrank_eval.stats.exact import UNIT, ExactSums, quotient
-from fastrank_eval.stats.intervals import ULP_HALF, carriers, root_of_quotient, zero_if_rounding
+from fastrank_eval.stats.intervals import (
+    ULP_HALF,
+    carriers,
+    carriers_of_terms,
+    root_of_quotient,
+    zero_if_rounding,
+)
 from fastrank_eval.stats.row_sums import MOST_TERMS, RowSums, SharedSums
 
 #: Roundings of a term and of its slope: of a row, of its weight, of the sum over a group; of the
 #: totals and of the formula.
 _ROUNDINGS = 4
+#: The most contrasts of a state: a file that names more is malformed.
+MOST_CONTRASTS = 4
+#: Degrees of freedom of each group that carries a difference of several terms: 4 groups that all
+#: differ one way are no proof (exactly p = 0.125). The least share of the squares of influences
+#: about 0: models that differ alike in every group have nearly none. Both are by simulation
+#: (`bench.nulls`): equal models differ no more often than wanted, and true differences of rare
+#: clicks are found.
+_DEGREES_EACH, _LEAST_VARIANCE = 6, 0.25
 
 
 class ClusterMoments(SharedSums):
@@ -33,9 +49,10 @@ class ClusterMoments(SharedSums):
     ----------
     terms : int
         Number of terms of a group.
-    compared : bool
-        Whether the second half of the terms belong to a second model. Then the fourth powers of the
-        difference of both first terms are summed too.
+    contrasts : sequence of tuple of int
+        If the second half of the terms belongs to a second model: the terms of a model that differ
+        freely between models, each with those that then differ by its negative. Products of four
+        of these differences are summed too.
     denominators : sequence of tuple of int
         Sums of terms that formulas divide by, each by the indices of its terms. Their fourth powers
         are summed too, and the groups are counted in which they are not 0.
@@ -54,14 +71,22 @@ class ClusterMoments(SharedSums):
     """
 
     def __init__(
-        self, terms: int, compared: bool = False, denominators: Sequence[tuple[int, ...]] = ()
+        self,
+        terms: int,
+        contrasts: Sequence[tuple[int, ...]] = (),
+        denominators: Sequence[tuple[int, ...]] = (),
     ) -> None:
-        self.terms, self.compared, self.denominators = terms, compared, tuple(denominators)
-        pairs = [(i, j) for i in range(terms) for j in range(i, terms)]
-        super().__init__((*((i,) for i in range(terms)), *pairs, *[(terms,) * 4] * compared))
+        self.terms, self.contrasts, self.denominators = terms, tuple(contrasts), tuple(denominators)
+        pairs = list(combinations_with_replacement(range(terms), 2))
+        products = tuple(combinations_with_replacement(range(terms, terms + len(contrasts)), 4))
+        super().__init__((*((i,) for i in range(terms)), *pairs, *products))
         # Of fourth powers of the denominators: apart, because sums of counts are faster.
         self._fourth = RowSums(len(denominators))
         self._pairs = {pair: terms + index for index, pair in enumerate(pairs)}
+        self._fourths = {
+            tuple(k - terms for k in product): terms + len(pairs) + index
+            for index, product in enumerate(products)
+        }
         # For each addition the groups that have a term, and each denominator.
         self._counts: list[np.ndarray] = []
 
@@ -83,8 +108,9 @@ class ClusterMoments(SharedSums):
         for term, summed in enumerate(self.denominators):
             counts.append(self._add_fourth(term, sum(terms[i] for i in summed)))
         self._counts.append(np.array(counts, np.int64))
-        if self.compared:
-            terms = np.concatenate([terms, terms[self.terms // 2 :][:1] - terms[:1]])
+        if self.contrasts:
+            other = terms[self.terms // 2 :]
+            terms = np.concatenate([terms, [other[i] - terms[i] for i, *_ in self.contrasts]])
         part = self.take_part()
         is_finite = part.add(terms)
         self.put_part(part)
@@ -110,13 +136,15 @@ class ClusterMoments(SharedSums):
     def to_arrays(self) -> Arrays:
         """Write what the moments are of, ``clusters`` and the sums.
 
-        A denominator is written as the sum of ``2**i`` over its terms i. ``clusters`` has the
-        number of groups that have a term, then of those that have each denominator.
+        A denominator is written as the sum of ``2**i`` over its terms i, a contrast as its term
+        and the sum of ``2**i`` over the others. ``clusters`` has the number of groups that have a
+        term, then of those that have each denominator.
         """
         denominators = [sum(1 << i for i in summed) for summed in self.denominators]
+        contrasts = [(first, sum(1 << i for i in others)) for first, *others in self.contrasts]
         return {
             "terms": np.array(self.terms, np.int64),
-            "compared": np.array(self.compared, np.uint8),
+            "contrasts": np.array(contrasts, np.int64).ravel(),
             "denominators": np.array(denominators, np.int64),
             "clusters": self._all_counts(),
             **self.sums().to_arrays("sums", 1),
@@ -133,7 +161,13 @@ class ClusterMoments(SharedSums):
             tuple(i for i in range(terms) if bits >> i & 1)
             for bits in arrays["denominators"].tolist()
         ]
-        moments = cls(terms, bool(arrays["compared"]), denominators)
+        contrasts = [
+            (first, *(i for i in range(terms) if bits >> i & 1))
+            for first, bits in arrays["contrasts"].reshape(-1, 2).tolist()
+        ]
+        if len(contrasts) > MOST_CONTRASTS or any(2 * max(of) >= terms for of in contrasts):
+            raise ValueError(f"contrasts of {terms // 2} terms cannot be {contrasts}")
+        moments = cls(terms, contrasts, denominators)
         moments.put_part(ExactSums.from_arrays(moments._terms, arrays, "sums", 1))
         moments._counts = [arrays["clusters"].reshape(1 + len(denominators))]
         powers = moments._fourth
@@ -258,21 +292,72 @@ class ClusterMoments(SharedSums):
             size += self._norm(summed) / quotient(total, 1 << UNIT) if total else 0.0
         return _ROUNDINGS * ULP_HALF * size
 
-    def carriers(self) -> float:
-        """Compute ``(sum of e^2)^2 / sum of e^4`` of differences e.
+    def carriers(self, gradient: Sequence[float], se: float) -> float:
+        """Compute the effective number of groups that carry a difference of two models.
 
-        These are the differences of the first terms of both models.
+        ``(sum of e^2)^2 / sum of e^4`` over groups, of the differences e of the first contrast.
+        With several contrasts it is at most the number that leaves the variance `_DEGREES_EACH`
+        degrees of freedom for each group that carries u. This is the influence of a group on the
+        difference of two formulas, taken about 0 as if the models did not differ: the differences
+        of all contrasts times the mean slope of both models.
+
+        Parameters
+        ----------
+        gradient : sequence of float, shape (terms,)
+            As for `error`: first the negative slopes of the first model, then those of the second.
+        se : float
+            What `error` returns for this gradient. If its influences have less than
+            `_LEAST_VARIANCE` of the squares of u, there are fewer degrees in proportion.
 
         Returns
         -------
         float
-            The effective number of groups that carry the variance of a difference. NaN if no two
-            models are compared, or if they do not differ.
+            NaN if no two models are compared, or if they do not differ.
         """
-        if not self.compared:
+        count = len(self.contrasts)
+        if not count:
             return math.nan
+        _, first = self._along([1.0] + [0.0] * (count - 1))
+        if count == 1:
+            return first
+        half = self.terms // 2
+        means = [(gradient[half + i] - gradient[i]) / 2 for i in range(half)]
+        slopes = [means[i] - math.fsum(means[j] for j in others) for i, *others in self.contrasts]
+        largest = max(map(abs, slopes))
+        if not 0 < largest < math.inf:
+            return first
+        squares, along = self._along([slope / largest for slope in slopes])
+        if math.isnan(along):
+            return first
+        groups = self.clusters
+        variance = (se / largest) ** 2 / squares * (groups - 1) / groups
+        degrees = _DEGREES_EACH * along * min(variance / _LEAST_VARIANCE, 1.0)
+        return float(np.fmin(first, 1.0 / (2.0 / max(degrees, 1.0) + 1.0 / groups)))
+
+    def _along(self, slopes: Sequence[float]) -> tuple[float, float]:
+        """Sum the squares of slopes times differences, and compute `carriers`."""
         sums = self.sums()
-        i, j = 0, self.terms // 2
-        squares = sums.units(self._pairs[i, i]) + sums.units(self._pairs[j, j])
-        squares -= 2 * sums.units(self._pairs[i, j])
-        return carriers(quotient(squares, 1 << (2 * UNIT)), sums.total(len(self._terms) - 1))
+
+        def parts(degree: int, total: Callable[[tuple[int, ...]], float]) -> list[float]:
+            return [
+                _orders(which) * math.prod(slopes[k] for k in which) * total(which)
+                for which in combinations_with_replacement(range(len(slopes)), degree)
+            ]
+
+        terms = parts(2, lambda which: quotient(self._product(*which), 1 << (2 * UNIT)))
+        fourth = parts(4, lambda which: sums.total(self._fourths[which]))
+        squares = math.fsum(terms)
+        return squares, carriers_of_terms(squares, fourth)
+
+    def _product(self, k: int, m: int) -> int:
+        """Sum the products of two differences, in units of 2**-2148."""
+        i, j = sorted(self.contrasts[contrast][0] for contrast in (k, m))
+        half, units = self.terms // 2, self.sums().units
+        same = units(self._pairs[i, j]) + units(self._pairs[half + i, half + j])
+        return same - units(self._pairs[i, half + j]) - units(self._pairs[j, half + i])
+
+
+def _orders(which: tuple[int, ...]) -> int:
+    """Count the orders of numbers that may be alike."""
+    alike = Counter(which).values()
+    return math.factorial(len(which)) // math.prod(map(math.factorial, alike))

@@ -104,6 +104,77 @@ def test_order_threads_and_merging__change_nothing():
         assert moments.error([1.0, -0.5, 1e-3]).hex() == once.error([1.0, -0.5, 1e-3]).hex()
 
 
+def carriers_in_fractions(base, other, slopes, se) -> float:
+    """The carriers of the first difference, bounded by six degrees for each that carries u."""
+
+    def carried(numbers) -> Fraction | None:
+        squares = sum(x**2 for x in numbers)
+        return squares**2 / sum(x**4 for x in numbers) if squares else None
+
+    groups = [list(map(Fraction, g)) for g in zip(*base, *other, strict=True) if any(g)]
+    differences = [[g[4 + i] - g[i] for i in range(4)] for g in groups]
+    mean = [(Fraction(slopes[i]) + Fraction(slopes[4 + i])) / 2 for i in range(4)]
+    influences = [sum(s * d for s, d in zip(mean, g, strict=True)) for g in differences]
+    u, many = carried(influences), len(groups)
+    first = carried([g[0] for g in differences])
+    counts = [] if first is None else [first]
+    if u is not None:
+        variance = Fraction(se) ** 2 * (many - 1) / many / sum(x**2 for x in influences)
+        degrees = max(6 * u * min(4 * variance, 1), 1)
+        counts.append(1 / (2 / degrees + Fraction(1, many)))
+    return float(min(counts)) if counts else math.nan
+
+
+@pytest.mark.parametrize("kind", ["counts", "weights", "few"])
+def test_carriers__of_decisions_are_those_of_influences_in_fractions(kind):
+    rng = np.random.default_rng(8)
+    contrasts = ((0, 2), (3, 1))
+    for _ in range(20):
+        rows = rng.integers(0, 9, (2, 50)) * (rng.random((2, 50)) < (0.2 if kind == "few" else 1))
+        size = rng.integers(1, 1 << 20, 50) / 64 if kind == "weights" else 1
+        models = []
+        for _ in range(2):
+            hits = rng.binomial(rows, 0.4)
+            false, true = hits[0], hits[1]
+            models.append(np.array([rows[0] - false, rows[1] - true, false, true]) * size)
+        terms, slopes = np.concatenate(models), rng.normal(0, 1, 8).tolist()
+        gradient = [-slope for slope in slopes[:4]] + slopes[4:]
+        moments, parts = ClusterMoments(8, contrasts), ClusterMoments(8, contrasts)
+        assert moments.add(terms)
+        for part in np.array_split(terms[:, ::-1], 3, axis=1):
+            other = ClusterMoments(8, contrasts)
+            other.add(part)
+            parts.merge(other)
+        se = moments.error(gradient)
+        found = moments.carriers(gradient, se)
+        assert found == pytest.approx(
+            carriers_in_fractions(*(m.tolist() for m in models), slopes, se), rel=1e-10, nan_ok=True
+        )
+        read = ClusterMoments.from_arrays(moments.to_arrays())
+        assert {found.hex()} == {each.carriers(gradient, se).hex() for each in (parts, read)}
+
+
+def test_carriers__of_one_contrast__do_not_depend_on_slopes():
+    moments = ClusterMoments(4, [(0,)])
+    base, other = (
+        np.array([[1.0, 4.0, 2.0], [1.0, 1.0, 1.0]]),
+        np.array([[2.0, 4.0, 0.0], [1.0] * 3]),
+    )
+    assert math.isnan(moments.carriers([0.0] * 4, 1.0))
+    moments.add(np.concatenate([base, other]))
+    assert (
+        moments.carriers([0.0] * 4, 1.0) == moments.carriers([1.0, 2.0, 3.0, 4.0], 0.1) == 25 / 17
+    )
+    assert math.isnan(moments_of(base).carriers([1.0, 1.0], 1.0))
+
+
+@pytest.mark.parametrize("contrasts", [[7, 0], [0, 128], [0, 0] * 5])
+def test_contrasts_of_no_measure__are_refused(contrasts):
+    arrays = ClusterMoments(8, [(0, 2), (3, 1)]).to_arrays()
+    with pytest.raises(ValueError, match="contrasts of 4 terms cannot be"):
+        ClusterMoments.from_arrays({**arrays, "contrasts": np.array(contrasts)})
+
+
 @pytest.mark.parametrize("size", [1e300, 1e-290])
 def test_size__is_no_trouble(size):
     values = np.array([[1.0, 3.0, 2.0, 7.0], [1.0, 1.0, 2.0, 1.0]])
