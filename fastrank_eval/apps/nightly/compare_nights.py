@@ -313,13 +313,9 @@ def convention_differences(night: Night, earlier: Night) -> tuple[str, ...]:
         Empty if equal rows would give equal numbers.
     """
     left, right = _conventions(night), _conventions(earlier)
-    # Nights written by an older version do not list their columns.
-    unknown = {"columns"} - (left.keys() & right.keys())
-    different = [
-        name for name in left | right if name not in unknown and left.get(name) != right.get(name)
-    ]
+    different = [name for name in left | right if left.get(name) != right.get(name)]
     options, earlier_options = _options(night), _options(earlier)
-    scores, earlier_scores = _expressions(night), _expressions(earlier)
+    scores, earlier_scores = night.expressions, earlier.expressions
     return (
         *different,
         *(
@@ -339,20 +335,10 @@ def _conventions(night: Night) -> dict[str, Any]:
     return {name: v for name, v in night.conventions.items() if name not in _NIGHT_CONVENTIONS}
 
 
-def _expressions(night: Night) -> Mapping[str, Any]:
-    """Return the expressions of the computed scores of a night."""
-    expressions = night.conventions.get("score")
-    return expressions if isinstance(expressions, Mapping) else {}
-
-
 def _options(night: Night) -> dict[str, dict[str, Any]]:
-    options_by_measure = night.conventions.get("measures")
     return {
-        str(measure): {name: value for name, value in options.items() if name not in _ERROR_OPTIONS}
-        for measure, options in (
-            options_by_measure.items() if isinstance(options_by_measure, Mapping) else ()
-        )
-        if isinstance(options, Mapping)
+        measure: {name: value for name, value in options.items() if name not in _ERROR_OPTIONS}
+        for measure, options in night.conventions.get("measures", {}).items()
     }
 
 

@@ -5,7 +5,7 @@ AUC is computed with its standard error, and is shown without this option.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from fastrank_eval.analysis.compare import with_clustered_errors
@@ -54,15 +54,13 @@ def with_display_names(night: Night, requested: Sequence[Measure], evaluation: E
     }
     texts = ((shown.get(str(m), str(m)), m.shown) for m in evaluation.plan.measures)
     names = {text: name for text, name in texts if text in night.measures and text != name}
-    measured = night.conventions["measures"]
-    if isinstance(measured, Mapping):
-        measured = {shown.get(text, text): options for text, options in measured.items()}
+    measured = night.conventions["measures"].items()
     return replace(
         night,
         measures=tuple(shown.get(text, text) for text in night.measures),
         conventions={
             **night.conventions,
-            "measures": measured,
+            "measures": {shown.get(text, text): options for text, options in measured},
             **({"requested": computed} if computed else {}),
             **({"names": names} if names else {}),
         },

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from fastrank_eval._lib.errors import OutputError
 from fastrank_eval._lib.files import atomic_path
 from fastrank_eval.apps.nightly.night import Night, NightDifference
-from fastrank_eval.engine.records import MeasureValue
+from fastrank_eval.engine.records import LEFT_OUT, MeasureValue
 from fastrank_eval.results.gate_parser import ALL
 
 #: The statements that make the tables.
@@ -37,6 +37,9 @@ STATUSES = ("fine", "changed", "provisional", "regression", "data_quality")
 _PERIODS = ("periods", "period_nights", "period_notes", "mixes")
 #: Fields of a night that its document lacks: columns, other tables, and a state.
 APART = {"date", "label", "status", "values", "compared", *_PERIODS}
+
+#: Conventions that are objects.
+_OBJECTS = ("columns", "measures", "names", "quality", "requested", "score", LEFT_OUT)
 
 
 @cache
@@ -86,6 +89,8 @@ def night_of(date: str, label: str, status: str, document: str) -> Night:
     content = {**json.loads(document), "values": [], "date": date, "label": label}
     dt.datetime.fromisoformat(content.pop("written_at"))
     night: Night = from_plain(Night, {**content, "status": checked_status(status)})
+    for name in _OBJECTS:
+        _checked(dict, night.conventions.get(name, {}))
     return night
 
 

@@ -258,12 +258,6 @@ def distributions_from_bytes(content: bytes, name: str) -> Distributions:
         return distributions
 
 
-def _expression(conventions: Mapping[str, object], name: str) -> object:
-    """Return the expression of a computed score; None for a column."""
-    expressions = conventions.get("score")
-    return expressions.get(name) if isinstance(expressions, Mapping) else None
-
-
 class Reference:
     """The distributions of earlier nights with sound rows.
 
@@ -289,11 +283,10 @@ class Reference:
         #: The latest night first, and whether it failed.
         self._nights: dict[DriftKey, list[tuple[bool, Distribution]]] = {}
         for earlier in history.before(night.date, 2 * nights):
-            date, conventions = earlier.date, earlier.conventions
-            content = history.state(date, KIND)
+            date, content = earlier.date, history.state(earlier.date, KIND)
             sound = earlier.status != "data_quality" and earlier.quality.rows
             where = night.conventions.get("where")
-            if not sound or content is None or conventions.get("where") != where:
+            if not sound or content is None or earlier.conventions.get("where") != where:
                 continue
             try:
                 distributions = distributions_from_bytes(content, f"the drift state of {date}")
@@ -306,7 +299,7 @@ class Reference:
                 if one.verdict == "failed" or one.distinct < 2
             }
             for key, each in distributions.items():
-                if _expression(conventions, key.name) == _expression(night.conventions, key.name):
+                if earlier.expressions.get(key.name) == night.expressions.get(key.name):
                     self._nights.setdefault(key, []).append((key in failed, each))
         self.notes = [f"drift: {left_out(unread, *_UNREAD)}"] if unread else []
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from fastrank_eval._lib.errors import FastRankEvalError
 from fastrank_eval._lib.lexer import COMPARISONS, Number, Operation
@@ -58,8 +58,7 @@ def not_judged(night: Night) -> list[str]:
     """
     if not night.quality.rows:
         return []
-    limits = night.conventions.get("quality")
-    limit_names = limits if isinstance(limits, Mapping) else _DRIFTS
+    limit_names = night.conventions.get("quality", _DRIFTS)
     quality = night.quality
     drifts = zip(_DRIFTS, (quality.volume_drift, quality.ctr_drift), strict=True)
     unjudged = [_DRIFTS[limit] for limit, z in drifts if limit in limit_names and math.isnan(z)]

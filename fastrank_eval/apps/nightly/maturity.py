@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Mapping
 from dataclasses import replace
 
 from fastrank_eval._lib.errors import ArgumentError, HistoryError, SourceError
@@ -116,9 +115,9 @@ def with_maturity(night: Night, after: dt.timedelta | None, now: dt.datetime) ->
         labels_complete=complete,
         label_age=_age(night.date, now) / _HOUR,
     )
-    limits = night.conventions.get("quality")
-    if not night.provisional or not isinstance(limits, Mapping):
+    if not night.provisional:
         return night
+    limits = night.conventions.get("quality", {})
     limits_of_rows = {name: limit for name, limit in limits.items() if name not in LABEL_LIMITS}
     # The text of a provisional night says when it is judged again.
     notes = (

@@ -6,6 +6,7 @@ import datetime as dt
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import field
+from typing import Any
 
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval.engine.records import LEFT_OUT, MeasureValue
@@ -414,7 +415,7 @@ class Night:
     command: str
     version: str
     seconds: float
-    conventions: Mapping[str, object]
+    conventions: Mapping[str, Any]
     values: tuple[MeasureValue, ...]
     quality: NightQuality
     compared: tuple[NightDifference, ...] = ()
@@ -443,14 +444,23 @@ class Night:
     @property
     def unlabelled_rows(self) -> int:
         """Number of its rows, if none has a label; else 0."""
-        quality, left_out = self.quality, self.conventions.get(LEFT_OUT)
+        quality = self.quality
         if quality.rows:
-            columns = self.conventions.get("columns")
-            label = columns.get("label") if isinstance(columns, Mapping) else None
-            nulls = quality.nulls.get(str(label), 0) if self.has_labels else 0
+            nulls = quality.nulls.get(str(self.label_column), 0) if self.has_labels else 0
             return quality.rows if nulls == quality.rows else 0
-        counts = left_out.get(UNJUDGED) if isinstance(left_out, Mapping) else None
-        return int(counts["rows"]) if isinstance(counts, Mapping) else 0
+        return int(self.conventions.get(LEFT_OUT, {}).get(UNJUDGED, {}).get("rows", 0))
+
+    @property
+    def label_column(self) -> str | None:
+        """The column of labels."""
+        label: str | None = self.conventions.get("columns", {}).get("label")
+        return label
+
+    @property
+    def expressions(self) -> Mapping[str, str]:
+        """The expression of each computed score."""
+        expressions: Mapping[str, str] = self.conventions.get("score", {})
+        return expressions
 
     @property
     def gates_not_judged(self) -> set[str]:
@@ -460,13 +470,12 @@ class Night:
     @property
     def requested(self) -> Mapping[str, str]:
         """Computed measure by the name that was requested, where they differ."""
-        names = self.conventions.get("requested")
-        return names if isinstance(names, Mapping) else {}
+        names: Mapping[str, str] = self.conventions.get("requested", {})
+        return names
 
     def name_of(self, measure: str) -> str:
         """Return the name of a measure in reports: the one that was asked for."""
-        names = self.conventions.get("names")
-        return str(names.get(measure, measure)) if isinstance(names, Mapping) else measure
+        return str(self.conventions.get("names", {}).get(measure, measure))
 
     def find(self, text: str) -> Measure | None:
         """Find the measure that was computed for a requested one, or None."""

@@ -28,9 +28,8 @@ from fastrank_eval.apps.nightly.text import (
 )
 from fastrank_eval.engine.records import MeasureValue
 from fastrank_eval.measures.names import COMPARISON_FIELDS
-from fastrank_eval.measures.parser import measure
 from fastrank_eval.results.format import p_text
-from fastrank_eval.results.gate_parser import ALL, Term
+from fastrank_eval.results.gate_parser import ALL
 from fastrank_eval.results.gates import gate
 
 #: The most rows of a table; larger pages open slowly.
@@ -108,16 +107,16 @@ def _alarm(outcome: GateOutcome, night: Night) -> Callable[[NightDifference], bo
     """Return a test whether a failed gate failed for a difference."""
     try:
         requested = gate(outcome.condition).terms
-        terms = [(term, _measures_of_term(term, night)) for term in requested]
-    except FastRankEvalError:  # written by another version
+        terms = [(term, str(night.find(term.measure))) for term in requested]
+    except FastRankEvalError:  # a measure that is not registered here
         terms = []
     reasons = outcome.reason.split("; ")
 
     def failed(one: NightDifference) -> bool:
-        for term, measures in terms:
+        for term, measured in terms:
             if term.field in COMPARISON_FIELDS and one.kind != outcome.kind:
                 continue
-            fits = one.measure in measures and term.score in (None, one.score)
+            fits = one.measure == measured and term.score in (None, one.score)
             fits &= term.slice == one.slice if term.slice is not None else one.slice != ALL
             # The reason names the model and slice that the condition leaves open.
             names = [one.score] * (term.score is None) + [one.slice] * (term.slice is None)
@@ -127,21 +126,6 @@ def _alarm(outcome: GateOutcome, night: Night) -> Callable[[NightDifference], bo
         return False
 
     return failed
-
-
-def _measures_of_term(term: Term, night: Night) -> list[str]:
-    """Return the measures of a term; a profile may have changed their options."""
-    wanted, measures = measure(term.measure), night.measures
-    result = night.find(term.measure)
-    if result is not None or night.requested:
-        return [] if result is None else [str(result)]
-    # Nights of older versions lack the requested names.
-    return [
-        text
-        for text, one in zip(measures, map(measure, measures), strict=True)
-        if (one.name, one.cutoff) == (wanted.name, wanted.cutoff)
-        and all(one.chosen[name] == wanted.chosen[name] for name in wanted.given)
-    ]
 
 
 _ACTIVITY = re.compile(r"@(rows|positives)(<|=|>=)\d+(-\d+)?")

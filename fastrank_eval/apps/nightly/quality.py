@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 import threading
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -254,8 +254,7 @@ def judge_rows(
         judged = judge_quality(quality, volumes, limits, repeated)
         no_labels = "" if quality.rows else no_labels_text(night)
         return replace(judged, flags=(no_labels, *judged.flags)) if no_labels else judged
-    columns = night.conventions.get("columns")
-    label = columns.get("label") if isinstance(columns, Mapping) else None
+    label = night.label_column
     no_limits: dict[str, Any] = dict.fromkeys(LABEL_LIMITS)
     judged = judge_quality(
         replace(quality, nulls={name: n for name, n in quality.nulls.items() if name != label}),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError
@@ -165,8 +165,7 @@ def drift_command(night: Night, finding: Finding) -> str:
     by_column = name not in night.models or finding.field == "null_share"
     if finding.field == "out_of_range" or by_column:
         words = ["fastrank-eval", "evaluate", *night.sources]
-        expressions = night.conventions.get("score")
-        if isinstance(expressions, Mapping) and name in expressions:
+        if name in night.expressions:
             raise ArgumentError(f"no column has the scores of {name!r}.")
     words += [*_columns(night), "--score", _score(night, model)]
     if finding.field == "out_of_range":
@@ -315,8 +314,7 @@ def _edge(text: str) -> str:
 
 
 def _columns(night: Night) -> Iterator[str]:
-    columns = night.conventions.get("columns")
-    columns = columns if isinstance(columns, Mapping) else {}
+    columns = night.conventions.get("columns", {})
     for group in columns.get("group", ()):
         yield from ("--group", group.replace(",", "\\,"))
     for name in ("label", "item"):
@@ -326,10 +324,9 @@ def _columns(night: Night) -> Iterator[str]:
 
 def _score(night: Night, model: str) -> str:
     """Write the score of a model, with its expression if it is computed."""
-    expressions = night.conventions.get("score")
     text = model.replace("=", "\\=")
-    if isinstance(expressions, Mapping) and model in expressions:
-        text += f" = {expressions[model]}"
+    if model in night.expressions:
+        text += f" = {night.expressions[model]}"
     return text.replace(",", "\\,")
 
 

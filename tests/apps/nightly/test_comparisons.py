@@ -167,8 +167,6 @@ def test_differing__names_what_numbers_depend_on() -> None:
     same |= {"quality": {"min_rows": 7}}
     assert convention_differences(told(**same), told()) == ()
     assert convention_differences(told(columns={"group": ["session"]}), told()) == ("columns",)
-    older = replace(told(), conventions={"ties": "expected"})
-    assert convention_differences(told(), older) == ()
     measures = {"GAUC": {"weight": "rows"}, "AUC": {"se": None}}
     other = {**measures, "GAUC": {"weight": "uniform"}}
     assert convention_differences(told(measures=measures), told(measures=other)) == ("GAUC",)

@@ -79,6 +79,7 @@ def damaged(name: str, value: str) -> str:
         damaged("models", "[1]"),
         damaged("measures", "{}"),
         damaged("conventions", "[]"),
+        damaged("conventions.columns", "7"),
         damaged("seconds", '"long"'),
         damaged("later", "1"),
         damaged("findings", '[{"kind": 1}]'),
