@@ -43,26 +43,17 @@ def bind_socket(host: str, port: int) -> socket.socket:
     Raises
     ------
     ArgumentError
-        If the port is in use, or the address is not one of this machine.
+        If the port is in use, or the address is not one of this machine, or none.
     """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    both = host == "::" and socket.has_dualstack_ipv6()
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-    except (socket.gaierror, UnicodeError) as error:
-        raise ArgumentError(f"--host {host!r}: no such address ({error}).") from None
-    server_socket = socket.socket(family, kind, protocol)
-    try:
-        server_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        server_socket.bind(address)
-        server_socket.listen()
+        return socket.create_server((host, port), family=family, dualstack_ipv6=both)
     except OSError as error:
-        server_socket.close()
         raise ArgumentError(
-            f"cannot listen on port {port} of {host}: {error.strerror}. Name another one with "
-            "--port; --port 0 takes any free port."
+            f"cannot listen on port {port} of {host}: {error.strerror}. Name another address with "
+            "--host, or another port with --port; 0 takes any free one."
         ) from None
-    return server_socket
 
 
 class LimitedConnection(H11Protocol):
