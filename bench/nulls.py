@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -138,11 +138,11 @@ def _cell(values: list[fe.ComparedValue]) -> Cell:
 Found = dict[tuple[int, float], dict[str, Cell]]
 
 
-def simulate(tables: int, measures: Sequence[str] = MEASURES) -> Found:
+def simulate(
+    tables: int, measures: Sequence[str] = MEASURES, users: Iterable[int] = tuple(USERS)
+) -> Found:
     """Compare the models in every table of every place."""
-    return {
-        (users, rate): cells(users, rate, tables, measures) for users in USERS for rate in RATES
-    }
+    return {(u, rate): cells(u, rate, tables, measures) for u in users for rate in RATES}
 
 
 def dump(found: Found) -> str:
@@ -188,8 +188,8 @@ def page(found: Found, before: Found | None = None) -> str:
         "# Equal models in few users\n\n"
         f"Written by `python -m bench.nulls`: {len(every[0].p):,} tables a cell. A cell is named "
         "by the users of a table and the click rate. A user has 5 to 35 rows. Both models are "
-        "drawn alike. Tests are those of `compare` by default, without a correction; t is a "
-        "threshold that a tenth of the rows reach.\n\n"
+        f"drawn alike. {_absent(found)}Tests are those of `compare` by default, without a "
+        "correction; t is a threshold that a tenth of the rows reach.\n\n"
         "How often tests of equal models have p ≤ 0.05, and in parentheses the tests made. Wanted "
         f"are at most {limits}; ! marks more. The least p-value of all is {least:.1g}.\n\n"
         f"{_table(found, _share)}\n\n{_missed(found)}\n\n"
@@ -209,15 +209,12 @@ _Entry = Callable[[int, Cell, Cell], str]
 
 def _table(found: Found, entry: _Entry, before: Found | None = None) -> str:
     """Write a table with a line for each measure and a column for each place."""
-    measures = next(iter((before or found).values()))
+    columns = before or found
     lines = [
-        [
-            text.format("t"),
-            *(entry(p[0], of[text], (before or found)[p][text]) for p, of in found.items()),
-        ]
-        for text in measures
+        [text.format("t"), *(entry(p[0], found[p][text], of[text]) for p, of in columns.items())]
+        for text in next(iter(columns.values()))
     ]
-    return table(["measure", *map(_name, found)], lines, "l" + "r" * len(found))
+    return table(["measure", *map(_name, columns)], lines, "l" + "r" * len(columns))
 
 
 def _name(place: tuple[int, float]) -> str:
@@ -239,6 +236,12 @@ def _found(users: int, cell: Cell, _: Cell) -> str:
     return f"{cell.power(cell.carried):.1%}" if cell.compared else NONE
 
 
+def _absent(found: Found) -> str:
+    """Say which users of a table were not simulated."""
+    absent = [str(users) for users in USERS if not any(place[0] == users for place in found)]
+    return f"Tables of {' and of '.join(absent)} users are not on this page. " if absent else ""
+
+
 def _missed(found: Found) -> str:
     """Say which cells have more than the wanted share."""
     missed = [
@@ -249,7 +252,7 @@ def _missed(found: Found) -> str:
     ]
     if not missed:
         return "Every cell holds its limit."
-    return f"{len(missed)} cells exceed their limit: {', '.join(missed)}."
+    return f"{len(missed)} cells exceed their limit: {'; '.join(missed)}."
 
 
 def _changes(found: Found, before: Found) -> str:
@@ -260,7 +263,7 @@ def _changes(found: Found, before: Found) -> str:
         for text, old in of.items()
         if _change(found[place][text], old) < -_MOST_LOST
     ]
-    told = f"{len(lost)} cells lose more than {_MOST_LOST:.0%}: {', '.join(lost)}."
+    told = f"{len(lost)} cells lose more than {_MOST_LOST:.0%}: {'; '.join(lost)}."
     return (
         "\nThe change of these shares, in points, since errors of zero and of one group make no "
         "test, by the same tables. Left out are the measures with the same tests before and "
@@ -276,7 +279,10 @@ def _change(cell: Cell, old: Cell) -> float:
 
 
 def _power_before(cell: Cell, old: Cell) -> str:
-    return f"{old.power(cell.carried):.1%} before, {cell.power(cell.carried):.1%} now"
+    return (
+        f"{old.power(cell.carried):.1%} before, when {old.share:.1%} of the tests of equal models "
+        f"had p ≤ 0.05, {cell.power(cell.carried):.1%} now"
+    )
 
 
 def _points(users: int, cell: Cell, old: Cell) -> str:
@@ -289,8 +295,9 @@ def main() -> None:
     parser.add_argument("--tables", type=int, default=2000)
     parser.add_argument("--save", help="write the cells to a file, for --before")
     parser.add_argument("--before", help="cells that an earlier version saved, to compare with")
+    parser.add_argument("--users", type=int, nargs="+", choices=USERS, default=list(USERS))
     arguments = parser.parse_args()
-    found = simulate(arguments.tables)
+    found = simulate(arguments.tables, users=arguments.users)
     if arguments.save:
         Path(arguments.save).write_text(dump(found), encoding="utf-8")
     before = Path(arguments.before).read_text(encoding="utf-8") if arguments.before else "[]"
