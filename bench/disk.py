@@ -150,10 +150,10 @@ def spilled(folder: Path, rows: int, memory: str, kernels: Path) -> Spill:
     watcher = threading.Thread(target=watch)
     watcher.start()
     columns = ("--group", "user_id", "--label", "click", "--score", "score_a")
-    limits = ("--order", "scattered", "--memory", memory, "--spill-dir", str(spill))
+    limits = ("--order", "scattered", "--memory", memory)
     options = ("--measures", "GAUC", "--quiet", "-f", "json", "-o", str(output))
     try:
-        _run(kernels, "evaluate", str(source), *columns, *limits, *options)
+        _run(kernels, "evaluate", str(source), *columns, *limits, *options, TMPDIR=str(spill))
     finally:
         ended.set()
         watcher.join()
@@ -175,9 +175,9 @@ def _bytes_in(folder: Path) -> int:
     return total
 
 
-def _run(kernels: Path, *arguments: str, codes: tuple[int, ...] = (0,)) -> None:
+def _run(kernels: Path, *arguments: str, codes: tuple[int, ...] = (0,), **more: str) -> None:
     command = [sys.executable, "-m", "fastrank_eval", *arguments]
-    environment = {**os.environ, "FASTRANK_CACHE_DIR": str(kernels)}
+    environment = {**os.environ, "FASTRANK_CACHE_DIR": str(kernels), **more}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=False)
     if done.returncode not in codes:
         raise SystemExit(f"{' '.join(arguments)}: {done.stderr.decode()}")

@@ -76,7 +76,7 @@ class Input:
     options : dict
         Of `demo.impressions`.
     presorted : bool
-        Evaluate with ``presorted=True``; otherwise the engine finds out the order by itself.
+        Evaluate with ``order="sorted"``; otherwise the engine finds out the order by itself.
     contiguous : bool
         One chunk a column, as pandas, polars and NumPy hand data over; otherwise in chunks.
     """
@@ -203,7 +203,7 @@ def evaluate(
         score=list(score),
         measures=measures,
         threads=threads,
-        presorted=presorted,
+        order="sorted" if presorted else "auto",
         per_group=False,
         by=list(by),
     )

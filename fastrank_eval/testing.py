@@ -31,7 +31,7 @@ from unittest import SkipTest
 import numpy as np
 import pyarrow as pa
 
-from fastrank_eval._lib.arguments import check_choice
+from fastrank_eval._lib.arguments import checked, one_of
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.measures import Measure, measure
 from fastrank_eval.results.evaluate import evaluate, partial
@@ -517,7 +517,7 @@ def check_measure(
     one = of() if isinstance(of, type) else of
     names = (*LAWS, "oracle")
     if law is not None:
-        check_choice("law", law, names)
+        checked("law", law, one_of(*names))
     if law == "oracle" and oracle is None:
         raise ArgumentError("oracle: must be a function for law='oracle', got None; pass one.")
     rng = random.Random(seed)  # noqa: S311

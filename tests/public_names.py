@@ -8,9 +8,29 @@ from collections import defaultdict
 from pathlib import Path
 
 import fastrank_eval
+from fastrank_eval.engine.options import OPTIONS, options_at
 from fastrank_eval.measures import measure, registry
 
 STUB = Path(fastrank_eval.__file__).with_suffix(".pyi")
+TYPES = STUB.with_name("engine") / "option_types.pyi"
+#: The types of options that are read to others.
+READ = {
+    "group": "tuple[str, ...] | None",
+    "label": "Any",
+    "score": "tuple[str, ...] | dict[str, str]",
+    "measures": "Any",
+}
+#: What functions pass on to `evaluate`: the name of the type, the door, their own parameters.
+PASSED_ON = {
+    "EvaluateOptions": ("evaluate", ("label", "measures")),
+    "CompareOptions": ("compare", ("label", "measures", "baseline")),
+    "PartialOptions": ("partial", ("keep_groups", "threads")),
+    "SparkOptions": ("spark", ("label", "measures", "per_group", "keep_groups", "keep_scores")),
+    "SparkCompareOptions": (
+        "spark",
+        ("label", "measures", "per_group", "keep_groups", "keep_scores", "baseline"),
+    ),
+}
 
 
 def stub() -> str:
@@ -35,6 +55,33 @@ def stub() -> str:
     return "\n".join([*lines, "", *sorted(measures), "", "__all__ = [", *every, "]", ""])
 
 
+def option_types() -> str:
+    """Write the text of ``fastrank_eval/engine/option_types.pyi``."""
+    lines = [
+        '"""The types of options. Written by `python -m tests.public_names`."""',
+        "",
+        "from collections.abc import Callable, Mapping, Sequence",
+        "from typing import Any, Required, TypedDict",
+        "",
+        "import pyarrow.compute as pc",
+        "",
+        "from fastrank_eval._lib.threads import Progress",
+        "from fastrank_eval.measures import Measure",
+        "from fastrank_eval.slicing.spec import SliceSpec",
+        "",
+        "class OptionFields:",
+        "    source: object",
+    ]
+    lines += [f"    {name}: {READ.get(name, option.type)}" for name, option in OPTIONS.items()]
+    for title, (door, own) in PASSED_ON.items():
+        lines += ["", f"class {title}(TypedDict, total=False):"]
+        for name in options_at(door):
+            if name not in own:
+                of, required = OPTIONS[name], OPTIONS[name].default is ...
+                lines.append(f"    {name}: {f'Required[{of.type}]' if required else of.type}")
+    return "\n".join([*lines, ""])
+
+
 def listed(text: str) -> tuple[set[tuple[str | None, str, str | None]], list[str]]:
     """Read where a stub has each name from, and what it lists in ``__all__``."""
     tree = ast.parse(text)
@@ -50,3 +97,4 @@ def listed(text: str) -> tuple[set[tuple[str | None, str, str | None]], list[str
 
 if __name__ == "__main__":
     STUB.write_text(stub(), encoding="utf-8")
+    TYPES.write_text(option_types(), encoding="utf-8")

@@ -25,7 +25,7 @@ LOG = "impressions.parquet -g user_id -l click"
 COMMANDS = [
     f"evaluate {LOG} -s score_a,score_b -m GAUC,AUC,LogLoss --by country -o result.html",
     f"evaluate {LOG} -s score_a,score_b -m GAUC --baseline score_a --save-state a.state -q",
-    f"evaluate {LOG} -s score_a -m GAUC --order scattered --spill-dir . -o spilled.json -q",
+    f"evaluate {LOG} -s score_a -m GAUC --order scattered --memory 1GB -o spilled.json -q",
     f"compare {LOG} -s score_a,score_b --baseline score_a -m GAUC,LogLoss -o comparison.html",
     "merge a.state --compare -o merged.html",
     "classes animals.parquet -l kind -s cat=p_cat,dog=p_dog,owl=p_owl -f html",

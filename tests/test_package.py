@@ -69,7 +69,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     "options",
     [
-        ["--presorted"],
+        ["--order", "sorted"],
         ["--order", "scattered", "--format", "csv"],
         ["--order", "scattered", "--group", "name,page"],
         ["--where", "day = '2026-11-19' and user in (7, 8) and pctr >= 0.1 and name != 'c'"],
@@ -130,7 +130,7 @@ def test_command__over_sorted_integers__does_without_arrows_functions(folder: Pa
     code = (
         "import sys, fastrank_eval as fe; "
         "fe.evaluate('logs/day=2026-11-19/part.parquet', group='user', label='click', "
-        "score='pctr', measures='GAUC', presorted=True, per_group=False); "
+        "score='pctr', measures='GAUC', order='sorted', per_group=False); "
         "print('pyarrow.compute' in sys.modules, 'fastrank_eval.io.filters' in sys.modules)"
     )
     assert run_python(code, folder) == "False False"

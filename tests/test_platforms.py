@@ -27,7 +27,7 @@ COMMANDS = {
     "evaluate": ["evaluate", *CLICKS, "--score", "score_a,score_b", "--by", "country"],
     "evaluate with little memory": [
         *("evaluate", *CLICKS, "--score", "score_a", "--measures", "GAUC,AUC"),
-        *("--order", "scattered", "--spill-dir", "."),
+        *("--order", "scattered", "--memory", "1GB"),
     ],
     "evaluate without a folder for kernels": [
         *("evaluate", *CLICKS, "--score", "score_a", "--measures", "P@1", "--order", "grouped"),
@@ -46,7 +46,7 @@ def run(start: list[str], arguments: list[str], folder: Path, *, stored: bool = 
     kernels = user_folder()
     if stored and kernels is not None:
         environment["FASTRANK_CACHE_DIR"] = str(kernels)
-    program = "tests.support.spilling" if "--spill-dir" in arguments else "fastrank_eval"
+    program = "tests.support.spilling" if "--memory" in arguments else "fastrank_eval"
     command = [*start, program, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment)
     assert done.returncode == 0, done.stderr
@@ -71,7 +71,7 @@ def test_command__without_what_only_posix_has__prints_the_same(
     stored = name != "evaluate without a folder for kernels"
     other = run(OTHER_SYSTEM, COMMANDS[name], folders["other"], stored=stored)
     assert this.strip()
-    assert ("spilled=True" in this) == ("--spill-dir" in COMMANDS[name])
+    assert ("spilled=True" in this) == ("--memory" in COMMANDS[name])
     assert other == this
 
 

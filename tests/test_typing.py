@@ -6,14 +6,13 @@ import inspect
 import os
 import subprocess
 import sys
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 import fastrank_eval as fe
-from fastrank_eval.engine.options import ComparedOptions, PartialOptions
-from fastrank_eval.engine.run import OF_RESULT, Request
+from fastrank_eval.engine.options import OPTIONS
+from tests.public_names import TYPES, option_types
 
 #: A file of a user. Each line with a comment has the error that the comment names.
 USER_FILE = """
@@ -90,12 +89,17 @@ def test_mypy__over_a_file_of_a_user__finds_wrong_arguments_and_no_others(tmp_pa
     ]
 
 
-def test_options__that_compare_and_partial_pass_on__are_those_of_evaluate() -> None:
-    types = {field.name: field.type for field in fields(Request)}
-    for function, options in ((fe.compare, ComparedOptions), (fe.partial, PartialOptions)):
-        own = [*inspect.signature(function).parameters, "source", *OF_RESULT]
-        if function is fe.partial:
-            own.append("per_group")
-        expected = {name: kind for name, kind in types.items() if name not in own}
-        given = {name: kind.__forward_arg__ for name, kind in options.__annotations__.items()}
-        assert given == expected
+def test_options__of_the_table__are_the_parameters_of_evaluate() -> None:
+    source, *parameters = inspect.signature(fe.evaluate).parameters.values()
+    assert source.name == "source"
+    assert [(p.name, p.annotation) for p in parameters] == [
+        (name, option.type) for name, option in OPTIONS.items()
+    ]
+    required = {p.name for p in parameters if p.default is p.empty}
+    assert required == {name for name, option in OPTIONS.items() if option.default is ...}
+    for p in parameters:
+        assert p.name in required or p.default == OPTIONS[p.name].default
+
+
+def test_types_of_options__are_written_from_the_table() -> None:
+    assert TYPES.read_text(encoding="utf-8") == option_types()

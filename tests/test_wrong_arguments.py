@@ -105,7 +105,7 @@ def test_every_public_function__is_tried(every: list[Call]) -> None:
             assert one.name in tried
 
 
-@pytest.mark.parametrize("name", ["presorted", "per_group", "keep_scores", "keep_state"])
+@pytest.mark.parametrize("name", ["per_group", "keep_scores", "keep_state"])
 def test_text_for_a_truth_value__is_refused_by_name(name: str) -> None:
     with pytest.raises(fe.ArgumentError, match=rf"^{name}: must be True or False.*, got 'no'; "):
         fe.evaluate(LOG, **COLUMNS, **{name: "no"})

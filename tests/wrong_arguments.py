@@ -26,9 +26,8 @@ import pyarrow.compute as pc
 import fastrank_eval as fe
 from fastrank_eval.apps.nightly.config import read_config
 from fastrank_eval.apps.nightly.history import History
-from fastrank_eval.engine.run import NOT_OF_ROWS, run
+from fastrank_eval.engine.options import options_at
 from fastrank_eval.measures.base import registry
-from fastrank_eval.results.evaluate import evaluate
 
 LOG = {
     "user": [1, 1, 2, 2, 3, 3],
@@ -162,12 +161,6 @@ def first_label(labels: list[float]) -> float:
     return labels[0]
 
 
-def options_of(function: Callable[..., Any], *without: str) -> tuple[str, ...]:
-    """Names of keyword arguments."""
-    parameters = inspect.signature(function).parameters.values()
-    return tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.name not in without)
-
-
 def calls(folder: Path) -> Iterator[Call]:
     """Every public function and method, with arguments that work."""
     columns = {"group": "user", "label": "click", "score": ["old", "new"]}
@@ -177,17 +170,17 @@ def calls(folder: Path) -> Iterator[Call]:
     )
     state, rows = result.state, {"source": LOG, "label": "click", "score": "old"}
     yield Call("evaluate", fe.evaluate, two)
-    yield Call("compare", fe.compare, {**two, "baseline": "old"}, options_of(run))
+    yield Call("compare", fe.compare, {**two, "baseline": "old"}, tuple(options_at("compare")))
     yield Call("partial", fe.partial, {"batches": LOG, **columns, "measures": "RR"},
-               options_of(run))  # fmt: skip
+               tuple(options_at("partial")))  # fmt: skip
     yield Call("explain", fe.explain, {**two, "measures": "RR", "profile": "sklearn"},
-               options_of(run))  # fmt: skip
-    of_rows = options_of(run, *NOT_OF_ROWS)
+               tuple(options_at("explain")))  # fmt: skip
+    of_rows = tuple(options_at("rows"))
     yield Call("best_threshold", fe.best_threshold, rows, of_rows)
     yield Call("confusion", fe.confusion, rows, of_rows)
     for kind in ("roc", "calibration", "k", "gauc-by-activity"):
         given = {"kind": kind, "source": LOG, **columns}
-        yield Call(f"curve {kind}", fe.curve, given, options_of(evaluate, "measures"))
+        yield Call(f"curve {kind}", fe.curve, given, tuple(options_at("curve")))
     yield Call(
         "evaluate_classes", fe.evaluate_classes,
         {"source": CLASSES, "label": "kind", "scores": ["p0", "p1"]},
@@ -261,7 +254,11 @@ def calls(folder: Path) -> Iterator[Call]:
             method = getattr(of, name)
             if not inspect.signature(method).parameters:
                 continue
-            more = options_of(fe.compare, "baseline") if name == "compare" else ()
+            more = (
+                ("test", "correction", "replicates", "seed", "confidence", "threads")
+                if name == "compare"
+                else ()
+            )
             more = ("points", "bins", "binning", "confidence", "sampling_rate") if (
                 name == "curve") else more  # fmt: skip
             yield Call(f"{kind}.{name}", method, taken.get(name, {}), more)

@@ -262,10 +262,7 @@ def ties(measure: fe.Measure) -> list[str]:
 def accepted(read: Callable[[Any], Any]) -> str:
     """Say which values an option takes, in the words of its error."""
     text = _refusal(read, float("nan"))
-    if "finite number" in text:
-        whole = _refusal(read, 2.5) == "a whole number"
-        text = text.replace("finite", "whole") if whole else text.replace("finite ", "")
-    text = text.strip()
+    text = text.replace("finite ", "").strip()
     if text and not _refusal(read, None) and "None" not in text:
         text += ", or None"
     return text

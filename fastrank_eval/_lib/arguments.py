@@ -2,33 +2,116 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import reprlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache, wraps
 from inspect import Parameter, signature
+from numbers import Integral, Real
 from typing import Any, NamedTuple, ParamSpec, TypeGuard, TypeVar
 
-import numpy as np
-
 from fastrank_eval._lib.errors import ArgumentError, near
-
-#: The allowed values of arguments that take one of a few words.
-CHOICES = {
-    "groups": ("all", "with_relevant"),
-    "unretrieved": ("error", "allow", "drop"),
-    "unjudged": ("error", "allow", "drop"),
-    "nan": ("error", "null"),
-    "null_groups": ("error", "drop"),
-    "weight_rows": ("refuse", "ignore"),
-    "score_type": ("given", "float32"),
-    "order": ("auto", "sorted", "grouped", "scattered"),
-}
 
 #: Counts of rows must fit a signed integer of 64 bits.
 _MAX_INT64 = 2**63 - 1
 _MAX_SPACES = 64
+
+
+#: Converts a value, or raises `Unfit`.
+Reader = Callable[[Any], Any]
+
+
+class Unfit(ValueError):
+    """The form that a value must have, and the remedy."""
+
+    def __init__(self, form: str, remedy: str = "pass such a value") -> None:
+        super().__init__(form)
+        self.remedy = remedy
+
+
+def checked(name: str, value: object, reader: Reader) -> Any:
+    """Return an argument after a check.
+
+    >>> checked("order", "shuffled", one_of("auto", "grouped"))
+    Traceback (most recent call last):
+    fastrank_eval._lib.errors.ArgumentError: order: must be one of 'auto', 'grouped', got \
+    'shuffled'; pass one of them.
+    """
+    try:
+        return reader(value)
+    except Unfit as wrong:
+        end = wrong.remedy if wrong.remedy.endswith("?") else f"; {wrong.remedy}."
+        raise ArgumentError(f"{name}: must be {wrong}, got {shown(value)}{end}") from None
+
+
+def one_of(*choices: Any) -> Reader:
+    """Make a reader that accepts one of `choices`."""
+
+    def read_choice(value: Any) -> Any:
+        plain = value is None or isinstance(value, str | bool) or is_real(value)
+        for choice in choices if plain else ():
+            if isinstance(value, bool) == isinstance(choice, bool) and value == choice:
+                return choice
+        form = ", ".join(map(repr, choices))
+        if len(choices) == 1:
+            raise Unfit(form, "pass it")
+        hint = near(value, [choice for choice in choices if isinstance(choice, str)])
+        raise Unfit(f"one of {form}", f".{hint}" if hint else "pass one of them")
+
+    return read_choice
+
+
+def number(
+    above: float = -math.inf,
+    least: float = -math.inf,
+    most: float = math.inf,
+    below: float = math.inf,
+    optional: bool = False,
+    remedy: str = "pass such a number",
+) -> Reader:
+    """Make a reader of finite numbers in ]above, below[ and [least, most].
+
+    Numbers without a fraction become int.
+    """
+    bounds = {"above": above, "at least": least, "at most": most, "below": below}
+    limits = [f"{word} {bound:g}" for word, bound in bounds.items() if math.isfinite(bound)]
+    is_bounded = max(above, least) > -math.inf and min(most, below) < math.inf
+    kind = "a number" if is_bounded else "a finite number"
+    form = f"{kind} {' and '.join(limits)}".strip()
+
+    def read_number(value: Any) -> Any:
+        if value is None and optional:
+            return None
+        try:
+            number = math.nan if isinstance(value, bool | str | bytes) else float(value)
+        except (TypeError, ValueError, OverflowError):
+            number = math.nan
+        if not (math.isfinite(number) and above < number < below and least <= number <= most):
+            raise Unfit(form, remedy)
+        return int(number) if number.is_integer() and abs(number) < 2**53 else number
+
+    return read_number
+
+
+def integer(least: int, most: float = _MAX_INT64, optional: bool = False) -> Reader:
+    """Make a reader of integers in [least, most]."""
+    form = f"a whole number of at least {least:,}"
+    if most < _MAX_INT64:
+        form = f"a whole number from {least:,} to {most:,}"
+
+    def read_integer(value: Any) -> Any:
+        if value is None and optional:
+            return None
+        is_exact = is_whole(value) or (isinstance(value, float) and value.is_integer())
+        if not is_exact or value < least or most < min(value, _MAX_INT64):
+            raise Unfit(form, "pass such a number")
+        if value > most:
+            raise Unfit(f"at most {most:,}", "pass less")
+        return int(value)
+
+    return read_integer
 
 
 def column_name(role: str, value: object) -> str:
@@ -67,31 +150,6 @@ def require_baseline(name: str, scores: Sequence[str]) -> None:
             f"baseline: must be one of the score columns {', '.join(map(repr, scores))}, got "
             f"{name!r}; name one of them.{near(name, scores)}"
         )
-
-
-def check_flag(name: str, value: object) -> None:
-    """Raise unless a value is True or False."""
-    if not isinstance(value, bool):
-        raise ArgumentError(f"{name}: must be True or False, got {value!r}; pass one of them.")
-
-
-def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
-    """Raise unless a value is one of the allowed words."""
-    if not isinstance(value, str) or value not in choices:
-        raise ArgumentError(wrong_choice(name, value, choices))
-
-
-def wrong_choice(name: str, value: object, choices: Sequence[str]) -> str:
-    """Write the error message for a value that is no allowed word.
-
-    >>> wrong_choice("order", "shuffled", ("auto", "grouped"))
-    "order: must be one of 'auto', 'grouped', got 'shuffled'; pass one of them."
-    """
-    hint = near(str(value), choices)
-    return (
-        f"{name}: must be one of {', '.join(map(repr, choices))}, got {shown(value)}"
-        f"{f'.{hint}' if hint else '; pass one of them.'}"
-    )
 
 
 def check_options(
@@ -141,42 +199,14 @@ def check_options(
             raise ArgumentError(f"{caller}() needs {name}=...")
 
 
-def at_least_one(name: str, value: Any, default: Any, maximum: float = _MAX_INT64) -> Any:
-    """Return an integer of at least 1 after a check; `default` for None."""
-    if value is None:
-        return default
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise ArgumentError(
-            f"{name}: must be a whole number of at least 1, got {shown(value)}; pass such a number."
-        )
-    if value > maximum:
-        raise ArgumentError(f"{name}: must be at most {maximum:,}, got {shown(value)}; pass less.")
-    return int(value)
-
-
 def check_indent(value: int | None) -> int | None:
     """Return the indent of JSON in spaces after a check; None means one line."""
-    if value is not None and not 0 <= value <= _MAX_SPACES:
-        raise ArgumentError(
-            f"indent: must be None or a whole number from 0 to {_MAX_SPACES}, got {shown(value)}; "
-            "pass None for one line."
-        )
-    return value
-
-
-def check_fraction(name: str, value: Any) -> float:
-    """Return a number in ]0, 1[ after a check."""
-    numeric = isinstance(value, int | float | np.integer | np.floating)
-    if isinstance(value, bool) or not numeric or not 0 < value < 1:
-        raise ArgumentError(
-            f"{name}: must be a number above 0 and below 1, got {shown(value)}; pass such a number."
-        )
-    return float(value)
+    indent: int | None = checked("indent", value, integer(0, _MAX_SPACES, optional=True))
+    return indent
 
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
-_T = TypeVar("_T")
 
 
 class _Type(NamedTuple):
@@ -220,15 +250,11 @@ def typed(function: Callable[_P, _R]) -> Callable[_P, _R]:
         The same function; it raises `ArgumentError` with the name of the argument, also for an
         argument that it does not take or lacks.
     """
-    return _typed(function, function.__qualname__)
-
-
-def _typed(function: Callable[_P, _R], shown_name: str) -> Callable[_P, _R]:
-    """Check the types of arguments of a function that errors call by a name."""
-    parsed: list[tuple[tuple[str, ...], dict[str, tuple[_Type, ...]], str]] = []
+    parsed: list[tuple[tuple[str, ...], dict[str, str], str]] = []
+    call = named(function)
 
     @wraps(function)
-    def checked(*args: _P.args, **keywords: _P.kwargs) -> _R:
+    def check(*args: _P.args, **keywords: _P.kwargs) -> _R:
         if not parsed:  # at the first call: importing stays fast
             parsed.append(_parse_signature(function))
         names, types, rest = parsed[0]
@@ -237,17 +263,27 @@ def _typed(function: Callable[_P, _R], shown_name: str) -> Callable[_P, _R]:
             _check(name, value, types.get(name))
         for name, value in keywords.items():
             _check(name, value, types.get(name))
+        return call(*args, **keywords)
+
+    return check
+
+
+def named(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Say which argument is wrong if a call does not fit a function."""
+
+    @wraps(function)
+    def call(*args: _P.args, **keywords: _P.kwargs) -> _R:
         try:
             return function(*args, **keywords)
         except TypeError:
-            _check_call(function, shown_name, args, keywords)
+            _check_call(function, args, keywords)
             raise
 
-    return checked
+    return call
 
 
 def _check_call(
-    function: Callable[..., Any], shown_name: str, args: tuple[Any, ...], keywords: dict[str, Any]
+    function: Callable[..., Any], args: tuple[Any, ...], keywords: dict[str, Any]
 ) -> None:
     """Raise ArgumentError if a call does not fit the parameters."""
     parameters = list(signature(function).parameters.values())
@@ -268,7 +304,7 @@ def _check_call(
         for p in parameters
         if p.default is Parameter.empty and p.name in names and p.name not in given
     ]
-    name = f"{shown_name.removesuffix('.__init__')}()"
+    name = f"{function.__qualname__.removesuffix('.__init__')}()"
     unknown = [word for word in keywords if word not in names]
     for word in unknown if not takes_more else ():
         hint = near(word, missing) or near(word, names)
@@ -289,35 +325,6 @@ def _check_call(
         raise ArgumentError(f"{name} takes {most} without a name, got {len(args)}; {remedy}.")
     if missing:
         raise ArgumentError(f"{name} needs {missing[0]}=...")
-
-
-def taking(record: Callable[_P, _T]) -> Callable[[Callable[[_T], _R]], Callable[_P, _R]]:
-    """Let a function of a record take the arguments of the record instead.
-
-    Parameters
-    ----------
-    record : dataclass
-        Its fields are the parameters of the function, and their types are checked as by `typed`.
-
-    Returns
-    -------
-    callable
-        A decorator. Callers, ``help()`` and type checkers see the fields as parameters.
-    """
-    parameters = signature(record)
-
-    def decorate(function: Callable[[_T], _R]) -> Callable[_P, _R]:
-        checked = _typed(record, function.__name__)
-
-        @wraps(function)
-        def take(*args: _P.args, **keywords: _P.kwargs) -> _R:
-            return function(checked(*args, **keywords))
-
-        returned = function.__annotations__["return"]
-        vars(take)["__signature__"] = parameters.replace(return_annotation=returned)
-        return take
-
-    return decorate
 
 
 #: Messages show values of these types, and only the type of other values.
@@ -350,7 +357,7 @@ def matches_annotation(value: object, annotation: str) -> bool:
 
 def _parse_signature(
     function: Callable[..., Any],
-) -> tuple[tuple[str, ...], dict[str, tuple[_Type, ...]], str]:
+) -> tuple[tuple[str, ...], dict[str, str], str]:
     """Return positional names, types by name, and the name of ``*args``."""
     names, types, rest = [], {}, ""
     for parameter in signature(function).parameters.values():
@@ -365,7 +372,7 @@ def _parse_signature(
             and isinstance(annotation, str)
             and not re.search(r"\bMeasure\b|^type\[", annotation)
         ):
-            types[parameter.name] = _parse_union(annotation)
+            types[parameter.name] = annotation
     return tuple(names), types, rest
 
 
@@ -398,14 +405,36 @@ def _split_outside_brackets(text: str, separator: str) -> list[str]:
     return [item.strip() for item in items]
 
 
-def _check(name: str, value: object, types: tuple[_Type, ...] | None) -> None:
-    if types and not (any(_fits(value, each) for each in types) and _keeps_items(value, types)):
-        expected = " or ".join(dict.fromkeys(map(_describe, types)))
-        if isinstance(value, str) and not is_unicode(value):
-            expected += " without lone surrogates"
-        if name == "label" and expected == "text":
+def of_type(annotation: str) -> Reader:
+    """Make a reader of values of an annotated type, as `typed` understands it.
+
+    Examples
+    --------
+    >>> checked("limit", "5", of_type("int | None"))
+    Traceback (most recent call last):
+    fastrank_eval._lib.errors.ArgumentError: limit: must be a whole number or None, got '5'; pass \
+    such a value.
+    """
+    takes_text = annotation.startswith("str") and "PathLike" not in annotation
+
+    def read_type(value: Any) -> Any:
+        if takes_text and type(value) is str and value.isascii():
+            return value
+        types = _parse_union(annotation)
+        if not (any(_fits(value, each) for each in types) and _keeps_items(value, types)):
+            expected = " or ".join(dict.fromkeys(map(_describe, types)))
+            surrogate = isinstance(value, str) and not is_unicode(value)
+            raise Unfit(expected + " without lone surrogates" * surrogate)
+        return value
+
+    return read_type
+
+
+def _check(name: str, value: object, annotation: str | None) -> None:
+    if annotation is not None:
+        if name == "label" and annotation == "str":
             check_one_label(value)
-        raise ArgumentError(f"{name}: must be {expected}, got {shown(value)}; pass such a value.")
+        checked(name, value, of_type(annotation))
 
 
 def _keeps_items(value: object, types: tuple[_Type, ...]) -> bool:
@@ -446,13 +475,13 @@ def _fits(value: Any, alternative: _Type) -> bool:
     if name == "None":
         return value is None
     if name == "str":
-        return isinstance(value, str) and is_unicode(value)
+        return is_text(value)
     if name == "bool":
-        return isinstance(value, bool | np.bool_)
+        return isinstance(value, bool) or type(value).__name__ in ("bool", "bool_")
     if name == "int":
-        return isinstance(value, int | np.integer) and not isinstance(value, bool)
+        return is_whole(value)
     if name == "float":
-        return isinstance(value, int | float | np.integer | np.floating) and _is_double(value)
+        return is_real(value) and _is_double(value)
     if name == "bytes":
         return isinstance(value, bytes | bytearray | memoryview) or _has_class_name(value, "Buffer")
     if name == "Callable":
@@ -486,6 +515,22 @@ def is_list_like(value: object) -> TypeGuard[Iterable[Any]]:
     return getattr(value, "ndim", 1) == 1  # a 0-dimensional array cannot be iterated over
 
 
+def is_whole(value: object) -> TypeGuard[int]:
+    """Return whether a value is an integer, of Python or NumPy."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def is_real(value: object) -> TypeGuard[float]:
+    """Return whether a value is a number, of Python or NumPy."""
+    is_number = isinstance(value, int | float) or type(value).__module__ == "numpy"
+    return is_number and isinstance(value, Real) and not isinstance(value, bool)
+
+
+def is_text(value: object) -> TypeGuard[str]:
+    """Return whether a value is text that UTF-8 can encode."""
+    return isinstance(value, str) and (value.isascii() or is_unicode(value))
+
+
 def is_unicode(text: str) -> bool:
     """Return whether UTF-8 can encode a text."""
     try:
@@ -508,7 +553,7 @@ def _is_double(value: Any) -> bool:
         float(value)
     except OverflowError:
         return False
-    return not isinstance(value, bool)
+    return True
 
 
 def _has_class_name(value: object, name: str) -> bool:

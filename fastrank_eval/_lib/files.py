@@ -290,16 +290,14 @@ _SPILL = re.compile(re.escape(_SPILL_PREFIX) + ".*", re.DOTALL)
 
 
 @contextmanager
-def spill_folder(parent: str | os.PathLike[str] | None, needed: int) -> Iterator[Path]:
+def spill_folder(needed: int) -> Iterator[Path]:
     """Make a folder for spilled rows and remove it afterwards.
 
-    A run locks its folder. Folders without a lock are leftovers of killed runs and are removed
-    here.
+    It is in the folder of temporary files. A run locks its folder. Folders without a lock are
+    leftovers of killed runs and are removed here.
 
     Parameters
     ----------
-    parent : str, path or None
-        The folder around it; None: the system's folder for temporary files.
     needed : int
         An estimate of the bytes to write.
 
@@ -313,27 +311,23 @@ def spill_folder(parent: str | os.PathLike[str] | None, needed: int) -> Iterator
     SpillError
         If the folder cannot be made, or if the disk has less free space than needed.
     """
-    shown = os.fspath(parent) if parent is not None else tempfile.gettempdir()
-    absolute = Path(shown).absolute()
-    if not absolute.is_dir():
-        problem = "is no folder" if absolute.exists() else "does not exist: create it first"
-        raise SpillError(f"the spill folder {shown!r} {problem}, or name another (--spill-dir).")
-    _remove_leftovers(absolute, _SPILL)
-    free = shutil.disk_usage(absolute).free
+    parent = Path(tempfile.gettempdir()).absolute()
+    _remove_leftovers(parent, _SPILL)
+    free = shutil.disk_usage(parent).free
     if free < needed:
         raise SpillError(
-            f"about {format_bytes(needed)} of rows must be spilled, and the disk of {shown!r} has "
-            f"{format_bytes(free)} free: free some, name a folder on another disk (--spill-dir), "
-            "or allow more memory (--memory)."
+            f"about {format_bytes(needed)} of rows must be spilled, and the disk of "
+            f"{str(parent)!r} has {format_bytes(free)} free: free some, let TMPDIR name a folder "
+            "on another disk, or allow more memory (--memory)."
         )
     with ExitStack() as stack:
         try:
             with defer_signals():
-                folder = _locked_folder(absolute, stack)
+                folder = _locked_folder(parent, stack)
         except OSError as error:
             raise SpillError(
-                f"cannot spill to {shown!r}: {error.strerror or error}; name a folder that can be "
-                "written to (--spill-dir)."
+                f"cannot spill to {str(parent)!r}: {error.strerror or error}; let TMPDIR name a "
+                "folder that can be written to."
             ) from error
         yield folder
 

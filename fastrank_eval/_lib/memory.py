@@ -28,7 +28,7 @@ _FREE_FRACTION = 0.6
 
 @dataclass(frozen=True)
 class Budget:
-    """Memory and disk folder that a run may use.
+    """Memory that a run may use.
 
     Parameters
     ----------
@@ -36,13 +36,10 @@ class Budget:
         Bytes for the process.
     rows : int
         Bytes of these for rows.
-    spill_dir : str or None
-        Folder for rows that do not fit; None: the system's folder for temporary files.
     """
 
     total: int
     rows: int
-    spill_dir: str | None
 
 
 def parse_bytes(text: str | int) -> int:
@@ -106,9 +103,7 @@ def format_bytes(size: int) -> str:
     return f"{size} bytes"
 
 
-def memory_budget(
-    memory: str | int | None, threads: int, pooled: bool, spill_dir: str | None
-) -> Budget:
+def memory_budget(memory: str | int | None, threads: int, pooled: bool) -> Budget:
     """Compute the memory budget of a run.
 
     Parameters
@@ -118,18 +113,12 @@ def memory_budget(
     threads : int
     pooled : bool
         Whether the run pools scores, which takes more memory.
-    spill_dir : str or None
-        Folder for rows that do not fit.
 
     Raises
     ------
     ArgumentError
-        If `memory` is no amount of memory or too little for a run, or if `spill_dir` is no folder.
+        If `memory` is no amount of memory, or too little for a run.
     """
-    if spill_dir is not None and not _is_folder(spill_dir):
-        raise ArgumentError(
-            f"spill_dir: must be a folder, got {_shorten(spill_dir)}; create it, or name another."
-        )
     if memory is not None:
         _kept.clear()  # or it would count as used
         drop_free_arrays()
@@ -138,7 +127,7 @@ def memory_budget(
         resident + int(_FREE_FRACTION * _free()) if memory is None else parse_bytes(memory), memory
     )
     reserve = resident + threads * _THREAD_BYTES + (_POOL_BYTES if pooled else 0)
-    return Budget(total, max(total - reserve, total // 4), spill_dir)
+    return Budget(total, max(total - reserve, total // 4))
 
 
 #: Memory that the next run may use: one block at most. The system may take it meanwhile.
@@ -173,18 +162,6 @@ def give_back(memory: np.ndarray) -> None:
         with suppress(OSError):
             pages.madvise(mmap.MADV_FREE)
             _kept[:] = [memory]
-
-
-def _is_folder(path: object) -> bool:
-    try:
-        return isinstance(path, str | os.PathLike) and Path(path).is_dir()
-    except (OSError, ValueError):  # too long, or no file name
-        return False
-
-
-def _shorten(path: object) -> str:
-    text = repr(path)
-    return text if len(text) <= 200 else f"{text[:197]}..."
 
 
 def _free() -> int:

@@ -7,14 +7,7 @@ from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, overload
 
-from fastrank_eval._lib.arguments import (
-    at_least_one,
-    check_choice,
-    check_fraction,
-    check_options,
-    column_name,
-    typed,
-)
+from fastrank_eval._lib.arguments import checked, integer, named, number, one_of
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval._lib.threads import processors
 from fastrank_eval.analysis.compare_tests import (
@@ -32,9 +25,10 @@ from fastrank_eval.analysis.compared_value import ComparedValue
 from fastrank_eval.analysis.comparison import Comparison, LabelComparisons
 from fastrank_eval.engine import DEFAULT_MEASURES
 from fastrank_eval.engine.conventions import requested_names, with_names
-from fastrank_eval.engine.labels import measures_by_label, requests_by_label
+from fastrank_eval.engine.labels import measures_by_label
+from fastrank_eval.engine.options import Options, check_names
 from fastrank_eval.engine.records import MeasureValue, Meta, refuse_if_none_left
-from fastrank_eval.engine.run import OF_RESULT, Evaluation, run, run_together
+from fastrank_eval.engine.run import Evaluation, run_together
 from fastrank_eval.engine.summary import GroupRecords, group_records
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.parser import requested_measures, text_with_options
@@ -45,26 +39,21 @@ from fastrank_eval.stats.hypothesis_tests import CORRECTIONS
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from fastrank_eval.engine.options import ComparedOptions
+    from fastrank_eval.engine.option_types import CompareOptions
 
 
 @overload
 def compare(
     source: object,
     *,
-    group: str | Sequence[str],
     label: str,
-    score: str | Sequence[str] | Mapping[str, str],
     baseline: str,
     measures: str | Measure | Sequence[str | Measure] = ...,
     test: str = ...,
     correction: str = ...,
     replicates: int = ...,
     seed: int = ...,
-    confidence: float = ...,
-    threads: int | None = ...,
-    per_group: bool = ...,
-    **options: Unpack[ComparedOptions],
+    **options: Unpack[CompareOptions],
 ) -> Comparison: ...
 
 
@@ -72,9 +61,7 @@ def compare(
 def compare(
     source: object,
     *,
-    group: str | Sequence[str],
     label: list[str] | tuple[str, ...],
-    score: str | Sequence[str] | Mapping[str, str],
     baseline: str,
     measures: str
     | Measure
@@ -84,30 +71,20 @@ def compare(
     correction: str = ...,
     replicates: int = ...,
     seed: int = ...,
-    confidence: float = ...,
-    threads: int | None = ...,
-    per_group: bool = ...,
-    **options: Unpack[ComparedOptions],
+    **options: Unpack[CompareOptions],
 ) -> LabelComparisons: ...
 
 
-@typed
+@named
 def compare(
     source: object,
     *,
-    group: str | Sequence[str],
-    label: str | Sequence[str],
-    score: str | Sequence[str] | Mapping[str, str],
     baseline: str,
-    measures: str | Measure | Sequence[str | Measure] | Mapping[str, Any] = DEFAULT_MEASURES,
     test: str = "clustered_t",
     correction: str = "holm",
     replicates: int = 10_000,
     seed: int = 0,
-    confidence: float = 0.95,
-    threads: int | None = None,
-    per_group: bool = True,
-    **options: Unpack[ComparedOptions],
+    **options: Any,
 ) -> Comparison | LabelComparisons:
     """Evaluate models in one pass and test which are better than a baseline.
 
@@ -120,7 +97,7 @@ def compare(
     ----------
     source : object
         As in `evaluate`.
-    group, label, score, measures
+    label, measures
         As in `evaluate`, with two score columns or more. A list of labels is compared in one
         reading of the rows, each with the bits of a call of its own. A test of groups leaves AUC
         out of the default measures. AUC gets ``se="clustered"``, which keeps
@@ -148,16 +125,12 @@ def compare(
     replicates, seed : int
         For randomisation and bootstrap. The result has the same bits for any order of the rows and
         number of threads.
-    confidence : float
-        Level of intervals, in ]0, 1[. A difference is shown where the adjusted p-value is at most
-        ``1 - confidence``.
-    threads : int, optional
-        As in `evaluate`.
-    per_group : bool
-        Keep every group's values for `Comparison.movers` and `Comparison.per_group`. False bounds
-        memory for any number of groups, unless AUC with a clustered error is a measure.
     **options
-        Any other argument of `evaluate`.
+        Any other argument of `evaluate`: `group`, which is required, `score` with two columns or
+        more ... `confidence` is the level of intervals; a difference is shown where the adjusted
+        p-value is at most ``1 - confidence``. `per_group` keeps every group's values for
+        `Comparison.movers` and `Comparison.per_group`; False bounds memory for any number of
+        groups, unless AUC with a clustered error is a measure.
 
     Returns
     -------
@@ -186,35 +159,27 @@ def compare(
     (0.3333, 1, 2, 0)
     """
     started = perf_counter()
-    names = {"group", "label", "score", "measures", "baseline", *options}
-    check_options("compare", names, run, without=OF_RESULT, own=compare)
-    choices = choices_of(test, correction, confidence, replicates, seed, threads)
-    if choices.needs_groups and not per_group:
+    check_names("compare", options, compare)
+    given = {"per_group": True, **options, "baseline": baseline}
+    read = Options.read(source, given, "compare")
+    choices = choices_of(test, correction, read.confidence, replicates, seed, read.threads)
+    if choices.needs_groups and not read.per_group:
         raise ArgumentError(
             f"test={test!r} needs the values of every group, which per_group=False does not keep; "
             "leave per_group out, or choose test='clustered_t'."
         )
-    if isinstance(measures, str) and measures == DEFAULT_MEASURES:
-        measures = default_measures(test)
+    if isinstance(read.measures, str) and read.measures == DEFAULT_MEASURES:
+        read = read.replace(measures=default_measures(test))
 
     def evaluate(measures: Mapping[str, Sequence[Measure]]) -> list[Evaluation]:
-        requests = requests_by_label(
-            source,
-            group=group,
-            label=list(measures),
-            score=score,
-            measures=measures,
-            baseline=baseline,
-            confidence=confidence,
-            threads=threads,
-            per_group=per_group,
-            **options,
+        return run_together(
+            [read.replace(label=label, measures=each) for label, each in measures.items()]
         )
-        return run_together(list(requests.values()))
 
     comparisons = compare_with(
-        evaluate, measures_by_label(label, measures), baseline, choices, started
+        evaluate, measures_by_label(read.label, read.measures), baseline, choices, started
     )
+    label = options["label"]
     return comparisons[label] if isinstance(label, str) else LabelComparisons(comparisons)
 
 
@@ -238,7 +203,6 @@ def compare_with(
     started : float
         Start time by `time.perf_counter`.
     """
-    column_name("baseline", baseline)
     requested = {label: requested_measures(of_label) for label, of_label in measures.items()}
     for of_label in requested.values():
         refuse_pooled(choices.test, of_label)
@@ -309,16 +273,16 @@ def choices_of(
     threads: int | None,
 ) -> Choices:
     """Check the arguments of a comparison."""
-    check_choice("test", test, TESTS)
-    check_choice("correction", correction, ("none", *CORRECTIONS))
+    checked("test", test, one_of(*TESTS))
+    checked("correction", correction, one_of("none", *CORRECTIONS))
     seed = check_seed(seed)
     return Choices(
         test,
         correction,
-        check_fraction("confidence", confidence),
-        at_least_one("replicates", replicates, 10_000),
+        checked("confidence", confidence, number(above=0, below=1)),
+        checked("replicates", replicates, integer(1)),
         seed,
-        at_least_one("threads", threads, processors()),
+        checked("threads", threads, integer(1, optional=True)) or processors(),
     )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from fastrank_eval._lib.arguments import at_least_one, typed
+from fastrank_eval._lib.arguments import checked, integer, typed
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.analysis.attribution import (
     decompose_by_slices,
@@ -267,7 +267,7 @@ class Comparison(ReportedComparison):
 
     def _movers_of(self, measure: Measure, score: str | None, top: int) -> pa.Table:
         refuse_pooled(measure)
-        top = at_least_one("top", top, 10)
+        top = checked("top", top, integer(1))
         name = find_score(score, self.scores, self.names)
         records, delta = self._groups(), self._find(str(measure), name, "all").delta
         base, model = records.scores.index(self.baseline), records.scores.index(name)
@@ -302,7 +302,7 @@ class Comparison(ReportedComparison):
     def _changed_slices(self, text: str, score: str | None, top: int) -> list[ComparedValue]:
         """Find the slices with the largest changes of a measure."""
         name = find_score(score, self.scores, self.names)
-        top = at_least_one("top", top, 10)
+        top = checked("top", top, integer(1))
         own = [v for v in self.values if (v.measure, v.score) == (text, name)]
         slices = [v for v in own if v.slice != "all"]
         rose = sorted((v for v in slices if v.delta > 0), key=lambda v: -v.delta)[:top]

@@ -11,9 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 from fastrank_eval._lib.arguments import (
-    check_choice,
     check_one_label,
     check_options,
+    checked,
+    one_of,
     typed,
 )
 from fastrank_eval._lib.arrow import arrow_value, bytes_column, column_with_nulls
@@ -28,6 +29,7 @@ from fastrank_eval.analysis.curve_points import (
     by_cutoff,
     points_choice,
 )
+from fastrank_eval.engine.options import check_names
 from fastrank_eval.engine.records import JSON_SCHEMAS, Meta, plain_value
 from fastrank_eval.measures import AUC, AvgPrec, Lift, LogLoss, Measure, parse_measures
 from fastrank_eval.results.evaluate import evaluate
@@ -377,15 +379,7 @@ def curve(
         "buckets": buckets,
     }
     choices = _choices(kind, requested)
-    for name in (
-        "measures", "per_group", "keep_scores", "keep_state", "keep_groups", "by",
-        "min_groups",
-    ):  # fmt: skip
-        if name in options:
-            raise ArgumentError(
-                f"curve() takes no {name}, because the kind of curve sets it; leave it out."
-            )
-    check_options("curve", {"measures", *options}, evaluate, own=curve)
+    check_names("curve", options, curve)
     check_one_label(options.get("label"))
     name = _source_name(source)
     if kind in _SCORE_KINDS:
@@ -422,7 +416,7 @@ def curve_of(result: Result, kind: str, *, rel: float = 1, **choices: Any) -> Cu
 
 def _choices(kind: str, requested: Mapping[str, Any]) -> dict[str, Any]:
     """Check the options of a kind and fill in the defaults."""
-    check_choice("kind", kind, KINDS)
+    checked("kind", kind, one_of(*KINDS))
     choices = dict(_DEFAULTS[kind])
     for name, value in requested.items():
         check_options("curve", [name], ["rel", *(key for one in _DEFAULTS.values() for key in one)])

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from fastrank_eval._lib.arguments import at_least_one, check_choice
+from fastrank_eval._lib.arguments import checked, integer, one_of
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.elementary import ratio
 from fastrank_eval._lib.errors import ArgumentError, ColumnError, MeasureError
@@ -374,8 +374,8 @@ def check_bins(bins: object, binning: object, confidence: object) -> None:
     ------
     ArgumentError
     """
-    at_least_one("bins", bins, None, _MOST_BINS)
-    check_choice("binning", binning, BINNINGS)
+    checked("bins", bins, integer(1, _MOST_BINS, optional=True))
+    checked("binning", binning, one_of(*BINNINGS))
     if not isinstance(confidence, float) or not 0 < confidence < 1:
         raise ArgumentError(
             f"confidence: must be a number above 0 and below 1, got {confidence!r}; pass 0.95, say."
@@ -434,7 +434,7 @@ def by_activity(
     options: Mapping[str, Any],
 ) -> tuple[Result, Rows]:
     """Evaluate a measure over the groups of each bucket of activity."""
-    check_choice("activity", activity, ACTIVITIES)
+    checked("activity", activity, one_of(*ACTIVITIES))
     edges = _edges(buckets)
     _check_mean(measure(requested))
     by = f"@{activity}:{','.join(map(str, edges))}"

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from fastrank_eval._lib.arguments import check_options, typed
+from fastrank_eval._lib.arguments import typed
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError
-from fastrank_eval.engine.conventions import DEFAULTS, Profile, profile_of, with_options
+from fastrank_eval.engine.conventions import Profile, profile_of, with_options
+from fastrank_eval.engine.options import DEFAULTS, check_names
 from fastrank_eval.engine.plan import undefined_policies, undefined_text
 from fastrank_eval.engine.records import JSON_SCHEMAS, Meta, plain_value
 from fastrank_eval.io.reader import open_source
@@ -223,7 +224,7 @@ def explain(
     GAUC single_class  None         0        -0.500000
     all of catboost                           0.500000
     """
-    check_options("explain", {"label", "score", "measures", *options}, evaluate, own=explain)
+    check_names("explain", options, explain)
     tool_profile = profile_of(profile)
     requested = parse_measures(measures)
     fixed = {name: options[name] for name in DEFAULTS if options.get(name) is not None}

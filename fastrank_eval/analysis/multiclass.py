@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from fastrank_eval._lib import __version__
-from fastrank_eval._lib.arguments import at_least_one, check_choice, column_name, typed
+from fastrank_eval._lib.arguments import checked, column_name, integer, one_of, typed
 from fastrank_eval._lib.arrow import arrow_column, column_with_nulls
 from fastrank_eval._lib.errors import ArgumentError, MeasureError
 from fastrank_eval._lib.jit import compilations
@@ -282,7 +282,6 @@ def evaluate_classes(
     threads: int | None = None,
     batch_rows: int | None = None,
     format: str | None = None,  # noqa: A002 - the name of this option everywhere
-    allow_unfinished: bool = False,
     progress: Callable[[Progress], object] | None = None,
 ) -> ClassResult:
     """Evaluate rows with a score for each class, by class and on average.
@@ -332,7 +331,7 @@ def evaluate_classes(
         left out of means and counted by reason, or replaced. As in `evaluate`.
     name : str
         Name of the model in the result.
-    where, limit, threads, batch_rows, format, allow_unfinished, progress
+    where, limit, threads, batch_rows, format, progress
         As in `evaluate`.
 
     Returns
@@ -376,7 +375,6 @@ def evaluate_classes(
         format=format,
         where=where,
         categories=column_name("label", label) if isinstance(label, str) else None,
-        allow_unfinished=allow_unfinished,
     )
     expressions = computed_scores(opened.schema, scores)
     opened = with_computed(opened, expressions)
@@ -385,7 +383,7 @@ def evaluate_classes(
     roles = replace(roles, score_kind=max(["number", *kinds], key=SCORE_KINDS.index))
     has_one_class = roles.form == "one"
     decide = ("argmax" if has_one_class else "threshold") if decide is None else decide
-    check_choice("decide", decide, DECIDE)
+    checked("decide", decide, one_of(*DECIDE))
     if decide == "argmax" and not has_one_class:
         raise ArgumentError(
             "decide: must be 'threshold' if a row may have several classes, got 'argmax', which "
@@ -398,18 +396,19 @@ def evaluate_classes(
         {},
         decide == "argmax",
         policies,
-        at_least_one("threads", threads, processors()),
+        checked("threads", threads, integer(1, optional=True)) or processors(),
     )
     plan = replace(plan, by_row=_row_measures(requested, plan))
     _check_measures(requested, plan)
     states = ClassStates(plan)
-    requested_rows = at_least_one("batch_rows", batch_rows, None)
+    requested_rows = checked("batch_rows", batch_rows, integer(1, optional=True))
     role_names = roles.by_column()
     for column, role in role_names.items():
         require_columns(opened.schema, [column], role=role)
         if roles.form == "column" or column not in roles.labels:
             refuse_text(opened, column, role)
-    reader = RowReader(opened, tuple(role_names), at_least_one("limit", limit, None, math.inf))
+    limit = checked("limit", limit, integer(1, math.inf, optional=True))
+    reader = RowReader(opened, tuple(role_names), limit)
     default_rows = batch_rows_of(reader.rows, plan.threads) // len(roles.classes)
     rows = requested_rows or max(default_rows, _MIN_ROWS)
 
@@ -460,7 +459,7 @@ def _read_averages(average: str | Sequence[str] | None) -> tuple[str, ...]:
     words = map(str.strip, average.split(",")) if isinstance(average, str) else average
     words = tuple(dict.fromkeys(words))
     for word in words:
-        check_choice("average", word, AVERAGES)
+        checked("average", word, one_of(*AVERAGES))
     return words
 
 

@@ -13,17 +13,20 @@ import numpy as np
 import pyarrow as pa
 
 from fastrank_eval._lib import __version__
-from fastrank_eval._lib.arguments import check_choice, check_options, typed
+from fastrank_eval._lib.arguments import checked, number, one_of, typed
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.elementary import ratio
 from fastrank_eval._lib.errors import ArgumentError
+from fastrank_eval.engine.evaluator import PlanTotals
+from fastrank_eval.engine.options import Options, check_names
+from fastrank_eval.engine.plan import Plan
 from fastrank_eval.engine.records import JSON_SCHEMAS, Meta, plain_counts, plain_value
-from fastrank_eval.engine.run import NOT_OF_ROWS, run, totals_of
+from fastrank_eval.engine.run import totals_of
 from fastrank_eval.engine.summary import score_tables
 from fastrank_eval.measures import AUC
 from fastrank_eval.measures.clustered_sums import Confusion, f_score
 from fastrank_eval.measures.decisions import PositivePredictiveValue
-from fastrank_eval.measures.options import REL, number
+from fastrank_eval.measures.options import REL
 from fastrank_eval.results.format import detail_text, printable
 from fastrank_eval.results.notes import rows_left_out_notes
 from fastrank_eval.stats.score_table import ScoreTable
@@ -98,7 +101,7 @@ class Criterion:
     costs: Mapping[str, float] | None = field(default=None, hash=False)
 
     def __post_init__(self) -> None:
-        check_choice("by", self.by, tuple(OPTIONS))
+        checked("by", self.by, one_of(*OPTIONS))
         for name in ("beta", "target", "pos", "costs"):
             value, applies = getattr(self, name), name in OPTIONS[self.by]
             if value is None:
@@ -379,7 +382,7 @@ def best_threshold(
         Row weight: 0, or from 1e-30 to 1e30.
     **options
         ``unretrieved``, ``unjudged``, ``score_type``, ``where``, ``limit``, ``threads``,
-        ``format``, ``allow_unfinished``, ``progress``, as in `evaluate`.
+        ``format``, ``progress``, as in `evaluate`.
 
     Returns
     -------
@@ -401,17 +404,10 @@ def best_threshold(
     """
     started = perf_counter()
     criterion = Criterion(by, beta, target, pos, costs)
-    check_choice("prefer", prefer, PREFER)
-    _check_options(best_threshold, options)
-    plan, found = totals_of(
-        source,
-        label=label,
-        score=score,
-        measures=AUC(rel=_read_rel(rel)),
-        weight=weight,
-        keep_scores=True,
-        **options,
-    )
+    checked("prefer", prefer, one_of(*PREFER))
+    measure = AUC(rel=_read_rel(rel))
+    columns = {"label": label, "score": score, "weight": weight}
+    plan, found = _totals(best_threshold, source, columns | options, measure, keep_scores=True)
     tables = score_tables(plan, found.totals)
     left_out: dict[str, object] = {**plain_counts(found.left_out)}
     meta = Meta(__version__, found.totals.overall.rows(), 0, left_out, perf_counter() - started)
@@ -435,7 +431,7 @@ def best_of(
     score : str
         Name of the score in the result.
     """
-    check_choice("prefer", prefer, PREFER)
+    checked("prefer", prefer, one_of(*PREFER))
     tp, fp = (
         np.concatenate([[0], np.cumsum(counts, dtype=counts.dtype)])
         for counts in (table.positives, table.others)
@@ -539,10 +535,8 @@ def confusion(
     ]
     if not measures:
         raise ArgumentError("threshold: must have at least one number, got none; pass one.")
-    _check_options(confusion, options)
-    plan, found = totals_of(
-        source, label=label, score=score, measures=measures, weight=weight, **options
-    )
+    columns = {"label": label, "score": score, "weight": weight}
+    plan, found = _totals(confusion, source, columns | options, measures)
     rows = [
         {
             "score": name,
@@ -560,9 +554,18 @@ def confusion(
     return pa.Table.from_pylist(rows, schema=pa.schema(fields, metadata))
 
 
-def _check_options(caller: Callable[..., Any], options: Mapping[str, Any]) -> None:
-    names = {"label", "score", "weight", *options}
-    check_options(caller.__name__, names, run, without=NOT_OF_ROWS, own=caller)
+def _totals(
+    caller: Callable[..., Any],
+    source: object,
+    options: Mapping[str, Any],
+    measures: Any,
+    keep_scores: bool = False,
+) -> tuple[Plan, PlanTotals]:
+    """Check options that count rows, and read these."""
+    check_names("rows", options, caller, caller.__name__)
+    return totals_of(
+        Options.read(source, {**options, "measures": measures, "keep_scores": keep_scores})
+    )
 
 
 def _read_rel(rel: Any) -> Any:

@@ -6,22 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
-from fastrank_eval._lib.arguments import wrong_choice
+from fastrank_eval._lib.arguments import checked, one_of
 from fastrank_eval._lib.dataclass import dataclass
-from fastrank_eval._lib.errors import ArgumentError, MeasureError
+from fastrank_eval._lib.errors import MeasureError
+from fastrank_eval.engine.options import DEFAULTS
 from fastrank_eval.measures.base import Measure
 from fastrank_eval.measures.parser import text_with_options
-
-#: The conventions that neither the caller nor a profile sets.
-DEFAULTS: Mapping[str, str] = {
-    "ties": "expected",
-    "undefined": "skip",
-    "groups": "all",
-    "unretrieved": "error",
-    "unjudged": "error",
-    "weight_rows": "refuse",
-    "score_type": "given",
-}
 
 
 @dataclass(frozen=True)
@@ -93,11 +83,11 @@ def with_options(measure: Measure, options: Mapping[str, Any]) -> Measure:
 
 
 def measures_in_force(
-    requested: tuple[Measure, ...], profile: Profile | None, sampling_rate: float
+    requested: tuple[Measure, ...], profile: Profile | None, sampling_rate: float | None
 ) -> tuple[Measure, ...]:
     """Return the measures to compute, in the order of the requested ones."""
     measures = requested if profile is None else profile.apply(requested)
-    if sampling_rate != 1:
+    if sampling_rate not in (None, 1):
         measures = tuple(with_options(m, {"sampling_rate": sampling_rate}) for m in measures)
     return with_names(requested, measures)
 
@@ -363,6 +353,4 @@ def profile_of(name: object) -> Profile:
     ArgumentError
         If no profile has that name.
     """
-    if isinstance(name, str) and name in PROFILES:
-        return PROFILES[name]
-    raise ArgumentError(wrong_choice("profile", name, list(PROFILES)))
+    return PROFILES[checked("profile", name, one_of(*PROFILES))]

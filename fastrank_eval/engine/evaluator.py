@@ -35,8 +35,8 @@ from fastrank_eval.io.validate import rows_of
 
 #: Arguments that choose the rows, and how these are read.
 SHARED = (
-    *("source", "group", "item", "null_groups", "where", "limit", "format", "allow_unfinished"),
-    *("order", "presorted", "threads", "batch_rows", "memory", "spill_dir", "progress"),
+    *("source", "group", "item", "null_groups", "where", "limit", "format"),
+    *("order", "threads", "batch_rows", "memory", "progress"),
 )
 
 

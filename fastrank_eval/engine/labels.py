@@ -3,31 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any
 
-from fastrank_eval._lib.arguments import column_names, is_list_like, shown, taking
+from fastrank_eval._lib.arguments import column_names, shown
 from fastrank_eval._lib.errors import ArgumentError, near
-from fastrank_eval.engine.run import Request
+from fastrank_eval.engine.options import Options
 from fastrank_eval.measures import Measure
 
 Measures = str | Measure | Sequence[str | Measure]
 
 
-@taking(Request)
-def requests_by_label(request: Request) -> dict[str, Request]:
-    """Return the request of each label, for `run_together`.
+def options_by_label(options: Options) -> dict[str, Options]:
+    """Return the options of each label, for `run_together`.
 
     Raises
     ------
     ArgumentError
-        As `measures_by_label` does, or if an argument is of a wrong type.
+        As `measures_by_label` does.
     """
-    # An iterator is read once, for all labels.
-    group, score, by = map(_read, (request.group, request.score, request.by))
-    measures = measures_by_label(request.label, request.measures)
+    measures = measures_by_label(options.label, options.measures)
     return {
-        label: replace(request, label=label, group=group, score=score, measures=of_label, by=by)
+        label: options.replace(label=label, measures=of_label)
         for label, of_label in measures.items()
     }
 
@@ -52,7 +47,7 @@ def measures_by_label(
         return {label: measures}
     labels = column_names("label", label)
     if not isinstance(measures, Mapping):
-        return dict.fromkeys(labels, _read(measures))
+        return dict.fromkeys(labels, measures)
     for name in measures:
         if name not in labels:
             raise ArgumentError(
@@ -66,8 +61,3 @@ def measures_by_label(
             f"{', '.join(map(repr, missing))}; add them."
         )
     return {name: measures[name] for name in labels}
-
-
-def _read(given: Any) -> Any:
-    """Read a list or an iterator; another value stays as it is."""
-    return tuple(given) if is_list_like(given) and not isinstance(given, Mapping) else given

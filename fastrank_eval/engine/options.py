@@ -1,53 +1,376 @@
-"""Type the arguments of `evaluate` for functions that pass them on.
-
-Type checkers alone import this file. `engine/run.py` has the defaults.
-"""
+"""Define the options of `evaluate`, and read them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TypedDict
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-import pyarrow.compute as pc
+from fastrank_eval._lib.arguments import (
+    Reader,
+    check_options,
+    checked,
+    column_name,
+    column_names,
+    integer,
+    is_list_like,
+    number,
+    of_type,
+    one_of,
+)
+from fastrank_eval._lib.errors import ArgumentError
+from fastrank_eval.engine import DEFAULT_MEASURES
 
-from fastrank_eval._lib.threads import Progress
-from fastrank_eval.slicing.spec import SliceSpec
-
-
-class ComparedOptions(TypedDict, total=False):
-    """The arguments of `evaluate` that `compare` passes on."""
-
-    weight: str | None
-    item: str | None
-    subtopics: str | None
-    profile: str | None
-    ties: str | None
-    undefined: str | Mapping[str, str] | None
-    groups: str | None
-    unretrieved: str | None
-    unjudged: str | None
-    nan: str
-    null_groups: str
-    weight_rows: str | None
-    score_type: str | None
-    sampling_rate: float | None
-    by: str | SliceSpec | Sequence[str | SliceSpec] | None
-    min_groups: int
-    order: str
-    presorted: bool
-    keep_scores: bool
-    where: str | pc.Expression | None
-    limit: int | None
-    batch_rows: int | None
-    memory: str | int | None
-    spill_dir: str | None
-    format: str | None
-    allow_unfinished: bool
-    progress: Callable[[Progress], object] | None
+if TYPE_CHECKING:
+    from fastrank_eval.engine.option_types import OptionFields
+else:
+    OptionFields = object
 
 
-class PartialOptions(ComparedOptions, total=False):
-    """The arguments of `evaluate` that `partial` passes on."""
+class Option(NamedTuple):
+    """An option of `evaluate`.
 
-    confidence: float
-    baseline: str | None
+    Parameters
+    ----------
+    type : str
+        Its annotation.
+    help : str
+        What it does, for the command line and the documentation.
+    default : object
+        ``...`` if it is required.
+    reader : callable, optional
+        Checks a value that is not the default. By default it must be of the type.
+    choices : tuple of str
+        The allowed words, if only a few are.
+    convention : str
+        The value if neither the caller nor a profile sets it.
+    finish : callable, optional
+        Checks and converts a value of the type, called with the name and the value.
+    refused : str
+        The functions that do not take it.
+    spark : str
+        What to do in Spark, which does not take it.
+    """
+
+    type: str
+    help: str
+    default: Any = None
+    reader: Reader | None = None
+    choices: tuple[str, ...] = ()
+    convention: str = ""
+    finish: Callable[[str, Any], Any] | None = None
+    refused: str = "rows metrics"
+    spark: str = ""
+
+    @property
+    def form(self) -> Reader:
+        """What checks a value."""
+        return self.reader or (one_of(*self.choices) if self.choices else of_type(self.type))
+
+    def read(self, name: str, value: object) -> Any:
+        """Return a value after a check."""
+        value = checked(name, value, self.form)
+        return value if self.finish is None else self.finish(name, value)
+
+
+def _labels(name: str, value: Any) -> Any:
+    return value if isinstance(value, str) else column_names(name, value)
+
+
+def _scores(name: str, value: Any) -> Any:
+    names = column_names(name, value)
+    return dict(value) if isinstance(value, Mapping) else names
+
+
+def _once(name: str, value: Any) -> Any:
+    """Read a list or an iterator; another value stays as it is."""
+    return tuple(value) if is_list_like(value) and not isinstance(value, Mapping) else value
+
+
+def _column(help: str, refused: str = "rows metrics trec") -> Option:  # noqa: A002
+    return Option("str | None", help, finish=column_name, refused=refused)
+
+
+def _convention(help: str, *choices: str, refused: str = "rows") -> Option:  # noqa: A002
+    return Option("str | None", help, choices=choices, convention=choices[0], refused=refused)
+
+
+#: Every option by name, in the order of the parameters.
+OPTIONS: dict[str, Option] = {
+    "group": Option(
+        "str | Sequence[str] | None",
+        "Group key: query, user or session. Measures of all rows, such as AUC, need none. In CSV "
+        "and TSV files it is text (007 is not 7). Repeat the option, or separate names by commas, "
+        "for several columns.",
+        finish=column_names,
+        refused="rows metrics trec",
+    ),
+    "label": Option(
+        "str | Sequence[str]",
+        "Click (bool, 0/1), grade (integer) or gain (float).",
+        ...,
+        finish=_labels,
+        refused="metrics trec",
+    ),
+    "score": Option(
+        "str | Sequence[str] | Mapping[str, str]",
+        "Score of a model; higher is better. 'both = p_click * p_order' computes one from "
+        "columns, numbers, + - * / and parentheses. For several models, repeat the option, or "
+        "separate them by commas. In names, write \\, for a comma and \\= for an equals sign.",
+        ...,
+        finish=_scores,
+        refused="metrics trec",
+    ),
+    "measures": Option(
+        "str | Measure | Sequence[str | Measure] | Mapping[str, Any]",
+        "Measures, separated by commas; 'fastrank-eval measures' lists them.",
+        DEFAULT_MEASURES,
+        reader=lambda value: value,  # the parser of measures raises clearer errors
+        finish=_once,
+        refused="rows metrics trec curve",
+    ),
+    "weight": _column("Weight of each row: 0, or from 1e-30 to 1e30.", "metrics trec"),
+    "item": _column("Item or document id, for --ties item; once in a group."),
+    "subtopics": _column(
+        "Subtopics that each row covers, for measures of diversity: a list of numbers from 0 to 63."
+    ),
+    "profile": Option(
+        "str | None",
+        "Use the conventions of another tool: trec_eval_9, trec_eval_10, ir_measures, ranx, "
+        "sklearn, gdeval, ndeval, catboost, xgboost, lightgbm, torchmetrics, din, recbole. Other "
+        "options override them.",
+        refused="rows",
+    ),
+    "ties": _convention(
+        "Rank of tied rows: mean over all orders (expected), order of the rows (input), "
+        "descending item id (item), relevant rows first (best) or last (worst)",
+        *("expected", "input", "item", "best", "worst"),
+    ),
+    "undefined": Option(
+        "str | Mapping[str, str] | None",
+        "Value of a group whose measure is undefined: skip, zero, one or error; skip,nDCG=one "
+        "sets single measures",
+        convention="skip",
+        refused="rows",
+    ),
+    "groups": _convention(
+        "Groups to evaluate: all, or those with a row of grade 1 or more", "all", "with_relevant"
+    ),
+    "unretrieved": _convention(
+        "A null score is an error, a row that was not retrieved (below every other), or its row "
+        "leaves for every model",
+        *("error", "allow", "drop"),
+        refused="metrics",
+    ),
+    "unjudged": _convention(
+        "A null label is an error, an unjudged row that takes a rank, or no row at all",
+        *("error", "allow", "drop"),
+        refused="metrics",
+    ),
+    "nan": Option(
+        "str",
+        "NaN in scores, labels and weights is an error, or null and counted.",
+        "error",
+        choices=("error", "null"),
+        refused="metrics",
+    ),
+    "null_groups": Option(
+        "str",
+        "A null group key is an error, or its row is left out and counted.",
+        "error",
+        choices=("error", "drop"),
+    ),
+    "weight_rows": _convention(
+        "Refuse or ignore --weight in measures of rank positions", "refuse", "ignore"
+    ),
+    "score_type": _convention(
+        "Compare scores as they are, or rounded to float32", "given", "float32", refused=""
+    ),
+    "sampling_rate": Option(
+        "float | None",
+        "Share of the negatives that the models were trained on, above 0 and at most 1. Measures "
+        "of probability correct p for this sampling; by default 1.",
+        reader=number(above=0, most=1, remedy="pass the share of negatives that was kept"),
+    ),
+    "confidence": Option(
+        "float",
+        "Confidence of the intervals of the values; groups are independent clusters.",
+        0.95,
+        number(above=0, below=1),
+    ),
+    "by": Option(
+        "str | SliceSpec | Sequence[str | SliceSpec] | None",
+        "Evaluate each slice of the rows too: slot for each of its values, slot,country for each "
+        "combination, age:18,25,35 between edges, age:quantile5 in bins of equally many rows, "
+        "age:width10, ts:hour, day, week, month, hour_of_day or day_of_week, @rows:1,5,20,100 and "
+        "@positives:0,1,5 by the number of rows of a group. Repeat the option for several.",
+        finish=_once,
+        refused="rows metrics curve",
+    ),
+    "min_groups": Option(
+        "int",
+        "Leave out slices of fewer groups, and print their number.",
+        1,
+        integer(1),
+        refused="rows metrics curve",
+    ),
+    "order": Option(
+        "str",
+        "Order of the rows: by group and descending score (sorted), by group (grouped), both "
+        "verified while streaming; any (scattered), or detect it (auto).",
+        "auto",
+        choices=("auto", "sorted", "grouped", "scattered"),
+        refused="rows metrics trec",
+        spark="Spark brings rows into the order of their groups",
+    ),
+    "threads": Option(
+        "int | None",
+        "Threads; by default all cores. No number depends on it.",
+        reader=integer(1),
+        refused="",
+        spark="Spark runs as many tasks at once as it has cores",
+    ),
+    "per_group": Option(
+        "bool | None",
+        "Keep the values of every group; by default if rows have groups.",
+        refused="rows metrics partial curve",
+    ),
+    "keep_scores": Option(
+        "bool", "Keep every distinct score, for curves.", False, refused="rows metrics curve"
+    ),
+    "keep_state": Option(
+        "bool",
+        "Keep the sums, which can be saved and merged.",
+        False,
+        refused="rows metrics curve partial compare",
+    ),
+    "keep_groups": Option(
+        "bool",
+        "Keep keys and values of every group in --save-state too. 'merge' can then report them, "
+        "and refuses a group that has rows in two files.",
+        False,
+        refused="rows metrics curve compare",
+    ),
+    "baseline": _column(
+        "Score column that all others are compared with. --save-state then keeps the sums that "
+        "'merge --compare' needs. No value depends on it.",
+        "rows metrics",
+    ),
+    "where": Option(
+        "str | pc.Expression | None",
+        "Evaluate only the rows for which this is true: comparisons, in (...), between, is null, "
+        "and, or, not. Put text in single quotes, and names with special characters in double "
+        "quotes. Files and row groups that cannot match are not read.",
+        refused="metrics",
+    ),
+    "limit": Option(
+        "int | None",
+        "Evaluate only the first N rows that --where selects.",
+        reader=integer(1, math.inf),
+        refused="metrics",
+        spark="call it with df.limit(...)",
+    ),
+    "batch_rows": Option(
+        "int | None",
+        "Rows that a thread takes at a time.",
+        reader=integer(1),
+        spark="set spark.sql.execution.arrow.maxRecordsPerBatch",
+    ),
+    "memory": Option(
+        "str | int | None",
+        "Memory that the run may use, such as 4GB; by default a share of the free memory. "
+        "Scattered rows that do not fit are sorted in the folder of temporary files (TMPDIR; needs "
+        "DuckDB). A run needs 0.5 to 1 GB in any case. No number depends on it.",
+        spark="set spark.executor.memory and spark.executor.pyspark.memory",
+    ),
+    "format": Option(
+        "str | None",
+        "Format of SOURCES; by default from their suffix or first bytes.",
+        refused="metrics trec",
+        spark="a DataFrame knows what it reads",
+    ),
+    "progress": Option(
+        "Callable[[Progress], object] | None",
+        "Called with the progress of the run.",
+        refused="metrics",
+        spark="Spark shows the progress of its jobs",
+    ),
+}
+#: The conventions that neither the caller nor a profile sets.
+DEFAULTS = {name: option.convention for name, option in OPTIONS.items() if option.convention}
+_DEFAULTS = {name: option.default for name, option in OPTIONS.items()}
+
+
+def options_at(door: str) -> list[str]:
+    """List the options that a function takes."""
+    return [
+        name
+        for name, option in OPTIONS.items()
+        if door not in option.refused.split() and not (door == "spark" and option.spark)
+    ]
+
+
+def check_names(door: str, names: Iterable[str], own: Callable[..., Any], caller: str = "") -> None:
+    """Raise if a function does not take an option.
+
+    Parameters
+    ----------
+    door : str
+        As in `Option.refused`.
+    names : iterable of str
+        The names of its keyword arguments.
+    own : callable
+        The function, which has other parameters too.
+    caller : str
+        Its name in messages, if that is not `door`.
+    """
+    caller = caller or door
+    for name in names:
+        if door == "spark" and name in OPTIONS and OPTIONS[name].spark:
+            raise ArgumentError(f"{caller}() takes no {name} for Spark: {OPTIONS[name].spark}.")
+    check_options(caller, names, options_at(door), own=own)
+
+
+class Options(OptionFields):
+    """A source and the options of its evaluation, checked.
+
+    `replace` gives changed ones; equal ones have the same source and equal options.
+    """
+
+    def __init__(self, source: object, **given: Any) -> None:
+        vars(self).update(_DEFAULTS, source=source, **given)
+
+    @classmethod
+    def read(cls, source: object, given: Mapping[str, Any], caller: str = "evaluate") -> Self:
+        """Check options.
+
+        Parameters
+        ----------
+        source : object
+        given : mapping of str to object
+            By name; each is an option. Others have their defaults.
+        caller : str
+            For messages: the function that was called.
+
+        Raises
+        ------
+        ArgumentError
+        """
+        values = {}
+        for name, value in given.items():
+            option = OPTIONS[name]
+            if value is not option.default:
+                values[name] = option.read(name, value)
+        for name in ("label", "score"):
+            if name not in values:
+                raise ArgumentError(f"{caller}() needs {name}=...")
+        return cls(source, **values)
+
+    def replace(self, **changes: Any) -> Self:
+        """Return options with other values, which are not checked."""
+        return type(self)(**{**vars(self), **changes})
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Options) and vars(self) == vars(other)
+
+    __hash__ = None  # type: ignore[assignment]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fastrank_eval._lib.arguments import column_name, wrong_choice
+from fastrank_eval._lib.arguments import checked, column_name, one_of
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, ColumnError, MeasureError, UndefinedError, near
 from fastrank_eval.groups.chunk import Chunk, Labels
@@ -530,8 +530,7 @@ def undefined_policies(undefined: str | Mapping[str, str]) -> dict[str, str]:
     for measure, policy in pairs:
         of = measure.strip() if isinstance(measure, str) else measure
         value = policy.strip() if isinstance(policy, str) else policy
-        if not isinstance(value, str) or value not in _POLICIES:
-            raise ArgumentError(wrong_choice("undefined", value, _POLICIES))
+        value = checked("undefined", value, one_of(*_POLICIES))
         if of != _REST:
             if isinstance(of, str):
                 _check_f1(of)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,33 +11,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 
 from fastrank_eval._lib import __version__
-from fastrank_eval._lib.arguments import (
-    CHOICES,
-    at_least_one,
-    check_choice,
-    check_fraction,
-    column_name,
-    column_names,
-    is_list_like,
-    is_unicode,
-    require_baseline,
-    taking,
-)
+from fastrank_eval._lib.arguments import is_unicode, require_baseline
 from fastrank_eval._lib.arrow import is_wide_integer
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, ColumnError, near
 from fastrank_eval._lib.jit import compilations
 from fastrank_eval._lib.kernel_store import where_stored
 from fastrank_eval._lib.memory import Budget, memory_budget
-from fastrank_eval._lib.threads import Progress, processors, reporting_to
-from fastrank_eval.engine import DEFAULT_MEASURES
-from fastrank_eval.engine.conventions import (
-    DEFAULTS,
-    measures_in_force,
-    profile_of,
-    requested_names,
-)
+from fastrank_eval._lib.threads import processors, reporting_to
+from fastrank_eval.engine.conventions import measures_in_force, profile_of, requested_names
 from fastrank_eval.engine.evaluator import PlanTotals, check_shared
+from fastrank_eval.engine.options import DEFAULTS, Options
 from fastrank_eval.engine.plan import (
     BATCH_ROWS,
     SLICE_ROWS,
@@ -60,86 +43,21 @@ from fastrank_eval.engine.strategy import EvaluatedRows, evaluate_rows
 from fastrank_eval.engine.summary import largest_group, slices_left_out, summary_rows
 from fastrank_eval.engine.totals import Totals
 from fastrank_eval.groups.edges import Keys
-from fastrank_eval.groups.ties import TIES
 from fastrank_eval.io.columns import NULL_GROUP, Roles, epsilon_of, ordered_integers
 from fastrank_eval.io.computed import expressions_of, refuse_computed, with_computed
 from fastrank_eval.io.keys import CategoricalEncoder
-from fastrank_eval.io.reader import RowReader, open_source
+from fastrank_eval.io.reader import RowReader, open_rows
 from fastrank_eval.io.source import Source, refuse_text, require_columns
 from fastrank_eval.io.streams import closing_readers
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.base import SCORE_KINDS
-from fastrank_eval.measures.likelihood import sampling_rate_of
 from fastrank_eval.measures.options import GROUP_WEIGHTS
 from fastrank_eval.measures.parser import requested_measures
 from fastrank_eval.measures.pooled import PooledMeasure
 from fastrank_eval.slicing.spec import requested_slicing
 
 if TYPE_CHECKING:
-    import pyarrow.compute as pc
-
     from fastrank_eval.slicing.slicer import Slicings
-    from fastrank_eval.slicing.spec import SliceSpec
-
-_CHOICES = {"ties": TIES, **CHOICES}
-
-
-@dataclass(frozen=True)
-class Request:
-    """The arguments of `evaluate`, which describes them.
-
-    `run` leaves `keep_state`, `keep_groups` and lists of labels to its caller.
-    """
-
-    source: object
-    _: KW_ONLY
-    group: str | Sequence[str] | None = None
-    label: str | Sequence[str]
-    score: str | Sequence[str] | Mapping[str, str]
-    measures: str | Measure | Sequence[str | Measure] | Mapping[str, Any] = DEFAULT_MEASURES
-    weight: str | None = None
-    item: str | None = None
-    subtopics: str | None = None
-    profile: str | None = None
-    ties: str | None = None
-    undefined: str | Mapping[str, str] | None = None
-    groups: str | None = None
-    unretrieved: str | None = None
-    unjudged: str | None = None
-    nan: str = "error"
-    null_groups: str = "error"
-    weight_rows: str | None = None
-    score_type: str | None = None
-    sampling_rate: float | None = None
-    confidence: float = 0.95
-    by: str | SliceSpec | Sequence[str | SliceSpec] | None = ()
-    min_groups: int = 1
-    order: str = "auto"
-    presorted: bool = False
-    threads: int | None = None
-    per_group: bool | None = None
-    keep_scores: bool = False
-    keep_state: bool = False
-    keep_groups: bool = False
-    baseline: str | None = None
-    where: str | pc.Expression | None = None
-    limit: int | None = None
-    batch_rows: int | None = None
-    memory: str | int | None = None
-    spill_dir: str | None = None
-    format: str | None = None
-    allow_unfinished: bool = False
-    progress: Callable[[Progress], object] | None = None
-
-
-#: Arguments that only `evaluate` itself takes.
-OF_RESULT = ("keep_state", "keep_groups")
-#: Arguments of functions that count rows, without groups or measures of their own.
-OF_ROWS = (
-    *("label", "score", "weight", "unretrieved", "unjudged", "nan", "score_type", "where", "limit"),
-    *("threads", "format", "allow_unfinished", "progress"),
-)
-NOT_OF_ROWS = tuple(field.name for field in fields(Request) if field.name not in OF_ROWS)
 
 
 @dataclass(frozen=True)
@@ -148,7 +66,7 @@ class Task:
 
     Parameters
     ----------
-    request : Request
+    options : Options
     plan : Plan
     source : Source
     reader : RowReader
@@ -159,7 +77,7 @@ class Task:
         options.
     """
 
-    request: Request
+    options: Options
     plan: Plan
     source: Source
     reader: RowReader
@@ -199,14 +117,14 @@ class Evaluation:
 
 
 @closing_readers()
-def run_together(requests: Sequence[Request]) -> list[Evaluation]:
+def run_together(requests: Sequence[Options]) -> list[Evaluation]:
     """Compute the values of several requests over one reading of the rows.
 
     Every evaluation has the bits of a run of its own. Its `Meta` has the seconds of all together.
 
     Parameters
     ----------
-    requests : sequence of Request
+    requests : sequence of Options
         At least one. They have the same values of all arguments in `evaluator.SHARED`, and may
         differ in all others: label, score, measures, slices, policies ...
 
@@ -241,22 +159,15 @@ def run_together(requests: Sequence[Request]) -> list[Evaluation]:
     return evaluations
 
 
-def evaluate_request(request: Request) -> Evaluation:
-    """Read the rows of a request once, and compute its values."""
-    return run_together([request])[0]
+def run(source: object, **options: Any) -> Evaluation:
+    """Check options, read the rows once, compute totals; see `evaluate`."""
+    return run_together([Options.read(source, options)])[0]
 
 
-@taking(Request)
-def run(request: Request) -> Evaluation:
-    """Check arguments, read the rows once, compute totals; see `evaluate`."""
-    return evaluate_request(request)
-
-
-@taking(Request)
 @closing_readers()
-def totals_of(request: Request) -> tuple[Plan, PlanTotals]:
-    """Check arguments and read the rows once, without values of measures."""
-    (task,) = prepare([request])
+def totals_of(options: Options) -> tuple[Plan, PlanTotals]:
+    """Read the rows once, without values of measures."""
+    (task,) = prepare([options])
     (plan_totals,) = read_rows([task]).plans
     rows = plan_totals.totals.overall.rows()
     refuse_if_none_left(plain_counts(plan_totals.left_out), rows)
@@ -265,33 +176,32 @@ def totals_of(request: Request) -> tuple[Plan, PlanTotals]:
 
 def read_rows(tasks: Sequence[Task]) -> EvaluatedRows:
     """Read the rows of tasks that were prepared together."""
-    request, plans, reader = tasks[0].request, [task.plan for task in tasks], tasks[0].reader
+    options, plans, reader = tasks[0].options, [task.plan for task in tasks], tasks[0].reader
 
     def budget() -> Budget:
         row_states = any(plan.row_states for plan in plans)
-        return memory_budget(request.memory, plans[0].threads, row_states, request.spill_dir)
+        return memory_budget(options.memory, plans[0].threads, row_states)
 
-    if request.memory is not None or request.spill_dir is not None:
-        budget()  # raises if they are wrong, even if the run will not need them
-    with reporting_to(request.progress), reader.completing_errors():
+    if options.memory is not None:
+        budget()  # raises if it is wrong, even if the run will not need it
+    with reporting_to(options.progress), reader.completing_errors():
         return evaluate_rows(reader, plans, tasks[0].choices["order"], budget)
 
 
-def prepare(requests: Sequence[Request]) -> list[Task]:
+def prepare(requests: Sequence[Options]) -> list[Task]:
     """Check requests, open their source and plan one run."""
     check_shared(requests)
     first = requests[0]
-    drafts = [_draft(request) for request in requests]
-    limit = at_least_one("limit", first.limit, None, math.inf)
-    source = _open(drafts, limit)
-    slicings = _open_slicings(drafts, source, limit)
+    drafts = [_draft(options) for options in requests]
+    source = _open(drafts)
+    slicings = _open_slicings(drafts, source, first.limit)
     plans = []
     for draft, of_plan in zip(drafts, slicings, strict=True):
         plan = draft.plan
         if of_plan is not None:
             fields = (*plan.roles.fields, *of_plan.columns)
             plan = replace(plan, slicings=of_plan, roles=replace(plan.roles, fields=fields))
-        _check_columns(draft.request, plan.roles, source)
+        _check_columns(draft.options, plan.roles, source)
         kinds = [source.schema.field(name).type for name in plan.roles.scores]
         epsilons = tuple(epsilon_of(kind, plan.roles) for kind in kinds)
         integers = tuple(ordered_integers(kind, plan.roles) for kind in kinds)
@@ -300,14 +210,14 @@ def prepare(requests: Sequence[Request]) -> list[Task]:
     if len(plans) > 1:
         plans = [_with_score_kind(plan, plans, source) for plan in plans]
     columns = dict.fromkeys(name for plan in plans for name in plan.roles.by_column())
-    reader = RowReader(source, tuple(columns), limit)
+    reader = RowReader(source, tuple(columns), first.limit)
     if first.batch_rows is None:
         few_copies, threads = all(plan.copies_few for plan in plans), plans[0].threads
         batch_rows = batch_rows_of(reader.rows, threads)
         slice_rows = slice_rows_of(reader.rows, threads, SLICE_ROWS if few_copies else BATCH_ROWS)
         plans = [replace(plan, batch_rows=batch_rows, slice_rows=slice_rows) for plan in plans]
     return [
-        Task(draft.request, plan, source, reader, draft.choices, draft.names)
+        Task(draft.options, plan, source, reader, draft.choices, draft.names)
         for draft, plan in zip(drafts, plans, strict=True)
     ]
 
@@ -317,44 +227,40 @@ class _Draft(NamedTuple):
 
     Parameters
     ----------
-    request : Request
+    options : Options
     plan : Plan
         Without slicings and types of columns.
-    by : str, SliceSpec or tuple of them, or None
     choices, names : dict of str to str
         As in `Task`.
     """
 
-    request: Request
+    options: Options
     plan: Plan
-    by: Any
     choices: dict[str, str]
     names: dict[str, str]
 
 
-def _draft(request: Request) -> _Draft:
-    choices = _choices(request)
-    profile = None if request.profile is None else profile_of(request.profile)
-    # `requests_by_label` has taken the measures of the label from a mapping.
-    computed = requested = requested_measures(request.measures)  # type: ignore[arg-type]
-    rate = _sampling_rate(request)
-    if profile is not None or rate != 1:
+def _draft(options: Options) -> _Draft:
+    choices = _choices(options)
+    profile = None if options.profile is None else profile_of(options.profile)
+    computed = requested = requested_measures(options.measures)
+    rate = options.sampling_rate
+    if profile is not None or rate is not None:
         computed = measures_in_force(requested, profile, rate)
-    by = tuple(request.by) if is_list_like(request.by) else request.by
-    plan = _plan(request, choices, tuple(dict.fromkeys(computed)), by)
+    plan = _plan(options, choices, tuple(dict.fromkeys(computed)))
     names = {} if computed is requested else requested_names(requested, computed)
-    return _Draft(request, plan, by, choices, names)
+    return _Draft(options, plan, choices, names)
 
 
 def _open_slicings(
     drafts: Sequence[_Draft], source: Source, limit: int | None
 ) -> list[Slicings | None]:
     """Open the slicings of each request; each column is encoded once."""
-    if not any(draft.by for draft in drafts):
+    if not any(draft.options.by for draft in drafts):
         return [None for _ in drafts]
     from fastrank_eval.slicing.slicer import open_slicings
 
-    specs = [requested_slicing(draft.by) if draft.by else () for draft in drafts]
+    specs = [requested_slicing(draft.options.by) if draft.options.by else () for draft in drafts]
     every = open_slicings(list(chain.from_iterable(specs)), source, limit)
     return [every.select(of_plan) if of_plan else None for of_plan in specs]
 
@@ -371,45 +277,29 @@ def _with_score_kind(plan: Plan, plans: Sequence[Plan], source: Source) -> Plan:
     return replace(plan, roles=replace(plan.roles, score_kind=kind))
 
 
-def _sampling_rate(request: Request) -> float:
-    return 1 if request.sampling_rate is None else sampling_rate_of(request.sampling_rate)
-
-
-def _choices(request: Request) -> dict[str, str]:
+def _choices(options: Options) -> dict[str, str]:
     """Choose each convention: the caller's, the profile's or the default."""
-    profile = None if request.profile is None else profile_of(request.profile)
-    check_choice("nan", request.nan, CHOICES["nan"])
+    profile = None if options.profile is None else profile_of(options.profile)
     choices = {}
     for name, default in DEFAULTS.items():
-        value = getattr(request, name)
+        value = getattr(options, name)
         if value is None:
             value = default if profile is None else profile.choice(name)
         choices[name] = value
     choices["undefined"] = undefined_text(undefined_policies(choices["undefined"]))
-    choices["order"] = request.order
-    for name, value in choices.items():
-        if name != "undefined":
-            check_choice(name, value, _CHOICES[name])
-    if request.presorted:
-        if request.order not in ("auto", "sorted"):
-            raise ArgumentError(
-                f"presorted=True contradicts order={request.order!r}; leave one of them out."
-            )
-        choices["order"] = "sorted"
+    choices["order"] = options.order
     return choices
 
 
-def _plan(
-    request: Request, choices: Mapping[str, str], measures: tuple[Measure, ...], by: Any
-) -> Plan:
+def _plan(options: Options, choices: Mapping[str, str], measures: tuple[Measure, ...]) -> Plan:
     """Plan a run, without slicings and types of columns."""
-    group = _group_columns(request, measures, choices["order"], by)
+    group = _group_columns(options, measures, choices["order"])
     roles = Roles(
         group=group,
-        label=column_name("label", request.label),
-        scores=column_names("score", request.score),
-        weight=None if request.weight is None else column_name("weight", request.weight),
-        item=None if request.item is None else column_name("item", request.item),
+        label=options.label,
+        scores=tuple(options.score),
+        weight=options.weight,
+        item=options.item,
         group_weights=tuple(
             dict.fromkeys(
                 m.weight for m in measures if not m.pooled and m.weight not in GROUP_WEIGHTS
@@ -418,16 +308,16 @@ def _plan(
         fields=_fields(measures),
         unretrieved=choices["unretrieved"],
         unjudged=choices["unjudged"],
-        nan=request.nan,
+        nan=options.nan,
         single_precision=choices["score_type"] == "float32",
         judgments=any(m.needs_judgments for m in measures),
         score_kind=max(
             # Curves give thresholds, which are numbers.
-            ["number" if request.keep_scores else "order", *(m.scores for m in measures)],
+            ["number" if options.keep_scores else "order", *(m.scores for m in measures)],
             key=SCORE_KINDS.index,
         ),
-        subtopics=subtopics_used(request.subtopics, measures),
-        expressions=expressions_of(request.score) if isinstance(request.score, Mapping) else {},
+        subtopics=subtopics_used(options.subtopics, measures),
+        expressions=expressions_of(options.score) if isinstance(options.score, Mapping) else {},
     )
     _check_measures(measures, choices["ties"], roles, choices["weight_rows"])
     return Plan(
@@ -437,36 +327,33 @@ def _plan(
         undefined=undefined_policies(choices["undefined"]),
         groups=choices["groups"],
         presorted=choices["order"] == "sorted",
-        per_group=bool(group) and request.per_group is not False,
-        threads=at_least_one("threads", request.threads, processors()),
-        batch_rows=at_least_one("batch_rows", request.batch_rows, BATCH_ROWS),
-        confidence=check_fraction("confidence", request.confidence),
-        baseline=_baseline(request.baseline, roles.scores),
-        min_groups=at_least_one("min_groups", request.min_groups, 1),
+        per_group=bool(group) and options.per_group is not False,
+        threads=options.threads or processors(),
+        batch_rows=options.batch_rows or BATCH_ROWS,
+        confidence=options.confidence,
+        baseline=_baseline(options.baseline, roles.scores),
+        min_groups=options.min_groups,
     )
 
 
-def _group_columns(
-    request: Request, measures: tuple[Measure, ...], order: str, by: Any
-) -> tuple[str, ...]:
+def _group_columns(options: Options, measures: tuple[Measure, ...], order: str) -> tuple[str, ...]:
     """Return the key columns; none if nothing of the request reads groups."""
-    specs = requested_slicing(by) if by else ()
+    specs = requested_slicing(options.by) if options.by else ()
     needs = {
         **{str(m): m.needs_groups for m in measures},
-        "per_group=True": request.per_group is True,
-        "keep_groups=True": request.keep_groups,
-        f"baseline={request.baseline!r}": request.baseline is not None,
+        "per_group=True": options.per_group is True,
+        "keep_groups=True": options.keep_groups,
+        f"baseline={options.baseline!r}": options.baseline is not None,
         f"order={order!r}": order in ("sorted", "grouped"),
-        f"min_groups={request.min_groups}": bool(by) and request.min_groups != 1,
+        f"min_groups={options.min_groups}": bool(options.by) and options.min_groups != 1,
         "a slicing by @rows or @positives": any(
             column.activity for spec in specs for column in spec.columns
         ),
     }
     names = [name for name, needed in needs.items() if needed]
-    if request.group is not None:
-        group = column_names("group", request.group)
-        uses = request.keep_state or any(m.uses_groups for m in measures)
-        return group if names or uses else ()
+    if options.group is not None:
+        uses = options.keep_state or any(m.uses_groups for m in measures)
+        return options.group if names or uses else ()
     if names:
         several = ", ".join(names[:7]) + f" and {len(names) - 7} more" * (len(names) > 7)
         raise ArgumentError(
@@ -477,41 +364,39 @@ def _group_columns(
     return ()
 
 
-def _open(drafts: Sequence[_Draft], limit: int | None) -> Source:
+def _open(drafts: Sequence[_Draft]) -> Source:
     """Open the source of requests."""
-    request = drafts[0].request
+    options = drafts[0].options
     categories: dict[str, None] = {}
     text: dict[str, None] = {}
     for draft in drafts:
         roles = draft.plan.roles
         categories |= dict.fromkeys(field.name for field in roles.fields)
         text |= dict.fromkeys(roles.id_columns())
-        if draft.by:
+        if draft.options.by:
             from fastrank_eval.slicing.slicer import valued_columns
 
-            categories |= dict.fromkeys(valued_columns(draft.by))
-    source = open_source(
-        request.source,
-        format=request.format,
-        where=request.where,
-        text=tuple(text) or None,
-        categories=tuple(filter(is_unicode, categories)) or None,  # others are refused below
-        allow_unfinished=request.allow_unfinished,
+            categories |= dict.fromkeys(valued_columns(draft.options.by))
+    source = open_rows(
+        options.source,
+        options.format,
+        options.where,
+        text,
+        filter(is_unicode, categories),  # others are refused below
     )
     expressions = [draft.plan.roles.expressions for draft in drafts]
     source = with_computed(source, *expressions) if any(expressions) else source
-    check_choice("null_groups", request.null_groups, CHOICES["null_groups"])
-    if request.null_groups == "error" or request.group is None:
+    if options.null_groups == "error" or options.group is None:
         return source
-    return source.without_nulls(column_names("group", request.group), limit)
+    return source.without_nulls(options.group, options.limit)
 
 
-def _check_columns(request: Request, roles: Roles, source: Source) -> None:
+def _check_columns(options: Options, roles: Roles, source: Source) -> None:
     """Raise if the source lacks a column, or has text for numbers."""
     if roles.expressions:
         refuse_computed(roles)
-    if request.group is not None:  # even if nothing reads it
-        require_columns(source.schema, column_names("group", request.group), role="group")
+    if options.group is not None:  # even if nothing reads it
+        require_columns(source.schema, options.group, role="group")
     for name, role in roles.by_column().items():
         hint = near(name, GROUP_WEIGHTS) if role == "group weight" else ""
         if hint and name not in source.schema.names:
@@ -522,34 +407,34 @@ def _check_columns(request: Request, roles: Roles, source: Source) -> None:
         require_columns(source.schema, [name], role=role)
     for name, role in roles.number_columns().items():
         refuse_text(source, name, role)
-    if request.subtopics is not None:
-        require_columns(source.schema, [request.subtopics], role="subtopics")
+    if options.subtopics is not None:
+        require_columns(source.schema, [options.subtopics], role="subtopics")
 
 
 def _conventions(task: Task, plan_totals: PlanTotals, rows: EvaluatedRows) -> dict[str, object]:
     """List every convention of a run, by name."""
-    request, plan = task.request, task.plan
+    options, plan = task.options, task.plan
     conventions: dict[str, object] = {
         **task.choices,
-        **({"nan": request.nan} if request.nan != "error" else {}),
-        "weight": request.weight,
+        **({"nan": options.nan} if options.nan != "error" else {}),
+        "weight": options.weight,
         **({"score": plan.roles.expressions} if plan.roles.expressions else {}),
         **(rows.strategy if plan.grouped else {"order": "any"}),
     }
     for name in ("subtopics", "profile"):
-        if getattr(request, name) is not None:
-            conventions[name] = getattr(request, name)
-    conventions["sampling_rate"] = _sampling_rate(request)
+        if getattr(options, name) is not None:
+            conventions[name] = getattr(options, name)
+    conventions["sampling_rate"] = options.sampling_rate or 1
     conventions["confidence"] = plan.confidence
     conventions["measures"] = {str(m): m.options_in_force() for m in plan.measures}
     if plan.slicings is not None:
         conventions["by"] = [str(slicing.spec) for slicing in plan.slicings.encoders]
         conventions["min_groups"] = plan.min_groups
         conventions["slices_left_out"] = slices_left_out(plan, plan_totals.totals)
-    if request.where is not None:
-        conventions["where"] = str(request.where)
-    if request.limit is not None:
-        conventions["limit"] = request.limit
+    if options.where is not None:
+        conventions["where"] = str(options.where)
+    if options.limit is not None:
+        conventions["limit"] = options.limit
     conventions |= largest_group(plan_totals.totals, task.source.schema)
     left_out = plan_totals.left_out
     if task.source.rows_left_out is not None:
@@ -562,14 +447,13 @@ def _baseline(baseline: str | None, scores: tuple[str, ...]) -> int | None:
     """Find the position of the model that the others are compared with."""
     if baseline is None:
         return None
-    name = column_name("baseline", baseline)
-    require_baseline(name, scores)
+    require_baseline(baseline, scores)
     if len(scores) < 2:
         raise ArgumentError(
-            f"score: must name a model to compare with the baseline, got only {name!r}; name two "
-            "score columns or more."
+            f"score: must name a model to compare with the baseline, got only {baseline!r}; name "
+            "two score columns or more."
         )
-    return scores.index(name)
+    return scores.index(baseline)
 
 
 def _fields(measures: tuple[Measure, ...]) -> tuple[CategoricalEncoder, ...]:

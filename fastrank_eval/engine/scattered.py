@@ -188,7 +188,7 @@ class ScatteredEvaluator:
                 rows += batch.num_rows
                 report("evaluating", rows, total)
 
-        with spill_folder(budget.spill_dir, disk_bytes) as folder:
+        with spill_folder(disk_bytes) as folder:
             sorter = Sorter(
                 self._partitioners[0],
                 folder,

@@ -443,7 +443,7 @@ class Scored:
             number = self.chunk.columns.row_number(row)
             error = OrderError(
                 f"score column '{score_name}' rises inside a group at row {number:,} (counted from "
-                f"0){values}, but order='sorted' (or presorted) promises descending scores; sort "
+                f"0){values}, but order='sorted' promises descending scores; sort "
                 "the input by group and descending score, or leave the option out."
             )
             error.row = number

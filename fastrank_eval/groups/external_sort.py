@@ -242,7 +242,7 @@ class Sorter:
             if "max_temp_directory_size" in text or "No space left" in text:
                 raise SpillError(
                     f"the disk of {self._where!r} is full: {format_bytes(self._disk)} were free "
-                    "for spilled rows; free some, name a folder on another disk (--spill-dir), or "
+                    "for spilled rows; free some, let TMPDIR name a folder on another disk, or "
                     "allow more memory (--memory)."
                 ) from error
             line = next(iter(text.strip().splitlines()), type(error).__name__)

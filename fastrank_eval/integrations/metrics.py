@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from fastrank_eval._lib.arguments import check_options, shown, typed
+from fastrank_eval._lib.arguments import shown, typed
 from fastrank_eval._lib.arrow import arrow_column, as_array, decode_array
 from fastrank_eval._lib.errors import ArgumentError
+from fastrank_eval.engine.options import check_names
 from fastrank_eval.io.reader import open_source
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures import measure as measure_of
 from fastrank_eval.results.evaluate import evaluate
 
 #: Options that a caller may pass; the others do not apply to arrays.
-_OPTIONS = ("profile", "ties", "undefined", "groups", "weight_rows", "score_type", "threads")
 
 
 class Grouping:
@@ -223,7 +223,7 @@ def group_score(
     >>> group_score([0, 1, 1, 0], [0.1, 0.3, 0.2, 0.4], groups=["a", "b", "a", "b"])
     0.5
     """
-    check_options("group_score", options, _OPTIONS, own=group_score)
+    check_names("metrics", options, group_score, "group_score")
     score = scorer(measure, **options)
     return score(y_true, y_score, groups=groups, sample_weight=sample_weight)
 
@@ -268,7 +268,7 @@ def scorer(measure: str | Measure = "GAUC", **options: Any) -> GroupScore:
     >>> scorer("nDCG@2")([0, 1, 1], [0.3, 0.2, 0.1], groups=[7, 7, 8])
     0.8154648767857288
     """
-    check_options("scorer", options, _OPTIONS, own=scorer)
+    check_names("metrics", options, scorer, "scorer")
     return GroupScore(measure, options)
 
 
@@ -474,7 +474,7 @@ def lightgbm_metric(
     >>> metric.name, metric.higher_is_better
     ('GAUC', True)
     """
-    check_options("lightgbm_metric", options, _OPTIONS, own=lightgbm_metric)
+    check_names("metrics", options, lightgbm_metric, "lightgbm_metric")
     return _LightGBMMetric(measure, group, sizes, weighted, name, options)
 
 
@@ -523,7 +523,7 @@ def xgboost_metric(
     """
     metric = _XGBoostMetric(measure, group, sizes, weighted, name, options)
     metric.name = "".join(metric.name.split()).replace(":", "=")
-    check_options("xgboost_metric", options, _OPTIONS, own=xgboost_metric)
+    check_names("metrics", options, xgboost_metric, "xgboost_metric")
     return metric
 
 
@@ -575,7 +575,7 @@ def catboost_metric(
     >>> metric.get_final_error(error, weight)
     0.5
     """
-    check_options("catboost_metric", options, _OPTIONS, own=catboost_metric)
+    check_names("metrics", options, catboost_metric, "catboost_metric")
     if group is None and sizes is None:
         raise ArgumentError(
             "group: must be given, because CatBoost passes no groups to a metric, got None; pass "

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, TypeAlias
 
 import pyarrow as pa
 
-from fastrank_eval._lib.arguments import column_name, matches_annotation, shown
+from fastrank_eval._lib.arguments import column_name, is_text, shown
 from fastrank_eval._lib.arrow import arrow_value, decode_array, values_type
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, ColumnError
@@ -280,7 +280,7 @@ def expressions_of(score: object) -> dict[str, str]:
     nodes = {}
     for name, text in score.items():
         column_name("score", name)
-        if not matches_annotation(text, "str"):
+        if not is_text(text):
             raise ArgumentError(
                 f"score: must be an expression for each name, got {shown(text)} for {name!r}; pass "
                 "text, such as 'pctr * pcvr'."

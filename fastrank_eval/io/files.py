@@ -42,7 +42,6 @@ def open_files(
     format_name: str | None,
     condition: Where | None = None,
     text: frozenset[str] = frozenset(),
-    allow_unfinished: bool = False,
     categories: frozenset[str] = frozenset(),
 ) -> Source:
     """Open all files of paths, folders, globs and URIs as one source.
@@ -56,14 +55,11 @@ def open_files(
         Selects the rows to read; files without such rows are skipped.
     text : frozenset of str
         Text columns of CSV files.
-    allow_unfinished : bool
-        Whether Arrow streams may lack their end-of-stream marker.
     categories : frozenset of str
         Columns of CSV files that are text if they spell equal numbers in several ways.
     """
     all_files = [
-        replace(file, text=text, categories=categories, allow_unfinished=allow_unfinished)
-        for file in _list_files(paths, format_name)
+        replace(file, text=text, categories=categories) for file in _list_files(paths, format_name)
     ]
     files, schemas, counts, hive = _inspect(all_files, condition)
     name = (
@@ -117,7 +113,6 @@ def open_files(
             format_name,
             condition,
             text | texts,
-            allow_unfinished,
             categories | more_categories,
         )
 
@@ -150,7 +145,7 @@ def open_files(
     )
 
 
-def open_standard_input(format_name: str | None, allow_unfinished: bool = False) -> Source:
+def open_standard_input(format_name: str | None) -> Source:
     """Open the Arrow IPC stream on standard input."""
     if format_name is not None and FORMATS[format_name] != "arrow":
         raise ArgumentError(
@@ -169,8 +164,7 @@ def open_standard_input(format_name: str | None, allow_unfinished: bool = False)
     def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         with reading(name, remedy):
             yield from check_batches(select(reader, columns))
-        if not allow_unfinished:
-            content.refuse_unfinished(name)
+        content.refuse_unfinished(name)
 
     return Source(name, reader.schema, read, rereadable=False)
 

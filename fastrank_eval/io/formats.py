@@ -198,8 +198,8 @@ class StreamBytes:
         if self._is_exhausted:
             raise SourceError(
                 f"Cannot read {name}: the Arrow stream has no end-of-stream marker, so its writer "
-                "may have stopped before the last row. Close the writer of the stream, or accept "
-                "the rows that are there with allow_unfinished=True (--allow-unfinished)."
+                "may have stopped before the last row. Close the writer of the stream, or pass a "
+                "reader of the rows that are there: pyarrow.ipc.open_stream(...)."
             )
         if self._file.read(1):
             raise SourceError(
@@ -332,8 +332,7 @@ def _read_arrow(file: File, names: Iterable[str]) -> Iterator[pa.RecordBatch]:
         else:
             own = [name for name in names if name in reader.schema.names]
             yield from check_batches(select(reader, own))
-            if not file.allow_unfinished:
-                stream.refuse_unfinished(repr(file.name))
+            stream.refuse_unfinished(repr(file.name))
 
 
 def _csv_options(file: File, targets: dict[str, pa.DataType]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from fastrank_eval._lib.addresses import clean_address
-from fastrank_eval._lib.arguments import matches_annotation
+from fastrank_eval._lib.arguments import is_text
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import SourceError, near
 from fastrank_eval.io.source import reading
@@ -63,8 +63,6 @@ class File:
     spellings : dict of str to frozenset of str
         Spellings that all numbers of a column match so far; a number that matches none is an
         error.
-    allow_unfinished : bool
-        Whether an Arrow stream may lack its end-of-stream marker.
     """
 
     filesystem: Any
@@ -75,7 +73,6 @@ class File:
     text: frozenset[str] = frozenset()
     categories: frozenset[str] = frozenset()
     spellings: dict[str, frozenset[str]] = field(default_factory=dict)
-    allow_unfinished: bool = False
 
     @property
     def identity(self) -> Hashable:
@@ -140,7 +137,7 @@ def expand(path_or_glob: str | os.PathLike[Any], format_name: str | None) -> lis
     text = os.fsdecode(os.fspath(path_or_glob))
     if not text:
         raise SourceError("The path is empty. Name a file, a folder or a glob.")
-    if not matches_annotation(text, "str"):
+    if not is_text(text):
         raise SourceError(
             f"Cannot read {text!r}: its name is not UTF-8, and Arrow opens no such file. Rename it."
         )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from fastrank_eval._lib.arguments import check_flag, column_names, matches_annotation, typed
+from fastrank_eval._lib.arguments import column_names, is_text, typed
 from fastrank_eval._lib.arrow import arrow_column, decode_array, fixed_items
 from fastrank_eval._lib.errors import (
     ArgumentError,
@@ -53,7 +53,6 @@ def open_source(
     where: object = None,
     text: str | Sequence[str] | None = None,
     categories: str | Sequence[str] | None = None,
-    allow_unfinished: bool = False,
 ) -> Source:
     r"""Open tables, streams, files or arrays as one stream of record batches.
 
@@ -95,10 +94,6 @@ def open_source(
         error. Numbers that all have the same count of decimals (``0.10``, ``0.25``) stay numbers.
         Dates and times are compared by value: ``2024-01-01`` and ``2024-01-01 00:00:00`` are equal.
         Columns that `where` compares with text are read in the same manner.
-    allow_unfinished : bool
-        Accept Arrow IPC streams (files and standard input) that end between two batches without
-        their end-of-stream marker, as after a producer that was killed; otherwise they are an
-        error. A reader that the caller has opened is not checked.
 
     Returns
     -------
@@ -122,12 +117,23 @@ def open_source(
     >>> [batch.num_rows for batch in source.batches(["click"])]
     [3]
     """
-    if format is not None and not (isinstance(format, str) and format in FORMATS):
+    names = () if text is None else column_names("text", text)
+    category_names = () if categories is None else column_names("categories", categories)
+    return open_rows(source, format, where, names, category_names)
+
+
+def open_rows(
+    source: object,
+    format: str | None,  # noqa: A002
+    where: object,
+    text: Iterable[str],
+    categories: Iterable[str],
+) -> Source:
+    """Open a source as `open_source` does, without a check of types."""
+    if format is not None and format not in FORMATS:
         formats = ", ".join(FORMATS)
         raise ArgumentError(f"format={format!r} is unknown.{near(format, FORMATS)} Use {formats}.")
-    check_flag("allow_unfinished", allow_unfinished)
-    names = frozenset(() if text is None else column_names("text", text))
-    category_names = frozenset(() if categories is None else column_names("categories", categories))
+    names, category_names = frozenset(text), frozenset(categories)
     condition = None
     if where is not None:
         from fastrank_eval.io.filters import condition_of
@@ -137,12 +143,12 @@ def open_source(
     if isinstance(source, (list, tuple)) and len(source) == 1 and isinstance(source[0], str):
         source = source[0]
     if isinstance(source, str) and source == "-":
-        stream = open_standard_input(format, allow_unfinished)
+        stream = open_standard_input(format)
         return stream if condition is None else condition.apply(stream)
     if isinstance(source, (str, os.PathLike)):
-        return open_files([source], format, condition, names, allow_unfinished, category_names)
+        return open_files([source], format, condition, names, category_names)
     if isinstance(source, (list, tuple)) and not _is_batch(next(iter(source), None)):
-        return open_files(source, format, condition, names, allow_unfinished, category_names)
+        return open_files(source, format, condition, names, category_names)
     if isinstance(source, Source):
         if (names or category_names) and source.as_text is not None:
             source = source.as_text(names, category_names)
@@ -231,7 +237,7 @@ def open_arrays(arrays: Mapping[Any, Any]) -> Source:
     for name, values in arrays.items():
         if not isinstance(name, str):
             raise ColumnError(f"Column name {name!r} is {type_name(name)}: use a string.")
-        if not matches_annotation(name, "str"):
+        if not is_text(name):
             raise ColumnError(f"Column name {name!r} has a lone surrogate: rename the column.")
         columns[name] = _arrow_column(name, values)
     first, *others = columns

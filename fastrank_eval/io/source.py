@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from fastrank_eval._lib.arguments import matches_annotation, shown, typed
+from fastrank_eval._lib.arguments import is_text, shown, typed
 from fastrank_eval._lib.arrow import mask_column, missing_rows, numpy_type
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ColumnError, FastRankEvalError, SourceError, near
@@ -232,7 +232,6 @@ class Source:
         )
         return result
 
-    @typed
     def unread_batches(self, columns: Sequence[str]) -> Iterator[Batch]:
         """Return the rows in their order; some batches are not read yet.
 
@@ -390,7 +389,7 @@ Columns: user, label.
     prefix = f"{role}: " if role else ""
     where = f" in {source}" if source else ""
     for name in names:
-        if not matches_annotation(name, "str"):
+        if not is_text(name):
             raise ColumnError(f"{prefix}must be names of columns, got {shown(name)}; pass text.")
         count = len(schema.get_all_field_indices(name))
         if count > 1:

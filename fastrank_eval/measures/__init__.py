@@ -7,8 +7,9 @@ default options, by its name.
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from fastrank_eval._lib.arguments import integer, number, one_of
 from fastrank_eval.measures.base import Measure, over_groups, register, registry
-from fastrank_eval.measures.options import REL, WEIGHT, Param, integer, number, one_of
+from fastrank_eval.measures.options import REL, WEIGHT, Param
 from fastrank_eval.measures.parser import measure, parse_measures
 from fastrank_eval.measures.plain import measure_of
 

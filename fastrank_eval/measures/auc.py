@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fastrank_eval._lib.arguments import integer, number, one_of
 from fastrank_eval._lib.errors import MeasureError
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval.groups.ranking import Ranking
 from fastrank_eval.measures.base import Measure
-from fastrank_eval.measures.options import REL, WEIGHT, Param, integer, number, one_of
+from fastrank_eval.measures.options import REL, WEIGHT, Param
 from fastrank_eval.measures.pooled import (
     ErrorOfDifference,
     OrderedMeasure,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 
+from fastrank_eval._lib.arguments import number, one_of
 from fastrank_eval._lib.elementary import log1p_each, ratio
 from fastrank_eval._lib.errors import MeasureError
 from fastrank_eval._lib.jit import kernel
@@ -14,7 +15,7 @@ from fastrank_eval.groups.ranking import Ranking
 from fastrank_eval.measures.base import Measure, longest, over_groups
 from fastrank_eval.measures.discounts import discount_table
 from fastrank_eval.measures.gain import LINEAR_GAIN, PositiveGain
-from fastrank_eval.measures.options import REL, WEIGHT, Param, number, one_of
+from fastrank_eval.measures.options import REL, WEIGHT, Param
 from fastrank_eval.measures.pooled import PooledValue, SteppedMeasure
 
 if TYPE_CHECKING:

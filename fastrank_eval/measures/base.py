@@ -7,13 +7,13 @@ from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 
-from fastrank_eval._lib.arguments import typed
+from fastrank_eval._lib.arguments import integer, typed
 from fastrank_eval._lib.elementary import log_each
 from fastrank_eval._lib.errors import MeasureError, near
 from fastrank_eval.groups.diversity import IntentRanking
 from fastrank_eval.groups.ranking import Ranking
 from fastrank_eval.measures.names import entry_point, is_word, package_of, reserved_for
-from fastrank_eval.measures.options import REL, WEIGHT, Param, integer, text_of
+from fastrank_eval.measures.options import REL, WEIGHT, Param, text_of
 
 AnyMeasure = TypeVar("AnyMeasure", bound="Measure")
 

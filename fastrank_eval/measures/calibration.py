@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from fastrank_eval._lib.arguments import integer, number, one_of
 from fastrank_eval._lib.arrow import frozen
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import MeasureError
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval._lib.threads import JobMap, scratch
 from fastrank_eval.measures.likelihood import SAMPLING_RATE, recalibrate
-from fastrank_eval.measures.options import REL, Param, integer, number, one_of
+from fastrank_eval.measures.options import REL, Param
 from fastrank_eval.measures.pooled import (
     OrderedMeasure,
     PooledMeasure,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from fastrank_eval._lib.arguments import number
 from fastrank_eval._lib.elementary import ratio
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval.groups.ranking import Ranking
@@ -21,7 +22,7 @@ from fastrank_eval.measures.clustered_sums import (
     least_of,
     sum_cells,
 )
-from fastrank_eval.measures.options import REL, WEIGHT, Param, number
+from fastrank_eval.measures.options import REL, WEIGHT, Param
 from fastrank_eval.measures.pooled import ClusteredMeasure, PooledValue
 
 if TYPE_CHECKING:

@@ -6,10 +6,11 @@ from collections.abc import Callable
 
 import numpy as np
 
+from fastrank_eval._lib.arguments import number, one_of
 from fastrank_eval._lib.arrow import frozen
 from fastrank_eval._lib.elementary import log, log2_each, log_each, powers
 from fastrank_eval._lib.jit import kernel
-from fastrank_eval.measures.options import Param, number, one_of
+from fastrank_eval.measures.options import Param
 
 DISCOUNT = Param(
     "discount",

@@ -7,13 +7,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from fastrank_eval._lib.arguments import number, one_of
 from fastrank_eval._lib.elementary import exp2_each, log2_each, ratio
 from fastrank_eval._lib.errors import MeasureError
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval.groups.ranking import Ranking
 from fastrank_eval.measures.base import Measure, longest, over_groups
 from fastrank_eval.measures.discounts import BASE, DEEPEST, DISCOUNT, discount_table, expected_gain
-from fastrank_eval.measures.options import WEIGHT, Param, number, one_of
+from fastrank_eval.measures.options import WEIGHT, Param
 
 
 def gain_of(*named: str, least: float = -np.inf, most: float = np.inf) -> Callable[[Any], Any]:

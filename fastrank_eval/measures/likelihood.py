@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from fastrank_eval._lib.arguments import number
 from fastrank_eval._lib.arrow import frozen
 from fastrank_eval._lib.elementary import log, log1p
-from fastrank_eval._lib.errors import ArgumentError, MeasureError
+from fastrank_eval._lib.errors import MeasureError
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval._lib.threads import scratch
-from fastrank_eval.measures.options import REL, Param, number
+from fastrank_eval.measures.options import REL, Param
 from fastrank_eval.measures.pooled import (
     PooledValue,
     SummedMeasure,
@@ -37,20 +38,6 @@ SAMPLING_RATE = Param(
     "rate)",
     number(above=0, most=1),
 )
-
-
-def sampling_rate_of(value: object) -> float:
-    """Read a sampling rate for all measures; None means 1."""
-    if value is None:
-        return 1
-    try:
-        rate: float = SAMPLING_RATE.read(value)
-    except ValueError as wrong:
-        raise ArgumentError(
-            f"sampling_rate: must be {wrong}, got {value!r}; pass the share of negatives that was "
-            "kept."
-        ) from None
-    return rate
 
 
 def recalibrate(score: np.ndarray, sampling_rate: float) -> np.ndarray:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fastrank_eval._lib.arguments import integer, number
 from fastrank_eval._lib.arrow import frozen
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import MeasureError
@@ -17,7 +18,7 @@ from fastrank_eval._lib.jit import kernel
 from fastrank_eval._lib.threads import JobMap
 from fastrank_eval.io.keys import number_integers
 from fastrank_eval.measures.likelihood import SAMPLING_RATE, recalibrate
-from fastrank_eval.measures.options import REL, Param, integer, number
+from fastrank_eval.measures.options import REL, Param
 from fastrank_eval.measures.pooled import PooledMeasure, PooledValue, undefined
 from fastrank_eval.slicing.encode import MAX_SLICES
 from fastrank_eval.stats.cell_scores import CellScores

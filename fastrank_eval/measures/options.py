@@ -1,12 +1,11 @@
-"""Define the options of measures, and read their values."""
+"""Define the options of measures."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
+from fastrank_eval._lib.arguments import Unfit, number
 from fastrank_eval._lib.dataclass import dataclass
 
 #: Group weights of every measure. Any other word is the name of a column.
@@ -33,70 +32,10 @@ class Param:
     read: Callable[[Any], Any]
 
 
-def one_of(*choices: Any) -> Callable[[Any], Any]:
-    """Make a reader that accepts one of `choices`."""
-
-    def read(value: Any) -> Any:
-        plain = value is None or isinstance(value, str | int | float | np.number | np.bool_)
-        for choice in choices if plain else ():
-            if isinstance(value, bool) == isinstance(choice, bool) and value == choice:
-                return choice
-        raise ValueError("one of " + ", ".join(repr(choice) for choice in choices))
-
-    return read
-
-
-def number(
-    above: float = -np.inf,
-    least: float = -np.inf,
-    most: float = np.inf,
-    below: float = np.inf,
-    optional: bool = False,
-) -> Callable[[Any], Any]:
-    """Make a reader of finite numbers in ]above, below[ and [least, most].
-
-    Numbers without a fraction become int.
-    """
-
-    def read(value: Any) -> Any:
-        if value is None and optional:
-            return None
-        if isinstance(value, bool | str | bytes) or value is None:
-            raise ValueError("a number")
-        try:
-            value = float(value)
-        except (TypeError, ValueError, OverflowError):
-            raise ValueError("a number that a double holds") from None
-        if not (np.isfinite(value) and above < value < below and least <= value <= most):
-            bounds = [f"above {above:g}"] if above > -np.inf else []
-            bounds += [f"at least {least:g}"] if least > -np.inf else []
-            bounds += [f"at most {most:g}"] if most < np.inf else []
-            bounds += [f"below {below:g}"] if below < np.inf else []
-            raise ValueError(" ".join(["a finite number", *" and ".join(bounds).split()]))
-        return int(value) if value.is_integer() and abs(value) < 2**53 else value
-
-    return read
-
-
-def integer(least: int, most: float = np.inf, optional: bool = False) -> Callable[[Any], Any]:
-    """Make a reader of integers in [least, most]."""
-    as_number = number(least=least, most=most, optional=optional)
-
-    def read(value: Any) -> Any:
-        value = as_number(value)
-        if isinstance(value, float):
-            raise ValueError("a whole number")
-        return value
-
-    return read
-
-
 def group_weight(value: Any) -> str:
     """Read the name of a group weight or of a column."""
     if not isinstance(value, str) or not value:
-        raise ValueError(
-            "one of " + ", ".join(repr(name) for name in GROUP_WEIGHTS) + " or a column's name"
-        )
+        raise Unfit(f"one of {', '.join(map(repr, GROUP_WEIGHTS))} or a column's name")
     return value
 
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from fastrank_eval._lib.arguments import is_list_like, typed
+from fastrank_eval._lib.arguments import is_list_like, named
 from fastrank_eval._lib.errors import MeasureError
 from fastrank_eval._lib.lexer import shorten
 from fastrank_eval.measures.base import Measure, find_name, registry
@@ -22,7 +22,7 @@ _SIGNS = re.compile(r"""'(?:[^'\\]|\\.)*'?|"(?:[^"\\]|\\.)*"?|[][(){},]""", re.D
 _NUMBERED = re.compile(r"(.*?[a-z])(?:_at|_cut)?_?([1-9]\d*)", re.IGNORECASE)
 
 
-@typed
+@named
 def measure(spelling: str | Measure) -> Measure:
     """Read a measure from its text; return a measure unchanged.
 
@@ -249,7 +249,7 @@ def _literal(node: ast.expr, spelling: str) -> Any:
         raise MeasureError(_unreadable(spelling)) from None
 
 
-@typed
+@named
 def parse_measures(measures: str | Measure | Sequence[str | Measure]) -> tuple[Measure, ...]:
     """Read one or several measures; commas inside brackets do not separate.
 

@@ -6,13 +6,14 @@ from collections.abc import Hashable
 
 import numpy as np
 
+from fastrank_eval._lib.arguments import number, one_of
 from fastrank_eval._lib.elementary import ratio
 from fastrank_eval._lib.errors import MeasureError
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval.groups.ranking import Ranking
 from fastrank_eval.measures.base import Measure, over_groups
 from fastrank_eval.measures.discounts import discount_table
-from fastrank_eval.measures.options import REL, WEIGHT, Param, number, one_of
+from fastrank_eval.measures.options import REL, WEIGHT, Param
 
 SHORT = Param(
     "short",

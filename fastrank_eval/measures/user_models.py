@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from fastrank_eval._lib.arguments import integer, number, one_of
 from fastrank_eval._lib.elementary import exp2, exp2_each, ratio
 from fastrank_eval._lib.errors import MeasureError
 from fastrank_eval._lib.jit import kernel
@@ -21,7 +22,7 @@ from fastrank_eval.measures.base import (
 )
 from fastrank_eval.measures.discounts import DEEPEST, discount_table
 from fastrank_eval.measures.gain import PositionWeighted, gain_of
-from fastrank_eval.measures.options import REL, WEIGHT, Param, integer, number, one_of
+from fastrank_eval.measures.options import REL, WEIGHT, Param
 
 GAIN = Param(
     "gain",
@@ -30,7 +31,6 @@ GAIN = Param(
     "{grade: gain in [0, 1]}",
     gain_of("binary", "label", least=0, most=1),
 )
-
 HORIZON = Param(
     "horizon",
     None,

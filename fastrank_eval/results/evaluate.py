@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, overload
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, overload
 
-from fastrank_eval._lib.arguments import check_options, taking, typed
+from fastrank_eval._lib.arguments import check_one_label, named
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.engine import DEFAULT_MEASURES
-from fastrank_eval.engine.labels import requests_by_label
-from fastrank_eval.engine.run import Evaluation, Request, run_together
+from fastrank_eval.engine.labels import options_by_label
+from fastrank_eval.engine.options import Options, check_names
+from fastrank_eval.engine.run import Evaluation, run_together
 from fastrank_eval.measures import Measure
 from fastrank_eval.results.labels import LabelResults
 from fastrank_eval.results.result import Result, result_of
@@ -17,18 +18,18 @@ from fastrank_eval.results.result import Result, result_of
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from fastrank_eval.engine.options import PartialOptions
+    import pyarrow.compute as pc
+
+    from fastrank_eval._lib.threads import Progress
+    from fastrank_eval.engine.option_types import EvaluateOptions, PartialOptions
     from fastrank_eval.results.state import State
+    from fastrank_eval.slicing.spec import SliceSpec
 
 
-@typed
+@named
 def partial(
     batches: object,
     *,
-    group: str | Sequence[str] | None = None,
-    label: str,
-    score: str | Sequence[str] | Mapping[str, str],
-    measures: str | Measure | Sequence[str | Measure] = DEFAULT_MEASURES,
     keep_groups: bool = False,
     threads: int = 1,
     **options: Unpack[PartialOptions],
@@ -74,35 +75,20 @@ def partial(
     >>> parts[0].merge(*parts[1:]).result().value("GAUC")
     0.5
     """
-    names = ["group", "label", "score", "measures", *options]
-    check_options("partial", names, evaluate, without=("per_group", "keep_state"), own=partial)
-    return evaluate(
-        batches,
-        group=group,
-        label=label,
-        score=score,
-        measures=measures,
-        threads=threads,
-        per_group=keep_groups,
-        keep_groups=keep_groups,
-        keep_state=True,
-        **options,
-    ).state
+    check_names("partial", options, partial)
+    check_one_label(options.get("label"))
+    own = {"threads": threads, "per_group": keep_groups, "keep_groups": keep_groups}
+    result: Result = evaluate(batches, keep_state=True, **own, **options)  # type: ignore[call-overload]
+    return result.state
 
 
 @overload
 def evaluate(
     source: object,
     *,
-    group: str | Sequence[str] | None = ...,
     label: str,
-    score: str | Sequence[str] | Mapping[str, str],
     measures: str | Measure | Sequence[str | Measure] = ...,
-    threads: int | None = ...,
-    per_group: bool | None = ...,
-    keep_state: bool = ...,
-    keep_groups: bool = ...,
-    **options: Unpack[PartialOptions],
+    **options: Unpack[EvaluateOptions],
 ) -> Result: ...
 
 
@@ -110,23 +96,54 @@ def evaluate(
 def evaluate(
     source: object,
     *,
-    group: str | Sequence[str] | None = ...,
     label: list[str] | tuple[str, ...],
-    score: str | Sequence[str] | Mapping[str, str],
     measures: str
     | Measure
     | Sequence[str | Measure]
     | Mapping[str, str | Measure | Sequence[str | Measure]] = ...,
-    threads: int | None = ...,
-    per_group: bool | None = ...,
-    keep_state: bool = ...,
-    keep_groups: bool = ...,
-    **options: Unpack[PartialOptions],
+    **options: Unpack[EvaluateOptions],
 ) -> LabelResults: ...
 
 
-@taking(Request)
-def evaluate(request: Request) -> Result | LabelResults:
+@named
+def evaluate(
+    source: object,
+    *,
+    group: str | Sequence[str] | None = None,
+    label: str | Sequence[str],
+    score: str | Sequence[str] | Mapping[str, str],
+    measures: str | Measure | Sequence[str | Measure] | Mapping[str, Any] = DEFAULT_MEASURES,
+    weight: str | None = None,
+    item: str | None = None,
+    subtopics: str | None = None,
+    profile: str | None = None,
+    ties: str | None = None,
+    undefined: str | Mapping[str, str] | None = None,
+    groups: str | None = None,
+    unretrieved: str | None = None,
+    unjudged: str | None = None,
+    nan: str = "error",
+    null_groups: str = "error",
+    weight_rows: str | None = None,
+    score_type: str | None = None,
+    sampling_rate: float | None = None,
+    confidence: float = 0.95,
+    by: str | SliceSpec | Sequence[str | SliceSpec] | None = None,
+    min_groups: int = 1,
+    order: str = "auto",
+    threads: int | None = None,
+    per_group: bool | None = None,
+    keep_scores: bool = False,
+    keep_state: bool = False,
+    keep_groups: bool = False,
+    baseline: str | None = None,
+    where: str | pc.Expression | None = None,
+    limit: int | None = None,
+    batch_rows: int | None = None,
+    memory: str | int | None = None,
+    format: str | None = None,  # noqa: A002
+    progress: Callable[[Progress], object] | None = None,
+) -> Result | LabelResults:
     """Rank the rows of every group, and average measures over groups.
 
     Parameters
@@ -223,8 +240,6 @@ def evaluate(request: Request) -> Result | LabelResults:
         ``"sorted"``: groups contiguous and scores descending inside them, verified. ``"grouped"``:
         groups contiguous, verified. ``"scattered"``: rows are gathered, in memory if they fit.
         ``"auto"`` detects the order.
-    presorted : bool
-        The same as ``order="sorted"``.
     threads : int, optional
         Default: the processors this process may use. The result has the same bits for any number.
     per_group : bool, optional
@@ -256,16 +271,11 @@ def evaluate(request: Request) -> Result | LabelResults:
         Rows a thread takes at a time. The result has the same bits for any number.
     memory : str or int, optional
         The memory of the process, as ``"4GB"`` or bytes; by default a share of the free memory.
-        Scattered rows that do not fit are sorted on disk, which needs DuckDB (extra
-        ``[outofcore]``). A run needs 0.5 to 1 GB in any case. The result has the same bits.
-    spill_dir : str, optional
-        Folder for rows that do not fit; by default that of temporary files. It is empty afterwards.
+        Scattered rows that do not fit are sorted in the folder of temporary files (``TMPDIR``),
+        which needs DuckDB (extra ``[outofcore]``). A run needs 0.5 to 1 GB in any case. The result
+        has the same bits.
     format : {"parquet", "arrow", "csv", "tsv"}, optional
         Format of the files, if their names do not show it.
-    allow_unfinished : bool
-        Accept Arrow IPC streams, files and standard input, that lack their end-of-stream marker:
-        their writer may have stopped before the last row. By default they are an error. If `limit`
-        ends the run before the end of the stream, the marker is not checked.
     progress : callable, optional
         Called with a `Progress`, at most some ten times a second, by the thread that called
         `evaluate`. An exception in it ends the run.
@@ -294,22 +304,26 @@ def evaluate(request: Request) -> Result | LabelResults:
     >>> results["order"].value("GAUC")
     1.0
     """
-    keep_groups = request.keep_groups
-    if keep_groups and not (request.keep_state and request.per_group is not False):
+    given = locals()
+    options = Options.read(given.pop("source"), given)
+    if keep_groups and not (keep_state and per_group is not False):
         raise ArgumentError(
             "keep_groups=True needs keep_state=True and per_group=True; pass them to evaluate() "
             "too."
         )
-    requests = requests_by_label(**vars(request))
-    evaluations = run_together(list(requests.values()))
-    results = dict(zip(requests, map(_result, requests.values(), evaluations), strict=True))
-    return results[request.label] if isinstance(request.label, str) else LabelResults(results)
+    by_label = options_by_label(options)
+    evaluations = run_together(list(by_label.values()))
+    results = {
+        name: _result(of_label, evaluation)
+        for (name, of_label), evaluation in zip(by_label.items(), evaluations, strict=True)
+    }
+    return results[label] if isinstance(label, str) else LabelResults(results)
 
 
-def _result(request: Request, evaluation: Evaluation) -> Result:
+def _result(options: Options, evaluation: Evaluation) -> Result:
     state = None
-    if request.keep_state:
+    if options.keep_state:
         from fastrank_eval.results.state import state_of_run
 
-        state = state_of_run(evaluation, request.source, request.keep_groups)
-    return result_of(evaluation, request.keep_scores, state)
+        state = state_of_run(evaluation, options.source, options.keep_groups)
+    return result_of(evaluation, options.keep_scores, state)

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from fastrank_eval._lib import __version__
 from fastrank_eval._lib.addresses import clean_address
-from fastrank_eval._lib.arguments import at_least_one, check_fraction, check_options, shown, typed
+from fastrank_eval._lib.arguments import check_options, checked, integer, number, shown, typed
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval._lib.files import atomic_path
 from fastrank_eval.engine.largest_group import LARGEST, entry_of_whole
@@ -396,8 +396,8 @@ class State:
         """
         confidence = self._option("confidence", confidence, "0.95")
         min_groups = self._option("min_groups", min_groups, "1")
-        share = check_fraction("confidence", confidence)
-        fewest = at_least_one("min_groups", min_groups, 1)
+        share = checked("confidence", confidence, number(above=0, below=1))
+        fewest = checked("min_groups", min_groups, integer(1))
         if fewest > 1 and not self._header["columns"]["group"]:
             raise ArgumentError(
                 f"min_groups: must be 1 for a state without groups, got {fewest}; evaluate the "

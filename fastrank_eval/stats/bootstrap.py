@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fastrank_eval._lib.arguments import at_least_one, check_choice, check_fraction
+from fastrank_eval._lib.arguments import checked, integer, number, one_of
 from fastrank_eval._lib.arrow import frozen
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError
@@ -95,7 +95,7 @@ def bootstrap(
     Estimating uncertainty for massive data streams (the Poisson bootstrap); of clusters:
     Field & Welsh (2007), doi:10.1111/j.1467-9868.2007.00593.x.
     """
-    check_choice("kind", kind, KINDS)
+    checked("kind", kind, one_of(*KINDS))
     terms, ids = _check_terms("terms", terms, ids)
     replicates, seed, threads = _check_counts(replicates, seed, threads)
     integers, shifts = _to_integers(terms, random_numbers.MOST_POISSON if kind == "poisson" else 1)
@@ -190,10 +190,10 @@ def swap_models(
 
 
 def _check_counts(replicates: Any, seed: Any, threads: Any) -> tuple[int, int, int]:
-    replicates = at_least_one("replicates", replicates, 0)
+    replicates = checked("replicates", replicates, integer(1))
     if replicates >= 1 << 31:
         raise ArgumentError(f"replicates: must be at most 2^31 - 1, got {replicates}; pass less.")
-    return replicates, check_seed(seed), at_least_one("threads", threads, 1)
+    return replicates, check_seed(seed), checked("threads", threads, integer(1))
 
 
 def check_seed(seed: Any) -> int:
@@ -414,7 +414,7 @@ def bootstrap_interval(
     ----------
     Davison & Hinkley (1997), Bootstrap methods and their application, 5.2 and 5.3.
     """
-    tail = (1 - check_fraction("confidence", confidence)) / 2
+    tail = (1 - checked("confidence", confidence, number(above=0, below=1))) / 2
     values = _defined(values)
     if math.isnan(observed) or len(values) < 2:
         return math.nan, math.nan

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from fastrank_eval._lib.arguments import check_choice, check_fraction
+from fastrank_eval._lib.arguments import checked, number, one_of
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.elementary import erfc, exp, inverse_normal, log, log1p
 from fastrank_eval._lib.errors import ArgumentError
@@ -226,7 +226,7 @@ CORRECTIONS = {"holm": holm, "bh": benjamini_hochberg}
 
 def adjust_p_values(p_values: np.ndarray, correction: str) -> np.ndarray:
     """Adjust p-values by a name in `CORRECTIONS`; ``"none"`` copies them."""
-    check_choice("correction", correction, ("none", *CORRECTIONS))
+    checked("correction", correction, one_of("none", *CORRECTIONS))
     if correction == "none":
         return np.array(p_values, np.float64)
     return CORRECTIONS[correction](p_values)
@@ -529,7 +529,8 @@ def minimum_detectable_difference(
 
 
 def _quantile_sum(alpha: float, power: float, degrees: float | None) -> float:
-    alpha, power = check_fraction("alpha", alpha), check_fraction("power", power)
+    share = number(above=0, below=1)
+    alpha, power = checked("alpha", alpha, share), checked("power", power, share)
     if degrees is None:
         return inverse_normal(power) - inverse_normal(alpha / 2)
     if degrees < 1:

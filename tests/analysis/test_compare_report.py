@@ -252,7 +252,6 @@ def test_command__form__is_that_of_the_suffix_or_the_option() -> None:
     [
         (["-b", "odl"], "Did you mean 'old'"),
         (["--replicates", "0"], "--replicates: must be"),
-        (["--presorted", "--order", "grouped"], "--presorted contradicts"),
         (["--per-group", "users.txt"], "unknown suffix"),
     ],
 )

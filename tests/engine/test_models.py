@@ -100,7 +100,7 @@ def test_auc__of_several_models__is_that_of_each_alone(options, models, weight):
 def test_presorted__second_model_rises_inside_a_group__is_named(measures):
     table = log_of("clicks")
     with pytest.raises(OrderError, match="score column 'unsorted' rises inside a group at row"):
-        evaluate(table, ["sorted", "unsorted"], measures=measures, presorted=True)
+        evaluate(table, ["sorted", "unsorted"], measures=measures, order="sorted")
 
 
 @pytest.mark.parametrize("measures", ["AUC", "AUC(rel=2),AUC"])

@@ -262,7 +262,7 @@ def test_layouts__change_no_bit(tmp_path):
 def test_presorted():
     keys = [("user", "ascending"), ("score", "descending")]
     table = LOG.sort_by(keys)
-    assert_as_alone(parts_of(table, "slot"), "slot", table, presorted=True)
+    assert_as_alone(parts_of(table, "slot"), "slot", table, order="sorted")
 
 
 def test_out_of_core(monkeypatch, tmp_path):
@@ -270,7 +270,8 @@ def test_out_of_core(monkeypatch, tmp_path):
     wanted = [*FEW, "FieldRCE(field='slot')"]
     by = ["slot,country", "kind", "@positives:0,1,3"]
     base = evaluate(measures=wanted, by=by)
-    monkeypatch.setattr(run, "memory_budget", lambda *_: Budget(1 << 28, 0, str(tmp_path)))
+    monkeypatch.setattr(run, "memory_budget", lambda *_: Budget(1 << 28, 0))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     shuffled = LOG.take(np.random.default_rng(2).permutation(LOG.num_rows))
     found = evaluate(shuffled, measures=wanted, by=by, order="scattered", batch_rows=40)
     assert found.meta.conventions["spilled"] is True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,8 @@ from fastrank_eval import ArgumentError, ColumnError, OrderError, UndefinedError
 from fastrank_eval._lib.memory import Budget
 from fastrank_eval.engine import run as engine
 from fastrank_eval.engine.evaluator import SHARED
-from fastrank_eval.engine.run import Evaluation, Request, run_together
+from fastrank_eval.engine.options import Options
+from fastrank_eval.engine.run import Evaluation, run_together
 
 pytestmark = pytest.mark.kernels
 
@@ -73,9 +73,9 @@ def log_of(seed: int, rows: int = ROWS, groups: int = 60, nulls: float = 0.2) ->
     )
 
 
-def requests(source: object, parts: tuple[dict[str, Any], ...], **shared: Any) -> list[Request]:
+def requests(source: object, parts: tuple[dict[str, Any], ...], **shared: Any) -> list[Options]:
     shared = {"group": "user", **shared}
-    return [Request(source, **{"score": "pctr", **part, **shared}) for part in parts]
+    return [Options.read(source, {"score": "pctr", **part, **shared}) for part in parts]
 
 
 def exactly(value: object) -> object:
@@ -114,7 +114,7 @@ def bits(evaluation: Evaluation, order: bool = True) -> dict[str, object]:
     }
 
 
-def assert_as_alone(wanted: list[Request], order: bool = True) -> None:
+def assert_as_alone(wanted: list[Options], order: bool = True) -> None:
     together = run_together(wanted)
     assert len(together) == len(wanted)
     for request, found in zip(wanted, together, strict=True):
@@ -177,7 +177,8 @@ def test_requests_together__of_rows_sorted_on_disk(
 ) -> None:
     wanted = requests(shuffled(log_of(7)), MIXED, order="scattered", batch_rows=60)
     in_memory = [bits(one, order=False) for one in run_together(wanted)]
-    monkeypatch.setattr(engine, "memory_budget", lambda *_: Budget(0, 0, str(tmp_path)))
+    monkeypatch.setattr(engine, "memory_budget", lambda *_: Budget(0, 0))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     on_disk = run_together(wanted)
     for one in on_disk:
         spilled = one.meta.conventions.pop("spilled", False)  # type: ignore[attr-defined]
@@ -194,7 +195,8 @@ def test_wide_keys_sorted_on_disk__are_counted_once(
     parts = ({"label": "click", "measures": "LogLoss"}, {"label": "order", "measures": "GAUC"})
     wanted = requests(table.set_column(0, "user", far), parts, order="scattered", batch_rows=60)
     alone = [run_together([request])[0].summary[0].value for request in wanted]
-    monkeypatch.setattr(engine, "memory_budget", lambda *_: Budget(0, 0, str(tmp_path)))
+    monkeypatch.setattr(engine, "memory_budget", lambda *_: Budget(0, 0))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     assert [one.summary[0].value for one in run_together(wanted)] == alone
     assert [one.meta.rows for one in run_together(wanted)] == [ROWS, ROWS]
 
@@ -228,9 +230,9 @@ def test_dropped_rows__may_rise_and_return_in_the_reading_of_others() -> None:
         }
     )
     kept = {"label": "cart", "measures": "RR", "unjudged": "drop"}
-    assert_as_alone(requests(table, (kept, {**kept, "measures": "AP"}), presorted=True))
+    assert_as_alone(requests(table, (kept, {**kept, "measures": "AP"}), order="sorted"))
     with pytest.raises(OrderError, match="rises inside a group at row 1 "):
-        run_together(requests(table, (kept, {"label": "click", "measures": "RR"}), presorted=True))
+        run_together(requests(table, (kept, {"label": "click", "measures": "RR"}), order="sorted"))
 
 
 def test_label_without_any_judged_row__has_no_groups() -> None:
@@ -242,7 +244,8 @@ def test_label_without_any_judged_row__has_no_groups() -> None:
 
 def test_one_request__is_that_of_evaluate() -> None:
     (alone,) = run_together(requests(log_of(7), MIXED[:1]))
-    assert alone.summary == engine.evaluate_request(*requests(log_of(7), MIXED[:1])).summary
+    shared = {"group": "user", "score": "pctr"}
+    assert alone.summary == engine.run(log_of(7), **shared, **MIXED[0]).summary
 
 
 # ---- errors --------------------------------------------------------------------------------------
@@ -255,9 +258,9 @@ def test_no_request__is_refused() -> None:
 
 OTHER = {
     "source": log_of(8), "group": "country", "item": "country", "null_groups": "drop",
-    "where": "age > 3", "limit": 7, "format": "parquet", "allow_unfinished": True,
-    "order": "grouped", "presorted": True, "threads": 7, "batch_rows": 7, "memory": "1GB",
-    "spill_dir": "other", "progress": print,
+    "where": "age > 3", "limit": 7, "format": "parquet",
+    "order": "grouped", "threads": 7, "batch_rows": 7, "memory": "1GB",
+    "progress": print,
 }  # fmt: skip
 
 
@@ -265,12 +268,12 @@ OTHER = {
 def test_requests__that_read_other_rows_are_refused(name: str) -> None:
     first, second = requests(log_of(7), MIXED[:2])
     with pytest.raises(ArgumentError, match=f"^{name}: must be the same for all labels"):
-        run_together([first, replace(second, **{name: OTHER[name]})])
+        run_together([first, second.replace(**{name: OTHER[name]})])
 
 
 def test_equal_arguments__need_not_be_one_object() -> None:
     first, second = requests(log_of(7), MIXED[:2], group=["user", "slot"])
-    run_together([first, replace(second, group=["user", "slot"])])
+    run_together([first, second.replace(group=["user", "slot"])])
 
 
 @pytest.mark.parametrize("order", ["auto", "scattered"])

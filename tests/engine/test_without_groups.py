@@ -90,7 +90,7 @@ def test_every_measure_of_all_rows__but_of_clusters__needs_no_group(text: str) -
         ({"measures": "AUC", "keep_state": True, "keep_groups": True}, "keep_groups=True needs"),
         ({"measures": "AUC", "baseline": "old"}, "baseline='old' needs groups"),
         ({"measures": "AUC", "order": "grouped"}, "order='grouped' needs groups"),
-        ({"measures": "AUC", "presorted": True}, "order='sorted' needs groups"),
+        ({"measures": "AUC", "order": "sorted"}, "order='sorted' needs groups"),
         ({"measures": "AUC", "by": "slot", "min_groups": 3}, "min_groups=3 needs groups"),
         ({"measures": "AUC", "by": "@rows:1,5"}, "a slicing by @rows or @positives needs groups"),
     ],

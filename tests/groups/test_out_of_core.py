@@ -34,7 +34,8 @@ def spill(monkeypatch, tmp_path):
     """A folder that rows are spilled to, because there is room for none of them."""
     folder = tmp_path / "spill"
     folder.mkdir()
-    monkeypatch.setattr(EVALUATION, "memory_budget", lambda *asked: Budget(1 << 28, 0, str(folder)))
+    monkeypatch.setattr(EVALUATION, "memory_budget", lambda *asked: Budget(1 << 28, 0))
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
     return folder
 
 
@@ -215,7 +216,7 @@ def test_disk__that_fills_up_meanwhile(spill, monkeypatch):
     monkeypatch.setattr("fastrank_eval.engine.scattered._DISK_SHARE", 1e-9)
     monkeypatch.setattr("fastrank_eval.groups.external_sort._MIN_MEMORY", 16 << 20)
     keys = KEYS["int64"](numbers_of(np.random.default_rng(9), 3_000_000))
-    with pytest.raises(SpillError, match=r"is full.*name a folder on another disk"):
+    with pytest.raises(SpillError, match=r"is full.*TMPDIR name a folder on another disk"):
         both(spill, log_of(keys), "GAUC")
     assert list(spill.iterdir()) == []
 
@@ -244,26 +245,17 @@ def test_duckdb__may_not_download_extensions(spill, monkeypatch):
     }
 
 
-def test_spill_folder__that_is_none(monkeypatch, tmp_path):
-    table = log_of(KEYS["int64"](numbers_of(np.random.default_rng(9))))
-    for folder, told in ((tmp_path / "none", "does not exist"), (tmp_path / "file", "no folder")):
-        (tmp_path / "file").touch()
-        allowed = Budget(1 << 28, 0, str(folder))
-        monkeypatch.setattr(EVALUATION, "memory_budget", lambda *asked, a=allowed: a)
-        with pytest.raises(SpillError, match=told):
-            both(tmp_path, table)
-
-
 KILLED = """
 import sys
 import pyarrow as pa
+import tempfile
 import fastrank_eval
 import fastrank_eval.engine.run
 from fastrank_eval.apps.cli.main import cli
 from fastrank_eval._lib.memory import Budget
 
-folder = sys.argv[1]
-sys.modules["fastrank_eval.engine.run"].memory_budget = lambda *asked: Budget(1 << 28, 0, folder)
+tempfile.tempdir = sys.argv[1]
+sys.modules["fastrank_eval.engine.run"].memory_budget = lambda *asked: Budget(1 << 28, 0)
 
 def batches():
     for lo in range(4):
@@ -280,7 +272,8 @@ fastrank_eval.evaluate(
 
 
 @pytest.mark.parametrize("end", ["SIGKILL", "SIGTERM", "SIGINT"])
-def test_process__ended_in_the_middle__leaves_no_spill_to_the_next_run(tmp_path, end):
+def test_process__ended_in_the_middle__leaves_no_spill_to_the_next_run(monkeypatch, tmp_path, end):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     process = subprocess.Popen(
         [sys.executable, "-c", "import fastrank_eval.results.evaluate\n" + KILLED, str(tmp_path)],
         stdin=subprocess.PIPE,
@@ -291,7 +284,7 @@ def test_process__ended_in_the_middle__leaves_no_spill_to_the_next_run(tmp_path,
     with process:
         assert process.stdout.readline() == b"spilling\n"
         assert list(tmp_path.glob("fastrank-spill-*"))
-        with spill_folder(tmp_path, 0):
+        with spill_folder(0):
             assert len(list(tmp_path.glob("fastrank-spill-*"))) == 2
         process.send_signal(getattr(signal, end))
         if end == "SIGINT":
@@ -299,7 +292,7 @@ def test_process__ended_in_the_middle__leaves_no_spill_to_the_next_run(tmp_path,
         assert process.wait() != 0
     # A run that may not unwind leaves its folder without a lock.
     if end != "SIGINT":
-        with spill_folder(tmp_path, 0) as folder:
+        with spill_folder(0) as folder:
             assert list(tmp_path.iterdir()) == [folder]
     assert list(tmp_path.iterdir()) == []
 
@@ -354,21 +347,15 @@ def test_memory__as_text_and_numbers():
         )
 
 
-def test_spill_folder__that_is_none_is_told_even_if_rows_would_fit(tmp_path):
-    source = {"group": [1], "label": [1], "score": [1]}
-    with pytest.raises(ArgumentError, match=r"spill_dir: must be a folder, got '.*nowhere'"):
-        fastrank_eval.evaluate(source, **ROLES, measures="RR", spill_dir=str(tmp_path / "nowhere"))
-
-
 def test_memory_budget__leaves_room_beside_the_rows_and_is_never_nothing():
-    small, large = memory_budget("256MB", 64, True, None), memory_budget("64GB", 2, True, None)
+    small, large = memory_budget("256MB", 64, True), memory_budget("64GB", 2, True)
     assert small.rows == small.total // 4
     assert large.total // 2 < large.rows < large.total
-    assert memory_budget(None, 2, False, None).rows > 0
+    assert memory_budget(None, 2, False).rows > 0
 
 
 @pytest.mark.slow("fills files of spilled rows")
-def test_command_line__with_little_memory_prints_the_same_numbers(tmp_path):
+def test_command_line__with_little_memory_prints_the_same_numbers(monkeypatch, tmp_path):
     rng = np.random.default_rng(11)
     rows = 9_000_000
     log = {
@@ -379,9 +366,10 @@ def test_command_line__with_little_memory_prints_the_same_numbers(tmp_path):
     parquet.write_table(pa.table(log), tmp_path / "log.parquet")
     spill = tmp_path / "spill"
     spill.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(spill))
     arguments = ["evaluate", str(tmp_path / "log.parquet"), "--group", "user", "--label", "click"]
     arguments += ["--score", "pctr", "--measures", "GAUC,AUC,nDCG@10", "--format", "json"]
-    little = ["--memory", "256MB", "--spill-dir", str(spill)]
+    little = ["--memory", "256MB"]
     outcomes = [CliRunner().invoke(cli, [*arguments, *more]) for more in ([], little)]
     in_memory, on_disk = (json.loads(outcome.stdout) for outcome in outcomes)
     assert on_disk["results"] == in_memory["results"]
@@ -396,7 +384,7 @@ import fastrank_eval.engine.run
 from fastrank_eval.__main__ import main
 from fastrank_eval._lib.memory import Budget
 
-sys.modules["fastrank_eval.engine.run"].memory_budget = lambda *asked: Budget(1 << 28, 0, None)
+sys.modules["fastrank_eval.engine.run"].memory_budget = lambda *asked: Budget(1 << 28, 0)
 main()
 """
 
@@ -413,14 +401,13 @@ def test_process__that_has_spilled_ends_without_a_word(tmp_path):
     assert ended.stderr == b""
 
 
-def test_command_line__with_an_amount_or_folder_that_is_none(tmp_path):
+def test_command_line__with_an_amount_that_is_none(tmp_path):
     parquet.write_table(pa.table({"u": [1], "y": [1], "s": [1.0]}), tmp_path / "log.parquet")
     arguments = ["evaluate", str(tmp_path / "log.parquet"), "-g", "u", "-l", "y", "-s", "s"]
-    for option, value in (("--memory", "much"), ("--spill-dir", str(tmp_path / "nowhere"))):
-        outcome = CliRunner().invoke(cli, [*arguments, option, value])
-        assert outcome.exit_code == 2
-        assert value in outcome.stderr
-        assert len(outcome.stderr.splitlines()) == 1
+    outcome = CliRunner().invoke(cli, [*arguments, "--memory", "much"])
+    assert outcome.exit_code == 2
+    assert "much" in outcome.stderr
+    assert len(outcome.stderr.splitlines()) == 1
 
 
 @pytest.mark.parametrize("weight", [None, "weight"])

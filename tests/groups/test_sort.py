@@ -202,7 +202,7 @@ def test_presorted__broken_order_names_its_row_in_every_layout(row, threads):
     score[row] = score[row - 1] + 0.5
     for source, options in layouts(falling_table(score=score)):
         with pytest.raises(OrderError) as refused:
-            evaluate(source, presorted=True, threads=threads, **options)
+            evaluate(source, order="sorted", threads=threads, **options)
         message = str(refused.value)
         for fragment in ("'score'", f"row {row} ", f"{score[row - 1]}", f"{score[row]}"):
             assert fragment in message, (options, message)
@@ -215,7 +215,7 @@ def test_presorted__broken_order_names_its_row_among_rows_without_score():
     column = pa.array(score, mask=missing)
     for source, options in layouts(falling_table(score=column)):
         with pytest.raises(OrderError, match="row 13 "):
-            evaluate(source, presorted=True, unretrieved="allow", **options)
+            evaluate(source, order="sorted", unretrieved="allow", **options)
 
 
 def test_presorted__broken_order_names_its_row_where_unjudged_rows_are_dropped():
@@ -224,7 +224,7 @@ def test_presorted__broken_order_names_its_row_where_unjudged_rows_are_dropped()
     label = pa.array(np.arange(ROWS) % 3 == 1, mask=np.isin(np.arange(ROWS), [0, 8, 9, 11]))
     for source, options in layouts(falling_table(score=score, label=label)):
         with pytest.raises(OrderError, match="row 13 "):
-            evaluate(source, presorted=True, unjudged="drop", **options)
+            evaluate(source, order="sorted", unjudged="drop", **options)
 
 
 def test_presorted__several_breaks_name_one_that_is_there():
@@ -241,7 +241,7 @@ def test_presorted__several_breaks_name_one_that_is_there():
 def test_presorted__second_model_is_checked_too():
     table = falling_table(other=np.arange(ROWS) * 1.0)
     with pytest.raises(OrderError, match=r"'other'.*row 2 "):
-        evaluate(table, score=["score", "other"], presorted=True)
+        evaluate(table, score=["score", "other"], order="sorted")
 
 
 def test_presorted__sorted_input_gives_the_bits_of_any_other_way():
@@ -251,10 +251,4 @@ def test_presorted__sorted_input_gives_the_bits_of_any_other_way():
         table = falling_table(score=score)
         wanted = evaluate(table, order="scattered").per_group
         for source, options in layouts(table):
-            assert evaluate(source, presorted=True, **options).per_group.equals(wanted), options
-
-
-def test_presorted__contradicts_another_order():
-    assert evaluate(falling_table(), presorted=True, order="sorted").meta.groups == len(SIZES)
-    with pytest.raises(fastrank_eval.ArgumentError, match="presorted"):
-        evaluate(falling_table(), presorted=True, order="grouped")
+            assert evaluate(source, order="sorted", **options).per_group.equals(wanted), options

@@ -173,7 +173,7 @@ def test_bad_row__of_several_files__names_its_file(tmp_path):
     assert message.endswith("b.parquet'.")
     three_files(six_rows(group=[1] * 6, score=[0.9, 0.8, 0.7, 0.6, 0.1, 0.2]))
     with pytest.raises(OrderError, match=r"at row 5 .* It is row 0 of '.*c\.parquet'\.$"):
-        evaluate(tmp_path, presorted=True)
+        evaluate(tmp_path, order="sorted")
 
 
 @pytest.mark.parametrize("column", ["score", "weight"])

@@ -273,7 +273,8 @@ def test_computed_scores__of_spilled_rows__have_the_bits_of_columns(
     pytest.importorskip("duckdb")
     table = log().take(np.random.default_rng(1).permutation(ROWS))
     known = expected(table, order="scattered")
-    monkeypatch.setattr(RUN, "memory_budget", lambda *_: Budget(1 << 28, 0, str(tmp_path)))
+    monkeypatch.setattr(RUN, "memory_budget", lambda *_: Budget(1 << 28, 0))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     pieces = pa.Table.from_batches(table.to_batches(max_chunksize=700))
     found = fe.evaluate(pieces, score=EXPRESSIONS, order="scattered", **OPTIONS)
     assert found.meta.conventions["spilled"] is True

@@ -336,7 +336,7 @@ def test_report__prints_a_confusion_matrix_once():
 def test_presorted_promise__does_not_matter_to_groups():
     log = {"g": [1, 1, 2], "y": [1, 0, 1], "s": [0.9, 0.1, 0.4]}
     result = fastrank_eval.evaluate(
-        log, group="g", label="y", score="s", measures="GroupAccuracy", presorted=True
+        log, group="g", label="y", score="s", measures="GroupAccuracy", order="sorted"
     )
     np.testing.assert_array_equal(result["GroupAccuracy"], [1.0, 0.0])
 
@@ -345,7 +345,7 @@ def test_presorted_promise__is_verified_though_no_row_is_ranked():
     log = {"g": [1, 1, 2], "y": [1, 0, 1], "s": [0.1, 0.9, 0.4]}
     with pytest.raises(fastrank_eval.OrderError, match="rises inside a group at row 1"):
         fastrank_eval.evaluate(
-            log, group="g", label="y", score="s", measures="GroupAccuracy", presorted=True
+            log, group="g", label="y", score="s", measures="GroupAccuracy", order="sorted"
         )
 
 

@@ -461,7 +461,7 @@ def test_cutoff__of_a_measure_without_one(plain):
         ("P(1)", ["cannot read", "P(1)"]),
         ("P(*[1])", ["cannot read"]),
         ("P(**{'rel': 1})", ["cannot read"]),
-        ("P(rel=x)", ["rel must be a number, got 'x'"]),
+        ("P(rel=x)", ["rel must be a finite number above 0, got 'x'"]),
         ("P(rel=1", ["cannot read"]),
         ("P@", ["cannot read"]),
         ("P@@5", ["cannot read"]),

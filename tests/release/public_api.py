@@ -15,8 +15,8 @@ import griffe
 PACKAGE = "fastrank_eval"
 #: Modules that users import by name.
 DOORS = ("integrations", "spark", "testing", "trec")
-#: Its fields are the parameters of `evaluate`, `compare` and `partial`.
-PARAMETERS = f"{PACKAGE}.engine.run.Request"
+#: Its fields are the parameters of `evaluate` that other functions pass on.
+PARAMETERS = f"{PACKAGE}.engine.option_types.EvaluateOptions"
 
 
 def read_package(folder: Path) -> griffe.Module:

@@ -39,10 +39,10 @@ def changed(folder: Path, file: str, old: str, new: str) -> list[str]:
             ],
         ),
         (
-            "engine/run.py",
-            "    label: str",
-            "    labels: str",
-            ["fastrank_eval.engine.run.Request.label: Public object was removed"],
+            "engine/option_types.pyi",
+            "class EvaluateOptions(TypedDict, total=False):\n    group:",
+            "class EvaluateOptions(TypedDict, total=False):\n    groups:",
+            ["fastrank_eval.engine.option_types.EvaluateOptions.group: Public object was removed"],
         ),
         (
             "analysis/thresholds.py",
@@ -53,7 +53,7 @@ def changed(folder: Path, file: str, old: str, new: str) -> list[str]:
                 "by='f1' -> by='youden'"
             ],
         ),
-        ("engine/run.py", "    label: str", "    later: int = 0\n    label: str", []),
+        ("engine/option_types.pyi", "    weight: str", "    later: int\n    weight: str", []),
         ("engine/summary.py", "def summary_rows(", "def summary_lines(", []),
     ],
 )

@@ -1,4 +1,4 @@
-"""Run the command line with memory for no row: `--spill-dir DIR` spills scattered rows there.
+"""Run the command line with memory for no row: `--memory` spills scattered rows.
 
 The program's arguments follow this file's name, or the name of this module.
 """
@@ -11,12 +11,12 @@ from fastrank_eval._lib.memory import Budget
 
 
 def spill() -> None:
-    """Leave no room for rows to runs that name a folder for them."""
+    """Leave no room for rows to runs with a limit."""
     run = import_module("fastrank_eval.engine.run")
     budget_of = run.memory_budget
 
-    def budget(memory: str | int | None, threads: int, pooled: bool, folder: str | None) -> Budget:
-        return Budget(1 << 28, 0, folder) if folder else budget_of(memory, threads, pooled, folder)
+    def budget(memory: str | int | None, threads: int, pooled: bool) -> Budget:
+        return Budget(1 << 28, 0) if memory else budget_of(memory, threads, pooled)
 
     run.memory_budget = budget  # type: ignore[attr-defined]
 

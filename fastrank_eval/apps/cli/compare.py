@@ -19,7 +19,6 @@ from fastrank_eval.apps.cli.gate_options import (
     read_gates,
 )
 from fastrank_eval.apps.cli.options import (
-    check_order,
     comparison_options,
     compute,
     confidence_option,
@@ -144,7 +143,6 @@ def compare(
         comparison, gates = _compare_states(sources, fail_if, quiet, choices)
     else:
         _check_rows(explicit)
-        check_order(options)
         if options["baseline"] not in options["score"]:
             options["score"] = _with_baseline(options["baseline"], options["score"])
         files = ReportFiles(sources, options)

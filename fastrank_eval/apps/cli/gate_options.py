@@ -73,7 +73,7 @@ def read_gates(
     if not texts:
         return []
     from fastrank_eval.engine.conventions import measures_in_force, profile_of, requested_names
-    from fastrank_eval.measures.likelihood import sampling_rate_of
+    from fastrank_eval.engine.options import OPTIONS
     from fastrank_eval.measures.parser import requested_measures
     from fastrank_eval.results.gates import gate
 
@@ -84,7 +84,10 @@ def read_gates(
         from fastrank_eval.analysis.compare import with_clustered_errors
 
         computed = with_clustered_errors(requested)
-    measured = measures_in_force(computed, conventions, sampling_rate_of(options["sampling_rate"]))
+    rate = options["sampling_rate"]
+    if rate is not None:
+        rate = OPTIONS["sampling_rate"].read("sampling_rate", rate)
+    measured = measures_in_force(computed, conventions, rate)
     names = requested_names(requested, measured)
     for each in gates:
         each.require({str(m): m.shown for m in measured}, list(options["score"]), names)

@@ -13,7 +13,6 @@ from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.apps.cli.completion import complete_files, complete_measures
 from fastrank_eval.apps.cli.gate_options import exit_if_failed, fail_if_option, read_gates
 from fastrank_eval.apps.cli.options import (
-    check_order,
     choice,
     column_options,
     compute,
@@ -23,6 +22,7 @@ from fastrank_eval.apps.cli.options import (
     format_option,
     labels_and_columns,
     measure_options,
+    of,
     option,
     reading_options,
     slice_options,
@@ -121,7 +121,7 @@ Examples:
       --by slot,country --by @rows:1,5,20
   fastrank-eval evaluate logs -g user_id -l click,cart,order -s score_a
   producer | fastrank-eval evaluate - -g session -l click -s score_a \\
-      --presorted
+      --order sorted
   fastrank-eval evaluate logs -g user_id -l click -s score_a \\
       --fail-if "GAUC ci_low < 0.6\"""",
 )
@@ -134,20 +134,8 @@ Examples:
 @reading_options
 @report_options
 @state_file_option
-@option(
-    "Output",
-    "--keep-groups",
-    is_flag=True,
-    help="Keep keys and values of every group in --save-state too. 'merge' can then report them, "
-    "and refuses a group that has rows in two files.",
-)
-@option(
-    "Output",
-    "--baseline",
-    metavar="COLUMN",
-    help="Score column that all others are compared with. --save-state then keeps the sums that "
-    "'merge --compare' needs. No value depends on it.",
-)
+@of("Output", "keep_groups", is_flag=True)
+@of("Output", "baseline")
 @fail_if_option
 def evaluate(
     sources: tuple[str, ...], fail_if: tuple[str, ...], quiet: bool, **options: Any
@@ -157,7 +145,6 @@ def evaluate(
     SOURCES are Parquet, Arrow IPC or CSV files, folders or quoted globs, read in the order given;
     "-" reads an Arrow IPC stream from standard input. One row is one shown or judged item.
     """
-    check_order(options)
     keep_groups = options["keep_groups"]
     if keep_groups and options["state_file"] is None:
         raise ArgumentError("--keep-groups needs a saved state: add --save-state FILE.")

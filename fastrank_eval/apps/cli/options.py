@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval._lib.lexer import quoted
 from fastrank_eval.apps.cli.completion import (
     complete_columns,
@@ -18,6 +17,7 @@ from fastrank_eval.apps.cli.completion import (
 )
 from fastrank_eval.apps.cli.shell import SectionedOption, require_rows
 from fastrank_eval.engine import DEFAULT_MEASURES
+from fastrank_eval.engine.options import OPTIONS
 
 if TYPE_CHECKING:
     pass
@@ -110,21 +110,33 @@ sources_argument = click.argument(
     "sources", nargs=-1, required=True, metavar="SOURCES...", shell_complete=complete_files
 )
 
-_group_option = option(
+
+def of(section: str, name: str, *flags: str, **keywords: Any) -> Callable[[Any], Any]:
+    """Make an option of `evaluate`."""
+    one = OPTIONS[name]
+    kind, text = one.type.partition(" ")[0], one.help
+    if one.choices:
+        keywords["type"] = choice(*one.choices)
+    elif kind in ("int", "float"):
+        keywords["type"] = {"int": int, "float": float}[kind]
+    if kind == "int":
+        keywords["metavar"] = "N"
+    if one.finish is not None:
+        keywords = {"shell_complete": complete_columns, "metavar": "COLUMN", **keywords}
+    if one.convention:
+        text += f"; by default from --profile, else {one.convention}."
+    flags = flags or (f"--{name.replace('_', '-')}",)
+    default = None if one.default is ... else one.default
+    return option(section, *flags, **{"default": default, "help": text, **keywords})
+
+
+_group_option = of(
     "Columns",
-    "-g",
-    "--group",
+    "group",
+    *("-g", "--group"),
     multiple=True,
     callback=lambda *parameters: _split_names(*parameters) or None,
-    shell_complete=complete_columns,
-    metavar="COLUMN",
-    help="Group key: query, user or session. Measures of all rows, such as AUC, need none. In CSV "
-    "and TSV files it is text (007 is not 7). Repeat the option, or separate names by commas, for "
-    "several columns.",
 )
-
-
-_LABEL_HELP = "Click (bool, 0/1), grade (integer) or gain (float)."
 
 
 def _labels(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> str | list[str]:
@@ -133,94 +145,40 @@ def _labels(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -
 
 
 def _labels_option(required: bool) -> Callable[[Any], Any]:
-    return option(
+    return of(
         "Columns",
+        "label",
         *("-l", "--label"),
         multiple=True,
         required=required,
         callback=_labels,
-        shell_complete=complete_columns,
-        metavar="COLUMN",
-        help=f"{_LABEL_HELP} Repeat the option, or separate names by commas, for several labels: "
-        "rows are read once, and each label has tables of its own.",
+        help=f"{OPTIONS['label'].help} Repeat the option, or separate names by commas, for several "
+        "labels: rows are read once, and each label has tables of its own.",
     )
 
 
 def _score_option(required: bool) -> Callable[[Any], Any]:
-    return option(
+    return of(
         "Columns",
-        "-s",
-        "--score",
+        "score",
+        *("-s", "--score"),
         multiple=True,
         required=required,
         callback=_read_scores,
-        shell_complete=complete_columns,
         metavar="COLUMN|NAME=EXPRESSION",
-        help="Score of a model; higher is better. 'both = p_click * p_order' computes one from "
-        "columns, numbers, + - * / and parentheses. For several models, repeat the option, or "
-        "separate them by commas. In names, write \\, for a comma and \\= for an equals sign.",
     )
 
 
-label_option = option(
-    "Columns", "-l", "--label", required=True, shell_complete=complete_columns, metavar="COLUMN",
-    help=_LABEL_HELP,
-)  # fmt: skip
+label_option = of("Columns", "label", "-l", "--label", required=True)
 score_option = _score_option(True)
-weight_option = option(
-    "Columns",
-    "-w",
-    "--weight",
-    shell_complete=complete_columns,
-    metavar="COLUMN",
-    help="Weight of each row: 0, or from 1e-30 to 1e30.",
+weight_option = of("Columns", "weight", "-w", "--weight")
+threads_option = of("Reading", "threads")
+where_option = of("Reading", "where", metavar="CONDITION")
+limit_option = of("Reading", "limit")
+input_options = of(
+    "Reading", "format", "--input-format", "format", type=choice("parquet", "arrow", "csv", "tsv")
 )
-threads_option = option(
-    "Reading",
-    "--threads",
-    type=int,
-    metavar="N",
-    help="Threads; by default all cores. No number depends on it.",
-)
-where_option = option(
-    "Reading",
-    "--where",
-    metavar="CONDITION",
-    help="Evaluate only the rows for which this is true: comparisons, in (...), between, is "
-    "null, and, or, not. Put text in single quotes, and names with special characters in double "
-    "quotes. Files and row groups that cannot match are not read.",
-)
-limit_option = option(
-    "Reading",
-    "--limit",
-    type=int,
-    metavar="N",
-    help="Evaluate only the first N rows that --where selects.",
-)
-input_options = combine(
-    option(
-        "Reading",
-        "--input-format",
-        "format",
-        type=choice("parquet", "arrow", "csv", "tsv"),
-        help="Format of SOURCES; by default from their suffix or first bytes.",
-    ),
-    option(
-        "Reading",
-        "--allow-unfinished",
-        is_flag=True,
-        help="Accept Arrow streams without an end-of-stream marker. A killed producer leaves such "
-        "a stream, and rows may be missing. By default it is an error.",
-    ),
-)
-confidence_option = option(
-    "Output",
-    "--confidence",
-    type=float,
-    default=0.95,
-    metavar="SHARE",
-    help="Confidence of the intervals of the values; groups are independent clusters.",
-)
+confidence_option = of("Output", "confidence", metavar="SHARE")
 
 csv_safe_option = option(
     "Output",
@@ -237,19 +195,8 @@ def _column_options(required: bool, several_labels: bool = False) -> Callable[[A
         _labels_option(required) if several_labels else label_option,
         _score_option(required),
         weight_option,
-        option(
-            "Columns",
-            "--item",
-            metavar="COLUMN",
-            help="Item or document id, for --ties item; once in a group.",
-        ),
-        option(
-            "Columns",
-            "--subtopics",
-            metavar="COLUMN",
-            help="Subtopics that each row covers, for measures of diversity: a list of numbers "
-            "from 0 to 63.",
-        ),
+        of("Columns", "item"),
+        of("Columns", "subtopics"),
     )
 
 
@@ -257,156 +204,35 @@ column_options = _column_options(True)
 labels_and_columns = _column_options(True, several_labels=True)
 #: For commands whose SOURCES may be saved states, which hold their columns.
 optional_column_options = _column_options(False, several_labels=True)
-measure_options = option(
+measure_options = of(
     "Measures",
-    "-m",
-    "--measures",
+    "measures",
+    *("-m", "--measures"),
     multiple=True,
     default=[DEFAULT_MEASURES],
     callback=join_lists,
     shell_complete=complete_measures,
     metavar="LIST",
-    help="Measures, separated by commas; 'fastrank-eval measures' lists them.",
 )
 slice_options = combine(
-    option(
-        "Slices",
-        "--by",
-        multiple=True,
-        shell_complete=complete_columns,
-        metavar="SLICES",
-        help="Evaluate each slice of the rows too: slot for each of its values, slot,country for "
-        "each combination, age:18,25,35 between edges, age:quantile5 in bins of equally many rows, "
-        "age:width10, ts:hour, day, week, month, hour_of_day or day_of_week, @rows:1,5,20,100 and "
-        "@positives:0,1,5 by the number of rows of a group. Repeat the option for several.",
-    ),
-    option(
-        "Slices",
-        "--min-groups",
-        type=click.IntRange(min=1),
-        default=1,
-        metavar="N",
-        help="Leave out slices of fewer groups, and print their number.",
-    ),
+    of("Slices", "by", multiple=True, metavar="SLICES", default=None),
+    of("Slices", "min_groups"),
 )
-
-
-def _convention(name: str, default: str, text: str, **keywords: Any) -> Callable[[Any], Any]:
-    """Make an option whose default comes from ``--profile``."""
-    text += f"; by default from --profile, else {default}."
-    return option("Conventions", name, help=text, **keywords)
-
-
+_CONVENTIONS = (
+    *("groups", "unretrieved", "unjudged", "nan", "null_groups", "weight_rows", "score_type"),
+)
 convention_options = combine(
-    option(
-        "Conventions",
-        "--profile",
-        shell_complete=complete_profiles,
-        metavar="TOOL",
-        help="Use the conventions of another tool: trec_eval_9, trec_eval_10, ir_measures, ranx, "
-        "sklearn, gdeval, ndeval, catboost, xgboost, lightgbm, torchmetrics, din, recbole. Other "
-        "options override them.",
-    ),
-    _convention(
-        "--ties",
-        "expected",
-        "Rank of tied rows: mean over all orders (expected), order of the rows (input), "
-        "descending item id (item), relevant rows first (best) or last (worst)",
-        type=choice("expected", "input", "item", "best", "worst"),
-    ),
-    _convention(
-        "--undefined",
-        "skip",
-        "Value of a group whose measure is undefined: skip, zero, one or error; skip,nDCG=one "
-        "sets single measures",
-        metavar="POLICY",
-    ),
-    _convention(
-        "--groups",
-        "all",
-        "Groups to evaluate: all, or those with a row of grade 1 or more",
-        type=choice("all", "with_relevant"),
-    ),
-    _convention(
-        "--unretrieved",
-        "error",
-        "A null score is an error, a row that was not retrieved (below every other), or its row "
-        "leaves for every model",
-        type=choice("error", "allow", "drop"),
-    ),
-    _convention(
-        "--unjudged",
-        "error",
-        "A null label is an error, an unjudged row that takes a rank, or no row at all",
-        type=choice("error", "allow", "drop"),
-    ),
-    option(
-        "Conventions",
-        "--nan",
-        type=choice("error", "null"),
-        default="error",
-        help="NaN in scores, labels and weights is an error, or null and counted.",
-    ),
-    option(
-        "Conventions",
-        "--null-groups",
-        type=choice("error", "drop"),
-        default="error",
-        help="A null group key is an error, or its row is left out and counted.",
-    ),
-    _convention(
-        "--weight-rows",
-        "refuse",
-        "Refuse or ignore --weight in measures of rank positions",
-        type=choice("refuse", "ignore"),
-    ),
-    _convention(
-        "--score-type",
-        "given",
-        "Compare scores as they are, or rounded to float32",
-        type=choice("given", "float32"),
-    ),
-    option(
-        "Conventions",
-        "--sampling-rate",
-        type=float,
-        metavar="RATE",
-        help="Share of the negatives that the models were trained on, above 0 and at most 1. "
-        "Measures of probability correct p for this sampling; by default 1.",
-    ),
+    of("Conventions", "profile", shell_complete=complete_profiles, metavar="TOOL"),
+    of("Conventions", "ties"),
+    of("Conventions", "undefined", metavar="POLICY"),
+    *(of("Conventions", name) for name in _CONVENTIONS),
+    of("Conventions", "sampling_rate", metavar="RATE"),
 )
 reading_options = combine(
-    option(
-        "Reading",
-        "--order",
-        type=choice("auto", "sorted", "grouped", "scattered"),
-        default="auto",
-        help="Order of the rows: by group and descending score (sorted), by group (grouped), any "
-        "(scattered), or detect it (auto).",
-    ),
-    option(
-        "Reading",
-        "--presorted",
-        is_flag=True,
-        help="The same as --order sorted: trusted, but verified while streaming.",
-    ),
+    of("Reading", "order"),
     threads_option,
     where_option,
-    option(
-        "Reading",
-        "--memory",
-        metavar="SIZE",
-        help="Memory that the run may use, such as 4GB; by default a share of the free memory. "
-        "Scattered rows that do not fit are sorted on disk (needs DuckDB). A run needs 0.5 to 1 GB "
-        "in any case. No number depends on it.",
-    ),
-    option(
-        "Reading",
-        "--spill-dir",
-        shell_complete=complete_files,
-        metavar="FOLDER",
-        help="Folder for rows that do not fit; by default the folder of temporary files.",
-    ),
+    of("Reading", "memory", metavar="SIZE"),
     limit_option,
     input_options,
 )
@@ -484,14 +310,6 @@ def explicit_options(ctx: click.Context) -> dict[str, str]:
         for param in ctx.command.params
         if param.name is not None and ctx.get_parameter_source(param.name) not in (None, default)
     }
-
-
-def check_order(options: Mapping[str, Any]) -> None:
-    """Refuse ``--presorted`` together with another order."""
-    if options["presorted"] and options["order"] not in ("auto", "sorted"):
-        raise ArgumentError(
-            f"--presorted contradicts --order {options['order']}: leave one of them out."
-        )
 
 
 def compute(

@@ -200,8 +200,8 @@ class Shell(_HelpfulCommand, click.Group):
         except MemoryError:
             _exit(
                 ExitCode.SYSTEM,
-                "error: out of memory; sort the rows by group and pass --presorted or "
-                "--order grouped to stream them, or name fewer --score columns.",
+                "error: out of memory; sort the rows by group and pass --order "
+                "grouped to stream them, or name fewer --score columns.",
             )
         except KeyboardInterrupt:
             _exit(ExitCode.INTERRUPTED, "interrupted.")

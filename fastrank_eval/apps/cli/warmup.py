@@ -10,7 +10,6 @@ import click
 
 from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError, OutputError
 from fastrank_eval.apps.cli.options import (
-    check_order,
     column_options,
     compute,
     convention_options,
@@ -73,7 +72,6 @@ def warmup(sources: tuple[str, ...], quiet: bool, **options: Any) -> None:
     read; a small sample is enough. FASTRANK_CACHE_DIR names the folder; docs/how-to/kernels.md
     shows how to fill it in an image.
     """
-    check_order(options)
     check_standard_output()
     from fastrank_eval._lib.jit import compilations, is_off, loads
     from fastrank_eval._lib.kernel_store import where_stored, why_not_stored
@@ -104,12 +102,13 @@ def _evaluate_samples(
     import pyarrow as pa
 
     from fastrank_eval.analysis.compare import compare
-    from fastrank_eval.engine.run import Request, prepare
+    from fastrank_eval.engine.options import Options
+    from fastrank_eval.engine.run import prepare
     from fastrank_eval.results.evaluate import evaluate
     from fastrank_eval.stats.scores import add_rows
 
     options |= {"threads": _THREADS, "limit": min(options["limit"] or _ROWS, _ROWS)}
-    (task,) = prepare([Request(sources, **options)])
+    (task,) = prepare([Options.read(sources, options)])
     roles = task.plan.roles
     with task.reader.completing_errors():
         batches = list(task.reader.batches())
@@ -117,7 +116,7 @@ def _evaluate_samples(
         raise ArgumentError("SOURCES: must have rows, got none; name a file with some.")
     rows = pa.Table.from_batches(batches).combine_chunks()
     # These describe SOURCES and choose rows.
-    for name in ("where", "limit", "format", "allow_unfinished"):
+    for name in ("where", "limit", "format"):
         del options[name]
     # Columns that nothing needs are not read.
     options |= {name: getattr(roles, name) for name in ("weight", "item", "subtopics")}

@@ -12,15 +12,13 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from fastrank_eval._lib.arguments import CHOICES, typed
+from fastrank_eval._lib.arguments import integer, one_of, typed
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, near
 from fastrank_eval.apps.nightly.config_checks import (
     ConfigErrors,
     Key,
     boolean,
-    choice,
-    count,
     day,
     duration,
     names,
@@ -51,7 +49,7 @@ from fastrank_eval.apps.nightly.night import (
     QualityLimits,
     Webhook,
 )
-from fastrank_eval.groups.ties import TIES
+from fastrank_eval.engine.options import OPTIONS
 from fastrank_eval.io.paths import would_read
 
 _FORMATS = ("parquet", "arrow", "csv", "tsv")
@@ -62,7 +60,7 @@ TABLES: dict[str, dict[str, Key]] = {
     "": {"title": Key(text, "Nightly report")},
     "source": {
         "path": Key(names, (), required=True),
-        "format": Key(choice(*_FORMATS)),
+        "format": Key(one_of(*_FORMATS)),
         "where": Key(text),
         "labels_complete_after": Key(duration),
     },
@@ -76,36 +74,31 @@ TABLES: dict[str, dict[str, Key]] = {
     "models": {"scores": Key(scores, (), required=True), "baseline": Key(text)},
     "evaluate": {
         "measures": Key(names, ("GAUC", "AUC", "nDCG@10", "LogLoss", "PCOC")),
-        "confidence": Key(positive, 0.95),
+        "confidence": Key(OPTIONS["confidence"].form, 0.95),
         "profile": Key(text),
-        "ties": Key(choice(*TIES)),
         "undefined": Key(text),
-        "groups": Key(choice(*CHOICES["groups"])),
-        "unretrieved": Key(choice(*CHOICES["unretrieved"])),
-        "unjudged": Key(choice(*CHOICES["unjudged"])),
-        "nan": Key(choice(*CHOICES["nan"])),
-        "null_groups": Key(choice(*CHOICES["null_groups"])),
-        "weight_rows": Key(choice(*CHOICES["weight_rows"])),
-        "score_type": Key(choice(*CHOICES["score_type"])),
-        "sampling_rate": Key(positive),
-        "order": Key(choice(*CHOICES["order"])),
-        "threads": Key(count(1)),
+        **{
+            name: Key(OPTIONS[name].form)
+            for name in (
+                *("ties", "groups", "unretrieved", "unjudged", "nan", "null_groups"),
+                *("weight_rows", "score_type", "sampling_rate", "order", "threads"),
+            )
+        },
         "memory": Key(text),
-        "spill_dir": Key(text),
     },
-    "slices": {"by": Key(optional_names, ()), "min_groups": Key(count(1), 30)},
+    "slices": {"by": Key(optional_names, ()), "min_groups": Key(integer(1), 30)},
     "gates": {
         "fail_if": Key(optional_names, ()),
         "fail_if_yesterday": Key(optional_names, ()),
         "fail_if_last_week": Key(optional_names, ()),
-        "min_distinct_scores": Key(count(0, MOST_SCORES)),
-        "alarm": Key(choice("sequence")),
+        "min_distinct_scores": Key(integer(0, MOST_SCORES)),
+        "alarm": Key(one_of("sequence")),
         "alarm_since": Key(day),
-        "provisional": Key(choice("report", "fail")),
+        "provisional": Key(one_of("report", "fail")),
     },
     "quality": {
-        "min_rows": Key(count(0), 1),
-        "min_groups": Key(count(0), 1),
+        "min_rows": Key(integer(0), 1),
+        "min_groups": Key(integer(0), 1),
         "min_coverage": Key(share),
         "max_single_class_share": Key(share),
         "max_tie_rate": Key(share),
@@ -116,8 +109,8 @@ TABLES: dict[str, dict[str, Key]] = {
     },
     "drift": {
         "columns": Key(optional_names, ()),
-        "nights": Key(count(0, 366), 14),
-        "min_rows": Key(count(1), 1000),
+        "nights": Key(integer(0, 366), 14),
+        "min_rows": Key(integer(1), 1000),
         "note_psi": Key(positive, 0.1),
         "max_psi": Key(positive, 0.25),
         "max_ks": Key(share),
@@ -127,19 +120,19 @@ TABLES: dict[str, dict[str, Key]] = {
     "history": {
         "file": Key(text, "history.db"),
         "report": Key(text),
-        "states": Key(choice(*STATES), "slices"),
+        "states": Key(one_of(*STATES), "slices"),
     },
     "output": {
         "folder": Key(text),
-        "nights": Key(count(1, MAX_NIGHTS), 30),
-        "groups": Key(count(0, 10_000), 20),
+        "nights": Key(integer(1, MAX_NIGHTS), 30),
+        "groups": Key(integer(0, 10_000), 20),
     },
     "notify": {
         "url_env": Key(variable, "", required=True),
-        "format": Key(choice(*MESSAGES), "chat"),
-        "when": Key(choice(*WHEN), "failure"),
+        "format": Key(one_of(*MESSAGES), "chat"),
+        "when": Key(one_of(*WHEN), "failure"),
         "timeout": Key(positive, 10.0),
-        "retries": Key(count(0, 10), 3),
+        "retries": Key(integer(0, 10), 3),
     },
 }
 #: Tables without effect if they are left out.
@@ -375,8 +368,6 @@ def _config(file: Path, tables: dict[str, dict[str, Any]]) -> NightlyConfig:
     options["format"] = tables["source"]["format"]
     if not options["by"]:
         del options["by"], options["min_groups"]
-    if options["spill_dir"] is not None:
-        options["spill_dir"] = _resolve(file, options["spill_dir"])
     folder = tables["output"]["folder"]
     return NightlyConfig(
         file=file,

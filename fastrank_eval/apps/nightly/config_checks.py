@@ -22,16 +22,11 @@ from fastrank_eval.apps.nightly.dates import (
     parse_duration,
 )
 from fastrank_eval.apps.nightly.display_names import with_standard_errors
-from fastrank_eval.engine.conventions import (
-    DEFAULTS,
-    measures_in_force,
-    profile_of,
-    requested_names,
-)
+from fastrank_eval.engine.conventions import measures_in_force, profile_of, requested_names
+from fastrank_eval.engine.options import DEFAULTS
 from fastrank_eval.engine.plan import undefined_policies
 from fastrank_eval.io.computed import parse as parse_score
 from fastrank_eval.measures import Measure
-from fastrank_eval.measures.likelihood import sampling_rate_of
 from fastrank_eval.measures.names import COMPARISON_FIELDS
 from fastrank_eval.measures.parser import requested_measures
 from fastrank_eval.results.format import list_text
@@ -154,7 +149,8 @@ def read_table(
         try:
             values[key] = key_spec.read(given[key])
         except ValueError as form:
-            end = "" if str(form).endswith("?") else "."
+            remedy = getattr(form, "remedy", "")
+            end = remedy if remedy.endswith("?") else "."
             errors.add(name, key, given[key], f"must be {form}{end}")
     return values
 
@@ -191,33 +187,6 @@ def scores(value: Any) -> tuple[str, ...] | dict[str, str]:
         if not (_has_content(name) and _has_content(expression)):
             raise ValueError(f"a table of non-empty strings, got {expression!r} for {name!r}")
     return dict(value)
-
-
-def choice(*choices: str) -> Callable[[Any], str]:
-    """Accept one of the choices."""
-
-    def read(value: Any) -> str:
-        if not isinstance(value, str) or value not in choices:
-            if len(choices) == 1:
-                raise ValueError(repr(choices[0]))
-            hint = near(value, choices)
-            raise ValueError(f"one of {', '.join(map(repr, choices))}{'.' if hint else ''}{hint}")
-        return value
-
-    return read
-
-
-def count(minimum: int, maximum: int = 10**15) -> Callable[[Any], int]:
-    """Accept an integer from a minimum to a maximum."""
-
-    def read(value: Any) -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
-            raise ValueError(f"an integer of at least {minimum}")
-        if value > maximum:
-            raise ValueError(f"an integer of at most {maximum:,}")
-        return value
-
-    return read
 
 
 def _reader(
@@ -475,9 +444,6 @@ def _check_drift(columns: tuple[str, ...], scores: tuple[str, ...], errors: Conf
 
 def _check_options(tables: dict[str, dict[str, Any]], errors: ConfigErrors) -> None:
     options = tables["evaluate"]
-    confidence = options["confidence"]
-    if confidence >= 1:
-        errors.add("evaluate", "confidence", confidence, "must be below 1; write 0.95.")
     if options["ties"] == "item" and tables["columns"]["item"] is None:
         reason = "needs the column of item ids; add item to [columns]."
         errors.add("evaluate", "ties", "item", reason)
@@ -499,15 +465,13 @@ def _check_measures(
     for each in options["measures"]:
         errors.check("evaluate", "measures", each, requested_measures)
     profile, rate = options["profile"], options["sampling_rate"]
-    if rate is not None:
-        errors.check("evaluate", "sampling_rate", rate, sampling_rate_of)
     profile_conventions = None
     if profile is not None:
         profile_conventions = errors.check("evaluate", "profile", profile, profile_of)
     if len(errors.errors) > errors_before:
         return None
     requested = requested_measures(list(options["measures"]))
-    measured = measures_in_force(requested, profile_conventions, sampling_rate_of(rate))
+    measured = measures_in_force(requested, profile_conventions, rate)
     choices = (
         DEFAULTS if profile_conventions is None else {**DEFAULTS, **profile_conventions.choices}
     )
@@ -544,4 +508,4 @@ def _used_measures(options: dict[str, Any]) -> tuple[Measure, ...]:
     """Return the measures that a night computes."""
     requested = with_standard_errors(requested_measures(list(options["measures"])))
     profile = None if options["profile"] is None else profile_of(options["profile"])
-    return measures_in_force(requested, profile, sampling_rate_of(options["sampling_rate"]))
+    return measures_in_force(requested, profile, options["sampling_rate"])

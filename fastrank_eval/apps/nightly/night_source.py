@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -16,8 +15,9 @@ from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ColumnError
 from fastrank_eval.apps.nightly.config import NightlyConfig
 from fastrank_eval.apps.nightly.drift import DISTRIBUTION, Distributions, distributions_of
+from fastrank_eval.engine.options import Options
 from fastrank_eval.engine.records import refuse_if_none_left
-from fastrank_eval.engine.run import Evaluation, Request, run_together
+from fastrank_eval.engine.run import Evaluation, run_together
 from fastrank_eval.io.computed import ComputedColumn, with_columns
 from fastrank_eval.io.reader import open_source
 from fastrank_eval.io.source import Source, require_columns
@@ -50,12 +50,12 @@ class NightSource:
     zeros: str
     notes: tuple[str, ...]
 
-    def without_labels(self, request: Request, label: str, **changes: Any) -> Request:
+    def without_labels(self, request: Options, label: str, **changes: Any) -> Options:
         """Change a request so that it reads no label.
 
         Parameters
         ----------
-        request : Request
+        request : Options
         label : str
             The column of labels; slices by it are left out.
         **changes
@@ -69,16 +69,16 @@ class NightSource:
         defaults = dict.fromkeys(_OF_LABELS)
         # A null is a fact to report here, not an error.
         common = {**defaults, "label": self.zeros, "by": by, "unretrieved": "allow"}
-        return replace(request, keep_scores=False, **{**common, **changes})
+        return request.replace(keep_scores=False, **{**common, **changes})
 
     def evaluate(
-        self, requests: Sequence[Request], configs: Sequence[NightlyConfig]
+        self, requests: Sequence[Options], configs: Sequence[NightlyConfig]
     ) -> tuple[list[Evaluation], list[Distributions]]:
         """Evaluate requests and columns of ``[drift]`` in one pass over the rows.
 
         Parameters
         ----------
-        requests : sequence of Request
+        requests : sequence of Options
             One for each label. Equal requests share an evaluation.
         configs : sequence of NightlyConfig
 
@@ -94,7 +94,7 @@ class NightSource:
             self.without_labels(
                 request,
                 config.options["label"],
-                score=list(self.columns),
+                score=tuple(self.columns),
                 measures=[DISTRIBUTION],
                 min_groups=1,
                 score_type=None,
@@ -102,7 +102,7 @@ class NightSource:
             for request, config in zip(requests, configs, strict=True)
         ]
         if requests[0].order == "sorted":  # by the scores of models, not by columns
-            of_columns = [replace(request, order="grouped") for request in of_columns]
+            of_columns = [request.replace(order="grouped") for request in of_columns]
             results = [*run_once(requests), *run_once(of_columns)]
         else:
             results = run_once([*requests, *of_columns])
@@ -157,9 +157,9 @@ def open_night(
     return NightSource(with_columns(source, make_columns), columns, zeros, notes)
 
 
-def run_once(requests: Sequence[Request]) -> list[Evaluation]:
+def run_once(requests: Sequence[Options]) -> list[Evaluation]:
     """Run requests together; equal ones share an evaluation."""
-    distinct: list[Request] = []
+    distinct: list[Options] = []
     for request in requests:
         if request not in distinct:
             distinct.append(request)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from fastrank_eval._lib.arguments import integer
 from fastrank_eval._lib.threads import JobMap
 from fastrank_eval.apps.nightly.compare_nights import drift, first_names
 from fastrank_eval.apps.nightly.night import (
@@ -29,7 +30,7 @@ from fastrank_eval.groups.chunk import Scored
 from fastrank_eval.groups.ranking import Ranking
 from fastrank_eval.groups.sort import order_by_score
 from fastrank_eval.measures.base import Measure
-from fastrank_eval.measures.options import WEIGHT, Param, integer
+from fastrank_eval.measures.options import WEIGHT, Param
 from fastrank_eval.measures.pooled import PooledMeasure, PooledValue
 
 #: Rows per step of a search for distinct scores.

@@ -81,8 +81,9 @@ from fastrank_eval.apps.nightly.quality import (
     quality_of,
     scores_to_count,
 )
+from fastrank_eval.engine.options import Options
 from fastrank_eval.engine.records import plain_value
-from fastrank_eval.engine.run import Evaluation, Request
+from fastrank_eval.engine.run import Evaluation
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.parser import requested_measures
 from fastrank_eval.results.notes import largest_group_notes, rows_left_out_notes
@@ -323,18 +324,18 @@ def _request(
     opened: NightSource,
     labels: bool,
     progress: Callable[[Progress], object] | None,
-) -> Request:
+) -> Options:
     measures = with_standard_errors(requested_measures(list(config.measures)))
-    request = Request(
-        opened.source,
-        score=config.scores,
-        measures=[*measures, *_quality_measures(config, config.options)],
-        baseline=config.baseline,
-        per_group=False,
-        keep_scores=any(map(has_curves, measures)),
-        progress=progress,
+    given = {
+        "score": config.scores,
+        "measures": [*measures, *_quality_measures(config, config.options)],
+        "baseline": config.baseline,
+        "per_group": False,
+        "keep_scores": any(map(has_curves, measures)),
+        "progress": progress,
         **config.options,
-    )
+    }
+    request = Options.read(opened.source, given)
     if labels:
         return request
     counts = _quality_measures(config, {"unretrieved": "allow"})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
@@ -11,20 +11,14 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import numpy as np
 import pyarrow as pa
 
-from fastrank_eval._lib.arguments import (
-    CHOICES,
-    at_least_one,
-    check_choice,
-    check_options,
-    column_names,
-    typed,
-)
+from fastrank_eval._lib.arguments import checked, integer, typed
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, SparkError
 from fastrank_eval.analysis.compare import choices_of, compare_with
 from fastrank_eval.analysis.comparison import Comparison, LabelComparisons
-from fastrank_eval.engine.labels import measures_by_label, requests_by_label
-from fastrank_eval.engine.run import OF_RESULT, Evaluation, run, run_together
+from fastrank_eval.engine.labels import measures_by_label, options_by_label
+from fastrank_eval.engine.options import OPTIONS, Options, check_names
+from fastrank_eval.engine.run import Evaluation, run_together
 from fastrank_eval.integrations.spark import worker
 from fastrank_eval.integrations.spark.frames import (
     arrow_schema,
@@ -60,19 +54,6 @@ from fastrank_eval.slicing.spec import Quantile, SliceColumn, requested_slicing
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-#: Arguments of `evaluate` that Spark decides, with the remedy for messages.
-_SET_BY_SPARK = {
-    "order": "Spark brings rows into the order of their groups",
-    "presorted": "Spark brings rows into the order of their groups",
-    "threads": "Spark runs as many tasks at once as it has cores",
-    "limit": "call it with df.limit(...)",
-    "batch_rows": "set spark.sql.execution.arrow.maxRecordsPerBatch",
-    "memory": "set spark.executor.memory and spark.executor.pyspark.memory",
-    "spill_dir": "set spark.local.dir",
-    "format": "a DataFrame knows what it reads",
-    "allow_unfinished": "a DataFrame knows what it reads",
-    "progress": "Spark shows the progress of its jobs",
-}
 _LARGE_STATES = (
     "The states of all partitions are larger than spark.driver.maxResultSize. Exact AUC and curves "
     "keep each distinct score, and kept groups each group: raise it, or take AUC(bins=65536), or "
@@ -114,7 +95,7 @@ class Job:
     def of(
         cls,
         df: DataFrame,
-        function: str,
+        own: Callable[..., Any],
         options: Mapping[str, Any],
         *,
         partitions: int | None,
@@ -126,8 +107,8 @@ class Job:
         Parameters
         ----------
         df : DataFrame
-        function : str
-            Name of the function, for messages.
+        own : callable
+            The function that was called.
         options : mapping of str to object
             Arguments by name.
         partitions : int or None
@@ -140,20 +121,16 @@ class Job:
         """
         check_frame(df)
         arguments = {name: value for name, value in options.items() if name != "keep_state"}
-        for name, remedy in _SET_BY_SPARK.items():
-            if name in options:
-                raise ArgumentError(f"{function}() takes no {name} for Spark: {remedy}.")
-        excluded = (*_SET_BY_SPARK, *OF_RESULT, "per_group", "keep_scores")
-        check_options(function, arguments, run, excluded)
+        check_names("spark", arguments, own, own.__name__)
         if arguments.get("group") is None:
-            raise ArgumentError(f"{function}() needs group=...")
+            raise ArgumentError(f"{own.__name__}() needs group=...")
         if options.get("ties") == "input":
             raise ArgumentError(_NO_INPUT_ORDER)
         if isinstance(arguments["score"], Mapping):
             arguments["score"] = dict(arguments["score"])  # any worker can read it
         where = arguments.pop("where", None)
-        null_groups = arguments.pop("null_groups", "error")
-        check_choice("null_groups", null_groups, CHOICES["null_groups"])
+        nulls = OPTIONS["null_groups"]
+        null_groups = nulls.read("null_groups", arguments.pop("null_groups", nulls.default))
         by_label = measures_by_label(options["label"], options["measures"])
         measures = {label: requested_measures(each) for label, each in by_label.items()}
         arguments["label"] = list(measures)
@@ -161,13 +138,10 @@ class Job:
             arguments["by"] = [str(spec) for spec in requested_slicing(arguments["by"])]
         schema = arrow_schema(df)
         rows = filter_rows(df, where, schema)
-        requests = requests_by_label(
-            schema.empty_table(),
-            **{**arguments, "measures": measures},
-            where=where,
-            per_group=True,
-            keep_scores=keep_scores,
-        )
+        given = {**arguments, "measures": measures, "where": where, "per_group": True}
+        given["keep_scores"] = keep_scores
+        read = Options.read(schema.empty_table(), given, own.__name__)
+        requests = options_by_label(read)
         empty_runs = dict(zip(requests, run_together(list(requests.values())), strict=True))
         if null_groups == "drop":
             empty_runs = {label: without_keyless(one, 0) for label, one in empty_runs.items()}
@@ -184,7 +158,7 @@ class Job:
             keep_scores,
             drop_keyless=null_groups == "drop",
         )
-        group = column_names("group", options["group"])
+        group = read.group or ()
         for name in group:
             # Hashed keys are not checked later.
             refuse_unhashable(pa.nulls(0, schema.field(name).type), name, "group")
@@ -256,7 +230,7 @@ def _partition_count(df: DataFrame, partitions: int | None) -> int:
     configured = df.sparkSession.conf.get("spark.sql.shuffle.partitions", "200")
     # Some vendors allow "auto", but a partition must know the number of partitions.
     default = int(configured) if configured is not None and configured.isdigit() else 200
-    return int(at_least_one("partitions", partitions, default))
+    return int(checked("partitions", partitions, integer(1, optional=True)) or default)
 
 
 def _edges(rows: DataFrame, empty_runs: Sequence[Evaluation]) -> dict[str, bytes]:
@@ -427,7 +401,7 @@ def evaluate(
     started = perf_counter()
     job = Job.of(
         df,
-        "evaluate",
+        evaluate,
         {"group": group, "label": label, "score": score, "measures": measures, **options},
         partitions=partitions,
         keep_groups=keep_groups,
@@ -533,7 +507,7 @@ def compare(
         of_job = measures[label] if isinstance(label, str) else measures
         job = Job.of(
             df,
-            "compare",
+            compare,
             {**roles, "measures": of_job, "confidence": confidence, **options},
             partitions=partitions,
             keep_groups=per_group or choices.needs_groups,

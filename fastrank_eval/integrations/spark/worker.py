@@ -19,7 +19,8 @@ from fastrank_eval._lib.arrow import as_array, mask_column, null_rows
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ColumnError, FastRankEvalError, SparkError
 from fastrank_eval._lib.jit import compilations, kernel
-from fastrank_eval.engine.labels import requests_by_label
+from fastrank_eval.engine.labels import options_by_label
+from fastrank_eval.engine.options import Options
 from fastrank_eval.engine.records import add_counts, counts_in, plain_counts
 from fastrank_eval.engine.run import Evaluation, run_together
 from fastrank_eval.engine.summary import group_records
@@ -436,17 +437,17 @@ def _with_names(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
 
 def _evaluate(task: Task, partition: _PartitionRows, *, per_group: bool) -> dict[str, Evaluation]:
     """Evaluate every label of a partition over one reading of its rows."""
-    requests = requests_by_label(
-        partition.source,
+    options = {
         **task.options,
-        order="grouped",
-        threads=1,
-        batch_rows=_BATCH_ROWS,
-        per_group=per_group,
-        keep_scores=task.keep_scores,
-    )
+        "order": "grouped",
+        "threads": 1,
+        "batch_rows": _BATCH_ROWS,
+        "per_group": per_group,
+        "keep_scores": task.keep_scores,
+    }
+    by_label = options_by_label(Options.read(partition.source, options))
     try:
-        evaluations = dict(zip(requests, run_together(list(requests.values())), strict=True))
+        evaluations = dict(zip(by_label, run_together(list(by_label.values())), strict=True))
     except RepeatedItemError as fault:  # rows of a partition have no number in the input
         group = partition.group_of(fault.rows[1]) or fault.group
         raise ColumnError(str(RepeatedItemError(fault.item, group, ()))) from fault

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from fastrank_eval._lib.arguments import check_options, typed
+from fastrank_eval._lib.arguments import typed
 from fastrank_eval._lib.arrow import as_array
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.engine.conventions import profile_of
+from fastrank_eval.engine.options import check_names
 from fastrank_eval.integrations.trec.join import Joined, cut_run, join_runs, no_common_query
 from fastrank_eval.integrations.trec.measures import at_level, single_measures
 from fastrank_eval.integrations.trec.report import check_cuts, documents_left_out
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 _DEFAULT_MEASURES = "nDCG@10,AP,RR,P@10,R@10"
 #: Profiles in which names have the meaning that trec_eval gives them.
 _VERSIONS = {"trec_eval_9": 9, "trec_eval_10": 10}
-#: Arguments of `evaluate` that the joined table decides.
-_OF_TABLE = ("group", "label", "score", "item", "subtopics", "weight", "format", "order")
 
 
 @typed
@@ -119,9 +118,7 @@ def evaluate(
     >>> result["bm25", "MAP"]
     array([0.5, 1. ])
     """
-    check_options(
-        "trec.evaluate", options, evaluate_table, without=(*_OF_TABLE, "measures"), own=evaluate
-    )
+    check_names("trec", options, evaluate, "trec.evaluate")
     check_cuts(most, level)
     tool = None if profile is None else profile_of(profile)
     is_complete = complete

@@ -263,7 +263,7 @@ def _report(tag: str, lines: tuple[Line, ...], ranked: RankedQueries, version: i
         profile=f"trec_eval_{version}",
         # Rows are in the order of ranks, tied ones by id.
         ties="input",
-        presorted=True,
+        order="sorted",
         # A fifth of the rows is judged: full batches took 40 MB more.
         batch_rows=min(max(ranked.table.num_rows // 4, 1 << 18), 1 << 19),
     )

@@ -195,7 +195,7 @@ def test_evaluate__every_option__reaches_the_engine(passed_on: dict[str, Any]) -
         "--profile", "sklearn", "--score-type", "float32", "--sampling-rate", "0.5",
         "--confidence", "0.9", "--by", "other", "--by", "@rows:1,5", "--min-groups", "2",
         "--order", "grouped", "--threads", "2", "--where", "pctr > 0", "--limit", "5",
-        "--input-format", "parquet", "--memory", "4GB", "--spill-dir", ".",
+        "--input-format", "parquet", "--memory", "4GB",
         "--measures", "GAUC", "--measures", "P@1",
     )  # fmt: skip
     assert outcome.exit_code == 0, outcome.output
@@ -208,18 +208,12 @@ def test_evaluate__every_option__reaches_the_engine(passed_on: dict[str, Any]) -
         "nan": "null", "null_groups": "drop",
         "weight_rows": "ignore", "profile": "sklearn", "score_type": "float32",
         "sampling_rate": 0.5, "confidence": 0.9, "by": ("other", "@rows:1,5"), "min_groups": 2,
-        "order": "grouped", "presorted": False, "threads": 2,
+        "order": "grouped", "threads": 2,
         "where": "pctr > 0", "limit": 5, "format": "parquet",
-        "allow_unfinished": False, "per_group": False,
+        "per_group": False,
         "keep_state": False, "keep_groups": False, "baseline": None,
-        "memory": "4GB", "spill_dir": ".",
+        "memory": "4GB",
     }  # fmt: skip
-
-
-@pytest.mark.usefixtures("folder")
-def test_evaluate__presorted__is_passed_on(passed_on: dict[str, Any]) -> None:
-    assert run("evaluate", "log.parquet", *COLUMNS, "--presorted").exit_code == 0
-    assert passed_on["presorted"] is True
 
 
 @pytest.mark.usefixtures("folder")
@@ -401,7 +395,6 @@ def test_output__evaluation_fails__leaves_the_old_file_and_nothing_else() -> Non
         (["log.parquet", *COLUMNS, "--where", "user = 'x'"], ["'user' is int64", "'x'"]),
         (["log.parquet", *COLUMNS, "--where", "user =\n = 1"], ["a literal at character 9"]),
         (["log.parquet", *COLUMNS, "--ties", "item"], ["item"]),
-        (["log.parquet", *COLUMNS, "--presorted", "--order", "grouped"], ["--presorted"]),
         (["nosuch.parquet", *COLUMNS], ["nosuch.parquet"]),
         (["torn.parquet", *COLUMNS], ["torn.parquet"]),
     ],
@@ -415,7 +408,7 @@ def test_evaluate__bad_input__is_one_line_and_exit_2(
         assert part in message
 
 
-def test_evaluate__presorted_and_a_key_returns__is_refused(folder: Path) -> None:
+def test_evaluate__grouped_and_a_key_returns__is_refused(folder: Path) -> None:
     table = pa.table(ROWS)
     parquet.write_table(pa.concat_tables([table, table.slice(0, 1)]), folder / "returns.parquet")
     assert "comes back" in refused("returns.parquet", *COLUMNS, "--order", "grouped")
@@ -479,9 +472,9 @@ def test_help_all__group__explains_all_options_of_all_commands() -> None:
 
 def test_help__rare_options__are_named_and_explained_by_help_all() -> None:
     short, whole = (run("evaluate", flag).stdout for flag in ("--help", "--help-all"))
-    assert "--spill-dir" in short
-    assert "Folder for rows that do not fit" not in short
-    assert "Folder for rows that do not fit" in whole
+    assert "--memory" in short
+    assert "Memory that the run may use" not in short
+    assert "Memory that the run may use" in whole
     assert short.index("Examples:") < short.index("Columns:")
 
 

@@ -67,7 +67,7 @@ def run_in(shell: str, folder: Path, script: str, *words: str) -> str:
     "words,wanted",
     [
         (["ev"], ["evaluate"]),
-        (["evaluate", "--pres"], ["--presorted"]),
+        (["evaluate", "--weight-r"], ["--weight-rows"]),
         (["evaluate", "--profile", "trec_eval_1"], ["trec_eval_10"]),
         (["evaluate", "log", "-m", "gau"], ["GAUC"]),
         (["evaluate", "log", "-m", "GAUC,RelaI"], [""]),

@@ -82,12 +82,6 @@ def test_lone_surrogate_as_the_name_of_a_column__is_refused() -> None:
         evaluate(fe.FieldRCE(field="\ud800"))  # type: ignore[arg-type]
 
 
-def test_spill_dir_with_a_name_too_long__is_refused_in_short() -> None:
-    with pytest.raises(fe.ArgumentError, match=r"spill_dir: must be a folder") as error:
-        evaluate(spill_dir="x" * 5000)
-    assert len(str(error.value)) < 300
-
-
 @pytest.mark.parametrize("coding", ["utf-16", "utf-16-le", "utf-16-be"])
 def test_csv_in_utf_16__is_refused_as_such(tmp_path: Path, coding: str) -> None:
     (tmp_path / "a.csv").write_bytes("user,click,pctr\n1,0,0.1\n1,1,0.2\n".encode(coding))
@@ -156,7 +150,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (*WORDS, "--where", os.fsdecode(b"user = '\xff'")),
         (*WORDS, "-m", os.fsdecode(b"GA\xff")),
         (*WORDS, "--memory", os.fsdecode(b"\xff")),
-        (*WORDS, "--spill-dir", "x" * 5000),
     ],
 )
 @pytest.mark.usefixtures("folder")

@@ -31,7 +31,7 @@ def test_csv__whose_lines_end_in_cr_alone__keeps_its_rows(folder):
 
 
 @pytest.mark.parametrize("command", ["evaluate", "compare", "curve", "threshold", "classes"])
-def test_stream__whose_producer_died__is_refused_unless_allowed(folder, monkeypatch, command):
+def test_stream__whose_producer_died__is_refused(folder, monkeypatch, command):
     rows = {"user": [1, 1], "click": [1, 0], "pctr": [0.5, 0.25], "other": [0.5, 0.75]}
     stream = write_stream(pa.table(rows), rows=1)[:-8]
     asked = {
@@ -44,8 +44,7 @@ def test_stream__whose_producer_died__is_refused_unless_allowed(folder, monkeypa
     outcome = run(*asked, input=stream)
     assert (outcome.exit_code, outcome.stdout) == (2, "")
     assert "no end-of-stream marker" in outcome.stderr
-    assert "--allow-unfinished" in outcome.stderr
-    assert run(*asked, "--allow-unfinished", input=stream).exit_code == 0
+    assert "Close the writer of the stream" in outcome.stderr
 
 
 @pytest.mark.parametrize("limit, code", [(1, 0), (2, 0), (3, 2)])

@@ -168,7 +168,7 @@ def test_config__alarm_and_fewest_scores_of_one_label(folder: Path) -> None:
             "[labels] measures = 'AUC': is a key of one label; write it below [labels.click]."
         ]),
         ('[labels.order]\nbaseline = "score_c"\n[labels.click]\nmin_groups = 0', [
-            "[labels.click] min_groups = 0: must be an integer of at least 1.",
+            "[labels.click] min_groups = 0: must be a whole number of at least 1.",
             "[labels.order] baseline = 'score_c': is none of the models 'score_a', 'score_b'. Did "
             "you mean 'score_b'?",
         ]),

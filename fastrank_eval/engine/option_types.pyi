@@ -1,0 +1,191 @@
+"""The types of options. Written by `python -m tests.public_names`."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Required, TypedDict
+
+import pyarrow.compute as pc
+
+from fastrank_eval._lib.threads import Progress
+from fastrank_eval.measures import Measure
+from fastrank_eval.slicing.spec import SliceSpec
+
+class OptionFields:
+    source: object
+    group: tuple[str, ...] | None
+    label: Any
+    score: tuple[str, ...] | dict[str, str]
+    measures: Any
+    weight: str | None
+    item: str | None
+    subtopics: str | None
+    profile: str | None
+    ties: str | None
+    undefined: str | Mapping[str, str] | None
+    groups: str | None
+    unretrieved: str | None
+    unjudged: str | None
+    nan: str
+    null_groups: str
+    weight_rows: str | None
+    score_type: str | None
+    sampling_rate: float | None
+    confidence: float
+    by: str | SliceSpec | Sequence[str | SliceSpec] | None
+    min_groups: int
+    order: str
+    threads: int | None
+    per_group: bool | None
+    keep_scores: bool
+    keep_state: bool
+    keep_groups: bool
+    baseline: str | None
+    where: str | pc.Expression | None
+    limit: int | None
+    batch_rows: int | None
+    memory: str | int | None
+    format: str | None
+    progress: Callable[[Progress], object] | None
+
+class EvaluateOptions(TypedDict, total=False):
+    group: str | Sequence[str] | None
+    score: Required[str | Sequence[str] | Mapping[str, str]]
+    weight: str | None
+    item: str | None
+    subtopics: str | None
+    profile: str | None
+    ties: str | None
+    undefined: str | Mapping[str, str] | None
+    groups: str | None
+    unretrieved: str | None
+    unjudged: str | None
+    nan: str
+    null_groups: str
+    weight_rows: str | None
+    score_type: str | None
+    sampling_rate: float | None
+    confidence: float
+    by: str | SliceSpec | Sequence[str | SliceSpec] | None
+    min_groups: int
+    order: str
+    threads: int | None
+    per_group: bool | None
+    keep_scores: bool
+    keep_state: bool
+    keep_groups: bool
+    baseline: str | None
+    where: str | pc.Expression | None
+    limit: int | None
+    batch_rows: int | None
+    memory: str | int | None
+    format: str | None
+    progress: Callable[[Progress], object] | None
+
+class CompareOptions(TypedDict, total=False):
+    group: str | Sequence[str] | None
+    score: Required[str | Sequence[str] | Mapping[str, str]]
+    weight: str | None
+    item: str | None
+    subtopics: str | None
+    profile: str | None
+    ties: str | None
+    undefined: str | Mapping[str, str] | None
+    groups: str | None
+    unretrieved: str | None
+    unjudged: str | None
+    nan: str
+    null_groups: str
+    weight_rows: str | None
+    score_type: str | None
+    sampling_rate: float | None
+    confidence: float
+    by: str | SliceSpec | Sequence[str | SliceSpec] | None
+    min_groups: int
+    order: str
+    threads: int | None
+    per_group: bool | None
+    keep_scores: bool
+    where: str | pc.Expression | None
+    limit: int | None
+    batch_rows: int | None
+    memory: str | int | None
+    format: str | None
+    progress: Callable[[Progress], object] | None
+
+class PartialOptions(TypedDict, total=False):
+    group: str | Sequence[str] | None
+    label: Required[str | Sequence[str]]
+    score: Required[str | Sequence[str] | Mapping[str, str]]
+    measures: str | Measure | Sequence[str | Measure] | Mapping[str, Any]
+    weight: str | None
+    item: str | None
+    subtopics: str | None
+    profile: str | None
+    ties: str | None
+    undefined: str | Mapping[str, str] | None
+    groups: str | None
+    unretrieved: str | None
+    unjudged: str | None
+    nan: str
+    null_groups: str
+    weight_rows: str | None
+    score_type: str | None
+    sampling_rate: float | None
+    confidence: float
+    by: str | SliceSpec | Sequence[str | SliceSpec] | None
+    min_groups: int
+    order: str
+    keep_scores: bool
+    baseline: str | None
+    where: str | pc.Expression | None
+    limit: int | None
+    batch_rows: int | None
+    memory: str | int | None
+    format: str | None
+    progress: Callable[[Progress], object] | None
+
+class SparkOptions(TypedDict, total=False):
+    group: str | Sequence[str] | None
+    score: Required[str | Sequence[str] | Mapping[str, str]]
+    weight: str | None
+    item: str | None
+    subtopics: str | None
+    profile: str | None
+    ties: str | None
+    undefined: str | Mapping[str, str] | None
+    groups: str | None
+    unretrieved: str | None
+    unjudged: str | None
+    nan: str
+    null_groups: str
+    weight_rows: str | None
+    score_type: str | None
+    sampling_rate: float | None
+    confidence: float
+    by: str | SliceSpec | Sequence[str | SliceSpec] | None
+    min_groups: int
+    keep_state: bool
+    baseline: str | None
+    where: str | pc.Expression | None
+
+class SparkCompareOptions(TypedDict, total=False):
+    group: str | Sequence[str] | None
+    score: Required[str | Sequence[str] | Mapping[str, str]]
+    weight: str | None
+    item: str | None
+    subtopics: str | None
+    profile: str | None
+    ties: str | None
+    undefined: str | Mapping[str, str] | None
+    groups: str | None
+    unretrieved: str | None
+    unjudged: str | None
+    nan: str
+    null_groups: str
+    weight_rows: str | None
+    score_type: str | None
+    sampling_rate: float | None
+    confidence: float
+    by: str | SliceSpec | Sequence[str | SliceSpec] | None
+    min_groups: int
+    keep_state: bool
+    where: str | pc.Expression | None
