@@ -139,7 +139,7 @@ conformance: build/conformance-env/$(if $(filter all,$(PEERS)),.full,.made)
 
 # With an environment of its own too: Spark and Ray take most of a gigabyte.
 distributed: build/distributed-env/.made
-	$(DISTRIBUTED) -m pytest tests/distributed tests/integrations/spark/test_keys.py --require-engines $(PYTEST_ARGS)
+	$(DISTRIBUTED) -m pytest tests/distributed tests/integrations/spark/test_keys.py $(PYTEST_ARGS) --require-engines
 
 build/conformance-env/.made: pyproject.toml $(VENV)/.made
 	$(BIN)/python -m venv --clear build/conformance-env

@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -27,16 +27,6 @@ DOCS = Path(__file__).parent.parent / "docs"
 HOW_TO = (DOCS / "how-to" / "own-measures.md").read_text(encoding="utf-8")
 LOG = {"user": [1, 1, 2, 2], "click": [1, 0, 0, 3], "pctr": [0.1, 0.2, 0.3, 0.4]}
 ROLES = {"group": "user", "label": "click", "score": "pctr"}
-
-
-@pytest.fixture(autouse=True)
-def _registry_of_this_test(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(base, "registry", registry)
-    before, names = dict(registry), dict(base.aliases)
-    yield
-    for kept, now in ((before, registry), (names, base.aliases)):
-        now.clear()
-        now.update(kept)
 
 
 class Coverage(fe.Measure):

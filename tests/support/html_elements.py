@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from html.parser import HTMLParser
 
 VOID = {"meta", "link", "input", "br", "hr", "img"}
-RAW = {"script", "style"}
 
 
 @dataclass
