@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from statistics import median
 
-from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.lexer import COMPARISONS, Operation
 from fastrank_eval.analysis.attribution import CHANCE, has_chance
 from fastrank_eval.apps.nightly.compare_nights import (
@@ -348,15 +347,6 @@ _SIGNIFICANT = ("better", "worse", "higher", "lower")
 _Key = tuple[str, str]
 
 
-@dataclass(frozen=True)
-class _EarlierValues:
-    """Values of all rows of an earlier night, and the worse models."""
-
-    baseline: str | None
-    values: dict[_Key, MeasureValue]
-    worse: frozenset[_Key]
-
-
 def changes(
     night: Night,
     gates: GateTexts,
@@ -392,12 +382,12 @@ def changes(
     findings = _worse_than_baseline(night, _gated_keys(night, gates.fail_if), history, before)
     reported = {(one.score, one.measure) for one in findings}
     first = night.date - dt.timedelta(days=DAYS)
-    earlier = dict(list(_earlier_values(night, first, history).items())[-NIGHTS:])
+    earlier = _earlier_nights(night, first, history)[-NIGHTS:]
     if not earlier:
         return findings
-    date, previous = next(reversed(earlier.items()))
     reported |= _gated_keys(night, gates.fail_if, gates.fail_if_yesterday, gates.fail_if_last_week)
-    now, was = _overall_values(night), previous.values
+    values = [_overall_values(each) for each in earlier]
+    now, was, date = _overall_values(night), values[-1], earlier[-1].date
     differences = from_earlier("before", now.values(), was.values(), confidence_of(night))
     for difference in without_praise(differences, night):
         key = difference.score, difference.measure
@@ -408,7 +398,7 @@ def changes(
             or math.isnan(difference.p_adjusted)
         ):
             continue
-        usual = usual_movement([e.values[key].value for e in earlier.values() if key in e.values])
+        usual = usual_movement([each[key].value for each in values if key in each])
         if abs(difference.delta) > usual:
             change = _change(difference, date.isoformat(), now[key], was[key].value)
             findings.append(replace(change, limit=usual, number=abs(difference.delta)))
@@ -426,8 +416,8 @@ def _worse_than_baseline(
     oldest = next(iter(history.dates()), night.date)
 
     @cache
-    def read(first: dt.date) -> dict[dt.date, _EarlierValues]:
-        return _earlier_values(night, first, history)
+    def read(first: dt.date) -> list[Night]:
+        return _earlier_nights(night, first, history)
 
     for difference in night.compared:
         key, base_key = (
@@ -461,7 +451,7 @@ def _usual_deltas(
     base_key: _Key,
     since: dt.date,
     oldest: dt.date,
-    read: Callable[[dt.date], Mapping[dt.date, _EarlierValues]],
+    read: Callable[[dt.date], Sequence[Night]],
 ) -> list[float]:
     """Return differences of nights on which a model was not found worse."""
     deltas: list[float] = []
@@ -469,10 +459,10 @@ def _usual_deltas(
     while len(deltas) < NIGHTS and since > oldest:
         since -= dt.timedelta(days=DAYS)
         new_deltas = [
-            each.values[key].value - each.values[base_key].value
-            for each in read(since).values()
-            if each.baseline == base_key[0] and key not in each.worse
-            if key in each.values and base_key in each.values
+            values[key].value - values[base_key].value
+            for each in read(since)
+            if each.baseline == base_key[0] and not _was_worse(each, key)
+            if (values := _overall_values(each)).keys() >= {key, base_key}
         ]
         deltas = [*(delta for delta in new_deltas if not math.isnan(delta)), *deltas]
     return deltas[-NIGHTS:]
@@ -514,25 +504,25 @@ def usual_movement(past: Sequence[float]) -> float:
     return _DEVIATIONS * NORMAL * median(movements)
 
 
-def _earlier_values(
-    night: Night, first: dt.date, history: History
-) -> dict[dt.date, _EarlierValues]:
-    """Read comparable nights of `DAYS` days from a date, ascending."""
-    last = first + dt.timedelta(days=DAYS - 1)
-    result: dict[dt.date, _EarlierValues] = {}
-    for text in night.measures:
-        for earlier in history.read(first, last, of=(ALL, text)):
-            sound = earlier.quality.rows and earlier.status != "data_quality"
-            sound = sound and not earlier.provisional and not has_one_class(earlier)
-            if sound and not convention_differences(night, earlier):
-                worse = frozenset(
-                    (one.score, one.measure)
-                    for one in earlier.findings
-                    if (one.kind, one.compared) == ("change", "baseline")
-                )
-                new = _EarlierValues(earlier.baseline, {}, worse)
-                result.setdefault(earlier.date, new).values.update(_overall_values(earlier))
-    return dict(sorted(result.items()))
+def _was_worse(night: Night, key: _Key) -> bool:
+    """Return whether a model was found worse than the baseline."""
+    return any(
+        (one.kind, one.compared, one.score, one.measure) == ("change", "baseline", *key)
+        for one in night.findings
+    )
+
+
+def _earlier_nights(night: Night, first: dt.date, history: History) -> list[Night]:
+    """Read comparable nights of `DAYS` days, with values of all rows."""
+    return [
+        earlier
+        for earlier in history.read(first, first + dt.timedelta(days=DAYS - 1), of=(ALL, None))
+        if earlier.quality.rows
+        and earlier.status != "data_quality"
+        and not earlier.provisional
+        and not has_one_class(earlier)
+        and not convention_differences(night, earlier)
+    ]
 
 
 def _overall_values(night: Night) -> dict[_Key, MeasureValue]:

@@ -274,7 +274,7 @@ class History:
         last: dt.date | None = None,
         *,
         details_from: dt.date | None = None,
-        of: tuple[str, str] | None = None,
+        of: tuple[str, str | None] | None = None,
     ) -> list[Night]:
         """Read the nights from `first` to `last`.
 
@@ -286,14 +286,15 @@ class History:
             Nights before this date have no differences. They take much of the reading time, and
             trends do not need them. By default all nights have them.
         of : tuple of str, optional
-            A slice and a measure: read only their values, and no differences.
+            A slice and a measure, or None: read only their values, and no differences.
 
         Returns
         -------
         list of Night
             Ascending by date.
         """
-        condition, of_slice = ("AND slice = ? AND measure = ?", of) if of else ("", ())
+        of_slice = [text for text in of or () if text is not None]
+        condition = "".join(("AND slice = ? ", "AND measure = ?")[: len(of_slice)])
         with self._reading(), self._snapshot():
             values = self._records("value", first, last, condition, *of_slice)
             begin = max(first or _FIRST, details_from or _FIRST)

@@ -87,7 +87,8 @@ def test_moved__gates_of_every_form(condition: str, reason: str, alarmed: bool, 
 def test_moved__a_gate_named_as_before_a_profile__is_of_the_measure_it_gave() -> None:
     of_profile = "GAUC(weight='positives')"
     night = night_of(change("slot=side", of_profile, 5, "worse"), gates=(FAILED,))
-    night = replace(night, measures=("PCOC", of_profile))
+    requested = {**night.conventions, "requested": {"GAUC": of_profile}}
+    night = replace(night, measures=("PCOC", of_profile), conventions=requested)
     assert top_changes(night)[0].alarmed
 
 
