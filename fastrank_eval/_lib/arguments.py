@@ -80,6 +80,8 @@ def number(
     is_bounded = max(above, least) > -math.inf and min(most, below) < math.inf
     kind = "a number" if is_bounded else "a finite number"
     form = f"{kind} {' and '.join(limits)}".strip()
+    if math.isfinite(least) and math.isfinite(most):
+        form = f"a number from {least:g} to {most:g}"
 
     def read_number(value: Any) -> Any:
         if value is None and optional:

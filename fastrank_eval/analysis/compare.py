@@ -33,7 +33,7 @@ from fastrank_eval.engine.summary import GroupRecords, group_records
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.parser import requested_measures, text_with_options
 from fastrank_eval.measures.pooled import PooledMeasure
-from fastrank_eval.stats.bootstrap import check_seed
+from fastrank_eval.stats.bootstrap import REPLICATES, SEED
 from fastrank_eval.stats.hypothesis_tests import CORRECTIONS
 
 if TYPE_CHECKING:
@@ -79,7 +79,6 @@ def compare(
 def compare(
     source: object,
     *,
-    baseline: str,
     test: str = "clustered_t",
     correction: str = "holm",
     replicates: int = 10_000,
@@ -160,8 +159,9 @@ def compare(
     """
     started = perf_counter()
     check_names("compare", options, compare)
-    given = {"per_group": True, **options, "baseline": baseline}
-    read = Options.read(source, given, "compare")
+    if "baseline" not in options:
+        raise ArgumentError("compare() needs baseline=...")
+    read = Options.read(source, {"per_group": True, **options})
     choices = choices_of(test, correction, read.confidence, replicates, seed, read.threads)
     if choices.needs_groups and not read.per_group:
         raise ArgumentError(
@@ -177,7 +177,7 @@ def compare(
         )
 
     comparisons = compare_with(
-        evaluate, measures_by_label(read.label, read.measures), baseline, choices, started
+        evaluate, measures_by_label(read.label, read.measures), choices, started
     )
     label = options["label"]
     return comparisons[label] if isinstance(label, str) else LabelComparisons(comparisons)
@@ -186,7 +186,6 @@ def compare(
 def compare_with(
     evaluate: Callable[[Mapping[str, Sequence[Measure]]], Sequence[Evaluation]],
     measures: Mapping[str, str | Measure | Sequence[str | Measure]],
-    baseline: str,
     choices: Choices,
     started: float,
 ) -> dict[str, Comparison]:
@@ -198,7 +197,6 @@ def compare_with(
         Evaluates the measures of each label with the baseline.
     measures : mapping of str to str, Measure or sequence of them
         The requested measures of each label.
-    baseline : str
     choices : Choices
     started : float
         Start time by `time.perf_counter`.
@@ -275,13 +273,12 @@ def choices_of(
     """Check the arguments of a comparison."""
     checked("test", test, one_of(*TESTS))
     checked("correction", correction, one_of("none", *CORRECTIONS))
-    seed = check_seed(seed)
     return Choices(
         test,
         correction,
         checked("confidence", confidence, number(above=0, below=1)),
-        checked("replicates", replicates, integer(1)),
-        seed,
+        checked("replicates", replicates, REPLICATES),
+        checked("seed", seed, SEED),
         checked("threads", threads, integer(1, optional=True)) or processors(),
     )
 

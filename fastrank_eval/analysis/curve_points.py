@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from fastrank_eval._lib.arguments import checked, integer, one_of
+from fastrank_eval._lib.arguments import checked, integer, number, one_of
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.elementary import ratio
 from fastrank_eval._lib.errors import ArgumentError, ColumnError, MeasureError
@@ -376,10 +376,7 @@ def check_bins(bins: object, binning: object, confidence: object) -> None:
     """
     checked("bins", bins, integer(1, _MOST_BINS, optional=True))
     checked("binning", binning, one_of(*BINNINGS))
-    if not isinstance(confidence, float) or not 0 < confidence < 1:
-        raise ArgumentError(
-            f"confidence: must be a number above 0 and below 1, got {confidence!r}; pass 0.95, say."
-        )
+    checked("confidence", confidence, number(above=0, below=1))
 
 
 ACTIVITIES = ("rows", "positives")

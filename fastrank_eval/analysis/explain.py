@@ -224,7 +224,7 @@ def explain(
     GAUC single_class  None         0        -0.500000
     all of catboost                           0.500000
     """
-    check_names("explain", options, explain)
+    check_names("explain", {"label", "score", *options}, explain)
     tool_profile = profile_of(profile)
     requested = parse_measures(measures)
     fixed = {name: options[name] for name in DEFAULTS if options.get(name) is not None}

@@ -405,7 +405,7 @@ def best_threshold(
     started = perf_counter()
     criterion = Criterion(by, beta, target, pos, costs)
     checked("prefer", prefer, one_of(*PREFER))
-    measure = AUC(rel=_read_rel(rel))
+    measure = AUC(rel=checked("rel", rel, REL.read))
     columns = {"label": label, "score": score, "weight": weight}
     plan, found = _totals(best_threshold, source, columns | options, measure, keep_scores=True)
     tables = score_tables(plan, found.totals)
@@ -530,9 +530,8 @@ def confusion(
             f"threshold: must be a number or several, got {requested!r}; pass 0.5, for instance."
         )
     thresholds = threshold if isinstance(threshold, Iterable) else [threshold]
-    measures = [
-        PositivePredictiveValue(threshold=value, rel=_read_rel(rel)) for value in thresholds
-    ]
+    rel = checked("rel", rel, REL.read)
+    measures = [PositivePredictiveValue(threshold=value, rel=rel) for value in thresholds]
     if not measures:
         raise ArgumentError("threshold: must have at least one number, got none; pass one.")
     columns = {"label": label, "score": score, "weight": weight}
@@ -566,10 +565,3 @@ def _totals(
     return totals_of(
         Options.read(source, {**options, "measures": measures, "keep_scores": keep_scores})
     )
-
-
-def _read_rel(rel: Any) -> Any:
-    try:
-        return REL.read(rel)
-    except ValueError as error:
-        raise ArgumentError(f"rel: must be {error}, got {rel!r}; pass such a number.") from None

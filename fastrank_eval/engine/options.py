@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from fastrank_eval._lib.arguments import (
@@ -310,14 +310,16 @@ def options_at(door: str) -> list[str]:
     ]
 
 
-def check_names(door: str, names: Iterable[str], own: Callable[..., Any], caller: str = "") -> None:
-    """Raise if a function does not take an option.
+def check_names(
+    door: str, names: Collection[str], own: Callable[..., Any], caller: str = ""
+) -> None:
+    """Raise if a function does not take an option, or lacks one.
 
     Parameters
     ----------
     door : str
         As in `Option.refused`.
-    names : iterable of str
+    names : collection of str
         The names of its keyword arguments.
     own : callable
         The function, which has other parameters too.
@@ -329,6 +331,9 @@ def check_names(door: str, names: Iterable[str], own: Callable[..., Any], caller
         if door == "spark" and name in OPTIONS and OPTIONS[name].spark:
             raise ArgumentError(f"{caller}() takes no {name} for Spark: {OPTIONS[name].spark}.")
     check_options(caller, names, options_at(door), own=own)
+    for name in ("label", "score"):
+        if name in options_at(door) and name not in names:
+            raise ArgumentError(f"{caller}() needs {name}=...")
 
 
 class Options(OptionFields):
@@ -341,16 +346,8 @@ class Options(OptionFields):
         vars(self).update(_DEFAULTS, source=source, **given)
 
     @classmethod
-    def read(cls, source: object, given: Mapping[str, Any], caller: str = "evaluate") -> Self:
-        """Check options.
-
-        Parameters
-        ----------
-        source : object
-        given : mapping of str to object
-            By name; each is an option. Others have their defaults.
-        caller : str
-            For messages: the function that was called.
+    def read(cls, source: object, given: Mapping[str, Any]) -> Self:
+        """Check options by name; others have their defaults.
 
         Raises
         ------
@@ -359,11 +356,8 @@ class Options(OptionFields):
         values = {}
         for name, value in given.items():
             option = OPTIONS[name]
-            if value is not option.default:
+            if value is not option.default or value is ...:
                 values[name] = option.read(name, value)
-        for name in ("label", "score"):
-            if name not in values:
-                raise ArgumentError(f"{caller}() needs {name}=...")
         return cls(source, **values)
 
     def replace(self, **changes: Any) -> Self:

@@ -189,21 +189,13 @@ def swap_models(
     )
 
 
+#: What reads the seed of random numbers, and the number of replicates.
+SEED, REPLICATES = integer(0, 2**64 - 1), integer(1, 2**31 - 1)
+
+
 def _check_counts(replicates: Any, seed: Any, threads: Any) -> tuple[int, int, int]:
-    replicates = checked("replicates", replicates, integer(1))
-    if replicates >= 1 << 31:
-        raise ArgumentError(f"replicates: must be at most 2^31 - 1, got {replicates}; pass less.")
-    return replicates, check_seed(seed), checked("threads", threads, integer(1))
-
-
-def check_seed(seed: Any) -> int:
-    """Return a whole number from 0 to 2^64 - 1 after a check."""
-    is_integer = isinstance(seed, int | np.integer) and not isinstance(seed, bool)
-    if not is_integer or not 0 <= seed < 1 << 64:
-        raise ArgumentError(
-            f"seed: must be a whole number from 0 to 2^64 - 1, got {seed!r}; pass such a number."
-        )
-    return int(seed)
+    replicates = checked("replicates", replicates, REPLICATES)
+    return replicates, checked("seed", seed, SEED), checked("threads", threads, integer(1))
 
 
 def _check_terms(name: str, terms: np.ndarray, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -528,7 +528,7 @@ def test_slices__are_lines_of_their_own_and_corrected_together() -> None:
     "options, said",
     [
         ({"baseline": "odl"}, "Did you mean 'old'"),
-        ({"baseline": None}, "baseline: must be text, got None;"),
+        ({"baseline": None}, "baseline: must be one of the score columns, got None;"),
         ({"score": "old"}, "must name a model to compare"),
         ({"test": "t"}, "test: must .*got 't'"),
         ({"correction": "bonferroni"}, "correction: must .*got 'bonferroni'"),

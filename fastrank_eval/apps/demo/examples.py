@@ -25,9 +25,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from fastrank_eval._lib.arguments import checked, integer
 from fastrank_eval._lib.errors import OutputError
 from fastrank_eval.apps.demo.parquet import renamed_when_done
-from fastrank_eval.apps.demo.recipe import Recipe, check_whole
+from fastrank_eval.apps.demo.recipe import Recipe
 from fastrank_eval.apps.demo.rows import Impressions
 
 FIRST = dt.date(2026, 11, 1)
@@ -78,7 +79,7 @@ def write_month(
     ...     [path.parent.name for path in written]
     ['day=2026-11-01', 'day=2026-11-02']
     """
-    check_whole("nights", nights, 1, _MOST_NIGHTS)
+    nights = checked("nights", nights, integer(1, _MOST_NIGHTS))
     _check(rows, seed)
     written = []
     for night in range(1, nights + 1):
@@ -131,8 +132,8 @@ def write_late(folder: str | os.PathLike[str], *, rows: int = 20_000, seed: int 
 
 
 def _check(rows: int, seed: int) -> None:
-    check_whole("rows", rows, 100, 10**9)
-    check_whole("seed", seed, 0, 2**32 - 1)
+    rows = checked("rows", rows, integer(100, 10**9))
+    seed = checked("seed", seed, integer(0, 2**32 - 1))
 
 
 def _day(night: int) -> dt.date:

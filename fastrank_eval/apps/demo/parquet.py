@@ -16,9 +16,10 @@ from typing import Literal, Unpack, get_args
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from fastrank_eval._lib.arguments import checked, integer
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, OutputError
-from fastrank_eval.apps.demo.recipe import Choices, Recipe, check_whole
+from fastrank_eval.apps.demo.recipe import Choices, Recipe
 from fastrank_eval.apps.demo.rows import MOST_BATCH_ROWS, Impressions
 
 Compression = Literal["none", "snappy", "zstd"]
@@ -110,8 +111,8 @@ def write_parquet(
     """
     target = Path(path)
     if files is not None:
-        check_whole("files", files, 1, 100_000)
-    check_whole("row_group_rows", row_group_rows, 1, MOST_BATCH_ROWS)
+        files = checked("files", files, integer(1, 100_000))
+    row_group_rows = checked("row_group_rows", row_group_rows, integer(1, MOST_BATCH_ROWS))
     if compression not in get_args(Compression):
         allowed = ", ".join(get_args(Compression))
         raise ArgumentError(f"compression must be one of {allowed}; got {compression!r}")

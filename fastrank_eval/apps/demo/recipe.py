@@ -9,6 +9,7 @@ from typing import Literal, TypedDict, get_args
 
 import numpy as np
 
+from fastrank_eval._lib.arguments import Reader, checked, integer, number, one_of
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.apps.demo.numbers import binormal_shift, graded_shift, logarithm, rounded_auc
@@ -23,6 +24,28 @@ LARGEST_GROUP = 100_000
 RELEVANT_SHARE = 0.48
 GRADE_SHARES = (0.665, 0.27, 0.045, 0.02)
 """Shares of grades 1 to 4 among relevant rows, close to those of web-search judgements."""
+
+
+_READERS: dict[str, Reader] = {
+    "rows": integer(0, 10**12),
+    "seed": integer(0, 2**64 - 1),
+    "ids": one_of(*get_args(Ids)),
+    "id_style": one_of(None, *get_args(IdStyle)),
+    "labels": one_of(*get_args(Labels)),
+    "order": one_of(*get_args(Order)),
+    "score_type": one_of(*get_args(ScoreType)),
+    "decimals_a": integer(1, 6, optional=True),
+    "decimals_b": integer(1, 6, optional=True),
+    "max_size": integer(1, LARGEST_GROUP),
+    "median_size": integer(1),
+    "days": integer(1, 3650),
+}
+_SHARES = {
+    "auc_a": (0.51, 0.99),
+    "auc_b": (0.51, 0.99),
+    "rho": (-1.0, 1.0),
+    "click_rate": (0.0001, 0.5),
+}
 
 
 class Choices(TypedDict, total=False):
@@ -136,29 +159,16 @@ class Recipe:
     days: int = 7
 
     def __post_init__(self) -> None:
-        check_whole("rows", self.rows, 0, 10**12)
-        check_whole("seed", self.seed, 0, 2**64 - 1)
-        _one_of("ids", self.ids, get_args(Ids))
-        if self.id_style is not None:
-            _one_of("id_style", self.id_style, get_args(IdStyle))
-        _one_of("labels", self.labels, get_args(Labels))
-        _one_of("order", self.order, get_args(Order))
-        _one_of("score_type", self.score_type, get_args(ScoreType))
-        _between("auc_a", self.auc_a, 0.51, 0.99)
-        _between("auc_b", self.auc_b, 0.51, 0.99)
-        _between("rho", self.rho, -1.0, 1.0)
-        _between("click_rate", self.click_rate, 0.0001, 0.5)
-        for name, decimals in (("decimals_a", self.decimals_a), ("decimals_b", self.decimals_b)):
-            if decimals is not None:
-                check_whole(name, decimals, 1, 6)
-        check_whole("max_size", self.max_size, 1, LARGEST_GROUP)
-        check_whole("median_size", self.median_size, 1, self.max_size)
+        for name, reader in _READERS.items():
+            vars(self)[name] = checked(name, getattr(self, name), reader)
+        for name, (low, high) in _SHARES.items():
+            checked(name, getattr(self, name), number(least=low, most=high))
+        checked("median_size", self.median_size, integer(1, self.max_size))
         if self.median_size == 1 and self.max_size > 1:
             raise ArgumentError(
                 "median_size is 1 but max_size is larger; use a median_size of 2 or more, "
                 "or max_size=1 for groups of one row"
             )
-        check_whole("days", self.days, 1, 3650)
 
     @property
     def style(self) -> IdStyle:
@@ -202,21 +212,3 @@ class Recipe:
         The Arrow schema stores it under the key `data_gen`.
         """
         return json.dumps(asdict(self), sort_keys=True)
-
-
-def check_whole(name: str, value: object, low: int, high: int) -> None:
-    """Raise `ArgumentError` unless the option is an int from low to high."""
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise ArgumentError(
-            f"{name} must be a whole number from {low:,} to {high:,}; got {value!r}"
-        )
-
-
-def _between(name: str, value: object, low: float, high: float) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
-        raise ArgumentError(f"{name} must be a number from {low:g} to {high:g}; got {value!r}")
-
-
-def _one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise ArgumentError(f"{name} must be one of {', '.join(allowed)}; got {value!r}")

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from fastrank_eval._lib.arguments import checked, integer
 from fastrank_eval.apps.demo.numbers import (
     Floats,
     Permutation,
@@ -29,7 +30,6 @@ from fastrank_eval.apps.demo.recipe import (
     Choices,
     Recipe,
     ScoreModel,
-    check_whole,
 )
 
 _WIDEST = 16
@@ -286,7 +286,7 @@ class Impressions:
 
     def reader(self, batch_rows: int = BATCH_ROWS) -> pa.RecordBatchReader:
         """Start a new stream over all rows; parameters as for `impressions`."""
-        check_whole("batch_rows", batch_rows, 1, MOST_BATCH_ROWS)
+        batch_rows = checked("batch_rows", batch_rows, integer(1, MOST_BATCH_ROWS))
         return pa.RecordBatchReader.from_batches(self.schema, self._batches(batch_rows))
 
     def _batches(self, batch_rows: int) -> Iterator[pa.RecordBatch]:

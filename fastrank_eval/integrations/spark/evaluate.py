@@ -140,7 +140,7 @@ class Job:
         rows = filter_rows(df, where, schema)
         given = {**arguments, "measures": measures, "where": where, "per_group": True}
         given["keep_scores"] = keep_scores
-        read = Options.read(schema.empty_table(), given, own.__name__)
+        read = Options.read(schema.empty_table(), given)
         requests = options_by_label(read)
         empty_runs = dict(zip(requests, run_together(list(requests.values())), strict=True))
         if null_groups == "drop":
@@ -514,7 +514,5 @@ def compare(
         )
         return list(job.run().evaluations(started).values())
 
-    comparisons = compare_with(
-        run_job, measures_by_label(label, measures), baseline, choices, started
-    )
+    comparisons = compare_with(run_job, measures_by_label(label, measures), choices, started)
     return comparisons[label] if isinstance(label, str) else LabelComparisons(comparisons)

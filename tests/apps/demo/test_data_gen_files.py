@@ -181,12 +181,12 @@ def test_cli__every_option(tmp_path: Path) -> None:
         (["--rows", "many"], "'many' is not a whole number"),
         (["--rows", "1e999999"], "is not a whole number"),
         (["--rows", "nan"], "'nan' is not a whole number"),
-        (["--rows", "-5"], "rows must be a whole number from 0"),
-        (["--auc-a", "2"], "auc_a must be a number from 0.51 to 0.99"),
+        (["--rows", "-5"], "rows: must be a whole number from 0"),
+        (["--auc-a", "2"], "auc_a: must be a number from 0.51 to 0.99"),
         (["--decimals-a", "some"], "neither 'none' nor a number"),
-        (["--decimals-b", "9"], "decimals_b must be"),
+        (["--decimals-b", "9"], "decimals_b: must be"),
         (["--order", "upside-down"], "is not one of"),
-        (["--files", "0"], "files must be a whole number from 1"),
+        (["--files", "0"], "files: must be a whole number from 1"),
     ],
 )
 def test_cli__bad_option_exits_2(tmp_path: Path, arguments: list[str], message: str) -> None:

@@ -63,9 +63,9 @@ def test_month__written_again__is_the_same_and_late_rows_are_gone(tmp_path: Path
 
 
 def test_month__bad_choices__are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ArgumentError, match="rows must be a whole number from 100"):
+    with pytest.raises(ArgumentError, match="rows: must be a whole number from 100"):
         write_month(tmp_path, rows=99)
-    with pytest.raises(ArgumentError, match="nights must be"):
+    with pytest.raises(ArgumentError, match="nights: must be"):
         write_month(tmp_path, nights=0)
     (tmp_path / "file").touch()
     with pytest.raises(OutputError, match="cannot be written"):
@@ -96,7 +96,7 @@ def test_command__writes_all_files_of_the_demo(tmp_path: Path) -> None:
     assert CliRunner().invoke(cli, [*few, "--overwrite"]).exit_code == 0
     wrong = CliRunner().invoke(cli, [*few, "--overwrite", "--night-rows", "1"])
     assert wrong.exit_code == 2
-    assert "rows must be" in wrong.output
+    assert "rows: must be" in wrong.output
 
 
 @pytest.mark.parametrize("name", ["s3:x", "gs://b/x", os.fsdecode(b"o\xff")])
