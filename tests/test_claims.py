@@ -36,7 +36,7 @@ from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.night import GateOutcome
 from fastrank_eval.io.reader import open_source
 from fastrank_eval.measures import WEIGHT
-from fastrank_eval.results.tables import write_csv
+from fastrank_eval.results.views import write_table
 from fastrank_eval.stats.sequences import alarms
 from tests.forged_states import file_in, file_of
 from tests.support.doors import DOORS, DOORS_OF_ROWS, DROPS, NIGHT, log_without
@@ -1816,8 +1816,7 @@ def test_32__uuids_are_shown_as_uuids(tmp_path: Path) -> None:
         assert set(table["g"].to_pylist()) <= set(keys)
     with pytest.raises(fe.ColumnError, match="twice in the group"):
         fe.evaluate(log, **options, item="device")
-    with (tmp_path / "groups.csv").open("wb") as sink:
-        write_csv(tables[0], sink)
+    write_table(tables[0], tmp_path / "groups.csv", "groups.csv")
     assert f'"{keys[1]}"' in (tmp_path / "groups.csv").read_text()
 
 

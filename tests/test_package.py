@@ -221,8 +221,7 @@ LOCAL_LIBRARIES = {
 }
 NIGHT_CHARTS = {"analysis.plots", "apps.nightly", "apps.nightly.time_charts"}
 #: Files of ours that import such a library at their top, that a facade method hands over to, or
-#: that a plain run does not need: scattered rows, states and gates take 3 % of its start, HTML
-#: and resources 4 ms.
+#: that a plain run does not need: scattered rows, states and gates take 3 % of its start.
 LOCAL_FILES = {
     "fastrank_eval/_lib/jit.py": {"_lib"},
     "fastrank_eval/analysis/comparison.py": {"analysis.plot_files"},
@@ -240,7 +239,6 @@ LOCAL_FILES = {
         *("analysis.plot_files", "results.gate_judge"),
     },
     "fastrank_eval/results/state.py": {"analysis.compare_results"},
-    "fastrank_eval/results/views.py": {"results.markup"},
 }
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import pyarrow as pa
 
-from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval.analysis.attribution import Decomposition, mover_rows
 from fastrank_eval.analysis.compared_value import (
     ComparedValue,
@@ -29,27 +28,16 @@ from fastrank_eval.results.format import (
     percent_text,
     printable,
 )
-from fastrank_eval.results.slice_view import (
+from fastrank_eval.results.report import Best, Lines, Name, Table
+from fastrank_eval.results.slice_tables import (
     AT_LEAST,
     FEW,
     FEW_NOTE,
-    Layout,
-    SliceSheet,
     best_models,
     left_out_notes,
-    slice_tables,
-)
-from fastrank_eval.results.tables import (
-    TEXT_WIDTH,
-    Best,
-    Lines,
-    Name,
-    Table,
-    first_that_fits,
-    sections,
+    slice_table,
 )
 
-_NARROW = 12  # least width of names
 _MAX_NAMED = 3  # slices in a verdict
 
 
@@ -105,41 +93,35 @@ _LAYOUTS: tuple[tuple[tuple[str, ...], bool], ...] = (
 )
 
 
-def overall_tables(
-    comparison: ComparedModels,
-    scores: Sequence[str],
-    width: int | None,
-    by_model: bool,
-) -> Iterator[Table]:
-    """Lay out the differences of all rows.
+def overall_tables(comparison: ComparedModels, scores: Sequence[str]) -> Iterator[Table]:
+    """Lay out the differences of all rows, several candidates side by side.
 
-    Parameters
-    ----------
-    comparison : ComparedModels
-    scores : sequence of str
-        Candidates; one unless `by_model`.
-    width : int, optional
-        As in `slice_tables`.
-    by_model : bool
-        Show the models side by side.
+    In a narrow terminal the table of one candidate leaves columns out.
     """
-    if by_model:
-        rows: dict[str, dict[str, ComparedValue]] = {}
-        for v in comparison.overall:
-            rows.setdefault(measure_text(v.shown, v.aggregate), {})[v.score] = v
-        names = "candidates" if len(scores) > 1 else printable(scores[0])
-        title = f"{names} against {printable(comparison.baseline)}"
-        yield from slice_tables([_ModelSheet((title,), rows, {})] if rows else [], width)
+    if len(scores) > 1:
+        yield slice_table(
+            comparison.overall,
+            rows=lambda v: measure_text(v.shown, v.aggregate),
+            columns=lambda v: v.score,
+            cells=lambda v, line: [
+                (Name(printable(v.score)), _value_cell(v, line)),
+                ("delta", _difference(v)),
+            ],
+            lead=lambda line: [(Name(printable(line[0].baseline)), _base_cell(line))],
+            first="measure",
+            title=f"candidates against {comparison.baseline}",
+        )
         return
-    (score,) = scores
-    layouts = _LAYOUTS[:1] if width is None else _LAYOUTS
-    table = first_that_fits((_table(comparison, score, each) for each in layouts), width or 0)
-    yield from sections(table, width or TEXT_WIDTH, dict.fromkeys(["measure"], _NARROW))
+    narrower: tuple[Table, ...] = ()
+    for layout in reversed(_LAYOUTS):
+        narrower = (_table(comparison, scores[0], *layout)._replace(narrower=narrower),)
+    yield from narrower
 
 
-def _table(comparison: ComparedModels, score: str, layout: tuple[tuple[str, ...], bool]) -> Table:
+def _table(
+    comparison: ComparedModels, score: str, hidden: Sequence[str], side_by_side: bool
+) -> Table:
     """Make the table of all rows for a candidate."""
-    hidden, side_by_side = layout
     values = [v for v in comparison.overall if v.score == score]
     confidence = f"{percent_text(comparison.confidence)} CI"
     correction = comparison.meta.conventions.get("correction") or "none"
@@ -147,8 +129,8 @@ def _table(comparison: ComparedModels, score: str, layout: tuple[tuple[str, ...]
     under = has_intervals and not side_by_side
     columns: dict[str, Callable[[ComparedValue], str]] = {
         "measure": lambda v: measure_text(v.shown, v.aggregate),
-        Name(printable(comparison.baseline)): _base_cell,
-        Name(printable(score)): _value_cell,
+        Name(printable(comparison.baseline)): lambda v: _base_cell([v]),
+        Name(printable(score)): lambda v: _value_cell(v, [v]),
         "delta" + f"\n{confidence}" * under: lambda v: (
             _marked(v) + f"\n{_half_width(v)}".rstrip() * under
         ),
@@ -167,9 +149,8 @@ def _table(comparison: ComparedModels, score: str, layout: tuple[tuple[str, ...]
     if correction == "none":
         excluded.discard("p")
     shown = {title: cell for title, cell in columns.items() if title not in excluded}
-    title = printable(f"{score} against {comparison.baseline}")
-    rows = [[title, *(cell(v) for cell in shown.values())] for v in values]
-    return Table(["", *shown], 2, rows)
+    rows = [[cell(v) for cell in shown.values()] for v in values]
+    return Table([*shown], rows, 1, printable(f"{score} against {comparison.baseline}"))
 
 
 def _marked(value: ComparedValue) -> str:
@@ -185,14 +166,23 @@ def _best(row: Sequence[ComparedValue]) -> frozenset[str]:
     return best_models(numbers, measure_of(first.measure), text_of)
 
 
-def _base_cell(v: ComparedValue, *others: ComparedValue) -> str:
-    text = number_text(v.base_value, v.aggregate)
-    return Best(text) if v.baseline in _best([v, *others]) else text
+def _base_cell(line: Sequence[ComparedValue]) -> str:
+    text = number_text(line[0].base_value, line[0].aggregate)
+    return Best(text) if line[0].baseline in _best(line) else text
 
 
-def _value_cell(v: ComparedValue, *others: ComparedValue) -> str:
+def _value_cell(v: ComparedValue, line: Sequence[ComparedValue]) -> str:
     text = number_text(v.value, v.aggregate)
-    return Best(text) if v.score in _best([v, *others]) else text
+    return Best(text) if v.score in _best(line) else text
+
+
+def _difference(value: ComparedValue) -> str:
+    """Write a difference with its mark and its interval."""
+    if math.isnan(value.delta):
+        return "undefined"
+    half_width = _half_width(value)
+    rough = FEW * (value.caution == "few_groups")
+    return f"{_marked(value)} {half_width}{rough}" if half_width else _marked(value)
 
 
 #: Marks of slices by the first word of their verdict.
@@ -202,90 +192,29 @@ _CORRECTIONS = {"holm": "Holm's correction", "bh": "the correction of Benjamini 
 _PARTS = ("within", "mix", "remainder")
 
 
-@dataclass(frozen=True)
-class _ComparedSheet(SliceSheet[ComparedValue]):
-    """The differences of one candidate by slice and measure."""
-
-    decompositions: Mapping[str, Decomposition]
-
-    @property
-    def labels(self) -> list[str]:
-        return [*self.rows, *_PARTS]
-
-    def group_titles(self, layout: Layout) -> list[str]:
-        return ["groups"]
-
-    def group_cells(
-        self, row: Mapping[str, ComparedValue], columns: Sequence[str], layout: Layout
-    ) -> list[str]:
-        numbers = {v.groups for v in row.values() if v.groups}
-        if not numbers:
-            return ["n/a"]
-        return [AT_LEAST * (len(numbers) > 1) + f"{min(numbers):,}"]
-
-    def heading(self, value: ComparedValue) -> str:
-        return printable(value.shown)
-
-    def cell(self, value: ComparedValue, layout: Layout) -> str:
-        if math.isnan(value.delta):
-            return "undefined"
-        text, half_width = _marked(value), _half_width(value)
-        if not half_width:
-            return text
-        rough = FEW * (value.caution == "few_groups")
-        return text + (" " if layout.side_by_side else "\n") + half_width + rough
-
-    def parts(self, columns: Sequence[str]) -> list[list[str]]:
-        """Make rows of the decomposition, if mix or remainder is visible."""
-        rows = []
-        for name in _PARTS:
-            cells = []
-            for column in columns:
-                decomposition, value = self.decompositions.get(column), self.rows["all"][column]
-                number = math.nan if decomposition is None else getattr(decomposition, name)
-                text = amount(number, digits_of(value), sign=True)
-                cells.append("" if math.isnan(number) else text)
-            rows.append([name, "", *cells])
-        visible = [any(map(_is_nonzero, row[2:])) for row in rows]
-        if not any(visible[1:]):
-            return []
-        return [row for row, is_visible in zip(rows, visible, strict=True) if is_visible]
+def _numbers_of_groups(line: Sequence[ComparedValue]) -> list[tuple[str, str]]:
+    """Write the number of groups of the value that uses the fewest."""
+    numbers = {v.groups for v in line if v.groups}
+    mark = AT_LEAST * (len(numbers) > 1)
+    return [("groups", f"{mark}{min(numbers):,}" if numbers else "n/a")]
 
 
-class _SlicesByModel(_ComparedSheet):
-    """The differences of a measure by slice and candidate."""
-
-    def heading(self, value: ComparedValue) -> str:
-        return Name(printable(value.score))
-
-
-class _ModelSheet(_ComparedSheet):
-    """The values of all rows by measure and model, and their differences."""
-
-    lines = "measure"
-
-    def group_titles(self, layout: Layout) -> list[str]:
-        baseline = next(v.baseline for row in self.rows.values() for v in row.values())
-        return [layout.heading(Name(printable(baseline)), [""])]
-
-    def group_cells(
-        self, row: Mapping[str, ComparedValue], columns: Sequence[str], layout: Layout
-    ) -> list[str]:
-        return [_base_cell(*row.values())]
-
-    def parts(self, columns: Sequence[str]) -> list[list[str]]:
-        return []
-
-    def formatted(self, column: str, layout: Layout) -> list[list[str]]:
-        values = [_value_cell(row[column], *row.values()) for row in self.rows.values()]
-        _, *differences = super().formatted(column, layout)[0]
-        name = layout.heading(Name(printable(column)), values)
-        return [[name, *values], ["delta", *differences]]
+def _part_rows(
+    overall: Sequence[ComparedValue], parts: Sequence[Decomposition | None]
+) -> Iterator[list[str]]:
+    """Make rows of the decomposition, if mix or remainder is visible."""
+    rows = []
+    for name in _PARTS:
+        numbers = [math.nan if part is None else float(getattr(part, name)) for part in parts]
+        texts = (amount(x, digits_of(v), sign=True) for v, x in zip(overall, numbers, strict=True))
+        rows.append([text * math.isfinite(x) for text, x in zip(texts, numbers, strict=True)])
+    visible = [any(map(_is_nonzero, row)) for row in rows]
+    if any(visible[1:]):
+        for name, row, is_visible in zip(_PARTS, rows, visible, strict=True):
+            yield from [[name, "", *row]] * is_visible
 
 
-def compared_slices(
-    comparison: ComparedModels, scores: Sequence[str], width: int | None = None
-) -> Iterator[Table]:
+def compared_slices(comparison: ComparedModels, scores: Sequence[str]) -> Iterator[Table]:
     """Lay out the slices of candidates, then the parts of the decomposition.
 
     Parameters
@@ -294,8 +223,6 @@ def compared_slices(
     scores : sequence of str
         For one candidate there is a table with a column for each measure, for several candidates
         one for each measure with a column for each candidate.
-    width : int, optional
-        As in `slice_tables`.
 
     Yields
     ------
@@ -303,39 +230,38 @@ def compared_slices(
         In order of slicings, then of measures.
     """
     own = [v for v in comparison.values if v.score in scores]
-    several, against = len(scores) > 1, f"against {comparison.baseline}"
-    for by in dict.fromkeys(v.by for v in own if v.by is not None):
-        sheets: dict[str, dict[str, dict[str, ComparedValue]]] = {}
-        parts: dict[str, dict[str, Decomposition]] = {}
-        for v in own:
-            if v.by not in (None, by):
-                continue
-            title, column = (v.shown, v.score) if several else (v.score, v.measure)
-            rows = sheets.setdefault(title, {})
-            rows.setdefault(v.slice if v.by else "all", {})[column] = v
-            decomposition = comparison.decompositions.get((v.score, v.measure, by))
-            if decomposition is not None:
-                parts.setdefault(title, {})[column] = decomposition
-        kind = _SlicesByModel if several else _ComparedSheet
-        yield from slice_tables(
-            [
-                kind((f"{title} {against} by {by}",), rows, parts.get(title, {}))
-                for title, rows in sheets.items()
+    several = len(scores) > 1
+
+    def name(v: ComparedValue) -> str:
+        return v.shown if several else v.score
+
+    tables: dict[str, dict[str, list[ComparedValue]]] = {}
+    for v in own:
+        if v.by is not None:
+            tables.setdefault(v.by, {}).setdefault(name(v), []).append(v)
+    for by, title in ((by, title) for by, titles in tables.items() for title in titles):
+        overall = [v for v in own if v.by is None and name(v) == title]
+        table = slice_table(
+            [*overall, *tables[by][title]],
+            rows=lambda v: v.slice if v.by else "all",
+            columns=lambda v: v.score if several else v.measure,
+            cells=lambda v, _: [
+                (Name(printable(v.score)) if several else printable(v.shown), _difference(v))
             ],
-            width,
+            lead=_numbers_of_groups,
+            title=f"{title} against {comparison.baseline} by {by}",
         )
+        parts = [comparison.decompositions.get((v.score, v.measure, by)) for v in overall]
+        yield table._replace(rows=[*table.rows, *_part_rows(overall, parts)])
 
 
-def mover_sections(
-    comparison: ComparedModels, score: str, measure: str, table: pa.Table, width: int
-) -> Iterator[Table]:
+def mover_table(comparison: ComparedModels, score: str, measure: str, table: pa.Table) -> Table:
     """Lay out the groups that changed a measure most."""
     shown = _shown(comparison, measure)
     title = printable(f"groups that changed {shown} most, {score} against {comparison.baseline}")
     names = [printable(name) for name in table.column_names[:-4]]
     rows = [
         [
-            title,
             *(printable(str(key)) for key in row["group"].values()),
             f"{row['rows']:,}",
             *(number_text(row[side]) for side in ("base", "value")),
@@ -343,9 +269,7 @@ def mover_sections(
         ]
         for row in mover_rows(table)
     ]
-    header = ["", *names, "rows", "base", "value", "contribution"]
-    content = Table(header, len(names) + 1, rows, bold="contribution")
-    yield from sections(content, width, dict.fromkeys(names, _NARROW))
+    return Table([*names, "rows", "base", "value", "contribution"], rows, len(names), title)
 
 
 def _shown(comparison: ComparedModels, measure: str) -> str:
@@ -361,7 +285,7 @@ def changed_slices(comparison: ComparedModels, score: str, top: int) -> Iterator
         changes = ", ".join(f"{value.slice} {difference_text(value)}" for value in values)
         shown = _shown(comparison, measure)
         title = f"slices that changed {shown} most, {score} against {comparison.baseline}"
-        yield Lines([printable(f"{title}: {changes}")], [""])
+        yield Lines([printable(f"{title}: {changes}")])
 
 
 def slice_verdicts(

@@ -22,7 +22,7 @@ from fastrank_eval.analysis.comparison_tables import (
     changed_slices,
     compared_slices,
     mark_notes,
-    mover_sections,
+    mover_table,
     overall_tables,
     percent,
     slice_verdicts,
@@ -31,14 +31,14 @@ from fastrank_eval.analysis.comparison_tables import (
 from fastrank_eval.engine.records import JSON_SCHEMAS, record_rows, record_table
 from fastrank_eval.results.format import count_text, percent_text, printable
 from fastrank_eval.results.notes import (
+    end_lines,
     meta_with_notes,
     names_of,
     report_notes,
-    size_and_conventions,
 )
+from fastrank_eval.results.report import Lines, Report, Table
 from fastrank_eval.results.result_view import coverage_tables
-from fastrank_eval.results.slice_view import FEW_NOTE
-from fastrank_eval.results.tables import TEXT_WIDTH, Lines, Report, Table
+from fastrank_eval.results.slice_tables import FEW_NOTE
 from fastrank_eval.results.views import View
 from fastrank_eval.stats.intervals import FEW_GROUPS
 
@@ -95,20 +95,11 @@ class ReportedComparison(ComparedModels, View):
         return content
 
     @typed
-    def report(
-        self,
-        width: int | None = None,
-        *,
-        wide: bool = False,
-        movers: int = 0,
-        all_slices: bool = False,
-    ) -> Report:
+    def report(self, *, wide: bool = False, movers: int = 0, all_slices: bool = False) -> Report:
         """Build the report that people read.
 
         Parameters
         ----------
-        width : int, optional
-            As in `View.report`.
         wide : bool
             Make tables for each candidate, with p-values. By default they are columns.
         movers : int
@@ -122,42 +113,32 @@ class ReportedComparison(ComparedModels, View):
         Report
         """
         parts = [[score] for score in self.scores] if wide else [list(self.scores)]
-        by_model = not wide and len(self.scores) > 1
-        blocks = [
-            b for scores in parts for b in self._blocks(scores, width, movers, by_model, all_slices)
-        ]
-        legend = list(mark_notes(self, by_model))
+        blocks = [b for scores in parts for b in self._blocks(scores, movers, all_slices)]
+        legend = list(mark_notes(self, not wide and len(self.scores) > 1))
         notes = _notes(self, rough=FEW_NOTE not in legend)
-        title = f"Comparison of {', '.join(self.scores)} with {self.baseline}"
-        size, conventions = size_and_conventions(self.meta, width)
-        return Report(printable(title), blocks, legend, notes, size, conventions)
+        title = printable(f"Comparison of {', '.join(self.scores)} with {self.baseline}")
+        return Report(title, [*blocks, *end_lines(self.meta, legend, notes)])
 
     def _blocks(
-        self,
-        scores: Sequence[str],
-        width: int | None,
-        top: int,
-        by_model: bool,
-        all_slices: bool,
+        self, scores: Sequence[str], movers: int, all_slices: bool
     ) -> Iterator[Table | Lines]:
-        """Lay out some candidates, side by side if `by_model`."""
-        yield from overall_tables(self, scores, width, by_model)
+        """Lay out some candidates, several side by side."""
+        yield from overall_tables(self, scores)
         for score in scores:
             texts, styles = _verdicts(self, score, all_slices)
             if len(scores) > 1:
                 name = printable(score)
                 texts = [t if t.startswith(f"{name} ") else f"{name}: {t}" for t in texts]
-            yield Lines(texts, styles, "* ")
+            yield Lines(texts, styles=styles)
         models = (self.baseline, *scores)
         evaluated = [v for v in self.evaluated if v.by is None and v.score in models]
-        if evaluated:
-            yield from coverage_tables(evaluated, self.meta, width)
-        yield from compared_slices(self, scores, width)
-        for (score, measure), movers in self.mover_tables(top).items():
+        yield from coverage_tables(evaluated, self.meta)
+        yield from compared_slices(self, scores)
+        for (score, measure), table in self.mover_tables(movers).items():
             if score in scores:
-                yield from mover_sections(self, score, measure, movers, width or TEXT_WIDTH)
+                yield mover_table(self, score, measure, table)
         for score in scores:
-            yield from changed_slices(self, score, top)
+            yield from changed_slices(self, score, movers)
 
 
 _STYLES = {"better": "green", "worse": "red"}
@@ -222,7 +203,7 @@ def _notes(comparison: ReportedComparison, rough: bool) -> list[str]:
             f"{candidate:,} under {score}: {', '.join(measures)}"
         )
     notes += report_notes(comparison.evaluated, comparison.meta)
-    return [printable(note) for note in notes]
+    return notes
 
 
 def _rela_impr_text(value: ComparedValue, confidence: float) -> str:

@@ -35,12 +35,12 @@ from fastrank_eval.measures import AUC, AvgPrec, Lift, LogLoss, Measure, parse_m
 from fastrank_eval.results.evaluate import evaluate
 from fastrank_eval.results.format import count_text, number_text, printable
 from fastrank_eval.results.notes import (
+    end_lines,
     plain_meta_with,
     rows_left_out_notes,
-    size_and_conventions,
 )
+from fastrank_eval.results.report import Lines, Report
 from fastrank_eval.results.result import Result
-from fastrank_eval.results.tables import Lines, Report
 from fastrank_eval.results.views import View
 from fastrank_eval.stats.score_table import RocSteps, ScoreTable
 
@@ -236,19 +236,13 @@ class Curve(View):
             return draw_file(self, temporary, os.fspath(path), title)
 
     @typed
-    def report(self, width: int | None = None, *, wide: bool = False) -> Report:
-        """Build the report that people read: the values of each model.
-
-        Parameters
-        ----------
-        width : int, optional
-            As in `View.report`.
-        wide : bool
-            Changes nothing.
+    def report(self, *, wide: bool = False) -> Report:
+        """Build the report that people read; `wide` changes nothing.
 
         Returns
         -------
         Report
+            The values of each model.
         """
         points = sum(len(next(iter(of.values()))) for of in self.columns.values() if of)
         lines = [f"{self.kind} curve, {count_text(points, 'point')}"]
@@ -256,16 +250,9 @@ class Curve(View):
             values = self.values.get(score, {})
             texts = ", ".join(f"{name} {number_text(value)}" for name, value in values.items())
             lines.append(f"{score}: {self.undefined.get(score, texts)}")
-        lines = list(map(printable, lines))
-        notes, (size, conventions) = self.notes, size_and_conventions(self.meta, width)
-        return Report(
-            f"{self.kind} curve of {', '.join(map(printable, self.scores))}",
-            [Lines(lines, [""] * len(lines))],
-            [],
-            list(map(printable, notes)),
-            size,
-            conventions,
-        )
+        title = printable(f"{self.kind} curve of {', '.join(self.scores)}")
+        ends = end_lines(self.meta, [], self.notes)
+        return Report(title, [Lines(list(map(printable, lines))), *ends])
 
 
 def _arrow_array(column: np.ndarray, kind: pa.DataType) -> pa.Array:

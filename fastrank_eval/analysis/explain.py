@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
@@ -21,16 +21,8 @@ from fastrank_eval.measures import Measure, parse_measures, registry
 from fastrank_eval.results.evaluate import evaluate
 from fastrank_eval.results.format import amount, printable
 from fastrank_eval.results.notes import rows_left_out_notes
-from fastrank_eval.results.tables import (
-    Heading,
-    Report,
-    Table,
-    rich_table,
-)
+from fastrank_eval.results.report import Heading, Lines, Name, Report, Table
 from fastrank_eval.results.views import View
-
-if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderResult
 
 
 @dataclass(frozen=True)
@@ -118,24 +110,6 @@ class Explanation(View):
             **({"notes": self.notes} if self.notes else {}),
         }
 
-    def _table(self) -> Table:
-        """Make the table: our values, each choice, their values."""
-        scores = [score for score, _ in self.labels]
-        several = len(set(scores)) > 1
-        titles = [
-            f"{score} {name}" if several else name
-            for score, name in zip(scores, self.names, strict=True)
-        ]
-        rows = [
-            ["our defaults", "", "", *map(_value_text, self.ours)],
-            *(
-                [self._title(c.name), c.ours, c.theirs, *map(_change_text, c.moves)]
-                for c in self.choices
-            ),
-            [f"all of {self.profile.name}", "", "", *map(_value_text, self.theirs)],
-        ]
-        return Table(["choice", "ours", "theirs", *titles], 3, rows)
-
     def _title(self, choice: str) -> str:
         """Name a choice, its measure as it was asked for unless it has two names."""
         words = {
@@ -147,29 +121,35 @@ class Explanation(View):
                 choice = re.sub(rf"\b{text}\b", name, choice)
         return choice
 
-    @property
-    def _differences(self) -> list[str]:
-        differs = [f"not reproduced: {difference}" for difference in self.profile.differs]
-        return [*map(printable, self.notes), *differs]
-
     @typed
-    def report(self, width: int | None = None, *, wide: bool = False) -> Report:
-        """Build the report that people read; `width` and `wide` change nothing."""
+    def report(self, *, wide: bool = False) -> Report:
+        """Build the report that people read; `wide` changes nothing.
+
+        Returns
+        -------
+        Report
+            Our values, the change by each choice, their values.
+        """
+        scores = [score for score, _ in self.labels]
+        several = len(set(scores)) > 1
+        titles = [
+            Name(printable(f"{score} {name}" if several else name))
+            for score, name in zip(scores, self.names, strict=True)
+        ]
+        rows = [
+            ["our defaults", "", "", *map(_value_text, self.ours)],
+            *(
+                [self._title(c.name), c.ours, c.theirs, *map(_change_text, c.moves)]
+                for c in self.choices
+            ),
+            [f"all of {self.profile.name}", "", "", *map(_value_text, self.theirs)],
+        ]
+        table = Table(["choice", "ours", "theirs", *titles], rows, 3, fixed=3)
+        notes = map(printable, self.notes)
+        differs = (f"not reproduced: {difference}" for difference in self.profile.differs)
+        ends = Lines([], "legend"), Lines([*notes, *differs], "notes")
         title = f"Values of {self.profile.name} explained"
-        return Report(
-            title, [Heading(self.profile.tool), self._table()], [], self._differences, "", []
-        )
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from rich.text import Text
-
-        yield Text(self.profile.tool, style="bold cyan")
-        grid = rich_table(self._table(), fixed=False)
-        for row in grid.rows[0], grid.rows[-1]:
-            row.style = "bold"
-        yield grid
-        for line in self._differences:
-            yield Text(line, style="dim")
+        return Report(title, [Heading(self.profile.tool), table, *ends])
 
 
 @typed

@@ -49,8 +49,8 @@ from fastrank_eval.measures.likelihood import LogarithmicLoss
 from fastrank_eval.measures.options import GROUP_WEIGHTS
 from fastrank_eval.measures.pooled import PooledMeasure
 from fastrank_eval.results.format import number_text, printable
+from fastrank_eval.results.report import Lines, Report, Table
 from fastrank_eval.results.result import Result
-from fastrank_eval.results.tables import Report, Table
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
@@ -242,12 +242,14 @@ class ClassResult(Result):
         }
 
     @typed
-    def report(self, width: int | None = None, *, wide: bool = False) -> Report:
+    def report(self, *, wide: bool = False) -> Report:
         """Build the report of `Result.report`, and a table of the classes."""
-        report = super().report(width, wide=wide)
+        report = super().report(wide=wide)
         names = [printable(name) for name in self.per_class.column_names]
         rows = [list(map(_cell_text, row.values())) for row in self.per_class.to_pylist()]
-        return replace(report, blocks=[*report.blocks, Table(names, 1, rows)])
+        ends = next(i for i, block in enumerate(report.blocks) if isinstance(block, Lines))
+        blocks = [*report.blocks[:ends], Table(names, rows), *report.blocks[ends:]]
+        return report._replace(blocks=blocks)
 
 
 def _cell_text(value: Any) -> str:

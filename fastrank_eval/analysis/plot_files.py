@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import io
 import os
 import re
@@ -10,15 +9,16 @@ import warnings
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib.resources import files
+from html import escape
 from importlib.util import find_spec
 from pathlib import Path
-from string import Template
 from typing import TYPE_CHECKING, Any
 
 from fastrank_eval._lib.errors import ArgumentError, UndefinedError
 from fastrank_eval._lib.files import atomic_path, check_suffix, check_writable
 from fastrank_eval.results.format import detail_text, printable
+from fastrank_eval.results.report import Lines, Picture, Report, Table
+from fastrank_eval.results.report import html as to_html
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -302,33 +302,17 @@ def _svg(figure: Any) -> str:
 
 
 def _page(curve: Drawable, svg: str, title: str, caption: str) -> str:
-    def safe(text: object) -> str:
-        return html.escape(printable(str(text)))
-
-    names = list(dict.fromkeys(name for of in curve.values.values() for name in of))
-    head = "".join(f"<th>{safe(name)}</th>" for name in ("model", *names))
+    """Write a page: the picture, the values of models, the conventions."""
+    names = list(dict.fromkeys(name for of in curve.values.values() for name in of)) or ["curve"]
     rows = []
     for score in curve.scores:
-        of = curve.values.get(score, {})
-        reason = curve.undefined.get(score)
-        cells = [detail_text(of[name]) if name in of else reason or "" for name in names]
-        numbers = "".join(f'<td class="n">{safe(cell)}</td>' for cell in cells)
-        rows.append(f"<tr><td>{safe(score)}</td>{numbers or f'<td>{safe(reason)}</td>'}</tr>")
+        of, reason = curve.values.get(score, {}), curve.undefined.get(score, "")
+        cells = [detail_text(of[name]) if name in of else reason for name in names]
+        rows.append([printable(score), *map(printable, cells)])
     conventions = {**curve.choices, **curve.meta.conventions}
     conventions.pop("measures", None)
-    choices = "".join(
-        f"<tr><td>{safe(name)}</td><td>{safe(value)}</td></tr>"
-        for name, value in conventions.items()
-    )
-    svg = re.sub(r"<svg ", f'<svg role="img" aria-label="{safe(title)}" ', svg, count=1)
-    # Inline SVG, no script and no request: the page works offline from a local file.
-    page = files("fastrank_eval.analysis").joinpath("picture.html").read_text("utf-8")
-    return Template(page).substitute(
-        title=safe(title),
-        svg=svg,
-        caption=safe(caption),
-        head=head,
-        rows="".join(rows),
-        choices=choices,
-        version=safe(curve.meta.version),
-    )
+    texts = [printable(f"{name}={value}") for name, value in conventions.items()]
+    svg = svg.replace("<svg ", f'<svg role="img" aria-label="{escape(title)}" ', 1)
+    table = Table(["model", *map(printable, names)], rows)
+    picture = Picture(svg, printable(caption))
+    return to_html(Report(printable(title), [picture, table, Lines(texts, "conventions")]))

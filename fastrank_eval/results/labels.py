@@ -14,8 +14,8 @@ from fastrank_eval.measures import measure
 from fastrank_eval.measures.parser import find_computed
 from fastrank_eval.results.format import printable
 from fastrank_eval.results.gates import Gate, Verdict, gate
+from fastrank_eval.results.report import Block, Heading, Lines, Report
 from fastrank_eval.results.result import Result
-from fastrank_eval.results.tables import Heading, Lines, Report, Table
 from fastrank_eval.results.views import View
 
 #: Result or Comparison.
@@ -112,35 +112,29 @@ class ByLabel(View, Mapping[str, _T]):
         labels = {label: result.document(**choices) for label, result in self.items()}
         return {"schema": next(iter(labels.values()))["schema"], "labels": labels}
 
-    def report(self, width: int | None = None, *, wide: bool = False, **choices: Any) -> Report:
+    def report(self, *, wide: bool = False, **choices: Any) -> Report:
         """Build the report that people read, with a heading for each label.
 
         Parameters
         ----------
-        width, wide, **choices
+        wide, **choices
             As `report` of a label takes them.
 
         Returns
         -------
         Report
         """
-        reports = {
-            printable(label): result.report(width, wide=wide, **choices)
-            for label, result in self.items()
-        }
-        blocks: list[Table | Lines | Heading] = []
-        for label, report in reports.items():
-            blocks += [Heading(label), *report.blocks]
-        legend = dict.fromkeys(line for report in reports.values() for line in report.legend)
-        sizes = {label: [report.size] for label, report in reports.items()}
-        return Report(
-            f"{self._title} {', '.join(reports)}",
-            blocks,
-            list(legend),
-            _by_label({label: report.notes for label, report in reports.items()}),
-            "; ".join(_by_label(sizes)),
-            _by_label({label: report.conventions for label, report in reports.items()}),
-        )
+        blocks: list[Block] = []
+        ends: dict[str, dict[str, Sequence[str]]] = {}
+        for label, result in self.items():
+            blocks.append(Heading(printable(label)))
+            for block in result.report(wide=wide, **choices).blocks:
+                if isinstance(block, Lines) and block.kind != "verdicts":
+                    ends.setdefault(block.kind, {})[printable(label)] = block.texts
+                else:
+                    blocks.append(block)
+        blocks += [Lines(_by_label(kind, texts), kind) for kind, texts in ends.items()]
+        return Report(printable(f"{self._title} {', '.join(self)}"), blocks)
 
     def _choices_of(self, method: str) -> list[str]:
         return list(next(iter(self.values()))._choices_of(method))
@@ -213,9 +207,11 @@ def stacked(tables: Mapping[str, pa.Table]) -> pa.Table:
     return pa.concat_tables(labelled, promote_options="default")
 
 
-def _by_label(texts: Mapping[str, Sequence[str]]) -> list[str]:
+def _by_label(kind: str, texts: Mapping[str, Sequence[str]]) -> list[str]:
     """List the texts of all labels, then those of some with their label."""
-    every = dict.fromkeys(text for of_label in texts.values() for text in of_label)
+    every = list(dict.fromkeys(text for of_label in texts.values() for text in of_label))
+    if kind == "legend":
+        return every
     shared = [text for text in every if all(text in of_label for of_label in texts.values())]
     return shared + [
         f"{label}: {text}"

@@ -1,4 +1,4 @@
-"""Write the notes, the size and the conventions below a report."""
+"""Write the notes, the size and the conventions at the end of a report."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from fastrank_eval.measures import Measure, measure
 from fastrank_eval.measures.decisions import Decision, GroupDecision
 from fastrank_eval.measures.options import text_of
 from fastrank_eval.results.format import count_text, list_text, printable, share_text, speed_text
+from fastrank_eval.results.report import Lines
 from fastrank_eval.slicing.encode import text_value
 
 #: What rows lack that options leave out, by reason.
@@ -417,23 +418,26 @@ def _remedy(means: Sequence[MeasureValue], groups: object) -> str:
     return "undefined='zero' (--undefined zero) counts groups without a value as 0"
 
 
-def size_and_conventions(meta: Meta, width: int | None) -> tuple[str, list[str]]:
-    """Format the size of an evaluation and its conventions.
+def end_lines(meta: Meta, legend: Iterable[str], notes: Iterable[str]) -> list[Lines]:
+    """Write what stands at the end of a report.
 
-    Its time too, but not in a document (`width` is None), which has the same bytes every time.
+    Parameters
+    ----------
+    meta : Meta
+    legend : iterable of str
+        The meaning of marks in tables.
+    notes : iterable of str
     """
     compiled = ""
     if meta.compiled:
         stored = f", {meta.stored}" if meta.stored else ""
         compiled = f" (first run: {count_text(meta.compiled, 'kernel')} compiled{stored})"
-    if meta.rows == 0:
-        size = "no rows, no groups: no value is defined"
-    else:
+    size = time = "no rows, no groups: no value is defined"
+    if meta.rows:
         groups = count_text(meta.groups, "group") if meta.groups else "not grouped"
         size = f"{count_text(meta.rows, 'row')}, {groups}"
-        if width is not None:
-            speed = speed_text(meta.rows, meta.seconds)
-            size += f", {meta.seconds:.3g} s, {speed}{compiled}"
+        speed = speed_text(meta.rows, meta.seconds)
+        time = f"{size}, {meta.seconds:.3g} s, {speed}{compiled}"
     conventions = [
         f"{name}={_convention(value)}"
         for name, value in meta.conventions.items()
@@ -442,7 +446,13 @@ def size_and_conventions(meta: Meta, width: int | None) -> tuple[str, list[str]]
     options = meta.conventions.get("measures")
     if isinstance(options, Mapping):
         conventions += _measure_options(options)
-    return size, list(map(printable, conventions))
+    return [
+        Lines(list(legend), "legend"),
+        Lines(list(map(printable, notes)), "notes"),
+        Lines([size], "data"),
+        Lines([time], "time"),
+        Lines(list(map(printable, conventions)), "conventions"),
+    ]
 
 
 #: Options whose defaults differ most between tools. JSON has all options.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any
 
@@ -34,36 +34,24 @@ from fastrank_eval.results.format import (
 from fastrank_eval.results.lookup import find_calibration, find_score
 from fastrank_eval.results.notes import (
     NEGATIVE,
+    end_lines,
     meta_with_notes,
     names_of,
     report_notes,
-    size_and_conventions,
 )
-from fastrank_eval.results.slice_view import (
+from fastrank_eval.results.report import Best, Name, Report, Table
+from fastrank_eval.results.slice_tables import (
     AT_LEAST,
     FEW,
     FEW_NOTE,
-    LAYOUTS,
-    Layout,
-    SliceSheet,
     best_models,
     left_out_notes,
     slice_rows,
-    slice_tables,
+    slice_table,
     worst_slices,
-)
-from fastrank_eval.results.tables import (
-    TEXT_WIDTH,
-    Name,
-    Report,
-    Table,
-    first_that_fits,
-    sections,
 )
 from fastrank_eval.results.views import View
 from fastrank_eval.stats.intervals import FEW_GROUPS
-
-_NARROW, _REASON = 12, 13  # least widths of names and of reasons ("few_positives")
 
 
 class Reported(View):
@@ -158,27 +146,22 @@ class Reported(View):
         }
 
     @typed
-    def report(self, width: int | None = None, *, wide: bool = False) -> Report:
+    def report(self, *, wide: bool = False) -> Report:
         """Build the report that people read; see `View.report`."""
         by_model = not wide and len(self.scores) > 1
+        overall = _of_all_rows(self)
+        tables = [_overall(overall, self.meta)]
         if by_model:
-            coverage = coverage_tables(_of_all_rows(self), self.meta, width)
-            overall = [*_overall_by_model(self, width), *coverage]
-        else:
-            overall = list(_overall_tables(self, width))
-        size, conventions = size_and_conventions(self.meta, width)
-        notes = map(printable, report_notes(self.values, self.meta))
+            tables = [*_by_model(overall), *coverage_tables(overall, self.meta)]
+        notes = *_details(self), *_cautions(self, by_model), *report_notes(self.values, self.meta)
         return Report(
-            f"Evaluation of {', '.join(map(printable, self.scores))}",
+            printable(f"Evaluation of {', '.join(self.scores)}"),
             [
-                *overall,
-                *_slice_tables(self, width, by_model),
-                *worst_slices(self.calibration, width),
+                *tables,
+                *_slice_tables(self.values, by_model),
+                *worst_slices(self.calibration),
+                *end_lines(self.meta, _legend(self, by_model), notes),
             ],
-            list(_legend(self, by_model)),
-            [*_details(self), *_cautions(self, by_model), *notes],
-            size,
-            conventions,
         )
 
 
@@ -198,193 +181,159 @@ def _half_width(value: MeasureValue) -> str:
     return half_width_text(half_width, decimals(half_width))
 
 
-def _overall_tables(result: Reported, width: int | None) -> Iterator[Table]:
-    """Lay out all rows, model by model.
+def _overall(values: Sequence[MeasureValue], meta: Meta) -> Table:
+    """Lay out all rows; in a narrow terminal a table for each model."""
+    models: dict[str, list[MeasureValue]] = {}
+    for v in values:
+        models.setdefault(v.score, []).append(v)
+    narrower = tuple(
+        _one_model(own, meta, name, narrower=(_one_model(own, meta, name, beside=False),))
+        for name, own in models.items()
+    )
+    return _one_model(values, meta, None, narrower=narrower)
 
-    For a narrow terminal group totals are left out, intervals stand as a distance under their
-    value, and names and reasons are folded. No digit is cut off.
-    """
-    if width is None:
-        yield _overall(result)
-        return
-    table = first_that_fits((_overall(result, *layout) for layout in LAYOUTS), width)
-    yield from sections(table, width, {table.header[1]: _NARROW, "dropped": _REASON})
 
-
-def _overall(result: Reported, totals: bool = True, side_by_side: bool = True) -> Table:
+def _one_model(
+    values: Sequence[MeasureValue],
+    meta: Meta,
+    score: str | None,
+    beside: bool = True,
+    narrower: tuple[Table, ...] = (),
+) -> Table:
     """Build the table of all rows.
-
-    Parameters
-    ----------
-    result : Reported
-    totals : bool
-        Show the totals of groups.
-    side_by_side : bool
-        Show intervals next to values, not under them.
-    """
-    values = _of_all_rows(result)
-    has_intervals = any(map(_interval, values))
-    has_slices = any(v.slice != "all" for v in values)
-    confidence = result.meta.conventions.get("confidence")
-    level = f"{percent_text(confidence)} CI" if isinstance(confidence, float) else "CI"
-    under, beside = has_intervals and not side_by_side, has_intervals and side_by_side
-    rows = [
-        [
-            printable(v.score),
-            *[printable(v.slice)] * has_slices,
-            measure_text(v.shown, v.aggregate),
-            number_text(v.value, v.aggregate) + f"\n{_half_width(v)}".rstrip() * under,
-            *[_interval(v) or "n/a"] * beside,
-            *_coverage(v, result.meta, totals),
-        ]
-        for v in values
-    ]
-    names = ["score", *["slice"] * has_slices, "measure"]
-    numbers = ["value" + f"\n{level}" * under, *[level] * beside]
-    return Table([*names, *numbers, *_coverage_titles(totals)], len(names), rows, bold="value")
-
-
-def _coverage_titles(totals: bool) -> list[str]:
-    return ["groups used" if totals else "groups\nused", "dropped", "rows", "positives"]
-
-
-def _coverage(value: MeasureValue, meta: Meta, totals: bool) -> list[str]:
-    """Format the groups and rows behind a value."""
-    dropped = [f"{count:,} {reason}" for reason, count in value.dropped.items() if count]
-    return [
-        f"{value.groups_used:,}" + f"/{value.groups:,}" * totals
-        if meta.groups or not meta.rows
-        else "none",
-        "\n".join(dropped) or "none",
-        share_text(value.rows_share),
-        share_text(value.positives_share),
-    ]
-
-
-def _overall_by_model(result: Reported, width: int | None) -> Iterator[Table]:
-    """Lay out all rows, models side by side."""
-    rows: dict[str, dict[str, MeasureValue]] = {}
-    for v in _of_all_rows(result):
-        rows.setdefault(measure_text(v.shown, v.aggregate), {})[v.score] = v
-    return slice_tables([_MeasureSheet((), rows)] if rows else [], width)
-
-
-def coverage_tables(
-    values: Sequence[MeasureValue], meta: Meta, width: int | None
-) -> Iterator[Table]:
-    """Lay out the coverage of values of all rows, once where it is equal.
 
     Parameters
     ----------
     values : sequence of MeasureValue
     meta : Meta
-    width : int, optional
-        As in `slice_tables`.
-
-    Yields
-    ------
-    Table
-        One, if there are values.
+    score : str or None
+        The model, which is the title; None for a column of models.
+    beside : bool
+        Show intervals next to values, not under them.
+    narrower : tuple of Table
     """
-    scores = {v.score for v in values}
-    owners: dict[tuple[str, ...], list[MeasureValue]] = {}
-    for v in values:
-        owners.setdefault(tuple(_coverage(v, meta, totals=True)), []).append(v)
-
-    def table(totals: bool) -> Table:
-        label = Layout(totals, True, width).label
-        rows = [
-            [
-                "",
-                label(names_of(own, scores)).replace("\n ", "\n"),
-                *_coverage(own[0], meta, totals),
-            ]
-            for own in owners.values()
-        ]
-        return Table(["", "coverage", *_coverage_titles(totals)], 2, rows)
-
-    fitting = table(True) if width is None else first_that_fits(map(table, (True, False)), width)
-    yield from sections(fitting, width or TEXT_WIDTH, {"coverage": _NARROW, "dropped": _REASON})
-
-
-class _ResultSheet(SliceSheet[MeasureValue]):
-    """The slices of one slicing, for a model by measure."""
-
-    mark_width = len(AT_LEAST)
-
-    def group_titles(self, layout: Layout) -> list[str]:
-        return ["groups used" if layout.width is None else "groups\nused", "rows"]
-
-    def group_cells(
-        self, row: Mapping[str, MeasureValue], measures: Sequence[str], layout: Layout
-    ) -> list[str]:
-        values = [row[measure] for measure in measures]
-        fewest = min(values, key=lambda v: v.groups_used)
-        mark = AT_LEAST * (len({v.groups_used for v in values}) > 1)
-        used = f"{mark}{fewest.groups_used:,}" + f"/{fewest.groups:,}" * layout.totals
-        used = used if fewest.groups else "none"
-        share = share_text(fewest.rows_share)
-        return [used, mark * (share[:1].isdigit() and share != "100%") + share]
-
-    def heading(self, value: MeasureValue) -> str:
-        return measure_text(value.shown, value.aggregate)
-
-    def cell(self, value: MeasureValue, layout: Layout) -> str:
-        number, half_width = number_text(value.value, value.aggregate), _half_width(value)
-        if value.caution == "one_group":
-            return number + _ONE
-        if not half_width:
-            return number
-        separator = " " if layout.side_by_side else "\n"
-        return number + separator + half_width + FEW * (value.caution == "few_groups")
+    confidence = meta.conventions.get("confidence")
+    level = f"{percent_text(confidence)} CI" if isinstance(confidence, float) else "CI"
+    has_intervals = any(map(_interval, values))
+    names: dict[str, Callable[[MeasureValue], str]] = {"score": lambda v: printable(v.score)}
+    if score is not None:
+        names = {}
+    if any(v.slice != "all" for v in values):
+        names["slice"] = lambda v: printable(v.slice)
+    names["measure"] = lambda v: measure_text(v.shown, v.aggregate)
+    columns: dict[str, Callable[[MeasureValue], str]] = {
+        "value": lambda v: number_text(v.value, v.aggregate)
+    }
+    if has_intervals and beside:
+        columns[level] = lambda v: _interval(v) or "n/a"
+    elif has_intervals:
+        under = f"value\n{level}"
+        columns = {
+            under: lambda v: f"{number_text(v.value, v.aggregate)}\n{_half_width(v)}".rstrip()
+        }
+    rows = [
+        [*(cell(v) for cell in (names | columns).values()), *_coverage(v, meta).values()]
+        for v in values
+    ]
+    header = [*names, *columns, *_COVERAGE]
+    return Table(header, rows, len(names), printable(score or ""), narrower=narrower)
 
 
-class _ModelSheet(_ResultSheet):
-    """The slices of one slicing, for a measure by model."""
+_COVERAGE = ("groups used", "dropped", "rows", "positives")
 
-    def heading(self, value: MeasureValue) -> str:
-        return Name(printable(value.score))
 
-    def best(self, row: Mapping[str, MeasureValue]) -> frozenset[str]:
-        value = next(iter(row.values()))
-        numbers = {model: v.value for model, v in row.items()}
-        return best_models(
-            numbers, measure(value.measure), partial(number_text, aggregate=value.aggregate)
+def _coverage(value: MeasureValue, meta: Meta) -> dict[str, str]:
+    """Format the groups and rows behind a value."""
+    dropped = [f"{count:,} {reason}" for reason, count in value.dropped.items() if count]
+    grouped = meta.groups or not meta.rows
+    texts = (
+        f"{value.groups_used:,}/{value.groups:,}" if grouped else "none",
+        "\n".join(dropped) or "none",
+        share_text(value.rows_share),
+        share_text(value.positives_share),
+    )
+    return dict(zip(_COVERAGE, texts, strict=True))
+
+
+def _by_model(values: Sequence[MeasureValue]) -> Iterator[Table]:
+    """Lay out all rows, models side by side."""
+    if values:
+        yield slice_table(
+            values,
+            rows=lambda v: measure_text(v.shown, v.aggregate),
+            columns=lambda v: v.score,
+            cells=_model_cell,
+            first="measure",
         )
 
 
-class _MeasureSheet(_ModelSheet):
-    """All rows, by measure and model."""
+def coverage_tables(values: Sequence[MeasureValue], meta: Meta) -> Iterator[Table]:
+    """Lay out the coverage of values of all rows, once where it is equal."""
+    scores = {v.score for v in values}
+    owners: dict[tuple[str, ...], list[MeasureValue]] = {}
+    for v in values:
+        owners.setdefault(tuple(_coverage(v, meta).values()), []).append(v)
+    if owners:
+        rows = [[printable(names_of(own, scores)), *texts] for texts, own in owners.items()]
+        yield Table(["coverage", *_COVERAGE], rows)
 
-    lines = "measure"
 
-    def group_titles(self, layout: Layout) -> list[str]:
-        return []
+def _text(value: MeasureValue) -> str:
+    """Format a value and its interval."""
+    number, half_width = number_text(value.value, value.aggregate), _half_width(value)
+    if value.caution == "one_group":
+        return number + _ONE
+    rough = FEW * (value.caution == "few_groups")
+    return f"{number} {half_width}{rough}" if half_width else number
 
-    def group_cells(
-        self, row: Mapping[str, MeasureValue], columns: Sequence[str], layout: Layout
-    ) -> list[str]:
-        return []
+
+def _model_cell(value: MeasureValue, line: Sequence[MeasureValue]) -> list[tuple[str, str]]:
+    """Write the cell of a model; the best one of the line is bold."""
+    numbers = {v.score: v.value for v in line}
+    text_of = partial(number_text, aggregate=value.aggregate)
+    best = best_models(numbers, measure(value.measure), text_of)
+    text = _text(value)
+    return [(Name(printable(value.score)), Best(text) if value.score in best else text)]
+
+
+def _groups(line: Sequence[MeasureValue]) -> list[tuple[str, str]]:
+    """Write the groups and rows of the value that uses the fewest."""
+    fewest = min(line, key=lambda v: v.groups_used)
+    mark = AT_LEAST * (len({v.groups_used for v in line}) > 1)
+    used = f"{mark}{fewest.groups_used:,}/{fewest.groups:,}" if fewest.groups else "none"
+    share = share_text(fewest.rows_share)
+    mark *= share[:1].isdigit() and share != "100%"
+    return [("groups used", used), ("rows", mark + share)]
 
 
 _ONE = "†"
 
-_Values = dict[str, dict[str, dict[str, MeasureValue]]]
 
-
-def _slice_tables(result: Reported, width: int | None, by_model: bool) -> Iterator[Table]:
+def _slice_tables(values: Sequence[MeasureValue], by_model: bool) -> Iterator[Table]:
     """Lay out the slices, by slicing, then by model or measure."""
-    slicings: dict[str | None, _Values] = {None: {}}
-    for v in result.values:
-        text = measure_text(v.shown, v.aggregate)
-        title, column = (text, v.score) if by_model else (v.score, text)
-        rows = slicings.setdefault(v.by, {}).setdefault(title, {})
-        rows.setdefault(v.slice, {})[column] = v
-    overall = slicings.pop(None)
-    sheet = _ModelSheet if by_model else _ResultSheet
-    for by, tables in slicings.items():
-        sheets = [sheet((title, str(by)), overall[title] | rows) for title, rows in tables.items()]
-        yield from slice_tables(sheets, width)
+
+    def name(v: MeasureValue) -> str:
+        return measure_text(v.shown, v.aggregate)
+
+    def model(v: MeasureValue) -> str:
+        return v.score
+
+    table_of, column_of = (name, model) if by_model else (model, name)
+    tables: dict[str, dict[str, list[MeasureValue]]] = {}
+    for v in values:
+        if v.by is not None:
+            tables.setdefault(v.by, {}).setdefault(table_of(v), []).append(v)
+    for by, title in ((by, title) for by, titles in tables.items() for title in titles):
+        overall = [v for v in values if v.by is None and table_of(v) == title]
+        own = tables[by][title]
+        yield slice_table(
+            [*overall, *own],
+            rows=lambda v: v.slice,
+            columns=column_of,
+            cells=_model_cell if by_model else lambda v, _: [(name(v), _text(v))],
+            lead=_groups,
+            title=f"{title} by {by}",
+        )
 
 
 def _legend(result: Reported, by_model: bool) -> Iterator[str]:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from functools import partial
 from inspect import signature
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from fastrank_eval._lib.arguments import check_indent, check_options, typed
 from fastrank_eval._lib.dataclass import dataclass
-from fastrank_eval._lib.files import csv_text
-from fastrank_eval.results.markup import to_latex, to_markdown, to_notebook, to_page
-from fastrank_eval.results.tables import Report
+from fastrank_eval._lib.errors import OutputError
+from fastrank_eval._lib.files import csv_cells, csv_text
+from fastrank_eval.results.report import Report, html, latex, markdown, terminal, text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,13 +48,11 @@ class View(ABC):
         """
 
     @abstractmethod
-    def report(self, width: int | None = None, *, wide: bool = False) -> Report:
+    def report(self, *, wide: bool = False) -> Report:
         """Build the report that people read.
 
         Parameters
         ----------
-        width : int, optional
-            Columns of a terminal; by default a document, where each cell is one line.
         wide : bool
             Make tables for each model, with intervals and coverage in columns. By default models
             are columns.
@@ -141,7 +138,7 @@ class View(ABC):
         str
             Names from the data are in code spans, so nothing in them is markup.
         """
-        return to_markdown(self.view(**choices).report(None))
+        return markdown(self.report(**choices))
 
     def to_latex(self, **choices: Any) -> str:
         r"""Write the report as LaTeX, for ``\input`` into a document with booktabs.
@@ -156,7 +153,7 @@ class View(ABC):
         str
             Names from the data are escaped.
         """
-        return to_latex(self.view(**choices).report(None))
+        return latex(self.report(**choices))
 
     def to_html(self, **choices: Any) -> str:
         """Write the report as a page of HTML, which needs no other file.
@@ -171,7 +168,7 @@ class View(ABC):
         str
             Names from the data are escaped.
         """
-        return to_page(self.view(**choices).report(None))
+        return html(self.report(**choices))
 
     def view(self, **choices: Any) -> TerminalView:
         """Choose what a terminal and a notebook show.
@@ -185,9 +182,7 @@ class View(ABC):
         -------
         rich renderable
         """
-        check_options("view", choices, self._choices_of("report"))
-        self.report(**choices)  # raises if a choice is wrong
-        return TerminalView(partial(self.report, **choices))
+        return TerminalView(self.report(**choices))
 
     def _choices_of(self, method: str) -> list[str]:
         """Name the choices that `document` or `report` takes."""
@@ -195,10 +190,10 @@ class View(ABC):
         return [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
 
     def __repr__(self) -> str:
-        return self.report().to_text()
+        return text(self.report())
 
     def _repr_html_(self) -> str:
-        return to_notebook(self.report())
+        return html(self.report(), page=False)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield self.view()
@@ -206,24 +201,81 @@ class View(ABC):
 
 @dataclass(frozen=True)
 class TerminalView:
-    """A report for a terminal, built for its width.
+    """A report for a terminal or a notebook.
 
     Parameters
     ----------
-    report : callable
-        Builds the report for a number of columns.
+    report : Report
     """
 
-    report: Callable[[int | None], Report]
+    report: Report
 
     def _repr_html_(self) -> str:
-        return to_notebook(self.report(None))
+        return html(self.report, page=False)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield from self.report(options.max_width).to_terminal()
+        yield from terminal(self.report, options.max_width)
 
 
 def _csv_cell(cell: object) -> object:
     if isinstance(cell, dict):
         return ";".join(f"{key}={number}" for key, number in cell.items())
     return cell
+
+
+#: Suffixes of table files.
+SUFFIXES = (".parquet", ".arrow", ".csv")
+_TEXTS = (pa.types.is_string, pa.types.is_large_string)
+_BYTES = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary)
+
+
+def write_table(table: pa.Table, part: Path, shown: str, safe: bool = False) -> None:
+    """Write a table to `part` in the format that the suffix of `shown` names.
+
+    Parameters
+    ----------
+    table : pyarrow.Table
+    part : Path
+    shown : str
+    safe : bool
+        In CSV, put an apostrophe before text that a spreadsheet reads as a formula.
+
+    Raises
+    ------
+    OutputError
+        If the format cannot hold a column.
+    """
+    suffix = Path(shown).suffix.lower()
+    try:
+        with part.open("wb") as sink:  # Arrow opens no file whose name is not UTF-8
+            if suffix == ".parquet":
+                import pyarrow.parquet as papq
+
+                papq.write_table(table, sink)
+            elif suffix == ".arrow":
+                with pa.ipc.new_file(sink, table.schema) as writer:
+                    writer.write_table(table)
+            else:
+                import pyarrow.csv as pacsv
+
+                table = _for_csv(table, safe)
+                pacsv.write_csv(table.rename_columns(csv_cells(table.column_names, safe)), sink)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        reason = (str(error).splitlines() or ["unknown fault"])[0]
+        raise OutputError(f"cannot write {shown!r} as {suffix}: {reason}.") from error
+
+
+def _for_csv(table: pa.Table, safe: bool) -> pa.Table:
+    """Decode dictionaries, and write bytes in hexadecimal."""
+    for i, field in enumerate(table.schema):
+        column = table.column(i)
+        if pa.types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
+        if any(is_bytes(column.type) for is_bytes in _BYTES):
+            column = pa.chunked_array([[key.hex() for key in column.to_pylist()]], pa.string())
+        elif column.type == pa.uuid():
+            column = pa.chunked_array([list(map(str, column.to_pylist()))], pa.string())
+        elif safe and any(is_text(column.type) for is_text in _TEXTS):
+            column = pa.chunked_array([csv_cells(column.to_pylist(), safe)], column.type)
+        table = table.set_column(i, field.name, column)
+    return table

@@ -8,7 +8,6 @@ import json
 import math
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
@@ -97,16 +96,6 @@ def test_per_group__has_a_column_for_each_model_and_measure(comparison) -> None:
 # ---- for people ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("width", [60, 72, 80, 100, 120, 160])
-def test_terminal__any_width__no_line_is_longer_and_no_digit_is_lost(comparison, width) -> None:
-    lines = on_terminal(comparison.view(movers=3, wide=True), width)
-    assert max(map(len, lines)) <= width
-    text = " ".join(lines)
-    for line in comparison:
-        assert f"{line.value:#.6g}" in text
-    assert text.count("groups that changed GAUC most") == 2
-
-
 def test_equal_models__read_the_same_in_every_form() -> None:
     log = pa.table({"u": [1, 1, 2, 2], "y": [1, 0, 0, 1], "a": [0.3, 0.1, 0.4, 0.2]})
     log = log.append_column("b", log["a"])
@@ -118,21 +107,6 @@ def test_equal_models__read_the_same_in_every_form() -> None:
     assert dict(zip(header.split(" | "), values.split(" | "), strict=True))["mdd"] == "n/a"
     shown = (found.to_markdown(movers=3), " ".join(on_terminal(found.view(movers=3), 160)))
     assert not [text for text in shown if "moved" in text or "contribution" in text]
-
-
-def test_terminal__of_80_and_120_columns__shows_what_fits(comparison) -> None:
-    view = comparison.view(wide=True)
-    narrow, wide = (" ".join(on_terminal(view, width)) for width in (80, 120))
-    assert "relative" not in narrow
-    assert "±" in narrow
-    assert "±" not in wide
-    for title in ("relative", "p holm", "95% CI", "wins"):
-        assert title in wide
-    assert "mdd" not in wide
-    assert "mdd" in " ".join(on_terminal(view, 160))
-    assert wide.count("new against old") == 1
-    assert "newer is better: +" in wide
-    assert "RelaImpr of new: AUC +" in wide
 
 
 def test_text__names_the_candidate_of_each_verdict(comparison) -> None:
@@ -268,19 +242,3 @@ def test_command__help__lists_every_test_and_has_examples() -> None:
     choices = next(param for param in command.params if param.name == "test").type.choices
     assert tuple(choices) == TESTS
     assert "fastrank-eval compare" in outcome.stdout
-
-
-def test_slices__stand_in_a_table_of_their_own() -> None:
-    lines = [
-        ComparedValue(
-            "b", "a", part, "RR", "mean", 0.5, 0.75, 0.25, 0.5, verdict=f"v {part}", by=by
-        )
-        for part, by in (("all", None), ("slot=1", "slot"), ("slot=2", "slot"))
-    ]
-    found = Comparison(lines, Meta("1", 5, 2, {}, 0.5), "a", ["b"], ["RR"])
-    for text in (repr(found), found.to_markdown(), "\n".join(on_terminal(found, 80))):
-        assert "slot=2" in text
-        assert "v all" in text
-        assert "v slot=1" not in text
-        assert "b against a by slot" in text
-    assert np.isnan(found.find("RR", "b", "slot=1").se)

@@ -52,18 +52,6 @@ def rows(markdown: str, measure: str) -> list[str]:
     return [cell.strip() for cell in line.strip("|").split("|")]
 
 
-def test_markdown__has_baseline_and_candidates_as_columns(comparison: fe.Comparison) -> None:
-    text = comparison.to_markdown()
-    assert "| measure | `old` | `newer` | delta | `worse` | delta |" in text
-    _, base, newer, gain, worse, loss = rows(text, "GAUC")
-    found = {name: comparison.find("GAUC", name) for name in ("newer", "worse")}
-    assert base == f"{found['newer'].base_value:#.6g}"
-    assert newer == f"**{found['newer'].value:#.6g}**"
-    assert worse == f"{found['worse'].value:#.6g}"
-    assert re.fullmatch(r"▲ \+0\.\d+ ±0\.\d+", gain)
-    assert re.fullmatch(r"▼ -0\.\d+ ±0\.\d+", loss)
-
-
 def test_best__of_a_measure_where_lower_is_better__is_the_lowest(
     comparison: fe.Comparison,
 ) -> None:
@@ -113,40 +101,6 @@ def test_verdict__many_slices__names_three(log: dict[str, Any]) -> None:
     assert line.endswith(", and 2 more")
 
 
-def test_coverage__stands_once(comparison: fe.Comparison) -> None:
-    for text in (repr(comparison), comparison.to_markdown(), comparison.to_latex()):
-        assert text.count("coverage") == 1
-        assert text.count("positives") == 1
-
-
-def test_slices__have_a_column_for_each_candidate(comparison: fe.Comparison) -> None:
-    text = comparison.to_markdown()
-    assert "`AP against old by slot`\n\n| slice | groups | `newer` | `worse` |" in text
-    assert "`newer against old by slot`" in comparison.to_markdown(wide=True)
-    shown = text.partition("`AP against old by slot`")[2].partition("`GroupError")[0]
-    for part in ("slot=0", "slot=1", "slot=2"):
-        cells = rows(shown, part)
-        for cell, name in zip(cells[2:], ("newer", "worse"), strict=True):
-            delta = comparison.find("AP", name, part).delta
-            assert float(re.findall(r"[+-][\d.]+", cell)[0]) == pytest.approx(delta, abs=0.006)
-
-
-@pytest.mark.parametrize("width", [60, 80, 120, 200])
-def test_terminal__any_width__has_every_number(comparison: fe.Comparison, width: int) -> None:
-    text = on_terminal(comparison.view(movers=2), width)
-    assert max(map(len, text.splitlines())) <= width
-    for line in comparison:
-        assert f"{line.value:#.6g}" in text or line.by is not None
-
-
-def test_wide__has_a_table_for_each_candidate(comparison: fe.Comparison) -> None:
-    text = comparison.to_markdown(wide=True)
-    for name in ("newer", "worse"):
-        assert f"`{name} against old`\n\n| measure | `old` | `{name}` | delta | 95% CI |" in text
-    terminal = on_terminal(comparison.view(wide=True), 200)
-    assert terminal.count("p holm") >= 2
-
-
 # ---- the command line ----------------------------------------------------------------------------
 
 
@@ -192,23 +146,6 @@ def test_output__file_exists__names_the_option_alone() -> None:
     outcome = CliRunner().invoke(cli, words)
     assert outcome.exit_code == 2
     assert outcome.stderr.endswith("name another file, or pass --overwrite.\n")
-
-
-@pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize("form", ["latex", "html", "markdown", "table"])
-def test_format__wide__has_more_columns(form: str) -> None:
-    narrow, wide = (run("evaluate", *MODELS, "-f", form, *more) for more in ((), ("--wide",)))
-    assert "coverage" in narrow
-    assert "coverage" not in wide
-    assert "95% CI" in wide.replace("\\", "")
-
-
-@pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize("form", ["csv", "json"])
-def test_machine_formats__are_the_same_with_wide(form: str) -> None:
-    narrow, wide = (run("evaluate", *MODELS, "-f", form, *more) for more in ((), ("--wide",)))
-    steady = re.compile(r'"seconds": [\d.e-]+')
-    assert steady.sub("", narrow) == steady.sub("", wide)
 
 
 @pytest.mark.usefixtures("folder")

@@ -42,25 +42,6 @@ def on_terminal(found, width: int) -> list[str]:
     return console.file.getvalue().splitlines()
 
 
-@pytest.mark.parametrize("width", [60, 80, 120])
-def test_terminal__no_line_is_too_long_and_every_difference_is_there(comparison, width) -> None:
-    lines = on_terminal(comparison.view(wide=True), width)
-    assert max(map(len, lines)) <= width
-    text = "\n".join(lines)
-    for score in comparison.scores:
-        tables = list(compared_slices(comparison, [score], width))
-        titles = [(f"{score} against old by {by}",) for by in ("slot", "country")]
-        assert list(dict.fromkeys(table.title for table in tables)) == titles
-        measures = [cell for t in tables if t.title == titles[0] for cell in t.header[2:]]
-        assert [re.sub(r"\n", "", cell) for cell in measures] == list(
-            dict.fromkeys(value.shown for value in comparison)
-        )
-        for table in tables:
-            for row in table.rows:
-                for cell in row[2:]:
-                    assert all(line in text for line in cell.split("\n"))
-
-
 def test_marks__say_what_the_verdict_says_after_correction(comparison) -> None:
     seen = set()
     for score in comparison.scores:
@@ -96,14 +77,6 @@ def test_parts_of_the_difference__stand_under_slices_that_cut_groups_alone(compa
     pooled = 2 + comparison.measures.index("KS")
     assert {row[pooled] for row in by_slot.rows[4:]} == {""}
     assert "within slices, by their mix, and a remainder add up" in repr(comparison)
-
-
-def test_markdown__has_a_table_a_slicing_and_candidate(comparison) -> None:
-    text = comparison.to_markdown(wide=True)
-    for score in comparison.scores:
-        for by in ("slot", "country"):
-            assert f"`{score} against old by {by}`\n\n| slice | groups | GAUC |" in text
-    assert "| `slot=1` |" in text
 
 
 def test_slices_of_results__have_differences_without_intervals(log) -> None:

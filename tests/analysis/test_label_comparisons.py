@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import pickle
 from typing import Any
@@ -10,7 +9,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from rich.console import Console
 
 import fastrank_eval as fe
 from fastrank_eval import ArgumentError, Comparison, LabelComparisons
@@ -105,31 +103,6 @@ def test_json__has_the_comparison_of_each_label() -> None:
         label: json.loads(one.to_json(movers=2)) for label, one in together.items()
     }
     assert found["labels"]["order"]["movers"]
-
-
-def test_reports__have_a_heading_for_each_label() -> None:
-    together = compare(measures=OWN)
-    text = repr(together)
-    lines = text.splitlines()
-    assert lines[0] == "click"
-    assert lines[lines.index("order") - 1] == ""
-    # What all labels share is there once.
-    assert text.count("400 rows") == text.count("ties=expected") == 1
-    assert "## `order`\n" in together.to_markdown()
-    assert r"\textbf{\large order}" in together.to_latex()
-    assert "<h2>order</h2>" in together.to_html()
-    assert "<title>Comparison for click, order</title>" in together.to_html()
-    assert "<h3>order</h3>" in together._repr_html_()
-    console = Console(width=90, record=True, file=io.StringIO())
-    console.print(together.view())
-    assert {"click", "order"} <= set(console.export_text().splitlines())
-
-
-def test_documents__list_movers_of_each_label() -> None:
-    together = compare(measures="RR")
-    for write in (LabelComparisons.to_markdown, LabelComparisons.to_latex):
-        assert len(write(together, movers=2)) > len(write(together))
-    assert len(together.to_html(movers=2, wide=True)) > len(together.to_html(wide=True))
 
 
 def test_gates__are_judged_for_every_label_that_has_their_measures() -> None:

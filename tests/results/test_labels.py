@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import pickle
 from collections.abc import Mapping
@@ -10,7 +9,6 @@ from typing import Any
 
 import pyarrow.compute as pc
 import pytest
-from rich.console import Console
 
 import fastrank_eval as fe
 from fastrank_eval import ArgumentError, ColumnError, LabelResults, Result
@@ -120,47 +118,10 @@ def test_json__has_the_values_of_each_label() -> None:
     assert found["labels"] == {label: json.loads(results[label].to_json()) for label in LABELS}
 
 
-def test_report__has_a_heading_for_each_label() -> None:
-    text = repr(evaluate(measures=OWN))
-    lines = text.splitlines()
-    assert lines[0] == "click"
-    order = lines.index("order")
-    assert lines[order - 1] == ""
-    assert lines[1].split() == lines[order + 1].split()
-    assert lines[order + 2].split()[:2] == ["pctr", "RR"]
-    # What all labels share is there once; the rest names its label.
-    assert text.count("400 rows") == text.count("ties=expected") == 1
-    assert "click: GAUC weight=impressions" in text
-
-
 def test_report__where_labels_have_other_rows() -> None:
     text = repr(evaluate(label=["click", "cart"], unjudged="drop"))
     assert "click: 400 rows" in text
     assert "cart: 323 rows" in text
-
-
-def test_documents__have_headings_of_their_own() -> None:
-    results = evaluate()
-    assert "## `order`\n" in results.to_markdown()
-    assert r"\textbf{\large order}" in results.to_latex()
-    assert "<h2>order</h2>" in results.to_html()
-    assert "<title>Evaluation of click, order</title>" in results.to_html()
-    assert "<h3>order</h3>" in results._repr_html_()
-    console = Console(width=90, record=True, file=io.StringIO())
-    console.print(results.view())
-    lines = console.export_text().splitlines()
-    assert {"click", "order"} <= set(lines)
-
-
-def test_labels__are_escaped() -> None:
-    name = "<b>|$&`"
-    table = LOG.append_column(name, LOG["click"])
-    results = fe.evaluate(table, **ROLES, label=["click", name], measures="RR")
-    for page in (results.to_html(), results._repr_html_()):
-        assert "<b>|" not in page
-        assert "&lt;b&gt;|$&amp;`" in page
-    assert f"## `` {name} ``" in results.to_markdown()
-    assert r"\textless{}b\textgreater{}\textbar{}\$\&\textasciigrave{}" in results.to_latex()
 
 
 def test_gates__are_judged_for_every_label() -> None:

@@ -183,53 +183,11 @@ def test_to_csv__names_with_commas_and_quotes__read_back() -> None:
     assert rows[1]["value"] == ""
 
 
-def test_to_markdown__hostile_names__stay_in_their_cells() -> None:
-    result = one_result(("a|b", "`<script>`\n# title"))
-    lines = result.to_markdown(wide=True).splitlines()
-    table = [line for line in lines if line.startswith("|")]
-    assert len(table) == 2 + 6
-    assert len({len(re.findall(r"(?<!\\)\|", line)) for line in table}) == 1
-    assert "`a\\|b`" in table[2]
-    assert "`` `<script>`\\n# title ``" in table[5]
-    assert not any(line.startswith("#") for line in lines)
-
-
 def test_iter__gives_the_values_in_order() -> None:
     assert [v.measure for v in one_result()] == ["GAUC", "AUC", "ERR(max_grade=1)@10"]
 
 
 # ---- print ---------------------------------------------------------------------------------------
-
-
-def test_repr__is_a_plain_aligned_table() -> None:
-    header, *lines, size, conventions = repr(one_result()).splitlines()
-    assert header.split()[:5] == ["score", "measure", "value", "groups", "used"]
-    assert [re.split(r" {2,}", line) for line in lines] == [
-        ["pctr", "GAUC", "0.712346", "8,000/12,000", "3,990 all_negative, 10 few_rows", "61.2%",
-         "100%"],
-        ["pctr", "AUC", "undefined", "0/12,000", "12,000 single_class", "0%", "n/a"],
-        ["pctr", "ERR(max_grade=1)@10", "0.0557653", "12,000/12,000", "none", ">99.9%", "<0.1%"],
-    ]  # fmt: skip
-    assert {len(header), *map(len, lines)} == {len(header)}
-    assert size == "240,000 rows, 12,000 groups"
-    assert conventions == "ties=expected"
-
-
-@pytest.mark.parametrize("width", [80, 120])
-@pytest.mark.parametrize("scores", [("pctr",), ("pctr", "a_model_of_a_rather_long_name")])
-@pytest.mark.parametrize("groups", [12_000, 123_456_789])
-def test_print__usual_widths__every_number_stands_whole(
-    width: int, scores: tuple[str, ...], groups: int
-) -> None:
-    lines = on_terminal(one_result(scores, groups=groups).view(wide=True), width)
-    text = "\n".join(lines)
-    assert max(map(len, lines)) <= width
-    assert "\x1b" not in text
-    assert "…" not in text
-    for whole in ("0.712346", "undefined", "0.0557653", "61.2%", f"{groups - 4000:,}", "3,990"):
-        assert len(re.findall(rf"(?<![\w.,]){re.escape(whole)}(?![\w.,])", text)) == len(scores)
-    for name in (*scores, "all_negative", "few_rows", "ERR(max_grade=1)@10"):
-        assert name in text
 
 
 def with_intervals(scores: tuple[str, ...], groups: int) -> Result:
@@ -281,20 +239,6 @@ def test_interval__by_any_spelling_and_score() -> None:
         result.interval("GAUC")
     with pytest.raises(MeasureError, match="was not part"):
         result.interval("RR", "a")
-
-
-def test_print__long_measure__is_folded_and_numbers_are_not() -> None:
-    text = "nDCG(gain={1: 1, 2: 3, 3: 7}, ideal='perfect', max_grade=3)@10"
-    value = MeasureValue("s", "all", text, 0.123456, 10**9, 10**9, {"no_relevant": 5}, 1.0, 1.0)
-    result = Result([value], None, Meta("1", 10**10, 10**9, {}, 1.0), ["s"], [text])
-    lines = on_terminal(result, 80)
-    assert max(map(len, lines)) <= 80
-    assert "0.123456" in "\n".join(lines)
-    assert "1,000,000,000" in "\n".join(lines)
-
-
-def test_print__wide__shows_group_totals() -> None:
-    assert any("8,000/12,000" in line for line in on_terminal(one_result(), 120))
 
 
 def test_print__markup_and_codes_in_names__are_shown_not_obeyed() -> None:

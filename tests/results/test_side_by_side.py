@@ -50,17 +50,6 @@ def bold(result: Result) -> list[str]:
 TWO = {"GAUC": [0.71, 0.72], "LogLoss": [0.31, 0.32], "PCOC": [0.98, 1.02]}
 
 
-def test_markdown__has_a_column_for_each_model() -> None:
-    text = result_of(TWO).to_markdown()
-    assert text.startswith(
-        "| measure | `m0` | `m1` |\n| --- | ---: | ---: |\n"
-        "| `GAUC` | 0.710000 ±0.012 | **0.720000** ±0.012 |\n"
-        "| `LogLoss` | **0.310000** ±0.012 | 0.320000 ±0.012 |\n"
-        "| `PCOC` | 0.980000 ±0.012 | 1.02000 ±0.012 |\n"
-    )
-    assert "± half of the 95% confidence interval" in text
-
-
 @pytest.mark.parametrize(
     "measure, numbers, best",
     [
@@ -90,12 +79,6 @@ def test_terminal__best_is_bold_only_where_there_are_styles() -> None:
     assert "\x1b" not in on_terminal(result, 80)
 
 
-def test_coverage__equal_for_all_models__stands_once() -> None:
-    text = repr(result_of(TWO))
-    assert text.count("30 all_negative") == 1
-    assert re.search(r"^GAUC, LogLoss, PCOC +60/90 +30 all_negative +75.0% +100%$", text, re.M)
-
-
 def test_coverage__that_differs__names_its_models() -> None:
     result = result_of(TWO)
     values = [
@@ -109,79 +92,6 @@ def test_coverage__that_differs__names_its_models() -> None:
     assert "| `GAUC of m1` | 50/90 | 40 all_negative | " in text
 
 
-def test_text__has_blank_lines_around_tables() -> None:
-    lines = repr(result_of(TWO)).split("\n")
-    assert [i for i, line in enumerate(lines) if not line] == [4, 7]
-    assert lines[5].startswith("coverage ")
-    assert lines[8].startswith("± half")
-
-
-def test_coverage__of_many_measures__folds_after_commas() -> None:
-    names = ["GAUC", "LogLoss", "PCOC", "AP", "RR", "P@10", "R@10", "nDCG@10", "AUC"]
-    lines = on_terminal(result_of({name: [0.1, 0.2] for name in names}), 60).splitlines()
-    at = next(i for i, line in enumerate(lines) if line.startswith("coverage"))
-    block = lines[at + 2 : lines.index("", at)]
-    assert len(block) > 1
-    assert [line.split()[0] for line in block] == [line[: line.find(" ")] for line in block]
-
-
-def test_values__with_and_without_interval__are_aligned() -> None:
-    values = [
-        value(score, measure, 0.5, half, caution=caution)
-        for score in ("a", "b")
-        for measure, half, caution in (("GAUC", 0.02, "few_groups"), ("AUC", NAN, "pooled"))
-    ]
-    result = Result(values, None, META, ["a", "b"], ["GAUC", "AUC"])
-    for text in (on_terminal(result, 80),):
-        lines = {line.split()[0]: line for line in text.splitlines() if line.strip()}
-        columns = [
-            [match.start() for match in re.finditer("0.500000", lines[name])]
-            for name in ("GAUC", "AUC")
-        ]
-        assert columns[0] == columns[1]
-        assert len(columns[0]) == 2
-        assert "±0.020*" in lines["GAUC"]
-
-
-@pytest.mark.parametrize("width", [60, 80, 200])
-@pytest.mark.parametrize("models", [2, 5, 30])
-def test_terminal__many_models__are_divided_and_no_digit_is_lost(width: int, models: int) -> None:
-    numbers = {"GAUC": [0.5 + i / 1000 for i in range(models)], "AUC": [0.6] * models}
-    text = on_terminal(result_of(numbers), width)
-    assert max(map(len, text.splitlines())) <= width
-    for i, number in enumerate(numbers["GAUC"]):
-        assert re.search(rf"\bm{i}\b", text)
-        assert f"{number:.6f}" in text
-    assert text.count("coverage") == 1
-
-
-def test_two_models__fit_80_columns_with_their_intervals() -> None:
-    text = on_terminal(result_of(TWO), 80)
-    assert "0.710000 ±0.012  0.720000 ±0.012" in text
-
-
-def test_long_names__are_folded_after_their_words() -> None:
-    values = [value(name, "GAUC", 0.5) for name in ("ranker_of_last_november", "b")]
-    result = Result(values, None, META, ["ranker_of_last_november", "b"], ["GAUC"])
-    text = on_terminal(result, 80)
-    assert [line.split()[-1] for line in text.splitlines()[:2]] == ["ranker_of_", "last_"]
-
-
-def test_slices__have_a_table_for_each_measure() -> None:
-    values = [
-        value(score, measure, number, 0.01, by=by, slice=part)
-        for by, part in ((None, "all"), ("slot", "slot=1"), ("slot", "slot=2"))
-        for score, number in (("a", 0.3), ("b", 0.4))
-        for measure in ("GAUC", "LogLoss")
-    ]
-    result = Result(values, None, META, ["a", "b"], ["GAUC", "LogLoss"])
-    text = result.to_markdown()
-    assert "`GAUC` by `slot`\n\n| slice | groups used | rows | `a` | `b` |" in text
-    assert "| `slot=2` | 60/90 | 75.0% | 0.300000 ±0.010 | **0.400000** ±0.010 |" in text
-    assert "| `slot=2` | 60/90 | 75.0% | **0.300000** ±0.010 | 0.400000 ±0.010 |" in text
-    assert "`a` by `slot`" in result.to_markdown(wide=True)
-
-
 def test_slices__used_groups_that_differ_between_models__are_marked() -> None:
     values = [
         value(score, "GAUC", 0.5, by=by, slice=part, groups_used=used)
@@ -193,37 +103,7 @@ def test_slices__used_groups_that_differ_between_models__are_marked() -> None:
     assert "≥ where models differ" in text
 
 
-def test_one_model__keeps_its_table() -> None:
-    result = result_of({"GAUC": [0.5], "AUC": [0.6]})
-    assert repr(result).split("\n")[0].split()[:3] == ["score", "measure", "value"]
-    assert result.to_markdown() == result.to_markdown(wide=True)
-    assert not bold(result)
-
-
-def test_wide__has_a_row_for_each_model_and_measure() -> None:
-    text = result_of(TWO).to_markdown(wide=True)
-    assert text.startswith("| score | measure | value | 95% CI | groups used |")
-    assert text.count("30 all_negative") == 6
-    terminal = on_terminal(result_of(TWO).view(wide=True), 120)
-    assert [line.strip() for line in terminal.splitlines() if re.fullmatch(" *m. *", line)] == [
-        "m0",
-        "m1",
-    ]
-
-
-def test_machine_formats__do_not_depend_on_the_layout() -> None:
-    result = result_of(TWO)
-    assert len(result.to_csv().splitlines()) == 1 + 6
-    assert len(result.document()["results"]) == 6
-
-
 def test_cautions__of_models_side_by_side__are_marks() -> None:
     text = repr(result_of({"GAUC": [0.5, 0.6]}, caution="few_groups", effective_groups=5.0))
     assert text.count("effective groups") == 1
     assert "* fewer than 40 effective groups: the interval is rough\n" in text
-
-
-def test_page__names_the_models() -> None:
-    page = result_of(TWO).to_html()
-    assert "<title>Evaluation of m0, m1</title>" in page
-    assert "<strong>0.720000</strong> <span" in page

@@ -209,7 +209,7 @@ def curve(
     if output is None:
         emit(result.to_json() + "\n" if report_format == "json" else result.to_csv(safe=csv_safe))
         return
-    from fastrank_eval.results.tables import write_table
+    from fastrank_eval.results.views import write_table
 
     with atomic_path(output, overwrite=overwrite) as part:
         file_format = _FORMATS[Path(output).suffix.lower()]

@@ -353,16 +353,13 @@ def _side_by_side(
 ) -> str:
     """Format several runs with a column for each."""
     from fastrank_eval.integrations.trec.report import side_by_side
-    from fastrank_eval.results import markup
+    from fastrank_eval.results import report
     from fastrank_eval.results.views import TerminalView
 
+    built = side_by_side(reports, conventions, **layout)
     if form == "table":
-        view = TerminalView(lambda width: side_by_side(reports, width, conventions, **layout))
-        return render_text(view)
-    report = side_by_side(reports, None, conventions, **layout)
-    if form == "html":
-        return markup.to_page(report)
-    return markup.to_latex(report) if form == "latex" else markup.to_markdown(report)
+        return render_text(TerminalView(built))
+    return str(getattr(report, form)(built))
 
 
 @cli.command(

@@ -122,7 +122,7 @@ class ReportFiles:
 
     def __init__(self, sources: Sequence[str], options: dict[str, Any]) -> None:
         from fastrank_eval._lib.files import check_suffix
-        from fastrank_eval.results.tables import SUFFIXES
+        from fastrank_eval.results.views import SUFFIXES
 
         output, report_format = options.pop("output"), options.pop("report_format")
         self._output, self.per_group = output, options.pop("per_group_file")
@@ -165,7 +165,7 @@ class ReportFiles:
             As in `report_text`.
         """
         from fastrank_eval._lib.files import atomic_path
-        from fastrank_eval.results.tables import write_table
+        from fastrank_eval.results.views import write_table
 
         if self.per_group is not None:
             with atomic_path(self.per_group, overwrite=self._overwrite) as part:

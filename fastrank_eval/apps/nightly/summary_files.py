@@ -35,7 +35,7 @@ from fastrank_eval.apps.nightly.text import (
 )
 from fastrank_eval.engine.records import JSON_SCHEMAS, MeasureValue, plain_value
 from fastrank_eval.results.format import amount, interval_text, printable
-from fastrank_eval.results.markup import code_span
+from fastrank_eval.results.report import code_span
 
 SCHEMA = JSON_SCHEMAS["nightly"]
 _MAX_CHANGES = 20

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -31,8 +32,8 @@ from fastrank_eval.measures import Measure
 from fastrank_eval.results.evaluate import evaluate
 from fastrank_eval.results.format import list_text, printable
 from fastrank_eval.results.notes import no_judged_document, queries_without_result, zeros_of_grades
-from fastrank_eval.results.slice_view import Layout, SliceSheet, best_models, slice_tables
-from fastrank_eval.results.tables import Name, Report
+from fastrank_eval.results.report import Best, Lines, Name, Report, Table
+from fastrank_eval.results.slice_tables import best_models, slice_table
 
 VERSIONS = (9, 10)
 
@@ -313,7 +314,6 @@ def with_distinct_names(reports: Sequence[TrecReport], names: Sequence[str]) -> 
 
 def side_by_side(
     reports: Sequence[TrecReport],
-    width: int | None,
     conventions: Sequence[str] = (),
     single: bool = False,
     summary: bool = True,
@@ -323,64 +323,55 @@ def side_by_side(
     Parameters
     ----------
     reports : sequence of TrecReport
-    width : int or None
-        Columns of a terminal; None for a document.
     conventions : sequence of str
     single, summary : bool
         As in `TrecReport.rows`.
     """
-    texts = [{(q, line.name): value for line, q, value in r.rows(single, summary)} for r in reports]
+    found = [{(q, line.name): value for line, q, value in r.rows(single, summary)} for r in reports]
     rows = (row for report in reports for row in report.rows(single, summary))
     lines = {(query, line.name): line for line, query, _ in rows if line.fact != "runid"}
-    sheets: dict[str, dict[str, dict[str, _RunValue]]] = {}
+    tables: dict[str, list[_RunValue]] = {}
     for (query, name), line in lines.items():
-        sheets.setdefault(query, {})[printable(name)] = {
-            str(i): _RunValue(report.run, line, values.get((query, name), ""))
-            for i, (report, values) in enumerate(zip(reports, texts, strict=True))
-        }
-    tables = [
-        table
-        for query, values in sheets.items()
-        for table in slice_tables([_RunSheet((query,) if single else (), values)], width)
-    ]
-    runs = ", ".join(report.run for report in reports)
-    return Report(f"Evaluation of {runs}", tables, [], [], "", conventions)
+        tables.setdefault(query, []).extend(
+            _RunValue(index, report.run, line, values.get((query, name), ""))
+            for index, (report, values) in enumerate(zip(reports, found, strict=True))
+        )
+    blocks = [_runs_table(own, query if single else "") for query, own in tables.items()]
+    runs = printable(", ".join(report.run for report in reports))
+    ends = Lines([], "legend"), Lines(conventions, "conventions")
+    return Report(f"Evaluation of {runs}", [*blocks, *ends])
 
 
-@dataclass(frozen=True)
-class _RunValue:
+class _RunValue(NamedTuple):
     """A value of a run; empty text if the run does not have the query."""
 
+    place: int
     run: str
     line: Line
     value: _Value
 
 
-class _RunSheet(SliceSheet[_RunValue]):
-    """The lines of a query, or of all, by run."""
+def _runs_table(values: Sequence[_RunValue], title: str) -> Table:
+    """Lay out the lines of a query, or of all, by run."""
+    return slice_table(
+        values,
+        rows=lambda v: v.line.name,
+        columns=lambda v: str(v.place),
+        cells=_run_cell,
+        first="measure",
+        title=title,
+    )
 
-    lines = "measure"
 
-    def group_titles(self, layout: Layout) -> list[str]:
-        return []
-
-    def group_cells(
-        self, row: Mapping[str, _RunValue], columns: Sequence[str], layout: Layout
-    ) -> list[str]:
-        return []
-
-    def heading(self, value: _RunValue) -> str:
-        return Name(printable(value.run))
-
-    def cell(self, value: _RunValue, layout: Layout) -> str:
-        return printable(_value_text(value.line, value.value))
-
-    def best(self, row: Mapping[str, _RunValue]) -> frozenset[str]:
-        line = next(iter(row.values())).line
-        numbers = {i: v.value for i, v in row.items() if not isinstance(v.value, str)}
-        if not line.measures:
-            return frozenset()
-        return best_models(numbers, line.measures[0], lambda value: _value_text(line, value))
+def _run_cell(value: _RunValue, line: Sequence[_RunValue]) -> list[tuple[str, str]]:
+    """Write the cell of a run; the best one of the line is bold."""
+    text = printable(_value_text(value.line, value.value))
+    numbers = {str(v.place): v.value for v in line if not isinstance(v.value, str)}
+    if value.line.measures:
+        of_line = value.line
+        best = best_models(numbers, of_line.measures[0], lambda each: _value_text(of_line, each))
+        text = Best(text) if str(value.place) in best else text
+    return [(Name(printable(value.run)), text)]
 
 
 def _value_text(line: Line, value: _Value) -> str:

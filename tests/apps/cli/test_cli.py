@@ -282,7 +282,7 @@ def test_per_group__csv__holds_keys_of_bytes_as_hexadecimal(folder: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    "name, start", [("r.json", "{"), ("r.csv", "score,"), ("r.md", "| score"), ("r.txt", "pctr\n")]
+    "name, start", [("r.json", "{"), ("r.csv", "score,"), ("r.md", "| score"), ("r.txt", "score ")]
 )
 def test_output__suffix__tells_the_format(folder: Path, name: str, start: str) -> None:
     outcome = run("evaluate", "log.parquet", *COLUMNS, "--output", name)

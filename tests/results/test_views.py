@@ -1,0 +1,76 @@
+"""What every result shows, written once: JSON, CSV, frames, documents, notebooks, terminals."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from rich.console import Console
+
+import fastrank_eval as fe
+from fastrank_eval.results.report import Lines, Report, Table
+from fastrank_eval.results.views import View
+
+
+class Fake(View):
+    """A result of one value."""
+
+    def records(self) -> pa.Table:
+        kinds = pa.schema({"name": pa.string(), "value": pa.float64(), "dropped": COUNTS})
+        rows = [{"name": "=a,b", "value": None, "dropped": {"few": 2, "none": 0}}]
+        return pa.Table.from_pylist(rows, kinds)
+
+    def _rows(self) -> list[dict[str, Any]]:
+        return [{"name": "=a,b", "value": None, "dropped": {"few": 2, "none": 0}}]
+
+    def document(self, *, more: bool = False) -> dict[str, Any]:
+        return {"value": None, "name": "é", **({"more": 1} if more else {})}
+
+    def report(self, *, wide: bool = False) -> Report:
+        table = Table(["name", "wide value" if wide else "value"], [["a", "1"]])
+        return Report("A title", [table, Lines(["1 row, 1 s"], "time")])
+
+
+COUNTS = pa.map_(pa.string(), pa.int64())
+
+
+def test_json__is_strict_ascii_with_the_choices_of_the_document() -> None:
+    assert Fake().to_json(None) == '{"value": null, "name": "\\u00e9"}'
+    assert json.loads(Fake().to_json(more=True))["more"] == 1
+    with pytest.raises(fe.ArgumentError, match=r"to_json\(\) takes no moer.* Did you mean 'more'"):
+        Fake().to_json(moer=True)
+
+
+def test_csv__has_maps_as_pairs_and_no_formula_if_safe() -> None:
+    assert Fake().to_csv() == 'name,value,dropped\n"=a,b",,few=2;none=0\n'
+    assert Fake().to_csv(safe=True).splitlines()[1] == '"\'=a,b",,few=2;none=0'
+
+
+def test_frames__have_the_records() -> None:
+    assert Fake().to_pandas()["name"].tolist() == Fake().to_polars()["name"].to_list() == ["=a,b"]
+
+
+def test_documents__have_the_choices_of_the_report() -> None:
+    fake = Fake()
+    assert fake.to_markdown().startswith("| name | value |")
+    assert fake.to_markdown(wide=True).startswith("| name | wide value |")
+    assert "wide value &" not in fake.to_latex()
+    assert "name & wide value" in fake.to_latex(wide=True)
+    assert "<title>A title</title>" in fake.to_html()
+    assert ">wide value</th>" in fake.to_html(wide=True)
+    assert fake._repr_html_().startswith("<div")
+    assert ">wide value</th>" in fake.view(wide=True)._repr_html_()
+
+
+def test_text__is_the_document_and_a_terminal_shows_the_time() -> None:
+    assert repr(Fake()) == "name  value\na         1"
+    for renderable, title in ((Fake(), "value"), (Fake().view(wide=True), "wide value")):
+        console = Console(file=io.StringIO(), width=40)
+        console.print(renderable)
+        assert isinstance(console.file, io.StringIO)
+        lines = console.file.getvalue().splitlines()
+        assert lines[0].rstrip() == f"name  {title}"
+        assert lines[-1].rstrip() == "1 row, 1 s"
