@@ -159,6 +159,14 @@ def test_number_of_a_wrong_type__is_refused_by_the_table(path: Path) -> None:
         damage(path, "UPDATE value SET value = 'high'")
 
 
+def test_open__with_an_old_sqlite__names_the_version(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 36, 0))
+    with pytest.raises(HistoryError, match=r"needs SQLite 3\.37"):
+        History(path)
+
+
 def test_open__what_is_no_history__says_why(tmp_path: Path) -> None:
     with pytest.raises(HistoryError, match=r"it is a folder; name the file in it"):
         History(tmp_path, readonly=True)
