@@ -159,8 +159,9 @@ def compare(
     """
     started = perf_counter()
     check_names("compare", options, compare)
-    if "baseline" not in options:
-        raise ArgumentError("compare() needs baseline=...")
+    for name in ("baseline", "group"):
+        if name not in options:
+            raise ArgumentError(f"compare() needs {name}=...")
     read = Options.read(source, {"per_group": True, **options})
     choices = choices_of(test, correction, read.confidence, replicates, seed, read.threads)
     if choices.needs_groups and not read.per_group:

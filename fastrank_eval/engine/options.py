@@ -74,7 +74,7 @@ class Option(NamedTuple):
 
 
 def _labels(name: str, value: Any) -> Any:
-    return value if isinstance(value, str) else column_names(name, value)
+    return column_name(name, value) if isinstance(value, str) else column_names(name, value)
 
 
 def _scores(name: str, value: Any) -> Any:
