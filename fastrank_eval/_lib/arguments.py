@@ -36,7 +36,7 @@ def checked(name: str, value: object, reader: Reader) -> Any:
 
     >>> checked("order", "shuffled", one_of("auto", "grouped"))
     Traceback (most recent call last):
-    fastrank_eval._lib.errors.ArgumentError: order: must be one of 'auto', 'grouped', got \
+    fastrank_eval.ArgumentError: order: must be one of 'auto', 'grouped', got \
     'shuffled'; pass one of them.
     """
     try:
@@ -414,7 +414,7 @@ def of_type(annotation: str) -> Reader:
     --------
     >>> checked("limit", "5", of_type("int | None"))
     Traceback (most recent call last):
-    fastrank_eval._lib.errors.ArgumentError: limit: must be a whole number or None, got '5'; pass \
+    fastrank_eval.ArgumentError: limit: must be a whole number or None, got '5'; pass \
     such a value.
     """
     takes_text = annotation.startswith("str") and "PathLike" not in annotation

@@ -36,7 +36,7 @@ def test_borrowed_memory__is_lent_again_if_it_is_long_enough(monkeypatch):
     memory.give_back(borrowed)
     if not memory._kept:
         pytest.skip("this system has no MADV_FREE")
-    memory.memory_budget(None, 1, False, None)
+    memory.memory_budget(None, 1, False)
     again = memory.borrow(size - 1)
     assert np.shares_memory(borrowed, again)
     assert not memory._kept
@@ -47,7 +47,7 @@ def test_borrowed_memory__is_lent_again_if_it_is_long_enough(monkeypatch):
 
 def test_memory_that_is_kept__is_freed_where_the_caller_limits_it(monkeypatch):
     monkeypatch.setattr(memory, "_kept", [np.empty(5, np.uint8)])
-    memory.memory_budget("1GB", 1, False, None)
+    memory.memory_budget("1GB", 1, False)
     assert not memory._kept
 
 

@@ -56,7 +56,7 @@ def every_number(factor: float) -> list[tuple[str, str]]:
     found += told("drawn", fe.compare(table, test="bootstrap", **drawn))
     for kind in ("roc", "pr", "det", "lift"):
         curve = fe.curve(kind, table, **several)
-        found += numbers(kind, curve.table.to_pylist())
+        found += numbers(kind, curve.records().to_pylist())
     best = fe.best_threshold(table, label="label", score="a", weight="weight", by="closest")
     return [*found, ("best", float(best.value).hex())]
 

@@ -422,7 +422,7 @@ def test_evaluate__grouped_and_a_key_returns__is_refused(folder: Path) -> None:
         (["log.parquet", *COLUMNS[:2], *COLUMNS[4:]], "Missing option '-l' / '--label'"),
         (["log.parquet", *COLUMNS, "-s", "a,,b"], "a column name is empty"),
         (["log.parquet", *COLUMNS, "--ties", "exepcted"], "'exepcted' is not one of"),
-        (["log.parquet", *COLUMNS, "--by", "other", "--min-groups", "0"], "'--min-groups'"),
+        (["log.parquet", *COLUMNS, "--by", "other", "--min-groups", "0"], "--min-groups: must"),
         (COLUMNS, "Missing argument 'SOURCES...'"),
     ],
 )
