@@ -130,7 +130,7 @@ def test_write_parquet__missing_parent(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"files": 0}, {"files": 2.0}, {"compression": "lzma"}, {"row_group_rows": 0}, {"order": "x"}],
+    [{"files": 0}, {"files": 2.5}, {"compression": "lzma"}, {"row_group_rows": 0}, {"order": "x"}],
 )
 def test_write_parquet__bad_option(tmp_path: Path, options: dict[str, Any]) -> None:
     with pytest.raises(ArgumentError):
