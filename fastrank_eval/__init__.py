@@ -40,7 +40,7 @@ _FILES = {
     "analysis.attribution": "rela_impr",
     "analysis.compare": "compare",
     "analysis.compared_value": "ComparedValue",
-    "analysis.comparison": "Comparison LabelComparisons",
+    "analysis.comparison": "Comparison",
     "analysis.curve": "Curve curve",
     "analysis.explain": "explain",
     "analysis.multiclass": "ClassResult evaluate_classes",
@@ -53,7 +53,6 @@ _FILES = {
     "measures.plain": "measure_of",
     "results.evaluate": "evaluate partial",
     "results.gates": "Gate GateFailure Verdict gate",
-    "results.labels": "LabelResults",
     "results.result": "Result",
     "results.state": "State load_state",
 }

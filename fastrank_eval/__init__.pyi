@@ -22,7 +22,6 @@ from fastrank_eval.analysis.attribution import rela_impr as rela_impr
 from fastrank_eval.analysis.compare import compare as compare
 from fastrank_eval.analysis.compared_value import ComparedValue as ComparedValue
 from fastrank_eval.analysis.comparison import Comparison as Comparison
-from fastrank_eval.analysis.comparison import LabelComparisons as LabelComparisons
 from fastrank_eval.analysis.curve import Curve as Curve
 from fastrank_eval.analysis.curve import curve as curve
 from fastrank_eval.analysis.explain import explain as explain
@@ -148,7 +147,6 @@ from fastrank_eval.results.gates import Gate as Gate
 from fastrank_eval.results.gates import GateFailure as GateFailure
 from fastrank_eval.results.gates import Verdict as Verdict
 from fastrank_eval.results.gates import gate as gate
-from fastrank_eval.results.labels import LabelResults as LabelResults
 from fastrank_eval.results.result import Result as Result
 from fastrank_eval.results.state import State as State
 from fastrank_eval.results.state import load_state as load_state
@@ -347,8 +345,6 @@ __all__ = [
     "IPrec",
     "IPrec11",
     "Judged",
-    "LabelComparisons",
-    "LabelResults",
     "Lift",
     "LogLoss",
     "Measure",

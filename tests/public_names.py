@@ -22,8 +22,7 @@ READ = {
 }
 #: What functions pass on to `evaluate`: the name of the type, the door, their own parameters.
 PASSED_ON = {
-    "EvaluateOptions": ("evaluate", ("label", "measures")),
-    "CompareOptions": ("compare", ("label", "measures", "baseline")),
+    "CompareOptions": ("compare", ()),
     "PartialOptions": ("partial", ("keep_groups", "threads")),
     "SparkOptions": ("spark", ("label", "measures", "per_group", "keep_groups", "keep_scores")),
     "SparkCompareOptions": (
@@ -77,8 +76,10 @@ def option_types() -> str:
         lines += ["", f"class {title}(TypedDict, total=False):"]
         for name in options_at(door):
             if name not in own:
-                of, required = OPTIONS[name], OPTIONS[name].default is ...
-                lines.append(f"    {name}: {f'Required[{of.type}]' if required else of.type}")
+                kind, required = OPTIONS[name].type, OPTIONS[name].default is ...
+                if (title, name) == ("CompareOptions", "baseline"):
+                    kind, required = "str", True
+                lines.append(f"    {name}: {f'Required[{kind}]' if required else kind}")
     return "\n".join([*lines, ""])
 
 

@@ -234,9 +234,10 @@ LOCAL_FILES = {
     "fastrank_eval/engine/strategy.py": {"engine.scattered"},
     "fastrank_eval/io/reader.py": {"io.filters"},
     "fastrank_eval/results/evaluate.py": {"results.state"},
+    "fastrank_eval/results/labels.py": {"results.gate_judge"},
     "fastrank_eval/results/result.py": {
         *("analysis.attribution", "analysis.compare_results", "analysis.curve"),
-        *("analysis.plot_files", "results.gate_judge"),
+        "analysis.plot_files",
     },
     "fastrank_eval/results/state.py": {"analysis.compare_results"},
 }

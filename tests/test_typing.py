@@ -24,7 +24,7 @@ result: fe.Result = fe.evaluate(
     by=["user_id"], null_groups="drop",
 )
 value: float = result.value("MAP@10")
-results: fe.LabelResults = fe.evaluate(
+results: fe.Result = fe.evaluate(
     log, group="user_id", label=["click", "user_id"], score="score_a", threads=1,
     measures={"click": [fe.GAUC, "RR"], "user_id": "nDCG@10"}, unjudged="allow",
 )
@@ -33,7 +33,7 @@ comparison: fe.Comparison = fe.compare(
     log, group="user_id", label="click", score=["score_a", "score_b"], baseline="score_a",
     test="bootstrap", ties="best", limit=5,
 )
-comparisons: fe.LabelComparisons = fe.compare(
+comparisons: fe.Comparison = fe.compare(
     log, group="user_id", label=["click", "user_id"], score=["score_a", "score_b"],
     baseline="score_a", measures={"click": [fe.GAUC, "RR"], "user_id": "nDCG@10"}, by="click",
 )
@@ -41,17 +41,14 @@ of_label: fe.Comparison = comparisons["click"]
 state: fe.State = fe.partial(log, group="user_id", label="click", score="score_a", confidence=0.9)
 fe.trec.evaluate({"q": {"d": 1}}, {"bm25": {"q": {"d": 1.0}}}, "nDCG@10,AP").value("AP", "bm25")
 
-fe.evaluate(log, grup="user_id", label="click", score="score_a")  # call-overload
-fe.evaluate(log, group="user_id", label="click")  # call-overload
-fe.evaluate(log, label="click", score="score_a", limit="5")  # call-overload
+fe.evaluate(log, grup="user_id", label="click", score="score_a")  # call-arg
+fe.evaluate(log, group="user_id", label="click")  # call-arg
+fe.evaluate(log, label="click", score="score_a", limit="5")  # arg-type
 fe.evaluate(log, label="click", score=["score_a", 2])  # list-item
-fe.evaluate(log, label="click", score="score_a", measures={"click": "RR"})  # call-overload
-results.value("GAUC")  # attr-defined
-fe.compare(log, group="user_id", label="click", score="score_a")  # call-overload
-fe.compare(log, group="user_id", label="click", score="a", baseline="b", tyes="b")  # call-overload
-fe.compare(log, group="user_id", label="click", score="a", baseline="b", limit="5")  # call-overload
-fe.compare(log, group="user_id", label="click", score="a", baseline="b", tests="z")  # call-overload
-comparisons.find("GAUC")  # attr-defined
+fe.compare(log, group="user_id", label="click", score="score_a")  # call-arg
+fe.compare(log, group="user_id", label="click", score="a", baseline="b", tyes="b")  # call-arg
+fe.compare(log, group="user_id", label="click", score="a", baseline="b", limit="5")  # arg-type
+fe.compare(log, group="user_id", label="click", score="a", baseline="b", tests="z")  # call-arg
 fe.partial(log, group="user_id", label="click", score="score_a", thread=2)  # call-arg
 fe.partial(log, group="user_id", label="click", score="score_a", by=3)  # arg-type
 result.value(3)  # arg-type

@@ -212,14 +212,6 @@ def calls(folder: Path) -> Iterator[Call]:
             "value": held,
             "__getitem__": {"key": ("old", "GAUC")},
         }),
-        (fe.evaluate(LOG, label=["click"], score="old", measures="AUC"), {
-            "check": {"fail_if": "AUC < 0.1"},
-            "get": {"key": "click"},
-        }),
-        (fe.compare(**{**two, "label": ["click"]}, baseline="old"), {
-            "check": {"fail_if": "AUC < 0.1"},
-            "get": {"key": "click"},
-        }),
         (classes, {"check": {"fail_if": "AUC < 0.1"}, "interval": {"measure": "AUC"},
                   "value": {"measure": "AUC"}, "__getitem__": {"key": "AUC"},
                   "score_table": {"score": "scores"}, "curve": {"kind": "roc"},

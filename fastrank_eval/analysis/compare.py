@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 from fastrank_eval._lib.arguments import checked, integer, named, number, one_of
 from fastrank_eval._lib.errors import ArgumentError
@@ -22,7 +22,7 @@ from fastrank_eval.analysis.compare_tests import (
     refuse_pooled,
 )
 from fastrank_eval.analysis.compared_value import ComparedValue
-from fastrank_eval.analysis.comparison import Comparison, LabelComparisons
+from fastrank_eval.analysis.comparison import Comparison
 from fastrank_eval.engine import DEFAULT_MEASURES
 from fastrank_eval.engine.conventions import requested_names, with_names
 from fastrank_eval.engine.labels import measures_by_label
@@ -33,6 +33,7 @@ from fastrank_eval.engine.summary import GroupRecords, group_records
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.parser import requested_measures, text_with_options
 from fastrank_eval.measures.pooled import PooledMeasure
+from fastrank_eval.results.labels import labelled, of_labels
 from fastrank_eval.stats.bootstrap import REPLICATES, SEED
 from fastrank_eval.stats.hypothesis_tests import CORRECTIONS
 
@@ -40,39 +41,6 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from fastrank_eval.engine.option_types import CompareOptions
-
-
-@overload
-def compare(
-    source: object,
-    *,
-    label: str,
-    baseline: str,
-    measures: str | Measure | Sequence[str | Measure] = ...,
-    test: str = ...,
-    correction: str = ...,
-    replicates: int = ...,
-    seed: int = ...,
-    **options: Unpack[CompareOptions],
-) -> Comparison: ...
-
-
-@overload
-def compare(
-    source: object,
-    *,
-    label: list[str] | tuple[str, ...],
-    baseline: str,
-    measures: str
-    | Measure
-    | Sequence[str | Measure]
-    | Mapping[str, str | Measure | Sequence[str | Measure]] = ...,
-    test: str = ...,
-    correction: str = ...,
-    replicates: int = ...,
-    seed: int = ...,
-    **options: Unpack[CompareOptions],
-) -> LabelComparisons: ...
 
 
 @named
@@ -83,8 +51,8 @@ def compare(
     correction: str = "holm",
     replicates: int = 10_000,
     seed: int = 0,
-    **options: Any,
-) -> Comparison | LabelComparisons:
+    **options: Unpack[CompareOptions],
+) -> Comparison:
     """Evaluate models in one pass and test which are better than a baseline.
 
     The difference of a measure has the paired standard error of two ratios of sums over groups,
@@ -133,8 +101,9 @@ def compare(
 
     Returns
     -------
-    Comparison or LabelComparisons
-        A mapping from label to `Comparison` for a list of labels.
+    Comparison
+        Of a list of labels, its records have a label, and ``comparison["order"]`` is the part of
+        one.
 
     Raises
     ------
@@ -177,45 +146,44 @@ def compare(
             [read.replace(label=label, measures=each) for label, each in measures.items()]
         )
 
-    comparisons = compare_with(
-        evaluate, measures_by_label(read.label, read.measures), choices, started
-    )
-    label = options["label"]
-    return comparisons[label] if isinstance(label, str) else LabelComparisons(comparisons)
+    return compare_with(evaluate, read.label, read.measures, choices, started)
 
 
 def compare_with(
     evaluate: Callable[[Mapping[str, Sequence[Measure]]], Sequence[Evaluation]],
-    measures: Mapping[str, str | Measure | Sequence[str | Measure]],
+    label: str | Sequence[str],
+    measures: str | Measure | Sequence[str | Measure] | Mapping[str, Any],
     choices: Choices,
     started: float,
-) -> dict[str, Comparison]:
+) -> Comparison:
     """Compare the models of one pass over the rows, for each label.
 
     Parameters
     ----------
     evaluate : callable
         Evaluates the measures of each label with the baseline.
-    measures : mapping of str to str, Measure or sequence of them
-        The requested measures of each label.
+    label, measures
+        As `compare` takes them.
     choices : Choices
     started : float
         Start time by `time.perf_counter`.
     """
-    requested = {label: requested_measures(of_label) for label, of_label in measures.items()}
+    by_label = measures_by_label(label, measures)
+    requested = {name: requested_measures(of_label) for name, of_label in by_label.items()}
     for of_label in requested.values():
         refuse_pooled(choices.test, of_label)
-    computed = {label: with_clustered_errors(of_label) for label, of_label in requested.items()}
+    computed = {name: with_clustered_errors(of_label) for name, of_label in requested.items()}
     comparisons = {}
-    for label, evaluation in zip(computed, evaluate(computed), strict=True):
+    for name, evaluation in zip(computed, evaluate(computed), strict=True):
         refuse_if_none_left(evaluation.meta.conventions, evaluation.meta.rows)
-        given = (evaluation.requested.get(text_with_options(m), str(m)) for m in computed[label])
-        names = requested_names(requested[label], list(given))
-        comparisons[label] = comparison_of(evaluation, choices, names, started)
+        given = (evaluation.requested.get(text_with_options(m), str(m)) for m in computed[name])
+        names = requested_names(requested[name], list(given))
+        comparisons[name] = comparison_of(evaluation, choices, names, started)
     seconds = perf_counter() - started
     for comparison in comparisons.values():
         comparison.meta = replace(comparison.meta, seconds=seconds)
-    return comparisons
+    baseline, evaluated = comparison.baseline, labelled(comparisons, "evaluated")
+    return of_labels(Comparison, label, comparisons, baseline=baseline, evaluated=evaluated)
 
 
 def comparison_of(

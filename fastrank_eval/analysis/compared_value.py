@@ -95,6 +95,8 @@ class ComparedValue(DifferenceFields, NamedRecord):
         The name that was asked for, as in `MeasureValue`.
     rows : int
         Rows of the slice; 0 for slices of results, which keep no numbers of rows.
+    label : str
+        The label, if a list of labels was compared.
 
     Examples
     --------
@@ -139,6 +141,7 @@ class ComparedValue(DifferenceFields, NamedRecord):
     by: str | None = None
     name: str = ""
     rows: int = 0
+    label: str = ""
 
 
 DIFFERENCE_SCHEMA = record_schema(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -20,20 +20,18 @@ from fastrank_eval.analysis.attribution import (
 )
 from fastrank_eval.analysis.compared_value import ComparedValue
 from fastrank_eval.analysis.comparison_view import ReportedComparison
-from fastrank_eval.engine.records import Meta, shown_names
+from fastrank_eval.engine.records import Meta
 from fastrank_eval.engine.summary import GroupRecords
 from fastrank_eval.measures import measure, parse_measures
-from fastrank_eval.results.gate_judge import judge
-from fastrank_eval.results.labels import ByLabel
-from fastrank_eval.results.lookup import find_measure, find_score, find_slicing, refuse_pooled
+from fastrank_eval.results.labels import stacked
+from fastrank_eval.results.lookup import find_slicing, refuse_pooled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from fastrank_eval.analysis.attribution import Decomposition
-    from fastrank_eval.engine.records import MeasureValue, Meta
+    from fastrank_eval.engine.records import MeasureValue
     from fastrank_eval.measures import Measure
-    from fastrank_eval.results.gates import Gate, Verdict
 
 
 class Comparison(ReportedComparison):
@@ -60,6 +58,9 @@ class Comparison(ReportedComparison):
         of rows differ.
     evaluated : sequence of MeasureValue, optional
         Values of the baseline and of the others.
+    parts : mapping of str to Comparison, optional
+        The comparisons of several labels; see `Result`. P-values are corrected for each label by
+        itself.
 
     Examples
     --------
@@ -80,20 +81,17 @@ class Comparison(ReportedComparison):
         kept: GroupRecords | None = None,
         joined: Mapping[str, int] | None = None,
         evaluated: Sequence[MeasureValue] = (),
+        parts: Mapping[str, Comparison] | None = None,
     ) -> None:
-        self.values = tuple(values)
-        self.meta = meta
+        super().__init__(values, meta, scores, measures, requested, parts)
         self.baseline = baseline
-        self.scores = tuple(scores)
-        self.measures = tuple(measures)
         self.joined = None if joined is None else dict(joined)
-        self.requested = dict(requested or {})
         self._records = kept
         self.evaluated = tuple(evaluated)
 
-    def __iter__(self) -> Iterator[ComparedValue]:
-        """Iterate over the values, in the order of `records`."""
-        return iter(self.values)
+    def __getitem__(self, label: str) -> Comparison:
+        """Return the part of one of several labels; see `part`."""
+        return self.part(label)
 
     @property
     def per_group(self) -> pa.Table:
@@ -103,13 +101,15 @@ class Comparison(ReportedComparison):
         -------
         pyarrow.Table
             Key columns, ``rows``, ``positives`` and a float64 column ``score.measure`` for each
-            model and measure, null where undefined.
+            model and measure, null where undefined. Of a list of labels as in `Result`.
 
         Raises
         ------
         ArgumentError
             If values per group were not kept.
         """
+        if self.labels:
+            return stacked({label: part.per_group for label, part in self._parts.items()})
         return self._groups().table()
 
     @typed
@@ -145,7 +145,7 @@ class Comparison(ReportedComparison):
 
     def _find(self, text: str, score: str | None, slice: str) -> ComparedValue:  # noqa: A002
         """Find a comparison by the canonical text of its measure."""
-        name = find_score(score, self.scores, self.names)
+        name = self._find_score(score)
         for value in self.values:
             if (value.measure, value.score, value.slice) == (text, name, slice):
                 return value
@@ -205,38 +205,6 @@ class Comparison(ReportedComparison):
         return forest_picture(self, chosen, by, title, path, overwrite)
 
     @typed
-    def check(self, *fail_if: str | Gate) -> Verdict:
-        """Check gates: conditions under which the comparison fails.
-
-        Parameters
-        ----------
-        *fail_if : str or Gate
-            ``"GAUC delta_ci_low < -0.001"``, ``"new:LogLoss[slot=1] delta > 0"`` ...; see
-            :func:`fastrank_eval.gate`. Fields of values (``se``, ``ci_low`` ...) apply to each
-            model, the baseline included; fields of comparisons apply to each candidate.
-
-        Returns
-        -------
-        Verdict
-            True if it passes all gates; otherwise it gives the reasons. A gate that cannot be
-            evaluated (a missing slice, no group, no error of the difference) is not passed.
-
-        Raises
-        ------
-        ArgumentError
-            If there is no gate, or one does not follow the grammar.
-        """
-        return judge(
-            fail_if,
-            [*self.evaluated, *self.values],
-            rows=self.meta.rows,
-            groups=self.meta.groups,
-            baseline=self.baseline,
-            requested=self.requested,
-            conventions=self.meta.conventions,
-        )
-
-    @typed
     def movers(self, measure: str | Measure, score: str | None = None, top: int = 10) -> pa.Table:
         """List the groups that raised a measure most, then the opposite.
 
@@ -268,7 +236,7 @@ class Comparison(ReportedComparison):
     def _movers_of(self, measure: Measure, score: str | None, top: int) -> pa.Table:
         refuse_pooled(measure)
         top = checked("top", top, integer(1))
-        name = find_score(score, self.scores, self.names)
+        name = self._find_score(score)
         records, delta = self._groups(), self._find(str(measure), name, "all").delta
         base, model = records.scores.index(self.baseline), records.scores.index(name)
         return movers_table(records, base, model, records.measures.index(measure), delta, top)
@@ -301,7 +269,7 @@ class Comparison(ReportedComparison):
 
     def _changed_slices(self, text: str, score: str | None, top: int) -> list[ComparedValue]:
         """Find the slices with the largest changes of a measure."""
-        name = find_score(score, self.scores, self.names)
+        name = self._find_score(score)
         top = checked("top", top, integer(1))
         own = [v for v in self.values if (v.measure, v.score) == (text, name)]
         slices = [v for v in own if v.slice != "all"]
@@ -351,13 +319,14 @@ class Comparison(ReportedComparison):
         self, measure: Measure, score: str | None, by: str | None
     ) -> Decomposition:
         refuse_without_mean(measure)
-        name = find_score(score, self.scores, self.names)
+        name = self._find_score(score)
         slicing = find_slicing(by, self.evaluated)
         return decompose_by_slices(self.evaluated, str(measure), self.baseline, name, slicing)
 
     @cached_property
     def decompositions(self) -> dict[tuple[str, str, str], Decomposition]:
         """Decompositions by candidate, mean over groups and slicing."""
+        self._refuse_labels()
         means = [mean for mean in map(measure, self.measures) if is_mean(mean)]
         return {
             (score, str(mean), by): self._decomposition_of(mean, score, by)
@@ -366,15 +335,8 @@ class Comparison(ReportedComparison):
             for mean in means
         }
 
-    def _find_measure(self, name: str | Measure) -> Measure:
-        return find_measure(name, self.names, self.requested)
-
-    @cached_property
-    def names(self) -> dict[str, str]:
-        """The names that reports show, by canonical text of the measure."""
-        return shown_names(self.measures, self.values)
-
     def _groups(self) -> GroupRecords:
+        self._refuse_labels()
         if self._records is None:
             raise ArgumentError(
                 "values per group were not kept: compare() was called with per_group=False; call "
@@ -390,29 +352,3 @@ class Comparison(ReportedComparison):
             return {}
         changes = {(score, str(first)): self._movers_of(first, score, top) for score in self.scores}
         return {key: table for key, table in changes.items() if table.num_rows}
-
-
-class LabelComparisons(ByLabel[Comparison]):
-    """The comparisons of several labels: a mapping from label to `Comparison`.
-
-    :func:`fastrank_eval.compare` returns it for a list of labels. It is read-only. P-values are
-    corrected for each label by itself.
-
-    Parameters
-    ----------
-    results : mapping of str to Comparison
-        At least one.
-
-    Examples
-    --------
-    >>> import fastrank_eval as fe
-    >>> log = {"user": [1, 1, 2, 2, 3, 3], "click": [0, 1, 1, 0, 1, 0],
-    ...        "order": [0, 1, 0, 0, 1, 0], "old": [0.1, 0.4, 0.2, 0.3, 0.5, 0.6],
-    ...        "new": [0.1, 0.4, 0.4, 0.3, 0.5, 0.6]}
-    >>> comparisons = fe.compare(log, group="user", label=["click", "order"],
-    ...                          score=["old", "new"], baseline="old", measures="GAUC")
-    >>> {label: round(one.find("GAUC").delta, 4) for label, one in comparisons.items()}
-    {'click': 0.3333, 'order': 0.0}
-    """
-
-    _title = "Comparison for"

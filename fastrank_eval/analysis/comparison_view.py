@@ -28,8 +28,9 @@ from fastrank_eval.analysis.comparison_tables import (
     slice_verdicts,
     word,
 )
-from fastrank_eval.engine.records import JSON_SCHEMAS, record_rows, record_table
+from fastrank_eval.engine.records import JSON_SCHEMAS, record_table
 from fastrank_eval.results.format import count_text, percent_text, printable
+from fastrank_eval.results.labels import Labelled
 from fastrank_eval.results.notes import (
     end_lines,
     meta_with_notes,
@@ -39,12 +40,13 @@ from fastrank_eval.results.notes import (
 from fastrank_eval.results.report import Lines, Report, Table
 from fastrank_eval.results.result_view import coverage_tables
 from fastrank_eval.results.slice_tables import FEW_NOTE
-from fastrank_eval.results.views import View
 from fastrank_eval.stats.intervals import FEW_GROUPS
 
 
-class ReportedComparison(ComparedModels, View):
+class ReportedComparison(ComparedModels, Labelled):
     """What programs, JSON and people read of a comparison."""
+
+    _schema = DIFFERENCE_SCHEMA
 
     def records(self) -> pa.Table:
         """Return one row for each candidate, slice and measure.
@@ -52,12 +54,10 @@ class ReportedComparison(ComparedModels, View):
         Returns
         -------
         pyarrow.Table
-            The fields of `ComparedValue`; an undefined number is null.
+            The fields of `ComparedValue`; an undefined number is null. Of a list of labels, label
+            comes first.
         """
-        return record_table(self.values, DIFFERENCE_SCHEMA)
-
-    def _rows(self) -> list[dict[str, Any]]:
-        return record_rows(self.values, DIFFERENCE_SCHEMA)
+        return record_table(self.values, self._columns)
 
     @typed
     def document(self, *, movers: int = 0) -> dict[str, Any]:
@@ -74,8 +74,11 @@ class ReportedComparison(ComparedModels, View):
         dict
             ``{"schema", "meta": {...}, "comparisons": [...], "joined": ...,
             "decompositions": [...], "movers": [...]}`` of plain Python values, None for NaN. The
-            last three are left out if they are empty.
+            last three are left out if they are empty. Of a list of labels,
+            ``{"schema", "labels": {label: document}}``.
         """
+        if self.labels:
+            return self._document_of_labels(movers=movers)
         content: dict[str, Any] = {
             "schema": JSON_SCHEMAS["comparison"],
             "meta": meta_with_notes(self.evaluated, self.meta),
@@ -112,6 +115,8 @@ class ReportedComparison(ComparedModels, View):
         -------
         Report
         """
+        if self.labels:
+            return self._report_of_labels(wide=wide, movers=movers, all_slices=all_slices)
         parts = [[score] for score in self.scores] if wide else [list(self.scores)]
         blocks = [b for scores in parts for b in self._blocks(scores, movers, all_slices)]
         legend = list(mark_notes(self, not wide and len(self.scores) > 1))

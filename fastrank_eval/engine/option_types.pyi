@@ -46,43 +46,11 @@ class OptionFields:
     format: str | None
     progress: Callable[[Progress], object] | None
 
-class EvaluateOptions(TypedDict, total=False):
-    group: str | Sequence[str] | None
-    score: Required[str | Sequence[str] | Mapping[str, str]]
-    weight: str | None
-    item: str | None
-    subtopics: str | None
-    profile: str | None
-    ties: str | None
-    undefined: str | Mapping[str, str] | None
-    groups: str | None
-    unretrieved: str | None
-    unjudged: str | None
-    nan: str
-    null_groups: str
-    weight_rows: str | None
-    score_type: str | None
-    sampling_rate: float | None
-    confidence: float
-    by: str | SliceSpec | Sequence[str | SliceSpec] | None
-    min_groups: int
-    order: str
-    threads: int | None
-    per_group: bool | None
-    keep_scores: bool
-    keep_state: bool
-    keep_groups: bool
-    baseline: str | None
-    where: str | pc.Expression | None
-    limit: int | None
-    batch_rows: int | None
-    memory: str | int | None
-    format: str | None
-    progress: Callable[[Progress], object] | None
-
 class CompareOptions(TypedDict, total=False):
     group: str | Sequence[str] | None
+    label: Required[str | Sequence[str]]
     score: Required[str | Sequence[str] | Mapping[str, str]]
+    measures: str | Measure | Sequence[str | Measure] | Mapping[str, Any]
     weight: str | None
     item: str | None
     subtopics: str | None
@@ -104,6 +72,7 @@ class CompareOptions(TypedDict, total=False):
     threads: int | None
     per_group: bool | None
     keep_scores: bool
+    baseline: Required[str]
     where: str | pc.Expression | None
     limit: int | None
     batch_rows: int | None

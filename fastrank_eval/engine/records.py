@@ -248,6 +248,8 @@ class MeasureValue(NamedRecord):
         The slicing of `slice`, such as ``"slot,country"``; None where rows are not sliced.
     name : str
         The name that was asked for, if it is another tool's: ``"MAP"`` for AP; see `shown`.
+    label : str
+        The label, if a list of labels was evaluated.
 
     Examples
     --------
@@ -274,6 +276,7 @@ class MeasureValue(NamedRecord):
     by: str | None = None
     weight: float = math.nan
     name: str = ""
+    label: str = ""
 
 
 _ARROW_TYPES = {

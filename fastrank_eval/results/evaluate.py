@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 from fastrank_eval._lib.arguments import check_one_label, named
 from fastrank_eval._lib.errors import ArgumentError
@@ -12,7 +12,7 @@ from fastrank_eval.engine.labels import options_by_label
 from fastrank_eval.engine.options import Options, check_names
 from fastrank_eval.engine.run import Evaluation, run_together
 from fastrank_eval.measures import Measure
-from fastrank_eval.results.labels import LabelResults
+from fastrank_eval.results.labels import of_labels
 from fastrank_eval.results.result import Result, result_of
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pyarrow.compute as pc
 
     from fastrank_eval._lib.threads import Progress
-    from fastrank_eval.engine.option_types import EvaluateOptions, PartialOptions
+    from fastrank_eval.engine.option_types import PartialOptions
     from fastrank_eval.results.state import State
     from fastrank_eval.slicing.spec import SliceSpec
 
@@ -77,32 +77,8 @@ def partial(
     """
     check_names("partial", options, partial)
     check_one_label(options.get("label"))
-    own = {"threads": threads, "per_group": keep_groups, "keep_groups": keep_groups}
-    result: Result = evaluate(batches, keep_state=True, **own, **options)  # type: ignore[call-overload]
-    return result.state
-
-
-@overload
-def evaluate(
-    source: object,
-    *,
-    label: str,
-    measures: str | Measure | Sequence[str | Measure] = ...,
-    **options: Unpack[EvaluateOptions],
-) -> Result: ...
-
-
-@overload
-def evaluate(
-    source: object,
-    *,
-    label: list[str] | tuple[str, ...],
-    measures: str
-    | Measure
-    | Sequence[str | Measure]
-    | Mapping[str, str | Measure | Sequence[str | Measure]] = ...,
-    **options: Unpack[EvaluateOptions],
-) -> LabelResults: ...
+    own: Any = {"threads": threads, "per_group": keep_groups, "keep_groups": keep_groups}
+    return evaluate(batches, keep_state=True, **own, **options).state
 
 
 @named
@@ -143,7 +119,7 @@ def evaluate(
     memory: str | int | None = None,
     format: str | None = None,  # noqa: A002
     progress: Callable[[Progress], object] | None = None,
-) -> Result | LabelResults:
+) -> Result:
     """Rank the rows of every group, and average measures over groups.
 
     Parameters
@@ -282,8 +258,8 @@ def evaluate(
 
     Returns
     -------
-    Result or LabelResults
-        A mapping from label to `Result` for a list of labels.
+    Result
+        Of a list of labels, its records have a label, and ``result["order"]`` is the part of one.
 
     Raises
     ------
@@ -317,7 +293,7 @@ def evaluate(
         name: _result(of_label, evaluation)
         for (name, of_label), evaluation in zip(by_label.items(), evaluations, strict=True)
     }
-    return results[label] if isinstance(label, str) else LabelResults(results)
+    return of_labels(Result, label, results, per_group=None)
 
 
 def _result(options: Options, evaluation: Evaluation) -> Result:

@@ -1,44 +1,75 @@
-"""Hold the results of several labels over one reading of the rows."""
+"""Hold what a result and a comparison share: values of one label, or of several."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, TypeVar
+from functools import cached_property
+from typing import Any, ClassVar, Self, TypeVar
 
 import pyarrow as pa
 
-from fastrank_eval._lib.arguments import shown, typed
-from fastrank_eval._lib.errors import near
-from fastrank_eval.measures import measure
+from fastrank_eval._lib.arguments import typed
+from fastrank_eval._lib.errors import ArgumentError, near
+from fastrank_eval.engine.records import Meta, record_rows, shown_names
+from fastrank_eval.measures import Measure, measure
 from fastrank_eval.measures.parser import find_computed
 from fastrank_eval.results.format import printable
 from fastrank_eval.results.gates import Gate, Verdict, gate
+from fastrank_eval.results.lookup import find_measure, find_score
 from fastrank_eval.results.report import Block, Heading, Lines, Report
-from fastrank_eval.results.result import Result
 from fastrank_eval.results.views import View
 
-#: Result or Comparison.
-_T = TypeVar("_T", bound=Any)
+_T = TypeVar("_T", bound="Labelled")
 
 
-class ByLabel(View, Mapping[str, _T]):
-    """A read-only mapping from label to what was computed for it.
+class Labelled(View):
+    """Values by measure, model and slice, of one label or of several.
 
     Parameters
     ----------
-    results : mapping of str to object
-        At least one.
+    values : sequence of MeasureValue or ComparedValue
+    meta : Meta
+    scores, measures : sequence of str
+    requested : mapping of str to str, optional
+    parts : mapping of str to Labelled, optional
+        What each of several labels has for itself.
+
+    Attributes
+    ----------
+    labels : tuple of str
+        The labels, if a list of them was evaluated; ``result["order"]`` is the part of one.
     """
 
-    #: What the title says before the labels.
-    _title: ClassVar[str]
+    #: The columns of `records`.
+    _schema: ClassVar[pa.Schema]
+    evaluated: tuple[Any, ...] = ()
+    baseline: Any = None
 
-    def __init__(self, results: Mapping[str, _T]) -> None:
-        self._results = dict(results)
+    def __init__(
+        self,
+        values: Sequence[Any],
+        meta: Meta,
+        scores: Sequence[str],
+        measures: Sequence[str],
+        requested: Mapping[str, str] | None = None,
+        parts: Mapping[str, Self] | None = None,
+    ) -> None:
+        self.values = tuple(values)
+        self.meta = meta
+        self.scores = tuple(scores)
+        self.measures = tuple(measures)
+        self.requested = dict(requested or {})
+        self._parts = dict(parts or {})
+        self.labels = tuple(self._parts)
 
-    def __getitem__(self, label: str) -> _T:
-        """Return the result or comparison of a label.
+    def __iter__(self) -> Iterator[Any]:
+        """Iterate over the values, in the order of `records`."""
+        return iter(self.values)
+
+    @typed
+    def part(self, label: str) -> Self:
+        """Return what one of several labels has for itself: ``result["order"]``.
 
         Parameters
         ----------
@@ -47,154 +78,175 @@ class ByLabel(View, Mapping[str, _T]):
         Returns
         -------
         Result or Comparison
-
-        Raises
-        ------
-        KeyError
-            If there is no such label.
-        """
-        if not isinstance(label, str) or label not in self._results:
-            labels = ", ".join(map(repr, self._results))
-            raise KeyError(f"label {shown(label)} is none of {labels}.{near(str(label), self)}")
-        return self._results[label]
-
-    def __iter__(self) -> Iterator[str]:
-        """Iterate over the labels, in the order of the request."""
-        return iter(self._results)
-
-    def __len__(self) -> int:
-        """Return the number of labels."""
-        return len(self._results)
-
-    def records(self) -> pa.Table:
-        """Return the tables of all values, one below the other.
-
-        Returns
-        -------
-        pyarrow.Table
-            ``label``, then the columns of `records` of a label.
-        """
-        return stacked({label: result.records() for label, result in self.items()})
-
-    def _rows(self) -> list[dict[str, Any]]:
-        return [{"label": label, **row} for label, own in self.items() for row in own._rows()]
-
-    @property
-    def per_group(self) -> pa.Table:
-        """The tables of groups of all labels, one below the other.
-
-        Returns
-        -------
-        pyarrow.Table
-            ``label``, then the columns of `per_group` of a label; a measure that a label does
-            not have is null.
+            As of a call for this label alone.
 
         Raises
         ------
         ArgumentError
-            If values per group were not kept.
+            If no list with this label was evaluated.
         """
-        return stacked({label: result.per_group for label, result in self.items()})
+        if label not in self._parts:
+            raise ArgumentError(
+                f"label: must be one of {self._names_of_labels}, got {label!r}; choose "
+                f"one.{near(label, self.labels)}"
+            )
+        return self._parts[label]
 
-    def document(self, **choices: Any) -> dict[str, Any]:
-        """Return the plain Python values that JSON has.
+    @property
+    def _names_of_labels(self) -> str:
+        return ", ".join(map(repr, self.labels)) or "the labels of a list (there is none)"
 
-        Parameters
-        ----------
-        **choices
-            As `document` of a label takes them.
+    def _refuse_labels(self) -> None:
+        """Raise ArgumentError if there are several labels to choose from."""
+        if self.labels:
+            raise ArgumentError(
+                f"this evaluation has a list of labels ({self._names_of_labels}): name the one you "
+                f"mean, as in result[{self.labels[0]!r}]."
+            )
 
-        Returns
-        -------
-        dict
-            ``{"schema", "labels": {label: values}}``, with those of `document` of each label.
-        """
-        labels = {label: result.document(**choices) for label, result in self.items()}
+    @cached_property
+    def names(self) -> dict[str, str]:
+        """The names that reports show, by canonical text of the measure."""
+        return shown_names(self.measures, self.values)
+
+    def _find_measure(self, name: str | Measure) -> Measure:
+        self._refuse_labels()
+        return find_measure(name, self.names, self.requested)
+
+    def _find_score(self, name: str | None) -> str:
+        self._refuse_labels()
+        return find_score(name, self.scores, self.names)
+
+    @property
+    def _columns(self) -> pa.Schema:
+        label = pa.field("label", pa.string(), nullable=False)
+        return pa.schema([*[label] * bool(self.labels), *self._schema])
+
+    def _rows(self) -> list[dict[str, Any]]:
+        return record_rows(self.values, self._columns)
+
+    def _document_of_labels(self, **choices: Any) -> dict[str, Any]:
+        labels = {label: part.document(**choices) for label, part in self._parts.items()}
         return {"schema": next(iter(labels.values()))["schema"], "labels": labels}
 
-    def report(self, *, wide: bool = False, **choices: Any) -> Report:
-        """Build the report that people read, with a heading for each label.
-
-        Parameters
-        ----------
-        wide, **choices
-            As `report` of a label takes them.
-
-        Returns
-        -------
-        Report
-        """
+    def _report_of_labels(self, **choices: Any) -> Report:
+        """Join the reports of all labels, with a heading for each."""
+        reports = {label: part.report(**choices) for label, part in self._parts.items()}
         blocks: list[Block] = []
         ends: dict[str, dict[str, Sequence[str]]] = {}
-        for label, result in self.items():
+        for label, report in reports.items():
             blocks.append(Heading(printable(label)))
-            for block in result.report(wide=wide, **choices).blocks:
+            for block in report.blocks:
                 if isinstance(block, Lines) and block.kind != "verdicts":
                     ends.setdefault(block.kind, {})[printable(label)] = block.texts
                 else:
                     blocks.append(block)
         blocks += [Lines(_by_label(kind, texts), kind) for kind, texts in ends.items()]
-        return Report(printable(f"{self._title} {', '.join(self)}"), blocks)
-
-    def _choices_of(self, method: str) -> list[str]:
-        return list(next(iter(self.values()))._choices_of(method))
+        title = f"{report.title}: {', '.join(map(printable, self.labels))}"
+        return Report(title, blocks)
 
     @typed
     def check(self, *fail_if: str | Gate) -> Verdict:
-        """Judge each label by gates: conditions that must not hold.
+        """Judge the values by gates: conditions that must not hold.
 
         Parameters
         ----------
         *fail_if : str or Gate
-            As in `Result.check`. Where labels have measures of their own, a gate applies to the
-            labels that have all its measures.
+            ``"GAUC < 0.6"``, ``"GAUC[*] ci_low < 0.55"``, ``"new:LogLoss[slot=1] delta > 0"`` ...;
+            see :func:`fastrank_eval.gate`. In a comparison, fields of values (``se``, ``ci_low``
+            ...) apply to each model, the baseline included; fields of differences to each
+            candidate. Each of several labels is judged; if they have measures of their own, a gate
+            applies to the labels that have all its measures.
 
         Returns
         -------
         Verdict
-            True if each label passes all its gates. `GateFailure.label` names the label.
+            True if all gates are passed; otherwise it lists the reasons. A gate fails if it cannot
+            be judged: a slice, a measure, a group or an error of a difference is missing, or a
+            value is NaN. `GateFailure.label` names the label, if there are several.
 
         Raises
         ------
         ArgumentError
             If no gate is given, or one does not follow the grammar.
         """
+        from fastrank_eval.results.gate_judge import judge
+
+        if not self.labels:
+            return judge(
+                fail_if,
+                [*self.evaluated, *self.values],
+                rows=self.meta.rows,
+                groups=self.meta.groups,
+                baseline=self.baseline,
+                requested=self.requested,
+                conventions=self.meta.conventions,
+            )
         gates = [one if isinstance(one, Gate) else gate(one) for one in fail_if]
         failures, not_judged = [], []
-        for label, result in self.items():
+        for label, part in self._parts.items():
             # A gate that no label can judge fails for every label.
-            own = [one for one in gates if _has_measures(result, one) or not self._judged(one)]
-            verdict = result.check(*own) if own or not gates else Verdict(())
+            own = [one for one in gates if part._computes(one) or not self._computes(one)]
+            verdict = part.check(*own) if own or not gates else Verdict(())
             failures += [replace(failure, label=label) for failure in verdict.failures]
             not_judged += [replace(one, label=label) for one in verdict.not_judged]
         return Verdict(tuple(failures), tuple(not_judged))
 
-    def _judged(self, one: Gate) -> bool:
-        return any(_has_measures(result, one) for result in self.values())
+    def _computes(self, one: Gate) -> bool:
+        """Tell whether the values, or those of a label, suffice for a gate."""
+        if self.labels:
+            return any(part._computes(one) for part in self._parts.values())
+        measures = (measure(term.measure) for term in one.terms)
+        return all(find_computed(m, self.names, self.requested) is not None for m in measures)
 
 
-class LabelResults(ByLabel[Result]):
-    """The results of several labels: a mapping from label to `Result`.
-
-    :func:`fastrank_eval.evaluate` returns it for a list of labels. It is read-only.
+def of_labels(
+    kind: type[_T], label: str | Sequence[str], parts: Mapping[str, _T], **own: Any
+) -> _T:
+    """Return the part of one label, or put the parts of a list together.
 
     Parameters
     ----------
-    results : mapping of str to Result
-        At least one.
-
-    Examples
-    --------
-    >>> import fastrank_eval as fe
-    >>> log = {"user": [1, 1, 2, 2], "click": [0, 1, 1, 0], "order": [0, 1, 0, 0],
-    ...        "pctr": [0.1, 0.4, 0.2, 0.3]}
-    >>> results = fe.evaluate(log, group="user", label=["click", "order"], score="pctr",
-    ...                       measures="GAUC,RR")
-    >>> {label: result.value("GAUC") for label, result in results.items()}
-    {'click': 0.5, 'order': 1.0}
+    kind : type
+        Result or Comparison.
+    label : str or sequence of str
+        As it was requested.
+    parts : mapping of str to Labelled
+    **own
+        Other arguments of the class.
     """
+    if isinstance(label, str):
+        return parts[label]
+    first, metas = next(iter(parts.values())), [part.meta for part in parts.values()]
+    requested = {name: text for part in parts.values() for name, text in part.requested.items()}
+    conventions = {
+        name: value
+        for name, value in first.meta.conventions.items()
+        if all(meta.conventions.get(name) == value for meta in metas)
+    }
+    meta = replace(
+        first.meta,
+        rows=max(meta.rows for meta in metas),
+        groups=max(meta.groups for meta in metas),
+        conventions=conventions,
+        requested=requested,
+    )
+    return kind(
+        values=labelled(parts, "values"),
+        meta=meta,
+        scores=first.scores,
+        measures=list(dict.fromkeys(text for part in parts.values() for text in part.measures)),
+        requested=requested,
+        parts=parts,
+        **own,
+    )
 
-    _title = "Evaluation of"
+
+def labelled(parts: Mapping[str, Any], name: str) -> list[Any]:
+    """List the records that the parts have as an attribute, with their labels."""
+    return [
+        replace(one, label=label) for label, part in parts.items() for one in getattr(part, name)
+    ]
 
 
 def stacked(tables: Mapping[str, pa.Table]) -> pa.Table:
@@ -219,10 +271,3 @@ def _by_label(kind: str, texts: Mapping[str, Sequence[str]]) -> list[str]:
         for text in of_label
         if text not in shared
     ]
-
-
-def _has_measures(result: Any, one: Gate) -> bool:
-    values = (
-        find_computed(measure(term.measure), result.names, result.requested) for term in one.terms
-    )
-    return all(each is not None for each in values)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 
 from fastrank_eval._lib.arguments import check_options, typed
@@ -22,9 +21,8 @@ from fastrank_eval.engine.run import Evaluation
 from fastrank_eval.engine.slice_calibration import CalibrationTables, calibration_tables
 from fastrank_eval.engine.summary import GroupRecords, group_records, score_tables
 from fastrank_eval.measures import measure, parse_measures
+from fastrank_eval.results.labels import stacked
 from fastrank_eval.results.lookup import (
-    find_measure,
-    find_score,
     find_slices,
     find_value,
     refuse_pooled,
@@ -34,12 +32,10 @@ from fastrank_eval.results.result_view import Reported
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-    from numpy.typing import NDArray
 
     from fastrank_eval.analysis.comparison import Comparison
     from fastrank_eval.analysis.curve import Curve
     from fastrank_eval.measures import Measure
-    from fastrank_eval.results.gates import Gate, Verdict
     from fastrank_eval.results.state import State
     from fastrank_eval.stats.score_table import ScoreTable
 
@@ -70,6 +66,15 @@ class Result(Reported):
         The sums of the evaluation; None without ``keep_state=True``.
     calibration : mapping of (str, str) to pyarrow.Table, optional
         The slices of multicalibration errors, by score column and measure.
+    parts : mapping of str to Result, optional
+        The results of several labels. `values`, `records` and reports have all labels,
+        ``result["order"]`` is the part of one. `meta` has the conventions that all share, and the
+        most rows and groups of a label. What is left asks for one label.
+
+    Attributes
+    ----------
+    labels : tuple of str
+        The labels, if a list of them was evaluated.
 
     Examples
     --------
@@ -99,13 +104,10 @@ class Result(Reported):
         score_tables: Mapping[tuple[str, float], ScoreTable] | None = None,
         state: State | None = None,
         calibration: CalibrationTables | None = None,
+        parts: Mapping[str, Result] | None = None,
     ) -> None:
-        self.values = tuple(values)
-        self.meta = meta
-        self.scores = tuple(scores)
-        self.measures = tuple(measures)
+        super().__init__(values, meta, scores, measures, requested, parts)
         self._per_group: pa.Table | GroupRecords | Callable[[], GroupRecords] | None = per_group
-        self.requested = dict(requested or {})
         self._score_tables = score_tables
         self._state = state
         self.calibration = calibration or {}
@@ -261,12 +263,6 @@ class Result(Reported):
         base_name = base if isinstance(base, str) else base_score
         return rela_impr(self._value_of(text, score).value, other._value_of(text, base_name).value)
 
-    def _find_measure(self, name: str | Measure) -> Measure:
-        return find_measure(name, self.names, self.requested)
-
-    def _find_score(self, name: str | None) -> str:
-        return find_score(name, self.scores, self.names)
-
     @property
     def per_group(self) -> pa.Table:
         """The table of groups: one row a group, in the order of their first rows.
@@ -276,13 +272,16 @@ class Result(Reported):
         pyarrow.Table
             Key columns, ``rows``, ``positives`` and a float64 column a measure, null where
             undefined. Its name is the measure's canonical text, such as ``AP`` for MAP; with
-            several scores it is ``score.measure``.
+            several scores it is ``score.measure``. Of a list of labels, the tables one below the
+            other, ``label`` first; a measure that a label does not have is null.
 
         Raises
         ------
         ArgumentError
             If the evaluation was run with ``per_group=False``.
         """
+        if self.labels:
+            return stacked({label: part.per_group for label, part in self._parts.items()})
         groups = self._groups()
         return groups if isinstance(groups, pa.Table) else self._table
 
@@ -299,6 +298,7 @@ class Result(Reported):
 
     def _groups(self) -> pa.Table | GroupRecords:
         """Collect the groups once; the first call may take a while."""
+        self._refuse_labels()
         groups = self._per_group
         if groups is None and self.meta.rows and not self.meta.groups:
             raise ArgumentError(
@@ -327,43 +327,13 @@ class Result(Reported):
         ArgumentError
             If the evaluation was run with ``keep_state=False``.
         """
+        self._refuse_labels()
         if self._state is None:
             raise ArgumentError(
                 "the state was not kept: evaluate() was called with keep_state=False; call it with "
                 "keep_state=True."
             )
         return self._state
-
-    @typed
-    def check(self, *fail_if: str | Gate) -> Verdict:
-        """Judge the result by gates: conditions that must not hold.
-
-        Parameters
-        ----------
-        *fail_if : str or Gate
-            ``"GAUC < 0.6"``, ``"GAUC[*] ci_low < 0.55"`` ...; see :func:`fastrank_eval.gate`.
-
-        Returns
-        -------
-        Verdict
-            True if the result passes all gates; otherwise it lists the reasons. A gate fails if it
-            cannot be judged: a slice, a measure or a group is missing, or a value is NaN.
-
-        Raises
-        ------
-        ArgumentError
-            If no gate is given, or one does not follow the grammar.
-        """
-        from fastrank_eval.results.gate_judge import judge
-
-        return judge(
-            fail_if,
-            self.values,
-            rows=self.meta.rows,
-            groups=self.meta.groups,
-            requested=self.requested,
-            conventions=self.meta.conventions,
-        )
 
     @typed
     def compare(
@@ -397,20 +367,24 @@ class Result(Reported):
         """
         from fastrank_eval.analysis.compare_results import compare_results
 
+        self._refuse_labels()
         check_options("compare", choices, compare_results, own=type(self).compare)
         return compare_results(self, other, baseline, **choices)
 
-    def __getitem__(self, key: str | Measure | tuple[str, str | Measure]) -> NDArray[np.float64]:
-        """Return values per group: ``result["model_a", "nDCG@10"]``.
+    def __getitem__(self, key: Any) -> Any:
+        """Return values per group, or the part of one of several labels.
+
+        ``result["model_a", "nDCG@10"]``, ``result["order"]``.
 
         Parameters
         ----------
         key : str, Measure or tuple of (str, str or Measure)
             A measure, or a score column and a measure. ``result["nDCG@10"]`` if there is one model.
+            Of a list of labels, a label.
 
         Returns
         -------
-        numpy.ndarray
+        numpy.ndarray or Result
             float64, one entry a group in the order of `per_group`, NaN where undefined.
 
         Raises
@@ -419,8 +393,11 @@ class Result(Reported):
             If the measure was not part of the evaluation, or pools all rows (AUC).
         ArgumentError
             If the score column is unknown, or left out where there are several, or not the first
-            in `key`, or if the evaluation was run with ``per_group=False``.
+            in `key`, or if the evaluation was run with ``per_group=False``; or if it has no such
+            label.
         """
+        if self.labels:
+            return self.part(key)
         score, name = key if isinstance(key, tuple) else (None, key)
         refuse_swapped(score, name, self.scores)
         measure = self._find_measure(name)
@@ -454,6 +431,7 @@ class Result(Reported):
         ArgumentError
             If the evaluation did not keep it.
         """
+        self._refuse_labels()
         if self._score_tables is None:
             raise ArgumentError(
                 "the scores were not kept: evaluate() was called with keep_scores=False; call it "
@@ -546,10 +524,6 @@ class Result(Reported):
         if callable(self._per_group):  # it refers to locks of the run, which cannot be pickled
             self._groups()
         return self.__dict__
-
-    def __iter__(self) -> Iterator[MeasureValue]:
-        """Iterate over the values, in the order of `records`."""
-        return iter(self.values)
 
     @cached_property
     def _group_measures(self) -> list[str]:

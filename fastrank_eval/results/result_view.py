@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property, partial
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -14,9 +14,7 @@ from fastrank_eval.engine.records import (
     VALUE_SCHEMA,
     MeasureValue,
     Meta,
-    record_rows,
     record_table,
-    shown_names,
 )
 from fastrank_eval.engine.slice_calibration import CalibrationTables
 from fastrank_eval.measures import Measure, measure
@@ -31,7 +29,8 @@ from fastrank_eval.results.format import (
     printable,
     share_text,
 )
-from fastrank_eval.results.lookup import find_calibration, find_score
+from fastrank_eval.results.labels import Labelled
+from fastrank_eval.results.lookup import find_calibration
 from fastrank_eval.results.notes import (
     NEGATIVE,
     end_lines,
@@ -50,25 +49,16 @@ from fastrank_eval.results.slice_tables import (
     slice_table,
     worst_slices,
 )
-from fastrank_eval.results.views import View
 from fastrank_eval.stats.intervals import FEW_GROUPS
 
 
-class Reported(View):
+class Reported(Labelled):
     """What programs, JSON and people read of a result."""
 
+    _schema = VALUE_SCHEMA
     values: tuple[MeasureValue, ...]
-    scores: tuple[str, ...]
-    measures: tuple[str, ...]
-    requested: Mapping[str, str]
-    meta: Meta
     #: The slices of multicalibration errors, by score column and canonical text of the measure.
     calibration: CalibrationTables
-
-    @cached_property
-    def names(self) -> dict[str, str]:
-        """The names that reports show, by canonical text of the measure."""
-        return shown_names(self.measures, self.values)
 
     @typed
     def multicalibration(
@@ -103,9 +93,10 @@ class Reported(View):
         ----------
         Guy et al. (2025), arXiv:2506.11251.
         """
+        self._refuse_labels()
         texts = tuple(dict.fromkeys(text for _, text in self.calibration))
         text = find_calibration(measure, texts, self.names, self.requested)
-        return self.calibration[find_score(score, self.scores, self.names), text]
+        return self.calibration[self._find_score(score), text]
 
     def records(self) -> pa.Table:
         """Return all values: one row a score, slice and measure.
@@ -117,12 +108,10 @@ class Reported(View):
             name that was asked for, such as MAP for AP), value (null if undefined), se, ci_low,
             ci_high, effective_groups, weight, caution, groups, groups_used, dropped (map of reason
             to count), rows_share, positives_share (null without rows or positives), aggregate
-            ("mean", "geometric mean", "sum" or "pooled"), details (map of name to number).
+            ("mean", "geometric mean", "sum" or "pooled"), details (map of name to number). Of a
+            list of labels, label comes first.
         """
-        return record_table(self.values, VALUE_SCHEMA)
-
-    def _rows(self) -> list[dict[str, Any]]:
-        return record_rows(self.values, VALUE_SCHEMA)
+        return record_table(self.values, self._columns)
 
     def document(self) -> dict[str, Any]:
         """Return the plain Python values that JSON has.
@@ -135,8 +124,10 @@ class Reported(View):
             where names of measures stand for other texts, and ``"notes"``, a list of sentences,
             where there are any. With a measure of multicalibration there is ``"worst_slices"`` too:
             score, measure and the columns of :meth:`multicalibration`, the ten worst slices of
-            each.
+            each. Of a list of labels, ``{"schema", "labels": {label: document}}``.
         """
+        if self.labels:
+            return self._document_of_labels()
         slices = slice_rows(self.calibration)
         return {
             "schema": JSON_SCHEMAS["evaluation"],
@@ -148,6 +139,8 @@ class Reported(View):
     @typed
     def report(self, *, wide: bool = False) -> Report:
         """Build the report that people read; see `View.report`."""
+        if self.labels:
+            return self._report_of_labels(wide=wide)
         by_model = not wide and len(self.scores) > 1
         overall = _of_all_rows(self)
         tables = [_overall(overall, self.meta)]

@@ -16,7 +16,7 @@ PACKAGE = "fastrank_eval"
 #: Modules that users import by name.
 DOORS = ("integrations", "spark", "testing", "trec")
 #: Its fields are the parameters of `evaluate` that other functions pass on.
-PARAMETERS = f"{PACKAGE}.engine.option_types.EvaluateOptions"
+PARAMETERS = f"{PACKAGE}.engine.option_types.CompareOptions"
 
 
 def read_package(folder: Path) -> griffe.Module:

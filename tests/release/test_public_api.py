@@ -40,9 +40,9 @@ def changed(folder: Path, file: str, old: str, new: str) -> list[str]:
         ),
         (
             "engine/option_types.pyi",
-            "class EvaluateOptions(TypedDict, total=False):\n    group:",
-            "class EvaluateOptions(TypedDict, total=False):\n    groups:",
-            ["fastrank_eval.engine.option_types.EvaluateOptions.group: Public object was removed"],
+            "class CompareOptions(TypedDict, total=False):\n    group:",
+            "class CompareOptions(TypedDict, total=False):\n    groups:",
+            ["fastrank_eval.engine.option_types.CompareOptions.group: Public object was removed"],
         ),
         (
             "analysis/thresholds.py",

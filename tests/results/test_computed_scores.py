@@ -174,6 +174,6 @@ def test_several_labels__of_a_function_of_one__are_refused() -> None:
     kept = fe.evaluate(log, group="user", measures="GAUC", keep_state=True, **options)
     parts = [fe.partial(log, group="user", measures="GAUC", label=each, score=SCORE)
              for each in options["label"]]  # fmt: skip
-    assert [values(kept[each].state.result()) for each in kept] == [
+    assert [values(kept[each].state.result()) for each in kept.labels] == [
         values(part.result()) for part in parts
     ]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Mapping
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
 import fastrank_eval as fe
-from fastrank_eval import ArgumentError, ColumnError, LabelResults, Result
+from fastrank_eval import ArgumentError, ColumnError, Comparison, Result
 from tests.engine.test_together import log_of
 
 LOG = log_of(7)
@@ -20,19 +20,26 @@ LABELS = ["click", "order"]
 OWN = {"click": ["GAUC", "MAP"], "order": "RR"}
 
 
-def evaluate(**options: Any) -> LabelResults:
+def evaluate(**options: Any) -> Result:
     return fe.evaluate(LOG, **{**ROLES, "label": LABELS, "measures": "GAUC,MAP", **options})
+
+
+def compare(**options: Any) -> Comparison:
+    models = {"score": ["pctr", "pcvr"], "baseline": "pctr"}
+    return fe.compare(
+        LOG, **{**ROLES, "label": LABELS, "measures": "GAUC,AUC,MAP", **models, **options}
+    )
 
 
 def values_of(result: Result) -> list[dict[str, object]]:
     return result.document()["results"]
 
 
-def test_labels__map_to_the_results_of_runs_of_their_own() -> None:
+def test_labels__have_the_results_of_runs_of_their_own() -> None:
     results = evaluate(by=["slot"], keep_state=True, keep_scores=True, measures="AUC,RR")
-    assert isinstance(results, Mapping)
-    assert (list(results), len(results)) == (LABELS, 2)
-    for label, result in results.items():
+    assert results.labels == ("click", "order")
+    for label in LABELS:
+        result = results[label]
         alone = fe.evaluate(
             LOG, **ROLES, label=label, by=["slot"], keep_state=True, keep_scores=True,
             measures="AUC,RR",
@@ -46,14 +53,15 @@ def test_labels__map_to_the_results_of_runs_of_their_own() -> None:
 
 def test_measures__of_each_label() -> None:
     results = evaluate(measures=OWN)
-    assert [result.measures for result in results.values()] == [("GAUC", "AP"), ("RR",)]
+    assert [results[label].measures for label in LABELS] == [("GAUC", "AP"), ("RR",)]
+    assert results.measures == ("GAUC", "AP", "RR")
 
 
-def test_one_label__in_a_list_is_a_mapping_too() -> None:
+def test_one_label__in_a_list_is_a_part_too() -> None:
     results = evaluate(label=("order",))
-    assert list(results) == ["order"]
-    alone = fe.evaluate(LOG, **ROLES, label="order", measures="GAUC,MAP")
-    assert isinstance(alone, Result)
+    assert results.labels == ("order",)
+    alone = evaluate(label="order")
+    assert alone.labels == ()
     assert values_of(results["order"]) == values_of(alone)
 
 
@@ -76,31 +84,66 @@ def test_labels__without_one_measure_of_groups_in_common() -> None:
     """A label whose measures need no groups has the numbers of a run of its own: no groups."""
     results = evaluate(measures={"click": "RR", "order": "AUC"}, keep_state=False)
     users = len(LOG["user"].unique())
-    assert [result.meta.groups for result in results.values()] == [users, 0]
+    assert [results[label].meta.groups for label in LABELS] == [users, 0]
+    assert results.meta.groups == users
 
 
-def test_models_of_a_label__are_compared() -> None:
-    results = evaluate(score=["pctr", "pcvr"])
-    for label in LABELS:
-        compared = results[label].compare(baseline="pctr")
-        wanted = fe.compare(
-            LOG, group="user", label=label, score=["pctr", "pcvr"], baseline="pctr",
-            measures="GAUC,MAP",
-        )  # fmt: skip
-        assert compared.records().equals(wanted.records())
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"by": ["slot", "country"]},
+        {"test": "bootstrap", "replicates": 200, "measures": "GAUC,MAP"},
+        {"test": "wilcoxon", "measures": fe.engine.DEFAULT_MEASURES},
+        {"measures": OWN, "correction": "bh", "confidence": 0.9},
+        {"unjudged": "drop", "label": ["click", "cart"]},
+        {"score": {"pctr": "pctr", "ctcvr": "pctr * pcvr"}},
+    ],
+    ids=lambda options: ",".join(options),
+)
+def test_comparisons__have_the_bits_of_calls_of_their_own(options: dict[str, Any]) -> None:
+    together = compare(**options)
+    measures = options.get("measures", "GAUC,AUC,MAP")
+    for label in options.get("label", LABELS):
+        one = together[label]
+        own = measures[label] if isinstance(measures, dict) else measures
+        alone = compare(**{**options, "label": label, "measures": own})
+        assert repr(one.values) == repr(alone.values)
+        assert repr(one.evaluated) == repr(alone.evaluated)
+        assert one.meta.conventions == alone.meta.conventions
+        assert (one.meta.rows, one.meta.groups) == (alone.meta.rows, alone.meta.groups)
+        assert one.names == alone.names
+        assert one.per_group.equals(alone.per_group)
 
 
-def test_arrow_and_csv__have_the_label_in_front() -> None:
-    results = evaluate(measures=OWN)
+def test_rows__are_read_once() -> None:
+    readings = []
+
+    def batches() -> Any:
+        readings.append(1)
+        yield from LOG.to_batches()
+
+    reader = pa.RecordBatchReader.from_batches(LOG.schema, batches())
+    together = fe.compare(
+        reader, group="user", label=LABELS, score=["pctr", "pcvr"], baseline="pctr", measures="RR"
+    )
+    assert len(readings) == 1
+    assert {together[label].meta.rows for label in LABELS} == {LOG.num_rows}
+
+
+@pytest.mark.parametrize("call", [evaluate, compare])
+def test_records__have_a_label(call: Any) -> None:
+    results = call(measures=OWN)
     table = results.records()
     assert table["label"].to_pylist() == ["click", "click", "order"]
-    for label, result in results.items():
+    assert [value.label for value in results] == ["click", "click", "order"]
+    for label in LABELS:
         own = table.filter(pc.equal(table["label"], label)).drop_columns("label")
-        assert own.equals(result.records())
+        assert own.equals(results[label].records())
     lines = results.to_csv().splitlines()
     assert lines[0] == "label," + results["click"].to_csv().splitlines()[0]
     assert lines[3] == "order," + results["order"].to_csv().splitlines()[1]
     assert results.to_pandas()["label"].tolist() == ["click", "click", "order"]
+    assert results.per_group.column_names[:3] == ["label", "user", "rows"]
 
 
 def test_values_of_groups__have_the_label_in_front() -> None:
@@ -116,6 +159,10 @@ def test_json__has_the_values_of_each_label() -> None:
     results = evaluate(measures=OWN)
     found = json.loads(results.to_json())
     assert found["labels"] == {label: json.loads(results[label].to_json()) for label in LABELS}
+    compared = compare()
+    found = json.loads(compared.to_json(movers=2))["labels"]
+    assert found == {label: json.loads(compared[label].to_json(movers=2)) for label in LABELS}
+    assert found["order"]["movers"]
 
 
 def test_report__where_labels_have_other_rows() -> None:
@@ -149,8 +196,19 @@ def test_gates__apply_to_the_labels_that_have_their_measures() -> None:
         results.check()
 
 
-def test_results__can_be_pickled() -> None:
-    results = evaluate()
+def test_gates__on_differences_of_every_label() -> None:
+    together = compare(measures=OWN)
+    verdict = together.check("MAP delta < 1", "RR delta_se > 0")
+    assert [(one.label, one.score) for one in verdict.failures] == [
+        ("click", "pcvr"),
+        ("order", "pcvr"),
+    ]
+    assert together.check("MAP delta < -1")
+
+
+@pytest.mark.parametrize("call", [evaluate, compare])
+def test_results__can_be_pickled(call: Any) -> None:
+    results = call()
     assert pickle.loads(pickle.dumps(results)).to_json() == results.to_json()  # noqa: S301
 
 
@@ -166,8 +224,14 @@ def test_results__can_be_pickled() -> None:
     ],
 )
 def test_wrong_labels__are_refused(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ArgumentError, match=message):
-        evaluate(**options)
+    for call in (evaluate, compare):
+        with pytest.raises(ArgumentError, match=message):
+            call(**options)
+
+
+def test_test_of_groups__refuses_a_measure_of_all_rows_of_any_label() -> None:
+    with pytest.raises(ArgumentError, match="and AUC pools the rows"):
+        compare(test="sign", measures={"click": "GAUC", "order": "AUC"})
 
 
 def test_label_that_is_no_column__is_named() -> None:
@@ -176,7 +240,31 @@ def test_label_that_is_no_column__is_named() -> None:
 
 
 def test_unknown_label__is_named() -> None:
-    with pytest.raises(KeyError, match=r"label 'ordre' is none of 'click', 'order'.*'order'\?"):
-        evaluate()["ordre"]
-    assert "ordre" not in evaluate()
-    assert evaluate().get("ordre") is None
+    message = r"^label: must be one of 'click', 'order', got 'ordre'; choose one.*'order'\?"
+    for results in (evaluate(), compare()):
+        with pytest.raises(ArgumentError, match=message):
+            results["ordre"]
+    with pytest.raises(ArgumentError, match=r"got .order.; choose one"):
+        compare(label="order")["order"]
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda result, _: result.value("GAUC"),
+        lambda result, _: result.rela_impr("GAUC", "pctr", "pcvr"),
+        lambda result, _: result.compare(baseline="pctr"),
+        lambda result, _: result.curve("roc"),
+        lambda result, _: result.multicalibration(),
+        lambda result, _: result.group_records(),
+        lambda result, _: result.state,
+        lambda _, comparison: comparison.find("GAUC"),
+        lambda _, comparison: comparison.movers("GAUC"),
+        lambda _, comparison: comparison.decompositions,
+        lambda _, comparison: comparison.plot(),
+    ],
+)
+def test_what_is_of_one_label__asks_for_it(use: Any) -> None:
+    result, comparison = evaluate(keep_state=True, score=["pctr", "pcvr"]), compare()
+    with pytest.raises(ArgumentError, match=r"has a list of labels .* as in result\['click'\]"):
+        use(result, comparison)

@@ -35,7 +35,7 @@ from fastrank_eval.apps.cli.output import ReportFiles, report_options, state_fil
 from fastrank_eval.apps.cli.shell import SectionedCommand, require_rows
 
 if TYPE_CHECKING:
-    from fastrank_eval.analysis.comparison import Comparison, LabelComparisons
+    from fastrank_eval.analysis.comparison import Comparison
     from fastrank_eval.results.gates import Gate
     from fastrank_eval.results.result import Result
     from fastrank_eval.results.state import State
@@ -139,7 +139,6 @@ def compare(
             for name in (*_STATE_OPTIONS, "threads")
             if name in explicit or name in ("test", "threads")
         }
-        comparison: Comparison | LabelComparisons
         comparison, gates = _compare_states(sources, fail_if, quiet, choices)
     else:
         _check_rows(explicit)

@@ -15,7 +15,6 @@ from fastrank_eval.apps.cli.standard_error import note
 if TYPE_CHECKING:
     from fastrank_eval.analysis.comparison import Comparison
     from fastrank_eval.results.gates import Gate
-    from fastrank_eval.results.labels import ByLabel
     from fastrank_eval.results.result import Result
 
 _MOST_REASONS = 20
@@ -98,9 +97,7 @@ def read_gates(
     return gates
 
 
-def exit_if_failed(
-    result: Result | Comparison | ByLabel[Any], gates: Sequence[Gate], every: bool = False
-) -> None:
+def exit_if_failed(result: Result | Comparison, gates: Sequence[Gate], every: bool = False) -> None:
     """Exit with code 3 and print the reasons if a result fails a gate."""
     if not gates:
         return

@@ -27,7 +27,6 @@ from fastrank_eval.apps.cli.standard_error import note
 
 if TYPE_CHECKING:
     from fastrank_eval.analysis.comparison import Comparison
-    from fastrank_eval.results.labels import ByLabel
     from fastrank_eval.results.result import Result
     from fastrank_eval.results.state import State
 
@@ -148,7 +147,7 @@ class ReportFiles:
 
     def write(
         self,
-        result: Result | Comparison | ByLabel[Any],
+        result: Result | Comparison,
         quiet: bool,
         state: State | None = None,
         **choices: int,
@@ -157,7 +156,7 @@ class ReportFiles:
 
         Parameters
         ----------
-        result : Result, Comparison, LabelResults or LabelComparisons
+        result : Result or Comparison
         quiet : bool
             Do not list the files written.
         state : State, optional
@@ -180,9 +179,7 @@ class ReportFiles:
         for file in self._files if not quiet else ():
             note(f"wrote {file}")
 
-    def _text(
-        self, result: Result | Comparison | ByLabel[Any], width: int | None, choices: dict[str, int]
-    ) -> str:
+    def _text(self, result: Result | Comparison, width: int | None, choices: dict[str, int]) -> str:
         return report_text(result, self.form, width, self._csv_safe, self._wide, **choices)
 
 
@@ -198,7 +195,7 @@ def report_text(
 
     Parameters
     ----------
-    result : Result, Comparison, LabelResults or LabelComparisons
+    result : Result or Comparison
     form : {"table", "json", "csv", "markdown", "latex", "html"}
     width : int or None
     csv_safe, wide : bool

@@ -450,15 +450,18 @@ def require_rows(result: Any, where: str | None = None, argument: str = "SOURCES
 
     Parameters
     ----------
-    result : object with `meta` or `rows`, or mapping of them by label or model
+    result : object with `meta` or `rows`, or mapping of them by model
     where : str, optional
         The condition on rows.
     argument : str
         Names the rows in the message.
     """
+    from fastrank_eval.results.labels import Labelled
     from fastrank_eval.results.notes import rows_left_out_notes
 
     results = list(result.values()) if isinstance(result, Mapping) else [result]
+    if isinstance(result, Labelled) and result.labels:
+        results = [result.part(label) for label in result.labels]
     metas = [one.meta for one in results]
     if any(meta.rows for meta in metas):
         return

@@ -15,7 +15,7 @@ from fastrank_eval._lib.arguments import checked, integer, typed
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, SparkError
 from fastrank_eval.analysis.compare import choices_of, compare_with
-from fastrank_eval.analysis.comparison import Comparison, LabelComparisons
+from fastrank_eval.analysis.comparison import Comparison
 from fastrank_eval.engine.labels import measures_by_label, options_by_label
 from fastrank_eval.engine.options import OPTIONS, Options, check_names
 from fastrank_eval.engine.run import Evaluation, run_together
@@ -45,7 +45,7 @@ from fastrank_eval.io.columns import refuse_unhashable
 from fastrank_eval.io.computed import input_columns
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.parser import requested_measures, text_with_options
-from fastrank_eval.results.labels import LabelResults
+from fastrank_eval.results.labels import of_labels
 from fastrank_eval.results.result import Result, result_of
 from fastrank_eval.results.state import state_of_run
 from fastrank_eval.slicing.bins import Distribution
@@ -289,9 +289,9 @@ def evaluate(
     df: DataFrame,
     *,
     group: str | Sequence[str],
-    label: str,
+    label: str | Sequence[str],
     score: str | Sequence[str] | Mapping[str, str],
-    measures: str | Measure | Sequence[str | Measure],
+    measures: str | Measure | Sequence[str | Measure] | Mapping[str, Any],
     per_group: Literal[False] = ...,
     **options: Any,
 ) -> Result: ...
@@ -302,28 +302,9 @@ def evaluate(
     df: DataFrame,
     *,
     group: str | Sequence[str],
-    label: list[str] | tuple[str, ...],
+    label: str | Sequence[str],
     score: str | Sequence[str] | Mapping[str, str],
-    measures: str
-    | Measure
-    | Sequence[str | Measure]
-    | Mapping[str, str | Measure | Sequence[str | Measure]],
-    per_group: Literal[False] = ...,
-    **options: Any,
-) -> LabelResults: ...
-
-
-@overload
-def evaluate(
-    df: DataFrame,
-    *,
-    group: str | Sequence[str],
-    label: str | list[str] | tuple[str, ...],
-    score: str | Sequence[str] | Mapping[str, str],
-    measures: str
-    | Measure
-    | Sequence[str | Measure]
-    | Mapping[str, str | Measure | Sequence[str | Measure]],
+    measures: str | Measure | Sequence[str | Measure] | Mapping[str, Any],
     per_group: Literal[True],
     **options: Any,
 ) -> DataFrame: ...
@@ -342,7 +323,7 @@ def evaluate(
     keep_groups: bool = False,
     keep_scores: bool = False,
     **options: Any,
-) -> Result | LabelResults | DataFrame:
+) -> Result | DataFrame:
     """Evaluate a DataFrame inside Spark.
 
     The result has the bits of `fastrank_eval.evaluate`.
@@ -362,9 +343,9 @@ def evaluate(
         and at most some ten million rows each. The result has the same bits for any number.
     per_group : bool
         Return a DataFrame of the values of every group instead, with the columns of
-        `Result.per_group`, or of `LabelResults.per_group` for a list of labels. It is lazy: an
-        action on it computes the rows. With ``null_groups="drop"`` a row of null keys has the
-        number of rows without a key, if there are any, and no values.
+        `Result.per_group`. It is lazy: an action on it computes the rows. With
+        ``null_groups="drop"`` a row of null keys has the number of rows without a key, if there are
+        any, and no values.
     keep_groups : bool
         Keep keys and values of every group in `Result.state`; the driver receives them.
     keep_scores : bool
@@ -375,8 +356,8 @@ def evaluate(
 
     Returns
     -------
-    Result, LabelResults or DataFrame
-        A result always has `Result.state`. A list of labels gives `LabelResults`.
+    Result or DataFrame
+        A result, and each part of a result of several labels, always has `Result.state`.
 
     Raises
     ------
@@ -414,36 +395,7 @@ def evaluate(
         label: result_of(evaluation, keep_scores, reply.states[label])
         for label, evaluation in reply.evaluations(started).items()
     }
-    return results[label] if isinstance(label, str) else LabelResults(results)
-
-
-@overload
-def compare(
-    df: DataFrame,
-    *,
-    group: str | Sequence[str],
-    label: str,
-    score: str | Sequence[str] | Mapping[str, str],
-    baseline: str,
-    measures: str | Measure | Sequence[str | Measure],
-    **options: Any,
-) -> Comparison: ...
-
-
-@overload
-def compare(
-    df: DataFrame,
-    *,
-    group: str | Sequence[str],
-    label: list[str] | tuple[str, ...],
-    score: str | Sequence[str] | Mapping[str, str],
-    baseline: str,
-    measures: str
-    | Measure
-    | Sequence[str | Measure]
-    | Mapping[str, str | Measure | Sequence[str | Measure]],
-    **options: Any,
-) -> LabelComparisons: ...
+    return of_labels(Result, label, results, per_group=None)
 
 
 @typed
@@ -463,7 +415,7 @@ def compare(
     partitions: int | None = None,
     per_group: bool = False,
     **options: Any,
-) -> Comparison | LabelComparisons:
+) -> Comparison:
     """Compare models with a baseline inside Spark.
 
     The result has the bits of `fastrank_eval.compare`.
@@ -483,8 +435,7 @@ def compare(
 
     Returns
     -------
-    Comparison or LabelComparisons
-        A mapping from label to `Comparison` for a list of labels.
+    Comparison
 
     Raises
     ------
@@ -514,5 +465,4 @@ def compare(
         )
         return list(job.run().evaluations(started).values())
 
-    comparisons = compare_with(run_job, measures_by_label(label, measures), choices, started)
-    return comparisons[label] if isinstance(label, str) else LabelComparisons(comparisons)
+    return compare_with(run_job, label, measures, choices, started)
