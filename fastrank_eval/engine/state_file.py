@@ -170,7 +170,7 @@ def _excess(content: bytes) -> str:
 
 @contextmanager
 def wrap_errors(shown: str) -> Iterator[None]:
-    """Raise any error in the content of a state with a valid digest as a `SourceError`.
+    """Raise errors in the content of a state as a `SourceError`.
 
     Parameters
     ----------

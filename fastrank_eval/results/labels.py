@@ -1,4 +1,4 @@
-"""Hold what a result and a comparison share: values of one label, or of several."""
+"""Hold what a result and a comparison share, of one label or more."""
 
 from __future__ import annotations
 

@@ -293,7 +293,7 @@ class ClusterMoments(SharedSums):
         return _ROUNDINGS * ULP_HALF * size
 
     def carriers(self, gradient: Sequence[float], se: float) -> float:
-        """Compute the effective number of groups that carry a difference of two models.
+        """Compute the effective groups of a difference of two models.
 
         ``(sum of e^2)^2 / sum of e^4`` over groups, of the differences e of the first contrast.
         With several contrasts it is at most the number that leaves the variance `_DEGREES_EACH`

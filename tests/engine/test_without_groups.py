@@ -65,7 +65,7 @@ def test_measures_with_clustered_errors__of_no_group__say_why_they_have_none(
         assert all(map(math.isnan, (v.se, v.ci_low, v.ci_high, v.effective_groups)))
         assert v.caution == ("no_groups" if v.measure in WITH_ERROR.split(",") else "pooled")
     assert "no standard error without groups: LogLoss, NE, PPV, MCC, PCOC\n" in repr(result)
-    assert f"{ROWS:,} rows, not grouped, " in repr(result)
+    assert f"\n{ROWS:,} rows, not grouped\n" in repr(result)
 
 
 @pytest.mark.parametrize("text", [text for texts in POOLED_VARIANTS.values() for text in texts])
