@@ -1620,6 +1620,7 @@ def test_31__csv_integers_above_2_63_keep_their_order(tmp_path: Path) -> None:
 @pytest.mark.parametrize("first, text", [
     ("0,0,1", "20752587082923245569"), ("0,0,-1", "9223372036854775809"),
     ("0,0,0.5", "9223372036854775809"), ("0,0,1", "-10000000000000000000000000000001"),
+    ("0,0,0.5", " 9223372036854775809"), ("0,0,0.5", "9007199254740993"),
 ])  # fmt: skip
 @pytest.mark.parametrize("before", [1, 100_000])
 def test_31__csv_integers_beyond_64_bits_are_refused(
@@ -1631,6 +1632,19 @@ def test_31__csv_integers_beyond_64_bits_are_refused(
         fe.evaluate(path, **OF_LISTS, measures="GAUC")
     assert text in str(refused.value)
     assert re.search(f"row {before:,} |in line {before + 2}", str(refused.value))
+
+
+def test_31__csv_numbers_of_many_digits_are_refused_in_a_short_message(tmp_path: Path) -> None:
+    path = tmp_path / "scores.csv"
+    path.write_text(f"g,y,s\n0,1,1\n0,0,{'9' * 5000}\n", encoding="utf-8")
+    with pytest.raises(fe.SourceError, match=r"got 9{40}\.\.\. in row 1 "):
+        fe.evaluate(path, **OF_LISTS, measures="GAUC")
+
+
+def test_31__csv_integers_after_spaces_keep_64_bits(tmp_path: Path) -> None:
+    path = tmp_path / "scores.csv"
+    path.write_text(f"g,y,s\n0,1, {2**63 + 1}\n0,0, {2**63}\n", encoding="utf-8")
+    assert fe.evaluate(path, **OF_LISTS, measures="GAUC").value("GAUC") == 1.0
 
 
 def test_31__csv_doubles_written_as_whole_numbers_are_read(tmp_path: Path) -> None:

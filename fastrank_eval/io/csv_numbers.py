@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
+from decimal import Decimal
 from functools import reduce
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ import pyarrow as pa
 from fastrank_eval._lib.arrow import arrow_value
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import SourceError
+from fastrank_eval._lib.lexer import shorten
 
 #: Metadata keys of a field: the inferred type of its text, and the spellings of its numbers.
 INFERRED, SPELLINGS = b"inferred", b"spellings"
@@ -74,8 +76,8 @@ CONVERSION = re.compile(
     r"In CSV column #(\d+):(?: Row #(\d+):)? CSV conversion error to \w+: invalid value '(.*)'$"
 )
 _NUMBER = re.compile(r"\s*[-+]?((\d+\.?\d*|\.\d+)(e[-+]?\d+)?|nan|inf(inity)?)\s*", re.IGNORECASE)
-#: Whole numbers that may be beyond 64 bits.
-_BEYOND = re.compile(r"[-+]?[0-9]{19,}")
+#: Whole numbers that may be no doubles: those below 10^15 are.
+_LONG = re.compile(r"[-+]?[0-9]{16,}")
 _MISSING = ("na", "n/a", "none", "nil", "missing", "-", "?", "#n/a")
 
 
@@ -112,18 +114,21 @@ def refuse_rounded(batches: Iterable[pa.RecordBatch], file: str) -> None:
     Raises
     ------
     SourceError
-        With the first number beyond 64 bits that is no double.
+        With the first whole number that is no double.
     """
     first_row = 0
     for batch in batches:
         for name, texts in zip(batch.schema.names, batch.columns, strict=True):
             for row, text in enumerate(texts.to_pylist(), first_row):
-                if text and _BEYOND.fullmatch(text) and int(text) != float(text):
+                number = (text or "").strip()
+                # A Decimal is exact, and may have any number of digits.
+                if _LONG.fullmatch(number) and Decimal(number) != Decimal(float(number)):
                     raise SourceError(
                         f"{file!r}: column {name!r} must hold whole numbers from -2^63 to 2^63 - 1 "
-                        f"or from 0 to 2^64 - 1, got {text} in row {row:,} (counted from 0): as a "
-                        "double it is rounded, and different numbers tie; write smaller numbers, "
-                        "such as ranks, or add a point (1.0) if rounding does no harm."
+                        "or from 0 to 2^64 - 1 and no fractions, or numbers that are doubles, got "
+                        f"{shorten(number)} in row {row:,} (counted from 0): as a double it is "
+                        "rounded, and different numbers tie; write smaller numbers, such as ranks, "
+                        "or add a point (1.0) if rounding does no harm."
                     )
         first_row += batch.num_rows
 

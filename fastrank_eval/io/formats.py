@@ -358,6 +358,7 @@ def _csv_schema(file: File) -> pa.Schema:
 
     Text columns are text; the first lines decide the types of the others.
     """
+    import pyarrow.compute as pc
     import pyarrow.csv as pacsv
 
     options = pacsv.ReadOptions(use_threads=False, block_size=_CSV_SAMPLE)
@@ -367,9 +368,8 @@ def _csv_schema(file: File) -> pa.Schema:
         beyond = _beyond_int64(reader, file.text | file.categories)
     for name, column in _text_of(file, options, beyond).items():
         with suppress(pa.ArrowInvalid):  # fractions, exponents, or more than 64 bits
-            schema = schema.set(
-                schema.get_field_index(name), pa.field(name, column.cast(pa.uint64()).type)
-            )
+            kind = pc.utf8_trim_whitespace(column).cast(pa.uint64()).type
+            schema = schema.set(schema.get_field_index(name), pa.field(name, kind))
     numbers = [
         column.name
         for column in schema
@@ -403,12 +403,12 @@ def _beyond_int64(reader: Any, texts: frozenset[str]) -> list[str]:
     batch = next(iter(reader), None) if names else None
     if batch is None:
         return []
-    return [name for name in names if _exceeds_int64(batch.column(name))]
+    return [name for name in names if _reaches(batch.column(name), 2.0**63)]
 
 
-def _exceeds_int64(column: pa.Array) -> bool:
-    """Tell whether a double is above int64, or below it."""
-    return bool((abs(column.to_numpy(zero_copy_only=False)) >= 2.0**63).any())
+def _reaches(column: pa.Array, limit: float) -> bool:
+    """Tell whether the size of a double is a limit or more."""
+    return bool((abs(column.to_numpy(zero_copy_only=False)) >= limit).any())
 
 
 def _text_of(file: File, options: Any, names: list[str]) -> dict[str, pa.Array]:
@@ -478,10 +478,10 @@ def _read_csv(file: File, targets: dict[str, pa.DataType]) -> Iterator[pa.Record
                     file.spellings[name] = remaining_spellings(
                         column, file.spellings[name], name, file.name
                     )
-                beyond = {name for name in doubles if _exceeds_int64(batch.column(name))}
-                doubles.difference_update(beyond)
-                if beyond:
-                    texts = _csv_options(file, dict.fromkeys(sorted(beyond), pa.string()))
+                large = {name for name in doubles if _reaches(batch.column(name), 2.0**53)}
+                doubles.difference_update(large)
+                if large:
+                    texts = _csv_options(file, dict.fromkeys(sorted(large), pa.string()))
                     with _csv_bytes(file) as again:
                         refuse_rounded(pacsv.open_csv(again, options, **texts), file.name)
                 yield batch

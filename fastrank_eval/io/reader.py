@@ -84,8 +84,8 @@ def open_source(
         files and row groups.
     text : str or sequence of str, optional
         Columns that are text in CSV and TSV files, exactly as written: ``007`` is not ``7``. The
-        types of the others come from the first lines, uint64 for whole numbers beyond int64. A
-        whole number beyond 64 bits that is no double is an error: different ones would tie.
+        types of the others come from the first lines, uint64 for whole numbers beyond int64. In
+        a column of doubles a whole number that is no double is an error: different ones would tie.
         Unquoted, an empty field, ``NULL``, ``null`` and ``\N`` are null in any column.
     categories : str or sequence of str, optional
         Columns that serve as categories or keys. In CSV and TSV files they are text too if the
