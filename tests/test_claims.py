@@ -1833,6 +1833,8 @@ def test_32__uuids_are_shown_as_uuids(tmp_path: Path) -> None:
     found = fe.evaluate(log, **options, by="device")
     labels = [f"device={key}" for key in keys]
     assert [v.slice for v in found if v.score == "a" and v.slice != "all"] == labels
+    for where, rows in ((f"device = '{keys[1]}'", 6), (f"g != '{keys[1]}'", 18)):
+        assert fe.evaluate(log, **options, where=where).meta.rows == rows
     state = fe.partial(log, **options, keep_groups=True, baseline="a")
     comparison = fe.compare(log, **options, baseline="a", per_group=True)
     tables = [

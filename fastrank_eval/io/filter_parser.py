@@ -21,6 +21,7 @@ import math
 import re
 from decimal import Decimal, InvalidOperation
 from typing import ClassVar
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
@@ -253,6 +254,8 @@ def fit(literal: Literal, kind: pa.DataType, column: str, ordered: bool = False)
             return arrow_value(_float(literal.value, values_type(kind)), plain)
         elif pa.types.is_decimal(plain):
             return pa.scalar(_decimal(literal.value)).cast(plain)
+        elif kind == pa.uuid():
+            return arrow_value(UUID(str(literal.value)).bytes, pa.binary()).cast(plain)
         elif literal.kind == "text":
             return arrow_value(literal.value, pa.string()).cast(plain)
     except (pa.ArrowException, ValueError, OverflowError) as error:
