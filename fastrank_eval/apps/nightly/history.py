@@ -525,7 +525,8 @@ class History:
                 "a run was killed while it wrote, or the file is not readable. Open it once with "
                 "write permission ('fastrank-eval nightly' does), which undoes the unfinished run."
             )
-        return f"{error}. {_RESTORE}" if "malformed" in str(error) else f"{error}."
+        remedy = f" {_RESTORE}" if code in ("", "SQLITE_CORRUPT", "SQLITE_ERROR") else ""
+        return f"{error}.{remedy}"
 
     @contextmanager
     def _snapshot(self) -> Iterator[None]:
@@ -559,10 +560,9 @@ class History:
         with self.transaction():
             # Another run may have made the tables meanwhile.
             if self._is_empty():
-                for statement in SCHEMA.split(";"):
+                marks = f"PRAGMA user_version = {VERSION}; PRAGMA application_id = {APPLICATION_ID}"
+                for statement in f"{SCHEMA};{marks}".split(";"):
                     self._database.execute(statement)
-                self._database.execute(f"PRAGMA user_version = {VERSION}")
-                self._database.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         NIGHTLY.info("history made", file=str(self.path), version=VERSION)
 
     def _is_empty(self) -> bool:
