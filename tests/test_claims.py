@@ -1492,14 +1492,22 @@ def test_26__few_groups__have_no_least_difference_that_is_found(test: str) -> No
     assert [math.isnan(line.mdd) for line in found] == [True, False]
 
 
-def few_queries(groups: int, test: str) -> fe.Comparison:
+@pytest.mark.parametrize("test", ["bootstrap", "randomisation"])
+def test_26__few_replicates__have_no_least_difference_that_is_found(test: str) -> None:
+    """No p-value of 10 replicates is below 1/11."""
+    found = [few_queries(12, test, replicates).find("RR") for replicates in (10, 100)]
+    assert [line.p_value > 0.05 for line in found] == [True, False]
+    assert [math.isnan(line.mdd) for line in found] == [True, False]
+
+
+def few_queries(groups: int, test: str, replicates: int = 10_000) -> fe.Comparison:
     """Make queries of three documents that all gain, by different amounts."""
     query, place = np.divmod(np.arange(3 * groups), 3)
     new = np.where(query % 2, [0, 2, 1] * groups, place)
     log = {"query": query, "grade": place == 2, "old": -place, "new": new}
     return fe.compare(
         log, group="query", label="grade", score=["old", "new"], baseline="old", measures="RR",
-        test=test,
+        test=test, replicates=replicates,
     )  # fmt: skip
 
 

@@ -11,7 +11,6 @@ from fastrank_eval._lib.arguments import checked, integer, named, number, one_of
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval._lib.threads import processors
 from fastrank_eval.analysis.compare_tests import (
-    RESAMPLING,
     TESTS,
     Choices,
     adjust_rows,
@@ -21,7 +20,7 @@ from fastrank_eval.analysis.compare_tests import (
     pooled_evidence,
     refuse_pooled,
 )
-from fastrank_eval.analysis.compared_value import ComparedValue
+from fastrank_eval.analysis.compared_value import RESAMPLING, ComparedValue
 from fastrank_eval.analysis.comparison import Comparison
 from fastrank_eval.engine import DEFAULT_MEASURES
 from fastrank_eval.engine.conventions import requested_names, with_names

@@ -19,7 +19,12 @@ from fastrank_eval.analysis.attribution import (
     rela_impr,
     slopes_of_rela_impr,
 )
-from fastrank_eval.analysis.compared_value import ComparedValue, detectable, verdict_on
+from fastrank_eval.analysis.compared_value import (
+    RESAMPLING,
+    ComparedValue,
+    detectable,
+    verdict_on,
+)
 from fastrank_eval.analysis.group_join import group_ids
 from fastrank_eval.engine import DEFAULT_MEASURES
 from fastrank_eval.engine.records import MeasureValue
@@ -345,7 +350,8 @@ def adjust_rows(
     for row, p_value in zip(
         rows, adjust_p_values(p_values, choices.correction).tolist(), strict=True
     ):
-        row = replace(row, p_adjusted=p_value, comparisons=count, mdd=detectable(row, alpha))
+        mdd = detectable(row, alpha, choices.replicates)
+        row = replace(row, p_adjusted=p_value, comparisons=count, mdd=mdd)
         verdict = verdict_on(row, by_text[row.measure], choices.confidence)
         corrected.append(replace(row, verdict=verdict))
     return corrected
@@ -403,8 +409,6 @@ _ERROR_TESTS = ("clustered_t", "clustered_z")
 #: Tests that divide by a standard error: without variance they have no p-value.
 _BY_VARIANCE = (*_ERROR_TESTS, "paired_t")
 _PAIRED_TESTS = {"paired_t": paired_t, "wilcoxon": wilcoxon, "sign": sign_test}
-#: Tests that draw replicates.
-RESAMPLING = ("randomisation", "bootstrap")
 #: Tests that need the values of every group.
 NEED_GROUPS = (*_PAIRED_TESTS, *RESAMPLING)
 TESTS = (*_ERROR_TESTS, *NEED_GROUPS)

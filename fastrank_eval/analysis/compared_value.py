@@ -76,8 +76,8 @@ class ComparedValue(DifferenceFields, NamedRecord):
     mdd : float
         Minimum detectable difference: the least true difference that the test finds with a power of
         80 %, by `se`, at the level that the correction leaves to the first of the comparisons. NaN
-        where `se` is 0 or NaN, and where a test by changes of sign has so few groups that differ
-        that none of its p-values reaches this level.
+        where `se` is 0 or NaN, and where a test by changes of sign has so few groups that differ,
+        or so few replicates, that none of its p-values reaches this level.
     caution : str or None
         * ``"few_groups"``: fewer than 40 effective groups, the interval is rough;
         * ``"one_group"``: a value rests on fewer than two groups, so there is no error and no test;
@@ -169,8 +169,10 @@ _ROWS_NOT_PAIRED = (
 )
 #: Tests that agree with the interval of the difference; others may not.
 _INTERVAL_TESTS = ("clustered_t", "clustered_z", "bootstrap")
+#: Tests that draw replicates: they have no p-value below 1 / (replicates + 1).
+RESAMPLING = ("randomisation", "bootstrap")
 #: Tests without p-values below 2^(1 - n) for n groups that differ.
-_SIGN_TESTS = ("wilcoxon", "sign", "randomisation", "bootstrap")
+_SIGN_TESTS = ("wilcoxon", "sign", *RESAMPLING)
 
 
 def verdict_on(value: ComparedValue, measure: Measure, confidence: float) -> str:
@@ -220,13 +222,16 @@ def verdict_on(value: ComparedValue, measure: Measure, confidence: float) -> str
     return text
 
 
-def detectable(row: ComparedValue, alpha: float) -> float:
+def detectable(row: ComparedValue, alpha: float, replicates: int) -> float:
     """Compute the minimum detectable difference; NaN for none."""
     if not row.se > 0 or row.groups < 2:  # without variance the test has no p-value
         return math.nan
     if row.test in _SIGN_TESTS:
         counts = (row.wins, row.losses, row.only_base, row.only_candidate)
-        if math.ldexp(1.0, 1 - sum(count or 0 for count in counts)) > alpha:
+        least = math.ldexp(1.0, 1 - sum(count or 0 for count in counts))
+        if row.test in RESAMPLING:
+            least = max(least, 1 / (replicates + 1))
+        if least > alpha:
             return math.nan
     degrees = None if math.isnan(row.degrees) else row.degrees
     return minimum_detectable_difference(row.se, alpha=alpha, degrees=degrees)
