@@ -129,6 +129,7 @@ def with_history_copy(config: NightlyConfig) -> Iterator[NightlyConfig]:
         copy = Path(folder) / "history.db"
         check_folder(config.history)
         with open_history(config.history) as history:
+            history.claim(config.report, config.labels or [config.options["label"]])
             history.copy(copy)
         yield replace(config, history=copy, folder=None)
 

@@ -191,10 +191,12 @@ def test_another_report__in_the_same_folder__does_not_replace_nights(folder: Pat
     other = CONFIG.replace('"Test"', '"Other"').replace('["score_a", "score_b"]', '["score_b"]')
     other = other.replace('baseline = "score_a"\n', "")
     Path("other.toml").write_text(other)
-    for more in ([], ["--dry-run"]):
-        outcome = nightly("other.toml", "--date", on(1), *more)
+    several = f"{on(1)}..{on(2)}"
+    for more in (["--date", on(1)], ["--date", on(1), "--dry-run"],
+                 ["--backfill", several, "--dry-run"]):  # fmt: skip
+        outcome = nightly("other.toml", *more)
         assert outcome.exit_code == 2
-        assert "history.db: keeps the nights of the report 'nightly'" in outcome.stderr
+        assert " history.db: keeps the nights of the report 'nightly'" in outcome.stderr
         assert dump() == before
     Path("other.toml").write_text(other + '[history]\nfile = "other.db"\n')
     assert nightly("other.toml", "--date", on(1), "-q").exit_code == 0
