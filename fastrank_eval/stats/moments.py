@@ -297,8 +297,7 @@ class ClusterMoments(SharedSums):
 
         ``(sum of e^2)^2 / sum of e^4`` over groups, of the differences e of the first contrast.
         With several contrasts it is at most the number that leaves the variance `_DEGREES_EACH`
-        degrees of freedom for each group that carries u, and just this number if the formulas do
-        not depend on the first contrast. This is the influence of a group on the
+        degrees of freedom for each group that carries u. This is the influence of a group on the
         difference of two formulas, taken about 0 as if the models did not differ: the differences
         of all contrasts times the mean slope of both models.
 
@@ -333,8 +332,7 @@ class ClusterMoments(SharedSums):
         groups = self.clusters
         variance = (se / largest) ** 2 / squares * (groups - 1) / groups
         degrees = _DEGREES_EACH * along * min(variance / _LEAST_VARIANCE, 1.0)
-        number = 1.0 / (2.0 / max(degrees, 1.0) + 1.0 / groups)
-        return float(np.fmin(first, number)) if slopes[0] else number
+        return float(np.fmin(first, 1.0 / (2.0 / max(degrees, 1.0) + 1.0 / groups)))
 
     def _along(self, slopes: Sequence[float]) -> tuple[float, float]:
         """Sum the squares of slopes times differences, and compute `carriers`."""
