@@ -259,7 +259,7 @@ def test_states_too_large_for_the_driver__the_remedy_is_named(spark) -> None:
 def test_keys_of_another_order__a_hash_of_a_group_that_is_gone_is_told_as_it_is(frame) -> None:
     made = job.Job.of(
         frame,
-        "evaluate",
+        fe.spark.evaluate,
         {"group": "name", **OPTIONS},
         partitions=2,
         keep_groups=False,

@@ -204,7 +204,7 @@ def test_scores_kept__curves_of_the_local_engine(frame, log) -> None:
     found = fe.spark.evaluate(frame, label="click", keep_scores=True, partitions=3, **options)
     expected = fe.evaluate(log, label="click", keep_scores=True, **options)
     for kind in ("roc", "calibration"):
-        assert found.curve(kind).table.equals(expected.curve(kind).table)
+        assert found.curve(kind).records().equals(expected.curve(kind).records())
 
 
 def test_binned_auc__merges_within_its_printed_bound(frame, log) -> None:
