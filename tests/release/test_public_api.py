@@ -53,7 +53,12 @@ def changed(folder: Path, file: str, old: str, new: str) -> list[str]:
                 "by='f1' -> by='youden'"
             ],
         ),
-        ("engine/option_types.pyi", "    weight: str", "    later: int\n    weight: str", []),
+        (
+            "engine/option_types.pyi",
+            "class CompareOptions(TypedDict, total=False):\n",
+            "class CompareOptions(TypedDict, total=False):\n    later: int\n",
+            [],
+        ),
         ("engine/summary.py", "def summary_rows(", "def summary_lines(", []),
     ],
 )
