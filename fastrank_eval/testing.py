@@ -33,9 +33,11 @@ import pyarrow as pa
 
 from fastrank_eval._lib.arguments import checked, one_of
 from fastrank_eval._lib.errors import ArgumentError
+from fastrank_eval.engine.run import run
 from fastrank_eval.measures import Measure, measure
-from fastrank_eval.results.evaluate import evaluate, partial
+from fastrank_eval.results.evaluate import partial
 from fastrank_eval.results.result import Result
+from fastrank_eval.results.result import result_of as result_of_run
 
 #: Policies that order tied rows.
 TIES = ("expected", "input", "item", "best", "worst")
@@ -97,7 +99,7 @@ def result_of(source: Any, measures: Measures, **options: Any) -> Result:
         options["item"] = "item"
     # Measures of all rows alone do not group rows.
     options.setdefault("per_group", True)
-    return evaluate(source, measures=list(measures), **_roles(measures), **options)
+    return result_of_run(run(source, measures=list(measures), **_roles(measures), **options))
 
 
 def values_of_groups(result: Result) -> dict[str, np.ndarray]:

@@ -70,6 +70,7 @@ def option_types() -> str:
         "",
         "class OptionFields:",
         "    source: object",
+        "    batch_rows: int | None",
     ]
     lines += [f"    {name}: {READ.get(name, option.type)}" for name, option in OPTIONS.items()]
     for title, (door, own) in PASSED_ON.items():

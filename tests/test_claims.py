@@ -39,6 +39,7 @@ from fastrank_eval.measures import WEIGHT
 from fastrank_eval.results.views import write_table
 from fastrank_eval.stats.sequences import alarms
 from tests.forged_states import file_in, file_of
+from tests.support import batched
 from tests.support.doors import DOORS, DOORS_OF_ROWS, DROPS, NIGHT, log_without
 from tests.support.names_of_files import NAMES, SOURCES, write_source
 from tests.support.sample_nights import month
@@ -1519,14 +1520,14 @@ def test_27__a_group_in_several_parts_is_defined_as_a_whole(
         "batches": [batch for table in tables for batch in table.to_batches()],
     }
     options: Any = {"group": "g", "label": "y", "score": "s", **choices}
-    (value,) = fe.evaluate(sources[kind], **options)
+    (value,) = batched.evaluate(sources[kind], **options)
     assert value.groups_used == 2
     # A group that is undefined as a whole is still refused, and a stream names what is wrong.
     wrong = pa.concat_tables([*tables, pa.table({"g": [3, 3], "y": [0, 0], "s": [0.2, 0.1]})])
     with pytest.raises(fe.UndefinedError, match="undefined for the group g=3"):
-        fe.evaluate(wrong, **options)
+        batched.evaluate(wrong, **options)
     with pytest.raises(fe.OrderError, match="g=1 comes back"):
-        fe.evaluate(iter(sources["batches"]), **options)
+        batched.evaluate(iter(sources["batches"]), **options)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -1723,7 +1724,7 @@ def test_32__an_item_twice_in_a_group_is_refused(
         message = f"got {shown} twice in the group q=3 (rows {rows}, counted from 0); keep one"
         for options in ({"ties": ties}, {"ties": ties, "per_group": True}):
             with pytest.raises(fe.ColumnError, match=re.escape(message)):
-                fe.evaluate(log, **BY_ITEM, **options, batch_rows=batch_rows)
+                batched.evaluate(log, **BY_ITEM, **options, batch_rows=batch_rows)
         once = log.filter(pa.array([s != 0.9 for s in log["s"].to_pylist()]))
         assert fe.evaluate(once, **BY_ITEM, ties=ties).meta.rows == 5
     assert fe.evaluate(scattered, **BY_ITEM | {"item": None}).meta.rows == 6

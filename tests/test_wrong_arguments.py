@@ -147,5 +147,5 @@ def test_progress_that_raises_stop_iteration__is_refused() -> None:
 
 
 def test_more_rows_than_a_file_can_hold__is_refused_by_name() -> None:
-    with pytest.raises(fe.ArgumentError, match=r"^batch_rows: must be at most 9,223,.*, got"):
-        fe.evaluate(LOG, **COLUMNS, batch_rows=2**70)
+    with pytest.raises(fe.ArgumentError, match=r"^min_groups: must be at most 9,223,.*, got"):
+        fe.evaluate(LOG, **COLUMNS, min_groups=2**70)

@@ -282,7 +282,6 @@ def evaluate_classes(
     where: str | pc.Expression | None = None,
     limit: int | None = None,
     threads: int | None = None,
-    batch_rows: int | None = None,
     format: str | None = None,  # noqa: A002 - the name of this option everywhere
     progress: Callable[[Progress], object] | None = None,
 ) -> ClassResult:
@@ -333,7 +332,7 @@ def evaluate_classes(
         left out of means and counted by reason, or replaced. As in `evaluate`.
     name : str
         Name of the model in the result.
-    where, limit, threads, batch_rows, format, progress
+    where, limit, threads, format, progress
         As in `evaluate`.
 
     Returns
@@ -403,7 +402,6 @@ def evaluate_classes(
     plan = replace(plan, by_row=_row_measures(requested, plan))
     _check_measures(requested, plan)
     states = ClassStates(plan)
-    requested_rows = checked("batch_rows", batch_rows, integer(1, optional=True))
     role_names = roles.by_column()
     for column, role in role_names.items():
         require_columns(opened.schema, [column], role=role)
@@ -411,8 +409,7 @@ def evaluate_classes(
             refuse_text(opened, column, role)
     limit = checked("limit", limit, integer(1, math.inf, optional=True))
     reader = RowReader(opened, tuple(role_names), limit)
-    default_rows = batch_rows_of(reader.rows, plan.threads) // len(roles.classes)
-    rows = requested_rows or max(default_rows, _MIN_ROWS)
+    rows = max(batch_rows_of(reader.rows, plan.threads) // len(roles.classes), _MIN_ROWS)
 
     def add(job: WorkBatch) -> None:
         states.add(in_scratch(read_batch(job[0])), job[1])

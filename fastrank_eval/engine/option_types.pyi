@@ -11,6 +11,7 @@ from fastrank_eval.slicing.spec import SliceSpec
 
 class OptionFields:
     source: object
+    batch_rows: int | None
     group: tuple[str, ...] | None
     label: Any
     score: tuple[str, ...] | dict[str, str]
@@ -41,7 +42,6 @@ class OptionFields:
     baseline: str | None
     where: str | pc.Expression | None
     limit: int | None
-    batch_rows: int | None
     memory: str | int | None
     format: str | None
     progress: Callable[[Progress], object] | None
@@ -75,7 +75,6 @@ class CompareOptions(TypedDict, total=False):
     baseline: Required[str]
     where: str | pc.Expression | None
     limit: int | None
-    batch_rows: int | None
     memory: str | int | None
     format: str | None
     progress: Callable[[Progress], object] | None
@@ -107,7 +106,6 @@ class PartialOptions(TypedDict, total=False):
     baseline: str | None
     where: str | pc.Expression | None
     limit: int | None
-    batch_rows: int | None
     memory: str | int | None
     format: str | None
     progress: Callable[[Progress], object] | None

@@ -270,12 +270,6 @@ OPTIONS: dict[str, Option] = {
         refused="metrics",
         spark="call it with df.limit(...)",
     ),
-    "batch_rows": Option(
-        "int | None",
-        "Rows that a thread takes at a time.",
-        reader=integer(1),
-        spark="set spark.sql.execution.arrow.maxRecordsPerBatch",
-    ),
     "memory": Option(
         "str | int | None",
         "Memory that the run may use, such as 4GB; by default a share of the free memory. "
@@ -298,7 +292,11 @@ OPTIONS: dict[str, Option] = {
 }
 #: The conventions that neither the caller nor a profile sets.
 DEFAULTS = {name: option.convention for name, option in OPTIONS.items() if option.convention}
-_DEFAULTS = {name: option.default for name, option in OPTIONS.items()}
+#: `batch_rows`, the rows that a thread takes at a time, is no option: tests set it.
+_DEFAULTS: dict[str, Any] = {
+    "batch_rows": None,
+    **{name: option.default for name, option in OPTIONS.items()},
+}
 
 
 def options_at(door: str) -> list[str]:

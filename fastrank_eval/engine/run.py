@@ -159,9 +159,9 @@ def run_together(requests: Sequence[Options]) -> list[Evaluation]:
     return evaluations
 
 
-def run(source: object, **options: Any) -> Evaluation:
+def run(source: object, *, batch_rows: int | None = None, **options: Any) -> Evaluation:
     """Check options, read the rows once, compute totals; see `evaluate`."""
-    return run_together([Options.read(source, options)])[0]
+    return run_together([Options.read(source, options).replace(batch_rows=batch_rows)])[0]
 
 
 @closing_readers()

@@ -115,7 +115,6 @@ def evaluate(
     baseline: str | None = None,
     where: str | pc.Expression | None = None,
     limit: int | None = None,
-    batch_rows: int | None = None,
     memory: str | int | None = None,
     format: str | None = None,  # noqa: A002
     progress: Callable[[Progress], object] | None = None,
@@ -243,8 +242,6 @@ def evaluate(
     limit : int, optional
         Read only the first rows (that `where` selects), for a quick look. The last groups may be
         incomplete.
-    batch_rows : int, optional
-        Rows a thread takes at a time. The result has the same bits for any number.
     memory : str or int, optional
         The memory of the process, as ``"4GB"`` or bytes; by default a share of the free memory.
         Scattered rows that do not fit are sorted in the folder of temporary files (``TMPDIR``),

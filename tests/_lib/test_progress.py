@@ -19,6 +19,7 @@ import pytest
 import fastrank_eval as fe
 from fastrank_eval._lib.threads import report, reporting_to
 from fastrank_eval.apps.cli.progress_bar import progress_bar
+from tests.support import batched
 from tests.support.terminal import shown
 
 pytestmark = pytest.mark.no_kernels
@@ -37,7 +38,7 @@ def reader(table: pa.Table = TABLE, rows: int = 2) -> pa.RecordBatchReader:
 
 def evaluate(source: Any, **options: Any) -> fe.Result:
     options = {"group": "user", "label": "click", "score": "pctr", "measures": "GAUC", **options}
-    return fe.evaluate(source, **options)
+    return batched.evaluate(source, **options)
 
 
 def told(source: Any, **options: Any) -> list[fe.Progress]:

@@ -15,6 +15,7 @@ import fastrank_eval as fe
 from fastrank_eval._lib.errors import ArgumentError, MeasureError
 from fastrank_eval.analysis.compare_tests import TESTS, Choices, Evidence
 from tests.oracles.means import carriers, degrees_of
+from tests.support import batched
 from tests.support.click_logs import click_log, mean_and_error, with_nulls
 
 MEASURES = "GAUC,nDCG@3,AP,RR,P@3,GAUC(weight='positives')"
@@ -22,12 +23,14 @@ COLUMNS = {"group": "user", "label": "click"}
 
 
 def compare(log, measures=MEASURES, score=("old", "new"), **options):
-    return fe.compare(log, **COLUMNS, score=score, baseline="old", measures=measures, **options)
+    return batched.compare(
+        log, **COLUMNS, score=score, baseline="old", measures=measures, **options
+    )
 
 
 def group_values(log, model, text, **options):
     """Values of every group in the order of their keys, and what each counts for."""
-    found = fe.evaluate(log, **COLUMNS, score=model, measures=text, **options)
+    found = batched.evaluate(log, **COLUMNS, score=model, measures=text, **options)
     order = np.argsort(found.per_group["user"].to_numpy())
     rows, positives = (found.per_group[name].to_numpy()[order] for name in ("rows", "positives"))
     weights = np.ones(len(order))
@@ -138,7 +141,7 @@ def test_auc__asked_for_by_its_name__has_a_clustered_error() -> None:
     line = found.find("AUC")
     assert line == found.find("AUC(se='clustered')")
     assert found.measures == ("AUC(se='clustered')", "AUC(bins=64)")
-    assert line.value == fe.evaluate(log, **COLUMNS, score="new", measures="AUC").value("AUC")
+    assert line.value == batched.evaluate(log, **COLUMNS, score="new", measures="AUC").value("AUC")
     assert (line.caution, line.wins, line.groups) == ("few_groups", None, 60)
     degrees = line.degrees
     assert 20 < degrees <= 59
@@ -170,7 +173,7 @@ def test_lower_is_better__wins_are_lower_values() -> None:
     assert line.wins == np.count_nonzero(b < a)
     assert line.losses == np.count_nonzero(b > a)
     assert line.wins != line.losses
-    swapped = fe.compare(
+    swapped = batched.compare(
         log, **COLUMNS, score=("old", "new"), baseline="new", measures=line.measure
     )
     words = {line.verdict.split(":")[0], swapped.find(line.measure).verdict.split(":")[0]}
@@ -433,7 +436,7 @@ def test_bits__do_not_depend_on_threads_batches_or_order(test) -> None:
 def test_row_weights__are_those_of_evaluate() -> None:
     log = click_log()
     found = compare(log, "GAUC,AUC", weight="weight")
-    alone = fe.evaluate(log, **COLUMNS, score="new", measures="GAUC,AUC", weight="weight")
+    alone = batched.evaluate(log, **COLUMNS, score="new", measures="GAUC,AUC", weight="weight")
     for measure in ("GAUC", "AUC"):
         assert found.find(measure).value == alone.value(measure)
         assert found.find(measure).se > 0
@@ -541,7 +544,7 @@ def test_slices__are_lines_of_their_own_and_corrected_together() -> None:
 def test_arguments__that_cannot_be__are_refused(options, said) -> None:
     given = {"score": ["old", "new"], "baseline": "old", "measures": "GAUC", **options}
     with pytest.raises(ArgumentError, match=said):
-        fe.compare(click_log(), **COLUMNS, **given)
+        batched.compare(click_log(), **COLUMNS, **given)
 
 
 @pytest.mark.parametrize("test", ["clustered_t", "clustered_z", "bootstrap"])

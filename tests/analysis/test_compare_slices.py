@@ -9,8 +9,8 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
-import fastrank_eval as fe
 from fastrank_eval._lib.errors import ArgumentError
+from tests.support import batched
 from tests.support.click_logs import click_log
 
 COLUMNS = {"group": "user", "label": "click", "baseline": "old"}
@@ -33,7 +33,7 @@ def log():
 
 def compare(log, measures=MEASURES, **options):
     given = {"score": ["old", "new", "newer"], **options}
-    return fe.compare(log, **COLUMNS, measures=measures, **given)
+    return batched.compare(log, **COLUMNS, measures=measures, **given)
 
 
 def alike(line) -> str:

@@ -16,6 +16,7 @@ from sklearn.calibration import calibration_curve
 import fastrank_eval
 from fastrank_eval import ArgumentError, ColumnError, Curve, MeasureError
 from fastrank_eval.analysis.curve_points import corners, spread, wilson
+from tests.support import batched
 
 ROWS = 600
 COLUMNS = {"group": "user", "label": "click", "score": "pctr"}
@@ -39,7 +40,7 @@ LOG = log_of(1)
 
 
 def curve(kind, log=LOG, **options) -> Curve:
-    return fastrank_eval.curve(kind, log, **{**COLUMNS, **options})
+    return batched.curve(kind, log, **{**COLUMNS, **options})
 
 
 def weights_of(weight: str | None) -> dict[str, np.ndarray]:
@@ -108,13 +109,13 @@ def test_calibration__has_the_bins_of_ece(by, bins, weight):
     found = curve("calibration", bins=bins, binning=f"equal-{by}", weight=weight)
     measure = fastrank_eval.ECE(bins=bins, by=by)
     columns = {"group": "user", "label": "click", "score": "pctr", "weight": weight}
-    wanted = fastrank_eval.evaluate(LOG, measures=[measure], **columns).value(measure)
+    wanted = batched.evaluate(LOG, measures=[measure], **columns).value(measure)
     assert found.values["pctr"]["ECE"] == pytest.approx(wanted, rel=1e-12)
 
 
 @pytest.mark.parametrize("weight", [None, "weight"])
 def test_values__have_the_bits_of_the_measures(weight):
-    result = fastrank_eval.evaluate(
+    result = batched.evaluate(
         LOG, measures="AUC,AvgPrec,Lift", weight=weight, keep_scores=True, **COLUMNS
     )
     assert result.curve("roc").values["pctr"]["AUC"] == result.value("AUC")
@@ -124,7 +125,7 @@ def test_values__have_the_bits_of_the_measures(weight):
 
 @pytest.mark.parametrize("kind", ["pr", "det", "lift", "calibration"])
 def test_scores__kept_for_other_measures__draw_all_but_roc(kind):
-    result = fastrank_eval.evaluate(LOG, measures="KS", keep_scores=True, **COLUMNS)
+    result = batched.evaluate(LOG, measures="KS", keep_scores=True, **COLUMNS)
     assert result.curve(kind).records().equals(curve(kind).records())
     with pytest.raises(MeasureError, match="AUC was not part"):
         result.curve("roc")
@@ -134,7 +135,7 @@ def test_scores__kept_for_other_measures__draw_all_but_roc(kind):
 def test_weights__as_large_as_they_may_be_leave_the_points_alone(kind):
     heavy = {**LOG, "weight": LOG["weight"] * 2.0**90}
     options = {"measures": "AUC", "weight": "weight", "keep_scores": True, **COLUMNS}
-    wanted, found = (fastrank_eval.evaluate(log, **options).curve(kind) for log in (LOG, heavy))
+    wanted, found = (batched.evaluate(log, **options).curve(kind) for log in (LOG, heavy))
     assert found.records().equals(wanted.records())
     assert found.values == wanted.values
 
@@ -327,7 +328,7 @@ def test_k__equals_evaluate_at_each_cutoff():
     found = curve("k", measure="nDCG(gain='linear'),R", cutoffs=[5, 1, 2], score=["pctr", "other"])
     for row in found.records().to_pylist():
         text = f"{row['measure']}@{row['k']}"
-        alone = fastrank_eval.evaluate(LOG, **COLUMNS | {"score": row["score"]}, measures=text)
+        alone = batched.evaluate(LOG, **COLUMNS | {"score": row["score"]}, measures=text)
         assert row["value"] == alone.value(text)
     assert found.of("pctr")["k"].tolist() == [1, 2, 5] * 2
     assert found.values["other"]["R@5"] == found.of("other")["value"][-1]
@@ -349,7 +350,7 @@ def test_activity__is_the_measure_over_the_groups_of_each_bucket(activity, bucke
         most = math.inf if row["most"] is None else row["most"]
         here = (active >= row["least"]) & (active <= most)
         part = {name: column[here] for name, column in LOG.items()}
-        (alone,) = fastrank_eval.evaluate(part, **COLUMNS, measures=measure)
+        (alone,) = batched.evaluate(part, **COLUMNS, measures=measure)
         assert (row["value"], row["groups_used"]) == (alone.value, alone.groups_used)
         assert (row["groups"], row["rows"]) == (len(set(part["user"])), int(here.sum()))
     assert found.of()["bucket"].tolist() == names
@@ -371,7 +372,7 @@ def test_activity__whatever_weighs_groups__is_the_measure_of_each_bucket(options
         most = math.inf if row["most"] is None else row["most"]
         here = (active >= row["least"]) & (active <= most)
         part = {name: column[here] for name, column in log.items()}
-        (alone,) = fastrank_eval.evaluate(part, **COLUMNS | {"score": "pctr"}, **options,
+        (alone,) = batched.evaluate(part, **COLUMNS | {"score": "pctr"}, **options,
                                           measures=measure)  # fmt: skip
         assert (row["value"], row["groups_used"]) == (alone.value, alone.groups_used)
         assert row["standard_error"] == alone.se
@@ -380,7 +381,7 @@ def test_activity__whatever_weighs_groups__is_the_measure_of_each_bucket(options
 
 def test_activity__standard_error__is_that_of_a_mean():
     found = curve("gauc-by-activity", measure="nDCG@3", buckets=[0])
-    values = fastrank_eval.evaluate(LOG, **COLUMNS, measures="nDCG@3")["nDCG@3"]
+    values = batched.evaluate(LOG, **COLUMNS, measures="nDCG@3")["nDCG@3"]
     values = values[~np.isnan(values)]
     wanted = values.std(ddof=1) / math.sqrt(len(values))
     assert found.of()["standard_error"][0] == pytest.approx(wanted)
@@ -391,7 +392,7 @@ def test_activity__standard_error__is_that_of_a_mean():
 def test_activity__value_of_a_model__is_that_of_all_rows_and_not_of_the_last_bucket():
     names = ["pctr", "other"]
     found = curve("gauc-by-activity", buckets=[5, 9, 1000], score=names)
-    every = fastrank_eval.evaluate(LOG, **COLUMNS | {"score": names}, measures="GAUC")
+    every = batched.evaluate(LOG, **COLUMNS | {"score": names}, measures="GAUC")
     assert found.values == {name: {"GAUC": every.value("GAUC", name)} for name in names}
     assert found.undefined == {}  # though the last bucket is empty
     beyond = curve("gauc-by-activity", buckets=[1000], score="pctr")
@@ -402,9 +403,7 @@ def test_activity__value_of_a_model__is_that_of_all_rows_and_not_of_the_last_buc
 
 
 def test_result__of_kept_scores__draws_curves_from_the_same_pass():
-    result = fastrank_eval.evaluate(
-        LOG, **COLUMNS, measures="GAUC,AUC,AUC(rel=2)", keep_scores=True
-    )
+    result = batched.evaluate(LOG, **COLUMNS, measures="GAUC,AUC,AUC(rel=2)", keep_scores=True)
     for kind in OF_SCORES:
         assert result.curve(kind).records().equals(curve(kind).records())
     assert result.curve("roc", rel=2).undefined == {"pctr": "single_class"}
@@ -414,7 +413,7 @@ def test_result__of_kept_scores__draws_curves_from_the_same_pass():
     with pytest.raises(ArgumentError, match="for a result, got 'k'"):
         result.curve("k")
     with pytest.raises(ArgumentError, match="keep_scores=True"):
-        fastrank_eval.evaluate(LOG, **COLUMNS, measures="AUC").curve("roc")
+        batched.evaluate(LOG, **COLUMNS, measures="AUC").curve("roc")
 
 
 def test_scores__that_are_integers__are_thresholds_as_they_are():
@@ -482,7 +481,7 @@ def test_calibration__of_what_is_no_probability__is_refused():
     log = LOG | {"pctr": LOG["pctr"] * 2}
     with pytest.raises(ColumnError, match="is not a probability"):
         curve("calibration", log)
-    result = fastrank_eval.evaluate(log, **COLUMNS, measures="AUC", keep_scores=True)
+    result = batched.evaluate(log, **COLUMNS, measures="AUC", keep_scores=True)
     with pytest.raises(ColumnError, match="'pctr' has the value 2, which is not a probability"):
         result.curve("calibration")
 

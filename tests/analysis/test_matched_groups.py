@@ -19,6 +19,7 @@ from fastrank_eval.stats.clustered_scores import ClusteredScores
 from tests.analysis.test_compare_states import same
 from tests.golden_state import GOLDEN, golden_result
 from tests.results.test_saved_states import same_arrays
+from tests.support import batched
 
 AUC = "AUC(se='clustered')"
 MODELS = ["old", "new", "Newest"]
@@ -52,11 +53,11 @@ def options_of(**options: Any) -> dict[str, Any]:
 
 
 def state_of(log: pa.Table, **options: Any) -> fe.State:
-    return fe.evaluate(log, **options_of(**options), keep_state=True).state
+    return batched.evaluate(log, **options_of(**options), keep_state=True).state
 
 
 def compare(log: pa.Table, **options: Any) -> fe.Comparison:
-    return fe.compare(log, **options_of(**options))
+    return batched.compare(log, **options_of(**options))
 
 
 def parts_of(log: pa.Table, number: int) -> list[pa.Table]:

@@ -15,6 +15,7 @@ from sklearn import metrics
 
 import fastrank_eval
 from fastrank_eval import ArgumentError, ColumnError, FastRankEvalError, evaluate_classes
+from fastrank_eval.analysis import multiclass
 from fastrank_eval.analysis.multiclass_totals import ClassConfusion
 from tests.strategies import POOLED_VARIANTS
 
@@ -244,7 +245,9 @@ def test_threshold__decides__several_classes_of_a_row_that_has_one() -> None:
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_bits__of_batches_threads_and_order__are_the_same(weighted: bool, tmp_path) -> None:
+def test_bits__of_batches_threads_and_order__are_the_same(
+    weighted: bool, tmp_path, monkeypatch
+) -> None:
     actual, probability, weight = rows_of(7, rows=300, levels=2)
     data = table(actual, probability, weight * 0.1)
     given = {
@@ -255,11 +258,10 @@ def test_bits__of_batches_threads_and_order__are_the_same(weighted: bool, tmp_pa
     once = evaluated(data, **given)
     order = np.random.default_rng(8).permutation(300)
     parquet.write_table(data.take(order), tmp_path / "rows.parquet", row_group_size=64)
-    for source, how in (
-        (data, {"batch_rows": 7, "threads": 3}),
-        (str(tmp_path / "rows.parquet"), {"batch_rows": 50, "threads": 2}),
-    ):
-        again = evaluated(source, **given, **how)
+    monkeypatch.setattr(multiclass, "_MIN_ROWS", 1)
+    for source, rows, threads in ((data, 7, 3), (str(tmp_path / "rows.parquet"), 50, 2)):
+        monkeypatch.setattr(multiclass, "batch_rows_of", lambda *_, rows=rows: 4 * rows)
+        again = evaluated(source, **given, threads=threads)
         assert again.document()["results"] == once.document()["results"]
         assert again.per_class.equals(once.per_class)
         np.testing.assert_array_equal(again.confusion, once.confusion)

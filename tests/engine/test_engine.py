@@ -13,17 +13,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import fastrank_eval
 from fastrank_eval import ArgumentError, ColumnError, FastRankEvalError, UndefinedError
 from fastrank_eval.measures import measure
 from tests.oracles.measures import Row, classes, oracle, pooled, resolved
 from tests.strategies import EVERY_KIND
+from tests.support import batched
 from tests.support.tables import table_of
 
 
 def evaluate(source, measures="GAUC,RR", **options):
     roles = {"group": "group", "label": "label", "score": "score", **options}
-    return fastrank_eval.evaluate(source, measures=measures, **roles)
+    return batched.evaluate(source, measures=measures, **roles)
 
 
 def lines(result) -> dict[str, dict]:

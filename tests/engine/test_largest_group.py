@@ -19,6 +19,7 @@ from fastrank_eval.engine.largest_group import LARGEST
 from fastrank_eval.engine.state_file import read_state_bytes, state_bytes
 from fastrank_eval.integrations.spark import worker
 from fastrank_eval.integrations.spark.replies import merge_replies
+from tests.support import batched
 
 OPTIONS: dict[str, Any] = {"label": "y", "score": "s", "measures": "LogLoss"}
 
@@ -58,13 +59,15 @@ def test_group__in_any_order_batches_threads_and_merges__is_that_of_the_definiti
 ) -> None:
     log, random = log_of(sizes), np.random.default_rng(seed)
     shuffled = log.take(random.permutation(len(log)))
-    evaluate = partial(fe.evaluate, group="g", **OPTIONS, batch_rows=batch_rows, threads=threads)
+    evaluate = partial(
+        batched.evaluate, group="g", **OPTIONS, batch_rows=batch_rows, threads=threads
+    )
     for rows in (log, shuffled):
         assert named(evaluate(rows)) == expected(sizes)
 
     whole = random.integers(0, 3, len(sizes))[log["g"].to_numpy()]
     parts = [log.filter(pa.array(whole == part)) for part in range(3)]
-    states = [fe.partial(part, group="g", **OPTIONS, keep_groups=True) for part in parts]
+    states = [batched.partial(part, group="g", **OPTIONS, keep_groups=True) for part in parts]
     merges = [
         states[0].merge(*states[1:], allow_repeated=True),
         reduce(lambda one, other: one.merge(other, allow_repeated=True), states[::-1]),
@@ -109,7 +112,7 @@ def test_key__of_any_type__is_printed_as_labels_print_it(
         ("g", {"g": key}, f"g={text}"),
         (["odd", "g"], {"odd": True, "g": key}, f"odd=true, g={text}"),
     ):
-        result = fe.evaluate(log, group=group, **OPTIONS, order=order, keep_state=True)
+        result = batched.evaluate(log, group=group, **OPTIONS, order=order, keep_state=True)
         assert named(result) == {"key": record, "rows": 30}
         assert f"large group {shown}: 42.9% of the rows\n" in repr(result)
         read = fe.State.from_bytes(result.state.to_bytes())
@@ -120,7 +123,9 @@ def test_states_that_may_share_the_group__know_at_least_its_rows() -> None:
     one = log_of([100, *[1] * 99])
     two = log_of([90, *[1] * 110])
     for keep in (False, True):
-        states = [fe.partial(each, group="g", **OPTIONS, keep_groups=keep) for each in (one, two)]
+        states = [
+            batched.partial(each, group="g", **OPTIONS, keep_groups=keep) for each in (one, two)
+        ]
         merged = states[0].merge(states[1], allow_crossing=True)
         assert named(merged.result()) == {"key": {"g": 0}, "rows": 100, "at_least": True}
         assert "large group g=0: at least 25.1% of the rows" in repr(merged.result())
@@ -132,18 +137,18 @@ def test_states_that_may_share_the_group__know_at_least_its_rows() -> None:
 def test_states_of_other_groups__know_all_rows_of_the_group_if_they_keep_keys() -> None:
     logs = log_of([100, *[1] * 99]), log_of([90, *[1] * 110], first=1000)
     for keep in (False, True):
-        states = [fe.partial(each, group="g", **OPTIONS, keep_groups=keep) for each in logs]
+        states = [batched.partial(each, group="g", **OPTIONS, keep_groups=keep) for each in logs]
         record = {"key": {"g": 0}, "rows": 100, **({} if keep else {"at_least": True})}
         assert named(states[0].merge(states[1]).result()) == record
     # A state without rows has no part of any group.
-    empty = fe.partial(logs[0].slice(0, 0), group="g", **OPTIONS)
-    alone = fe.partial(logs[0], group="g", **OPTIONS).merge(empty)
+    empty = batched.partial(logs[0].slice(0, 0), group="g", **OPTIONS)
+    alone = batched.partial(logs[0], group="g", **OPTIONS).merge(empty)
     assert named(alone.result()) == {"key": {"g": 0}, "rows": 100}
 
 
 def test_group_of_one_state__is_not_named_beside_many_others() -> None:
-    small = fe.partial(log_of([10, *[1] * 9]), group="g", **OPTIONS)
-    large = fe.partial(log_of([9] * 400, first=100), group="g", **OPTIONS)
+    small = batched.partial(log_of([10, *[1] * 9]), group="g", **OPTIONS)
+    large = batched.partial(log_of([9] * 400, first=100), group="g", **OPTIONS)
     assert named(small.result()) == {"key": {"g": 0}, "rows": 10}
     for merged in (small.merge(large), large.merge(small)):
         assert named(merged.result()) is None
@@ -155,7 +160,7 @@ def test_groups_that_lose_rows__are_as_large_as_what_is_left() -> None:
     scores = log["s"].to_pylist()
     scores[:45] = [None] * 45
     log = log.set_column(3, "s", pa.array(scores))
-    result = fe.evaluate(log, group="g", **OPTIONS, unretrieved="drop")
+    result = batched.evaluate(log, group="g", **OPTIONS, unretrieved="drop")
     assert named(result) == {"key": {"g": 1}, "rows": 30}
 
 
@@ -168,7 +173,7 @@ def test_groups_that_lose_rows__are_as_large_as_what_is_left() -> None:
     ],
 )  # fmt: skip
 def test_malformed_group__is_refused(record: object) -> None:
-    content = fe.partial(log_of([100, *[1] * 99]), group="g", **OPTIONS).to_bytes()
+    content = batched.partial(log_of([100, *[1] * 99]), group="g", **OPTIONS).to_bytes()
     header, arrays = read_state_bytes(content)
     with pytest.raises(fe.SourceError, match="largest_group in its header is"):
         fe.State.from_bytes(state_bytes({**header, LARGEST: record}, arrays))
@@ -198,7 +203,7 @@ def test_partitions_of_spark__name_the_group_if_they_know_its_key(
         replies += [Reply(row) for reply in worker.partition_state(task, iter(part.to_batches()))
                     for row in reply.to_pylist()]  # fmt: skip
     assert [reply.fault for reply in replies] == [None] * 4
-    empty = fe.partial(log.slice(0, 0), group=key, **OPTIONS)
+    empty = batched.partial(log.slice(0, 0), group=key, **OPTIONS)
     job = merge_replies(
         replies, {"y": empty}, 4, {"sources": ["DataFrame"], "where": None}, [key], lambda *_: ""
     )

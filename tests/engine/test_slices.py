@@ -25,6 +25,7 @@ from tests.strategies import (
     POOLED_VARIANTS,
     allows,
 )
+from tests.support import batched
 
 PLACES = {"group": "user", "label": "label", "score": "score"}
 #: One text of each measure of all rows, and one that keeps every score with its group.
@@ -70,9 +71,7 @@ LOG = log_of()
 def evaluate(
     source: object = LOG, measures: object = FEW, **options: object
 ) -> fastrank_eval.Result:
-    return fastrank_eval.evaluate(
-        source, measures=measures, **{**PLACES, "per_group": False, **options}
-    )
+    return batched.evaluate(source, measures=measures, **{**PLACES, "per_group": False, **options})
 
 
 def bits(result: fastrank_eval.Result, part: str = "all") -> list[list[str]]:
@@ -395,7 +394,7 @@ def test_command__has_the_same_slices(tmp_path):
 def test_records_of_two_slicings_of_one_column__keep_the_edges_that_tell_them_apart():
     table = {"user": [1, 1, 2, 2], "click": [0, 1, 0, 1], "new": [1, 2, 2, 1], "x": [1, 6, 8, 9]}
     asked = {"group": "user", "label": "click", "measures": "AUC", "by": ["x:5", "x:5,7", "user"]}
-    result = fastrank_eval.evaluate(table, score="new", **asked)
+    result = batched.evaluate(table, score="new", **asked)
     assert {line["by"] for line in result.document()["results"]} == {None, "x:5", "x:5,7", "user"}
 
 
@@ -406,8 +405,8 @@ def test_reports_of_many_edges__have_the_label_of_the_slice_and_not_all_edges_on
         "old": np.arange(100) % 5, "x": np.arange(100) * 10,
     }  # fmt: skip
     asked = {"group": "user", "label": "click", "measures": "GAUC", "by": f"x:{edges},click"}
-    result = fastrank_eval.evaluate(table, score="new", **asked)
-    found = fastrank_eval.compare(table, score=["old", "new"], baseline="old", **asked)
+    result = batched.evaluate(table, score="new", **asked)
+    found = batched.compare(table, score=["old", "new"], baseline="old", **asked)
     assert result.slices()[:2] == ("x=[0,1),click=true", "x=[10,11),click=false")
     for lines in (
         result.document()["results"],

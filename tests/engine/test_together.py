@@ -75,7 +75,9 @@ def log_of(seed: int, rows: int = ROWS, groups: int = 60, nulls: float = 0.2) ->
 
 def requests(source: object, parts: tuple[dict[str, Any], ...], **shared: Any) -> list[Options]:
     shared = {"group": "user", **shared}
-    return [Options.read(source, {"score": "pctr", **part, **shared}) for part in parts]
+    rows = shared.pop("batch_rows", None)
+    given = [{"score": "pctr", **part, **shared} for part in parts]
+    return [Options.read(source, options).replace(batch_rows=rows) for options in given]
 
 
 def exactly(value: object) -> object:

@@ -12,17 +12,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import fastrank_eval
 from fastrank_eval import ColumnError, OrderError
 from fastrank_eval.groups.edges import group_starts
 from fastrank_eval.io.keys import number_keys
+from tests.support import batched
 
 pytestmark = pytest.mark.kernels
 
 
 def evaluate(source, measures="GAUC,RR", **options):
     roles = {"group": "group", "label": "label", "score": "score", **options}
-    return fastrank_eval.evaluate(source, measures=measures, **roles)
+    return batched.evaluate(source, measures=measures, **roles)
 
 
 # ---- keys of every type --------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from fastrank_eval._lib.memory import Budget, memory_budget, parse_bytes
 from fastrank_eval.apps.cli.main import cli
 from tests.engine.test_engine import bits
 from tests.strategies import EVERY_KIND
+from tests.support import batched
 from tests.support.signals import default_signals
 
 EVALUATION = import_module("fastrank_eval.engine.run")
@@ -76,12 +77,12 @@ def both(spill, table, measures=EVERY_KIND, **options):
     """The same rows evaluated on disk and, the room being given back, in memory."""
     options = {"group": "group", "label": "label", "score": "score", **options}
     chunked = pa.Table.from_batches(table.to_batches(max_chunksize=700))
-    on_disk = fastrank_eval.evaluate(chunked, measures=measures, **options, order="scattered")
+    on_disk = batched.evaluate(chunked, measures=measures, **options, order="scattered")
     assert on_disk.meta.conventions["spilled"] is True
     assert list(spill.iterdir()) == []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(EVALUATION, "memory_budget", memory_budget)
-        in_memory = fastrank_eval.evaluate(table, measures=measures, **options, order="scattered")
+        in_memory = batched.evaluate(table, measures=measures, **options, order="scattered")
     assert "spilled" not in in_memory.meta.conventions
     return on_disk, in_memory
 
@@ -178,7 +179,7 @@ def test_spilled_rows__of_a_stream_that_is_read_once(spill):
     table = log_of(KEYS["int64"](numbers_of(np.random.default_rng(8))))
     roles = {"group": "group", "label": "label", "score": "score", "measures": "GAUC"}
     reader = pa.RecordBatchReader.from_batches(table.schema, table.to_batches(max_chunksize=300))
-    result = fastrank_eval.evaluate(reader, **roles, batch_rows=300)
+    result = batched.evaluate(reader, **roles, batch_rows=300)
     assert result.meta.conventions["order"] == "scattered"
     assert result.meta.rows == ROWS
 
@@ -252,6 +253,7 @@ import tempfile
 import fastrank_eval
 import fastrank_eval.engine.run
 from fastrank_eval.apps.cli.main import cli
+from fastrank_eval.engine import options
 from fastrank_eval._lib.memory import Budget
 
 tempfile.tempdir = sys.argv[1]
@@ -265,8 +267,9 @@ def batches():
 
 schema = pa.schema([("u", pa.int64()), ("y", pa.int64()), ("s", pa.float64())])
 source = pa.RecordBatchReader.from_batches(schema, batches())
+options._DEFAULTS["batch_rows"] = 891
 fastrank_eval.evaluate(
-    source, group="u", label="y", score="s", measures="GAUC", order="scattered", batch_rows=891
+    source, group="u", label="y", score="s", measures="GAUC", order="scattered"
 )
 """
 

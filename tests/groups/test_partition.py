@@ -4,10 +4,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-import fastrank_eval
 from fastrank_eval import UndefinedError
 from tests.engine.test_engine import exactly
 from tests.strategies import EVERY_KIND
+from tests.support import batched
 
 pytestmark = pytest.mark.kernels
 
@@ -44,7 +44,7 @@ def log_of(spread, kind="int8", seed=1):
 
 
 def summary(table, measures=EVERY_KIND, **options) -> list:
-    result = fastrank_eval.evaluate(table, measures=measures, **ROLES, **options)
+    result = batched.evaluate(table, measures=measures, **ROLES, **options)
     return [{name: exactly(x) for name, x in line.items()} for line in result.document()["results"]]
 
 
@@ -72,7 +72,7 @@ def test_scattered_rows__of_two_keys_whose_lengths_change_places():
     two = table.append_column("a", texts[0]).append_column("b", texts[1])
     for options in ({"batch_rows": ROWS // 2}, {"batch_rows": 4 * ROWS // 2, "threads": 2}, {}):
         roles = {**ROLES, **options, "group": ["a", "b"], "measures": EVERY_KIND}
-        result = fastrank_eval.evaluate(two, **roles)
+        result = batched.evaluate(two, **roles)
         got = [{n: exactly(x) for n, x in line.items()} for line in result.document()["results"]]
         assert got == wanted, options
 
@@ -87,8 +87,8 @@ def test_scattered_rows__equal_sorted_rows():
     table = log_of("close")
     ordered = table.sort_by([("group", "ascending"), ("score", "descending")])
     means = ["GAUC", "nDCG@10", "AP", "AUC"]
-    wanted = fastrank_eval.evaluate(ordered, measures=means, **{**ROLES, "order": "sorted"})
-    got = fastrank_eval.evaluate(table, measures=means, per_group=False, **ROLES)
+    wanted = batched.evaluate(ordered, measures=means, **{**ROLES, "order": "sorted"})
+    got = batched.evaluate(table, measures=means, per_group=False, **ROLES)
     assert [got.value(m) for m in means] == [wanted.value(m) for m in means]
 
 
@@ -131,8 +131,8 @@ def test_scattered_rows__of_many_batches(kind):
     )
     means = ["GAUC", "nDCG@10", "AP", "AUC"]
     ordered = table.sort_by([("group", "ascending"), ("score", "descending")])
-    wanted = fastrank_eval.evaluate(ordered, measures=means, **{**ROLES, "order": "sorted"})
+    wanted = batched.evaluate(ordered, measures=means, **{**ROLES, "order": "sorted"})
     for options in ({"per_group": False}, {"batch_rows": 100_000, "threads": 2}):
-        got = fastrank_eval.evaluate(table, measures=means, **ROLES, **options)
+        got = batched.evaluate(table, measures=means, **ROLES, **options)
         assert got.meta.groups == wanted.meta.groups
         assert [got.value(m) for m in means] == [wanted.value(m) for m in means]

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import fastrank_eval
 from fastrank_eval import OrderError
 from fastrank_eval.groups.profile import entries_in_order, find_labelled_rows
 from fastrank_eval.groups.sort import first_rise, order_by_score
 from fastrank_eval.groups.ties import order_by_item
+from tests.support import batched
 
 NAMES = {"float32": np.float32, "float64": np.float64}
 
@@ -181,7 +181,7 @@ def falling_table(**replaced) -> pa.Table:
 
 def evaluate(source, **options):
     roles = {"group": "group", "label": "label", "score": "score", "measures": "GAUC,AP,RR"}
-    return fastrank_eval.evaluate(source, **{**roles, **options})
+    return batched.evaluate(source, **{**roles, **options})
 
 
 def layouts(table):

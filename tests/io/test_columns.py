@@ -10,18 +10,18 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-import fastrank_eval
 from fastrank_eval import ArgumentError, ColumnError, OrderError
 from fastrank_eval._lib.arrow import as_array, null_rows
 from fastrank_eval.io.columns import Roles
 from fastrank_eval.io.validate import columns_of, numbers_of_order
+from tests.support import batched
 
 NAN, INF = math.nan, math.inf
 
 
 def evaluate(source, measures="GAUC", **options):
     roles = {"group": "group", "label": "label", "score": "score", **options}
-    return fastrank_eval.evaluate(source, measures=measures, **roles)
+    return batched.evaluate(source, measures=measures, **roles)
 
 
 def six_rows(**columns) -> pa.Table:
@@ -211,7 +211,6 @@ def test_null_score_and_label__remedy_names_the_option():
         ("profile", "sk"),
         ("threads", 0),
         ("threads", 1.5),
-        ("batch_rows", -1),
         ("limit", 0),
         ("limit", True),
         ("group", []),

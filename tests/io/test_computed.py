@@ -25,6 +25,7 @@ import fastrank_eval as fe
 from fastrank_eval._lib.memory import Budget
 from fastrank_eval.io.computed import expressions_of
 from fastrank_eval.io.reader import open_source
+from tests.support import batched
 
 RUN = import_module("fastrank_eval.engine.run")
 ROWS = 3000
@@ -72,7 +73,7 @@ def bits(result: fe.Result) -> list[str]:
 
 
 def expected(table: pa.Table, **options: Any) -> list[str]:
-    return bits(fe.evaluate(beforehand(table), score=list(EXPRESSIONS), **OPTIONS, **options))
+    return bits(batched.evaluate(beforehand(table), score=list(EXPRESSIONS), **OPTIONS, **options))
 
 
 # ---- what an expression means --------------------------------------------------------------------
@@ -180,9 +181,9 @@ def test_expression__is_shown_with_the_parentheses_that_it_needs(text: str, cano
 def test_score__of_its_own_column__is_no_computed_one() -> None:
     assert expressions_of({"pctr": ' ("pctr") '}) == {}
     table = log()
-    found = fe.evaluate(table, score={"pctr": "pctr"}, **OPTIONS)
+    found = batched.evaluate(table, score={"pctr": "pctr"}, **OPTIONS)
     assert "score" not in found.meta.conventions
-    assert bits(found) == bits(fe.evaluate(table, score="pctr", **OPTIONS))
+    assert bits(found) == bits(batched.evaluate(table, score="pctr", **OPTIONS))
 
 
 # ---- the same bits from any source ---------------------------------------------------------------
@@ -235,7 +236,7 @@ def test_computed_scores__of_any_source__have_the_bits_of_columns(
     if order == "scattered":
         table = table.take(np.random.default_rng(1).permutation(ROWS))
     source = SOURCES[kind](table, tmp_path)
-    found = fe.evaluate(source, score=EXPRESSIONS, order=order, **OPTIONS)
+    found = batched.evaluate(source, score=EXPRESSIONS, order=order, **OPTIONS)
     assert bits(found) == expected(table, order=order)
 
 
@@ -262,8 +263,10 @@ def test_computed_scores__with_other_arguments__have_the_bits_of_columns(
         del score["odds"]
     for source in (table, parquet_of(table, tmp_path)):
         arguments = {**OPTIONS, **options}
-        found = fe.evaluate(source, score=score, **arguments)
-        assert bits(found) == bits(fe.evaluate(beforehand(table), score=list(score), **arguments))
+        found = batched.evaluate(source, score=score, **arguments)
+        assert bits(found) == bits(
+            batched.evaluate(beforehand(table), score=list(score), **arguments)
+        )
         assert found.meta.conventions["score"] == expressions_of(score)
 
 
@@ -276,7 +279,7 @@ def test_computed_scores__of_spilled_rows__have_the_bits_of_columns(
     monkeypatch.setattr(RUN, "memory_budget", lambda *_: Budget(1 << 28, 0))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     pieces = pa.Table.from_batches(table.to_batches(max_chunksize=700))
-    found = fe.evaluate(pieces, score=EXPRESSIONS, order="scattered", **OPTIONS)
+    found = batched.evaluate(pieces, score=EXPRESSIONS, order="scattered", **OPTIONS)
     assert found.meta.conventions["spilled"] is True
     assert bits(found) == known
 
@@ -290,7 +293,7 @@ def test_computed_scores__of_standard_input__have_the_bits_of_columns(
 
     stream = io.TextIOWrapper(io.BytesIO(sink.getvalue().to_pybytes()))
     monkeypatch.setattr("sys.stdin", stream)
-    assert bits(fe.evaluate("-", score=EXPRESSIONS, **OPTIONS)) == expected(table)
+    assert bits(batched.evaluate("-", score=EXPRESSIONS, **OPTIONS)) == expected(table)
 
 
 def test_batches__of_any_length__are_computed_row_by_row() -> None:
@@ -312,10 +315,10 @@ def test_null__in_a_column__is_a_row_that_was_not_retrieved() -> None:
     rows = {"user": [1, 1, 1], "click": [1, 0, 1], "a": [0.5, 0.4, None], "b": [0.5, None, 2.0]}
     product = {**rows, "x": [0.25, None, None]}
     options: dict[str, Any] = {"group": "user", "label": "click", "measures": "AP"}
-    found = fe.evaluate(rows, score={"x": "a * b"}, unretrieved="allow", **options)
-    assert bits(found) == bits(fe.evaluate(product, score="x", unretrieved="allow", **options))
+    found = batched.evaluate(rows, score={"x": "a * b"}, unretrieved="allow", **options)
+    assert bits(found) == bits(batched.evaluate(product, score="x", unretrieved="allow", **options))
     with pytest.raises(fe.ColumnError, match=r"score column 'x' = a \* b is null in 2 row\(s\)"):
-        fe.evaluate(rows, score={"x": "a * b"}, **options)
+        batched.evaluate(rows, score={"x": "a * b"}, **options)
 
 
 def test_integers_and_booleans__are_the_nearest_doubles() -> None:
@@ -335,7 +338,7 @@ LOG = {"user": [1, 1, 2], "click": [0, 1, 1], "pctr": [0.1, 0.4, 0.2], "pcvr": [
 
 def failure(score: Any, **options: Any) -> str:
     with pytest.raises(fe.FastRankEvalError) as caught:
-        fe.evaluate(LOG, score=score, **{"group": "user", "label": "click", **options})
+        batched.evaluate(LOG, score=score, **{"group": "user", "label": "click", **options})
     return str(caught.value)
 
 

@@ -11,13 +11,14 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
 
-from fastrank_eval import SourceError, evaluate
+from fastrank_eval import SourceError
 from fastrank_eval._lib.threads import reporting_to
 from fastrank_eval.engine.plan import BATCH_ROWS, SLICE_ROWS, batch_rows_of, slice_rows_of
 from fastrank_eval.io.formats import read_file
 from fastrank_eval.io.paths import File
 from fastrank_eval.io.reader import RowReader, open_source
 from fastrank_eval.io.source import UnreadBatch, read_batches
+from tests.support import batched
 from tests.support.source_files import write_parquet
 
 ROLES = {"group": "user", "label": "click", "score": "score", "measures": "GAUC,AUC,nDCG@10,AP"}
@@ -35,7 +36,7 @@ TABLE = pa.table(
 
 
 def numbers(source: object, **options: object) -> list:
-    result = evaluate(source, **{**ROLES, **options})
+    result = batched.evaluate(source, **{**ROLES, **options})
     return [
         [(line["measure"], repr(line["value"])) for line in result.document()["results"]],
         result.per_group.to_pydict(),
@@ -213,7 +214,7 @@ def test_row_group__damaged__is_an_error_that_names_the_file(tmp_path: Path, thr
     whole[chunk.data_page_offset + chunk.total_compressed_size // 2] ^= 0xFF
     path.write_bytes(whole)
     with pytest.raises(SourceError, match=r"Cannot read '.*log\.parquet': it is corrupt"):
-        evaluate(path, **ROLES, batch_rows=500, threads=threads)
+        batched.evaluate(path, **ROLES, batch_rows=500, threads=threads)
 
 
 def test_pieces__come_near_to_the_rows_wanted() -> None:

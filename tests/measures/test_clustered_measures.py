@@ -33,6 +33,7 @@ from tests.oracles.means import carriers, degrees_of
 from tests.oracles.measures import Row
 from tests.oracles.pooled import oracle_of
 from tests.strategies import POOLED_VARIANTS
+from tests.support import batched
 from tests.support.tables import table_of
 
 pytestmark = pytest.mark.kernels
@@ -329,9 +330,7 @@ def test_rows_without_groups__have_values_and_no_error():
     log = {name: values for name, values in clicks(50, 3).items() if name != "group"}
     measures = ["LogLoss", "Bias", "MCC(threshold=0.3)"]
     for options in ({}, {"weight": "w"}):
-        found = fastrank_eval.evaluate(
-            log, label="label", score="score", measures=measures, **options
-        )
+        found = batched.evaluate(log, label="label", score="score", measures=measures, **options)
         grouped = evaluate(pa.table(clicks(50, 3)), measures, **options)
         for value, line in zip(found, grouped, strict=True):
             assert (value.value, math.isnan(value.se)) == (line.value, True)
@@ -350,7 +349,7 @@ def test_intervals__cover_the_truth_as_often_as_they_say():
     log["sample"] = log["group"] // users
     measures = ["LogLoss", "PCOC", "NE", "Brier", "Accuracy(threshold=0.2)"]
     options = {"group": "group", "label": "label", "score": "score", "measures": measures}
-    result = fastrank_eval.evaluate(log, **options, by="sample", per_group=False)
+    result = batched.evaluate(log, **options, by="sample", per_group=False)
     # Slices have the bits of their rows alone.
     lines = [line for line in result if line.by == "sample"]
     assert len(lines) == samples * len(measures)
@@ -370,7 +369,7 @@ def test_chunk_without_a_scored_row__is_no_cluster() -> None:
     }
     options = {"group": "group", "label": "label", "score": "score", "unretrieved": "drop"}
     for rows in (4, 80):
-        for line in fastrank_eval.evaluate(
+        for line in batched.evaluate(
             log, measures="Brier,LogLoss,PCOC,MAE", batch_rows=rows, threads=1, **options
         ):
             assert line.effective_groups == 20, (rows, line.measure)

@@ -18,6 +18,7 @@ from tests.measures.test_pooled import CASES, WEIGHTED_CASES, WEIGHTS, evaluate,
 from tests.oracles.decisions import DECISIONS, cells
 from tests.oracles.measures import Row, read
 from tests.strategies import DECISION_VARIANTS, GROUP_DECISION_VARIANTS
+from tests.support import batched
 from tests.support.tables import table_of
 
 pytestmark = pytest.mark.kernels
@@ -108,9 +109,9 @@ def test_several_models__each_get_the_bits_they_get_alone():
     table = table.append_column("other", table["score"].combine_chunks().fill_null(0.5))
     roles = {"group": "group", "label": "label", "unretrieved": "allow"}
     measures = [*TEXTS, *(text for texts in DECISION_VARIANTS.values() for text in texts)]
-    both = fastrank_eval.evaluate(table, score=["score", "other"], measures=measures, **roles)
+    both = batched.evaluate(table, score=["score", "other"], measures=measures, **roles)
     for score in ("score", "other"):
-        alone = fastrank_eval.evaluate(table, score=score, measures=measures, **roles)
+        alone = batched.evaluate(table, score=score, measures=measures, **roles)
         for line in alone:
             assert both.value(line.measure, score).hex() == line.value.hex(), line.measure
 
@@ -143,7 +144,7 @@ def test_samples_average__is_the_uniform_mean_over_groups_of_labels():
     log = {"sample": np.repeat(np.arange(80), 6), "y": truth.ravel(), "s": score.ravel()}
     measures = ["GroupPPV", "GroupTPR", "GroupFScore"]
     roles = {"group": "sample", "label": "y", "score": "s"}
-    result = fastrank_eval.evaluate(log, measures=measures, undefined="zero", **roles)
+    result = batched.evaluate(log, measures=measures, undefined="zero", **roles)
     for text, peer in zip(
         measures, (metrics.precision_score, metrics.recall_score, metrics.f1_score), strict=True
     ):

@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
-import fastrank_eval
 from fastrank_eval import ArgumentError, ColumnError, UndefinedError
 from fastrank_eval.apps.cli.main import cli
 from fastrank_eval.measures import measure, registry
@@ -27,6 +26,7 @@ from tests.oracles.diversity import (
     diversity,
 )
 from tests.strategies import COVERING
+from tests.support import batched
 
 pytestmark = pytest.mark.kernels
 
@@ -42,7 +42,7 @@ ORDERED = tuple(text for text in COVERING if text.startswith("P_IA"))
 
 def evaluate(source, measures=COVERING, **options):
     roles = {"group": "group", "label": "label", "score": "score", "subtopics": "covers"}
-    return fastrank_eval.evaluate(
+    return batched.evaluate(
         source, measures=measures, **{**roles, "unretrieved": "allow", **options}
     )
 

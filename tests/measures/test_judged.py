@@ -8,6 +8,7 @@ import fastrank_eval
 from fastrank_eval import ArgumentError
 from tests.oracles.measures import Row, oracle
 from tests.strategies import random_groups
+from tests.support import batched
 from tests.support.tables import table_of
 
 MEASURES = ("bpref", "bpref(rel=2)", "infAP", "Judged", "Judged@3", "Unjudged@5", "AP")
@@ -18,7 +19,7 @@ TABLE = table_of(HOLES)
 def evaluate(source, measures=MEASURES, ties="input", **options):
     nulls = {"unretrieved": "allow", "unjudged": "allow"}
     roles = {"group": "group", "label": "label", "score": "score", "measures": measures}
-    return fastrank_eval.evaluate(source, ties=ties, **{**roles, **nulls, **options})
+    return batched.evaluate(source, ties=ties, **{**roles, **nulls, **options})
 
 
 def bits(result) -> dict:

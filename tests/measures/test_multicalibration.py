@@ -15,6 +15,7 @@ from fastrank_eval.stats.hypothesis_tests import holm, range_exceeds
 from tests.measures.test_probability import FIELDS
 from tests.oracles.measures import Row
 from tests.oracles.probability import calibration_by_slice
+from tests.support import batched
 
 TWO = "MultiECCE(columns='c,s', min_clicks=0)"
 
@@ -40,7 +41,7 @@ def log(rows: int = 4000, seed: int = 1, levels: int | None = None) -> pa.Table:
 
 def evaluate(table, measures=TWO, **options):
     options = {"group": "g", "label": "y", "score": "p", **options}
-    return fe.evaluate(table, measures=measures, **options)
+    return batched.evaluate(table, measures=measures, **options)
 
 
 def sigmas_of(result, measure=None) -> dict[str, float]:

@@ -14,6 +14,7 @@ from fastrank_eval.measures import measure
 from tests.oracles.measures import Row
 from tests.oracles.pooled import oracle_of
 from tests.strategies import POOLED_VARIANTS
+from tests.support import batched
 from tests.support.tables import table_of
 
 pytestmark = pytest.mark.kernels
@@ -43,7 +44,7 @@ def probable_groups(
 
 
 def evaluate(source, measures=TEXTS, **options):
-    return fastrank_eval.evaluate(
+    return batched.evaluate(
         source,
         group="group",
         label="label",
@@ -177,7 +178,7 @@ def test_clamp__a_number__or_the_epsilon_of_the_type_of_each_score():
         "whole": np.array([0, 1, 1, 0, 1], np.int8),
     }
     label = np.array([1, 0, 1, 1, 0])
-    result = fastrank_eval.evaluate(
+    result = batched.evaluate(
         {"group": [0, 0, 1, 1, 1], "label": label, **columns},
         group="group",
         label="label",

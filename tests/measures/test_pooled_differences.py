@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
-import fastrank_eval as fe
 from fastrank_eval.measures import measure
 from tests.strategies import GROUP_DECISION_VARIANTS, POOLED_VARIANTS, VARIANTS
+from tests.support import batched
 
 MEASURES = "LogLoss,NE,PCOC,Brier,PPV(threshold=0.4),MCC(threshold=0.4),AUC,AUC(bins=64),KS"
 
@@ -33,7 +33,7 @@ def log_of(seed: int, groups: int = 60, most: int = 12) -> dict[str, np.ndarray]
 
 def found_of(log, weight=None, **options) -> dict[str, tuple[float, int]]:
     """The standard error of each difference, and the groups behind it."""
-    found = fe.compare(
+    found = batched.compare(
         log, group="user", label="click", score=["a", "b"], baseline="a", measures=MEASURES,
         weight=weight, **options,
     )  # fmt: skip
@@ -127,8 +127,8 @@ def test_every_measure__has_an_error_if_it_says_so() -> None:
         "group": "user", "label": "click", "subtopics": "subtopics", "ties": "input",
         "measures": [text for texts in variants for text in texts],
     }  # fmt: skip
-    values = list(fe.evaluate(log, score="a", **options))
-    differences = list(fe.compare(log, score=["a", "b"], baseline="a", **options))
+    values = list(batched.evaluate(log, score="a", **options))
+    differences = list(batched.compare(log, score=["a", "b"], baseline="a", **options))
     for line in (*values, *differences):
         has_none = line.caution == "no_variance" and math.isnan(line.se)
         assert has_none or measure(line.measure).has_error is math.isfinite(line.se), line

@@ -20,12 +20,13 @@ from fastrank_eval.measures.calibration import Outcomes
 from fastrank_eval.measures.likelihood import losses, recalibrate
 from fastrank_eval.stats.hypothesis_tests import maximum_exceeds, range_exceeds
 from fastrank_eval.stats.score_table import ScoreTable
+from tests.support import batched
 
 pytestmark = pytest.mark.kernels
 
 
 def evaluate(table, measures, **options):
-    return fastrank_eval.evaluate(
+    return batched.evaluate(
         table, group="g", label="y", score="p", measures=measures, per_group=False, **options
     )
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import fastrank_eval as fe
 from fastrank_eval._lib.errors import ArgumentError, MergeError
 from tests.results.test_saved_states import lines, same_arrays
+from tests.support import batched
 
 MEASURES = ["GAUC", "GAUC(weight='positives')", "nDCG@3", "AUC", "LogLoss", "FieldECE(field='ad')"]
 MORE = [
@@ -72,7 +73,7 @@ def run(source: Any, **options: Any) -> fe.Result:
         "keep_groups": True,
         "weight_rows": "ignore",
     }
-    return fe.evaluate(
+    return batched.evaluate(
         source,
         group=["group", "day"],
         label="label",
@@ -269,7 +270,7 @@ def test_models_in_another_order__are_merged_by_name() -> None:
         "by": ["slot", "slot,country"],
         "baseline": "old", "keep_state": True, "keep_groups": True, "weight_rows": "ignore",
     }  # fmt: skip
-    turned = fe.evaluate(second, score=["old", "score"], **options).state
+    turned = batched.evaluate(second, score=["old", "score"], **options).state
     merged = run(first).state.merge(turned)
     same_arrays(merged, run(table).state)
 
@@ -312,7 +313,7 @@ def test_keep_groups__without_state_or_groups__is_refused() -> None:
     table = log_of(32, 3, False)
     for options in ({"per_group": False}, {"keep_state": False}):
         with pytest.raises(ArgumentError, match="keep_groups=True needs keep_state=True"):
-            fe.evaluate(
+            batched.evaluate(
                 table, group="group", label="label", score="old", measures="GAUC",
                 **{"keep_state": True, "keep_groups": True, **options},
             )  # fmt: skip

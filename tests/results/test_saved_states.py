@@ -21,6 +21,7 @@ from fastrank_eval.stats.scores import PooledScores
 from tests.measures.test_pooled import ORDERED, WEIGHTS, probable_groups
 from tests.oracles.measures import Row
 from tests.strategies import POOLED_VARIANTS
+from tests.support import batched
 from tests.support.tables import table_of
 
 POOLED = [text for texts in POOLED_VARIANTS.values() for text in texts]
@@ -29,7 +30,7 @@ MEASURES = [*POOLED, *OF_GROUPS]
 
 
 def state_of(source: Any, measures: Any = MEASURES, score: Any = "score", **options: Any):
-    return fe.evaluate(
+    return batched.evaluate(
         source,
         group="group",
         label="label",

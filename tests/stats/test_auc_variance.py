@@ -16,6 +16,7 @@ from fastrank_eval.measures.auc import CLUSTERS, SE_OF_CLUSTERS, SE_OF_ROWS
 from fastrank_eval.stats.auc_variance import row_variance
 from fastrank_eval.stats.clustered_scores import ClusteredScores
 from fastrank_eval.stats.weighted_scores import WeightedScores
+from tests.support import batched
 
 CLUSTERED = "AUC(se='clustered')"
 
@@ -31,7 +32,7 @@ def log_of(seed: int, rows: int, groups: int, levels: int, kind=np.float64) -> d
 
 
 def details_of(log, weighted=False, measures=CLUSTERED, **options) -> dict[str, float]:
-    (found,) = fastrank_eval.evaluate(
+    (found,) = batched.evaluate(
         log,
         group="group",
         label="label",

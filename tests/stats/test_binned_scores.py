@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-import fastrank_eval
 from fastrank_eval.measures.auc import BOUND
 from fastrank_eval.stats import binned_scores
 from fastrank_eval.stats.binned_scores import BinnedScores, keys_of
 from fastrank_eval.stats.score_runs import sortable_codes
 from fastrank_eval.stats.scores import PooledScores
 from fastrank_eval.stats.weighted_scores import WeightedScores
+from tests.support import batched
 
 FINITE = {32: st.floats(allow_nan=False, width=32), 64: st.floats(allow_nan=False)}
 UNIT = {width: st.floats(0, 1, width=width) for width in (32, 64)}
@@ -144,14 +144,12 @@ def test_auc_of_bins__has_the_same_bits_in_any_batches_and_threads(weight):
         "weight": rng.choice([0.0, 0.1, 1 / 3, 2.5e7], 5000),
     }
     roles = {"group": "group", "label": "label", "score": "score", "measures": "AUC(bins=100)"}
-    (once,) = fastrank_eval.evaluate(log, weight=weight, threads=1, **roles)
+    (once,) = batched.evaluate(log, weight=weight, threads=1, **roles)
     assert once.details["bins"] <= 100
     for threads, rows in ((1, 100), (3, 64), (2, 1 << 20)):
-        (found,) = fastrank_eval.evaluate(
-            log, weight=weight, threads=threads, batch_rows=rows, **roles
-        )
+        (found,) = batched.evaluate(log, weight=weight, threads=threads, batch_rows=rows, **roles)
         assert found == once, (threads, rows)
-    assert BOUND in str(fastrank_eval.evaluate(log, weight=weight, **roles))
+    assert BOUND in str(batched.evaluate(log, weight=weight, **roles))
 
 
 def test_one_class__is_undefined_with_a_reason():

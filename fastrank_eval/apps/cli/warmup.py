@@ -103,7 +103,7 @@ def _evaluate_samples(
 
     from fastrank_eval.analysis.compare import compare
     from fastrank_eval.engine.options import Options
-    from fastrank_eval.engine.run import prepare
+    from fastrank_eval.engine.run import prepare, run
     from fastrank_eval.results.evaluate import evaluate
     from fastrank_eval.stats.scores import add_rows
 
@@ -123,16 +123,15 @@ def _evaluate_samples(
     # Computed scores are columns of the rows now.
     options |= {"group": roles.group or None, "score": roles.scores, "progress": progress}
     result: Result = evaluate(rows, **options)
-    options["batch_rows"] = _BATCH_ROWS
     # Only AUC of many more rows calls this kernel.
     for counts in (np.uint8, np.uint16, np.uint32) if task.plan.row_states else ():
         add_rows(np.zeros(1, counts), np.zeros(1, np.uint32))
     for sample in _samples(rows, roles, task.choices["order"]):
         # Such rows may be refused: a group has no click.
         with suppress(FastRankEvalError):
-            evaluate(sample, **options, per_group=False)
+            run(sample, batch_rows=_BATCH_ROWS, **options, per_group=False)
             if sample.num_rows <= _FEW_ROWS:
-                evaluate(sample, **options)
+                run(sample, batch_rows=_BATCH_ROWS, **options)
             if baseline is not None:
                 compare(sample, baseline=baseline, **options)
     return result

@@ -441,11 +441,11 @@ def _evaluate(task: Task, partition: _PartitionRows, *, per_group: bool) -> dict
         **task.options,
         "order": "grouped",
         "threads": 1,
-        "batch_rows": _BATCH_ROWS,
         "per_group": per_group,
         "keep_scores": task.keep_scores,
     }
-    by_label = options_by_label(Options.read(partition.source, options))
+    read = Options.read(partition.source, options).replace(batch_rows=_BATCH_ROWS)
+    by_label = options_by_label(read)
     try:
         evaluations = dict(zip(by_label, run_together(list(by_label.values())), strict=True))
     except RepeatedItemError as fault:  # rows of a partition have no number in the input

@@ -16,6 +16,7 @@ from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval._lib.files import csv_text
 from fastrank_eval.engine.records import JSON_SCHEMAS
+from fastrank_eval.engine.run import run
 from fastrank_eval.integrations.trec.join import (
     RankedQueries,
     cut_run,
@@ -29,10 +30,10 @@ from fastrank_eval.integrations.trec.measures import Line, report_lines
 from fastrank_eval.integrations.trec.pairs import Common
 from fastrank_eval.integrations.trec.tables import read_pairs
 from fastrank_eval.measures import Measure
-from fastrank_eval.results.evaluate import evaluate
 from fastrank_eval.results.format import list_text, printable
 from fastrank_eval.results.notes import no_judged_document, queries_without_result, zeros_of_grades
 from fastrank_eval.results.report import Best, Lines, Name, Report, Table
+from fastrank_eval.results.result import result_of
 from fastrank_eval.results.slice_tables import best_models, slice_table
 
 VERSIONS = (9, 10)
@@ -255,7 +256,7 @@ def _report(tag: str, lines: tuple[Line, ...], ranked: RankedQueries, version: i
         lines = tuple(line.for_grades(grades) for line in lines)
     # `evaluate` needs at least one measure.
     measures = list(chain.from_iterable(line.measures for line in lines))
-    result = evaluate(
+    evaluation = run(
         ranked.table,
         group="query",
         label="grade",
@@ -268,6 +269,7 @@ def _report(tag: str, lines: tuple[Line, ...], ranked: RankedQueries, version: i
         # A fifth of the rows is judged: full batches took 40 MB more.
         batch_rows=min(max(ranked.table.num_rows // 4, 1 << 18), 1 << 19),
     )
+    result = result_of(evaluation)
     names = ranked.queries
     order = sorted(range(len(names)), key=lambda index: names[index].encode())
     if version == 9:
