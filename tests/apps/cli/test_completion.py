@@ -63,6 +63,17 @@ def run_in(shell: str, folder: Path, script: str, *words: str) -> str:
     return done.stdout
 
 
+@pytest.fixture
+def log(tmp_path: Path) -> str:
+    """A folder of partitions, as a shell writes its name."""
+    table = pa.table({name: [1] for name in ("click", "cart", "score_a", "a b", "a,b", "a=b")})
+    (tmp_path / "log" / "day=1").mkdir(parents=True)
+    parquet.write_table(table, tmp_path / "log" / "day=1" / "part.parquet")
+    (tmp_path / "log.csv").write_text("click,score\n1,0.5\n")
+    (tmp_path / "log.empty").write_text("")
+    return str(tmp_path / "log")
+
+
 @pytest.mark.parametrize(
     "words,wanted",
     [
@@ -70,42 +81,14 @@ def run_in(shell: str, folder: Path, script: str, *words: str) -> str:
         (["evaluate", "--weight-r"], ["--weight-rows"]),
         (["evaluate", "--profile", "trec_eval_1"], ["trec_eval_10"]),
         (["evaluate", "log", "-m", "gau"], ["GAUC"]),
-        (["evaluate", "log", "-m", "GAUC,RelaI"], [""]),
-        (["evaluate", "log", "-m", "GAUC,gau"], ["GAUC,GAUC"]),
+        (["evaluate", "log", "-m", ""], list(registry)),
         (["trec", "-m", "ndcgr"], ["nDCGrel"]),
         (["measures", "logl"], ["LogLoss"]),
-        (["evaluate", "lo"], ["compopt -o default", ""]),
-        (["evaluate", "log", "--output", "re"], ["compopt -o default", ""]),
-        (["trec", "qr"], ["compopt -o default", ""]),
-        (["merge", "a"], ["compopt -o default", ""]),
-        (["serve", "hi"], ["compopt -o default", ""]),
-        (["demo", "de"], ["compopt -o default", ""]),
-    ],
-)
-def test_bash__completes(folder: Path, words: list[str], wanted: list[str]) -> None:
-    script = f"{LINES['bash']}\n{_TAB}"
-    found = run_in("bash", folder, script, "fastrank-eval", *words).split("\n")[:-1]
-    assert found == wanted
-
-
-def test_bash__completes__names_of_all_measures(folder: Path) -> None:
-    script = f"{LINES['bash']}\n{_TAB}"
-    found = run_in("bash", folder, script, "fastrank-eval", "evaluate", "log", "-m", "")
-    assert found.split() == list(registry)
-
-
-@pytest.fixture
-def log(tmp_path: Path) -> str:
-    """A folder of partitions, as a shell writes its name."""
-    table = pa.table({name: [1] for name in ("click", "cart", "score_a", "a b", "a,b", "a=b")})
-    (tmp_path / "day=1").mkdir()
-    parquet.write_table(table, tmp_path / "day=1" / "part.parquet")
-    return str(tmp_path)
-
-
-@pytest.mark.parametrize(
-    "words,wanted",
-    [
+        (["evaluate", "log", "--output", "re"], ["file"]),
+        (["trec", "qr"], ["file"]),
+        (["merge", "a"], ["file"]),
+        (["serve", "hi"], ["file"]),
+        (["demo", "de"], ["file"]),
         (["evaluate", "LOG", "--label", "c"], ["click", "cart"]),
         (["evaluate", "LOG", "-l", "click,ca"], ["click,cart"]),
         (["compare", "LOG", "-l", "click", "-g", "d"], ["day"]),
@@ -118,27 +101,32 @@ def log(tmp_path: Path) -> str:
         (["threshold", "LOG", "--by", "c"], ["closest", "cost"]),
         (["classes", "LOG", "-l", "x=cl"], ["x=click"]),
         (["evaluate", "LOG/none", "-l", "c"], []),
+        (["evaluate", "LOG.csv", "-l", "c"], []),
+        (["evaluate", "LOG.empty", "-l", "c"], []),
         (["evaluate", "s3://none/log", "-l", "c"], []),
         (["evaluate", "-l", "c"], []),
     ],
 )  # fmt: skip
-def test_columns__are_those_of_the_sources(log: str, words: list[str], wanted: list[str]) -> None:
+def test_words__are_completed(log: str, words: list[str], wanted: list[str]) -> None:
     *before, last = [word.replace("LOG", log) for word in words]
     completion = BashComplete(cli, {}, "fastrank-eval", "_FASTRANK_EVAL_COMPLETE")
-    assert [item.value for item in completion.get_completions(before, last)] == wanted
+    found = completion.get_completions(before, last)
+    assert [item.value if item.type == "plain" else item.type for item in found] == wanted
 
 
-@pytest.mark.parametrize("name", ["empty", "log.csv"])
-def test_columns__of_other_files__are_not_completed(tmp_path: Path, name: str) -> None:
-    (tmp_path / name).write_text("click,score\n1,0.5\n" if name.endswith("csv") else "")
-    completion = BashComplete(cli, {}, "fastrank-eval", "_FASTRANK_EVAL_COMPLETE")
-    assert completion.get_completions(["evaluate", str(tmp_path / name), "-l"], "") == []
-
-
-def test_bash__completes__columns(folder: Path, log: str) -> None:
-    script = f"{LINES['bash']}\n{_TAB}"
-    found = run_in("bash", folder, script, "fastrank-eval", "evaluate", log, "-l", "cl")
-    assert found.split() == ["click"]
+@pytest.mark.parametrize(
+    "words,wanted",
+    [
+        (["evaluate", "LOG", "-m", "GAUC,gau"], ["GAUC,GAUC"]),
+        (["evaluate", "LOG", "-l", "cl"], ["click"]),
+        (["evaluate", "lo"], ["compopt -o default", ""]),
+        (["evaluate", "LOG", "-m", "GAUC,RelaI"], [""]),
+    ],
+)
+def test_bash__completes(folder: Path, log: str, words: list[str], wanted: list[str]) -> None:
+    script, words = f"{LINES['bash']}\n{_TAB}", [word.replace("LOG", log) for word in words]
+    found = run_in("bash", folder, script, "fastrank-eval", *words).split("\n")[:-1]
+    assert found == wanted
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])

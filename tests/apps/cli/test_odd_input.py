@@ -142,24 +142,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        (*WORDS, "--by", os.fsdecode(b"a\xff")),
-        (*WORDS, "-g", os.fsdecode(b"u\xff")),
-        (*WORDS, "--where", os.fsdecode(b"user = '\xff'")),
-        (*WORDS, "-m", os.fsdecode(b"GA\xff")),
-        (*WORDS, "--memory", os.fsdecode(b"\xff")),
-    ],
-)
-@pytest.mark.usefixtures("folder")
-def test_arguments_that_are_no_utf8__are_refused_in_one_line(words: tuple[str, ...]) -> None:
-    found = CliRunner().invoke(cli, ["evaluate", "a.parquet", *words])
-    assert found.exit_code == 2
-    assert found.output.startswith("error: ")
-    assert found.output.count("\n") == 1
-
-
 def test_files_whose_names_are_no_utf8__are_written_and_merged(folder: Path) -> None:
     state, groups = os.fsdecode(b"o\xff.state"), os.fsdecode(b"o\xff.parquet")
     runner = CliRunner()
@@ -181,14 +163,3 @@ def test_files_whose_names_look_like_addresses__are_written(folder: Path) -> Non
     assert {path.name for path in folder.glob("*:*")} == {
         *("gs:o.state", "s3:curve.parquet", "s3:o.html", "s3:o.parquet"),
     }
-
-
-@pytest.mark.parametrize("name", ["a", "folder"])
-def test_file_of_unknown_format__names_the_option(name: str, folder: Path) -> None:
-    (folder / "folder").mkdir()
-    for file in ("a", "folder/a"):
-        (folder / file).write_text("whatever this is")
-    found = CliRunner().invoke(cli, ["evaluate", name, *WORDS])
-    assert found.exit_code == 2
-    assert "--input-format" in found.output
-    assert "format=" not in found.output

@@ -1,0 +1,308 @@
+"""Options of commands: profiles, scores, labels, classes, gates."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pytest
+from pyarrow import parquet
+
+import fastrank_eval as fe
+from fastrank_eval._lib.errors import ArgumentError
+from tests.analysis.test_multiclass import CLASSES, evaluated, rows_of, table
+from tests.analysis.test_multiclass import COLUMNS as OF_CLASSES
+from tests.engine.test_together import log_of
+from tests.support.commands import COLUMNS, ROWS, document, output, run
+
+pytestmark = pytest.mark.usefixtures("folder")
+LOG = ["log.parquet", *COLUMNS]
+
+# ---- --profile, --undefined, explain -------------------------------------------------------------
+
+
+@pytest.fixture
+def tied(folder: Path) -> None:
+    """Two scores are equal."""
+    rows = {**ROWS, "pctr": [0.9, 0.5, 0.1, 0.8, 0.8, 0.3]}
+    parquet.write_table(pa.table(rows), "log.parquet")
+
+
+@pytest.mark.usefixtures("tied")
+def test_evaluate__by_a_profile__says_so() -> None:
+    report = document("evaluate", *LOG, "--profile", "catboost", "-m", "GAUC,nDCG")
+    assert report["meta"]["conventions"]["profile"] == "catboost"
+    assert report["meta"]["conventions"]["ties"] == "worst"
+    gauc, _ = report["results"]
+    assert (gauc["measure"], gauc["value"]) == ("GAUC(weight='uniform', single_class=0)", 0.5)
+    text = output("evaluate", *LOG, "--profile", "catboost", "-m", "GAUC")
+    assert "profile=catboost" in "".join(text.split())
+
+
+def test_evaluate__undefined_of_single_measures() -> None:
+    report = document("evaluate", *LOG, "--undefined", "skip,AP=one", "-m", "AP,nDCG,R")
+    found = {line["measure"]: line["groups_used"] for line in report["results"]}
+    assert found == {"AP": 3, "nDCG": 2, "R": 2}
+
+
+@pytest.mark.usefixtures("tied")
+def test_explain__tells_what_each_choice_moves() -> None:
+    words = ["explain", *LOG, "--profile", "catboost", "-m", "GAUC,AP"]
+    text = " ".join(output(*words).split())
+    for part in ("our defaults", "all of catboost", "ties", "undefined AP"):
+        assert part in text
+    told = document(*words)
+    assert [value["measure"] for value in told["values"]] == ["GAUC", "AP"]
+    moves = {choice["name"]: choice["moves"] for choice in told["choices"]}
+    assert moves["ties"] == pytest.approx([0.0, -0.125])
+    assert moves["undefined AP"] == pytest.approx([0.0, -(1 + 0.75) / 2 / 3])
+    ranx = output("explain", *LOG, "--profile", "ranx", "-m", "AP")
+    assert "not reproduced: " in ranx
+
+
+# ---- --score: columns, expressions, and names with commas and equals signs -----------------------
+
+
+@pytest.fixture
+def computed(folder: Path) -> None:
+    """Columns with odd names, and the product of two others."""
+    rows = {**ROWS, "a,b": [1, 2, 3, 4, 5, 6], "a=b": [6, 5, 4, 3, 2, 1]}
+    product = [a * b for a, b in zip(ROWS["pctr"], ROWS["other"], strict=True)]
+    parquet.write_table(pa.table({**rows, "stored": product}), "log.parquet")
+
+
+def scored(*scores: str) -> tuple[dict[str, float], Any]:
+    words = (word for each in scores for word in ("-s", each))
+    content = document("evaluate", *LOG[:-2], "-m", "GAUC", *words)
+    found = {value["score"]: value["value"] for value in content["results"]}
+    return found, content["meta"]["conventions"].get("score")
+
+
+@pytest.mark.usefixtures("computed")
+def test_score__of_an_expression__is_that_of_the_column() -> None:
+    found, expressions = scored("pctr", "both = pctr*other", "stored")
+    assert list(found) == ["pctr", "both", "stored"]
+    assert found["both"] == found["stored"] != found["pctr"]
+    assert expressions == {"both": "pctr * other"}
+    assert scored("pctr,both=pctr * other , stored") == (found, expressions)
+
+
+@pytest.mark.usefixtures("computed")
+def test_score__with_commas_and_equals_signs__is_a_name() -> None:
+    found, expressions = scored(r"a\,b,a\=b")
+    assert (list(found), expressions) == (["a,b", "a=b"], None)
+    found, expressions = scored(r"x\=1\,2 = 2*" + r'"a\,b"' + ' - "a=b"', r"a\=b")
+    assert list(found) == ["x=1,2", "a=b"]
+    assert expressions == {"x=1,2": '2 * "a,b" - "a=b"'}
+
+
+@pytest.mark.usefixtures("computed")
+def test_compare__with_a_baseline_beside_expressions__adds_it() -> None:
+    words = ["compare", *LOG[:-2], "-m", "GAUC", "-b", "pctr", "-s"]
+    content, stored, both = (
+        document(*words, score) for score in ("both=pctr*other", "stored", "pctr,stored")
+    )
+    assert content["meta"]["conventions"]["baseline"] == "pctr"
+    assert [value["score"] for value in content["comparisons"]] == ["both"]
+    assert content["comparisons"][0]["delta"] == stored["comparisons"][0]["delta"]
+    assert both["comparisons"] == stored["comparisons"]
+
+
+@pytest.mark.usefixtures("computed")
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["threshold", "log.parquet", "-l", "click"],
+        ["curve", "roc", *LOG[:-2]],
+        ["explain", *LOG[:-2], "--profile", "catboost", "-m", "GAUC"],
+    ],
+)
+def test_other_commands__take_expressions(words: list[str]) -> None:
+    stored, found = (output(*words, "-s", score) for score in ("stored", "new = pctr * other"))
+    assert stored.replace("stored", "new").split() == found.split()
+
+
+# ---- --label: several labels ---------------------------------------------------------------------
+
+GROUPED = ["-g", "user", "-m", "GAUC,RR", "-q"]
+ONE = ["evaluate", "two.parquet", *GROUPED, "-s", "pctr"]
+TWO = ["compare", "two.parquet", *GROUPED, "-s", "pctr,pcvr", "-b", "pctr"]
+
+
+@pytest.fixture
+def labelled(folder: Path) -> None:
+    log = log_of(7)
+    parquet.write_table(log.append_column("a,b", log["click"]), "two.parquet")
+
+
+@pytest.mark.usefixtures("labelled")
+@pytest.mark.parametrize("words, line", [(ONE, "order,pctr,,all,GAUC,"), (TWO, "order,pcvr,pctr,")])
+def test_labels__each_have_a_table_and_the_first_column_of_files(
+    words: list[str], line: str
+) -> None:
+    for labels in (["-l", "click,order"], ["-l", "click", "--label", "order"]):
+        lines = output(*words, *labels).splitlines()
+        assert [one for one in lines if one in ("click", "order")] == ["click", "order"]
+    output(*words, *labels, "-o", "report.csv", "--per-group", "groups.csv")
+    assert Path("report.csv").read_text().splitlines()[3].startswith(line)
+    groups = pacsv.read_csv("groups.csv")
+    assert groups.column_names[0] == "label"
+    assert set(groups["label"].to_pylist()) == {"click", "order"}
+    assert output(*ONE, "-l", "click").splitlines()[0] == "pctr"
+    output(*ONE, "-l", r"a\,b")
+
+
+@pytest.mark.usefixtures("labelled")
+def test_labels__in_json__have_the_values_of_each() -> None:
+    columns = {"group": "user", "measures": "GAUC,RR"}
+    found = document(*ONE, "-l", "click,order")
+    compared = document(*TWO, "-l", "click,order", "--movers", "2")
+    assert list(found) == list(compared) == ["schema", "labels"]
+    for label in ("click", "order"):
+        one = fe.evaluate("two.parquet", **columns, label=label, score="pctr")  # type: ignore[arg-type]
+        assert found["labels"][label]["results"] == one.document()["results"]
+        two = fe.compare(
+            "two.parquet", **columns, label=label, score=["pctr", "pcvr"], baseline="pctr"
+        ).document(movers=2)  # type: ignore[arg-type]
+        for part in ("comparisons", "movers"):
+            assert compared["labels"][label][part] == two[part]
+
+
+@pytest.mark.usefixtures("labelled")
+def test_labels__gates__are_judged_for_each() -> None:
+    done = run(*ONE, "-l", "click,order", "--fail-if", "GAUC < 0.52")
+    assert done.exit_code == 3
+    assert done.stderr == "gate failed: GAUC value < 0.52: click, pctr: 0.506758\n"
+    done = run(*TWO, "-l", "click,order", "--fail-if", "RR delta > -2")
+    assert done.exit_code == 3
+    first, second = done.stderr.splitlines()
+    assert ("click" in first, "order" in second) == (True, True)
+
+
+# ---- classes -------------------------------------------------------------------------------------
+
+OF_KIND = ["classes", "animals.parquet", "-l", "kind",
+           "-s", ",".join(f"{name}={column}" for name, column in OF_CLASSES.items())]  # fmt: skip
+
+
+@pytest.fixture
+def animals(folder: Path) -> None:
+    parquet.write_table(table(*rows_of(11, rows=30)), "animals.parquet")
+
+
+@pytest.mark.usefixtures("animals")
+def test_classes__prints_what_python_finds() -> None:
+    found = document(
+        *OF_KIND, "-w", "weight", "-m", "AUC,PPV", "-a", "macro,ovo", "--undefined", "zero"
+    )
+    ours = evaluated(
+        "animals.parquet", weight="weight", measures="AUC,PPV", average=["macro", "ovo"],
+        undefined="zero",
+    ).document()  # fmt: skip
+    for part in ("results", "classes", "confusion"):
+        assert found[part] == ours[part]
+
+
+@pytest.mark.usefixtures("animals")
+def test_classes__table_and_csv__have_averages_and_classes() -> None:
+    text = output(*OF_KIND)
+    assert "macro" in text
+    for name in CLASSES:
+        assert f"\n{name} " in text
+    lines = list(csv.DictReader(io.StringIO(output(*OF_KIND, "-f", "csv"))))
+    assert [(line["slice"], line["measure"]) for line in lines][-1] == ("all", "Accuracy")
+
+
+def test_classes__columns_a_class__are_several_labels() -> None:
+    Path("news.csv").write_text("is_a,is_b,p_a,p_b\n1,0,0.9,0.2\n1,1,0.4,0.8\n")
+    for label, score in (("a=is_a,b=is_b", "b=p_b,a=p_a"), ("is_a,is_b", "p_a,p_b")):
+        words = ["-l", label, "-s", score, "-m", "TPR", "-a", "micro", "-f", "csv"]
+        text = output("classes", "news.csv", *words)
+        assert ",micro,TPR,TPR,0.6666666666666666," in text
+
+
+# ---- --fail-if -----------------------------------------------------------------------------------
+
+GATED = ["evaluate", "log.parquet", *COLUMNS, "-s", "other", "-m", "GAUC,AUC", "-f", "json"]
+
+
+def gates(*conditions: str) -> list[str]:
+    return [word for condition in conditions for word in ("--fail-if", condition)]
+
+
+def test_fail_if__gate_passed__is_as_without_one() -> None:
+    outcome = run(*GATED, *gates("GAUC < 0.3"))
+    assert (outcome.exit_code, outcome.stderr) == (0, "")
+    assert json.loads(outcome.stdout)["results"] == json.loads(output(*GATED))["results"]
+
+
+def test_fail_if__gate_failed__reports_all_the_same_and_exits_3(folder: Path) -> None:
+    outcome = run(*GATED, "-q", *gates("rows < 1", "GAUC < 0.5", "GAUC[slot=1] < 0"))
+    assert outcome.exit_code == 3
+    assert outcome.stderr.splitlines() == [
+        "gate failed: GAUC value < 0.5: other: 0.4",
+        "gate failed: GAUC[slot=1] value < 0: the result has no slice 'slot=1'",
+    ]
+    assert json.loads(outcome.stdout)["results"] == json.loads(output(*GATED))["results"]
+    files = ["-o", "report.json", "--per-group", "users.csv"]
+    outcome = run(*GATED, *gates("GAUC < 0.5"), *files)
+    assert (outcome.exit_code, outcome.stdout) == (3, "")
+    assert outcome.stderr.splitlines()[-1] == "gate failed: GAUC value < 0.5: other: 0.4"
+    assert {path.name for path in folder.iterdir()} == {"log.parquet", "report.json", "users.csv"}
+
+
+@pytest.mark.parametrize(
+    "measures, conditions, more, told",
+    [
+        ("LogLoss", ["LogLoss < 0"], ["--sampling-rate", "0.5"], ""),  # of a profile
+        ("LogLoss(sampling_rate=1)", ["LogLoss(sampling_rate=1) < 0"], ["--sampling-rate", "0.5"],
+         ""),
+        ("AUC", ["groups < 3", "AUC groups != 3", "AUC groups_used < 3", "AUC dropped_share > 0"],
+         [], ""),
+        ("AUC", ["groups < 4"], [], "gate failed: groups < 4: 3\n"),
+        ("AUC", ["x:AUC < 2"], ["-s", "x=-pctr"], None),
+    ],
+)  # fmt: skip
+def test_fail_if__of_measures_groups_and_computed_scores__is_judged(
+    measures: str, conditions: list[str], more: list[str], told: str | None
+) -> None:
+    outcome = run(*GATED, "-m", measures, *more, *gates(*conditions))
+    assert outcome.exit_code == (0 if told == "" else 3), outcome.output
+    assert told in (None, outcome.stderr)
+
+
+def test_gate__of_no_rows_in_python__fails() -> None:
+    rows = pa.table(ROWS).slice(0, 0)
+    found = fe.evaluate(rows, group="user", label="click", score="pctr", measures="GAUC")
+    assert found.check("GAUC < 0").lines() == [
+        "gate failed: GAUC value < 0: pctr: no group stands behind GAUC"
+    ]
+
+
+def test_fail_if__many_reasons__are_cut_short() -> None:
+    outcome = run(*GATED, *gates(*(f"GAUC < 0.5 + {n}" for n in range(30))))
+    lines = outcome.stderr.splitlines()
+    assert (outcome.exit_code, len(lines)) == (3, 21)
+    assert lines[-1] == "gate failed: 39 more"
+
+
+@pytest.mark.parametrize("measures, kept", [("GAUC,AUC", False), ("AUC,LogLoss", True)])
+def test_fail_if__of_groups__keeps_their_values_only_if_no_measure_groups_rows(
+    measures: str, kept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results: list[Any] = []
+    monkeypatch.setattr(
+        "fastrank_eval.apps.cli.main.exit_if_failed", lambda result, _: results.append(result)
+    )
+    output("evaluate", *LOG, "-m", measures, *gates("groups < 2"))
+    assert results[0].meta.groups == 3
+    if kept:
+        assert results[0].per_group.num_rows == 3
+    else:
+        with pytest.raises(ArgumentError, match="values per group were not kept"):
+            _ = results[0].per_group
