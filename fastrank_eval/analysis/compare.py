@@ -7,12 +7,13 @@ from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from fastrank_eval._lib.arguments import checked, integer, named, number, one_of
+from fastrank_eval._lib.arguments import checked, integer, named, one_of
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval._lib.threads import processors
 from fastrank_eval.analysis.compare_tests import (
     TESTS,
     Choices,
+    Evidence,
     adjust_rows,
     compare_models,
     default_measures,
@@ -25,7 +26,7 @@ from fastrank_eval.analysis.comparison import Comparison
 from fastrank_eval.engine import DEFAULT_MEASURES
 from fastrank_eval.engine.conventions import requested_names, with_names
 from fastrank_eval.engine.labels import measures_by_label
-from fastrank_eval.engine.options import Options, check_names
+from fastrank_eval.engine.options import OPTIONS, Options, check_names
 from fastrank_eval.engine.records import MeasureValue, Meta, refuse_if_none_left
 from fastrank_eval.engine.run import Evaluation, run_together
 from fastrank_eval.engine.summary import GroupRecords, group_records
@@ -131,7 +132,14 @@ def compare(
         if name not in options:
             raise ArgumentError(f"compare() needs {name}=...")
     read = Options.read(source, {"per_group": True, **options})
-    choices = choices_of(test, correction, read.confidence, replicates, seed, read.threads)
+    choices = choices_of(
+        test=test,
+        correction=correction,
+        replicates=replicates,
+        seed=seed,
+        confidence=read.confidence,
+        threads=read.threads,
+    )
     if choices.needs_groups and not read.per_group:
         raise ArgumentError(
             f"test={test!r} needs the values of every group, which per_group=False does not keep; "
@@ -231,20 +239,19 @@ def with_clustered_errors(measures: Sequence[Measure]) -> tuple[Measure, ...]:
 
 
 def choices_of(
-    test: str,
-    correction: str,
-    confidence: float,
-    replicates: int,
-    seed: int,
-    threads: int | None,
+    *,
+    test: str = "clustered_t",
+    correction: str = "holm",
+    replicates: int = 10_000,
+    seed: int = 0,
+    confidence: float | None = None,
+    threads: int | None = None,
 ) -> Choices:
-    """Check the arguments of a comparison."""
-    checked("test", test, one_of(*TESTS))
-    checked("correction", correction, one_of("none", *CORRECTIONS))
+    """Check the options of a comparison."""
     return Choices(
-        test,
-        correction,
-        checked("confidence", confidence, number(above=0, below=1)),
+        checked("test", test, one_of(*TESTS)),
+        checked("correction", correction, one_of("none", *CORRECTIONS)),
+        OPTIONS["confidence"].read("confidence", 0.95 if confidence is None else confidence),
         checked("replicates", replicates, REPLICATES),
         checked("seed", seed, SEED),
         checked("threads", threads, integer(1, optional=True)) or processors(),
@@ -281,14 +288,11 @@ def compare_slices(
     choices : Choices
     """
     plan = evaluation.plan
-    scores = plan.roles.scores
-    values = values_by_slice(evaluation.summary)
-    rows_by_slicing: dict[str | None, list[ComparedValue]] = {None: []}
-    rows_by_slicing |= {str(slicing.spec): [] for slicing in plan.slice_encoders}
+    slices: list[Slice] = []
     for by, label, index, sums, row_states in evaluation.totals.each_slice():
         rows, carriers = sums.rows(index), sums.carriers(index)
-        by_model = {
-            scores[model]: [
+        evidence = {
+            plan.roles.scores[model]: [
                 pooled_evidence(row_states, model, measure, plan.threads, rows, carriers)
                 if isinstance(measure, PooledMeasure)
                 else group_evidence(
@@ -298,29 +302,53 @@ def compare_slices(
             ]
             for model in plan.rivals
         }
+        slices.append((by, label, rows, evidence))
+    values = values_by_slice(evaluation.summary)
+    return differences(slices, values, plan.measures, plan.roles.scores[base], records, choices)
+
+
+#: Values by slicing and slice, then by score column and measure.
+SliceValues = dict[tuple[str | None, str], dict[tuple[str, str], MeasureValue]]
+#: Slicing, slice, its rows, and the evidence on each candidate by measure.
+Slice = tuple[str | None, str, int, Mapping[str, Sequence[Evidence]]]
+
+
+def differences(
+    slices: Iterable[Slice],
+    values: SliceValues,
+    measures: Sequence[Measure],
+    base: str,
+    records: GroupRecords | None,
+    choices: Choices,
+) -> list[ComparedValue]:
+    """Compare models with a baseline on all rows and on slices.
+
+    P-values are corrected for each slicing.
+
+    Parameters
+    ----------
+    slices : iterable of Slice
+    values : mapping
+        As `values_by_slice` returns them.
+    measures : sequence of Measure
+    base : str
+        Score column of the baseline.
+    records : GroupRecords or None
+        Values of every group, for tests that need them.
+    choices : Choices
+    """
+    by_slicing: dict[str | None, list[ComparedValue]] = {}
+    for by, label, rows, evidence in slices:
         compared = compare_models(
-            values[by, label],
-            plan.measures,
-            scores[base],
-            by_model,
-            choices,
-            None if by else records,
+            values[by, label], measures, base, evidence, choices, None if by else records
         )
-        rows_by_slicing[by] += [replace(row, rows=rows) for row in compared]
-    return [
-        row
-        for of_slicing in rows_by_slicing.values()
-        for row in adjust_rows(of_slicing, plan.measures, choices)
-    ]
+        by_slicing.setdefault(by, []).extend(replace(row, rows=rows) for row in compared)
+    return [row for own in by_slicing.values() for row in adjust_rows(own, measures, choices)]
 
 
-#: Values of one slice by score column and measure.
-SliceValues = dict[tuple[str, str], MeasureValue]
-
-
-def values_by_slice(values: Iterable[MeasureValue]) -> dict[tuple[str | None, str], SliceValues]:
+def values_by_slice(values: Iterable[MeasureValue]) -> SliceValues:
     """Arrange values by slicing and slice; slicings may share a label."""
-    slices: dict[tuple[str | None, str], SliceValues] = {}
+    slices: SliceValues = {}
     for v in values:
         slices.setdefault((v.by, v.slice), {})[v.score, v.measure] = v
     return slices

@@ -9,12 +9,14 @@ from itertools import product
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from fastrank_eval._lib.arguments import column_name, require_baseline
+from fastrank_eval._lib.arguments import check_options, column_name, require_baseline
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.analysis.attribution import slicings_of
 from fastrank_eval.analysis.compare import (
+    Slice,
     choices_of,
     comparison_of,
+    differences,
     meta_of,
     values_by_slice,
     with_clustered_errors,
@@ -23,13 +25,9 @@ from fastrank_eval.analysis.compare_tests import (
     NO_ERROR,
     NOT_PAIRED,
     Choices,
-    Evidence,
-    adjust_rows,
-    compare_models,
     records_evidence,
     refuse_pooled,
 )
-from fastrank_eval.analysis.compared_value import ComparedValue
 from fastrank_eval.analysis.comparison import Comparison
 from fastrank_eval.analysis.group_join import (
     KEEP_GROUPS,
@@ -62,19 +60,12 @@ def compare_results(
     result: Result,
     other: Result | None,
     baseline: str | None,
-    *,
-    test: str = "clustered_t",
-    correction: str = "holm",
-    replicates: int = 10_000,
-    seed: int = 0,
-    confidence: float | None = None,
-    threads: int | None = None,
+    given: Mapping[str, Any],
 ) -> Comparison:
     """Compare the models of one or two results; see `Result.compare`."""
-    if confidence is None:
-        default = result.meta.conventions.get("confidence")
-        confidence = default if isinstance(default, float) else 0.95
-    choices = choices_of(test, correction, confidence, replicates, seed, threads)
+    check_options("compare", given, choices_of, own=type(result).compare)
+    own = {"confidence": result.meta.confidence} if given.get("confidence") is None else {}
+    choices = choices_of(**{**given, **own})
     return _compare_groups(result, other, baseline, choices, perf_counter())
 
 
@@ -116,35 +107,30 @@ def _compare_groups(
             if v.measure in texts and (candidate := score_names.get(v.score)) is not None
         ]
     values = values_by_slice(evaluated)
+    # A result has no values of groups by slice.
+    not_paired = dict.fromkeys(candidates, [NOT_PAIRED] * len(measures))
+    slices: list[Slice] = []
+    for by, label in values:
+        if by in slicings:
+            slices.append((by, label, 0, not_paired))
+            for score, m in product((base, *candidates), measures):
+                missing = _no_value(by, label, score, m)
+                values[by, label].setdefault((score, str(m)), missing)
     base_index = records.scores.index(base)
-    tested = with_clustered_errors(measures)
-    evidence: dict[str, list[Evidence]] = {
+    evidence = {
         candidate: [
             (NOT_PAIRED if paired.has_error else NO_ERROR)
             if m.pooled
             else records_evidence(
                 records, base_index, records.scores.index(candidate), records.measures.index(m)
             )
-            for m, paired in zip(measures, tested, strict=True)
+            for m, paired in zip(measures, with_clustered_errors(measures), strict=True)
         ]
         for candidate in candidates
     }
-    overall = compare_models(values[None, "all"], measures, base, evidence, choices, records)
-    overall = [replace(row, rows=meta.rows) for row in overall]
-    rows = adjust_rows(overall, measures, choices)
-    # A result has no values of groups by slice.
-    not_paired = {candidate: [NOT_PAIRED] * len(measures) for candidate in candidates}
-    for by in slicings:
-        slice_rows: list[ComparedValue] = []
-        for (key_by, label), slice_values in values.items():
-            if key_by == by:
-                for score, m in product((base, *candidates), measures):
-                    if (score, str(m)) not in slice_values:
-                        slice_values[score, str(m)] = _no_value(by, label, score, m)
-                slice_rows += compare_models(
-                    slice_values, measures, base, not_paired, choices, None
-                )
-        rows += adjust_rows(slice_rows, measures, choices)
+    slices.sort(key=lambda each: slicings.index(each[0]))
+    slices.insert(0, (None, "all", meta.rows, evidence))
+    rows = differences(slices, values, measures, base, records, choices)
     return Comparison(
         rows,
         replace(meta_of(meta, base, choices), seconds=meta.seconds + perf_counter() - started),
@@ -272,30 +258,24 @@ def compare_states(
     state: State,
     other: State | None,
     baseline: str | None,
-    *,
-    test: str = "clustered_t",
-    correction: str = "holm",
-    replicates: int = 10_000,
-    seed: int = 0,
-    confidence: float | None = None,
-    min_groups: int | None = None,
-    threads: int | None = None,
+    min_groups: int | None,
+    given: Mapping[str, Any],
 ) -> Comparison:
     """Compare the models of one or two states; see `State.compare`."""
     started = perf_counter()
-    level = 0.95 if confidence is None else confidence
-    choices = choices_of(test, correction, level, replicates, seed, threads)
+    check_options("compare", given, choices_of, own=type(state).compare)
+    choices, confidence = choices_of(**given), given.get("confidence")
     base = state.baseline if baseline is None else column_name("baseline", baseline)
     if baseline is not None:
         require_baseline(str(base), state.scores)
     if other is None and base is not None and base == state.baseline:
         if choices.needs_groups and not state.has_groups:
             raise ArgumentError(
-                f"test={test!r} reads the values of every group, which {state.shown} does not "
-                f"have; {KEEP_GROUPS}, or choose test='clustered_t'."
+                f"test={choices.test!r} reads the values of every group, which {state.shown} does "
+                f"not have; {KEEP_GROUPS}, or choose test='clustered_t'."
             )
         evaluation = state.evaluation(confidence=confidence, min_groups=min_groups)
-        refuse_pooled(test, evaluation.plan.measures)
+        refuse_pooled(choices.test, evaluation.plan.measures)
         choices = replace(choices, confidence=evaluation.plan.confidence)
         return comparison_of(evaluation, choices, state.requested, started)
     for each in (state,) if other is None else (state, other):

@@ -1,40 +1,71 @@
-"""Hold the result of a comparison: differences with their errors."""
+"""Hold the result of a comparison, and show it."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping, Sequence
-from functools import cached_property
-from typing import TYPE_CHECKING
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from fastrank_eval._lib.arguments import checked, integer, typed
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.analysis.attribution import (
+    Decomposition,
     decompose_by_slices,
+    decomposition_rows,
     is_mean,
+    mover_rows,
     movers_table,
     refuse_without_mean,
     slicings_of,
 )
-from fastrank_eval.analysis.compared_value import ComparedValue
-from fastrank_eval.analysis.comparison_view import ReportedComparison
-from fastrank_eval.engine.records import Meta
+from fastrank_eval.analysis.compared_value import (
+    DIFFERENCE_SCHEMA,
+    ComparedValue,
+    difference_interval,
+    difference_text,
+    digits_of,
+    is_shown,
+    is_tested,
+    is_undecided,
+    undecided_text,
+)
+from fastrank_eval.engine.records import JSON_SCHEMAS, MeasureValue, Meta, record_table
 from fastrank_eval.engine.summary import GroupRecords
-from fastrank_eval.measures import measure, parse_measures
-from fastrank_eval.results.labels import stacked
+from fastrank_eval.measures import measure as measure_of
+from fastrank_eval.results.format import (
+    amount,
+    count_text,
+    half_width_text,
+    measure_text,
+    number_text,
+    p_text,
+    percent,
+    percent_text,
+    printable,
+)
+from fastrank_eval.results.labels import Labelled, stacked
 from fastrank_eval.results.lookup import find_slicing, refuse_pooled
+from fastrank_eval.results.notes import end_lines, meta_with_notes, names_of, report_notes
+from fastrank_eval.results.report import Best, Lines, Name, Report, Table
+from fastrank_eval.results.result_view import coverage_tables
+from fastrank_eval.results.slice_tables import (
+    AT_LEAST,
+    FEW,
+    FEW_NOTE,
+    best_models,
+    left_out_notes,
+    slice_table,
+)
+from fastrank_eval.stats.intervals import FEW_GROUPS
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from fastrank_eval.analysis.attribution import Decomposition
-    from fastrank_eval.engine.records import MeasureValue
     from fastrank_eval.measures import Measure
 
 
-class Comparison(ReportedComparison):
+class Comparison(Labelled):
     """The result of :func:`fastrank_eval.compare` and :meth:`Result.compare`.
 
     Parameters
@@ -69,6 +100,8 @@ class Comparison(ReportedComparison):
     >>> comparison.find("RR").delta
     0.25
     """
+
+    _schema = DIFFERENCE_SCHEMA
 
     def __init__(
         self,
@@ -154,55 +187,6 @@ class Comparison(ReportedComparison):
             f"slice {slice!r} was not part of this comparison, which has "
             f"{', '.join(map(repr, slices))}."
         )
-
-    @typed
-    def plot(
-        self,
-        path: str | os.PathLike[str] | None = None,
-        *,
-        measures: str | Measure | Sequence[str | Measure] | None = None,
-        by: str | None = None,
-        title: str | None = None,
-        overwrite: bool = False,
-    ) -> Figure:
-        """Draw the differences with their intervals, as a forest plot.
-
-        It needs matplotlib (extra ``[plot]``). A panel shows a measure, a row all rows or a slice,
-        a mark a candidate. Marks of significant differences are filled.
-
-        Parameters
-        ----------
-        path : str or path, optional
-            A file to write, whose name ends in ``.png`` or ``.svg``.
-        measures : str, Measure or sequence of them, optional
-            By default all, a panel each.
-        by : str, optional
-            Only the slices of this slicing; by default all slices.
-        title : str, optional
-        overwrite : bool
-            Replace a file that exists.
-
-        Returns
-        -------
-        matplotlib.figure.Figure
-            The picture, which a notebook shows.
-
-        Raises
-        ------
-        ArgumentError
-            If matplotlib is not installed, or the rows were not sliced by `by`.
-        MeasureError
-            If a measure was not part of the comparison.
-        OutputError
-            If the file cannot be written, or its name has another ending.
-        """
-        from fastrank_eval.analysis.plot_files import forest_picture
-
-        chosen = [
-            str(self._find_measure(m))
-            for m in parse_measures(self.measures if measures is None else measures)
-        ]
-        return forest_picture(self, chosen, by, title, path, overwrite)
 
     @typed
     def movers(self, measure: str | Measure, score: str | None = None, top: int = 10) -> pa.Table:
@@ -327,7 +311,7 @@ class Comparison(ReportedComparison):
     def decompositions(self) -> dict[tuple[str, str, str], Decomposition]:
         """Decompositions by candidate, mean over groups and slicing."""
         self._refuse_labels()
-        means = [mean for mean in map(measure, self.measures) if is_mean(mean)]
+        means = [mean for mean in map(measure_of, self.measures) if is_mean(mean)]
         return {
             (score, str(mean), by): self._decomposition_of(mean, score, by)
             for by in slicings_of(self.evaluated)
@@ -347,8 +331,493 @@ class Comparison(ReportedComparison):
     @typed
     def mover_tables(self, top: int) -> dict[tuple[str, str], pa.Table]:
         """List the movers of the first measure of groups, by candidate."""
-        first = next((m for m in map(measure, self.measures) if not m.pooled), None)
+        first = next((m for m in map(measure_of, self.measures) if not m.pooled), None)
         if not top or first is None or self._records is None:
             return {}
         changes = {(score, str(first)): self._movers_of(first, score, top) for score in self.scores}
         return {key: table for key, table in changes.items() if table.num_rows}
+
+    @property
+    def overall(self) -> list[ComparedValue]:
+        """The values of all rows."""
+        return [v for v in self.values if v.by is None]
+
+    @property
+    def confidence(self) -> float:
+        """The confidence of the intervals."""
+        confidence = self.meta.conventions.get("confidence")
+        return confidence if isinstance(confidence, float) else 0.95
+
+    def records(self) -> pa.Table:
+        """Return one row for each candidate, slice and measure.
+
+        Returns
+        -------
+        pyarrow.Table
+            The fields of `ComparedValue`; an undefined number is null. Of a list of labels, label
+            comes first.
+        """
+        return record_table(self.values, self._columns)
+
+    @typed
+    def document(self, *, movers: int = 0) -> dict[str, Any]:
+        """Return the plain Python values that JSON has.
+
+        Parameters
+        ----------
+        movers : int
+            The largest number of groups to list as ``"movers"`` that raised the first measure of
+            groups most, and of groups that lowered it most.
+
+        Returns
+        -------
+        dict
+            ``{"schema", "meta": {...}, "comparisons": [...], "joined": ...,
+            "decompositions": [...], "movers": [...]}`` of plain Python values, None for NaN. The
+            last three are left out if they are empty. Of a list of labels,
+            ``{"schema", "labels": {label: document}}``.
+        """
+        if self.labels:
+            return self._document_of_labels(movers=movers)
+        content: dict[str, Any] = {
+            "schema": JSON_SCHEMAS["comparison"],
+            "meta": meta_with_notes(self.evaluated, self.meta),
+            "comparisons": self._rows(),
+        }
+        if self.joined is not None:
+            content["joined"] = self.joined
+        if self.decompositions:
+            content["decompositions"] = list(decomposition_rows(self.decompositions))
+        mover_tables = self.mover_tables(movers)
+        if mover_tables:
+            content["movers"] = [
+                {"score": score, "measure": text, **row}
+                for (score, text), table in mover_tables.items()
+                for row in mover_rows(table)
+            ]
+        return content
+
+    @typed
+    def report(self, *, wide: bool = False, movers: int = 0, all_slices: bool = False) -> Report:
+        """Build the report that people read.
+
+        Parameters
+        ----------
+        wide : bool
+            Make tables for each candidate, with p-values. By default they are columns.
+        movers : int
+            As in `document`.
+        all_slices : bool
+            Name every slice where a candidate is significantly better or worse. By default three,
+            those with the largest product of rows and difference, and the number of others.
+
+        Returns
+        -------
+        Report
+        """
+        if self.labels:
+            return self._report_of_labels(wide=wide, movers=movers, all_slices=all_slices)
+        parts = [[score] for score in self.scores] if wide else [list(self.scores)]
+        blocks = [b for scores in parts for b in self._blocks(scores, movers, all_slices)]
+        legend = list(mark_notes(self, not wide and len(self.scores) > 1))
+        notes = _notes(self, rough=FEW_NOTE not in legend)
+        title = printable(f"Comparison of {', '.join(self.scores)} with {self.baseline}")
+        return Report(title, [*blocks, *end_lines(self.meta, legend, notes)])
+
+    def _blocks(
+        self, scores: Sequence[str], movers: int, all_slices: bool
+    ) -> Iterator[Table | Lines]:
+        """Lay out some candidates, several side by side."""
+        yield from overall_tables(self, scores)
+        for score in scores:
+            texts, styles = _verdicts(self, score, all_slices)
+            if len(scores) > 1:
+                name = printable(score)
+                texts = [t if t.startswith(f"{name} ") else f"{name}: {t}" for t in texts]
+            yield Lines(texts, styles=styles)
+        models = (self.baseline, *scores)
+        evaluated = [v for v in self.evaluated if v.by is None and v.score in models]
+        yield from coverage_tables(evaluated, self.meta)
+        yield from compared_slices(self, scores)
+        for (score, measure), table in self.mover_tables(movers).items():
+            if score in scores:
+                yield mover_table(self, score, measure, table)
+        for score in scores:
+            yield from changed_slices(self, score, movers)
+
+
+_MAX_NAMED = 3  # slices in a verdict
+_STYLES = {"better": "green", "worse": "red"}
+
+
+def _verdicts(comparison: Comparison, score: str, all_slices: bool) -> tuple[list[str], list[str]]:
+    """Write the verdicts on a candidate, and their styles."""
+    values = [v for v in comparison.overall if v.score == score]
+    undecided = [v for v in values if is_undecided(v, comparison.confidence)]
+    if len(undecided) > 1:
+        values = [v for v in values if v not in undecided]
+    texts, styles = [v.verdict for v in values], [_STYLES.get(word(v), "") for v in values]
+    if len(undecided) > 1:
+        texts, styles = [*texts, undecided_text(undecided)], [*styles, ""]
+    for kind, text in slice_verdicts(comparison, score, all_slices):
+        texts, styles = [*texts, text], [*styles, _STYLES[kind]]
+    return list(map(printable, texts)), styles
+
+
+def _notes(comparison: Comparison, rough: bool) -> list[str]:
+    """Write the notes under a comparison, those on rough intervals if `rough`."""
+    notes = []
+    if comparison.joined is not None:
+        joined = comparison.joined
+        notes.append(
+            f"groups joined by key: {joined['both']:,} in both results, "
+            f"{joined['only_base']:,} only in the baseline, "
+            f"{joined['only_candidate']:,} only in the candidate"
+        )
+        if joined["rows_differ"]:
+            notes.append(
+                f"{count_text(joined['rows_differ'], 'group')} with other numbers of rows in the "
+                "two results: they may not have the same rows"
+            )
+    for score in comparison.scores:
+        improvements = [
+            f"{v.shown} {_rela_impr_text(v, comparison.confidence)}"
+            for v in comparison.overall
+            if v.score == score and (not math.isnan(v.rela_impr) or v.rela_impr_caution)
+        ]
+        if improvements:
+            notes.append(f"RelaImpr of {score}: {'; '.join(improvements)}")
+    few = [v for v in comparison.overall if v.caution == "few_groups"]
+    if rough and few:
+        notes.append(
+            f"intervals are rough, with fewer than {FEW_GROUPS} effective groups: "
+            + names_of(few, comparison.scores)
+        )
+    alike = [v for v in comparison.overall if v.caution == "no_variance" and v.groups < FEW_GROUPS]
+    if any(v.test == "bootstrap" for v in few + alike):
+        notes.append("a bootstrap of few groups finds too much: choose the test randomisation")
+    unpaired: dict[tuple[str, int, int], list[str]] = {}
+    for v in comparison.overall:
+        if v.only_base or v.only_candidate:
+            key = v.score, v.only_base or 0, v.only_candidate or 0
+            unpaired.setdefault(key, []).append(v.shown)
+    for (score, base, candidate), measures in unpaired.items():
+        notes.append(
+            f"groups with a value under one model only: {base:,} under {comparison.baseline}, "
+            f"{candidate:,} under {score}: {', '.join(measures)}"
+        )
+    notes += report_notes(comparison.evaluated, comparison.meta)
+    return notes
+
+
+def _rela_impr_text(value: ComparedValue, confidence: float) -> str:
+    """Write RelaImpr with its interval and significance."""
+    if math.isnan(value.rela_impr):
+        return f"undefined, as {value.baseline} is not above 0.5"
+    text = percent(value.rela_impr)
+    ends = value.rela_impr_ci_low, value.rela_impr_ci_high
+    if value.rela_impr_caution:
+        text += f" (no interval, as {value.baseline} is too near 0.5)"
+    elif all(map(math.isfinite, ends)):
+        low, high = map(percent, ends)
+        text += f" ({percent_text(confidence)} CI {low} to {high})"
+    if math.isnan(value.p_adjusted):
+        return f"{text}, not tested"
+    return text if is_shown(value, confidence) else f"{text}, not significant"
+
+
+def word(value: ComparedValue) -> str:
+    """Find the first words of a verdict, without the candidate."""
+    return value.verdict.removeprefix(f"{value.score} is ").partition(":")[0]
+
+
+#: Columns to leave out, and whether intervals are next to differences or under them.
+_LAYOUTS: tuple[tuple[tuple[str, ...], bool], ...] = (
+    ((), True),
+    (("mdd",), True),
+    (("mdd", "relative"), True),
+    (("mdd", "relative", "p"), True),
+    (("mdd", "relative", "p"), False),
+    (("mdd", "relative", "p", "wins", "ties", "losses"), False),
+)
+
+
+def overall_tables(comparison: Comparison, scores: Sequence[str]) -> Iterator[Table]:
+    """Lay out the differences of all rows, several candidates side by side.
+
+    In a narrow terminal the table of one candidate leaves columns out.
+    """
+    if len(scores) > 1:
+        yield slice_table(
+            comparison.overall,
+            rows=lambda v: measure_text(v.shown, v.aggregate),
+            columns=lambda v: v.score,
+            cells=lambda v, line: [
+                (Name(printable(v.score)), _value_cell(v, line)),
+                ("delta", _difference(v)),
+            ],
+            lead=lambda line: [(Name(printable(line[0].baseline)), _base_cell(line))],
+            first="measure",
+            title=f"candidates against {comparison.baseline}",
+        )
+        return
+    narrower: tuple[Table, ...] = ()
+    for layout in reversed(_LAYOUTS):
+        narrower = (_table(comparison, scores[0], *layout)._replace(narrower=narrower),)
+    yield from narrower
+
+
+def _table(comparison: Comparison, score: str, hidden: Sequence[str], side_by_side: bool) -> Table:
+    """Make the table of all rows for a candidate."""
+    values = [v for v in comparison.overall if v.score == score]
+    confidence = f"{percent_text(comparison.confidence)} CI"
+    correction = comparison.meta.conventions.get("correction") or "none"
+    has_intervals = any(map(difference_interval, values))
+    under = has_intervals and not side_by_side
+    columns: dict[str, Callable[[ComparedValue], str]] = {
+        "measure": lambda v: measure_text(v.shown, v.aggregate),
+        Name(printable(comparison.baseline)): lambda v: _base_cell([v]),
+        Name(printable(score)): lambda v: _value_cell(v, [v]),
+        "delta" + f"\n{confidence}" * under: lambda v: (
+            _marked(v) + f"\n{_half_width(v)}".rstrip() * under
+        ),
+        confidence: lambda v: difference_interval(v) or "n/a",
+        "relative": lambda v: percent(v.relative),
+        "p": lambda v: p_text(v.p_value, ".4f"),
+        f"p {correction}": lambda v: p_text(v.p_adjusted, ".4f"),
+        "mdd": lambda v: amount(v.mdd, digits_of(v)) if v.mdd > 0 else "n/a",
+        "wins": lambda v: _groups(v.wins),
+        "ties": lambda v: _groups(v.ties),
+        "losses": lambda v: _groups(v.losses),
+    }
+    excluded = {*hidden, "p none"} if correction == "none" else {*hidden}
+    if under or not has_intervals:
+        excluded.add(confidence)
+    if correction == "none":
+        excluded.discard("p")
+    shown = {title: cell for title, cell in columns.items() if title not in excluded}
+    rows = [[cell(v) for cell in shown.values()] for v in values]
+    return Table([*shown], rows, 1, printable(f"{score} against {comparison.baseline}"))
+
+
+def _marked(value: ComparedValue) -> str:
+    """Write a difference with its mark."""
+    return f"{_mark(value)} {difference_text(value)}".lstrip()
+
+
+def _best(row: Sequence[ComparedValue]) -> frozenset[str]:
+    """Find the best models of a line, the baseline among them."""
+    first = row[0]
+    numbers = {first.baseline: first.base_value, **{v.score: v.value for v in row}}
+    text_of = partial(number_text, aggregate=first.aggregate)
+    return best_models(numbers, measure_of(first.measure), text_of)
+
+
+def _base_cell(line: Sequence[ComparedValue]) -> str:
+    text = number_text(line[0].base_value, line[0].aggregate)
+    return Best(text) if line[0].baseline in _best(line) else text
+
+
+def _value_cell(v: ComparedValue, line: Sequence[ComparedValue]) -> str:
+    text = number_text(v.value, v.aggregate)
+    return Best(text) if v.score in _best(line) else text
+
+
+def _difference(value: ComparedValue) -> str:
+    """Write a difference with its mark and its interval."""
+    if math.isnan(value.delta):
+        return "undefined"
+    half_width = _half_width(value)
+    rough = FEW * (value.caution == "few_groups")
+    return f"{_marked(value)} {half_width}{rough}" if half_width else _marked(value)
+
+
+#: Marks of slices by the first word of their verdict.
+_MARKS = {"better": "▲", "worse": "▼"}
+_OTHER_MARK = "◆"
+_CORRECTIONS = {"holm": "Holm's correction", "bh": "the correction of Benjamini and Hochberg"}
+_PARTS = ("within", "mix", "remainder")
+
+
+def _numbers_of_groups(line: Sequence[ComparedValue]) -> list[tuple[str, str]]:
+    """Write the number of groups of the value that uses the fewest."""
+    numbers = {v.groups for v in line if v.groups}
+    mark = AT_LEAST * (len(numbers) > 1)
+    return [("groups", f"{mark}{min(numbers):,}" if numbers else "n/a")]
+
+
+def _part_rows(
+    overall: Sequence[ComparedValue], parts: Sequence[Decomposition | None]
+) -> Iterator[list[str]]:
+    """Make rows of the decomposition, if mix or remainder is visible."""
+    rows = []
+    for name in _PARTS:
+        numbers = [math.nan if part is None else float(getattr(part, name)) for part in parts]
+        texts = (amount(x, digits_of(v), sign=True) for v, x in zip(overall, numbers, strict=True))
+        rows.append([text * math.isfinite(x) for text, x in zip(texts, numbers, strict=True)])
+    visible = [any(map(_is_nonzero, row)) for row in rows]
+    if any(visible[1:]):
+        for name, row, is_visible in zip(_PARTS, rows, visible, strict=True):
+            yield from [[name, "", *row]] * is_visible
+
+
+def compared_slices(comparison: Comparison, scores: Sequence[str]) -> Iterator[Table]:
+    """Lay out the slices of candidates, then the parts of the decomposition.
+
+    Parameters
+    ----------
+    comparison : Comparison
+    scores : sequence of str
+        For one candidate there is a table with a column for each measure, for several candidates
+        one for each measure with a column for each candidate.
+
+    Yields
+    ------
+    Table
+        In order of slicings, then of measures.
+    """
+    own = [v for v in comparison.values if v.score in scores]
+    several = len(scores) > 1
+
+    def name(v: ComparedValue) -> str:
+        return v.shown if several else v.score
+
+    tables: dict[str, dict[str, list[ComparedValue]]] = {}
+    for v in own:
+        if v.by is not None:
+            tables.setdefault(v.by, {}).setdefault(name(v), []).append(v)
+    for by, title in ((by, title) for by, titles in tables.items() for title in titles):
+        overall = [v for v in own if v.by is None and name(v) == title]
+        table = slice_table(
+            [*overall, *tables[by][title]],
+            rows=lambda v: v.slice if v.by else "all",
+            columns=lambda v: v.score if several else v.measure,
+            cells=lambda v, _: [
+                (Name(printable(v.score)) if several else printable(v.shown), _difference(v))
+            ],
+            lead=_numbers_of_groups,
+            title=f"{title} against {comparison.baseline} by {by}",
+        )
+        parts = [comparison.decompositions.get((v.score, v.measure, by)) for v in overall]
+        yield table._replace(rows=[*table.rows, *_part_rows(overall, parts)])
+
+
+def mover_table(comparison: Comparison, score: str, measure: str, table: pa.Table) -> Table:
+    """Lay out the groups that changed a measure most."""
+    shown = _shown(comparison, measure)
+    title = printable(f"groups that changed {shown} most, {score} against {comparison.baseline}")
+    names = [printable(name) for name in table.column_names[:-4]]
+    rows = [
+        [
+            *(printable(str(key)) for key in row["group"].values()),
+            f"{row['rows']:,}",
+            *(number_text(row[side]) for side in ("base", "value")),
+            f"{row['contribution']:+.3g}",
+        ]
+        for row in mover_rows(table)
+    ]
+    return Table([*names, "rows", "base", "value", "contribution"], rows, len(names), title)
+
+
+def _shown(comparison: Comparison, measure: str) -> str:
+    """Return the name of a measure in reports."""
+    return next(value.shown for value in comparison.values if value.measure == measure)
+
+
+def changed_slices(comparison: Comparison, score: str, top: int) -> Iterator[Lines]:
+    """List the slices with the largest changes of the first measure."""
+    measure = comparison.measures[0]
+    values = comparison._changed_slices(measure, score, top) if top else []
+    if values:
+        changes = ", ".join(f"{value.slice} {difference_text(value)}" for value in values)
+        shown = _shown(comparison, measure)
+        title = f"slices that changed {shown} most, {score} against {comparison.baseline}"
+        yield Lines([printable(f"{title}: {changes}")])
+
+
+def slice_verdicts(
+    comparison: Comparison, score: str, all_slices: bool = False
+) -> Iterator[tuple[str, str]]:
+    """Name the slices where a candidate is significantly worse or better.
+
+    Yields
+    ------
+    tuple of str and str
+        ``"worse"`` or ``"better"``, and a line for each measure. Slices with the largest product of
+        rows and difference come first: a large difference in few rows hides no slice of many.
+    """
+    groups: dict[tuple[str, str], list[ComparedValue]] = {}
+    for v in comparison.values:
+        if v.by is not None and v.score == score and word(v) in _MARKS:
+            groups.setdefault((v.measure, word(v)), []).append(v)
+    for (_, kind), values in groups.items():
+        first = sorted(values, key=lambda v: -abs(v.delta) * (v.rows or v.groups))
+        first = first if all_slices else first[:_MAX_NAMED]
+        names = [f"{v.slice}: {difference_text(v)} {v.shown}" for v in first]
+        more = f", and {len(values) - len(first)} more" if len(values) > len(first) else ""
+        yield kind, f"{score} is {kind} in {', '.join(names)}{more}"
+
+
+def mark_notes(comparison: Comparison, by_model: bool) -> Iterator[str]:
+    """Explain the marks in tables."""
+    slices = [v for v in comparison.values if v.by is not None]
+    is_sliced = any(map(is_tested, slices))
+    correction = _CORRECTIONS.get(str(comparison.meta.conventions.get("correction")), "")
+    after = f" after {correction}{' over all slices' * is_sliced}" if correction else ""
+    marks = {mark for v in comparison.values for mark in _mark(v)}
+    meanings = {"▲": "better", "▼": "worse", _OTHER_MARK: "other difference"}
+    legend = ", ".join(f"{mark} {text}" for mark, text in meanings.items() if mark in marks)
+    level = f"{1 - comparison.confidence:.6g}"
+    parts = [f"{legend}: significant (p <= {level}{after})", "no mark: not significant"]
+    if not legend:
+        parts = [f"no mark: not significant (p > {level}{after})"]
+    if correction and any(map(_half_width, slices)):
+        parts.append("± is not corrected")
+    if legend or any(not math.isnan(v.p_value) for v in slices):
+        yield "; ".join(parts)
+    marked = comparison.values if by_model else slices
+    if by_model and any(map(_half_width, marked)):
+        yield f"± half of the {percent_text(comparison.confidence)} confidence interval"
+    if any(v.caution == "few_groups" for v in marked):
+        yield FEW_NOTE
+    groups: dict[tuple[str, str | None, str], set[int]] = {}
+    for v in slices:
+        if v.groups:
+            key = v.measure if by_model else v.score, v.by, v.slice
+            groups.setdefault(key, set()).add(v.groups)
+    if any(len(numbers) > 1 for numbers in groups.values()):
+        what = "models" if by_model else "measures"
+        yield f"{AT_LEAST} where {what} differ: groups of the one that uses the fewest"
+    if any(_visible_parts(comparison)):
+        yield "within slices, by their mix, and a remainder add up to the difference of all rows"
+    if any(v.caution == "not_paired" for v in slices):
+        yield "slices of results are not paired: their differences have no error"
+    if slices:
+        yield from left_out_notes(comparison.meta)
+
+
+def _visible_parts(comparison: Comparison) -> Iterator[bool]:
+    """Tell for each mix and remainder whether it prints as other than 0."""
+    overall = {(v.score, v.measure): v for v in comparison.overall}
+    for (score, measure, _), decomposition in comparison.decompositions.items():
+        digits = digits_of(overall[score, measure])
+        for number in (decomposition.mix, decomposition.remainder):
+            yield not math.isnan(number) and _is_nonzero(amount(number, digits))
+
+
+def _mark(v: ComparedValue) -> str:
+    """Choose the mark of a difference by its verdict."""
+    text = word(v)
+    return _MARKS.get(text, _OTHER_MARK if text in ("higher", "lower", "mixed") else "")
+
+
+def _is_nonzero(cell: str) -> bool:
+    return any(digit in cell for digit in "123456789")
+
+
+def _half_width(value: ComparedValue) -> str:
+    return half_width_text((value.ci_high - value.ci_low) / 2, digits_of(value))
+
+
+def _groups(number: int | None) -> str:
+    return "n/a" if number is None else f"{number:,}"

@@ -23,9 +23,8 @@ from fastrank_eval.results.report import html as to_html
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from fastrank_eval.analysis.comparison_view import ReportedComparison
     from fastrank_eval.analysis.plots import Drawable
-    from fastrank_eval.results.result_view import Reported
+    from fastrank_eval.engine.records import Meta
 
 _SVG = "{http://www.w3.org/2000/svg}"
 _LINK = "{http://www.w3.org/1999/xlink}href"
@@ -252,9 +251,10 @@ def save_figure(figure: Any, target: Any, suffix: str) -> None:
 
 
 def forest_picture(
-    report: Reported | ReportedComparison,
-    measures: Sequence[str],
-    by: str | None,
+    values: Sequence[Any],
+    models: Sequence[str],
+    baseline: str | None,
+    meta: Meta,
     title: str | None,
     path: str | os.PathLike[str] | None,
     overwrite: bool,
@@ -263,12 +263,8 @@ def forest_picture(
 
     Parameters
     ----------
-    report : Reported or ReportedComparison
-    measures : sequence of str
-        Canonical texts.
-    by : str or None
-        Only this slicing.
-    title : str or None
+    values, models, baseline, meta, title
+        As in `forest.draw`.
     path : str or path or None
         A file whose name ends in ``.png`` or ``.svg``.
     overwrite : bool
@@ -276,17 +272,17 @@ def forest_picture(
     Raises
     ------
     ArgumentError
-        If matplotlib is not installed, or the rows were not sliced by `by`.
+        If matplotlib is not installed.
     OutputError
         If the file cannot be written, or its name has another ending.
     """
     check_picture(path, suffixes=(".png", ".svg"))
     if path is not None:
         check_writable(path, overwrite)
-    from fastrank_eval.analysis.forest import draw_report
+    from fastrank_eval.analysis.forest import draw
 
     with drawing():
-        figure = draw_report(report, measures, by, title)
+        figure = draw(values, models, baseline, meta, title)
     if path is not None:
         with atomic_path(path, overwrite=overwrite) as temporary:
             save_figure(figure, temporary, Path(path).suffix.lower())

@@ -157,6 +157,22 @@ def legend(figure: Any, entries: list[tuple[str, dict[str, Any]]]) -> None:
         label.set_text(text)
 
 
+def panel_grid(
+    figure: Any, count: int, width: tuple[float, float], height: tuple[float, float], **share: bool
+) -> tuple[Any, int]:
+    """Make panels, at most three across, and say how many are across.
+
+    `width` and `height` are the inches around all panels and of each.
+    """
+    across = 2 if count == 4 else min(count, _MAX_PANELS)
+    down = -(-count // across)
+    figure.set_size_inches(max(6.4, width[0] + width[1] * across), height[0] + height[1] * down)
+    panels = figure.subplots(down, across, squeeze=False, **share).ravel()
+    for axes in panels[count:]:
+        axes.remove()
+    return panels[:count], across
+
+
 References = dict[str, dict[str, Any]]
 #: Number of steps that an axis can show.
 _STEPS = 2000
@@ -396,11 +412,8 @@ def draw_calibration(axes: Any, lines: Lines) -> None:
 def by_cutoff(figure: Any, curve: Drawable) -> References:
     """Draw each measure over its cutoff, one panel for each."""
     names = _measures_by_cutoff(curve)
-    across = 2 if len(names) == 4 else min(len(names), _MAX_PANELS)
-    down = -(-len(names) // across)
-    figure.set_size_inches(max(6.4, 4.2 * across), 1.4 + 3.6 * down)
-    panels = figure.subplots(down, across, squeeze=False).ravel()
-    for axes, (text, name) in zip(panels, names.items(), strict=False):
+    panels, _ = panel_grid(figure, len(names), (0.0, 4.2), (1.4, 3.6))
+    for axes, (text, name) in zip(panels, names.items(), strict=True):
         for model, _, columns in models(curve):
             is_measure = columns["measure"] == text
             x, y = columns["k"][is_measure], columns["value"][is_measure]
@@ -414,8 +427,6 @@ def by_cutoff(figure: Any, curve: Drawable) -> References:
             axes.set_xticks(cutoffs, [str(k) for k in cutoffs.tolist()])
             axes.minorticks_off()
         axes.margins(y=0.1)
-    for axes in panels[len(names) :]:
-        axes.remove()
     return {}
 
 

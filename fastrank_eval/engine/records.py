@@ -95,6 +95,12 @@ class Meta:
     requested: dict[str, str] = field(default_factory=dict)
     stored: str = ""
 
+    @property
+    def confidence(self) -> float | None:
+        """The confidence of the intervals, if there are any."""
+        confidence = self.conventions.get("confidence")
+        return confidence if isinstance(confidence, float) else None
+
 
 def plain_meta(meta: Meta) -> dict[str, Any]:
     """Convert metadata to plain Python values."""

@@ -105,6 +105,11 @@ def percent_text(share: float, digits: int = 12) -> str:
     return f"{100 * share:.{digits}g}%"
 
 
+def percent(change: float) -> str:
+    """Format a relative change in per cent, with its sign."""
+    return "n/a" if math.isnan(change) else f"{change:+.2%}"
+
+
 def count_text(number: int, noun: str) -> str:
     """Format a number with a noun, in the plural unless the number is 1."""
     return f"{number:,} {noun}" + "s" * (number != 1)

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, ClassVar, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import pyarrow as pa
 
 from fastrank_eval._lib.arguments import typed
 from fastrank_eval._lib.errors import ArgumentError, near
 from fastrank_eval.engine.records import Meta, record_rows, shown_names
-from fastrank_eval.measures import Measure, measure
+from fastrank_eval.measures import Measure, measure, parse_measures
 from fastrank_eval.measures.parser import find_computed
 from fastrank_eval.results.format import printable
 from fastrank_eval.results.gates import Gate, Verdict, gate
-from fastrank_eval.results.lookup import find_measure, find_score
+from fastrank_eval.results.lookup import find_measure, find_score, find_slicing
 from fastrank_eval.results.report import Block, Heading, Lines, Report
 from fastrank_eval.results.views import View
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _T = TypeVar("_T", bound="Labelled")
 
@@ -144,6 +148,57 @@ class Labelled(View):
         blocks += [Lines(_by_label(kind, texts), kind) for kind, texts in ends.items()]
         title = f"{report.title}: {', '.join(map(printable, self.labels))}"
         return Report(title, blocks)
+
+    @typed
+    def plot(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        measures: str | Measure | Sequence[str | Measure] | None = None,
+        by: str | None = None,
+        title: str | None = None,
+        overwrite: bool = False,
+    ) -> Figure:
+        """Draw values, or differences as a forest plot, with intervals.
+
+        It needs matplotlib (extra ``[plot]``). A panel shows a measure, a row all rows or a slice,
+        a mark a model, or a candidate. Marks of significant differences are filled.
+
+        Parameters
+        ----------
+        path : str or path, optional
+            A file to write, whose name ends in ``.png`` or ``.svg``.
+        measures : str, Measure or sequence of them, optional
+            By default all, a panel each.
+        by : str, optional
+            Only the slices of this slicing; by default all slices.
+        title : str, optional
+        overwrite : bool
+            Replace a file that exists.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            The picture, which a notebook shows.
+
+        Raises
+        ------
+        ArgumentError
+            If matplotlib is not installed, or the rows were not sliced by `by`.
+        MeasureError
+            If a measure was not part of the evaluation.
+        OutputError
+            If the file cannot be written, or its name has another ending.
+        """
+        from fastrank_eval.analysis.plot_files import forest_picture
+
+        chosen = parse_measures(self.measures if measures is None else measures)
+        texts = [str(self._find_measure(one)) for one in chosen]
+        slicing = None if by is None else find_slicing(by, self.evaluated or self.values)
+        values = [
+            v for v in self.values if v.measure in texts and (by is None or v.by in (None, slicing))
+        ]
+        return forest_picture(values, self.scores, self.baseline, self.meta, title, path, overwrite)
 
     @typed
     def check(self, *fail_if: str | Gate) -> Verdict:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from fastrank_eval._lib.arguments import check_options, typed
+from fastrank_eval._lib.arguments import typed
 from fastrank_eval._lib.arrow import floats_or_nan
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.engine.records import (
@@ -20,7 +19,7 @@ from fastrank_eval.engine.records import (
 from fastrank_eval.engine.run import Evaluation
 from fastrank_eval.engine.slice_calibration import CalibrationTables, calibration_tables
 from fastrank_eval.engine.summary import GroupRecords, group_records, score_tables
-from fastrank_eval.measures import measure, parse_measures
+from fastrank_eval.measures import measure
 from fastrank_eval.results.labels import stacked
 from fastrank_eval.results.lookup import (
     find_slices,
@@ -31,8 +30,6 @@ from fastrank_eval.results.lookup import (
 from fastrank_eval.results.result_view import Reported
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from fastrank_eval.analysis.comparison import Comparison
     from fastrank_eval.analysis.curve import Curve
     from fastrank_eval.measures import Measure
@@ -368,8 +365,7 @@ class Result(Reported):
         from fastrank_eval.analysis.compare_results import compare_results
 
         self._refuse_labels()
-        check_options("compare", choices, compare_results, own=type(self).compare)
-        return compare_results(self, other, baseline, **choices)
+        return compare_results(self, other, baseline, choices)
 
     def __getitem__(self, key: Any) -> Any:
         """Return values per group, or the part of one of several labels.
@@ -470,55 +466,6 @@ class Result(Reported):
         from fastrank_eval.analysis.curve import curve_of
 
         return curve_of(self, kind, rel=rel, **choices)
-
-    @typed
-    def plot(
-        self,
-        path: str | os.PathLike[str] | None = None,
-        *,
-        measures: str | Measure | Sequence[str | Measure] | None = None,
-        by: str | None = None,
-        title: str | None = None,
-        overwrite: bool = False,
-    ) -> Figure:
-        """Draw the values with their intervals.
-
-        It needs matplotlib (extra ``[plot]``). A panel shows a measure, a row all rows or a slice,
-        a mark a model.
-
-        Parameters
-        ----------
-        path : str or path, optional
-            A file to write, whose name ends in ``.png`` or ``.svg``.
-        measures : str, Measure or sequence of them, optional
-            By default all, a panel each.
-        by : str, optional
-            Only the slices of this slicing; by default all slices.
-        title : str, optional
-        overwrite : bool
-            Replace a file that exists.
-
-        Returns
-        -------
-        matplotlib.figure.Figure
-            The picture, which a notebook shows.
-
-        Raises
-        ------
-        ArgumentError
-            If matplotlib is not installed, or the rows were not sliced by `by`.
-        MeasureError
-            If a measure was not part of the evaluation.
-        OutputError
-            If the file cannot be written, or its name has another ending.
-        """
-        from fastrank_eval.analysis.plot_files import forest_picture
-
-        chosen = [
-            str(self._find_measure(m))
-            for m in parse_measures(self.measures if measures is None else measures)
-        ]
-        return forest_picture(self, chosen, by, title, path, overwrite)
 
     def __getstate__(self) -> dict[str, Any]:
         if callable(self._per_group):  # it refers to locks of the run, which cannot be pickled

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from fastrank_eval._lib import __version__
 from fastrank_eval._lib.addresses import clean_address
-from fastrank_eval._lib.arguments import check_options, checked, integer, number, shown, typed
+from fastrank_eval._lib.arguments import checked, integer, number, shown, typed
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval._lib.files import atomic_path
 from fastrank_eval.engine.largest_group import LARGEST, entry_of_whole
@@ -407,7 +407,12 @@ class State:
 
     @typed
     def compare(
-        self, other: State | None = None, *, baseline: str | None = None, **choices: Any
+        self,
+        other: State | None = None,
+        *,
+        baseline: str | None = None,
+        min_groups: int | None = None,
+        **choices: Any,
     ) -> Comparison:
         """Compare models with a baseline, as one comparison of all rows does.
 
@@ -425,10 +430,12 @@ class State:
             Score column of this state. By default the baseline of the evaluation, or the only
             model if `other` is given. Another baseline needs a state that keeps groups; slices
             have no errors then.
+        min_groups : int, optional
+            As for `result`.
         **choices
             `test`, `correction`, `replicates`, `seed` and `threads`, as
-            :func:`fastrank_eval.compare` takes them; `confidence` and `min_groups`, by default
-            those of the evaluation. Tests of values of groups need a state that keeps groups.
+            :func:`fastrank_eval.compare` takes them; `confidence`, by default that of the
+            evaluation. Tests of values of groups need a state that keeps groups.
 
         Returns
         -------
@@ -451,8 +458,7 @@ class State:
         """
         from fastrank_eval.analysis.compare_results import compare_states
 
-        check_options("compare", choices, compare_states, own=type(self).compare)
-        return compare_states(self, other, baseline, **choices)
+        return compare_states(self, other, baseline, min_groups, choices)
 
     def values_of_groups(self) -> SavedGroups | None:
         """Return keys and values of every group; None if they are not kept."""

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 import fastrank_eval as fe
-from fastrank_eval.analysis.comparison_tables import compared_slices
+from fastrank_eval.analysis.comparison import compared_slices
 from tests.support.click_logs import click_log
 
 MEASURES = "GAUC,AP,RR,nDCG@10,P@3,GMAP,AUC,KS,GroupErrorRate(threshold=0)"

@@ -115,7 +115,7 @@ def from_baseline(
         return []
     plan = replace(plan, measures=tuple(m for m in plan.measures if str(m) in shown))
     run = replace(evaluation, plan=plan, totals=evaluation.totals.select(plan))
-    choices = choices_of("clustered_t", "holm", confidence, 1, 0, plan.threads)
+    choices = choices_of(confidence=confidence, threads=plan.threads)
     names = [field.name for field in fields(NightDifference) if field.name != "kind"]
     differences = (
         NightDifference("baseline", **{name: getattr(compared, name) for name in names})

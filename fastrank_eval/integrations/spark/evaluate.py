@@ -451,7 +451,9 @@ def compare(
     ... )
     """
     started = perf_counter()
-    choices = choices_of(test, correction, confidence, replicates, seed, None)
+    choices = choices_of(
+        test=test, correction=correction, replicates=replicates, seed=seed, confidence=confidence
+    )
 
     def run_job(measures: Mapping[str, Sequence[Measure]]) -> list[Evaluation]:
         roles = {"group": group, "label": label, "score": score, "baseline": baseline}
