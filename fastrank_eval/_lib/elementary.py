@@ -14,8 +14,10 @@ Dekker (1971), doi:10.1007/BF01397083, for sums and products of two doubles.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from decimal import Decimal, localcontext
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
@@ -166,7 +168,7 @@ def erfc(x: float) -> float:
 #: Numerators and denominators of the normal quantile in the middle, in the tails and in the far
 #: tails; the highest power comes first.
 # fmt: off
-_MIDDLE = (
+MIDDLE = (
     (2.5090809287301226727e3, 3.3430575583588128105e4, 6.7265770927008700853e4,
      4.5921953931549871457e4, 1.3731693765509461125e4, 1.9715909503065514427e3,
      1.3314166789178437745e2, 3.3871328727963666080e0),
@@ -202,15 +204,16 @@ def inverse_normal(p: float) -> float:
     """
     q = p - 0.5
     if abs(q) <= 0.425:
-        above, below = (_polynomial(row, 0.180625 - q * q) for row in _MIDDLE)
+        above, below = (polynomial(row, 0.180625 - q * q) for row in MIDDLE)
         return above * q / below
     r = math.sqrt(-log(p if q <= 0 else 1.0 - p))
     coefficients, r = (TAIL, r - 1.6) if r <= 5 else (FAR_TAIL, r - 5)
-    above, below = (_polynomial(row, r) for row in coefficients)
+    above, below = (polynomial(row, r) for row in coefficients)
     return math.copysign(above / below, q)
 
 
-def _polynomial(coefficients: tuple[float, ...], x: float) -> float:
+def polynomial(coefficients: Sequence[float], x: Any) -> Any:
+    """Return the value of a polynomial, or of each number of an array."""
     total = 0.0
     for coefficient in coefficients:
         total = total * x + coefficient

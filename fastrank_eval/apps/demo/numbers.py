@@ -3,9 +3,8 @@
 A random number is a pure function of (seed, stream, counter). Nothing has a state that advances,
 so rows can be made in any order, in batches of any size, and come out the same to the last bit.
 
-The AUC of scores is known in closed form: the binormal model. Logarithm, exponential and inverse
-normal are built from additions, multiplications, divisions and square roots alone. IEEE 754 fixes
-those to the last bit, which the transcendental functions of a vector library do not promise.
+The AUC of scores is known in closed form: the binormal model. Logarithms and exponentials are those
+of `fastrank_eval._lib.elementary`, the same to the last bit on every processor.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from fastrank_eval._lib.elementary import FAR_TAIL, TAIL
+from fastrank_eval._lib.elementary import FAR_TAIL, MIDDLE, TAIL, exp_each, log_each, polynomial
 
 Uint64s: TypeAlias = NDArray[np.uint64]
 
@@ -29,9 +28,7 @@ _SECOND = 0x94D049BB133111EB
 
 
 def _mix(word: int) -> int:
-    word = ((word ^ (word >> 30)) * _FIRST) & _WORD
-    word = ((word ^ (word >> 27)) * _SECOND) & _WORD
-    return word ^ (word >> 31)
+    return int(_mix_in_place(np.array([word], np.uint64))[0])
 
 
 def stream_key(seed: int, stream: int) -> int:
@@ -228,112 +225,18 @@ class Permutation:
 
 Floats: TypeAlias = NDArray[np.float64]
 
-_LN2_HIGH = float.fromhex("0x1.62e42feep-1")  # 32 bits, so that k * _LN2_HIGH is exact
-_LN2_LOW = float.fromhex("0x1.a39ef35793c76p-33")
-_LOG_SERIES = [2.0 / odd for odd in range(21, 0, -2)]
-_EXP_SERIES = [1.0 / math.factorial(order) for order in range(13, -1, -1)]
-
-# Wichura 1988, the middle of the table of PPND16, highest power first.
-_CENTRE = (
-    [2509.0809287301226727, 33430.575583588128105, 67265.770927008700853, 45921.953931549871457,
-     13731.693765509461125, 1971.5909503065514427, 133.14166789178437745, 3.387132872796366608],
-    [5226.495278852545925, 28729.085735721942674, 39307.89580009271061, 21213.794301586595867,
-     5394.1960214247511077, 687.1870074920579083, 42.313330701600911252, 1.0],
-)  # fmt: skip
-
-
-def _polynomial(x: Floats, coefficients: Sequence[float]) -> Floats:
-    total = x * coefficients[0]
-    total += coefficients[1]
-    for coefficient in coefficients[2:]:
-        total *= x
-        total += coefficient
-    return total
-
-
-def logarithm(x: Floats) -> Floats:
-    """Compute the natural logarithm of positive normal numbers.
-
-    It is within 3 units in the last place.
-
-    ``log x = k log 2 + 2 atanh((m - 1) / (m + 1))`` with ``x = m 2**k`` and m near 1.
-
-    Parameters
-    ----------
-    x : float64 array
-        Positive, finite, not subnormal (not checked).
-
-    Returns
-    -------
-    float64 array
-        New array of the same shape.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> logarithm(np.array([1.0, 0.25])).tolist()
-    [0.0, -1.3862943611198906]
-    """
-    # Taking the bits of sqrt(1/2) off first puts m into [sqrt(1/2), sqrt(2)).
-    words = x.view(np.int64) - 0x3FE6A09E00000000
-    power = words >> 52
-    words &= 0xFFFFFFFFFFFFF
-    words += 0x3FE6A09E00000000
-    mantissa = words.view(np.float64)
-    ratio = (mantissa - 1.0) / (mantissa + 1.0)
-    total = _polynomial(ratio * ratio, _LOG_SERIES)
-    total *= ratio
-    exponent = power.astype(np.float64)
-    total += exponent * _LN2_LOW
-    total += exponent * _LN2_HIGH
-    return total
-
-
-def exponential(x: Floats) -> Floats:
-    """Exponential of numbers in [-700, 700], within 2 units in the last place.
-
-    ``exp x = 2**k exp r`` with ``r = x - k log 2`` and a Taylor series in r.
-
-    Parameters
-    ----------
-    x : float64 array
-        -700 to 700 (not checked).
-
-    Returns
-    -------
-    float64 array
-        New array of the same shape.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> exponential(np.array([0.0, 1.0])).round(12).tolist()
-    [1.0, 2.718281828459]
-    """
-    power = x * (1.0 / math.log(2.0))
-    np.rint(power, out=power)
-    rest = x - power * _LN2_HIGH
-    rest -= power * _LN2_LOW
-    total = _polynomial(rest, _EXP_SERIES)
-    words = power.astype(np.int64)
-    words += 1023
-    words <<= 52
-    total *= words.view(np.float64)
-    return total
-
 
 def logistic(x: Floats) -> Floats:
-    """``1 / (1 + exp(-x))`` for numbers in [-700, 700].
+    """``1 / (1 + exp(-x))``.
 
     Parameters
     ----------
     x : float64 array
-        -700 to 700 (not checked).
 
     Returns
     -------
     float64 array
-        New array of the same shape, values in (0, 1].
+        New array of the same shape, values in [0, 1].
 
     Examples
     --------
@@ -341,9 +244,7 @@ def logistic(x: Floats) -> Floats:
     >>> logistic(np.array([0.0])).tolist()
     [0.5]
     """
-    total = exponential(-x)
-    total += 1.0
-    return np.divide(1.0, total, out=total)
+    return 1.0 / (1.0 + exp_each(-x))
 
 
 def inverse_normal(p: Floats) -> Floats:
@@ -371,27 +272,20 @@ def inverse_normal(p: Floats) -> Floats:
     [0.0, 1.95996398454]
     """
     centred = p - 0.5
-    radius = centred * centred
-    np.subtract(0.180625, radius, out=radius)
-    z = _polynomial(radius, _CENTRE[0])
-    z /= _polynomial(radius, _CENTRE[1])
-    z *= centred
-    (outer,) = np.nonzero(radius < 0.0)
-    if outer.size:
-        tail = p[outer]
-        depth = np.sqrt(-logarithm(np.minimum(tail, 1.0 - tail)))
-        distance = _quotient(depth - 1.6, TAIL)
-        (far,) = np.nonzero(depth > 5.0)
-        if far.size:
-            distance[far] = _quotient(depth[far] - 5.0, FAR_TAIL)
-        z[outer] = np.copysign(distance, centred[outer])
+    z = _quotient(MIDDLE, 0.180625 - centred * centred) * centred
+    (outer,) = np.nonzero(np.abs(centred) > 0.425)
+    tail = p[outer]
+    depth = np.sqrt(-log_each(np.minimum(tail, 1.0 - tail)))
+    distance = np.where(
+        depth <= 5.0, _quotient(TAIL, depth - 1.6), _quotient(FAR_TAIL, depth - 5.0)
+    )
+    z[outer] = np.copysign(distance, centred[outer])
     return z
 
 
-def _quotient(x: Floats, table: tuple[Sequence[float], Sequence[float]]) -> Floats:
-    total = _polynomial(x, table[0])
-    total /= _polynomial(x, table[1])
-    return total
+def _quotient(table: tuple[Sequence[float], Sequence[float]], x: Floats) -> Floats:
+    above, below = (polynomial(row, x) for row in table)
+    return above / below
 
 
 def binormal_auc(d: float) -> float:
@@ -510,7 +404,7 @@ def rounded_auc(
     """
     cells = 10**decimals
     edges = (np.arange(cells, dtype=np.float64) + 0.5) / cells
-    latent = (logarithm(edges) - logarithm(1.0 - edges) - intercept) / slope
+    latent = (log_each(edges) - log_each(1.0 - edges) - intercept) / slope
     latent = latent[(latent > -9.0) & (latent < 9.0 + max(shifts))]
     negatives = _normal_cdf(latent)
     positives = sum(

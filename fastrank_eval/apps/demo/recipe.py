@@ -7,12 +7,11 @@ from dataclasses import asdict
 from functools import cached_property
 from typing import Literal, TypedDict, get_args
 
-import numpy as np
-
 from fastrank_eval._lib.arguments import Reader, checked, integer, number, one_of
 from fastrank_eval._lib.dataclass import dataclass
+from fastrank_eval._lib.elementary import log
 from fastrank_eval._lib.errors import ArgumentError
-from fastrank_eval.apps.demo.numbers import binormal_shift, graded_shift, logarithm, rounded_auc
+from fastrank_eval.apps.demo.numbers import binormal_shift, graded_shift, rounded_auc
 
 Ids = Literal["int", "string"]
 IdStyle = Literal["dense", "random64"]
@@ -198,7 +197,7 @@ class Recipe:
     def _model(self, auc: float, decimals: int | None) -> ScoreModel:
         slope = binormal_shift(auc)
         odds = self.positive_rate / (1.0 - self.positive_rate)
-        intercept = float(logarithm(np.array([odds]))[0]) - 0.5 * slope * slope
+        intercept = log(odds) - 0.5 * slope * slope
         shares = (1.0,) if self.labels == "click" else GRADE_SHARES
         shift = slope if self.labels == "click" else graded_shift(auc, shares)
         shifts = [grade * shift for grade in range(1, len(shares) + 1)]

@@ -19,10 +19,8 @@ from fastrank_eval.apps import demo
 from fastrank_eval.apps.demo.numbers import (
     Permutation,
     bits,
-    exponential,
     graded_shift,
     inverse_normal,
-    logarithm,
     rounded_auc,
     stream_key,
     uniform,
@@ -98,7 +96,7 @@ def test_impressions__bits_are_fixed_on_every_machine() -> None:
             values = values.view(pa.int32()) if name == "day" else values
             digest.update(np.ascontiguousarray(values.to_numpy()).tobytes())
     assert digest.hexdigest() == (
-        "be602cc78a65d82c9ecf732f2cd8b0ffbe7efd9d8bd25f0cf055e322ff1e8659"
+        "2b05bc3ac38b6aa828f633e74f43b5c47ae5c80af8e9e3e7cf1be1367634a02f"
     )
 
 
@@ -415,11 +413,8 @@ def test_permutation__is_a_bijection(size: int) -> None:
         assert abs(np.corrcoef(members, np.arange(size))[0, 1]) < 5 / math.sqrt(size)
 
 
-def test_elementary_functions__agree_with_the_standard_library() -> None:
+def test_inverse_normal__agrees_with_the_standard_library() -> None:
     x = np.random.default_rng(0).uniform(-40, 40, 3000)
-    assert exponential(x) == pytest.approx([math.exp(v) for v in x], rel=1e-15)
-    y = np.concatenate((np.exp(x), 1.0 + x / 1e5))
-    assert logarithm(y) == pytest.approx([math.log(v) for v in y], rel=1e-15)
     p = np.concatenate((1 / (1 + np.exp(x[x < 34])), [2.0**-53, 1e-14, 0.075, 0.5]))
     p = p[p < 1.0]
     expected = [NormalDist().inv_cdf(v) for v in p]
