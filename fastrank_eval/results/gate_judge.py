@@ -271,7 +271,9 @@ class _Table:
         if not ungrouped and not counts_groups and any(_lacks_groups(row) for row in rows):
             detail = f"no group stands behind {title}{_reasons(rows)}"
             raise _Unknown("no_groups", detail, _short_reason(rows, "no group"))
-        number = next((n for n in (_field(row, term.field) for row in rows) if n is not None), None)
+        number = next(
+            (n for n in (field_of(row, term.field) for row in rows) if n is not None), None
+        )
         if term.field == "p_adjusted" and number is not None:
             number = math.nan if p_value is None else p_value.p_adjusted
         if number is None and term.field in COMPARISON_FIELDS and self._baseline in (None, score):
@@ -300,7 +302,8 @@ def _lacks_groups(row: object) -> bool:
     return getattr(row, "groups_used", None) == 0 and not ungrouped
 
 
-def _field(row: GateRow, field: str) -> float | None:
+def field_of(row: GateRow, field: str) -> float | None:
+    """Return the number of a row that a gate reads; None without one."""
     if field == "dropped_share":
         groups, used = getattr(row, "groups", None), getattr(row, "groups_used", None)
         return (groups - used) / groups if groups and used is not None else None

@@ -191,7 +191,7 @@ def _verdict(measure: str, delta: float, p: float) -> str:
     if math.isnan(delta):
         return "not tested"
     if p > 0.05:
-        return "no difference shown"
+        return "not significant"
     if measure == "PCOC":
         return "higher" if delta > 0 else "lower"
     return "better" if delta > 0 else "worse"

@@ -44,7 +44,6 @@ _THEME = {
     # Last, since the colours of models include black.
     **{colour(index).lower(): f"var(--model-{index + 1})" for index in range(MODEL_COLOURS)},
 }
-_MONTHS = "JanFebMarAprMayJunJulAugSepOctNovDec"
 #: The columns of the curves that `plots` draws.
 _COLUMNS = {"roc": ("fpr", "tpr"), "calibration": ("mean_prediction", "observed_rate")}
 _WIDTH, _HEIGHT = 4.75, 4.1  # inches

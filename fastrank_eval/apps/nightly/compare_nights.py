@@ -170,7 +170,7 @@ def undefined_values(night: Night) -> list[MeasureValue]:
     """Return the measures without a value on all rows of a labelled night."""
     if not night.quality.rows or not night.has_labels:
         return []
-    return [value for value in night.values if value.slice == "all" and math.isnan(value.value)]
+    return [value for value in night.overall if math.isnan(value.value)]
 
 
 def has_one_class(night: Night) -> bool:

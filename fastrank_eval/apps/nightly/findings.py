@@ -17,7 +17,6 @@ from fastrank_eval.apps.nightly.compare_nights import (
     NIGHTS,
     NORMAL,
     JudgedGate,
-    comparison_rows,
     convention_differences,
     first_names,
     from_earlier,
@@ -27,7 +26,12 @@ from fastrank_eval.apps.nightly.compare_nights import (
     with_verdict,
     without_praise,
 )
-from fastrank_eval.apps.nightly.gate_text import constant, share_of_larger, smallest_difference
+from fastrank_eval.apps.nightly.gate_text import (
+    constant,
+    share_of_larger,
+    sides,
+    smallest_difference,
+)
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.night import (
     EARLIER,
@@ -36,10 +40,11 @@ from fastrank_eval.apps.nightly.night import (
     Night,
     NightDifference,
 )
-from fastrank_eval.apps.nightly.text import confidence_of, no_labels_text
+from fastrank_eval.apps.nightly.text import ago_exactly, confidence_of, no_labels_text
 from fastrank_eval.engine.records import MeasureValue
 from fastrank_eval.measures.names import COMPARISON_FIELDS
 from fastrank_eval.measures.parser import measure
+from fastrank_eval.results.gate_judge import field_of
 from fastrank_eval.results.gate_parser import (
     ALL,
     Count,
@@ -246,21 +251,18 @@ def _with_numbers(
 
     A corrected p-value of a gate, and the verdict by it, replace those of the table.
     """
-    value = _value_of(night, finding)
+    key = finding.score, finding.slice, finding.measure
+    value, difference = night.value_of(*key), night.difference_of(kind, *key)
     if value is not None:
         finding = replace(finding, value=value.value, ci_low=value.ci_low, ci_high=value.ci_high)
-    key = finding.score, finding.slice, finding.measure
-    for difference in comparison_rows(night, kind):
-        if (difference.score, difference.slice, difference.measure) == key:
-            against = difference.baseline
-            if p_adjusted is not None:
-                difference = replace(difference, p_adjusted=p_adjusted)
-                difference = with_verdict(difference, confidence_of(night))
-                (difference,) = without_praise([difference], night)
-            if kind in EARLIER:
-                against = str(night.date - dt.timedelta(days=EARLIER[kind]))
-            return _with_difference(finding, difference, against, finding.value - difference.delta)
-    return finding
+    if difference is None:
+        return finding
+    if p_adjusted is not None:
+        difference = replace(difference, p_adjusted=p_adjusted)
+        difference = with_verdict(difference, confidence_of(night))
+        (difference,) = without_praise([difference], night)
+    against = ago_exactly(kind, night) if kind in EARLIER else difference.baseline
+    return _with_difference(finding, difference, against, finding.value - difference.delta)
 
 
 def _with_difference(
@@ -286,18 +288,13 @@ def _with_limit(
     """Add limit and number if the condition limits one number."""
     if condition.operator not in COMPARISONS:
         return finding
-    left, right = condition.parts
-    if lead_term == left:
-        operator, limit = condition.operator, constant(right)
-    elif lead_term == right:
-        operator, limit = COMPARISONS[condition.operator], constant(left)
-    else:
-        return finding
-    if limit is None:
-        return finding
-    field = lead_term.of if isinstance(lead_term, Count) else lead_term.field
-    number = _limited_number(finding, field, isinstance(lead_term, Count), night, kind)
-    return replace(finding, field=field, operator=operator, limit=limit, number=number)
+    for term, operator, other in sides(condition):
+        limit = constant(other)
+        if term == lead_term and limit is not None:
+            field = lead_term.of if isinstance(lead_term, Count) else lead_term.field
+            number = _limited_number(finding, field, isinstance(lead_term, Count), night, kind)
+            return replace(finding, field=field, operator=operator, limit=limit, number=number)
+    return finding
 
 
 def _limited_number(finding: Finding, field: str, counted: bool, night: Night, kind: str) -> float:
@@ -305,20 +302,12 @@ def _limited_number(finding: Finding, field: str, counted: bool, night: Night, k
         return float(night.quality.rows if field == "rows" else night.quality.groups)
     if field == "p_adjusted":
         return finding.p_adjusted
-    value = _value_of(night, finding)
-    if value is not None and field == "dropped_share":
-        return (value.groups - value.groups_used) / value.groups if value.groups else math.nan
-    for row in (value, *comparison_rows(night, kind)):
-        if row is not None and hasattr(row, field):
-            key = (row.score, row.slice, row.measure)
-            if key == (finding.score, finding.slice, finding.measure):
-                return float(getattr(row, field))
-    return math.nan
-
-
-def _value_of(night: Night, finding: Finding) -> MeasureValue | None:
     key = finding.score, finding.slice, finding.measure
-    return next((v for v in night.values if (v.score, v.slice, v.measure) == key), None)
+    for row in (night.value_of(*key), night.difference_of(kind, *key)):
+        number = None if row is None else field_of(row, field)
+        if number is not None:
+            return number
+    return math.nan
 
 
 def _with_since(date: dt.date, finding: Finding, earlier: Sequence[Night]) -> Finding:
@@ -526,7 +515,7 @@ def _earlier_nights(night: Night, first: dt.date, history: History) -> list[Nigh
 
 
 def _overall_values(night: Night) -> dict[_Key, MeasureValue]:
-    return {(value.score, value.measure): value for value in night.values if value.slice == ALL}
+    return {(value.score, value.measure): value for value in night.overall}
 
 
 def _gated_keys(night: Night, *gates: Sequence[str]) -> set[_Key]:

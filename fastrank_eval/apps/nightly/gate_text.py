@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from fastrank_eval._lib.errors import FastRankEvalError
 from fastrank_eval._lib.lexer import COMPARISONS, Number, Operation
@@ -16,9 +17,9 @@ from fastrank_eval.apps.nightly.night import (
     Night,
 )
 from fastrank_eval.apps.nightly.text import STATUSES, VerdictText, confidence_of
-from fastrank_eval.engine.records import MeasureValue
 from fastrank_eval.measures.names import COMPARISON_FIELDS
 from fastrank_eval.results.format import count_text, percent_text
+from fastrank_eval.results.gate_judge import field_of
 from fastrank_eval.results.gate_parser import (
     ALL,
     Count,
@@ -146,11 +147,7 @@ def _false_alarms(outcome: GateOutcome, night: Night) -> list[float]:
     slicings = {value.slice: value.by for value in night.values}
     confidence: dict[Term | Count, float] = {Count("confidence"): confidence_of(night)}
     for each in comparisons_of(condition):
-        left, right = each.parts
-        for term, other, compare in (
-            (left, right, each.operator),
-            (right, left, COMPARISONS[each.operator]),
-        ):
+        for term, compare, other in sides(each):
             by_p = isinstance(term, Term) and term.field == "p_adjusted" and compare in ("<", "<=")
             if by_p and confidence.keys() >= set(terms_of(other)):
                 every = set(slicings.values()) - {None} if term.slice is None else None
@@ -218,9 +215,10 @@ def _distances(parsed: Gate, night: Night) -> Iterator[tuple[tuple[str, str], fl
     for term, compare, limit in _limits(parsed.condition):
         measure = str(night.find(term.measure))
         for value in night.values:
-            number = _number(value, term.field)
+            number = field_of(value, term.field)
             if (
-                value.measure == measure
+                number is not None
+                and value.measure == measure
                 and term.score in (None, value.score)
                 and term.slice in (None, value.slice)
                 and _OPERATORS[compare](number, limit)
@@ -230,26 +228,23 @@ def _distances(parsed: Gate, night: Night) -> Iterator[tuple[tuple[str, str], fl
                 yield key, share_of_larger(abs(number - limit), number, limit)
 
 
-def _number(value: MeasureValue, field: str) -> float:
-    if field == "dropped_share":
-        return (value.groups - value.groups_used) / value.groups if value.groups else math.nan
-    return float(getattr(value, field, math.nan))
-
-
 def _limits(condition: Operation) -> Iterator[tuple[Term, str, float]]:
     """Yield the comparisons of one number with a constant."""
     if condition.operator in COMPARISONS:
-        left, right = condition.parts
-        for term, other, compare in (
-            (left, right, condition.operator),
-            (right, left, COMPARISONS[condition.operator]),
-        ):
+        for term, compare, other in sides(condition):
             limit = constant(other)
             if isinstance(term, Term) and limit is not None:
                 yield term, compare, limit
     elif condition.operator in ("and", "or"):
         for part in condition.parts:
             yield from _limits(part)
+
+
+def sides(comparison: Operation) -> Iterator[tuple[Any, str, Any]]:
+    """Yield each side of a comparison with its operator and the other side."""
+    left, right = comparison.parts
+    yield left, comparison.operator, right
+    yield right, COMPARISONS[comparison.operator], left
 
 
 def constant(quantity: object) -> float | None:

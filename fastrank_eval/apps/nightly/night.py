@@ -15,6 +15,7 @@ from fastrank_eval.io.columns import UNJUDGED
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.parser import find_computed
 from fastrank_eval.measures.parser import measure as measure_of
+from fastrank_eval.results.gate_parser import ALL
 from fastrank_eval.results.gates import DifferenceFields
 
 
@@ -476,6 +477,24 @@ class Night:
     def name_of(self, measure: str) -> str:
         """Return the name of a measure in reports: the one that was asked for."""
         return str(self.conventions.get("names", {}).get(measure, measure))
+
+    @property
+    def overall(self) -> list[MeasureValue]:
+        """The values of all rows."""
+        return [value for value in self.values if value.slice == ALL]
+
+    def value_of(self, score: str, slice_label: str, measure: str) -> MeasureValue | None:
+        """Return the value of a model and a measure on a slice, or None."""
+        key = score, slice_label, measure
+        return next((v for v in self.values if (v.score, v.slice, v.measure) == key), None)
+
+    def difference_of(
+        self, kind: str, score: str, slice_label: str, measure: str
+    ) -> NightDifference | None:
+        """Return a difference of a kind, or None."""
+        key = kind, score, slice_label, measure
+        keys = ((d.kind, d.score, d.slice, d.measure) for d in self.compared)
+        return next((d for d, own in zip(self.compared, keys, strict=True) if own == key), None)
 
     def find(self, text: str) -> Measure | None:
         """Find the measure that was computed for a requested one, or None."""

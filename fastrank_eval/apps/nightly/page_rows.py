@@ -5,15 +5,13 @@ from __future__ import annotations
 import datetime as dt
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import field
 
 from fastrank_eval._lib.dataclass import dataclass
-from fastrank_eval._lib.errors import FastRankEvalError
 from fastrank_eval.apps.nightly.night import (
     KINDS,
     Finding,
-    GateOutcome,
     Night,
     NightDifference,
     NightDrift,
@@ -21,16 +19,13 @@ from fastrank_eval.apps.nightly.night import (
 from fastrank_eval.apps.nightly.text import (
     VerdictText,
     amount,
-    confidence_of,
     digits_of,
     interval,
     verdict_text,
 )
 from fastrank_eval.engine.records import MeasureValue
-from fastrank_eval.measures.names import COMPARISON_FIELDS
 from fastrank_eval.results.format import p_text
 from fastrank_eval.results.gate_parser import ALL
-from fastrank_eval.results.gates import gate
 
 #: The most rows of a table; larger pages open slowly.
 MAX_SLICES = 500
@@ -71,13 +66,16 @@ def top_changes(night: Night) -> list[TopChanges]:
     list of TopChanges
         For each model and slice at most one from the baseline and one since earlier nights.
     """
-    confidence = confidence_of(night)
-    alarms = [_alarm(outcome, night) for outcome in night.gates if not outcome.passed]
+    failed = [one for one in night.findings if one.kind == "gate"]
     changes_by_key: dict[tuple[object, ...], list[tuple[_Rank, NightDifference]]] = {}
     for one in night.compared:
-        verdict = verdict_text(one, confidence)
+        verdict = verdict_text(one)
         if verdict.shown:
-            alarmed = any(alarm(one) for alarm in alarms)
+            own = one.score, one.slice, one.measure
+            alarmed = any(
+                (f.score, f.slice, f.measure) == own and f.compared in ("", one.kind)
+                for f in failed
+            )
             other = one.measure not in night.measures[:1]
             rank = not alarmed, other, verdict.tone != "bad", -strength(one)
             key = one.kind == "baseline", one.score, one.by, one.slice
@@ -103,31 +101,6 @@ def strength(difference: NightDifference) -> float:
     return ratio if math.isfinite(ratio) else 0.0
 
 
-def _alarm(outcome: GateOutcome, night: Night) -> Callable[[NightDifference], bool]:
-    """Return a test whether a failed gate failed for a difference."""
-    try:
-        requested = gate(outcome.condition).terms
-        terms = [(term, str(night.find(term.measure))) for term in requested]
-    except FastRankEvalError:  # a measure that is not registered here
-        terms = []
-    reasons = outcome.reason.split("; ")
-
-    def failed(one: NightDifference) -> bool:
-        for term, measured in terms:
-            if term.field in COMPARISON_FIELDS and one.kind != outcome.kind:
-                continue
-            fits = one.measure == measured and term.score in (None, one.score)
-            fits &= term.slice == one.slice if term.slice is not None else one.slice != ALL
-            # The reason names the model and slice that the condition leaves open.
-            names = [one.score] * (term.score is None) + [one.slice] * (term.slice is None)
-            slice_text = ", ".join(names)
-            if fits and (not names or any(text.startswith(f"{slice_text}: ") for text in reasons)):
-                return True
-        return False
-
-    return failed
-
-
 _ACTIVITY = re.compile(r"@(rows|positives)(<|=|>=)\d+(-\d+)?")
 
 
@@ -149,12 +122,12 @@ class Change:
     p: str = ""
 
     @classmethod
-    def of(cls, difference: NightDifference, confidence: float, digits: int) -> Change:
+    def of(cls, difference: NightDifference, digits: int) -> Change:
         """Format a difference to a number of decimals."""
         low, high, p_value = difference.ci_low, difference.ci_high, difference.p_adjusted
         return cls(
             difference,
-            verdict_text(difference, confidence),
+            verdict_text(difference),
             amount(difference.delta, digits, sign=True),
             interval(low, high, digits, sign=True),
             "" if math.isnan(p_value) else f"p {p_text(p_value)}",
@@ -224,7 +197,6 @@ class NightSeries:
         by_date = {night.date: night for night in nights}
         self.nights = tuple(by_date[date] for date in sorted(by_date))
         self.last = self.nights[-1]
-        self.confidence = confidence_of(self.last)
         self._values = [
             {(value.score, value.slice, value.measure): value for value in night.values}
             for night in self.nights
@@ -284,14 +256,12 @@ class NightSeries:
     def change(self, difference: NightDifference) -> Change:
         """Format a difference of the last night."""
         digits = self.digits(difference.measure, difference.slice == "all")
-        return Change.of(difference, self.confidence, digits)
+        return Change.of(difference, digits)
 
     def _row(self, value: MeasureValue, digits: int) -> PageRow:
         models = self.last.models
         key = (value.score, value.slice, value.measure)
-        changes = {
-            one.kind: Change.of(one, self.confidence, digits) for one in self._changes.get(key, ())
-        }
+        changes = {one.kind: Change.of(one, digits) for one in self._changes.get(key, ())}
         return PageRow(
             value,
             models.index(value.score) if value.score in models else len(models),

@@ -44,22 +44,17 @@ STATUSES = {
 NOTHING = "–"
 _MIN_DIGITS, _MAX_DIGITS = 2, 6
 _MINUS = "\u2212"
+#: Tones of the verdicts of differences; "unknown" of others.
 _TONES = {
     "better": "good",
     "worse": "bad",
     "higher": "shift",
     "lower": "shift",
     "mixed": "shift",
-    "same": "none",
-    "unclear": "none",
-    "not tested": "unknown",
-    "not compared": "unknown",
+    "no difference": "none",
+    "not significant": "none",
 }
-_SHORT = {
-    "not significant": "unclear",
-    "no difference is shown": "unclear",  # in a history of an earlier release
-    "no difference": "same",
-}
+_SHORT = {"not significant": "unclear", "no difference": "same"}
 
 
 @dataclass(frozen=True)
@@ -83,36 +78,19 @@ class VerdictText:
         return self.tone in ("good", "bad", "shift")
 
 
-def verdict_text(difference: NightDifference, confidence: float = 0.95) -> VerdictText:
-    """Shorten a verdict; without one, test whether the interval holds zero.
+def verdict_text(difference: NightDifference) -> VerdictText:
+    """Shorten a verdict.
 
     Examples
     --------
     >>> line = NightDifference(
-    ...     "baseline", "new", "old", "", "all", "GAUC", 0.1, verdict="new is better: +0.1 GAUC"
+    ...     "baseline", "new", "old", "", "all", "GAUC", 0.1, verdict="not significant"
     ... )
     >>> verdict_text(line)
-    VerdictText(word='better', tone='good')
+    VerdictText(word='unclear', tone='none')
     """
-    text = difference.verdict.strip().removeprefix(f"{difference.score} is ")
-    word = text.partition(":")[0].strip().lower()
-    word = _SHORT.get(word, word)
-    if difference.delta == 0 == difference.se:
-        return VerdictText("same", "none")
-    if word in _TONES:
-        return VerdictText(word, _TONES[word])
-    if math.isnan(difference.delta):
-        return VerdictText("not compared", "unknown")
-    p_value = difference.p_value if math.isnan(difference.p_adjusted) else difference.p_adjusted
-    if not math.isnan(p_value):
-        significant = p_value <= 1 - confidence
-    elif math.isfinite(difference.ci_low) and math.isfinite(difference.ci_high):
-        significant = not difference.ci_low <= 0 <= difference.ci_high
-    else:
-        return VerdictText("not tested", "unknown")
-    if not significant or not difference.delta:
-        return VerdictText("unclear", "none")
-    return VerdictText("higher" if difference.delta > 0 else "lower", "shift")
+    verdict = "no difference" if difference.delta == 0 == difference.se else difference.verdict
+    return VerdictText(_SHORT.get(verdict, verdict), _TONES.get(verdict, "unknown"))
 
 
 def confidence_of(night: Night) -> float:
@@ -432,14 +410,11 @@ def _limit_sentence(night: Night, finding: Finding) -> str:
 
 def _baseline_text(night: Night, finding: Finding) -> str:
     """Describe the value of the baseline and the difference from it."""
-    key = "baseline", finding.score, finding.slice, finding.measure
-    for difference in night.compared:
-        own = difference.kind, difference.score, difference.slice, difference.measure
-        if own == key and math.isfinite(difference.delta):
-            base = _number(finding.value - difference.delta, difference.delta)
-            ends = difference.ci_low, difference.ci_high
-            return f"; {difference.baseline} has {base}{_delta(night, difference.delta, *ends)}"
-    return ""
+    one = night.difference_of("baseline", finding.score, finding.slice, finding.measure)
+    if one is None or not math.isfinite(one.delta):
+        return ""
+    base = _number(finding.value - one.delta, one.delta)
+    return f"; {one.baseline} has {base}{_delta(night, one.delta, one.ci_low, one.ci_high)}"
 
 
 def _few_scores_sentence(night: Night, finding: Finding) -> str:
@@ -547,10 +522,7 @@ def _delta(night: Night, difference: float, low: float, high: float) -> str:
 
 def day_text(text: str, near: dt.date) -> str:
     """Format a date as day and month, with the year if it differs."""
-    try:
-        date = dt.date.fromisoformat(text)
-    except ValueError:  # written by another version
-        return text
+    date = dt.date.fromisoformat(text)
     year = "" if date.year == near.year else f" {date.year}"
     return f"{date.day} {_MONTHS[date.month - 1]}{year}"
 

@@ -20,7 +20,7 @@ from fastrank_eval.analysis.plots import dash, mark
 from fastrank_eval.apps.nightly.compare_nights import convention_differences
 from fastrank_eval.apps.nightly.maturity import status_name
 from fastrank_eval.apps.nightly.night import Night
-from fastrank_eval.apps.nightly.text import STATUSES, amount, interval
+from fastrank_eval.apps.nightly.text import STATUSES, amount, day_text, interval
 from fastrank_eval.engine.records import MeasureValue
 from fastrank_eval.results.format import percent_text, printable, rough_text
 
@@ -40,7 +40,6 @@ _STRIP = 8.0
 _BARS = {"fine": 0.3, "provisional": 0.3, "changed": 0.65}
 _COLOURS = {"fine": "var(--line)", "provisional": "var(--shift)", "regression": "var(--bad)"}
 _TEXT, _LINE, _MARK = 11.0, 1.8, 3.4  # sizes of text, lines and marks
-_MONTHS = "JanFebMarAprMayJunJulAugSepOctNovDec"
 _LOCATOR = MaxNLocator(5)
 _LETTERS = {Path.MOVETO: "M", Path.LINETO: "L", Path.CURVE3: "Q", Path.CURVE4: "C"}
 
@@ -283,8 +282,7 @@ def _draw_dates(root: ET.Element, frame: _Frame, nights: Sequence[Night]) -> Non
         )
         ET.SubElement(bar, "title").text = f"{night.date}: {status_name(night)}"
     for date in _dates(nights[0].date, nights[-1].date):
-        text = f"{date.day} {_MONTHS[3 * date.month - 3 : 3 * date.month]}"
-        _add_text(root, text, frame.x(date), _HEIGHT - 8, "middle")
+        _add_text(root, day_text(str(date), date), frame.x(date), _HEIGHT - 8, "middle")
 
 
 def _dates(first: dt.date, last: dt.date) -> list[dt.date]:

@@ -158,25 +158,20 @@ def compare_content(first: Night, second: Night) -> dict[str, Any]:
     """
     different = convention_differences(second, first)
     earlier = {(v.score, v.by, v.slice, v.measure): v for v in first.values}
-    confidence = confidence_of(second)
     measures = {measure for measure in {v.measure for v in second.values} if _is_known(measure)}
     values = [value for value in second.values if value.measure in measures]
-    differences = {
-        (one.score, one.by, one.slice, one.measure): one
-        for one in without_praise(
-            without_praise(from_earlier("other", values, first.values, confidence), first), second
-        )
-        if not different
-    }
+    values = [] if different else values
+    compared = from_earlier("other", values, first.values, confidence_of(second))
+    for night in (first, second):
+        compared = without_praise(compared, night)
+    differences = {(one.score, one.by, one.slice, one.measure): one for one in compared}
     overall = [value for value in second.values if value.slice == "all"]
     on_slices = [value for value in second.values if value.slice != "all"]
     order = {measure: index for index, measure in enumerate(second.measures)}
     overall.sort(key=lambda value: order.get(value.measure, len(order)))
-    tables = [("All rows", _pairs(overall, earlier, differences, confidence), 0)]
+    tables = [("All rows", _pairs(overall, earlier, differences), 0)]
     for measure in second.measures:
-        pairs = _pairs(
-            [v for v in on_slices if v.measure == measure], earlier, differences, confidence
-        )
+        pairs = _pairs([v for v in on_slices if v.measure == measure], earlier, differences)
         pairs.sort(key=lambda pair: pair.rank)
         if pairs:
             name = second.name_of(measure)
@@ -210,7 +205,6 @@ def _pairs(
     values: Sequence[MeasureValue],
     earlier: Mapping[_Key, MeasureValue],
     differences: Mapping[_Key, NightDifference],
-    confidence: float,
 ) -> list[Pair]:
     pairs = []
     digits = {
@@ -221,6 +215,6 @@ def _pairs(
         key = value.score, value.by, value.slice, value.measure
         old, decimals = earlier.get(key), digits[value.measure]
         texts = cell(old, decimals), cell(value, decimals)
-        change = Change.of(differences[key], confidence, decimals) if key in differences else None
+        change = Change.of(differences[key], decimals) if key in differences else None
         pairs.append(Pair(value, old, texts, change))
     return pairs

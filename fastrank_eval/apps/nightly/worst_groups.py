@@ -126,14 +126,10 @@ def _measure_of_groups(night: Night, finding: Finding) -> Measure | None:
 def _with_numbers_of(night: Night, finding: Finding, measure: str) -> Finding:
     """Replace the measure of a finding, with its value and difference."""
     key = finding.score, finding.slice, measure
-    value = next((v.value for v in night.values if (v.score, v.slice, v.measure) == key), math.nan)
-    deltas = (
-        d.delta
-        for d in night.compared
-        if (d.kind, d.score, d.slice, d.measure) == (finding.compared, *key)
-    )
-    delta = next(deltas, math.nan)
-    return replace(finding, measure=measure, value=value, delta=delta, base=value - delta)
+    value, difference = night.value_of(*key), night.difference_of(finding.compared, *key)
+    number = math.nan if value is None else value.value
+    delta = math.nan if difference is None else difference.delta
+    return replace(finding, measure=measure, value=number, delta=delta, base=number - delta)
 
 
 def _table(
