@@ -26,8 +26,8 @@ from fastrank_eval.apps.cli.standard_error import note
 
 if TYPE_CHECKING:
     from fastrank_eval.apps.nightly.config import NightlyConfig
+    from fastrank_eval.apps.nightly.judge_again import NightRun
     from fastrank_eval.apps.nightly.night import Night
-    from fastrank_eval.apps.nightly.run import NightRun
 
 
 _STATUS_CODES = {
@@ -134,26 +134,20 @@ def nightly(
     with output.report_errors():
         from fastrank_eval.apps.nightly.judge_again import due_nights
         from fastrank_eval.apps.nightly.label_pages import check_all_pages
-        from fastrank_eval.apps.nightly.run import names_nights, with_history_copy
+        from fastrank_eval.apps.nightly.run import with_history_copy
 
         now, no_label_dates = dt.datetime.now(dt.UTC), dates if no_labels else []
-        nights = due_nights(settings, now, dry_run).items()
-        due = {night: labels for night, labels in nights if night not in dates}
-        dates = sorted([*dates, *due])
-        late = ExitCode.DONE
-        if not dry_run:
-            check_all_pages(settings, dates)
-            late = _write_late_pages(settings, dates)
-        # Several nights of a dry run see each other, in a copy of the history. Nights get or lose
-        # the name of their label there.
-        copied = dry_run and (len(dates) > 1 or names_nights(settings))
-        with with_history_copy(settings) if copied else nullcontext(settings) as run_settings:
-            dry = dry_run and not copied
-            silent = quiet or output.prints_summary
+        silent = quiet or output.prints_summary
+        with with_history_copy(settings) if dry_run else nullcontext(settings) as run_settings:
+            nights = due_nights(run_settings, now).items()
+            due = {night: labels for night, labels in nights if night not in dates}
+            dates = sorted([*dates, *due])
+            check_all_pages(run_settings, dates)
+            late = _write_late_pages(run_settings, dates)
             codes = {
                 _run_night(
                     run_settings.select(due[each]) if each in due else run_settings, each, now,
-                    due, dry, each not in no_label_dates, markdown, silent, output,
+                    due, each not in no_label_dates, markdown, silent, output,
                     is_last=each == dates[-1],
                 )
                 for each in dates
@@ -174,7 +168,6 @@ def _run_night(
     date: dt.date,
     now: dt.datetime,
     due: Collection[dt.date],
-    dry_run: bool,
     labels: bool,
     markdown: bool,
     quiet: bool,
@@ -186,16 +179,14 @@ def _run_night(
     from fastrank_eval.apps.cli.progress_bar import progress_bar
     from fastrank_eval.apps.nightly.label_summary import nights_lines, nights_markdown
     from fastrank_eval.apps.nightly.pages import write_pages
-    from fastrank_eval.apps.nightly.run import nightly_of_labels
+    from fastrank_eval.apps.nightly.run import nightly as run_night
     from fastrank_eval.apps.nightly.summary_files import night_dict
     from fastrank_eval.results.format import printable
 
     configs = config.of_labels()
     try:
         with progress_bar(quiet) as progress:
-            outcomes = nightly_of_labels(
-                config, date, dry_run=dry_run, labels=labels, now=now, progress=progress
-            )
+            outcomes = run_night(config, date, labels=labels, now=now, progress=progress)
     except FastRankEvalError as error:
         reason = without_credentials(str(error))
         if date in due and not isinstance(error, HistoryError):
@@ -206,11 +197,8 @@ def _run_night(
         _notify(config, date, ["error"] * len(configs), lines, [content])
         output.nights.append(content)
         return ExitCode.BAD_INPUT
-    shown = [
-        _show_night(each, outcome, dry_run, output)
-        for each, outcome in zip(configs, outcomes, strict=True)
-    ]
-    index, failed = (None, False) if dry_run else _write_index(config, date)
+    shown = [_show_night(each, outcome) for each, outcome in zip(configs, outcomes, strict=True)]
+    index, failed = _write_index(config, date)
     nights, pages = [each.night for each in shown], [each.page for each in shown]
     lines = [config.title, *nights_lines(_nights_to_print(nights, is_last)).splitlines()]
     lines += filter(None, [index if config.parts else pages[0]])
@@ -259,22 +247,24 @@ class _ShownNight(NamedTuple):
     groups: str | None
 
 
-def _show_night(
-    config: NightlyConfig, outcome: NightRun, dry_run: bool, output: NightlyOutput
-) -> _ShownNight:
+def _show_night(config: NightlyConfig, outcome: NightRun) -> _ShownNight:
     """Write the page of the night of a label."""
+    from fastrank_eval.apps.nightly.history import History
+    from fastrank_eval.apps.nightly.mix import with_mixes
     from fastrank_eval.apps.nightly.pages import write_again, write_pages
+    from fastrank_eval.apps.nightly.periods import with_periods
     from fastrank_eval.results.format import printable
 
     # The history now has the night, so the summary lists it even if its page fails.
-    night, page, failure = _with_mixes(config, outcome), None, None
-    groups = None if dry_run else _write_groups(config, night)
+    night, page, failure = outcome.night, None, None
+    groups = _write_groups(config, night)
     try:
-        if output.has_summary or not dry_run:
-            night = _with_periods(config, replace(outcome, night=night), dry_run)
-        if not dry_run:
-            page = next(iter(write_pages(config, night)), None)
-            write_again(config, outcome.again)
+        with closing(History(config.history).of(config.label)) as history:
+            changes, night = history.changes(), with_mixes(night, history)
+            night = with_periods(night, history)
+            history.write_periods(night, changes)
+        page = next(iter(write_pages(config, night)), None)
+        write_again(config, outcome.again)
     except FastRankEvalError as error:
         failure = without_credentials(str(error))
         note(f"error: {night.date}: the night was evaluated, but not shown: {printable(failure)}")
@@ -373,29 +363,6 @@ def _status_before(config: NightlyConfig, date: dt.date) -> str | None:
 
     with open_history(config.history, config.label) as history:
         return next((each.status for each in history.before(date, DAYS)), None)
-
-
-def _with_mixes(config: NightlyConfig, outcome: NightRun) -> Night:
-    from fastrank_eval.apps.nightly.history import open_history
-    from fastrank_eval.apps.nightly.mix import with_mixes
-
-    with open_history(config.history, config.label) as history:
-        return with_mixes(outcome.night, history, outcome.states)
-
-
-def _with_periods(config: NightlyConfig, outcome: NightRun, dry_run: bool) -> Night:
-    """Add week and month to a night, and store them for `serve`."""
-    from fastrank_eval.apps.nightly.history import History, open_history
-    from fastrank_eval.apps.nightly.periods import with_periods
-
-    if dry_run:
-        with open_history(config.history, config.label) as history:
-            return with_periods(outcome.night, history, outcome.states)
-    with closing(History(config.history).of(config.label)) as history:
-        changes = history.changes()
-        night = with_periods(outcome.night, history, outcome.states)
-        history.write_periods(night, changes)
-    return night
 
 
 def _statuses(config: NightlyConfig, date: dt.date) -> dict[dt.date, str]:

@@ -24,6 +24,7 @@ from fastrank_eval.apps.nightly.night import (
     EARLIER,
     NO_LABELS_LEFT,
     NO_ROWS,
+    Finding,
     GateOutcome,
     GateTexts,
     Night,
@@ -111,7 +112,7 @@ def from_baseline(
     """
     plan, shown = evaluation.plan, {value.measure for value in values}
     base = plan.baseline
-    if base is None:
+    if base is None or not shown:
         return []
     plan = replace(plan, measures=tuple(m for m in plan.measures if str(m) in shown))
     run = replace(evaluation, plan=plan, totals=evaluation.totals.select(plan))
@@ -385,43 +386,34 @@ def gate_outcomes(
     -------
     list of JudgedGate
     """
-    outcomes = []
-    if not night.has_labels:
-        by_kind = {"baseline": gates.fail_if, "yesterday": gates.fail_if_yesterday,
-                   "last_week": gates.fail_if_last_week}  # fmt: skip
-        return [
-            JudgedGate(GateOutcome(text, True, _NO_LABELS_YET, kind))
-            for kind, conditions in by_kind.items()
-            for text in conditions
-        ]
-    for text in gates.fail_if:
-        each = gate(text)
-        verdict = verdict_of(each, night, "baseline")
-        failures = worst_first(verdict.failures, each, night, "baseline")
-        reason = "; ".join(filter(None, [_reasons(failures), _left_out(verdict)]))
-        outcomes.append(JudgedGate(GateOutcome(text, not failures, reason), failures))
-    for kind, days in EARLIER.items():
-        before, date = earlier[kind], night.date - dt.timedelta(days=days)
-        texts = gates.fail_if_yesterday if kind == "yesterday" else gates.fail_if_last_week
-        for text in texts:
-            if before.night is None:
-                outcome = GateOutcome(text, True, f"not judged: {before.reason}", kind)
-                outcomes.append(JudgedGate(outcome))
-            else:
-                each = gate(text)
-                verdict = verdict_of(each, night, kind)
-                failures = worst_first(verdict.failures, each, night, kind)
-                outcome = _since(text, kind, each, failures, night, before.night, date)
-                left_out = _left_out(verdict)
-                if left_out:
-                    reason = "; ".join(filter(None, [outcome.reason, left_out]))
-                    outcome = replace(outcome, reason=reason)
-                failures_with_baseline = tuple(one for one in failures if one.kind != "no_baseline")
-                outcomes.append(JudgedGate(outcome, failures_with_baseline))
-    if night.quality.rows:
-        return outcomes
+    texts = {"baseline": gates.fail_if, "yesterday": gates.fail_if_yesterday,
+             "last_week": gates.fail_if_last_week}  # fmt: skip
+    judged = [
+        _judged(text, kind, night, earlier.get(kind))
+        for kind, conditions in texts.items()
+        for text in conditions
+    ]
+    if night.quality.rows or not night.has_labels:
+        return judged
     reason = NO_LABELS_LEFT if night.unlabelled_rows else NO_ROWS
-    return [_without_rows(each, reason) for each in outcomes]
+    return [_without_rows(each, reason) for each in judged]
+
+
+def _judged(text: str, kind: str, night: Night, earlier: EarlierNight | None) -> JudgedGate:
+    """Judge a gate on differences of a kind."""
+    if not night.has_labels:
+        return JudgedGate(GateOutcome(text, True, _NO_LABELS_YET, kind))
+    before = None if earlier is None else earlier.night
+    if earlier is not None and before is None:
+        return JudgedGate(GateOutcome(text, True, f"not judged: {earlier.reason}", kind))
+    each = gate(text)
+    verdict = verdict_of(each, night, kind)
+    failures = worst_first(verdict.failures, each, night, kind)
+    # A value without a difference has no counterpart on the earlier night.
+    failed = tuple(one for one in failures if before is None or one.kind != "no_baseline")
+    lacking = "" if before is None else _lacking(each, failures, night, before)
+    reason = "; ".join(filter(None, [_reasons(failed), lacking, _left_out(verdict)]))
+    return JudgedGate(GateOutcome(text, not failed, reason, kind), failed)
 
 
 def _without_rows(judged: JudgedGate, reason: str) -> JudgedGate:
@@ -449,30 +441,17 @@ def _left_out(verdict: Verdict) -> str:
     )
 
 
-def _since(
-    text: str,
-    kind: str,
-    each: Gate,
-    failures: Iterable[GateFailure],
-    night: Night,
-    before: Night,
-    date: dt.date,
-) -> GateOutcome:
-    # A value without a difference has no counterpart on the earlier night.
-    failed = [failure for failure in failures if failure.kind != "no_baseline"]
-    without_baseline = [failure for failure in failures if failure.kind == "no_baseline"]
-    if not without_baseline:
-        return GateOutcome(text, not failed, _reasons(failed), kind)
-    names = (
-        name
-        for one in without_baseline
-        for name in _missing_values(each, one, before, night.requested)
-    )
+def _lacking(each: Gate, failures: Sequence[GateFailure], night: Night, before: Night) -> str:
+    """Name what a gate needs of an earlier night that has it not; else nothing."""
+    without = [failure for failure in failures if failure.kind == "no_baseline"]
+    names = [
+        name for one in without for name in _missing_values(each, one, before, night.requested)
+    ]
+    if not without:
+        return ""
+    scope = "" if len(without) >= _judgements(each, night) else " in part"
     shown = ", ".join(first_names(list(dict.fromkeys(names))))
-    scope = "" if len(without_baseline) >= _judgements(each, night) else " in part"
-    reason = f"not judged{scope}: {date} has no {shown}"
-    reasons = "; ".join(filter(None, [_reasons(failed), reason]))
-    return GateOutcome(text, not failed, reasons, kind)
+    return f"not judged{scope}: {before.date} has no {shown}"
 
 
 def _missing_values(
@@ -511,6 +490,19 @@ def first_names(names: Sequence[str]) -> list[str]:
     """Return the names that a reason shows, and the number of others."""
     remaining = len(names) - _MAX_NAMED
     return [*names[:_MAX_NAMED], *([f"{remaining} more"] if remaining > 0 else [])]
+
+
+def limit_outcomes(findings: Iterable[Finding]) -> list[GateOutcome]:
+    """Return a failed gate for each limit of scores or drift that fails."""
+    failed: dict[str, list[str]] = {}
+    for each in findings:
+        if each.condition:
+            name = f"{each.score}{f', {each.slice}' if each.by else ''}"
+            failed.setdefault(each.condition, []).append(f"{name}: {each.number:.3g}")
+    return [
+        GateOutcome(condition, False, "; ".join(first_names(reasons)))
+        for condition, reasons in failed.items()
+    ]
 
 
 def _reasons(failures: Iterable[GateFailure]) -> str:

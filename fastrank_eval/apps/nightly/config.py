@@ -34,7 +34,7 @@ from fastrank_eval.apps.nightly.dates import MAX_NIGHTS, date_fields, fill_date
 from fastrank_eval.apps.nightly.drift import DriftLimits
 from fastrank_eval.apps.nightly.labels import (
     KEY_TABLES,
-    LabelPart,
+    OF_LABEL,
     check_labels,
     folder_name,
     read_labels,
@@ -184,8 +184,8 @@ class NightlyConfig:
         All labels of the report, if it has several.
     alarms : int
         Number of labels with an alarm.
-    parts : tuple of LabelPart
-        What each of several labels has for itself; see `of_labels`.
+    parts : tuple of NightlyConfig
+        The configurations of several labels; see `of_labels`.
     """
 
     file: Path
@@ -210,7 +210,7 @@ class NightlyConfig:
     label: str = ""
     labels: tuple[str, ...] = ()
     alarms: int = 1
-    parts: tuple[LabelPart, ...] = ()
+    parts: tuple[NightlyConfig, ...] = ()
 
     def of_labels(self) -> tuple[NightlyConfig, ...]:
         """Return a configuration for each label, with its own folder of pages."""
@@ -219,8 +219,7 @@ class NightlyConfig:
         return tuple(
             replace(
                 self,
-                **{name: value for name, value in vars(part).items() if name != "label"},
-                label=part.label,
+                **{name: getattr(part, name) for name in OF_LABEL},
                 folder=None if self.folder is None else self.folder / folder_name(part.label),
                 parts=(),
             )
@@ -351,13 +350,7 @@ def read_config(path: str | os.PathLike[str]) -> NightlyConfig:
     configs = [_config(Path(path), tables_of(tables, each, own.get(each, {}))) for each in labels]
     if len(configs) == 1:
         return configs[0]
-    parts = tuple(
-        LabelPart(
-            label, each.scores, each.baseline, each.measures, each.options, each.gates,
-            each.labels_complete_after, each.quality,
-        )
-        for label, each in zip(labels, configs, strict=True)
-    )  # fmt: skip
+    parts = tuple(replace(each, label=each.options["label"]) for each in configs)
     alarms = sum(part.gates.alarm is not None for part in parts)
     return replace(configs[0], labels=labels, parts=parts, alarms=max(1, alarms))
 

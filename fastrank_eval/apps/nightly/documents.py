@@ -32,6 +32,7 @@ TABLES = ("night", "value", "difference", "state")
 _RECORDS: dict[str, Any] = {"value": MeasureValue, "difference": NightDifference}
 #: The kind of state that has the values of a night when it was provisional.
 PROVISIONAL = "provisional"
+#: The statuses of a night, the worst last.
 STATUSES = ("fine", "changed", "provisional", "regression", "data_quality")
 #: Fields of a night that are merged from states of nights.
 _PERIODS = ("periods", "period_nights", "period_notes", "mixes")

@@ -22,10 +22,10 @@ from fastrank_eval._lib.array_codes import (
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import SourceError
 from fastrank_eval._lib.threads import JobMap
-from fastrank_eval.apps.nightly.compare_nights import MIN_NIGHTS, first_names
+from fastrank_eval.apps.nightly.compare_nights import MIN_NIGHTS
 from fastrank_eval.apps.nightly.dates import left_out
 from fastrank_eval.apps.nightly.history import History
-from fastrank_eval.apps.nightly.night import Finding, GateOutcome, Night, NightDrift
+from fastrank_eval.apps.nightly.night import Finding, Night, NightDrift
 from fastrank_eval.apps.nightly.page_rows import change_text, null_shares
 from fastrank_eval.engine.run import Evaluation
 from fastrank_eval.engine.state_arrays import ALL as ALL_ROWS
@@ -463,16 +463,3 @@ def _changes(drift: NightDrift) -> Iterator[str]:
     for title, (before, after) in (("nulls", nulls), ("most frequent value", modes)):
         if abs(after - before) >= _SHOWN_CHANGE:
             yield f"{title} {percent_text(before, 2)} → {percent_text(after, 2)}"
-
-
-def drift_outcomes(findings: Sequence[Finding]) -> list[GateOutcome]:
-    """Return a failed gate for each limit of drift that fails."""
-    failed: dict[str, list[str]] = {}
-    for each in findings:
-        if each.condition:
-            name = f"{each.score}{f', {each.slice}' if each.by else ''}"
-            failed.setdefault(each.condition, []).append(f"{name}: {each.number:.3g}")
-    return [
-        GateOutcome(condition, False, "; ".join(first_names(reasons)))
-        for condition, reasons in failed.items()
-    ]

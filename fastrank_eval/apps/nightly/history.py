@@ -312,13 +312,9 @@ class History:
         self, first: dt.date | None = None, last: dt.date | None = None, condition: str = "TRUE"
     ) -> list[Night]:
         """Read nights without their values and differences, by a condition of SQL."""
-        rows = self._select(
-            f"SELECT date, label, status, document FROM night WHERE ({condition}) "  # noqa: S608
-            "AND label = ? AND date BETWEEN ? AND ? ORDER BY date",
-            self.label, first or _FIRST, last or _LAST,
-        )  # fmt: skip
+        columns = "date, label, status, document"
         with self._reading():
-            return [night_of(*row) for row in rows]
+            return [night_of(*row) for row in self._nights(columns, first, last, condition)]
 
     def before(self, date: dt.date, days: int) -> list[Night]:
         """Read the heads of days before a date, the latest first."""
@@ -326,8 +322,8 @@ class History:
 
     def statuses(self, first: dt.date, last: dt.date) -> dict[dt.date, str]:
         """Return the status of each night from `first` to `last`."""
+        found = self._by_date("status", first, last)
         with self._reading():
-            found = self._by_date("status", first, last)
             return {date: checked_status(status) for date, status in found.items()}
 
     def write_times(self, first: dt.date, last: dt.date) -> dict[dt.date, dt.datetime]:
@@ -380,15 +376,9 @@ class History:
 
     def repeats(self, first: dt.date, last: dt.date) -> dict[dt.date, dt.date]:
         """Map nights to the earlier night with the same rows."""
-        rows = self._select(
-            "SELECT late.date, max(early.date) FROM night AS late JOIN night AS early "
-            "ON early.fingerprint = late.fingerprint AND early.label = late.label "
-            "AND early.date < late.date WHERE late.fingerprint <> '' AND late.label = ? "
-            "AND late.date BETWEEN ? AND ? GROUP BY late.date",
-            self.label, first, last,
-        )  # fmt: skip
-        with self._reading():
-            return {dt.date.fromisoformat(d): dt.date.fromisoformat(earlier) for d, earlier in rows}
+        fingerprints = self._by_date("fingerprint", first, last)
+        earlier = {date: self.repeated(text, date) for date, text in fingerprints.items()}
+        return {date: other for date, other in earlier.items() if other is not None}
 
     def state_bytes(self, first: dt.date | None = None, last: dt.date | None = None) -> int:
         """Return the total bytes of saved states without reading them."""
@@ -429,13 +419,19 @@ class History:
         places = ", ".join("?" * len(columns(table)))
         self._database.executemany(f"REPLACE INTO {table} VALUES ({places})", rows)  # noqa: S608
 
-    def _by_date(self, column: str, first: dt.date, last: dt.date) -> dict[dt.date, Any]:
-        rows = self._select(
-            f"SELECT date, {column} FROM night "  # noqa: S608 - names of our own
-            "WHERE label = ? AND date BETWEEN ? AND ? ORDER BY date",
-            self.label, first, last,
+    def _nights(
+        self, names: str, first: dt.date | None, last: dt.date | None, condition: str = "TRUE"
+    ) -> list[tuple[Any, ...]]:
+        return self._select(
+            f"SELECT {names} FROM night WHERE ({condition}) "  # noqa: S608 - names of our own
+            "AND label = ? AND date BETWEEN ? AND ? ORDER BY date",
+            self.label, first or _FIRST, last or _LAST,
         )  # fmt: skip
-        return {dt.date.fromisoformat(date): value for date, value in rows}
+
+    def _by_date(self, column: str, first: dt.date, last: dt.date) -> dict[dt.date, Any]:
+        with self._reading():
+            rows = self._nights(f"date, {column}", first, last)
+            return {dt.date.fromisoformat(date): value for date, value in rows}
 
     def _records(
         self,

@@ -5,8 +5,9 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable
 from contextlib import closing, suppress
-from dataclasses import replace
+from dataclasses import field, replace
 
+from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import FastRankEvalError, SourceError
 from fastrank_eval.apps.nightly.compare_nights import comparison_rows, convention_differences
 from fastrank_eval.apps.nightly.config import NightlyConfig
@@ -19,13 +20,37 @@ from fastrank_eval.apps.nightly.night import EARLIER, Finding, Night, SavedState
 _TRIES = dt.timedelta(days=7)
 _NOT_AGAIN = "not judged again with complete labels: "
 
-#: Judges a night from its numbers, states, findings of few scores and distributions.
-Judge = Callable[[Night, SavedStates, tuple[Finding, ...], Distributions], Night]
+
+@dataclass(frozen=True)
+class NightRun:
+    """The results of a run.
+
+    Parameters
+    ----------
+    night : Night
+        The night; after the run as it is stored.
+    states : SavedStates
+        The states to merge it with other nights.
+    few_scores : tuple of Finding
+        Models with too few distinct scores.
+    distributions : dict
+        Scores and columns to compare with the nights before.
+    again : tuple of Night
+        Later nights that were compared again; see `compare_again`.
+    """
+
+    night: Night
+    states: SavedStates
+    few_scores: tuple[Finding, ...] = ()
+    distributions: Distributions = field(default_factory=dict)
+    again: tuple[Night, ...] = ()
 
 
-def due_nights(
-    config: NightlyConfig, now: dt.datetime, readonly: bool = False
-) -> dict[dt.date, tuple[str, ...]]:
+#: Compares and judges an evaluated night.
+Judge = Callable[[NightRun], Night]
+
+
+def due_nights(config: NightlyConfig, now: dt.datetime) -> dict[dt.date, tuple[str, ...]]:
     """Return the stored nights to judge again, ascending.
 
     Parameters
@@ -33,8 +58,6 @@ def due_nights(
     config : NightlyConfig
     now : datetime.datetime
         With a time zone.
-    readonly : bool
-        Do not change the history.
 
     Returns
     -------
@@ -48,7 +71,7 @@ def due_nights(
     due: dict[dt.date, tuple[str, ...]] = {}
     if not config.history.exists():
         return due
-    with suppress(FastRankEvalError), History(config.history, readonly=readonly) as history:
+    with suppress(FastRankEvalError), History(config.history) as history:
         history.claim(config.report, config.labels or [config.options["label"]])
         for each in config.of_labels():
             after = each.labels_complete_after
@@ -157,6 +180,6 @@ def _judge_stored(later: Night, night: Night, history: History, judge: Judge) ->
         findings=(),
         drift=(),
     )
-    judged = judge(evaluated, states, few, distributions)
+    judged = judge(NightRun(evaluated, states, few, distributions))
     history.write(judged, states)
     return judged

@@ -13,11 +13,11 @@ from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import HistoryError
 from fastrank_eval.apps.nightly.config import NightlyConfig
 from fastrank_eval.apps.nightly.history import History
-from fastrank_eval.apps.nightly.label_summary import labelled_night
+from fastrank_eval.apps.nightly.label_summary import with_equal_findings
 from fastrank_eval.apps.nightly.labels import folder_name
 from fastrank_eval.apps.nightly.night import Night
 from fastrank_eval.apps.nightly.pages import check_page, check_pages, write_again, write_page
-from fastrank_eval.apps.nightly.text import STATUSES, lead, sentences
+from fastrank_eval.apps.nightly.text import STATUSES, sentences
 
 #: Days of a strip of statuses.
 STRIP_DAYS = 30
@@ -82,11 +82,12 @@ def labels_content(
         if own
         for night in history.of(label).read(max(own), max(own))
     ]
-    common: list[str] = []
-    if len(nights) == len(labels) > 0 and len({night.date for night in nights}) == 1:
-        labelled = labelled_night(nights)
-        common, nights = sentences(labelled.common), list(labelled.nights)
+    together = len(nights) == len(labels) > 0 and len({night.date for night in nights}) == 1
+    nights = with_equal_findings(nights) if together else nights
     night_of = {night.label: night for night in nights}
+    texts_of = {night.label: sentences(night) for night in nights}
+    first_texts = texts_of[labels[0]] if together else []
+    common = [text for text in first_texts if all(text in of for of in texts_of.values())]
     return {
         "labels": [
             LabelRow(
@@ -94,7 +95,7 @@ def labels_content(
                 address(label),
                 tuple(_strip(statuses[label], begin, last)),
                 night_of.get(label),
-                lead(night_of[label]) if label in night_of else "",
+                next((text for text in texts_of.get(label, ()) if text not in common), ""),
                 label == shown,
             )
             for label in labels

@@ -4,124 +4,48 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
-from fastrank_eval._lib.dataclass import dataclass
-from fastrank_eval.apps.nightly.gate_text import gate_texts
-from fastrank_eval.apps.nightly.maturity import maturity_texts
-from fastrank_eval.apps.nightly.night import NO_LABELS_LEFT, NO_ROWS, Finding, Night
+from fastrank_eval.apps.nightly.documents import STATUSES
+from fastrank_eval.apps.nightly.night import Finding, Night
 from fastrank_eval.apps.nightly.summary_files import (
     escaped,
     label_code,
     night_lines,
     night_markdown,
+    night_texts,
     page_link,
     status_word,
 )
-from fastrank_eval.apps.nightly.text import sentences
 from fastrank_eval.results.format import printable
 
-#: Statuses, the worst first.
-_ORDER = ("data_quality", "regression", "changed", "provisional", "fine")
 #: Kinds of findings that do not depend on labels.
 _OF_ROWS = ("scores", "drift")
 
 
-@dataclass(frozen=True)
-class LabelledNight:
-    """The nights of all labels of one date.
+def with_equal_findings(nights: Sequence[Night]) -> list[Night]:
+    """Make the findings of scores and columns equal that all labels have.
 
-    Parameters
-    ----------
-    common : Night
-        The problems that all labels share: flags of the rows, findings of scores and columns, their
-        gates, and notes. It has the worst status.
-    nights : tuple of Night
-        The nights without these problems, each with its own status.
-    shared : dict of str to list of str
-        Sentences on the maturity of labels, and notes, that some labels share, and these labels.
+    They lose the numbers of measures, which each label has for itself.
     """
-
-    common: Night
-    nights: tuple[Night, ...]
-    shared: dict[str, list[str]]
-
-    @property
-    def texts(self) -> list[str]:
-        """Lines for all labels together."""
-        common = self.common
-        shared = [f"{', '.join(labels)}: {text}" for text, labels in self.shared.items()]
-        return [*sentences(common), *shared, *gate_texts(common), *common.notes]
-
-
-def labelled_night(nights: Sequence[Night]) -> LabelledNight:
-    """Separate the problems that all labels share.
-
-    Parameters
-    ----------
-    nights : sequence of Night
-        One for each label; at least one.
-    """
-    flags = _in_all(night.quality.flags for night in nights)
-    notes = _in_all(night.notes for night in nights)
-    findings = _in_all(tuple(map(_of_rows, night.findings)) for night in nights)
-    conditions = {one.condition for one in findings if one is not None}
-    gates = [
-        gate for gate in _in_all(night.gates for night in nights) if gate.condition in conditions
-    ]
-    if not any(night.quality.rows for night in nights):
-        gates = [
-            gate
-            for night in nights
-            for gate in night.gates
-            if not gate.passed or gate.reason in (NO_ROWS, NO_LABELS_LEFT)
-        ]
-    labels_by_text: dict[str, list[str]] = {}
-    for night in nights:
-        for text in (*maturity_texts(night), *(note for note in night.notes if note not in notes)):
-            labels_by_text.setdefault(text, []).append(night.label)
-    shared = {text: labels for text, labels in labels_by_text.items() if len(labels) > 1}
-    # The rows of a label that no row has are not those of the others.
-    first = next((night for night in nights if night.quality.rows), nights[0])
-    common = replace(
-        first,
-        label="",
-        status=worst_status(nights),
-        quality=replace(first.quality, flags=tuple(flags)),
-        findings=tuple(one for one in findings if one is not None),
-        gates=tuple(gates),
-        notes=tuple(notes),
-    )
-    rest = (
+    of_rows = [[_of_rows(one) for one in night.findings] for night in nights]
+    return [
         replace(
             night,
-            quality=replace(
-                night.quality, flags=tuple(f for f in night.quality.flags if f not in flags)
-            ),
             findings=tuple(
-                one
-                for one in night.findings
-                if (key := _of_rows(one)) is None or key not in findings
+                bare if all(bare in each for each in of_rows) else one
+                for one, bare in zip(night.findings, own, strict=True)
             ),
-            gates=tuple(gate for gate in night.gates if gate not in gates),
-            notes=tuple(note for note in night.notes if note not in (*notes, *shared)),
         )
-        for night in nights
-    )
-    return LabelledNight(common, tuple(rest), shared)
+        for night, own in zip(nights, of_rows, strict=True)
+    ]
 
 
-def worst_status(nights: Iterable[Night]) -> str:
-    """Return the worst status of some nights."""
-    return min((night.status for night in nights), key=_ORDER.index)
-
-
-def _of_rows(finding: Finding) -> Finding | None:
-    """Return a finding of the rows without numbers of measures, or None."""
+def _of_rows(finding: Finding) -> Finding:
+    """Return a finding of the rows without numbers of measures."""
     if finding.kind not in _OF_ROWS:
-        return None
+        return finding
     none = math.nan
     return replace(
         finding, measure="", verdict="", value=none, ci_low=none, ci_high=none, base=none,
@@ -129,10 +53,17 @@ def _of_rows(finding: Finding) -> Finding | None:
     )  # fmt: skip
 
 
-def _in_all(sequences: Iterable[Sequence[Any]]) -> list[Any]:
-    """Return the elements that all sequences have, in the order of the first."""
-    first, *others = sequences
-    return [each for each in first if all(each in other for other in others)]
+def _shared_texts(nights: Sequence[Night]) -> dict[str, str]:
+    """Map each text that several labels have to a line with these labels."""
+    labels: dict[str, list[str]] = {}
+    for night in nights:
+        for text in dict.fromkeys(night_texts(night)):
+            labels.setdefault(text, []).append(night.label)
+    return {
+        text: text if len(of) == len(nights) else f"{', '.join(of)}: {text}"
+        for text, of in labels.items()
+        if len(of) > 1
+    }
 
 
 def nights_lines(nights: Sequence[Night]) -> str:
@@ -147,14 +78,13 @@ def nights_lines(nights: Sequence[Night]) -> str:
     """
     if not nights[0].label:
         return night_lines(nights[0])
-    labelled = labelled_night(nights)
-    common = labelled.common
-    lines = [f"{common.date} {status_word(common)}: {_statuses(nights)}"]
-    lines += [f"  {text}" for text in labelled.texts]
-    texts = [night_lines(night, known=labelled.shared) for night in labelled.nights]
-    own = "".join(texts).splitlines()
-    lines += [f"  {line}" for line in own]
-    return "".join(f"{printable(line)}\n" for line in lines)
+    nights = with_equal_findings(nights)
+    shared = _shared_texts(nights)
+    statuses = ", ".join(f"{night.label} {status_word(night)}" for night in nights)
+    lines = [f"{nights[0].date} {_worst_status(nights)}: {statuses}", *shared.values()]
+    for night in nights:
+        lines += night_lines(night, known=shared).splitlines()
+    return "\n  ".join(map(printable, lines)) + "\n"
 
 
 def nights_markdown(
@@ -181,24 +111,19 @@ def nights_markdown(
     strips = statuses or [{} for _ in nights]
     if not nights[0].label:
         return night_markdown(nights[0], pages[0], strips[0])
-    labelled = labelled_night(nights)
-    common = labelled.common
+    nights = with_equal_findings(nights)
+    shared, first = _shared_texts(nights), nights[0]
     words = ", ".join(f"{label_code(night)} {status_word(night)}" for night in nights)
-    lines = [
-        f"**{escaped(common.title)}, {common.date}: {status_word(common)}**{page_link(index)}",
-        "",
-        words,
-        "",
-        *(f"* {escaped(text)}" for text in labelled.texts),
-    ]
+    title = f"{escaped(first.title)}, {first.date}: {_worst_status(nights)}"
+    lines = [f"**{title}**{page_link(index)}", "", words, ""]
+    lines += [f"* {escaped(text)}" for text in shared.values()]
     parts = ["\n".join(lines).rstrip("\n") + "\n"]
-    last = len(nights) - 1
     parts += [
-        night_markdown(night, page, strip, legend=at == last, known=labelled.shared)
-        for at, (night, page, strip) in enumerate(zip(labelled.nights, pages, strips, strict=True))
+        night_markdown(night, page, strip, legend=night is nights[-1], known=shared)
+        for night, page, strip in zip(nights, pages, strips, strict=True)
     ]
     return "\n".join(parts)
 
 
-def _statuses(nights: Sequence[Night]) -> str:
-    return ", ".join(f"{night.label} {status_word(night)}" for night in nights)
+def _worst_status(nights: Sequence[Night]) -> str:
+    return status_word(max(nights, key=lambda night: STATUSES.index(night.status)))

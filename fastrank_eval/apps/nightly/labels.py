@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -12,7 +11,7 @@ from typing import Any
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import near
 from fastrank_eval.apps.nightly.config_checks import ConfigErrors, Key, check_tables, read_table
-from fastrank_eval.apps.nightly.night import LABEL_LIMITS, GateTexts, QualityLimits
+from fastrank_eval.apps.nightly.night import LABEL_LIMITS
 
 #: The keys of ``[labels.x]``, and the general table that each replaces a key of.
 KEY_TABLES = {
@@ -35,31 +34,11 @@ KEY_TABLES = {
 _Tables = dict[str, dict[str, Any]]
 
 
-@dataclass(frozen=True)
-class LabelPart:
-    """The part of a configuration that one of several labels has for itself.
-
-    Parameters
-    ----------
-    label : str
-    scores : tuple of str, or dict of str to str
-    baseline : str or None
-    measures : tuple of str
-    options : dict of str to object
-        With the label, and its slices.
-    gates : GateTexts
-    labels_complete_after : datetime.timedelta or None
-    quality : QualityLimits
-    """
-
-    label: str
-    scores: tuple[str, ...] | dict[str, str]
-    baseline: str | None
-    measures: tuple[str, ...]
-    options: dict[str, Any]
-    gates: GateTexts
-    labels_complete_after: dt.timedelta | None
-    quality: QualityLimits
+#: What a configuration of several labels has for each of them.
+OF_LABEL = (
+    *("label", "scores", "baseline", "measures", "options"),
+    *("gates", "labels_complete_after", "quality"),
+)
 
 
 def folder_name(label: str) -> str:

@@ -15,7 +15,7 @@ from fastrank_eval.analysis.attribution import (
     slicings_of,
 )
 from fastrank_eval.apps.nightly.history import History
-from fastrank_eval.apps.nightly.night import EARLIER, MixChange, Night, SavedStates
+from fastrank_eval.apps.nightly.night import EARLIER, MixChange, Night
 from fastrank_eval.apps.nightly.text import ago, amount
 from fastrank_eval.engine.records import MeasureValue
 from fastrank_eval.measures.parser import measure as measure_of
@@ -31,7 +31,7 @@ _MIN_DIGITS, _MAX_DIGITS = 3, 6
 _BEFORE, _AFTER = "before", "after"
 
 
-def with_mixes(night: Night, history: History, states: SavedStates | None = None) -> Night:
+def with_mixes(night: Night, history: History) -> Night:
     """Add the decompositions of the changes since earlier nights.
 
     Each model and measure that is a mean over groups has one for yesterday and one for last week,
@@ -44,9 +44,7 @@ def with_mixes(night: Night, history: History, states: SavedStates | None = None
     night : Night
         With its differences.
     history : History
-        The store of the earlier nights.
-    states : SavedStates, optional
-        The states of the night itself, if the history may lack them.
+        The store of the night and the earlier nights.
 
     Returns
     -------
@@ -56,8 +54,7 @@ def with_mixes(night: Night, history: History, states: SavedStates | None = None
     kinds = [kind for kind in EARLIER if any(d.kind == kind for d in night.compared)]
     if not kinds or not night.conventions.get("by"):
         return night
-    own = history.state(night.date, "groups") if states is None else states.contents.get("groups")
-    latest = _sliced(own)
+    latest = _sliced(history.state(night.date, "groups"))
     mixes: list[MixChange] = []
     for kind in kinds if latest else ():
         date = night.date - dt.timedelta(days=EARLIER[kind])

@@ -253,11 +253,7 @@ NO_INTERVALS = (
 MOST_SCORES = 20_000_000
 
 
-def with_periods(
-    night: Night,
-    history: History,
-    states: SavedStates | None = None,
-) -> Night:
+def with_periods(night: Night, history: History) -> Night:
     """Add the merged values of the week and the month that end with a night.
 
     The values have no errors and no intervals: these would take the users of each night as
@@ -270,25 +266,11 @@ def with_periods(
     ----------
     night : Night
     history : History
-        The store of the earlier nights.
-    states : SavedStates, optional
-        The states of the night itself, if the history may lack them.
+        The store of the night and the earlier nights.
     """
     first = night.date - dt.timedelta(days=max(PERIODS.values()) - 1)
     rows = {each.date: each.quality.rows for each in history.heads(first, night.date)}
     repeats = history.repeats(first, night.date)
-    if states is not None:
-        rows[night.date] = night.quality.rows
-        repeats.pop(night.date, None)
-        earlier = history.repeated(states.fingerprint, night.date)
-        if earlier is not None:
-            repeats[night.date] = earlier
-
-    def content(date: dt.date, kind: str) -> bytes | None:
-        if states is not None and date == night.date:
-            return states.contents.get(kind)
-        return history.state(date, kind)
-
     level, least_groups = confidence_of(night), _min_groups(night)
     values: dict[str, list[MeasureValue]] = {name: [] for name in PERIODS}
     dates: dict[str, tuple[dt.date, ...]] = {}
@@ -301,7 +283,8 @@ def with_periods(
     }
     too_many = [name for name, number in scores.items() if number > MOST_SCORES]
     for kind in KINDS:
-        if content(night.date, kind) is None and night.quality.rows:
+        own = history.state(night.date, kind)
+        if own is None and night.quality.rows:
             # The night has no measure of this kind.
             continue
         wanted_periods = dict(PERIODS)
@@ -313,7 +296,7 @@ def with_periods(
         for ago in range(max(wanted_periods.values(), default=0)):
             date = night.date - dt.timedelta(days=ago)
             if rows.get(date) and date not in repeats:
-                merging.add(date, content(date, kind))
+                merging.add(date, history.state(date, kind) if ago else own)
             for name in (name for name, days in wanted_periods.items() if days == ago + 1):
                 merged = merging.result(level, least_groups)
                 values[name] += (_shown(value, night) for value in merged.values)

@@ -10,16 +10,14 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from fastrank_eval._lib.arguments import integer
 from fastrank_eval._lib.threads import JobMap
-from fastrank_eval.apps.nightly.compare_nights import drift, first_names
+from fastrank_eval.apps.nightly.compare_nights import drift
 from fastrank_eval.apps.nightly.night import (
     LABEL_LIMITS,
     MOST_SCORES,
     Finding,
-    GateOutcome,
     Night,
     NightQuality,
     QualityLimits,
@@ -196,8 +194,8 @@ def quality_of(evaluation: Evaluation) -> NightQuality:
     )
 
 
-def judge_quality(
-    quality: NightQuality,
+def judge_rows(
+    night: Night,
     volumes: Sequence[tuple[int, float]],
     limits: QualityLimits,
     repeated: dt.date | None = None,
@@ -206,64 +204,47 @@ def judge_quality(
 
     Parameters
     ----------
-    quality : NightQuality
+    night : Night
+        A provisional night is judged without its labels.
     volumes : sequence of (int, float)
         Rows and CTR of the earlier nights with rows.
     limits : QualityLimits
     repeated : datetime.date, optional
         An earlier night with the same rows.
     """
+    quality, label = night.quality, None
+    ctrs = [ctr for _, ctr in volumes]
+    if night.provisional:
+        no_limits: dict[str, Any] = dict.fromkeys(LABEL_LIMITS)
+        limits, label, ctrs = replace(limits, **no_limits), night.label_column, []
     judged = replace(
         quality,
         volume_drift=drift(float(quality.rows), [float(rows) for rows, _ in volumes]),
-        ctr_drift=drift(quality.ctr, [ctr for _, ctr in volumes]),
+        ctr_drift=drift(quality.ctr, ctrs),
     )
-    flags = [] if repeated is None else [f"the rows are those of {repeated}"]
-    flags.append(_below_limit("rows", judged.rows, limits.min_rows))
-    flags.append(_below_limit("groups", judged.groups, limits.min_groups))
-    flags.append(_below_limit("coverage", judged.coverage, limits.min_coverage))
-    flags.append(
+    flags = [
+        "" if quality.rows or night.provisional else no_labels_text(night),
+        "" if repeated is None else f"the rows are those of {repeated}",
+        _below_limit("rows", judged.rows, limits.min_rows),
+        _below_limit("groups", judged.groups, limits.min_groups),
+        _below_limit("coverage", judged.coverage, limits.min_coverage),
         _above_limit("share of groups of one class", judged.single_class_share,
-               limits.max_single_class_share)
-    )  # fmt: skip
-    for score, rate in judged.tie_rates.items():
-        flags.append(_above_limit(f"tie rate of {score!r}", rate, limits.max_tie_rate))
-    for column, nulls in judged.nulls.items():
-        share = _share(nulls, judged.rows)
-        flags.append(_above_limit(f"share of nulls of {column!r}", share, limits.max_null_share))
-    flags.append(_drift_flag("rows", judged.volume_drift, limits.max_volume_drift))
-    flags.append(_drift_flag("CTR", judged.ctr_drift, limits.max_ctr_drift))
-    return replace(judged, flags=tuple(flag for flag in flags if flag))
-
-
-def judge_rows(
-    night: Night,
-    volumes: Sequence[tuple[int, float]],
-    limits: QualityLimits,
-    repeated: dt.date | None,
-) -> NightQuality:
-    """Judge the quality of a night; a provisional one without its labels.
-
-    Parameters
-    ----------
-    night : Night
-    volumes, limits, repeated
-        As in `judge_quality`.
-    """
-    quality = night.quality
-    if not night.provisional:
-        judged = judge_quality(quality, volumes, limits, repeated)
-        no_labels = "" if quality.rows else no_labels_text(night)
-        return replace(judged, flags=(no_labels, *judged.flags)) if no_labels else judged
-    label = night.label_column
-    no_limits: dict[str, Any] = dict.fromkeys(LABEL_LIMITS)
-    judged = judge_quality(
-        replace(quality, nulls={name: n for name, n in quality.nulls.items() if name != label}),
-        [(rows, math.nan) for rows, _ in volumes],
-        replace(limits, **no_limits),
-        repeated,
-    )
-    return replace(judged, nulls=quality.nulls)
+               limits.max_single_class_share),
+        *(
+            _above_limit(f"tie rate of {score!r}", rate, limits.max_tie_rate)
+            for score, rate in judged.tie_rates.items()
+        ),
+        *(
+            _above_limit(
+                f"share of nulls of {column!r}", _share(nulls, judged.rows), limits.max_null_share
+            )
+            for column, nulls in judged.nulls.items()
+            if column != label
+        ),
+        _drift_flag("rows", judged.volume_drift, limits.max_volume_drift),
+        _drift_flag("CTR", judged.ctr_drift, limits.max_ctr_drift),
+    ]  # fmt: skip
+    return replace(judged, flags=tuple(filter(None, flags)))
 
 
 def _sum_of(evaluation: Evaluation, measure: Measure, model: int) -> float:
@@ -307,17 +288,13 @@ def _nulls(evaluation: Evaluation) -> dict[str, int]:
         for part in slicing.spec.columns:
             if part.activity:
                 continue
-            mask = _null_mask(slices.values[part.name])
+            mask = slices.values[part.name].is_null().to_pylist()
             null_counts[part.column] = sum(
                 sums.rows(slice_index)
                 for slice_index, is_null in zip(slices.codes.tolist(), mask, strict=True)
                 if is_null
             )
     return null_counts
-
-
-def _null_mask(values: pa.Array) -> list[bool]:
-    return [bool(is_null) for is_null in values.is_null().to_pylist()]
 
 
 def _to_count(number: float) -> int:
@@ -399,14 +376,3 @@ def few_scores(evaluation: Evaluation, limit: int | None) -> tuple[Finding, ...]
                 )
             )
     return tuple(few)
-
-
-def few_scores_outcomes(few: Sequence[Finding]) -> list[GateOutcome]:
-    """Return one failed gate for the models that fail, or nothing."""
-    failing = [each for each in few if each.condition]
-    if not failing:
-        return []
-    reasons = [
-        f"{each.score}{f', {each.slice}' if each.by else ''}: {each.number:.0f}" for each in failing
-    ]
-    return [GateOutcome(failing[0].condition, False, "; ".join(first_names(reasons)))]

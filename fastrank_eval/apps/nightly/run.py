@@ -6,15 +6,14 @@ import datetime as dt
 import math
 import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
-from dataclasses import asdict, field, replace
+from contextlib import closing, contextmanager
+from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from fastrank_eval._lib.addresses import clean_address
-from fastrank_eval._lib.dataclass import dataclass
-from fastrank_eval._lib.errors import ArgumentError, ColumnError, FastRankEvalError, OutputError
+from fastrank_eval._lib.errors import ArgumentError, ColumnError, OutputError
 from fastrank_eval._lib.files import check_writable
 from fastrank_eval._lib.log import NIGHTLY
 from fastrank_eval._lib.threads import Progress
@@ -27,6 +26,7 @@ from fastrank_eval.apps.nightly.compare_nights import (
     from_baseline,
     from_earlier,
     gate_outcomes,
+    limit_outcomes,
     without_praise,
 )
 from fastrank_eval.apps.nightly.config import NightlyConfig
@@ -38,7 +38,6 @@ from fastrank_eval.apps.nightly.drift import (
     Reference,
     distributions_of,
     distributions_to_bytes,
-    drift_outcomes,
     judge_drift,
 )
 from fastrank_eval.apps.nightly.findings import (
@@ -50,7 +49,7 @@ from fastrank_eval.apps.nightly.findings import (
     with_since,
 )
 from fastrank_eval.apps.nightly.history import History, open_history
-from fastrank_eval.apps.nightly.judge_again import compare_again
+from fastrank_eval.apps.nightly.judge_again import NightRun, compare_again
 from fastrank_eval.apps.nightly.maturity import (
     check_order,
     gate_so_far,
@@ -63,7 +62,6 @@ from fastrank_eval.apps.nightly.night import (
     Finding,
     Night,
     NightDifference,
-    SavedStates,
     values_of,
 )
 from fastrank_eval.apps.nightly.night_curves import curves_of, has_curves
@@ -76,7 +74,6 @@ from fastrank_eval.apps.nightly.quality import (
     UNSCORED,
     distinct_scores,
     few_scores,
-    few_scores_outcomes,
     judge_rows,
     quality_of,
     scores_to_count,
@@ -88,26 +85,7 @@ from fastrank_eval.measures import Measure
 from fastrank_eval.measures.parser import requested_measures
 from fastrank_eval.results.notes import largest_group_notes, rows_left_out_notes
 
-
-def check_folder(history: Path) -> None:
-    """Refuse a history whose folder does not exist.
-
-    Raises
-    ------
-    OutputError
-    """
-    if not history.parent.is_dir():
-        raise OutputError(
-            f"cannot write {str(history)!r}: folder {str(history.parent)!r} does not exist; "
-            "create it first."
-        )
-
-
-def names_nights(config: NightlyConfig) -> bool:
-    """Return whether a run may change names of labels of nights."""
-    with suppress(FastRankEvalError), open_history(config.history) as history:
-        return history.names_nights(config.labels or [config.options["label"]])
-    return False
+_NO_LABELS_YET = "judged without labels: run the night again when they have come"
 
 
 @contextmanager
@@ -127,59 +105,21 @@ def with_history_copy(config: NightlyConfig) -> Iterator[NightlyConfig]:
     """
     with TemporaryDirectory() as folder:
         copy = Path(folder) / "history.db"
-        check_folder(config.history)
+        if not config.history.parent.is_dir():
+            raise OutputError(
+                f"cannot write {str(config.history)!r}: folder {str(config.history.parent)!r} does "
+                "not exist; create it first."
+            )
         with open_history(config.history) as history:
             history.claim(config.report, config.labels or [config.options["label"]])
             history.copy(copy)
         yield replace(config, history=copy, folder=None)
 
 
-@dataclass(frozen=True)
-class NightRun:
-    """The results of a run.
-
-    Parameters
-    ----------
-    night : Night
-        The night; after the run as it is stored.
-    states : SavedStates
-        The states to merge it with other nights.
-    few_scores : tuple of Finding
-        Models with too few distinct scores.
-    distributions : dict
-        Scores and columns to compare with the nights before.
-    again : tuple of Night
-        Later nights that were compared again; see `compare_again`.
-    """
-
-    night: Night
-    states: SavedStates
-    few_scores: tuple[Finding, ...] = ()
-    distributions: Distributions = field(default_factory=dict)
-    again: tuple[Night, ...] = ()
-
-
 def nightly(
     config: NightlyConfig,
     date: dt.date,
     *,
-    dry_run: bool = False,
-    labels: bool = True,
-    now: dt.datetime | None = None,
-    progress: Callable[[Progress], object] | None = None,
-) -> NightRun:
-    """Evaluate a night of one label; see `nightly_of_labels`."""
-    (outcome,) = nightly_of_labels(
-        config, date, dry_run=dry_run, labels=labels, now=now, progress=progress
-    )
-    return outcome
-
-
-def nightly_of_labels(
-    config: NightlyConfig,
-    date: dt.date,
-    *,
-    dry_run: bool = False,
     labels: bool = True,
     now: dt.datetime | None = None,
     progress: Callable[[Progress], object] | None = None,
@@ -193,8 +133,6 @@ def nightly_of_labels(
     ----------
     config : NightlyConfig
     date : datetime.date
-    dry_run : bool
-        Write nothing.
     labels : bool
         False reads no label: rows, nulls, distinct scores and drift are judged, and measures have
         no values. A later run with labels replaces the night.
@@ -215,8 +153,23 @@ def nightly_of_labels(
         Without labels also if the history has the night with labels.
     """
     now = dt.datetime.now(dt.UTC) if now is None else now
-    NIGHTLY.info("night begun", night=str(date), report=config.report, dry_run=dry_run)
-    outcomes = _run_labels(config, date, dry_run, labels, now, progress)
+    NIGHTLY.info("night begun", night=str(date), report=config.report)
+    configs = config.of_labels()
+    # Check that the history can be written before reading rows. A failed run leaves no new file.
+    known: set[str] = set()
+    if config.history.exists():
+        with closing(History(config.history)) as history:
+            known = _claim(history, configs, date, labels)
+    else:
+        check_writable(config.history, overwrite=True)  # another run may create it
+    evaluated = _evaluate(configs, date, labels, known, now, progress)
+    # The transaction shows concurrent runs a complete night or none.
+    with closing(History(config.history)) as history, history.transaction():
+        _claim(history, configs, date, labels)
+        outcomes = [
+            _judge_and_write(each, own, history.of(own.label))
+            for each, own in zip(evaluated, configs, strict=True)
+        ]
     for outcome in outcomes:
         night = outcome.night
         NIGHTLY.info(
@@ -228,41 +181,6 @@ def nightly_of_labels(
             seconds=night.seconds,
         )
     return outcomes
-
-
-def _run_labels(
-    config: NightlyConfig,
-    date: dt.date,
-    dry_run: bool,
-    labels: bool,
-    now: dt.datetime,
-    progress: Callable[[Progress], object] | None,
-) -> list[NightRun]:
-    configs = config.of_labels()
-    if dry_run:
-        check_folder(config.history)
-        with open_history(config.history) as history:
-            known = _claim(history, configs, date, labels)
-            evaluated = _evaluate(configs, date, labels, known, now, progress)
-            return [
-                _judge(each, own, history.of(own.label))
-                for each, own in zip(evaluated, configs, strict=True)
-            ]
-    # Check that the history can be written before reading rows. A failed run leaves no new file.
-    known = set()
-    if config.history.exists():
-        with closing(History(config.history)) as history:
-            known = _claim(history, configs, date, labels)
-    else:
-        check_writable(config.history, overwrite=True)  # another run may create it
-    evaluated = _evaluate(configs, date, labels, known, now, progress)
-    # The transaction shows concurrent runs a complete night or none.
-    with closing(History(config.history)) as history, history.transaction():
-        _claim(history, configs, date, labels)
-        return [
-            _judge_and_write(each, own, history.of(own.label))
-            for each, own in zip(evaluated, configs, strict=True)
-        ]
 
 
 def _evaluate(
@@ -284,10 +202,9 @@ def _evaluate(
         raise ColumnError(
             f"{error} If labels come later, judge the rest of the night with --no-labels."
         ) from None
-    evaluate = _evaluated_night if labels else _night_without_labels
     evaluated = []
     for config, evaluation, columns in zip(configs, evaluations, of_columns, strict=True):
-        one = evaluate(config, date, evaluation)
+        one = _evaluated_night(config, date, evaluation, labels)
         one = replace(one, night=with_maturity(one.night, config.labels_complete_after, now))
         if config.drift.nights and one.night.quality.rows:
             distributions = distributions_of(evaluation, config.drift.min_rows)
@@ -299,25 +216,16 @@ def _evaluate(
 
 def _judge_and_write(evaluated: NightRun, config: NightlyConfig, history: History) -> NightRun:
     """Judge and store a night, and judge later nights that lacked it."""
-    outcome = _judge(evaluated, config, history)
-    history.write(outcome.night, outcome.states)
-
-    def judge(*parts: Any) -> Night:
-        return _compare_and_judge(NightRun(*parts), config, history)
-
-    later = compare_again(outcome.night, history, judge)
-    dates = ", ".join(str(each.date) for each in later)
-    notes = [f"nights that are compared with it now: {dates}"] if later else []
-    night = replace(outcome.night, notes=(*outcome.night.notes, *notes))
-    return replace(outcome, night=night, again=later)
-
-
-def _judge(evaluated: NightRun, config: NightlyConfig, history: History) -> NightRun:
-    """Judge an evaluated night beside the stored one of its date."""
     stored = next(iter(history.read(evaluated.night.date, evaluated.night.date)), None)
     check_order(evaluated.night, stored)
-    night = _compare_and_judge(evaluated, config, history)
-    return NightRun(*with_earlier_judgement(night, evaluated.states, stored, history))
+    judge = partial(_compare_and_judge, config=config, history=history)
+    night = judge(evaluated)
+    night, states = with_earlier_judgement(night, evaluated.states, stored, history)
+    history.write(night, states)
+    later = compare_again(night, history, judge)
+    dates = ", ".join(str(each.date) for each in later)
+    notes = [f"nights that are compared with it now: {dates}"] if later else []
+    return NightRun(replace(night, notes=(*night.notes, *notes)), states, again=later)
 
 
 def _request(
@@ -344,39 +252,54 @@ def _request(
     return opened.without_labels(request, label, measures=counts, baseline=config.baseline)
 
 
-def _source(config: NightlyConfig, date: dt.date) -> str | list[str]:
-    sources = config.sources(date)
-    return sources[0] if len(sources) == 1 else sources
-
-
-def _evaluated_night(config: NightlyConfig, date: dt.date, evaluation: Evaluation) -> NightRun:
+def _evaluated_night(
+    config: NightlyConfig, date: dt.date, evaluation: Evaluation, labels: bool
+) -> NightRun:
+    """Collect the numbers of a run; without labels only those of its rows."""
     requested = requested_measures(list(config.measures))
-    hidden = frozenset(map(str, _quality_measures(config, config.options)))
-    meta = evaluation.meta
+    counts = _quality_measures(config, config.options) if labels else evaluation.plan.measures
+    hidden = frozenset(map(str, counts))
+    meta, quality = evaluation.meta, quality_of(evaluation)
     values, confidence = values_of(evaluation, hidden), config.options["confidence"]
+    sources = config.sources(date)
+    conventions = _conventions_of_run(evaluation, config, hidden)
+    if not labels:
+        conventions = {"labels": NO_LABELS, **conventions}
+        label = evaluation.plan.roles.label
+        quality = replace(
+            quality,
+            positives=0,
+            ctr=math.nan,
+            coverage=math.nan,
+            single_class_share=math.nan,
+            nulls={name: n for name, n in quality.nulls.items() if name != label},
+        )
+    command = ["fastrank-eval", "nightly", str(config.file), "--date", str(date)]
+    measures = evaluation.plan.measures if labels else requested
     night = Night(
         date=date,
         title=config.title,
         models=config.models,
         baseline=config.baseline,
-        measures=tuple(str(m) for m in evaluation.plan.measures if str(m) not in hidden),
-        sources=tuple(map(clean_address, config.sources(date))),
-        command=_command(config, date),
+        measures=tuple(str(m) for m in measures if str(m) not in hidden),
+        sources=tuple(map(clean_address, sources)),
+        command=shlex.join(command if labels else [*command, "--no-labels"]),
         version=meta.version,
         seconds=meta.seconds,
         label=config.label,
         notes=(
             *largest_group_notes(values, meta.conventions, meta.rows),
             *rows_left_out_notes(meta.conventions, meta.rows),
+            *([] if labels else [_NO_LABELS_YET]),
         ),
-        conventions=_conventions_of_run(evaluation, config, hidden),
+        conventions=conventions,
         values=tuple(values),
-        quality=quality_of(evaluation),
+        quality=quality,
         compared=tuple(from_baseline(evaluation, values, confidence)),
         curves=curves_of(evaluation),
         calibration=calibration_of(evaluation),
     )
-    states = states_of(evaluation, _source(config, date), hidden, config.states)
+    states = states_of(evaluation, sources, hidden, config.states)
     few = few_scores(evaluation, config.gates.min_distinct_scores)
     return NightRun(with_display_names(night, requested, evaluation), states, few)
 
@@ -390,59 +313,15 @@ def _claim(
     """
     first = configs[0]
     history.claim(first.report, first.labels or [first.options["label"]])
-    for config in configs:
-        _check_labels(history.of(config.label), date, labels)
-    before = history.of(configs[0].label).before(date, 2 * configs[0].drift.nights)
+    for config in () if labels else configs:
+        nights = history.of(config.label).heads(date, date)
+        if any(night.has_labels and night.quality.rows for night in nights):
+            raise ArgumentError(
+                "--no-labels: must be a night without labels in the history, got one that has "
+                "them; leave the option out to judge it again."
+            )
+    before = history.of(first.label).before(date, 2 * first.drift.nights)
     return {drift.name for night in before for drift in night.drift}
-
-
-def _check_labels(history: History, date: dt.date, labels: bool) -> None:
-    nights = [] if labels else history.heads(date, date)
-    if any(night.has_labels and night.quality.rows for night in nights):
-        raise ArgumentError(
-            "--no-labels: must be a night without labels in the history, got one that has them; "
-            "leave the option out to judge it again."
-        )
-
-
-def _night_without_labels(config: NightlyConfig, date: dt.date, evaluation: Evaluation) -> NightRun:
-    requested = requested_measures(list(config.measures))
-    quality = replace(
-        quality_of(evaluation),
-        positives=0,
-        ctr=math.nan,
-        coverage=math.nan,
-        single_class_share=math.nan,
-    )
-    label = evaluation.plan.roles.label
-    nulls = {name: n for name, n in quality.nulls.items() if name != label}
-    hidden = frozenset(map(str, evaluation.plan.measures))
-    conventions = _conventions_of_run(evaluation, config, hidden)
-    night = Night(
-        date=date,
-        title=config.title,
-        models=config.models,
-        baseline=config.baseline,
-        measures=tuple(map(str, requested)),
-        sources=tuple(map(clean_address, config.sources(date))),
-        command=_command(config, date, "--no-labels"),
-        version=evaluation.meta.version,
-        seconds=evaluation.meta.seconds,
-        label=config.label,
-        conventions={"labels": NO_LABELS, **conventions},
-        values=(),
-        quality=replace(quality, nulls=nulls),
-        notes=(
-            *rows_left_out_notes(evaluation.meta.conventions, evaluation.meta.rows),
-            "judged without labels: run the night again when they have come",
-        ),
-    )
-    return NightRun(night, SavedStates(), few_scores(evaluation, config.gates.min_distinct_scores))
-
-
-def _command(config: NightlyConfig, date: dt.date, *options: str) -> str:
-    parts = ["fastrank-eval", "nightly", str(config.file), "--date", str(date), *options]
-    return shlex.join(parts)
 
 
 def _with_distributions(
@@ -544,8 +423,8 @@ def _compare_and_judge(evaluated: NightRun, config: NightlyConfig, history: Hist
     )
     night = replace(night, notes=(*night.notes, *alarm_notes))
     gates = [gate_so_far(each.outcome, night, config.gates) for each in judged_gates]
-    gates += few_scores_outcomes(evaluated.few_scores)
-    gates += [*alarm_outcomes, *drift_outcomes(drift_findings)]
+    gates += limit_outcomes(evaluated.few_scores)
+    gates += [*alarm_outcomes, *limit_outcomes(drift_findings)]
     findings: list[Finding] = []
     if quality.rows:
         findings += gate_findings(night, judged_gates)

@@ -252,7 +252,7 @@ def night_markdown(
     legend : bool
         Explain intervals and marks at the end.
     known : collection of str
-        Sentences on the maturity of labels to leave out.
+        Texts to leave out.
 
     Returns
     -------
@@ -281,16 +281,18 @@ def night_markdown(
     quality = night.quality
     title = label_code(night) if night.label else escaped(night.title)
     status = f"**{title}, {night.date}: {status_word(night)}**"
-    reason, *others = sentences(night) or [""]
+    reason, *others = [text for text in sentences(night) if text not in known] or [""]
     parts = [
         [f"{status}{page_link(page)}", ""],
         [escaped(reason), ""] if reason else [],
         [
-            *(f"* {escaped(other)}" for other in others),
-            *(f"* {escaped(text)}" for text in maturity_texts(night) if text not in known),
-            *(f"* {escaped(text)}" for text in gate_texts(night)),
+            *(
+                f"* {escaped(text)}"
+                for text in (*others, *maturity_texts(night), *gate_texts(night))
+                if text not in known
+            ),
             *(f"* not judged: {escaped(each)}" for each in not_judged(night)),
-            *(f"* {escaped(note)}" for note in night.notes),
+            *(f"* {escaped(note)}" for note in night.notes if note not in known),
             *(f"* reproduce: {_code(step.command)}" for step in next_steps(night)[:1]),
         ],
         models,
@@ -361,6 +363,12 @@ def _change_line(night: Night, one: TopChanges) -> str:
     )
 
 
+def night_texts(night: Night) -> list[str]:
+    """List the problems and changes of a night, its maturity, gates and notes."""
+    texts = [*sentences(night), *maturity_texts(night), *mix_texts(night), *gate_texts(night)]
+    return [*texts, *night.notes]
+
+
 def night_lines(night: Night, *, known: Collection[str] = ()) -> str:
     """Format a night as a few plain lines; they begin with its label or date.
 
@@ -368,16 +376,13 @@ def night_lines(night: Night, *, known: Collection[str] = ()) -> str:
     ----------
     night : Night
     known : collection of str
-        Sentences on the maturity of labels to leave out.
+        Texts to leave out.
     """
     first = {v.score: v for v in reversed(night.values) if v.slice == "all"}
     values = [first[model] for model in night.models if model in first]
     numbers = "; ".join(f"{v.score} {night.name_of(v.measure)} {_number(v)}" for v in values)
     lines = [f"{night.label or night.date} {status_word(night)}: {numbers or 'no labels yet'}"]
-    maturity = [text for text in maturity_texts(night) if text not in known]
-    texts = [*sentences(night), *maturity, *mix_texts(night), *gate_texts(night)]
-    texts += night.notes
-    lines += [f"  {text}" for text in texts]
+    lines += [f"  {text}" for text in night_texts(night) if text not in known]
     lines += [f"  {text}" for text in calibration_texts(night)]
     lines += [f"  reproduce: {step.command}" for step in next_steps(night)[:1]]
     return "".join(f"{printable(line)}\n" for line in lines)

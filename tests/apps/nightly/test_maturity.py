@@ -18,13 +18,12 @@ from fastrank_eval.apps.nightly import judge_again
 from fastrank_eval.apps.nightly.config import NightlyConfig, read_config
 from fastrank_eval.apps.nightly.documents import PROVISIONAL
 from fastrank_eval.apps.nightly.history import History
-from fastrank_eval.apps.nightly.judge_again import keep_provisional
+from fastrank_eval.apps.nightly.judge_again import NightRun, keep_provisional
 from fastrank_eval.apps.nightly.maturity import maturity_texts, status_name
 from fastrank_eval.apps.nightly.mix import with_mixes
 from fastrank_eval.apps.nightly.night import Night
 from fastrank_eval.apps.nightly.page import page
 from fastrank_eval.apps.nightly.periods import NO_INTERVALS, with_periods
-from fastrank_eval.apps.nightly.run import NightRun
 from fastrank_eval.apps.nightly.run import nightly as run_night
 from fastrank_eval.apps.nightly.summary_files import night_dict, night_lines, night_markdown
 from tests.support.nightly_runs import dump, everything, kept, nightly
@@ -87,8 +86,8 @@ def configure(text: str = "", after: str = "3d") -> NightlyConfig:
     return read_config("nightly.toml")
 
 
-def judge(number: int, now: dt.datetime, text: str = "", **options: bool) -> NightRun:
-    return run_night(configure(text), day_of(number), now=now, **options)
+def judge(number: int, now: dt.datetime, text: str = "", *, labels: bool = True) -> NightRun:
+    return run_night(configure(text), day_of(number), now=now, labels=labels)[0]
 
 
 def stored(number: int) -> Night:
@@ -136,13 +135,13 @@ def test_night__is_provisional_until_its_labels_are_complete() -> None:
     write(0)
     end = morning(0, 72)
     for now, provisional in ((end - dt.timedelta(seconds=1), True), (end, False)):
-        night = judge(0, now, dry_run=True).night
+        night = judge(0, now).night
         assert (night.provisional, night.labels_complete) == (provisional, end)
     # Another time zone is the same time.
     west = dt.timezone(dt.timedelta(hours=-8))
-    assert not judge(0, end.astimezone(west), dry_run=True).night.provisional
+    assert not judge(0, end.astimezone(west)).night.provisional
     with pytest.raises(ArgumentError, match="now: must have a time zone"):
-        judge(0, dt.datetime(2026, 11, 9), dry_run=True)
+        judge(0, dt.datetime(2026, 11, 9))
 
 
 def test_provisional_night__judged_again__has_new_numbers_and_says_so() -> None:
@@ -244,12 +243,12 @@ def test_quality__of_a_provisional_night_is_that_without_labels() -> None:
         CONFIG.replace("[slices]", 'unjudged = "allow"\n[slices]') + limits
     )
     config = read_config("nightly.toml")
-    early = run_night(config, day_of(6), now=morning(6)).night
+    early = run_night(config, day_of(6), now=morning(6))[0].night
     assert early.quality.nulls["click"] == 200
     assert (early.quality.flags, early.status) == ((), "provisional")
     assert math.isnan(early.quality.ctr_drift)
     assert "max_ctr_drift" not in early.conventions["quality"]
-    final = run_night(config, day_of(6), now=morning(6, 100)).night
+    final = run_night(config, day_of(6), now=morning(6, 100))[0].night
     assert final.status == "data_quality"
     assert {flag.partition(" ")[0] for flag in final.quality.flags} == {"coverage", "share", "CTR"}
 
@@ -350,7 +349,7 @@ def test_later_night__of_other_measures_stays_as_it_is() -> None:
     judge(0, morning(0))
     judge(1, morning(9))
     Path("nightly.toml").write_text(CONFIG.replace('["GAUC", "LogLoss"]', '["GAUC"]'))
-    outcome = run_night(read_config("nightly.toml"), day_of(0), now=morning(9))
+    outcome = run_night(read_config("nightly.toml"), day_of(0), now=morning(9))[0]
     assert outcome.again == ()
     assert kinds(stored(1)) == {"baseline"}
 
@@ -461,7 +460,7 @@ def test_night_without_labels__is_due_and_judged_with_them() -> None:
     # One of before the key was set is due too.
     write(2, click=None)
     config = replace(configure(), labels_complete_after=None)
-    night = run_night(config, day_of(2), now=morning(2), labels=False).night
+    night = run_night(config, day_of(2), now=morning(2), labels=False)[0].night
     assert (night.status, night.provisional) == ("fine", False)
     assert due_nights(configure(), morning(9)) == [day_of(2)]
     write(2)
@@ -540,9 +539,9 @@ def test_command__json_has_the_nights_that_are_compared_again() -> None:
     now = dt.datetime.now(dt.UTC)
     write(0, late=0.6, day=ago(5))
     write(1, day=ago(4))
-    assert run_night(configure(after="366d"), ago(5), now=now).night.provisional
+    assert run_night(configure(after="366d"), ago(5), now=now)[0].night.provisional
     gates = '[gates]\nfail_if_yesterday = "GAUC delta < 99"\n'
-    assert run_night(configure(gates, "1d"), ago(4), now=now).night.status == "fine"
+    assert run_night(configure(gates, "1d"), ago(4), now=now)[0].night.status == "fine"
     write(0, day=ago(5))
     outcome = nightly("--date", str(ago(5)), "--json", "out.json")
     assert outcome.exit_code == 3

@@ -21,12 +21,12 @@ from fastrank_eval.apps.nightly.quality import (
     TIED,
     UNJUDGED,
     UNSCORED,
-    judge_quality,
+    judge_rows,
     quality_of,
 )
 from fastrank_eval.engine.run import Evaluation, run
 from fastrank_eval.stats.hypothesis_tests import clustered_test
-from tests.support.nights import a_value
+from tests.support.nights import a_night, a_value
 
 COUNTS = [SINGLE_CLASS, TIED]
 HIDDEN = frozenset(map(str, [*COUNTS, UNJUDGED, UNSCORED]))
@@ -214,19 +214,20 @@ def test_quality__nulls_that_are_allowed__are_counted() -> None:
 
 
 def test_limits__each__tells_what_is_wrong() -> None:
-    night = NightQuality(
+    quality = NightQuality(
         100, 10, 5, 0.05, 0.4, 0.6, 0.2, {"slot": 30}, tie_rates={"old": 0.2, "new": 0.1}
     )
+    night = replace(a_night(), quality=quality)
     limits = QualityLimits(200, 20, 0.5, 0.5, 0.1, 0.25, 3.0, 3.0)
     steady = [(1000 + at, 0.01 + at / 1e4) for at in range(6)]
-    found = judge_quality(night, steady, limits)
+    found = judge_rows(night, steady, limits)
     assert [flag.split(" ")[0] for flag in found.flags] == [
         "rows", "groups", "coverage", "share", "tie", "share", "rows", "CTR",
     ]  # fmt: skip
     assert found.flags[5] == "share of nulls of 'slot' 0.3, above 0.25"
     assert found.volume_drift < -3 < 3 < found.ctr_drift
-    assert judge_quality(night, steady, QualityLimits()).flags == ()
-    assert math.isnan(judge_quality(night, steady[:4], limits).volume_drift)
+    assert judge_rows(night, steady, QualityLimits()).flags == ()
+    assert math.isnan(judge_rows(night, steady[:4], limits).volume_drift)
 
 
 def test_drift__median_and_deviations() -> None:

@@ -80,7 +80,7 @@ def test_summary__of_a_run_that_is_interrupted__is_not_an_old_one(
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("fastrank_eval.apps.nightly.run.nightly_of_labels", interrupted)
+    monkeypatch.setattr("fastrank_eval.apps.nightly.run.nightly", interrupted)
     assert nightly("--date", on(2), "--json", "told.json", "-q").exit_code != 0
     assert not Path("told.json").exists()
 

@@ -14,7 +14,7 @@ import pytest
 from pyarrow import parquet
 
 from fastrank_eval.apps.nightly.config import read_config
-from fastrank_eval.apps.nightly.run import nightly_of_labels
+from fastrank_eval.apps.nightly.run import nightly as run_night
 from tests.support.nightly_runs import nightly
 
 CONFIG = """
@@ -83,7 +83,7 @@ def test_page_of_a_stopped_run__is_written_by_the_next() -> None:
             "json_set(document, '$.written_at', '1969-01-01T00:00:00Z') WHERE date = ?",
             (str(ago(5)),),
         )
-    nightly_of_labels(read_config("nightly.toml"), ago(6))
+    run_night(read_config("nightly.toml"), ago(6))
     assert all("judged again with complete labels" not in page.read_text() for page in pages(6))
     assert nightly("--date", str(ago(1)), "-q").exit_code == 0
     assert all("judged again with complete labels" in page.read_text() for page in pages(6))
@@ -91,7 +91,7 @@ def test_page_of_a_stopped_run__is_written_by_the_next() -> None:
 
 
 def test_late_page_that_cannot_be_written__is_an_error_of_pages() -> None:
-    nightly_of_labels(read_config("nightly.toml"), ago(6))
+    run_night(read_config("nightly.toml"), ago(6))
     page = pages(6)[1]
     page.write_text("notes of mine")
     os.utime(page, (0, 0))
