@@ -367,11 +367,6 @@ WITHOUT_EXPECTATION = (
 )
 
 
-#: Measures whose mean over tied rows `oracles/averages.py` cannot compute: it is compared where few
-#: orders can be enumerated.
-WITHOUT_AVERAGE: tuple[str, ...] = ()
-
-
 def has_expectation(text: str) -> bool:
     """Some have no closed form: the engine refuses them under ties='expected'."""
     return "interpolated" not in text and read(text)[0] not in WITHOUT_EXPECTATION

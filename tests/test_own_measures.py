@@ -177,15 +177,6 @@ def test_plain_function__of_too_many_ties__names_the_remedy() -> None:
     assert fe.evaluate(log, measures=[measure], ties="best", **ROLES).value("Plain") == 1
 
 
-def test_class_defined_anew__as_in_a_notebook__replaces_the_measure() -> None:
-    fe.register(Coverage)
-    old = fe.measure("Coverage")
-    again = type("Coverage", (Coverage,), {"__module__": __name__, "name": "Coverage"})
-    fe.register(again)
-    assert type(old) is Coverage
-    assert type(fe.measure("Coverage")) is again
-
-
 def changed(**attributes: object) -> type[fe.Measure]:
     return type("Other", (Coverage,), {"name": "Other", "spellings": (), **attributes})
 
@@ -441,11 +432,6 @@ def test_check_measure__of_another_value_than_the_oracle__is_an_error() -> None:
         check_measure(fe.register(Coverage), oracle=lambda rows: 0.9 * coverage(rows))
 
 
-@pytest.mark.parametrize("name", ["AUC", "KS", "LogLoss", "ECE(bins=5)"])
-def test_check_measure__of_measures_of_all_rows__passes(name: str) -> None:
-    fe.testing.check_measure(fe.measure(name), rounds=2)
-
-
 def auc(rows: list[Row], weighted: bool = True) -> float:
     def weight(row: Row) -> float:
         return row.weight if weighted else 1.0
@@ -474,11 +460,6 @@ def test_oracle__gets_the_subtopics_that_the_measure_needs() -> None:
         return len(covered) / len(every) if every else np.nan
 
     check_measure(fe.StRecall @ 2, oracle=subtopic_recall_at_2, rounds=3)
-
-
-def test_row_weights_times_one__change_nothing() -> None:
-    groups = [[Row(0.1, 1, 2.0), Row(0.2, 0, 3.0)], [Row(0.3, 1, 0.5), Row(0.1, 0, 0.25)]]
-    fe.testing.weights_times_a_constant(["GAUC", "LogLoss"], groups, 1)
 
 
 def test_law_that_does_not_exist__is_refused() -> None:

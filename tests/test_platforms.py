@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from fastrank_eval._lib.kernel_store import user_folder
-from tests.support import other_system
 from tests.support.signals import default_signals
 
 pytestmark = [pytest.mark.no_kernels, pytest.mark.lasts("starts each command twice")]
@@ -83,32 +82,6 @@ def test_files__written_without_locks__are_whole_and_leave_nothing(
     states = [(folder / "night.state").read_bytes() for folder in folders.values()]
     assert len(states[0]) == len(states[1])
     assert not [path for path in folders["other"].rglob("*") if "fastrank" in path.name]
-
-
-def test_other_system__lacks_what_the_test_hides() -> None:
-    names = [(m.__name__, name) for m, some in other_system.NAMES.items() for name in some]
-    code = (
-        "import importlib, sys\n"
-        "from tests.support.other_system import hide\n"
-        "hide()\n"
-        f"left = [n for m, n in {names} if hasattr(importlib.import_module(m), n)]\n"
-        "left += [m for m in ('fcntl', 'resource') if sys.modules[m] is not None]\n"
-        "try:\n"
-        "    open('/proc/self/statm').close()\n"
-        "    left.append('/proc')\n"
-        "except FileNotFoundError:\n"
-        "    pass\n"
-        "import ctypes\n"
-        "try:\n"
-        "    ctypes.CDLL(None)\n"
-        "    left.append('CDLL')\n"
-        "except TypeError:\n"
-        "    pass\n"
-        "print(left)\n"
-    )
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
-    assert done.stdout.strip() == "[]"
 
 
 def test_classifiers__name_the_systems_that_the_docs_call_tested() -> None:

@@ -104,23 +104,6 @@ def test_package__calls_no_function_whose_bits_depend_on_the_processor():
     assert found == ALLOWED, "use fastrank_eval._lib.elementary, or plain sums"
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        *("np.dot(a, b)", "a.dot(b)", "a @ b", "a @= b", "np.inner(a, b)", "numpy.vdot(a, b)"),
-        *("np.einsum('i,i', a, b)", "np.matmul(a, b)", "np.tensordot(a, b)", "math.log(a)"),
-        *("from numpy import dot", "from numpy.linalg import norm", "import numpy.linalg"),
-        *("from math import exp", "np.linalg.norm"),
-    ],
-)
-def test_scan__finds_functions_whose_bits_depend_on_the_processor(line):
-    assert by_processor(line)
-
-
-def test_scan__leaves_other_functions_alone():
-    assert by_processor("np.sum(a * b) + math.fsum(c) + np.sqrt(d)\nfrom math import isnan") == []
-
-
 def test_discounts__are_those_of_correctly_rounded_logarithms():
     ranks = [1, 2, 3, 7, 1619, 1620, 1621, 4095, 65_535, 99_999]
     table, _ = discount_table("log2", 0.0, max(ranks))

@@ -41,8 +41,6 @@ RECIPE = {
     "tests/strategies.py": lambda text: text.replace(
         '    "StRecall": (',
         '    "Density": ("Density", "Density(rel=2)"),\n    "StRecall": (',
-    ).replace(
-        "WITHOUT_AVERAGE: tuple[str, ...] = (", 'WITHOUT_AVERAGE: tuple[str, ...] = ("Density",'
     ),
 }
 #: The tests of the registry, for the new measure alone where they try all.

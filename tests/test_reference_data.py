@@ -18,6 +18,12 @@ import pytest
 import fastrank_eval
 from tests.reference_columns import EXACT, Reading, reading
 
+ROLES = {"group": "query", "label": "label", "score": "score"}
+
+
+def evaluate(rows: pa.Table, measures: list[str] | str, **options: object) -> fastrank_eval.Result:
+    return fastrank_eval.evaluate(rows, measures=measures, **{**ROLES, **options})
+
 
 def row_documents(table: pa.Table) -> pa.Table:
     """Add the document ids the expected values use: the row number, so that later rows win."""
@@ -124,21 +130,48 @@ def run_with_qrels(run: pa.Table, qrels: pa.Table) -> pa.Table:
     )
 
 
-# ---- on any machine ------------------------------------------------------------------------------
+# ---- query by query ------------------------------------------------------------------------------
+
+#: Small parts in fixtures/: the table, the score, the highest grade, columns that are compared.
+FIXTURES = [
+    *(("ltr_lightgbm", score, 4, 150) for score in ("score_a", "score_c")),
+    *(("ctr_obd_men", score, 1, 110) for score in ("score_a", "score_b")),
+]
 
 
-@pytest.mark.parametrize("score", ["score_a", "score_c"])
-def test_lambdarank_fixture__per_query(fixtures, score):
-    table = pq.read_table(fixtures / "ltr_lightgbm.parquet")
-    expected = pq.read_table(fixtures / f"ltr_lightgbm_expected_{score}.parquet")
-    assert compare(table, expected, score=score) > 150
+@pytest.mark.parametrize("name, score, max_grade, least", FIXTURES)
+def test_fixture__per_query(fixtures, name, score, max_grade, least):
+    table = pq.read_table(fixtures / f"{name}.parquet")
+    expected = pq.read_table(fixtures / f"{name}_expected_{score}.parquet")
+    assert compare(table, expected, score=score, max_grade=max_grade) > least
 
 
-@pytest.mark.parametrize("score", ["score_a", "score_b"])
-def test_clicks_fixture__per_query(fixtures, score):
-    table = pq.read_table(fixtures / "ctr_obd_men.parquet")
-    expected = pq.read_table(fixtures / f"ctr_obd_men_expected_{score}.parquet")
-    assert compare(table, expected, score=score, max_grade=1) > 110
+#: The full files: folder, table, score, label, highest grade, columns that are compared.
+FILES = [
+    *(
+        ("ltr_lightgbm", "lambdarank_scored", score, "label", 4, 150)
+        for score in ("score_a", "score_b", "score_c")
+    ),
+    *(
+        (folder, table, score, label, max_grade, least)
+        for folder, table, label, max_grade, least in (
+            ("ctr_obd_men", "obd_men_impressions", "label", 1, 110),
+            ("rec_ml100k", "ml100k_oof", "label", 1, 110),
+            ("rec_ml100k", "ml100k_oof_strids", "label", 1, 110),
+            ("rec_ml100k", "ml100k_oof", "rating", 5, 80),
+        )
+        for score in ("score_a", "score_b")
+    ),
+    *(("rec_ml1m_ncf", f"ml1m_loo_{model}", "score", "label", 1, 12) for model in ("gmf8", "mlp8")),
+]
+
+
+@pytest.mark.parametrize("folder, table, score, label, max_grade, least", FILES)
+def test_file__per_query(shared_data, folder, table, score, label, max_grade, least):
+    rows = row_documents(pq.read_table(shared_data / folder / f"{table}.parquet"))
+    of = f"{score}_graded" if label == "rating" else table if score == "score" else score
+    expected = pq.read_table(shared_data / folder / f"expected_per_query_{of}.parquet")
+    assert compare(rows, expected, score=score, label=label, max_grade=max_grade) > least
 
 
 def test_clicks_fixture__gauc_is_the_weighted_mean_of_the_per_group_values(fixtures):
@@ -155,13 +188,7 @@ def test_clicks_fixture__gauc_is_the_weighted_mean_of_the_per_group_values(fixtu
         "positives": positives,
         "pairs": positives * (n - positives),
     }
-    result = fastrank_eval.evaluate(
-        table,
-        group="query",
-        label="label",
-        score="score_b",
-        measures=[f"GAUC(weight='{weight}')" for weight in weights],
-    )
+    result = evaluate(table, [f"GAUC(weight='{weight}')" for weight in weights], score="score_b")
     for weight, of_group in weights.items():
         mean = np.average(auc[used], weights=of_group[used])
         assert result.value(f"GAUC(weight='{weight}')") == pytest.approx(mean, abs=1e-12), weight
@@ -181,61 +208,12 @@ def test_trec_eval_fixture__per_query(fixtures):
     assert compare(table, expected, score="score", max_grade=1) > 200
 
 
-# ---- the full files ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("score", ["score_a", "score_b", "score_c"])
-def test_lambdarank__per_query(shared_data, score):
-    folder = shared_data / "ltr_lightgbm"
-    table = row_documents(pq.read_table(folder / "lambdarank_scored.parquet"))
-    expected = pq.read_table(folder / f"expected_per_query_{score}.parquet")
-    assert compare(table, expected, score=score) > 150
-
-
-@pytest.mark.parametrize("score", ["score_a", "score_b"])
-def test_clicks__per_query(shared_data, score):
-    folder = shared_data / "ctr_obd_men"
-    table = row_documents(pq.read_table(folder / "obd_men_impressions.parquet"))
-    expected = pq.read_table(folder / f"expected_per_query_{score}.parquet")
-    assert compare(table, expected, score=score, max_grade=1) > 110
-
-
-@pytest.mark.parametrize("ids", ["", "_strids"])
-@pytest.mark.parametrize("score", ["score_a", "score_b"])
-def test_movielens_100k__per_user_of_unsorted_rows(shared_data, ids, score):
-    folder = shared_data / "rec_ml100k"
-    table = row_documents(pq.read_table(folder / f"ml100k_oof{ids}.parquet"))
-    expected = pq.read_table(folder / f"expected_per_query_{score}.parquet")
-    assert compare(table, expected, score=score, max_grade=1) > 110
-
-
-@pytest.mark.parametrize("score", ["score_a", "score_b"])
-def test_movielens_100k__ratings_as_grades(shared_data, score):
-    folder = shared_data / "rec_ml100k"
-    table = row_documents(pq.read_table(folder / "ml100k_oof.parquet"))
-    expected = pq.read_table(folder / f"expected_per_query_{score}_graded.parquet")
-    assert compare(table, expected, score=score, label="rating", max_grade=5) > 80
-
-
-@pytest.mark.parametrize("model", ["gmf8", "mlp8"])
-def test_leave_one_out__per_user(shared_data, model):
-    folder = shared_data / "rec_ml1m_ncf"
-    table = row_documents(pq.read_table(folder / f"ml1m_loo_{model}.parquet"))
-    expected = pq.read_table(folder / f"expected_per_query_ml1m_loo_{model}.parquet")
-    assert compare(table, expected, score="score", max_grade=1) > 12
-
-
 @pytest.mark.parametrize("model", ["gmf8", "mlp8"])
 def test_leave_one_out__hit_rate_and_ndcg_as_published(shared_data, model):
     folder = shared_data / "rec_ml1m_ncf"
     published = read_json(folder / "expected_ncf_protocol.json")["models"][model]
-    result = fastrank_eval.evaluate(
-        pq.read_table(folder / f"ml1m_loo_{model}.parquet"),
-        group="query",
-        label="label",
-        score="score",
-        measures="HR@10, nDCG@10",
-        ties="best",
+    result = evaluate(
+        pq.read_table(folder / f"ml1m_loo_{model}.parquet"), "HR@10, nDCG@10", ties="best"
     )
     ties = "over the 100 rows, ties in favour of the positive"
     assert result.value("HR@10") == pytest.approx(published[f"HR@10 {ties}"], abs=EXACT)
@@ -308,12 +286,8 @@ def test_gauc_and_auc__whole_file(shared_data, folder, file, score, max_grade):
         uniform = f"GAUC(weight='uniform', single_class={value})"
         expected[uniform] = filled["mean_unweighted"]
         expected[f"GAUC(single_class={value})"] = filled["weighted_by_impressions"]
-    result = fastrank_eval.evaluate(
-        with_negatives(pq.read_table(shared_data / folder / file)),
-        group="query",
-        label="label",
-        score=score,
-        measures=list(expected),
+    result = evaluate(
+        with_negatives(pq.read_table(shared_data / folder / file)), list(expected), score=score
     )
     for text, value in expected.items():
         assert result.value(text) == pytest.approx(value, abs=EXACT), text
@@ -343,15 +317,8 @@ def test_means__over_all_groups_and_over_those_with_a_relevant(
             by_ties[how.ties][text] = value
     table = pq.read_table(shared_data / folder / file)
     for ties, values in by_ties.items():
-        result = fastrank_eval.evaluate(
-            table,
-            group="query",
-            label="label",
-            score=score,
-            measures=list(values),
-            ties=ties,
-            per_group=False,
-            **MEANS[over],
+        result = evaluate(
+            table, list(values), score=score, ties=ties, per_group=False, **MEANS[over]
         )
         for text, value in values.items():
             assert result.value(text) == pytest.approx(value, rel=EXACT, abs=EXACT), (ties, text)
@@ -367,12 +334,10 @@ def test_lightgbm_means__file_order_ties_and_one_where_undefined(shared_data, sc
         expected[f"nDCG@{k}"] = exponential[f"ndcg@{k}"]
         expected[f"AP(over='min')@{k}"] = exponential[f"map@{k}"]
         expected[f"nDCG(gain='linear')@{k}"] = published["lightgbm_gain_linear"][f"ndcg@{k}"]
-    result = fastrank_eval.evaluate(
+    result = evaluate(
         pq.read_table(folder / "lambdarank_scored.parquet"),
-        group="query",
-        label="label",
+        list(expected),
         score=score,
-        measures=list(expected),
         ties="input",
         undefined="one",
     )
@@ -390,9 +355,7 @@ def test_auc_with_row_weights_and_per_policy(shared_data, score):
     table = table.append_column("clipped", pc.min_element_wise(inverse, 10.0))
 
     def auc(rows: pa.Table, weight: str | None = None) -> float:
-        result = fastrank_eval.evaluate(
-            rows, group="query", label="label", score=score, measures="AUC", weight=weight
-        )
+        result = evaluate(rows, "AUC", score=score, weight=weight)
         return result.value("AUC")
 
     weighted = published["sklearn roc_auc_score(sample_weight)"]
@@ -405,75 +368,3 @@ def test_auc_with_row_weights_and_per_policy(shared_data, score):
     for position, value in published["auc per position"].items():
         rows = table.filter(pc.equal(table["position"], int(position)))
         assert auc(rows) == pytest.approx(value, abs=EXACT), position
-
-
-# ---- trec_eval's own test ------------------------------------------------------------------------
-
-#: Lines of ``trec_eval -m all_trec`` that count groups, name the run, or need to know which rows
-#: were judged.
-OTHERS = ("runid", "num_q", "bpref", "gm_bpref", "infAP", "num_nonrel_judged_ret", "rbp", "unj")
-
-
-def printed_by_trec_eval(path: Path) -> dict[str, float]:
-    """The lines over all topics, by name."""
-    lines = [line.split("\t") for line in path.read_text(encoding="ascii").splitlines()]
-    return {
-        name.strip(): float(value)
-        for name, topic, value in lines
-        if topic == "all" and not name.strip().startswith(OTHERS)
-    }
-
-
-def spelled_for_us(name: str, version: int) -> str:
-    stem, _, last = name.rpartition("_")
-    if name == "ndcg":
-        return "nDCG(gain='linear')"
-    if stem == "ndcg_cut":
-        return f"nDCG(gain='linear')@{last}"
-    if version == 9 and stem == "iprec_at_recall":
-        return f"IPrec(rounding='up')@{last}"
-    return "IPrec11(rounding='up')" if version == 9 and name == "11pt_avg" else name
-
-
-@pytest.mark.parametrize("form", ["text", "parquet"])
-@pytest.mark.parametrize("version", [9, 10])
-def test_trec_eval__all_that_it_prints_over_its_own_test_run(shared_data, version, form):
-    folder = shared_data / "trec_eval"
-    if form == "text":
-        run = columns_of_text(folder / "results.test", query=0, doc=2, score=4)
-        qrels = columns_of_text(folder / "qrels.test", query=0, doc=2, rel=3)
-    else:
-        run, qrels = (
-            pq.read_table(folder / f"trec_eval_results_test.{part}.parquet")
-            for part in ("run", "qrels")
-        )
-    table = run_with_qrels(run, qrels)
-    if version == 9:
-        table = table.set_column(3, "score", table["score"].cast(pa.float32(), safe=False))
-    printed = printed_by_trec_eval(folder / {9: "out.test.a.v9.0.4", 10: "out.test.a"}[version])
-    texts = {name: spelled_for_us(name, version) for name in printed}
-    result = fastrank_eval.evaluate(
-        table,
-        group="query",
-        label="label",
-        score="score",
-        item="doc",
-        measures=list(texts.values()),
-        ties="item",
-        undefined="zero",
-        unretrieved="allow",
-        unjudged="allow",
-        per_group=False,
-    )
-    for name, value in printed.items():
-        assert result.value(texts[name]) == pytest.approx(value, abs=5.1e-5), name
-    assert len(printed) > 70
-
-
-def columns_of_text(path: Path, **places: int) -> pa.Table:
-    """Some columns of a file whose columns are separated by blanks."""
-    rows = [line.split() for line in path.read_text(encoding="latin-1").splitlines()]
-    kinds = {"score": float, "rel": int}
-    return pa.table(
-        {name: [kinds.get(name, str)(row[place]) for row in rows] for name, place in places.items()}
-    )

@@ -8,38 +8,30 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
 import pytest
 
 from bench.__main__ import main
-from bench.fresh import command_line, peak_memory, polars_command, run_command
-from bench.machine import read_all
+from bench.fresh import command_line, peak_memory, run_command
 from bench.peers.tools import INPUTS_OF_PEERS, PEER_CASES, Tool, ours
 from bench.report import BEGIN, END, fill_block, readme_block, results
 from bench.runs import read_run
-from bench.trec import PEER, evaluate_trec, trec_process, trec_tool, write_trec
+from bench.trec import PEER, evaluate_trec, trec_tool, write_trec
 from bench.workload import (
     BY_NAME,
     COLUMNS,
     EIGHT,
     INPUTS,
-    MEASURES,
     OTHER_MODEL,
-    SEVEN,
     Input,
-    decode,
     evaluate,
     table_of,
     write_rows,
 )
 from fastrank_eval.apps.demo.recipe import Choices
-from fastrank_eval.apps.demo.rows import BATCH_ROWS
 
 ROOT = Path(__file__).parents[2]
 ROWS = 3000
@@ -161,32 +153,11 @@ def test_report__of_a_run__is_the_one_that_people_have_looked_at(
     assert report_of(name, tmp_path) == wanted, again
 
 
-def test_results__nothing_measured__says_so(tmp_path: Path) -> None:
-    text = results(read_run(write_run(tmp_path / "empty.json", [])))
-    assert text.count("Not measured in this run.") == 10
-    assert "| yes |" not in text
-
-
-def test_readme_block__of_a_run__names_the_machine_and_the_command(run_file: Path) -> None:
-    block = readme_block(read_run(run_file))
-    text = " ".join(block.split())
-    assert "GAUC - and -; seven measures" in text
-    assert "`make bench` repeats it" in text
-    assert "10,000,000 rows on 2 cores (Example 9000, 2024-05-06)" in text
-    assert text.count(". ") == 2
-    assert max(map(len, block.splitlines())) <= 100
-
-
 def test_fill_block__between_the_marks__leaves_the_rest_and_can_be_repeated() -> None:
     text = f"above\n{BEGIN}\nold\n{END}\nbelow\n"
     filled = fill_block(text, "new")
     assert filled == f"above\n{BEGIN}\n\nnew\n\n{END}\nbelow\n"
     assert fill_block(filled, "new") == filled
-
-
-@pytest.mark.parametrize("text", ["no marks", f"{BEGIN} only", f"{END} before {BEGIN}"])
-def test_fill_block__without_both_marks__is_none(text: str) -> None:
-    assert fill_block(text, "new") is None
 
 
 def test_main__from_an_earlier_run__writes_both_files(
@@ -200,26 +171,6 @@ def test_main__from_an_earlier_run__writes_both_files(
     assert text == results(read_run(run_file))
     assert text in capsys.readouterr().out
     assert readme_block(read_run(run_file)) in readme.read_text(encoding="utf-8")
-
-
-def test_trec_files__are_the_same_every_time(tmp_path: Path) -> None:
-    again = tmp_path / "again"
-    again.mkdir()
-    files = write_trec(tmp_path, 1500)
-    assert [file.read_bytes() for file in write_trec(again, 1500)] == [
-        file.read_bytes() for file in files
-    ]
-    qrels, run = (file.read_text().splitlines() for file in files)
-    assert (len(qrels), len(run)) == (500, 2000), "two queries"
-    values = evaluate_trec(*map(str, files))
-    assert values["num_ret"] == 2000
-    assert 0 < values["num_rel_ret"] < values["num_rel"]
-
-
-def test_trec_process__on_a_small_run__tells_time_and_memory(tmp_path: Path, store: Path) -> None:
-    measured = trec_process("fastrank_eval", *write_trec(tmp_path, 1000), store)
-    assert measured["peak_mb"] > 0
-    assert measured["cpu"] > 0
 
 
 def test_peer__of_a_trec_run__has_our_numbers(tmp_path: Path) -> None:
@@ -250,17 +201,6 @@ def test_peer__tied_scores_and_users_of_one_class__has_our_numbers(tool: Tool, n
         assert list(tool.compute("seven")(untied, presorted)) == pytest.approx(wanted, abs=1e-12)
 
 
-@pytest.mark.parametrize("way", ["batches", "table"])
-def test_decode__on_a_small_file__reads_all_rows_and_leaves_threads_as_they_were(
-    tmp_path: Path, way: str
-) -> None:
-    path = tmp_path / "small.parquet"
-    write_rows(path, ROWS)
-    before = pa.cpu_count()
-    assert decode(path, way, before + 1) == ROWS
-    assert pa.cpu_count() == before
-
-
 @pytest.mark.parametrize("given", INPUTS, ids=lambda given: given.name)
 def test_input__whatever_its_order__gives_the_same_numbers(given: Input) -> None:
     table = table_of(given, ROWS)
@@ -269,31 +209,6 @@ def test_input__whatever_its_order__gives_the_same_numbers(given: Input) -> None
     for threads in (1, 2):
         result = evaluate(table, EIGHT, threads=threads, presorted=given.presorted)
         assert [v.value for v in result.values] == [v.value for v in first.values]
-
-
-def test_inputs__presorted__come_in_one_chunk_and_in_chunks() -> None:
-    rows = BATCH_ROWS + 1
-    contiguous, chunked = [table_of(given, rows) for given in INPUTS if given.presorted]
-    assert {column.num_chunks for column in contiguous.columns} == {1}
-    assert {column.num_chunks for column in chunked.columns} == {2}
-    assert contiguous.equals(chunked)
-
-
-def test_measures__of_the_cases__are_the_lists_they_are_called() -> None:
-    assert {name: len(text.split(",")) for name, text in MEASURES.items()} == {
-        "GAUC": 1,
-        "AUC": 1,
-        "eight": 8,
-        "seven": 7,
-        "paired": 3,
-    }
-    assert set(EIGHT.split(",")) - set(SEVEN.split(",")) == {"AUC"}
-
-
-def test_references__on_few_words__read_and_sort_all_of_them() -> None:
-    words = np.arange(1001, dtype=np.int64)
-    with ThreadPoolExecutor(2) as pool:
-        assert read_all(words, pool, 1) == read_all(words, pool, 2) == 500_500
 
 
 def test_fresh_processes__on_a_small_file__are_measured(
@@ -308,18 +223,6 @@ def test_fresh_processes__on_a_small_file__are_measured(
     shutil.copytree(store, kernels, ignore=shutil.ignore_patterns(absent))
     assert run_command([*command_line(path, "RR"), "--limit", "9"], kernels) > 0
     assert list(kernels.glob(absent)), "compiled kernels are kept where asked"
-
-
-def test_fresh_polars__on_a_small_file__runs(tmp_path: Path) -> None:
-    pytest.importorskip("polars")
-    path = tmp_path / "small.parquet"
-    write_rows(path, ROWS)
-    assert run_command(polars_command(path), tmp_path / "kernels") > 0
-
-
-def test_fresh_process__that_fails__is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(subprocess.CalledProcessError):
-        run_command(command_line(tmp_path / "absent.parquet", "RR"), tmp_path)
 
 
 @pytest.mark.slow("runs the benchmark")

@@ -5,24 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import numpy as np
-
-from bench.nulls import MEASURES, cells, dump, load, log_of, page, simulate
+from bench.nulls import MEASURES, dump, load, page, simulate
 
 PAGE = (Path(__file__).parents[2] / "bench" / "NULLS.md").read_text(encoding="utf-8")
-
-
-def test_log__is_a_function_of_users_and_rate() -> None:
-    first, again = (log_of(3, 0.2, 50) for _ in range(2))
-    assert all((first[name] == again[name]).all() for name in first)
-    assert np.unique(first["table"]).tolist() == list(range(50))
-    assert abs(first["click"].mean() - 0.2) < 0.001
-
-
-def test_cells__say_what_the_tests_found() -> None:
-    cell = cells(3, 0.2, 10, ["LogLoss"])["LogLoss"]
-    assert (cell.compared, len(cell.p_values)) == (10, 10)
-    assert 0 <= cell.share <= cell.power(cell.carried) <= 1
 
 
 def test_page__compares_with_the_cells_of_an_earlier_version() -> None:

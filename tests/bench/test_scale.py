@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import fastrank_eval
-from bench import profile, scale
+from bench import scale
 from bench.machine import described
 from bench.once import Once
 from bench.profile import FILE, Stages, compile_times, profiled
@@ -68,47 +65,10 @@ def test_report__same_rows_in_two_orders__have_the_same_numbers(value: float, me
     assert f"| {name} | to the last bit | {met} |" in written(entries)
 
 
-def test_report__failed_evaluation__is_a_line_and_no_verdict() -> None:
-    entries = [
-        Entry("sorted", "GAUC", 10, None, once(10, 10.0)),
-        Entry("sorted", "GAUC", 1000, None, None),
-    ]
-    text = written(entries)
-    assert "| 1,000 | sorted | GAUC | - | failed | - |" in text
-    assert "differ by" not in text
-
-
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(scale, "FOLDER", tmp_path / "files")
     return tmp_path / "files"
-
-
-def test_main__full_disk__makes_nothing_and_says_how_much_is_needed(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=6e9))
-    assert scale.main(["--rows", "1e8", "--scattered", "1e8"]) == 2
-    assert "6 GB are free, but the files need 2.6 GB" in capsys.readouterr().err
-    assert not list(folder.iterdir())
-
-
-@pytest.mark.parametrize(
-    "option, given, said",
-    [
-        ("--rows", "0", "1 to 1e12 rows"),
-        ("--rows", "inf", "1 to 1e12 rows"),
-        ("--rows", "many", "invalid"),
-        ("--measures", "GAUC,none", "'none' is not one of GAUC"),
-        ("--memory", "2", "no amount of memory"),
-    ],
-)
-def test_main__wrong_argument__is_refused(
-    option: str, given: str, said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit):
-        scale.main([option, given])
-    assert said in capsys.readouterr().err
 
 
 @pytest.mark.slow("starts processes that compile")
@@ -127,13 +87,6 @@ def test_main__few_rows__measures_in_fresh_processes_and_makes_files_once(
     times = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
     assert scale.main(["--rows", "2e3", "--scattered", "", *arguments[4:]]) == 0
     assert {path: path.stat().st_mtime_ns for path in folder.iterdir()} == times
-
-
-def test_once__that_fails__is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(subprocess.CalledProcessError):
-        scale.evaluated_once(
-            tmp_path / "absent", tmp_path / "absent", "GAUC", threads=1, order="sorted"
-        )
 
 
 def functions() -> Iterator[tuple[str, Any]]:
@@ -180,12 +133,3 @@ def test_compile_times__with_an_empty_cache__name_the_kernels() -> None:
     text = compile_times("presorted", "GAUC")
     assert "| measures.auc._auc | 1 |" in text
     assert "| all kernels |" in text
-
-
-@pytest.mark.parametrize("option", ["--rows", "--rounds", "--threads"])
-def test_profile__number_out_of_range__is_refused(
-    option: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit):
-        profile.main([option, "0"])
-    assert "not a number from 1 to 1e12" in capsys.readouterr().err

@@ -15,6 +15,7 @@ import fastrank_eval
 from fastrank_eval.engine.conventions import PROFILES
 from fastrank_eval.measures import measure
 from tests.conformance.samples import Sample
+from tests.support.tables import evaluate
 
 TOLERANCE = 1e-9
 HEAD = """# Parity with other tools
@@ -178,13 +179,4 @@ def evaluated(
     table = sample.table
     if weight is not None:
         table = table.append_column("w", [np.repeat(np.asarray(weight, np.float64), sample.sizes)])
-    return fastrank_eval.evaluate(
-        table,
-        group="group",
-        label="label",
-        score="score",
-        item="item",
-        measures=list(dict.fromkeys(measures)),
-        profile=profile,
-        **options,
-    )
+    return evaluate(table, list(dict.fromkeys(measures)), item="item", profile=profile, **options)

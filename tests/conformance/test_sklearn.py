@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-import fastrank_eval
 from tests.conformance.parity import Ledger, evaluated
 from tests.conformance.samples import BINARY, FLOATS, GRADED, NEGATIVE, Sample, untied
+from tests.support.tables import evaluate
 
 sklearn_metrics = pytest.importorskip("sklearn.metrics")
 
@@ -90,15 +90,7 @@ def test_row_weights__auc(ledger):
     sample = BINARY[1]
     weight = rng.integers(1, 9, len(sample.group)) / 4
     table = sample.table.append_column("weight", [weight])
-    ours = fastrank_eval.evaluate(
-        table,
-        group="group",
-        label="label",
-        score="score",
-        weight="weight",
-        measures="AUC",
-        profile="sklearn",
-    ).value("AUC")
+    ours = evaluate(table, "AUC", weight="weight", profile="sklearn").value("AUC")
     theirs = sklearn_metrics.roc_auc_score(sample.label, sample.score, sample_weight=weight)
     ledger.agree("sklearn", sample, "AUC", "roc_auc_score(sample_weight=...)", ours, theirs)
 
@@ -134,13 +126,8 @@ def test_ndcg__groups_of_one_row_and_negative_gains_are_refused_there():
 @pytest.mark.parametrize("label", [[1, 0, 0, 1, 1, 0], [0] * 6, [1] * 6], ids=str)
 def test_log_loss__probabilities_of_exactly_0_and_1(ledger, kind, label):
     score = np.array([0, 1, 0, 1, 0.25, 1e-4], kind)
-    result = fastrank_eval.evaluate(
-        {"group": np.zeros(6, int), "label": label, "score": score},
-        group="group",
-        label="label",
-        score="score",
-        measures="LogLoss",
-        profile="sklearn",
+    result = evaluate(
+        {"group": np.zeros(6, int), "label": label, "score": score}, "LogLoss", profile="sklearn"
     )
     theirs = sklearn_metrics.log_loss(label, score, labels=[0, 1])
     (found,) = result
@@ -190,13 +177,8 @@ OF_TWO_CLASSES = {
 def test_edges__all_rows_of_one_class_or_decision(ledger, edge, label):
     score = np.array(EDGES[edge])
     texts = {**SCORED, **DECIDED, **(OF_TWO_CLASSES if len(set(label)) == 2 else {})}
-    result = fastrank_eval.evaluate(
-        {"group": np.zeros(4, int), "label": label, "score": score},
-        group="group",
-        label="label",
-        score="score",
-        measures=list(texts),
-        profile="sklearn",
+    result = evaluate(
+        {"group": np.zeros(4, int), "label": label, "score": score}, list(texts), profile="sklearn"
     )
     for text, (of, more) in texts.items():
         lists = text in ("DCG", "nDCG")
@@ -209,12 +191,9 @@ def test_edges__all_rows_of_one_class_or_decision(ledger, edge, label):
 
 def test_average_precision__of_one_class(ledger):
     score = np.array(EDGES["untied"])
-    ours = fastrank_eval.evaluate(
+    ours = evaluate(
         {"group": np.zeros(4, int), "label": [1] * 4, "score": score},
-        group="group",
-        label="label",
-        score="score",
-        measures=["AvgPrec", "RIG"],
+        ["AvgPrec", "RIG"],
         profile="sklearn",
     )
     theirs = sklearn_metrics.average_precision_score([1] * 4, score)

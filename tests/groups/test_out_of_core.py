@@ -4,7 +4,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from importlib import import_module
 from types import SimpleNamespace
 
@@ -27,7 +26,6 @@ from tests.support.signals import default_signals
 
 EVALUATION = import_module("fastrank_eval.engine.run")
 ROWS = 4000
-ROLES = {"group": "group", "label": "label", "score": "score"}
 
 
 @pytest.fixture
@@ -300,29 +298,6 @@ def test_process__ended_in_the_middle__leaves_no_spill_to_the_next_run(monkeypat
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.slow("fills files of spilled rows")
-@pytest.mark.parametrize("end", ["SIGTERM", "SIGINT", "SIGHUP"])
-def test_command__ended_in_the_middle__leaves_no_spill(tmp_path, end):
-    lines = KILLED.strip().splitlines()
-    program = "\n".join(["def program():", *(f"    {line}" for line in lines)])
-    run = "from fastrank_eval._lib.signals import run_stoppable\nrun_stoppable(program)"
-    process = subprocess.Popen(
-        [sys.executable, "-c", f"{program}\n{run}", str(tmp_path)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        preexec_fn=default_signals,
-    )
-    with process:
-        assert process.stdout.readline() == b"spilling\n"
-        assert list(tmp_path.glob("fastrank-spill-*"))
-        begin = time.monotonic()
-        process.send_signal(getattr(signal, end))
-        assert process.wait() == 128 + getattr(signal, end)
-        assert time.monotonic() - begin < 10
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_folder__left_by_a_machine_that_went_down_is_removed_by_the_next_run(spill):
     abandoned = spill / "fastrank-spill-1-abc"
     abandoned.mkdir()
@@ -341,12 +316,7 @@ def test_memory__as_text_and_numbers():
             parse_bytes(wrong)
     with pytest.raises(ArgumentError, match="must be at least"):
         fastrank_eval.evaluate(
-            {"u": [1], "y": [1], "s": [1]},
-            group="u",
-            label="y",
-            score="s",
-            measures="RR",
-            memory="10MB",
+            {"y": [1], "s": [1]}, label="y", score="s", measures="AUC", memory="10MB"
         )
 
 
@@ -402,15 +372,6 @@ def test_process__that_has_spilled_ends_without_a_word(tmp_path):
     )
     assert ended.stdout.startswith(b"score,by,slice,measure,name,value")
     assert ended.stderr == b""
-
-
-def test_command_line__with_an_amount_that_is_none(tmp_path):
-    parquet.write_table(pa.table({"u": [1], "y": [1], "s": [1.0]}), tmp_path / "log.parquet")
-    arguments = ["evaluate", str(tmp_path / "log.parquet"), "-g", "u", "-l", "y", "-s", "s"]
-    outcome = CliRunner().invoke(cli, [*arguments, "--memory", "much"])
-    assert outcome.exit_code == 2
-    assert "much" in outcome.stderr
-    assert len(outcome.stderr.splitlines()) == 1
 
 
 @pytest.mark.parametrize("weight", [None, "weight"])

@@ -83,15 +83,6 @@ def test_scattered_rows__of_every_label_of_one_byte(kind):
     assert summary(table, per_group=False) == summary(table, per_group=True)
 
 
-def test_scattered_rows__equal_sorted_rows():
-    table = log_of("close")
-    ordered = table.sort_by([("group", "ascending"), ("score", "descending")])
-    means = ["GAUC", "nDCG@10", "AP", "AUC"]
-    wanted = batched.evaluate(ordered, measures=means, **{**ROLES, "order": "sorted"})
-    got = batched.evaluate(table, measures=means, per_group=False, **ROLES)
-    assert [got.value(m) for m in means] == [wanted.value(m) for m in means]
-
-
 def test_scattered_rows__with_negative_labels():
     table = log_of("close")
     table = table.set_column(1, "label", pa.array(table["label"].to_numpy() - np.int8(1)))

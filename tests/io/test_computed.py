@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import operator
 from collections.abc import Callable
 from importlib import import_module
@@ -11,11 +10,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import polars as pl
 import pyarrow as pa
-import pyarrow.csv
-import pyarrow.dataset as ds
-import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import example, given, settings
@@ -189,61 +184,16 @@ def test_score__of_its_own_column__is_no_computed_one() -> None:
 # ---- the same bits from any source ---------------------------------------------------------------
 
 
-def csv_of(table: pa.Table, folder: Path) -> Path:
-    for name in ("half", "pcvr"):
-        index = table.column_names.index(name)
-        table = table.set_column(index, name, table[name].cast(pa.float64()))
-    pyarrow.csv.write_csv(table, folder / "log.csv")
-    return folder / "log.csv"
-
-
 def parquet_of(table: pa.Table, folder: Path) -> Path:
     pq.write_table(table, folder / "log.parquet", row_group_size=256)
     return folder / "log.parquet"
 
 
-def feather_of(table: pa.Table, folder: Path) -> Path:
-    pyarrow.feather.write_feather(table, str(folder / "log.arrow"), chunksize=300)
-    return folder / "log.arrow"
-
-
-SOURCES: dict[str, Callable[[pa.Table, Path], Any]] = {
-    "table": lambda table, _: table,
-    "pieces": lambda table, _: pa.Table.from_batches(table.to_batches(max_chunksize=7)),
-    "pandas": lambda table, _: table.to_pandas(),
-    "polars": lambda table, _: pl.from_arrow(
-        table.set_column(4, "half", table["half"].cast(pa.float32()))
-    ),
-    "mapping": lambda table, _: {name: table[name].to_numpy() for name in table.column_names},
-    "dictionaries": lambda table, _: table.set_column(2, "pctr", table["pctr"].dictionary_encode()),
-    "stream": lambda table, _: pa.RecordBatchReader.from_batches(
-        table.schema, table.to_batches(max_chunksize=100)
-    ),
-    "iterator": lambda table, _: iter(table.to_batches(max_chunksize=100)),
-    "dataset": lambda table, folder: ds.dataset(parquet_of(table, folder)),
-    "Parquet": parquet_of,
-    "CSV": csv_of,
-    "Arrow": feather_of,
-}
-
-
-@pytest.mark.parametrize("kind", SOURCES)
-@pytest.mark.parametrize("order", ["auto", "scattered"])
-def test_computed_scores__of_any_source__have_the_bits_of_columns(
-    kind: str, order: str, tmp_path: Path
-) -> None:
-    table = log()
-    if order == "scattered":
-        table = table.take(np.random.default_rng(1).permutation(ROWS))
-    source = SOURCES[kind](table, tmp_path)
-    found = batched.evaluate(source, score=EXPRESSIONS, order=order, **OPTIONS)
-    assert bits(found) == expected(table, order=order)
-
-
 @pytest.mark.parametrize(
     "options",
     [
-        {"batch_rows": 7, "threads": 3},
+        {"batch_rows": 100, "threads": 3},
+        {"order": "scattered"},
         {"limit": 1234},
         {"by": ["slot", "pctr:quantile3", "@rows:5"], "min_groups": 1},
         {"where": "pctr > 0.3 and slot in (0, 2)"},
@@ -284,18 +234,6 @@ def test_computed_scores__of_spilled_rows__have_the_bits_of_columns(
     assert bits(found) == known
 
 
-def test_computed_scores__of_standard_input__have_the_bits_of_columns(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    table, sink = log(), pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table, max_chunksize=500)
-
-    stream = io.TextIOWrapper(io.BytesIO(sink.getvalue().to_pybytes()))
-    monkeypatch.setattr("sys.stdin", stream)
-    assert bits(batched.evaluate("-", score=EXPRESSIONS, **OPTIONS)) == expected(table)
-
-
 def test_batches__of_any_length__are_computed_row_by_row() -> None:
     rng = np.random.default_rng(2)
     a, b = rng.random((2, 140_000))
@@ -321,13 +259,15 @@ def test_null__in_a_column__is_a_row_that_was_not_retrieved() -> None:
         batched.evaluate(rows, score={"x": "a * b"}, **options)
 
 
-def test_integers_and_booleans__are_the_nearest_doubles() -> None:
+def test_integers_booleans_and_dictionaries__are_the_nearest_doubles() -> None:
     rows = pa.table({
-        "click": [0, 1], "big": pa.array([2**63 + 1, 2**53 + 1], pa.uint64()), "flag": [True, False]
+        "big": pa.array([2**63 + 1, 2**53 + 1], pa.uint64()), "flag": [True, False],
+        "coded": pa.array([0.5, None]).dictionary_encode(),
     })  # fmt: skip
-    computed = RUN.with_computed(open_source(rows), expressions_of({"x": "big - flag * 1"}))
-    (batch,) = computed.batches(["x"])
+    expressions = expressions_of({"x": "big - flag * 1", "y": "coded * 2"})
+    (batch,) = RUN.with_computed(open_source(rows), expressions).batches(["x", "y"])
     assert batch.column(0).to_pylist() == [2.0**63 - 1, 2.0**53]
+    assert batch.column(1).to_pylist() == [1.0, None]
 
 
 # ---- errors --------------------------------------------------------------------------------------

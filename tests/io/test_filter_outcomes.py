@@ -172,10 +172,3 @@ def test_text__of_a_number_in_a_csv_file__is_compared_as_it_is_written(tmp_path:
         with pytest.raises(ArgumentError, match=r"numbers as the file writes them.*'1\.5'"):
             open_source(tmp_path / "x.csv", where=where)
     assert condition_of("slot = '1.5' or row in (1, 2) or c < 'a'").categories() == {"slot"}
-
-
-def test_selections__do_not_change() -> None:
-    where = condition_of("a = 1")
-    for value, name in ((where, "condition"), (where.select(SCHEMA), "columns")):
-        with pytest.raises(AttributeError):
-            setattr(value, name, None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import tempfile
 from datetime import date
 from decimal import Decimal
@@ -10,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
@@ -108,13 +105,6 @@ def test_hive_folder__gives_the_rows_of_the_table(table: pa.Table, condition: Co
             pq.write_table(table.slice(at, 1).drop_columns("i"), file)
         if table.column("i").null_count < table.num_rows:  # of nulls alone, a key is text
             assert sorted(selected(name, condition.text)) == condition.rows(table)
-
-
-def test_frames__of_pandas_and_polars(tmp_path: Path) -> None:
-    columns = {"row": [0, 1, 2, 3], "slot": ["a", "b", None, "a"]}
-    for frame in (pd.DataFrame(columns), pl.DataFrame(columns)):
-        assert selected(frame, "slot != 'b'") == [0, 3]
-        assert selected(frame, "not slot = 'b'") == [0, 3]
 
 
 @pytest.mark.parametrize(
@@ -356,14 +346,6 @@ def test_evaluate__equals_the_evaluation_of_the_rows_alone() -> None:
     assert "where" not in alone.meta.conventions
 
 
-def test_evaluate__scattered__equals_the_evaluation_of_the_rows_alone() -> None:
-    table = pa.table(LOG).take([0, 5, 2, 3, 1, 6, 4])
-    alone = fe.evaluate(table.filter(pc.field("slot") == 1), **COLUMNS)
-    result = fe.evaluate(table, where=pc.field("slot") == 1, **COLUMNS)
-    assert bits(result) == bits(alone)
-    assert result.meta.conventions["where"] == "(slot == 1)"
-
-
 def test_evaluate__nothing_selected__is_as_of_an_empty_input() -> None:
     result = fe.evaluate(LOG, where="slot = 99", **COLUMNS)
     empty = fe.evaluate(pa.table(LOG).slice(0, 0), **COLUMNS)
@@ -431,9 +413,3 @@ def test_conditions__do_not_change() -> None:
     ):
         with pytest.raises(AttributeError):
             setattr(value, name, None)
-
-
-def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    stream = write_stream(pa.table({"row": range(6), "slot": [1, 2] * 3}))
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(stream)))
-    assert selected("-", "slot = 2") == [1, 3, 5]

@@ -11,10 +11,8 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as papq
 import pytest
-from click.testing import CliRunner
 
 import fastrank_eval as fe
-from fastrank_eval.apps.cli.main import cli
 
 USERS = [1, 1, 1, None, 2, 2, None, 3, 3]
 CLICK = [1, 0, 0, 1, 0, 1, 0, 1, 0]
@@ -146,16 +144,6 @@ def test_null_groups__with_a_limit__are_counted_before_the_last_row() -> None:
         ):
             result = fe.evaluate(source, **OPTIONS, measures="RR", null_groups="drop", limit=limit)
             assert (result.meta.rows, left_out(result)) == (min(limit, 6), rows)
-
-
-def test_null_groups__on_the_command_line__is_an_option(tmp_path: Path) -> None:
-    papq.write_table(pa.table(log()), tmp_path / "log.parquet")
-    arguments = ["evaluate", str(tmp_path / "log.parquet"), "-g", "user", "-l", "click"]
-    arguments += ["-s", "score", "-m", "RR"]
-    refused = CliRunner().invoke(cli, arguments)
-    assert "--null-groups drop" in refused.output
-    outcome = CliRunner().invoke(cli, [*arguments, "--null-groups", "drop", "-f", "csv"])
-    assert outcome.exit_code == 0, outcome.output
 
 
 @pytest.mark.parametrize("kind", [pa.float16(), pa.float32(), pa.float64()])

@@ -105,28 +105,6 @@ def test_file__changed_while_it_is_read__is_an_error_that_says_so(tmp_path: Path
         list(next(pieces).batches(100))
 
 
-def test_file__gone_while_it_is_read__is_an_error_that_says_so(tmp_path: Path) -> None:
-    path = write_parquet(tmp_path / "x.parquet", range(1000), row_group_size=100)
-    (part,) = open_source(path).unread_batches(["x"])
-    path.unlink()
-    with pytest.raises(SourceError, match=r"x\.parquet': no such file"):
-        list(read_batches([part]))
-
-
-@pytest.mark.parametrize("gone", [True, False])
-def test_long_file__replaced_or_removed_while_it_is_read__is_read_as_it_was(
-    tmp_path: Path, gone: bool
-) -> None:
-    path = write_parquet(tmp_path / "x.parquet", range(200_000), row_group_size=50_000)
-    (part,) = open_source(path).unread_batches(["x"])
-    assert isinstance(part, UnreadBatch)
-    path.unlink()
-    if not gone:
-        write_parquet(path, range(5))
-    read = [batch for piece in part.split_evenly(50_000) for batch in piece.batches(50_000)]
-    assert pa.Table.from_batches(read).column(0).to_pylist() == list(range(200_000))
-
-
 def test_long_file__written_over_while_it_is_read__is_refused(tmp_path: Path) -> None:
     path = write_parquet(tmp_path / "x.parquet", range(200_000), row_group_size=50_000)
     other = write_parquet(tmp_path / "y.parquet", range(1, 200_001), row_group_size=50_000)

@@ -126,17 +126,6 @@ def test_ipc__offsets_and_indices_out_of_range_are_refused(tmp_path: Path) -> No
     assert "x.arrow" in failure(path)
 
 
-def test_file__deleted_after_opening(tmp_path: Path) -> None:
-    for number in (0, 1):
-        write_parquet(tmp_path / f"part-{number}.parquet", [number])
-    source = open_source(tmp_path)
-    batches = source.batches(["x"])
-    next(batches)
-    (tmp_path / "part-1.parquet").unlink()
-    with pytest.raises(SourceError, match=r"part-1\.parquet'.*no such file"):
-        list(batches)
-
-
 def test_file__written_anew_with_other_columns_after_opening(tmp_path: Path) -> None:
     path = write_parquet(tmp_path / "x.parquet", [1])
     source = open_source(path)

@@ -8,9 +8,7 @@ about arrays, batches or the closed forms of the engine:
 * a tie policy is a list of equally likely orders, and the value is the mean over them;
 * the AUC family compares pairs.
 
-`expected` enumerates every arrangement of the tied labels while there are few of them, and uses the
-averages of McSherry and Najork (ECIR 2008), written rank by rank, where there are too many;
-`test_oracles.py` holds the two against each other.
+`expected` enumerates every arrangement of the tied labels: many rows may tie if few have a grade.
 """
 
 from __future__ import annotations
@@ -480,39 +478,25 @@ def all_orders(rows: Sequence[Row]) -> list[tuple[float | None, ...]]:
 # ---- the value of a group ------------------------------------------------------------------------
 
 
-def oracle(
-    text: str, rows: Sequence[Row], ties: str = "expected", enumerate_all: bool = False
-) -> float | None:
-    """Value of one measure for one group, NaN where it is undefined.
-
-    None: the orders of tied rows are too many, and `averages` has no formula of their mean.
-    """
+def oracle(text: str, rows: Sequence[Row], ties: str = "expected") -> float:
+    """Value of one measure for one group, NaN where it is undefined."""
     name, options, k = read(text)
     options.pop("weight", None)
     if name == "GAUC":
         return group_auc(rows, **options)
-    measure = POSITION[name]
-    orders = equally_likely(tuple(rows), ties, enumerate_all)
-    if orders is not None:
-        values = [measure(ranked, k, **options) for ranked in orders]
-        return math.fsum(values) / len(values)
-    from tests.oracles.averages import average  # only groups too large to enumerate come here
-
-    judged = tuple(row.label for row in rows if row.label is not None)
-    return average(name, rows, judged, k, options)
+    orders = equally_likely(tuple(rows), ties)
+    values = [POSITION[name](ranked, k, **options) for ranked in orders]
+    return math.fsum(values) / len(values)
 
 
 @lru_cache(maxsize=1_000)  # tests take measure after measure, each through the same groups
-def equally_likely(
-    rows: tuple[Row, ...], ties: str, enumerate_all: bool
-) -> tuple[Ranked, ...] | None:
-    """The orders a tie policy leaves, or None where there are too many of them to enumerate."""
+def equally_likely(rows: tuple[Row, ...], ties: str) -> tuple[Ranked, ...]:
+    """The orders a tie policy leaves."""
     judged = tuple(row.label for row in rows if row.label is not None)
     if ties != "expected":
         return (Ranked(resolved(rows, ties), judged),)
-    if enumerate_all or count_arrangements(rows) <= ENUMERATION_LIMIT:
-        return tuple(Ranked(order, judged) for order in all_orders(rows))
-    return None
+    assert count_arrangements(rows) <= ENUMERATION_LIMIT, "too many orders of tied rows"
+    return tuple(Ranked(order, judged) for order in all_orders(rows))
 
 
 def group_auc(

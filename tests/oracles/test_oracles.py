@@ -6,13 +6,11 @@ import math
 import pytest
 
 from tests import strategies
-from tests.oracles.averages import average
 from tests.oracles.means import mean_over_groups
-from tests.oracles.measures import Row, all_orders, count_arrangements, oracle, pooled, read
+from tests.oracles.measures import Row, all_orders, count_arrangements, oracle, read
 from tests.strategies import (
     LOWER_IS_BETTER,
     PER_GROUP,
-    WITHOUT_AVERAGE,
     has_expectation,
     has_extremes,
     random_groups,
@@ -124,32 +122,6 @@ def test_oracle__one_query_as_trec_eval_prints_it():
         assert oracle(text, QUERY, "item") == pytest.approx(printed, abs=5.1e-5), text
 
 
-def test_lagging_gain__can_be_higher_with_the_lower_grade_first():
-    rows = [Row(2.0, 1), Row(1.0, 3), Row(1.0, 2)]
-    assert oracle("G", rows, "input") < oracle("G", [rows[0], rows[2], rows[1]], "input")
-
-
-def test_pooled_auc__one_query():
-    assert pooled("AUC", QUERY) == pytest.approx(11 / 24)
-
-
-def test_averages__equal_enumeration_of_every_order():
-    groups = random_groups(11, 40, unretrieved=0.1, unjudged=0.1)
-    for text in filter(has_expectation, PER_GROUP):
-        name, options, k = read(text)
-        if name == "GAUC":
-            continue
-        options.pop("weight", None)
-        for rows in groups:
-            judged = tuple(row.label for row in rows if row.label is not None)
-            enumerated = oracle(text, rows, "expected", enumerate_all=True)
-            closed = average(name, rows, judged, k, dict(options))
-            if name in WITHOUT_AVERAGE:
-                assert closed is None
-                continue
-            assert closed == pytest.approx(enumerated, abs=1e-12, nan_ok=True), (text, rows)
-
-
 def test_arrangements_of_labels__mean_the_same_as_permutations_of_rows():
     rows = [Row(1.0, g) for g in (2, 0, 0, 1)] + [Row(0.5, g) for g in (1, 1, 0)]
     assert count_arrangements(rows) == len(all_orders(rows)) == 12 * 3
@@ -183,19 +155,6 @@ def test_best_and_worst__are_the_extremes_over_all_orders():
                 most, least = least, most
             assert oracle(text, rows, "best") == pytest.approx(most, abs=1e-12), text
             assert oracle(text, rows, "worst") == pytest.approx(least, abs=1e-12), text
-
-
-def test_partial_auc__at_the_whole_axis_is_the_auc_rescaled():
-    rows = [row for group in random_groups(13, 20) for row in group]
-    assert pooled("AUC(max_fpr=1)", rows) == pytest.approx(pooled("AUC", rows))
-    assert pooled("AUC(max_fpr=0.999999999)", rows) == pytest.approx(pooled("AUC", rows), abs=1e-6)
-
-
-def test_auc_with_weights__equals_auc_of_repeated_rows():
-    groups = random_groups(14, 30, weights=(1.0, 2.0, 3.0), levels=4)
-    for rows in groups:
-        repeated = [row._replace(weight=1.0) for row in rows for _ in range(int(row.weight))]
-        assert oracle("GAUC", rows) == pytest.approx(oracle("GAUC", repeated), nan_ok=True)
 
 
 def test_mean__weights_and_coverage_by_hand():

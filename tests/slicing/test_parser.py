@@ -20,7 +20,6 @@ from fastrank_eval.slicing.spec import (
     SliceColumn,
     SliceSpec,
     Width,
-    column_text,
     exact_text,
     parse,
     requested_slicing,
@@ -206,9 +205,3 @@ def test_numbers_have_one_text_that_means_them(number: Decimal, exponent: int) -
     number = number.scaleb(exponent)
     assert Decimal(exact_text(number)) == number
     assert exact_text(number) == exact_text(number * 1) == exact_text(Decimal(exact_text(number)))
-
-
-@given(NAMES)
-@few
-def test_a_column_by_any_name_can_be_asked_for(name: str) -> None:
-    assert parse(column_text(name)).columns == (SliceColumn(name),)

@@ -76,22 +76,6 @@ def test_edges_follow_their_definition_whatever_the_batches(
     ]
 
 
-def test_bins_hold_equally_many_rows_where_no_values_are_equal() -> None:
-    values = np.random.default_rng(3).permutation(1003)
-    slicings = open_slicings("c:quantile5", open_source({"c": values}))
-    counts = np.bincount(slicings.columns[0].codes(pa.array(values)))
-    assert counts.max() - counts.min() <= 1
-    assert len(counts) == 5
-
-
-def test_equal_values_share_a_bin_and_bins_get_fewer() -> None:
-    values = [0] * 90 + [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]
-    assert distributions(open_source({"c": values}), ["c"])["c"].edges(4).to_pylist() == [1]
-    assert distributions(open_source({"c": [5, 5, 5]}), ["c"])["c"].edges(4).to_pylist() == []
-    slicings = open_slicings("c:quantile4", open_source({"c": [5, 5, None]}))
-    assert slicings.encoders[0].slices().labels == ("c=any", "c=null")
-
-
 def test_pieces_put_together_early_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(binning, "_PENDING", 3)
     random = np.random.default_rng(4)

@@ -1,11 +1,9 @@
-"""Standard errors of AUC: DeLong's and Obuchowski's, by definition, formula and simulation."""
+"""Standard errors of AUC: DeLong's and Obuchowski's, by definition."""
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections import defaultdict
-from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -13,10 +11,7 @@ import pytest
 import fastrank_eval
 from fastrank_eval import MeasureError, measure
 from fastrank_eval.measures.auc import CLUSTERS, SE_OF_CLUSTERS, SE_OF_ROWS
-from fastrank_eval.stats.auc_variance import row_variance
-from fastrank_eval.stats.clustered_scores import ClusteredScores
-from fastrank_eval.stats.weighted_scores import WeightedScores
-from tests.support import batched
+from tests.support.tables import evaluate
 
 CLUSTERED = "AUC(se='clustered')"
 
@@ -32,15 +27,7 @@ def log_of(seed: int, rows: int, groups: int, levels: int, kind=np.float64) -> d
 
 
 def details_of(log, weighted=False, measures=CLUSTERED, **options) -> dict[str, float]:
-    (found,) = batched.evaluate(
-        log,
-        group="group",
-        label="label",
-        score="score",
-        measures=measures,
-        weight="weight" if weighted else None,
-        **options,
-    )
+    (found,) = evaluate(log, measures, weight="weight" if weighted else None, **options)
     return found.details
 
 
@@ -114,38 +101,6 @@ def test_standard_errors__equal_their_definitions(kind, levels, weighted, groups
     assert alone == {SE_OF_ROWS: found[SE_OF_ROWS]}
 
 
-def test_delong__equals_the_midranks_of_sun_and_xu():
-    log = log_of(9, 1000, 10, 5)
-    positive, other = log["score"][log["label"] == 1], log["score"][log["label"] == 0]
-
-    def midranks(values):
-        _, at, number = np.unique(values, return_inverse=True, return_counts=True)
-        return (np.cumsum(number) - (number - 1) / 2)[at]
-
-    m, n = len(positive), len(other)
-    ranks = midranks(np.concatenate([positive, other]))
-    v10 = (ranks[:m] - midranks(positive)) / n
-    v01 = 1 - (ranks[m:] - midranks(other)) / m
-    wanted = math.sqrt(np.var(v10, ddof=1) / m + np.var(v01, ddof=1) / n)
-    assert details_of(log)[SE_OF_ROWS] == pytest.approx(wanted, rel=1e-10)
-
-
-@pytest.mark.parametrize("weighted", [False, True])
-def test_clusters_of_one_row__are_independent_rows(weighted):
-    log = log_of(4, 700, 5, 20)
-    found = details_of({**log, "group": np.arange(700)}, weighted)
-    assert found[SE_OF_CLUSTERS] == pytest.approx(found[SE_OF_ROWS], rel=1e-12)
-
-
-def test_rows_repeated_in_their_group__leave_the_clustered_error_as_it_was():
-    """Copies tell nothing new: rows taken for independent would halve their error."""
-    log = log_of(5, 500, 80, 10**6)
-    copies = {name: np.repeat(column, 4) for name, column in log.items()}
-    once, again = details_of(log), details_of(copies)
-    assert again[SE_OF_CLUSTERS] == pytest.approx(once[SE_OF_CLUSTERS], rel=1e-9)
-    assert again[SE_OF_ROWS] == pytest.approx(once[SE_OF_ROWS] / 2, rel=5e-3)
-
-
 @pytest.mark.parametrize("weighted", [False, True])
 def test_standard_errors__have_the_same_bits_however_rows_come(weighted):
     log = log_of(6, 3000, 200, 50)
@@ -156,32 +111,6 @@ def test_standard_errors__have_the_same_bits_however_rows_come(weighted):
         for threads, rows in ((1, 100), (3, 64), (2, 1 << 20)):
             found = details_of(source, weighted, threads=threads, batch_rows=rows)
             assert found == once, (threads, rows)
-
-
-@pytest.mark.parametrize("weighted", [False, True])
-def test_states__merge_to_the_same_bits(weighted):
-    log = log_of(7, 1000, 40, 30)
-    starts = np.flatnonzero(np.diff(log["group"], prepend=-1))
-    edges = [0, int(starts[7]), int(starts[20]), 1000]
-
-    def state_of(spans) -> ClusteredScores:
-        state = ClusteredScores(weighted)
-        for lo, hi in spans:
-            inside = starts[(starts >= lo) & (starts < hi)] - lo
-            state.add(
-                log["score"][lo:hi],
-                np.flatnonzero(log["label"][lo:hi]),
-                log["weight"][lo:hi] if weighted else None,
-                np.append(inside, hi - lo),
-            )
-        return state
-
-    spans = list(itertools.pairwise(edges))
-    whole, left = state_of(spans), state_of(spans[1:])
-    left.merge(state_of(spans[:1]))
-    area = whole.scores.auc()
-    assert left.scores.auc() == area
-    assert left.variance(area) == whole.variance(area)
 
 
 def test_difference_where_two_groups_have_positives__has_two_degrees_of_freedom():
@@ -197,36 +126,6 @@ def test_difference_where_two_groups_have_positives__has_two_degrees_of_freedom(
     assert row.degrees == pytest.approx(2 / (1 - 1 / row.groups), rel=1e-12)
 
 
-def test_clustered_error__is_that_of_repeated_experiments():
-    """Users with a bias of their own, in score and in label, drawn anew 300 times."""
-    rng = np.random.default_rng(12)
-    users, rows = 60, 12
-    area, of_rows, of_clusters = [], [], []
-    for _ in range(300):
-        user = np.repeat(np.arange(users), rows)
-        bias = rng.normal(size=users)[user]
-        label = (rng.random(len(user)) < 1 / (1 + np.exp(1 - 1.5 * bias))).astype(int)
-        score = bias + label * 0.5 + rng.normal(size=len(user)) / 2
-        state = ClusteredScores(weighted=False)
-        starts = np.arange(0, len(user) + 1, rows)
-        state.add(score, np.flatnonzero(label), None, starts)
-        area.append(state.scores.auc())
-        of_clusters.append(state.variance(area[-1]).variance ** 0.5)
-        of_rows.append(row_variance(state.scores, area[-1], map) ** 0.5)
-    truth = np.std(area)
-    assert np.mean(of_clusters) == pytest.approx(truth, rel=0.12)
-    assert np.mean(of_rows) < 0.8 * truth, "rows are not independent here"
-
-
-def test_weights__are_exact_in_scale_and_in_rows_that_weigh_nothing():
-    log = log_of(8, 600, 50, 40)
-    once = details_of(log, weighted=True)
-    scaled = details_of({**log, "weight": log["weight"] * 2.0**40}, weighted=True)
-    assert scaled == once
-    weighs = log["weight"] > 0
-    assert details_of({name: column[weighs] for name, column in log.items()}, weighted=True) == once
-
-
 @pytest.mark.parametrize("weighted", [False, True])
 def test_too_few_rows_or_clusters__have_no_standard_error(weighted):
     log = {
@@ -240,13 +139,7 @@ def test_too_few_rows_or_clusters__have_no_standard_error(weighted):
     assert math.isnan(found[SE_OF_CLUSTERS])
     found = details_of({name: column[:3] for name, column in log.items()}, weighted)
     assert math.isnan(found[SE_OF_ROWS])
-    (line,) = fastrank_eval.evaluate(
-        {name: column[1:3] for name, column in log.items()},
-        group="group",
-        label="label",
-        score="score",
-        measures=CLUSTERED,
-    )
+    (line,) = evaluate({name: column[1:3] for name, column in log.items()}, CLUSTERED)
     assert math.isnan(line.value)
     assert (line.dropped, line.details) == ({"single_class": 1}, {})
 
@@ -255,10 +148,3 @@ def test_standard_error__of_a_part_of_the_area_or_of_bins_is_refused():
     for options in ("se='delong', max_fpr=0.2", "se='clustered', bins=64", "max_fpr=0.2, bins=64"):
         with pytest.raises(MeasureError, match=r"leave (one of them )?out"):
             measure(f"AUC({options})")
-
-
-def test_delong__of_weights_counts_only_rows_that_weigh():
-    state = WeightedScores()
-    state.add(np.array([0.1, 0.2, 0.3]), np.array([2]), np.array([1.0, 0.0, 2.0]))
-    assert state.counts_table().positive == state.counts_table().other == 1
-    assert Fraction(state.squares_table().positive) == Fraction(state.table().positive) ** 2

@@ -10,13 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from fastrank_eval.measures.auc import BOUND
 from fastrank_eval.stats import binned_scores
 from fastrank_eval.stats.binned_scores import BinnedScores, keys_of
 from fastrank_eval.stats.score_runs import sortable_codes
 from fastrank_eval.stats.scores import PooledScores
 from fastrank_eval.stats.weighted_scores import WeightedScores
-from tests.support import batched
 
 FINITE = {32: st.floats(allow_nan=False, width=32), 64: st.floats(allow_nan=False)}
 UNIT = {width: st.floats(0, 1, width=width) for width in (32, 64)}
@@ -132,24 +130,6 @@ def test_state__stays_small_however_many_rows_come(monkeypatch):
     area, bound = state.auc()
     assert area == pytest.approx(5 / 6, abs=0.01)
     assert bound < 0.01
-
-
-@pytest.mark.parametrize("weight", [None, "weight"])
-def test_auc_of_bins__has_the_same_bits_in_any_batches_and_threads(weight):
-    rng = np.random.default_rng(4)
-    log = {
-        "group": np.sort(rng.integers(0, 90, 5000)),
-        "label": rng.integers(0, 2, 5000),
-        "score": rng.normal(size=5000),
-        "weight": rng.choice([0.0, 0.1, 1 / 3, 2.5e7], 5000),
-    }
-    roles = {"group": "group", "label": "label", "score": "score", "measures": "AUC(bins=100)"}
-    (once,) = batched.evaluate(log, weight=weight, threads=1, **roles)
-    assert once.details["bins"] <= 100
-    for threads, rows in ((1, 100), (3, 64), (2, 1 << 20)):
-        (found,) = batched.evaluate(log, weight=weight, threads=threads, batch_rows=rows, **roles)
-        assert found == once, (threads, rows)
-    assert BOUND in str(batched.evaluate(log, weight=weight, **roles))
 
 
 def test_one_class__is_undefined_with_a_reason():

@@ -94,14 +94,6 @@ def test_sign_tail__equals_digits_of_the_definition(wins, losses, wanted):
     assert sign_tail(wins, losses) == pytest.approx(wanted, rel=1e-11, abs=0)
 
 
-@law
-@given(st.integers(0, 1500), st.integers(0, 1500))
-def test_sign_tail__equals_scipy(wins, losses):
-    if wins + losses:
-        wanted = stats.binomtest(wins, wins + losses).pvalue
-        assert sign_tail(wins, losses) == pytest.approx(wanted, rel=1e-9, abs=1e-290)
-
-
 @pytest.mark.parametrize(
     "wins, losses", [(1000, 31), (1000, 32), (961, 40), (33, 2000), (700, 400)]
 )
@@ -181,14 +173,6 @@ def test_wilcoxon__of_many_groups__equals_scipy():
     assert found.groups == np.count_nonzero(differences)
 
 
-def test_tests__of_no_group_and_of_two_groups__are_none_and_defined():
-    for test in (paired_t, wilcoxon, sign_test):
-        found = test(np.array([math.nan]))
-        assert (found.groups, found.note, math.isnan(found.p_value)) == (0, "no_groups", True)
-    assert clustered_test(0.3, 0.1, 2, 1).note is None
-    assert clustered_test(0.3, 0.1, 1, 1).note == "one_group"
-
-
 def test_wilcoxon__is_exact_up_to_50_groups_that_differ():
     for groups, method in ((50, "exact"), (51, "approx")):
         differences = np.arange(1.0, groups + 1) * np.where(np.arange(groups) % 3, 1, -1)
@@ -196,15 +180,6 @@ def test_wilcoxon__is_exact_up_to_50_groups_that_differ():
         for zeros in (0, 20):
             found = wilcoxon(np.append(differences, np.zeros(zeros)))
             assert found.p_value == pytest.approx(wanted.pvalue, rel=1e-12, abs=0)
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_wilcoxon__of_ties_and_zeros__is_the_permutation_test_of_scipy(seed):
-    differences = np.random.default_rng(seed).integers(-2, 5, 13) / 4
-    every = stats.PermutationMethod(n_resamples=1 << 13)
-    wanted = stats.wilcoxon(differences[differences != 0], method=every)
-    found = wilcoxon(differences)
-    assert (found.statistic, found.p_value) == pytest.approx((wanted.statistic, wanted.pvalue))
 
 
 @pytest.mark.parametrize("groups", [10, 16])
@@ -217,11 +192,6 @@ def test_wilcoxon__of_ties__counts_every_change_of_signs(groups):
     far = np.abs(ranks @ signs - ranks.sum() / 2)
     observed = abs(ranks[differences > 0].sum() - ranks.sum() / 2)
     assert wilcoxon(differences).p_value == np.mean(far >= observed)
-
-
-@pytest.mark.parametrize("groups", range(1, 51))
-def test_wilcoxon__of_groups_all_better_by_the_same__is_the_sign_test(groups):
-    assert wilcoxon(np.full(groups, 0.25)).p_value == sign_tail(groups, 0)
 
 
 def test_wilcoxon__of_differences_that_rounding_makes_unequal__ties_them():

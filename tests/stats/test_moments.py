@@ -59,15 +59,6 @@ def test_exact__of_any_numbers__is_the_sums_in_fractions(groups):
     assert moments.clusters == sum(any(g) for g in groups)
 
 
-@pytest.mark.parametrize("terms", [1, 2, 4])
-def test_error__equals_the_two_pass_formula(terms):
-    rng = np.random.default_rng(terms)
-    values = rng.normal(1, 1, (terms, 300)) * rng.choice([0.0, 1.0, 1.0], 300)
-    gradient = rng.normal(0, 1, terms).tolist()
-    error = moments_of(values).error(gradient)
-    assert error == pytest.approx(two_pass(values.tolist(), gradient), rel=1e-14)
-
-
 def test_error__of_any_numbers__is_exact_to_the_last_bit():
     rng = np.random.default_rng(5)
     values = rng.integers(-1000, 1000, (3, 200)) / 64

@@ -122,15 +122,6 @@ def test_zeros__added_as_a_number__are_those_added_one_by_one() -> None:
         assert repr(counted.pairs(0, line)) == repr(added.pairs(0, line))
 
 
-def test_equal_models__differ_by_nothing_for_sure() -> None:
-    values, weights = np.array([0.1, 0.7, 0.3]), np.array([3.0, 1.0, 7.0])
-    paired, state = PairedState(1), state_of(values, weights, np.empty(0, np.int64))
-    paired.add(0, values, values, weights, weights)
-    moments = state.moments(0, True)
-    assert error_of_difference(moments, moments, paired.cross(0), 3) == 0
-    assert paired.pairs(0).ties == 3
-
-
 def test_equal_values__summed_in_another_order__are_ties() -> None:
     a, b = np.array([23 / 36, 0.1 + 0.2, 1e-300]), np.array([0.6388888888888888, 0.3, 1.1e-300])
     paired = PairedState(1)

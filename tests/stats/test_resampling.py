@@ -1,13 +1,10 @@
 """Groups drawn again and models that change places: the generator, the sums, and their laws."""
 
-import math
-
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numba import config
-from scipy import stats
 
 from fastrank_eval._lib import errors
 from fastrank_eval.stats import random_numbers
@@ -18,20 +15,10 @@ pytestmark = pytest.mark.kernels
 
 SEED = 0x0123456789ABCDEF
 law = settings(max_examples=2 if config.DISABLE_JIT else 40, deadline=None, derandomize=True)
-compiled = pytest.mark.skipif(bool(config.DISABLE_JIT), reason="takes many draws")
 
 
 def ids_of(groups: int, seed: int = 1) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, 2**64, groups, dtype=np.uint64)
-
-
-def many(draw, groups: int, replicates: int, seed: int = SEED) -> np.ndarray:
-    """Multiplicities of groups 0, 1, 2 ... and of replicates 0, 1, 2 ..."""
-    out, ids = np.empty((replicates, groups), np.uint32), np.arange(groups, dtype=np.uint64)
-    step = random_numbers.COINS
-    for first in range(0, replicates, step):
-        draw(ids, first, seed, out[first : first + step])
-    return out
 
 
 # ---- random numbers ------------------------------------------------------------------------------
@@ -73,60 +60,6 @@ def test_multiplicities__equal_the_definition():
     drawn = np.empty((3, 7), np.uint32)
     random_numbers.multinomial(5, SEED, drawn)
     assert drawn.tolist() == [oracle.drawn(7, 5 + r, SEED) for r in range(3)]
-
-
-def test_poisson_steps__are_probabilities_to_32_bits():
-    steps = random_numbers._STEPS.astype(np.float64) / 2**32
-    assert np.abs(steps - stats.poisson.cdf(np.arange(len(steps)), 1)).max() <= 2.0**-33 + 1e-16
-    assert stats.poisson.sf(len(steps), 1) < 2.0**-32
-
-
-@compiled
-def test_random_words__of_close_counters__are_uniform_and_independent():
-    """Neighbouring groups, replicates, streams and seeds: all that counters differ by in use."""
-    groups = 1 << 15
-    out = [np.empty((8, groups), np.uint32) for _ in range(3)]
-    near = np.arange(groups, dtype=np.uint64)
-    for rows, (stream, seed) in zip(out, [(1, 7), (2, 7), (1, 8)], strict=True):
-        random_numbers.random_words(near, 0, stream, seed, rows)
-    words = np.concatenate(out)
-    p_values = []
-    for row in words:
-        bytes_of_row = [np.bincount((row >> shift) & 255) for shift in (0, 12, 24)]
-        p_values += [stats.chisquare(counts).pvalue for counts in bytes_of_row]
-    for a, b in ((0, 1), (0, 4), (3, 7), (0, 8), (0, 16), (5, 21)):
-        # Two rows, and a row beside its neighbour group's.
-        for other in (words[b], np.roll(words[a], 1)):
-            cells = (words[a] >> 28).astype(np.int64) * 16 + (other >> 28)
-            p_values.append(stats.chisquare(np.bincount(cells, minlength=256)).pvalue)
-            agreeing = np.bitwise_count(~(words[a] ^ other)).sum()
-            p_values.append(stats.binomtest(int(agreeing), 32 * groups).pvalue)
-    assert min(p_values) > 1e-4 / len(p_values) * 10
-    assert stats.kstest(p_values, "uniform").pvalue > 1e-3
-
-
-@compiled
-@pytest.mark.parametrize("draw", [random_numbers.poisson, random_numbers.coins])
-def test_multiplicities__have_their_distribution_over_groups_and_over_replicates(draw):
-    out = many(draw, 1000, 1024)
-    mean, variance = (1, 1) if draw is random_numbers.poisson else (0.5, 0.25)
-    for axis in (0, 1):
-        sums = out.sum(axis=axis, dtype=np.float64)
-        scores = (sums - mean * out.shape[axis]) / math.sqrt(variance * out.shape[axis])
-        assert stats.kstest(scores, "norm").pvalue > 1e-3
-    probabilities = [0.5, 0.5] if mean == 0.5 else [*stats.poisson.pmf(range(7), 1)]
-    counts = np.bincount(out.ravel(), minlength=len(probabilities))[: len(probabilities)]
-    wanted = np.array(probabilities) / sum(probabilities) * counts.sum()
-    assert stats.chisquare(counts, wanted).pvalue > 1e-3
-
-
-@compiled
-def test_multinomial__draws_every_group_equally_often():
-    out = np.empty((2048, 50), np.uint32)
-    random_numbers.multinomial(0, SEED, out)
-    assert (out.sum(axis=1) == 50).all()
-    assert stats.chisquare(out.sum(axis=0)).pvalue > 1e-3
-    assert np.var(out) == pytest.approx(49 / 50, rel=0.02)
 
 
 # ---- sums ----------------------------------------------------------------------------------------

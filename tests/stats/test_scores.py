@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -12,57 +11,11 @@ import fastrank_eval
 from fastrank_eval.stats.score_runs import ScoreRuns
 from fastrank_eval.stats.scores import PooledScores
 from fastrank_eval.stats.weighted_scores import WeightedScores, area_under
+from tests.stats.test_states import rank_auc
 
 pytestmark = pytest.mark.kernels
 
 SLOW = pytest.mark.slow("millions of scores")
-
-
-def plain_auc(score: np.ndarray, positive: np.ndarray) -> float:
-    """By the sum of midranks."""
-    _, inverse, counts = np.unique(score, return_inverse=True, return_counts=True)
-    midrank = (np.cumsum(counts) - (counts - 1) / 2)[inverse]
-    p, n = int(positive.sum()), int((~positive).sum())
-    return float((midrank[positive].sum() - p * (p + 1) / 2) / (p * n))
-
-
-@SLOW
-@pytest.mark.parametrize("sign", [1, -1])
-def test_auc__bucket_full_of_distinct_scores__is_counted_by_code(sign, monkeypatch):
-    monkeypatch.setattr(PooledScores, "BUFFER_BYTES", 1 << 18)
-    rng = np.random.default_rng(3)
-    neighbours = (0x3F000000 + np.arange(400_000, dtype=np.uint32)).view(np.float32)
-    score = sign * rng.choice(neighbours, 1_200_000)
-    positive = rng.random(len(score)) < 0.4
-    halves = PooledScores(), PooledScores()
-    for k, lo in enumerate(range(0, len(score), 50_000)):
-        here = slice(lo, lo + 50_000)
-        halves[k % 2].add(score[here], np.flatnonzero(positive[here]))
-    halves[0].merge(halves[1])
-    assert halves[0].auc() == pytest.approx(plain_auc(score, positive), abs=1e-12)
-    held = halves[0]._all.counts.values()
-    assert all(codes is None for codes, _ in held)
-    assert sum(counts.nbytes for _, counts in held) <= 1 << 20
-
-
-@SLOW
-def test_auc__one_score_a_thousand_times_a_bucket__widens_its_counts(monkeypatch):
-    monkeypatch.setattr(PooledScores, "BUFFER_BYTES", 1 << 18)
-    neighbours = (0x3F000000 + np.arange(300_000, dtype=np.uint32)).view(np.float32)
-    state = PooledScores()
-    score = np.concatenate([neighbours, np.repeat(neighbours[7], 70_000)])
-    positive = np.arange(len(score)) % 3 == 0
-    for _ in range(4):
-        state.add(score, np.flatnonzero(positive))
-    assert state.auc() == pytest.approx(plain_auc(score, positive), abs=1e-12)
-
-
-def exact_auc(score: np.ndarray, positive: np.ndarray) -> float:
-    _, code, held = np.unique(score, return_inverse=True, return_counts=True)
-    rank_twice = (2 * np.cumsum(held) - held + 1)[code]
-    p = int(positive.sum())
-    won_twice = int(rank_twice[positive].sum()) - p * (p + 1)
-    return float(Fraction(won_twice, 2 * p * (len(score) - p)))
 
 
 NEIGHBOURS = (0x3F000000 + np.arange(30_000, dtype=np.uint32)).view(np.float32)
@@ -92,12 +45,12 @@ def test_auc__of_one_crowded_bucket__is_exact(scores, share, every, monkeypatch)
     state = PooledScores()
     for rows in np.array_split(np.arange(len(score)), 3):
         state.add(score[rows], np.flatnonzero(positive[rows]))
-    assert state.auc() == exact_auc(score, positive)
+    assert state.auc() == rank_auc(score, positive)
     assert not state._all.counts, "placed among its rows, not counted"
     weighted = WeightedScores()
     weighted.add(score, np.flatnonzero(positive), np.ones(len(score)))
     assert state.auc(0.5) == pytest.approx(weighted.auc(0.5), abs=1e-12)
-    assert state.auc() == exact_auc(score, positive), "counted now"
+    assert state.auc() == rank_auc(score, positive), "counted now"
 
 
 @SLOW
@@ -117,7 +70,7 @@ def test_auc__of_rows_from_several_threads__is_exact(threads, few, room, kind, m
     parts = np.array_split(np.arange(len(score)), 37)
     with ThreadPoolExecutor(threads) as pool:
         list(pool.map(lambda rows: state.add(score[rows], np.flatnonzero(positive[rows])), parts))
-    wanted = exact_auc(score, positive)
+    wanted = rank_auc(score, positive)
     assert state.auc() == wanted
     partial = state.auc(0.3)
     assert state.auc() == wanted
@@ -138,7 +91,7 @@ def test_auc__rows_kept_before_others_were_dealt__are_not_lost(monkeypatch):
     with ThreadPoolExecutor(1) as other:
         state.add(score[:kept], np.flatnonzero(positive[:kept]))
         other.submit(state.add, score[kept:], np.flatnonzero(positive[kept:])).result()
-    assert state.auc() == exact_auc(score, positive)
+    assert state.auc() == rank_auc(score, positive)
 
 
 @SLOW
