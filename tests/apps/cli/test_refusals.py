@@ -11,103 +11,7 @@ import pytest
 from pyarrow import parquet
 
 from tests.support.commands import ROWS, refusal
-
-#: Words of a command, where LOG is a log with its columns, and what its one line says.
-WORDS = [
-    # names and values
-    ("evaluate log.parquet -g usr -l click -s pctr", "no column 'usr'.*'user'"),
-    ("evaluate LOG -m GUAC", "GUAC.*GAUC"),
-    ("evaluate LOG -m P@0", "P@0"),
-    ("evaluate LOG -m ''", "--measures: must name at least one"),
-    ("evaluate LOG -m \"GAUC(weight='nosuch')\"", "^(?!.*--weight)"),
-    ("evaluate LOG -m MAPP", "--measures: must name measures"),
-    ("evaluate LOG -m alpha_nDCG", "--subtopics: must be a column of lists"),
-    ("evaluate LOG -m P -w pctr", "pass --weight-rows ignore"),
-    ("evaluate LOG -m AP --undefined error", "--undefined skip, zero"),
-    ("evaluate LOG --ties item", "item ids for --ties item"),
-    ("evaluate LOG --ties exepcted", "'exepcted' is not one of"),
-    ("evaluate LOG --threads 0", "^error: --threads: must be"),
-    ("evaluate LOG --limit -1", "--limit"),
-    ("evaluate LOG --by other --min-groups 0", "--min-groups: must"),
-    ("evaluate LOG --bogus", "No such option:? '?--bogus"),
-    ("evaluate log.parquet -g user -s pctr", "Missing option '-l' / '--label'"),
-    ("evaluate -g user -l click -s pctr", "Missing argument 'SOURCES...'"),
-    ("compare log.parquet -g user -s other -b pctr", "--label is missing"),
-    # groups
-    ("evaluate log.parquet -l click -s pctr", "GAUC, nDCG@10, AP, .* need groups: pass --group"),
-    ("evaluate log.parquet -l click -s pctr -m GAUC", "--group: must name the key columns"),
-    ("evaluate log.parquet -l click -s pctr -m AUC --per-group x.csv", "needs groups"),
-    ("evaluate returns.parquet COLUMNS --order grouped", "comes back"),
-    # conditions
-    ("evaluate LOG --where 'usr = 1'", "where.*'usr'.*'user'"),
-    ("evaluate LOG --where \"user = 'x'\"", "'user' is int64.*'x'"),
-    ("evaluate LOG --where 'user =\n = 1'", "a literal at character 9"),
-    ("evaluate LOG --where 'user = 99'", "--where: must select rows, got none by 'user = 99'"),
-    # scores
-    ("evaluate LOG -s a,,b", "a column name is empty"),
-    ("evaluate LOG -s =pctr", "a score has no name before '='; write 'NAME = EXPRESSION'"),
-    ("evaluate LOG -s x=pctr,x=other", "the score 'x' is there twice; name it once"),
-    ("evaluate LOG -s pctr=pctr", "the score 'pctr' is there twice; name it once"),
-    ("evaluate LOG -s x=", 'score x = "": expected a column'),
-    ("evaluate LOG -s 'x=pctr *'", r'score x = "pctr \*": expected a column'),
-    ("evaluate LOG -s x=pctr,,y=other", "a column name is empty"),
-    ("evaluate LOG -s 'other=pctr * 2'", r"score: must have a new name for pctr \* 2, got 'other'"),
-    ("evaluate LOG -s 'x=pctr == other'", "a column, a number or an operator at character 6"),
-    # sources
-    ("evaluate nosuch.parquet COLUMNS", "nosuch.parquet"),
-    ("evaluate torn.parquet COLUMNS", "torn.parquet"),
-    ("evaluate empty.parquet COLUMNS", "SOURCES: must have rows, got none; name a file with some."),
-    ("evaluate header0.csv COLUMNS", "must have rows, got none"),
-    ("evaluate header1.csv COLUMNS", "must have rows, got none"),
-    ("evaluate header2.csv COLUMNS", "must have rows, got none"),
-    ("evaluate short.csv COLUMNS", "Row #3: Expected 3 columns, got 2"),
-    ("evaluate - log.parquet COLUMNS", "pass it alone"),
-    ("evaluate unscored.parquet COLUMNS", "--unretrieved allow"),
-    ("evaluate unknown COLUMNS", "--input-format"),
-    ("evaluate folder COLUMNS", "--input-format"),
-    # labels and states
-    ("evaluate LOG -l click", "must name different columns, got 'click' more than once"),
-    ("evaluate LOG -l other --save-state x.state",
-     "--save-state: must be of one label, got click, other; name one by --label, or leave it out"),
-    ("evaluate LOG --save-state -", "--save-state: must be a file, got '-'; name one."),
-    ("evaluate LOG --keep-groups", "--save-state FILE"),
-    # explain
-    ("explain LOG", "explain needs the tool to compare with: --profile catboost."),
-    ("explain LOG --profile catbost", "Did you mean 'catboost'?"),
-    ("explain LOG --profile sklearn --undefined skip,nDC=one", "got 'nDC'. Did you mean 'nDCG'"),
-    ("explain LOG --profile trec_eval_9", "--item: must be the column of item ids"),
-    ("explain - COLUMNS --profile sklearn", "can be read only once"),
-    # classes
-    ("classes log.parquet -l click -s 0=p_cat,p_dog", "must be CLASS=COLUMN, got 'p_dog'"),
-    ("classes log.parquet -l click -s 0=p_cat,0=p_dog", "names the class '0' twice"),
-    ("classes log.parquet -l click -s 0=pctr,1=other -a most", "--average: must be one of"),
-    # gates, before rows are read
-    ("evaluate no.parquet COLUMNS --fail-if 'GACU < 1'",
-     '^error: gate ".* at character 1, found GACU. Did you mean \'GAUC\'?'),
-    ("evaluate no.parquet COLUMNS -m GAUC --fail-if 'RR < 1'",
-     '^error: gate ".* RR is none of the measures GAUC. Add it to --measures.'),
-    ("evaluate no.parquet COLUMNS --fail-if 'ptcr:GAUC < 1'",
-     '^error: gate ".* \'ptcr\' .*Did you mean \'pctr\'. Add it to --score.'),
-    ("evaluate LOG -s x=-pctr --fail-if 'y:GAUC < 1'", "^error: gate .*'y' is none of 'pctr', 'x'"),
-    ("evaluate no.parquet -l click -s pctr -m AUC --fail-if 'groups < 4'",
-     "it counts groups; name the key columns by --group."),
-    ("compare no.parquet COLUMNS -s other -b pctr -m 'AUC(se=None)' "
-     "--fail-if 'AUC(se=None) p_adjusted < 1'", "got p_adjusted of AUC, which has no"),
-    ("compare no.parquet COLUMNS -s other -b pctr -m ECCE --fail-if 'ECCE p_adjusted < 1'",
-     "got p_adjusted of ECCE, which has no"),
-    # ... which a test or an error has
-    ("compare no.parquet COLUMNS -s other -b pctr -m AUC --fail-if 'AUC p_value < 1'", "no.parq"),
-    ("compare no.parquet COLUMNS -s other -b pctr -m LogLoss --fail-if 'LogLoss delta_ci_high < 0'",
-     "no.parquet"),
-    ("compare no.parquet COLUMNS -s other -b pctr -m GAUC --fail-if 'GAUC p_adjusted < 1' "
-     "--test bootstrap", "no.parquet"),
-    # bytes that are no UTF-8
-    ("evaluate LOG --by a\udcff", ""),
-    ("evaluate LOG -g u\udcff", ""),
-    ("evaluate LOG --where \"user = '\udcff'\"", ""),
-    ("evaluate LOG -m GA\udcff", ""),
-    ("evaluate LOG --memory \udcff", ""),
-]  # fmt: skip
+from tests.support.transcripts import Case, cases
 
 
 @pytest.fixture(scope="module")
@@ -131,16 +35,27 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("words, told", WORDS, ids=lambda text: ascii(text))
+def answer(words: str) -> list[str]:
+    """The one line that is told of words."""
+    words = words.removeprefix("$ ").replace("LOG", "log.parquet COLUMNS", 1)
+    return [refusal(*shlex.split(words.replace("COLUMNS", "-g user -l click -s pctr")))]
+
+
+@pytest.mark.parametrize("case", cases("refusals"), ids=lambda case: ascii(str(case)))
 def test_command__with_what_it_cannot_take__says_so_in_one_line(
-    sources: Path, monkeypatch: pytest.MonkeyPatch, words: str, told: str
+    sources: Path, monkeypatch: pytest.MonkeyPatch, case: Case
 ) -> None:
     monkeypatch.chdir(sources)
     before = sorted(Path().rglob("*"))
-    words = words.replace("LOG", "log.parquet COLUMNS", 1)
-    line = refusal(*shlex.split(words.replace("COLUMNS", "-g user -l click -s pctr")))
-    assert re.search(told, line), line
-    assert not re.search(
-        r"\w=(True|'|\.\.\.)", line.replace("per_group=True", "").replace("(se='", "")
-    ), line
+    (line,) = found = answer(*case.given)
+    assert set(re.findall(r"(\w+)=(?:True|'|\.\.\.)", line)) <= {"per_group", "se"}
     assert sorted(Path().rglob("*")) == before
+    case.check(found)
+
+
+@pytest.mark.parametrize("option", ["--by", "-g", "--where", "-m", "--memory"])
+def test_argument__that_is_no_utf8__is_refused_in_one_line(
+    sources: Path, monkeypatch: pytest.MonkeyPatch, option: str
+) -> None:
+    monkeypatch.chdir(sources)
+    answer(f"evaluate LOG {option} \"user = '\udcff'\"")

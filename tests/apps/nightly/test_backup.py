@@ -15,11 +15,6 @@ from fastrank_eval.apps.nightly.history import History
 from tests.support.nightly_runs import dump, kept, nightly, on
 
 
-@pytest.fixture
-def folder(nightly_folder: Path) -> Path:
-    return nightly_folder
-
-
 def back_up(path: str) -> None:
     with closing(sqlite3.connect("history.db")) as history, closing(sqlite3.connect(path)) as copy:
         history.backup(copy)

@@ -22,11 +22,6 @@ from tests.support.sample_nights import month
 GATES = '[gates]\nfail_if_yesterday = ["GAUC delta_ci_high < -0.02"]\n'
 
 
-@pytest.fixture
-def folder(nightly_folder: Path) -> Path:
-    return nightly_folder
-
-
 @pytest.mark.parametrize(
     "before,after,name",
     [

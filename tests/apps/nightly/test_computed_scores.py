@@ -12,7 +12,7 @@ import pytest
 from fastrank_eval import evaluate
 from fastrank_eval.apps.nightly.config import read_config
 from fastrank_eval.apps.nightly.page import page
-from tests.apps.nightly.test_config import LEAST, complaints, read
+from tests.apps.nightly.test_config import LEAST, read
 from tests.apps.nightly.test_next_steps import values_of
 from tests.support.nightly_runs import CONFIG, adjust, kept, nightly, on
 
@@ -37,26 +37,6 @@ def test_scores__as_a_table__are_expressions(tmp_path: Path) -> None:
         assert config.scores == {"old": "old", "x": "old * new"}
         assert config.models == ("old", "x")
         assert config.scores_of(["x"]) == {"x": "old * new"}
-
-
-def test_scores__with_errors__are_reported_at_once(tmp_path: Path) -> None:
-    def lines(scores: str, more: str = "") -> list[str]:
-        return complaints(tmp_path, LEAST.replace('["old", "new"]', scores) + more)
-
-    assert lines('{ a = "old *", b = "new", c = "new)" }', 'baseline = "d"') == [
-        """[models] scores = {'a': 'old *'}: score a = "old *": expected a column, a number, a """
-        "sign or '(' at character 6, found the end.",
-        """[models] scores = {'c': 'new)'}: score c = "new)": expected an operator or the end at """
-        "character 4, found ).",
-        "[models] baseline = 'd': is none of the models 'a', 'b', 'c'.",
-    ]
-    assert "must be a table of non-empty strings, got 3 for 'a'" in lines("{ a = 3 }")[0]
-    assert "must be a list of columns, or a table" in lines("{}")[0]
-    assert lines('{ click = "new * 2" }') == [
-        "[columns] label = 'click': is a model too; name another column."
-    ]
-    (line,) = lines('{ a = "old" }', '[gates]\nfail_if = "b:GAUC < 0.5"')
-    assert line.startswith("[gates] fail_if = 'b:GAUC < 0.5': ")
 
 
 def test_night__has_the_values_of_the_column_and_its_expression(folder: Path) -> None:

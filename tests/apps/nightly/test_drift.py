@@ -8,7 +8,7 @@ import re
 import shlex
 import shutil
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import chdir, closing
 from dataclasses import replace
 from pathlib import Path
@@ -16,10 +16,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from click.testing import CliRunner
 from pyarrow import csv, parquet
 
-from fastrank_eval.apps.cli.main import cli
 from fastrank_eval.apps.nightly.drift import Distribution
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.night import Night, NightDrift
@@ -31,6 +29,7 @@ from fastrank_eval.apps.nightly.text import sentences
 from fastrank_eval.apps.nightly.time_charts import edges
 from fastrank_eval.io.source import Source
 from fastrank_eval.stats.binned_scores import BinnedScores
+from tests.support.commands import output
 from tests.support.nightly_runs import dump, kept, nightly, on
 
 ROWS = 2000
@@ -53,6 +52,9 @@ fail_if = "GAUC < 0.01"
 [drift]
 min_rows = 200
 """
+#: Rows without a score are allowed.
+ALLOWED = ("[slices]", 'unretrieved = "allow"\n[slices]')
+PRICE = 'columns = ["price"]\n'
 
 
 def rows_of(day: int, rows: int = ROWS) -> dict[str, np.ndarray]:
@@ -69,26 +71,55 @@ def rows_of(day: int, rows: int = ROWS) -> dict[str, np.ndarray]:
     }
 
 
+def with_nulls(values: np.ndarray, share: float, where: np.ndarray | bool = True) -> pa.Array:
+    """Replace a share of values by null, independent of their size."""
+    return pa.array(values, mask=(np.random.default_rng(1).random(len(values)) < share) & where)
+
+
+def columns_of(day: int) -> dict[str, object]:
+    """Columns of numbers of a usual night."""
+    price = rows_of(day)["price"]
+    return {
+        "gaps": np.where(np.arange(ROWS) % 10 == 0, np.nan, price),
+        "nulls": with_nulls(price, 0.4),
+        "big price": price,
+        "new": pa.array((price > 20).tolist()),
+        "none": np.zeros(ROWS),
+    }
+
+
 def write(day: int, **columns: object) -> None:
     content = {**rows_of(day), **columns}
     table = pa.table({name: values for name, values in content.items() if values is not None})
     parquet.write_table(table, f"logs/{on(day)}.parquet")
 
 
-def configure(text: str = "") -> None:
-    Path("nightly.toml").write_text(CONFIG + text)
+def configure(text: str = "", *changes: tuple[str, str]) -> None:
+    """Write the configuration with changes of its text, and more of its last table, [drift]."""
+    config = CONFIG
+    for before, after in changes:
+        assert before in config
+        config = config.replace(before, after)
+    Path("nightly.toml").write_text(config + text)
+
+
+def backfill(first: int, last: int, exit_code: int = 0) -> None:
+    assert nightly("--backfill", f"{on(first)}..{on(last)}", "-q").exit_code == exit_code
 
 
 @pytest.fixture(scope="module")
 def eight_nights(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The logs and the history of eight usual nights; not to be written to."""
+    """The logs and histories of eight usual nights, without and with columns; not written to."""
     folder = tmp_path_factory.mktemp("nights")
     with chdir(folder):
         Path("logs").mkdir()
-        configure()
         for day in range(1, 9):
-            write(day)
-        assert nightly("--backfill", f"{on(1)}..{on(8)}", "-q").exit_code == 0
+            write(day, **columns_of(day))
+        names = json.dumps(["price", *columns_of(1)])
+        configure(f"columns = {names}\n[history]\nfile = 'columns.db'\n")
+        backfill(1, 8)
+        configure()
+        backfill(1, 8)
     return folder
 
 
@@ -96,6 +127,13 @@ def eight_nights(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def folder(eight_nights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(eight_nights, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def of_columns(folder: None) -> None:
+    """A history in which the eight nights have columns."""
+    shutil.move("columns.db", "history.db")
+    configure(PRICE)
 
 
 def run(day: int, *options: str, exit_code: int = 0) -> Night:
@@ -109,6 +147,11 @@ def drift_of(night: Night, score: str, slice_: str = "all") -> NightDrift:
     return found
 
 
+def drift_findings(night: Night) -> list[tuple[str, str, str]]:
+    of = [one for one in night.findings if one.kind == "drift"]
+    return [(one.score, one.slice, one.condition) for one in of]
+
+
 def ks_and_psi(reference: np.ndarray, other: np.ndarray) -> tuple[float, float]:
     """KS of the values, and PSI of the deciles of the reference, by definition."""
     values = np.union1d(reference, other)
@@ -118,6 +161,9 @@ def ks_and_psi(reference: np.ndarray, other: np.ndarray) -> tuple[float, float]:
         np.bincount(np.searchsorted(edges, x), minlength=10) / len(x) for x in (reference, other)
     )
     return float(np.abs(shares[0] - shares[1]).max()), float(np.sum((p - q) * np.log(p / q)))
+
+
+# ---- the numbers --------------------------------------------------------------------------------
 
 
 def test_steady_scores__hardly_drift__and_the_numbers_are_those_of_the_rows() -> None:
@@ -147,161 +193,37 @@ def test_few_values__are_compared_exactly() -> None:
     coarse = {day: np.round(rows_of(day)["b"], 2) for day in range(1, 10)}
     for day, score in coarse.items():
         write(day, b=score)
-    assert nightly("--backfill", f"{on(1)}..{on(9)}", "-q").exit_code == 0
+    backfill(1, 9)
     one = drift_of(kept()[-1], "b")
     reference = np.concatenate([coarse[day] for day in range(1, 9)])
     assert one.ks == pytest.approx(ks_and_psi(reference, coarse[9])[0], abs=1e-12)
     assert one.distinct == len(np.unique(coarse[9]))
 
 
-@pytest.mark.parametrize("kind", ["i8", "u8"])
-def test_scores_of_64_bit_integers__are_compared_by_their_numbers(kind: str) -> None:
-    measures = CONFIG.replace('measures = ["GAUC", "AUC"]', 'measures = ["GAUC"]')
-    Path("nightly.toml").write_text(measures)
+def test_scores_of_64_bit_integers__are_compared_by_their_numbers() -> None:
+    configure("", ('["GAUC", "AUC"]', '["GAUC"]'))
     scores = {day: np.round(rows_of(day)["b"] * 1000) for day in range(1, 10)}
     for day, score in scores.items():
-        write(day, b=score.astype(kind if day < 9 else "f8"))
-    assert nightly("--backfill", f"{on(1)}..{on(9)}", "-q").exit_code == 0
-    one = drift_of(kept()[-1], "b")
+        kinds = ("i8", "u8") if day < 9 else ("f8", "f8")
+        write(day, **{name: score.astype(kind) for name, kind in zip("ab", kinds, strict=True)})
+    backfill(1, 9)
     reference = np.concatenate([scores[day] for day in range(1, 9)])
-    assert one.ks == pytest.approx(ks_and_psi(reference, scores[9])[0], abs=0.01)
-    assert one.psi < 0.1
-    # Of integers: the numbers above 1 are outside, as they were on the nights before.
-    assert math.isnan(one.out_of_range)
-    assert math.isnan(drift_of(kept()[-2], "b").out_of_range)
+    before, night = kept()[-2:]
+    for name in "ab":
+        one = drift_of(night, name)
+        assert one.ks == pytest.approx(ks_and_psi(reference, scores[9])[0], abs=0.01)
+        assert one.psi < 0.1
+        # Of integers: the numbers above 1 are outside, as they were on the nights before.
+        assert math.isnan(one.out_of_range)
+        assert math.isnan(drift_of(before, name).out_of_range)
 
 
 def test_equal_scores_every_night__have_no_drift() -> None:
     same = rows_of(1)
     for day in range(1, 10):
         write(day, **{**same, "click": rows_of(day)["click"]})
-    assert nightly("--backfill", f"{on(1)}..{on(9)}", "-q").exit_code == 0
+    backfill(1, 9)
     assert {(one.psi, one.ks) for one in kept()[-1].drift} == {(0.0, 0.0)}
-
-
-def test_large_change__fails_the_night__slices_are_left_out() -> None:
-    write(9, b=rows_of(9)["b"] ** 0.5)
-    night = run(9, exit_code=3)
-    (finding,) = (one for one in night.findings if one.kind == "drift")
-    assert (finding.score, finding.slice, finding.condition) == ("b", "all", "psi > 0.25")
-    assert finding.number == drift_of(night, "b").psi > 0.25
-    assert {one.verdict for one in night.drift if one.name == "b"} == {"failed"}
-    assert {one.verdict for one in night.drift if one.name == "a"} == {"same"}
-    (text,) = (one for one in sentences(night) if "far from" in one)
-    before = np.concatenate([rows_of(day)["b"] for day in range(1, 9)])
-    medians = [np.median(scores) for scores in (before, rows_of(9)["b"] ** 0.5)]
-    shown = drift_of(night, "b")
-    assert (shown.reference_median, shown.median) == pytest.approx(medians, rel=0.02)
-    psi = f"PSI {shown.psi:.3g}, above the limit of 0.25. Since 9 Nov (1 night)."
-    assert text == (
-        f"The scores of b are far from those of the last 8 nights: median "
-        f"{shown.reference_median:.3g} → {shown.median:.3g}; {psi}"
-    )
-    (gate,) = (one for one in night.gates if not one.passed)
-    assert (gate.condition, gate.reason) == ("psi > 0.25", f"b: {finding.number:.3g}")
-    assert "* gate failed\\: psi \\> 0.25\\: b\\: " in night_markdown(night)
-    assert '<span class="verdict bad">drifted</span>' in page([night])
-    write(10, b=rows_of(10)["b"] ** 0.5)
-    (finding,) = (one for one in run(10, exit_code=3).findings if one.kind == "drift")
-    assert (finding.nights, str(finding.since)) == (2, on(9))
-
-
-def test_nulls_and_default_values__are_shown_before_and_after() -> None:
-    score = rows_of(9)["b"].copy()
-    score[: ROWS // 4] = 0.04
-    write(9, b=pa.array(score, mask=np.arange(ROWS) % 10 == 9), click=None)
-    night = run(9, "--no-labels", exit_code=3)
-    one = drift_of(night, "b")
-    assert (one.nulls, one.reference_nulls) == (ROWS // 10, 0)
-    assert one.mode_share == pytest.approx(0.25, abs=0.01)
-    assert one.reference_mode_share < 0.02
-    text = next(text for text in sentences(night) if "far from" in text)
-    assert re.search("nulls 0% → 10%, most frequent value 1.*% → 25%; PSI", text)
-    # Nothing can be evaluated without labels.
-    assert next_steps(night) == []
-
-
-def with_nulls(values: np.ndarray, share: float, where: np.ndarray | bool = True) -> pa.Array:
-    """Replace a share of values by null, independent of their size."""
-    return pa.array(values, mask=(np.random.default_rng(1).random(len(values)) < share) & where)
-
-
-def test_jump_of_nulls__fails_the_night_before_labels_come__all_rows_alone() -> None:
-    configure('columns = ["price"]\n')
-    assert nightly("--backfill", f"{on(1)}..{on(8)}", "-q").exit_code == 0
-    rows = rows_of(9)
-    broken = {"a": with_nulls(rows["a"], 0.4), "price": with_nulls(rows["price"], 0.95)}
-    write(9, **broken, click=None)
-    night = run(9, "--no-labels", exit_code=3)
-    found = {one.score: one for one in night.findings}
-    assert found.keys() == {"a", "price"}
-    one = drift_of(night, "a")
-    share = broken["a"].null_count / ROWS
-    assert (one.verdict, one.psi < 0.1, one.nulls) == ("failed", True, share * ROWS)
-    assert (found["a"].condition, found["a"].slice) == ("change of nulls > 0.1", "all")
-    assert (found["a"].number, found["a"].limit) == (share, 0.1)
-    assert (
-        f"{100 * share:.3g}% of the scores of a are null, and 0% on the last 8 nights; the change "
-        "is above the limit of 10%. Since 9 Nov (1 night)."
-    ) in sentences(night)
-    # So few numbers are left that they are not compared.
-    assert drift_of(night, "price").verdict == "failed"
-    gate = night.gates[-1]
-    assert gate.reason == "; ".join(f"{name}: {found[name].number:.3g}" for name in ("a", "price"))
-    assert f"0% → {share:.2%}" in page([night])
-    # It is no usual night.
-    write(10)
-    night = run(10)
-    assert (drift_of(night, "a").nights, drift_of(night, "b").nights) == (8, 9)
-
-
-def test_fall_of_nulls__and_nulls_of_a_slice__fail_with_a_command() -> None:
-    text = CONFIG.replace("[slices]", 'unretrieved = "allow"\n[slices]')
-    Path("nightly.toml").write_text(text + 'columns = ["price"]\n')
-    for day in range(1, 9):
-        write(day, price=with_nulls(rows_of(day)["price"], 0.4))
-    assert nightly("--backfill", f"{on(1)}..{on(8)}", "-q").exit_code == 0
-    rows = rows_of(9)
-    # A third of a slice: less than the limit on all rows.
-    write(9, b=with_nulls(rows["b"], 0.3, rows["slot"] == "side"))
-    night = run(9, exit_code=3)
-    failed = {(one.score, one.slice) for one in night.findings if one.condition}
-    assert failed == {("price", "all"), ("b", "slot=side")}
-    assert [(one.score, one.slice) for one in night.findings if not one.condition] == [("b", "all")]
-    source = f"fastrank-eval evaluate logs/{on(9)}.parquet --group user --label click"
-    assert steps_of(night) == [
-        f"{source} --score a --measures GAUC --by price:quantile10 --unretrieved allow",
-        f"{source} --score b --measures GAUC --by b:quantile10 --unretrieved allow "
-        "--where \"slot = 'side'\"",
-    ]
-
-
-@pytest.mark.parametrize(
-    "limits,status",
-    [
-        ("", "changed"),
-        ("note_nulls = 0.1\n", "fine"),
-        ("max_nulls = 0.03\n", "regression"),
-        ("max_nulls = 0\n", "regression"),
-        ("max_nulls = 1\nnote_nulls = 1\n", "fine"),
-        ("nights = 0\n", "fine"),
-    ],
-)
-def test_small_change_of_nulls__is_judged_by_its_limits(limits: str, status: str) -> None:
-    text = CONFIG.replace("[slices]", 'unretrieved = "allow"\n[slices]')
-    Path("nightly.toml").write_text(text + limits)
-    write(9, b=with_nulls(rows_of(9)["b"], 0.05))
-    night = run(9, exit_code=3 if status == "regression" else 0)
-    assert night.status == status
-    found = [(one.score, one.slice) for one in night.findings]
-    assert found == ([] if status == "fine" else [("b", "all")])
-
-
-@pytest.mark.parametrize("key", ["note_nulls", "max_nulls"])
-def test_limit_of_nulls__is_a_share(key: str) -> None:
-    configure(f"{key} = 2\n")
-    complaint = nightly("--date", on(8)).stderr
-    assert f"[drift] {key} = 2: must be a number from 0 to 1." in complaint
 
 
 def test_bins_of_one_value__give_the_median_and_the_share() -> None:
@@ -336,101 +258,97 @@ def test_median__is_the_mean_of_the_two_middle_values(scores: list[float], media
     assert one.median == pytest.approx(median, abs=0, nan_ok=True)
 
 
-def steps_of(night: Night) -> list[str]:
-    commands = [step.command for step in next_steps(night) if step.finding.kind == "drift"]
-    for command in commands:
-        _, *arguments = shlex.split(command)
-        outcome = CliRunner().invoke(cli, arguments, catch_exceptions=False)
-        assert outcome.exit_code == 0, (command, outcome.output)
-    return commands
+def test_order_threads_and_type__change_no_bit() -> None:
+    write(9)
+    first = run(9).drift
+    order = np.random.default_rng(0).permutation(ROWS)
+    write(9, **{name: values[order] for name, values in rows_of(9).items()})
+    configure("", ("[slices]", "threads = 1\n[slices]"))
+    assert run(9).drift == first
+    write(9, a=rows_of(9)["a"].astype(np.float64))
+    assert run(9).drift == first
 
 
-def test_next_step__shows_the_deciles_of_a_model() -> None:
-    rows = rows_of(9)
-    write(9, b=np.where(rows["slot"] == "side", rows["b"] ** 0.7, rows["b"]))
-    source = f"logs/{on(9)}.parquet --group user --label click"
-    assert steps_of(run(9, exit_code=3)) == [
-        f"fastrank-eval curve calibration {source} --score b --where \"slot = 'side'\""
-    ]
-    score = rows["b"].copy()
-    score[:40] = -5.0
-    write(9, b=score)
-    assert steps_of(run(9, exit_code=3)) == [
-        f"fastrank-eval evaluate {source} --score b --measures AUC --where 'b < 0 or b > 1'"
-    ]
+# ---- what is judged -----------------------------------------------------------------------------
 
 
-def test_next_step__shows_the_model_by_a_column() -> None:
-    columns = {
-        day: {"big price": rows_of(day)["price"], **with_columns(day)} for day in range(1, 10)
-    }
-    for day in range(1, 9):
-        write(day, **columns[day])
-    configure('columns = ["big price", "new"]\n')
-    assert nightly("--backfill", f"{on(1)}..{on(8)}", "-q").exit_code == 0
-    write(9, **{"big price": columns[9]["big price"] * 3, "new": np.full(ROWS, True)})
-    source = f"fastrank-eval evaluate logs/{on(9)}.parquet --group user --label click --score a"
-    assert sorted(steps_of(run(9, exit_code=3))) == [
-        f"{source} --measures GAUC --by '\"big price\":quantile10'",
-        f"{source} --measures GAUC --by new",
-    ]
+def power(exponent: float, slot: str = "") -> Callable[[dict[str, np.ndarray]], np.ndarray]:
+    """Scores of b to a power, in one slot or in all."""
+    return lambda of: np.where((of["slot"] == slot) | (not slot), of["b"] ** exponent, of["b"])
 
 
-def test_drift__is_on_the_page_before_the_headline__and_in_the_json() -> None:
-    rows = rows_of(9)
-    write(9, b=np.where(rows["slot"] == "side", rows["b"] ** 0.5, rows["b"]))
-    outcome = nightly("--date", on(9), "--json", "out.json")
-    assert outcome.exit_code == 3
-    nights = kept()
-    shown = page(nights)
-    assert shown.index('id="drift"') < shown.index('id="headline"')
-    # All rows drifted, which explains the slices: these are in the second table only.
-    failed = [one.slice for one in nights[-1].drift if one.verdict == "failed"]
-    assert failed == ["all", "slot=side"]
-    assert shown.count("drifted</span></td>") == 3
-    (content,) = json.loads(Path("out.json").read_text())["nights"]
-    found = [(one["name"], one["by"], one["slice"]) for one in content["drift"]]
-    assert sorted(found, key=str) == sorted(
-        ((one.name, one.by, one.slice) for one in nights[-1].drift), key=str
-    )
-    assert [one["by"] for one in content["drift"]][:3] == [None, None, "slot"]
-    assert content["drift"][2]["median"] > content["drift"][2]["reference_median"]
-    assert 'id="drift"' not in page(nights[:-1])
+def some_null(of: dict[str, np.ndarray]) -> pa.Array:
+    return with_nulls(of["b"], 0.05)
 
 
-def test_change_of_one_slice__is_found_there() -> None:
-    rows = rows_of(9)
-    write(9, b=np.where(rows["slot"] == "side", rows["b"] ** 0.7, rows["b"]))
-    night = run(9, exit_code=3)
-    failed = [one.slice for one in night.findings if one.kind == "drift" and one.condition]
-    assert failed == ["slot=side"]
-    assert drift_of(night, "b", "slot=top").verdict == "same"
+ALL, FAILED = ("b", "all"), "psi > 0.25"
 
 
-def test_moderate_change__makes_the_night_changed() -> None:
-    write(9, b=rows_of(9)["b"] ** 0.88)
-    night = run(9)
-    assert night.status == "changed"
-    assert 0.1 < drift_of(night, "b").psi < 0.25
-    (finding,) = (one for one in night.findings if one.kind == "drift")
-    assert (finding.condition, finding.limit, finding.slice) == ("", 0.1, "all")
+@pytest.mark.parametrize(
+    "change, limits, status, found",
+    [
+        (power(0.5), "", "regression", [(*ALL, FAILED)]),
+        (power(0.7, "side"), "", "regression", [("b", "slot=side", FAILED), (*ALL, "")]),
+        (power(0.88), "", "changed", [(*ALL, "")]),
+        (power(0.5), "max_psi = 100\nnote_psi = 100\n", "fine", []),
+        (power(0.5), "max_psi = 100\nnote_psi = 100\nmax_ks = 0.05\n", "regression",
+         [(*ALL, "ks > 0.05")]),
+        (some_null, "", "changed", [(*ALL, "")]),
+        (some_null, "note_nulls = 0.1\n", "fine", []),
+        (some_null, "max_nulls = 0.03\n", "regression", [(*ALL, "change of nulls > 0.03")]),
+        (some_null, "max_nulls = 0\n", "regression", [(*ALL, "change of nulls > 0")]),
+        (some_null, "max_nulls = 1\nnote_nulls = 1\n", "fine", []),
+        (some_null, "nights = 0\n", "fine", []),
+    ],
+)  # fmt: skip
+def test_change__is_judged_by_its_limits__slices_of_a_change_of_all_are_left_out(
+    change: Callable[[dict[str, np.ndarray]], object],
+    limits: str,
+    status: str,
+    found: list[tuple[str, str, str]],
+) -> None:
+    configure(limits, ALLOWED)
+    write(9, b=change(rows_of(9)))
+    night = run(9, exit_code=3 if status == "regression" else 0)
+    assert (night.status, drift_findings(night)) == (status, found)
+    assert {one.verdict for one in night.drift if one.name == "a"} <= {"same"}
 
 
-def test_limits__are_those_of_the_configuration() -> None:
+def test_large_change__fails_the_night_and_says_how_far() -> None:
     write(9, b=rows_of(9)["b"] ** 0.5)
-    configure("max_psi = 100\nnote_psi = 100\n")
-    assert run(9).status == "fine"
-    configure("max_psi = 100\nnote_psi = 100\nmax_ks = 0.05\n")
     night = run(9, exit_code=3)
-    assert {one.condition for one in night.findings if one.kind == "drift"} == {"ks > 0.05"}
+    (finding,) = (one for one in night.findings if one.kind == "drift")
+    shown = drift_of(night, "b")
+    assert finding.number == shown.psi > 0.25
+    assert {one.verdict for one in night.drift if one.name == "b"} == {"failed"}
+    (text,) = (one for one in sentences(night) if "far from" in one)
+    before = np.concatenate([rows_of(day)["b"] for day in range(1, 9)])
+    medians = [np.median(scores) for scores in (before, rows_of(9)["b"] ** 0.5)]
+    assert (shown.reference_median, shown.median) == pytest.approx(medians, rel=0.02)
+    assert text == (
+        f"The scores of b are far from those of the last 8 nights: median "
+        f"{shown.reference_median:.3g} → {shown.median:.3g}; PSI {shown.psi:.3g}, above the limit "
+        "of 0.25. Since 9 Nov (1 night)."
+    )
+    (gate,) = (one for one in night.gates if not one.passed)
+    assert (gate.condition, gate.reason) == (FAILED, f"b: {finding.number:.3g}")
+    assert "* gate failed\\: psi \\> 0.25\\: b\\: " in night_markdown(night)
+    assert '<span class="verdict bad">drifted</span>' in page([night])
+    write(10, b=rows_of(10)["b"] ** 0.5)
+    (finding,) = (one for one in run(10, exit_code=3).findings if one.kind == "drift")
+    assert (finding.nights, str(finding.since)) == (2, on(9))
+
+
+def test_limits__of_nights_and_rows__are_those_of_the_configuration() -> None:
+    write(9)
     configure("nights = 3\n")
-    assert drift_of(run(9, exit_code=3), "b").nights == 3
-    Path("nightly.toml").write_text(CONFIG.replace("min_rows = 200", "min_rows = 50000"))
+    assert drift_of(run(9), "b").nights == 3
+    configure("", ("min_rows = 200", "min_rows = 50000"))
     assert {one.verdict for one in run(9).drift} == {"not judged"}
-    Path("nightly.toml").write_text(CONFIG.replace("min_rows = 200", "nights = 0"))
+    configure("nights = 0\n")
     assert run(9).drift == ()
     with History("history.db", readonly=True) as history:
-        assert history.state(run(9).date, "drift") is None
+        assert history.state(kept()[-1].date, "drift") is None
 
 
 def test_slices__of_few_rows_are_left_out__and_the_smallest_of_many(
@@ -438,7 +356,7 @@ def test_slices__of_few_rows_are_left_out__and_the_smallest_of_many(
 ) -> None:
     write(9)
     rows = min(one.rows for one in run(9).drift)
-    Path("nightly.toml").write_text(CONFIG.replace("min_rows = 200", f"min_rows = {rows + 1}"))
+    configure("", ("min_rows = 200", f"min_rows = {rows + 1}"))
     assert {one.slice for one in run(9).drift} == {"all", "slot=top"}
     configure()
     monkeypatch.setattr("fastrank_eval.apps.nightly.drift._MOST_SLICES", 1)
@@ -470,7 +388,7 @@ def test_scores_outside_of_0_to_1__fail__where_they_never_were() -> None:
     assert drift_of(run(10, exit_code=3), "b").out_of_range == 40 / ROWS
     for day in range(1, 10):
         write(day, b=5 * rows_of(day)["b"])
-    assert nightly("--backfill", f"{on(1)}..{on(9)}", "-q").exit_code == 0
+    backfill(1, 9)
     assert math.isnan(drift_of(kept()[8], "b").out_of_range)
 
 
@@ -483,36 +401,159 @@ def test_dead_slice__is_named_once() -> None:
     assert [one.kind for one in night.findings if one.slice == "slot=side"] == ["scores"]
 
 
-def with_columns(day: int) -> dict[str, object]:
-    price = rows_of(day)["price"]
-    return {
-        "price": np.where(np.arange(ROWS) % 10 == 0, np.nan, price),
-        "new": pa.array((price > 20).tolist()),
-        "none": pa.nulls(ROWS),
-    }
+def test_nulls_and_default_values__are_shown_before_and_after() -> None:
+    score = rows_of(9)["b"].copy()
+    score[: ROWS // 4] = 0.04
+    write(9, b=pa.array(score, mask=np.arange(ROWS) % 10 == 9), click=None)
+    night = run(9, "--no-labels", exit_code=3)
+    one = drift_of(night, "b")
+    assert (one.nulls, one.reference_nulls) == (ROWS // 10, 0)
+    assert one.mode_share == pytest.approx(0.25, abs=0.01)
+    assert one.reference_mode_share < 0.02
+    text = next(text for text in sentences(night) if "far from" in text)
+    assert re.search("nulls 0% → 10%, most frequent value 1.*% → 25%; PSI", text)
+    # Nothing can be evaluated without labels.
+    assert next_steps(night) == []
 
 
-def test_columns__are_compared_like_scores() -> None:
-    configure('columns = ["price", "new", "none"]\n[quality]\nmax_null_share = 0.2\n')
-    for day in range(1, 9):
-        write(day, **{**with_columns(day), "none": np.zeros(ROWS)})
-    assert nightly("--backfill", f"{on(1)}..{on(8)}", "-q").exit_code == 0
-    write(9, **{**with_columns(9), "price": 3 * with_columns(9)["price"]})
-    night = run(9, exit_code=4)
-    assert night.quality.flags == ("share of nulls of 'none' 1, above 0.2",)
-    assert night.quality.nulls["price"] == drift_of(night, "price").nulls == ROWS / 10
+@pytest.mark.usefixtures("of_columns")
+def test_jump_of_nulls__fails_the_night_before_labels_come__all_rows_alone() -> None:
+    rows = rows_of(9)
+    broken = {"a": with_nulls(rows["a"], 0.4), "price": with_nulls(rows["price"], 0.95)}
+    write(9, **broken, click=None)
+    night = run(9, "--no-labels", exit_code=3)
+    found = {one.score: one for one in night.findings}
+    assert found.keys() == {"a", "price"}
+    one = drift_of(night, "a")
+    share = broken["a"].null_count / ROWS
+    assert (one.verdict, one.psi < 0.1, one.nulls) == ("failed", True, share * ROWS)
+    assert (found["a"].condition, found["a"].slice) == ("change of nulls > 0.1", "all")
+    assert (found["a"].number, found["a"].limit) == (share, 0.1)
+    assert (
+        f"{100 * share:.3g}% of the scores of a are null, and 0% on the last 8 nights; the change "
+        "is above the limit of 10%. Since 9 Nov (1 night)."
+    ) in sentences(night)
+    # So few numbers are left that they are not compared.
     assert drift_of(night, "price").verdict == "failed"
-    assert drift_of(night, "price").out_of_range != drift_of(night, "price").out_of_range
+    gate = night.gates[-1]
+    assert gate.reason == "; ".join(f"{name}: {found[name].number:.3g}" for name in ("a", "price"))
+    assert f"0% → {share:.2%}" in page([night])
+    # It is no usual night.
+    write(10)
+    night = run(10)
+    assert (drift_of(night, "a").nights, drift_of(night, "b").nights) == (8, 9)
+
+
+def test_drift__is_on_the_page_before_the_headline__and_in_the_json() -> None:
+    write(9, b=power(0.5, "side")(rows_of(9)))
+    assert nightly("--date", on(9), "--json", "out.json").exit_code == 3
+    nights = kept()
+    shown = page(nights)
+    assert shown.index('id="drift"') < shown.index('id="headline"')
+    assert 'id="drift-h"' in shown
+    assert "over 256" in shown
+    # All rows drifted, which explains the slices: these are in the second table only.
+    failed = [one.slice for one in nights[-1].drift if one.verdict == "failed"]
+    assert failed == ["all", "slot=side"]
+    assert shown.count("drifted</span></td>") == 3
+    (content,) = json.loads(Path("out.json").read_text())["nights"]
+    found = [(one["name"], one["by"], one["slice"]) for one in content["drift"]]
+    wanted = [(one.name, one.by, one.slice) for one in nights[-1].drift]
+    assert sorted(found, key=str) == sorted(wanted, key=str)
+    assert [one["by"] for one in content["drift"]][:3] == [None, None, "slot"]
+    assert content["drift"][2]["median"] > content["drift"][2]["reference_median"]
+    assert 'id="drift"' not in page(nights[:-1])
+    assert 'id="drift-h"' not in page([replace(night, drift=()) for night in nights])
+
+
+# ---- the next step ------------------------------------------------------------------------------
+
+SOURCE = f"logs/{on(9)}.parquet --group user --label click"
+
+
+def steps_of(night: Night) -> list[str]:
+    commands = [step.command for step in next_steps(night) if step.finding.kind == "drift"]
+    for command in commands:
+        output(*shlex.split(command)[1:])
+    return commands
+
+
+def test_next_step__shows_the_deciles_of_a_model() -> None:
+    rows = rows_of(9)
+    write(9, b=power(0.7, "side")(rows))
+    assert steps_of(run(9, exit_code=3)) == [
+        f"fastrank-eval curve calibration {SOURCE} --score b --where \"slot = 'side'\""
+    ]
+    score = rows["b"].copy()
+    score[:40] = -5.0
+    write(9, b=score)
+    assert steps_of(run(9, exit_code=3)) == [
+        f"fastrank-eval evaluate {SOURCE} --score b --measures AUC --where 'b < 0 or b > 1'"
+    ]
+
+
+@pytest.mark.usefixtures("of_columns")
+def test_next_step__shows_the_model_by_a_column() -> None:
+    configure('columns = ["big price", "new"]\n')
+    price = rows_of(9)["price"]
+    write(9, **{"big price": price * 3, "new": np.full(ROWS, True)})
+    of = f"fastrank-eval evaluate {SOURCE} --score a --measures GAUC --by"
+    assert sorted(steps_of(run(9, exit_code=3))) == [
+        f"{of} '\"big price\":quantile10'", f"{of} new",
+    ]  # fmt: skip
+
+
+@pytest.mark.usefixtures("of_columns")
+def test_next_step__of_fewer_nulls__and_of_nulls_of_a_slice() -> None:
+    configure('columns = ["nulls"]\n', ALLOWED)
+    rows = rows_of(9)
+    # A third of a slice: less than the limit on all rows.
+    write(9, nulls=rows["price"], b=with_nulls(rows["b"], 0.3, rows["slot"] == "side"))
+    night = run(9, exit_code=3)
+    failed = {(one.score, one.slice) for one in night.findings if one.condition}
+    assert failed == {("nulls", "all"), ("b", "slot=side")}
+    assert [(one.score, one.slice) for one in night.findings if not one.condition] == [("b", "all")]
+    of = f"fastrank-eval evaluate {SOURCE} --score"
+    assert steps_of(night) == [
+        f"{of} a --measures GAUC --by nulls:quantile10 --unretrieved allow",
+        f"{of} b --measures GAUC --by b:quantile10 --unretrieved allow --where \"slot = 'side'\"",
+    ]
+
+
+# ---- columns ------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("of_columns")
+def test_columns__are_compared_like_scores__in_the_pass_of_the_night(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read: list[tuple[str, ...]] = []
+    unread_batches = Source.unread_batches
+
+    def counted(self: Source, columns: Sequence[str]) -> object:
+        read.append(tuple(columns))
+        return unread_batches(self, columns)
+
+    configure('columns = ["gaps", "new", "none"]\n[quality]\nmax_null_share = 0.2\n')
+    columns = columns_of(9)
+    write(9, **{**columns, "gaps": 3 * columns["gaps"], "none": pa.nulls(ROWS)})
+    monkeypatch.setattr(Source, "unread_batches", counted)
+    night = run(9, exit_code=4)
+    assert len([columns for columns in read if "gaps" in columns]) == 1
+    assert night.quality.flags == ("share of nulls of 'none' 1, above 0.2",)
+    one = drift_of(night, "gaps")
+    assert night.quality.nulls["gaps"] == one.nulls == ROWS / 10
+    assert one.verdict == "failed"
+    assert math.isnan(one.out_of_range)
     assert (drift_of(night, "new").distinct, drift_of(night, "new").verdict) == (2, "same")
     assert drift_of(night, "none").verdict == "failed"
-    assert {one.slice for one in night.drift if one.name == "price"} == {
-        "all", "slot=side", "slot=top",
-    }  # fmt: skip
-    assert "The values of price are far from those of the last 8 nights: median" in "".join(
-        sentences(night)
-    )
+    slices = {one.slice for one in night.drift if one.name == "gaps"}
+    assert slices == {"all", "slot=side", "slot=top"}
+    told = "The values of gaps are far from those of the last 8 nights: median"
+    assert told in "".join(sentences(night))
 
 
+@pytest.mark.usefixtures("of_columns")
 @pytest.mark.parametrize(
     "content,why",
     [
@@ -521,8 +562,6 @@ def test_columns__are_compared_like_scores() -> None:
     ],
 )
 def test_column__that_is_gone__fails_alone(content: object, why: str) -> None:
-    configure('columns = ["price"]\n')
-    assert nightly("--backfill", f"{on(1)}..{on(8)}", "-q").exit_code == 0
     for day in (9, 10):
         write(day, price=content)
         night = run(day, exit_code=3)
@@ -543,9 +582,8 @@ def test_column__that_is_gone__fails_alone(content: object, why: str) -> None:
     assert drift_of(run(11), "price").verdict == "same"
 
 
+@pytest.mark.usefixtures("of_columns")
 def test_column__that_is_gone_in_a_night_without_rows__is_noted() -> None:
-    configure('columns = ["price"]\n')
-    assert nightly("--backfill", f"{on(1)}..{on(8)}", "-q").exit_code == 0
     rows = {name: values[:0] for name, values in rows_of(9).items() if name != "price"}
     parquet.write_table(pa.table(rows), f"logs/{on(9)}.parquet")
     night = run(9, exit_code=4)
@@ -554,56 +592,42 @@ def test_column__that_is_gone_in_a_night_without_rows__is_noted() -> None:
     assert note.startswith("drift: 'price' is gone: ")
 
 
-def test_columns__are_read_in_the_pass_of_the_night(monkeypatch: pytest.MonkeyPatch) -> None:
-    read: list[tuple[str, ...]] = []
-    unread_batches = Source.unread_batches
-
-    def counted(self: Source, columns: Sequence[str]) -> object:
-        read.append(tuple(columns))
-        return unread_batches(self, columns)
-
-    configure('columns = ["price"]\n')
-    write(9)
-    monkeypatch.setattr(Source, "unread_batches", counted)
-    run(9)
-    assert len([columns for columns in read if "price" in columns]) == 1
-
-
 def test_columns__of_a_night_sorted_by_scores() -> None:
     rows = rows_of(9)
     order = np.lexsort((-rows["a"], rows["user"]))
     write(9, **{name: values[order] for name, values in rows.items()})
-    text = CONFIG.replace("[slices]", 'order = "sorted"\n[slices]')
-    text = text.replace('scores = ["a", "b"]\nbaseline = "a"', 'scores = ["a"]')
-    Path("nightly.toml").write_text(text + 'columns = ["price"]\n')
+    one_score = ('scores = ["a", "b"]\nbaseline = "a"', 'scores = ["a"]')
+    configure(PRICE, ("[slices]", 'order = "sorted"\n[slices]'), one_score)
     assert drift_of(run(9), "price").median == pytest.approx(np.median(rows["price"]), rel=0.02)
 
 
 def test_columns__whose_type_changes__keep_their_numbers() -> None:
-    configure('columns = ["price"]\n')
+    configure(PRICE)
     for day in range(1, 10):
         kind = (np.int64, np.int32, np.uint64, np.float64)[day % 4]
         write(day, price=np.round(rows_of(day)["price"]).astype(kind))
-    assert nightly("--backfill", f"{on(1)}..{on(9)}", "-q").exit_code == 0
+    backfill(1, 9)
     assert drift_of(kept()[-1], "price").psi < 0.1
 
 
 @pytest.mark.parametrize(
-    "columns,complaint",
+    "text,complaint",
     [
-        ('["prize"]', "[drift] columns: no column 'prize'. Did you mean 'price'?"),
-        ('["slot"]', "[drift] columns: must be columns of numbers, got 'slot' of type string"),
-        ('["a"]', "[drift] columns = ['a']: has the model 'a', whose scores are compared anyway"),
+        ('columns = ["prize"]', "[drift] columns: no column 'prize'. Did you mean 'price'?"),
+        ('columns = ["slot"]', "[drift] columns: must be columns of numbers, got 'slot' of type "),
     ],
-)
-def test_columns__wrong__are_refused(columns: str, complaint: str) -> None:
+)  # fmt: skip
+def test_configuration__wrong__is_refused(text: str, complaint: str) -> None:
     write(9)
-    configure(f"columns = {columns}\n")
+    configure(f"{text}\n")
     before = dump()
     outcome = nightly("--date", on(9))
     assert outcome.exit_code == 2
     assert complaint in outcome.stderr
     assert dump() == before
+
+
+# ---- before labels come -------------------------------------------------------------------------
 
 
 def without_labels(day: int, **columns: object) -> None:
@@ -621,7 +645,7 @@ def test_missing_column_of_scores__has_no_remedy_of_labels() -> None:
 
 @pytest.mark.parametrize("column", ["user", "slot"])
 def test_missing_column__names_the_columns_of_the_rows_alone(column: str) -> None:
-    configure('columns = ["price"]\n')
+    configure(PRICE)
     write(9, **{column: None})
     names = ", ".join(parquet.read_schema(f"logs/{on(9)}.parquet").names)
     complaint = nightly("--date", on(9)).stderr
@@ -698,9 +722,7 @@ def test_no_labels__night_is_not_compared_with() -> None:
 
 @pytest.mark.parametrize("by", ['["click", "@positives:1", "slot"]', '"@positives:1"'])
 def test_no_labels__has_no_slices_of_labels(by: str) -> None:
-    Path("nightly.toml").write_text(
-        CONFIG.replace('by = ["slot"]', f"by = {by}") + 'columns = ["price"]\n'
-    )
+    configure(PRICE, ('by = ["slot"]', f"by = {by}"))
     without_labels(9)
     wanted = {None, "slot"} if "slot" in by else {None}
     assert {one.by for one in run(9, "--no-labels").drift} == wanted
@@ -721,9 +743,8 @@ unjudged = "drop"
 groups = "with_relevant"
 score_type = "float32"
 """
-    text = CONFIG.replace('[evaluate]\nmeasures = ["GAUC", "AUC"]\n', options.lstrip())
-    text = text.replace('label = "click"\n', 'label = "click"\nweight = "price"\n')
-    Path("nightly.toml").write_text(text + 'columns = ["price"]\n')
+    weight = ('label = "click"\n', 'label = "click"\nweight = "price"\n')
+    configure(PRICE, ('[evaluate]\nmeasures = ["GAUC", "AUC"]\n', options.lstrip()), weight)
     user = pa.array(rows_of(9)["user"], mask=np.arange(ROWS) < 10)
     without_labels(9, user=user)
     night = run(9, "--no-labels")
@@ -735,19 +756,21 @@ def test_no_labels__of_csv_files_with_a_condition() -> None:
     rows = rows_of(9)
     del rows["click"]
     csv.write_csv(pa.table({**rows, "day": np.full(ROWS, on(9))}), "logs/nights.csv")
-    Path("nightly.toml").write_text(
-        CONFIG.replace('"logs/{date}.parquet"', '"logs/nights.csv"\nwhere = "day = \'{date}\'"')
-    )
+    where = """"logs/nights.csv"\nwhere = "day = '{date}'\""""
+    configure("", ('"logs/{date}.parquet"', where))
     night = run(9, "--no-labels")
     assert night.quality.rows == ROWS
     assert {one.slice for one in night.drift} == {"all", "slot=side", "slot=top"}
     assert nightly("--date", on(10), "--no-labels", "-q").exit_code == 4
 
 
+# ---- the nights compared with -------------------------------------------------------------------
+
+
 def test_reference__has_sound_nights_only__the_last_14() -> None:
     for day in range(9, 20):
         write(day)
-    assert nightly("--backfill", f"{on(9)}..{on(19)}", "-q").exit_code == 0
+    backfill(9, 19)
     assert {one.nights for one in kept()[-1].drift} == {14}
     write(20, **{name: values[:40] for name, values in rows_of(20).items()})
     configure("[quality]\nmin_rows = 100\n")
@@ -768,7 +791,7 @@ def test_night_that_failed__is_no_reference__until_the_change_lasts() -> None:
     assert drift_of(kept()[-1], "a").nights == 9
     for day in range(11, 18):
         changed(day)
-    assert nightly("--backfill", f"{on(11)}..{on(17)}", "-q").exit_code == 3
+    backfill(11, 17, exit_code=3)
     found = [drift_of(night, "b") for night in kept()[10:]]
     assert {(one.nights, one.verdict) for one in found} == {(9, "failed")}
     # Seven nights: it is the usual distribution now.
@@ -781,12 +804,10 @@ def test_night_that_failed__is_no_reference__until_the_change_lasts() -> None:
 
 
 def test_slice_that_failed__is_left_out_alone() -> None:
-    rows = rows_of(9)
-    write(9, b=np.where(rows["slot"] == "side", rows["b"] ** 0.7, rows["b"]))
+    write(9, b=power(0.7, "side")(rows_of(9)))
     run(9, exit_code=3)
     write(10)
-    night = run(10)
-    found = {one.slice: one.nights for one in night.drift if one.name == "b"}
+    found = {one.slice: one.nights for one in run(10).drift if one.name == "b"}
     assert found == {"all": 9, "slot=side": 8, "slot=top": 9}
 
 
@@ -799,71 +820,36 @@ def test_constant_night_of_a_young_history__is_no_reference() -> None:
 
 
 def test_reference__has_the_same_condition_and_expression() -> None:
-    text = CONFIG.replace('scores = ["a", "b"]', 'scores = { a = "a", c = "b * 1" }')
-    where = '"logs/{date}.parquet"'
+    scores = ('scores = ["a", "b"]', 'scores = { a = "a", c = "b * 1" }')
+    path = '"logs/{date}.parquet"'
     found = []
-    for day, content in enumerate(
-        [
-            text,
-            text,
-            text.replace("b * 1", "b * 2"),
-            text.replace(where, where + '\nwhere = "price > 1"'),
-        ],
-        start=9,
+    for day, change in enumerate(
+        [("", ""), ("", ""), ("b * 1", "b * 2"), (path, path + '\nwhere = "price > 1"')], start=9
     ):
-        Path("nightly.toml").write_text(content)
+        configure("", scores, *([change] if change[0] else []))
         write(day)
         night = run(day)
         found.append((drift_of(night, "a").nights, drift_of(night, "c").nights))
     assert found == [(8, 0), (9, 1), (10, 0), (0, 0)]
 
 
-def test_nights_without_a_state_or_with_a_damaged_one__are_left_out() -> None:
-    database = sqlite3.connect("history.db")
-    database.execute("DELETE FROM state WHERE kind = 'drift' AND date = ?", (on(2),))
-    database.execute(
-        "UPDATE state SET content = zeroblob(9) WHERE kind = 'drift' AND date = ?", (on(3),)
-    )
-    database.commit()
-    database.close()
-    write(9)
-    night = run(9)
-    assert {one.nights for one in night.drift} == {6}
-    assert night.notes == (
-        f"drift: {on(3)} is left out: its saved scores cannot be read; run it again, which "
-        "replaces them",
-    )
-
-
-def test_states_of_many_nights__that_cannot_be_read__have_one_note() -> None:
+@pytest.mark.parametrize(
+    "days, nights, note",
+    [
+        ((3,), 6, f"{on(3)} is left out: its saved scores cannot be read; run it again, which "
+         "replaces them"),
+        (range(3, 9), 1, f"6 nights from {on(3)} to {on(8)} are left out: their saved scores "
+         "cannot be read; run them again, which replaces them"),
+    ],
+)  # fmt: skip
+def test_nights_without_a_state_or_with_a_damaged_one__are_left_out(
+    days: Sequence[int], nights: int, note: str
+) -> None:
     with closing(sqlite3.connect("history.db")) as database, database:
-        database.execute(
-            "UPDATE state SET content = zeroblob(9) WHERE kind = 'drift' AND date > ?", (on(2),)
-        )
+        database.execute("DELETE FROM state WHERE kind = 'drift' AND date = ?", (on(2),))
+        broken = "UPDATE state SET content = zeroblob(9) WHERE kind = 'drift' AND date = ?"
+        database.executemany(broken, [(on(day),) for day in days])
     write(9)
     night = run(9)
-    assert {one.nights for one in night.drift} == {2}
-    assert night.notes == (
-        f"drift: 6 nights from {on(3)} to {on(8)} are left out: their saved scores cannot be read; "
-        "run them again, which replaces them",
-    )
-
-
-def test_order_threads_and_type__change_no_bit() -> None:
-    write(9)
-    first = run(9).drift
-    order = np.random.default_rng(0).permutation(ROWS)
-    write(9, **{name: values[order] for name, values in rows_of(9).items()})
-    Path("nightly.toml").write_text(CONFIG.replace("[slices]", "threads = 1\n[slices]"))
-    assert run(9).drift == first
-    write(9, a=rows_of(9)["a"].astype(np.float64))
-    assert run(9).drift == first
-
-
-def test_page__shows_drift__and_none_without_it() -> None:
-    nights = kept()
-    shown = page(nights)
-    assert 'id="drift-h"' in shown
-    assert "over 256" in shown
-    assert "slot=side" in shown
-    assert 'id="drift-h"' not in page([replace(night, drift=()) for night in nights])
+    assert {one.nights for one in night.drift} == {nights}
+    assert night.notes == (f"drift: {note}",)

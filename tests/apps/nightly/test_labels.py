@@ -16,7 +16,6 @@ import pyarrow.parquet as parquet
 import pytest
 from click.testing import Result
 
-from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.apps.nightly import alarms, judge_again, night_source
 from fastrank_eval.apps.nightly import run as nightly_run
 from fastrank_eval.apps.nightly.config import NightlyConfig, read_config
@@ -85,13 +84,6 @@ def read(folder: Path, text: str) -> NightlyConfig:
     return read_config(folder / "nightly.toml")
 
 
-def problems(folder: Path, text: str) -> list[str]:
-    with pytest.raises(ArgumentError) as caught:
-        read(folder, text)
-    prefix = f"{folder / 'nightly.toml'}: "
-    return [line.removeprefix(prefix) for line in str(caught.value).splitlines()]
-
-
 def comparable(night: Night) -> Night:
     """A night without its label and what the clock says."""
     return replace(night, label="", seconds=0.0, command="")
@@ -139,92 +131,6 @@ def test_config__alarm_and_fewest_scores_of_one_label(folder: Path) -> None:
     assert [[each.condition for each in own] for own in outcomes] == [[], ['alarm = "sequence"']]
     both = SEVERAL.replace("[gates]", '[gates]\nalarm = "sequence"')
     assert [each.alarms for each in read(folder, both).of_labels()] == [2, 2]
-
-
-@pytest.mark.parametrize(
-    "text,expected",
-    [
-        (
-            '[labels.order]\nalarm_since = 2026-11-02\n',
-            ["[labels.order] alarm_since = '2026-11-02': is the first night of an alarm, and there "
-             'is none; write alarm = "sequence" too.'],
-        ),
-        (
-            '[labels.order]\nlabels_complete_after = 3\n',
-            ["[labels.order] labels_complete_after = 3: must be"],
-        ),
-        ('[labels.ordre]\nmeasures = "AUC"', [
-            "[labels.ordre]: is none of the labels 'click', 'order' of [columns]. Did you mean "
-            "'order'?"
-        ]),
-        ('[labels.order]\nmeasure = "AUC"', [
-            "[labels.order] measure = 'AUC': there is no such key. Did you mean 'measures'? "
-            "[labels.order] takes scores, baseline, measures, by, min_groups, fail_if, "
-            "fail_if_yesterday, fail_if_last_week, min_distinct_scores, alarm, alarm_since, "
-            "provisional, labels_complete_after, min_coverage, max_single_class_share, "
-            "max_ctr_drift."
-        ]),
-        ('[labels]\nmeasures = "AUC"', [
-            "[labels] measures = 'AUC': is a key of one label; write it below [labels.click]."
-        ]),
-        ('[labels.order]\nbaseline = "score_c"\n[labels.click]\nmin_groups = 0', [
-            "[labels.click] min_groups = 0: must be a whole number of at least 1.",
-            "[labels.order] baseline = 'score_c': is none of the models 'score_a', 'score_b'. Did "
-            "you mean 'score_b'?",
-        ]),
-        ('[labels.order]\nmax_single_class_share = 2', [
-            "[labels.order] max_single_class_share = 2: must be",
-        ]),
-        ('[labels.order]\nmin_rows = 2', [
-            "[labels.order] min_rows = 2: there is no such key.",
-        ]),
-        ('[labels.order]\nfail_if = "GAUC < 0 in"', None),
-        ('[labels.order]\nmeasures = "LogLoss"', [
-            "[gates] fail_if = 'AUC < 0.1': gate \"AUC value < 0.1\": AUC is none of the measures",
-        ]),
-    ],
-)  # fmt: skip
-def test_table_of_a_label__mistake__is_told_with_its_place(
-    tmp_path: Path, text: str, expected: list[str] | None
-) -> None:
-    lines = problems(tmp_path, f"{SEVERAL}\n{text}\n")
-    if expected is None:
-        assert [line.split(" = ")[0] for line in lines] == ["[labels.order] fail_if"]
-    else:
-        assert len(lines) == len(expected)
-        assert all(line.startswith(want) for line, want in zip(lines, expected, strict=True))
-    if "LogLoss" in text:
-        assert lines[0].endswith("It is so for 'order': [labels.order] can have its own fail_if.")
-
-
-@pytest.mark.parametrize(
-    "own,hint",
-    [
-        ("min_groups = 0", False),
-        ('baseline = "c"', False),
-        ('measures = "AUK"', False),
-        ('scores = "score_b"', True),
-        ('scores = "score_b"\nmin_groups = 0', True),
-    ],
-)
-def test_mistake_of_a_general_table__has_a_hint_only_if_another_label_lacks_it(
-    tmp_path: Path, own: str, hint: bool
-) -> None:
-    text = SEVERAL.replace('scores = ["score_a", "score_b"]', 'scores = { score_a = "pctr *" }')
-    lines = problems(tmp_path, f"{text}\n[labels.order]\n{own}\n")
-    (line,) = (line for line in lines if line.startswith("[models] scores"))
-    ending = " It is so for 'click': [labels.click] can have its own scores."
-    assert line.endswith(ending) is hint
-    assert ("It is so" in line) is hint
-
-
-def test_mistake__of_every_label__is_told_once(tmp_path: Path) -> None:
-    assert len(problems(tmp_path, SEVERAL.replace("AUC < 0.1", "AUK < 0.1"))) == 1
-    (line,) = problems(tmp_path, SEVERAL.replace('["click", "order"]', '["click", "score_a"]'))
-    assert line == "[columns] label = 'score_a': is a model too; name another column."
-    pages = SEVERAL.replace('"order"]', '"Click"]') + '[output]\nfolder = "pages"\n'
-    (line,) = problems(tmp_path, pages)
-    assert "must differ in more than case" in line
 
 
 def test_limits_of_quality__of_one_label__judge_it_alone(folder: Path) -> None:

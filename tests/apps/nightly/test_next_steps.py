@@ -17,13 +17,9 @@ from fastrank_eval import compare, evaluate
 from fastrank_eval.apps.cli.main import cli
 from fastrank_eval.apps.nightly.reproduce import next_steps, slice_condition
 from tests.support.nightly_runs import adjust, kept, nightly, on
+from tests.support.transcripts import Case, cases
 
 GROUPS = Path("pages/2026-11-01-groups.parquet")
-
-
-@pytest.fixture
-def folder(nightly_folder: Path) -> Path:
-    return nightly_folder
 
 
 def run_with_gate(folder: Path, gate: str, *more: str) -> dict[str, Any]:
@@ -46,39 +42,16 @@ def values_of(command: str) -> dict[tuple[str, str, str], float]:
     return {(v["score"], v["slice"], v["measure"]): v["value"] for v in values}
 
 
-@pytest.mark.parametrize(
-    "label,condition",
-    [
-        ("slot=feed", "slot = 'feed'"),
-        ("slot=it's", "slot = 'it''s'"),
-        ('slot="null"', "slot = 'null'"),
-        ('slot=""', "slot = ''"),
-        ('slot="a ""b"", c=d"', "slot = 'a \"b\", c=d'"),
-        ("slot=null", "slot is null"),
-        ("age=any", None),
-        ("age<18", "age < 18"),
-        ("age=[18,25.5)", "age >= 18 and age < 25.5"),
-        ("day>=2026-11-19", "day >= '2026-11-19'"),
-        ("day=[2026-11-01,2026-11-19)", "day >= '2026-11-01' and day < '2026-11-19'"),
-        ("slot=feed,age=[18,25),country=de", "slot = 'feed' and age >= 18 and age < 25 and "
-         "country = 'de'"),
-        ('user-id=7', "\"user-id\" = '7'"),
-        ('"in"=7', "\"in\" = '7'"),
-        ("in=7", "\"in\" = '7'"),
-        ('"a,""b"=7', "\"a,\"\"b\" = '7'"),
-        ("@rows=5-19", None),
-        ("slot=feed,@rows>=20", None),
-        ("ts:day=2026-11-19", None),
-        ("key=0x0aff", None),
-        ("price=nan", None),
-        ("slot=5us", None),
-        ("hour=08:30:00.000", None),
-        ('slot="a\nb"', None),
-        ('slot="\x1b[31m"', None),
-    ],
-)  # fmt: skip
-def test_condition__of_a_label(label: str, condition: str | None) -> None:
-    assert slice_condition(label) == condition
+@pytest.mark.parametrize("case", cases("slice_conditions"), ids=str)
+def test_condition__of_a_label(case: Case) -> None:
+    (label,) = case.given
+    condition = slice_condition(label)
+    case.check([condition] if condition else [])
+
+
+@pytest.mark.parametrize("text", ["a\nb", "\x1b[31m"])
+def test_condition__of_signs_that_no_terminal_shows__is_none(text: str) -> None:
+    assert slice_condition(f'slot="{text}"') is None
 
 
 SLICED = {

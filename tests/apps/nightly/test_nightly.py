@@ -29,11 +29,6 @@ from tests.support.nights import HOSTILE
 from tests.support.sample_nights import month as sample_month
 
 
-@pytest.fixture
-def folder(nightly_folder: Path) -> Path:
-    return nightly_folder
-
-
 def test_night__fine__is_kept_and_exits_0(folder: Path) -> None:
     outcome = nightly("nightly.toml", "--date", on(3))
     assert (outcome.exit_code, outcome.stderr) == (0, "")

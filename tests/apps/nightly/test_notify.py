@@ -80,11 +80,6 @@ def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
     thread.join()
 
 
-@pytest.fixture
-def folder(nightly_folder: Path) -> Path:
-    return nightly_folder
-
-
 def failure(webhook: Webhook) -> str:
     with pytest.raises(OutputError) as caught:
         notify.send(webhook, {"text": "hello"})

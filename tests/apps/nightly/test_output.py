@@ -14,11 +14,6 @@ from fastrank_eval.apps.cli import standard_error
 from tests.support.nightly_runs import adjust, everything, kept, nightly, on
 
 
-@pytest.fixture
-def folder(nightly_folder: Path) -> Path:
-    return nightly_folder
-
-
 def failing(error: OSError | OutputError) -> Callable[[str], None]:
     def emit(text: str) -> None:
         raise error

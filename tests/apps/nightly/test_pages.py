@@ -28,12 +28,6 @@ from tests.support.asgi_client import Client
 from tests.support.nightly_runs import adjust, damage, dump, kept, nightly, on
 from tests.support.sample_nights import month as sample_month
 
-
-@pytest.fixture
-def folder(nightly_folder: Path) -> Path:
-    return nightly_folder
-
-
 FOOTER = "<footer><p>fastrank_eval 1.0</p></footer>"
 
 
