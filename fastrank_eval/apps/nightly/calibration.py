@@ -39,24 +39,6 @@ def calibration_of(evaluation: Evaluation) -> tuple[NightCalibration, ...]:
     return tuple(sorted(worst, key=lambda one: (places[one.measure], -one.sigmas)))
 
 
-def calibration_rows(night: Night) -> list[tuple[str, list[tuple[NightCalibration, VerdictText]]]]:
-    """Return the slices of each measure with verdicts, for the page.
-
-    Parameters
-    ----------
-    night : Night
-
-    Returns
-    -------
-    list of tuple
-        Name of the measure in reports; its slices.
-    """
-    return [
-        (night.name_of(measure), [(one, _verdict(one, night)) for one in slices])
-        for measure, slices in _by_measure(night)
-    ]
-
-
 def worst_slices(night: Night) -> Iterator[tuple[str, Sequence[NightCalibration], int]]:
     """Yield the worst slices of each measure, if they are not calibrated.
 
@@ -65,7 +47,7 @@ def worst_slices(night: Night) -> Iterator[tuple[str, Sequence[NightCalibration]
     tuple
         Name of the measure; at most three slices; number of others that are not calibrated.
     """
-    for measure, slices in _by_measure(night):
+    for measure, slices in by_measure(night):
         significant = [one for one in slices if _is_significant(one, night)]
         if significant:
             yield (
@@ -108,14 +90,16 @@ def positives(number: float) -> str:
     return count(number) if whole else amount(number, 1)
 
 
-def _by_measure(night: Night) -> list[tuple[str, list[NightCalibration]]]:
+def by_measure(night: Night) -> list[tuple[str, list[NightCalibration]]]:
+    """Return the slices of each measure."""
     return [
         (measure, [one for one in night.calibration if one.measure == measure])
         for measure in dict.fromkeys(one.measure for one in night.calibration)
     ]
 
 
-def _verdict(one: NightCalibration, night: Night) -> VerdictText:
+def calibration_verdict(one: NightCalibration, night: Night) -> VerdictText:
+    """Return whether a slice is shown not to be calibrated."""
     if _is_significant(one, night):
         return VerdictText("not calibrated", "bad")
     return VerdictText("no error shown", "none")

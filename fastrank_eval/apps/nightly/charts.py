@@ -129,7 +129,12 @@ def activity(name: str, title: str, values: Sequence[MeasureValue], models: Sequ
     return _chart(figure, name, title, f"{title}; the numbers are in the table.", marks)
 
 
-def key(index: int) -> Markup:
+def keys(models: Sequence[str]) -> list[Markup]:
+    """Draw a sample of the line and the mark of each model."""
+    return [_key(index) for index in range(len(models))]
+
+
+def _key(index: int) -> Markup:
     """Draw a sample of a model's line and mark, for legends.
 
     It has no ids, since a page repeats it.

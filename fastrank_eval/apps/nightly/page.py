@@ -5,31 +5,27 @@ from __future__ import annotations
 import base64
 import hashlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from fastrank_eval._lib.errors import ArgumentError
-from fastrank_eval.apps.nightly import text
-from fastrank_eval.apps.nightly.calibration import calibration_rows, positives
+from fastrank_eval.apps.nightly import page_rows, text
+from fastrank_eval.apps.nightly.calibration import by_measure, calibration_verdict, positives
 from fastrank_eval.apps.nightly.gate_text import false_alarms, gate_texts, meaning, outcome_of
 from fastrank_eval.apps.nightly.maturity import maturity_texts, status_name
 from fastrank_eval.apps.nightly.mix import mix_parts
-from fastrank_eval.apps.nightly.night import MOST_VALUES, CurveLine, Night, NightDrift
+from fastrank_eval.apps.nightly.night import MOST_VALUES, CurveLine, Night
 from fastrank_eval.apps.nightly.page_rows import (
     MAX_SLICES,
-    Change,
     NightSeries,
     PageRow,
     TopChanges,
     activity_measure,
     activity_unit,
-    cell,
-    change_text,
     failing_slices,
-    null_shares,
     ordered_drift,
     top_changes,
     values_by_activity,
@@ -40,7 +36,6 @@ from fastrank_eval.apps.nightly.text import (
     VerdictText,
     amount,
     confidence_text,
-    count,
     period_nights,
     sentences,
 )
@@ -95,26 +90,22 @@ def night_content(series: NightSeries) -> dict[str, Any]:
     """
     from fastrank_eval.analysis.plots import styled
     from fastrank_eval.apps.nightly import charts
-    from fastrank_eval.apps.nightly.time_charts import counts, edges, trend
+    from fastrank_eval.apps.nightly.time_charts import edges, rows_and_rates, trend
 
     night = series.last
     headline, failing, steps = series.headline(), failing_slices(series), next_steps(night)
-    drift_rows = _drift_rows(night)
+    drift_rows = ordered_drift(night)
     drift_keys = {(one.score, one.slice) for one in night.findings if one.kind == "drift"}
-    drift_changes = [row for row in drift_rows if (row.drift.name, row.drift.slice) in drift_keys]
+    drift_changes = [one for one in drift_rows if (one.name, one.slice) in drift_keys]
     optional = {"next": steps, "drift": drift_changes, "calibration": night.calibration}
     slices = [(name, series.slices(name)) for name in night.measures]
     active = values_by_activity(night.values, activity_measure(night.measures))
+    past = {name: series.of_models("all", name) for name in night.measures[:_MAX_TRENDS]}
     with styled():
-        keys = [charts.key(index) for index in range(len(night.models))]
+        keys = charts.keys(night.models)
         trends = [
-            (
-                trend(
-                    f"trend-{index}", night.name_of(measure), series.nights, _past(series, measure)
-                ),
-                _by_night(series, measure),
-            )
-            for index, measure in enumerate(night.measures[:_MAX_TRENDS])
+            (trend(f"trend-{index}", night.name_of(measure), series.nights, values), measure)
+            for index, (measure, values) in enumerate(past.items())
         ]
         curves = [
             (chart, _labels(values))
@@ -126,15 +117,11 @@ def night_content(series: NightSeries) -> dict[str, Any]:
                 charts.activity(
                     f"activity-{index}", _activity_title(night, by, active), values, night.models
                 ),
-                list(_buckets(series, values)),
+                values,
             )
             for index, (by, values) in enumerate(active.items())
         ]
-        qualities = [each.quality for each in series.nights]
-        quality_charts = [
-            counts("rows", "Rows", series.nights, [q.rows for q in qualities]),
-            counts("ctr", "CTR", series.nights, [q.ctr for q in qualities], percent=True),
-        ]
+        quality_charts = rows_and_rates(series.nights)
     return {
         "night": night,
         "series": series,
@@ -158,9 +145,10 @@ def night_content(series: NightSeries) -> dict[str, Any]:
         "periods": _periods(series),
         "keys": keys,
         "trends": trends,
-        "bare": _names(night, _without_intervals(series, night.measures[:_MAX_TRENDS])),
+        "past": past,
+        "bare": [night.name_of(name) for name in _without_intervals(past)],
         "edges": edges(series.nights),
-        "untrended": _names(night, night.measures[_MAX_TRENDS:]),
+        "untrended": [night.name_of(name) for name in night.measures[_MAX_TRENDS:]],
         "slices": [
             (night.name_of(measure), rows[:MAX_SLICES], len(rows[MAX_SLICES:]))
             for measure, rows in slices
@@ -172,31 +160,8 @@ def night_content(series: NightSeries) -> dict[str, Any]:
         "drift_rows": drift_rows,
         "drift_changes": drift_changes,
         "max_drift_changes": _MAX_DRIFT_CHANGES,
-        "calibration": calibration_rows(night),
+        "calibration": by_measure(night),
     }
-
-
-def _names(night: Night, measures: Sequence[str]) -> list[str]:
-    return [night.name_of(measure) for measure in measures]
-
-
-class DriftRow(NamedTuple):
-    """A row of a table of drift.
-
-    Parameters
-    ----------
-    drift : NightDrift
-    verdict : VerdictText
-    distinct : str
-        Number of distinct values.
-    nulls : tuple of float
-        Share of nulls on the nights before and on the night.
-    """
-
-    drift: NightDrift
-    verdict: VerdictText
-    distinct: str
-    nulls: tuple[float, float]
 
 
 #: Words of verdicts on drift, and their tones.
@@ -204,20 +169,8 @@ _DRIFT_VERDICTS = {
     "same": VerdictText("little change", "none"),
     "changed": VerdictText("changed", "shift"),
     "failed": VerdictText("drifted", "bad"),
+    "not judged": VerdictText("not judged", "unknown"),
 }
-
-
-def _drift_rows(night: Night) -> list[DriftRow]:
-    """Return drift with its verdict, distinct values and changes."""
-    return [
-        DriftRow(
-            one,
-            _DRIFT_VERDICTS.get(one.verdict, VerdictText("not judged", "unknown")),
-            count(one.distinct) if one.distinct <= MOST_VALUES else f"over {MOST_VALUES}",
-            null_shares(one),
-        )
-        for one in ordered_drift(night)
-    ]
 
 
 def _marks(night: Night) -> Mapping[str, str]:
@@ -252,47 +205,26 @@ def _key_of(row: PageRow) -> tuple[str, str, str]:
     return row.value.score, row.value.slice, row.value.measure
 
 
-def _change_boxes(series: NightSeries) -> list[tuple[str, list[tuple[TopChanges, Change]], int]]:
+def _change_boxes(series: NightSeries) -> list[tuple[str, list[TopChanges], int]]:
     """Return the top changes of each box, and the number of others."""
     changes = top_changes(series.last)
     boxes = []
     for box in ("since", "baseline"):
         if any((kind == "baseline") == (box == "baseline") for kind in series.kinds):
-            changes_of_box = [
-                m for m in changes if (m.difference.kind == "baseline") == (box == "baseline")
-            ]
-            rows = [(one, series.change(one.difference)) for one in changes_of_box[:_MAX_CHANGES]]
-            boxes.append((box, rows, len(changes_of_box) - len(rows)))
+            own = [m for m in changes if (m.difference.kind == "baseline") == (box == "baseline")]
+            boxes.append((box, own[:_MAX_CHANGES], len(own[_MAX_CHANGES:])))
     return boxes
 
 
-def _past(series: NightSeries, measure: str) -> Mapping[str, Any]:
-    return {model: series.past(model, "all", measure) for model in series.last.models}
-
-
-def _by_night(series: NightSeries, measure: str) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Format values and intervals of a trend, the last night first."""
-    digits = series.digits(measure)
-    columns = _past(series, measure).values()
-    rows = [
-        (
-            f"{night.date} provisional" if night.provisional else str(night.date),
-            [cell(column[index], digits) for column in columns],
-        )
-        for index, night in enumerate(series.nights)
-    ]
-    return rows[::-1]
-
-
-def _without_intervals(series: NightSeries, measures: Sequence[str]) -> list[str]:
+def _without_intervals(
+    past: Mapping[str, Mapping[str, Sequence[MeasureValue | None]]],
+) -> list[str]:
     """Return the measures without intervals, whose trends have no band."""
-    with_intervals = {
-        value.measure
-        for night in series.nights
-        for value in night.values
-        if value.slice == "all" and math.isfinite(value.ci_low)
-    }
-    return [measure for measure in measures if measure not in with_intervals]
+    return [
+        measure
+        for measure, models in past.items()
+        if not any(v and math.isfinite(v.ci_low) for values in models.values() for v in values)
+    ]
 
 
 def _activity_title(night: Night, by: str, active: Mapping[str, Sequence[MeasureValue]]) -> str:
@@ -302,18 +234,6 @@ def _activity_title(night: Night, by: str, active: Mapping[str, Sequence[Measure
     same_unit = [each for each, values in active.items() if activity_unit(values[0].slice) == unit]
     title = f"{night.name_of(first.measure)} by {unit} of the group"
     return f"{title}, {by}" if len(same_unit) > 1 else title
-
-
-def _buckets(
-    series: NightSeries, values: Sequence[MeasureValue]
-) -> Iterator[tuple[str, list[tuple[str, str]]]]:
-    digits = series.digits(values[0].measure, overall=False)
-    for bucket in dict.fromkeys(value.slice for value in values):
-        value_by_model = {value.score: value for value in values if value.slice == bucket}
-        yield (
-            bucket.lstrip("@"),
-            [cell(value_by_model.get(model), digits) for model in series.last.models],
-        )
 
 
 def _labels(curves: Sequence[CurveLine]) -> str:
@@ -330,38 +250,26 @@ def _periods(
     series: NightSeries,
 ) -> tuple[
     list[tuple[str, str]],
-    list[tuple[PageRow, list[tuple[str, str]]]],
-    list[tuple[str, str, list[tuple[str, str]]]],
+    list[tuple[PageRow, list[MeasureValue | None]]],
+    list[tuple[MeasureValue, list[MeasureValue | None]]],
 ]:
-    """Return periods, their headline rows and their rows of slices."""
+    """Return periods, their values of headline rows and of slices."""
     night = series.last
     values_by_period = [
         {(value.score, value.slice, value.measure): value for value in values}
         for values in night.periods.values()
     ]
-    rows = []
-    for row in series.headline():
-        key = row.value.score, "all", row.value.measure
-        if any(key in by for by in values_by_period):
-            digits = series.digits(row.value.measure)
-            rows.append((row, [cell(by.get(key), digits) for by in values_by_period]))
+    first = {key: value for by in reversed(values_by_period) for key, value in by.items()}
+
+    def of_periods(value: MeasureValue) -> list[MeasureValue | None]:
+        return [by.get((value.score, value.slice, value.measure)) for by in values_by_period]
+
     keys = dict.fromkeys(key for by in values_by_period for key in by)
-    slice_rows = []
-    if night.measures:
-        digits = series.digits(night.measures[0], overall=False)
-        slice_rows = [
-            (
-                slice_label,
-                model,
-                [cell(by.get((model, slice_label, measure)), digits) for by in values_by_period],
-            )
-            for model, slice_label, measure in keys
-            if slice_label != "all" and measure == night.measures[0]
-        ]
+    in_slices = [first[key] for key in keys if key[1] != ALL and key[2] in night.measures[:1]]
     return (
         [(name, period_nights(night, name)) for name in night.periods],
-        rows,
-        slice_rows[:MAX_SLICES],
+        [(row, of_periods(row.value)) for row in series.headline() if _key_of(row) in keys],
+        [(value, of_periods(value)) for value in in_slices[:MAX_SLICES]],
     )
 
 
@@ -492,9 +400,12 @@ def _environment() -> Environment:
     # Templates call the functions of text.py.
     environment.globals |= {
         **vars(text),
-        "change_text": change_text,
+        **{name: vars(page_rows)[name] for name in ("cell", "change_text", "null_shares")},
+        "calibration_verdict": calibration_verdict,
         "positives": positives,
         "drift": _drift,
+        "drift_verdicts": _DRIFT_VERDICTS,
+        "most_values": MOST_VALUES,
         "key": _sort_key,
         "outcome_of": outcome_of,
         "false_alarms": false_alarms,

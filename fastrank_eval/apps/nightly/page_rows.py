@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 
 from fastrank_eval._lib.dataclass import dataclass
@@ -17,16 +16,16 @@ from fastrank_eval.apps.nightly.night import (
     NightDrift,
 )
 from fastrank_eval.apps.nightly.text import (
-    VerdictText,
     amount,
     digits_of,
     interval,
     verdict_text,
 )
 from fastrank_eval.engine.records import MeasureValue
-from fastrank_eval.results.format import p_text
 from fastrank_eval.results.gate_parser import ALL
 
+#: Kinds of changes, in the order of the page; "other" between two nights of a reader's choice.
+_KINDS = (*KINDS, "other")
 #: The most rows of a table; larger pages open slowly.
 MAX_SLICES = 500
 
@@ -112,34 +111,6 @@ def cell(value: MeasureValue | None, digits: int) -> tuple[str, str]:
 
 
 @dataclass(frozen=True)
-class Change:
-    """A difference as text for a page."""
-
-    difference: NightDifference
-    verdict: VerdictText
-    text: str
-    interval: str
-    p: str = ""
-
-    @classmethod
-    def of(cls, difference: NightDifference, digits: int) -> Change:
-        """Format a difference to a number of decimals."""
-        low, high, p_value = difference.ci_low, difference.ci_high, difference.p_adjusted
-        return cls(
-            difference,
-            verdict_text(difference),
-            amount(difference.delta, digits, sign=True),
-            interval(low, high, digits, sign=True),
-            "" if math.isnan(p_value) else f"p {p_text(p_value)}",
-        )
-
-    @property
-    def strength(self) -> float:
-        """The difference in standard errors."""
-        return strength(self.difference)
-
-
-@dataclass(frozen=True)
 class PageRow:
     """A value of the last night with its changes and past values.
 
@@ -148,31 +119,36 @@ class PageRow:
     value : MeasureValue
     model_index : int
         Index of the model among the models.
-    text, interval : str
-    changes : dict of str to Change
+    digits : int
+        Decimals of the value and its changes.
+    changes : dict of str to NightDifference
         Changes by kind.
-    past : tuple of float
-        The value on each night, NaN without one.
+    past : tuple of (MeasureValue or None)
+        The value on each night.
     """
 
     value: MeasureValue
     model_index: int
-    text: str
-    interval: str
-    changes: dict[str, Change] = field(default_factory=dict)
-    past: tuple[float, ...] = ()
+    digits: int
+    changes: dict[str, NightDifference] = field(default_factory=dict)
+    past: tuple[MeasureValue | None, ...] = ()
+
+    @property
+    def interval(self) -> str:
+        """The interval of the value."""
+        return cell(self.value, self.digits)[1]
 
     @property
     def shown(self) -> bool:
         """Whether any change is significant."""
-        return any(change.verdict.shown for change in self.changes.values())
+        return any(verdict_text(change).shown for change in self.changes.values())
 
     @property
     def rank(self) -> tuple[bool, bool, float]:
         """The sort key: changes since earlier nights first, by strength."""
         since = [change for kind, change in self.changes.items() if kind != "baseline"]
-        significant = [change for change in since if change.verdict.shown]
-        strongest = max((c.strength for c in significant or self.changes.values()), default=0.0)
+        significant = [change for change in since if verdict_text(change).shown]
+        strongest = max(map(strength, significant or self.changes.values()), default=0.0)
         return (not significant, not self.shown, -strongest)
 
 
@@ -182,8 +158,7 @@ class NightSeries:
     Parameters
     ----------
     nights : sequence of Night
-        Sorted by date; the last of several with the same date counts. The page shows the last
-        night.
+        Ascending by date. The page shows the last night.
 
     Raises
     ------
@@ -194,28 +169,36 @@ class NightSeries:
     def __init__(self, nights: Sequence[Night]) -> None:
         if not nights:
             raise ValueError("there is no night to show.")
-        by_date = {night.date: night for night in nights}
-        self.nights = tuple(by_date[date] for date in sorted(by_date))
+        self.nights = tuple(nights)
         self.last = self.nights[-1]
         self._values = [
             {(value.score, value.slice, value.measure): value for value in night.values}
             for night in self.nights
         ]
-        self._changes: dict[tuple[str, str, str], list[NightDifference]] = {}
-        for one in self.last.compared:
-            self._changes.setdefault((one.score, one.slice, one.measure), []).append(one)
-        self.kinds = tuple(
-            kind for kind in KINDS if any(one.kind == kind for one in self.last.compared)
-        )
-
-    @property
-    def dates(self) -> list[dt.date]:
-        """The dates of the nights."""
-        return [night.date for night in self.nights]
+        self._changes: dict[tuple[str, str, str], dict[str, NightDifference]] = {}
+        compared = sorted(self.last.compared, key=lambda one: _KINDS.index(one.kind))
+        for one in compared:
+            key = one.score, one.slice, one.measure
+            self._changes.setdefault(key, {})[one.kind] = one
+        self.kinds = tuple(dict.fromkeys(one.kind for one in compared))
 
     def past(self, model: str, slice_label: str, measure: str) -> list[MeasureValue | None]:
         """Return a value on each night."""
         return [values.get((model, slice_label, measure)) for values in self._values]
+
+    def of_models(
+        self, slice_label: str, measure: str, models: Sequence[str] = ()
+    ) -> dict[str, list[MeasureValue | None]]:
+        """Return a value of each model on each night."""
+        return {m: self.past(m, slice_label, measure) for m in models or self.last.models}
+
+    def by_night(
+        self, past: Mapping[str, Sequence[MeasureValue | None]]
+    ) -> list[tuple[Night, list[MeasureValue | None]]]:
+        """Return the values of `of_models` by night, the last night first."""
+        columns = past.values()
+        rows = [(night, [c[at] for c in columns]) for at, night in enumerate(self.nights)]
+        return rows[::-1]
 
     def digits(self, measure: str, overall: bool = True) -> int:
         """Return the decimals of a measure on all rows or on slices."""
@@ -253,22 +236,11 @@ class NightSeries:
             None if value is None else self._row(value, self.digits(measure, slice_label == "all"))
         )
 
-    def change(self, difference: NightDifference) -> Change:
-        """Format a difference of the last night."""
-        digits = self.digits(difference.measure, difference.slice == "all")
-        return Change.of(difference, digits)
-
     def _row(self, value: MeasureValue, digits: int) -> PageRow:
         models = self.last.models
         key = (value.score, value.slice, value.measure)
-        changes = {one.kind: Change.of(one, digits) for one in self._changes.get(key, ())}
-        return PageRow(
-            value,
-            models.index(value.score) if value.score in models else len(models),
-            *cell(value, digits),
-            {kind: changes[kind] for kind in self.kinds if kind in changes},
-            tuple(math.nan if one is None else one.value for one in self.past(*key)),
-        )
+        index = models.index(value.score) if value.score in models else len(models)
+        return PageRow(value, index, digits, self._changes.get(key, {}), tuple(self.past(*key)))
 
 
 @dataclass(frozen=True)

@@ -145,14 +145,23 @@ def counts(
     return Chart(title, svg)
 
 
+def rows_and_rates(nights: Sequence[Night]) -> list[Chart]:
+    """Draw the rows and the click rate of each night."""
+    return [
+        counts("rows", "Rows", nights, [night.quality.rows for night in nights]),
+        counts("ctr", "CTR", nights, [night.quality.ctr for night in nights], percent=True),
+    ]
+
+
 def edges(nights: Sequence[Night]) -> list[dt.date]:
     """Return the nights whose conventions differ from the night before."""
     labelled = [night for night in nights if night.has_labels]
     return [now.date for was, now in pairwise(labelled) if convention_differences(now, was)]
 
 
-def spark(numbers: Sequence[float], model_index: int) -> Markup:
+def spark(values: Sequence[MeasureValue | None], model_index: int) -> Markup:
     """Draw a sparkline; empty with fewer than two values."""
+    numbers = [math.nan if value is None else value.value for value in values]
     finite = [number for number in numbers if math.isfinite(number)]
     if len(finite) < 2:
         return Markup("")
