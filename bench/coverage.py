@@ -28,7 +28,7 @@ _COLUMNS: dict[str, Any] = {
     "group": "user",
     "label": "click",
     "order": "grouped",
-    "per_group": False,
+    "keep": "",
 }
 _FILE = Path(__file__).with_name("COVERAGE.md")
 

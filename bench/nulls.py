@@ -106,7 +106,7 @@ def cells(
     texts = [text.format(threshold) for text in measures]
     compared = fe.compare(
         log, group="user", label="click", score=["one", "other"], baseline="one", measures=texts,
-        by="table", correction="none", per_group=False, order="grouped",
+        by="table", correction="none", keep="", order="grouped",
     )  # fmt: skip
     rows: dict[str, list[fe.ComparedValue]] = {}
     for value in compared:

@@ -101,7 +101,7 @@ def _measure(small: Path, file: Path, measures: str, options: dict[str, Any]) ->
             label="click",
             score="score_a",
             measures=measures,
-            per_group=False,
+            keep="",
             **options,
         )
 

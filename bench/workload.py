@@ -204,7 +204,7 @@ def evaluate(
         measures=measures,
         threads=threads,
         order="sorted" if presorted else "auto",
-        per_group=False,
+        keep="",
         by=list(by),
     )
     return result

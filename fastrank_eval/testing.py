@@ -98,7 +98,7 @@ def result_of(source: Any, measures: Measures, **options: Any) -> Result:
     if options.get("ties") == "item":
         options["item"] = "item"
     # Measures of all rows alone do not group rows.
-    options.setdefault("per_group", True)
+    options.setdefault("keep", "values")
     return result_of_run(run(source, measures=list(measures), **_roles(measures), **options))
 
 

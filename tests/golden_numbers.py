@@ -92,7 +92,7 @@ def of_states() -> Iterator[tuple[str, str]]:
     measures = ["GAUC", "AUC(se='clustered')", "nDCG@5", "GMAP"]
     measures += [text for text in probable if "rel=" not in text]
     asked: dict[str, Any] = {"group": "user_id", "label": "click", "score": ["score_a", "score_b"]}
-    asked |= {"baseline": "score_a", "by": "slot", "min_groups": 1, "keep_state": True}
+    asked |= {"baseline": "score_a", "by": "slot", "min_groups": 1, "keep": "state"}
     parts = [
         fe.evaluate(table.filter(pa.array(users % 2 == odd)), measures=measures, **asked).state
         for odd in (0, 1)

@@ -46,8 +46,7 @@ def golden_result() -> fe.Result:
         baseline="old",
         measures=MEASURES,
         weight_rows="ignore",
-        keep_state=True,
-        keep_groups=True,
+        keep="groups",
     )
 
 

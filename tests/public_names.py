@@ -19,16 +19,14 @@ READ = {
     "label": "Any",
     "score": "tuple[str, ...] | dict[str, str]",
     "measures": "Any",
+    "keep": "frozenset[str] | None",
 }
 #: What functions pass on to `evaluate`: the name of the type, the door, their own parameters.
 PASSED_ON = {
     "CompareOptions": ("compare", ()),
-    "PartialOptions": ("partial", ("keep_groups", "threads")),
-    "SparkOptions": ("spark", ("label", "measures", "per_group", "keep_groups", "keep_scores")),
-    "SparkCompareOptions": (
-        "spark",
-        ("label", "measures", "per_group", "keep_groups", "keep_scores", "baseline"),
-    ),
+    "PartialOptions": ("partial", ("keep", "threads")),
+    "SparkOptions": ("spark", ("label", "measures", "keep")),
+    "SparkCompareOptions": ("spark", ("label", "measures", "keep", "baseline")),
 }
 
 

@@ -502,7 +502,7 @@ def test_7__rows_left_out_are_rows_that_left(door: str) -> None:
     if door == "threshold":
         conventions: Any = fe.best_threshold(log, score="a", **options).meta.conventions  # type: ignore[union-attr]
     elif door == "state":
-        conventions = found(["a", "b"], keep_state=True).state.result().meta.conventions
+        conventions = found(["a", "b"], keep="state").state.result().meta.conventions
     elif door == "result":
         conventions = found(["a", "b"]).meta.conventions
     else:
@@ -852,7 +852,7 @@ def test_14__a_misspelt_baseline_is_not_blamed_on_the_scores(tmp_path: Path) -> 
         assert "--baseline: no column 'bse'. Did you mean 'base'?" in found.stderr
     state = fe.evaluate(
         log, group="user", label="click", score=["base", "new"], measures="GAUC", baseline="base",
-        keep_state=True,
+        keep="state",
     ).state  # fmt: skip
     with pytest.raises(fe.ArgumentError, match=r"^baseline: must be one of .* mean 'base'"):
         state.compare(baseline="bse")
@@ -1126,7 +1126,7 @@ def test_24__a_file_without_a_column_is_named_beside_one_that_has_it(tmp_path: P
 
 def test_24__a_small_state_that_states_much_is_refused_before_it_is_unpacked() -> None:
     log = {"g": [1, 1], "y": [0, 1], "s": [0.1, 0.2]}
-    result = fe.evaluate(log, group="g", label="y", score="s", measures="GAUC", keep_state=True)
+    result = fe.evaluate(log, group="g", label="y", score="s", measures="GAUC", keep="state")
     table, _ = file_in(result.state.to_bytes())
     zeros = pa.array([bytes(1 << 27), *table["content"].to_pylist()[1:]], pa.large_binary())
     content = file_of(table.set_column(7, "content", zeros), "zstd")
@@ -1202,7 +1202,7 @@ def test_24__two_hours_of_one_name_keep_their_order_in_merged_states() -> None:
             "ts": pa.array(times, pa.timestamp("ms", "America/New_York")),
             "slot": ["x", "y"] * (len(times) // 2),
         })  # fmt: skip
-        options: dict[str, Any] = {"by": "ts:hour,slot", "keep_state": True}
+        options: dict[str, Any] = {"by": "ts:hour,slot", "keep": "state"}
         return fe.evaluate(log, **OF_CLICKS, score="a", measures="AUC", **options).state
 
     whole, parts = state(4, 5, 6, 7), (state(6, 7), state(5, 4))
@@ -1722,7 +1722,7 @@ def test_32__an_item_twice_in_a_group_is_refused(
     scattered = pa.table(REPEATED | {"doc": items})
     for log, rows in ((scattered, "1 and 4"), (scattered.sort_by("q"), "4 and 5")):
         message = f"got {shown} twice in the group q=3 (rows {rows}, counted from 0); keep one"
-        for options in ({"ties": ties}, {"ties": ties, "per_group": True}):
+        for options in ({"ties": ties}, {"ties": ties, "keep": "values"}):
             with pytest.raises(fe.ColumnError, match=re.escape(message)):
                 batched.evaluate(log, **BY_ITEM, **options, batch_rows=batch_rows)
         once = log.filter(pa.array([s != 0.9 for s in log["s"].to_pylist()]))
@@ -1827,14 +1827,14 @@ def test_32__uuids_are_shown_as_uuids(tmp_path: Path) -> None:
     assert [v.slice for v in found if v.score == "a" and v.slice != "all"] == labels
     for where, rows in ((f"device = '{keys[1]}'", 6), (f"g != '{keys[1]}'", 18)):
         assert fe.evaluate(log, **options, where=where).meta.rows == rows
-    state = fe.partial(log, **options, keep_groups=True, baseline="a")
-    comparison = fe.compare(log, **options, baseline="a", per_group=True)
+    state = fe.partial(log, **options, keep="groups", baseline="a")
+    comparison = fe.compare(log, **options, baseline="a", keep="values")
     tables = [
         fe.State.from_bytes(state.to_bytes()).result().per_group,
         state.compare(baseline="a").per_group,
         comparison.per_group,
         comparison.movers("GAUC"),
-        fe.evaluate(log, **{**options, "label": ["y"]}, per_group=True).per_group,
+        fe.evaluate(log, **{**options, "label": ["y"]}, keep="values").per_group,
     ]
     for table in tables:
         assert table.schema.field("g").type == pa.uuid()

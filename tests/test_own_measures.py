@@ -116,7 +116,7 @@ def test_registered_measure__is_read_evaluated_compared_sliced_gated_saved_and_l
     measure = fe.register(Coverage)
     log = {**LOG, "b": [0.3, 0.2, 0.1, 0.4], "slot": [1, 1, 2, 2]}
     result = fe.evaluate(
-        log, measures="coverage(rel=2), relevant_share, RR", by=["slot"], keep_state=True, **ROLES
+        log, measures="coverage(rel=2), relevant_share, RR", by=["slot"], keep="state", **ROLES
     )
     assert result.value("Coverage(rel=2)") == 0.25
     np.testing.assert_array_equal(result[measure(rel=2)], [0.0, 0.5])
@@ -142,7 +142,7 @@ def test_plain_function__obeys_the_laws_and_is_read_saved_and_pickled() -> None:
     assert (share.name, lower.higher_is_better) == ("relevant_share", False)
     check_measure(share, oracle=lambda rows: relevant_share([r.label or 0 for r in rows]), rounds=3)
     check_measure(first @ 2, oracle=lambda rows: hit([r.label or 0 for r in rows], 2), rounds=3)
-    result = fe.evaluate(LOG, measures=[share, first @ 1], keep_state=True, **ROLES)
+    result = fe.evaluate(LOG, measures=[share, first @ 1], keep="state", **ROLES)
     assert fe.State.from_bytes(result.state.to_bytes()).result().value("Reached@1") == 0.5
     assert pickle.loads(pickle.dumps(first @ 3)) == fe.measure("reached@3")  # noqa: S301
     silent = fe.evaluate({**LOG, "click": [0, 0, 0, 3]}, measures="Reached", **ROLES).values[0]

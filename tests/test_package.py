@@ -130,7 +130,7 @@ def test_command__over_sorted_integers__does_without_arrows_functions(folder: Pa
     code = (
         "import sys, fastrank_eval as fe; "
         "fe.evaluate('logs/day=2026-11-19/part.parquet', group='user', label='click', "
-        "score='pctr', measures='GAUC', order='sorted', per_group=False); "
+        "score='pctr', measures='GAUC', order='sorted', keep=''); "
         "print('pyarrow.compute' in sys.modules, 'fastrank_eval.io.filters' in sys.modules)"
     )
     assert run_python(code, folder) == "False False"

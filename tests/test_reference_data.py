@@ -317,9 +317,7 @@ def test_means__over_all_groups_and_over_those_with_a_relevant(
             by_ties[how.ties][text] = value
     table = pq.read_table(shared_data / folder / file)
     for ties, values in by_ties.items():
-        result = evaluate(
-            table, list(values), score=score, ties=ties, per_group=False, **MEANS[over]
-        )
+        result = evaluate(table, list(values), score=score, ties=ties, keep="", **MEANS[over])
         for text, value in values.items():
             assert result.value(text) == pytest.approx(value, rel=EXACT, abs=EXACT), (ties, text)
 

@@ -165,9 +165,7 @@ def calls(folder: Path) -> Iterator[Call]:
     """Every public function and method, with arguments that work."""
     columns = {"group": "user", "label": "click", "score": ["old", "new"]}
     two = {"source": LOG, **columns, "measures": "GAUC,AUC"}
-    result = fe.evaluate(
-        **two, baseline="old", by="slot", keep_scores=True, keep_state=True, keep_groups=True
-    )
+    result = fe.evaluate(**two, baseline="old", by="slot", keep="scores,groups")
     state, rows = result.state, {"source": LOG, "label": "click", "score": "old"}
     yield Call("evaluate", fe.evaluate, two)
     yield Call("compare", fe.compare, {**two, "baseline": "old"}, tuple(options_at("compare")))

@@ -98,7 +98,7 @@ def _paired(table: pa.Table, presorted: bool) -> list[float]:
         baseline=score,
         measures=PAIRED,
         threads=max(THREADS),
-        per_group=False,
+        keep="",
     )
     return [number for value in comparison.overall for number in (value.delta, value.se)]
 

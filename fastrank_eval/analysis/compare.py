@@ -95,8 +95,8 @@ def compare(
     **options
         Any other argument of `evaluate`: `group`, which is required, `score` with two columns or
         more ... `confidence` is the level of intervals; a difference is shown where the adjusted
-        p-value is at most ``1 - confidence``. `per_group` keeps every group's values for
-        `Comparison.movers` and `Comparison.per_group`; False bounds memory for any number of
+        p-value is at most ``1 - confidence``. ``keep=""`` keeps no values of groups
+        for `Comparison.movers` and `Comparison.per_group`; that bounds memory for any number of
         groups, unless AUC with a clustered error is a measure.
 
     Returns
@@ -131,7 +131,7 @@ def compare(
     for name in ("baseline", "group"):
         if name not in options:
             raise ArgumentError(f"compare() needs {name}=...")
-    read = Options.read(source, {"per_group": True, **options})
+    read = Options.read(source, options)
     choices = choices_of(
         test=test,
         correction=correction,
@@ -140,10 +140,15 @@ def compare(
         confidence=read.confidence,
         threads=read.threads,
     )
-    if choices.needs_groups and not read.per_group:
+    others = ", ".join(sorted((read.keep or frozenset()) - {"values"}))
+    if others:
         raise ArgumentError(
-            f"test={test!r} needs the values of every group, which per_group=False does not keep; "
-            "leave per_group out, or choose test='clustered_t'."
+            f"keep: must be 'values' or '' for compare(), got {others}; leave them out."
+        )
+    if choices.needs_groups and read.keep is not None and not read.keep:
+        raise ArgumentError(
+            f"test={test!r} needs the values of every group, which keep='' does not keep; "
+            "leave keep out, or choose test='clustered_t'."
         )
     if isinstance(read.measures, str) and read.measures == DEFAULT_MEASURES:
         read = read.replace(measures=default_measures(test))

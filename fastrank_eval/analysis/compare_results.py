@@ -30,13 +30,13 @@ from fastrank_eval.analysis.compare_tests import (
 )
 from fastrank_eval.analysis.comparison import Comparison
 from fastrank_eval.analysis.group_join import (
-    KEEP_GROUPS,
     GroupJoin,
     free_name,
     join_groups,
     require_groups,
 )
 from fastrank_eval.engine.largest_group import LARGEST
+from fastrank_eval.engine.options import KEEP_GROUPS
 from fastrank_eval.engine.records import LEFT_OUT, ROW_COUNTS, MeasureValue, Meta, plain_value
 from fastrank_eval.measures import Measure, measure
 from fastrank_eval.results.result import result_of
@@ -272,7 +272,7 @@ def compare_states(
         if choices.needs_groups and not state.has_groups:
             raise ArgumentError(
                 f"test={choices.test!r} reads the values of every group, which {state.shown} does "
-                f"not have; {KEEP_GROUPS}, or choose test='clustered_t'."
+                f"not have; evaluate with {KEEP_GROUPS}, or choose test='clustered_t'."
             )
         evaluation = state.evaluation(confidence=confidence, min_groups=min_groups)
         refuse_pooled(choices.test, evaluation.plan.measures)

@@ -323,8 +323,8 @@ class Comparison(Labelled):
         self._refuse_labels()
         if self._records is None:
             raise ArgumentError(
-                "values per group were not kept: compare() was called with per_group=False; call "
-                "it with per_group=True (evaluate() with keep_groups=True for those of a state)."
+                "values per group were not kept: call compare() with keep='values' (evaluate() "
+                "with keep='groups' for those of a state)."
             )
         return self._records
 

@@ -332,7 +332,7 @@ def curve(
         For gauc-by-activity: the lower edge of each bucket. Default: ``(1, 5, 20, 100)``.
     **options
         `group`, `label`, `score` and any other argument of :func:`fastrank_eval.evaluate` but
-        `measures` and `per_group`.
+        `measures`, `by` and `keep`.
 
     Returns
     -------
@@ -373,7 +373,7 @@ def curve(
         needed: list[Measure] = [AUC(rel=rel) if rel is not None else AUC]
         if kind == "calibration":
             needed.append(LogLoss)  # raises if a score is not a probability, with its row
-        result = evaluate(source, measures=needed, per_group=False, keep_scores=True, **options)
+        result = evaluate(source, measures=needed, keep="scores", **options)
         least = 1.0 if rel is None else rel
         return _curve_of_result(result, kind, least, choices, name)
     if kind == "k":

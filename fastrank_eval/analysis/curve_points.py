@@ -399,7 +399,7 @@ def by_cutoff(
                 "leave the cutoff out."
             )
     result = evaluate(
-        source, measures=[m @ k for m in families for k in cutoff_list], per_group=False, **options
+        source, measures=[m @ k for m in families for k in cutoff_list], keep="", **options
     )
     rows = [
         {"score": score, "measure": str(m), "k": k, "value": result.value(m @ k, score)}
@@ -435,7 +435,7 @@ def by_activity(
     edges = _edges(buckets)
     _check_mean(measure(requested))
     by = f"@{activity}:{','.join(map(str, edges))}"
-    evaluation = run(source, measures=[requested], per_group=False, by=by, **options)
+    evaluation = run(source, measures=[requested], keep="", by=by, **options)
     result = result_of(evaluation)
     _check_mean(measure(result.measures[0]))
     ((slicing,), (sums,)) = evaluation.plan.slice_encoders, evaluation.totals.slices

@@ -214,7 +214,7 @@ def explain(
             "explain reads its source once for each choice, and this one can be read only once; "
             "pass a table or a file."
         )
-    roles = {"group": group, "label": label, "score": score, **options, "per_group": False}
+    roles = {"group": group, "label": label, "score": score, **options, "keep": ""}
 
     metas: list[Meta] = []
 

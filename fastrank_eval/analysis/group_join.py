@@ -11,6 +11,7 @@ from fastrank_eval._lib.arrow import arrow_column, decode_array, frozen, text_bu
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, ColumnError, text_keys_hint
 from fastrank_eval._lib.jit import kernel
+from fastrank_eval.engine.options import KEEP_GROUPS
 from fastrank_eval.engine.state_arrays import SavedGroups
 from fastrank_eval.engine.summary import GroupRecords
 from fastrank_eval.io.keys import KeyEncoder, number_keys
@@ -225,7 +226,7 @@ def _match_keys(
     return row_of_code[codes[:groups]], np.flatnonzero(firsts[codes[groups:]] >= groups)
 
 
-KEEP_GROUPS = "evaluate with keep_groups=True (--keep-groups)"
+_EVALUATE = f"evaluate with {KEEP_GROUPS}"
 
 
 def require_groups(
@@ -236,12 +237,10 @@ def require_groups(
         has = "has no baseline" if baseline is None else f"has baseline {baseline!r}"
         raise ArgumentError(
             f"{shown} {has}, and no values of groups for other comparisons; "
-            f"evaluate with the requested baseline, baseline=... (--baseline), or {KEEP_GROUPS}."
+            f"evaluate with the requested baseline, baseline=... (--baseline), or {_EVALUATE}."
         )
     if groups is None:
-        raise ArgumentError(
-            f"{shown} has no keys of groups to join it with another; {KEEP_GROUPS}."
-        )
+        raise ArgumentError(f"{shown} has no keys of groups to join it with another; {_EVALUATE}.")
     if not alone and groups.equal_neighbours(np.lexsort(groups.ranks()[::-1])).any():
         raise ArgumentError(
             f"{shown} has groups that were merged in parts, so they cannot be joined with "

@@ -407,7 +407,7 @@ def best_threshold(
     checked("prefer", prefer, one_of(*PREFER))
     measure = AUC(rel=checked("rel", rel, REL.read))
     columns = {"label": label, "score": score, "weight": weight}
-    plan, found = _totals(best_threshold, source, columns | options, measure, keep_scores=True)
+    plan, found = _totals(best_threshold, source, columns | options, measure, keep="scores")
     tables = score_tables(plan, found.totals)
     left_out: dict[str, object] = {**plain_counts(found.left_out)}
     meta = Meta(__version__, found.totals.overall.rows(), 0, left_out, perf_counter() - started)
@@ -558,10 +558,8 @@ def _totals(
     source: object,
     options: Mapping[str, Any],
     measures: Any,
-    keep_scores: bool = False,
+    keep: str = "",
 ) -> tuple[Plan, PlanTotals]:
     """Check options that count rows, and read these."""
     check_names("rows", options, caller, caller.__name__)
-    return totals_of(
-        Options.read(source, {**options, "measures": measures, "keep_scores": keep_scores})
-    )
+    return totals_of(Options.read(source, {**options, "measures": measures, "keep": keep}))

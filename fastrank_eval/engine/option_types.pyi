@@ -35,10 +35,7 @@ class OptionFields:
     min_groups: int
     order: str
     threads: int | None
-    per_group: bool | None
-    keep_scores: bool
-    keep_state: bool
-    keep_groups: bool
+    keep: frozenset[str] | None
     baseline: str | None
     where: str | pc.Expression | None
     limit: int | None
@@ -70,8 +67,7 @@ class CompareOptions(TypedDict, total=False):
     min_groups: int
     order: str
     threads: int | None
-    per_group: bool | None
-    keep_scores: bool
+    keep: str | Sequence[str] | None
     baseline: Required[str]
     where: str | pc.Expression | None
     limit: int | None
@@ -102,7 +98,6 @@ class PartialOptions(TypedDict, total=False):
     by: str | SliceSpec | Sequence[str | SliceSpec] | None
     min_groups: int
     order: str
-    keep_scores: bool
     baseline: str | None
     where: str | pc.Expression | None
     limit: int | None
@@ -130,7 +125,6 @@ class SparkOptions(TypedDict, total=False):
     confidence: float
     by: str | SliceSpec | Sequence[str | SliceSpec] | None
     min_groups: int
-    keep_state: bool
     baseline: str | None
     where: str | pc.Expression | None
 
@@ -154,5 +148,4 @@ class SparkCompareOptions(TypedDict, total=False):
     confidence: float
     by: str | SliceSpec | Sequence[str | SliceSpec] | None
     min_groups: int
-    keep_state: bool
     where: str | pc.Expression | None

@@ -87,6 +87,13 @@ def _once(name: str, value: Any) -> Any:
     return tuple(value) if is_list_like(value) and not isinstance(value, Mapping) else value
 
 
+def _kept(name: str, value: Any) -> frozenset[str]:
+    words = map(str.strip, value.split(",")) if isinstance(value, str) else value
+    given = [] if words is None else list(words)
+    kept = frozenset(checked(name, word, one_of(*KEPT)) for word in given if word != "")
+    return kept | {"values", "state"} if "groups" in kept else kept
+
+
 def _column(help: str, refused: str = "rows metrics trec") -> Option:  # noqa: A002
     return Option("str | None", help, finish=column_name, refused=refused)
 
@@ -95,6 +102,10 @@ def _convention(help: str, *choices: str, refused: str = "rows") -> Option:  # n
     return Option("str | None", help, choices=choices, convention=choices[0], refused=refused)
 
 
+#: What a result may keep.
+KEPT = ("values", "groups", "scores", "state")
+#: How to keep values of groups, in messages: in Python and on the command line.
+KEEP_VALUES, KEEP_GROUPS = "keep='values' (--per-group)", "keep='groups' (--keep-groups)"
 #: Every option by name, in the order of the parameters.
 OPTIONS: dict[str, Option] = {
     "group": Option(
@@ -230,26 +241,12 @@ OPTIONS: dict[str, Option] = {
         refused="",
         spark="Spark runs as many tasks at once as it has cores",
     ),
-    "per_group": Option(
-        "bool | None",
-        "Keep the values of every group; by default if rows have groups.",
-        refused="rows metrics partial curve",
-    ),
-    "keep_scores": Option(
-        "bool", "Keep every distinct score, for curves.", False, refused="rows metrics curve"
-    ),
-    "keep_state": Option(
-        "bool",
-        "Keep the sums, which can be saved and merged.",
-        False,
-        refused="rows metrics curve partial compare",
-    ),
-    "keep_groups": Option(
-        "bool",
-        "Keep keys and values of every group in --save-state too. 'merge' can then report them, "
-        "and refuses a group that has rows in two files.",
-        False,
-        refused="rows metrics curve compare",
+    "keep": Option(
+        "str | Sequence[str] | None",
+        "What the result keeps: values of every group, groups (their keys and values in the state "
+        "too), scores (every distinct score, for curves), state (sums to save and merge).",
+        finish=_kept,
+        refused="rows metrics curve",
     ),
     "baseline": _column(
         "Score column that all others are compared with. --save-state then keeps the sums that "
@@ -357,6 +354,10 @@ class Options(OptionFields):
             if value is not option.default or value is ...:
                 values[name] = option.read(name, value)
         return cls(source, **values)
+
+    def keeps(self, what: str) -> bool:
+        """Return whether the caller asks to keep a thing, one of `KEPT`."""
+        return self.keep is not None and what in self.keep
 
     def replace(self, **changes: Any) -> Self:
         """Return options with other values, which are not checked."""

@@ -21,7 +21,7 @@ from fastrank_eval._lib.memory import Budget, memory_budget
 from fastrank_eval._lib.threads import processors, reporting_to
 from fastrank_eval.engine.conventions import measures_in_force, profile_of, requested_names
 from fastrank_eval.engine.evaluator import PlanTotals, check_shared
-from fastrank_eval.engine.options import DEFAULTS, Options
+from fastrank_eval.engine.options import DEFAULTS, KEEP_GROUPS, KEEP_VALUES, Options
 from fastrank_eval.engine.plan import (
     BATCH_ROWS,
     SLICE_ROWS,
@@ -313,7 +313,7 @@ def _plan(options: Options, choices: Mapping[str, str], measures: tuple[Measure,
         judgments=any(m.needs_judgments for m in measures),
         score_kind=max(
             # Curves give thresholds, which are numbers.
-            ["number" if options.keep_scores else "order", *(m.scores for m in measures)],
+            ["number" if options.keeps("scores") else "order", *(m.scores for m in measures)],
             key=SCORE_KINDS.index,
         ),
         subtopics=subtopics_used(options.subtopics, measures),
@@ -327,7 +327,7 @@ def _plan(options: Options, choices: Mapping[str, str], measures: tuple[Measure,
         undefined=undefined_policies(choices["undefined"]),
         groups=choices["groups"],
         presorted=choices["order"] == "sorted",
-        per_group=bool(group) and options.per_group is not False,
+        per_group=bool(group) and (options.keep is None or options.keeps("values")),
         threads=options.threads or processors(),
         batch_rows=options.batch_rows or BATCH_ROWS,
         confidence=options.confidence,
@@ -341,8 +341,7 @@ def _group_columns(options: Options, measures: tuple[Measure, ...], order: str) 
     specs = requested_slicing(options.by) if options.by else ()
     needs = {
         **{str(m): m.needs_groups for m in measures},
-        "per_group=True": options.per_group is True,
-        "keep_groups=True": options.keep_groups,
+        KEEP_GROUPS if options.keeps("groups") else KEEP_VALUES: options.keeps("values"),
         f"baseline={options.baseline!r}": options.baseline is not None,
         f"order={order!r}": order in ("sorted", "grouped"),
         f"min_groups={options.min_groups}": bool(options.by) and options.min_groups != 1,
@@ -352,7 +351,7 @@ def _group_columns(options: Options, measures: tuple[Measure, ...], order: str) 
     }
     names = [name for name, needed in needs.items() if needed]
     if options.group is not None:
-        uses = options.keep_state or any(m.uses_groups for m in measures)
+        uses = options.keeps("state") or any(m.uses_groups for m in measures)
         return options.group if names or uses else ()
     if names:
         several = ", ".join(names[:7]) + f" and {len(names) - 7} more" * (len(names) > 7)

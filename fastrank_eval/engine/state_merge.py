@@ -15,6 +15,7 @@ from fastrank_eval._lib import __version__
 from fastrank_eval._lib.errors import MergeError
 from fastrank_eval._lib.threads import processors
 from fastrank_eval.engine.largest_group import LARGEST, LargestGroup, dominant
+from fastrank_eval.engine.options import KEEP_GROUPS
 from fastrank_eval.engine.plan import Plan, undefined_policies
 from fastrank_eval.engine.records import LEFT_OUT, ROW_COUNTS, Meta
 from fastrank_eval.engine.run import Evaluation
@@ -147,7 +148,7 @@ def check_agreement(one: Content, other: Content) -> None:
         raise MergeError(
             f"{one.shown} and {other.shown} cannot be merged, because {with_groups.shown} has keys "
             f"and values of every group, and {without.shown} has not: evaluate both with "
-            "keep_groups=True (--keep-groups), or leave them out, State.without_groups() "
+            f"{KEEP_GROUPS}, or leave them out, State.without_groups() "
             "(--drop-groups)."
         )
 

@@ -132,7 +132,7 @@ class GroupedMeasure:
             weight=None if weight is None else "weight",
             measures=self.measure,
             order="grouped",
-            per_group=False,
+            keep="",
             **self.options,
         )
         return result.value(self.measure)

@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fastrank_eval._lib.arguments import check_one_label, named
-from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.engine import DEFAULT_MEASURES
 from fastrank_eval.engine.labels import options_by_label
-from fastrank_eval.engine.options import Options, check_names
+from fastrank_eval.engine.options import OPTIONS, Options, check_names
 from fastrank_eval.engine.run import Evaluation, run_together
 from fastrank_eval.measures import Measure
 from fastrank_eval.results.labels import of_labels
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 def partial(
     batches: object,
     *,
-    keep_groups: bool = False,
+    keep: str | Sequence[str] = "",
     threads: int = 1,
     **options: Unpack[PartialOptions],
 ) -> State:
@@ -47,9 +46,9 @@ def partial(
         a frame, or any other source of `evaluate`. An iterator needs at least one batch.
     group, label, score, measures
         As `evaluate` takes them; one label.
-    keep_groups : bool
-        Keep keys and values of every group. A merge then refuses groups with rows in two
-        partitions. The states grow with the groups.
+    keep : {"", "groups"}
+        ``"groups"`` keeps keys and values of every group. A merge then refuses groups with rows in
+        two partitions. The states grow with the groups.
     threads : int
         By default one, because engines run one worker a core.
     **options
@@ -77,8 +76,8 @@ def partial(
     """
     check_names("partial", options, partial)
     check_one_label(options.get("label"))
-    own: Any = {"threads": threads, "per_group": keep_groups, "keep_groups": keep_groups}
-    return evaluate(batches, keep_state=True, **own, **options).state
+    kept = OPTIONS["keep"].read("keep", keep)
+    return evaluate(batches, keep=("state", *kept), threads=threads, **options).state
 
 
 @named
@@ -108,10 +107,7 @@ def evaluate(
     min_groups: int = 1,
     order: str = "auto",
     threads: int | None = None,
-    per_group: bool | None = None,
-    keep_scores: bool = False,
-    keep_state: bool = False,
-    keep_groups: bool = False,
+    keep: str | Sequence[str] | None = None,
     baseline: str | None = None,
     where: str | pc.Expression | None = None,
     limit: int | None = None,
@@ -217,19 +213,20 @@ def evaluate(
         ``"auto"`` detects the order.
     threads : int, optional
         Default: the processors this process may use. The result has the same bits for any number.
-    per_group : bool, optional
-        Keep every group's values for `Result.per_group`; False bounds memory for many groups. By
-        default they are kept if rows are grouped. True groups rows that no measure groups, for
-        `Meta.groups` and for gates that read a number of groups.
-    keep_scores : bool
-        Keep every distinct score with its positive and other rows for `Result.curve`. AUC must be
-        among the measures; with ``AUC(rel=2)`` positives are the rows of grade 2 or more.
-    keep_state : bool
-        Keep the sums of the evaluation for `Result.state`, which can be saved and merged with
-        states of other rows.
-    keep_groups : bool
-        Keep keys and values of every group in the state too. A merge then detects groups that have
-        rows in two states. The file of the state grows with the groups.
+    keep : str or sequence of str, optional
+        What the result keeps, besides the values of all rows and slices: some of these words, as
+        in ``"values,state"``. ``""`` keeps nothing, which bounds memory for many groups. By default
+        ``"values"`` if rows are grouped.
+
+        * ``"values"``: the values of every group, for `Result.per_group`. It groups rows that no
+          measure groups, for `Meta.groups` and for gates that read a number of groups.
+        * ``"scores"``: every distinct score with its positive and other rows, for `Result.curve`.
+          AUC must be among the measures; with ``AUC(rel=2)`` positives are the rows of grade 2 or
+          more.
+        * ``"state"``: the sums, for `Result.state`, which can be saved and merged with states of
+          other rows.
+        * ``"groups"``: keys and values of every group, in the state too. A merge then detects
+          groups that have rows in two states. The file of the state grows with the groups.
     baseline : str, optional
         The score column that every other is compared with. The state keeps the paired sums of both.
         No value depends on it.
@@ -279,11 +276,6 @@ def evaluate(
     """
     given = locals()
     options = Options.read(given.pop("source"), given)
-    if keep_groups and not (keep_state and per_group is not False):
-        raise ArgumentError(
-            "keep_groups=True needs keep_state=True and per_group=True; pass them to evaluate() "
-            "too."
-        )
     by_label = options_by_label(options)
     evaluations = run_together(list(by_label.values()))
     results = {
@@ -295,8 +287,8 @@ def evaluate(
 
 def _result(options: Options, evaluation: Evaluation) -> Result:
     state = None
-    if options.keep_state:
+    if options.keeps("state"):
         from fastrank_eval.results.state import state_of_run
 
-        state = state_of_run(evaluation, options.source, options.keep_groups)
-    return result_of(evaluation, options.keep_scores, state)
+        state = state_of_run(evaluation, options.source, options.keeps("groups"))
+    return result_of(evaluation, options.keeps("scores"), state)

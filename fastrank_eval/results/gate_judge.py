@@ -292,7 +292,7 @@ class _Table:
             raise _Unknown(
                 "no_groups",
                 "rows were not grouped, because no measure needs groups: evaluate with group=... "
-                "and per_group=True",
+                "and keep='values'",
             )
 
 

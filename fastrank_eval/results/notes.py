@@ -132,7 +132,7 @@ def largest_group_notes(
     share = share_text(largest["rows"] / rows)
     share = f"at least {share}" if largest.get("at_least") else share
     if largest["key"] is None:
-        return [f"one large group: {share} of the rows; keep_groups=True names it"]
+        return [f"one large group: {share} of the rows; keep='groups' names it"]
     key = ", ".join(f"{name}={_key_text(value)}" for name, value in largest["key"].items())
     return [f"large group {key}: {share} of the rows"]
 

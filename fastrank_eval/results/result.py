@@ -47,7 +47,7 @@ class Result(Reported):
     per_group : pyarrow.Table, callable or None
         The table of groups: group key, ``rows``, ``positives`` and one float64 column a measure
         (``score.measure`` if there are several scores), null where undefined; or a function that
-        collects `GroupRecords`. None without ``per_group=True``.
+        collects `GroupRecords`. None if they were not kept.
     meta : Meta
         Metadata of the evaluation.
     scores : sequence of str
@@ -57,10 +57,10 @@ class Result(Reported):
     requested : mapping of str to str, optional
         By requested name the computed measure, where a profile set other options.
     score_tables : mapping of (str, float) to ScoreTable, optional
-        The distinct scores of each model, for each threshold of relevance; None without
-        ``keep_scores=True``.
+        The distinct scores of each model, for each threshold of relevance; None
+        without ``keep="scores"``.
     state : State, optional
-        The sums of the evaluation; None without ``keep_state=True``.
+        The sums of the evaluation; None without ``keep="state"``.
     calibration : mapping of (str, str) to pyarrow.Table, optional
         The slices of multicalibration errors, by score column and measure.
     parts : mapping of str to Result, optional
@@ -275,7 +275,7 @@ class Result(Reported):
         Raises
         ------
         ArgumentError
-            If the evaluation was run with ``per_group=False``.
+            If the evaluation did not keep the values of groups.
         """
         if self.labels:
             return stacked({label: part.per_group for label, part in self._parts.items()})
@@ -300,12 +300,12 @@ class Result(Reported):
         if groups is None and self.meta.rows and not self.meta.groups:
             raise ArgumentError(
                 "rows were not grouped, because no measure needs groups: call evaluate() with "
-                "group=... and per_group=True."
+                "group=... and keep='values'."
             )
         if groups is None:
             raise ArgumentError(
-                "values per group were not kept: evaluate() was called with per_group=False; "
-                "call it with per_group=True (and keep_groups=True for those of a state)."
+                "values per group were not kept: call evaluate() with keep='values' (keep='groups' "
+                "for those of a state)."
             )
         if callable(groups):
             groups = self._per_group = groups()
@@ -322,14 +322,11 @@ class Result(Reported):
         Raises
         ------
         ArgumentError
-            If the evaluation was run with ``keep_state=False``.
+            If the evaluation did not keep it.
         """
         self._refuse_labels()
         if self._state is None:
-            raise ArgumentError(
-                "the state was not kept: evaluate() was called with keep_state=False; call it with "
-                "keep_state=True."
-            )
+            raise ArgumentError("the state was not kept: call evaluate() with keep='state'.")
         return self._state
 
     @typed
@@ -389,7 +386,7 @@ class Result(Reported):
             If the measure was not part of the evaluation, or pools all rows (AUC).
         ArgumentError
             If the score column is unknown, or left out where there are several, or not the first
-            in `key`, or if the evaluation was run with ``per_group=False``; or if it has no such
+            in `key`, or if the evaluation did not keep the values of groups; or if it has no such
             label.
         """
         if self.labels:
@@ -429,10 +426,7 @@ class Result(Reported):
         """
         self._refuse_labels()
         if self._score_tables is None:
-            raise ArgumentError(
-                "the scores were not kept: evaluate() was called with keep_scores=False; call it "
-                "with keep_scores=True."
-            )
+            raise ArgumentError("the scores were not kept: call evaluate() with keep='scores'.")
         table = self._score_tables.get((self._find_score(score), float(rel)))
         if table is None:
             auc = "AUC" if rel == 1 else f"AUC(rel={rel!r})"
@@ -443,7 +437,7 @@ class Result(Reported):
 
     @typed
     def curve(self, kind: str, *, rel: float = 1, **choices: Any) -> Curve:
-        """Compute a curve over all rows; needs ``evaluate(keep_scores=True)``.
+        """Compute a curve over all rows; needs ``evaluate(keep="scores")``.
 
         Parameters
         ----------

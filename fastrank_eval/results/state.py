@@ -66,7 +66,7 @@ class State:
     States of different rows merge to that of all rows. If no group has rows in two of them, the
     result is that of one run over all rows, to the last bit.
 
-    ``evaluate(..., keep_state=True).state`` and :func:`load_state` return states.
+    ``evaluate(..., keep="state").state`` and :func:`load_state` return states.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ class State:
     >>> def day(clicks, scores):
     ...     log = {"user": [1, 1, 2, 2], "click": clicks, "pctr": scores}
     ...     return fe.evaluate(log, group="user", label="click", score="pctr", measures="GAUC,AUC",
-    ...                        keep_state=True).state
+    ...                        keep="state").state
     >>> monday, tuesday = day([0, 1, 1, 0], [0.1, 0.4, 0.2, 0.3]), day([1, 0, 1, 0], [0.5] * 4)
     >>> both = monday.merge(tuesday)
     >>> both.rows, both.result().value("GAUC")
@@ -206,7 +206,7 @@ class State:
         >>> import fastrank_eval as fe
         >>> state = fe.evaluate(
         ...     {"user": [1, 1], "click": [1, 0], "score": [0.9, 0.1]},
-        ...     group="user", label="click", score="score", measures="GAUC", keep_state=True,
+        ...     group="user", label="click", score="score", measures="GAUC", keep="state",
         ... ).state
         >>> fe.State.from_bytes(state.to_bytes()).result().value("GAUC")
         1.0
@@ -452,7 +452,7 @@ class State:
         >>> log = {"user": [1, 1, 2, 2, 3, 3], "click": [0, 1, 1, 0, 1, 0],
         ...        "old": [0.1, 0.4, 0.2, 0.3, 0.5, 0.6], "new": [0.1, 0.4, 0.4, 0.3, 0.5, 0.6]}
         >>> state = fe.evaluate(log, group="user", label="click", score=["old", "new"],
-        ...                     measures="GAUC", baseline="old", keep_state=True).state
+        ...                     measures="GAUC", baseline="old", keep="state").state
         >>> round(state.compare().find("GAUC").delta, 4)
         0.3333
         """

@@ -370,8 +370,8 @@ def test_tests_of_groups__of_pooled_measures__are_refused(test) -> None:
         compare(click_log(), "AUC,GAUC,LogLoss", test=test)
     with pytest.raises(ArgumentError, match="and KS pools the rows of all groups; leave it out, "):
         compare(click_log(), "KS,GAUC", test=test)
-    with pytest.raises(ArgumentError, match="per_group=False does not keep"):
-        compare(click_log(), "GAUC", test=test, per_group=False)
+    with pytest.raises(ArgumentError, match="keep='' does not keep"):
+        compare(click_log(), "GAUC", test=test, keep="")
 
 
 # ---- several comparisons -------------------------------------------------------------------------
@@ -469,8 +469,8 @@ def test_movers__of_pooled_measures_or_groups_not_kept__are_refused() -> None:
         found.movers("AUC")
     with pytest.raises(ArgumentError, match=r"top: must .*got 0"):
         found.movers("GAUC", top=0)
-    with pytest.raises(ArgumentError, match="per_group=False"):
-        compare(click_log(), "GAUC", per_group=False).movers("GAUC")
+    with pytest.raises(ArgumentError, match="keep="):
+        compare(click_log(), "GAUC", keep="").movers("GAUC")
 
 
 def test_movers__of_keys_called_like_columns__keep_both() -> None:

@@ -131,7 +131,7 @@ def test_rows_that_differ__are_told() -> None:
         ({"ties": "worst"}, "ties is 'expected' in one and 'worst' in the other"),
         ({"weight": "weight"}, "weight is None in one and 'weight' in the other"),
         ({"measures": "RR"}, "the results share no measure"),
-        ({"per_group": False}, "per_group=False"),
+        ({"keep": ""}, "keep='values'"),
     ],
 )
 def test_two_results__that_do_not_go_together__are_refused(options, said) -> None:

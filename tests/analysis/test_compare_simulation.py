@@ -129,7 +129,7 @@ def compared():
     log["study"] = log["user"] // GROUPS
     return fe.compare(
         log, group="user", label="click", score=["old", "same", "new"], baseline="old",
-        measures=POOLED, by="study", correction="none", order="grouped", per_group=False,
+        measures=POOLED, by="study", correction="none", order="grouped", keep="",
     )  # fmt: skip
 
 

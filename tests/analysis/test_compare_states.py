@@ -47,7 +47,7 @@ def parts(log: pa.Table, number: int = 3) -> list[pa.Table]:
 def state_of(log: pa.Table, measures: str, keep: bool = False, **options: Any) -> fe.State:
     given = {"score": MODELS, "baseline": "old", **options}
     return fe.evaluate(
-        log, **COLUMNS, measures=measures, keep_state=True, keep_groups=keep, **given
+        log, **COLUMNS, measures=measures, keep="groups" if keep else "state", **given
     ).state
 
 
@@ -111,9 +111,9 @@ def test_state_without_groups__refuses_tests_of_groups(log) -> None:
         state_of(log, "GAUC"),
         state_of(log, "GAUC", keep=True).without_groups(),
     ):
-        with pytest.raises(ArgumentError, match=r"'wilcoxon' reads .* keep_groups=True \(--keep-"):
+        with pytest.raises(ArgumentError, match=r"'wilcoxon' reads .* keep='groups' \(--keep-"):
             state.compare(test="wilcoxon")
-        with pytest.raises(ArgumentError, match="keep_groups=True for those of a state"):
+        with pytest.raises(ArgumentError, match="keep='groups' for those of a state"):
             _ = state.compare().per_group
 
 

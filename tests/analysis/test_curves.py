@@ -116,7 +116,7 @@ def test_calibration__has_the_bins_of_ece(by, bins, weight):
 @pytest.mark.parametrize("weight", [None, "weight"])
 def test_values__have_the_bits_of_the_measures(weight):
     result = batched.evaluate(
-        LOG, measures="AUC,AvgPrec,Lift", weight=weight, keep_scores=True, **COLUMNS
+        LOG, measures="AUC,AvgPrec,Lift", weight=weight, keep="scores", **COLUMNS
     )
     assert result.curve("roc").values["pctr"]["AUC"] == result.value("AUC")
     assert result.curve("pr").values["pctr"]["AvgPrec"] == result.value("AvgPrec")
@@ -125,7 +125,7 @@ def test_values__have_the_bits_of_the_measures(weight):
 
 @pytest.mark.parametrize("kind", ["pr", "det", "lift", "calibration"])
 def test_scores__kept_for_other_measures__draw_all_but_roc(kind):
-    result = batched.evaluate(LOG, measures="KS", keep_scores=True, **COLUMNS)
+    result = batched.evaluate(LOG, measures="KS", keep="scores", **COLUMNS)
     assert result.curve(kind).records().equals(curve(kind).records())
     with pytest.raises(MeasureError, match="AUC was not part"):
         result.curve("roc")
@@ -134,7 +134,7 @@ def test_scores__kept_for_other_measures__draw_all_but_roc(kind):
 @pytest.mark.parametrize("kind", OF_THRESHOLDS)
 def test_weights__as_large_as_they_may_be_leave_the_points_alone(kind):
     heavy = {**LOG, "weight": LOG["weight"] * 2.0**90}
-    options = {"measures": "AUC", "weight": "weight", "keep_scores": True, **COLUMNS}
+    options = {"measures": "AUC", "weight": "weight", "keep": "scores", **COLUMNS}
     wanted, found = (batched.evaluate(log, **options).curve(kind) for log in (LOG, heavy))
     assert found.records().equals(wanted.records())
     assert found.values == wanted.values
@@ -403,7 +403,7 @@ def test_activity__value_of_a_model__is_that_of_all_rows_and_not_of_the_last_buc
 
 
 def test_result__of_kept_scores__draws_curves_from_the_same_pass():
-    result = batched.evaluate(LOG, **COLUMNS, measures="GAUC,AUC,AUC(rel=2)", keep_scores=True)
+    result = batched.evaluate(LOG, **COLUMNS, measures="GAUC,AUC,AUC(rel=2)", keep="scores")
     for kind in OF_SCORES:
         assert result.curve(kind).records().equals(curve(kind).records())
     assert result.curve("roc", rel=2).undefined == {"pctr": "single_class"}
@@ -412,7 +412,7 @@ def test_result__of_kept_scores__draws_curves_from_the_same_pass():
         result.curve("roc", rel=3)
     with pytest.raises(ArgumentError, match="for a result, got 'k'"):
         result.curve("k")
-    with pytest.raises(ArgumentError, match="keep_scores=True"):
+    with pytest.raises(ArgumentError, match="keep='scores'"):
         batched.evaluate(LOG, **COLUMNS, measures="AUC").curve("roc")
 
 
@@ -481,7 +481,7 @@ def test_calibration__of_what_is_no_probability__is_refused():
     log = LOG | {"pctr": LOG["pctr"] * 2}
     with pytest.raises(ColumnError, match="is not a probability"):
         curve("calibration", log)
-    result = batched.evaluate(log, **COLUMNS, measures="AUC", keep_scores=True)
+    result = batched.evaluate(log, **COLUMNS, measures="AUC", keep="scores")
     with pytest.raises(ColumnError, match="'pctr' has the value 2, which is not a probability"):
         result.curve("calibration")
 

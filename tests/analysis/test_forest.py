@@ -79,7 +79,7 @@ def test_plot__of_a_comparison__fills_marks_of_significant_differences(
 
 def test_plot__slices_that_are_not_tested__have_grey_marks(log: dict[str, Any]) -> None:
     result = fe.evaluate(
-        log, **COLUMNS, score=["old", "new"], measures="GAUC", by="slot", per_group=True
+        log, **COLUMNS, score=["old", "new"], measures="GAUC", by="slot", keep="values"
     )
     comparison = result.compare(baseline="old")
     figure = comparison.plot()

@@ -53,7 +53,7 @@ def options_of(**options: Any) -> dict[str, Any]:
 
 
 def state_of(log: pa.Table, **options: Any) -> fe.State:
-    return batched.evaluate(log, **options_of(**options), keep_state=True).state
+    return batched.evaluate(log, **options_of(**options), keep="state").state
 
 
 def compare(log: pa.Table, **options: Any) -> fe.Comparison:

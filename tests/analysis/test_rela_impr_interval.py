@@ -162,7 +162,7 @@ def test_interval__of_results_and_states__is_that_of_one_pass() -> None:
     wanted = compare(log, "GAUC,AUC", by="user:30")
     kept = fe.evaluate(
         log, group="user", label="click", score=["old", "new"], measures="GAUC,AUC(se='clustered')",
-        baseline="old", keep_state=True,
+        baseline="old", keep="state",
     )  # fmt: skip
     names = ("rela_impr_se", "rela_impr_ci_low", "rela_impr_ci_high")
     for name in ("GAUC", "AUC(se='clustered')"):

@@ -101,7 +101,7 @@ def test_any_engine__states_of_parts_are_added_up(impressions: pa.Table) -> None
     dealt = pc.bit_wise_and(impressions["user_id"], 3)
     parts = [impressions.filter(pc.equal(dealt, number)) for number in range(4)]
     found = here["result_of"]([here["state_of"](part) for part in parts])
-    assert bits(found) == bits(fe.evaluate(impressions, per_group=False, **here["OPTIONS"]))
+    assert bits(found) == bits(fe.evaluate(impressions, keep="", **here["OPTIONS"]))
 
 
 @pytest.mark.parametrize("source, buckets", [("files", 1), ("files", 7), ("few", 9)])
@@ -111,7 +111,7 @@ def test_sql__folders_by_a_hash_of_the_key(
     needs("duckdb", extra="outofcore")
     here, folder = example("SQL engines"), request.getfixturevalue(source)
     found = here["evaluate"](f"{folder}/*.parquet", str(tmp_path / "dealt"), buckets)
-    assert bits(found) == bits(fe.evaluate(folder, per_group=False, **here["OPTIONS"]))
+    assert bits(found) == bits(fe.evaluate(folder, keep="", **here["OPTIONS"]))
 
 
 @pytest.mark.slow("starts workers")
@@ -125,7 +125,7 @@ def test_spark__the_lines_of_the_document(
     here = example("Spark", written=('"users/"', repr(str(tmp_path / "users"))))
     options = here["options"]
     sliced = {"measures": "GAUC,LogLoss", "by": ["country", "age:quantile5"]}
-    assert bits(here["result"]) == bits(fe.evaluate(rows, per_group=False, **options, **sliced))
+    assert bits(here["result"]) == bits(fe.evaluate(rows, keep="", **options, **sliced))
     lines = fe.compare(rows, **options, baseline="score_a", measures="GAUC,nDCG@10")
     assert [repr(line) for line in here["comparison"]] == [repr(line) for line in lines]
     users = fe.evaluate(rows, **options, measures="GAUC").per_group
@@ -154,13 +154,13 @@ def dask_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def test_dask__any_number_of_partitions(dask_cluster: None, files: Path, partitions: int) -> None:
     here = example("Dask")
     found = here["evaluate"](str(files), partitions)
-    assert bits(found) == bits(fe.evaluate(files, per_group=False, **here["OPTIONS"]))
+    assert bits(found) == bits(fe.evaluate(files, keep="", **here["OPTIONS"]))
 
 
 def test_dask__more_partitions_than_users(dask_cluster: None, few: Path) -> None:
     here = example("Dask")
     found = here["evaluate"](str(few), 9)
-    assert bits(found) == bits(fe.evaluate(few, per_group=False, **here["OPTIONS"]))
+    assert bits(found) == bits(fe.evaluate(few, keep="", **here["OPTIONS"]))
 
 
 def test_dask__partitions_that_cut_users__are_refused_where_groups_are_kept(
@@ -168,7 +168,7 @@ def test_dask__partitions_that_cut_users__are_refused_where_groups_are_kept(
 ) -> None:
     cut = ('.shuffle(on="user_id", ', ".repartition(")
     here = example("Dask", cut=cut)
-    here["OPTIONS"]["keep_groups"] = True
+    here["OPTIONS"]["keep"] = "groups"
     with pytest.raises(fe.MergeError, match="both hold rows of the group user_id="):
         here["evaluate"](str(files), 3)
 
@@ -192,7 +192,7 @@ def test_dask__worker_that_dies__its_work_is_done_again(
     here["part"] = dying_once(here["part"], tmp_path / "died")
     found = here["evaluate"](str(files), 4)
     assert (tmp_path / "died").exists()
-    assert bits(found) == bits(fe.evaluate(files, per_group=False, **here["OPTIONS"]))
+    assert bits(found) == bits(fe.evaluate(files, keep="", **here["OPTIONS"]))
 
 
 @pytest.fixture(scope="module")
@@ -223,14 +223,14 @@ def ray_cluster() -> Iterator[None]:
 def test_ray__any_number_of_partitions(ray_cluster: None, files: Path, partitions: int) -> None:
     here = example("Ray Data")
     found = here["evaluate"](str(files), partitions)
-    assert bits(found) == bits(fe.evaluate(files, per_group=False, **here["OPTIONS"]))
+    assert bits(found) == bits(fe.evaluate(files, keep="", **here["OPTIONS"]))
 
 
 @pytest.mark.slow("starts workers")
 def test_ray__more_partitions_than_users(ray_cluster: None, few: Path) -> None:
     here = example("Ray Data")
     found = here["evaluate"](str(few), 9)
-    assert bits(found) == bits(fe.evaluate(few, per_group=False, **here["OPTIONS"]))
+    assert bits(found) == bits(fe.evaluate(few, keep="", **here["OPTIONS"]))
 
 
 @pytest.mark.slow("starts workers")
@@ -238,7 +238,7 @@ def test_ray__batches_that_cut_users__are_refused_where_groups_are_kept(
     ray_cluster: None, files: Path
 ) -> None:
     here = example("Ray Data", cut=("batch_size=None", "batch_size=500"))
-    here["OPTIONS"]["keep_groups"] = True
+    here["OPTIONS"]["keep"] = "groups"
     with pytest.raises(fe.MergeError, match="both hold rows of the group user_id="):
         here["evaluate"](str(files), 2)
 
@@ -251,4 +251,4 @@ def test_ray__worker_that_dies__its_work_is_done_again(
     here["part"] = dying_once(here["part"], tmp_path / "died")
     found = here["evaluate"](str(files), 4)
     assert (tmp_path / "died").exists()
-    assert bits(found) == bits(fe.evaluate(files, per_group=False, **here["OPTIONS"]))
+    assert bits(found) == bits(fe.evaluate(files, keep="", **here["OPTIONS"]))

@@ -99,7 +99,7 @@ def _spark_there() -> None:
 
 @pytest.fixture(scope="module")
 def expected(log: pa.Table) -> Any:
-    return fe.evaluate(log, per_group=False, **OPTIONS)
+    return fe.evaluate(log, keep="", **OPTIONS)
 
 
 def same(found: dict[str, Any], expected: Any) -> bool:

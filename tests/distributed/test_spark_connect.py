@@ -78,7 +78,7 @@ def test_session__is_one_of_connect(answers) -> None:
 def test_evaluate__the_bits_of_the_local_engine(answers, log, name) -> None:
     options = {**OPTIONS, **EVALUATIONS[name]}
     options.pop("partitions", None)
-    expected = fe.evaluate(log, per_group=False, **options)
+    expected = fe.evaluate(log, keep="", **options)
     assert answers[name] == [repr(value) for value in expected.values]
 
 

@@ -23,7 +23,7 @@ OPTIONS: dict[str, Any] = {"label": "click", "score": "old", "measures": "GAUC,A
 
 @pytest.fixture(scope="session")
 def expected(log: pa.Table) -> list[Any]:
-    return fe.evaluate(log, group="user", per_group=False, **OPTIONS).values
+    return fe.evaluate(log, group="user", keep="", **OPTIONS).values
 
 
 def with_value(log: pa.Table, column: str, value: Any, row: int = 4321) -> pa.Table:
@@ -262,8 +262,7 @@ def test_keys_of_another_order__a_hash_of_a_group_that_is_gone_is_told_as_it_is(
         fe.spark.evaluate,
         {"group": "name", **OPTIONS},
         partitions=2,
-        keep_groups=False,
-        keep_scores=False,
+        kept=(),
     )
     assert re.fullmatch(r"first hash of the group=1, second .*=2", made._group_of(1, 2))
 

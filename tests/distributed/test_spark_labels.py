@@ -46,21 +46,19 @@ def test_labels__the_bits_of_the_local_engine_in_one_job(
     monkeypatch.setattr(job, "_collect", counted)
     options = {"group": group, "score": ["old", "new"], "by": ["slot"], "unjudged": "drop"}
     found = fe.spark.evaluate(
-        shop_frame, label=LABELS, measures=measures, partitions=3, keep_groups=True, **options
+        shop_frame, label=LABELS, measures=measures, partitions=3, keep="groups", **options
     )
     assert len(jobs) == 1
     assert found.labels == tuple(LABELS)
     for label in LABELS:
         result = found[label]
         own = measures[label] if isinstance(measures, dict) else measures
-        expected = fe.evaluate(
-            shop, label=label, measures=own, keep_state=True, keep_groups=True, **options
-        )
+        expected = fe.evaluate(shop, label=label, measures=own, keep="groups", **options)
         assert repr(result.values) == repr(expected.values)
         assert result.state.provenance[0].fingerprint == expected.state.provenance[0].fingerprint
         assert result.meta.conventions == {**expected.meta.conventions, "order": "spark"}
         alone = fe.spark.evaluate(
-            shop_frame, label=label, measures=own, partitions=3, keep_groups=True, **options
+            shop_frame, label=label, measures=own, partitions=3, keep="groups", **options
         )
         assert result.state.to_bytes() == alone.state.to_bytes()
 

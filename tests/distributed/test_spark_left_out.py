@@ -26,7 +26,7 @@ def test_rows_that_an_option_drops__are_counted(spark, reason: str, group: str |
     log = with_names(log_without(column))
     options = {**CHOICES, **option, "group": group, "by": "a:quantile3"}
     result = fe.spark.evaluate(frame_of(spark, log), **options, partitions=3)
-    here = fe.evaluate(log, **options, keep_state=True)
+    here = fe.evaluate(log, **options, keep="state")
     assert told in repr(result)
     counts = here.meta.conventions["rows_left_out"]
     assert counts[reason]["rows"] == 37

@@ -24,7 +24,7 @@ def bits(values: list[MeasureValue]) -> list[str]:
 
 
 def here(log: pa.Table, **options: Any) -> Any:
-    return fe.evaluate(log, label="click", per_group=False, keep_state=True, **options)
+    return fe.evaluate(log, label="click", keep="state", **options)
 
 
 @pytest.fixture(scope="session")
@@ -201,8 +201,8 @@ def test_where__selects_what_the_local_engine_selects(spark, condition) -> None:
 
 def test_scores_kept__curves_of_the_local_engine(frame, log) -> None:
     options = {"group": "user", "score": "old", "measures": "AUC"}
-    found = fe.spark.evaluate(frame, label="click", keep_scores=True, partitions=3, **options)
-    expected = fe.evaluate(log, label="click", keep_scores=True, **options)
+    found = fe.spark.evaluate(frame, label="click", keep="scores", partitions=3, **options)
+    expected = fe.evaluate(log, label="click", keep="scores", **options)
     for kind in ("roc", "calibration"):
         assert found.curve(kind).records().equals(expected.curve(kind).records())
 
@@ -225,8 +225,8 @@ def test_per_group__a_frame_of_every_group(frame, log, group) -> None:
 
 def test_groups_kept__the_state_tells_them_by_their_own_keys(frame, log) -> None:
     options = {"group": "name", "label": "click", "score": "old", "measures": "GAUC"}
-    found = fe.spark.evaluate(frame, keep_groups=True, partitions=3, **options)
-    expected = fe.evaluate(log, keep_state=True, keep_groups=True, **options)
+    found = fe.spark.evaluate(frame, keep="groups", partitions=3, **options)
+    expected = fe.evaluate(log, keep="groups", **options)
     assert found.per_group.equals(expected.state.result().per_group)
     with pytest.raises(fe.MergeError, match="both hold rows of the group"):
         found.state.merge(expected.state, allow_repeated=True)
@@ -267,7 +267,7 @@ def test_compare__groups_brought_here__tells_which_moved(frame, log) -> None:
         "baseline": "old",
         "measures": "GAUC",
     }
-    found = fe.spark.compare(frame, per_group=True, **options).movers("GAUC", top=300)
+    found = fe.spark.compare(frame, keep="values", **options).movers("GAUC", top=300)
     expected = fe.compare(log, **options).movers("GAUC", top=300)
     order = [("name", "ascending")]
     assert found.sort_by(order).equals(expected.sort_by(order))

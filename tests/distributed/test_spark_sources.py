@@ -52,7 +52,7 @@ def path(table: pa.Table, tmp_path_factory: pytest.TempPathFactory) -> str:
 )
 def test_where__of_files_whose_statistics_know_no_nan_and_two_zeros(spark, path, condition) -> None:
     found = fe.spark.evaluate(spark.read.parquet(path), where=condition, **ASKED)
-    expected = fe.evaluate(path, where=condition, per_group=False, **ASKED)
+    expected = fe.evaluate(path, where=condition, keep="", **ASKED)
     assert found.meta.rows == expected.meta.rows > 0
     assert bits(found) == bits(expected)
 
@@ -60,7 +60,7 @@ def test_where__of_files_whose_statistics_know_no_nan_and_two_zeros(spark, path,
 def test_where__of_a_thousand_conditions__does_not_overflow(spark, path) -> None:
     condition = " or ".join(f"user = {n % 30}" for n in range(1000))
     found = fe.spark.evaluate(spark.read.parquet(path), where=condition, **ASKED)
-    assert bits(found) == bits(fe.evaluate(path, where="user < 30", per_group=False, **ASKED))
+    assert bits(found) == bits(fe.evaluate(path, where="user < 30", keep="", **ASKED))
 
 
 @pytest.mark.parametrize("zone", ["America/New_York", "Asia/Kolkata"])
@@ -70,7 +70,7 @@ def test_time_zone_of_the_session__days_are_those_of_the_column(
     sliced = {**ASKED, "by": ["at:day", "at:hour_of_day"], "where": "at < '2026-11-02T04:00:00Z'"}
     with configured(spark__sql__session__timeZone=zone):
         found = fe.spark.evaluate(spark.read.parquet(path), **sliced)
-    assert bits(found) == bits(fe.evaluate(path, per_group=False, **sliced))
+    assert bits(found) == bits(fe.evaluate(path, keep="", **sliced))
 
 
 @pytest.mark.parametrize("buckets", [2, 4])
@@ -82,7 +82,7 @@ def test_table_in_buckets_of_the_key__is_shuffled_once_more(spark, table, path, 
         found = fe.spark.evaluate(spark.table(name), partitions=4, **ASKED)
     finally:
         spark.sql(f"drop table {name}")
-    assert bits(found) == bits(fe.evaluate(table, per_group=False, **ASKED))
+    assert bits(found) == bits(fe.evaluate(table, keep="", **ASKED))
 
 
 @pytest.mark.parametrize("text", [False, True])

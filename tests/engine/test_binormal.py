@@ -29,7 +29,7 @@ def test_auc_and_gauc__ten_million_binormal_rows__meet_the_closed_form():
         label="click",
         score=["score_a", "score_b"],
         measures="AUC,GAUC",
-        per_group=False,
+        keep="",
     )
     assert result.meta.rows == rows
     positives = round(rows * 0.03)

@@ -198,7 +198,7 @@ def test_giant_group__that_spans_many_stretches():
 def test_users_own_threads__change_no_bit():
     wanted = bits(evaluate(TABLE, EVERY_KIND))
     with ThreadPoolExecutor(4) as pool:
-        jobs = [pool.submit(evaluate, TABLE, EVERY_KIND, batch_rows=n) for n in range(1, 13)]
+        jobs = [pool.submit(evaluate, TABLE, EVERY_KIND, threads=1 + n % 3) for n in range(12)]
         assert all(bits(job.result()) == wanted for job in jobs)
 
 
@@ -231,9 +231,9 @@ def test_several_scores__equal_one_run_each():
 def test_groups_not_kept__give_the_same_summary(order):
     texts = [*EVERY_KIND, "RR(weight='impressions')"]
     kept = evaluate(TABLE, texts, order=order, batch_rows=5)
-    given = evaluate(TABLE, texts, order=order, batch_rows=5, per_group=False)
+    given = evaluate(TABLE, texts, order=order, batch_rows=5, keep="")
     assert given.document()["results"] == kept.document()["results"]
-    with pytest.raises(FastRankEvalError, match="per_group"):
+    with pytest.raises(FastRankEvalError, match="keep="):
         _ = given.per_group
 
 

@@ -33,8 +33,7 @@ def state() -> fe.State:
         measures="GAUC,LogLoss,ECE(bins=3),FieldECE(field='slot'),MultiECCE(columns='slot')",
         baseline="old",
         by="slot",
-        keep_state=True,
-        keep_groups=True,
+        keep="groups",
     ).state
 
 

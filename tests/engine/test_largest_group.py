@@ -67,7 +67,7 @@ def test_group__in_any_order_batches_threads_and_merges__is_that_of_the_definiti
 
     whole = random.integers(0, 3, len(sizes))[log["g"].to_numpy()]
     parts = [log.filter(pa.array(whole == part)) for part in range(3)]
-    states = [batched.partial(part, group="g", **OPTIONS, keep_groups=True) for part in parts]
+    states = [batched.partial(part, group="g", **OPTIONS, keep="groups") for part in parts]
     merges = [
         states[0].merge(*states[1:], allow_repeated=True),
         reduce(lambda one, other: one.merge(other, allow_repeated=True), states[::-1]),
@@ -112,7 +112,7 @@ def test_key__of_any_type__is_printed_as_labels_print_it(
         ("g", {"g": key}, f"g={text}"),
         (["odd", "g"], {"odd": True, "g": key}, f"odd=true, g={text}"),
     ):
-        result = batched.evaluate(log, group=group, **OPTIONS, order=order, keep_state=True)
+        result = batched.evaluate(log, group=group, **OPTIONS, order=order, keep="state")
         assert named(result) == {"key": record, "rows": 30}
         assert f"large group {shown}: 42.9% of the rows\n" in repr(result)
         read = fe.State.from_bytes(result.state.to_bytes())
@@ -122,10 +122,8 @@ def test_key__of_any_type__is_printed_as_labels_print_it(
 def test_states_that_may_share_the_group__know_at_least_its_rows() -> None:
     one = log_of([100, *[1] * 99])
     two = log_of([90, *[1] * 110])
-    for keep in (False, True):
-        states = [
-            batched.partial(each, group="g", **OPTIONS, keep_groups=keep) for each in (one, two)
-        ]
+    for keep in ("", "groups"):
+        states = [batched.partial(each, group="g", **OPTIONS, keep=keep) for each in (one, two)]
         merged = states[0].merge(states[1], allow_crossing=True)
         assert named(merged.result()) == {"key": {"g": 0}, "rows": 100, "at_least": True}
         assert "large group g=0: at least 25.1% of the rows" in repr(merged.result())
@@ -136,8 +134,8 @@ def test_states_that_may_share_the_group__know_at_least_its_rows() -> None:
 
 def test_states_of_other_groups__know_all_rows_of_the_group_if_they_keep_keys() -> None:
     logs = log_of([100, *[1] * 99]), log_of([90, *[1] * 110], first=1000)
-    for keep in (False, True):
-        states = [batched.partial(each, group="g", **OPTIONS, keep_groups=keep) for each in logs]
+    for keep in ("", "groups"):
+        states = [batched.partial(each, group="g", **OPTIONS, keep=keep) for each in logs]
         record = {"key": {"g": 0}, "rows": 100, **({} if keep else {"at_least": True})}
         assert named(states[0].merge(states[1]).result()) == record
     # A state without rows has no part of any group.
@@ -212,7 +210,7 @@ def test_partitions_of_spark__name_the_group_if_they_know_its_key(
     assert named(result) == {"key": named_key, "rows": 100}
     text = "large group " + ("g=0" if key == "g" else "t=g0")
     assert (f"{text}: 50.3% of the rows" in repr(result)) == (named_key is not None)
-    told = "one large group: 50.3% of the rows; keep_groups=True names it"
+    told = "one large group: 50.3% of the rows; keep='groups' names it"
     assert (told in repr(result)) == (named_key is None)
 
 

@@ -107,7 +107,7 @@ def test_presorted__second_model_rises_inside_a_group__is_named(measures):
 @pytest.mark.parametrize("weight", [None, "weight"])
 def test_pooled_auc_alone__has_the_value_and_coverage_it_has_beside_others(measures, weight):
     table = log_of("grades")
-    alone = evaluate(table, MODELS, measures=measures, weight=weight, per_group=True)
+    alone = evaluate(table, MODELS, measures=measures, weight=weight, keep="values")
     beside = evaluate(table, MODELS, measures=f"{measures},GAUC", weight=weight)
     shared = beside.records().filter(pc.not_equal(beside.records()["measure"], "GAUC"))
     assert bits(alone.records()) == bits(shared)

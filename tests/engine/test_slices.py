@@ -71,7 +71,7 @@ LOG = log_of()
 def evaluate(
     source: object = LOG, measures: object = FEW, **options: object
 ) -> fastrank_eval.Result:
-    return batched.evaluate(source, measures=measures, **{**PLACES, "per_group": False, **options})
+    return batched.evaluate(source, measures=measures, **{**PLACES, "keep": "", **options})
 
 
 def bits(result: fastrank_eval.Result, part: str = "all") -> list[list[str]]:

@@ -36,7 +36,7 @@ MEASURES = (
 @pytest.fixture(scope="module")
 def state() -> fe.State:
     return fe.evaluate(
-        LOG, group="user", label="click", score="pctr", measures=MEASURES, keep_state=True
+        LOG, group="user", label="click", score="pctr", measures=MEASURES, keep="state"
     ).state
 
 
@@ -241,7 +241,7 @@ def test_thousand_edges__are_written_once_not_for_every_slice(tmp_path: Path) ->
     log = {"user": age % 50, "click": age % 3 == 0, "pctr": age * 7 % 1000, "age": age}
     by = "age:" + ",".join(map(str, age.tolist()))
     options = {"group": "user", "label": "click", "score": "pctr", "min_groups": 1}
-    result = fe.evaluate(log, measures="AUC", by=by, keep_state=True, **options)
+    result = fe.evaluate(log, measures="AUC", by=by, keep="state", **options)
     result.state.save(tmp_path / "edges")
     with pa.ipc.open_file(str(tmp_path / "edges")) as file:
         texts = file.read_all().select(["slice", "model", "state", "part"])

@@ -24,7 +24,7 @@ def summary_rows(rows_of_groups, measures, **options):
         score="score",
         measures=measures,
         unretrieved="allow",
-        per_group=False,
+        keep="",
         **options,
     )
     return {line["measure"]: line for line in result.document()["results"]}

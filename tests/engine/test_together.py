@@ -36,13 +36,13 @@ MIXED: tuple[dict[str, Any], ...] = (
     },
     {"label": "order", "measures": ["AUC", "LogLoss"], "by": ["age:width10"]},
     {"label": "cart", "measures": ["AP", "GAUC"], "unjudged": "drop", "by": "@positives"},
-    {"label": "click", "score": "rank", "measures": "AUC,nDCG@3", "keep_scores": False},
-    {"label": "click", "score": "rank", "measures": "AUC", "keep_scores": True},
+    {"label": "click", "score": "rank", "measures": "AUC,nDCG@3"},
+    {"label": "click", "score": "rank", "measures": "AUC", "keep": "scores"},
     {"label": "order", "score": "pcvr", "measures": ["R@2", "AP"], "ties": "input"},
     {"label": "grade", "measures": ["GAUC(weight='spend')", "NE"], "undefined": "zero"},
     {"label": "click", "score": "maybe", "measures": "R@3,GAUC", "unretrieved": "allow"},
     {"label": "click", "measures": ["GAUC", "ERR(max_grade=4)@20"], "groups": "with_relevant"},
-    {"label": "order", "unjudged": "drop", "measures": "GAUC", "per_group": False},
+    {"label": "order", "unjudged": "drop", "measures": "GAUC", "keep": ""},
 )
 
 

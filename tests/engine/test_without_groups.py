@@ -89,8 +89,8 @@ def test_every_measure_of_all_rows__but_of_clusters__needs_no_group(text: str) -
         ({"measures": "AUC,GAUC"}, "GAUC needs groups"),
         ({"measures": "GAUC,AUC,RR"}, "GAUC, RR need groups"),
         ({"measures": "nDCG@1,nDCG@2,P@1,P@2,R@1,R@2,RR,AP"}, "RR and 1 more need groups"),
-        ({"measures": "AUC", "per_group": True}, "per_group=True needs groups"),
-        ({"measures": "AUC", "keep_state": True, "keep_groups": True}, "keep_groups=True needs"),
+        ({"measures": "AUC", "keep": "values"}, "keep='values' (--per-group) needs groups"),
+        ({"measures": "AUC", "keep": "groups"}, "keep='groups' (--keep-groups) needs"),
         ({"measures": "AUC", "baseline": "old"}, "baseline='old' needs groups"),
         ({"measures": "AUC", "order": "grouped"}, "order='grouped' needs groups"),
         ({"measures": "AUC", "order": "sorted"}, "order='sorted' needs groups"),
@@ -115,8 +115,8 @@ def test_gates_on_groups__of_rows_without_groups__name_the_remedy(
     options: dict[str, Any] = {**COLUMNS, "group": "user", "measures": "AUC"}
     (failure, *_) = batched.evaluate(log, **options).check(condition).failures
     assert failure.kind == "no_groups"
-    assert "evaluate with group=... and per_group=True" in failure.detail
-    counted = batched.evaluate(log, **options, per_group=True)
+    assert "evaluate with group=... and keep='values'" in failure.detail
+    counted = batched.evaluate(log, **options, keep="values")
     assert (counted.meta.groups, counted.check(condition).passed) == (300, True)
 
 
@@ -139,8 +139,8 @@ def test_measures_without_groups__of_a_group__do_not_group_rows(
 @pytest.mark.parametrize(
     "options",
     [
-        {"measures": PLAIN, "per_group": True},
-        {"measures": PLAIN, "keep_state": True},
+        {"measures": PLAIN, "keep": "values"},
+        {"measures": PLAIN, "keep": "state"},
         {"measures": PLAIN, "baseline": "old"},
         {"measures": PLAIN, "by": "@rows:1,5"},
         {"measures": PLAIN, "by": "slot", "min_groups": 2},
@@ -219,7 +219,7 @@ def test_curves__of_no_group__are_those_of_grouped_rows(log: pa.Table) -> None:
         found, grouped = (batched.curve(kind, log, **COLUMNS, **g) for g in ({}, {"group": "user"}))
         assert found.records().equals(grouped.records())
         assert found.values == grouped.values
-    result = batched.evaluate(log, **COLUMNS, measures="AUC", keep_scores=True)
+    result = batched.evaluate(log, **COLUMNS, measures="AUC", keep="scores")
     assert result.curve("roc").records().equals(batched.curve("roc", log, **COLUMNS).records())
     with pytest.raises(fe.ArgumentError, match=r"nDCG@1, .* need groups"):
         batched.curve("k", log, **COLUMNS)

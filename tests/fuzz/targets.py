@@ -233,8 +233,7 @@ def a_state() -> fe.State:
         measures="GAUC,LogLoss,AUC(bins=16),ECE(bins=3)",
         baseline="score_a",
         by="slot",
-        keep_state=True,
-        keep_groups=True,
+        keep="groups",
     ).state
 
 

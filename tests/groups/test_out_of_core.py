@@ -120,7 +120,7 @@ def test_spilled_rows__carry_fields_beside_group_weights(spill):
 
 def test_spilled_rows__that_were_packed_in_words(spill):
     table = log_of(KEYS["int64"](numbers_of(np.random.default_rng(2))))
-    on_disk, in_memory = both(spill, table, per_group=False, batch_rows=900)
+    on_disk, in_memory = both(spill, table, keep="", batch_rows=900)
     assert on_disk.document()["results"] == in_memory.document()["results"]
 
 
@@ -144,15 +144,15 @@ ITEMS = {
 
 
 @pytest.mark.parametrize("kind", ITEMS)
-@pytest.mark.parametrize("per_group", [True, False])
-def test_spilled_rows__with_ties_by_item(spill, kind, per_group):
+@pytest.mark.parametrize("keep", ["values", ""])
+def test_spilled_rows__with_ties_by_item(spill, kind, keep):
     rng = np.random.default_rng(6)
     groups = numbers_of(rng)
     order = rng.permutation(ROWS)
     # Items are numbered inside each group, which has each once: groups share them.
     place = np.array([np.count_nonzero(order[groups == groups[i]] < order[i]) for i in range(ROWS)])
     table = log_of(KEYS["int64"](groups), item=ITEMS[kind](place))
-    options = {"ties": "item", "item": "item", "per_group": per_group, "batch_rows": 900}
+    options = {"ties": "item", "item": "item", "keep": keep, "batch_rows": 900}
     on_disk, in_memory = both(spill, table, ["GAUC", "RR", "AP"], **options)
     assert on_disk.document()["results"] == in_memory.document()["results"]
 

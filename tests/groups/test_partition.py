@@ -53,9 +53,9 @@ def summary(table, measures=EVERY_KIND, **options) -> list:
 @pytest.mark.parametrize("spread", SPREADS)
 def test_scattered_rows__give_the_same_bits_as_rows_with_numbers(spread, ties):
     table = log_of(spread)
-    wanted = summary(table, ties=ties, per_group=True)
+    wanted = summary(table, ties=ties, keep="values")
     for options in ({"batch_rows": 300}, {"batch_rows": 210, "threads": 3}, {}):
-        assert summary(table, ties=ties, per_group=False, **options) == wanted, options
+        assert summary(table, ties=ties, keep="", **options) == wanted, options
 
 
 def test_scattered_rows__of_two_keys_whose_lengths_change_places():
@@ -80,14 +80,14 @@ def test_scattered_rows__of_two_keys_whose_lengths_change_places():
 @pytest.mark.parametrize("kind", LABELS)
 def test_scattered_rows__of_every_label_of_one_byte(kind):
     table = log_of("close", kind)
-    assert summary(table, per_group=False) == summary(table, per_group=True)
+    assert summary(table, keep="") == summary(table, keep="values")
 
 
 def test_scattered_rows__with_negative_labels():
     table = log_of("close")
     table = table.set_column(1, "label", pa.array(table["label"].to_numpy() - np.int8(1)))
     texts = ["DCG(gain='linear')", "RR", "GAUC"]
-    assert summary(table, texts, per_group=False) == summary(table, texts, per_group=True)
+    assert summary(table, texts, keep="") == summary(table, texts, keep="values")
 
 
 @pytest.mark.parametrize("spread", ["close", "at the ends of the type", "close to 32 bits"])
@@ -97,7 +97,7 @@ def test_undefined_group__of_scattered_rows_is_named_by_its_key(spread):
     without = {int(key) for key in keys} - {int(key) for key in keys[clicks > 0]}
     assert without
     with pytest.raises(UndefinedError, match="is undefined for the group group=") as caught:
-        summary(table, "AP", undefined="error", per_group=False)
+        summary(table, "AP", undefined="error", keep="")
     named = int(str(caught.value).partition("group=")[2].partition(" ")[0])
     assert named in without
 
@@ -123,7 +123,7 @@ def test_scattered_rows__of_many_batches(kind):
     means = ["GAUC", "nDCG@10", "AP", "AUC"]
     ordered = table.sort_by([("group", "ascending"), ("score", "descending")])
     wanted = batched.evaluate(ordered, measures=means, **{**ROLES, "order": "sorted"})
-    for options in ({"per_group": False}, {"batch_rows": 100_000, "threads": 2}):
+    for options in ({"keep": ""}, {"batch_rows": 100_000, "threads": 2}):
         got = batched.evaluate(table, measures=means, **ROLES, **options)
         assert got.meta.groups == wanted.meta.groups
         assert [got.value(m) for m in means] == [wanted.value(m) for m in means]

@@ -198,7 +198,7 @@ def parquet_of(table: pa.Table, folder: Path) -> Path:
         {"by": ["slot", "pctr:quantile3", "@rows:5"], "min_groups": 1},
         {"where": "pctr > 0.3 and slot in (0, 2)"},
         {"weight": "pcvr", "measures": "GAUC,AUC,LogLoss"},
-        {"baseline": "pctr", "keep_state": True},
+        {"baseline": "pctr", "keep": "state"},
         {"score_type": "float32"},
         {"null_groups": "drop"},
     ],

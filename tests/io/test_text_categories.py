@@ -207,7 +207,7 @@ def test_merge__of_numbers_and_text__names_a_remedy_that_helps(tmp_path: Path) -
     paths = [write(tmp_path / "x.csv", ["7"]), write(tmp_path / "y.csv", ["007", "7"])]
     for part in ({"measures": "FieldRCE(field='z')"}, {"by": "z"}):
         asked: dict[str, Any] = {**ASKED, **part}
-        one, other = (fe.evaluate(path, **asked, keep_state=True).state for path in paths)
+        one, other = (fe.evaluate(path, **asked, keep="state").state for path in paths)
         with pytest.raises(MergeError, match="; evaluate the files together, or write them as Par"):
             one.merge(other)
     assert slices([str(path) for path in paths]) == ["z=007", "z=7"]

@@ -121,9 +121,7 @@ def test_join__with_integer_keys__names_the_remedy(log: Path, tmp_path: Path) ->
     remedy = "Group and item columns of CSV and TSV files are text: cast the integers to string"
     with pytest.raises(SourceError, match=f"'user' is int64 in .*other.*{remedy}"):
         users_of([str(log), str(other)])
-    ours, theirs = (
-        fe.evaluate(path, **ASKED, keep_state=True, keep_groups=True) for path in (log, other)
-    )
+    ours, theirs = (fe.evaluate(path, **ASKED, keep="groups") for path in (log, other))
     with pytest.raises(ArgumentError, match=f"which are string in one .* int64 in .*{remedy}"):
         ours.compare(theirs)
     with pytest.raises(ArgumentError, match=remedy):

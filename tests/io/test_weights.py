@@ -50,7 +50,7 @@ def every_number(factor: float) -> list[tuple[str, str]]:
     several = {**COLUMNS, "score": ["a", "b"]}
     found = told("all", fe.evaluate(table, measures=measures, **several))
     compared = ["AUC(se='clustered')", "NE", "Brier", "PPV", "MCC", *GROUPED[:5]]
-    asked = {**several, "measures": compared, "baseline": "a", "per_group": False}
+    asked = {**several, "measures": compared, "baseline": "a", "keep": ""}
     found += told("slices", fe.compare(table, by="slot", **asked))
     drawn = {**several, "measures": GROUPED, "baseline": "a", "replicates": 50}
     found += told("drawn", fe.compare(table, test="bootstrap", **drawn))

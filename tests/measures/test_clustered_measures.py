@@ -349,7 +349,7 @@ def test_intervals__cover_the_truth_as_often_as_they_say():
     log["sample"] = log["group"] // users
     measures = ["LogLoss", "PCOC", "NE", "Brier", "Accuracy(threshold=0.2)"]
     options = {"group": "group", "label": "label", "score": "score", "measures": measures}
-    result = batched.evaluate(log, **options, by="sample", per_group=False)
+    result = batched.evaluate(log, **options, by="sample", keep="")
     # Slices have the bits of their rows alone.
     lines = [line for line in result if line.by == "sample"]
     assert len(lines) == samples * len(measures)

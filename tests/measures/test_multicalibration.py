@@ -249,7 +249,7 @@ def test_order_batches_threads_and_partitions__change_no_bit(weight):
 @pytest.mark.parametrize("weight", [None, "w"])
 def test_states__merge_to_the_bits_of_one_run__in_any_order(weight):
     table = log(levels=50)
-    options = {"weight": weight, "group": None, "keep_state": True, "by": "s"}
+    options = {"weight": weight, "group": None, "keep": "state", "by": "s"}
     whole = evaluate(table, **options)
     parts = [
         evaluate(part, **options).state
@@ -272,7 +272,7 @@ def test_many_rows__in_runs_and_ranges__give_the_same_bits():
         again = evaluate(table, weight=weight, threads=2, batch_rows=1 << 17, group=None)
         assert bits(again) == once
         halves = [
-            evaluate(part, weight=weight, group=None, keep_state=True).state
+            evaluate(part, weight=weight, group=None, keep="state").state
             for part in (table.slice(140_000), table.slice(0, 140_000))
         ]
         assert bits(halves[0].merge(halves[1]).result()) == once
@@ -284,7 +284,7 @@ def test_labels__of_any_type__are_those_of_slicings__in_states_too(kind):
     table = pa.table(
         {"g": number, "y": number % 2, "p": np.full(240, 0.25), "f": FIELDS[kind](number)}
     )
-    result = evaluate(table, "MultiECCE(columns='f', min_clicks=0)", by="f", keep_state=True)
+    result = evaluate(table, "MultiECCE(columns='f', min_clicks=0)", by="f", keep="state")
     labels = {"all", *result.slices()}
     assert sigmas_of(result).keys() == labels
     assert sigmas_of(fe.State.from_bytes(result.state.to_bytes()).result()).keys() == labels
@@ -306,7 +306,7 @@ def test_labels__of_other_types__are_those_of_slicings__in_states_too(kind):
         values = pa.array([0, 86_399, None], pa.int32())
     column = values.cast(pa.int32() if pa.types.is_time32(kind) else pa.int64()).cast(kind)
     table = pa.table({"g": [1] * 3, "y": [1, 0, 1], "p": [0.5] * 3, "f": column})
-    result = evaluate(table, "MultiECCE(columns='f', min_clicks=0)", by="f", keep_state=True)
+    result = evaluate(table, "MultiECCE(columns='f', min_clicks=0)", by="f", keep="state")
     labels = {"all", *result.slices()}
     assert sigmas_of(result).keys() == labels
     assert sigmas_of(fe.State.from_bytes(result.state.to_bytes()).result()).keys() == labels

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.kernels
 
 def evaluate(table, measures, **options):
     return batched.evaluate(
-        table, group="g", label="y", score="p", measures=measures, per_group=False, **options
+        table, group="g", label="y", score="p", measures=measures, keep="", **options
     )
 
 

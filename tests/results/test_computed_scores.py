@@ -30,7 +30,7 @@ LOG = rows()
 
 
 def evaluated(log: pa.Table = LOG, score: Any = SCORE, **options: Any) -> fe.Result:
-    options = {"measures": "GAUC,AUC", "keep_state": True, "keep_groups": True, **options}
+    options = {"measures": "GAUC,AUC", "keep": "groups", **options}
     return fe.evaluate(log, score=score, **COLUMNS, **options)
 
 
@@ -171,7 +171,7 @@ def test_several_labels__of_a_function_of_one__are_refused() -> None:
     for call in calls:
         with pytest.raises(fe.ArgumentError, match=error):
             call()
-    kept = fe.evaluate(log, group="user", measures="GAUC", keep_state=True, **options)
+    kept = fe.evaluate(log, group="user", measures="GAUC", keep="state", **options)
     parts = [fe.partial(log, group="user", measures="GAUC", label=each, score=SCORE)
              for each in options["label"]]  # fmt: skip
     assert [values(kept[each].state.result()) for each in kept.labels] == [

@@ -36,12 +36,12 @@ def values_of(result: Result) -> list[dict[str, object]]:
 
 
 def test_labels__have_the_results_of_runs_of_their_own() -> None:
-    results = evaluate(by=["slot"], keep_state=True, keep_scores=True, measures="AUC,RR")
+    results = evaluate(by=["slot"], keep="values,scores,state", measures="AUC,RR")
     assert results.labels == ("click", "order")
     for label in LABELS:
         result = results[label]
         alone = fe.evaluate(
-            LOG, **ROLES, label=label, by=["slot"], keep_state=True, keep_scores=True,
+            LOG, **ROLES, label=label, by=["slot"], keep="values,scores,state",
             measures="AUC,RR",
         )  # fmt: skip
         assert values_of(result) == values_of(alone)
@@ -82,7 +82,7 @@ def test_iterators__are_read_once_for_all_labels(options: dict[str, list[str]]) 
 
 def test_labels__without_one_measure_of_groups_in_common() -> None:
     """A label whose measures need no groups has the numbers of a run of its own: no groups."""
-    results = evaluate(measures={"click": "RR", "order": "AUC"}, keep_state=False)
+    results = evaluate(measures={"click": "RR", "order": "AUC"}, keep=None)
     users = len(LOG["user"].unique())
     assert [results[label].meta.groups for label in LABELS] == [users, 0]
     assert results.meta.groups == users
@@ -265,6 +265,6 @@ def test_unknown_label__is_named() -> None:
     ],
 )
 def test_what_is_of_one_label__asks_for_it(use: Any) -> None:
-    result, comparison = evaluate(keep_state=True, score=["pctr", "pcvr"]), compare()
+    result, comparison = evaluate(keep="state", score=["pctr", "pcvr"]), compare()
     with pytest.raises(ArgumentError, match=r"has a list of labels .* as in result\['click'\]"):
         use(result, comparison)

@@ -37,7 +37,7 @@ def log(groups: int = 200) -> pa.Table:
 def reports() -> dict[str, Any]:
     rows, columns = log(), {"group": "user", "label": "click"}
     models = ["old", "new | <b>", "a_model_of_a_long_name"]
-    two: dict[str, Any] = {"score": models[:2], "baseline": "old", "per_group": True}
+    two: dict[str, Any] = {"score": models[:2], "baseline": "old", "keep": "values"}
     both: dict[str, Any] = {"group": "user", "label": ["click", "order"], "score": models[:2]}
     results = [
         fe.evaluate(part, score=model, measures="GAUC,LogLoss", by="slot", **columns)

@@ -55,7 +55,7 @@ def alone(name: str, score: str = "old") -> float:
 )
 def test_value__of_each_name_requested__does_not_depend_on_the_others(names: list[str]) -> None:
     result = evaluate(names)
-    again = State.from_bytes(evaluate(names, keep_state=True).state.to_bytes()).result()
+    again = State.from_bytes(evaluate(names, keep="state").state.to_bytes()).result()
     for name in names:
         assert result.value(name) == alone(name) == again.value(name)
         assert result[name].tolist() == evaluate(name)[name].tolist()
@@ -126,7 +126,7 @@ OTHER_NAMES = ["MAP@2", "MRR", "nERR", "RR@1"]
 
 def test_report__other_tools_names__prints_what_was_asked_for() -> None:
     result = fe.evaluate(
-        LOG, group="q", label="label", score="old", measures=OTHER_NAMES, keep_state=True
+        LOG, group="q", label="label", score="old", measures=OTHER_NAMES, keep="state"
     )
     again = State.from_bytes(result.state.to_bytes()).result()
     for each in (result, again):
@@ -261,7 +261,7 @@ def test_gate__with_another_tools_name__matches_and_shows_it_as_written() -> Non
 def test_errors__name_the_measures_that_were_asked_for() -> None:
     def evaluate(measures: str) -> fe.Result:
         return fe.evaluate(
-            LOG, group="q", label="label", score="old", measures=measures, keep_state=True
+            LOG, group="q", label="label", score="old", measures=measures, keep="state"
         )
 
     result, other = evaluate("MAP,HR@2"), evaluate("MRR")

@@ -119,9 +119,9 @@ def test_per_group_values__pooled_measure__points_to_gauc() -> None:
 
 
 def test_per_group__not_kept__says_how_to_get_it() -> None:
-    with pytest.raises(FastRankEvalError, match="per_group=True"):
+    with pytest.raises(FastRankEvalError, match="keep='values'"):
         _ = one_result().per_group
-    with pytest.raises(FastRankEvalError, match="per_group=True"):
+    with pytest.raises(FastRankEvalError, match="keep='values'"):
         _ = one_result()["GAUC"]
 
 
@@ -324,7 +324,13 @@ def test_print__speed__suits_its_size(rows: int, seconds: float, printed: str) -
 def test_result_of_slices__pickled_before_its_groups_are_read__is_the_same(text: str) -> None:
     log = {"user": [1, 1, 2, 2], "click": [0, 1, 1, 0], "p": [0.1, 0.4, 0.2, 0.3]}
     log["slot"] = ["a", "b", "b", "a"]
-    options = {"group": "user", "label": "click", "score": "p", "by": "slot", "keep_state": True}
+    options = {
+        "group": "user",
+        "label": "click",
+        "score": "p",
+        "by": "slot",
+        "keep": "values,state",
+    }
     result = evaluate(log, measures=text, **options)
     again = pickle.loads(pickle.dumps(result))  # noqa: S301 - made here
     assert str(again) == str(result)

@@ -70,7 +70,7 @@ def run(source: Any, **options: Any) -> fe.Result:
         "measures": MEASURES,
         "by": ["slot", "slot,country"],
         "baseline": "old",
-        "keep_groups": True,
+        "keep": "groups",
         "weight_rows": "ignore",
     }
     return batched.evaluate(
@@ -78,7 +78,6 @@ def run(source: Any, **options: Any) -> fe.Result:
         group=["group", "day"],
         label="label",
         score=["score", "old"],
-        keep_state=True,
         **{**chosen, **options},
     )
 
@@ -268,7 +267,7 @@ def test_models_in_another_order__are_merged_by_name() -> None:
     options: dict[str, Any] = {
         "group": ["group", "day"], "label": "label", "measures": MEASURES,
         "by": ["slot", "slot,country"],
-        "baseline": "old", "keep_state": True, "keep_groups": True, "weight_rows": "ignore",
+        "baseline": "old", "keep": "groups", "weight_rows": "ignore",
     }  # fmt: skip
     turned = batched.evaluate(second, score=["old", "score"], **options).state
     merged = run(first).state.merge(turned)
@@ -298,25 +297,15 @@ def test_group_in_two_states__is_refused_where_keys_are_kept() -> None:
 
 def test_groups__kept_in_one_state_alone__are_refused_with_the_remedy(tmp_path: Path) -> None:
     first, second = nights(log_of(31, 20, False), 2, 31)
-    with_groups, without = run(first).state, run(second, keep_groups=False).state
+    with_groups, without = run(first).state, run(second, keep="state").state
     with pytest.raises(MergeError, match=r"State\.without_groups\(\) \(--drop-groups\)"):
         with_groups.merge(without)
     assert with_groups.without_groups().merge(without).rows == first.num_rows + second.num_rows
-    with pytest.raises(ArgumentError, match="keep_groups=True"):
+    with pytest.raises(ArgumentError, match="keep='groups'"):
         _ = without.result().per_group
     for state, name in ((with_groups, "more"), (with_groups.without_groups(), "less")):
         state.save(tmp_path / name)
     assert (tmp_path / "less").stat().st_size < (tmp_path / "more").stat().st_size
-
-
-def test_keep_groups__without_state_or_groups__is_refused() -> None:
-    table = log_of(32, 3, False)
-    for options in ({"per_group": False}, {"keep_state": False}):
-        with pytest.raises(ArgumentError, match="keep_groups=True needs keep_state=True"):
-            batched.evaluate(
-                table, group="group", label="label", score="old", measures="GAUC",
-                **{"keep_state": True, "keep_groups": True, **options},
-            )  # fmt: skip
 
 
 KEYS = {
@@ -342,7 +331,7 @@ def test_keys_of_any_type__are_kept_in_order_and_seen_twice(name: str, tmp_path:
     def state(rows: pa.Table) -> fe.State:
         return fe.evaluate(
             rows, group="key", label="label", score="score", measures="GAUC,nDCG",
-            order="scattered", keep_state=True, keep_groups=True,
+            order="scattered", keep="groups",
         ).state  # fmt: skip
 
     whole = state(log)

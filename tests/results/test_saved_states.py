@@ -36,8 +36,7 @@ def state_of(source: Any, measures: Any = MEASURES, score: Any = "score", **opti
         label="label",
         score=score,
         measures=measures,
-        keep_state=True,
-        per_group=False,
+        keep="state",
         **{"unretrieved": "allow", "unjudged": "allow", "weight_rows": "ignore", **options},
     )
 
@@ -245,7 +244,7 @@ def test_merge__states_that_rest_on_something_else__is_refused(
 def test_merge__other_groups_scores_or_conventions__are_refused() -> None:
     first = state_of(LOG, "AUC").state
     by_user = fe.evaluate(
-        LOG, group="user", label="label", score="score", measures="AUC", keep_state=True,
+        LOG, group="user", label="label", score="score", measures="AUC", keep="state",
         unretrieved="allow", unjudged="allow", weight_rows="ignore",
     )  # fmt: skip
     with pytest.raises(MergeError, match=r"'group' is \['group'\] in the first and \['user'\] in"):
@@ -259,7 +258,7 @@ def test_merge__other_groups_scores_or_conventions__are_refused() -> None:
         with pytest.raises(MergeError, match=f"'float64' in the first and '{other}' in the second"):
             first.merge(state_of(source, "AUC").state)
     # The same type, but here the scores are kept by their value.
-    by_value = state_of(small, "AUC", keep_scores=True).state
+    by_value = state_of(small, "AUC", keep="scores").state
     with pytest.raises(MergeError, match="'int64' in the first and 'float64' in the second"):
         state_of(whole, "AUC").state.merge(by_value)
     assert first.merge(by_value).rows == 8
@@ -336,5 +335,5 @@ def test_state__of_a_profile__answers_to_the_names_asked_for() -> None:
 
 def test_state__not_kept__is_refused_with_the_remedy() -> None:
     result = fe.evaluate(LOG, group="group", label="label", score="score", measures="AUC")
-    with pytest.raises(ArgumentError, match="keep_state=True"):
+    with pytest.raises(ArgumentError, match="keep='state'"):
         _ = result.state

@@ -193,7 +193,7 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, 
             for score in ("score_a", "score_b")
         ]
         options: dict[str, Any] = {"group": "user_id", "label": "click", "score": "score_a"}
-        options["keep_scores"] = True
+        options["keep"] = "scores"
         result = fe.evaluate(log, measures="AUC,nDCG@5", profile="catboost", **options)
         found["curve of a result"] = "curve", result.curve("roc").document()
         found["compared results"] = "comparison", models[0].compare(models[1]).document()

@@ -39,7 +39,7 @@ def logs(eps: float, studies: int, seed: int) -> dict[str, np.ndarray]:
 def test_rescoring_noise__is_told_apart_in_5_percent(eps: float) -> None:
     found = fe.compare(
         logs(eps, STUDIES, 5), **COLUMNS, **MODELS, order="grouped",
-        measures=[*OF_ALL_ROWS, *OF_ORDER], by="study", correction="none", per_group=False,
+        measures=[*OF_ALL_ROWS, *OF_ORDER], by="study", correction="none", keep="",
     )  # fmt: skip
     lines = [line for line in found if line.by == "study"]
     for text in OF_ALL_ROWS:

@@ -126,7 +126,7 @@ DOORS: dict[str, Callable[[pa.Table, dict[str, Any]], object]] = {
     "without groups": lambda log, option: repr(evaluated(log, option, measures="AUC")),
     "several labels": lambda log, option: repr(evaluated(log, option, label=["click"])),
     "scattered rows": lambda log, option: repr(evaluated(log, option, order="scattered")),
-    "saved state": lambda log, option: repr(evaluated(log, option, keep_state=True).state.result()),
+    "saved state": lambda log, option: repr(evaluated(log, option, keep="state").state.result()),
     "merged states": lambda log, option: repr(merged(log, option).result()),
     "partial": lambda log, option: repr(fe.partial(log, **CHOICES, **option).result()),
     "comparison": lambda log, option: repr(compared(log, option)),

@@ -153,9 +153,9 @@ def compare(
         if "measures" not in explicit:
             options["measures"] = default_measures(options["test"])
         gates = read_gates(fail_if, options, compared=True)
-        per_group = files.per_group is not None or files.movers(movers) > 0 or needs_groups
+        keeps = files.per_group is not None or files.movers(movers) > 0 or needs_groups
         with _blaming_baseline(options["baseline"]):
-            comparison = compute(run, sources, quiet, per_group=per_group, **options)
+            comparison = compute(run, sources, quiet, keep="values" if keeps else "", **options)
     files.write(comparison, quiet, movers=files.movers(movers), all_slices=all_slices)
     exit_if_failed(comparison, gates, every=all_slices)
 

@@ -134,18 +134,27 @@ Examples:
 @reading_options
 @report_options
 @state_file_option
-@of("Output", "keep_groups", is_flag=True)
+@option(
+    "Output",
+    "--keep-groups",
+    is_flag=True,
+    help="Keep keys and values of every group in --save-state too. 'merge' can then report them, "
+    "and refuses a group that has rows in two files.",
+)
 @of("Output", "baseline")
 @fail_if_option
 def evaluate(
-    sources: tuple[str, ...], fail_if: tuple[str, ...], quiet: bool, **options: Any
+    sources: tuple[str, ...],
+    fail_if: tuple[str, ...],
+    keep_groups: bool,
+    quiet: bool,
+    **options: Any,
 ) -> None:
     """Evaluate ranked or scored rows, group by group.
 
     SOURCES are Parquet, Arrow IPC or CSV files, folders or quoted globs, read in the order given;
     "-" reads an Arrow IPC stream from standard input. One row is one shown or judged item.
     """
-    keep_groups = options["keep_groups"]
     if keep_groups and options["state_file"] is None:
         raise ArgumentError("--keep-groups needs a saved state: add --save-state FILE.")
     if options["state_file"] is not None and not isinstance(options["label"], str):
@@ -162,14 +171,9 @@ def evaluate(
     counts_groups = any(gate.counts_groups for gate in gates) and not any(
         measure.needs_groups for measure in requested_measures(options["measures"])
     )
-    result = compute(
-        run,
-        sources,
-        quiet,
-        per_group=files.per_group is not None or keep_groups or counts_groups,
-        keep_state=files.state is not None,
-        **options,
-    )
+    keep = ["values"] * (files.per_group is not None or counts_groups)
+    keep += ["state"] * (files.state is not None) + ["groups"] * keep_groups
+    result = compute(run, sources, quiet, keep=keep, **options)
     files.write(result, quiet, None if files.state is None else result.state)
     exit_if_failed(result, gates)
 

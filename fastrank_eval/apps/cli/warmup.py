@@ -129,7 +129,7 @@ def _evaluate_samples(
     for sample in _samples(rows, roles, task.choices["order"]):
         # Such rows may be refused: a group has no click.
         with suppress(FastRankEvalError):
-            run(sample, batch_rows=_BATCH_ROWS, **options, per_group=False)
+            run(sample, batch_rows=_BATCH_ROWS, **options, keep="")
             if sample.num_rows <= _FEW_ROWS:
                 run(sample, batch_rows=_BATCH_ROWS, **options)
             if baseline is not None:

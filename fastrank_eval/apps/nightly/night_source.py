@@ -69,7 +69,7 @@ class NightSource:
         defaults = dict.fromkeys(_OF_LABELS)
         # A null is a fact to report here, not an error.
         common = {**defaults, "label": self.zeros, "by": by, "unretrieved": "allow"}
-        return request.replace(keep_scores=False, **{**common, **changes})
+        return request.replace(keep=frozenset(), **{**common, **changes})
 
     def evaluate(
         self, requests: Sequence[Options], configs: Sequence[NightlyConfig]

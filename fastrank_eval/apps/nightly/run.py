@@ -239,8 +239,7 @@ def _request(
         "score": config.scores,
         "measures": [*measures, *_quality_measures(config, config.options)],
         "baseline": config.baseline,
-        "per_group": False,
-        "keep_scores": any(map(has_curves, measures)),
+        "keep": "scores" if any(map(has_curves, measures)) else "",
         "progress": progress,
         **config.options,
     }

@@ -144,7 +144,7 @@ def _table(
         baseline=night.baseline if paired else None,
         measures=[measure],
         where=where,
-        per_group=True,
+        keep="values",
         **options,
     )
     records = group_records(evaluation.plan, evaluation.keys, evaluation.values, evaluation.schema)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 _LARGE_STATES = (
     "The states of all partitions are larger than spark.driver.maxResultSize. Exact AUC and curves "
     "keep each distinct score, and kept groups each group: raise it, or take AUC(bins=65536), or "
-    "leave keep_groups and keep_scores out."
+    "leave keep out."
 )
 _MANY_VALUES = (
     "The distinct values of the columns to be binned by quantiles are larger than "
@@ -99,8 +99,7 @@ class Job:
         options: Mapping[str, Any],
         *,
         partitions: int | None,
-        keep_groups: bool,
-        keep_scores: bool = False,
+        kept: Collection[str],
     ) -> Job:
         """Check the arguments of `evaluate`.
 
@@ -112,7 +111,8 @@ class Job:
         options : mapping of str to object
             Arguments by name.
         partitions : int or None
-        keep_groups, keep_scores : bool
+        kept : collection of str
+            What the result keeps.
 
         Raises
         ------
@@ -120,7 +120,7 @@ class Job:
             As `evaluate` does; also for arguments that Spark does not support.
         """
         check_frame(df)
-        arguments = {name: value for name, value in options.items() if name != "keep_state"}
+        arguments = dict(options)
         check_names("spark", arguments, own, own.__name__)
         if arguments.get("group") is None:
             raise ArgumentError(f"{own.__name__}() needs group=...")
@@ -138,8 +138,7 @@ class Job:
             arguments["by"] = [str(spec) for spec in requested_slicing(arguments["by"])]
         schema = arrow_schema(df)
         rows = filter_rows(df, where, schema)
-        given = {**arguments, "measures": measures, "where": where, "per_group": True}
-        given["keep_scores"] = keep_scores
+        given = {**arguments, "measures": measures, "where": where, "keep": ["values", *kept]}
         read = Options.read(schema.empty_table(), given)
         requests = options_by_label(read)
         empty_runs = dict(zip(requests, run_together(list(requests.values())), strict=True))
@@ -154,8 +153,8 @@ class Job:
         task = Task(
             arguments,
             _partition_count(df, partitions),
-            keep_groups,
-            keep_scores,
+            "values" in kept,
+            "scores" in kept,
             drop_keyless=null_groups == "drop",
         )
         group = read.group or ()
@@ -320,8 +319,7 @@ def evaluate(
     measures: str | Measure | Sequence[str | Measure] | Mapping[str, Any],
     partitions: int | None = None,
     per_group: bool = False,
-    keep_groups: bool = False,
-    keep_scores: bool = False,
+    keep: str | Sequence[str] = "",
     **options: Any,
 ) -> Result | DataFrame:
     """Evaluate a DataFrame inside Spark.
@@ -346,10 +344,9 @@ def evaluate(
         `Result.per_group`. It is lazy: an action on it computes the rows. With
         ``null_groups="drop"`` a row of null keys has the number of rows without a key, if there are
         any, and no values.
-    keep_groups : bool
-        Keep keys and values of every group in `Result.state`; the driver receives them.
-    keep_scores : bool
-        Keep every distinct score for `Result.curve`.
+    keep : str or sequence of str
+        As in `fastrank_eval.evaluate`: ``"groups"`` keeps keys and values of every group in
+        `Result.state`, and the driver receives them, ``"scores"`` every distinct score.
     **options
         Any other argument of `fastrank_eval.evaluate`, except those that Spark decides (`order`,
         `threads`, `memory`, `limit` ...) and ``ties="input"``, because Spark keeps no order.
@@ -380,19 +377,19 @@ def evaluate(
     ... )
     """
     started = perf_counter()
+    kept = OPTIONS["keep"].read("keep", keep)
     job = Job.of(
         df,
         evaluate,
         {"group": group, "label": label, "score": score, "measures": measures, **options},
         partitions=partitions,
-        keep_groups=keep_groups,
-        keep_scores=keep_scores,
+        kept=kept,
     )
     if per_group:
         return job.group_values()
     reply = job.run()
     results = {
-        label: result_of(evaluation, keep_scores, reply.states[label])
+        label: result_of(evaluation, "scores" in kept, reply.states[label])
         for label, evaluation in reply.evaluations(started).items()
     }
     return of_labels(Result, label, results, per_group=None)
@@ -413,7 +410,7 @@ def compare(
     seed: int = 0,
     confidence: float = 0.95,
     partitions: int | None = None,
-    per_group: bool = False,
+    keep: str | Sequence[str] = "",
     **options: Any,
 ) -> Comparison:
     """Compare models with a baseline inside Spark.
@@ -428,8 +425,8 @@ def compare(
         receives them.
     partitions : int, optional
         As in `evaluate`.
-    per_group : bool
-        Send the values of every group to the driver, for `Comparison.movers`.
+    keep : {"", "values"}
+        ``"values"`` sends the values of every group to the driver, for `Comparison.movers`.
     **options
         As in `evaluate`.
 
@@ -463,7 +460,7 @@ def compare(
             compare,
             {**roles, "measures": of_job, "confidence": confidence, **options},
             partitions=partitions,
-            keep_groups=per_group or choices.needs_groups,
+            kept={"values"} if choices.needs_groups else OPTIONS["keep"].read("keep", keep),
         )
         return list(job.run().evaluations(started).values())
 

@@ -441,8 +441,7 @@ def _evaluate(task: Task, partition: _PartitionRows, *, per_group: bool) -> dict
         **task.options,
         "order": "grouped",
         "threads": 1,
-        "per_group": per_group,
-        "keep_scores": task.keep_scores,
+        "keep": ["values"] * per_group + ["scores"] * task.keep_scores,
     }
     read = Options.read(partition.source, options).replace(batch_rows=_BATCH_ROWS)
     by_label = options_by_label(read)

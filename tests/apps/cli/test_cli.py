@@ -183,8 +183,8 @@ def test_evaluate__every_option__reaches_the_engine(passed_on: dict[str, Any]) -
         "sampling_rate": 0.5, "confidence": 0.9, "by": ("other", "@rows:1,5"), "min_groups": 2,
         "order": "grouped", "threads": 2,
         "where": "pctr > 0", "limit": 5, "format": "parquet",
-        "per_group": False,
-        "keep_state": False, "keep_groups": False, "baseline": None,
+        "keep": [],
+        "baseline": None,
         "memory": "4GB",
     }  # fmt: skip
 

@@ -116,7 +116,7 @@ def test_merge__slices_and_groups__are_those_of_one_run(sliced: list[str]) -> No
     assert left_out == [1, 1]
     assert Path("merged.csv").read_text() == Path("once.csv").read_text()
     words = ("merge", *sliced, "--drop-groups", "--per-group", "none.csv", "-o", "none.json")
-    assert "keep_groups=True" in refusal(*words)
+    assert "keep='groups'" in refusal(*words)
     assert not Path("none.json").exists()
 
 

@@ -48,7 +48,7 @@ def test_command__with_what_it_cannot_take__says_so_in_one_line(
     monkeypatch.chdir(sources)
     before = sorted(Path().rglob("*"))
     (line,) = found = answer(*case.given)
-    assert set(re.findall(r"(\w+)=(?:True|'|\.\.\.)", line)) <= {"per_group", "se"}
+    assert set(re.findall(r"(\w+)=(?:True|'|\.\.\.)", line)) <= {"se"}
     assert sorted(Path().rglob("*")) == before
     case.check(found)
 

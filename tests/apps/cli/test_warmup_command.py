@@ -26,10 +26,10 @@ import fastrank_eval as fe
 
 results = [
     fe.evaluate(
-        path, group="user_id", label="click", score="score_a", measures=sys.argv[1], per_group=keep
+        path, group="user_id", label="click", score="score_a", measures=sys.argv[1], keep=keep
     )
     for path in sys.argv[2:]
-    for keep in (False, True)
+    for keep in ("", "values")
 ]
 print(json.dumps([[result.meta.compiled for result in results], "numba" in sys.modules]))
 """

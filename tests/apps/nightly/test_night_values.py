@@ -54,8 +54,7 @@ def evaluated(log: Any, measures: str = MEASURES, **options: Any) -> Evaluation:
         score=["old", "new"],
         measures=[*measures.split(","), *COUNTS, *options.pop("more", [])],
         baseline=options.pop("baseline", "old"),
-        per_group=False,
-        keep_scores=options.pop("keep_scores", True),
+        keep=options.pop("keep", "scores"),
         **options,
     )
 
@@ -205,7 +204,7 @@ def test_quality__nulls_that_are_allowed__are_counted() -> None:
         missing[random.choice(len(missing), many, replace=False)] = True
         log[name] = pa.array(log[name], mask=missing)
     done = evaluated(
-        log, measures="GAUC,nDCG@3", keep_scores=False, unjudged="allow", unretrieved="allow",
+        log, measures="GAUC,nDCG@3", keep="", unjudged="allow", unretrieved="allow",
         more=[UNJUDGED, UNSCORED],
     )  # fmt: skip
     nulls = quality_of(done).nulls
@@ -249,7 +248,7 @@ def test_curves__of_probabilities__at_few_points() -> None:
     assert (old.x[0], old.y[0], old.x[-1], old.y[-1]) == (0, 0, 1, 1)
     assert len(calibrated.x) == 20
     assert old.label.startswith("AUC 0.")
-    assert curves_of(evaluated(log, measures="GAUC", keep_scores=False)) == {}
+    assert curves_of(evaluated(log, measures="GAUC", keep="")) == {}
     for text in ("AUC(se='clustered')", "AUC(max_fpr=0.2)", "AUC(se='delong'),AUC"):
         drawn = curves_of(evaluated(log, measures=text))
         assert [replace(line, label="") for line in drawn["roc"]] == [
