@@ -5,10 +5,9 @@ from __future__ import annotations
 import datetime as dt
 import os
 import socket
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing, nullcontext, suppress
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -133,7 +132,7 @@ def nightly(
     output.remove_old()
     with output.report_errors():
         from fastrank_eval.apps.nightly.judge_again import due_nights
-        from fastrank_eval.apps.nightly.label_pages import check_all_pages
+        from fastrank_eval.apps.nightly.label_pages import check_all_pages, write_late_pages
         from fastrank_eval.apps.nightly.run import with_history_copy
 
         now, no_label_dates = dt.datetime.now(dt.UTC), dates if no_labels else []
@@ -143,7 +142,9 @@ def nightly(
             due = {night: labels for night, labels in nights if night not in dates}
             dates = sorted([*dates, *due])
             check_all_pages(run_settings, dates)
-            late = _write_late_pages(run_settings, dates)
+            what = "error: pages of earlier nights were not written"
+            _, failure = _tried(what, write_late_pages, run_settings, dates)
+            late = ExitCode.NOT_SHOWN if failure else ExitCode.DONE
             codes = {
                 _run_night(
                     run_settings.select(due[each]) if each in due else run_settings, each, now,
@@ -177,6 +178,7 @@ def _run_night(
 ) -> ExitCode:
     """Run a night, print it and return its exit code."""
     from fastrank_eval.apps.cli.progress_bar import progress_bar
+    from fastrank_eval.apps.nightly.label_pages import write_index
     from fastrank_eval.apps.nightly.label_summary import nights_lines, nights_markdown
     from fastrank_eval.apps.nightly.pages import write_pages
     from fastrank_eval.apps.nightly.run import nightly as run_night
@@ -198,7 +200,8 @@ def _run_night(
         output.nights.append(content)
         return ExitCode.BAD_INPUT
     shown = [_show_night(each, outcome) for each, outcome in zip(configs, outcomes, strict=True)]
-    index, failed = _write_index(config, date)
+    what = f"error: {date}: the list of nights was not written"
+    index, failed = _tried(what, write_index, config)
     nights, pages = [each.night for each in shown], [each.page for each in shown]
     lines = [config.title, *nights_lines(_nights_to_print(nights, is_last)).splitlines()]
     lines += filter(None, [index if config.parts else pages[0]])
@@ -247,28 +250,45 @@ class _ShownNight(NamedTuple):
     groups: str | None
 
 
+def _tried(
+    what: str, function: Callable[..., Any], *arguments: object
+) -> tuple[str | None, str | None]:
+    """Return the path that a function writes, and why it failed, after a note."""
+    from fastrank_eval.results.format import printable
+
+    try:
+        path = function(*arguments)
+    except FastRankEvalError as error:
+        reason = without_credentials(str(error))
+        note(f"{what}: {printable(reason)}")
+        return None, reason
+    return None if path is None else str(path), None
+
+
 def _show_night(config: NightlyConfig, outcome: NightRun) -> _ShownNight:
     """Write the page of the night of a label."""
     from fastrank_eval.apps.nightly.history import History
     from fastrank_eval.apps.nightly.mix import with_mixes
     from fastrank_eval.apps.nightly.pages import write_again, write_pages
     from fastrank_eval.apps.nightly.periods import with_periods
-    from fastrank_eval.results.format import printable
+    from fastrank_eval.apps.nightly.worst_groups import write_groups
 
     # The history now has the night, so the summary lists it even if its page fails.
-    night, page, failure = outcome.night, None, None
-    groups = _write_groups(config, night)
-    try:
+    night, page = outcome.night, None
+    what = f"warning: {night.date}: the worst groups were not written"
+    groups, _ = _tried(what, write_groups, config, night)
+
+    def write() -> None:
+        nonlocal night, page
         with closing(History(config.history).of(config.label)) as history:
             changes, night = history.changes(), with_mixes(night, history)
             night = with_periods(night, history)
             history.write_periods(night, changes)
-        page = next(iter(write_pages(config, night)), None)
+        page = next((str(path) for path in write_pages(config, night)), None)
         write_again(config, outcome.again)
-    except FastRankEvalError as error:
-        failure = without_credentials(str(error))
-        note(f"error: {night.date}: the night was evaluated, but not shown: {printable(failure)}")
-    return _ShownNight(night, None if page is None else str(page), failure, groups)
+
+    _, failure = _tried(f"error: {night.date}: the night was evaluated, but not shown", write)
+    return _ShownNight(night, page, failure, groups)
 
 
 def _keep_provisional(config: NightlyConfig, date: dt.date, reason: str) -> ExitCode:
@@ -287,45 +307,6 @@ def _keep_provisional(config: NightlyConfig, date: dt.date, reason: str) -> Exit
         note(f"error: {date}: {printable(str(error))}")
         return ExitCode.BAD_INPUT
     return ExitCode.DONE
-
-
-def _write_late_pages(config: NightlyConfig, dates: Sequence[dt.date]) -> ExitCode:
-    """Write the pages that a stopped run has left; return the exit code."""
-    from fastrank_eval.apps.nightly.label_pages import write_late_pages
-    from fastrank_eval.results.format import printable
-
-    try:
-        write_late_pages(config, dates)
-    except FastRankEvalError as error:
-        note(f"error: pages of earlier nights were not written: {printable(str(error))}")
-        return ExitCode.NOT_SHOWN
-    return ExitCode.DONE
-
-
-def _write_index(config: NightlyConfig, date: dt.date) -> tuple[str | None, bool]:
-    """Write the page of all labels; return its path, and whether that failed."""
-    from fastrank_eval.apps.nightly.label_pages import write_index
-    from fastrank_eval.results.format import printable
-
-    try:
-        path = write_index(config)
-    except FastRankEvalError as error:
-        note(f"error: {date}: the list of nights was not written: {printable(str(error))}")
-        return None, True
-    return None if path is None else str(path), False
-
-
-def _write_groups(config: NightlyConfig, night: Night) -> str | None:
-    """Write the worst groups of failed gates; an error does not stop the run."""
-    from fastrank_eval.apps.nightly.worst_groups import write_groups
-    from fastrank_eval.results.format import printable
-
-    try:
-        path = write_groups(config, night)
-    except FastRankEvalError as error:
-        note(f"warning: {night.date}: the worst groups were not written: {printable(str(error))}")
-        return None
-    return None if path is None else str(path)
 
 
 def _notify(
@@ -406,12 +387,8 @@ def _write_example(path: str) -> None:
 def _export(config: NightlyConfig, folder: str, quiet: bool) -> None:
     from fastrank_eval.apps.nightly.history import History
 
-    source = config.source_of(Path(folder, "value.parquet"))
-    if source is not None:
-        raise OutputError(
-            f"--export: must lie outside the source {source!r}, got {folder!r}; a later run would "
-            "read it, so name another folder."
-        )
+    remedy = "read it, so name another folder"
+    config.check_outside(Path(folder, "value.parquet"), "--export", folder, remedy)
     with History(config.history, readonly=True) as history:
         written = history.export(folder)
     for path in written if not quiet else ():
@@ -460,7 +437,9 @@ Examples:
 )
 def serve(history: str, host: str, port: int, allowed: tuple[str, ...]) -> None:
     """Show the nights of HISTORY in a browser until Ctrl-C."""
-    _check_libraries()
+    from fastrank_eval.apps.nightly.page import check_libraries
+
+    check_libraries("serve needs", "serve", "jinja2", "matplotlib", "starlette", "uvicorn")
     if host in _ANY_ADDRESS and not allowed:
         raise ArgumentError(
             f"--host {host} listens on every address of this machine: name the host that browsers "
@@ -482,12 +461,3 @@ def serve(history: str, host: str, port: int, allowed: tuple[str, ...]) -> None:
         load_libraries(source)
         note(f"serving {history} at http://{host_text}:{address[1]}/ (Ctrl-C ends)")
         run_server(application, listener)
-
-
-def _check_libraries() -> None:
-    needed = ("jinja2", "matplotlib", "starlette", "uvicorn")
-    missing = [name for name in needed if find_spec(name) is None]
-    if missing:
-        raise ArgumentError(
-            f"serve needs {', '.join(missing)}, not installed: pip install 'fastrank_eval[serve]'."
-        )

@@ -83,12 +83,8 @@ class NightlyOutput:
         history = os.path.realpath(config.history)
         if str(target) in (history, f"{history}-journal"):
             raise OutputError(f"--json {self._path!r} is the history; name another file.")
-        source = config.source_of(target)
-        if source is not None:
-            raise OutputError(
-                f"--json: must lie outside the source {source!r}, got {self._path!r}; a later run "
-                "would read it, so name a file in another folder."
-            )
+        remedy = "read it, so name a file in another folder"
+        config.check_outside(target, "--json", self._path, remedy)
         if config.folder is None or target.suffix != ".html":
             return
         folders = [config.folder, *(each.folder for each in config.of_labels() if each.folder)]

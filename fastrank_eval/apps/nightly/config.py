@@ -14,7 +14,7 @@ from typing import Any
 
 from fastrank_eval._lib.arguments import integer, one_of, typed
 from fastrank_eval._lib.dataclass import dataclass
-from fastrank_eval._lib.errors import ArgumentError, near
+from fastrank_eval._lib.errors import ArgumentError, OutputError, near
 from fastrank_eval.apps.nightly.config_checks import (
     ConfigErrors,
     Key,
@@ -245,8 +245,10 @@ class NightlyConfig:
         """Return the paths of a night."""
         return [_resolve(self.file, fill_date(path, date)) for path in self.paths]
 
-    def source_of(self, path: str | os.PathLike[str]) -> str | None:
-        """Return the path of the source that would read a file, or None.
+    def check_outside(
+        self, path: str | os.PathLike[str], argument: str, shown: str, remedy: str
+    ) -> None:
+        """Refuse a file that a source would read.
 
         A source reads its folder or pattern. For ``logs/day={date}`` that includes ``logs``, which
         a reader of all nights reads. The folder of the configuration is allowed.
@@ -254,6 +256,14 @@ class NightlyConfig:
         Parameters
         ----------
         path : path
+        argument, shown : str
+            The option that names the file, and what it names.
+        remedy : str
+            What a later run would do, and what to do.
+
+        Raises
+        ------
+        OutputError
         """
         target = Path(os.path.realpath(path))
         for source in self.paths:
@@ -264,8 +274,10 @@ class NightlyConfig:
             paths = [pattern, *self._partition_root(pattern)]
             # A format makes a source read files of any suffix.
             if any(would_read(_resolve(self.file, each), target, "parquet") for each in paths):
-                return source
-        return None
+                raise OutputError(
+                    f"{argument}: must lie outside the source {source!r}, got {shown!r}; a later "
+                    f"run would {remedy}."
+                )
 
     def _partition_root(self, path: str) -> list[str]:
         """Return the folder above the first ``key=value`` with a wildcard."""

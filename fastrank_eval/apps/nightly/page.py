@@ -307,18 +307,17 @@ def page(nights: Sequence[Night], *, note: str = "", links: Links | None = None)
     return render("night.html", **night_content(series), note=note, links=links)
 
 
-def check_libraries() -> None:
-    """Raise unless the libraries for pages are installed.
+def check_libraries(needed: str = "pages need", extra: str = "report", *names: str) -> None:
+    """Raise unless the libraries for pages, or others, are installed.
 
     Raises
     ------
     ArgumentError
     """
-    missing = [name for name in ("jinja2", "matplotlib") if find_spec(name) is None]
+    missing = [name for name in names or ("jinja2", "matplotlib") if find_spec(name) is None]
     if missing:
         raise ArgumentError(
-            f"pages need {' and '.join(missing)}, not installed: "
-            "pip install 'fastrank_eval[report]'."
+            f"{needed} {', '.join(missing)}, not installed: pip install 'fastrank_eval[{extra}]'."
         )
 
 

@@ -15,7 +15,6 @@ from fastrank_eval.apps.nightly.compare_nights import (
     without_praise,
 )
 from fastrank_eval.apps.nightly.night import Night
-from fastrank_eval.apps.nightly.page import check_libraries
 from fastrank_eval.apps.nightly.page_rows import MAX_SLICES, NightSeries
 from fastrank_eval.apps.nightly.text import (
     confidence_of,
@@ -58,7 +57,6 @@ def _over_nights(
     rows: bool = False,
 ) -> dict[str, Any]:
     """Return the values of models over nights, and their charts."""
-    check_libraries()
     from fastrank_eval.analysis.plots import styled
     from fastrank_eval.apps.nightly import charts
     from fastrank_eval.apps.nightly.time_charts import rows_and_rates, trend

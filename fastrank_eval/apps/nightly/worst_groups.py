@@ -45,13 +45,8 @@ def check_groups_file(config: NightlyConfig, date: dt.date) -> None:
     if config.folder is None or not config.groups:
         return
     path = groups_file(config.folder, date)
-    source = config.source_of(path)
-    if source is not None:
-        raise OutputError(
-            f"[output] folder: must lie outside the source {source!r}, got {str(config.folder)!r}; "
-            "a later run would read the groups of failed gates, so name another folder, or write "
-            "groups = 0."
-        )
+    remedy = "read the groups of failed gates, so name another folder, or write groups = 0"
+    config.check_outside(path, "[output] folder", str(config.folder), remedy)
     _check_replaceable(path)
 
 
