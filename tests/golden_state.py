@@ -14,8 +14,8 @@ import fastrank_eval as fe
 from fastrank_eval.engine.state_file import FORMAT
 
 FOLDER = Path(__file__).parent / "fixtures"
-GOLDEN = FOLDER / "state_format_3.arrow"
-VALUES = FOLDER / "state_format_3.json"
+GOLDEN = FOLDER / "state_format_4.arrow"
+VALUES = FOLDER / "state_format_4.json"
 MEASURES = (
     "GAUC,GAUC(weight='positives'),nDCG@3,GMAP,NumRel,AUC,AUC(se='clustered'),AUC(bins=16),KS,"
     "PRAUC,LogLoss,NE,PCOC,ECCE,ECE(bins=5),ECE(bins=3, by='count'),MSE,PPV,Lift,"
@@ -52,7 +52,7 @@ def golden_result() -> fe.Result:
 
 def main() -> None:
     """Write the file, and the values that it holds."""
-    if FORMAT != 3 or GOLDEN.exists():
+    if FORMAT != 4 or GOLDEN.exists():
         raise SystemExit(f"{GOLDEN} is there; a newer format has a file of its own.")
     result = golden_result()
     result.state.save(GOLDEN)

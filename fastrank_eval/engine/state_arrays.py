@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from contextlib import suppress
 from functools import lru_cache
 from typing import NamedTuple, Self, TypeVar
 
@@ -26,7 +24,7 @@ from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import MergeError, text_keys_hint
 from fastrank_eval.engine.plan import GroupValues, Plan
 from fastrank_eval.groups.edges import Keys
-from fastrank_eval.io.keys import CategoricalEncoder, KeyEncoder
+from fastrank_eval.io.keys import CategoricalEncoder
 from fastrank_eval.io.source import first_line
 from fastrank_eval.measures.pooled import PooledMeasure, RowState
 from fastrank_eval.slicing.bins import BinEncoder
@@ -148,112 +146,54 @@ def renumber(
     return state
 
 
-def _arrow_type(kind: str) -> pa.DataType | None:
-    """Read the kind of `CategoricalEncoder.keys`; None if unknown."""
-    plain = {"text": pa.large_string(), "bytes": pa.large_binary()}
-    plain |= {"integer": pa.int64(), "unsigned": pa.uint64()}
-    if kind in plain:
-        return plain[kind]
-    with suppress(ValueError):
-        return pa.type_for_alias(kind)
-    name, *arguments = re.findall(r"[^\[\](), =]+", kind) or [""]
-    with suppress(ValueError, TypeError, IndexError):
-        if name == "timestamp":
-            return pa.timestamp(arguments[0], tz=arguments[2])
-        if name == "fixed_size_binary":
-            return pa.binary(int(arguments[0]))
-        if name in ("decimal32", "decimal64", "decimal128", "decimal256"):
-            return getattr(pa, name)(*map(int, arguments))
-    return None
-
-
 class SavedField(CategoricalEncoder):
     """The values of a field in saved states, as its encoder has them.
 
     Parameters
     ----------
     name : str
-    kinds : sequence of (str or None)
-        Of the values of each state, as `CategoricalEncoder.keys` returns it.
-    values : sequence of sequence of (bytes or None)
+    values : sequence of pyarrow.Array
         Of each state.
 
     Raises
     ------
     MergeError
-        If the kinds differ.
+        If the types differ.
     """
 
-    def __init__(
-        self, name: str, kinds: Sequence[str | None], values: Sequence[Sequence[bytes | None]]
-    ) -> None:
+    def __init__(self, name: str, values: Sequence[pa.Array]) -> None:
         super().__init__(name)
-        distinct = sorted({kind for kind in kinds if kind is not None})
-        if len(distinct) > 1:
-            raise MergeError(
-                f"states cannot be merged, because the type of the field {name!r} differs: "
-                f"{' and '.join(distinct)}; evaluate the files together, or write them as Parquet "
-                "with one type."
-            )
-        self._kind = distinct[0] if distinct else None
-        self._values = list(dict.fromkeys(value for each in values for value in each))
-
-    def keys(self) -> tuple[str | None, list[bytes | None]]:
-        """Return the kind of the values, and the values."""
-        return self._kind, self._values
-
-    def values(self) -> pa.Array:
-        """Return the values in their type, and bytes of types that are unknown."""
-        kind = pa.null() if self._kind is None else _arrow_type(self._kind)
-        valid = [value for value in self._values if value is not None]
-        if kind is None or pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
-            values = bytes_column(valid, kind or pa.large_binary())
-        elif pa.types.is_null(kind):
-            return pa.nulls(len(self._values))
-        else:
-            size = 8 * -(-kind.bit_width // 64)
-            content = b"".join(value.ljust(size, b"\0") for value in valid)
-            words = np.frombuffer(content, np.int64).reshape(len(valid), size // 8)
-            values = KeyEncoder(self.name, kind).keys(list(words.T))
-        index = np.cumsum([value is not None for value in self._values]) - 1
-        missing = np.array([value is None for value in self._values], np.bool_)
-        return values.take(column_with_nulls(np.where(missing, 0, index), missing))
+        every = _concat(values, f"the field {name!r} differs")
+        if len(every):
+            self.codes(every)
 
 
 def field_to_arrays(field: CategoricalEncoder) -> tuple[Arrays, np.ndarray]:
-    """Write the values of a field: null first, then by their bytes.
+    """Write the values of a field, sorted, null last.
 
     Returns
     -------
     arrays : dict of ndarray
-        ``content``: the bytes; ``sizes``: the bytes of each value; ``null``: 0 or 1.
+        ``table``: the values.
     numbers : ndarray of int64, shape (values,)
         The place of each value of the encoder.
     """
-    _, values = field.keys()
-    order = sorted(range(len(values)), key=lambda code: (values[code] is not None, values[code]))
-    numbers = np.empty(len(values), np.int64)
-    numbers[order] = np.arange(len(values))
-    contents = [values[code] or b"" for code in order]
-    arrays: Arrays = {
-        "content": np.frombuffer(b"".join(contents), np.uint8),
-        "sizes": np.array(list(map(len, contents)), np.int64),
-        "null": np.array([values[code] is None for code in order], np.uint8),
-    }
-    return arrays, numbers
+    values = field.values()
+    order = np.argsort(value_ranks(values), kind="stable")
+    table = pa.table([values.take(row_column(order))], names=["value"])
+    return {"table": table_bytes(table)}, np.argsort(order)
 
 
-def field_values(arrays: Mapping[str, np.ndarray]) -> list[bytes | None]:
+def field_values(arrays: Mapping[str, np.ndarray]) -> pa.Array:
     """Read the values that `field_to_arrays` wrote."""
-    content, sizes, null = arrays["content"].tobytes(), arrays["sizes"], arrays["null"]
-    ends = np.cumsum(sizes)
-    places = map(slice, (ends - sizes).tolist(), ends.tolist())
-    values: list[bytes | None] = list(map(content.__getitem__, places))
-    if len(null) != len(values):
-        raise ValueError(f"null: must have {len(values)} entries, got {len(null)}")
-    for place in np.flatnonzero(null).tolist():
-        values[place] = None
-    return values
+    return table_from_bytes(arrays["table"]).column("value").combine_chunks()
+
+
+def field_numbers(field: CategoricalEncoder, values: pa.Array) -> np.ndarray:
+    """Return the number that a field has for each of its values."""
+    if not len(values):
+        return np.empty(0, np.int64)
+    return field.codes(_cast(values, field.values().type)).astype(np.int64)
 
 
 class SavedSlices(Slices):
@@ -280,7 +220,10 @@ class SavedSlices(Slices):
         first = {label: i for i, label in reversed(list(enumerate(labels)))}
         rows = np.array(sorted(first.values()), np.int64)
         values = {
-            name: _concat([one.values[name] for one in every], name, by).take(row_column(rows))
+            name: _concat(
+                [one.values[name] for one in every],
+                f"'{name}' differs, which is part of the slicing '{by}'",
+            ).take(row_column(rows))
             for name in every[0].values
         }
         order = np.lexsort([bin_ranks(column) for column in values.values()][::-1])
@@ -334,8 +277,11 @@ def bin_edges(slicing: SliceEncoder) -> dict[str, list[str]]:
     }
 
 
-def _concat(columns: Sequence[pa.Array], name: str, by: str) -> pa.Array:
-    """Concatenate columns, and widen types that differ only in width."""
+def _concat(columns: Sequence[pa.Array], differs: str) -> pa.Array:
+    """Concatenate columns, and widen types that differ only in width.
+
+    `differs` says in a message of which columns the type differs.
+    """
     kinds = {column.type for column in columns if column.null_count < len(column)}
     if kinds:
         kind = next(iter(kinds))
@@ -348,15 +294,16 @@ def _concat(columns: Sequence[pa.Array], name: str, by: str) -> pa.Array:
         kind = wide.pop()
         if wide:
             raise MergeError(
-                f"states cannot be merged, because the type of '{name}' differs, which is part of "
-                f"the slicing '{by}': {' and '.join(sorted(map(str, kinds)))}; evaluate the files "
-                "together, or write them as Parquet with one type."
+                f"states cannot be merged, because the type of {differs}: "
+                f"{' and '.join(sorted(map(str, kinds)))}; evaluate the files together, or write "
+                "them as Parquet with one type."
             )
-    cast = [
-        column.cast(kind) if column.null_count < len(column) else pa.nulls(len(column), kind)
-        for column in columns
-    ]
-    return pa.concat_arrays(cast)
+    return pa.concat_arrays([_cast(column, kind) for column in columns])
+
+
+def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    has_values = column.null_count < len(column)
+    return column.cast(kind) if has_values else pa.nulls(len(column), kind)
 
 
 def _widest(kind: pa.DataType) -> pa.DataType:

@@ -19,11 +19,18 @@ from fastrank_eval._lib.array_codes import stated_size
 from fastrank_eval._lib.arrow import arrow_column, bytes_column, column_with_nulls
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import FastRankEvalError, MeasureError, SourceError
-from fastrank_eval.engine.state_arrays import SLICES, VALUES, Rows, StateArrays
+from fastrank_eval.engine.state_arrays import (
+    SLICES,
+    VALUES,
+    Rows,
+    StateArrays,
+    field_values,
+)
 from fastrank_eval.io.source import first_line
+from fastrank_eval.slicing.encode import value_texts
 
 #: The version of the format that is written and read.
-FORMAT = 3
+FORMAT = 4
 
 
 _SCHEMA = pa.schema(
@@ -273,6 +280,9 @@ def fingerprint_of(measures: list[str], arrays: StateArrays) -> str:
     digest = hashlib.sha256(json.dumps([measures, slicings]).encode())
     for (rows, model, state), parts in sorted(arrays.items()):
         if state in (SLICES, VALUES):
+            continue
+        if "table" in parts:  # the bytes of the values of a field depend on the width of their type
+            digest.update(json.dumps([state, value_texts(field_values(parts))]).encode())
             continue
         for name, array in sorted(parts.items()):
             key = numbers[rows.by], rows.label, model, state

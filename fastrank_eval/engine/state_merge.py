@@ -31,7 +31,6 @@ from fastrank_eval.engine.state_arrays import (
     StateArrays,
     field_key,
     field_values,
-    fields_of,
     read,
 )
 from fastrank_eval.engine.state_file import Provenance
@@ -266,7 +265,7 @@ def merge_contents(every: Sequence[Content], *, whole: bool) -> tuple[StateArray
             for one in every
         )
         arrays[ALL, "", VALUES] = first.concat(others).sort_by_key().to_arrays()
-    entries: dict[str, Any] = {"fields": {f.name: f.keys()[0] for f in fields_of(plan)}}
+    entries: dict[str, Any] = {}
     if largest is not None:
         parts = [one for one in every if any(entry["rows"] for entry in one.header["provenance"])]
         bounds = [(one.header.get(LARGEST) or {}).get("at_least", False) for one in parts]
@@ -287,12 +286,8 @@ def plan_of(every: Sequence[Content], confidence: float = 0.95, min_groups: int 
         slices = [read(one.arrays, Rows(by), "", SLICES, SavedSlices.from_arrays) for one in every]
         encoders.append(SavedSliceEncoder(spec, SavedSlices.union(slices, by)))
     fields = (
-        SavedField(
-            name,
-            [one.header["fields"][name] for one in every],
-            [read(one.arrays, *field_key(name), field_values) for one in every],
-        )
-        for name in header["fields"]
+        SavedField(name, [read(one.arrays, *field_key(name), field_values) for one in every])
+        for name in columns["fields"]
     )
     return Plan(
         roles=Roles(

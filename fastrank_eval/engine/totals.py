@@ -22,6 +22,7 @@ from fastrank_eval.engine.state_arrays import (
     SavedSlices,
     StateArrays,
     field_key,
+    field_numbers,
     field_to_arrays,
     field_values,
     fields_of,
@@ -525,7 +526,7 @@ class Totals:
             (
                 (each.roles.scores, each.baseline, each.measures),
                 [slicing.slices().labels for slicing in each.slice_encoders],
-                [field.keys() for field in fields_of(each)],
+                [field.values() for field in fields_of(each)],
             )
             for each in (self._plan, plan)
         )
@@ -577,9 +578,8 @@ class Totals:
         """
         totals, numbers, row_states = cls(plan), {}, RowStates(plan)
         for field in fields_of(plan):
-            code_of = {value: code for code, value in enumerate(field.keys()[1])}
             values = read(arrays, *field_key(field.name), field_values)
-            numbers[field.name] = np.array([code_of[value] for value in values], np.int64)
+            numbers[field.name] = field_numbers(field, values)
         for number, (by, slices, _, states) in enumerate(totals._slicings()):
             saved = read(arrays, Rows(by), "", SLICES, SavedSlices.from_arrays) if by else _ALL_ROWS
             index_of = {label: index for index, label in enumerate(saved.labels)}

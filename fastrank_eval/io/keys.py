@@ -514,30 +514,6 @@ class CategoricalEncoder:
         null = pa.nulls(1, values.type)
         return pa.concat_arrays([values.slice(0, index), null, values.slice(index)])
 
-    def keys(self) -> tuple[str | None, list[bytes | None]]:
-        """Return the kind of the values, and the bytes of each numbered value.
-
-        Returns
-        -------
-        kind : str or None
-            ``"text"``, ``"bytes"``, ``"integer"``, ``"unsigned"`` or an Arrow type. Values of one
-            kind are equal if their bytes are equal. None if no column was encoded.
-        keys : list of bytes or None
-            Text in UTF-8; for other types the words of `KeyEncoder` without trailing zeros; None
-            for null.
-        """
-        with self._lock:
-            if self._encoder is None:
-                return None, []
-            kind, keys = self._encoder.kind, list(self._codes)
-            if not self._encoder.text:
-                return _kind_of(kind), keys
-            valid = [key for key in keys if key is not None]
-            size = 8 * -(-max(map(len, valid), default=8) // 8)
-            rows = np.array(valid, f"S{size}").reshape(-1, 1).view(np.uint64)
-            texts = iter(self._encoder.keys(list(rows.T)).cast(pa.large_binary()).to_pylist())
-            return _kind_of(kind), [None if key is None else next(texts) for key in keys]
-
     @staticmethod
     def _bytes_of(encoder: KeyEncoder, values: pa.Array) -> list[bytes]:
         """Return each value as bytes that differ between different values."""
@@ -587,13 +563,3 @@ def _as_int64(integers: np.ndarray) -> np.ndarray:
     if integers.dtype == np.uint64:
         return integers.view(np.int64)
     return integers.astype(np.int64, copy=False)
-
-
-def _kind_of(kind: pa.DataType) -> str:
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        return "text"
-    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-        return "bytes"
-    if pa.types.is_signed_integer(kind):
-        return "integer"
-    return "unsigned" if pa.types.is_unsigned_integer(kind) else str(kind)

@@ -516,7 +516,6 @@ def state_of_run(evaluation: Evaluation, source: object, keep_groups: bool = Fal
     plan, totals, conventions = evaluation.plan, evaluation.totals, evaluation.meta.conventions
     roles, overall = plan.roles, totals.overall
     states = totals.to_arrays()
-    kinds = {field.name: field.keys()[0] for field in fields_of(plan)}
     measures = [str(m) for m in plan.measures]
     provenance = {
         "sources": _source_names(source),
@@ -543,7 +542,7 @@ def state_of_run(evaluation: Evaluation, source: object, keep_groups: bool = Fal
             "item": roles.item,
             "subtopics": roles.subtopics,
             "group weights": roles.group_weights,
-            "fields": list(kinds),
+            "fields": [field.name for field in fields_of(plan)],
         },
         "score_types": {
             name: _score_type(evaluation.schema.field(name).type, roles) for name in roles.scores
@@ -557,7 +556,6 @@ def state_of_run(evaluation: Evaluation, source: object, keep_groups: bool = Fal
         "baseline": None if plan.baseline is None else roles.scores[plan.baseline],
         "slicings": {str(slicing.spec): bin_edges(slicing) for slicing in plan.slice_encoders},
         "has_groups": keep_groups,
-        "fields": kinds,
         "confidence": plan.confidence,
         "min_groups": plan.min_groups,
         "provenance": [provenance],

@@ -119,11 +119,11 @@ def test_newer_format__is_refused_and_names_its_writer(
     state: fe.State, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as later:
-        later.setattr(state_file, "FORMAT", 4)
+        later.setattr(state_file, "FORMAT", 5)
         later.setattr(state_file, "__version__", "9.0")
         state.save(tmp_path / "new")
     with pytest.raises(
-        SourceError, match=r"format 4, written by fastrank_eval 9\.0;.* reads format 3"
+        SourceError, match=r"format 5, written by fastrank_eval 9\.0;.* reads format 4"
     ):
         fe.load_state(tmp_path / "new")
 
@@ -253,7 +253,7 @@ def test_thousand_edges__are_written_once_not_for_every_slice(tmp_path: Path) ->
     assert len(again.values) == len(result.values) > 900
 
 
-def test_golden_file__of_format_3__is_read() -> None:
+def test_golden_file__of_format_4__is_read() -> None:
     wanted = json.loads(VALUES.read_text(encoding="utf-8"))
     state = fe.load_state(GOLDEN)
     found = state.result()

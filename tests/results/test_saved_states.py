@@ -202,8 +202,8 @@ def test_field__values_meet_their_equals(name: str) -> None:
 def test_field__of_two_types__is_refused() -> None:
     log = {"group": [1, 1], "label": [0, 1], "score": [0.5, 0.25]}
     measures = "FieldECE(field='ad')"
-    one, other = (state_of({**log, "ad": ad}, measures).state for ad in ([1, 2], ["1", "2"]))
-    with pytest.raises(MergeError, match="the type of the field 'ad' differs: integer and text"):
+    one, other = (state_of({**log, "ad": ad}, measures).state for ad in ([1, 2], ["1", "3"]))
+    with pytest.raises(MergeError, match="the type of the field 'ad' differs: int64 and string"):
         one.merge(other)
 
 
