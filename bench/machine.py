@@ -64,7 +64,7 @@ def sort_whole(words: Words) -> None:
 
 
 class Clock:
-    """Tells how busy other programs kept the machine since this was made."""
+    """Measures how busy other programs kept the machine since this was made."""
 
     def __init__(self) -> None:
         self._wall, self._all, self._own = time.perf_counter(), _all_seconds(), _own_seconds()

@@ -60,7 +60,7 @@ class Target:
     measured: Callable[[Run], Pair]
 
     def met(self, run: Run) -> bool | None:
-        """Tell whether the wall clock met the target; None if it was not measured."""
+        """Return whether the wall clock met the target; None if it was not measured."""
         wall, _ = self.measured(run)
         if wall is None:
             return None

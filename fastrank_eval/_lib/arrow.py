@@ -100,7 +100,7 @@ def missing_rows(column: pa.Array) -> np.ndarray:
 
 
 def null_rows(column: pa.Array) -> np.ndarray:
-    """Tell which rows of a decoded column are null: bool."""
+    """Return which rows of a decoded column are null: bool."""
     # Not is_null(): a first call of Arrow's functions imports them, 45 ms.
     if column.buffers()[0] is None:
         return np.full(len(column), column.null_count > 0)
@@ -184,7 +184,7 @@ def is_wide_integer(kind: pa.DataType) -> bool:
 
 
 def is_list(kind: pa.DataType) -> bool:
-    """Tell whether a type is a list of any form."""
+    """Return whether a type is a list of any form."""
     types = pa.types
     return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
 

@@ -156,7 +156,7 @@ def borrow(size: int) -> np.ndarray:
 
 
 def give_back(memory: np.ndarray) -> None:
-    """Keep what was borrowed for the next run, unless it is too long."""
+    """Store what was borrowed for the next run, unless it is too long."""
     pages = getattr(memory.base, "obj", None)
     if isinstance(pages, mmap.mmap) and len(memory) <= _MAX_KEPT_BYTES:
         with suppress(OSError):

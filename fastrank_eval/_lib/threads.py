@@ -135,7 +135,7 @@ _MAX_FREE_BYTES = 128 << 20
 
 
 def _adopt_arrays(adopted: list[dict[Any, np.ndarray]]) -> None:
-    """Give a new thread the arrays of one that has ended.
+    """Assign to a new thread the arrays of one that has ended.
 
     To touch new ones costs 5 ns for each of 10^6 rows.
     """

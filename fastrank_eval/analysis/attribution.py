@@ -118,7 +118,7 @@ def error_of_rela_impr(
 
 
 def has_chance(measure: Measure) -> bool:
-    """Tell whether a random order has the value 0.5 by the measure."""
+    """Return whether a random order has the value 0.5 by the measure."""
     return measure.name in ("AUC", "GAUC") and (measure.chosen.get("max_fpr") or 1) >= 1
 
 
@@ -405,7 +405,7 @@ def largest_changes(records: GroupRecords, changes: np.ndarray, top: int) -> np.
 
 
 def is_mean(measure: Measure) -> bool:
-    """Tell whether a measure is a mean over groups."""
+    """Return whether a measure is a mean over groups."""
     return not measure.pooled and measure.aggregate == "mean"
 
 

@@ -235,7 +235,7 @@ def comparison_of(
 
 
 def with_clustered_errors(measures: Sequence[Measure]) -> tuple[Measure, ...]:
-    """Give AUC a clustered standard error, unless its options exclude one."""
+    """Select AUC's clustered standard error, unless options exclude it."""
     computed = [
         m(se="clustered") if m.name == "AUC" and not m.given & {"se", "bins", "max_fpr"} else m
         for m in measures

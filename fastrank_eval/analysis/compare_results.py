@@ -166,7 +166,7 @@ def _expressions(sides: Iterable[tuple[Result, Mapping[str, str]]]) -> dict[str,
 def _common_meta(
     result: Result, other: Result, slicings: Sequence[str], expressions: Mapping[str, object]
 ) -> Meta:
-    """Keep the conventions that both results share, and all expressions."""
+    """Select the conventions that both results share, and all expressions."""
     own, others = result.meta.conventions, other.meta.conventions
     common = {
         name: value

@@ -238,17 +238,17 @@ def detectable(row: ComparedValue, alpha: float, replicates: int) -> float:
 
 
 def is_shown(value: ComparedValue, confidence: float) -> bool:
-    """Tell whether a difference is significant by its adjusted p-value."""
+    """Return whether a difference is significant by its adjusted p-value."""
     return value.p_adjusted <= 1 - confidence and value.delta != 0
 
 
 def is_tested(value: ComparedValue) -> bool:
-    """Tell whether a difference has a p-value."""
+    """Return whether a difference has a p-value."""
     return not math.isnan(value.p_value)
 
 
 def is_undecided(value: ComparedValue, confidence: float) -> bool:
-    """Tell whether a difference is undecided even without correction."""
+    """Return whether a difference is undecided even without correction."""
     return value.verdict.startswith(f"{_UNDECIDED}:") and not value.p_value <= 1 - confidence
 
 
@@ -287,7 +287,7 @@ def direction_of(delta: float, measure: Measure) -> str:
 
 
 def _contradicts(value: ComparedValue, measure: Measure) -> bool:
-    """Tell whether a test of counts or ranks contradicts the value."""
+    """Return whether a test of counts or ranks contradicts the value."""
     if value.test not in ("sign", "wilcoxon") or value.wins == value.losses:
         return False
     return _wins_lead(value) != ((value.delta > 0) == measure.higher_is_better)

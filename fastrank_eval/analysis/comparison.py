@@ -797,7 +797,7 @@ def mark_notes(comparison: Comparison, by_model: bool) -> Iterator[str]:
 
 
 def _visible_parts(comparison: Comparison) -> Iterator[bool]:
-    """Tell for each mix and remainder whether it prints as other than 0."""
+    """Return for each mix and remainder whether it prints as not 0."""
     overall = {(v.score, v.measure): v for v in comparison.overall}
     for (score, measure, _), decomposition in comparison.decompositions.items():
         digits = digits_of(overall[score, measure])

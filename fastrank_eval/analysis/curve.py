@@ -446,7 +446,7 @@ def _curve_of_result(
 
 
 def _missing_reason(kind: str, table: ScoreTable) -> str | None:
-    """Give the reason why a model has no curve, or None."""
+    """Return the reason why a model has no curve, or None."""
     if not len(table.score):
         return "no_rows"
     if kind in ("roc", "det"):

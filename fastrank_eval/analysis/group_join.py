@@ -208,7 +208,7 @@ def join_groups(
 
 
 def _take_or(values: np.ndarray, rows: np.ndarray, default: float) -> np.ndarray:
-    """Take values by row, `default` where the row is -1."""
+    """Select values by row, `default` where the row is -1."""
     result = np.full(len(rows), default)
     present = rows >= 0
     result[present] = values[rows[present]]

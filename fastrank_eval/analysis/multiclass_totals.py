@@ -134,7 +134,7 @@ OVER_PAIRS = ("ovo", "ovo_weighted", "mu")
 
 
 def over_pairs(measure: Measure) -> bool:
-    """Tell whether a measure has averages over pairs of classes.
+    """Return whether a measure has averages over pairs of classes.
 
     It must depend on the ranking alone: a probability among all classes is not one among two.
     """
@@ -174,7 +174,7 @@ class ClassPlan:
         return self.roles.weight is not None
 
     def overall(self, measure: Measure) -> bool:
-        """Tell whether a measure is defined for all classes at once."""
+        """Return whether a measure is defined for all classes at once."""
         if isinstance(measure, LogarithmicLoss):
             return self.roles.form == "one"
         names = ("Accuracy", "ErrorRate")

@@ -149,7 +149,7 @@ class Criterion:
         return self.costs is None or self.costs.get("fp", 0.0) >= self.costs.get("tn", 0.0)
 
     def undefined(self, positive: float, negative: float) -> str | None:
-        """Give the reason why these rows have no best threshold, or None.
+        """Return the reason why these rows have no best threshold, or None.
 
         Parameters
         ----------

@@ -323,7 +323,7 @@ class Sums:
         )
 
     def take(self, slice_indices: np.ndarray) -> Self:
-        """Take the sums of some slices, in this order; zeros for -1."""
+        """Select the sums of some slices, in this order; zeros for -1."""
         sums = type(self)(self._plan)
         sums._counts = self._counts.take(slice_indices)
         sums._sizes = self._sizes.take(slice_indices)
@@ -386,7 +386,7 @@ class Sums:
         return self._counts.at(slice_index, _GROUPS)
 
     def has_few_groups(self, slice_index: int) -> bool:
-        """Tell whether a slice has fewer than `min_groups` groups."""
+        """Return whether a slice has fewer than `min_groups` groups."""
         return self._plan.grouped and self.groups(slice_index) < self._plan.min_groups
 
     def rows(self, slice_index: int = 0) -> int:
@@ -521,7 +521,7 @@ class Totals:
                     yield SliceTotals(by, label, index, sums, states.of(index))
 
     def has_codes_of(self, plan: Plan) -> bool:
-        """Tell whether a plan has the same models, slices and field values."""
+        """Return whether a plan has the same models, slices and field values."""
         own, other = (
             (
                 (each.roles.scores, each.baseline, each.measures),

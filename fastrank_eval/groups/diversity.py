@@ -298,7 +298,7 @@ def _average(intents, values, means):  # type: ignore[no-untyped-def]
 def _take_greedily(  # type: ignore[no-untyped-def]
     offsets, mask, preference, decay, depth, negligible, remaining, heads, ends, gains
 ):
-    """Take the best row at each rank.
+    """Select the best row at each rank.
 
     Of rows with equal masks only the first is a candidate.
     """

@@ -160,7 +160,7 @@ def _differs_from_previous(key: pa.Array) -> np.ndarray:
 
 
 def same_key(left: Keys, i: int, right: Keys, j: int) -> bool:
-    """Tell whether row `i` of `left` and row `j` of `right` have one key."""
+    """Return whether row `i` of `left` and row `j` of `right` have one key."""
     return all(a[i].equals(b[j]) for a, b in zip(left, right, strict=True))
 
 
@@ -229,7 +229,7 @@ def key_run(
 
 
 def keys_at(keys: Keys, rows: np.ndarray) -> Keys:
-    """Take the keys of some rows."""
+    """Select the keys of some rows."""
     return tuple(_key_at(key, rows) for key in keys)
 
 
@@ -242,7 +242,7 @@ def _key_at(key: pa.Array, rows: np.ndarray) -> pa.Array:
 
 
 def _directions(keys: Keys, rows: np.ndarray) -> tuple[bool, bool]:
-    """Tell whether keys strictly ascend, and whether they strictly descend.
+    """Return whether keys strictly ascend, and whether they strictly descend.
 
     A single key does both.
     """

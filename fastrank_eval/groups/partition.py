@@ -162,12 +162,12 @@ class Partitioner:
         return sum(column.bytes for column in self.columns)
 
     def give_back(self) -> None:
-        """Keep the memory of the rows for the next run; they are not read again."""
+        """Store the memory of the rows for the next run; they are not read again."""
         for block in self._blocks.values():
             give_back(block.memory)
 
     def separate(self) -> None:
-        """Give each later batch a block of its own, freed with it."""
+        """Put each later batch into a block of its own, freed with it."""
         with self._lock:
             self._rows = 0
             self._blocks.clear()

@@ -223,7 +223,7 @@ def entries_in_order(
 
 
 def descends(score: np.ndarray, starts: np.ndarray) -> bool:
-    """Tell whether scores descend in every group; `starts` as in `Profile`."""
+    """Return whether scores descend in every group; `starts` as in `Profile`."""
     edges = starts[(starts > 0) & (starts < len(score))]
     edges = edges[np.diff(edges, prepend=0) > 0]  # np.unique() imports numpy.ma
     between = int(np.count_nonzero(score[edges] > score[edges - 1]))

@@ -136,7 +136,7 @@ def _sort(first, second, n):  # type: ignore[no-untyped-def]
 
 @kernel
 def _comes_later(first, second, a, b):  # type: ignore[no-untyped-def]
-    """Tell whether pair `a` is larger than pair `b`."""
+    """Return whether pair `a` is larger than pair `b`."""
     if first[a] != first[b]:
         return first[a] > first[b]
     return second.shape[0] > 0 and second[a] > second[b]

@@ -182,7 +182,7 @@ def resolve_blocks(
     ties: str,
     above: np.ndarray,
 ) -> np.ndarray | None:
-    """Give each entry of a tie block its own best or worst possible rank.
+    """Compute for each entry of a tie block its best or worst possible rank.
 
     Parameters
     ----------

@@ -394,7 +394,7 @@ class CatBoostMetric(_TrainingMetric):
     labels: dict[int, np.ndarray]
 
     def is_max_optimal(self) -> bool:
-        """Tell whether higher is better."""
+        """Return whether higher is better."""
         return self.higher_is_better
 
     def evaluate(self, approxes: Sequence[Any], target: Any, weight: Any) -> tuple[float, float]:

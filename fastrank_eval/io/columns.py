@@ -365,7 +365,7 @@ class Layout:
             masked: bool = False,
             encoder: CodedColumn | None = None,
         ) -> StoredColumn:
-            """Give a column a place, unless it has one."""
+            """Add a column, unless it is there."""
             key = role, name, masked, *policies
             if key not in known:
                 mask = self.size + 1 if masked else _ABSENT
@@ -474,7 +474,7 @@ class Rows:
         )
 
     def keep(self, plans: Iterable[int]) -> Rows:
-        """Keep only the arrays of some plans."""
+        """Select the arrays of some plans."""
         places = {place for plan in plans for place in self.layout.places[plan]}
         if len(places - {_ABSENT}) == len(self.arrays):
             return self

@@ -184,7 +184,7 @@ class StreamBytes:
         return True
 
     def close(self) -> None:
-        """Keep the file open: its owner closes it."""
+        """Leave the file open: its owner closes it."""
 
     def refuse_unfinished(self, name: str) -> None:
         """Raise if a stream has no end marker, or bytes after it.
@@ -407,7 +407,7 @@ def _beyond_int64(reader: Any, texts: frozenset[str]) -> list[str]:
 
 
 def _reaches(column: pa.Array, limit: float) -> bool:
-    """Tell whether the size of a double is a limit or more."""
+    """Return whether the size of a double is a limit or more."""
     return bool((abs(column.to_numpy(zero_copy_only=False)) >= limit).any())
 
 

@@ -228,7 +228,7 @@ class NormalizedEntropy(_Likelihood):
     def derivatives_of_pair(
         self, base: ClusteredSums, other: ClusteredSums
     ) -> tuple[list[float], list[float]]:
-        """Hold the entropy of the rows fixed if few groups make it up.
+        """Treat the entropy of the rows as fixed if few groups make it up.
 
         The entropy of few positives moves with each of them, and so does the loss. A group with
         most of the positives would have an influence near 0, however much the models differ there,

@@ -297,7 +297,7 @@ class _Table:
 
 
 def _lacks_groups(row: object) -> bool:
-    """Tell whether a value needs groups and has none."""
+    """Return whether a value needs groups and has none."""
     ungrouped = getattr(row, "groups", None) == 0 and math.isfinite(getattr(row, "value", math.nan))
     return getattr(row, "groups_used", None) == 0 and not ungrouped
 

@@ -248,7 +248,7 @@ class Labelled(View):
         return Verdict(tuple(failures), tuple(not_judged))
 
     def _computes(self, one: Gate) -> bool:
-        """Tell whether the values, or those of a label, suffice for a gate."""
+        """Return whether the values, or those of a label, suffice for a gate."""
         if self.labels:
             return any(part._computes(one) for part in self._parts.values())
         measures = (measure(term.measure) for term in one.terms)

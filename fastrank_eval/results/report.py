@@ -410,7 +410,7 @@ def _cell(cell: str, escaped: Callable[[str], str], bold: str) -> str:
 
 
 def _sides(table: Table, name: str, number: str) -> list[str]:
-    """Give each column the word of names or that of numbers."""
+    """Return for each column the word of names or that of numbers."""
     return [name if i < table.names else number for i in range(len(table.header))]
 
 

@@ -41,7 +41,7 @@ from fastrank_eval.slicing.spec import Edges, Period, SliceColumn, Width, exact_
 
 
 def _is_ordered(kind: pa.DataType) -> bool:
-    """Tell whether edges can bin a type.
+    """Return whether edges can bin a type.
 
     They can bin numbers, decimals, dates and timestamps.
     """

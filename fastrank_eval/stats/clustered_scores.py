@@ -350,7 +350,7 @@ def _sort_groups(rows: _Rows, groups: np.ndarray) -> np.ndarray:
 
 
 def _take_groups(rows: _Rows, groups: np.ndarray) -> _Rows:
-    """Take the rows of some groups, in this order."""
+    """Select the rows of some groups, in this order."""
     first, sizes = np.cumsum(rows.sizes) - rows.sizes, rows.sizes[groups]
     skipped = first[groups] - (np.cumsum(sizes) - sizes)
     rows_taken = np.repeat(skipped, sizes) + np.arange(sizes.sum())

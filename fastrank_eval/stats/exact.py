@@ -40,7 +40,7 @@ NUMBER_DIGITS = 70
 
 
 def take_rows(tables: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Take rows of each table; zeros for -1 and for missing rows."""
+    """Select rows of each table; zeros for -1 and for missing rows."""
     count, length, width = tables.shape
     selection = np.zeros((count, len(rows), width), tables.dtype)
     present = (rows >= 0) & (rows < length)
@@ -233,7 +233,7 @@ class ExactSums:
             self._added += other._added + 1
 
     def take(self, slices: np.ndarray) -> ExactSums:
-        """Take the sums of some slices, in this order; zeros for -1."""
+        """Select the sums of some slices, in this order; zeros for -1."""
         selection = ExactSums(self.terms)
         selection.lowest, selection._added = self.lowest, self._added
         selection.digits = take_rows(self.digits, slices)
@@ -372,7 +372,7 @@ class SliceCounts:
         self.table[: len(other.table)] += other.table
 
     def take(self, slice_indices: np.ndarray) -> SliceCounts:
-        """Take the counts of some slices, in this order; zeros for -1."""
+        """Select the counts of some slices, in this order; zeros for -1."""
         return SliceCounts.of(take_rows(self.table[None], slice_indices)[0])
 
     @classmethod

@@ -263,7 +263,7 @@ def zero_if_rounding(se: float, rounding: float, groups: int) -> float:
 
 
 def is_rounding(difference: float, values: Sequence[float], rounding: float, groups: int) -> bool:
-    """Tell whether the difference of two values may be due to rounding alone.
+    """Return whether the difference of two values may be rounding alone.
 
     Parameters
     ----------

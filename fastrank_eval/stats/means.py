@@ -62,7 +62,7 @@ class _GroupState:
         return state
 
     def take(self, slices: np.ndarray) -> Self:
-        """Take the sums of some slices, in this order; zeros for -1."""
+        """Select the sums of some slices, in this order; zeros for -1."""
         sums = [sums.take(slices) for sums in self._sums]
         return self._copy(sums, [counts.take(slices) for counts in self._counts])
 
@@ -178,7 +178,7 @@ class MeanState(_GroupState):
                 self._dropped[m].setdefault(reason, SliceCounts(1)).merge(groups)
 
     def take(self, slices: np.ndarray) -> Self:
-        """Take the sums of some slices, in this order; zeros for -1."""
+        """Select the sums of some slices, in this order; zeros for -1."""
         selection = super().take(slices)
         selection._dropped = [
             {reason: groups.take(slices) for reason, groups in dropped.items()}

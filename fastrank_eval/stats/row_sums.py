@@ -46,7 +46,7 @@ class SharedSums:
         return len(self._terms)
 
     def take_part(self) -> ExactSums:
-        """Take a part that no other thread has."""
+        """Borrow a part that no other thread has."""
         try:
             return self._parts.pop()
         except IndexError:

@@ -112,7 +112,7 @@ def mutated(mutation: MutationSpec) -> str:
 
 
 def is_python(text: str) -> bool:
-    """Tell whether a text compiles: ``2**not 3``, of ``2**-3``, is no mutant."""
+    """Return whether a text compiles: ``2**not 3``, of ``2**-3``, is no mutant."""
     try:
         compile(text, "mutant", "exec")
     except SyntaxError:

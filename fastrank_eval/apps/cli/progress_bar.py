@@ -102,7 +102,7 @@ def _console() -> Console:
     from rich.console import Console
 
     class VisibleCursorConsole(Console):
-        """Keeps the cursor visible: it would stay hidden after Ctrl-Z or a kill."""
+        """Leaves the cursor visible: it would stay hidden after Ctrl-Z or a kill."""
 
         def show_cursor(self, show: bool = True) -> bool:
             return False

@@ -554,7 +554,7 @@ def check_files(
 
 
 def _reads(source: str, target: Path) -> bool:
-    """Tell whether reading `source` reads the file `target`."""
+    """Return whether reading `source` reads the file `target`."""
     import glob
 
     if source == "-":

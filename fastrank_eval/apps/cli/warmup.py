@@ -189,7 +189,7 @@ def _variants(rows: pa.Table, roles: Roles) -> Iterator[tuple[pa.Table, np.ndarr
         group, firsts = number_keys([rows[name].combine_chunks() for name in roles.group])
 
     def from_rows(names: Sequence[str], by: np.ndarray) -> pa.Table:
-        """Take some columns from other rows."""
+        """Select some columns from other rows."""
         columns = dict(zip(rows.schema.names, rows.columns, strict=True))
         return pa.table(columns | {name: rows[name].take(by) for name in names})
 

@@ -206,7 +206,7 @@ class Recipe:
         return ScoreModel(shift, slope, intercept, auc)
 
     def to_json(self) -> str:
-        """Give the options as JSON text.
+        """Return the options as JSON text.
 
         The Arrow schema stores it under the key `data_gen`.
         """

@@ -175,7 +175,7 @@ def undefined_values(night: Night) -> list[MeasureValue]:
 
 
 def has_one_class(night: Night) -> bool:
-    """Tell whether all rows are of one class and a measure needs both.
+    """Return whether all rows are of one class and a measure needs both.
 
     Such measures have no value, or judge probabilities.
     """

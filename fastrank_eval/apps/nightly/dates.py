@@ -143,7 +143,7 @@ def fill_date(text: str, date: dt.date) -> str:
 
 
 def depends_on_date(text: str) -> bool:
-    """Tell whether a text changes with the date of the night."""
+    """Return whether a text changes with the date of the night."""
     return fill_date(text, _SAMPLE) != fill_date(text, _SAMPLE + dt.timedelta(days=1))
 
 

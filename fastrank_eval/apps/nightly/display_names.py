@@ -17,7 +17,7 @@ from fastrank_eval.measures.parser import measure as measure_of
 
 
 def with_standard_errors(requested: Sequence[Measure]) -> tuple[Measure, ...]:
-    """Give AUC the standard error that `compare` computes.
+    """Select for AUC the standard error that `compare` computes.
 
     Parameters
     ----------

@@ -267,7 +267,7 @@ def write_tables(database: sqlite3.Connection, folder: Path) -> list[Path]:
 
 
 def _is_table(path: Path, name: str) -> bool:
-    """Tell whether a file is this table."""
+    """Return whether a file is this table."""
     try:
         # Arrow reads the name `s3:x` as an address.
         return pq.read_schema(path.absolute()).names == [*columns(name)]

@@ -403,7 +403,7 @@ def judge_drift(
 
 
 def _has_enough(drift: NightDrift, rows: int, before: int, limits: DriftLimits) -> bool:
-    """Tell whether rows, and those of enough nights before, can be judged."""
+    """Return whether rows, and those of enough nights before, can be judged."""
     nights = min(MIN_NIGHTS, limits.nights)
     return drift.nights >= nights and min(rows, before) >= limits.min_rows
 

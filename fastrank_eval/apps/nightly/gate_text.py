@@ -74,7 +74,7 @@ def not_judged(night: Night) -> list[str]:
 
 
 def reads_measures(outcome: GateOutcome) -> bool:
-    """Tell whether a gate reads more than the number of rows or groups.
+    """Return whether a gate reads more than the number of rows or groups.
 
     Examples
     --------

@@ -194,7 +194,7 @@ def check_labels(
 
 
 def _is_own(table: str, key: str, own: Mapping[str, Any]) -> bool:
-    """Tell whether a label replaces a key of a general table."""
+    """Return whether a label replaces a key of a general table."""
     return KEY_TABLES.get(key) == table and key in own
 
 

@@ -39,7 +39,7 @@ _DIGITS = 4
 
 
 def is_complete(date: dt.date, after: dt.timedelta | None, now: dt.datetime) -> bool:
-    """Tell whether the labels of a night are complete.
+    """Return whether the labels of a night are complete.
 
     Parameters
     ----------
@@ -159,7 +159,7 @@ def check_order(night: Night, stored: Night | None) -> None:
 def with_earlier_judgement(
     night: Night, states: SavedStates, stored: Night | None, history: History
 ) -> tuple[Night, SavedStates]:
-    """Keep the provisional numbers of a night that is judged again.
+    """Store the provisional numbers of a night that is judged again.
 
     Parameters
     ----------

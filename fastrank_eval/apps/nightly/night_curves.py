@@ -20,7 +20,7 @@ _POINTS, _BINS, _DIGITS = 100, 20, 6
 
 
 def has_curves(measure: Measure) -> bool:
-    """Tell whether a measure keeps all scores, with grade 1 as positive.
+    """Return whether a measure keeps all scores, with grade 1 as positive.
 
     Parameters
     ----------

@@ -46,7 +46,7 @@ _ZERO_WIDTH_SPACE = "\u200b"
 
 
 def wants_message(webhook: Webhook, status: str, before: str | None) -> bool:
-    """Tell whether to send a message about a night.
+    """Return whether to send a message about a night.
 
     Parameters
     ----------

@@ -183,7 +183,7 @@ def drift_command(night: Night, finding: Finding) -> str:
 
 
 def is_paired(night: Night, finding: Finding) -> bool:
-    """Tell whether a finding is about a model beside the baseline."""
+    """Return whether a finding is about a model beside the baseline."""
     return night.baseline not in (None, finding.score) and finding.compared not in EARLIER
 
 
@@ -267,7 +267,7 @@ def _where(night: Night) -> str | None:
 
 
 def _may_have_nan(night: Night, finding: Finding) -> bool:
-    """Tell whether the slice is null in a column of numbers.
+    """Return whether the slice is null in a column of numbers.
 
     Slices count NaN as null, and conditions do not.
     """

@@ -160,7 +160,7 @@ class PageCache:
         return self._pages[address]
 
     def add(self, stamp: object, address: Hashable, page: bytes) -> None:
-        """Keep a page; pages of another state of the history are removed."""
+        """Store a page; pages of another state of the history are removed."""
         if stamp != self._stamp:
             self._stamp, self._bytes = stamp, 0
             self._pages.clear()

@@ -129,7 +129,7 @@ def compare_content(first: Night, second: Night) -> dict[str, Any]:
 
 
 def _is_known(measure: str) -> bool:
-    """Tell whether this version has a measure."""
+    """Return whether this version has a measure."""
     try:
         measure_of(measure)
     except FastRankEvalError:

@@ -422,7 +422,7 @@ def _check_version(task: Task) -> None:
 
 
 def _with_names(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
-    """Give columns their own names, and convert times to UTC.
+    """Rename columns to their own names, and convert times to UTC.
 
     Spark converts times to the zone of its session: days would begin at other hours.
     """

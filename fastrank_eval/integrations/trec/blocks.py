@@ -56,7 +56,7 @@ class Text:
     file: File | None = None
 
     def has_columns(self) -> bool:
-        """Tell from suffix and first bytes whether this is a file of columns."""
+        """Return whether suffix or first bytes are those of a file of columns."""
         if self.file is None:
             return False
         suffix = self.file.path.rpartition(".")[2].lower()
@@ -151,7 +151,7 @@ def text_of_stream(stream: Any) -> Text:
 
 
 def is_stream(source: object) -> bool:
-    """Tell whether this is an open file."""
+    """Return whether this is an open file."""
     return callable(getattr(source, "read", None)) and not hasattr(source, "schema")
 
 

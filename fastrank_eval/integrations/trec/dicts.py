@@ -23,12 +23,12 @@ _LONG = 5
 
 
 def is_nested(source: object) -> bool:
-    """Tell whether this is a mapping of mappings, the form of pytrec_eval."""
+    """Return whether this is a mapping of mappings, the form of pytrec_eval."""
     return isinstance(source, Mapping) and all(isinstance(v, Mapping) for v in source.values())
 
 
 def is_one_run(run: Mapping[Any, Any]) -> bool:
-    """Tell whether dicts of dicts are one run, with scores inside."""
+    """Return whether dicts of dicts are one run, with scores inside."""
     if not run or not is_nested(run):
         return False
     queries = [docs for docs in run.values() if docs]
@@ -97,13 +97,13 @@ def _numbers_of_mapping(values: Sequence[Any], layout: Layout) -> np.ndarray | N
 
 
 def has_scores(run: Mapping[Any, Mapping[Any, Any]]) -> bool:
-    """Tell whether numbers are fractions and rarely tie."""
+    """Return whether numbers are fractions and rarely tie."""
     queries = _numbers_by_query(run)
     return not _are_whole(queries) and _share_of_ties(queries) <= _FEW_TIES
 
 
 def has_grades(run: Mapping[Any, Mapping[Any, Any]]) -> bool:
-    """Tell whether numbers are whole and small, and mostly tie."""
+    """Return whether numbers are whole and small, and mostly tie."""
     queries = _numbers_by_query(run)
     return _are_whole(queries, _LARGEST_GRADE) and _share_of_ties(queries) >= _MANY_TIES
 
@@ -159,5 +159,5 @@ def _share_of_ties(queries: Sequence[np.ndarray]) -> float:
 
 
 def _are_whole(queries: Sequence[np.ndarray], most: float = np.inf) -> bool:
-    """Tell whether all numbers are whole, and none is larger."""
+    """Return whether all numbers are whole, and none is larger."""
     return all(bool(((n == np.rint(n)) & (np.abs(n) <= most)).all()) for n in queries)

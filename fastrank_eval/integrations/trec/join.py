@@ -258,7 +258,7 @@ def _name_runs(run: object, names: Mapping[str, str | None]) -> dict[str, object
 
 
 def _has_columns(table: Mapping[Any, Any], layout: Layout, names: Mapping[str, str | None]) -> bool:
-    """Tell whether a mapping is a table with the columns of a layout."""
+    """Return whether a mapping is a table with the columns of a layout."""
     columns = columns_of(table.keys(), layout, names)
     return all(columns[column] in table for column in ("query", "doc", layout.number))
 

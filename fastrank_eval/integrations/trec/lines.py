@@ -25,7 +25,7 @@ _POWERS = np.array([float(10**k) for k in range(_MAX_LENGTH)])
 
 @kernel
 def _blanks(text, start):  # type: ignore[no-untyped-def]
-    """Tell which of 64 bytes are blanks: a bit each."""
+    """Return which of 64 bytes are blanks: a bit each."""
     # LLVM makes vectors of this loop: 0.1 ns a byte, where a search for each end takes 0.7.
     blanks = np.uint64(0)
     for k in range(64):
@@ -48,7 +48,7 @@ def _lowest(bits):  # type: ignore[no-untyped-def]
 
 @kernel
 def _equal(windows, i, k, size):  # type: ignore[no-untyped-def]
-    """Tell whether the `size` bytes at two positions are equal."""
+    """Return whether the `size` bytes at two positions are equal."""
     rest = size
     while rest > 8:
         if windows[np.uint64(i)] != windows[np.uint64(k)]:

@@ -198,7 +198,7 @@ def _find_equal(  # type: ignore[no-untyped-def]
 
 
 def take_texts(texts: pa.Array, rows: np.ndarray) -> pa.Array:
-    """Take the texts of some rows, large string."""
+    """Select the texts of some rows, large string."""
     # Not take(), whose import takes 45 ms.
     offsets, content = text_buffers(texts)
     starts, lengths = offsets[rows], offsets[rows + 1] - offsets[rows]
@@ -329,7 +329,7 @@ class PairTable:
         return list(pairwise(sorted({*after.tolist(), *inside.tolist()})))
 
     def keep(self, rows: np.ndarray) -> PairTable:
-        """Take the rows of a mask; queries without any stay, as empty ones."""
+        """Select the rows of a mask; queries without any stay, as empty ones."""
         kept = rows if self.order is None else rows[self.order]
         counts = np.append(0, np.cumsum(kept))[self.starts]
         lost = take_texts(self.queries, np.flatnonzero(counts[1:] == counts[:-1])).to_pylist()
@@ -420,7 +420,7 @@ class Common:
         self.pieces = self.run.pieces + [(answered, queries)] * (answered < queries)
 
     def have(self, names: Collection[str]) -> np.ndarray:
-        """Tell for each query whether it is among these names."""
+        """Return for each query whether it is among these names."""
         if not names:
             return np.zeros(len(self.queries), np.bool_)
         known = {*names}
@@ -497,7 +497,7 @@ def drop_duplicates(
     describe: Callable[[int, int], str] = "{} and {}".format,
     remedy: str = "pass duplicates='first', 'last' or 'max' (--duplicates).",
 ) -> PairTable:
-    """Keep one row of each pair of query and document.
+    """Select one row of each pair of query and document.
 
     Parameters
     ----------

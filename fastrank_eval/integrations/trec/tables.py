@@ -465,7 +465,7 @@ def _find_texts(
 
 
 def _is_header(fields: Sequence[str], layout: Layout, names: Mapping[str, str | None]) -> bool:
-    """Tell whether the first line of a file has names of columns."""
+    """Return whether the first line of a file has names of columns."""
     if not fields or fields[0].startswith("#"):
         return False
     columns = columns_of(fields, layout, names)
