@@ -19,11 +19,14 @@ READ = {
     "label": "Any",
     "score": "tuple[str, ...] | dict[str, str]",
     "measures": "Any",
+    "profile": "Profile | None",
+    "undefined": "dict[str, str] | None",
     "keep": "frozenset[str] | None",
 }
 #: What functions pass on to `evaluate`: the name of the type, the door, their own parameters.
 PASSED_ON = {
     "CompareOptions": ("compare", ()),
+    "ClassOptions": ("classes", ()),
     "PartialOptions": ("partial", ("keep", "threads")),
     "SparkOptions": ("spark", ("label", "measures", "keep")),
     "SparkCompareOptions": ("spark", ("label", "measures", "keep", "baseline")),
@@ -63,6 +66,7 @@ def option_types() -> str:
         "import pyarrow.compute as pc",
         "",
         "from fastrank_eval._lib.threads import Progress",
+        "from fastrank_eval.engine.conventions import Profile",
         "from fastrank_eval.measures import Measure",
         "from fastrank_eval.slicing.spec import SliceSpec",
         "",

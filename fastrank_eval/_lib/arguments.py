@@ -26,7 +26,7 @@ Reader = Callable[[Any], Any]
 class Unfit(ValueError):
     """The form that a value must have, and the remedy."""
 
-    def __init__(self, form: str, remedy: str = "pass such a value") -> None:
+    def __init__(self, form: str, remedy: str) -> None:
         super().__init__(form)
         self.remedy = remedy
 
@@ -69,7 +69,7 @@ def number(
     most: float = math.inf,
     below: float = math.inf,
     optional: bool = False,
-    remedy: str = "pass such a number",
+    remedy: str = "",
 ) -> Reader:
     """Make a reader of finite numbers in ]above, below[ and [least, most].
 
@@ -82,6 +82,9 @@ def number(
     form = f"{kind} {' and '.join(limits)}".strip()
     if math.isfinite(least) and math.isfinite(most):
         form = f"a number from {least:g} to {most:g}"
+    examples = (0.5, 1, least, most, above + 1, below / 2)
+    fit = (x for x in examples if above < x < below and least <= x <= most)
+    remedy = remedy or f"pass {next(fit):g}, for instance"
 
     def read_number(value: Any) -> Any:
         if value is None and optional:
@@ -108,7 +111,7 @@ def integer(least: int, most: float = _MAX_INT64, optional: bool = False) -> Rea
             return None
         is_exact = is_whole(value) or (isinstance(value, float) and value.is_integer())
         if not is_exact or value < least or most < min(value, _MAX_INT64):
-            raise Unfit(form, "pass such a number")
+            raise Unfit(form, f"pass {least}, for instance")
         if value > most:
             raise Unfit(f"at most {most:,}", "pass less")
         return int(value)
@@ -415,7 +418,7 @@ def of_type(annotation: str) -> Reader:
     >>> checked("limit", "5", of_type("int | None"))
     Traceback (most recent call last):
     fastrank_eval.ArgumentError: limit: must be a whole number or None, got '5'; pass \
-    such a value.
+    a whole number.
     """
     takes_text = annotation.startswith("str") and "PathLike" not in annotation
 
@@ -426,7 +429,8 @@ def of_type(annotation: str) -> Reader:
         if not (any(_fits(value, each) for each in types) and _keeps_items(value, types)):
             expected = " or ".join(dict.fromkeys(map(_describe, types)))
             surrogate = isinstance(value, str) and not is_unicode(value)
-            raise Unfit(expected + " without lone surrogates" * surrogate)
+            form = expected + " without lone surrogates" * surrogate
+            raise Unfit(form, f"pass {_describe(types[0])}")
         return value
 
     return read_type

@@ -414,7 +414,8 @@ def _cutoffs(given: Iterable[int]) -> list[int]:
     cutoffs = list(given) if isinstance(given, Iterable) else []
     if not cutoffs or not all(map(_is_integer, cutoffs)) or min(cutoffs) < 1:
         raise ArgumentError(
-            f"cutoffs: must be whole numbers of at least 1, got {given!r}; pass such numbers."
+            f"cutoffs: must be whole numbers of at least 1, got {given!r}; pass [1, 5, 10], "
+            "for instance."
         )
     return sorted({int(k) for k in cutoffs})
 

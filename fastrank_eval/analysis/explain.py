@@ -225,7 +225,7 @@ def explain(
         return tuple(plain_value(result.value(m, name)) for name in result.scores for m in measured)
 
     shared = {
-        name: tool_profile.choice(name)
+        name: tool_profile.choices[name]
         for name in ("unretrieved", "unjudged")
         if name in tool_profile.choices
     }
@@ -246,12 +246,12 @@ def _changes(
 ) -> Iterator[tuple[str, str, str, Sequence[Measure], dict[str, str]]]:
     """List each convention alone: name, both choices, measures, arguments."""
     for name in ("ties", "score_type", "groups"):
-        after = profile.choice(name)
+        after = profile.choices.get(name, DEFAULTS[name])
         if after != DEFAULTS[name] and name not in fixed:
             yield name, DEFAULTS[name], after, requested, {name: after}
     if "undefined" not in fixed:
         our_policies = undefined_policies(DEFAULTS["undefined"])
-        their_policies = undefined_policies(profile.choice("undefined"))
+        their_policies = undefined_policies(profile.choices.get("undefined", DEFAULTS["undefined"]))
         for measure in dict.fromkeys(m.name for m in requested):
             policy = their_policies.get(measure, their_policies["*"])
             has_option = "single_class" in profile.options.get(measure, {})

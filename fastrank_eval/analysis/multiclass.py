@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -13,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 
 from fastrank_eval._lib import __version__
-from fastrank_eval._lib.arguments import checked, column_name, integer, one_of, typed
+from fastrank_eval._lib.arguments import checked, column_name, one_of, typed
 from fastrank_eval._lib.arrow import arrow_column, column_with_nulls
 from fastrank_eval._lib.errors import ArgumentError, MeasureError
 from fastrank_eval._lib.jit import compilations
 from fastrank_eval._lib.kernel_store import where_stored
-from fastrank_eval._lib.threads import Progress, map_jobs, processors, reporting_to
+from fastrank_eval._lib.threads import map_jobs, processors, reporting_to
 from fastrank_eval.analysis.multiclass_rows import ClassRoles, computed_scores
 from fastrank_eval.analysis.multiclass_totals import (
     OVER_PAIRS,
@@ -28,6 +27,7 @@ from fastrank_eval.analysis.multiclass_totals import (
     ClassValues,
     over_pairs,
 )
+from fastrank_eval.engine.options import Options, check_names
 from fastrank_eval.engine.plan import batch_rows_of, undefined_policies, undefined_text
 from fastrank_eval.engine.records import MeasureValue, Meta, plain_value
 from fastrank_eval.io.computed import with_computed
@@ -53,10 +53,11 @@ from fastrank_eval.results.report import Lines, Report, Table
 from fastrank_eval.results.result import Result
 
 if TYPE_CHECKING:
-    import pyarrow.compute as pc
+    from typing import Unpack
+
     from numpy.typing import NDArray
 
-    from fastrank_eval.measures import Measure
+    from fastrank_eval.engine.option_types import ClassOptions
 
 
 class ClassResult(Result):
@@ -276,14 +277,8 @@ def evaluate_classes(
     measures: str | Measure | Sequence[str | Measure] = "AUC,PPV,TPR,FScore,Accuracy",
     average: str | Sequence[str] | None = "macro",
     decide: str | None = None,
-    weight: str | None = None,
-    undefined: str | Mapping[str, str] = "skip",
     name: str = "scores",
-    where: str | pc.Expression | None = None,
-    limit: int | None = None,
-    threads: int | None = None,
-    format: str | None = None,  # noqa: A002 - the name of this option everywhere
-    progress: Callable[[Progress], object] | None = None,
+    **options: Unpack[ClassOptions],
 ) -> ClassResult:
     """Evaluate rows with a score for each class, by class and on average.
 
@@ -325,15 +320,12 @@ def evaluate_classes(
         Predictions for measures of decisions: the class of the highest score (of equal ones the
         first in the order of `scores`), or every class whose score is at least the measure's
         `threshold`. By default argmax if a row has one class, threshold otherwise.
-    weight : str, optional
-        Row weight: 0, or from 1e-30 to 1e30.
-    undefined : {"skip", "zero", "one", "error"} or mapping
-        Value of a class for which a measure is undefined, such as PPV without a predicted row:
-        left out of means and counted by reason, or replaced. As in `evaluate`.
     name : str
         Name of the model in the result.
-    where, limit, threads, format, progress
-        As in `evaluate`.
+    **options
+        ``weight``, ``undefined``, ``where``, ``limit``, ``threads``, ``format``, ``progress``, as
+        in `evaluate`. `undefined` is the policy of a class for which a measure is undefined, such
+        as PPV without a predicted row.
 
     Returns
     -------
@@ -366,14 +358,17 @@ def evaluate_classes(
     (0.8333333333333334, array([0.5, 1. , 1. ]), 0.75)
     """
     started, compiled = perf_counter(), compilations.count
-    policies = undefined_policies(undefined)
+    check_names("classes", options, evaluate_classes, "evaluate_classes")
+    given = Options.read(source, options)
+    weight, where = given.weight, given.where
+    policies = given.undefined or undefined_policies("skip")
     if not isinstance(name, str) or not name:
         raise ArgumentError(f"name: must be a text that is not empty, got {name!r}; pass one.")
     requested = parse_measures(measures)
     averages = _read_averages(average)
     opened = open_source(
         source,
-        format=format,
+        format=given.format,
         where=where,
         categories=column_name("label", label) if isinstance(label, str) else None,
     )
@@ -397,7 +392,7 @@ def evaluate_classes(
         {},
         decide == "argmax",
         policies,
-        checked("threads", threads, integer(1, optional=True)) or processors(),
+        given.threads or processors(),
     )
     plan = replace(plan, by_row=_row_measures(requested, plan))
     _check_measures(requested, plan)
@@ -407,15 +402,14 @@ def evaluate_classes(
         require_columns(opened.schema, [column], role=role)
         if roles.form == "column" or column not in roles.labels:
             refuse_text(opened, column, role)
-    limit = checked("limit", limit, integer(1, math.inf, optional=True))
-    reader = RowReader(opened, tuple(role_names), limit)
+    reader = RowReader(opened, tuple(role_names), given.limit)
     rows = max(batch_rows_of(reader.rows, plan.threads) // len(roles.classes), _MIN_ROWS)
 
     def add(job: WorkBatch) -> None:
         states.add(in_scratch(read_batch(job[0])), job[1])
 
     jobs = rebatch(reader.unread_batches(rows), rows)
-    with reporting_to(progress), reader.completing_errors():
+    with reporting_to(given.progress), reader.completing_errors():
         deque(map_jobs(plan.threads, add, jobs), maxlen=0)
     values = ClassValues(plan, states, name)
     conventions: dict[str, object] = {
@@ -428,7 +422,7 @@ def evaluate_classes(
     if expressions and isinstance(scores, Mapping):
         conventions["score"] = {str(k): expressions.get(text, text) for k, text in scores.items()}
     conventions |= {} if where is None else {"where": str(where)}
-    conventions |= {} if limit is None else {"limit": limit}
+    conventions |= {} if given.limit is None else {"limit": given.limit}
     texts = [str(m) for m in requested]
     sorted_values = sorted(values.rows(), key=lambda value: texts.index(value.measure))
     table = _per_class(plan, states, values)

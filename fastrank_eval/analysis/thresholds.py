@@ -121,12 +121,7 @@ class Criterion:
             elif name == "costs":
                 object.__setattr__(self, name, _read_costs(value))
             else:
-                try:
-                    object.__setattr__(self, name, float(_PARSERS[name](value)))
-                except ValueError as error:
-                    raise ArgumentError(
-                        f"{name}: must be {error}, got {value!r}; pass such a value."
-                    ) from None
+                object.__setattr__(self, name, float(checked(name, value, _PARSERS[name])))
 
     def __str__(self) -> str:
         texts: list[str] = []
@@ -217,12 +212,7 @@ def _read_costs(costs: Any) -> dict[str, float]:
                 f"costs: must name cells out of {', '.join(map(repr, _CELLS))}, got {cell!r}; "
                 "name one of them."
             )
-        try:
-            numbers[cell] = float(number(least=-1e100, most=1e100)(cost))
-        except ValueError as error:
-            raise ArgumentError(
-                f"costs: {cell} must be {error}, got {cost!r}; pass such a number."
-            ) from None
+        numbers[cell] = float(checked(f"costs: {cell}", cost, number(least=-1e100, most=1e100)))
     return numbers
 
 

@@ -9,7 +9,6 @@ from typing import Any
 from fastrank_eval._lib.arguments import checked, one_of
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import MeasureError
-from fastrank_eval.engine.options import DEFAULTS
 from fastrank_eval.measures.base import Measure
 from fastrank_eval.measures.parser import text_with_options
 
@@ -43,10 +42,6 @@ class Profile:
     differs: tuple[str, ...] = ()
     complete: bool = True
     refused: Mapping[str, str] = field(default_factory=dict)
-
-    def choice(self, name: str) -> str:
-        """Return an argument of `evaluate` under this profile."""
-        return self.choices.get(name, DEFAULTS[name])
 
     def apply(self, measures: Iterable[Measure]) -> tuple[Measure, ...]:
         """Add the options of the profile to measures that do not set them.

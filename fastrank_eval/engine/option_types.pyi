@@ -6,6 +6,7 @@ from typing import Any, Required, TypedDict
 import pyarrow.compute as pc
 
 from fastrank_eval._lib.threads import Progress
+from fastrank_eval.engine.conventions import Profile
 from fastrank_eval.measures import Measure
 from fastrank_eval.slicing.spec import SliceSpec
 
@@ -19,9 +20,9 @@ class OptionFields:
     weight: str | None
     item: str | None
     subtopics: str | None
-    profile: str | None
+    profile: Profile | None
     ties: str | None
-    undefined: str | Mapping[str, str] | None
+    undefined: dict[str, str] | None
     groups: str | None
     unretrieved: str | None
     unjudged: str | None
@@ -72,6 +73,15 @@ class CompareOptions(TypedDict, total=False):
     where: str | pc.Expression | None
     limit: int | None
     memory: str | int | None
+    format: str | None
+    progress: Callable[[Progress], object] | None
+
+class ClassOptions(TypedDict, total=False):
+    weight: str | None
+    undefined: str | Mapping[str, str] | None
+    threads: int | None
+    where: str | pc.Expression | None
+    limit: int | None
     format: str | None
     progress: Callable[[Progress], object] | None
 

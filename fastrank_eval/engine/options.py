@@ -19,9 +19,11 @@ from fastrank_eval._lib.arguments import (
     one_of,
 )
 from fastrank_eval._lib.errors import ArgumentError
+from fastrank_eval._lib.memory import parse_memory
 from fastrank_eval.engine import DEFAULT_MEASURES
 
 if TYPE_CHECKING:
+    from fastrank_eval.engine.conventions import Profile
     from fastrank_eval.engine.option_types import OptionFields
 else:
     OptionFields = object
@@ -50,6 +52,14 @@ class Option(NamedTuple):
         The functions that do not take it.
     spark : str
         What to do in Spark, which does not take it.
+    section : str
+        Its heading on the command line, which has no option without one.
+    short : str
+        Its letter there.
+    metavar : str, optional
+        What stands for its value there.
+    table : str
+        Its table in the configuration of the nightly report.
     """
 
     type: str
@@ -59,8 +69,12 @@ class Option(NamedTuple):
     choices: tuple[str, ...] = ()
     convention: str = ""
     finish: Callable[[str, Any], Any] | None = None
-    refused: str = "rows metrics"
+    refused: str = "rows metrics classes"
     spark: str = ""
+    section: str = ""
+    short: str = ""
+    metavar: str | None = None
+    table: str = ""
 
     @property
     def form(self) -> Reader:
@@ -94,12 +108,46 @@ def _kept(name: str, value: Any) -> frozenset[str]:
     return kept | {"values", "state"} if "groups" in kept else kept
 
 
-def _column(help: str, refused: str = "rows metrics trec") -> Option:  # noqa: A002
-    return Option("str | None", help, finish=column_name, refused=refused)
+def _policies(_: str, value: Any) -> dict[str, str]:
+    from fastrank_eval.engine.plan import undefined_policies
+
+    return undefined_policies(value)
 
 
-def _convention(help: str, *choices: str, refused: str = "rows") -> Option:  # noqa: A002
-    return Option("str | None", help, choices=choices, convention=choices[0], refused=refused)
+def _profile(_: str, value: str) -> Profile:
+    from fastrank_eval.engine.conventions import profile_of
+
+    return profile_of(value)
+
+
+def _amount(_: str, value: Any) -> Any:
+    parse_memory(value)
+    return value
+
+
+def _column(
+    type: str,  # noqa: A002
+    help: str,  # noqa: A002
+    default: Any = None,
+    finish: Callable[[str, Any], Any] = column_name,
+    refused: str = "rows metrics trec classes",
+    **more: Any,
+) -> Option:
+    more = {"section": "Columns", "metavar": "COLUMN", "table": "columns", **more}
+    return Option(type, help, default, finish=finish, refused=refused, **more)
+
+
+def _convention(type: str, help: str, default: Any = None, **more: Any) -> Option:  # noqa: A002
+    more = {"refused": "rows classes", "section": "Conventions", "table": "evaluate", **more}
+    return Option(type, help, default, **more)
+
+
+def _choice(help: str, *choices: str, **more: Any) -> Option:  # noqa: A002
+    return _convention("str | None", help, choices=choices, convention=choices[0], **more)
+
+
+def _reading(type: str, help: str, default: Any = None, **more: Any) -> Option:  # noqa: A002
+    return Option(type, help, default, **{"section": "Reading", **more})
 
 
 #: What a result may keep.
@@ -108,29 +156,33 @@ KEPT = ("values", "groups", "scores", "state")
 KEEP_VALUES, KEEP_GROUPS = "keep='values' (--per-group)", "keep='groups' (--keep-groups)"
 #: Every option by name, in the order of the parameters.
 OPTIONS: dict[str, Option] = {
-    "group": Option(
+    "group": _column(
         "str | Sequence[str] | None",
         "Group key: query, user or session. Measures of all rows, such as AUC, need none. In CSV "
         "and TSV files it is text (007 is not 7). Repeat the option, or separate names by commas, "
         "for several columns.",
         finish=column_names,
-        refused="rows metrics trec",
+        short="g",
     ),
-    "label": Option(
+    "label": _column(
         "str | Sequence[str]",
         "Click (bool, 0/1), grade (integer) or gain (float).",
         ...,
-        finish=_labels,
-        refused="metrics trec",
+        _labels,
+        "metrics trec classes",
+        short="l",
     ),
-    "score": Option(
+    "score": _column(
         "str | Sequence[str] | Mapping[str, str]",
         "Score of a model; higher is better. 'both = p_click * p_order' computes one from "
         "columns, numbers, + - * / and parentheses. For several models, repeat the option, or "
         "separate them by commas. In names, write \\, for a comma and \\= for an equals sign.",
         ...,
-        finish=_scores,
-        refused="metrics trec",
+        _scores,
+        "metrics trec classes",
+        short="s",
+        metavar="COLUMN|NAME=EXPRESSION",
+        table="",
     ),
     "measures": Option(
         "str | Measure | Sequence[str | Measure] | Mapping[str, Any]",
@@ -138,76 +190,98 @@ OPTIONS: dict[str, Option] = {
         DEFAULT_MEASURES,
         reader=lambda value: value,  # the parser of measures raises clearer errors
         finish=_once,
-        refused="rows metrics trec curve",
+        refused="rows metrics trec curve classes",
+        section="Measures",
+        short="m",
+        metavar="LIST",
+        table="evaluate",
     ),
-    "weight": _column("Weight of each row: 0, or from 1e-30 to 1e30.", "metrics trec"),
-    "item": _column("Item or document id, for --ties item; once in a group."),
+    "weight": _column(
+        "str | None",
+        "Weight of each row: 0, or from 1e-30 to 1e30.",
+        refused="metrics trec",
+        short="w",
+    ),
+    "item": _column("str | None", "Item or document id, for --ties item; once in a group."),
     "subtopics": _column(
-        "Subtopics that each row covers, for measures of diversity: a list of numbers from 0 to 63."
+        "str | None",
+        "Subtopics that each row covers, for measures of diversity: a list of numbers from 0 to "
+        "63.",
     ),
-    "profile": Option(
+    "profile": _convention(
         "str | None",
         "Use the conventions of another tool: trec_eval_9, trec_eval_10, ir_measures, ranx, "
         "sklearn, gdeval, ndeval, catboost, xgboost, lightgbm, torchmetrics, din, recbole. Other "
         "options override them.",
-        refused="rows",
+        finish=_profile,
+        metavar="TOOL",
     ),
-    "ties": _convention(
+    "ties": _choice(
         "Rank of tied rows: mean over all orders (expected), order of the rows (input), "
         "descending item id (item), relevant rows first (best) or last (worst)",
         *("expected", "input", "item", "best", "worst"),
     ),
-    "undefined": Option(
+    "undefined": _convention(
         "str | Mapping[str, str] | None",
-        "Value of a group whose measure is undefined: skip, zero, one or error; skip,nDCG=one "
-        "sets single measures",
+        "Value of a group, or of a class, whose measure is undefined: skip, zero, one or error; "
+        "skip,nDCG=one sets single measures",
+        finish=_policies,
         convention="skip",
         refused="rows",
+        metavar="POLICY",
     ),
-    "groups": _convention(
+    "groups": _choice(
         "Groups to evaluate: all, or those with a row of grade 1 or more", "all", "with_relevant"
     ),
-    "unretrieved": _convention(
-        "A null score is an error, a row that was not retrieved (below every other), or its row "
-        "leaves for every model",
+    "unretrieved": _choice(
+        "A null score is an error, a row that was not retrieved (below every other, never "
+        "predicted positive), or its row leaves for every model",
         *("error", "allow", "drop"),
-        refused="metrics",
+        refused="metrics classes",
     ),
-    "unjudged": _convention(
-        "A null label is an error, an unjudged row that takes a rank, or no row at all",
+    "unjudged": _choice(
+        "A null label is an error, an unjudged row that takes a rank (a negative decision), or no "
+        "row at all",
         *("error", "allow", "drop"),
-        refused="metrics",
+        refused="metrics classes",
     ),
-    "nan": Option(
+    "nan": _convention(
         "str",
         "NaN in scores, labels and weights is an error, or null and counted.",
         "error",
         choices=("error", "null"),
-        refused="metrics",
+        refused="metrics classes",
     ),
-    "null_groups": Option(
+    "null_groups": _convention(
         "str",
         "A null group key is an error, or its row is left out and counted.",
         "error",
         choices=("error", "drop"),
+        refused="rows metrics classes",
     ),
-    "weight_rows": _convention(
+    "weight_rows": _choice(
         "Refuse or ignore --weight in measures of rank positions", "refuse", "ignore"
     ),
-    "score_type": _convention(
-        "Compare scores as they are, or rounded to float32", "given", "float32", refused=""
+    "score_type": _choice(
+        "Compare scores as they are, or rounded to float32", "given", "float32", refused="classes"
     ),
-    "sampling_rate": Option(
+    "sampling_rate": _convention(
         "float | None",
         "Share of the negatives that the models were trained on, above 0 and at most 1. Measures "
         "of probability correct p for this sampling; by default 1.",
         reader=number(above=0, most=1, remedy="pass the share of negatives that was kept"),
+        refused="rows metrics classes",
+        metavar="RATE",
     ),
     "confidence": Option(
         "float",
         "Confidence of the intervals of the values; groups are independent clusters.",
         0.95,
         number(above=0, below=1),
+        refused="rows metrics classes explain",
+        section="Output",
+        metavar="SHARE",
+        table="evaluate",
     ),
     "by": Option(
         "str | SliceSpec | Sequence[str | SliceSpec] | None",
@@ -216,69 +290,84 @@ OPTIONS: dict[str, Option] = {
         "age:width10, ts:hour, day, week, month, hour_of_day or day_of_week, @rows:1,5,20,100 and "
         "@positives:0,1,5 by the number of rows of a group. Repeat the option for several.",
         finish=_once,
-        refused="rows metrics curve",
+        refused="rows metrics curve classes explain",
+        section="Slices",
+        metavar="SLICES",
     ),
     "min_groups": Option(
         "int",
         "Leave out slices of fewer groups, and print their number.",
         1,
         integer(1),
-        refused="rows metrics curve",
+        refused="rows metrics curve classes explain",
+        section="Slices",
     ),
-    "order": Option(
+    "order": _reading(
         "str",
         "Order of the rows: by group and descending score (sorted), by group (grouped), both "
         "verified while streaming; any (scattered), or detect it (auto).",
         "auto",
         choices=("auto", "sorted", "grouped", "scattered"),
-        refused="rows metrics trec",
+        refused="rows metrics trec classes",
         spark="Spark brings rows into the order of their groups",
+        table="evaluate",
     ),
-    "threads": Option(
+    "threads": _reading(
         "int | None",
         "Threads; by default all cores. No number depends on it.",
         reader=integer(1),
         refused="",
         spark="Spark runs as many tasks at once as it has cores",
+        table="evaluate",
     ),
     "keep": Option(
         "str | Sequence[str] | None",
         "What the result keeps: values of every group, groups (their keys and values in the state "
         "too), scores (every distinct score, for curves), state (sums to save and merge).",
         finish=_kept,
-        refused="rows metrics curve",
+        refused="rows metrics curve classes explain",
     ),
     "baseline": _column(
+        "str | None",
         "Score column that all others are compared with. --save-state then keeps the sums that "
         "'merge --compare' needs. No value depends on it.",
-        "rows metrics",
+        refused="rows metrics curve classes explain",
+        section="Output",
+        table="",
     ),
-    "where": Option(
+    "where": _reading(
         "str | pc.Expression | None",
         "Evaluate only the rows for which this is true: comparisons, in (...), between, is null, "
         "and, or, not. Put text in single quotes, and names with special characters in double "
         "quotes. Files and row groups that cannot match are not read.",
         refused="metrics",
+        metavar="CONDITION",
+        table="source",
     ),
-    "limit": Option(
+    "limit": _reading(
         "int | None",
         "Evaluate only the first N rows that --where selects.",
         reader=integer(1, math.inf),
         refused="metrics",
         spark="call it with df.limit(...)",
     ),
-    "memory": Option(
+    "memory": _reading(
         "str | int | None",
         "Memory that the run may use, such as 4GB; by default a share of the free memory. "
         "Scattered rows that do not fit are sorted in the folder of temporary files (TMPDIR; needs "
         "DuckDB). A run needs 0.5 to 1 GB in any case. No number depends on it.",
+        finish=_amount,
         spark="set spark.executor.memory and spark.executor.pyspark.memory",
+        metavar="SIZE",
+        table="evaluate",
     ),
-    "format": Option(
+    "format": _reading(
         "str | None",
         "Format of SOURCES; by default from their suffix or first bytes.",
+        choices=("parquet", "arrow", "csv", "tsv"),
         refused="metrics trec",
         spark="a DataFrame knows what it reads",
+        table="source",
     ),
     "progress": Option(
         "Callable[[Progress], object] | None",

@@ -19,7 +19,7 @@ from fastrank_eval._lib.jit import compilations
 from fastrank_eval._lib.kernel_store import where_stored
 from fastrank_eval._lib.memory import Budget, memory_budget
 from fastrank_eval._lib.threads import processors, reporting_to
-from fastrank_eval.engine.conventions import measures_in_force, profile_of, requested_names
+from fastrank_eval.engine.conventions import measures_in_force, requested_names
 from fastrank_eval.engine.evaluator import PlanTotals, check_shared
 from fastrank_eval.engine.options import DEFAULTS, KEEP_GROUPS, KEEP_VALUES, Options
 from fastrank_eval.engine.plan import (
@@ -182,8 +182,6 @@ def read_rows(tasks: Sequence[Task]) -> EvaluatedRows:
         row_states = any(plan.row_states for plan in plans)
         return memory_budget(options.memory, plans[0].threads, row_states)
 
-    if options.memory is not None:
-        budget()  # raises if it is wrong, even if the run will not need it
     with reporting_to(options.progress), reader.completing_errors():
         return evaluate_rows(reader, plans, tasks[0].choices["order"], budget)
 
@@ -242,11 +240,10 @@ class _Draft(NamedTuple):
 
 def _draft(options: Options) -> _Draft:
     choices = _choices(options)
-    profile = None if options.profile is None else profile_of(options.profile)
     computed = requested = requested_measures(options.measures)
     rate = options.sampling_rate
-    if profile is not None or rate is not None:
-        computed = measures_in_force(requested, profile, rate)
+    if options.profile is not None or rate is not None:
+        computed = measures_in_force(requested, options.profile, rate)
     plan = _plan(options, choices, tuple(dict.fromkeys(computed)))
     names = {} if computed is requested else requested_names(requested, computed)
     return _Draft(options, plan, choices, names)
@@ -279,12 +276,12 @@ def _with_score_kind(plan: Plan, plans: Sequence[Plan], source: Source) -> Plan:
 
 def _choices(options: Options) -> dict[str, str]:
     """Choose each convention: the caller's, the profile's or the default."""
-    profile = None if options.profile is None else profile_of(options.profile)
+    profile = options.profile
     choices = {}
     for name, default in DEFAULTS.items():
         value = getattr(options, name)
         if value is None:
-            value = default if profile is None else profile.choice(name)
+            value = default if profile is None else profile.choices.get(name, default)
         choices[name] = value
     choices["undefined"] = undefined_text(undefined_policies(choices["undefined"]))
     choices["order"] = options.order
@@ -420,9 +417,10 @@ def _conventions(task: Task, plan_totals: PlanTotals, rows: EvaluatedRows) -> di
         **({"score": plan.roles.expressions} if plan.roles.expressions else {}),
         **(rows.strategy if plan.grouped else {"order": "any"}),
     }
-    for name in ("subtopics", "profile"):
-        if getattr(options, name) is not None:
-            conventions[name] = getattr(options, name)
+    if options.subtopics is not None:
+        conventions["subtopics"] = options.subtopics
+    if options.profile is not None:
+        conventions["profile"] = options.profile.name
     conventions["sampling_rate"] = options.sampling_rate or 1
     conventions["confidence"] = plan.confidence
     conventions["measures"] = {str(m): m.options_in_force() for m in plan.measures}

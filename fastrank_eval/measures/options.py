@@ -35,7 +35,7 @@ class Param:
 def group_weight(value: Any) -> str:
     """Read the name of a group weight or of a column."""
     if not isinstance(value, str) or not value:
-        raise Unfit(f"one of {', '.join(map(repr, GROUP_WEIGHTS))} or a column's name")
+        raise Unfit(f"one of {', '.join(map(repr, GROUP_WEIGHTS))} or a column's name", "name one")
     return value
 
 

@@ -229,7 +229,7 @@ def test_where_and_limit__choose_the_rows():
         ({"by": "accuracy", "pos": 1}, "pos: must .*got 1"),
         ({"by": "cost", "costs": {}}, "costs: must be a mapping"),
         ({"by": "cost", "costs": {"miss": 1}}, "out of 'tp'.*got 'miss'"),
-        ({"by": "cost", "costs": {"fn": math.inf}}, "fn must be .* got inf"),
+        ({"by": "cost", "costs": {"fn": math.inf}}, "fn: must be .* got inf"),
         ({"prefer": "first"}, "prefer: must .*got 'first'"),
         ({"rel": 0}, "rel: must .*got 0"),
         ({"label": "nowhere"}, "nowhere"),

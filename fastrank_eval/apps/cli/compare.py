@@ -21,10 +21,10 @@ from fastrank_eval.apps.cli.gate_options import (
 from fastrank_eval.apps.cli.options import (
     comparison_options,
     compute,
-    confidence_option,
     convention_options,
     explicit_options,
     measure_options,
+    of,
     option,
     optional_column_options,
     reading_options,
@@ -102,7 +102,7 @@ Examples:
 @measure_options
 @slice_options
 @convention_options
-@confidence_option
+@of("confidence")
 @reading_options
 @report_options
 @fail_if_compared_option

@@ -19,20 +19,14 @@ from fastrank_eval.apps.cli.options import (
     convention_options,
     csv_safe_option,
     format_option,
-    input_options,
-    join_lists,
-    label_option,
-    limit_option,
+    of,
     option,
+    options_of,
     overwrite_option,
     quiet_option,
     reading_options,
-    score_option,
     sources_argument,
     split_commas,
-    threads_option,
-    weight_option,
-    where_option,
 )
 from fastrank_eval.apps.cli.output import report_text
 from fastrank_eval.apps.cli.shell import (
@@ -315,9 +309,7 @@ Examples:
       --costs fp=1,fn=20 --pos 0.02""",
 )
 @sources_argument
-@label_option
-@score_option
-@weight_option
+@options_of("rows", "Columns", label={"required": True}, score={"required": True})
 @option(
     "Criterion",
     "--by",
@@ -367,39 +359,7 @@ Examples:
     metavar="GRADE",
     help="The lowest label of a positive row.",
 )
-@option(
-    "Conventions",
-    "--unretrieved",
-    type=choice("error", "allow", "drop"),
-    default="error",
-    help="A null score is an error, a row that is never predicted positive, or its row leaves for "
-    "every model.",
-)
-@option(
-    "Conventions",
-    "--unjudged",
-    type=choice("error", "allow", "drop"),
-    default="error",
-    help="A null label is an error, a negative row, or no row at all.",
-)
-@option(
-    "Conventions",
-    "--nan",
-    type=choice("error", "null"),
-    default="error",
-    help="NaN in scores, labels and weights is an error, or null and counted.",
-)
-@option(
-    "Conventions",
-    "--score-type",
-    type=choice("given", "float32"),
-    default="given",
-    help="Use scores as they are, or rounded to float32.",
-)
-@threads_option
-@where_option
-@limit_option
-@input_options
+@options_of("rows", "Conventions", "Reading")
 @format_option("text", "json", "csv", default="text", help="Format of the report.")
 @csv_safe_option
 @quiet_option()
@@ -493,15 +453,10 @@ Examples:
     "class are classes 0, 1, 2 ... if labels are numbers, and classes of the same names if labels "
     "are text.",
 )
-@weight_option
-@option(
-    "Measures",
-    "-m",
-    "--measures",
-    multiple=True,
+@options_of("classes", "Columns")
+@of(
+    "measures",
     default=[_CLASS_MEASURES],
-    callback=join_lists,
-    metavar="LIST",
     help="Measures, separated by commas. A measure of all rows compares each class with the "
     "others. A measure of groups takes each row as a group of its classes.",
 )
@@ -522,18 +477,7 @@ Examples:
     "every class whose score is at least the threshold of the measure. By default argmax if each "
     "row has one class.",
 )
-@option(
-    "Conventions",
-    "--undefined",
-    default="skip",
-    metavar="POLICY",
-    help="Value of a class whose measure is undefined: skip, zero, one or error; skip,PPV=zero "
-    "sets single measures.",
-)
-@threads_option
-@where_option
-@limit_option
-@input_options
+@options_of("classes", "Conventions", "Reading")
 @format_option(
     "table",
     "json",

@@ -16,7 +16,6 @@ from fastrank_eval.apps.cli.options import (
     choice,
     column_options,
     compute,
-    confidence_option,
     convention_options,
     csv_safe_option,
     format_option,
@@ -130,7 +129,7 @@ Examples:
 @measure_options
 @slice_options
 @convention_options
-@confidence_option
+@of("confidence")
 @reading_options
 @report_options
 @state_file_option
@@ -141,7 +140,7 @@ Examples:
     help="Keep keys and values of every group in --save-state too. 'merge' can then report them, "
     "and refuses a group that has rows in two files.",
 )
-@of("Output", "baseline")
+@of("baseline")
 @fail_if_option
 def evaluate(
     sources: tuple[str, ...],

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import click
 
@@ -17,10 +17,7 @@ from fastrank_eval.apps.cli.completion import (
 )
 from fastrank_eval.apps.cli.shell import SectionedOption, require_rows
 from fastrank_eval.engine import DEFAULT_MEASURES
-from fastrank_eval.engine.options import OPTIONS
-
-if TYPE_CHECKING:
-    pass
+from fastrank_eval.engine.options import OPTIONS, options_at
 
 
 def option(section: str, *names: str, **keywords: Any) -> Callable[[Any], Any]:
@@ -111,130 +108,88 @@ sources_argument = click.argument(
 )
 
 
-def of(section: str, name: str, *flags: str, **keywords: Any) -> Callable[[Any], Any]:
-    """Make an option of `evaluate`."""
-    one = OPTIONS[name]
-    kind, text = one.type.partition(" ")[0], one.help
-    if one.choices:
-        keywords["type"] = choice(*one.choices)
-    elif kind in ("int", "float"):
-        keywords["type"] = {"int": int, "float": float}[kind]
-    if kind == "int":
-        keywords["metavar"] = "N"
-    if one.finish is not None:
-        keywords = {"shell_complete": complete_columns, "metavar": "COLUMN", **keywords}
-    if one.convention:
-        text += f"; by default from --profile, else {one.convention}."
-    flags = flags or (f"--{name.replace('_', '-')}",)
-    default = None if one.default is ... else one.default
-    return option(section, *flags, **{"default": default, "help": text, **keywords})
+def _read_group(*parameters: Any) -> list[str] | None:
+    return _split_names(*parameters) or None
 
 
-_group_option = of(
-    "Columns",
-    "group",
-    *("-g", "--group"),
-    multiple=True,
-    callback=lambda *parameters: _split_names(*parameters) or None,
-)
-
-
-def _labels(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> str | list[str]:
-    names = _split_names(ctx, param, values)
+def _read_labels(*parameters: Any) -> str | list[str]:
+    names = _split_names(*parameters)
     return names[0] if len(names) == 1 else names
 
 
-def _labels_option(required: bool) -> Callable[[Any], Any]:
-    return of(
-        "Columns",
-        "label",
-        *("-l", "--label"),
-        multiple=True,
-        required=required,
-        callback=_labels,
-        help=f"{OPTIONS['label'].help} Repeat the option, or separate names by commas, for several "
-        "labels: rows are read once, and each label has tables of its own.",
-    )
+_REQUIRED: dict[str, Any] = {"required": True}
+_SEVERAL_LABELS: dict[str, Any] = {
+    "multiple": True,
+    "callback": _read_labels,
+    "help": f"{OPTIONS['label'].help} Repeat the option, or separate names by commas, for several "
+    "labels: rows are read once, and each label has tables of its own.",
+}
+#: What the command line adds to options of `evaluate`, by name.
+_OWN: dict[str, dict[str, Any]] = {
+    "group": {"multiple": True, "callback": _read_group},
+    "score": {"multiple": True, "callback": _read_scores},
+    "measures": {
+        "multiple": True,
+        "default": [DEFAULT_MEASURES],
+        "callback": join_lists,
+        "shell_complete": complete_measures,
+    },
+    "profile": {"shell_complete": complete_profiles},
+    "by": {"multiple": True, "shell_complete": complete_columns},
+}
 
 
-def _score_option(required: bool) -> Callable[[Any], Any]:
-    return of(
-        "Columns",
-        "score",
-        *("-s", "--score"),
-        multiple=True,
-        required=required,
-        callback=_read_scores,
-        metavar="COLUMN|NAME=EXPRESSION",
-    )
+def of(name: str, profiles: bool = True, **keywords: Any) -> Callable[[Any], Any]:
+    """Make an option of `evaluate`, for a command with --profile or without."""
+    one = OPTIONS[name]
+    kind, text = one.type.partition(" ")[0], one.help
+    given: dict[str, Any] = {"metavar": one.metavar, **_OWN.get(name, {}), **keywords}
+    if one.choices:
+        given["type"] = choice(*one.choices)
+    elif kind in ("int", "float"):
+        given["type"] = {"int": int, "float": float}[kind]
+    if kind == "int":
+        given["metavar"] = "N"
+    if one.metavar and one.metavar.startswith("COLUMN"):
+        given["shell_complete"] = complete_columns
+    if one.convention:
+        text += f"; by default {'from --profile, else ' * profiles}{one.convention}."
+    flags = [f"-{one.short}"] * bool(one.short)
+    flags += ["--input-format", name] if name == "format" else [f"--{name.replace('_', '-')}"]
+    default = None if one.default is ... else one.default
+    return option(one.section, *flags, **{"default": default, "help": text, **given})
 
 
-label_option = of("Columns", "label", "-l", "--label", required=True)
-score_option = _score_option(True)
-weight_option = of("Columns", "weight", "-w", "--weight")
-threads_option = of("Reading", "threads")
-where_option = of("Reading", "where", metavar="CONDITION")
-limit_option = of("Reading", "limit")
-input_options = of(
-    "Reading", "format", "--input-format", "format", type=choice("parquet", "arrow", "csv", "tsv")
-)
-confidence_option = of("Output", "confidence", metavar="SHARE")
+def options_of(door: str, *sections: str, **own: Mapping[str, Any]) -> Callable[[Any], Any]:
+    """Make the options of a function under some headings.
 
+    Parameters
+    ----------
+    door : str
+        As in `Option.refused`; ``""`` for `evaluate`.
+    *sections : str
+    **own
+        By option what this command adds.
+    """
+    taken = options_at(door)
+    names = [name for name in taken if OPTIONS[name].section in sections]
+    return combine(*(of(name, "profile" in taken, **own.get(name, {})) for name in names))
+
+
+column_options = options_of("", "Columns", label=_REQUIRED, score=_REQUIRED)
+labels_and_columns = options_of("", "Columns", label=_REQUIRED | _SEVERAL_LABELS, score=_REQUIRED)
+#: For commands whose SOURCES may be saved states, which hold their columns.
+optional_column_options = options_of("", "Columns", label=_SEVERAL_LABELS)
+measure_options = options_of("", "Measures")
+slice_options = options_of("", "Slices")
+convention_options = options_of("", "Conventions")
+reading_options = options_of("", "Reading")
 csv_safe_option = option(
     "Output",
     "--csv-safe",
     is_flag=True,
     help="In CSV, put ' before text that begins with = + - @, a tab or a carriage return: a "
     "spreadsheet would read it as a formula.",
-)
-
-
-def _column_options(required: bool, several_labels: bool = False) -> Callable[[Any], Any]:
-    return combine(
-        _group_option,
-        _labels_option(required) if several_labels else label_option,
-        _score_option(required),
-        weight_option,
-        of("Columns", "item"),
-        of("Columns", "subtopics"),
-    )
-
-
-column_options = _column_options(True)
-labels_and_columns = _column_options(True, several_labels=True)
-#: For commands whose SOURCES may be saved states, which hold their columns.
-optional_column_options = _column_options(False, several_labels=True)
-measure_options = of(
-    "Measures",
-    "measures",
-    *("-m", "--measures"),
-    multiple=True,
-    default=[DEFAULT_MEASURES],
-    callback=join_lists,
-    shell_complete=complete_measures,
-    metavar="LIST",
-)
-slice_options = combine(
-    of("Slices", "by", multiple=True, metavar="SLICES", default=None),
-    of("Slices", "min_groups"),
-)
-_CONVENTIONS = (
-    *("groups", "unretrieved", "unjudged", "nan", "null_groups", "weight_rows", "score_type"),
-)
-convention_options = combine(
-    of("Conventions", "profile", shell_complete=complete_profiles, metavar="TOOL"),
-    of("Conventions", "ties"),
-    of("Conventions", "undefined", metavar="POLICY"),
-    *(of("Conventions", name) for name in _CONVENTIONS),
-    of("Conventions", "sampling_rate", metavar="RATE"),
-)
-reading_options = combine(
-    of("Reading", "order"),
-    threads_option,
-    where_option,
-    of("Reading", "memory", metavar="SIZE"),
-    limit_option,
-    input_options,
 )
 
 _TESTS = (

@@ -23,6 +23,7 @@ from fastrank_eval.apps.nightly.config_checks import (
     duration,
     names,
     optional_names,
+    options_of,
     positive,
     read_table,
     scores,
@@ -49,42 +50,25 @@ from fastrank_eval.apps.nightly.night import (
     QualityLimits,
     Webhook,
 )
-from fastrank_eval.engine.options import OPTIONS
 from fastrank_eval.io.paths import would_read
-
-_FORMATS = ("parquet", "arrow", "csv", "tsv")
-
 
 #: Every table with its keys; `""` are the keys before the first table.
 TABLES: dict[str, dict[str, Key]] = {
     "": {"title": Key(text, "Nightly report")},
     "source": {
         "path": Key(names, (), required=True),
-        "format": Key(one_of(*_FORMATS)),
-        "where": Key(text),
+        **options_of("source"),
         "labels_complete_after": Key(duration),
     },
     "columns": {
+        **options_of("columns"),
         "group": Key(names, (), required=True),
         "label": Key(names, (), required=True),
-        "weight": Key(text),
-        "item": Key(text),
-        "subtopics": Key(text),
     },
     "models": {"scores": Key(scores, (), required=True), "baseline": Key(text)},
     "evaluate": {
+        **options_of("evaluate"),
         "measures": Key(names, ("GAUC", "AUC", "nDCG@10", "LogLoss", "PCOC")),
-        "confidence": Key(OPTIONS["confidence"].form, 0.95),
-        "profile": Key(text),
-        "undefined": Key(text),
-        **{
-            name: Key(OPTIONS[name].form)
-            for name in (
-                *("ties", "groups", "unretrieved", "unjudged", "nan", "null_groups"),
-                *("weight_rows", "score_type", "sampling_rate", "order", "threads"),
-            )
-        },
-        "memory": Key(text),
     },
     "slices": {"by": Key(optional_names, ()), "min_groups": Key(integer(1), 30)},
     "gates": {

@@ -7,12 +7,12 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError, near
-from fastrank_eval._lib.memory import parse_memory
 from fastrank_eval.apps.nightly.dates import (
     check_date_fields,
     date_fields,
@@ -23,8 +23,7 @@ from fastrank_eval.apps.nightly.dates import (
 )
 from fastrank_eval.apps.nightly.display_names import with_standard_errors
 from fastrank_eval.engine.conventions import measures_in_force, profile_of, requested_names
-from fastrank_eval.engine.options import DEFAULTS
-from fastrank_eval.engine.plan import undefined_policies
+from fastrank_eval.engine.options import DEFAULTS, OPTIONS
 from fastrank_eval.io.computed import parse as parse_score
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.names import COMPARISON_FIELDS
@@ -100,8 +99,12 @@ class ConfigErrors:
         try:
             return function(*(arguments or (value,)))
         except FastRankEvalError as wrong:
-            self.add(table, key, value, str(wrong).removeprefix(f"{key}: "))
-            return None
+            got = rf", got {re.escape(_shown(value))}(?=[;.])"
+            self.add(table, key, value, re.sub(got, "", str(wrong).removeprefix(f"{key}: ")))
+        except ValueError as form:
+            remedy = getattr(form, "remedy", "")
+            self.add(table, key, value, f"must be {form}{remedy if remedy.endswith('?') else '.'}")
+        return None
 
 
 def read_table(
@@ -146,12 +149,9 @@ def read_table(
             if key_spec.required:
                 errors.add(name, "", None, f"the key {key!r} is missing; add it.")
             continue
-        try:
-            values[key] = key_spec.read(given[key])
-        except ValueError as form:
-            remedy = getattr(form, "remedy", "")
-            end = remedy if remedy.endswith("?") else "."
-            errors.add(name, key, given[key], f"must be {form}{end}")
+        value = errors.check(name, key, given[key], key_spec.read)
+        if value is not None:
+            values[key] = value
     return values
 
 
@@ -226,6 +226,26 @@ def duration(value: Any) -> dt.timedelta:
 
 
 text = _reader("a non-empty string", _has_content)
+
+
+def options_of(table: str) -> dict[str, Key]:
+    """Make the keys of the options of `evaluate` in a table."""
+    return {
+        name: Key(partial(_read_option, name), option.default if name == "confidence" else None)
+        for name, option in OPTIONS.items()
+        if option.table == table
+    }
+
+
+def _read_option(name: str, value: Any) -> Any:
+    """Check an option; the configuration holds it as it is written."""
+    one = OPTIONS[name]
+    value = (one.form if one.reader or one.choices else text)(value)
+    if one.finish is not None:
+        one.finish(name, value)
+    return value
+
+
 variable = _reader(
     'the name of an environment variable, such as "SLACK_WEBHOOK", and not the address itself',
     lambda value: _has_content(value) and value.isascii() and value.isidentifier(),
@@ -447,11 +467,6 @@ def _check_options(tables: dict[str, dict[str, Any]], errors: ConfigErrors) -> N
     if options["ties"] == "item" and tables["columns"]["item"] is None:
         reason = "needs the column of item ids; add item to [columns]."
         errors.add("evaluate", "ties", "item", reason)
-    undefined = options["undefined"]
-    if undefined is not None:
-        errors.check("evaluate", "undefined", undefined, undefined_policies)
-    if options["memory"] is not None:
-        errors.check("evaluate", "memory", options["memory"], parse_memory)
 
 
 def _check_measures(
@@ -464,17 +479,12 @@ def _check_measures(
     errors_before = len(errors.errors)
     for each in options["measures"]:
         errors.check("evaluate", "measures", each, requested_measures)
-    profile, rate = options["profile"], options["sampling_rate"]
-    profile_conventions = None
-    if profile is not None:
-        profile_conventions = errors.check("evaluate", "profile", profile, profile_of)
     if len(errors.errors) > errors_before:
         return None
     requested = requested_measures(list(options["measures"]))
-    measured = measures_in_force(requested, profile_conventions, rate)
-    choices = (
-        DEFAULTS if profile_conventions is None else {**DEFAULTS, **profile_conventions.choices}
-    )
+    profile = None if options["profile"] is None else profile_of(options["profile"])
+    measured = measures_in_force(requested, profile, options["sampling_rate"])
+    choices = DEFAULTS if profile is None else {**DEFAULTS, **profile.choices}
     conventions = {name: options[name] or choices[name] for name in ("ties", "weight_rows")}
     refuses_weights = columns is not None and columns["weight"] is not None
     refuses_weights = refuses_weights and conventions["weight_rows"] == "refuse"

@@ -124,7 +124,7 @@ def evaluate(
     is_complete = complete
     if is_complete is None:
         is_complete = tool is None or tool.complete
-    score_type = options.get("score_type") or (tool and tool.choice("score_type"))
+    score_type = options.get("score_type") or (tool and tool.choices.get("score_type"))
     columns = {"query": query, "doc": doc, "grade": grade, "score": score}
     is_float32 = score_type == "float32"
     documents: list[tuple[int, int]] = []
