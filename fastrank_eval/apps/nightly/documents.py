@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from fastrank_eval._lib.errors import OutputError
 from fastrank_eval._lib.files import atomic_path
 from fastrank_eval.apps.nightly.night import Night, NightDifference
+from fastrank_eval.apps.nightly.text import STATUSES
 from fastrank_eval.engine.records import LEFT_OUT, MeasureValue
 from fastrank_eval.results.gate_parser import ALL
 
@@ -33,7 +34,6 @@ _RECORDS: dict[str, Any] = {"value": MeasureValue, "difference": NightDifference
 #: The kind of state that has the values of a night when it was provisional.
 PROVISIONAL = "provisional"
 #: The statuses of a night, the worst last.
-STATUSES = ("fine", "changed", "provisional", "regression", "data_quality")
 #: Fields of a night that are merged from states of nights.
 _PERIODS = ("periods", "period_nights", "period_notes", "mixes")
 #: Fields of a night that its document lacks: columns, other tables, and a state.

@@ -43,7 +43,7 @@ NOT_JUDGED = "not judged"
 
 def meaning(night: Night) -> str:
     """Explain the status of a night, and list what was not judged."""
-    _, text = STATUSES.get(night.status, ("", ""))
+    text = STATUSES[night.status].meaning
     if night.status != "fine":
         return text
     unjudged = not_judged(night)

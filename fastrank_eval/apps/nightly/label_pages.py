@@ -9,7 +9,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import HistoryError
 from fastrank_eval.apps.nightly.config import NightlyConfig
 from fastrank_eval.apps.nightly.history import History
@@ -21,35 +20,6 @@ from fastrank_eval.apps.nightly.text import STATUSES, sentences
 
 #: Days of a strip of statuses.
 STRIP_DAYS = 30
-_BARS = {"fine": "low", "changed": "mid", "provisional": "low"}
-_TONES = {"regression": "bad", "data_quality": "warn", "provisional": "shift"}
-
-
-@dataclass(frozen=True)
-class LabelRow:
-    """A label on the page of all labels.
-
-    Parameters
-    ----------
-    label : str
-    address : str
-        Of its latest night, or of its nights.
-    strip : tuple of (str, str)
-        The class and the meaning of each day, ascending.
-    night : Night or None
-        The latest night.
-    why : str
-        Its most important sentence that other labels do not share.
-    shown : bool
-        Whether the page is of this label.
-    """
-
-    label: str
-    address: str
-    strip: tuple[tuple[str, str], ...]
-    night: Night | None
-    why: str
-    shown: bool = False
 
 
 def labels_content(
@@ -70,8 +40,10 @@ def labels_content(
     Returns
     -------
     dict
-        ``"labels"``: a list of `LabelRow`, empty in a report of one label. ``"common"``: the
-        problems that all labels have on their last night.
+        ``"labels"``: for each label its name, the address of its latest night, the strip of its
+        days, its latest night and its most important sentence that other labels do not share;
+        empty in a report of one label. ``"common"``: the problems that all labels have on their
+        last night.
     """
     first, labels = last - dt.timedelta(days=STRIP_DAYS - 1), history.labels()
     statuses = {label: history.of(label).statuses(first, last) for label in labels}
@@ -90,14 +62,14 @@ def labels_content(
     common = [text for text in first_texts if all(text in of for of in texts_of.values())]
     return {
         "labels": [
-            LabelRow(
-                label,
-                address(label),
-                tuple(_strip(statuses[label], begin, last)),
-                night_of.get(label),
-                next((text for text in texts_of.get(label, ()) if text not in common), ""),
-                label == shown,
-            )
+            {
+                "label": label,
+                "address": address(label),
+                "strip": _strip(statuses[label], begin, last),
+                "night": night_of.get(label),
+                "why": next((text for text in texts_of.get(label, ()) if text not in common), ""),
+                "shown": label == shown,
+            }
             for label in labels
         ],
         "common": common,
@@ -107,16 +79,11 @@ def labels_content(
 def _strip(statuses: Mapping[dt.date, str], first: dt.date, last: dt.date) -> list[tuple[str, str]]:
     """Return the class and the meaning of the bar of each day."""
     days = [first + dt.timedelta(days=day) for day in range((last - first).days + 1)]
-    bars = []
-    for day in days:
-        status = statuses.get(day)
-        if status is None:
-            bars.append(("gap", f"{day}: no night"))
-        else:
-            name = STATUSES.get(status, (status, ""))[0]
-            bar = f"{_BARS.get(status, 'high')} {_TONES.get(status, '')}".strip()
-            bars.append((bar, f"{day}: {name}"))
-    return bars
+    known = [(day, STATUSES.get(statuses.get(day, ""))) for day in days]
+    return [
+        (f"{one.bar} {one.tone}", f"{day}: {one.name}") if one else ("gap", f"{day}: no night")
+        for day, one in known
+    ]
 
 
 def check_all_pages(config: NightlyConfig, dates: Sequence[dt.date]) -> None:

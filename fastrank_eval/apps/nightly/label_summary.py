@@ -7,7 +7,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from fastrank_eval.apps.nightly.documents import STATUSES
 from fastrank_eval.apps.nightly.night import Finding, Night
 from fastrank_eval.apps.nightly.summary_files import (
     escaped,
@@ -18,6 +17,7 @@ from fastrank_eval.apps.nightly.summary_files import (
     page_link,
     status_word,
 )
+from fastrank_eval.apps.nightly.text import STATUSES
 from fastrank_eval.results.format import printable
 
 #: Kinds of findings that do not depend on labels.
@@ -126,4 +126,4 @@ def nights_markdown(
 
 
 def _worst_status(nights: Sequence[Night]) -> str:
-    return status_word(max(nights, key=lambda night: STATUSES.index(night.status)))
+    return status_word(max(nights, key=lambda night: [*STATUSES].index(night.status)))

@@ -260,7 +260,7 @@ def gate_so_far(outcome: GateOutcome, night: Night, gates: GateTexts) -> GateOut
 
 def status_name(night: Night) -> str:
     """Return the name of the status of a night, with its maturity."""
-    name, _ = STATUSES.get(night.status, (night.status, ""))
+    name = STATUSES[night.status].name
     if night.status == "provisional":
         return f"{name} regression" if _gates_so_far(night) else name
     return f"{name}, provisional" if night.provisional else name
@@ -276,7 +276,7 @@ def maturity_texts(night: Night) -> list[str]:
     """
     before = night.judged_before
     if before is not None:
-        status = STATUSES.get(before.status, (before.status, ""))[0].lower()
+        status = STATUSES[before.status].name.lower()
         was = status if before.status == "provisional" else f"{status}, provisional"
         changes = _changes(night, before) if before.values else ["without labels"]
         return [f"judged again with complete labels: was {'; '.join([was, *changes])}"]

@@ -27,6 +27,7 @@ from fastrank_eval.apps.nightly.night import (
 from fastrank_eval.apps.nightly.page_rows import TopChanges, changed_slices, ordered_drift
 from fastrank_eval.apps.nightly.reproduce import next_steps
 from fastrank_eval.apps.nightly.text import (
+    STATUSES,
     ago,
     confidence_of,
     confidence_text,
@@ -100,11 +101,6 @@ def night_dict(
     dict
         Plain Python values, None for NaN.
     """
-    changes = {
-        (d.kind, d.score, d.by, d.slice, d.measure): _fields(d, _CHANGE_FIELDS)
-        for d in night.compared
-    }
-    headline = [v for v in night.values if v.slice == "all"]
 
     def named(
         record: MeasureValue | NightDifference | NightCalibration | Finding, names: Sequence[str]
@@ -129,14 +125,25 @@ def night_dict(
         "page_error": page_error,
         "groups": groups,
         "notify_error": notify_error,
-        **_fields(night, ("models", "baseline")),
+        "models": night.models,
+        "baseline": night.baseline,
         "confidence": confidence_of(night),
         "conventions": night.conventions,
         "headline": [
             named(v, _VALUE_FIELDS)
-            | {kind: changes.get((kind, v.score, v.by, v.slice, v.measure)) for kind in KINDS}
-            | {"mix": {kind: _mix(night, kind, v) for kind in EARLIER}}
-            for v in headline
+            | {
+                kind: _fields(
+                    night.difference_of(kind, v.score, v.slice, v.measure), _CHANGE_FIELDS
+                )
+                for kind in KINDS
+            }
+            | {
+                "mix": {
+                    kind: _fields(find_mix(night, kind, v.score, v.measure), _MIX_FIELDS)
+                    for kind in EARLIER
+                }
+            }
+            for v in night.overall
         ],
         "top_changes": [
             named(one.difference, (*_KEY_FIELDS, *_CHANGE_FIELDS))
@@ -164,7 +171,8 @@ def night_dict(
             }
             for name, dates in night.period_nights.items()
         },
-        **_fields(night, ("period_notes", "notes")),
+        "period_notes": night.period_notes,
+        "notes": night.notes,
         "findings": [named(one, _FINDING_FIELDS) for one in night.findings],
         "next_steps": [
             named(step.finding, ("score", "slice", "measure", "name")) | {"command": step.command}
@@ -177,7 +185,10 @@ def night_dict(
         "quality": asdict(night.quality),
         "drift": [asdict(one) for one in ordered_drift(night)],
         "calibration": [named(one, _CALIBRATION_FIELDS) for one in night.calibration],
-        **_fields(night, ("sources", "command", "version", "seconds")),
+        "sources": night.sources,
+        "command": night.command,
+        "version": night.version,
+        "seconds": night.seconds,
     }
     plain: dict[str, Any] = plain_value(content)
     return plain
@@ -198,29 +209,14 @@ def _earlier_judgement(night: Night) -> dict[str, Any] | None:
     return {"status": before.status, "values": values}
 
 
-def _mix(night: Night, kind: str, value: MeasureValue) -> dict[str, Any] | None:
-    one = find_mix(night, kind, value.score, value.measure)
-    return None if one is None else _fields(one, _MIX_FIELDS)
+def _fields(record: object, names: Sequence[str]) -> dict[str, Any] | None:
+    """Return some fields of a record, or None without one."""
+    return None if record is None else {name: getattr(record, name) for name in names}
 
 
-def _fields(record: object, names: Sequence[str]) -> dict[str, Any]:
-    return {name: getattr(record, name) for name in names}
-
-
-#: Names of statuses in small letters, as nothing is to be done.
-_QUIET_STATUSES = ("Fine", "Provisional")
 _MARKS = {"better": "▲", "worse": "▼", "higher": "↑", "lower": "↓"}
 #: Days of the strip of statuses.
 STRIP_NIGHTS = 30
-#: Character and name of each status in the strip; the empty one is a day without a night.
-_STRIP = {
-    "fine": (".", "fine"),
-    "changed": ("c", "changed"),
-    "provisional": ("p", "provisional"),
-    "regression": ("R", "regression"),
-    "data_quality": ("D", "data quality"),
-    "": ("-", "no night"),
-}
 #: The form of numbers.
 _FORM = ".4g"
 #: The most slices in text.
@@ -259,24 +255,16 @@ def night_markdown(
     str
         Names from data are in code spans, so that they contain no markup.
     """
-    kinds = [kind for kind in KINDS if any(d.kind == kind for d in night.compared)]
-    overall = [value for value in night.values if value.slice == "all"]
-    changes = {(d.kind, d.score, d.measure): d for d in night.compared if d.slice == "all"}
     models = []
-    for model in dict.fromkeys(value.score for value in overall):
+    for model in dict.fromkeys(value.score for value in night.overall):
         models += [f"**{_code(model)}**", ""]
-        for value in overall:
-            if value.score == model:
-                change_texts = {
-                    kind: _change_text(changes.get((kind, model, value.measure))) for kind in kinds
-                }
-                shown_changes = [
-                    f"{change} {_since(kind)}{_mix_text(night, kind, value)}"
-                    for kind, change in change_texts.items()
-                    if change
-                ]
-                numbers = ", ".join([_number(value), *shown_changes])
-                models.append(f"* {_code(night.name_of(value.measure))} {numbers}")
+        for value in (one for one in night.overall if one.score == model):
+            texts = [_number(value)]
+            for kind in KINDS:
+                change = _change_text(night.difference_of(kind, model, "all", value.measure))
+                if change:
+                    texts.append(f"{change} {_since(kind)}{_mix_text(night, kind, value)}")
+            models.append(f"* {_code(night.name_of(value.measure))} {', '.join(texts)}")
         models.append("")
     quality = night.quality
     title = label_code(night) if night.label else escaped(night.title)
@@ -316,13 +304,11 @@ def _status_strip(night: Night, statuses: Mapping[dt.date, str]) -> list[str]:
     if len(known) < 2:
         return []
     days = days[days.index(known[0]) :]
-    status_by_day = [status_by_date.get(day, "") for day in days]
-    strip = "".join(_STRIP.get(status, ("?", ""))[0] for status in status_by_day)
-    meanings = [
-        f"{_code(character)} {name}"
-        for key, (character, name) in _STRIP.items()
-        if key in status_by_day
-    ]
+    signs = {key: (one.letter, one.name.lower()) for key, one in STATUSES.items()}
+    signs[""] = ("-", "no night")
+    shown = [status_by_date.get(day, "") for day in days]
+    strip = "".join(signs[status][0] for status in shown)
+    meanings = [f"{_code(sign)} {name}" for key, (sign, name) in signs.items() if key in shown]
     return [f"Last {len(days)} days: {_code(strip)} ({', '.join(meanings)})", ""]
 
 
@@ -427,7 +413,8 @@ def page_link(page: str | None) -> str:
 def status_word(night: Night) -> str:
     """Return the status of a night in words, in capitals if it is not fine."""
     name = status_name(night)
-    return name.lower() if name in _QUIET_STATUSES else name.upper()
+    # In small letters if nothing is to be done.
+    return name.lower() if name in ("Fine", "Provisional") else name.upper()
 
 
 def _number(value: MeasureValue) -> str:

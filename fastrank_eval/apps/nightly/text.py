@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from functools import partial
+from typing import NamedTuple
 
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval.apps.nightly.night import (
@@ -29,17 +30,47 @@ from fastrank_eval.results.format import (
 )
 from fastrank_eval.results.gate_parser import ALL
 
-#: Name and meaning of each status, if everything was judged.
+
+class Status(NamedTuple):
+    """How a status is shown.
+
+    Parameters
+    ----------
+    name, meaning : str
+        The meaning if everything was judged.
+    tone : str
+        The colour: ``"good"``, ``"warn"``, ``"bad"`` or ``"shift"``.
+    bar : str
+        The height of its bar in a strip: ``"low"``, ``"mid"`` or ``"high"``.
+    letter : str
+        Its character in a strip of text.
+    """
+
+    name: str
+    meaning: str
+    tone: str
+    bar: str
+    letter: str
+
+
+#: Statuses, the worst last.
 STATUSES = {
-    "fine": ("Fine", "Every gate passed, and the data are within their limits."),
-    "changed": (
+    "fine": Status(
+        "Fine", "Every gate passed, and the data are within their limits.", "good", "low", "."
+    ),
+    "changed": Status(
         "Changed",
         "No gate failed, but a number that has no gate is not as usual or has no value, or scores "
         "are few.",
+        "warn",
+        "mid",
+        "c",
     ),
-    "provisional": ("Provisional", "Its labels are not complete yet."),
-    "regression": ("Regression", "A gate failed."),
-    "data_quality": ("Data quality", "The data of this night cannot be relied on."),
+    "provisional": Status("Provisional", "Its labels are not complete yet.", "shift", "low", "p"),
+    "regression": Status("Regression", "A gate failed.", "bad", "high", "R"),
+    "data_quality": Status(
+        "Data quality", "The data of this night cannot be relied on.", "warn", "high", "D"
+    ),
 }
 NOTHING = "–"
 _MIN_DIGITS, _MAX_DIGITS = 2, 6
@@ -282,7 +313,7 @@ def sentences(night: Night) -> list[str]:
         gates = ", so its gates cannot be judged" if unjudged else ""
         result.append(f"{no_labels_text(night) or 'The night has no rows'}{gates}.")
     elif flags:
-        meaning = STATUSES["data_quality"][1].removesuffix(".")
+        meaning = STATUSES["data_quality"].meaning.removesuffix(".")
         result.append(
             f"{meaning}: {'; '.join(flags[:_MAX_SENTENCES])}{_more(len(flags) - _MAX_SENTENCES)}."
         )

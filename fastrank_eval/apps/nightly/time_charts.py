@@ -37,8 +37,7 @@ STRIP_TEXT = (
 )
 #: Height of the strip, and the share of it that the bar of a status takes.
 _STRIP = 8.0
-_BARS = {"fine": 0.3, "provisional": 0.3, "changed": 0.65}
-_COLOURS = {"fine": "var(--line)", "provisional": "var(--shift)", "regression": "var(--bad)"}
+_BARS = {"low": 0.3, "mid": 0.65, "high": 1.0}
 _TEXT, _LINE, _MARK = 11.0, 1.8, 3.4  # sizes of text, lines and marks
 _LOCATOR = MaxNLocator(5)
 _LETTERS = {Path.MOVETO: "M", Path.LINETO: "L", Path.CURVE3: "Q", Path.CURVE4: "C"}
@@ -276,10 +275,9 @@ def _draw_dates(root: ET.Element, frame: _Frame, nights: Sequence[Night]) -> Non
         line = f"M{frame.x(date, -0.5):.1f} {_TOP:g}V{bottom:g}"
         _add(root, "path", d=line, stroke=_DIM, stroke_width="0.8")
     for night in nights:
-        if night.status not in STATUSES:
-            continue
         left, right = frame.x(night.date, -0.4), frame.x(night.date, 0.4)
-        height = _BARS.get(night.status, 1.0) * _STRIP
+        status = STATUSES[night.status]
+        height = _BARS[status.bar] * _STRIP
         bar = _add(
             root,
             "rect",
@@ -287,7 +285,7 @@ def _draw_dates(root: ET.Element, frame: _Frame, nights: Sequence[Night]) -> Non
             y=f"{bottom + 4 + _STRIP - height:.1f}",
             width=f"{min(right - left, 12):.1f}",
             height=f"{height:.1f}",
-            fill=_COLOURS.get(night.status, "var(--warn)"),
+            fill=f"var(--{'line' if status.tone == 'good' else status.tone})",
         )
         ET.SubElement(bar, "title").text = f"{night.date}: {status_name(night)}"
     for date in _dates(nights[0].date, nights[-1].date):
