@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 from urllib.parse import urlencode
 
 from fastrank_eval._lib.dataclass import dataclass
@@ -41,18 +41,20 @@ class Links:
     labels : tuple of (str, str)
         The labels of the report with the addresses of their nights of this date; no address for the
         label shown.
+    first, home_name : str
+        Address and title of the first page.
     """
 
     before: dt.date | None = None
     after: dt.date | None = None
     groups: str = ""
     labels: tuple[tuple[str, str], ...] = ()
-    #: The title of the page of `home`.
-    home_name: ClassVar[str] = "Latest night"
+    first: str = "index.html"
+    home_name: str = "Latest night"
 
     def home(self) -> str:
         """Return the address of the first page."""
-        return "index.html"
+        return self.first
 
     def night(self, date: dt.date) -> str:
         """Return the address of a night."""
@@ -68,17 +70,6 @@ class Links:
 
 
 @dataclass(frozen=True)
-class LabelLinks(Links):
-    """Addresses of pages in the folder of a label."""
-
-    home_name: ClassVar[str] = "All nights"
-
-    def home(self) -> str:
-        """Return the address of the page of all labels."""
-        return "../index.html"
-
-
-@dataclass(frozen=True)
 class WebLinks(Links):
     """Addresses in the web view.
 
@@ -89,7 +80,7 @@ class WebLinks(Links):
     """
 
     label: str = ""
-    home_name: ClassVar[str] = "All nights"
+    home_name: str = "All nights"
 
     def home(self) -> str:
         """Return the address of the list of nights."""
@@ -238,11 +229,13 @@ def _links(folder: Path, history: History, night: Night) -> Links:
     before = [each for each in with_page if each < date]
     after = [each for each in with_page if each > date]
     groups = groups_file(folder, date)
-    return (LabelLinks if night.label else Links)(
+    home = ("../index.html", "All nights") if night.label else ()
+    return Links(
         before[-1] if before else None,
         after[0] if after else None,
         groups.name if groups.exists() else "",
         other_labels(history, night, lambda label: f"../{folder_name(label)}/{date}.html"),
+        *home,
     )
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
+from html import escape
 from itertools import pairwise
 
 from markupsafe import Markup
@@ -27,6 +27,7 @@ from fastrank_eval.results.format import percent_text, printable, rough_text
 #: Number of colours of models; they repeat after that.
 MODEL_COLOURS = 7
 _DIM = "var(--dim)"
+_EDGE = f'stroke="{_DIM}" stroke-width="0.8"'
 _WIDTH, _HEIGHT = 342.0, 186.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 50.0, 12.0, 10.0, 38.0  # around the numbers
 #: Explains the strip of statuses.
@@ -214,18 +215,14 @@ def _svg(
 ) -> Markup:
     """Draw lines over nights; `plain` without the colours and marks of models."""
     frame = _frame(nights, lines)
-    root = ET.Element(
-        "svg",
-        {"viewBox": f"0 0 {_WIDTH:g} {_HEIGHT:g}", "role": "img", "aria-label": printable(label)},
-    )
-    _draw_axes(root, frame, texts)
-    _draw_dates(root, frame, nights)
+    parts = [*_axes(frame, texts), *_dates_and_statuses(frame, nights)]
     for index, points in enumerate(lines):
         if points:
             colour = _DIM if plain else f"var(--model-{index % MODEL_COLOURS + 1})"
-            _draw_line(root, frame, points, colour, 0 if plain else index, f"{name}-{index}")
-    text = ET.tostring(root, encoding="unicode", short_empty_elements=False)
-    return Markup(text)  # noqa: S704 (serialised as XML)
+            parts += _line(frame, points, colour, 0 if plain else index, f"{name}-{index}")
+    size = f'viewBox="0 0 {_WIDTH:g} {_HEIGHT:g}"'
+    text = f'<svg {size} role="img" aria-label="{_escaped(label)}">'
+    return Markup(f"{text}{''.join(parts)}</svg>")  # noqa: S704 (texts are escaped)
 
 
 def _frame(nights: Sequence[Night], lines: Sequence[Sequence[_Point]]) -> _Frame:
@@ -242,25 +239,22 @@ def _frame(nights: Sequence[Night], lines: Sequence[Sequence[_Point]]) -> _Frame
     return _Frame(first, (last - first).days, low - margin, high + margin)
 
 
-def _draw_axes(
-    root: ET.Element, frame: _Frame, texts: Callable[[Sequence[float]], Sequence[str]]
-) -> None:
+def _axes(frame: _Frame, texts: Callable[[Sequence[float]], Sequence[str]]) -> Iterator[str]:
     """Draw the grid and the labels of numbers, and the axis."""
     ticks = [
         tick
         for tick in _LOCATOR.tick_values(frame.low, frame.high)
         if frame.low <= tick <= frame.high
     ]
-    right, bottom = f"{_WIDTH - _RIGHT:g}", _HEIGHT - _BOTTOM
+    right, bottom = _WIDTH - _RIGHT, _HEIGHT - _BOTTOM
     for tick, text in zip(ticks, texts(ticks), strict=True):
-        y = f"{frame.y(tick):.1f}"
-        _add(root, "path", d=f"M{_LEFT:g} {y}H{right}", stroke="var(--grid)", stroke_width="0.7")
-        _add_text(root, text, _LEFT - 5, frame.y(tick) + 0.36 * _TEXT, "end")
-    axis = f"M{_LEFT:g} {_TOP:g}V{bottom:g}H{right}"
-    _add(root, "path", d=axis, fill="none", stroke=_DIM, stroke_width="0.8")
+        y = frame.y(tick)
+        yield _path(f"M{_LEFT:g} {y:.1f}H{right:g}", 'stroke="var(--grid)" stroke-width="0.7"')
+        yield _text(text, _LEFT - 5, y + 0.36 * _TEXT, "end")
+    yield _path(f"M{_LEFT:g} {_TOP:g}V{bottom:g}H{right:g}", f'fill="none" {_EDGE}')
 
 
-def _draw_dates(root: ET.Element, frame: _Frame, nights: Sequence[Night]) -> None:
+def _dates_and_statuses(frame: _Frame, nights: Sequence[Night]) -> Iterator[str]:
     """Draw dates, statuses of nights and changes of conventions.
 
     A worse status has a higher bar, so that it is seen without colours.
@@ -268,28 +262,19 @@ def _draw_dates(root: ET.Element, frame: _Frame, nights: Sequence[Night]) -> Non
     bottom = _HEIGHT - _BOTTOM
     for date in (night.date for night in nights if night.provisional):
         left, right = frame.x(date, -0.5), frame.x(date, 0.5)
-        place = {"x": f"{left:.1f}", "y": f"{_TOP:g}"}
-        size = {"width": f"{right - left:.1f}", "height": f"{bottom - _TOP:g}"}
-        _add(root, "rect", **place, **size, fill="var(--shift-back)")
+        yield _rectangle(left, _TOP, right - left, bottom - _TOP, "shift-back")
     for date in edges(nights):
-        line = f"M{frame.x(date, -0.5):.1f} {_TOP:g}V{bottom:g}"
-        _add(root, "path", d=line, stroke=_DIM, stroke_width="0.8")
+        yield _path(f"M{frame.x(date, -0.5):.1f} {_TOP:g}V{bottom:g}", _EDGE)
     for night in nights:
         left, right = frame.x(night.date, -0.4), frame.x(night.date, 0.4)
         status = STATUSES[night.status]
         height = _BARS[status.bar] * _STRIP
-        bar = _add(
-            root,
-            "rect",
-            x=f"{left:.1f}",
-            y=f"{bottom + 4 + _STRIP - height:.1f}",
-            width=f"{min(right - left, 12):.1f}",
-            height=f"{height:.1f}",
-            fill=f"var(--{'line' if status.tone == 'good' else status.tone})",
-        )
-        ET.SubElement(bar, "title").text = f"{night.date}: {status_name(night)}"
+        top, width = bottom + 4 + _STRIP - height, min(right - left, 12)
+        title = f"{night.date}: {status_name(night)}"
+        colour = "line" if status.tone == "good" else status.tone
+        yield _rectangle(left, top, width, height, colour, title)
     for date in _dates(nights[0].date, nights[-1].date):
-        _add_text(root, day_text(str(date), date), frame.x(date), _HEIGHT - 8, "middle")
+        yield _text(day_text(str(date), date), frame.x(date), _HEIGHT - 8, "middle")
 
 
 def _dates(first: dt.date, last: dt.date) -> list[dt.date]:
@@ -299,28 +284,27 @@ def _dates(first: dt.date, last: dt.date) -> list[dt.date]:
     return [last - dt.timedelta(days=ago) for ago in range(0, span + 1, step)]
 
 
-def _draw_line(
-    root: ET.Element, frame: _Frame, points: Sequence[_Point], colour: str, index: int, name: str
-) -> None:
+def _line(
+    frame: _Frame, points: Sequence[_Point], colour: str, index: int, name: str
+) -> Iterator[str]:
     """Draw the band, the line and the marks of a model."""
     pattern = dash(index)
-    dashes = [] if isinstance(pattern, str) else [f"{_LINE * length:g}" for length in pattern[1]]
+    dashes = "" if isinstance(pattern, str) else " ".join(f"{_LINE * n:g}" for n in pattern[1])
     for run in _runs([point for point in points if math.isfinite(point.low + point.high)]):
         ends = [f"{frame.x(point.date):.1f} {frame.y(point.high):.1f}" for point in run]
         ends += [f"{frame.x(point.date):.1f} {frame.y(point.low):.1f}" for point in run[::-1]]
-        _add(root, "path", d=f"M{'L'.join(ends)}Z", fill=colour, fill_opacity="0.16")
+        yield _path(f"M{'L'.join(ends)}Z", f'fill="{colour}" fill-opacity="0.16"')
+    look = f'fill="none" stroke="{colour}" stroke-width="{_LINE:g}" stroke-linejoin="round"'
+    look += f' stroke-dasharray="{dashes}"' if dashes else ""
     for run in _runs(points):
-        path = "L".join(f"{frame.x(point.date):.1f} {frame.y(point.number):.1f}" for point in run)
-        line = _add(root, "path", d=f"M{path}", fill="none", stroke=colour)
-        line.attrib |= {"stroke-width": f"{_LINE:g}", "stroke-linejoin": "round"}
-        line.attrib |= {"stroke-dasharray": " ".join(dashes)} if dashes else {}
-    definitions = ET.SubElement(root, "defs")
-    _add(definitions, "path", id=name, d=_mark_path(mark(index)))
-    group = _add(root, "g", fill=colour)
+        ends = [f"{frame.x(point.date):.1f} {frame.y(point.number):.1f}" for point in run]
+        yield _path(f"M{'L'.join(ends)}", look)
+    shape = f'id="{name}"'
+    yield f'<defs>{_path(_mark_path(mark(index)), shape)}</defs><g fill="{colour}">'
     for point in points:
-        x_text, y_text = f"{frame.x(point.date):.1f}", f"{frame.y(point.number):.1f}"
-        use = _add(group, "use", href=f"#{name}", x=x_text, y=y_text)
-        ET.SubElement(use, "title").text = printable(point.text)
+        place = f'x="{frame.x(point.date):.1f}" y="{frame.y(point.number):.1f}"'
+        yield f'<use href="#{name}" {place}><title>{_escaped(point.text)}</title></use>'
+    yield "</g>"
 
 
 def _runs(points: Sequence[_Point]) -> Iterator[list[_Point]]:
@@ -357,14 +341,22 @@ def _number_texts(ticks: Sequence[float]) -> Sequence[str]:
     return texts
 
 
-def _add(parent: ET.Element, tag: str, **attributes: str) -> ET.Element:
-    names = {name.replace("_", "-"): value for name, value in attributes.items()}
-    return ET.SubElement(parent, tag, names)
+def _escaped(text: str) -> str:
+    return escape(printable(text))
 
 
-def _add_text(parent: ET.Element, text: str, x: float, y: float, anchor: str) -> None:
-    element = _add(
-        parent, "text", x=f"{x:.1f}", y=f"{y:.1f}", text_anchor=anchor, fill=_DIM,
-        font_size=f"{_TEXT:g}px",
-    )  # fmt: skip
-    element.text = printable(text)
+def _path(d: str, look: str) -> str:
+    return f'<path d="{d}" {look}></path>'
+
+
+def _rectangle(
+    x: float, y: float, width: float, height: float, colour: str, title: str = ""
+) -> str:
+    place = f'x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"'
+    inner = f"<title>{_escaped(title)}</title>" if title else ""
+    return f'<rect {place} fill="var(--{colour})">{inner}</rect>'
+
+
+def _text(text: str, x: float, y: float, anchor: str) -> str:
+    look = f'text-anchor="{anchor}" fill="{_DIM}" font-size="{_TEXT:g}px"'
+    return f'<text x="{x:.1f}" y="{y:.1f}" {look}>{_escaped(text)}</text>'

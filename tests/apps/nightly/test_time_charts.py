@@ -74,12 +74,12 @@ def test_trend__no_value__draws_the_dates_alone() -> None:
 
 
 def test_strip__statuses__differ_in_height_and_not_in_colour_alone() -> None:
-    names = ("fine", "changed", "regression", "data_quality", "odd", "fine")
+    names = ("fine", "changed", "regression", "data_quality", "changed", "fine")
     nights = [replace(night, status=name) for night, name in zip(NIGHTS, names, strict=True)]
     bars = [one for one in drawn([0.1] * 6, nights) if one.tag == "rect"]
     assert [one.all_text() for one in bars] == [
         "2026-11-13: Fine", "2026-11-14: Changed", "2026-11-15: Regression",
-        "2026-11-17: Data quality", "2026-11-19: Fine",
+        "2026-11-17: Data quality", "2026-11-18: Changed", "2026-11-19: Fine",
     ]  # fmt: skip
     heights = [float(one.attributes["height"]) for one in bars]
     assert heights[0] < heights[1] < heights[2] == heights[3]
