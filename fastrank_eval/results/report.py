@@ -502,7 +502,7 @@ _PAGE = """<!DOCTYPE html>
 <style>
 {style}</style>
 </head>
-<body>
+<body class="page report">
 <main>
 <h1>{title}</h1>
 {body}

@@ -370,11 +370,12 @@ def policy(forms: str = "'none'") -> str:
 @cache
 def _style_and_script() -> tuple[str, str]:
     """Return the style and the script of a page."""
-    folder = files("fastrank_eval.apps.nightly") / "templates"
-    style, script = (
-        _compact((folder / name).read_text("utf-8")) for name in ("style.css", "tables.js")
+    folder, common = (
+        files("fastrank_eval.apps.nightly") / "templates",
+        files("fastrank_eval.results"),
     )
-    return style, script
+    style = (common / "page.css").read_text("utf-8") + (folder / "style.css").read_text("utf-8")
+    return _compact(style), _compact((folder / "tables.js").read_text("utf-8"))
 
 
 def _compact(text: str) -> str:
