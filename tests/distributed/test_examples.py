@@ -150,51 +150,6 @@ def dask_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("partitions", [1, 2, 7])
-def test_dask__any_number_of_partitions(dask_cluster: None, files: Path, partitions: int) -> None:
-    here = example("Dask")
-    found = here["evaluate"](str(files), partitions)
-    assert bits(found) == bits(fe.evaluate(files, keep="", **here["OPTIONS"]))
-
-
-def test_dask__more_partitions_than_users(dask_cluster: None, few: Path) -> None:
-    here = example("Dask")
-    found = here["evaluate"](str(few), 9)
-    assert bits(found) == bits(fe.evaluate(few, keep="", **here["OPTIONS"]))
-
-
-def test_dask__partitions_that_cut_users__are_refused_where_groups_are_kept(
-    dask_cluster: None, files: Path
-) -> None:
-    cut = ('.shuffle(on="user_id", ', ".repartition(")
-    here = example("Dask", cut=cut)
-    here["OPTIONS"]["keep"] = "groups"
-    with pytest.raises(fe.MergeError, match="both hold rows of the group user_id="):
-        here["evaluate"](str(files), 3)
-
-
-def test_dask__faulty_row__ends_the_job_with_our_message(
-    dask_cluster: None, impressions: pa.Table, tmp_path: Path
-) -> None:
-    place = impressions.column_names.index("score_a")
-    scores = impressions["score_a"].to_numpy().copy()
-    scores[77] = np.nan
-    rows = impressions.set_column(place, "score_a", pa.array(scores))
-    parquet.write_table(rows, tmp_path / "faulty.parquet")
-    with pytest.raises(fe.ColumnError, match="column 'score_a'"):
-        example("Dask")["evaluate"](str(tmp_path), 2)
-
-
-def test_dask__worker_that_dies__its_work_is_done_again(
-    dask_cluster: None, files: Path, tmp_path: Path
-) -> None:
-    here = example("Dask")
-    here["part"] = dying_once(here["part"], tmp_path / "died")
-    found = here["evaluate"](str(files), 4)
-    assert (tmp_path / "died").exists()
-    assert bits(found) == bits(fe.evaluate(files, keep="", **here["OPTIONS"]))
-
-
 @pytest.fixture(scope="module")
 def ray_cluster() -> Iterator[None]:
     """Ray on two cores; workers wait for more work instead of ending after a second."""
@@ -218,37 +173,54 @@ def ray_cluster() -> Iterator[None]:
         ray.shutdown()
 
 
-@pytest.mark.slow("starts workers")
-@pytest.mark.parametrize("partitions", [1, 2, 7])
-def test_ray__any_number_of_partitions(ray_cluster: None, files: Path, partitions: int) -> None:
-    here = example("Ray Data")
-    found = here["evaluate"](str(files), partitions)
-    assert bits(found) == bits(fe.evaluate(files, keep="", **here["OPTIONS"]))
+@pytest.fixture(params=["Dask", pytest.param("Ray Data", marks=pytest.mark.slow("starts workers"))])
+def engine(request: pytest.FixtureRequest) -> str:
+    """An engine that runs here."""
+    request.getfixturevalue({"Dask": "dask_cluster", "Ray Data": "ray_cluster"}[request.param])
+    return str(request.param)
 
 
-@pytest.mark.slow("starts workers")
-def test_ray__more_partitions_than_users(ray_cluster: None, few: Path) -> None:
-    here = example("Ray Data")
-    found = here["evaluate"](str(few), 9)
-    assert bits(found) == bits(fe.evaluate(few, keep="", **here["OPTIONS"]))
-
-
-@pytest.mark.slow("starts workers")
-def test_ray__batches_that_cut_users__are_refused_where_groups_are_kept(
-    ray_cluster: None, files: Path
+@pytest.mark.parametrize(
+    "source, partitions", [("files", 1), ("files", 2), ("files", 7), ("few", 9)]
+)
+def test_engine__any_number_of_partitions(
+    engine: str, source: str, partitions: int, request: pytest.FixtureRequest
 ) -> None:
-    here = example("Ray Data", cut=("batch_size=None", "batch_size=500"))
+    here, rows = example(engine), request.getfixturevalue(source)
+    found = here["evaluate"](str(rows), partitions)
+    assert bits(found) == bits(fe.evaluate(rows, keep="", **here["OPTIONS"]))
+
+
+def test_engine__parts_that_cut_users__are_refused_where_groups_are_kept(
+    engine: str, files: Path
+) -> None:
+    cuts = {
+        "Dask": ('.shuffle(on="user_id", ', ".repartition("),
+        "Ray Data": ("batch_size=None", "batch_size=500"),
+    }
+    here = example(engine, cut=cuts[engine])
     here["OPTIONS"]["keep"] = "groups"
     with pytest.raises(fe.MergeError, match="both hold rows of the group user_id="):
-        here["evaluate"](str(files), 2)
+        here["evaluate"](str(files), 3)
 
 
-@pytest.mark.slow("starts workers")
-def test_ray__worker_that_dies__its_work_is_done_again(
-    ray_cluster: None, files: Path, tmp_path: Path
+def test_engine__worker_that_dies__its_work_is_done_again(
+    engine: str, files: Path, tmp_path: Path
 ) -> None:
-    here = example("Ray Data")
+    here = example(engine)
     here["part"] = dying_once(here["part"], tmp_path / "died")
     found = here["evaluate"](str(files), 4)
     assert (tmp_path / "died").exists()
     assert bits(found) == bits(fe.evaluate(files, keep="", **here["OPTIONS"]))
+
+
+def test_dask__faulty_row__ends_the_job_with_our_message(
+    dask_cluster: None, impressions: pa.Table, tmp_path: Path
+) -> None:
+    place = impressions.column_names.index("score_a")
+    scores = impressions["score_a"].to_numpy().copy()
+    scores[77] = np.nan
+    rows = impressions.set_column(place, "score_a", pa.array(scores))
+    parquet.write_table(rows, tmp_path / "faulty.parquet")
+    with pytest.raises(fe.ColumnError, match="column 'score_a'"):
+        example("Dask")["evaluate"](str(tmp_path), 2)

@@ -102,9 +102,3 @@ def test_faulty_row__the_error_names_its_group(answers, log) -> None:
     assert f"first in group name='{log['name'][4321]}'" in message
     assert "Traceback" not in message
     assert f"first in group name='{log['name'][4321]}'" in answers["faulty groups"][1]
-
-
-def test_wrong_column__is_refused_in_our_words(answers) -> None:
-    kind, message = answers["no column"]
-    assert kind == "ColumnError"
-    assert "no column 'usr'" in message

@@ -15,6 +15,7 @@ from fastrank_eval.engine.records import MeasureValue
 from tests.support.spark_frames import frame_of, sorted_table
 
 MEASURES = "GAUC,nDCG@10,RR,AUC,LogLoss,ECE(bins=10),PPV(threshold=0.5)"
+MODELS: dict[str, Any] = {"group": "user", "score": ["old", "new"]}
 KEYS = ["user", "short", "name", ["user", "session"]]
 
 
@@ -23,25 +24,22 @@ def bits(values: list[MeasureValue]) -> list[str]:
     return [repr(value) for value in values]
 
 
+def there(frame: Any, **options: Any) -> Any:
+    return fe.spark.evaluate(frame, label="click", **options)
+
+
 def here(log: pa.Table, **options: Any) -> Any:
     return fe.evaluate(log, label="click", keep="state", **options)
 
 
 @pytest.fixture(scope="session")
 def local(log: pa.Table) -> Any:
-    return here(log, group="user", score=["old", "new"], measures=MEASURES)
+    return here(log, **MODELS, measures=MEASURES)
 
 
 @pytest.mark.parametrize("partitions", [1, 2, 7, 200])
 def test_any_number_of_partitions__the_bits_of_the_local_engine(frame, local, partitions) -> None:
-    found = fe.spark.evaluate(
-        frame,
-        group="user",
-        label="click",
-        score=["old", "new"],
-        measures=MEASURES,
-        partitions=partitions,
-    )
+    found = there(frame, **MODELS, measures=MEASURES, partitions=partitions)
     assert bits(found.values) == bits(local.values)
     assert found.state.provenance[0].fingerprint == local.state.provenance[0].fingerprint
     assert (found.meta.rows, found.meta.groups) == (local.meta.rows, local.meta.groups)
@@ -51,7 +49,7 @@ def test_any_number_of_partitions__the_bits_of_the_local_engine(frame, local, pa
 @pytest.mark.parametrize("group", KEYS, ids=str)
 def test_keys_of_any_type__the_bits_of_the_local_engine(frame, log, group) -> None:
     options = {"group": group, "score": "old", "measures": "GAUC,AUC", "by": ["slot", "@rows:5"]}
-    found = fe.spark.evaluate(frame, label="click", **options)
+    found = there(frame, **options)
     assert bits(found.values) == bits(here(log, **options).values)
     assert found.state.groups == here(log, **options).state.groups
 
@@ -61,9 +59,7 @@ def test_batches_of_seven_rows__groups_that_span_them_are_whole(
 ) -> None:
     with configured(spark__sql__execution__arrow__maxRecordsPerBatch="7"):
         for group in ("user", "name"):
-            found = fe.spark.evaluate(
-                frame, group=group, label="click", score=["old", "new"], measures=MEASURES
-            )
+            found = there(frame, **{**MODELS, "group": group}, measures=MEASURES)
             assert bits(found.values) == bits(local.values)
 
 
@@ -85,20 +81,13 @@ def test_one_user_with_a_fifth_of_all_rows_and_many_with_one(spark, configured, 
         spark__sql__adaptive__advisoryPartitionSizeInBytes="4k",
         spark__sql__adaptive__coalescePartitions__minPartitionSize="1k",
     ):
-        found = fe.spark.evaluate(frame_of(spark, log), label="click", **options)
+        found = there(frame_of(spark, log), **options)
     assert bits(found.values) == bits(here(log, **options).values)
 
 
 def test_more_partitions_than_groups__empty_ones_count_for_nothing(spark) -> None:
     log = pa.table({"user": [1, 1, 2, 2], "click": [0, 1, 1, 0], "old": [0.1, 0.4, 0.2, 0.3]})
-    found = fe.spark.evaluate(
-        frame_of(spark, log),
-        group="user",
-        label="click",
-        score="old",
-        measures="GAUC",
-        partitions=9,
-    )
+    found = there(frame_of(spark, log), group="user", score="old", measures="GAUC", partitions=9)
     assert found.value("GAUC") == 0.5
 
 
@@ -113,44 +102,40 @@ def test_no_row__the_result_of_no_row(spark) -> None:
         }
     )
     options = {"group": "user", "score": "old", "measures": "GAUC,AUC", "by": "slot"}
-    found = fe.spark.evaluate(frame, label="click", **options)
+    found = there(frame, **options)
     assert bits(found.values) == bits(here(empty, **options).values)
 
 
-def test_row_weights_fields_and_group_weights__the_bits_of_the_local_engine(frame, log) -> None:
-    options = {
+#: Options that read columns in other roles, or look at all rows before they are dealt.
+OPTIONS: dict[str, dict[str, Any]] = {
+    "weights and fields": {
         "group": "name",
         "score": "new",
         "weight": "weight",
         "measures": "GAUC(weight='user'),AUC,LogLoss,FieldECE(field='slot'),"
         "MultiECCE(columns='slot,name', min_clicks=0)",
-    }
-    found = fe.spark.evaluate(frame, label="click", **options)
-    assert bits(found.values) == bits(here(log, **options).values)
-
-
-def test_key_that_plays_another_part__is_read_for_it_too(frame, log) -> None:
-    options = {
+    },
+    "a key in other roles": {
         "group": ["name", "user"],
         "score": "old",
         "measures": "GAUC(weight='user'),FieldECE(field='name')",
         "subtopics": "age",  # which no measure asks for
         "by": "name",
-    }
-    found = fe.spark.evaluate(frame, label="click", **options)
-    assert bits(found.values) == bits(here(log, **options).values)
-
-
-def test_slices_by_quantiles__edges_are_those_of_all_rows(frame, log) -> None:
-    options = {
+    },
+    "slices by quantiles": {
         "group": "user",
         "score": "old",
         "measures": "GAUC,PCOC",
         "by": ["age:quantile4", "new:quantile3", "slot,age:30,60"],
         "min_groups": 3,
-    }
-    found = fe.spark.evaluate(frame, label="click", partitions=5, **options)
-    expected = here(log, **options)
+    },
+    "scores in bins": {"group": "user", "score": "new", "measures": "AUC(bins=4096)"},
+}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_options__the_bits_of_the_local_engine(frame, log, name) -> None:
+    found, expected = there(frame, partitions=5, **OPTIONS[name]), here(log, **OPTIONS[name])
     assert bits(found.values) == bits(expected.values)
     assert found.state.slicings == expected.state.slicings
 
@@ -191,7 +176,7 @@ def test_where__selects_what_the_local_engine_selects(spark, condition) -> None:
         }
     )
     options = {"group": "user", "score": "old", "measures": "nDCG,AUC", "where": condition}
-    found = fe.spark.evaluate(frame_of(spark, log), label="click", **options)
+    found = there(frame_of(spark, log), **options)
     expected = here(log, **options)
     assert found.meta.rows == expected.meta.rows
     assert 0 < found.meta.rows < 8
@@ -201,22 +186,16 @@ def test_where__selects_what_the_local_engine_selects(spark, condition) -> None:
 
 def test_scores_kept__curves_of_the_local_engine(frame, log) -> None:
     options = {"group": "user", "score": "old", "measures": "AUC"}
-    found = fe.spark.evaluate(frame, label="click", keep="scores", partitions=3, **options)
+    found = there(frame, keep="scores", partitions=3, **options)
     expected = fe.evaluate(log, label="click", keep="scores", **options)
     for kind in ("roc", "calibration"):
         assert found.curve(kind).records().equals(expected.curve(kind).records())
 
 
-def test_binned_auc__merges_within_its_printed_bound(frame, log) -> None:
-    options = {"group": "user", "score": "new", "measures": "AUC(bins=4096)"}
-    found = fe.spark.evaluate(frame, label="click", partitions=6, **options)
-    assert bits(found.values) == bits(here(log, **options).values)
-
-
 @pytest.mark.parametrize("group", KEYS, ids=str)
 def test_per_group__a_frame_of_every_group(frame, log, group) -> None:
     options = {"group": group, "label": "click", "score": ["old", "new"], "measures": "GAUC,RR"}
-    found = fe.spark.evaluate(frame, per_group=True, partitions=5, **options)
+    found = fe.spark.evaluate(frame, keep="values", partitions=5, **options)
     expected = fe.evaluate(log, **options).per_group
     order = [(name, "ascending") for name in expected.column_names[:2]]
     assert found.columns == expected.column_names
@@ -242,17 +221,13 @@ def test_states_of_two_jobs__merge_and_do_not_count_twice(frame, log, tmp_path) 
     assert fe.load_state(tmp_path / "one.state").provenance == found.provenance
 
 
+COMPARED = {"group": "name", "label": "click", "score": ["old", "new"], "baseline": "old"}
+
+
 @pytest.mark.parametrize("test", ["clustered_t", "wilcoxon", "bootstrap"])
 def test_compare__the_lines_of_the_local_engine(frame, log, test) -> None:
-    options = {
-        "group": "name",
-        "label": "click",
-        "score": ["old", "new"],
-        "baseline": "old",
-        "measures": "GAUC,nDCG@10" if test != "clustered_t" else "GAUC,LogLoss,nDCG@10",
-        "test": test,
-        "replicates": 500,
-    }
+    measures = "GAUC,nDCG@10" if test != "clustered_t" else "GAUC,LogLoss,nDCG@10"
+    options = {**COMPARED, "measures": measures, "test": test, "replicates": 500}
     found = fe.spark.compare(frame, partitions=3, **options)
     expected = fe.compare(log, **options)
     assert [repr(line) for line in found] == [repr(line) for line in expected]
@@ -260,13 +235,7 @@ def test_compare__the_lines_of_the_local_engine(frame, log, test) -> None:
 
 
 def test_compare__groups_brought_here__tells_which_moved(frame, log) -> None:
-    options = {
-        "group": "name",
-        "label": "click",
-        "score": ["old", "new"],
-        "baseline": "old",
-        "measures": "GAUC",
-    }
+    options = {**COMPARED, "measures": "GAUC"}
     found = fe.spark.compare(frame, keep="values", **options).movers("GAUC", top=300)
     expected = fe.compare(log, **options).movers("GAUC", top=300)
     order = [("name", "ascending")]
@@ -274,14 +243,7 @@ def test_compare__groups_brought_here__tells_which_moved(frame, log) -> None:
 
 
 def test_compare__with_auc_and_slices(frame, log) -> None:
-    options = {
-        "group": "user",
-        "label": "click",
-        "score": ["old", "new"],
-        "baseline": "old",
-        "measures": "AUC,GAUC",
-        "by": "slot",
-    }
+    options = {**COMPARED, "group": "user", "measures": "AUC,GAUC", "by": "slot"}
     found = fe.spark.compare(frame, partitions=3, **options)
     expected = fe.compare(log, **options)
     assert [repr(line) for line in found] == [repr(line) for line in expected]
@@ -297,7 +259,7 @@ def test_computed_scores__the_bits_of_the_local_engine(frame, log, group) -> Non
         "where": "new > 0.1",
     }
     measures = "GAUC,AUC,nDCG@10"
-    found = fe.spark.evaluate(frame, label="click", measures=measures, **options)
+    found = there(frame, measures=measures, **options)
     known = here(log, measures=measures, **options)
     assert bits(found.values) == bits(known.values)
     assert found.meta.conventions["score"] == {"both": "old * new", "less": "-new"}
