@@ -38,12 +38,6 @@ def run_python(code: str, folder: Path | None = None) -> str:
     return done.stdout.strip()
 
 
-@pytest.mark.parametrize("module", ["fastrank_eval", "fastrank_eval.apps.cli.main"])
-def test_import__alone__loads_nothing_heavy(module: str) -> None:
-    loaded = run_python(f"import sys, {module}; print(*(m for m in {HEAVY} if m in sys.modules))")
-    assert loaded == ""
-
-
 @pytest.mark.parametrize("enabled", [True, False])
 def test_import__without_the_gil__is_refused(enabled: bool) -> None:
     code = f"import sys; sys._is_gil_enabled = lambda: {enabled}; import fastrank_eval"
@@ -66,28 +60,33 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+LIGHT = ["evaluate", "logs", *COLUMNS, "--output", "report.txt", "--overwrite"]
+
+
 @pytest.mark.parametrize(
-    "options",
+    "command",
     [
-        ["--order", "sorted"],
-        ["--order", "scattered", "--format", "csv"],
-        ["--order", "scattered", "--group", "name,page"],
-        ["--where", "day = '2026-11-19' and user in (7, 8) and pctr >= 0.1 and name != 'c'"],
-        ["--per-group", "values.parquet", "--format", "json"],
-        ["--per-group", "values.csv", "--ties", "item", "--item", "name"],
+        [*LIGHT, "--order", "sorted"],
+        [*LIGHT, "--order", "scattered", "--format", "csv"],
+        [*LIGHT, "--order", "scattered", "--group", "name,page"],
+        [*LIGHT, "--where", "day = '2026-11-19' and user in (7, 8) and name != 'c'"],
+        [*LIGHT, "--per-group", "values.parquet", "--format", "json"],
+        [*LIGHT, "--per-group", "values.csv", "--ties", "item", "--item", "name"],
+        ["compare", "logs", *COLUMNS, "-s", "other", "--baseline", "pctr", *LIGHT[-3:]],
+        ["trec", "qrels.txt", "run.txt"],
     ],
     ids=" ".join,
 )
 def test_command__with_libraries_installed__imports_none_that_it_does_not_use(
-    folder: Path, options: list[str]
+    folder: Path, command: list[str]
 ) -> None:
-    command = ["logs", *COLUMNS, "--output", "report.txt", "--overwrite", *options]
+    (folder / "qrels.txt").write_text("1 0 a 1\n1 0 b 0\n2 0 a 1\n")
+    (folder / "run.txt").write_text("1 Q0 a 1 2 t\n1 Q0 b 2 1 t\n3 Q0 a 1 1 t\n")
     code = (
         "import sys; from fastrank_eval.apps.cli.main import cli; "
-        f"cli(['evaluate', *{command}], standalone_mode=False); "
-        f"print(*(m for m in {UNUSED} if m in sys.modules))"
+        f"cli({command}, standalone_mode=False); print(loaded({UNUSED}))"
     )
-    assert run_python(code, folder).splitlines()[-1:] == []
+    assert run_python(f"{LOADED}; {code}", folder).splitlines()[-1] == "[]"
 
 
 @pytest.mark.parametrize("order", ["auto", "scattered"])
@@ -106,77 +105,53 @@ def test_command__in_a_fresh_process__imports_nothing_but_what_it_needs(
     assert run_python(code, folder).splitlines()[-1] == "unneeded:"
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        ["compare", "logs", *COLUMNS, "-s", "other", "--baseline", "pctr"],
-        ["trec", "qrels.txt", "run.txt"],
-    ],
-    ids=lambda command: command[0],
-)
-def test_command__with_pandas_installed__does_not_import_it(
-    folder: Path, command: list[str]
-) -> None:
-    (folder / "qrels.txt").write_text("1 0 a 1\n1 0 b 0\n2 0 a 1\n")
-    (folder / "run.txt").write_text("1 Q0 a 1 2 t\n1 Q0 b 2 1 t\n3 Q0 a 1 1 t\n")
-    code = (
-        "import sys; from fastrank_eval.apps.cli.main import cli; "
-        f"cli({command}, standalone_mode=False); print('pandas' in sys.modules)"
-    )
-    assert run_python(code, folder).splitlines()[-1] == "False"
-
-
-def test_command__over_sorted_integers__does_without_arrows_functions(folder: Path) -> None:
-    code = (
-        "import sys, fastrank_eval as fe; "
+LOADED = "loaded = lambda names: [name for name in names if name in sys.modules]"
+#: What a fresh process runs and prints.
+PROGRAMS = {
+    "import of the package": (f"import fastrank_eval; print(loaded({HEAVY}))", "[]"),
+    "import of the commands": (
+        f"import fastrank_eval.apps.cli.main; print(loaded({HEAVY}))",
+        "[]",
+    ),
+    "sorted integers need none of Arrow's functions": (
+        "import fastrank_eval as fe; "
         "fe.evaluate('logs/day=2026-11-19/part.parquet', group='user', label='click', "
         "score='pctr', measures='GAUC', order='sorted', keep=''); "
-        "print('pyarrow.compute' in sys.modules, 'fastrank_eval.io.filters' in sys.modules)"
-    )
-    assert run_python(code, folder) == "False False"
-
-
-def test_evaluate__of_numpy_arrays__does_without_pandas() -> None:
-    code = (
-        "import sys, numpy as np, fastrank_eval as fe; "
+        "print(loaded(['pyarrow.compute', 'fastrank_eval.io.filters']))",
+        "[]",
+    ),
+    "NumPy's arrays need no pandas": (
+        "import numpy as np, fastrank_eval as fe; "
         "log = {'user': np.array([1, 1, 2]), 'click': np.array([0, 1, 1]), "
         "'pctr': np.array([0.1, 0.4, 0.2], np.float32)}; "
-        "result = fe.evaluate(log, group='user', label='click', score='pctr', measures='GAUC,RR'); "
-        "print(result.value('GAUC'), result.per_group.num_rows, 'pandas' in sys.modules)"
-    )
-    assert run_python(code) == "1.0 2 False"
-
-
-@pytest.mark.parametrize(
-    "first",
-    [
-        "import fastrank_eval",
-        "import fastrank_eval.results.evaluate",
-        "from fastrank_eval.results.evaluate import evaluate",
-    ],
-)
-def test_evaluate__whatever_was_imported_first__is_the_function(first: str) -> None:
-    kind = run_python(f"{first}; import fastrank_eval; print(type(fastrank_eval.evaluate))")
-    assert kind == "<class 'function'>"
-
-
-def test_trec__as_an_attribute__is_imported_when_it_is_used() -> None:
-    code = (
-        "import sys, fastrank_eval as fe; before = 'fastrank_eval.trec' in sys.modules; "
-        "joined = fe.trec.join({'1': {'a': 1}}, b'1 Q0 a 1 2 t'); "
-        "print(before, joined.queries, *(m for m in ('pandas', 'polars') if m in sys.modules))"
-    )
-    assert run_python(code) == "False 1"
-
-
-def test_neighbours__import_none_of_the_libraries_they_serve() -> None:
-    code = (
-        "import sys, fastrank_eval as fe; before = 'fastrank_eval.integrations' in sys.modules; "
+        "result = fe.evaluate(log, group='user', label='click', score='pctr', measures='GAUC'); "
+        "print(result.value('GAUC'), result.per_group.num_rows, loaded(['pandas']))",
+        "1.0 2 []",
+    ),
+    "evaluate is the function whatever was imported first": (
+        "import fastrank_eval.results.evaluate; import fastrank_eval; "
+        "print(type(fastrank_eval.evaluate))",
+        "<class 'function'>",
+    ),
+    "trec is imported when it is used": (
+        "import fastrank_eval as fe; print(loaded(['fastrank_eval.trec']), "
+        "fe.trec.join({'1': {'a': 1}}, b'1 Q0 a 1 2 t').queries, loaded(['pandas', 'polars']))",
+        "[] 1 []",
+    ),
+    "integrations import none of the libraries that they serve": (
+        "import fastrank_eval as fe; before = loaded(['fastrank_eval.integrations']); "
         "fe.integrations.lightgbm_metric(group=[1]); fe.integrations.scorer(); "
-        "fe.integrations.ir_measures; print(before, *(m for m in ('catboost', 'ir_measures', "
-        "'lightgbm', 'sklearn', 'xgboost') if m in sys.modules))"
-    )
-    assert run_python(code) == "False"
+        "fe.integrations.ir_measures; print(before, "
+        "loaded(['catboost', 'ir_measures', 'lightgbm', 'sklearn', 'xgboost']))",
+        "[] []",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_fresh_process__imports_what_it_needs(name: str, folder: Path) -> None:
+    program, printed = PROGRAMS[name]
+    assert run_python(f"import sys; {LOADED}; {program}", folder) == printed
 
 
 @pytest.mark.parametrize("name", fastrank_eval.__all__)

@@ -91,11 +91,6 @@ def test_package__runs_no_code_of_files() -> None:
     assert found == {"testing.py": {"pickle"}}
 
 
-@pytest.mark.parametrize("text", ["import pickle", "eval('1')", "os.system('x')", "f(shell=True)"])
-def test_runner__in_a_file__is_found(text: str) -> None:
-    assert runners_of(text)
-
-
 # ---- expressions ---------------------------------------------------------------------------------
 
 HOSTILE = [

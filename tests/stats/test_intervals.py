@@ -1,6 +1,5 @@
 """Standard errors and intervals, with groups as independent clusters."""
 
-import itertools
 import math
 from fractions import Fraction
 
@@ -146,29 +145,6 @@ def test_support__of_sizes_beyond_doubles__counts_groups(size):
     assert (found.degrees, found.effective_groups) == (22, 23)
 
 
-@law
-@given(
-    st.lists(
-        st.lists(st.tuples(st.floats(-1e9, 1e9), st.floats(1e-9, 1e9)), max_size=8),
-        min_size=1,
-        max_size=6,
-    ),
-    st.randoms(use_true_random=False),
-    st.booleans(),
-)
-def test_merge__in_any_order__same_moments(parts, rng, weighted):
-    pairs = list(itertools.chain(*parts))
-
-    def state(some) -> MeanState:
-        return state_of([v for v, _ in some], [w for _, w in some] if weighted else None)
-
-    merged = MeanState(1)
-    for part in rng.sample(parts, len(parts)):
-        merged.merge(state(part))
-    shuffled = rng.sample(pairs, len(pairs))
-    assert merged.moments(0, weighted) == state(shuffled).moments(0, weighted)
-
-
 # ---- Student's t ---------------------------------------------------------------------------------
 
 
@@ -241,14 +217,6 @@ def test_result__interval_and_tables__agree():
     assert result.meta.conventions["confidence"] == 0.9
     assert "90% CI" in repr(result)
     assert "90% CI" in result.to_markdown()
-
-
-def test_gauc__error_is_that_of_the_curve_by_activity():
-    log = log_of(300)
-    options = {**PLACES, "label": "l"}
-    curve = fastrank_eval.curve("gauc-by-activity", log, **options, buckets=[1])
-    line = next(iter(fastrank_eval.evaluate(log, **PLACES, measures="GAUC")))
-    assert line.se == pytest.approx(curve.records()["standard_error"][0].as_py(), rel=1e-6)
 
 
 def test_few_groups__are_told_of():

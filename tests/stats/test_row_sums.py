@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 
 import numpy as np
@@ -34,37 +33,6 @@ def test_totals__are_in_proportion_to_the_exact_sums(low, high):
     assert not found[0].any()
 
 
-def test_totals__do_not_depend_on_order_threads_and_merging():
-    rng = np.random.default_rng(2)
-    keys = rng.integers(0, 1000, 20_000)
-    values = np.ldexp(rng.random(20_000), rng.integers(-90, 5, 20_000))
-    once = RowSums(1)
-    once.add(0, values, keys)
-    order = rng.permutation(20_000)
-    parts = np.array_split(order, 50)
-    shared, merged = RowSums(1), RowSums(1)
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda part: shared.add(0, values[part], keys[part]), parts))
-    for part in parts:
-        other = RowSums(1)
-        other.add(0, values[part], keys[part])
-        merged.merge(other)
-    wanted = once.totals() / once.totals()[0, 0]
-    for sums in (shared, merged):
-        assert np.array_equal(sums.totals() / sums.totals()[0, 0], wanted)
-        assert np.array_equal(sums.totals(), sums.totals())
-
-
-def test_cells__are_carried_before_they_overflow(monkeypatch):
-    monkeypatch.setattr(exact, "_ADDITIONS", 100)
-    sums, values = RowSums(1), np.full(90, 1.0 - 2.0**-53)
-    for _ in range(50):
-        sums.add(0, values, np.zeros(90, np.int64))
-        sums.add(0, 2 * values, np.ones(90, np.int64))
-    first, second = sums.totals()[0]
-    assert second == 2 * first
-
-
 def test_count__adds_one_for_each_row():
     for keys in (np.array([0, 2, 2, 1, 2]), np.array([9, 9, 2])):
         counted, added = RowSums(1), RowSums(1)
@@ -72,15 +40,6 @@ def test_count__adds_one_for_each_row():
         added.add(0, np.ones(len(keys)), keys)
         assert proportions(counted.totals()[0]) == proportions(added.totals()[0])
     counted.count_keys(0, keys[:0])
-
-
-def test_zeros__need_no_room():
-    sums = RowSums(1)
-    sums.add(0, np.array([0.0, -0.0]), np.array([5, 3]))
-    assert sums.totals().shape == (1, 0)
-    sums.add(0, np.array([1.0, 0.0]), np.array([2, 9]))
-    assert sums.totals()[0, 2] > 0
-    assert np.count_nonzero(sums.totals()) == 1
 
 
 def test_digits_of_all_rows__are_carried_before_they_overflow(monkeypatch):

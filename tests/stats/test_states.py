@@ -92,6 +92,7 @@ def test_merge__in_any_order_changes_no_bit(parts, rng, weighted):
         piece = state_of([v for v, _ in part], [w for _, w in part] if weighted else None)
         piece.drop(0, "no_relevant", 1)
         merged.merge(piece)
+    assert repr(merged.moments(0, weighted)) == repr(whole.moments(0, weighted))
     mean = merged.mean(0, weighted)
     assert math.isnan(mean) if not pairs else mean == whole.mean(0, weighted)
     assert (merged.groups_used(0), merged.rows(0), merged.positives(0)) == (
