@@ -66,6 +66,12 @@ def empty_store() -> Iterator[Path]:
         yield folder
 
 
+@pytest.fixture
+def never_resting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every report of progress is passed on."""
+    monkeypatch.setattr("fastrank_eval._lib.threads.INTERVAL", 0)
+
+
 @pytest.fixture(scope="session")
 def fixtures() -> Path:
     return HERE / "fixtures"

@@ -1,5 +1,6 @@
 """Measures of other people, as docs/how-to/own-measures.md says: registered, found, checked."""
 
+import functools
 import importlib.metadata
 import json
 import math
@@ -9,7 +10,7 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -70,6 +71,14 @@ def package(folder: Path, code: str | None = None, called: str = "", point: str 
     return folder
 
 
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Install the package for this process."""
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "my_measures", raising=False)
+    return functools.partial(package, tmp_path)
+
+
 def run(folder: Path, *command: str) -> str:
     """Run Python in a folder with the package installed."""
     path = os.pathsep.join((str(folder), str(Path(fe.__file__).parent.parent)))
@@ -116,7 +125,11 @@ def test_registered_measure__is_read_evaluated_compared_sliced_gated_saved_and_l
     measure = fe.register(Coverage)
     log = {**LOG, "b": [0.3, 0.2, 0.1, 0.4], "slot": [1, 1, 2, 2]}
     result = fe.evaluate(
-        log, measures="coverage(rel=2), relevant_share, RR", by=["slot"], keep="state", **ROLES
+        log,
+        measures="coverage(rel=2), relevant_share, RR",
+        by=["slot"],
+        keep="values,state",
+        **ROLES,
     )
     assert result.value("Coverage(rel=2)") == 0.25
     np.testing.assert_array_equal(result[measure(rel=2)], [0.0, 0.5])
@@ -329,25 +342,15 @@ def test_unknown_names__in_a_long_gate__read_entry_points_once(
     assert len(calls) == 1
 
 
-def test_unknown_name__is_looked_up_among_entry_points(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_unknown_name__is_looked_up_among_entry_points_of_what_is_installed_by_then(
+    installed: Callable[..., None],
 ) -> None:
-    monkeypatch.syspath_prepend(package(tmp_path))
-    monkeypatch.delitem(sys.modules, "my_measures", raising=False)
+    with pytest.raises(fe.MeasureError, match="got 'GainShare'"):
+        fe.measure("GainShare")
+    installed()
     assert str(fe.measure("gainSHARE@3")) == "GainShare@3"
     with pytest.raises(fe.MeasureError, match=r"got 'GainShares'.* Did you mean 'GainSh"):
         fe.measure("GainShares")
-
-
-def test_package_installed_after_a_look_up__is_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "my_measures", raising=False)
-    with pytest.raises(fe.MeasureError, match="got 'GainShare'"):
-        fe.measure("GainShare")
-    package(tmp_path)
-    assert str(fe.measure("GainShare@3")) == "GainShare@3"
 
 
 def test_two_packages_with_one_name__are_an_error_that_names_both__at_each_look_up(
@@ -361,10 +364,9 @@ def test_two_packages_with_one_name__are_an_error_that_names_both__at_each_look_
 
 
 def test_entry_point_with_another_name_than_its_measure__is_an_error_that_names_both(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    installed: Callable[..., None],
 ) -> None:
-    monkeypatch.syspath_prepend(package(tmp_path, point="Share"))
-    monkeypatch.delitem(sys.modules, "my_measures", raising=False)
+    installed(point="Share")
     for _ in range(2):
         with pytest.raises(
             fe.MeasureError, match=r"'my-measures' cannot .*'Share', got .'GainShare'"
@@ -382,10 +384,9 @@ def test_entry_point_with_another_name_than_its_measure__is_an_error_that_names_
     ],
 )
 def test_broken_package__is_an_error_that_names_it(
-    code: str, error: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    code: str, error: str, installed: Callable[..., None]
 ) -> None:
-    monkeypatch.syspath_prepend(package(tmp_path, code))
-    monkeypatch.delitem(sys.modules, "my_measures", raising=False)
+    installed(code)
     with pytest.raises(fe.MeasureError, match=f"the package 'my-measures' cannot .*{error}"):
         fe.evaluate(LOG, measures="GainShare@3", **ROLES)
 
@@ -462,14 +463,12 @@ def test_oracle__gets_the_subtopics_that_the_measure_needs() -> None:
     check_measure(fe.StRecall @ 2, oracle=subtopic_recall_at_2, rounds=3)
 
 
-def test_law_that_does_not_exist__is_refused() -> None:
-    with pytest.raises(fe.ArgumentError, match=r"law.*'ranges'"):
-        check_measure(fe.AP, law="ranges")
-
-
-def test_oracle_law__without_an_oracle__is_refused() -> None:
-    with pytest.raises(fe.ArgumentError, match="oracle: must be a function"):
-        check_measure(fe.AP, law="oracle")
+@pytest.mark.parametrize(
+    "law, message", [("ranges", "law.*'ranges'"), ("oracle", "oracle: must be a function")]
+)
+def test_law_that_does_not_exist_or_lacks_its_oracle__is_refused(law: str, message: str) -> None:
+    with pytest.raises(fe.ArgumentError, match=message):
+        check_measure(fe.AP, law=law)
 
 
 class MeanScore(SummedMeasure):

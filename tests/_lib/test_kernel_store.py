@@ -80,21 +80,9 @@ def flip_bit(whole: bytes, place: int, _: random.Random) -> bytes:
     return whole[:place] + bytes([whole[place] ^ 1 << place % 8]) + whole[place + 1 :]
 
 
-def flip_byte(whole: bytes, place: int, _: random.Random) -> bytes:
-    return whole[:place] + bytes([whole[place] ^ 255]) + whole[place + 1 :]
-
-
-def block_of(value: int) -> Callable[[bytes, int, random.Random], bytes]:
-    def damage(whole: bytes, place: int, _: random.Random) -> bytes:
-        block = bytes([value]) * 64
-        changed = (whole[:place] + block + whole[place + 64 :])[: len(whole)]
-        return changed if changed != whole else whole[:-1]
-
-    return damage
-
-
-def swap(whole: bytes, place: int, _: random.Random) -> bytes:
-    return whole[place + 1 :] + whole[: place + 1] if place + 1 < len(whole) else whole[::-1]
+def fill_block(whole: bytes, place: int, _: random.Random) -> bytes:
+    changed = (whole[:place] + b"\xff" * 64 + whole[place + 64 :])[: len(whole)]
+    return changed if changed != whole else whole[:-1]
 
 
 def replace_code(whole: bytes, place: int, random: random.Random) -> bytes:
@@ -106,18 +94,12 @@ def replace_code(whole: bytes, place: int, random: random.Random) -> bytes:
 DAMAGES: dict[str, Callable[[bytes, int, random.Random], bytes]] = {
     "truncated": lambda whole, place, _: whole[:place],
     "bit_flipped": flip_bit,
-    "byte_flipped": flip_byte,
-    "zeroed": block_of(0),
-    "filled": block_of(255),
-    "random": lambda whole, place, random: random.randbytes(place),
+    "filled": fill_block,
     "inserted": lambda whole, place, random: whole[:place] + b"\n" + whole[place:],
     "removed": lambda whole, place, _: whole[:place] + whole[place + 3 :],
     "appended": lambda whole, place, random: whole + random.randbytes(place + 1),
-    "repeated": lambda whole, place, _: whole + whole[: place + 1],
-    "swapped": swap,
     "code_replaced": replace_code,
     "head_missing": lambda whole, place, _: whole[place + 1 :],
-    "head_moved": lambda whole, place, _: b" " * (place + 1) + whole,
 }
 
 

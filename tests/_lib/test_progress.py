@@ -47,12 +47,6 @@ def told(source: Any, **options: Any) -> list[fe.Progress]:
     return heard
 
 
-@pytest.fixture
-def never_resting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every report is passed on."""
-    monkeypatch.setattr("fastrank_eval._lib.threads.INTERVAL", 0)
-
-
 def rows_told(source: Any, **options: Any) -> list[tuple[int, int | None]]:
     heard = told(source, **options)
     assert {progress.phase for progress in heard} <= {"reading", "evaluating"}
@@ -251,78 +245,78 @@ def drawn(terminal: Terminal, clock: Clock, *progress: fe.Progress, seconds: flo
     return line
 
 
-def halfway(total: int | None) -> tuple[fe.Progress, ...]:
+def steps(phase: str, total: int | None, *rows: int) -> list[fe.Progress]:
+    return [fe.Progress(phase, number, total) for number in rows]
+
+
+def halfway(total: int | None) -> list[fe.Progress]:
     """Speed needs two steps."""
-    return tuple(fe.Progress("reading", rows, total) for rows in (0, 1, 25_000_001))
+    return steps("reading", total, 0, 1, 25_000_001)
 
 
-@pytest.mark.parametrize(
-    "columns, line",
-    [
-        (80, r"reading [━╸╺]{20}  25%  25\.0 of 100\.0 Mrows  25\.0 Mrows/s 00:03"),
-        (60, r"reading [━╸╺]+  25%  25\.0 of 100\.0 Mrows  25\.0 Mrows/s 0.*"),
-        (24, r"\w+… *25%  25.*…"),
-    ],
-)
-def test_bar__any_width__is_one_line(
-    terminal: Terminal, clock: Clock, monkeypatch: pytest.MonkeyPatch, columns: int, line: str
+#: Columns of the terminal, what is told each second, and the line that stands there in the end.
+BARS: dict[str, tuple[int, list[fe.Progress], str]] = {
+    "wide": (
+        80,
+        halfway(10**8),
+        r"reading [━╸╺]{20}  25%  25\.0 of 100\.0 Mrows  25\.0 Mrows/s 00:03",
+    ),
+    "narrow": (
+        60,
+        halfway(10**8),
+        r"reading [━╸╺]+  25%  25\.0 of 100\.0 Mrows  25\.0 Mrows/s 0.*",
+    ),
+    "cut": (24, halfway(10**8), r"\w+… *25%  25.*…"),
+    "hardly any width": (3, halfway(10**8), ".*"),
+    "one column": (1, halfway(10**8), ".*"),
+    "unknown total": (80, halfway(None), r"reading .* 25\.0 Mrows  25\.0 Mrows/s"),
+    "few rows, singly": (
+        80,
+        steps("reading", 9000, 0, 60, 90),
+        r"reading .*  1%  90 of 9,000 rows  30 rows/s 04:57",
+    ),
+    "next phase, anew": (
+        80,
+        [*steps("reading", 9000, 0, 8000), *steps("evaluating", 9000, 0, 90, 180)],
+        r"evaluating .*  2%  180 of 9,000 rows  90 rows/s 01:38",
+    ),
+    "not quite all": (80, steps("reading", 10**5, 0, 1, 99_999), ".* 99%  .*"),
+    "all": (80, steps("reading", 10**5, 0, 1, 100_000), ".* 100%  .*"),
+    "more than all": (80, steps("reading", 10**5, 0, 1, 100_001), ".* 100%  .*"),
+}
+
+
+@pytest.mark.parametrize("name", BARS)
+def test_bar__is_one_line_that_tells_phase_share_rows_and_speed(
+    terminal: Terminal, clock: Clock, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
+    columns, told, line = BARS[name]
     monkeypatch.setenv("COLUMNS", str(columns))
-    found = drawn(terminal, clock, *halfway(10**8))
+    found = drawn(terminal, clock, *told)
     assert re.fullmatch(line, found), found
     assert len(found) <= columns
 
 
-@pytest.mark.parametrize("columns", [1, 3, 6, 10])
-def test_bar__hardly_any_width__stays_on_one_line(
-    terminal: Terminal, clock: Clock, monkeypatch: pytest.MonkeyPatch, columns: int
+@pytest.mark.parametrize(
+    "told, seconds, kind",
+    [
+        ([*halfway(10**8), fe.Progress("reading", 10**8, 10**8)], 0.1, "xterm"),
+        (steps("reading", 9, 0, 9), 60, "xterm"),
+        (halfway(10**8), 1, "dumb"),
+        (halfway(10**8), 1, "unknown"),
+    ],
+    ids=["short run", "one step", "cannot erase", "unknown terminal"],
+)
+def test_bar__of_a_short_run_or_that_cannot_be_erased__is_not_shown(
+    terminal: Terminal,
+    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
+    told: list[fe.Progress],
+    seconds: float,
+    kind: str,
 ) -> None:
-    monkeypatch.setenv("COLUMNS", str(columns))
-    assert len(drawn(terminal, clock, *halfway(10**8))) <= columns
-
-
-def test_bar__unknown_total__counts(terminal: Terminal, clock: Clock) -> None:
-    assert drawn(terminal, clock, *halfway(None)).endswith(" 25.0 Mrows  25.0 Mrows/s")
-
-
-def test_bar__few_rows__are_counted_singly(terminal: Terminal, clock: Clock) -> None:
-    told = [fe.Progress("reading", rows, 9000) for rows in (0, 30, 90)]
-    line = drawn(terminal, clock, *told, seconds=2)
-    assert line.endswith("  1%  90 of 9,000 rows  30 rows/s 04:57")
-
-
-def test_bar__next_phase__begins_anew(terminal: Terminal, clock: Clock) -> None:
-    read = [fe.Progress("reading", rows, 9000) for rows in (0, 8000)]
-    later = [fe.Progress("evaluating", rows, 9000) for rows in (0, 90, 180)]
-    line = drawn(terminal, clock, *read, *later)
-    assert line.startswith("evaluating ")
-    assert line.endswith("  2%  180 of 9,000 rows  90 rows/s 01:38")
-
-
-@pytest.mark.parametrize("rows, share", [(99_999, " 99%"), (100_000, "100%"), (100_001, "100%")])
-def test_bar__share__is_100_only_for_the_whole(
-    terminal: Terminal, clock: Clock, rows: int, share: str
-) -> None:
-    begun = [fe.Progress("reading", rows, 10**5) for rows in (0, 1)]
-    assert f" {share}  " in drawn(terminal, clock, *begun, fe.Progress("reading", rows, 10**5))
-
-
-def test_bar__short_run__shows_nothing(terminal: Terminal, clock: Clock) -> None:
-    drawn(terminal, clock, *halfway(10**8), fe.Progress("reading", 10**8, 10**8), seconds=0.1)
-    assert terminal.getvalue() == ""
-
-
-def test_bar__run_of_one_step__shows_nothing(terminal: Terminal, clock: Clock) -> None:
-    drawn(terminal, clock, fe.Progress("reading", 0, 9), fe.Progress("reading", 9, 9), seconds=60)
-    assert terminal.getvalue() == ""
-
-
-@pytest.mark.parametrize("name, value", [("TERM", "dumb"), ("TERM", "unknown")])
-def test_bar__terminal_that_cannot_erase__shows_nothing(
-    terminal: Terminal, clock: Clock, monkeypatch: pytest.MonkeyPatch, name: str, value: str
-) -> None:
-    monkeypatch.setenv(name, value)
-    drawn(terminal, clock, *halfway(10**8))
+    monkeypatch.setenv("TERM", kind)
+    drawn(terminal, clock, *told, seconds=seconds)
     assert terminal.getvalue() == ""
 
 

@@ -195,7 +195,7 @@ def test_scores_kept__curves_of_the_local_engine(frame, log) -> None:
 @pytest.mark.parametrize("group", KEYS, ids=str)
 def test_per_group__a_frame_of_every_group(frame, log, group) -> None:
     options = {"group": group, "label": "click", "score": ["old", "new"], "measures": "GAUC,RR"}
-    found = fe.spark.evaluate(frame, keep="values", partitions=5, **options)
+    found = fe.spark.evaluate(frame, per_group=True, partitions=5, **options)
     expected = fe.evaluate(log, **options).per_group
     order = [(name, "ascending") for name in expected.column_names[:2]]
     assert found.columns == expected.column_names

@@ -193,23 +193,17 @@ def test_presorted__broken_order_names_its_row_in_every_layout(row, threads):
             assert fragment in message, (options, message)
 
 
-def test_presorted__broken_order_names_its_row_among_rows_without_score():
-    score = falling_table()["score"].to_numpy().copy()
+@pytest.mark.parametrize(
+    "column, taken", [("score", {"unretrieved": "allow"}), ("label", {"unjudged": "drop"})]
+)
+def test_presorted__broken_order_names_its_row_among_rows_that_lack(column, taken):
+    columns = {name: falling_table()[name].to_numpy().copy() for name in ("score", "label")}
+    columns["score"][13] = 7.5  # the last row that lacks nothing before it is 11, of 5.0
     missing = np.isin(np.arange(ROWS), [0, 8, 9, 12])
-    score[13] = 7.5  # the last row with a score before it is 11, of 5.0
-    column = pa.array(score, mask=missing)
-    for source, options in layouts(falling_table(score=column)):
+    columns[column] = pa.array(columns[column], mask=missing)
+    for source, options in layouts(falling_table(**columns)):
         with pytest.raises(OrderError, match="row 13 "):
-            evaluate(source, order="sorted", unretrieved="allow", **options)
-
-
-def test_presorted__broken_order_names_its_row_where_unjudged_rows_are_dropped():
-    score = falling_table()["score"].to_numpy().copy()
-    score[13] = score[12] + 0.5
-    label = pa.array(np.arange(ROWS) % 3 == 1, mask=np.isin(np.arange(ROWS), [0, 8, 9, 11]))
-    for source, options in layouts(falling_table(score=score, label=label)):
-        with pytest.raises(OrderError, match="row 13 "):
-            evaluate(source, order="sorted", unjudged="drop", **options)
+            evaluate(source, order="sorted", **taken, **options)
 
 
 def test_presorted__several_breaks_name_one_that_is_there():

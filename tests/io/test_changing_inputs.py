@@ -34,12 +34,6 @@ def long_table() -> pa.Table:
     )
 
 
-@pytest.fixture
-def never_resting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every report is passed on."""
-    monkeypatch.setattr("fastrank_eval._lib.threads.INTERVAL", 0)
-
-
 def once_begun(act: Callable[[], object]) -> Callable[[fe.Progress], None]:
     """A callback that does something after the first rows were read."""
     acted: list[object] = []
@@ -74,10 +68,7 @@ def write_ipc(table: pa.Table, path: Path) -> None:
 @pytest.mark.parametrize(
     "name, write",
     [
-        (
-            "log.parquet",
-            lambda table, path: parquet.write_table(table, path, row_group_size=1 << 16),
-        ),
+        ("log.parquet", write_parquet),
         ("log.arrow", write_ipc),
         ("stream.arrow", write_stream),
         ("log.csv", csv.write_csv),
@@ -107,7 +98,7 @@ def test_file__replaced_midway__is_read_as_it_was(
 ) -> None:
     (tmp_path / "x").touch()
     path = tmp_path / "log.parquet"
-    parquet.write_table(long_table, path, row_group_size=1 << 16)
+    write_parquet(long_table, path)
     assert evaluate(path, once_begun(lambda: put(path))).meta.rows == long_table.num_rows
 
 

@@ -374,8 +374,7 @@ LAYOUTS = [
 ]
 
 
-@pytest.mark.parametrize("key", list(KEYS))
-@pytest.mark.parametrize("layout", range(len(LAYOUTS)))
+@pytest.mark.parametrize("key, layout", [*zip(KEYS, [*range(len(LAYOUTS))] * 2, strict=True)])
 def test_layout__slices_and_chunks_at_any_offset_change_no_bit(key, layout):
     table = pa.table({"group": KEYS[key], "weight": np.linspace(0, 1, ROWS), **LAYOUTS[layout]})
     options = {"unretrieved": "allow", "unjudged": "allow", "weight": "weight"}

@@ -122,11 +122,27 @@ def test_hive_folder__gives_the_rows_of_the_table(table: pa.Table, condition: Co
         ('"say ""a""" = 3', [0]),
         ("größe = 2", [1]),
         ("IN_ = 0", [3]),
+        ("b", [1]),
+        ("(b)", [1]),
+        ("not b", [0]),
+        ("b = true", [1]),
+        ("b = TRUE", [1]),
+        ("b = 'true'", [1]),
+        ("b = 1", [1]),
+        ("b != 1", [0]),
+        ("b = 'False'", [0]),
+        ("b in (false, true)", [0, 1]),
+        ("b in (0)", [0]),
+        ("b is null", [2, 3]),
+        ("(b) and b or (not b)", [0, 1]),
     ],
 )
 def test_grammar(text: str, rows: list[int]) -> None:
     down = [3, 2, 1, 0]
-    table = pa.table({"row": range(4), "a": range(4), 'say "a"': down, "größe": down, "IN_": down})
+    table = pa.table({
+        "row": range(4), "a": range(4), "b": [False, True, None, None],
+        'say "a"': down, "größe": down, "IN_": down,
+    })  # fmt: skip
     assert selected(table, text) == rows
 
 
@@ -184,31 +200,6 @@ def test_encoded_columns__keep_their_type_and_nulls() -> None:
     (batch,) = source.batches(["runs", "views", "values"])
     assert batch.schema.types == [runs.type, views.type, values.type]
     assert [column.to_pylist() for column in batch.columns] == [[1], ["y"], [None]]
-
-
-@pytest.mark.parametrize(
-    "text,rows",
-    [
-        ("b", [1]),
-        ("(b)", [1]),
-        ("not b", [0]),
-        ("b = true", [1]),
-        ("b = TRUE", [1]),
-        ("b = 'true'", [1]),
-        ("b = 1", [1]),
-        ("b != 1", [0]),
-        ("b = false", [0]),
-        ("b = 'False'", [0]),
-        ("b = 0", [0]),
-        ("b in (false, true)", [0, 1]),
-        ("b in (0)", [0]),
-        ("b is null", [2]),
-        ("(b) and b or (not b)", [0, 1]),
-    ],
-)
-def test_condition__on_booleans__in_words_or_numbers(text: str, rows: list[int]) -> None:
-    table = pa.table({"row": [0, 1, 2], "b": [False, True, None]})
-    assert selected(table, text) == rows
 
 
 # ---- what is refused -----------------------------------------------------------------------------

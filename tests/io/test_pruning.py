@@ -253,13 +253,6 @@ def test_row_groups__beside_lists_and_structs(tmp_path: Path) -> None:
         assert read(open_source(tmp_path, where=where), "x") == {"x": rows}, where
 
 
-def test_conditions_columns__are_read_and_dropped(tmp_path: Path) -> None:
-    path = damaged(tmp_path / "x.parquet", ())
-    (batch,) = open_source(path, where="x < 5 and code = '0'").batches(["score"])
-    assert batch.schema.names == ["score"]
-    assert batch.num_rows == 5
-
-
 def test_columns__of_which_files_disagree__are_refused_by_their_fault(tmp_path: Path) -> None:
     write_parquet(tmp_path / "a.parquet", [1])
     pq.write_table(pa.table({"x": ["one"], "y": [1]}), tmp_path / "b.parquet")

@@ -52,29 +52,17 @@ def test_batches__unknown_column_is_reported_at_the_call() -> None:
         open_source(TABLE).batches(["users"])
 
 
-def test_batches__column_name_that_occurs_twice() -> None:
+def test_column_name_that_occurs_twice__is_refused_where_it_is_asked_for(tmp_path: Path) -> None:
     table = pa.Table.from_arrays([pa.array([1]), pa.array([2]), pa.array([3])], ["a", "b", "a"])
-    for given in (table, table.to_batches()[0], table.to_reader()):
+    files = [tmp_path / f"x.{suffix}" for suffix in ("parquet", "arrow", "csv")]
+    pq.write_table(table, files[0])
+    write_ipc(files[1], table)
+    pa.csv.write_csv(table, files[2])
+    for given in (table, table.to_batches()[0], table.to_reader(), *files):
         source = open_source(given)
         with pytest.raises(ColumnError, match="'a' occurs 2 times"):
             source.batches(["a"])
         assert read(source, "b") == {"b": [2]}
-
-
-@pytest.mark.parametrize("suffix", ["parquet", "arrow", "csv"])
-def test_files__column_name_that_occurs_twice(tmp_path: Path, suffix: str) -> None:
-    table = pa.Table.from_arrays([pa.array([1]), pa.array([2]), pa.array([3])], ["a", "b", "a"])
-    path = tmp_path / f"x.{suffix}"
-    if suffix == "parquet":
-        pq.write_table(table, path)
-    elif suffix == "arrow":
-        write_ipc(path, table)
-    else:
-        pa.csv.write_csv(table, path)
-    source = open_source(path)
-    with pytest.raises(ColumnError, match="'a' occurs 2 times"):
-        source.batches(["a"])
-    assert read(source, "b") == {"b": [2]}
 
 
 def test_format__unknown_or_out_of_place() -> None:

@@ -57,13 +57,6 @@ def test_file__of_each_kind(
         assert read(source, "score", "user") == {"score": COLUMNS["score"], "user": COLUMNS["user"]}
 
 
-def test_file__many_batches_in_row_order(tmp_path: Path) -> None:
-    path = write_parquet(tmp_path / "x.parquet", range(600_000), row_group_size=70_000)
-    batches = list(open_source(path).batches(["x"]))
-    assert len(batches) > 1
-    assert np.array_equal(np.concatenate([b.column(0) for b in batches]), np.arange(600_000))
-
-
 @pytest.mark.parametrize("name", ["x.parquet", "x.arrow", "x.arrows", "x.csv"])
 def test_file__of_zero_rows(tmp_path: Path, name: str) -> None:
     path, empty = tmp_path / name, TABLE.slice(0, 0)

@@ -29,6 +29,15 @@ def oracle_of(text: str, rows: Sequence[Row]) -> float | str:
     return POOLED_ORACLES[name](rows, **options)
 
 
+def of_both_classes(value: Oracle) -> Oracle:
+    """A measure of rows that must have both classes."""
+
+    def oracle(rows: Sequence[Row], rel: float = 1, **options: Any) -> float | str:
+        return missing_class(rows, rel) or value(rows, rel, **options)
+
+    return oracle
+
+
 def auc(rows: Sequence[Row], se: str | None = None, **options: Any) -> float | str:
     if "bins" in options:
         rows = in_bins(rows, options.pop("bins"))
@@ -87,19 +96,15 @@ def curve(rows: Sequence[Row], rel: float) -> Curve:
     ]
 
 
-def kolmogorov_smirnov(rows: Sequence[Row], rel: float = 1) -> float | str:
-    missing = missing_class(rows, rel)
-    if missing:
-        return missing
+@of_both_classes
+def kolmogorov_smirnov(rows: Sequence[Row], rel: float) -> float:
     points = curve(rows, rel)
     others, positives = points[-1]
     return max(abs(tp / positives - fp / others) for fp, tp in points)
 
 
-def average_precision(rows: Sequence[Row], rel: float = 1) -> float | str:
-    missing = missing_class(rows, rel)
-    if missing:
-        return missing
+@of_both_classes
+def average_precision(rows: Sequence[Row], rel: float) -> float:
     points = curve(rows, rel)
     steps = []
     for (_, before), (fp, tp) in itertools.pairwise([(0.0, 0.0), *points]):
@@ -107,12 +112,8 @@ def average_precision(rows: Sequence[Row], rel: float = 1) -> float | str:
     return math.fsum(steps)
 
 
-def precision_recall_area(
-    rows: Sequence[Row], rel: float = 1, interpolation: str = "davis"
-) -> float | str:
-    missing = missing_class(rows, rel)
-    if missing:
-        return missing
+@of_both_classes
+def precision_recall_area(rows: Sequence[Row], rel: float, interpolation: str = "davis") -> float:
     points = curve(rows, rel)
     all_positives = points[-1][1]
     areas = []

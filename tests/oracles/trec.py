@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -138,21 +138,28 @@ def dcg(gains: Sequence[float], k: int) -> float:
     return math.fsum(g / math.log2(rank + 1) for rank, g in enumerate(gains[:k], start=1))
 
 
-def ndcg_at_relevant(ranked: Any, k: None, gain: Any = "linear") -> float:
-    gains = [positive_gain(label, gain) for label in ranked.labels]
-    ideal = ideal_gains(ranked.judged, gain)
-    if not ideal:
-        return NAN
+def beside_ideal(value: Callable[..., float]) -> Callable[..., float]:
+    """A measure of the gains of a list and of the ideal one, which must gain something."""
+
+    def measured(ranked: Any, k: int | None, gain: Any = "linear", **options: Any) -> float:
+        gains = [positive_gain(label, gain) for label in ranked.labels]
+        ideal = ideal_gains(ranked.judged, gain)
+        if not ideal or counts(ranked, options.pop("rel", -math.inf))[2] == 0:
+            return NAN
+        return value(gains, ideal, k, **options)
+
+    return measured
+
+
+@beside_ideal
+def ndcg_at_relevant(gains: list[float], ideal: list[float], k: None) -> float:
     at = [dcg(gains, i) / dcg(ideal, i) for i, g in enumerate(gains, start=1) if g > 0]
     end = dcg(gains, len(gains)) / dcg(ideal, len(ideal))
     return (math.fsum(at) + (len(ideal) - len(at)) * end) / len(ideal)
 
 
-def q_measure(ranked: Any, k: int | None, gain: Any = "linear", beta: float = 1) -> float:
-    gains = [positive_gain(label, gain) for label in ranked.labels]
-    ideal = ideal_gains(ranked.judged, gain)
-    if not ideal:
-        return NAN
+@beside_ideal
+def q_measure(gains: list[float], ideal: list[float], k: int | None, beta: float = 1) -> float:
     terms = []
     for i, g in enumerate(gains[:k], start=1):
         if g > 0:
@@ -192,20 +199,14 @@ def level_ranks(ideal: Sequence[float], retrieved: int) -> list[int]:
     return [*last, retrieved] if retrieved > len(ideal) + 1 else last
 
 
-def ndcg_at_levels(ranked: Any, k: None, gain: Any = "linear", rel: float | None = None) -> float:
-    gains = [positive_gain(label, gain) for label in ranked.labels]
-    ideal = ideal_gains(ranked.judged, gain)
-    if not ideal or (rel is not None and counts(ranked, rel)[2] == 0):
-        return NAN
+@beside_ideal
+def ndcg_at_levels(gains: list[float], ideal: list[float], k: None) -> float:
     ranks = level_ranks(ideal, len(gains))
     return math.fsum(dcg(gains, i) / dcg(ideal, i) for i in ranks) / len(ranks)
 
 
-def lagging_gain(ranked: Any, k: None, gain: Any = "linear") -> float:
-    gains = [positive_gain(label, gain) for label in ranked.labels]
-    ideal = ideal_gains(ranked.judged, gain)
-    if not ideal:
-        return NAN
+@beside_ideal
+def lagging_gain(gains: list[float], ideal: list[float], k: None) -> float:
     cost = [max(1.0, g) for g in ideal] + [1.0] * len(gains)
     earned = (
         g / math.log2(2 + math.fsum(cost[:i]) - math.fsum(gains[:i]))

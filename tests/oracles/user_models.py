@@ -27,8 +27,16 @@ def unit_gain(label: float | None, gain: Any, rel: float) -> float:
     return float(label) if gain == "label" else float(label >= rel)
 
 
-def gains_of(ranked: Ranked, k: int | None, gain: Any, rel: float) -> list[float]:
-    return [unit_gain(label, gain, rel) for label in ranked.labels[:k]]
+def of_gains(value: Callable[..., float]) -> Callable[..., float]:
+    """A measure of the gains of the first k ranks, as a function of the labels there."""
+
+    def measured(
+        ranked: Ranked, k: int | None, rel: float = 1, gain: Any = "binary", **options: Any
+    ) -> float:
+        gains = [unit_gain(label, gain, rel) for label in ranked.labels[:k]]
+        return value(gains, k, **options)
+
+    return measured
 
 
 def within(rank: int, horizon: int | None, weight: float) -> float:
@@ -83,10 +91,8 @@ WEIGHTS: dict[str, Callable[..., float]] = {
 
 
 def weighted(weight: Callable[..., float]) -> Callable[..., float]:
-    def value(
-        ranked: Ranked, k: int | None, rel: float = 1, gain: Any = "binary", **options: Any
-    ) -> float:
-        gains = gains_of(ranked, k, gain, rel)
+    @of_gains
+    def value(gains: list[float], k: int | None, **options: Any) -> float:
         return math.fsum(g * weight(rank, k, **options) for rank, g in enumerate(gains, start=1))
 
     return value
@@ -105,15 +111,14 @@ def seen_from(x: float) -> float:
     return math.fsum(terms) + x * x / (x + FAR - 0.5)
 
 
+@of_gains
 def inst(
-    ranked: Ranked,
+    gains: list[float],
     k: int | None,
     T: float = 1,  # noqa: N803 - its name
-    rel: float = 1,
-    gain: Any = "binary",
     horizon: int | None = None,
 ) -> float:
-    gains, _ = to_horizon(gains_of(ranked, k, gain, rel), k, horizon)
+    gains, _ = to_horizon(gains, k, horizon)
     seen, wanted = [1.0], T
     for rank, g in enumerate(gains, start=1):
         wanted -= g
@@ -133,56 +138,42 @@ def leaving(
     return padded, seen[:-1], seen[-1]
 
 
-def nerr8(ranked: Ranked, k: int | None, rel: float = 1, gain: Any = "binary") -> float:
-    gains, seen, _ = leaving(gains_of(ranked, k, gain, rel), lambda _, g: 1 - g, k)
+@of_gains
+def nerr8(gains: list[float], k: int | None) -> float:
+    gains, seen, _ = leaving(gains, lambda _, g: 1 - g, k)
     return per_row_seen(gains, seen, 0)
 
 
-def nerr9(ranked: Ranked, k: int | None, rel: float = 1, gain: Any = "binary") -> float:
-    gains, seen, _ = leaving(
-        gains_of(ranked, k, gain, rel), lambda rank, g: rank / (rank + 1) * (1 - g), k
-    )
+@of_gains
+def nerr9(gains: list[float], k: int | None) -> float:
+    gains, seen, _ = leaving(gains, lambda rank, g: rank / (rank + 1) * (1 - g), k)
     return per_row_seen(gains, seen, 0)
 
 
-def nerr10(
-    ranked: Ranked,
-    k: int | None,
-    p: float = 0.9,
-    rel: float = 1,
-    gain: Any = "binary",
-    horizon: int | None = None,
-) -> float:
-    gains, k = to_horizon(gains_of(ranked, k, gain, rel), k, horizon)
+@of_gains
+def nerr10(gains: list[float], k: int | None, p: float = 0.9, horizon: int | None = None) -> float:
+    gains, k = to_horizon(gains, k, horizon)
     gains, seen, after = leaving(gains, lambda _, g: p * (1 - g), k)
     return per_row_seen(gains, seen, 0.0 if horizon else after / (1 - p))
 
 
+@of_gains
 def nerr11(
-    ranked: Ranked,
+    gains: list[float],
     k: int | None,
     T: float = 1,  # noqa: N803 - its name
-    rel: float = 1,
-    gain: Any = "binary",
     horizon: int | None = None,
 ) -> float:
-    gains, k = to_horizon(gains_of(ranked, k, gain, rel), k, horizon)
+    gains, k = to_horizon(gains, k, horizon)
     gains, seen, after = leaving(
         gains, lambda rank, g: ((rank + 2 * T - 1) / (rank + 2 * T)) ** 2 * (1 - g), k
     )
     return per_row_seen(gains, seen, 0.0 if horizon else after * seen_from(len(gains) + 2 * T))
 
 
-def bpm(
-    ranked: Ranked,
-    k: int | None,
-    T: float = 1,  # noqa: N803 - its name
-    rel: float = 1,
-    gain: Any = "binary",
-) -> float:
+@of_gains
+def bpm(gains: list[float], k: int, T: float = 1) -> float:  # noqa: N803 - its name
     gained, rank = 0.0, 0
-    assert k is not None
-    gains = gains_of(ranked, k, gain, rel)
     while rank < k and gained < T:
         gained += gains[rank] if rank < len(gains) else 0.0
         rank += 1

@@ -276,7 +276,7 @@ SPREADS = {
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
 @pytest.mark.parametrize("spread", list(SPREADS))
-@pytest.mark.parametrize("share", [0.0005, 0.03, 0.5])
+@pytest.mark.parametrize("share", [0.0005, 0.5])
 @pytest.mark.parametrize("few", [0, 1 << 17])
 def test_auc__is_exact_for_any_spread_of_scores(spread, kind, share, few, monkeypatch):
     set_room(monkeypatch, (1 << 26, few))

@@ -47,7 +47,7 @@ def command(*arguments: str) -> str:
     return outcome.stdout
 
 
-def on_the_command_line(name: str, *more: str) -> Callable[[pa.Table, dict[str, Any]], str]:
+def on_the_command_line(name: str) -> Callable[[pa.Table, dict[str, Any]], str]:
     def run(log: pa.Table, option: dict[str, Any]) -> str:
         parquet.write_table(log, "log.parquet")
         options = [
@@ -55,7 +55,7 @@ def on_the_command_line(name: str, *more: str) -> Callable[[pa.Table, dict[str, 
         ]
         models = ["-s", "a,b", *(["-b", "a"] * (name == "compare"))]
         columns = ["-g", "user", "-l", "click", *models, "-m", "GAUC,LogLoss"]
-        return command(name, "log.parquet", *columns, *options, *more)
+        return command(name, "log.parquet", *columns, *options)
 
     return run
 
@@ -100,8 +100,6 @@ def night(what: str) -> Callable[[pa.Table, dict[str, Any]], str]:
         ((key, value),) = option.items()
         Path("nightly.toml").write_text(NIGHT.replace("OPTION", f'{key} = "{value}"'))
         run_night = ("nightly", "nightly.toml", "--date", "2026-11-19")
-        if what == "Markdown":
-            return command(*run_night, "--markdown")
         out = command(*run_night, "--json", "night.json")
         if what == "history":
             with History("history.db", readonly=True) as history:
@@ -131,7 +129,6 @@ DOORS: dict[str, Callable[[pa.Table, dict[str, Any]], object]] = {
     "partial": lambda log, option: repr(fe.partial(log, **CHOICES, **option).result()),
     "comparison": lambda log, option: repr(compared(log, option)),
     "comparison JSON": lambda log, option: compared(log, option).to_json(),
-    "comparison Markdown": lambda log, option: compared(log, option).to_markdown(),
     "compared states": lambda log, option: repr(merged(log, option).compare(baseline="a")),
     "compared results": lambda log, option: repr(
         evaluated(log, option, score="a").compare(evaluated(log, option, score="b"))
@@ -140,12 +137,10 @@ DOORS: dict[str, Callable[[pa.Table, dict[str, Any]], object]] = {
     "curve JSON": lambda log, option: fe.curve("roc", log, **COLUMNS, **option).to_json(),
     "explanation": lambda log, option: fe.explain(log, **CHOICES, **option, profile="sklearn"),
     "command line": on_the_command_line("evaluate"),
-    "command line, JSON": on_the_command_line("evaluate", "-f", "json"),
     "command line, comparison": on_the_command_line("compare"),
     "a night": night("text"),
     "page of a night": night("page"),
     "JSON of a night": night("JSON"),
-    "Markdown of a night": night("Markdown"),
     "history": night("history"),
 }  # fmt: skip
 
