@@ -221,9 +221,7 @@ def calls(folder: Path) -> Iterator[Call]:
             "from_bytes": {"content": state.to_bytes()},
             "compare": {"baseline": "old"},
             "without_slices": {"by": "slot"},
-            "as_one": {
-                "provenance": {"sources": ["a"], "order": "x", "where": None, "limit": None}
-            },
+            "as_one": {"sources": ["a"], "order": "x", "where": None, "limit": None},
         }),
         (comparison, {
             "check": {"fail_if": "GAUC delta < -0.9"},

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from fastrank_eval._lib import __version__
 from fastrank_eval._lib.addresses import clean_address
-from fastrank_eval._lib.arguments import checked, integer, number, shown, typed
+from fastrank_eval._lib.arguments import checked, integer, number, typed
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval._lib.files import atomic_path
 from fastrank_eval.engine.largest_group import LARGEST, entry_of_whole
@@ -56,8 +56,6 @@ if TYPE_CHECKING:
     from fastrank_eval.analysis.comparison import Comparison
 
 _OPTIONS = ("confidence", "min_groups")  # those that a result may change
-#: The keys of `provenance` in `as_one`.
-_PROVENANCE_KEYS = {"sources", "order", "where", "limit"}
 
 
 class State:
@@ -260,27 +258,19 @@ class State:
 
     @typed
     def as_one(
-        self,
-        provenance: Mapping[str, Any],
-        group: Sequence[str] | None = None,
-        like: State | None = None,
+        self, group: Sequence[str] | None = None, like: State | None = None, **provenance: Any
     ) -> State:
         """Replace the provenance by that of one evaluation of all rows.
 
         Parameters
         ----------
-        provenance : mapping of str to object
-            The fields sources, order, where and limit of `Provenance`.
         group : sequence of str, optional
             New names of the key columns.
         like : State, optional
             A state whose names of measures reports show.
+        **provenance
+            `sources`, `order`, `where` and `limit` of `Provenance`.
         """
-        if set(provenance) != _PROVENANCE_KEYS:
-            raise ArgumentError(
-                f"provenance: must have the keys {', '.join(sorted(_PROVENANCE_KEYS))}, got "
-                f"{shown(list(provenance))}; give all of them."
-            )
         header = dict(self._header)
         header |= entry_of_whole(header, group)
         counts = {

@@ -22,7 +22,6 @@ from fastrank_eval.apps.nightly.compare_nights import (
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.night import Finding, GateOutcome, GateTexts, Night, NightDifference
 from fastrank_eval.apps.nightly.text import amount, day_text, nights_text
-from fastrank_eval.engine.records import MeasureValue
 from fastrank_eval.measures.parser import measure as measure_of
 from fastrank_eval.results.format import two_digits
 from fastrank_eval.results.gate_parser import ALL
@@ -212,7 +211,7 @@ def _finding(night: Night, key: _Key, one: _Sequence, alarm: Alarm, condition: s
     )
     if date != night.date:
         sentence += f"; the alarm was on {day_text(str(date), night.date)}"
-    value = next((v for v in night.values if _key(v) == key), None)
+    value = night.value_of(score, slice_, measure)
     return Finding(
         "alarm",
         condition,
@@ -231,7 +230,7 @@ def _finding(night: Night, key: _Key, one: _Sequence, alarm: Alarm, condition: s
     )
 
 
-def _key(one: MeasureValue | NightDifference) -> _Key:
+def _key(one: NightDifference) -> _Key:
     return one.score, one.by or "", one.slice, one.measure
 
 

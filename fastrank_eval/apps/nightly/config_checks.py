@@ -68,18 +68,27 @@ class ConfigErrors:
     """
 
     file: str
-    errors: list[str] = field(default_factory=list)
+    #: Table, key, value and reason of each error.
+    records: list[tuple[str, str, object, str]] = field(default_factory=list)
     #: Tables with errors.
     tables: set[str] = field(default_factory=set)
+
+    @property
+    def errors(self) -> list[str]:
+        """A line for each error."""
+        return list(dict.fromkeys(self._text(*record) for record in self.records))
 
     def add(self, table: str, key: str, value: object, reason: str) -> None:
         """Add an error of a key, or of a table if the key is empty."""
         self.tables.add(table or key)
+        self.records.append((table, key, value, reason))
+
+    def _text(self, table: str, key: str, value: object, reason: str) -> str:
         key_text = f"[{table}]" if table else ""
         if key:
             shown = "..." if _SECRETS & {table, key} else _shown(value)
             key_text = f"{key_text} {key} = {shown}".strip()
-        self.errors.append(f"{self.file}: {key_text}: {reason}")
+        return f"{self.file}: {key_text}: {reason}"
 
     def check(
         self,

@@ -176,9 +176,10 @@ class History:
                 f'"{report}.db"; or, if it is the same report under another name, write report '
                 f"= {json.dumps(name, ensure_ascii=False)} there."
             )
-        if self.readonly or (name == report and not self.names_nights(labels)):
+        several = tuple(labels) if len(labels) > 1 else ()
+        named = not several and self._select("SELECT 1 FROM night WHERE label <> '' LIMIT 1")
+        if self.readonly or (name == report and several == self.labels() and not named):
             return
-        several = labels if len(labels) > 1 else ()
         with self._reading(), self.transaction():
             self._name_labels(labels)
             self._database.execute("DELETE FROM report")
@@ -186,12 +187,6 @@ class History:
                 "INSERT INTO report (name, labels) VALUES (?, ?)",
                 (report, json.dumps(several, ensure_ascii=False)),
             )
-
-    def names_nights(self, labels: Sequence[str]) -> bool:
-        """Return whether `claim` may change the names of labels of nights."""
-        if len(labels) > 1 or self.labels():
-            return tuple(labels) != self.labels()
-        return bool(self._select("SELECT 1 FROM night WHERE label <> '' LIMIT 1"))
 
     def write(self, night: Night, states: SavedStates | None = None) -> None:
         """Store a night and replace any night of the same date.

@@ -164,14 +164,7 @@ def _judge_stored(later: Night, night: Night, history: History, judge: Judge) ->
         with suppress(SourceError):
             name = f"the drift state of {later.date}"
             distributions = distributions_from_bytes(states.contents[KIND], name)
-    few = tuple(
-        Finding(
-            each.kind, each.condition, each.score, each.by, each.slice,
-            limit=each.limit, number=each.number, detail=each.detail,
-        )
-        for each in later.findings
-        if each.kind == "scores"
-    )  # fmt: skip
+    few = tuple(each.without_measure() for each in later.findings if each.kind == "scores")
     evaluated = replace(
         later,
         compared=tuple(comparison_rows(later, "baseline")),

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from fastrank_eval.apps.nightly.night import Finding, Night
+from fastrank_eval.apps.nightly.night import Night
 from fastrank_eval.apps.nightly.summary_files import (
     escaped,
     label_code,
@@ -29,7 +28,10 @@ def with_equal_findings(nights: Sequence[Night]) -> list[Night]:
 
     They lose the numbers of measures, which each label has for itself.
     """
-    of_rows = [[_of_rows(one) for one in night.findings] for night in nights]
+    of_rows = [
+        [one.without_measure() if one.kind in _OF_ROWS else one for one in night.findings]
+        for night in nights
+    ]
     return [
         replace(
             night,
@@ -40,17 +42,6 @@ def with_equal_findings(nights: Sequence[Night]) -> list[Night]:
         )
         for night, own in zip(nights, of_rows, strict=True)
     ]
-
-
-def _of_rows(finding: Finding) -> Finding:
-    """Return a finding of the rows without numbers of measures."""
-    if finding.kind not in _OF_ROWS:
-        return finding
-    none = math.nan
-    return replace(
-        finding, measure="", verdict="", value=none, ci_low=none, ci_high=none, base=none,
-        delta=none, delta_ci_low=none, delta_ci_high=none, p_adjusted=none,
-    )  # fmt: skip
 
 
 def _shared_texts(nights: Sequence[Night]) -> dict[str, str]:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 from typing import Any
 
-from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import near
 from fastrank_eval.apps.nightly.config_checks import ConfigErrors, Key, check_tables, read_table
 from fastrank_eval.apps.nightly.night import LABEL_LIMITS
@@ -126,18 +124,6 @@ def tables_of(tables: _Tables, label: str, own: Mapping[str, Any]) -> _Tables:
     return merged
 
 
-@dataclass
-class _LabelErrors(ConfigErrors):
-    """The errors of one label, before they are text."""
-
-    records: list[tuple[str, str, object, str]] = field(default_factory=list)
-
-    def add(self, table: str, key: str, value: object, reason: str) -> None:
-        """Add an error of a key, or of a table if the key is empty."""
-        super().add(table, key, value, reason)
-        self.records.append((table, key, value, reason))
-
-
 def check_labels(
     tables: _Tables,
     labels: Sequence[str],
@@ -158,7 +144,7 @@ def check_labels(
     """
     errors_by_label: dict[str, list[tuple[str, str, object, str]]] = {}
     for label in labels or ("",):
-        of_label = _LabelErrors(errors.file, tables=set(errors.tables))
+        of_label = ConfigErrors(errors.file, tables=set(errors.tables))
         if _table_name(label) not in errors.tables:
             check_tables(tables_of(tables, label, own.get(label, {})), of_label)
         errors_by_label[label] = of_label.records
@@ -169,24 +155,17 @@ def check_labels(
         if _table_name(label) in errors.tables
         or any(_is_own(table, key, own.get(label, {})) for table, key, *_ in records)
     }
-    added = []
     for label, errors_of_label in errors_by_label.items():
         for error in errors_of_label:
             table, key, value, reason = error
-            replaceable = KEY_TABLES.get(key) == table
             if _is_own(table, key, own.get(label, {})):
-                errors.add(_table_name(label), key, value, reason)
-            elif all(
+                table = _table_name(label)
+            elif KEY_TABLES.get(key) == table and not all(
                 error in others or (other in with_mistakes and key not in own.get(other, {}))
                 for other, others in errors_by_label.items()
             ):
-                if error not in added:
-                    errors.add(*error)
-                added.append(error)
-            else:
-                name = _table_name(label)
-                hint = f" It is so for {label!r}: [{name}] can have its own {key}."
-                errors.add(table, key, value, reason + (hint if replaceable else ""))
+                reason += f" It is so for {label!r}: [{_table_name(label)}] can have its own {key}."
+            errors.add(table, key, value, reason)
     folders = [label.lower() for label in labels]
     if tables["output"]["folder"] is not None and len(set(folders)) < len(folders):
         reason = "must differ in more than case, since each has a folder of pages; rename one."

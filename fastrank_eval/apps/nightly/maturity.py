@@ -28,7 +28,6 @@ from fastrank_eval.apps.nightly.night import (
 from fastrank_eval.apps.nightly.text import STATUSES, ago, amount, day_text
 from fastrank_eval.engine.records import MeasureValue
 from fastrank_eval.results.gate_parser import ALL
-from fastrank_eval.results.notes import largest_group_notes, rows_left_out_notes
 
 _DAY, _HOUR = dt.timedelta(days=1), dt.timedelta(hours=1)
 #: Limits of ``[quality]`` that labels to come would change; see `judge_rows`.
@@ -119,12 +118,7 @@ def with_maturity(night: Night, after: dt.timedelta | None, now: dt.datetime) ->
         return night
     limits = night.conventions.get("quality", {})
     limits_of_rows = {name: limit for name, limit in limits.items() if name not in LABEL_LIMITS}
-    # The text of a provisional night says when it is judged again.
-    notes = (
-        *largest_group_notes(night.values, night.conventions, night.quality.rows),
-        *rows_left_out_notes(night.conventions, night.quality.rows),
-    )
-    return replace(night, conventions={**night.conventions, "quality": limits_of_rows}, notes=notes)
+    return replace(night, conventions={**night.conventions, "quality": limits_of_rows})
 
 
 def check_order(night: Night, stored: Night | None) -> None:

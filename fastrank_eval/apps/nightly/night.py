@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any
 
 from fastrank_eval._lib.dataclass import dataclass
@@ -352,6 +352,15 @@ class Finding:
         """The key of the finding, equal on every night with the same finding."""
         of = (self.measure, self.compared) if self.kind in ("change", "alarm") else ()
         return self.kind, self.condition, self.score, self.by, self.slice, *of
+
+    def without_measure(self) -> Finding:
+        """Return what the finding says of the rows, without numbers of a measure."""
+        none = math.nan
+        return replace(
+            self, measure="", compared="", against="", verdict="", value=none, ci_low=none,
+            ci_high=none, base=none, delta=none, delta_ci_low=none, delta_ci_high=none,
+            p_adjusted=none,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)

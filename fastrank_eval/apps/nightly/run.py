@@ -209,7 +209,9 @@ def _evaluate(
         if config.drift.nights and one.night.quality.rows:
             distributions = distributions_of(evaluation, config.drift.min_rows)
             one = _with_distributions(one, {**distributions, **columns}, columns)
-        notes = (*one.night.notes, *notes_on_end(date, now), *opened.notes)
+        # The text of a provisional night says when it is judged again.
+        again = [] if labels or one.night.provisional else [_NO_LABELS_YET]
+        notes = (*one.night.notes, *again, *notes_on_end(date, now), *opened.notes)
         evaluated.append(replace(one, night=replace(one.night, notes=notes)))
     return evaluated
 
@@ -289,7 +291,6 @@ def _evaluated_night(
         notes=(
             *largest_group_notes(values, meta.conventions, meta.rows),
             *rows_left_out_notes(meta.conventions, meta.rows),
-            *([] if labels else [_NO_LABELS_YET]),
         ),
         conventions=conventions,
         values=tuple(values),

@@ -90,7 +90,7 @@ def merge_replies(
     states = {}
     for index, (label, of_no_rows) in enumerate(empty.items()):
         parts = [bytes(reply.states[index]) for reply in replies if reply.states is not None]
-        states[label] = _merged(parts, of_no_rows).as_one(given, group, of_no_rows)
+        states[label] = _merged(parts, of_no_rows).as_one(**given, group=group, like=of_no_rows)
     return JobResult(states, sum(reply.compiled for reply in replies))
 
 
