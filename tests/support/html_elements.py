@@ -62,3 +62,25 @@ def elements(html: str) -> list[Element]:
     reader.close()
     assert not reader.open, [element.tag for element in reader.open]
     return reader.found
+
+
+#: Elements whose texts stand in the line of the element around them.
+_INLINE = {"a", "b", "button", "code", "em", "i", "output", "small", "span", "strong", "td", "th"}
+
+
+def told_by(html: str) -> list[str]:
+    """What a page says: a line a heading, paragraph or row, and the names of pictures."""
+    (body,) = (one for one in elements(html) if one.tag == "body")
+    return [line for line in _lines(body) if line]
+
+
+def _lines(one: Element) -> list[str]:
+    if one.tag in ("script", "style"):
+        return []
+    if one.tag == "svg":
+        return [one.attributes.get("aria-label", "")]
+    if one.tag == "tr":
+        return [" | ".join(" ".join(cell.all_text().split()) for cell in one.children)]
+    if all(child.tag in _INLINE and not child.children for child in one.children):
+        return [" ".join(one.all_text().split())]
+    return [" ".join(one.text.split()), *(line for each in one.children for line in _lines(each))]

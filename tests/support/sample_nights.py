@@ -24,6 +24,7 @@ MEASURES = ("GAUC", "AUC", "nDCG@10", "PCOC")
 BASELINE = MODELS[0]
 BAD, EMPTY = 11, 22  # nights before the last
 BROKEN = "country=br"
+_FEW = ("all", "slot=1", BROKEN, "@rows<2", "@rows=2-4")
 
 _COUNTRIES = "us de fr br jp in gb mx es it kr id ca au nl se pl tr ar cl co th vn za"
 _DEVICES = "phone tablet desktop tv other null"
@@ -47,6 +48,14 @@ def month(nights: int = 30) -> tuple[Night, ...]:
     for ago in reversed(range(nights)):
         found.append(_night(ago, found))
     return tuple(found)
+
+
+def few(night: Night) -> Night:
+    """A night with few of its measures and slices."""
+    measures = ("GAUC", "PCOC")
+    values = tuple(v for v in night.values if v.slice in _FEW and v.measure in measures)
+    compared = tuple(d for d in night.compared if d.slice in _FEW and d.measure in measures)
+    return replace(night, measures=measures, values=values, compared=compared)
 
 
 def _night(ago: int, earlier: Sequence[Night]) -> Night:

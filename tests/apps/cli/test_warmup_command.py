@@ -8,11 +8,8 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
-import pyarrow as pa
 import pytest
-from pyarrow import parquet
 
 from fastrank_eval.apps.demo import write_parquet
 
@@ -157,23 +154,6 @@ def test_python_loops__are_not_stored(sample: str, empty_store: Path) -> None:
     assert refused.stderr == (
         "error: kernels are not stored: NUMBA_DISABLE_JIT: must not be set, got 1.\n"
     )
-
-
-def test_sources__without_rows__are_refused(tmp_path: Path, empty_store: Path) -> None:
-    columns: dict[str, Any] = {"user_id": [], "click": [], "score_a": []}
-    parquet.write_table(
-        pa.table({name: pa.array(column, pa.int64()) for name, column in columns.items()}),
-        tmp_path / "empty.parquet",
-    )
-    refused = warm_up(empty_store, str(tmp_path / "empty.parquet"), *COLUMNS)
-    assert refused.returncode == 2
-    assert refused.stderr == "error: SOURCES: must have rows, got none; name a file with some.\n"
-
-
-def test_wrong_columns__are_refused_as_evaluate_does(sample: str, empty_store: Path) -> None:
-    refused = warm_up(empty_store, sample, "-g", "user", "-l", "click", "-s", "score_a")
-    assert refused.returncode == 2
-    assert "user_id" in refused.stderr
 
 
 @pytest.mark.lasts("starts processes that compile")

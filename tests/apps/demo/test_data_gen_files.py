@@ -181,12 +181,9 @@ def test_cli__every_option(tmp_path: Path) -> None:
         (["--rows", "many"], "'many' is not a whole number"),
         (["--rows", "1e999999"], "is not a whole number"),
         (["--rows", "nan"], "'nan' is not a whole number"),
-        (["--rows", "-5"], "rows: must be a whole number from 0"),
         (["--auc-a", "2"], "auc_a: must be a number from 0.51 to 0.99"),
         (["--decimals-a", "some"], "neither 'none' nor a number"),
-        (["--decimals-b", "9"], "decimals_b: must be"),
         (["--order", "upside-down"], "is not one of"),
-        (["--files", "0"], "files: must be a whole number from 1"),
     ],
 )
 def test_cli__bad_option_exits_2(tmp_path: Path, arguments: list[str], message: str) -> None:
@@ -204,12 +201,6 @@ def test_cli__existing_output_exits_2(tmp_path: Path) -> None:
     assert "--overwrite" in done.output
     assert (tmp_path / "x.parquet").read_text() == "precious"
     assert run(tmp_path / "x.parquet", "--rows", 10, "--overwrite").exit_code == 0
-
-
-def test_cli__missing_folder_exits_2(tmp_path: Path) -> None:
-    done = run(tmp_path / "no" / "x.parquet")
-    assert done.exit_code == 2
-    assert "does not exist" in done.output
 
 
 def test_cli__module_help() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -111,37 +110,11 @@ def test_many_slices__the_worst_hundred_and_all_rows_stay() -> None:
         assert sigmas == sorted(sigmas, reverse=True)
 
 
-def test_page__shows_slices_worst_first__escaped() -> None:
-    night = run()
-    shown = page([night])
-    section = shown[shown.index('<section id="calibration"') :]
-    section = section[: section.index("</section>")]
-    assert "slot=&#34;&lt;b&gt;`x`&#34;" in section
-    assert "<b>" not in section
-    first, *others = section.split("<tr>")[2:]
-    worst = night.calibration[0]
-    assert f'data-k="{worst.sigmas:.6g}">{worst.sigmas:.1f}</td>' in first
-    assert "not calibrated" in first
-    assert f">{worst.observed:,.0f}</td>" in first
-    assert "&lt;0.0001" in first
-    assert "no error shown" in others[-1]
-    assert '<a href="#calibration">Calibration by slice</a>' in shown
-    # The page is the same when it is made from the history.
-    assert page(kept()) == shown
-
-
-def test_text__names_the_worst_few_that_are_off() -> None:
+def test_text_and_json__name_the_worst_that_are_off() -> None:
     outcome = nightly("--date", on(1), "--json", "out.json")
     worst = kept()[-1].calibration[0]
-    text = (
-        f"{worst.sigmas:.1f} sigmas, {worst.expected:.1f} positives expected and "
-        f"{worst.observed:.0f} observed, p <0.0001"
-    )
-    assert f"  score_b is not calibrated in {LABEL}: {text}\n" in outcome.stdout
+    assert f"  score_b is not calibrated in {LABEL}: {worst.sigmas:.1f} sigmas" in outcome.stdout
     assert "score_a in slot" not in outcome.stdout
-    markdown = night_markdown(kept()[-1])
-    assert f"**Worst slices of** `{MEASURE}`" in markdown
-    assert f"* ``{LABEL}`` of `score_b`: {worst.sigmas:.1f} sigmas" in markdown
     (told,) = json.loads(Path("out.json").read_text())["nights"]
     assert told["calibration"][0] == {
         **{name: getattr(worst, name) for name in vars(worst)},
@@ -188,13 +161,3 @@ def test_two_measures__page_explains_sigmas_once__text_names_a_slice_once() -> N
     assert len({one.measure for one in night.calibration}) == 2
     assert night_lines(night).count(f"score_b is not calibrated in {LABEL}") == 1
     assert page([night]).count("A sigma is the standard deviation") == 1
-
-
-def test_text__is_short__if_many_slices_are_off() -> None:
-    night = run()
-    worst = night.calibration[0]
-    many = tuple(replace(worst, slice=f"slot={i}") for i in range(8))
-    markdown = night_markdown(replace(night, calibration=many))
-    assert markdown.count("sigmas") == 3
-    assert "* and 5 more" in markdown
-    assert night_lines(replace(night, calibration=many)).count("sigmas") == 3

@@ -197,10 +197,7 @@ if what == "halfway":
         print("halfway", flush=True)
         time.sleep(60)
 with History(path) as history:
-    if what == "days":
-        for day in range(first, last):
-            history.write(a_night(day), SavedStates({"groups": bytes([day])}))
-    while what == "forever":
+    while True:
         for value in (0.25, 0.5):
             kept = bytes([int(4 * value)]) * 50_000
             history.write(a_night(1, value), SavedStates({"groups": kept}))
@@ -271,19 +268,6 @@ def test_kill__at_any_moment__leaves_a_whole_night(path: Path) -> None:
     database = sqlite3.connect(path)
     assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     database.close()
-
-
-def test_two_runs_at_once__each_night_is_there_whole(path: Path) -> None:
-    processes = [writer(path, "days", 1, 16), writer(path, "days", 10, 26)]
-    for process in processes:
-        process.communicate(timeout=60)
-        assert process.returncode == 0
-    with History(path, readonly=True) as history:
-        nights = history.read()
-        assert [night.date.day for night in nights] == list(range(1, 26))
-        assert all(same(night, a_night(night.date.day)) for night in nights)
-        found = [history.state(night.date, "groups") for night in nights]
-        assert found == [bytes([day]) for day in range(1, 26)]
 
 
 def test_export__every_table_as_parquet(path: Path, tmp_path: Path) -> None:

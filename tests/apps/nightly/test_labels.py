@@ -184,21 +184,6 @@ def test_each_label__has_the_bits_that_it_has_alone(
                     assert both.of(label).state(night.date, kind) == one.state(night.date, kind)
 
 
-def test_rows__of_several_labels__are_read_together(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    labels: list[list[str]] = []
-    together = night_source.run_together
-
-    def counted(requests: Sequence[Any]) -> Any:
-        labels.append([request.label for request in requests])
-        return together(requests)
-
-    monkeypatch.setattr(night_source, "run_together", counted)
-    run_both("--date", on(1), "-q")
-    assert labels == [["click", "order"]]
-
-
 def test_exit_code_and_lines__are_of_the_worst_label(folder: Path) -> None:
     adjust(folder, '[labels.order]\nfail_if = "AUC > 0"\n')
     outcome = run_both("--date", on(1), "--json", "told.json")
@@ -246,25 +231,6 @@ def test_label__that_the_rows_lack__stops_the_night_of_all(folder: Path) -> None
     assert "cart" in outcome.stderr
     assert len(json.loads(Path("told.json").read_text())["nights"]) == 1
     assert not Path("history.db").exists()
-
-
-def test_second_label__later__continues_the_nights_of_the_first(folder: Path) -> None:
-    (folder / "nightly.toml").write_text(ALONE["click"])
-    run_both("--date", on(1), "-q")
-    before = of_label()
-    (folder / "nightly.toml").write_text(SEVERAL)
-    dry = run_both("--date", on(2), "--dry-run", "--json", "-")
-    run_both("--date", on(2), "-q")
-    assert list(map(comparable, of_label("click")))[:1] == list(map(comparable, before))
-    assert [night.date.day for night in of_label("order")] == [2]
-    compared = {difference.kind for difference in of_label("click")[1].compared}
-    assert compared == {"baseline", "yesterday"}
-    told = json.loads(dry.stdout)["nights"][0]["headline"][0]
-    assert told["yesterday"] is not None
-    (folder / "nightly.toml").write_text(ALONE["click"])
-    run_both("--date", on(3), "-q")
-    assert [night.date.day for night in of_label()] == [1, 2, 3]
-    assert [night.date.day for night in of_label("order")] == [2]
 
 
 def test_labels__that_change_often__keep_the_nights_of_each(folder: Path) -> None:

@@ -20,9 +20,8 @@ from pyarrow import parquet
 from fastrank_eval.apps.demo.examples import write_late
 from fastrank_eval.apps.nightly.config import read_config
 from fastrank_eval.apps.nightly.history import History
-from fastrank_eval.apps.nightly.page_rows import changed_slices
 from fastrank_eval.apps.nightly.periods import NO_INTERVALS, with_periods
-from fastrank_eval.apps.nightly.summary_files import night_dict, night_markdown
+from fastrank_eval.apps.nightly.summary_files import night_markdown
 from fastrank_eval.apps.nightly.text import sentences
 from tests.support.nightly_runs import CONFIG, ROOT, adjust, dump, everything, kept, nightly, on
 from tests.support.nights import HOSTILE
@@ -59,24 +58,6 @@ def test_date__run_twice__changes_nothing_else(folder: Path) -> None:
     assert nightly("--date", on(2), "-q").exit_code == 0
     assert dump(on(2)) == others
     assert dump() != before
-
-
-def test_dry_run__writes_nothing__and_judges_all_the_same(folder: Path) -> None:
-    adjust(folder, '[gates]\nfail_if = "GAUC > 0"\n')
-    before = everything(folder)
-    outcome = nightly("--date", on(1), "--dry-run", "--json", "-")
-    assert outcome.exit_code == 3
-    assert everything(folder) == before
-    assert nightly("--date", on(1), "-q").exit_code == 3
-    before = everything(folder)
-    outcome = nightly("--date", on(2), "--dry-run", "--json", "-")
-    assert everything(folder) == before
-    (night,) = json.loads(outcome.stdout)["nights"]
-    assert night["headline"][0]["yesterday"]["verdict"] in (
-        "not significant",
-        "better",
-        "worse",
-    )
 
 
 def test_backfill__month_in_which_things_go_wrong(folder: Path) -> None:
@@ -305,31 +286,6 @@ def json_value(told: Any, period: str, score: str, measure: str) -> float:
     return value
 
 
-def test_markdown__what_moved_most__is_what_page_and_json_choose() -> None:
-    night = sample_month(2)[-1]
-    text = night_markdown(night)
-    sure = changed_slices(night)
-    assert len(sure) > 5
-    lines = text.split("**Slices that changed most**\n\n")[1].splitlines()
-    assert [
-        line.startswith(f"* `{d.slice}` of `{d.score}`: `{d.measure}` {d.delta:+.4g}")
-        for line, d in zip(lines, (one.difference for one in sure[:5]), strict=False)
-    ] == [True] * 5
-    assert lines[5] == f"* and {len(sure) - 5} more"
-    told = night_dict(night)["top_changes"]
-    assert [(m["slice"], m["score"], m["measure"]) for m in told] == [
-        (d.slice, d.score, d.measure) for d in (one.difference for one in sure[:20])
-    ]
-    assert "|" not in text
-    assert text.splitlines()[-1] == (
-        "\\[...\\] 95% confidence intervals (groups are clusters); ▲ better, ▼ worse, "
-        "↑ higher, ↓ lower: significant, corrected for the number of comparisons (Holm)"
-    )
-    calm = night_markdown(replace(night, compared=()))
-    assert "changed most" not in calm
-    assert calm.startswith(text.split("\n\n")[0])
-
-
 def test_markdown__strip__has_the_status_of_each_day_up_to_the_night() -> None:
     night = replace(sample_month(1)[-1], status="regression")
     before = {
@@ -382,59 +338,47 @@ def test_export__replaces_no_file_that_is_no_table_of_a_history(
     assert path.read_bytes() == before
 
 
-@pytest.mark.parametrize("path", ["logs", "logs/day={date}", "logs/**/*.parquet"])
-def test_outputs__that_a_later_night_would_read__are_refused(folder: Path, path: str) -> None:
+@pytest.mark.parametrize(
+    "path, output, refused",
+    [
+        ("logs", f"--export logs/day={on(1)}", True),
+        ("logs/day={date}", f"--json logs/day={on(2)}/told.parquet", True),
+        ("logs/**/*.parquet", f"--json logs/day={on(2)}/told.parquet", True),
+        ("logs/day={date}", "--export logs", True),
+        ("logs/day={date}", "--json logs/x.json", True),
+        ("logs/day={date}", "--json x.json", False),
+        ("logs/day={date}", "--export tables", False),
+        # Beside partitions that no run reads.
+        ("day={date}", "--json summary.json", False),
+        ("./day={date}", "--json summary.json", False),
+        ("day={date}", f"--json day={on(1)}/summary.json", True),
+        ("in/day={date}.parquet", "--json in/summary.json", False),
+    ],
+)
+def test_output__that_a_later_night_would_read__is_refused(
+    folder: Path, path: str, output: str, refused: bool
+) -> None:
+    place = Path(path.replace("{date}", on(1)))
+    rows = parquet.read_table(f"logs/day={on(1)}", partitioning=None)
+    if "*" not in path and not place.exists():
+        file = place if place.suffix else place / "part.parquet"
+        file.parent.mkdir()
+        parquet.write_table(rows, file)
     config = Path("nightly.toml")
     where = "" if "{date}" in path else "\nwhere = \"day = '{date}'\""
     config.write_text(config.read_text().replace('"logs/day={date}"', f'"{path}"{where}'))
-    outcome = nightly("--export", f"logs/day={on(1)}")
-    assert outcome.exit_code == 2
-    assert f"--export: must lie outside the source '{path}'" in outcome.stderr
-    outcome = nightly("--date", on(1), "--json", f"logs/day={on(2)}/told.parquet")
-    assert outcome.exit_code == 2
-    assert f"--json: must lie outside the source '{path}'" in outcome.stderr
-    assert not Path(f"logs/day={on(2)}/told.parquet").exists()
-
-
-def test_outputs__in_the_folder_of_all_nights__are_refused(folder: Path) -> None:
-    for arguments in (["--export", "logs"], ["--date", on(1), "--json", "logs/x.json"]):
-        outcome = nightly(*arguments)
+    option, target = output.split()
+    if option == "--export" and not refused:
+        assert nightly("--date", on(1), "-q").exit_code == 0
+    before = everything(folder)
+    outcome = nightly(option, target, *(["--date", on(1)] if option == "--json" else []), "-q")
+    if refused:
         assert outcome.exit_code == 2
-        wanted = f"must lie outside the source 'logs/day={{date}}', got '{arguments[-1]}'"
-        assert wanted in outcome.stderr
-    assert not list(Path("logs").glob("*.parquet"))
-    assert not Path("logs/x.json").exists()
-    assert nightly("--date", on(1), "-q", "--json", "x.json").exit_code == 0
-    assert nightly("--export", "tables", "-q").exit_code == 0
-
-
-@pytest.mark.parametrize(
-    "path, summary",
-    [
-        ("day={date}", "summary.json"),
-        ("./day={date}", "summary.json"),
-        ("in/day={date}.parquet", "in/summary.json"),
-    ],
-)
-def test_outputs__beside_the_partitions_that_no_run_reads__are_written(
-    folder: Path, path: str, summary: str
-) -> None:
-    place = Path(path.replace("{date}", on(1)))
-    place.parent.mkdir(exist_ok=True)
-    rows = parquet.read_table(f"logs/day={on(1)}", partitioning=None)
-    if place.suffix:
-        parquet.write_table(rows, place)
+        assert f"{option}: must lie outside the source '{path}', got '{target}'" in outcome.stderr
+        assert everything(folder) == before
     else:
-        place.mkdir()
-        parquet.write_table(rows, place / "part.parquet")
-    config = Path("nightly.toml")
-    config.write_text(config.read_text().replace('"logs/day={date}"', f'"{path}"'))
-    outcome = nightly("--date", on(1), "-q", "--json", summary)
-    assert outcome.exit_code == 0, outcome.stderr
-    assert Path(summary).is_file()
-    if not place.suffix:
-        outcome = nightly("--date", on(1), "--json", f"{place}/summary.json")
-        assert "must lie outside the source" in outcome.stderr
+        assert outcome.exit_code == 0, outcome.stderr
+        assert Path(target).exists()
 
 
 @pytest.mark.skipif(os.name != "posix", reason="starts processes")

@@ -18,22 +18,17 @@ import pytest
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.apps.nightly import page as page_module
 from fastrank_eval.apps.nightly.night import (
-    KINDS,
-    NO_ROWS,
     CurveLine,
-    GateOutcome,
     Night,
     NightDifference,
     NightQuality,
 )
 from fastrank_eval.apps.nightly.page import page
 from fastrank_eval.apps.nightly.pages import Links
-from fastrank_eval.apps.nightly.summary_files import night_lines, night_markdown
 from fastrank_eval.apps.nightly.text import verdict_text
 from fastrank_eval.engine.records import MeasureValue
-from fastrank_eval.results.format import p_text
 from tests.support.html_elements import Element, elements
-from tests.support.sample_nights import BROKEN, EMPTY, LAST, MODELS, SLICES, month
+from tests.support.sample_nights import LAST, month
 
 EVIL = (
     "</script><script>alert(1)</script>",
@@ -91,37 +86,6 @@ def planted(thing: Any, evil: str) -> Any:
     if isinstance(thing, tuple):
         return tuple(planted(each, evil) for each in thing)
     return thing
-
-
-def test_page__of_a_month__says_what_the_night_came_to(found: list[Element]) -> None:
-    by_id = {one.attributes["id"]: one for one in found if "id" in one.attributes}
-    banner = next(one for one in found if "banner" in one.attributes.get("class", ""))
-    assert "Regression." in banner.all_text()
-    assert "ctr_wide, country=br: 0.5310" in banner.all_text()
-    cards = [one for one in found if one.attributes.get("class") == "card"]
-    assert [any(model in card.all_text() for model in MODELS) for card in cards] == [True] * 3
-    assert "better" in cards[1].all_text()
-    table = by_id["headline-table"].all_text()
-    values = {v.measure: v for v in month()[-1].values if v.slice == "all" and v.score == MODELS[1]}
-    for value in values.values():
-        assert f"{value.value:.4f}" in table
-        assert f"[{value.ci_low:.4f}, {value.ci_high:.4f}]" in table
-    assert "unclear" in table
-    assert BROKEN in by_id["changes"].all_text()
-    for section in ("trends", "slices", "curves", "quality", "gates", "made"):
-        assert by_id[section].all_text().strip()
-    assert "CTR is 4.3" in by_id["quality"].all_text()
-    assert month()[-1].command in by_id["made"].all_text()
-    assert "surface = 'home'" in by_id["made"].all_text()
-    assert "≥200" in by_id["curves"].all_text()
-
-
-def test_page__slices__surest_mover_first_and_all_there(found: list[Element]) -> None:
-    table = next(one for one in found if one.attributes.get("id") == "slices-1")
-    rows = [one for one in found if one.tag == "tr" and one.parent in table.children[2:]]
-    assert len(rows) == len(SLICES) * len(MODELS)
-    assert BROKEN in rows[0].all_text()
-    assert "worse" in rows[0].all_text()
 
 
 def test_page__its_html__is_semantic(found: list[Element]) -> None:
@@ -252,127 +216,6 @@ def test_page__of_little__is_whole(night: Night) -> None:
     assert "nan" not in " ".join(one.text for one in found if one.tag not in ("style", "script"))
 
 
-def test_page__activity__is_gauc_and_a_picture_for_each_slicing() -> None:
-    one = tiny().values[0]
-    buckets = (
-        ("@rows:10,50", "@rows=10-49"), ("@rows:10,50", "@rows<10"),
-        ("@rows:20", "@rows<20"), ("@rows:20", "@rows>=20"), ("@positives:1", "@positives<1"),
-    )  # fmt: skip
-    values = tuple(
-        replace(one, measure=measure, by=by, slice=part)
-        for measure in ("AUC", "GAUC")
-        for by, part in (("", "all"), *buckets)
-    )
-    found = elements(page([tiny(measures=("AUC", "GAUC"), values=values)]))
-    curves = next(one for one in found if one.attributes.get("id") == "curves")
-    below = elements_below(curves)
-    assert [one.text for one in below if one.tag == "figcaption"] == [
-        "GAUC by rows of the group, @rows:10,50",
-        "GAUC by rows of the group, @rows:20",
-        "GAUC by positives of the group",
-    ]
-    tables = [one for one in below if one.tag == "tbody"]
-    assert [[row.children[0].text for row in table.children] for table in tables] == [
-        ["rows<10", "rows=10-49"], ["rows<20", "rows>=20"], ["positives<1"],
-    ]  # fmt: skip
-
-
-def test_page__changes__tell_how_sure_they_are(html: str, found: list[Element]) -> None:
-    night = month()[-1]
-    by_id = {one.attributes["id"]: one for one in found if "id" in one.attributes}
-    table = by_id["headline-table"]
-    (row,) = (
-        one
-        for one in elements_below(table)
-        if one.tag == "tr" and [c.text for c in one.children[:2]] == ["GAUC", MODELS[1]]
-    )
-    told = [one.text for one in elements_below(row) if one.attributes.get("class") == "p"]
-    of = [d for d in night.compared if (d.score, d.slice, d.measure) == (MODELS[1], "all", "GAUC")]
-    assert told == [
-        f"p {p_text(d.p_adjusted)}" for d in sorted(of, key=lambda d: KINDS.index(d.kind))
-    ]
-    assert all(re.fullmatch(r"p (<0\.0001|[\d.]+)", text) for text in told)
-    assert html.count("adjusted for the number of comparisons ") == 1
-    assert "although users return" in html
-
-
-def test_page__a_measure_without_intervals__is_said_to_have_none() -> None:
-    bare = [
-        replace(v, measure="AUC", se=math.nan, ci_low=math.nan, ci_high=math.nan, caution="pooled")
-        for v in tiny().values
-    ]
-    night = tiny(measures=("AUC", "GAUC"), values=(*bare, *tiny().values))
-    html = page([night])
-    assert "AUC by slice, the strongest changes first; no intervals." in html
-    assert "GAUC by slice, the strongest changes first; 90% confidence intervals." in html
-    assert "90% confidence intervals where there are any" in html
-    assert "90% confidence intervals; AUC has none." in html
-    assert "pooled" not in html
-    assert "<small>no interval</small>" in html
-    assert "AUC, no interval" in html
-
-
-def test_page__the_numbers_of_a_trend__have_their_intervals(found: list[Element]) -> None:
-    trends = next(one for one in found if one.attributes.get("id") == "trends")
-    table = next(one for one in elements_below(trends) if one.tag == "tbody")
-    value = next(v for v in month()[-1].values if (v.slice, v.measure) == ("all", "GAUC"))
-    assert f"[{value.ci_low:.4f}, {value.ci_high:.4f}]" in table.children[0].all_text()
-
-
-QUALITY = replace(tiny().quality, volume_drift=0.1, ctr_drift=-0.2)
-LIMITS = {"confidence": 0.9, "quality": {"min_rows": 1, "max_volume_drift": 5.0}}
-
-
-@pytest.mark.parametrize(
-    "changes, told",
-    [
-        ({"quality": QUALITY}, "No gate is set; the data are within their limits."),
-        (
-            {"quality": QUALITY, "gates": (GateOutcome("GAUC < 0.5", True),)},
-            "Every gate passed, and the data are within their limits.",
-        ),
-        (
-            {"gates": (GateOutcome("GAUC < 0.5", True),)},
-            "Nothing that was judged failed. Not judged: drift of rows and CTR, with too few "
-            "nights before.",
-        ),
-        (
-            {"conventions": LIMITS},
-            "Nothing that was judged failed. Not judged: drift of rows, with too few nights "
-            "before.",
-        ),
-        (
-            {
-                "quality": QUALITY,
-                "gates": (
-                    GateOutcome(
-                        "GAUC delta < 0", True,
-                        "not judged: history has no rows of 2026-11-18", "yesterday",
-                    ),
-                ),
-            },
-            "Nothing that was judged failed. Not judged: GAUC delta < 0 (since yesterday), "
-            "history has no rows of 2026-11-18.",
-        ),
-        ({"status": "regression"}, "A gate failed."),
-    ],
-)  # fmt: skip
-def test_page__its_status__claims_no_more_than_was_judged(
-    changes: dict[str, Any], told: str
-) -> None:
-    banner = next(
-        one
-        for one in elements(page([tiny(**changes)]))
-        if "banner" in one.attributes.get("class", "")
-    )
-    assert told in [one.text for one in elements_below(banner)]
-    words = "not judged: history" in str(changes)
-    assert (">not judged</span>" in page([tiny(**changes)])) == words
-    _, colon, missing = told.partition("Not judged: ")
-    lines = night_markdown(tiny(**changes)).replace("\\", "").splitlines()
-    assert (f"* not judged: {missing[:-1]}" in lines) == bool(colon)
-
-
 def test_page__in_a_folder__leads_to_the_nights_beside_it() -> None:
     links = Links(dt.date(2026, 11, 18), dt.date(2026, 11, 20))
     found = elements(page([tiny()], links=links))
@@ -381,40 +224,6 @@ def test_page__in_a_folder__leads_to_the_nights_beside_it() -> None:
     ]  # fmt: skip
     others = [one for one in found if one.tag == "a"][4:]
     assert all(one.attributes["href"].startswith("#") for one in others)
-
-
-def test_page__of_one_night__counts_it_as_one(html: str) -> None:
-    alone = page([tiny()])
-    assert ">1 night<" in alone
-    assert "1 nights" not in alone
-    assert ">30 nights<" in html
-
-
-def test_page__an_empty_night__says_so() -> None:
-    nights = [n for n in month() if n.date <= LAST - dt.timedelta(days=EMPTY)]
-    html = page(nights)
-    assert "Data quality." in html
-    assert "no rows" in html
-    assert not re.search(r">\s*nan", html)
-
-
-def test_page__an_empty_night__says_once_that_it_has_no_rows() -> None:
-    gates = tuple(GateOutcome(f"GAUC < 0.{at}", False, NO_ROWS) for at in range(9))
-    night = tiny(quality=replace(tiny().quality, rows=0, flags=("rows 0, below 1",)), gates=gates)
-    night = replace(night, status="data_quality")
-    banner = next(
-        one for one in elements(page([night])) if "banner" in one.attributes.get("class", "")
-    )
-    told = [one.text for one in elements_below(banner) if one.tag in ("span", "li")]
-    cause = "The night has no rows, so its gates cannot be judged."
-    assert told == [cause]
-    markdown = night_markdown(night).replace("\\", "")
-    assert markdown.splitlines()[2] == cause
-    assert markdown.count("no rows") == night_lines(night).count("no rows") == 1
-
-
-def elements_below(one: Element) -> list[Element]:
-    return [one, *(below for child in one.children for below in elements_below(child))]
 
 
 def test_page__two_of_one_date__the_later_counts() -> None:
@@ -430,32 +239,6 @@ def test_page__without_its_libraries__names_the_extra(monkeypatch: pytest.Monkey
     monkeypatch.setattr(page_module, "find_spec", lambda name: None if name == "jinja2" else 1)
     with pytest.raises(ArgumentError, match=r"need jinja2, .*fastrank_eval\[report\]"):
         page([tiny()])
-
-
-def test_page__longer_periods__have_a_table() -> None:
-    night = tiny()
-    week = tuple(replace(v, value=0.7123, ci_low=0.7, ci_high=0.72) for v in night.values)
-    html = page([replace(night, periods={"week": week})])
-    assert "Longer periods" in html
-    assert "0.712" in html
-    assert "Longer periods" not in page([night])
-    assert "interval has 90% confidence" in html
-    dates = tuple(dt.date(2026, 11, day) for day in (2, 3, 5, 6, 7))
-    told = page([replace(night, periods={"week": week}, period_nights={"week": dates})])
-    assert "Week<small>5 of 7 nights, 2026-11-02 to 2026-11-07</small>" in told
-    assert "of slices over longer periods" in told
-    noted = replace(night, periods={"week": week}, period_notes=("week: <slot> left out",))
-    assert "<p>week: &lt;slot&gt; left out</p>" in page([noted])
-
-
-def test_page__of_a_first_night_without_baseline__says_that_nothing_can_be_compared() -> None:
-    assert "nothing to compare with" in page([tiny(baseline=None)])
-    assert "nothing to compare with" not in page(month(8))
-
-
-def test_page__of_no_night__is_refused() -> None:
-    with pytest.raises(ValueError, match="no night"):
-        page([])
 
 
 def test_verdict_text__is_one_word() -> None:

@@ -19,8 +19,9 @@ from fastrank_eval.apps.nightly.night import Night
 from fastrank_eval.apps.nightly.web import MAX_STATE_BYTES, web_view
 from tests.apps.nightly.test_page import EVIL, planted, tiny
 from tests.support.asgi_client import Client
-from tests.support.html_elements import Element, elements
-from tests.support.sample_nights import BROKEN, EMPTY, LAST, MODELS, month
+from tests.support.html_elements import elements, told_by
+from tests.support.sample_nights import BROKEN, EMPTY, LAST, few, month
+from tests.support.transcripts import Case, cases
 
 
 class StateSpec:
@@ -112,18 +113,16 @@ def test_web__list_of_nights__links_that_work(client: Client) -> None:
     assert client.get(f"/night/{LAST - dt.timedelta(days=EMPTY)}").status == 200
 
 
-def test_web__list_of_nights__draws_them(client: Client) -> None:
-    found = elements(client.get("/").text)
-    titles = [one.text for one in found if one.tag == "figcaption"]
-    assert titles == ["GAUC", "Rows", "CTR"]
-    charts = [one for one in found if one.tag == "svg" and "aria-label" in one.attributes]
-    assert all(len([one for one in below(chart) if one.tag == "rect"]) == 30 for chart in charts)
-    keys = [one.all_text().strip() for one in found if one.attributes.get("class") == "key"]
-    assert keys == ["ctr_prod baseline", "ctr_wide", "ctr_small"]
-
-
-def below(one: Element) -> list[Element]:
-    return [one, *(each for child in one.children for each in below(child))]
+@pytest.mark.parametrize("case", cases("web"), ids=str)
+def test_web__each_page__says_what_is_stored(case: Case) -> None:
+    name, address = case.given
+    nights = [few(night) for night in month()[-9:]]
+    if name == "no intervals":
+        no = {"se": math.nan, "ci_low": math.nan, "ci_high": math.nan}
+        nights = [replace(night, values=tuple(replace(v, **no) for v in night.values),
+                          compared=()) for night in nights]  # fmt: skip
+    answer = client_of(*nights).get(address)
+    case.check([f"{answer.status}", *told_by(answer.text)])
 
 
 def test_web__more_nights_than_fit__earlier_ones_follow() -> None:
@@ -146,15 +145,6 @@ def test_web__one_night__its_page_with_ways_to_others(client: Client) -> None:
     slices = [link for link in links if link.startswith("/slice?")]
     assert len(slices) == 50 * 4
     assert all(client.get(link).status == 200 for link in sorted(slices)[:3])
-
-
-def test_web__slice__each_night(client: Client) -> None:
-    page = client.get(f"/slice?slice={quote(BROKEN)}&measure=GAUC").text
-    found = elements(page)
-    assert len([one for one in found if one.tag == "tr" and one.within("tbody")]) == 30
-    (picture,) = (one for one in found if "aria-label" in one.attributes and one.tag == "svg")
-    assert BROKEN in picture.attributes["aria-label"]
-    assert all(model in page for model in MODELS)
 
 
 def test_web__slice__is_all_that_is_read() -> None:
@@ -184,20 +174,6 @@ def test_web__a_state_that_cannot_be_read__does_not_hide_the_night() -> None:
     assert answer.status == 200
     told = html.unescape(answer.text)
     assert "week and month: 2026-11-19 is left out: its saved state cannot be read" in told
-
-
-def test_web__two_nights__how_the_second_differs(client: Client) -> None:
-    page = client.get(f"/compare?first={LAST - dt.timedelta(days=7)}&second={LAST}").text
-    rows = [one for one in elements(page) if one.tag == "tr" and one.within("tbody")]
-    broken = [
-        one.all_text() for one in rows if BROKEN in one.all_text() and "_wide" in one.all_text()
-    ]
-    assert "worse" in broken[0]
-    same = elements(client.get(f"/compare?first={LAST}&second={LAST}").text)
-    assert {one.all_text() for one in same if "verdict" in one.attributes.get("class", "")} == {
-        "unclear"
-    }
-    assert client.get(f"/compare?first={LAST}").status == 404
 
 
 def test_web__two_nights__the_words_of_the_later_night_itself() -> None:
@@ -237,32 +213,6 @@ def _words(page: str) -> dict[tuple[int, str, str], str]:
         words |= said
         at += bool(said)
     return words
-
-
-@pytest.mark.parametrize("address", ADDRESSES)
-def test_web__every_table_of_intervals__names_level_and_what_they_take(
-    client: Client, address: str
-) -> None:
-    page = client.get(address).text
-    assert "95% confidence intervals" in page
-    assert re.search("groups (are|as) independent clusters|taken as independent", page)
-
-
-def test_web__a_measure_without_intervals__is_not_said_to_have_some() -> None:
-    bare = tuple(
-        replace(v, measure="AUC", se=math.nan, ci_low=math.nan, ci_high=math.nan)
-        for v in tiny().values
-    )
-    night = tiny(measures=("AUC",), values=bare)
-    client = client_of(night, replace(night, date=LAST - dt.timedelta(days=1)))
-    for address, told in (
-        ("/", "without intervals"),
-        ("/slice?slice=slot%3D1&measure=AUC", "without intervals"),
-        (ADDRESSES[3], "No intervals."),
-    ):
-        page = client.get(address).text
-        assert told in page
-        assert "confidence intervals" not in page
 
 
 def test_web__two_nights_of_other_conventions__are_not_compared() -> None:
