@@ -12,7 +12,8 @@ import pytest
 import fastrank_eval as fe
 from fastrank_eval import ArgumentError
 from fastrank_eval.analysis.explain import explain
-from fastrank_eval.engine.conventions import DEFAULTS, PROFILES, with_options
+from fastrank_eval.engine.conventions import PROFILES, with_options
+from fastrank_eval.engine.options import DEFAULTS
 from fastrank_eval.engine.plan import undefined_policies, undefined_text
 from fastrank_eval.measures import measure, registry
 from tests.strategies import random_groups
