@@ -12,7 +12,7 @@ from fastrank_eval._lib.arguments import integer, number, one_of
 from fastrank_eval._lib.errors import MeasureError
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval.groups.ranking import Ranking
-from fastrank_eval.measures.base import Measure
+from fastrank_eval.measures.base import Measure, count_relevant
 from fastrank_eval.measures.options import REL, WEIGHT, Param
 from fastrank_eval.measures.pooled import (
     ErrorOfDifference,
@@ -137,11 +137,7 @@ def _auc(  # type: ignore[no-untyped-def]
         end = offsets[g + 1]
         while e < end and above[e] < retrieved[g]:
             first = e
-            r = 0
-            while e < end and above[e] == above[first]:
-                if grade[e] >= rel:
-                    r += 1
-                e += 1
+            e, r = count_relevant(above, grade, rel, e, end)
             if r > 0:
                 tied = size[first] - r
                 below = negative - (above[first] - before) - tied

@@ -12,7 +12,7 @@ from fastrank_eval._lib.elementary import log1p_each, ratio
 from fastrank_eval._lib.errors import MeasureError
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval.groups.ranking import Ranking
-from fastrank_eval.measures.base import Measure, longest, over_groups
+from fastrank_eval.measures.base import Measure, count_relevant, longest, over_groups
 from fastrank_eval.measures.discounts import discount_table
 from fastrank_eval.measures.gain import LINEAR_GAIN, PositiveGain
 from fastrank_eval.measures.options import REL, WEIGHT, Param
@@ -109,11 +109,7 @@ def expected_precisions(  # type: ignore[no-untyped-def]
         while e < end and above[e] < retrieved[g]:
             c = above[e]
             n = size[e]
-            r = 0
-            while e < end and above[e] == c:
-                if grade[e] >= rel:
-                    r += 1
-                e += 1
+            e, r = count_relevant(above, grade, rel, e, end)
             if r == 0:
                 continue
             in_sight = False

@@ -10,6 +10,7 @@ import numpy as np
 from fastrank_eval._lib.arguments import integer, typed
 from fastrank_eval._lib.elementary import log_each
 from fastrank_eval._lib.errors import MeasureError, near
+from fastrank_eval._lib.jit import kernel
 from fastrank_eval.groups.diversity import IntentRanking
 from fastrank_eval.groups.ranking import Ranking
 from fastrank_eval.measures.names import entry_point, is_word, package_of, reserved_for
@@ -506,6 +507,18 @@ def longest(cutoffs: np.ndarray, lengths: np.ndarray) -> int:
     """Return the deepest rank for some cutoffs (0: none) and list lengths."""
     most = int(lengths.max(initial=0))
     return most if np.any(cutoffs == 0) else min(most, int(cutoffs.max(initial=0)))
+
+
+@kernel
+def count_relevant(above, grade, rel, e, end):  # type: ignore[no-untyped-def]
+    """Return the end of the tie block of row `e`, and its relevant rows."""
+    first = e
+    relevant = 0
+    while e < end and above[e] == above[first]:
+        if grade[e] >= rel:
+            relevant += 1
+        e += 1
+    return e, relevant
 
 
 def over_groups(

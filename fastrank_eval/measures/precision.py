@@ -11,7 +11,7 @@ from fastrank_eval._lib.elementary import ratio
 from fastrank_eval._lib.errors import MeasureError
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval.groups.ranking import Ranking
-from fastrank_eval.measures.base import Measure, over_groups
+from fastrank_eval.measures.base import Measure, count_relevant, over_groups
 from fastrank_eval.measures.discounts import discount_table
 from fastrank_eval.measures.options import REL, WEIGHT, Param
 
@@ -208,11 +208,7 @@ def expected_hits(offsets, above, size, retrieved, depths, grade, rel, out):  # 
         end = offsets[g + 1]
         while e < end and above[e] < retrieved[g]:
             first = e
-            relevant = 0
-            while e < end and above[e] == above[first]:
-                if grade[e] >= rel:
-                    relevant += 1
-                e += 1
+            e, relevant = count_relevant(above, grade, rel, e, end)
             if relevant == 0:
                 continue
             in_sight = False
@@ -236,11 +232,7 @@ def expected_success(offsets, above, size, retrieved, cutoffs, grade, rel, out):
         # Only the first block with a relevant row matters.
         while e < end and above[e] < retrieved[g]:
             first = e
-            relevant = 0
-            while e < end and above[e] == above[first]:
-                if grade[e] >= rel:
-                    relevant += 1
-                e += 1
+            e, relevant = count_relevant(above, grade, rel, e, end)
             if relevant == 0:
                 continue
             n = size[first]
@@ -412,11 +404,7 @@ def _expected_reciprocal(offsets, above, size, retrieved, cutoffs, grade, rel, o
         while e < end and above[e] < retrieved[g]:
             c = above[e]
             n = size[e]
-            r = 0
-            while e < end and above[e] == c:
-                if grade[e] >= rel:
-                    r += 1
-                e += 1
+            e, r = count_relevant(above, grade, rel, e, end)
             if r == 0:
                 continue
             for k in range(cutoffs.shape[0]):
@@ -465,11 +453,7 @@ def _expected_lag(  # type: ignore[no-untyped-def]
         while e < end and above[e] < retrieved[g]:
             c = above[e]
             n = size[e]
-            r = 0
-            while e < end and above[e] == c:
-                if grade[e] >= rel:
-                    r += 1
-                e += 1
+            e, r = count_relevant(above, grade, rel, e, end)
             if r == 0:
                 continue
             others = c - before

@@ -231,9 +231,7 @@ class WidthEncoder(KeyedEncoder):
 
     def __init__(self, slice_column: SliceColumn, kind: pa.DataType) -> None:
         super().__init__(slice_column, kind)
-        if not isinstance(slice_column.binning, Width):  # pragma: no cover - callers choose by it
-            raise TypeError(f"{slice_column} has no width.")
-        self.width = Decimal(slice_column.binning.width)
+        self.width = Decimal(cast(Width, slice_column.binning).width)
         kind = self.kind
         temporal = pa.types.is_date(kind) or pa.types.is_timestamp(kind)
         if temporal or not _is_ordered(kind):

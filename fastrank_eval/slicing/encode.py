@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from decimal import Decimal
 from itertools import pairwise
-from typing import NoReturn, Protocol
+from typing import NoReturn, Protocol, cast
 
 import numpy as np
 import pyarrow as pa
@@ -395,9 +395,7 @@ class PeriodEncoder(KeyedEncoder):
 
     def __init__(self, slice_column: SliceColumn, kind: pa.DataType) -> None:
         super().__init__(slice_column, kind)
-        if not isinstance(slice_column.binning, Period):  # pragma: no cover - callers choose by it
-            raise TypeError(f"{slice_column} has no period.")
-        self.unit = slice_column.binning.unit
+        self.unit = cast(Period, slice_column.binning).unit
         remedy = f"Slice by each value, by='{SliceColumn(slice_column.column)}', or cast it"
         if self.unit.startswith("hour") and pa.types.is_date(self.kind):
             self.refuse(
