@@ -60,6 +60,13 @@ def store() -> Path:
 
 
 @pytest.fixture
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder of the test alone."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
 def empty_store() -> Iterator[Path]:
     """An empty folder for kernels."""
     with fresh.empty_store() as folder:

@@ -1,18 +1,15 @@
 """How a difference comes of slices: of one log, and of the results of two nights."""
 
-from __future__ import annotations
-
 import json
 import math
 
 import numpy as np
 import pytest
 
-import fastrank_eval as fe
 from fastrank_eval._lib.errors import ArgumentError, MeasureError
-from tests.support.click_logs import click_log, with_nulls
+from tests.support.click_logs import MODELS, click_log, compare, evaluate, with_nulls
 
-COLUMNS = {"group": "user", "label": "click"}
+MEASURES = "GAUC,AP,AUC"
 
 
 @pytest.fixture(scope="module")
@@ -27,17 +24,8 @@ def rows(log, where):
     return {name: column[where] for name, column in log.items()}
 
 
-def evaluate(log, score, measures="GAUC,AP,AUC", **options):
-    return fe.evaluate(log, **COLUMNS, score=score, measures=measures, **options)
-
-
-# ---- decompositions ------------------------------------------------------------------------------
-
-
 def test_same_rows__differ_within_slices_alone(log) -> None:
-    found = fe.compare(
-        log, **COLUMNS, score=["old", "new"], baseline="old", measures="GAUC,AP", by="country"
-    )
+    found = compare(log, "GAUC,AP", by="country")
     line, parts = found.find("GAUC"), found.decomposition("GAUC")
     assert parts.slices == ("country=de", "country=fr", "country=se")
     assert parts.within == pytest.approx(line.delta, rel=1e-12)
@@ -51,14 +39,7 @@ def test_same_rows__differ_within_slices_alone(log) -> None:
 
 
 def test_cut_groups__leave_what_is_between_slices(log) -> None:
-    found = fe.compare(
-        log,
-        **COLUMNS,
-        score=["old", "new"],
-        baseline="old",
-        measures="GAUC",
-        by=["slot", "country"],
-    )
+    found = compare(log, "GAUC", by=["slot", "country"])
     parts = found.decomposition("GAUC", by="slot")
     assert parts.mix == 0
     assert abs(parts.remainder) > 1e-4
@@ -67,20 +48,14 @@ def test_cut_groups__leave_what_is_between_slices(log) -> None:
 
 
 def test_models_that_cover_other_groups__have_a_mix(log) -> None:
-    found = fe.compare(
-        with_nulls(log, "new"), **COLUMNS, score=["old", "new"], baseline="old",
-        measures="GroupPPV", unretrieved="allow", by="country",
-    )  # fmt: skip
+    found = compare(with_nulls(log, "new"), "GroupPPV", unretrieved="allow", by="country")
     parts = found.decomposition("GroupPPV")
     assert parts.mix != 0
     assert parts.difference == pytest.approx(found.find("GroupPPV").delta, abs=1e-15)
 
 
 def test_json__has_the_decomposition_of_every_mean(log) -> None:
-    found = fe.compare(
-        log, **COLUMNS, score=["old", "new", "newer"], baseline="old",
-        measures="GAUC,AP,AUC,GMAP,NumRelRet", by=["slot", "country"],
-    )  # fmt: skip
+    found = compare(log, "GAUC,AP,AUC,GMAP,NumRelRet", MODELS, by=["slot", "country"])
     entries = json.loads(found.to_json())["decompositions"]
     assert [(e["by"], e["score"], e["measure"]) for e in entries] == [
         (by, score, measure)
@@ -92,12 +67,7 @@ def test_json__has_the_decomposition_of_every_mean(log) -> None:
     assert entries[-1]["within"] == parts.within
     assert entries[-1]["difference"] == found.find("AP", "newer").delta
     assert [part["within"] for part in entries[-1]["slices"]] == parts.slice_within.tolist()
-    assert (
-        "decompositions"
-        not in fe.compare(
-            log, **COLUMNS, score=["old", "new"], baseline="old", measures="AP"
-        ).document()
-    )
+    assert "decompositions" not in compare(log, "AP").document()
 
 
 @pytest.mark.parametrize(
@@ -113,29 +83,19 @@ def test_json__has_the_decomposition_of_every_mean(log) -> None:
     ],
 )
 def test_what_cannot_be_decomposed__is_refused(log, measure, options, kind, said) -> None:
-    found = fe.compare(
-        log, **COLUMNS, score=["old", "new"], baseline="old", measures="AP,AUC,GMAP,NumRelRet",
-        by=["slot", "country"],
-    )  # fmt: skip
+    found = compare(log, "AP,AUC,GMAP,NumRelRet", by=["slot", "country"])
     with pytest.raises(kind, match=said):
         found.decomposition(measure, **options)
 
 
 def test_without_slices__there_is_nothing_to_decompose_by(log) -> None:
-    found = fe.compare(log, **COLUMNS, score=["old", "new"], baseline="old", measures="AP")
     with pytest.raises(ArgumentError, match="sliced by nothing"):
-        found.decomposition("AP")
-
-
-# ---- results -------------------------------------------------------------------------------------
+        compare(log, "AP").decomposition("AP")
 
 
 def test_slices_of_one_result__have_the_values_of_one_pass_but_no_error(log) -> None:
-    score = ["old", "new", "newer"]
-    once = fe.compare(
-        log, **COLUMNS, score=score, baseline="old", measures="GAUC,AP", by=["slot", "country"]
-    )
-    found = evaluate(log, score, "GAUC,AP", by=["slot", "country"]).compare(baseline="old")
+    once = compare(log, "GAUC,AP", MODELS, by=["slot", "country"])
+    found = evaluate(log, MODELS, "GAUC,AP", by=["slot", "country"]).compare(baseline="old")
     assert len(found.values) == len(once.values)
     for mine, line in zip(found, once, strict=True):
         for name in ("score", "by", "slice", "measure", "base_value", "value", "delta", "relative"):
@@ -157,7 +117,8 @@ def test_two_nights__differ_by_their_mix(log) -> None:
     """The model is the same, and so is each country; one country is shown to fewer users."""
     first = rows(log, log["user"] < 240)
     second = rows(first, (first["country"] != "de") | (first["user"] % 4 == 0))
-    found = evaluate(first, "old", by="country").compare(evaluate(second, "old", by="country"))
+    base, other = (evaluate(night, "old", MEASURES, by="country") for night in (first, second))
+    found = base.compare(other)
     whole, parts = found.find("AP"), found.decomposition("AP")
     assert found.scores == ("other.old",)
     for part in ("country=fr", "country=se"):
@@ -179,9 +140,8 @@ def test_groups_of_one_night_only__have_the_error_of_independent_samples(log) ->
 
 
 def test_slices_of_one_night_only__are_undefined_and_all_mix(log) -> None:
-    nights = [
-        evaluate(rows(log, log["country"] != name), "old", by="country") for name in ("se", "de")
-    ]
+    logs = [rows(log, log["country"] != name) for name in ("se", "de")]
+    nights = [evaluate(night, "old", MEASURES, by="country") for night in logs]
     found = nights[0].compare(nights[1])
     gone = found.find("AP", slice="country=de")
     assert (gone.caution, gone.groups) == ("undefined", 0)
@@ -194,13 +154,14 @@ def test_slices_of_one_night_only__are_undefined_and_all_mix(log) -> None:
 
 
 def test_slicings_of_both_results__are_compared(log) -> None:
-    base = evaluate(log, "old", by=["slot", "country"])
-    other = evaluate(log, "new", by=["@rows:1,5", "country"], where="slot = 0", min_groups=2)
+    base = evaluate(log, "old", MEASURES, by=["slot", "country"])
+    options = {"by": ["@rows:1,5", "country"], "where": "slot = 0", "min_groups": 2}
+    other = evaluate(log, "new", MEASURES, **options)
     found = base.compare(other)
     assert list(dict.fromkeys(line.by for line in found)) == [None, "country"]
     assert found.meta.conventions["by"] == ["country"]
     assert not {"where", "min_groups"} & set(found.meta.conventions)
     assert {v.by for v in found.evaluated} == {None, "country"}
-    alone = base.compare(evaluate(log, "new"))
+    alone = base.compare(evaluate(log, "new", MEASURES))
     assert {line.slice for line in alone} == {"all"}
     assert "by" not in alone.meta.conventions

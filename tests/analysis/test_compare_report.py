@@ -1,149 +1,78 @@
-"""A comparison printed, as JSON, CSV and markdown, and by the command line."""
+"""A comparison printed and judged by gates, in Python and by the command."""
 
-from __future__ import annotations
-
-import csv
-import io
 import json
 import math
-from pathlib import Path
+import re
 
 import pyarrow as pa
 import pytest
-from click.testing import CliRunner
 from pyarrow import parquet
-from rich.console import Console
 
 import fastrank_eval as fe
 from fastrank_eval.analysis.compare_tests import TESTS
 from fastrank_eval.analysis.compared_value import ComparedValue, verdict_on
-from fastrank_eval.analysis.comparison import Comparison
 from fastrank_eval.apps.cli.compare import compare as command
-from fastrank_eval.apps.cli.main import cli
-from fastrank_eval.engine.records import Meta
 from fastrank_eval.measures import measure
-from tests.support.click_logs import click_log
-
-COLUMNS = {"group": "user", "label": "click"}
-OPTIONS = ["log.parquet", "-g", "user", "-l", "click", "-s", "old", "-s", "new", "-b", "old"]
+from fastrank_eval.results.gate_parser import COMPARISON_FIELDS
+from tests.support.click_logs import MODELS, click_log, compare, evaluate
+from tests.support.commands import output, run
 
 
 @pytest.fixture(scope="module")
-def comparison() -> Comparison:
-    log = click_log(400, seed=3)
-    return fe.compare(
-        log, **COLUMNS, score=["old", "new", "newer"], baseline="old",
-        measures="AUC,GAUC,nDCG@10,RR,ERR(max_grade=1)@10",
-    )  # fmt: skip
+def log():
+    found = click_log(300, seed=3)
+    return found | {"slot": found["user"] % 2, "worse": -found["newer"]}
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    parquet.write_table(pa.table(click_log(400, seed=3)), tmp_path / "log.parquet")
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+@pytest.fixture(scope="module")
+def comparison(log) -> fe.Comparison:
+    return compare(log, "GAUC,AUC,AP,KS", MODELS, by="slot")
 
 
-def on_terminal(found, width: int) -> list[str]:
-    console = Console(file=io.StringIO(), width=width)
-    console.print(found)
-    assert isinstance(console.file, io.StringIO)
-    return console.file.getvalue().splitlines()
-
-
-def run(*arguments: str):
-    return CliRunner().invoke(cli, ["compare", *arguments], catch_exceptions=False)
-
-
-# ---- for programs --------------------------------------------------------------------------------
+# ---- for programs and people ---------------------------------------------------------------------
 
 
 def test_json__is_strict_and_complete(comparison) -> None:
     text = comparison.to_json(movers=3)
     found = json.loads(text, parse_constant=lambda name: pytest.fail(name))
     assert text.isascii()
-    assert [line["measure"] for line in found["comparisons"]] == [*comparison.measures] * 2
-    first = found["comparisons"][0]
+    assert [line["measure"] for line in found["comparisons"][:8]] == [*comparison.measures] * 2
+    auc = found["comparisons"][1]
     # A document is of one label: of several, their names are keys beside it.
-    assert set(first) == set(ComparedValue.__dataclass_fields__) - {"label"}
-    assert first["measure"] == "AUC(se='clustered')"
-    assert 0 < first["se"] < 0.1
-    assert first["effect_size"] is None
-    assert first["wins"] is None
-    assert found["meta"]["conventions"]["correction"] == "holm"
+    assert set(auc) == set(ComparedValue.__dataclass_fields__) - {"label"}
+    assert (auc["measure"], auc["effect_size"], auc["wins"]) == ("AUC(se='clustered')", None, None)
     assert found["meta"]["conventions"]["seed"] is None
     assert len(found["movers"]) == 12
     assert {move["measure"] for move in found["movers"]} == {"GAUC"}
     assert "movers" not in comparison.document()
 
 
-def test_summary__and_csv__hold_the_same(comparison) -> None:
-    table = comparison.records()
-    rows = list(csv.DictReader(io.StringIO(comparison.to_csv())))
-    assert table.num_rows == len(rows) == 10
-    assert table.column_names == list(rows[0])
-    assert [row["verdict"] for row in rows] == table["verdict"].to_pylist()
-    assert [row["se"] or None for row in rows] == [
-        None if se is None else repr(se) for se in table["se"].to_pylist()
-    ]
-
-
 def test_per_group__has_a_column_for_each_model_and_measure(comparison) -> None:
     names = comparison.per_group.column_names
     assert names[:4] == ["user", "rows", "positives", "old.GAUC"]
-    assert len(names) == 3 + 3 * 4
+    assert len(names) == 3 + 3 * 2
 
 
-# ---- for people ----------------------------------------------------------------------------------
-
-
-def test_equal_models__read_the_same_in_every_form() -> None:
-    log = pa.table({"u": [1, 1, 2, 2], "y": [1, 0, 0, 1], "a": [0.3, 0.1, 0.4, 0.2]})
-    log = log.append_column("b", log["a"])
-    found = fe.compare(log, group="u", label="y", score=["a", "b"], baseline="a", measures="GAUC")
-    assert [line["mdd"] for line in found.document(movers=3)["comparisons"]] == [None]
+def test_equal_models__have_no_least_difference_and_no_movers() -> None:
+    log = click_log(20)
+    found = compare(log | {"new": log["old"]}, "GAUC")
     assert math.isnan(found.find("GAUC").mdd)
+    assert [line["mdd"] for line in found.document(movers=3)["comparisons"]] == [None]
     assert "movers" not in found.document(movers=3)
     header, _, values = found.to_markdown(movers=3, wide=True).splitlines()[2:5]
     assert dict(zip(header.split(" | "), values.split(" | "), strict=True))["mdd"] == "n/a"
-    shown = (found.to_markdown(movers=3), " ".join(on_terminal(found.view(movers=3), 160)))
-    assert not [text for text in shown if "moved" in text or "contribution" in text]
+    assert "changed" not in found.to_markdown(movers=3)
 
 
-def test_text__names_the_candidate_of_each_verdict(comparison) -> None:
-    said = [
-        line
-        for line in repr(comparison).splitlines()
-        if "not significant:" in line or "tested" in line
-    ]
-    assert said
-    assert all(line.startswith(("new: ", "newer: ")) for line in said)
-
-
-def test_markdown__names_cannot_break_out() -> None:
-    name = "a|b`c\n*d*"
+def test_names_of_models__are_shown_as_text() -> None:
+    name = "a|b`c\n*d*\x1b[31m"
     log = click_log(50)
-    log[name] = log.pop("new")
-    found = fe.compare(log, **COLUMNS, score=["old", name], baseline="old", measures="GAUC,AP,RR")
+    found = compare(log | {name: log["new"]}, "GAUC,AP,RR", ["old", name])
     text = found.to_markdown(movers=2)
-    assert "a\\|b`c\\n*d*" in text
-    header, *rows = [line for line in text.splitlines() if line.startswith("| ")]
-    assert header.startswith("| measure | `old` | ``a\\|b`c\\n*d*`` |")
-    assert {row.replace("\\|", "").count("|") for row in rows[:3]} == {
-        header.replace("\\|", "").count("|")
-    }
-    assert "\n* `" in text
-    assert "\x1b" not in repr(found)
-
-
-def test_text__escapes_terminal_codes() -> None:
-    line = ComparedValue(
-        "a\x1b[31m", "b\n", "all", "RR", "mean", 0.5, 0.75, 0.25, 0.5, verdict="\x1b"
-    )
-    found = Comparison([line], Meta("1", 5, 2, {}, 0.5), "b\n", ["a\x1b[31m"], ["RR"])
-    for text in (repr(found), found.to_markdown(), "\n".join(on_terminal(found, 80))):
-        assert "\x1b" not in text
-        assert "a\\x1b[31m against b\\n" in text
+    header, *rows = [line.replace("\\|", "") for line in text.splitlines() if line[:2] == "| "]
+    assert header.startswith("| measure | `old` | ``ab`c\\n*d*\\x1b[31m`` |")
+    assert {row.count("|") for row in rows[:3]} == {header.count("|")}
+    assert "\x1b" not in text + repr(found)
 
 
 @pytest.mark.parametrize(
@@ -172,74 +101,144 @@ def test_verdict__in_words(changes, name, said) -> None:
     assert verdict_on(line, measure(name), 0.95).startswith(said)
 
 
-# ---- the command ---------------------------------------------------------------------------------
+def test_best__may_be_the_baseline_and_the_lowest(log) -> None:
+    text = compare(log, "GAUC,GroupErrorRate(threshold=0)", ["old", "worse"]).to_markdown()
+    for name in ("GAUC", "GroupErrorRate"):
+        found = re.search(rf"^\| `{name}[^|]*\| ([^|]*) \| ([^|]*) \|", text, re.MULTILINE)
+        assert [cell[:2] == "**" for cell in found.groups()] == [True, False]
 
 
-def test_command__prints_the_comparison_and_the_groups_that_moved(folder) -> None:
-    outcome = run(*OPTIONS)
-    assert outcome.exit_code == 0
-    for text in ("new against old", "GAUC", "wins", "groups that changed GAUC most", "is better"):
-        assert text in outcome.stdout
-    assert "groups that moved" not in run(*OPTIONS, "--movers", "0").stdout
+def test_legend__without_slices_or_correction__is_shorter(log) -> None:
+    found = compare(log, "GAUC", ["old", "worse"], correction="none", confidence=0.99)
+    assert "▼ worse: significant (p <= 0.01); no mark: not significant" in repr(found)
 
 
-@pytest.mark.usefixtures("folder")
-def test_command__test_of_groups__leaves_out_pooled_measures_unless_asked_for() -> None:
-    outcome = run(*OPTIONS, "--test", "sign", "--format", "json")
-    found = json.loads(outcome.stdout)["comparisons"]
-    assert [line["measure"] for line in found] == ["GAUC", "nDCG@10", "AP", "RR", "P@10", "R@10"]
-    assert {line["test"] for line in found} == {"sign"}
-    outcome = run(*OPTIONS, "--test", "sign", "-m", "AUC")
-    assert outcome.exit_code == 2
-    assert "leave it out (GAUC is the AUC of each group)" in outcome.stderr
+# ---- gates ---------------------------------------------------------------------------------------
 
 
-def test_command__writes_files_whole(folder) -> None:
-    outcome = run(*OPTIONS, "-o", "report.md", "--per-group", "users.parquet", "--movers", "0")
-    assert outcome.exit_code == 0
-    assert outcome.stdout == ""
-    assert "wrote report.md" in outcome.stderr
-    assert "\n\n| measure | `old` | `new` |" in (folder / "report.md").read_text()
-    assert parquet.read_table(folder / "users.parquet").column_names[3] == "old.GAUC"
-    again = run(*OPTIONS, "-o", "report.md")
-    assert again.exit_code == 2
-    assert "exists already" in again.stderr
+@pytest.mark.parametrize("field", COMPARISON_FIELDS)
+def test_every_field_of_comparisons__is_read_of_the_named_candidate(comparison, field) -> None:
+    line = comparison.find("GAUC", "newer")
+    # A gate corrects its own p-values: here one.
+    number = line.p_value if field == "p_adjusted" else getattr(line, field)
+    assert (line.delta_se, line.delta_ci_low) == (line.se, line.ci_low)
+    assert not comparison.check(f"newer:GAUC {field} = {number!r}")
+    assert comparison.check(f"newer:GAUC {field} != {number!r}")
 
 
-@pytest.mark.usefixtures("folder")
-def test_command__form__is_that_of_the_suffix_or_the_option() -> None:
-    rows = list(csv.DictReader(io.StringIO(run(*OPTIONS, "-f", "csv", "-m", "RR").stdout)))
-    assert [row["measure"] for row in rows] == ["RR"]
-    assert run(*OPTIONS, "-f", "markdown", "-m", "RR").stdout.startswith("`new against old`\n\n| ")
-    first, second = (
-        json.loads(
-            run(*OPTIONS, "-f", "json", "-m", "RR", "--test", "bootstrap", "--seed", "3").stdout
-        )
-        for _ in range(2)
-    )
-    assert first["comparisons"] == second["comparisons"]
-    assert first["meta"]["conventions"]["replicates"] == 10_000
+@pytest.mark.parametrize("score", ["old", "new"])
+def test_fields_of_values__are_those_of_each_model_alone(comparison, log, score) -> None:
+    alone = evaluate(log, score, "GAUC", by="slot")
+    for part, suffix in (("all", ""), ("slot=1", "[slot=1]")):
+        (value,) = (v for v in alone if v.slice == part)
+        for field in ("value", "se", "ci_low", "ci_high", "weight", "groups_used"):
+            number = getattr(value, field)
+            assert not comparison.check(f"{score}:GAUC{suffix} {field} = {number!r}")
 
 
-@pytest.mark.usefixtures("folder")
+def test_differences_of_no_named_model__are_those_of_every_candidate(comparison) -> None:
+    failures = comparison.check("AP delta > -1").failures
+    assert [(f.score, f.slice) for f in failures] == [("new", None), ("newer", None)]
+    failures = comparison.check("AP[*] delta > -1").failures
+    assert [(f.slice, f.score) for f in failures] == [
+        (part, score) for part in ("slot=0", "slot=1") for score in ("new", "newer")
+    ]
+    assert [f.score for f in comparison.check("AP value > 0").failures] == MODELS
+    assert comparison.check("GAUC delta < -0.5", "AUC delta_ci_low < -0.5")
+
+
 @pytest.mark.parametrize(
-    "options, said",
+    "condition, said",
     [
-        (["-b", "odl"], "Did you mean 'old'"),
-        (["--replicates", "0"], "--replicates: must be"),
-        (["--per-group", "users.txt"], "unknown suffix"),
+        ("old:GAUC delta < 0", "GAUC has no delta: it is the baseline"),
+        ("new:KS delta_se < 0", "delta_se of KS is undefined (has no standard error)"),
+        ("new:AUC wins < 0", "wins of AUC(se='clustered') is undefined"),
+        ("GAUC[slot=7] delta < 0", "the result has no slice 'slot=7'"),
+        ("RR delta < 0", "RR is none of the measures"),
     ],
 )
-def test_command__bad_options__are_refused_in_one_line(options, said) -> None:
-    outcome = run(*OPTIONS, *options)
-    assert outcome.exit_code == 2
+def test_what_cannot_be_told__fails(comparison, condition, said) -> None:
+    verdict = comparison.check(condition)
+    assert not verdict
+    assert said in str(verdict)
+
+
+def test_two_results__have_gates_too(log) -> None:
+    base, other = (evaluate(log, score, "GAUC,AP") for score in ("old", "new"))
+    found = base.compare(other)
+    assert found.check("GAUC delta_ci_low < -0.9", "old:GAUC value < 0.1")
+    assert not found.check(f"GAUC delta_ci_low = {found.find('GAUC').ci_low!r}")
+    assert not found.check(f"new:GAUC se = {next(v.se for v in other)!r}")
+
+
+# ---- the command ---------------------------------------------------------------------------------
+
+OPTIONS = ["-g", "user", "-l", "click", "-s", "old,new", "-b", "old"]
+
+
+@pytest.fixture
+def words(log, own_folder) -> list[str]:
+    parquet.write_table(pa.table(log), "log.parquet")
+    return ["compare", "log.parquet", *OPTIONS]
+
+
+def test_command__prints_the_comparison_and_the_groups_that_moved(words) -> None:
+    text = output(*words)
+    for part in ("new against old", "GAUC", "wins", "groups that changed GAUC most", "new: "):
+        assert part in text
+    assert "groups that changed" not in output(*words, "--movers", "0")
+    assert "groups that changed GAUC" in output(*words, "-f", "markdown", "--movers", "2")
+
+
+def test_command__writes_the_form_of_a_suffix_and_the_groups(words, own_folder) -> None:
+    beginnings = {
+        "md": "`new against old`\n\n| measure", "tex": r"% needs \usepackage{booktabs}",
+        "html": "<!DOCTYPE html>", "csv": "score,",
+    }  # fmt: skip
+    for suffix, begins in beginnings.items():
+        files = ["-o", f"report.{suffix}", "--per-group", f"{suffix}.csv"]
+        outcome = run(*words, "-m", "GAUC", *files)
+        assert (outcome.exit_code, outcome.stdout) == (0, "")
+        text = (own_folder / f"report.{suffix}").read_text("utf-8")
+        assert text.startswith(begins)
+        assert "groups that changed" not in text
+        assert "old.GAUC" in (own_folder / f"{suffix}.csv").read_text().partition("\n")[0]
+
+
+def test_command__gate_that_fails__exits_with_3_and_reports_all_the_same(words) -> None:
+    words = [*words, "-f", "json", "-q"]
+    passed = run(*words, "--fail-if", "GAUC delta_ci_low < -0.9", "--fail-if", "AUC delta < -0.9")
+    assert (passed.exit_code, passed.stderr) == (0, "")
+    failed = run(*words, "--fail-if", "GAUC delta_ci_low > -0.9", "--fail-if", "AUC delta < -0.9")
+    assert failed.exit_code == 3
+    assert failed.stderr.startswith("gate failed: GAUC delta_ci_low > -0.9: new: -0.0")
+    assert len(failed.stderr.splitlines()) == 1
+    said = [json.loads(outcome.stdout)["comparisons"] for outcome in (passed, failed)]
+    assert said[0] == said[1]
+
+
+@pytest.mark.parametrize(
+    "condition, said",
+    [
+        ("GAUC dleta < 0", "Did you mean 'delta'?"),
+        ("RR(rel=2) delta < 0", "Add it to --measures"),
+        ("nwe:GAUC delta < 0", "Did you mean 'new'? Add it to --score."),
+    ],
+)
+def test_command__gate_that_cannot_be_read__is_refused_before_rows_are(condition, said) -> None:
+    outcome = run("compare", "there is no such file.parquet", *OPTIONS, "--fail-if", condition)
+    assert (outcome.exit_code, outcome.stdout) == (2, "")
+    assert outcome.stderr.startswith('error: gate "')
     assert said in outcome.stderr
-    assert len(outcome.stderr.splitlines()) == 1
 
 
-def test_command__help__lists_every_test_and_has_examples() -> None:
-    outcome = run("--help")
-    assert "Examples:" in outcome.stdout
+@pytest.mark.parametrize("profile", ["catboost", "sklearn"])
+def test_command__measures_of_a_profile__are_known_by_what_was_asked_for(words, profile) -> None:
+    gate = "AUC delta < -0.9 or nDCG delta < -0.9"
+    output(*words, "-m", "AUC,nDCG", "--profile", profile, "--fail-if", gate)
+
+
+def test_command__help__lists_every_test() -> None:
+    assert "Examples:" in output("compare", "--help")
     choices = next(param for param in command.params if param.name == "test").type.choices
     assert tuple(choices) == TESTS
-    assert "fastrank-eval compare" in outcome.stdout

@@ -1,7 +1,5 @@
 """Comparisons from saved states: those of one run over all rows, and of two states by key."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -9,18 +7,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from click.testing import CliRunner
 from pyarrow import parquet
 
 import fastrank_eval as fe
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.analysis.compare_tests import NEED_GROUPS
-from fastrank_eval.apps.cli.main import cli
 from fastrank_eval.engine.state_file import is_state
-from tests.support.click_logs import click_log
+from tests.support.click_logs import MODELS, evaluate, log_of_slices
+from tests.support.click_logs import compare as compare_rows
+from tests.support.commands import output, run
 
-COLUMNS: dict[str, Any] = {"group": "user", "label": "click"}
-MODELS = ["old", "new", "newer"]
 OF_GROUPS = "GAUC,AP,P@3,GMAP,NumRelRet"
 POOLED = "LogLoss,NE,PCOC,PPV,KS,ECE(bins=4),AUC(se='clustered')"
 BY = ["slot", "country,slot", "@rows:1,4", "age:20,30"]
@@ -28,14 +24,7 @@ BY = ["slot", "country,slot", "@rows:1,4", "age:20,30"]
 
 @pytest.fixture(scope="module")
 def log() -> pa.Table:
-    found: dict[str, Any] = click_log(150, seed=3)
-    for model in MODELS:
-        found[model] = 1 / (1 + np.exp(-found[model]))
-    random = np.random.default_rng(0)
-    found["slot"] = random.integers(0, 3, len(found["user"]))  # varies inside groups
-    found["country"] = np.array(["de", "fr", "se"])[found["user"] % 3]
-    found["age"] = found["user"] % 50
-    return pa.table(found)
+    return pa.table(log_of_slices())
 
 
 def parts(log: pa.Table, number: int = 3) -> list[pa.Table]:
@@ -45,10 +34,8 @@ def parts(log: pa.Table, number: int = 3) -> list[pa.Table]:
 
 
 def state_of(log: pa.Table, measures: str, keep: bool = False, **options: Any) -> fe.State:
-    given = {"score": MODELS, "baseline": "old", **options}
-    return fe.evaluate(
-        log, **COLUMNS, measures=measures, keep="groups" if keep else "state", **given
-    ).state
+    given = {"score": MODELS, "baseline": "old", "keep": "groups" if keep else "state", **options}
+    return evaluate(log, given.pop("score"), measures, **given).state
 
 
 def merged(log: pa.Table, folder: Path, measures: str, keep: bool = False, **options: Any):
@@ -61,7 +48,7 @@ def merged(log: pa.Table, folder: Path, measures: str, keep: bool = False, **opt
 
 
 def compare(log: pa.Table, measures: str, **options: Any) -> fe.Comparison:
-    return fe.compare(log, **COLUMNS, score=MODELS, baseline="old", measures=measures, **options)
+    return compare_rows(log, measures, MODELS, **options)
 
 
 def same(one: fe.Comparison, other: fe.Comparison) -> None:
@@ -117,11 +104,6 @@ def test_state_without_groups__refuses_tests_of_groups(log) -> None:
             _ = state.compare().per_group
 
 
-def test_pooled_measures__are_refused_by_tests_of_groups(log) -> None:
-    with pytest.raises(ArgumentError, match="LogLoss pools the rows"):
-        state_of(log, "GAUC,LogLoss", keep=True).compare(test="sign")
-
-
 def test_state_without_baseline__says_what_it_needs(log) -> None:
     with pytest.raises(ArgumentError, match=r"has no baseline, .* baseline=... \(--baseline\)"):
         state_of(log, "GAUC", baseline=None).compare()
@@ -138,8 +120,7 @@ def test_state_without_baseline__says_what_it_needs(log) -> None:
 def test_another_baseline__is_compared_by_groups(log) -> None:
     state = state_of(log, OF_GROUPS, keep=True)
     found = state.compare(baseline="new", test="bootstrap", replicates=100)
-    once = fe.compare(log, **COLUMNS, score=MODELS, baseline="new", measures=OF_GROUPS,
-                      test="bootstrap", replicates=100)  # fmt: skip
+    once = compare(log, OF_GROUPS, baseline="new", test="bootstrap", replicates=100)
     same(found, once)
     assert found.scores == ("old", "newer")
 
@@ -152,8 +133,7 @@ def test_two_states__are_joined_by_key(log, tmp_path, test) -> None:
     base, other = (fe.load_state(tmp_path / name) for name in ("old", "new"))
     choices = {"test": test, "replicates": 200}
     found = base.compare(other, **choices)
-    once = fe.compare(log, **COLUMNS, score=["old", "new"], baseline="old", measures=OF_GROUPS,
-                      **choices)  # fmt: skip
+    once = compare_rows(log, OF_GROUPS, **choices)
     assert [repr(v) for v in found] == [repr(v) for v in once]
     assert found.joined == {"both": 150, "only_base": 0, "only_candidate": 0, "rows_differ": 0}
 
@@ -197,19 +177,12 @@ def test_two_states_without_keys_or_with_cut_groups__are_refused(log) -> None:
         whole.compare(cut)
 
 
-# ---- the command line ----------------------------------------------------------------------------
-
 ROWS = ["-g", "user", "-l", "click", "-m", "GAUC,AP,LogLoss", "--by", "country"]
 
 
-def run(*arguments: str):
-    return CliRunner().invoke(cli, list(arguments), catch_exceptions=False)
-
-
 @pytest.fixture
-def nights(log, tmp_path, monkeypatch) -> list[str]:
+def nights(log, own_folder) -> list[str]:
     """Three nights with their states, and all their rows in one file."""
-    monkeypatch.chdir(tmp_path)
     parquet.write_table(log, "all.parquet")
     for night, table in enumerate(parts(log)):
         state_of(table, "GAUC,AP,LogLoss", by="country").save(f"{night}.state")
@@ -217,9 +190,8 @@ def nights(log, tmp_path, monkeypatch) -> list[str]:
 
 
 @pytest.fixture
-def models(log, tmp_path, monkeypatch) -> list[str]:
+def models(log, own_folder) -> list[str]:
     """Two models, each with its state."""
-    monkeypatch.chdir(tmp_path)
     parquet.write_table(log, "all.parquet")
     for name in ("old", "new"):
         state_of(log, "GAUC,AP", keep=True, score=name, baseline=None).save(f"{name}.state")
@@ -233,20 +205,11 @@ def test_merge_compare__prints_the_comparison_of_one_run(nights, choices) -> Non
     merged = run("merge", *nights, "--compare", *choices, "-f", "json")
     assert (merged.exit_code, merged.stderr) == (0, "")
     assert json.loads(merged.stdout)["comparisons"] == json.loads(once.stdout)["comparisons"]
-    single = run("merge", *nights, "--save-state", "week.state", "-q")
-    assert single.exit_code == 0
-    again = run("compare", "week.state", *choices, "-f", "json")
-    assert json.loads(again.stdout)["comparisons"] == json.loads(once.stdout)["comparisons"]
-
-
-@pytest.mark.parametrize("form", ["table", "csv", "markdown"])
-def test_merge_compare__prints_every_form(nights, form) -> None:
-    merged = run("merge", *nights, "--compare", "-f", form)
-    assert merged.exit_code == 0
-    assert "GAUC" in merged.stdout
-    found = [fe.load_state(night) for night in nights]
-    line = found[0].merge(*found[1:]).compare().find("GAUC", "newer")
-    assert ("newer is better" if form != "csv" else repr(line.se)) in merged.stdout
+    output("merge", *nights, "--save-state", "week.state", "-q")
+    again = output("compare", "week.state", *choices, "-f", "json")
+    assert json.loads(again)["comparisons"] == json.loads(once.stdout)["comparisons"]
+    assert "candidates against old" in output("compare", "week.state")
+    assert "candidates against old" not in output("merge", *nights, "--compare", "--wide")
 
 
 def test_merge_compare__gates_and_outputs(nights) -> None:

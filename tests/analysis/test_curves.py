@@ -1,10 +1,6 @@
 """Curves: against scikit-learn, against their definitions, and the laws they keep."""
 
-from __future__ import annotations
-
-import json
 import math
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -109,33 +105,15 @@ def test_calibration__has_the_bins_of_ece(by, bins, weight):
     found = curve("calibration", bins=bins, binning=f"equal-{by}", weight=weight)
     measure = fastrank_eval.ECE(bins=bins, by=by)
     columns = {"group": "user", "label": "click", "score": "pctr", "weight": weight}
-    wanted = batched.evaluate(LOG, measures=[measure], **columns).value(measure)
+    wanted = fastrank_eval.evaluate(LOG, measures=[measure], **columns).value(measure)
     assert found.values["pctr"]["ECE"] == pytest.approx(wanted, rel=1e-12)
-
-
-@pytest.mark.parametrize("weight", [None, "weight"])
-def test_values__have_the_bits_of_the_measures(weight):
-    result = batched.evaluate(
-        LOG, measures="AUC,AvgPrec,Lift", weight=weight, keep="scores", **COLUMNS
-    )
-    assert result.curve("roc").values["pctr"]["AUC"] == result.value("AUC")
-    assert result.curve("pr").values["pctr"]["AvgPrec"] == result.value("AvgPrec")
-    assert result.curve("lift").values["pctr"]["Lift@10%"] == result.value("Lift")
-
-
-@pytest.mark.parametrize("kind", ["pr", "det", "lift", "calibration"])
-def test_scores__kept_for_other_measures__draw_all_but_roc(kind):
-    result = batched.evaluate(LOG, measures="KS", keep="scores", **COLUMNS)
-    assert result.curve(kind).records().equals(curve(kind).records())
-    with pytest.raises(MeasureError, match="AUC was not part"):
-        result.curve("roc")
 
 
 @pytest.mark.parametrize("kind", OF_THRESHOLDS)
 def test_weights__as_large_as_they_may_be_leave_the_points_alone(kind):
     heavy = {**LOG, "weight": LOG["weight"] * 2.0**90}
     options = {"measures": "AUC", "weight": "weight", "keep": "scores", **COLUMNS}
-    wanted, found = (batched.evaluate(log, **options).curve(kind) for log in (LOG, heavy))
+    wanted, found = (fastrank_eval.evaluate(log, **options).curve(kind) for log in (LOG, heavy))
     assert found.records().equals(wanted.records())
     assert found.values == wanted.values
 
@@ -328,71 +306,55 @@ def test_k__equals_evaluate_at_each_cutoff():
     found = curve("k", measure="nDCG(gain='linear'),R", cutoffs=[5, 1, 2], score=["pctr", "other"])
     for row in found.records().to_pylist():
         text = f"{row['measure']}@{row['k']}"
-        alone = batched.evaluate(LOG, **COLUMNS | {"score": row["score"]}, measures=text)
+        alone = fastrank_eval.evaluate(LOG, **COLUMNS | {"score": row["score"]}, measures=text)
         assert row["value"] == alone.value(text)
     assert found.of("pctr")["k"].tolist() == [1, 2, 5] * 2
     assert found.values["other"]["R@5"] == found.of("other")["value"][-1]
     assert list(found.meta.conventions["measures"]) == ["nDCG(gain='linear')@5", "R@5"]
 
 
+GRADED = LOG | {"share": (LOG["user"] % 4) / 4, "click": LOG["click"] * (1 + LOG["user"] % 3)}
+
+
+@pytest.mark.parametrize(
+    "measure, options",
+    [
+        ("GAUC", {}), ("GAUC(weight='pairs')", {}), ("nDCG(weight='positives')@3", {}),
+        ("GAUC", {"weight": "weight"}), ("GAUC", {"unretrieved": "allow"}),
+        ("GAUC(rel=2, weight='pairs')", {}), ("GAUC(weight='share')", {}),
+    ],
+)  # fmt: skip
 @pytest.mark.parametrize(
     "activity, buckets, names",
-    [("rows", [1, 6, 9], ["1–5", "6–8", "9+"]), ("positives", [0, 2, 3], ["0–1", "2", "3+"])],
+    [
+        ("rows", [1, 6, 9, 1000], ["1–5", "6–8", "9–999", "1000+"]),
+        ("positives", [0, 2, 3, 1000], ["0–1", "2", "3–999", "1000+"]),
+    ],
 )
-@pytest.mark.parametrize("measure", ["GAUC", "GAUC(weight='pairs')", "nDCG(weight='positives')@3"])
-def test_activity__is_the_measure_over_the_groups_of_each_bucket(activity, buckets, names, measure):
-    found = curve(
-        "gauc-by-activity", measure=measure, activity=activity, buckets=buckets, score="pctr"
-    )
-    rows = np.bincount(LOG["user"])
-    active = (rows if activity == "rows" else np.bincount(LOG["user"], LOG["click"]))[LOG["user"]]
-    for row in found.records().to_pylist():
-        most = math.inf if row["most"] is None else row["most"]
-        here = (active >= row["least"]) & (active <= most)
-        part = {name: column[here] for name, column in LOG.items()}
-        (alone,) = batched.evaluate(part, **COLUMNS, measures=measure)
-        assert (row["value"], row["groups_used"]) == (alone.value, alone.groups_used)
-        assert (row["groups"], row["rows"]) == (len(set(part["user"])), int(here.sum()))
-    assert found.of()["bucket"].tolist() == names
-
-
-@pytest.mark.parametrize(
-    "options",
-    [{"weight": "weight"}, {"unretrieved": "allow"}, {"measure": "GAUC(rel=2, weight='pairs')"},
-     {"measure": "GAUC(weight='share')"}],
-)  # fmt: skip
-def test_activity__whatever_weighs_groups__is_the_measure_of_each_bucket(options):
-    grade = LOG["click"] * (1 + LOG["user"] % 3)
-    log = LOG | {"share": (LOG["user"] % 4) / 4, "click": grade}
-    found = curve("gauc-by-activity", log, buckets=[1, 6, 9, 1000], score="pctr", **options)
-    measure = options.pop("measure", "GAUC")
-    active = np.bincount(log["user"])[log["user"]]
+def test_activity__is_the_measure_over_the_groups_of_each_bucket(
+    activity, buckets, names, measure, options
+):
+    choices = {"measure": measure, "activity": activity, "buckets": buckets, **options}
+    found = curve("gauc-by-activity", GRADED, **choices)
+    ones = np.ones(ROWS) if activity == "rows" else GRADED["click"] >= 1
+    active = np.bincount(LOG["user"], ones)[LOG["user"]]
     *rows, empty = found.records().to_pylist()
     for row in rows:
         most = math.inf if row["most"] is None else row["most"]
         here = (active >= row["least"]) & (active <= most)
-        part = {name: column[here] for name, column in log.items()}
-        (alone,) = batched.evaluate(part, **COLUMNS | {"score": "pctr"}, **options,
-                                          measures=measure)  # fmt: skip
+        part = {name: column[here] for name, column in GRADED.items()}
+        (alone,) = fastrank_eval.evaluate(part, **COLUMNS, **options, measures=measure)
         assert (row["value"], row["groups_used"]) == (alone.value, alone.groups_used)
+        assert (row["groups"], row["rows"]) == (len(set(part["user"])), int(here.sum()))
         assert row["standard_error"] == alone.se
     assert (empty["groups"], empty["rows"], empty["value"]) == (0, 0, None)
-
-
-def test_activity__standard_error__is_that_of_a_mean():
-    found = curve("gauc-by-activity", measure="nDCG@3", buckets=[0])
-    values = batched.evaluate(LOG, **COLUMNS, measures="nDCG@3")["nDCG@3"]
-    values = values[~np.isnan(values)]
-    wanted = values.std(ddof=1) / math.sqrt(len(values))
-    assert found.of()["standard_error"][0] == pytest.approx(wanted)
-    alone = curve("gauc-by-activity", {"user": [1, 1], "click": [0, 1], "pctr": [0.1, 0.2]})
-    assert math.isnan(alone.of()["standard_error"][0])
+    assert found.of()["bucket"].tolist() == names
 
 
 def test_activity__value_of_a_model__is_that_of_all_rows_and_not_of_the_last_bucket():
     names = ["pctr", "other"]
     found = curve("gauc-by-activity", buckets=[5, 9, 1000], score=names)
-    every = batched.evaluate(LOG, **COLUMNS | {"score": names}, measures="GAUC")
+    every = fastrank_eval.evaluate(LOG, **COLUMNS | {"score": names}, measures="GAUC")
     assert found.values == {name: {"GAUC": every.value("GAUC", name)} for name in names}
     assert found.undefined == {}  # though the last bucket is empty
     beyond = curve("gauc-by-activity", buckets=[1000], score="pctr")
@@ -403,17 +365,27 @@ def test_activity__value_of_a_model__is_that_of_all_rows_and_not_of_the_last_buc
 
 
 def test_result__of_kept_scores__draws_curves_from_the_same_pass():
-    result = batched.evaluate(LOG, **COLUMNS, measures="GAUC,AUC,AUC(rel=2)", keep="scores")
+    result = fastrank_eval.evaluate(LOG, **COLUMNS, measures="GAUC,AUC,AUC(rel=2)", keep="scores")
     for kind in OF_SCORES:
         assert result.curve(kind).records().equals(curve(kind).records())
     assert result.curve("roc", rel=2).undefined == {"pctr": "single_class"}
-    assert result.value("AUC") == result.curve("roc").values["pctr"]["AUC"]
+    weighted = fastrank_eval.evaluate(
+        LOG, measures="AUC,AvgPrec,Lift", weight="weight", keep="scores", **COLUMNS
+    )
+    for kind, name, measure in (
+        ("roc", "AUC", "AUC"), ("pr", "AvgPrec", "AvgPrec"), ("lift", "Lift@10%", "Lift")
+    ):  # fmt: skip
+        assert weighted.curve(kind).values["pctr"][name] == weighted.value(measure)
     with pytest.raises(ArgumentError, match="AUC\\(rel=3\\) among the measures"):
         result.curve("roc", rel=3)
     with pytest.raises(ArgumentError, match="for a result, got 'k'"):
         result.curve("k")
+    other = fastrank_eval.evaluate(LOG, measures="KS", keep="scores", **COLUMNS)
+    assert other.curve("pr").records().equals(curve("pr").records())
+    with pytest.raises(MeasureError, match="AUC was not part"):
+        other.curve("roc")
     with pytest.raises(ArgumentError, match="keep='scores'"):
-        batched.evaluate(LOG, **COLUMNS, measures="AUC").curve("roc")
+        fastrank_eval.evaluate(LOG, **COLUMNS, measures="AUC").curve("roc")
 
 
 def test_scores__that_are_integers__are_thresholds_as_they_are():
@@ -421,25 +393,19 @@ def test_scores__that_are_integers__are_thresholds_as_they_are():
     assert curve("roc", log, points="all").of()["threshold"].tolist() == [np.inf, 10**15, 0, -7]
 
 
-def test_texts__hold_every_point(tmp_path: Path):
-    found = curve("lift", points=4)
-    told = json.loads(found.to_json())
+def test_document__holds_every_point_and_choice(own_folder):
+    told = curve("lift", points=4).document()
     assert told["points"][0] == {
         "score": "pctr", "threshold": None, "depth": 0.0, "recall": 0.0, "precision": None,
         "lift": None,
     }  # fmt: skip
-    assert told["choices"] == {"points": 4}
-    assert told["meta"]["rows"] == ROWS
-    lines = found.to_csv().splitlines()
-    assert lines[0] == "score,threshold,depth,recall,precision,lift"
-    assert lines[1] == "pctr,inf,0.0,0.0,,"
-    assert len(lines) == 5
-    path = tmp_path / "log.parquet"
-    other = tmp_path / "other.parquet"
-    for file in (path, other):
+    assert (len(told["points"]), told["choices"], told["meta"]["rows"]) == (4, {"points": 4}, ROWS)
+    assert curve("lift", points=4).to_csv().splitlines()[1] == "pctr,inf,0.0,0.0,,"
+    for file in ("log.parquet", "other.parquet"):
         pa.parquet.write_table(pa.table(LOG), file)
-    assert curve("roc", str(path)).source == "log.parquet"
-    assert curve("roc", [path, other], order="scattered").source == "log.parquet and 1 more"
+    assert curve("roc", "log.parquet").source == "log.parquet"
+    both = curve("roc", ["log.parquet", "other.parquet"], order="scattered")
+    assert both.source == "log.parquet and 1 more"
 
 
 # ---- refusals ------------------------------------------------------------------------------------
@@ -481,7 +447,7 @@ def test_calibration__of_what_is_no_probability__is_refused():
     log = LOG | {"pctr": LOG["pctr"] * 2}
     with pytest.raises(ColumnError, match="is not a probability"):
         curve("calibration", log)
-    result = batched.evaluate(log, **COLUMNS, measures="AUC", keep="scores")
+    result = fastrank_eval.evaluate(log, **COLUMNS, measures="AUC", keep="scores")
     with pytest.raises(ColumnError, match="'pctr' has the value 2, which is not a probability"):
         result.curve("calibration")
 

@@ -1,7 +1,5 @@
 """Change within slices and change of mix: the identity, and what each term means."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 
@@ -65,9 +63,7 @@ def test_exchanged_sides_change_signs_only(rows: Rows) -> None:
 
 @given(SIDES, st.floats(-10, 10), st.floats(0.5, 4))
 @settings(deadline=None)
-def test_a_constant_on_all_values_or_weights_changes_no_term(
-    rows: Rows, constant: float, factor: float
-) -> None:
+def test_a_constant_on_all_values_or_weights_changes_no_term(rows, constant, factor) -> None:
     plain = decompose(*arrays(rows))
     moved = decompose(*arrays([(a, v + constant, b, w + constant) for a, v, b, w in rows]))
     scaled = decompose(*arrays([(a * factor, v, b * 3, w) for a, v, b, w in rows]))

@@ -1,7 +1,5 @@
 """Pictures of values and of differences with their intervals."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +9,7 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 import fastrank_eval as fe
-
-COLUMNS: dict[str, Any] = {"group": "user", "label": "click"}
+from tests.support.click_logs import COLUMNS, compare, evaluate
 
 
 @pytest.fixture(scope="module")
@@ -27,9 +24,7 @@ def log() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def comparison(log: dict[str, Any]) -> fe.Comparison:
-    return fe.compare(
-        log, **COLUMNS, score=["old", "new"], baseline="old", measures="GAUC,MRR", by="slot"
-    )
+    return compare(log, "GAUC,MRR", by="slot")
 
 
 def texts_of(figure: Figure) -> str:
@@ -47,7 +42,7 @@ def points_of(figure: Figure, panel: int) -> list[tuple[float, float, float]]:
 
 
 def test_plot__of_a_result__shows_values_and_intervals(log: dict[str, Any]) -> None:
-    result = fe.evaluate(log, **COLUMNS, score=["old", "new"], measures="GAUC,MAP", by="slot")
+    result = evaluate(log, ["old", "new"], "GAUC,MAP", by="slot")
     figure = result.plot()
     for panel, measure in enumerate(("GAUC", "AP")):
         expected = sorted((v.value, v.ci_low, v.ci_high) for v in result if v.measure == measure)
@@ -58,9 +53,7 @@ def test_plot__of_a_result__shows_values_and_intervals(log: dict[str, Any]) -> N
     assert figure._repr_png_().startswith(b"\x89PNG")  # type: ignore[attr-defined]
 
 
-def test_plot__of_a_comparison__fills_marks_of_significant_differences(
-    comparison: fe.Comparison,
-) -> None:
+def test_plot__of_a_comparison__fills_marks_of_significant_differences(comparison) -> None:
     figure = comparison.plot(measures="GAUC", title="Which is $better$?")
     expected = sorted((v.delta, v.ci_low, v.ci_high) for v in comparison if v.measure == "GAUC")
     assert np.allclose(points_of(figure, 0), expected)
@@ -78,9 +71,7 @@ def test_plot__of_a_comparison__fills_marks_of_significant_differences(
 
 
 def test_plot__slices_that_are_not_tested__have_grey_marks(log: dict[str, Any]) -> None:
-    result = fe.evaluate(
-        log, **COLUMNS, score=["old", "new"], measures="GAUC", by="slot", keep="values"
-    )
+    result = evaluate(log, ["old", "new"], "GAUC", by="slot", keep="values")
     comparison = result.compare(baseline="old")
     figure = comparison.plot()
     untested = {v.delta for v in comparison if np.isnan(v.p_value)}
@@ -119,17 +110,15 @@ def test_plot__of_an_unknown_measure_or_slicing__is_refused(comparison: fe.Compa
 
 
 def test_plot__many_slices__counts_those_that_are_not_shown(log: dict[str, Any]) -> None:
-    result = fe.evaluate(log, **COLUMNS, score="old", measures="RR", by="user")
+    result = evaluate(log, "old", "RR", by="user")
     figure = result.plot()
     assert len(figure.axes[0].get_yticklabels()) == 60
     assert "341 more slices not shown" in texts_of(figure)
 
 
-def test_plot__without_matplotlib__names_the_remedy(
-    comparison: fe.Comparison, log: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_plot__without_matplotlib__names_the_remedy(comparison, log, monkeypatch) -> None:
     monkeypatch.setattr("fastrank_eval.analysis.plot_files.find_spec", lambda name: None)
-    result = fe.evaluate(log, **COLUMNS, score="old", measures="RR")
+    result = evaluate(log, "old", "RR")
     curve = fe.curve("roc", log, **COLUMNS, score="old")
     for one in (comparison, result, curve):
         with pytest.raises(fe.ArgumentError, match=r"pip install 'fastrank_eval\[plot\]'"):

@@ -17,13 +17,8 @@ pytestmark = pytest.mark.kernels
 
 law = settings(max_examples=5 if config.DISABLE_JIT else 100, deadline=None, derandomize=True)
 TEXTS = [
-    pa.string(),
-    pa.large_string(),
-    pa.string_view(),
-    pa.binary(),
-    pa.large_binary(),
-    pa.binary_view(),
-    pa.dictionary(pa.int32(), pa.string()),
+    *(pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())),
+    *(pa.binary(), pa.large_binary(), pa.binary_view()),
 ]
 INTEGERS = [pa.int8(), pa.int16(), pa.int32(), pa.int64()]
 

@@ -1,7 +1,5 @@
 """Differences of AUC(se='clustered') from saved states: groups of models, matched without keys."""
 
-from __future__ import annotations
-
 import math
 import random
 from pathlib import Path
@@ -65,7 +63,7 @@ def parts_of(log: pa.Table, number: int) -> list[pa.Table]:
     return [log.filter(pa.array(user * 7 % number == part)) for part in range(number)]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     seed=st.integers(0, 2**32),
     groups=st.integers(0, 30),
@@ -76,14 +74,7 @@ def parts_of(log: pa.Table, number: int) -> list[pa.Table]:
     together=st.sampled_from([1, 6, 1 << 18]),
 )
 def test_merged_states__have_the_errors_of_one_run(
-    seed: int,
-    groups: int,
-    parts: int,
-    weight: str | None,
-    levels: int | None,
-    unscored: float,
-    together: int,
-    tmp_path_factory: pytest.TempPathFactory,
+    seed, groups, parts, weight, levels, unscored, together, tmp_path_factory
 ) -> None:
     folder, rng = tmp_path_factory.mktemp("states"), random.Random(seed)  # noqa: S311
     log = log_of(seed, groups, levels, unscored)
@@ -104,13 +95,11 @@ def test_merged_states__have_the_errors_of_one_run(
         same(whole.compare(), compare(log, weight=weight))
 
 
-@pytest.mark.parametrize("kind", [np.float32, np.float64])
-@pytest.mark.parametrize("weight", [None, "weight"])
-def test_errors__are_there(kind: type, weight: str | None) -> None:
-    log = log_of(1, 200, unscored=0.1, kind=kind)
-    first, *others = (state_of(rows, weight=weight) for rows in parts_of(log, 3))
+def test_errors__are_there() -> None:
+    log = log_of(1, 200, unscored=0.1, kind=np.float32)
+    first, *others = (state_of(rows, weight="weight") for rows in parts_of(log, 3))
     found = first.merge(*others).compare(min_groups=10)
-    same(found, compare(log, weight=weight, min_groups=10))
+    same(found, compare(log, weight="weight", min_groups=10))
     known = [line for line in found if line.by != "rare"]
     assert len(known) == 2 * (1 + 3)
     assert all(line.se > 0 and line.p_value < 1 for line in known)

@@ -1,7 +1,5 @@
 """RelaImpr: the tables of the DIN paper, recomputed."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

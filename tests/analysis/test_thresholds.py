@@ -1,7 +1,5 @@
 """The best threshold by every criterion, against trying all of them in exact fractions."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -11,7 +9,6 @@ import random
 import numpy as np
 import pyarrow as pa
 import pytest
-from click.testing import CliRunner
 from pyarrow import parquet
 from sklearn import metrics
 
@@ -19,11 +16,11 @@ import fastrank_eval
 from fastrank_eval import ArgumentError, BestThreshold, FastRankEvalError, best_threshold
 from fastrank_eval.analysis.thresholds import OPTIONS, Criterion, best_of
 from fastrank_eval.apps.cli.curves import threshold
-from fastrank_eval.apps.cli.main import cli
 from fastrank_eval.stats.score_table import ScoreTable
 from tests.measures.test_pooled import CASES, WEIGHTED_CASES, probable_groups
 from tests.oracles.decisions import best, cells
 from tests.oracles.measures import Row
+from tests.support.commands import run
 from tests.support.tables import table_of
 
 CRITERIA: tuple[dict, ...] = (
@@ -161,13 +158,6 @@ def test_twenty_rows_of_fawcett__have_the_thresholds_of_the_paper():
     assert (everything.threshold, everything.recall) == (0.3, 1.0)
 
 
-def test_f1_identity__of_three_hits_one_false_alarm_two_misses():
-    log = {"y": [1, 1, 1, 0, 1, 1, 0], "s": [0.9, 0.8, 0.7, 0.6, 0.2, 0.1, 0.1], "g": [1] * 7}
-    (found,) = fastrank_eval.evaluate(log, group="g", label="y", score="s", measures="FScore")
-    assert found.value == 2 / 3
-    assert found.details == {"TP": 3, "FP": 1, "FN": 2, "TN": 1}
-
-
 def test_no_row_positive__may_be_best_and_is_no_score():
     log = {"y": [0, 0, 0, 1], "s": [math.inf, 0.8, 0.7, -math.inf]}
     found = best_threshold(log, label="y", score="s", by="accuracy")
@@ -250,13 +240,6 @@ def test_scores_that_are_none__are_refused_with_their_row(tmp_path, bad, said):
         best_threshold(str(path), label="y", score="s")
 
 
-def test_progress__is_told():
-    seen = []
-    best_threshold({"y": [1, 0], "s": [0.5, 0.1]}, label="y", score="s", progress=seen.append)
-    assert [one.phase for one in seen] == ["reading"] * len(seen)
-    assert seen[-1].rows == 2
-
-
 def test_criteria__are_all_tried_and_printed():
     assert {options["by"] for options in CRITERIA} == set(OPTIONS)
     assert str(Criterion("cost", costs={"fp": 1, "fn": 5}, pos=0.1)) == "cost(fp=1, fn=5, pos=0.1)"
@@ -275,7 +258,7 @@ def log(tmp_path):
 
 
 def told(*arguments: str):
-    return CliRunner().invoke(cli, ["threshold", *arguments, "-l", "click"])
+    return run("threshold", *arguments, "-l", "click")
 
 
 def test_command__prints_a_threshold(log):

@@ -13,17 +13,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from fastrank_eval import ArgumentError, ColumnError, FastRankEvalError, UndefinedError
+from fastrank_eval import (
+    ArgumentError,
+    ColumnError,
+    FastRankEvalError,
+    UndefinedError,
+    testing,
+)
 from fastrank_eval.measures import measure
 from tests.oracles.measures import Row, classes, oracle, pooled, resolved
 from tests.strategies import EVERY_KIND
-from tests.support import batched
-from tests.support.tables import table_of
-
-
-def evaluate(source, measures="GAUC,RR", **options):
-    roles = {"group": "group", "label": "label", "score": "score", **options}
-    return batched.evaluate(source, measures=measures, **roles)
+from tests.support.tables import evaluate, table_of
 
 
 def lines(result) -> dict[str, dict]:
@@ -68,7 +68,7 @@ def layouts(table, folder, batch_rows, threads=(1, 2)):
     rows = table.num_rows
     for size, workers in itertools.product(batch_rows, threads):
         yield table, {"batch_rows": size, "threads": workers}
-    for cut in range(1, rows):
+    for cut in range(1, rows, 3):
         yield pa.concat_tables([table.slice(0, cut), table.slice(cut)]), {"batch_rows": 8}
     for size in (1, 2, 5, 19, rows):
         chunks = [table.slice(lo, size) for lo in range(0, rows, size)]
@@ -123,7 +123,7 @@ def exact_mean(text, values) -> float:
 def test_engine__equals_plain_python_bit_for_bit_in_every_layout(tmp_path):
     values = {text: [exact_value(text, rows) for rows in GROUPS] for text in EXACT}
     pooled_value = exact_value("GAUC", list(itertools.chain(*GROUPS)))
-    for source, options in layouts(TABLE, tmp_path, range(1, ROWS + 2), range(1, 5)):
+    for source, options in layouts(TABLE, tmp_path, range(1, ROWS + 2, 2), (1, 2, 4)):
         result = evaluate(source, [*EXACT, "AUC"], ties="input", **options)
         assert result.per_group["group"].to_pylist() == list(range(len(GROUPS)))
         assert result.per_group["rows"].to_pylist() == list(SIZES)
@@ -205,28 +205,6 @@ def test_users_own_threads__change_no_bit():
 # ---- several scores, no groups kept, no rows, the first rows -------------------------------------
 
 
-def test_several_scores__equal_one_run_each():
-    scores = {
-        "a": pa.array(RNG.integers(0, 5, ROWS).astype(np.float32)),
-        "b": pa.array(RNG.random(ROWS), mask=RNG.random(ROWS) < 0.2),
-        "c": pa.array(RNG.integers(-3, 3, ROWS)),
-    }
-    table = TABLE
-    for name, score in scores.items():
-        table = table.append_column(name, score)
-    options = {"measures": EVERY_KIND, "unretrieved": "allow", "batch_rows": 10}
-    together = evaluate(table, score=["c", "a", "b"], **options)
-    assert together.per_group.column_names[3] == f"c.{measure(EVERY_KIND[0])}"
-    for name in scores:
-        alone = evaluate(table, score=name, **options)
-        for text in EVERY_KIND:
-            assert exactly(together.value(text, name)) == exactly(alone.value(text))
-            if not measure(text).pooled:
-                assert together[name, text].tobytes() == alone[text].tobytes()
-        of_name = [line for line in together.document()["results"] if line["score"] == name]
-        assert of_name == alone.document()["results"]
-
-
 @pytest.mark.parametrize("order", ["auto", "scattered"])
 def test_groups_not_kept__give_the_same_summary(order):
     texts = [*EVERY_KIND, "RR(weight='impressions')"]
@@ -274,34 +252,6 @@ MIXED = [
 ]
 
 
-@pytest.mark.parametrize("clicks_only", [True, False])
-@pytest.mark.parametrize("order", ["auto", "scattered"])
-def test_undefined__policies_settle_value_and_coverage(order, clicks_only):
-    table = table_of(MIXED, pa.int8())
-    texts = ["nDCG@1", "GAUC", "GAUC(single_class=0.5, weight='uniform')", "RR"]
-    if clicks_only:
-        texts = texts[:1]  # groups without a click need not be ranked at all
-    for undefined, filled in (("skip", None), ("zero", 0.0), ("one", 1.0)):
-        seen = lines(evaluate(table, texts, undefined=undefined, order=order))
-        wanted = {
-            "nDCG@1": ([1.0, filled, 1.0, 0.0], {"no_relevant": 1}, [1] * 4),
-            "GAUC": (
-                [1.0, filled, filled, 0.0],
-                {"all_negative": 1, "all_positive": 1},
-                [2, 3, 1, 2],
-            ),
-            "GAUC(weight='uniform', single_class=0.5)": ([1.0, 0.5, 0.5, 0.0], {}, [1] * 4),
-            "RR": ([1.0, 0.0, 1.0, 0.5], {}, [1] * 4),
-        }
-        for text, line in seen.items():
-            values, dropped, weights = wanted[text]
-            used = [(w, v) for w, v in zip(weights, values, strict=True) if v is not None]
-            mean = sum(w * v for w, v in used) / sum(w for w, _ in used)
-            assert line["value"] == pytest.approx(mean), (undefined, text)
-            assert line["dropped"] == (dropped if filled is None else {})
-            assert line["groups_used"] == len(used)
-
-
 @pytest.mark.parametrize("order", ["auto", "scattered"])
 @pytest.mark.parametrize("text", ["nDCG", "AP", "GAUC", "GAUC(single_class='error')"])
 def test_undefined__as_an_error_names_measure_group_and_reason(text, order):
@@ -312,25 +262,6 @@ def test_undefined__as_an_error_names_measure_group_and_reason(text, order):
             evaluate(table, text, undefined="error", order=order, batch_rows=batch_rows)
         for fragment in (text.partition("(")[0], "group=1", reason):
             assert fragment in str(refused.value)
-
-
-def test_undefined__pooled_auc_of_one_class():
-    table = table_of(MIXED[1:3], pa.int8()).slice(0, 3)
-    assert lines(evaluate(table, "AUC"))["AUC"]["dropped"] == {"single_class": 1}
-    assert evaluate(table, "AUC", undefined="one").value("AUC") == 1.0
-    with pytest.raises(UndefinedError, match="AUC"):
-        evaluate(table, "AUC", undefined="error")
-
-
-def test_with_relevant__gives_all_measures_one_denominator():
-    groups = [*MIXED, [Row(0.1, -1), Row(0.2, 0)], [Row(0.5, 0.5), Row(0.1, 0)]]
-    per_group = [text for text in EVERY_KIND if not measure(text).pooled]
-    per_group = [text for text in per_group if "GAUC" not in text and "rel=2" not in text]
-    result = evaluate(table_of(groups), per_group, groups="with_relevant")
-    for text, line in lines(result).items():
-        assert (line["groups"], line["groups_used"]) == (6, 3), text
-        assert line["dropped"] == {"no_relevant": 3}, text
-        assert np.flatnonzero(np.isnan(result[text])).tolist() == [1, 4, 5], text
 
 
 # ---- weights -------------------------------------------------------------------------------------
@@ -373,18 +304,7 @@ def test_weight_rows__are_refused_or_ignored_where_ranks_have_no_weight():
 @pytest.mark.parametrize("power", [-90, -40, 40, 90])
 def test_row_weights__of_any_magnitude_change_nothing(power):
     texts = ["GAUC", "GAUC(weight='uniform')", "GAUC(weight='positives')", "AUC"]
-    once = evaluate(TABLE, texts, weight="weight")
-    scaled = pa.array(TABLE["weight"].to_numpy() * 2.0**power)
-    again = evaluate(TABLE.set_column(4, "weight", scaled), texts, weight="weight")
-    found, wanted = bits(again), bits(once)
-    for line in found[1] + wanted[1]:
-        del line["weight"]
-    assert found == wanted
-    # What groups count for in all grows with the weights of their rows.
-    by_rows = ("GAUC", "GAUC(weight='positives')")
-    for new, old in zip(again.values, once.values, strict=True):
-        factor = 2.0**power if new.measure in by_rows else 1.0
-        assert exactly(new.weight) == exactly(old.weight * factor)
+    testing.weights_times_a_constant(texts, GROUPS, 2.0**power)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """The group that makes few groups count is the same in any order, batches, threads and merges."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from functools import partial, reduce
@@ -55,7 +53,7 @@ sizes_of_groups = st.lists(st.integers(1, 30), min_size=1, max_size=12)
 @example([1, 9, 9, 1, 1, 1], 0, 3, 2)
 @example([30, 30], 0, 7, 1)
 def test_group__in_any_order_batches_threads_and_merges__is_that_of_the_definition(
-    sizes: list[int], seed: int, batch_rows: int, threads: int
+    sizes, seed, batch_rows, threads
 ) -> None:
     log, random = log_of(sizes), np.random.default_rng(seed)
     shuffled = log.take(random.permutation(len(log)))
@@ -102,9 +100,7 @@ IDS = pa.array([int(key).to_bytes(16, "big") for key in KEYS], pa.binary(16))
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("order", ["grouped", "scattered"])
-def test_key__of_any_type__is_printed_as_labels_print_it(
-    column: pa.Array, key: object, text: str, order: str
-) -> None:
+def test_key__of_any_type__is_printed_as_labels_print_it(column, key, text, order) -> None:
     row = np.arange(len(column))
     columns = {"y": (row % 3 == 0).astype(np.int8), "s": row * 7 % 11 / 12 + 0.01}
     log = pa.table({"g": column, "odd": KEYS % 2 == 1, **columns})
@@ -178,9 +174,7 @@ def test_malformed_group__is_refused(record: object) -> None:
 
 
 @pytest.mark.parametrize("key, keep", [("g", False), ("t", False), ("t", True)])
-def test_partitions_of_spark__name_the_group_if_they_know_its_key(
-    key: str, keep: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_partitions_of_spark__name_the_group_if_they_know_its_key(key, keep, monkeypatch) -> None:
     log = log_of([100, *[1] * 99])
     hashes = {worker.FIRST_HASH: log["g"].to_numpy(), worker.SECOND_HASH: log["g"].to_numpy()}
     columns = {"y": log["y"], "s": log["s"], **({key: log[key]} if key == "g" or keep else {})}

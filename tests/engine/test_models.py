@@ -1,7 +1,5 @@
 """Several models in one run share what labels say, and no bit tells."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -10,15 +8,27 @@ import pytest
 import fastrank_eval
 from fastrank_eval import OrderError
 from fastrank_eval.groups.ties import TIES
-from tests.strategies import PER_GROUP, POOLED, POOLED_VARIANTS, VARIANTS, allows
+from tests.strategies import (
+    DECISION_VARIANTS,
+    GROUP_DECISION_VARIANTS,
+    PER_GROUP,
+    POOLED,
+    POOLED_VARIANTS,
+    VARIANTS,
+    allows,
+)
+from tests.support import tables
 
+NULLS = {"unretrieved": "allow", "unjudged": "allow"}
 MODELS = ["sorted", "unsorted", "tied", "patchy", "bare"]
 LABELS = {
     "clicks": lambda rng, rows: rng.random(rows) < 0.1,
     "grades": lambda rng, rows: rng.choice([0, 0, 0, 0, 1, 2, 3], rows).astype(np.int8),
     "gains": lambda rng, rows: rng.choice([0, 0, -1, 1, 2], rows).astype(np.float32),
     "none": lambda rng, rows: np.zeros(rows, np.int8),
+    "holes": lambda rng, rows: rng.choice([0, 0, 1, 2], rows).astype(np.int8),
 }
+DECISIONS = [texts[0] for texts in (DECISION_VARIANTS | GROUP_DECISION_VARIANTS).values()]
 
 
 def log_of(labels: str) -> pa.Table:
@@ -32,7 +42,7 @@ def log_of(labels: str) -> pa.Table:
     return pa.table(
         {
             "group": group,
-            "label": label,
+            "label": pa.array(label, mask=(labels == "holes") & (rng.random(rows) < 0.2)),
             "sorted": -np.arange(rows) / rows,
             "unsorted": rng.normal(size=rows).astype(np.float32),
             "tied": rng.integers(0, 4, rows) / 4,
@@ -46,9 +56,7 @@ def log_of(labels: str) -> pa.Table:
 
 
 def evaluate(table: pa.Table, score: list[str], **options: object) -> fastrank_eval.Result:
-    return fastrank_eval.evaluate(
-        table, group="group", label="label", score=score, unretrieved="allow", **options
-    )
+    return tables.evaluate(table, score=score, **NULLS, **options)
 
 
 def assert_as_alone(table: pa.Table, models: list[str], **options: object) -> None:
@@ -83,7 +91,7 @@ def test_every_measure__of_several_models__is_that_of_each_alone(labels, ties, o
     texts = [text for text in PER_GROUP + POOLED if allows(text, ties)]
     if labels == "gains":
         texts = [text for text in texts if "gain={" not in text]
-    texts += ["P(weight='share')@3", "GAUC(weight='share')", "nDCG(weight='pairs')@5"]
+    texts += ["P(weight='share')@3", "GAUC(weight='share')", "nDCG(weight='pairs')@5", *DECISIONS]
     assert_as_alone(table, MODELS, measures=texts, ties=ties, order=order, item="item")
 
 

@@ -17,9 +17,8 @@ from fastrank_eval.engine.options import DEFAULTS
 from fastrank_eval.engine.plan import undefined_policies, undefined_text
 from fastrank_eval.measures import measure, registry
 from tests.strategies import random_groups
-from tests.support.tables import table_of
+from tests.support.tables import ROLES, table_of
 
-ROLES = {"group": "group", "label": "label", "score": "score"}
 MEASURES = "GAUC,nDCG@3,DCG@3,AP@3,AP,P@4,R@2,RR"
 TABLE = table_of(random_groups(71, 60, grades=(0, 0, 1, 2)))
 
@@ -41,9 +40,6 @@ def of(*groups: tuple[list[float], list[float]]) -> pa.Table:
 
 FALLING = [0.9, 0.8, 0.7]
 ONE_CLASS = of(([1, 0, 0], FALLING), ([0, 0, 0], FALLING), ([1, 1, 1], FALLING))
-
-
-# ---- numbers that the tools themselves gave ------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -114,9 +110,6 @@ def test_score_type_float32__of_every_score_type(kind):
     assert values(evaluate(table, score_type="float32")) == values(evaluate(table))
 
 
-# ---- a profile is its choices --------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("profile", PROFILES)
 def test_profile__is_what_its_choices_are_one_by_one(profile):
     chosen = PROFILES[profile]
@@ -140,19 +133,6 @@ def test_option_given_as_its_default__survives_a_profile():
     pickled = pickle.loads(pickle.dumps(given))  # noqa: S301 - our own
     for again in (given, given(), given @ 3, copy.copy(given), pickled):
         assert by_trec(again) == by_hand("exp")
-
-
-@pytest.mark.parametrize(
-    "texts", [("nDCG@3", "nDCG(gain='exp')@3"), ("ndcg(gain='exp')@3", "nDCG@3")]
-)
-def test_option_given_as_its_default__beside_the_profiles__is_a_measure_of_its_own(texts):
-    result = evaluate(measures=",".join(texts), profile="trec_eval_9")
-    assert set(result.measures) == {"nDCG@3", "nDCG(gain='linear')@3"}
-    for gain in ("exp", "linear"):
-        alone = evaluate(measures=f"nDCG(gain='{gain}')@3", profile="trec_eval_9")
-        text = f"nDCG(gain='{gain}')@3"
-        assert result.value(text) == alone.value(text)
-    assert len(evaluate(measures=",".join(texts)).measures) == 1
 
 
 def test_value__of_what_the_profile_replaced__is_not_that_of_another_choice():
@@ -182,21 +162,11 @@ def test_choice_that_is_given__wins_over_the_profile():
     assert "nDCG(gain={1: 1, 2: 5}, negative='keep', ideal='retrieved')@3" in values(result)
 
 
-def test_result__is_found_by_what_was_asked_for():
-    result = evaluate(profile="sklearn", measures="nDCG@3,RR")
-    used = "nDCG(gain='linear', ideal='retrieved')@3"
-    assert result.value("ndcg@3") == result.value(used) == values(result)[used]
-    np.testing.assert_array_equal(result["nDCG@3"], result[used])
-
-
 def test_profile__unknown_name_tells_the_nearest():
     with pytest.raises(
         ArgumentError, match=r"profile: must .*got 'catbost'.*Did you mean 'catboost'"
     ):
         evaluate(profile="catbost")
-
-
-# ---- undefined groups, measure by measure --------------------------------------------------------
 
 
 def test_undefined__text_and_mapping_say_the_same():
@@ -225,9 +195,6 @@ def test_undefined__text_and_mapping_say_the_same():
 def test_undefined__nonsense_is_refused_in_our_words(given, said):
     with pytest.raises(ArgumentError, match=said):
         evaluate(undefined=given)
-
-
-# ---- explain -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("profile", PROFILES)

@@ -1,21 +1,17 @@
 """Every slice is, to the last bit, what evaluating its rows alone gives."""
 
-from __future__ import annotations
-
 from dataclasses import fields
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fastrank_eval
 from fastrank_eval import ArgumentError, ColumnError, UndefinedError
 from fastrank_eval._lib.memory import Budget
-from fastrank_eval.apps.cli.main import cli
 from fastrank_eval.engine import run
 from fastrank_eval.groups.ties import TIES
 from tests.strategies import (
@@ -26,6 +22,7 @@ from tests.strategies import (
     allows,
 )
 from tests.support import batched
+from tests.support.commands import output
 
 PLACES = {"group": "user", "label": "label", "score": "score"}
 #: One text of each measure of all rows, and one that keeps every score with its group.
@@ -336,17 +333,6 @@ def test_min_groups__leaves_small_slices_out_and_says_so():
         found.value("GAUC", slice=missing)
 
 
-def test_a_slice_that_no_group_is_used_of__has_no_value():
-    table = LOG.append_column("negative", pa.array(LOG["label"].to_numpy() == 0))
-    found = evaluate(table, by="negative", measures="GAUC,RR,AUC")
-    for v in found:
-        if v.slice == "negative=true" and v.measure != "RR":
-            assert (v.groups_used, str(v.value)) == (0, "nan")
-            assert sum(v.dropped.values()) == v.groups
-    assert found.value("RR", slice="negative=true") == 0
-    assert "undefined" in repr(found)
-
-
 def test_access__by_label_with_hints():
     result = evaluate(by=["slot", "slot,country"])
     line = next(v for v in result if (v.slice, v.measure) == ("slot=1", "GAUC"))
@@ -382,19 +368,17 @@ def test_refused(options, error, text):
         evaluate(**options)
 
 
-def test_command__has_the_same_slices(tmp_path):
-    pq.write_table(LOG.drop_columns(["covers"]), tmp_path / "log.parquet")
-    arguments = [str(tmp_path / "log.parquet"), "-g", "user", "-l", "label", "-s", "score", "-m",
-                 "GAUC,AUC", "--by", "slot", "--by", "@rows:3,7", "--format", "csv"]  # fmt: skip
-    outcome = CliRunner().invoke(cli, ["evaluate", *arguments], catch_exceptions=False)
-    assert outcome.exit_code == 0, outcome.output
-    assert outcome.stdout == evaluate(measures="GAUC,AUC", by=["slot", "@rows:3,7"]).to_csv()
+def test_command__has_the_same_slices(own_folder):
+    pq.write_table(LOG.drop_columns(["covers"]), "log.parquet")
+    words = ["log.parquet", "-g", "user", "-l", "label", "-s", "score", "-m", "GAUC,AUC"]
+    told = output("evaluate", *words, "--by", "slot", "--by", "@rows:3,7", "--format", "csv")
+    assert told == evaluate(measures="GAUC,AUC", by=["slot", "@rows:3,7"]).to_csv()
 
 
 def test_records_of_two_slicings_of_one_column__keep_the_edges_that_tell_them_apart():
     table = {"user": [1, 1, 2, 2], "click": [0, 1, 0, 1], "new": [1, 2, 2, 1], "x": [1, 6, 8, 9]}
     asked = {"group": "user", "label": "click", "measures": "AUC", "by": ["x:5", "x:5,7", "user"]}
-    result = batched.evaluate(table, score="new", **asked)
+    result = fastrank_eval.evaluate(table, score="new", **asked)
     assert {line["by"] for line in result.document()["results"]} == {None, "x:5", "x:5,7", "user"}
 
 
@@ -405,8 +389,8 @@ def test_reports_of_many_edges__have_the_label_of_the_slice_and_not_all_edges_on
         "old": np.arange(100) % 5, "x": np.arange(100) * 10,
     }  # fmt: skip
     asked = {"group": "user", "label": "click", "measures": "GAUC", "by": f"x:{edges},click"}
-    result = batched.evaluate(table, score="new", **asked)
-    found = batched.compare(table, score=["old", "new"], baseline="old", **asked)
+    result = fastrank_eval.evaluate(table, score="new", **asked)
+    found = fastrank_eval.compare(table, score=["old", "new"], baseline="old", **asked)
     assert result.slices()[:2] == ("x=[0,1),click=true", "x=[10,11),click=false")
     for lines in (
         result.document()["results"],

@@ -1,7 +1,5 @@
 """Files of states: whole or not there; damaged, foreign and newer ones are refused."""
 
-from __future__ import annotations
-
 import errno
 import json
 import math
@@ -14,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from pyarrow import feather
 
 import fastrank_eval as fe
 from fastrank_eval._lib.errors import OutputError, SourceError
@@ -72,7 +71,7 @@ def test_cut_or_lengthened_file__is_refused(saved: Path) -> None:
 
 
 def test_file_cut_short_while_it_is_read__is_refused_and_kills_no_process(
-    saved: Path, monkeypatch: pytest.MonkeyPatch
+    saved, monkeypatch
 ) -> None:
     check = state_file._check_digest
 
@@ -87,23 +86,18 @@ def test_file_cut_short_while_it_is_read__is_refused_and_kills_no_process(
         fe.load_state(saved)
 
 
-def foreign_files() -> dict[str, Callable[[Path], object]]:
-    table = pa.table({"a": [1]})
-
-    def arrow(path: Path) -> None:
-        with pa.ipc.new_file(str(path), table.schema) as writer:
-            writer.write_table(table)
-
-    return {
-        "it is empty": lambda path: path.write_bytes(b""),
-        "it is not an Arrow IPC file": lambda path: path.write_bytes(b"PAR1" * 100),
-        "it has no mark of one": arrow,
-    }
+FOREIGN: dict[str, Callable[[Path], object]] = {
+    "it is empty": lambda path: path.write_bytes(b""),
+    "it is not an Arrow IPC file": lambda path: path.write_bytes(b"PAR1" * 100),
+    "it has no mark of one": lambda path: feather.write_feather(
+        pa.table({"a": [1]}), path, compression="uncompressed"
+    ),
+}
 
 
-@pytest.mark.parametrize("told", foreign_files())
+@pytest.mark.parametrize("told", FOREIGN)
 def test_foreign_file__is_refused(told: str, tmp_path: Path) -> None:
-    foreign_files()[told](tmp_path / "other")
+    FOREIGN[told](tmp_path / "other")
     with pytest.raises(SourceError, match=rf"other' is not a saved state: {told}; name a file"):
         fe.load_state(tmp_path / "other")
 
@@ -115,9 +109,7 @@ def test_missing_file_or_folder__is_refused(tmp_path: Path) -> None:
         fe.load_state(tmp_path)
 
 
-def test_newer_format__is_refused_and_names_its_writer(
-    state: fe.State, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_newer_format__is_refused_and_names_its_writer(state, tmp_path, monkeypatch) -> None:
     with monkeypatch.context() as later:
         later.setattr(state_file, "FORMAT", 5)
         later.setattr(state_file, "__version__", "9.0")
@@ -128,34 +120,17 @@ def test_newer_format__is_refused_and_names_its_writer(
         fe.load_state(tmp_path / "new")
 
 
-def without_scores(header: dict[str, Any], states: dict[Any, Any]) -> None:
-    del states[ALL, "pctr", '["scores", 1.0]']
-
-
-def without_counts(header: dict[str, Any], states: dict[Any, Any]) -> None:
-    del states[ALL, "", "totals"]
-
-
-def of_unknown_measures(header: dict[str, Any], states: dict[Any, Any]) -> None:
-    header["measures"] = ["Magic@3"]
-
-
-def without_measures(header: dict[str, Any], states: dict[Any, Any]) -> None:
-    del header["measures"]
-
-
 @pytest.mark.parametrize(
     "change, told",
     [
-        (without_scores, 'it lacks the sums \\["scores", 1.0\\] of pctr'),
-        (without_counts, "totals"),
-        (of_unknown_measures, "got 'Magic'"),
-        (without_measures, "measures"),
+        (lambda _, states: states.pop((ALL, "pctr", '["scores", 1.0]')),
+         'it lacks the sums \\["scores", 1.0\\] of pctr'),
+        (lambda _, states: states.pop((ALL, "", "totals")), "totals"),
+        (lambda header, _: header.update(measures=["Magic@3"]), "got 'Magic'"),
+        (lambda header, _: header.pop("measures"), "measures"),
     ],
-)
-def test_whole_file_without_a_state__is_refused(
-    state: fe.State, tmp_path: Path, change: Callable[..., None], told: str
-) -> None:
+)  # fmt: skip
+def test_whole_file_without_a_state__is_refused(state, tmp_path, change, told) -> None:
     header, states = dict(state._header), dict(state._states)
     change(header, states)
     (tmp_path / "odd").write_bytes(state_bytes(header, states))
@@ -170,9 +145,7 @@ def test_unknown_type_of_an_array__is_refused(state: fe.State, tmp_path: Path) -
         fe.load_state(tmp_path / "odd")
 
 
-def test_many_batches__are_read_as_one(
-    state: fe.State, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_batches__are_read_as_one(state, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(state_file, "_BATCH", 100)
     state.save(tmp_path / "small")
     again = fe.load_state(tmp_path / "small")
@@ -182,9 +155,7 @@ def test_many_batches__are_read_as_one(
     )
 
 
-def test_disk_full__leaves_the_old_file(
-    state: fe.State, saved: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_disk_full__leaves_the_old_file(state, saved, monkeypatch) -> None:
     before = saved.read_bytes()
 
     def full(*_: object) -> None:
@@ -198,12 +169,7 @@ def test_disk_full__leaves_the_old_file(
 
 
 @pytest.mark.parametrize("interruption", [KeyboardInterrupt, SystemExit])
-def test_interruption__leaves_no_file(
-    state: fe.State,
-    tmp_path: Path,
-    interruption: type[BaseException],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_interruption__leaves_no_file(state, tmp_path, interruption, monkeypatch) -> None:
     def stop(*_: object) -> None:
         raise interruption
 
@@ -223,16 +189,8 @@ def test_save__existing_file__is_kept_unless_told(state: fe.State, saved: Path) 
 def test_arrow__reads_the_file_too(saved: Path) -> None:
     with pa.ipc.open_file(str(saved)) as file:
         table = file.read_all()
-    assert table.column_names == [
-        "slicing",
-        "slice",
-        "model",
-        "state",
-        "part",
-        "type",
-        "shape",
-        "content",
-    ]
+    names = ["slicing", "slice", "model", "state", "part", "type", "shape", "content"]
+    assert table.column_names == names
     assert json.loads(table.schema.metadata[b"fastrank_eval.models"]) == ["pctr"]
 
 

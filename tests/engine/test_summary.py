@@ -17,15 +17,9 @@ GROUP_WEIGHTS = ("uniform", "impressions", "positives", "pairs")
 
 
 def summary_rows(rows_of_groups, measures, **options):
+    columns = {"group": "group", "label": "label", "score": "score", "unretrieved": "allow"}
     result = fastrank_eval.evaluate(
-        table_of(rows_of_groups),
-        group="group",
-        label="label",
-        score="score",
-        measures=measures,
-        unretrieved="allow",
-        keep="",
-        **options,
+        table_of(rows_of_groups), measures=measures, keep="", **columns, **options
     )
     return {line["measure"]: line for line in result.document()["results"]}
 
@@ -85,21 +79,6 @@ def test_group_weights__of_every_measure_of_ranks():
             assert_line(lines[text], mean_over_groups(text, groups, ties=ties), text)
 
 
-def test_group_weights__a_column():
-    groups = random_groups(203, 40)
-    weights = [float(number % 4) for number in range(len(groups))]
-    weighted = [
-        [row._replace(weight=weight) for row in rows]
-        for rows, weight in zip(groups, weights, strict=True)
-    ]
-    lines = summary_rows(weighted, "RR(weight='weight')")
-    per_group = [mean_over_groups("RR", [rows]).value for rows in groups]
-    mean = math.fsum(w * v for w, v in zip(weights, per_group, strict=True)) / math.fsum(weights)
-    (line,) = lines.values()
-    assert line["value"] == pytest.approx(mean, abs=1e-12)
-    assert line["dropped"] == {"zero_weight": 10}
-
-
 def test_group_weights__follow_row_weights():
     groups = random_groups(204, 80, weights=(0.0, 0.5, 1.0, 4.0))
     texts = [f"GAUC(weight='{weight}')" for weight in GROUP_WEIGHTS]
@@ -141,13 +120,6 @@ def test_mean__of_values_whose_sum_passes_the_largest_double__is_exact():
         log, group="g", label="l", score="s", measures="CG(gain='linear')"
     )
     assert found.value("CG(gain='linear')") == 1.7e308
-
-
-def test_summary__without_any_group():
-    lines = summary_rows([], ["GAUC", "AUC", "nDCG@5", "RR", "NumRet", "GMAP"])
-    for text, line in lines.items():
-        assert line["value"] is None, text
-        assert (line["groups"], line["groups_used"], line["dropped"]) == (0, 0, {}), text
 
 
 def test_gauc__of_classes_that_weigh_nothing__is_dropped_for_their_weight():

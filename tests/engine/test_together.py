@@ -1,7 +1,5 @@
 """Several requests over one reading of the rows: each has the bits of a run of its own."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -174,9 +172,7 @@ def test_requests_together__read_a_stream_once(table: pa.Table) -> None:
     assert [bits(one) for one in together] == [bits(one) for one in alone]
 
 
-def test_requests_together__of_rows_sorted_on_disk(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_requests_together__of_rows_sorted_on_disk(monkeypatch, tmp_path) -> None:
     wanted = requests(shuffled(log_of(7)), MIXED, order="scattered", batch_rows=60)
     in_memory = [bits(one, order=False) for one in run_together(wanted)]
     monkeypatch.setattr(engine, "memory_budget", lambda *_: Budget(0, 0))
@@ -188,9 +184,7 @@ def test_requests_together__of_rows_sorted_on_disk(
     assert [bits(one, order=False) for one in on_disk] == in_memory
 
 
-def test_wide_keys_sorted_on_disk__are_counted_once(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_wide_keys_sorted_on_disk__are_counted_once(monkeypatch, tmp_path) -> None:
     """The second attempt forgets the rows of the first."""
     table = shuffled(log_of(7))
     far = pa.array(table["user"].to_numpy() << 40)
@@ -242,15 +236,6 @@ def test_label_without_any_judged_row__has_no_groups() -> None:
     parts = ({"label": "click", "measures": "RR"}, {**MIXED[6], "undefined": "skip"})
     click, cart = run_together(requests(table, parts))
     assert (click.meta.rows, cart.meta.rows, cart.meta.groups) == (ROWS, 0, 0)
-
-
-def test_one_request__is_that_of_evaluate() -> None:
-    (alone,) = run_together(requests(log_of(7), MIXED[:1]))
-    shared = {"group": "user", "score": "pctr"}
-    assert alone.summary == engine.run(log_of(7), **shared, **MIXED[0]).summary
-
-
-# ---- errors --------------------------------------------------------------------------------------
 
 
 def test_no_request__is_refused() -> None:
@@ -309,9 +294,6 @@ def test_scores_of_another_request__may_lie_outside_of_its_range() -> None:
         {"label": "order", "score": "age", "measures": "AUC"},
     )
     assert_as_alone(requests(log_of(7), parts))
-
-
-# ---- work is shared ------------------------------------------------------------------------------
 
 
 def test_columns__are_validated_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,5 @@
 """Metrics inside training loops: what LightGBM, XGBoost and CatBoost report is our number."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np
@@ -41,9 +39,6 @@ def light(label, group=None, weight=None):
     return SimpleNamespace(
         get_label=lambda: label, get_group=lambda: group, get_weight=lambda: weight
     )
-
-
-# ---- the libraries themselves --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("measure", MEASURES)
@@ -175,9 +170,6 @@ def test_catboost__shuffled_training_data__is_refused():
     )
     with pytest.raises(catboost.CatBoostError, match="do not come in the order of label"):
         model.fit(X, Y)
-
-
-# ---- without them --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """The provider for ir_measures: query by query the number that its own providers give."""
 
-from __future__ import annotations
-
 import logging
 import sys
 from collections.abc import Iterator

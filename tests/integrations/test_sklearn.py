@@ -1,7 +1,5 @@
 """Measures of groups as metrics and scorers of scikit-learn."""
 
-from __future__ import annotations
-
 import pickle
 
 import numpy as np

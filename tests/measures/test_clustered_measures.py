@@ -1,10 +1,7 @@
 """Standard errors of measures of all rows, with groups as independent clusters."""
 
-from __future__ import annotations
-
 import itertools
 import math
-import random
 from collections.abc import Sequence
 
 import numpy as np
@@ -14,9 +11,6 @@ from numba import config
 from scipy import stats
 
 import fastrank_eval
-from fastrank_eval._lib.arrow import frozen
-from fastrank_eval.groups.chunk import Chunk, Labels, Scored
-from fastrank_eval.io.columns import Columns
 from fastrank_eval.measures import measure
 from fastrank_eval.measures.clustered_sums import Confusion
 from fastrank_eval.measures.decisions import Decision
@@ -25,9 +19,7 @@ from tests.measures.test_pooled import (
     CASES,
     ORDERED,
     WEIGHTED_CASES,
-    WEIGHTS,
     evaluate,
-    probable_groups,
 )
 from tests.oracles.means import carriers, degrees_of
 from tests.oracles.measures import Row
@@ -44,22 +36,7 @@ TEXTS = tuple(
     for text in texts
     if isinstance(measure(text), ClusteredMeasure)
 )
-WITHOUT = tuple(
-    text
-    for text in itertools.chain(*POOLED_VARIANTS.values())
-    if text not in TEXTS and "clustered" not in text
-)
 
-
-def test_measures_with_an_error__are_those_of_sums():
-    assert {measure(text).name for text in TEXTS} == {
-        *("LogLoss", "NE", "NEPos", "RIG", "Brier", "PCOC", "Bias", "MAE", "MSE", "RMSE"),
-        *("PPV", "NPV", "TPR", "FNR", "TNR", "FPR", "FScore", "Accuracy", "ErrorRate"),
-        *("BalancedAccuracy", "MCC"),
-    }
-
-
-# ---- the gradient --------------------------------------------------------------------------------
 
 SUMS = {"loss": 21.0, "weight": 60.5, "positive": 17.25, "predicted": 19.5, "deviation": 8.5}
 
@@ -90,9 +67,6 @@ def test_gradient__equals_finite_differences(text):
         assert found.get(name, 0.0) == pytest.approx(rise / (2 * step), rel=1e-6, abs=1e-9), name
     # Rows counted twice change no value: the gradient is square to the sums.
     assert sum(found.get(name, 0.0) * at for name, at in sums.items()) == pytest.approx(0, abs=1e-9)
-
-
-# ---- the error, from the definition of the measure -----------------------------------------------
 
 
 def by_weighing(text: str, groups: Sequence[Sequence[Row]]) -> tuple[float, int]:
@@ -229,135 +203,10 @@ def test_error__equals_the_sandwich_of_a_regression_on_a_constant(weight, kind):
     assert found["PCOC"].se == pytest.approx(meat(p - ratio * y) / np.sum(w * y), rel=1e-9)
 
 
-# ---- what it must not depend on ------------------------------------------------------------------
-
-
-def told(result) -> dict[str, tuple]:
-    return {
-        v.measure: (v.value.hex(), v.se.hex(), v.ci_low.hex(), v.ci_high.hex(), v.effective_groups)
-        for v in result
-    }
-
-
-@pytest.mark.compiled
-@pytest.mark.parametrize("weight", [None, "weight"])
-def test_error__has_the_same_bits_in_any_order_batches_and_threads(weight):
-    groups = probable_groups(31, 300, weights=WEIGHTS)
-    table = table_of(groups)
-    once = told(evaluate(table, TEXTS, weight=weight, threads=1))
-    assert not any("nan" in numbers for numbers in once.values())
-    shuffled = table.take(random.Random(7).sample(range(table.num_rows), table.num_rows))  # noqa: S311
-    for source in (table, shuffled):
-        for threads, rows in ((1, 100), (3, 64), (2, 1 << 20)):
-            again = evaluate(source, TEXTS, weight=weight, threads=threads, batch_rows=rows)
-            assert told(again) == once, (threads, rows)
-
-
-def test_error__of_states_merged__is_that_of_all_rows():
-    log = clicks(200, 2)
-    texts = ["LogLoss", "MCC(threshold=0.2)", "PCOC"]
-
-    def state_of(of, first, last):
-        at = np.searchsorted(log["group"], [first, last])
-        rows = slice(*at)
-        label, score = (frozen(log[name][rows].copy()) for name in ("label", "score"))
-        sizes = np.bincount(log["group"][rows] - first, minlength=last - first)
-        chunk = Chunk(
-            Columns(0, (), label, (score,), (None,), None, None, ()),
-            np.append(0, np.cumsum(sizes)),
-        )
-        state = of.new_state(False, 1)
-        of.add_rows(state, Scored.of(chunk, 0, Labels.of(label, chunk.starts, True)))
-        return state
-
-    for text in texts:
-        of = measure(text)
-        whole, merged = state_of(of, 0, 200), of.new_state(False, 1)
-        for first, last in ((120, 200), (0, 1), (1, 120)):
-            merged.merge(state_of(of, first, last))
-        assert of.pooled_value(merged, map) == of.pooled_value(whole, map)
-        found, log_of = of.pooled_value(whole, map), zip(*log.values(), strict=True)
-        rows = [dict(zip(log, row, strict=True)) for row in log_of]
-        kinds = {
-            "LogLoss": [{row["group"] for row in rows}],
-            "PCOC": [{row["group"] for row in rows if row["label"]}],
-            "MCC": [
-                {row["group"] for row in rows if row["label"] == label} for label in (0, 1)
-            ] + [{row["group"] for row in rows if (row["score"] >= 0.2) == hit} for hit in (0, 1)],
-        }[of.name]  # fmt: skip
-        assert found.clusters == min(map(len, kinds))
-
-
-# ---- edges ---------------------------------------------------------------------------------------
-
-
-def test_groups_without_weight_or_score__are_no_clusters():
-    groups = [[Row(0.5, 1), Row(0.25, 0)], [Row(0.75, 1), Row(0.5, 0)]]
-    texts = ["LogLoss", "PCOC", "PPV", "Brier"]
-    once = told(evaluate(table_of(groups), texts, weight="weight"))
-    weightless = [*groups, [Row(0.5, 1, 0.0), Row(0.5, 0, 0.0)]]
-    assert told(evaluate(table_of(weightless), texts, weight="weight")) == once
-    lost = [*groups, [Row(None, 1), Row(None, 0)]]
-    found = told(evaluate(table_of(lost), texts, unretrieved="drop"))
-    assert found == told(evaluate(table_of(groups), texts))
-
-
-def test_one_group__has_no_error():
-    for line in evaluate(table_of([[Row(0.5, 1), Row(0.25, 0)]]), ["LogLoss", "PPV", "RMSE"]):
-        assert (math.isnan(line.se), line.caution) == (True, "one_group")
-
-
-def test_values_that_no_group_could_move__have_no_error():
-    groups = [[Row(1.0, 1), Row(0.0, 0)]] * 40
-    for line in evaluate(table_of(groups), ["RMSE", "MSE", "MCC", "PPV", "FScore", "PCOC"]):
-        assert all(map(math.isnan, (line.se, line.ci_low, line.ci_high))), line
-        assert line.caution == "no_variance"
-
-
 def test_policy_for_undefined_values__leaves_no_error():
     groups = [[Row(0.25, 0), Row(0.5, 0)], [Row(0.75, 0)]]
     for line in evaluate(table_of(groups), ["PCOC", "TPR", "NE"], undefined="zero"):
         assert (line.value, math.isnan(line.se), line.caution) == (0, True, "pooled")
-
-
-@pytest.mark.parametrize("text", WITHOUT)
-def test_other_measures_of_all_rows__say_that_they_have_no_error(text):
-    (line,) = evaluate(table_of(CASES["many scores"]), [text])
-    assert (math.isnan(line.se), line.caution) == (True, "pooled")
-
-
-def test_rows_without_groups__have_values_and_no_error():
-    log = {name: values for name, values in clicks(50, 3).items() if name != "group"}
-    measures = ["LogLoss", "Bias", "MCC(threshold=0.3)"]
-    for options in ({}, {"weight": "w"}):
-        found = batched.evaluate(log, label="label", score="score", measures=measures, **options)
-        grouped = evaluate(pa.table(clicks(50, 3)), measures, **options)
-        for value, line in zip(found, grouped, strict=True):
-            assert (value.value, math.isnan(value.se)) == (line.value, True)
-            assert (value.caution, value.groups, value.rows_share) == ("no_groups", 0, 1)
-
-
-# ---- what is promised ----------------------------------------------------------------------------
-
-
-@pytest.mark.slow("1,000 samples are simulated")
-@pytest.mark.skipif(bool(config.DISABLE_JIT), reason="1.6 million rows, too many for Python loops")
-def test_intervals__cover_the_truth_as_often_as_they_say():
-    """1000 samples of 200 users each; the truth is the value of all 200,000 users."""
-    samples, users = 1000, 200
-    log = clicks(samples * users, seed=4)
-    log["sample"] = log["group"] // users
-    measures = ["LogLoss", "PCOC", "NE", "Brier", "Accuracy(threshold=0.2)"]
-    options = {"group": "group", "label": "label", "score": "score", "measures": measures}
-    result = batched.evaluate(log, **options, by="sample", keep="")
-    # Slices have the bits of their rows alone.
-    lines = [line for line in result if line.by == "sample"]
-    assert len(lines) == samples * len(measures)
-    covered = dict.fromkeys(measures, 0)
-    for line in lines:
-        covered[line.measure] += line.ci_low <= result.value(line.measure) <= line.ci_high
-    for text, count in covered.items():
-        assert 0.935 <= count / samples <= 0.965, (text, count / samples)
 
 
 def test_chunk_without_a_scored_row__is_no_cluster() -> None:

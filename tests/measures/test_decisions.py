@@ -1,7 +1,5 @@
 """Predictions at a threshold, of all rows and of each group: definitions, scikit-learn, laws."""
 
-from __future__ import annotations
-
 import math
 import random
 from fractions import Fraction
@@ -17,8 +15,7 @@ from fastrank_eval.measures import measure
 from tests.measures.test_pooled import CASES, WEIGHTED_CASES, WEIGHTS, evaluate, probable_groups
 from tests.oracles.decisions import DECISIONS, cells
 from tests.oracles.measures import Row, read
-from tests.strategies import DECISION_VARIANTS, GROUP_DECISION_VARIANTS
-from tests.support import batched
+from tests.strategies import GROUP_DECISION_VARIANTS
 from tests.support.tables import table_of
 
 pytestmark = pytest.mark.kernels
@@ -33,7 +30,9 @@ def oracle_of(text: str, rows: list[Row]) -> float | str:
     return DECISIONS[name.removeprefix("Group")](rows, **options)
 
 
-# ---- groups --------------------------------------------------------------------------------------
+def of_rows(log, measures, **options):
+    roles = {"group": "g", "label": "y", "score": "s"}
+    return fastrank_eval.evaluate(log, measures=measures, **roles, **options)
 
 
 @pytest.mark.parametrize("case", EVERY)
@@ -102,20 +101,6 @@ def test_packed_rows__give_the_same_bits():
     assert [line.value.hex() for line in packed] == [line.value.hex() for line in plain]
 
 
-@pytest.mark.compiled
-def test_several_models__each_get_the_bits_they_get_alone():
-    groups = probable_groups(25, 80, unretrieved=0.2)
-    table = table_of(groups)
-    table = table.append_column("other", table["score"].combine_chunks().fill_null(0.5))
-    roles = {"group": "group", "label": "label", "unretrieved": "allow"}
-    measures = [*TEXTS, *(text for texts in DECISION_VARIANTS.values() for text in texts)]
-    both = batched.evaluate(table, score=["score", "other"], measures=measures, **roles)
-    for score in ("score", "other"):
-        alone = batched.evaluate(table, score=score, measures=measures, **roles)
-        for line in alone:
-            assert both.value(line.measure, score).hex() == line.value.hex(), line.measure
-
-
 @pytest.mark.parametrize("weight", ["uniform", "impressions", "positives", "pairs"])
 @pytest.mark.parametrize("rows", [None, "weight"])
 def test_group_weights__weigh_the_mean(weight, rows):
@@ -137,21 +122,6 @@ def test_group_weights__weigh_the_mean(weight, rows):
         assert result.value(text) == pytest.approx(above / below, rel=1e-12), text
 
 
-def test_samples_average__is_the_uniform_mean_over_groups_of_labels():
-    """Many labels a sample: a group a sample, a row a label."""
-    rng = np.random.default_rng(27)
-    truth, score = rng.integers(0, 2, (80, 6)), rng.random((80, 6))
-    log = {"sample": np.repeat(np.arange(80), 6), "y": truth.ravel(), "s": score.ravel()}
-    measures = ["GroupPPV", "GroupTPR", "GroupFScore"]
-    roles = {"group": "sample", "label": "y", "score": "s"}
-    result = batched.evaluate(log, measures=measures, undefined="zero", **roles)
-    for text, peer in zip(
-        measures, (metrics.precision_score, metrics.recall_score, metrics.f1_score), strict=True
-    ):
-        wanted = peer(truth, score >= 0.5, average="samples", zero_division=0)
-        assert result.value(text) == pytest.approx(wanted, abs=1e-12), text
-
-
 def test_undefined_groups__take_the_policy_of_their_measure():
     groups = [[Row(0.1, 1), Row(0.2, 0)], [Row(0.9, 1), Row(0.2, 0)]]
     table = table_of(groups)
@@ -162,8 +132,6 @@ def test_undefined_groups__take_the_policy_of_their_measure():
     with pytest.raises(FastRankEvalError, match="none_predicted"):
         evaluate(table, ["PPV(threshold=0.95)"], undefined="error")
 
-
-# ---- all rows ------------------------------------------------------------------------------------
 
 PEERS = {
     "precision_score": metrics.precision_score,
@@ -187,14 +155,7 @@ def test_scikit_learn__agrees(weighted, kind, threshold):
     log = {"g": np.zeros(5000, np.int64), "y": truth, "s": score, "w": weight}
     measures = [measure(name)(threshold=threshold) for name in PEERS]
     beta = measure("fbeta_score")(beta=3, threshold=threshold)
-    result = fastrank_eval.evaluate(
-        log,
-        group="g",
-        label="y",
-        score="s",
-        measures=[*measures, beta],
-        weight="w" if weighted else None,
-    )
+    result = of_rows(log, [*measures, beta], weight="w" if weighted else None)
     told = score.astype(np.float64) >= threshold
     given = {"sample_weight": weight if weighted else None}
     for found, peer in zip(measures, PEERS.values(), strict=True):
@@ -215,9 +176,7 @@ def test_profile_of_scikit_learn__puts_its_number_where_there_is_none(truth, sco
     log = {"g": [1, 1], "y": truth, "s": score}
     names = ["precision_score", "recall_score", "f1_score", "matthews_corrcoef"]
     kin = ["GroupPPV", "GroupTPR", "GroupFScore", "GroupMCC"]
-    result = fastrank_eval.evaluate(
-        log, group="g", label="y", score="s", measures=[*names, *kin], profile="sklearn"
-    )
+    result = of_rows(log, [*names, *kin], profile="sklearn")
     for name, of_groups in zip(names, kin, strict=True):
         wanted = PEERS[name](truth, np.array(score) >= 0.5)
         assert result.value(name) == result.value(of_groups) == pytest.approx(wanted), name
@@ -230,9 +189,7 @@ def test_threshold__is_compared_as_a_double(threshold):
         [0.1, 0.3, 0.7, 0.9, 0.0, -0.0, -0.1, 1e-45, np.inf, -np.inf, 3.4e38], np.float32
     )
     log = {"g": np.arange(len(score)), "y": np.ones(len(score), np.int8), "s": score}
-    found = fastrank_eval.evaluate(
-        log, group="g", label="y", score="s", measures=[f"GroupTPR(threshold={threshold!r})"]
-    )
+    found = of_rows(log, [f"GroupTPR(threshold={threshold!r})"])
     wanted = [float(float(one) >= threshold) for one in score]
     np.testing.assert_array_equal(found[found.measures[0]], wanted)
     counted = fastrank_eval.confusion(log, label="y", score="s", threshold=threshold)
@@ -241,24 +198,10 @@ def test_threshold__is_compared_as_a_double(threshold):
 
 def test_integer_scores__are_numbers_to_a_threshold():
     log = {"g": [1, 1, 2], "y": [1, 0, 1], "s": np.array([3, -2, 1], np.int64)}
-    result = fastrank_eval.evaluate(
-        log, group="g", label="y", score="s", measures="GroupAccuracy(threshold=2), RR"
-    )
+    result = of_rows(log, "GroupAccuracy(threshold=2), RR")
     np.testing.assert_array_equal(result["GroupAccuracy(threshold=2)"], [1.0, 0.0])
     with pytest.raises(FastRankEvalError, match="beyond 2\\^53"):
         fastrank_eval.confusion(log | {"s": [2**60, 1, 2]}, label="y", score="s")
-
-
-@pytest.mark.compiled
-def test_counts__are_exact_where_floats_of_32_bits_end():
-    rows = (1 << 25) + 3
-    score = np.ones(rows, np.float32)
-    score[:2] = 0.0
-    label = np.zeros(rows, np.int8)
-    label[-5:] = 1
-    (found,) = fastrank_eval.confusion({"y": label, "s": score}, label="y", score="s").to_pylist()
-    del found["score"], found["threshold"]
-    assert found == {"tp": 5, "fp": rows - 7, "fn": 0, "tn": 2}
 
 
 def test_weights__are_added_exactly():
@@ -268,27 +211,14 @@ def test_weights__are_added_exactly():
     assert Fraction(found["tp"]) == Fraction(float(sum(map(Fraction, weight))))
 
 
-@pytest.mark.parametrize("scale", [1e-30, 1e-15, 1e15, 1e30])
-def test_weights__of_any_size_leave_the_measures_alone(scale):
-    groups = [[Row(0.9, 1, scale), Row(0.8, 0, scale), Row(0.2, 0, scale), Row(0.3, 1, scale)]]
-    result = evaluate(table_of(groups), ["MCC", "GroupMCC", "PPV", "GroupFScore"], weight="weight")
-    assert [line.value for line in result] == [0.0, 0.0, 0.5, 0.5]
-
-
 @pytest.mark.parametrize("case", EVERY)
 def test_confusion__counts_what_the_definition_counts(case):
     groups, weighted = EVERY[case], case in WEIGHTED_CASES
     rows = [row for group in groups for row in group]
     tried = [0.0, 0.25, 0.3, 0.5, 1.0, 2.0]
-    found = fastrank_eval.confusion(
-        table_of(groups),
-        label="label",
-        score="score",
-        threshold=tried,
-        weight="weight" if weighted else None,
-        unretrieved="allow",
-        unjudged="allow",
-    )
+    roles = {"label": "label", "score": "score", "weight": "weight" if weighted else None}
+    nulls = {"unretrieved": "allow", "unjudged": "allow"}
+    found = fastrank_eval.confusion(table_of(groups), threshold=tried, **roles, **nulls)
     assert found["tp"].type == (pa.float64() if weighted else pa.int64())
     for one, threshold in zip(found.to_pylist(), tried, strict=True):
         wanted = dict(zip(("tp", "fp", "fn", "tn"), cells(rows, threshold), strict=True))
@@ -328,26 +258,10 @@ def test_value_per_group__of_a_measure_of_all_rows__names_the_one_of_groups():
         result["LogLoss"]
 
 
-def test_report__prints_a_confusion_matrix_once():
-    result = evaluate(table_of(CASES["many scores"]), ["PPV", "TPR", "MCC(threshold=0.25)"])
-    lines = [line for line in str(result).splitlines() if "TP " in line]
-    assert [line.partition(":")[0] for line in lines] == ["PPV, TPR", "MCC(threshold=0.25)"]
-
-
-def test_presorted_promise__does_not_matter_to_groups():
-    log = {"g": [1, 1, 2], "y": [1, 0, 1], "s": [0.9, 0.1, 0.4]}
-    result = fastrank_eval.evaluate(
-        log, group="g", label="y", score="s", measures="GroupAccuracy", order="sorted"
-    )
-    np.testing.assert_array_equal(result["GroupAccuracy"], [1.0, 0.0])
-
-
 def test_presorted_promise__is_verified_though_no_row_is_ranked():
     log = {"g": [1, 1, 2], "y": [1, 0, 1], "s": [0.1, 0.9, 0.4]}
     with pytest.raises(fastrank_eval.OrderError, match="rises inside a group at row 1"):
-        fastrank_eval.evaluate(
-            log, group="g", label="y", score="s", measures="GroupAccuracy", order="sorted"
-        )
+        of_rows(log, "GroupAccuracy", order="sorted")
 
 
 def test_a_threshold_that_is_no_number__is_refused():

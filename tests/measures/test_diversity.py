@@ -9,10 +9,8 @@ import pyarrow as pa
 import pyarrow.compute
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
 
 from fastrank_eval import ArgumentError, ColumnError, UndefinedError
-from fastrank_eval.apps.cli.main import cli
 from fastrank_eval.measures import measure, registry
 from tests.engine.test_engine import bits, layouts
 from tests.engine.test_models import assert_as_alone
@@ -26,7 +24,7 @@ from tests.oracles.diversity import (
     diversity,
 )
 from tests.strategies import COVERING
-from tests.support import batched
+from tests.support import tables
 
 pytestmark = pytest.mark.kernels
 
@@ -41,19 +39,14 @@ ORDERED = tuple(text for text in COVERING if text.startswith("P_IA"))
 
 
 def evaluate(source, measures=COVERING, **options):
-    roles = {"group": "group", "label": "label", "score": "score", "subtopics": "covers"}
-    return batched.evaluate(
-        source, measures=measures, **{**roles, "unretrieved": "allow", **options}
-    )
+    given = {"subtopics": "covers", "unretrieved": "allow", **options}
+    return tables.evaluate(source, measures, **given)
 
 
 def one_group(covers, scores=None, **options):
     pairs = zip(scores or [-float(i) for i in range(len(covers))], covers, strict=True)
     rows = [Covering(x, frozenset(c), f"d{i}") for i, (x, c) in enumerate(pairs)]
     return evaluate(covering_table([rows]), **options)
-
-
-# ---- what they are -------------------------------------------------------------------------------
 
 
 def test_registry__these_are_the_measures_that_ask_for_subtopics():
@@ -192,8 +185,6 @@ def test_other_spellings__are_read(text):
     assert measure(str(measure(text))) == measure(text)
 
 
-# ---- every way that rows take --------------------------------------------------------------------
-
 SMALL = covering_table(covering_groups(71, 9, most_rows=9, unretrieved=0.2))
 LARGE = covering_table(covering_groups(72, 400, most_rows=20, levels=4, unretrieved=0.2))
 
@@ -252,22 +243,6 @@ def test_other_measures__keep_their_bits_beside_them():
     for text in texts:
         assert beside.value(text) == alone.value(text)
 
-
-def test_command__takes_the_column(tmp_path):
-    path = tmp_path / "log.parquet"
-    pq.write_table(LARGE, path)
-    command = (
-        f"evaluate {path} -g group -l label -s score -m alpha-nDCG@5,RR --unretrieved allow -f json"
-    )
-    done = CliRunner().invoke(cli, [*command.split(), "--subtopics", "covers"])
-    assert done.exit_code == 0, done.output
-    assert f"{evaluate(LARGE, 'alpha_nDCG@5').value('alpha_nDCG@5')!r}" in done.output
-    failed = CliRunner().invoke(cli, command.split())
-    assert failed.exit_code == 2
-    assert "--subtopics" in failed.output
-
-
-# ---- the column ----------------------------------------------------------------------------------
 
 LISTS = [[0, 2], [], None, [63], [2, 2, 0], [5]]
 

@@ -1,7 +1,5 @@
 """F1 by itself is refused: F@k ranks, FScore decides at a threshold."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -9,6 +7,7 @@ import pytest
 import fastrank_eval as fe
 
 LOG = {"q": [1, 1, 2, 2], "click": [0, 1, 0, 1], "old": [0.1, 0.2, 0.3, 0.4], "new": [1, 2, 4, 3]}
+CLASSES = {"y": [0, 1], "p": [0.5, 0.2], "q": [0.5, 0.8]}
 COLUMNS: dict[str, Any] = {"group": "q", "label": "click"}
 
 
@@ -21,12 +20,7 @@ def test_f1__without_a_cutoff__is_refused_with_both_candidates(text) -> None:
         lambda: fe.evaluate(LOG, measures=text, score="old", **COLUMNS),
         lambda: fe.evaluate(LOG, measures=f"AUC,{text}", score="old", **COLUMNS),
         lambda: fe.compare(LOG, measures=text, score=["old", "new"], baseline="old", **COLUMNS),
-        lambda: fe.evaluate_classes(
-            {"y": [0, 1], "p": [0.5, 0.2], "q": [0.5, 0.8]},
-            label="y",
-            scores={0: "p", 1: "q"},
-            measures=text,
-        ),
+        lambda: fe.evaluate_classes(CLASSES, label="y", scores={0: "p", 1: "q"}, measures=text),
         lambda: fe.evaluate(LOG, measures="AUC", score="old", **COLUMNS).check("F1 < 0.5"),
     ):
         with pytest.raises(fe.FastRankEvalError, match=r"F@10 .*FScore\(threshold=0.5\)"):

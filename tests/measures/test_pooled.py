@@ -1,7 +1,5 @@
 """Every measure of all rows together, against its oracle, and the laws that all of them keep."""
 
-from __future__ import annotations
-
 import math
 import random
 
@@ -9,12 +7,12 @@ import numpy as np
 import pytest
 
 import fastrank_eval
-from fastrank_eval import FastRankEvalError, MeasureError
+from fastrank_eval import FastRankEvalError, MeasureError, testing
 from fastrank_eval.measures import measure
 from tests.oracles.measures import Row
 from tests.oracles.pooled import oracle_of
 from tests.strategies import POOLED_VARIANTS
-from tests.support import batched
+from tests.support import tables
 from tests.support.tables import table_of
 
 pytestmark = pytest.mark.kernels
@@ -44,14 +42,8 @@ def probable_groups(
 
 
 def evaluate(source, measures=TEXTS, **options):
-    return batched.evaluate(
-        source,
-        group="group",
-        label="label",
-        score="score",
-        measures=list(measures),
-        **{"unretrieved": "allow", "unjudged": "allow", **options},
-    )
+    nulls = {"unretrieved": "allow", "unjudged": "allow"}
+    return tables.evaluate(source, list(measures), **{**nulls, **options})
 
 
 def bits(result) -> dict[str, tuple]:
@@ -125,10 +117,7 @@ def test_row_weights__times_any_number_change_no_pooled_measure(factor):
 
 
 def test_row_weights__all_one_are_no_weights_for_any_pooled_measure():
-    table = table_of(probable_groups(9, 100))
-    once, again = evaluate(table), evaluate(table, weight="weight")
-    for before, after in zip(once, again, strict=True):
-        assert after.value == pytest.approx(before.value, rel=1e-12, abs=1e-12), before.measure
+    testing.weights_of_one(TEXTS, probable_groups(9, 100))
 
 
 @pytest.fixture(scope="module")
@@ -178,13 +167,9 @@ def test_clamp__a_number__or_the_epsilon_of_the_type_of_each_score():
         "whole": np.array([0, 1, 1, 0, 1], np.int8),
     }
     label = np.array([1, 0, 1, 1, 0])
-    result = batched.evaluate(
-        {"group": [0, 0, 1, 1, 1], "label": label, **columns},
-        group="group",
-        label="label",
-        score=list(columns),
-        measures=["LogLoss(clamp='type')", "LogLoss(clamp=0.25)"],
-    )
+    log = {"group": [0, 0, 1, 1, 1], "label": label, **columns}
+    measures = ["LogLoss(clamp='type')", "LogLoss(clamp=0.25)"]
+    result = evaluate(log, measures, score=list(columns))
     clamped = {"half": 4, "single": 3, "double": 2, "whole": 5}
     values = {(value.score, value.measure): value for value in result}
     for name, score in columns.items():

@@ -1,7 +1,5 @@
 """The standard error of the difference of two models' measures of all rows."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -109,13 +107,6 @@ def test_difference_of_auc__has_obuchowskis_paired_error() -> None:
     assert se == pytest.approx(wanted, rel=1e-9)
 
 
-def test_difference__without_a_known_error__is_nan() -> None:
-    found = found_of(log_of(3))
-    for text in ("AUC(bins=64)", "KS"):
-        assert math.isnan(found[text][0])
-        assert found[text][1] == 0
-
-
 def test_every_measure__has_an_error_if_it_says_so() -> None:
     log: dict[str, object] = {**log_of(3)}
     places = np.arange(len(log["user"]))
@@ -153,22 +144,3 @@ def test_difference__where_nothing_is_weighed__is_nan() -> None:
     for se, groups in found_of(log, "w").values():
         assert math.isnan(se)
         assert groups == 0
-
-
-def test_difference__of_a_model_and_itself__is_certain() -> None:
-    log = log_of(2)
-    log["b"] = log["a"]
-    for text, (se, _) in found_of(log).items():
-        assert se == 0 or text in ("AUC(bins=64)", "KS"), text
-
-
-@pytest.mark.parametrize("weight", [None, "w"])
-def test_difference__however_rows_are_split__has_the_same_bits(weight) -> None:
-    log = log_of(11, groups=200)
-    grouped = np.argsort(log["user"], kind="stable")
-    wanted = found_of(log, weight, threads=1)
-    for options in ({"threads": 2, "batch_rows": 37}, {"threads": 1, "batch_rows": 301}):
-        assert repr(found_of(log, weight, **options)) == repr(wanted)
-    ordered = {name: column[grouped] for name, column in log.items()}
-    for options in ({"threads": 2, "batch_rows": 53}, {"threads": 1}):
-        assert repr(found_of(ordered, weight, **options)) == repr(wanted)

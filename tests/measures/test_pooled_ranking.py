@@ -1,10 +1,5 @@
 """Measures of the ROC and precision-recall curves of all rows, beside scikit-learn and by hand."""
 
-from __future__ import annotations
-
-import math
-from fractions import Fraction
-
 import numpy as np
 import pytest
 from sklearn.metrics import (
@@ -19,7 +14,6 @@ import fastrank_eval
 from fastrank_eval.stats.score_runs import ScoreRuns
 from fastrank_eval.stats.score_table import RocSteps
 from fastrank_eval.stats.scores import PooledScores
-from fastrank_eval.stats.weighted_scores import WeightedScores
 
 TEXTS = (
     *("AUC", "AUC(max_fpr=0.05)", "Gini", "KS", "AvgPrec"),
@@ -36,16 +30,10 @@ def rows_of(seed: int, rows: int, levels: int, kind=np.float64):
 
 def values(label, score, weight=None, measures=TEXTS):
     log = {"group": np.zeros(len(label), np.int64), "label": label, "score": score}
+    roles = {"group": "group", "label": "label", "score": "score"}
     if weight is not None:
-        log["weight"] = weight
-    return fastrank_eval.evaluate(
-        log,
-        group="group",
-        label="label",
-        score="score",
-        weight=None if weight is None else "weight",
-        measures=list(measures),
-    )
+        log["weight"], roles["weight"] = weight, "weight"
+    return fastrank_eval.evaluate(log, measures=list(measures), **roles)
 
 
 @pytest.mark.parametrize("levels", [2, 50, 10**6])
@@ -144,32 +132,6 @@ def test_steps__are_what_the_table_says_however_scores_are_kept(
     assert repr(other.auc()) == repr(area), "the area of the steps is that of the buckets"
 
 
-@pytest.mark.parametrize("kind", [np.float32, np.float64])
-def test_states__merge_to_the_same_table_steps_and_area(kind, monkeypatch):
-    monkeypatch.setattr(ScoreRuns, "FEW_ROWS", 0)
-    monkeypatch.setattr(PooledScores, "BUFFER_BYTES", 1 << 14)
-    label, score, weight = rows_of(11, 20_000, 3000, kind)
-    parts = np.array_split(np.random.default_rng(1).permutation(len(score)), 9)
-
-    def state_of(chosen, weighted):
-        state = WeightedScores() if weighted else PooledScores()
-        for part in chosen:
-            positive = np.flatnonzero(label[part])
-            state.add(score[part], positive, weight[part] if weighted else None)
-        return state
-
-    for weighted in (False, True):
-        whole = state_of(parts, weighted)
-        merged = state_of(parts[6:], weighted)
-        for some in (parts[:2], parts[2:6]):
-            merged.merge(state_of(some, weighted))
-        assert merged.auc() == whole.auc()
-        for name in ("score", "positives", "others"):
-            assert np.array_equal(getattr(merged.table(), name), getattr(whole.table(), name))
-        for name in ("score", "positives", "others", "negatives_between"):
-            assert np.array_equal(getattr(merged.steps(), name), getattr(whole.steps(), name))
-
-
 @pytest.mark.slow("tens of millions of rows")
 def test_state__of_float32_probabilities__takes_about_two_bytes_for_each_possible_score(
     monkeypatch,
@@ -193,42 +155,3 @@ def test_state__of_float32_probabilities__takes_about_two_bytes_for_each_possibl
         )
     assert held[-1] <= 2 * len(every), held
     assert state.auc() == pytest.approx(0.5, abs=1e-3)
-
-
-def test_single_class__is_undefined_for_each_with_a_reason():
-    for label in (np.zeros(5, int), np.ones(5, int)):
-        for found in values(label, np.linspace(0, 1, 5)):
-            assert math.isnan(found.value), found
-            assert found.dropped == {"single_class": 1}, found
-
-
-@pytest.mark.slow("tens of millions of rows")
-def test_counts__of_more_rows_than_a_float32_can_tell_apart_are_exact():
-    """2**25 rows: where counts are held in the scores' type, they stop at 2**24."""
-    rows, levels = 1 << 25, 4099
-    number = np.arange(rows, dtype=np.uint64)
-    level = (number % np.uint64(levels)).astype(np.int64)
-    positive = (number * np.uint64(2654435761) >> np.uint64(9)) % np.uint64(5000) < level
-    score = (level / levels).astype(np.float32)
-    won = np.bincount(level[positive], minlength=levels).astype(object)[::-1]
-    lost = np.bincount(level[~positive], minlength=levels).astype(object)[::-1]
-    found, all_lost = np.cumsum(won), np.cumsum(lost)
-    pairs = int(found[-1]) * int(all_lost[-1])
-    right = sum(
-        p * (2 * (all_lost[-1] - fp) + n) for p, fp, n in zip(won, all_lost, lost, strict=True)
-    )
-    exact = {
-        "AUC": Fraction(int(right), 2 * pairs),
-        "KS": max(
-            abs(Fraction(int(tp), int(found[-1])) - Fraction(int(fp), int(all_lost[-1])))
-            for tp, fp in zip(found, all_lost, strict=True)
-        ),
-        "AvgPrec": sum(
-            Fraction(int(p) * int(tp), int(found[-1]) * int(tp + fp))
-            for p, tp, fp in zip(won, found, all_lost, strict=True)
-        ),
-    }
-    result = values(positive.astype(np.int8), score, measures=[*exact, "AUC(bins=8192)"])
-    assert result.value("AUC") == result.value("AUC(bins=8192)") == float(exact["AUC"])
-    for text in ("KS", "AvgPrec"):
-        assert result.value(text) == pytest.approx(float(exact[text]), rel=1e-14), text

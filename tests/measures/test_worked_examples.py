@@ -29,26 +29,14 @@ ARITHMETIC = {
 
 
 def table_of(case: dict) -> pa.Table:
-    rows = case["rows"]
-    return pa.table(
-        {
-            "group": rows["group"],
-            "label": pa.array(rows["label"], pa.int64()),
-            "score": pa.array(rows["score"], pa.float64()),
-        }
-    )
+    kinds = {"group": None, "label": pa.int64(), "score": pa.float64()}
+    return pa.table({name: pa.array(case["rows"][name], kind) for name, kind in kinds.items()})
 
 
 def measured(case: dict) -> list[float]:
-    result = fastrank_eval.evaluate(
-        table_of(case),
-        group="group",
-        label="label",
-        score="score",
-        measures=case["measures"],
-        ties="input" if "interpolated" in case["metric"] else "expected",
-        unretrieved="allow",
-    )
+    roles = {"group": "group", "label": "label", "score": "score", "unretrieved": "allow"}
+    ties = "input" if "interpolated" in case["metric"] else "expected"
+    result = fastrank_eval.evaluate(table_of(case), measures=case["measures"], ties=ties, **roles)
     return [result.value(text) for text in case["measures"]]
 
 

@@ -1,7 +1,5 @@
 """Gates as texts: what they read as, what is refused and where, that a tree's text is the tree."""
 
-from __future__ import annotations
-
 import re
 
 import pytest
@@ -32,9 +30,6 @@ GAUC, AUC = Term("GAUC"), Term("AUC")
 
 def joined(operator: str, *parts: Node) -> Operation:
     return Operation(operator, parts)
-
-
-# ---- what a text means ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -161,9 +156,7 @@ def test_parse__option_given_as_its_default__stays_given() -> None:
         ("-auc - -1 < 1", "-AUC value - -1 < 1"),
     ],
 )
-def test_text__of_a_gate__has_quotes_only_where_needed_and_names_as_given(
-    text: str, shown: str
-) -> None:
+def test_text__of_a_gate__has_quotes_only_where_needed_and_names_as_given(text, shown) -> None:
     assert str(parse(text)) == shown
 
 
@@ -173,9 +166,6 @@ def test_functions__one_after_another__are_not_nested() -> None:
     parse(f"{row}{'(' * 29}GAUC{')' * 29} < 2")
     with pytest.raises(ArgumentError, match="at most 30 nested parentheses"):
         parse(f"{row}{'(' * 31}GAUC{')' * 31} < 2")
-
-
-# ---- what is refused -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -234,8 +224,6 @@ def test_parse__refuses__and_tells_where(text: str, complaint: str) -> None:
     assert len(str(error.value)) < 800
 
 
-# ---- laws ----------------------------------------------------------------------------------------
-
 NAMES = st.text(min_size=1, max_size=5) | st.sampled_from(["pctr", "P", "not", "abs", "all", "*"])
 MEASURES = st.sampled_from(
     ["GAUC", "P@5", "nDCG(gain='exp')@10", "nDCG(gain={1: 1, 2: 3})", "GAUC(weight='a)\"b\\\\')"]
@@ -272,7 +260,7 @@ CONDITIONS: st.SearchStrategy[Operation] = st.recursive(
 ).filter(lambda tree: any(True for _ in terms_of(tree)))
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=150, deadline=None, derandomize=True)
 @given(CONDITIONS)
 def test_text__of_a_tree__reads_as_the_tree(tree: Operation) -> None:
     assert parse(str(tree)) == tree
@@ -290,7 +278,7 @@ GARBAGE = st.lists(PIECES | st.text(max_size=3), max_size=14).flatmap(
 )
 
 
-@settings(max_examples=800, deadline=None, derandomize=True)
+@settings(max_examples=400, deadline=None, derandomize=True)
 @given(GARBAGE)
 def test_parse__anything__is_a_gate_or_an_argument_error(text: str) -> None:
     try:
@@ -302,9 +290,7 @@ def test_parse__anything__is_a_gate_or_an_argument_error(text: str) -> None:
 
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(CONDITIONS, st.data())
-def test_parse__a_gate_with_a_sign_changed__raises_nothing_else(
-    tree: Operation, data: st.DataObject
-) -> None:
+def test_parse__a_gate_with_a_sign_changed__raises_nothing_else(tree, data) -> None:
     text = str(tree)
     at = data.draw(st.integers(0, len(text)))
     width = data.draw(st.integers(0, 3))

@@ -1,7 +1,5 @@
 """Gates: what results do not pass, and what they are told."""
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import dataclass, field, replace
@@ -175,9 +173,7 @@ def test_unknown_slice__value_without_its_column__suggests_the_slice() -> None:
         ),
     ],
 )
-def test_judge__what_cannot_be_told__fails_whatever_stands_around_it(
-    condition: str, kind: str, text: str
-) -> None:
+def test_judge__what_cannot_be_told__fails_whatever_stands_around_it(condition, kind, text) -> None:
     other = "ptcr:GAUC > 5" if "ptcr" in condition else "GAUC > 5"
     for whole in (
         condition, f"not {condition}", f"{other} and {condition}", f"{other} and not {condition}",
@@ -347,9 +343,7 @@ def test_gate__on_an_error_that_its_measure_lacks__is_refused(field: str) -> Non
 
 @pytest.mark.parametrize("text", ["AUC", "AUC(se='clustered')", "KS", "LogLoss"])
 @pytest.mark.parametrize("field", PAIR_FIELDS)
-def test_gate__on_wins_losses_or_ties_of_a_measure_of_all_rows__is_refused(
-    field: str, text: str
-) -> None:
+def test_gate__on_wins_losses_or_ties_of_a_measure_of_all_rows__is_refused(field, text) -> None:
     gate = fe.gate(f"GAUC {field} < 9 and {text}[*] {field} < 1")
     with pytest.raises(ArgumentError) as refused:
         gate.require({"GAUC": "", text: ""}, ["a"], with_errors=[text])
@@ -380,9 +374,7 @@ def test_gates_and_verdicts__do_not_change() -> None:
     st.sampled_from(["{} < 0", "not {} < 0", "{} = {}", "not {} != {}", "abs({}) >= 0 or rows > 0",
                      "min({}, 0) > 1", "max(0, {}) < -1", "0 * {} > 1", "1 / {} > 5"]),
 )  # fmt: skip
-def test_judge__nan_infinity_or_nothing__never_passes(
-    name: str, number: float | None, condition: str
-) -> None:
+def test_judge__nan_infinity_or_nothing__never_passes(name, number, condition) -> None:
     class Bare:
         score, slice, measure = "pctr", "all", "GAUC"
 

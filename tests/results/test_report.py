@@ -1,7 +1,5 @@
 """One report as text, on terminals, as markdown, LaTeX and HTML: names from data stay text."""
 
-from __future__ import annotations
-
 import io
 import re
 
@@ -39,9 +37,6 @@ def of(name: str) -> Report:
             Lines(["ties=expected", f"weight={name}"], "conventions"),
         ],
     )
-
-
-# ---- text and terminals --------------------------------------------------------------------------
 
 
 def test_text__has_a_line_for_each_row_and_no_time() -> None:
@@ -138,9 +133,6 @@ def test_table__with_a_narrower_form__shows_it_where_it_must() -> None:
 def test_names__of_two_columns_a_letter__stay_aligned() -> None:
     lines = shown(None, Table(["name", "x"], [["模型", "1"], ["ab", "2"]])).split("\n")
     assert lines == ["name  x", "模型  1", "ab    2"]
-
-
-# ---- documents -----------------------------------------------------------------------------------
 
 
 def test_markdown__names_are_code_and_the_best_word_is_bold() -> None:

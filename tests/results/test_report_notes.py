@@ -1,7 +1,5 @@
 """What a report says below its table: groups behind means, thresholds that decide nothing."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

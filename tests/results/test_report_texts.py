@@ -1,7 +1,5 @@
 """One stored text of each class of results: ``python -m tests.results.test_report_texts``."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,9 +1,5 @@
 """Result: tables, JSON, CSV, markdown and print, from values written by hand."""
 
-from __future__ import annotations
-
-import csv
-import io
 import json
 import math
 import pickle
@@ -14,13 +10,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from rich.console import Console
 
 from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError, MeasureError
 from fastrank_eval.engine.records import MeasureValue, Meta
 from fastrank_eval.measures import measure
 from fastrank_eval.results.evaluate import evaluate
 from fastrank_eval.results.result import Result
+from tests.support.commands import on_terminal
 
 NAN = math.nan
 
@@ -49,13 +45,6 @@ def one_result(
     return Result(values, per_group, meta, scores, ["GAUC", "AUC", "ERR(max_grade=1)@10"])
 
 
-def on_terminal(result: Any, width: int) -> list[str]:
-    console = Console(file=io.StringIO(), width=width)
-    console.print(result)
-    assert isinstance(console.file, io.StringIO)
-    return console.file.getvalue().splitlines()
-
-
 # ---- access by name ------------------------------------------------------------------------------
 
 
@@ -71,7 +60,7 @@ def test_value__undefined__is_nan() -> None:
 def test_value__several_scores__needs_the_score() -> None:
     result = one_result(("model_a", "model_b"))
     assert result.value("GAUC", "model_b") == result.value("GAUC", score="model_a")
-    with pytest.raises(ArgumentError, match="'model_a', 'model_b'"):
+    with pytest.raises(ArgumentError, match=r"'model_a', 'model_b'.*result\.value\('GAUC', 'mod"):
         result.value("GAUC")
     with pytest.raises(ArgumentError, match="Did you mean 'model_a'"):
         result.value("GAUC", "model_A")
@@ -154,6 +143,7 @@ def test_to_json__nan_and_numpy_values__are_strict_json() -> None:
         raise AssertionError(constant)
 
     read = json.loads(text, parse_constant=refuse)
+    assert read["results"][0]["value"] == 0.7123456789
     assert list(read) == ["schema", "meta", "results"]
     assert list(read["meta"]) == ["version", "rows", "groups", "conventions", "seconds"]
     assert read["meta"]["conventions"] == {
@@ -168,23 +158,6 @@ def test_to_json__nan_and_numpy_values__are_strict_json() -> None:
         "groups_used": 0, "dropped": {"single_class": 12000}, "rows_share": 0.0,
         "positives_share": None, "aggregate": "pooled", "details": {},
     }  # fmt: skip
-
-
-def test_to_json__values__keep_every_digit() -> None:
-    assert json.loads(one_result().to_json())["results"][0]["value"] == 0.7123456789
-
-
-def test_to_csv__names_with_commas_and_quotes__read_back() -> None:
-    result = one_result(('a,"b"\nc',))
-    rows = list(csv.DictReader(io.StringIO(result.to_csv())))
-    assert rows[0]["score"] == 'a,"b"\nc'
-    assert float(rows[0]["value"]) == 0.7123456789
-    assert rows[0]["dropped"] == "all_negative=3990;few_rows=10"
-    assert rows[1]["value"] == ""
-
-
-def test_iter__gives_the_values_in_order() -> None:
-    assert [v.measure for v in one_result()] == ["GAUC", "AUC", "ERR(max_grade=1)@10"]
 
 
 # ---- print ---------------------------------------------------------------------------------------
@@ -206,9 +179,8 @@ def with_intervals(scores: tuple[str, ...], groups: int) -> Result:
 def test_print__intervals__stand_beside_values_or_under_them(groups: int) -> None:
     result = with_intervals(("pctr",), groups)
     for width, beside in ((80, False), (120, True), (160, True)):
-        lines = on_terminal(result, width)
-        text = "\n".join(lines)
-        assert max(map(len, lines)) <= width
+        text = on_terminal(result, width)
+        assert max(map(len, text.splitlines())) <= width
         assert "95% CI" in text
         assert ("[0.7102, 0.7145]" in text) == beside
         assert ("±0.0022" in text) != beside
@@ -217,19 +189,6 @@ def test_print__intervals__stand_beside_values_or_under_them(groups: int) -> Non
     for text in (repr(result), result.to_markdown()):
         assert "[0.7102, 0.7145]" in text
         assert "n/a" in text
-
-
-@pytest.mark.parametrize(
-    "low, high, printed",
-    [(17839.3, 18414.7, "[17,839, 18,415]"), (0.5, 0.5, "[0.500000, 0.500000]"),
-     (0.2, 1.04, "[0.20, 1.04]"), (1e-12, 3e-12, "[1.00000e-12, 3.00000e-12]"),
-     (-1e200, 1e200, "[-1.00000e+200, 1.00000e+200]")],
-)  # fmt: skip
-def test_print__interval__has_two_digits_of_its_half(low: float, high: float, printed: str) -> None:
-    entry = MeasureValue("s", "all", "CG", (low + high) / 2, 9, 9, {}, 1.0, 1.0, se=0.1,
-                         ci_low=low, ci_high=high)  # fmt: skip
-    result = Result([entry], None, Meta("1", 9, 9, {}, 1.0), ["s"], ["CG"])
-    assert printed in repr(result)
 
 
 def test_interval__by_any_spelling_and_score() -> None:
@@ -243,33 +202,14 @@ def test_interval__by_any_spelling_and_score() -> None:
 
 def test_print__markup_and_codes_in_names__are_shown_not_obeyed() -> None:
     result = one_result(("[red]a[/red]", "b\x1b[31m\n"), conventions={"weight": "[bold]w"})
-    text = "\n".join(on_terminal(result, 120))
+    text = on_terminal(result, 120)
     assert "[red]a[/red]" in text
     assert r"b\x1b[31m\n" in text
     assert "weight=[bold]w" in text
     assert "\x1b" not in text + repr(result)
 
 
-def test_print__no_rows__says_so() -> None:
-    values = [MeasureValue("pctr", "all", "GAUC", NAN, 0, 0, {}, NAN, NAN)]
-    result = Result(values, None, Meta("1", 0, 0, {}, 0.1), ["pctr"], ["GAUC"])
-    for text in (repr(result), result.to_markdown(), "\n".join(on_terminal(result, 80))):
-        assert "no rows, no groups" in text
-        assert "undefined" in text
-
-
-@pytest.mark.parametrize(
-    "value, printed",
-    [(0.5, "0.500000"), (1.0, "1.00000"), (0.0, "0.00000"), (1234.5678912, "1234.57"),
-     (1.2345678e-5, "1.23457e-05"), (NAN, "undefined")],
-)  # fmt: skip
-def test_print__values__have_six_digits(value: float, printed: str) -> None:
-    entry = MeasureValue("s", "all", "CG", value, 1, 1, {}, 1.0, 1.0)
-    result = Result([entry], None, Meta("1", 1, 1, {}, 1.0), ["s"], ["CG"])
-    assert repr(result).splitlines()[1].split()[2] == printed
-
-
-def test_aggregate__other_than_the_mean__is_said_everywhere() -> None:
+def test_aggregate__other_than_the_mean__is_said() -> None:
     values = [
         MeasureValue("s", "all", "NumRet", 1234567.0, 3, 3, {}, 1.0, 1.0, "sum"),
         MeasureValue("s", "all", "NumRel(weight='w')", 0.5, 3, 3, {}, 1.0, 1.0, "sum"),
@@ -280,33 +220,13 @@ def test_aggregate__other_than_the_mean__is_said_everywhere() -> None:
     result = Result(values, None, Meta("1", 9, 3, {}, 1.0), ["s"], [v.measure for v in values])
     kinds = ["sum", "sum", "geometric mean", "mean", "pooled"]
     assert result.records()["aggregate"].to_pylist() == kinds
-    assert [line["aggregate"] for line in json.loads(result.to_json())["results"]] == kinds
-    rows = list(csv.DictReader(io.StringIO(result.to_csv())))
-    assert [row["aggregate"] for row in rows] == kinds
-    assert [row["positives_share"] for row in rows] == ["1.0"] * 5
-    printed = [
+    assert [tuple(re.split(r" {2,}", line)[1:3]) for line in repr(result).splitlines()[1:6]] == [
         ("NumRet (sum)", "1,234,567"),
         ("NumRel(weight='w') (sum)", "0.500000"),
         ("GMAP (geometric mean)", "0.250000"),
         ("AP", "0.500000"),
         ("AUC", "0.500000"),
     ]
-    plain = [tuple(re.split(r" {2,}", line)[1:3]) for line in repr(result).splitlines()[1:6]]
-    assert plain == printed
-    for text in (result.to_markdown(), "\n".join(on_terminal(result, 120))):
-        for cells in printed:
-            assert all(cell in text for cell in cells)
-
-
-@pytest.mark.parametrize(
-    "share, printed",
-    [(1.0, "100%"), (0.0, "0%"), (0.999999, ">99.9%"), (1e-9, "<0.1%"), (0.5, "50.0%"),
-     (NAN, "n/a")],
-)  # fmt: skip
-def test_print__shares__only_the_whole_is_100_percent(share: float, printed: str) -> None:
-    entry = MeasureValue("s", "all", "CG", 1.0, 1, 1, {}, share, 1.0)
-    result = Result([entry], None, Meta("1", 1, 1, {}, 1.0), ["s"], ["CG"])
-    assert repr(result).splitlines()[1].split()[5] == printed
 
 
 @pytest.mark.parametrize(
@@ -317,7 +237,7 @@ def test_print__shares__only_the_whole_is_100_percent(share: float, printed: str
 def test_print__speed__suits_its_size(rows: int, seconds: float, printed: str) -> None:
     entry = MeasureValue("s", "all", "CG", 1.0, 3, 3, {}, 1.0, 1.0)
     result = Result([entry], None, Meta("1", rows, 3, {}, seconds), ["s"], ["CG"])
-    assert printed in "\n".join(on_terminal(result, 80))
+    assert printed in on_terminal(result, 80)
 
 
 @pytest.mark.parametrize("text", ["GAUC,AUC", "FieldRCE(field='slot'),GAUC"])
@@ -343,6 +263,90 @@ def test_text__of_no_rows__counts_no_groups_where_rows_would_have_them() -> None
     assert "0/0" in repr(grouped).splitlines()[1]
 
 
-def test_value__several_scores__shows_the_call() -> None:
-    with pytest.raises(ArgumentError, match=r"result\.value\('GAUC', 'a'\)"):
-        with_intervals(("a", "b"), 12_000).value("GAUC")
+# ---- models side by side -------------------------------------------------------------------------
+
+META = Meta("1", 900, 90, {"confidence": 0.95, "ties": "expected"}, 0.1)
+
+
+def value(score: str, measure: str, number: float, half: float = NAN, **more: Any) -> MeasureValue:
+    entry = MeasureValue(
+        score, "all", measure, number, 90, 60, {"all_negative": 30}, 0.75, 1.0,
+        se=half / 2, ci_low=number - half, ci_high=number + half,
+    )  # fmt: skip
+    return replace(entry, **more)
+
+
+def result_of(numbers: dict[str, list[float]], half: float = 0.0123, **more: Any) -> Result:
+    scores = [f"m{i}" for i in range(len(next(iter(numbers.values()))))]
+    values = [
+        value(score, measure, row[i], half, **more)
+        for i, score in enumerate(scores)
+        for measure, row in numbers.items()
+    ]
+    return Result(values, None, META, scores, list(numbers))
+
+
+def bold(result: Result) -> list[str]:
+    return re.findall(r"\*\*([^*]+)\*\*", result.to_markdown())
+
+
+TWO = {"GAUC": [0.71, 0.72], "LogLoss": [0.31, 0.32], "PCOC": [0.98, 1.02]}
+
+
+@pytest.mark.parametrize(
+    "measure, numbers, best",
+    [
+        ("GAUC", [0.1, 0.3, 0.2], ["0.300000"]),
+        ("LogLoss", [0.1, 0.3, 0.2], ["0.100000"]),
+        ("GAUC", [0.3, 0.3, 0.2], ["0.300000", "0.300000"]),
+        ("GAUC", [0.3, 0.3 + 1e-9, 0.2], ["0.300000", "0.300000"]),
+        ("GAUC", [0.3, 0.3, 0.3], []),
+        ("GAUC", [NAN, 0.3, 0.2], ["0.300000"]),
+        ("GAUC", [NAN, 0.3, NAN], []),
+        ("GAUC", [NAN, NAN, NAN], []),
+        ("PCOC", [1.0, 0.9, 1.1], []),
+        ("Bias", [0.0, 0.1, -0.1], []),
+        ("NumRet", [5, 6, 7], []),
+    ],
+)
+def test_best__is_the_best_as_printed_where_the_measure_has_a_direction(
+    measure, numbers, best
+) -> None:
+    assert bold(result_of({measure: numbers})) == best
+
+
+def test_terminal__best_is_bold_only_where_there_are_styles() -> None:
+    result = result_of(TWO)
+    styled = on_terminal(result, 80, force_terminal=True, color_system="standard")
+    assert re.findall(r"\x1b\[1m *([\d.]+)\x1b\[0m", styled) == ["0.720000", "0.310000"]
+    assert "\x1b" not in on_terminal(result, 80)
+
+
+def test_coverage__that_differs__names_its_models() -> None:
+    result = result_of(TWO)
+    values = [
+        replace(v, groups_used=50, dropped={"all_negative": 40})
+        if (v.score, v.measure) == ("m1", "GAUC")
+        else v
+        for v in result.values
+    ]
+    text = Result(values, None, META, result.scores, result.measures).to_markdown()
+    assert "| `GAUC of m0, LogLoss, PCOC` | 60/90 | 30 all_negative | " in text
+    assert "| `GAUC of m1` | 50/90 | 40 all_negative | " in text
+
+
+def test_slices__used_groups_that_differ_between_models__are_marked() -> None:
+    values = [
+        value(score, "GAUC", 0.5, by=by, slice=part, groups_used=used)
+        for by, part in ((None, "all"), ("slot", "slot=1"))
+        for score, used in (("a", 60), ("b", 50))
+    ]
+    text = repr(Result(values, None, META, ["a", "b"], ["GAUC"]))
+    assert re.search(r"^slot=1 +≥50/90 ", text, re.M)
+    assert "≥ where models differ" in text
+
+
+def test_cautions__of_models_side_by_side__are_marks() -> None:
+    text = repr(result_of({"GAUC": [0.5, 0.6]}, caution="few_groups", effective_groups=5.0))
+    assert text.count("effective groups") == 1
+    assert "* fewer than 40 effective groups: the interval is rough\n" in text

@@ -1,30 +1,30 @@
 """What every result shows, written once: JSON, CSV, frames, documents, notebooks, terminals."""
 
-from __future__ import annotations
-
+import csv
 import io
 import json
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from rich.console import Console
 
 import fastrank_eval as fe
 from fastrank_eval.results.report import Lines, Report, Table
 from fastrank_eval.results.views import View
+from tests.support.commands import on_terminal
 
 
 class Fake(View):
-    """A result of one value."""
+    """A result of one value, whose name a sheet would compute."""
+
+    name = "=a,b"
 
     def records(self) -> pa.Table:
         kinds = pa.schema({"name": pa.string(), "value": pa.float64(), "dropped": COUNTS})
-        rows = [{"name": "=a,b", "value": None, "dropped": {"few": 2, "none": 0}}]
-        return pa.Table.from_pylist(rows, kinds)
+        return pa.Table.from_pylist(self._rows(), kinds)
 
     def _rows(self) -> list[dict[str, Any]]:
-        return [{"name": "=a,b", "value": None, "dropped": {"few": 2, "none": 0}}]
+        return [{"name": self.name, "value": None, "dropped": {"few": 2, "none": 0}}]
 
     def document(self, *, more: bool = False) -> dict[str, Any]:
         return {"value": None, "name": "é", **({"more": 1} if more else {})}
@@ -46,6 +46,9 @@ def test_json__is_strict_ascii_with_the_choices_of_the_document() -> None:
 
 def test_csv__has_maps_as_pairs_and_no_formula_if_safe() -> None:
     assert Fake().to_csv() == 'name,value,dropped\n"=a,b",,few=2;none=0\n'
+    quoted = Fake()
+    quoted.name = 'a,"b"\nc'
+    assert next(csv.DictReader(io.StringIO(quoted.to_csv())))["name"] == quoted.name
     assert Fake().to_csv(safe=True).splitlines()[1] == '"\'=a,b",,few=2;none=0'
 
 
@@ -68,9 +71,6 @@ def test_documents__have_the_choices_of_the_report() -> None:
 def test_text__is_the_document_and_a_terminal_shows_the_time() -> None:
     assert repr(Fake()) == "name  value\na         1"
     for renderable, title in ((Fake(), "value"), (Fake().view(wide=True), "wide value")):
-        console = Console(file=io.StringIO(), width=40)
-        console.print(renderable)
-        assert isinstance(console.file, io.StringIO)
-        lines = console.file.getvalue().splitlines()
+        lines = on_terminal(renderable, 40).splitlines()
         assert lines[0].rstrip() == f"name  {title}"
         assert lines[-1].rstrip() == "1 row, 1 s"

@@ -1,11 +1,13 @@
-"""Commands in this process, and the log that most of them read."""
+"""Commands in this process, the log that most of them read, and what a terminal shows."""
 
 from __future__ import annotations
 
+import io
 import json
 from typing import Any
 
 from click.testing import CliRunner, Result
+from rich.console import Console
 
 from fastrank_eval.apps.cli.main import cli
 
@@ -43,3 +45,11 @@ def refusal(*arguments: str, **keywords: Any) -> str:
 def document(*arguments: str, **keywords: Any) -> Any:
     """The JSON that a command prints."""
     return json.loads(output(*arguments, "--format", "json", **keywords))
+
+
+def on_terminal(shown: Any, width: int, **options: Any) -> str:
+    """What a terminal of a width shows."""
+    console = Console(file=io.StringIO(), width=width, **options)
+    console.print(shown)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()

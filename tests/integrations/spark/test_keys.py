@@ -1,7 +1,5 @@
 """Rows in order of a hash, without Spark: whole groups, shared hashes, strays."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

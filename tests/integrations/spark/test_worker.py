@@ -1,7 +1,5 @@
 """A partition, without Spark: kernels are compiled once a worker, and kept for others."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
@@ -30,27 +28,16 @@ for _ in range(3):
 
 
 @pytest.mark.slow("starts workers that compile")
-def test_kernels__are_compiled_once_a_worker_and_found_by_the_next(
-    empty_store: Path, store: Path
-) -> None:
+def test_kernels__are_compiled_once_a_worker_and_found_by_the_next(empty_store, store) -> None:
     folder = empty_store / "kernels"
     # Kernels of AUC are compiled again, the others are there: all of them take half a minute.
     shutil.copytree(store, folder, ignore=shutil.ignore_patterns("_auc-*"))
     environment = {**os.environ, "FASTRANK_CACHE_DIR": str(folder)}
-    compiled = [
-        [
-            int(line)
-            for line in subprocess.run(
-                [sys.executable, "-c", SCRIPT],
-                env=environment,
-                cwd=Path(__file__).parents[3],
-                capture_output=True,
-                text=True,
-                check=True,
-                timeout=300,
-            ).stdout.split()
-        ]
-        for _ in range(2)
-    ]
+    options = {"env": environment, "cwd": Path(__file__).parents[3], "capture_output": True}
+    compiled = []
+    for _ in range(2):
+        words = [sys.executable, "-c", SCRIPT]
+        done = subprocess.run(words, **options, text=True, check=True, timeout=300)
+        compiled.append([int(line) for line in done.stdout.split()])
     assert compiled[0][0] > 0
     assert compiled == [[compiled[0][0], 0, 0], [0, 0, 0]]

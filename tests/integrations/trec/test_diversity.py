@@ -83,16 +83,9 @@ def test_run__beside_them__evaluates(tmp_path, stored):
     joined = trec.join(judged, run)
     assert joined.table["doc"].to_pylist() == ["d3", "d4", "d5", "d1", "d3", "d9"]
     assert joined.table["subtopics"].to_pylist() == [[1, 3], None, [2], None, [], []]
-    result = fastrank_eval.evaluate(
-        joined.table,
-        group="query",
-        item="doc",
-        label="grade",
-        score="score",
-        subtopics="subtopics",
-        measures="StRecall,AP",
-        profile="ndeval",
-    )
+    columns = {"group": "query", "item": "doc", "label": "grade", "score": "score"}
+    options = {"subtopics": "subtopics", "measures": "StRecall,AP", "profile": "ndeval"}
+    result = fastrank_eval.evaluate(joined.table, **columns, **options)
     assert result["StRecall"][0] == pytest.approx(2 / 3)
     assert result["AP"][0] == 0.5
 

@@ -1,11 +1,8 @@
 """One call for runs and judgements, from the forms that other tools have."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pyarrow.csv as pacsv
@@ -124,35 +121,29 @@ def test_evaluate__other_conventions__are_those_of_evaluate() -> None:
 
 
 @pytest.mark.parametrize("tool", TOOLS)
-@pytest.mark.parametrize("form", ["arrow", "pandas", "polars", "parquet", "csv"])
-def test_evaluate__frames_of_other_tools__need_no_names_of_columns(
-    tool: str, form: str, expected: list[tuple[str, str, float]], tmp_path: Path
-) -> None:
+def test_evaluate__frames_of_other_tools__need_no_names_of_columns(tool, expected) -> None:
     ids, grade, other = TOOLS[tool]
-    tables = {
-        "qrels": frame(QRELS, ids, grade, other if grade != "label" else {}),
-        "bm25": frame(BM25, ids, "score", other if grade != "relevance" else {}),
-        "ours": frame(OURS, ids, "score", {}),
-    }
-    sources: dict[str, Any] = dict(tables)
-    if form == "pandas":
-        sources = {name: pd.DataFrame(table.to_pydict()) for name, table in tables.items()}
-    elif form == "polars":
-        sources = {name: pl.DataFrame(table) for name, table in tables.items()}
-    elif form == "parquet":
-        sources = {name: tmp_path / f"{name}.parquet" for name in tables}
-        for name, table in tables.items():
-            papq.write_table(table, sources[name])
-    elif form == "csv":
-        for name, table in tables.items():
-            pacsv.write_csv(table, tmp_path / f"{name}.csv")
-        sources = {
-            "qrels": trec.read_qrels(tmp_path / "qrels.csv", format="csv"),
-            "bm25": trec.read_run(tmp_path / "bm25.csv", format="csv"),
-            "ours": trec.read_run(tmp_path / "ours.csv", format="csv"),
-        }
-    qrels = sources.pop("qrels")
-    assert values(trec.evaluate(qrels, sources, MEASURES)) == expected
+    qrels = frame(QRELS, ids, grade, other if grade != "label" else {})
+    bm25 = frame(BM25, ids, "score", other if grade != "relevance" else {})
+    runs: dict[str, Any] = {"bm25": bm25, "ours": frame(OURS, ids, "score", {})}
+    assert values(trec.evaluate(qrels, runs, MEASURES)) == expected
+
+
+@pytest.mark.parametrize("form", ["pandas", "polars", "parquet", "csv"])
+def test_evaluate__frames_of_any_form__are_read(form, expected, own_folder) -> None:
+    ids = ("qid", "docno")
+    tables = {"bm25": frame(BM25, ids, "score", {}), "ours": frame(OURS, ids, "score", {})}
+    tables["qrels"] = frame(QRELS, ids, "label", {})
+    sources: dict[str, Any] = {}
+    for name, table in tables.items():
+        papq.write_table(table, f"{name}.parquet")
+        pacsv.write_csv(table, f"{name}.csv")
+        read = trec.read_qrels if name == "qrels" else trec.read_run
+        sources[name] = {
+            "pandas": table.to_pandas(), "polars": pl.DataFrame(table),
+            "parquet": own_folder / f"{name}.parquet", "csv": read(f"{name}.csv", format="csv"),
+        }[form]  # fmt: skip
+    assert values(trec.evaluate(sources.pop("qrels"), sources, MEASURES)) == expected
 
 
 def test_evaluate__ids_of_digits_in_csv__stay_text(tmp_path: Path) -> None:
@@ -162,9 +153,7 @@ def test_evaluate__ids_of_digits_in_csv__stay_text(tmp_path: Path) -> None:
     assert trec.evaluate({"007": {"1": 1}}, run, "RR").value("RR") == 0.5
 
 
-def test_evaluate__files_and_columns__are_runs(
-    expected: list[tuple[str, str, float]], tmp_path: Path
-) -> None:
+def test_evaluate__files_and_columns__are_runs(expected, tmp_path) -> None:
     lines = [f"{q} Q0 {d} 0 {s} x\n" for q, docs in BM25.items() for d, s in docs.items()]
     (tmp_path / "bm25.run").write_text("".join(lines))
     judged = [f"{q} 0 {d} {g}\n" for q, docs in QRELS.items() for d, g in docs.items()]

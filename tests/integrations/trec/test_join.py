@@ -1,7 +1,5 @@
 """A run beside its judgements: every pair once, matched by key, and evaluated as trec_eval does."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -19,13 +17,8 @@ from tests.reference_columns import EXACT
 
 pytestmark = pytest.mark.kernels
 
-OPTIONS = {
-    "group": "query",
-    "item": "doc",
-    "label": "grade",
-    "unretrieved": "allow",
-    "unjudged": "allow",
-}
+OPTIONS = {"group": "query", "item": "doc", "label": "grade", "score": "score", "ties": "item"}
+OPTIONS |= {"unretrieved": "allow", "unjudged": "allow"}
 Dicts = dict[str, dict[str, float]]
 
 
@@ -131,12 +124,6 @@ def test_join__of_nothing__has_its_columns(complete):
     assert rows(join(b"1 0 a 1\n", b"").table) == []
 
 
-def test_join__a_table_or_a_dict_of_columns__is_one_run():
-    columns = {"query": ["1"], "doc": ["a"], "score": [1.0]}
-    for run in (pa.table(columns), {name: np.array(column) for name, column in columns.items()}):
-        assert rows(join({"1": {"a": 1}}, run).table) == [("1", "a", 1.0, 1)]
-
-
 def test_join__names_of_runs__must_be_free():
     with pytest.raises(ArgumentError, match="cannot be called 'grade'"):
         join(b"", {"grade": b"1 Q0 a 1 1 t\n"})
@@ -157,9 +144,6 @@ def test_join__of_more_rows_than_a_batch__keeps_them_all(monkeypatch):
     found = join(qrels, run)
     assert rows(found.table) == joined_plainly({"score": run}, qrels, complete=False)
     assert found.table["doc"].num_chunks > 1
-
-
-# ---- whatever the hash ---------------------------------------------------------------------------
 
 
 def keyed(pairs: list[tuple[str, str]]) -> PairTable:
@@ -205,8 +189,6 @@ def test_repeats__where_all_hashes_are_equal__are_equal_pairs_only():
         drop_duplicates(twice, "error", lambda one, other: f"{one} and {other}")
 
 
-# ---- evaluated -----------------------------------------------------------------------------------
-
 MEASURES = {
     "AP": "te_l1_map",
     "nDCG(gain='linear')": "te_l1_ndcg",
@@ -220,9 +202,7 @@ MEASURES = {
 def test_trec_eval_files__joined_and_evaluated__are_trec_evals_values(shared_data: Path):
     folder = shared_data / "trec_eval"
     found = join(folder / "qrels.test", folder / "results.test")
-    result = fe.evaluate(
-        found.table, **OPTIONS, score="score", ties="item", order="grouped", measures=list(MEASURES)
-    )
+    result = fe.evaluate(found.table, **OPTIONS, order="grouped", measures=list(MEASURES))
     expected = pq.read_table(folder / "trec_eval_results_test.expected_per_query.parquet")
     assert result.per_group["query"].to_pylist() == [str(q) for q in expected["query"].to_pylist()]
     for ours, theirs in MEASURES.items():
@@ -240,14 +220,7 @@ def test_trec_runs__joined_and_evaluated__are_trec_evals_values(shared_data: Pat
     run = run.set_column(run.column_names.index("score"), "score", single)
     qrels = read_qrels(folder / f"{name}.qrels.parquet", grade="rel")
     found = join(qrels, run)
-    result = fe.evaluate(
-        found.table,
-        **OPTIONS,
-        score="score",
-        ties="item",
-        undefined="zero",
-        measures=list(MEASURES),
-    )
+    result = fe.evaluate(found.table, **OPTIONS, undefined="zero", measures=list(MEASURES))
     expected = pq.read_table(folder / f"{name}.expected_per_query.parquet")
     where = {str(query): row for row, query in enumerate(expected["query"].to_pylist())}
     expected = expected.take([where[query] for query in result.per_group["query"].to_pylist()])
@@ -256,17 +229,3 @@ def test_trec_runs__joined_and_evaluated__are_trec_evals_values(shared_data: Pat
         np.testing.assert_allclose(
             np.nan_to_num(result[ours]), expected[theirs].to_numpy(), rtol=EXACT, atol=EXACT
         )
-
-
-def test_several_runs__evaluated__have_the_values_of_each_by_itself():
-    qrels = {"1": {"a": 1, "b": 0, "z": 2}, "2": {"c": 1}}
-    runs = {
-        "one": {"1": {"a": 3.0, "u": 2.0, "b": 1.0}, "2": {"x": 2.0, "c": 1.0}},
-        "two": {"1": {"v": 3.0, "z": 2.0, "a": 2.0}, "2": {"c": 1.0}},
-    }
-    measures = ["AP", "nDCG", "P@10", "RR", "ERR"]
-    both = fe.evaluate(join(qrels, runs).table, **OPTIONS, score=list(runs), measures=measures)
-    for name, run in runs.items():
-        alone = fe.evaluate(join(qrels, run).table, **OPTIONS, score="score", measures=measures)
-        for measure in measures:
-            assert both[name, measure].tolist() == alone[measure].tolist(), (name, measure)

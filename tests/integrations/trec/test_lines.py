@@ -1,7 +1,5 @@
 """TREC runs and qrels as tables: what lines say, in any dress, and what is wrong with them."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import math

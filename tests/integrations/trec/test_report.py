@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 from pyarrow import parquet
 
 from fastrank_eval import ArgumentError, MeasureError, nDCG
-from fastrank_eval.apps.cli.main import cli
 from fastrank_eval.integrations.trec.report import report_lines
 from fastrank_eval.trec import read_qrels, read_run, trec_report
+from tests.support.commands import output, run
 
 pytestmark = pytest.mark.kernels
 
@@ -370,16 +370,15 @@ def test_names_of_others__wrong_options_say_so():
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / "ours.run").write_bytes(RUN)
-    (tmp_path / "other.run.gz").write_bytes(gzip.compress(RUN.replace(b"ours", b"other")))
-    (tmp_path / "qrels").write_bytes(QRELS)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+def folder(own_folder: Path) -> Path:
+    (own_folder / "ours.run").write_bytes(RUN)
+    (own_folder / "other.run.gz").write_bytes(gzip.compress(RUN.replace(b"ours", b"other")))
+    (own_folder / "qrels").write_bytes(QRELS)
+    return own_folder
 
 
 def run_trec(*arguments: str) -> Result:
-    return CliRunner().invoke(cli, ["trec", *arguments], catch_exceptions=False)
+    return run("trec", *arguments)
 
 
 def test_command__several_runs__end_each_line_with_the_name_of_the_run(folder):
@@ -472,13 +471,6 @@ def test_command__refuses_in_one_line(folder, arguments, said):
     assert said in line
 
 
-def test_dicts__as_pytrec_eval_takes_them():
-    run = read_run({"q": {"a": 1.0, "b": 2.0}})
-    found = trec_report(read_qrels({"q": {"a": 1}}), run, measures=["runid", "map"])
-    assert found.document()["queries"] == {"all": {"runid": "run", "map": 0.5}}
-    assert pa.types.is_string(run["query"].type)
-
-
 # ---- names of columns ----------------------------------------------------------------------------
 
 
@@ -511,3 +503,50 @@ def test_command__tables_with_columns_of_any_name(folder, suffix):
     refused = run_trec(*arguments, "--query", "tpic", *names)
     assert refused.exit_code == 2
     assert "tpic" in refused.stderr
+
+
+# ---- runs side by side ---------------------------------------------------------------------------
+
+TWO_QRELS = "q1 0 d1 1\nq1 0 d2 0\nq2 0 d1 1\nq2 0 d3 0\n"
+GOOD = "q1 Q0 d1 1 2 good_\nq1 Q0 d2 2 1 good_\nq2 Q0 d1 1 2 good_\nq2 Q0 d3 2 1 good_\n"
+BAD = "q1 Q0 d2 1 2 b|d\nq1 Q0 d1 2 1 b|d\nq2 Q0 d1 1 2 b|d\nq2 Q0 d3 2 1 b|d\n"
+
+
+@pytest.fixture
+def two_runs(own_folder: Path) -> Path:
+    for name, text in (("qrels", TWO_QRELS), ("good", GOOD), ("bad", BAD)):
+        (own_folder / name).write_text(text)
+    return own_folder
+
+
+def test_side_by_side__table_has_a_column_for_each_run(two_runs):
+    words = ("qrels", "good", "bad")
+    lines = output("trec", "-m", "map,num_q,runid", "-f", "table", *words).splitlines()
+    assert lines[0].split() == ["measure", "good_", "b|d"]
+    assert [line.split() for line in lines[2:4]] == [
+        ["num_q", "2", "2"],
+        ["map", "1.0000", "0.7500"],
+    ]
+    assert "runid" not in "".join(lines)
+    assert lines[-1] == "profile=trec_eval_10, level=1"
+    text = output("trec", "-m", "map,num_q,P.2", "-f", "markdown", *words)
+    assert text.startswith("| measure | `good_` | `b\\|d` |\n| --- | ---: | ---: |\n")
+    assert "| `map` | **1.0000** | 0.7500 |" in text
+    assert text.count("**") == 2
+    page = output("trec", "-m", "map", "-f", "html", *words)
+    assert "<title>Evaluation of good_, b|d</title>" in page
+    assert r"map & \textbf{1.0000} & 0.75" in output("trec", "-m", "map", "-f", "latex", *words)
+
+
+def test_side_by_side__queries_have_a_table_each_and_a_missing_one_is_empty(two_runs):
+    (two_runs / "short").write_text("".join(GOOD.splitlines(keepends=True)[:2]))
+    text = output("trec", "-q", "-c", "-m", "map", "-f", "markdown", "qrels", "bad", "short")
+    assert (
+        "`q1`\n\n| measure | `b\\|d` | `good_` |\n| --- | ---: | ---: |\n| `map` | 0.5000 |" in text
+    )
+    assert "`all`" in text
+    text = output("trec", "-q", "--as", "9", "-m", "map", "-f", "markdown", "qrels", "bad", "short")
+    assert (
+        "`q2`\n\n| measure | `b\\|d` | `good_` |\n| --- | ---: | ---: |\n| `map` | 1.0000 |  |"
+        in text
+    )
