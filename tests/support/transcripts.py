@@ -32,6 +32,19 @@ class Case:
         lines = [line for line in self.text.splitlines() if not line.startswith(("> ", "# "))]
         return [line.replace("␤", "\n") for line in lines]
 
+    def edited(self, text: str) -> tuple[str, list[str]]:
+        """Replace what follows `- ` by what follows `+ ` in a text; return the other lines too."""
+        others = []
+        for line in self.given:
+            if line.startswith("- "):
+                before = line[2:]
+                assert before in text
+            elif line.startswith("+ "):
+                text = text.replace(before, line[2:])
+            else:
+                others.append(line)
+        return text, others
+
     def check(self, found: Iterable[str]) -> None:
         """Compare what is told, or write it."""
         lines, found = self.text.splitlines(), [f"> {line}" for line in found]

@@ -43,15 +43,7 @@ def complaints(folder: Path, text: str) -> list[str]:
 
 @pytest.mark.parametrize("case", cases("nightly_mistakes"), ids=str)
 def test_mistake__is_told_with_its_place_and_remedy(tmp_path: Path, case: Case) -> None:
-    text, more = LEAST, []
-    for line in case.given:
-        if line.startswith("- "):
-            before = line[2:]
-            assert before in text
-        elif line.startswith("+ "):
-            text = text.replace(before, line[2:])
-        else:
-            more.append(line)
+    text, more = case.edited(LEAST)
     case.check(complaints(tmp_path, "\n".join([text, *more])))
 
 
