@@ -91,24 +91,18 @@ def _init_of(cls: type[Any]) -> Callable[..., None]:
     positional = len(names) if len(names) == len(known) else -1
 
     def __init__(self: Any, /, *args: Any, **named: Any) -> None:  # noqa: N807
+        values = self.__dict__
         if not named and len(args) == positional:
-            self.__dict__.update(zip(names, args, strict=True))
-            if check:
-                self.__post_init__()
-            return
-        values = named if not args else dict(zip(names, args, strict=False))
-        if args and named:
-            values.update(named)
-        if len(values) < len(args) + len(named):
-            _signature(cls).bind(*args, **named)
-        if len(values) < len(known):
-            values = defaults | values
+            values.update(zip(names, args, strict=True))
+        else:
+            given = {**dict(zip(names, args, strict=False)), **named} if args else named
+            values.update(defaults)
+            values.update(given)
             for name, make in factories.items():
-                if name not in values:
+                if name not in given:
                     values[name] = make()
-        if values.keys() != known:
-            _signature(cls).bind(*args, **named)
-        self.__dict__.update(values)
+            if values.keys() != known or (args and len(given) < len(args) + len(named)):
+                _signature(cls).bind(*args, **named)
         if check:
             self.__post_init__()
 

@@ -141,9 +141,8 @@ def largest_in_chunk(
     if len(places) > _PARTS:
         return known
     columns = [_values(column) for column in keys(places)]
-    for key in zip(*columns, strict=True):
-        known = larger(known, LargestGroup(most, dict(zip(names, key, strict=True))))
-    return known
+    found = (dict(zip(names, key, strict=True)) for key in zip(*columns, strict=True))
+    return larger(known, LargestGroup(most, min(found, key=json.dumps)))
 
 
 def _values(keys: pa.Array) -> list[_Value]:
