@@ -39,8 +39,7 @@ RECIPE = {
     "fastrank_eval/measures/precision.py": lambda text: text + CLASS,
     "tests/oracles/measures.py": lambda text: text + ORACLE,
     "tests/strategies.py": lambda text: text.replace(
-        '    "StRecall": (',
-        '    "Density": ("Density", "Density(rel=2)"),\n    "StRecall": (',
+        "\nStRecall ", "\nDensity      . (rel=2)\nStRecall "
     ),
 }
 #: The tests of the registry, for the new measure alone where they try all.

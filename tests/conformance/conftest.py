@@ -50,7 +50,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture
-def ledger() -> Ledger:
+def ledger(request: pytest.FixtureRequest) -> Ledger:
+    """The ledger, which knows the packages that the file of the test names."""
+    LEDGER.packages.update(getattr(request.module, "PACKAGES", {}))
     return LEDGER
 
 

@@ -8,12 +8,8 @@ from tests.conformance.samples import BINARY, FLOATS, GRADED, NEGATIVE, PROBABIL
 
 catboost = pytest.importorskip("catboost.utils")
 
+PACKAGES = {"catboost": "catboost"}
 DEPTHS = (1, 3, 10)
-
-
-@pytest.fixture(autouse=True)
-def _named(ledger):
-    ledger.packages["catboost"] = "catboost"
 
 
 def deep(name: str, ours: str, *options: str) -> dict[str, str]:

@@ -21,6 +21,7 @@ from tests.conformance.runs import (
 
 ir_measures = pytest.importorskip("ir_measures")
 
+PACKAGES = {"ir_measures": "ir-measures"}
 RUNS = {
     "binary judgements": random_run(41, grades=(0, 0, 1), levels=5),
     "graded judgements": random_run(42, grades=(0, 0, 1, 2, 3), levels=5),
@@ -48,11 +49,6 @@ READINGS = {
 }
 #: Of untied documents alone.
 JUDGED = {"Judged@3": "Judged@3", "Judged@10": "Judged@10"}
-
-
-@pytest.fixture(autouse=True)
-def _named(ledger):
-    ledger.packages["ir_measures"] = "ir-measures"
 
 
 def by_measure(run: Run, qrels: Qrels, texts: list[str]) -> dict[str, dict[str, float]]:

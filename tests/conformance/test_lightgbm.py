@@ -8,12 +8,8 @@ from tests.conformance.samples import BINARY, GRADED, Sample
 
 lightgbm = pytest.importorskip("lightgbm")
 
+PACKAGES = {"lightgbm": "lightgbm"}
 DEPTHS = (1, 3, 10, 1000)
-
-
-@pytest.fixture(autouse=True)
-def _named(ledger):
-    ledger.packages["lightgbm"] = "lightgbm"
 
 
 def lightgbm_values(

@@ -14,6 +14,7 @@ from tests.conformance.parity import Ledger
 pyndeval = pytest.importorskip("pyndeval")
 
 PROFILE = "ndeval"
+PACKAGES = {PROFILE: "pyndeval"}
 DEPTHS = (1, 2, 5, 10, 20)
 INDEPENDENT_AT_1 = ("ERR-IA@1", "alpha-DCG@1")
 MEASURES = [
@@ -25,11 +26,6 @@ PARAMETERS = {"defaults": (0.5, 0.5), "patient": (0.25, 0.8), "strict": (1.0, 0.
 
 Qrels = list[tuple[str, str, str, int]]
 Run = list[tuple[str, str, float]]
-
-
-@pytest.fixture(autouse=True)
-def _named(ledger):
-    ledger.packages[PROFILE] = "pyndeval"
 
 
 def random_search(seed: int, subtopics: int, docs: int, levels: int) -> tuple[Run, Qrels]:

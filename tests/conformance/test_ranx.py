@@ -18,6 +18,7 @@ from tests.conformance.runs import (
 
 ranx = pytest.importorskip("ranx")
 
+PACKAGES = {"ranx": "ranx"}
 DEPTHS = ("", "@1", "@3", "@10")
 FAMILIES = {
     "hit_rate": "Success",
@@ -40,11 +41,6 @@ READINGS = {
     for name, ours in (("dcg", "DCG"), ("ndcg", "nDCG"))
     for k in DEPTHS
 }
-
-
-@pytest.fixture(autouse=True)
-def _named(ledger):
-    ledger.packages["ranx"] = "ranx"
 
 
 def untied(run: Run) -> Run:

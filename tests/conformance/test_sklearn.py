@@ -9,12 +9,8 @@ from tests.support.tables import evaluate
 
 sklearn_metrics = pytest.importorskip("sklearn.metrics")
 
+PACKAGES = {"sklearn": "scikit-learn"}
 DEPTHS = (None, 1, 3, 10)
-
-
-@pytest.fixture(autouse=True)
-def _named(ledger):
-    ledger.packages["sklearn"] = "scikit-learn"
 
 
 def at(k: int | None) -> str:

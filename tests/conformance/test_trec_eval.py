@@ -22,6 +22,7 @@ from tests.reference_columns import trec_eval
 pytrec_eval = pytest.importorskip("pytrec_eval")
 
 PROFILE = "trec_eval_9"
+PACKAGES = {PROFILE: "pytrec-eval-terrier"}
 RUNS = {
     "binary judgements": random_run(31, grades=(0, 0, 1), levels=5),
     "graded judgements": random_run(32, grades=(0, 0, 1, 2, 3), levels=5),
@@ -32,11 +33,6 @@ RUNS = {
 # Names of the run, and the number of queries.
 NO_MEASURES = ("runid", "relstring", "num_q")
 MEASURES = {name for name in pytrec_eval.supported_measures if name not in NO_MEASURES}
-
-
-@pytest.fixture(autouse=True)
-def _named(ledger):
-    ledger.packages[PROFILE] = "pytrec-eval-terrier"
 
 
 def our_text(name: str, level: int) -> str:
