@@ -1359,7 +1359,7 @@ def test_23__a_class_without_values_is_refused_when_registered() -> None:
 
 
 #: Doors that show no interval with groups as clusters.
-_WITHOUT_INTERVALS = ("without groups", "curve", "curve JSON", "explanation")
+_WITHOUT_INTERVALS = ("without groups", "curve", "explanation")
 
 
 def log_of_sizes(sizes: dict[int, int]) -> pa.Table:

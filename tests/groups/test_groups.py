@@ -126,11 +126,6 @@ def test_key__of_any_type_contiguous_or_scattered_gives_the_same_numbers(kind):
         assert given == {repr(names[int(key)]): row for key, row in wanted.items()}
 
 
-def test_key__per_group_follows_first_appearance():
-    source = {"group": ["b", "a", "b", "c", "a"], "label": [0, 1, 1, 1, 0], "score": [1.0] * 5}
-    assert evaluate(source).per_group["group"].to_pylist() == ["b", "a", "c"]
-
-
 VIEWS = [pa.string_view(), pa.binary_view(), pa.dictionary(pa.int8(), pa.string())]
 
 

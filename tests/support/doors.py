@@ -117,9 +117,6 @@ def night(what: str) -> Callable[[pa.Table, dict[str, Any]], str]:
 DOORS: dict[str, Callable[[pa.Table, dict[str, Any]], object]] = {
     "text": lambda log, option: repr(evaluated(log, option)),
     "JSON": lambda log, option: evaluated(log, option).to_json(),
-    "Markdown": lambda log, option: evaluated(log, option).to_markdown(),
-    "LaTeX": lambda log, option: evaluated(log, option).to_latex(),
-    "HTML": lambda log, option: evaluated(log, option).to_html(),
     "slices": lambda log, option: repr(evaluated(log, option, by="user:30")),
     "without groups": lambda log, option: repr(evaluated(log, option, measures="AUC")),
     "several labels": lambda log, option: repr(evaluated(log, option, label=["click"])),
@@ -128,13 +125,11 @@ DOORS: dict[str, Callable[[pa.Table, dict[str, Any]], object]] = {
     "merged states": lambda log, option: repr(merged(log, option).result()),
     "partial": lambda log, option: repr(fe.partial(log, **CHOICES, **option).result()),
     "comparison": lambda log, option: repr(compared(log, option)),
-    "comparison JSON": lambda log, option: compared(log, option).to_json(),
     "compared states": lambda log, option: repr(merged(log, option).compare(baseline="a")),
     "compared results": lambda log, option: repr(
         evaluated(log, option, score="a").compare(evaluated(log, option, score="b"))
     ),
     "curve": lambda log, option: repr(fe.curve("roc", log, **COLUMNS, **option)),
-    "curve JSON": lambda log, option: fe.curve("roc", log, **COLUMNS, **option).to_json(),
     "explanation": lambda log, option: fe.explain(log, **CHOICES, **option, profile="sklearn"),
     "command line": on_the_command_line("evaluate"),
     "command line, comparison": on_the_command_line("compare"),
