@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import io
+import re
 import sys
 import threading
 import tokenize
@@ -291,7 +292,7 @@ def recipe() -> tuple[str, list[str]]:
 
 
 def _words(path: Path) -> set[str]:
-    """List the names and the first words of texts in a file."""
+    """List the names and the first words of texts and of lines of tables in a file."""
     words = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Name):
@@ -300,6 +301,7 @@ def _words(path: Path) -> set[str]:
             words.add(node.name)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             words.add(node.value.split("(")[0].split("@")[0])
+            words.update(re.findall(r"^(\w+) +[.(@]", node.value, re.MULTILINE))
     return words
 
 

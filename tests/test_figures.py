@@ -24,7 +24,7 @@ def test_size__statements_are_counted_not_lines() -> None:
 
 def test_lists_of_options__have_the_signature_of_evaluate() -> None:
     places = figures.option_lists()
-    assert any(len(options) > 30 for options in places.values())
+    assert any(len(options) > 20 for options in places.values())
     assert set().union(*places.values()) <= {*inspect.signature(fastrank_eval.evaluate).parameters}
 
 
