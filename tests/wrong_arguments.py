@@ -232,6 +232,8 @@ def calls(folder: Path) -> Iterator[Call]:
             "decomposition": {"measure": "GAUC"},
         }),
         (found, {"of": {"score": "old"}, "plot": {"path": str(folder / "roc.svg")}}),
+        (fe.best_threshold(LOG, label="click", score="old"), {}),
+        (fe.trec.trec_report(QRELS, RUN), {}),
         (fe.gate("GAUC < 0.5"), {"require": {"names": {"GAUC": "GAUC"}, "scores": ["old"]}}),
     ]  # fmt: skip
     for of, taken in methods:

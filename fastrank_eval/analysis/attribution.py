@@ -210,11 +210,6 @@ def decompose(
     Decomposition
         All NaN where one side has no weight.
 
-    Raises
-    ------
-    ArgumentError
-        If arrays have different lengths, or a weight is negative, NaN or infinite.
-
     References
     ----------
     Kitagawa (1955), Components of a difference between two rates,
@@ -229,20 +224,12 @@ def decompose(
     >>> round(result.difference, 9), round(result.within, 9), round(result.mix, 9)
     (0.06, 0.0, 0.06)
     """
-    weights = [_check_column("weight", weight) for weight in (weight_before, weight_after)]
-    sums = [_check_column("sum", each, finite=False) for each in (sum_before, sum_after)]
-    if len({len(column) for column in (*weights, *sums)}) > 1:
-        raise ArgumentError(
-            f"decompose: {', '.join(str(len(column)) for column in (*weights, *sums))} slices; "
-            "give both sides the same slices, of weight 0 where a side lacks one."
-        )
+    weights, sums = (weight_before, weight_after), (sum_before, sum_after)
     totals = [math.fsum(weight.tolist()) for weight in weights]
     if not all(totals):
-        none = np.full(len(weights[0]), math.nan)
-        nan = math.nan
-        return Decomposition(
-            _value_or(before, nan), _value_or(after, nan), nan, nan, nan, none, none.copy()
-        )
+        nan, none = math.nan, np.full(len(weights[0]), math.nan)
+        first, last = (nan if end is None else end for end in (before, after))
+        return Decomposition(first, last, nan, nan, nan, none, none.copy())
     shares = [weight / total for weight, total in zip(weights, totals, strict=True)]
     values = [ratio(each, weight, 0.0) for each, weight in zip(sums, weights, strict=True)]
     present = [weight > 0 for weight in weights]
@@ -257,26 +244,10 @@ def decompose(
     mix = np.where(either, ((old + new) / 2 - middle) * (shares[1] - shares[0]), 0.0)
     mix += 0.0  # not -0.0
     total_within, total_mix = math.fsum(within.tolist()), math.fsum(mix.tolist())
-    first, last = _value_or(before, overall[0]), _value_or(after, overall[1])
+    first = overall[0] if before is None else before
+    last = overall[1] if after is None else after
     remainder = math.fsum([last, -first, -total_within, -total_mix])
     return Decomposition(first, last, total_within, total_mix, remainder, within, mix)
-
-
-def _value_or(value: float | None, default: float) -> float:
-    return default if value is None else float(value)
-
-
-def _check_column(name: str, column: np.ndarray, *, finite: bool = True) -> np.ndarray:
-    column = np.asarray(column, np.float64)
-    if column.ndim != 1:
-        raise ArgumentError(f"decompose: {name} has shape {column.shape}; give one for each slice.")
-    if finite and not ((column >= 0) & (column < math.inf)).all():
-        index = int(np.argmin((column >= 0) & (column < math.inf)))
-        raise ArgumentError(
-            f"decompose: the {name} of slice {index} is {column[index]}; give one that is finite "
-            "and not negative."
-        )
-    return column
 
 
 #: Column names after the keys.

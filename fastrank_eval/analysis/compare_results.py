@@ -30,7 +30,6 @@ from fastrank_eval.analysis.compare_tests import (
 )
 from fastrank_eval.analysis.comparison import Comparison
 from fastrank_eval.analysis.group_join import (
-    GroupJoin,
     free_name,
     join_groups,
     require_groups,
@@ -77,7 +76,7 @@ def _compare_groups(
     texts = result.measures if other is None else _common_measures(result, other)
     measures = [measure(text) for text in texts]
     refuse_pooled(choices.test, measures)
-    joined: GroupJoin | None = None
+    joined: dict[str, int] | None = None
     slicings = slicings_of(result.values)
     if other is None:
         meta = result.meta
@@ -92,14 +91,14 @@ def _compare_groups(
         }
         sides = ((result, {base: base}), (other, names_of_other))
         meta = _common_meta(result, other, slicings, _expressions(sides))
-        joined = join_groups(
+        records, joined = join_groups(
             result.group_records(),
             result.scores.index(base),
             other.group_records(),
             texts,
             names_of_other,
         )
-        records, candidates = joined.groups, list(names_of_other.values())
+        candidates = list(names_of_other.values())
         evaluated = [
             replace(v, score=candidate)
             for source, score_names in sides
@@ -139,7 +138,7 @@ def _compare_groups(
         texts,
         result.requested,
         records,
-        None if joined is None else joined.counts,
+        joined,
         [v for v in evaluated if v.by is None or v.by in slicings],
     )
 

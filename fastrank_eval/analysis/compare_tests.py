@@ -138,23 +138,22 @@ def group_evidence(
         rounding = base_moments.rounding_of_sum() + other_moments.rounding_of_sum()
         se = zero_if_rounding(se, rounding, pairs.groups)
         return Evidence(se, Support(groups), pairs, rounding=rounding)
-    slopes = 1.0, 1.0
+
+    def error_by(slopes: tuple[float, float]) -> tuple[float, float]:
+        se = error_of_difference(base_moments, other_moments, cross, pairs.groups, slopes)
+        rounding = rounding_of_difference(base_moments, other_moments, slopes)
+        return zero_if_rounding(se, rounding, pairs.groups), rounding
+
     means = base.mean(m, weighted, slice_index), other.mean(m, weighted, slice_index)
-    if measure.aggregate == "geometric mean" and not any(map(math.isnan, means)):
-        slopes = exp(means[0]), exp(means[1])
-    se = error_of_difference(base_moments, other_moments, cross, pairs.groups, slopes)
-    rounding = rounding_of_difference(base_moments, other_moments, slopes)
-    se = zero_if_rounding(se, rounding, pairs.groups)
-    support, rela_impr_se = paired.support(m, base_moments, other_moments, slice_index), math.nan
-    support = replace(support, groups=groups)
+    is_geometric = measure.aggregate == "geometric mean" and not any(map(math.isnan, means))
+    se, rounding = error_by((exp(means[0]), exp(means[1])) if is_geometric else (1.0, 1.0))
+    support = paired.support(m, base_moments, other_moments, slice_index)
+    rela_impr_se = math.nan
     if has_chance(measure) and not math.isnan(rela_impr(means[1], means[0])):
-        slopes = slopes_of_rela_impr(means[1], means[0])
-        rela_impr_se = zero_if_rounding(
-            error_of_difference(base_moments, other_moments, cross, pairs.groups, slopes),
-            rounding_of_difference(base_moments, other_moments, slopes),
-            pairs.groups,
-        )
-    return Evidence(se, support, pairs, rela_impr_se=rela_impr_se, rounding=rounding)
+        rela_impr_se, _ = error_by(slopes_of_rela_impr(means[1], means[0]))
+    return Evidence(
+        se, replace(support, groups=groups), pairs, rela_impr_se=rela_impr_se, rounding=rounding
+    )
 
 
 def records_evidence(records: GroupRecords, base: int, model: int, m: int) -> Evidence:

@@ -9,12 +9,11 @@ from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval.engine.records import NamedRecord, record_schema
 from fastrank_eval.measures import Measure
 from fastrank_eval.results.format import amount, decimals, interval_text, p_text, percent_text
-from fastrank_eval.results.gates import DifferenceFields
 from fastrank_eval.stats.hypothesis_tests import minimum_detectable_difference
 
 
 @dataclass(frozen=True)
-class ComparedValue(DifferenceFields, NamedRecord):
+class ComparedValue(NamedRecord):
     """The value of a measure for a candidate and for the baseline.
 
     Parameters

@@ -48,7 +48,7 @@ from fastrank_eval.results.format import (
 )
 from fastrank_eval.results.labels import Labelled, stacked
 from fastrank_eval.results.lookup import find_slicing, refuse_pooled
-from fastrank_eval.results.notes import end_lines, meta_with_notes, names_of, report_notes
+from fastrank_eval.results.notes import end_lines, names_of, plain_meta_with, report_notes
 from fastrank_eval.results.report import Best, Lines, Name, Report, Table
 from fastrank_eval.results.result_view import coverage_tables
 from fastrank_eval.results.slice_tables import (
@@ -56,6 +56,8 @@ from fastrank_eval.results.slice_tables import (
     FEW,
     FEW_NOTE,
     best_models,
+    by_slicing,
+    groups_differ,
     left_out_notes,
     slice_table,
 )
@@ -381,7 +383,7 @@ class Comparison(Labelled):
             return self._document_of_labels(movers=movers)
         content: dict[str, Any] = {
             "schema": JSON_SCHEMAS["comparison"],
-            "meta": meta_with_notes(self.evaluated, self.meta),
+            "meta": plain_meta_with(report_notes(self.evaluated, self.meta), self.meta),
             "comparisons": self._rows(),
         }
         if self.joined is not None:
@@ -682,14 +684,9 @@ def compared_slices(comparison: Comparison, scores: Sequence[str]) -> Iterator[T
     def name(v: ComparedValue) -> str:
         return v.shown if several else v.score
 
-    tables: dict[str, dict[str, list[ComparedValue]]] = {}
-    for v in own:
-        if v.by is not None:
-            tables.setdefault(v.by, {}).setdefault(name(v), []).append(v)
-    for by, title in ((by, title) for by, titles in tables.items() for title in titles):
-        overall = [v for v in own if v.by is None and name(v) == title]
+    for by, title, overall, slices in by_slicing(own, name):
         table = slice_table(
-            [*overall, *tables[by][title]],
+            [*overall, *slices],
             rows=lambda v: v.slice if v.by else "all",
             columns=lambda v: v.score if several else v.measure,
             cells=lambda v, _: [
@@ -780,12 +777,7 @@ def mark_notes(comparison: Comparison, by_model: bool) -> Iterator[str]:
         yield f"± half of the {percent_text(comparison.confidence)} confidence interval"
     if any(v.caution == "few_groups" for v in marked):
         yield FEW_NOTE
-    groups: dict[tuple[str, str | None, str], set[int]] = {}
-    for v in slices:
-        if v.groups:
-            key = v.measure if by_model else v.score, v.by, v.slice
-            groups.setdefault(key, set()).add(v.groups)
-    if any(len(numbers) > 1 for numbers in groups.values()):
+    if groups_differ((v for v in slices if v.groups), by_model, lambda v: v.groups):
         what = "models" if by_model else "measures"
         yield f"{AT_LEAST} where {what} differ: groups of the one that uses the fewest"
     if any(_visible_parts(comparison)):

@@ -19,11 +19,10 @@ from fastrank_eval._lib.arguments import (
 )
 from fastrank_eval._lib.arrow import arrow_value, bytes_column, column_with_nulls
 from fastrank_eval._lib.dataclass import dataclass
-from fastrank_eval._lib.errors import ArgumentError, near
-from fastrank_eval._lib.files import atomic_path, check_writable
+from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.analysis import curve_points
 from fastrank_eval.analysis.curve_points import (
-    Rows,
+    Columns,
     Thresholds,
     by_activity,
     by_cutoff,
@@ -157,13 +156,7 @@ class Curve(View):
         """
         if score is None and len(self.scores) == 1:
             score = self.scores[0]
-        if score not in self.scores:
-            names = ", ".join(map(repr, self.scores))
-            raise ArgumentError(
-                f"score: must be one of the models of this curve, {names}, got {score!r}; name one "
-                f"of them.{near(str(score), self.scores)}"
-            )
-        return dict(self.columns[score])
+        return dict(self.columns[checked("score", score, one_of(*self.scores))])
 
     def document(self) -> dict[str, Any]:
         """Return the plain Python values that JSON has.
@@ -226,14 +219,9 @@ class Curve(View):
         OutputError
             If the file cannot be written, or its name has another ending.
         """
-        from fastrank_eval.analysis.plot_files import check_picture, curve_figure, draw_file
+        from fastrank_eval.analysis.plot_files import curve_picture
 
-        check_picture(path)
-        if path is None:
-            return curve_figure(self, title)
-        check_writable(path, overwrite)
-        with atomic_path(path, overwrite=overwrite) as temporary:
-            return draw_file(self, temporary, os.fspath(path), title)
+        return curve_picture(self, title, path, overwrite)
 
     @typed
     def report(self, *, wide: bool = False) -> Report:
@@ -377,15 +365,15 @@ def curve(
         least = 1.0 if rel is None else rel
         return _curve_of_result(result, kind, least, choices, name)
     if kind == "k":
-        result, rows = by_cutoff(source, choices["measure"], choices["cutoffs"], options)
+        result, columns = by_cutoff(source, choices["measure"], choices["cutoffs"], options)
     else:
-        result, rows = by_activity(
+        result, columns = by_activity(
             source, choices["measure"], choices["activity"], choices["buckets"], options
         )
     shown = ",".join(m.shown for m in parse_measures(choices["measure"]))
     choices = {**choices, "measure": shown}
     choices.pop("cutoffs", None)
-    return _curve_of_groups(kind, result, rows, choices, name)
+    return _curve_of_groups(kind, result, columns, choices, name)
 
 
 @typed
@@ -465,22 +453,16 @@ def _summary_values(kind: str, table: ScoreTable, thresholds: Thresholds) -> dic
 
 
 def _curve_of_groups(
-    kind: str, result: Result, rows: Rows, choices: dict[str, Any], name: str
+    kind: str, result: Result, columns: Columns, choices: dict[str, Any], name: str
 ) -> Curve:
-    columns = {
-        score: {
-            column: np.array([row[column] for row in rows if row["score"] == score])
-            for column in SCHEMAS[kind].names[1:]
-        }
-        for score in result.scores
-    }
     values: dict[str, dict[str, float]] = {score: {} for score in result.scores}
     meta = result.meta
     if kind == "k":
-        last_cutoff = max(row["k"] for row in rows)
-        for row in rows:
-            if row["k"] == last_cutoff:
-                values[row["score"]][f"{row['measure']}@{last_cutoff}"] = row["value"]
+        for score, of_score in columns.items():
+            last_cutoff = int(of_score["k"].max())
+            last = of_score["k"] == last_cutoff
+            pairs = zip(of_score["measure"][last], of_score["value"][last].tolist(), strict=True)
+            values[score] = {f"{text}@{last_cutoff}": value for text, value in pairs}
         options: Any = meta.conventions["measures"]
         options_at_last = {m: options[m] for m in options if m.endswith(f"@{last_cutoff}")}
         meta = replace(meta, conventions={**meta.conventions, "measures": options_at_last})

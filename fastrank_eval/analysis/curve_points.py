@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from fastrank_eval._lib.arguments import checked, integer, number, one_of
+from fastrank_eval._lib.arguments import checked, integer, is_whole, number, one_of
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.elementary import ratio
 from fastrank_eval._lib.errors import ArgumentError, ColumnError, MeasureError
@@ -101,8 +101,7 @@ def points_choice(points: Any) -> str | int:
     """
     if isinstance(points, str) and points in ("all", "corners"):
         return points
-    is_integer = isinstance(points, int | np.integer) and not isinstance(points, bool)
-    if not is_integer or points < 2:
+    if not is_whole(points) or points < 2:
         raise ArgumentError(
             f"points: must be 'all', 'corners' or a whole number of at least 2, got {points!r}; "
             "pass one of these."
@@ -380,7 +379,8 @@ def check_bins(bins: object, binning: object, confidence: object) -> None:
 
 
 ACTIVITIES = ("rows", "positives")
-Rows = list[dict[str, Any]]
+#: Columns of points by model.
+Columns = dict[str, dict[str, np.ndarray]]
 
 
 def by_cutoff(
@@ -388,7 +388,7 @@ def by_cutoff(
     measures: str | Measure | Sequence[str | Measure],
     cutoffs: Iterable[int],
     options: Mapping[str, Any],
-) -> tuple[Result, Rows]:
+) -> tuple[Result, Columns]:
     """Evaluate each measure at each cutoff, in one pass over the rows."""
     cutoff_list = _cutoffs(cutoffs)
     families = parse_measures(measures)
@@ -401,27 +401,25 @@ def by_cutoff(
     result = evaluate(
         source, measures=[m @ k for m in families for k in cutoff_list], keep="", **options
     )
-    rows = [
-        {"score": score, "measure": str(m), "k": k, "value": result.value(m @ k, score)}
+    points = [(m, k) for m in families for k in cutoff_list]
+    shared = {
+        "measure": np.array([str(m) for m, _ in points]),
+        "k": np.array([k for _, k in points]),
+    }
+    return result, {
+        score: {**shared, "value": np.array([result.value(m @ k, score) for m, k in points])}
         for score in result.scores
-        for m in families
-        for k in cutoff_list
-    ]
-    return result, rows
+    }
 
 
 def _cutoffs(given: Iterable[int]) -> list[int]:
     cutoffs = list(given) if isinstance(given, Iterable) else []
-    if not cutoffs or not all(map(_is_integer, cutoffs)) or min(cutoffs) < 1:
+    if not cutoffs or not all(map(is_whole, cutoffs)) or min(cutoffs) < 1:
         raise ArgumentError(
             f"cutoffs: must be whole numbers of at least 1, got {given!r}; pass [1, 5, 10], "
             "for instance."
         )
     return sorted({int(k) for k in cutoffs})
-
-
-def _is_integer(number: object) -> bool:
-    return isinstance(number, int | np.integer) and not isinstance(number, bool)
 
 
 def by_activity(
@@ -430,7 +428,7 @@ def by_activity(
     activity: str,
     buckets: Sequence[int],
     options: Mapping[str, Any],
-) -> tuple[Result, Rows]:
+) -> tuple[Result, Columns]:
     """Evaluate a measure over the groups of each bucket of activity."""
     checked("activity", activity, one_of(*ACTIVITIES))
     edges = _edges(buckets)
@@ -440,33 +438,36 @@ def by_activity(
     result = result_of(evaluation)
     _check_mean(measure(result.measures[0]))
     ((slicing,), (sums,)) = evaluation.plan.slice_encoders, evaluation.totals.slices
-    labels = slicing.slices().labels
+    # Bucket 0 has the groups below the first edge: it is left out.
+    buckets = range(1, len(edges) + 1)
+    labels = [slicing.slices().labels[bucket] for bucket in buckets]
     values = {(v.score, v.slice): v for v in result}
-    rows = []
+    pairs = [*zip(edges, [*edges[1:], None], strict=True)]
+    shared = {
+        "bucket": [_bucket(least, next_edge) for least, next_edge in pairs],
+        "least": edges,
+        "most": [math.nan if next_edge is None else next_edge - 1 for _, next_edge in pairs],
+        "groups": [sums.groups(bucket) for bucket in buckets],
+        "rows": [sums.rows(bucket) for bucket in buckets],
+        "positives": [sums.positives(bucket) for bucket in buckets],
+    }
+    columns: Columns = {}
     for score in result.scores:
-        # Bucket 0 has the groups below the first edge: it is left out.
-        for bucket, (least, next_edge) in enumerate(zip(edges, [*edges[1:], None], strict=True), 1):
-            value = values.get((score, labels[bucket]))
-            rows.append(
-                {
-                    "score": score,
-                    "bucket": _bucket(least, next_edge),
-                    "least": least,
-                    "most": math.nan if next_edge is None else next_edge - 1,
-                    "groups": sums.groups(bucket),
-                    "groups_used": 0 if value is None else value.groups_used,
-                    "rows": sums.rows(bucket),
-                    "positives": sums.positives(bucket),
-                    "value": math.nan if value is None else value.value,
-                    "standard_error": math.nan if value is None else value.se,
-                }
-            )
-    return result, rows
+        own = [values.get((score, label)) for label in labels]
+        of_score = {
+            **shared,
+            "groups_used": [0 if v is None else v.groups_used for v in own],
+            "value": [math.nan if v is None else v.value for v in own],
+            "standard_error": [math.nan if v is None else v.se for v in own],
+        }
+        names = COLUMNS["gauc-by-activity"]
+        columns[score] = {name: np.array(of_score[name]) for name in names}
+    return result, columns
 
 
 def _edges(buckets: Sequence[int]) -> list[int]:
     edges = list(buckets) if isinstance(buckets, Iterable) else []
-    is_valid = bool(edges) and all(map(_is_integer, edges)) and edges[0] >= 0
+    is_valid = bool(edges) and all(map(is_whole, edges)) and edges[0] >= 0
     if not is_valid or any(a >= b for a, b in pairwise(edges)):
         raise ArgumentError(
             f"buckets: must be ascending whole numbers of at least 0, got {buckets!r}; pass the "

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
-from typing import Any
+from itertools import product
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -25,8 +26,26 @@ from fastrank_eval.results.report import Heading, Lines, Name, Report, Table
 from fastrank_eval.results.views import View
 
 
-@dataclass(frozen=True)
-class Choice:
+class ExplainedValue(NamedTuple):
+    """A value by our defaults and by a profile.
+
+    Parameters
+    ----------
+    score, measure : str
+    name : str
+        The name of the measure that was asked for, such as MAP for AP.
+    ours, theirs : float or None
+        None where undefined.
+    """
+
+    score: str
+    measure: str
+    name: str
+    ours: float | None
+    theirs: float | None
+
+
+class Choice(NamedTuple):
     """A convention in which a tool differs from our default.
 
     Parameters
@@ -52,31 +71,22 @@ class Explanation(View):
     Parameters
     ----------
     profile : Profile
-    labels : tuple of (str, str)
-        Score column and measure of each value.
-    ours, theirs : tuple of (float or None)
-        Values by our defaults and by the profile; None where undefined.
+    values : tuple of ExplainedValue
     choices : tuple of Choice
         Conventions that apply to the requested measures, even if they change no value.
-    names : tuple of str
-        The name of each measure that was asked for, such as MAP for AP.
-    meta : Meta or None
+    meta : Meta
         Rows and conventions of our values.
     """
 
     profile: Profile
-    labels: tuple[tuple[str, str], ...]
-    ours: tuple[float | None, ...]
-    theirs: tuple[float | None, ...]
+    values: tuple[ExplainedValue, ...]
     choices: tuple[Choice, ...]
-    names: tuple[str, ...]
-    meta: Meta | None = field(default=None, compare=False, repr=False)
+    meta: Meta = field(compare=False)
 
     @property
     def notes(self) -> list[str]:
         """Sentences on rows that options have left out."""
-        meta = self.meta
-        return [] if meta is None else rows_left_out_notes(meta.conventions, meta.rows)
+        return rows_left_out_notes(self.meta.conventions, self.meta.rows)
 
     def records(self) -> pa.Table:
         """Return one row for each score and measure.
@@ -96,26 +106,15 @@ class Explanation(View):
             "schema": JSON_SCHEMAS["explanation"],
             "profile": self.profile.name,
             "tool": self.profile.tool,
-            "values": [
-                {"score": score, "measure": measure, "name": name, "ours": ours, "theirs": theirs}
-                for (score, measure), name, ours, theirs in zip(
-                    self.labels, self.names, self.ours, self.theirs, strict=True
-                )
-            ],
-            "choices": [
-                {"name": c.name, "ours": c.ours, "theirs": c.theirs, "moves": list(c.moves)}
-                for c in self.choices
-            ],
+            "values": [value._asdict() for value in self.values],
+            "choices": [{**c._asdict(), "moves": list(c.moves)} for c in self.choices],
             "differs": list(self.profile.differs),
             **({"notes": self.notes} if self.notes else {}),
         }
 
     def _title(self, choice: str) -> str:
         """Name a choice, its measure as it was asked for unless it has two names."""
-        words = {
-            (_word(text), _word(name))
-            for (_, text), name in zip(self.labels, self.names, strict=True)
-        }
+        words = {(_word(v.measure), _word(v.name)) for v in self.values}
         for text, name in words:
             if [word for word, _ in words].count(text) == 1:
                 choice = re.sub(rf"\b{text}\b", name, choice)
@@ -130,19 +129,18 @@ class Explanation(View):
         Report
             Our values, the change by each choice, their values.
         """
-        scores = [score for score, _ in self.labels]
-        several = len(set(scores)) > 1
+        several = len({v.score for v in self.values}) > 1
         titles = [
-            Name(printable(f"{score} {name}" if several else name))
-            for score, name in zip(scores, self.names, strict=True)
+            Name(printable(f"{v.score} {v.name}" if several else v.name)) for v in self.values
         ]
+        choices = (
+            [self._title(c.name), c.ours, c.theirs, *map(_change_text, c.moves)]
+            for c in self.choices
+        )
         rows = [
-            ["our defaults", "", "", *map(_value_text, self.ours)],
-            *(
-                [self._title(c.name), c.ours, c.theirs, *map(_change_text, c.moves)]
-                for c in self.choices
-            ),
-            [f"all of {self.profile.name}", "", "", *map(_value_text, self.theirs)],
+            ["our defaults", "", "", *(_value_text(v.ours) for v in self.values)],
+            *choices,
+            [f"all of {self.profile.name}", "", "", *(_value_text(v.theirs) for v in self.values)],
         ]
         table = Table(["choice", "ours", "theirs", *titles], rows, 3, fixed=3)
         notes = map(printable, self.notes)
@@ -235,10 +233,12 @@ def explain(
         for name, before, after, measured, changed in _changes(tool_profile, requested, fixed)
     ]
     scores = [score] if isinstance(score, str) else list(score)
-    labels = tuple((name, str(m)) for name in scores for m in requested)
-    names = tuple(m.shown for _ in scores for m in requested)
-    combined = values(tool_profile.apply(requested), **dict(tool_profile.choices))
-    return Explanation(tool_profile, labels, ours, combined, tuple(choices), names, metas[0])
+    theirs = values(tool_profile.apply(requested), **dict(tool_profile.choices))
+    explained = tuple(
+        ExplainedValue(name, str(m), m.shown, our, their)
+        for (name, m), our, their in zip(product(scores, requested), ours, theirs, strict=True)
+    )
+    return Explanation(tool_profile, explained, tuple(choices), metas[0])
 
 
 def _changes(

@@ -8,8 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from fastrank_eval._lib.arrow import arrow_column, decode_array, frozen, text_buffers
-from fastrank_eval._lib.dataclass import dataclass
-from fastrank_eval._lib.errors import ArgumentError, ColumnError, text_keys_hint
+from fastrank_eval._lib.errors import ArgumentError, text_keys_hint
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval.engine.options import KEEP_GROUPS
 from fastrank_eval.engine.state_arrays import SavedGroups
@@ -37,26 +36,9 @@ def group_ids(keys: tuple[pa.Array, ...]) -> np.ndarray:
     Returns
     -------
     ndarray of uint64, shape (groups,), read-only
-
-    Raises
-    ------
-    ArgumentError
-        If there is no column, or if lengths differ.
-    ColumnError
-        If a key is null.
     """
-    if not keys or len({len(key) for key in keys}) > 1:
-        raise ArgumentError(
-            f"keys: must be at least one column, all of one length, got lengths "
-            f"{[len(key) for key in keys]}; pass one key for each group."
-        )
     ids = np.zeros(len(keys[0]), np.uint64)
-    for index, key in enumerate(keys):
-        if key.null_count:
-            raise ColumnError(
-                f"key column {index} is null for {key.null_count} of {len(key)} groups, the first "
-                f"of them {key.is_null().index(True).as_py()}; groups need a key."
-            )
+    for key in keys:
         _fold_column(decode_array(key), ids)
     return frozen(ids)
 
@@ -110,31 +92,13 @@ def _fold_letters(offsets, letters, ids):  # type: ignore[no-untyped-def]
         ids[i] = _mixed((folded + _TURN) ^ np.uint64(size))
 
 
-@dataclass(frozen=True)
-class GroupJoin:
-    """The joined groups of two results.
-
-    Parameters
-    ----------
-    groups : GroupRecords
-        The baseline is the first model, the models of the other result follow. The groups of the
-        baseline come first, in their order, then those that only the other result has.
-    counts : dict of str to int
-        Numbers of groups: in ``"both"``, ``"only_base"``, ``"only_candidate"``, and in both with
-        different numbers of rows: ``"rows_differ"``.
-    """
-
-    groups: GroupRecords
-    counts: dict[str, int]
-
-
 def join_groups(
     base: GroupRecords,
     model: int,
     other: GroupRecords,
     measures: Sequence[str],
     names: Mapping[str, str],
-) -> GroupJoin:
+) -> tuple[GroupRecords, dict[str, int]]:
     """Join the groups of two results by their keys.
 
     Parameters
@@ -147,6 +111,15 @@ def join_groups(
         Measures that both results have.
     names : mapping of str to str
         New names of the models of `other`.
+
+    Returns
+    -------
+    groups : GroupRecords
+        The baseline is the first model, the models of the other result follow. The groups of the
+        baseline come first, in their order, then those that only the other result has.
+    counts : dict of str to int
+        Numbers of groups: in ``"both"``, ``"only_base"``, ``"only_candidate"``, and in both with
+        different numbers of rows: ``"rows_differ"``.
 
     Raises
     ------
@@ -198,13 +171,12 @@ def join_groups(
         weights,
     )
     rows_differ = base.rows[both] != other.rows[match[both]]
-    counts = {
+    return groups, {
         "both": int(np.count_nonzero(both)),
         "only_base": int(np.count_nonzero(~both)),
         "only_candidate": len(new_rows),
         "rows_differ": int(np.count_nonzero(rows_differ)),
     }
-    return GroupJoin(groups, counts)
 
 
 def _take_or(values: np.ndarray, rows: np.ndarray, default: float) -> np.ndarray:

@@ -373,15 +373,16 @@ class ClassValues:
                 yield self._overall_value(measure)
                 continue
             for average in self._plan.averages:
-                if average in OVER_PAIRS:
-                    if over_pairs(measure):
-                        yield self._mean_over_pairs(measure, average)
-                elif average == "micro":
-                    yield self._pooled_value(
-                        measure, average, self._value(measure, self._states.micro)
-                    )
-                elif average != "samples":
-                    yield self._mean_over_classes(measure, average)
+                if average == "micro":
+                    micro = self._value(measure, self._states.micro)
+                    yield self._pooled_value(measure, average, micro)
+                elif average in ("macro", "weighted"):
+                    weights = self._support if average == "weighted" else None
+                    positives = self._states.positives
+                    rows = np.full(len(positives), self._states.rows)
+                    yield self._mean(measure, average, self.each[measure], weights, rows, positives)
+                elif average in OVER_PAIRS and over_pairs(measure):
+                    yield self._mean_over_pairs(measure, average)
         yield from self._means_over_rows()
 
     def _apply_policy(
@@ -408,21 +409,15 @@ class ClassValues:
         """Build the value of all classes together."""
         value, reason = self._apply_policy(measure, computed)
         classes = len(self._plan.roles.classes)
-        share = 0.0 if reason else 1.0
+        used, dropped = (0, {reason: classes}) if reason else (classes, {})
+        rows, positives = self._states.rows, int(self._states.positives.sum())
+        shares = _share(rows if used else 0, rows), _share(positives if used else 0, positives)
         return MeasureValue(
-            score=self._name,
-            slice=average,
-            measure=str(measure),
-            name=measure.spelling or "",
-            value=value,
-            groups=classes,
-            groups_used=0 if reason else classes,
-            dropped={reason: classes} if reason else {},
-            rows_share=share if self._states.rows else float("nan"),
-            positives_share=share if self._states.positives.any() else float("nan"),
+            *(self._name, average, str(measure), value, classes, used, dropped, *shares),
             aggregate="pooled",
             details=dict(computed.details),
             caution="classes",
+            name=measure.spelling or "",
         )
 
     def _overall_value(self, measure: PooledMeasure) -> MeasureValue:
@@ -432,34 +427,19 @@ class ClassValues:
         state = states.confusion or states.right[float(measure.threshold)]
         return self._pooled_value(measure, "all", overall_value(measure.name, state.exact()))
 
-    def _mean_over_classes(self, measure: PooledMeasure, average: str) -> MeasureValue:
-        positives = self._states.positives
-        return self._mean(
-            measure,
-            average,
-            self.each[measure],
-            self._support if average == "weighted" else None,
-            np.full(len(positives), self._states.rows),
-            positives,
-        )
-
     def _mean_over_pairs(self, measure: PooledMeasure, average: str) -> MeasureValue:
-        positives, numbers = self._states.positives, range(len(self._support))
-        pairs = list(combinations(numbers, 2))
+        positives, support, states = self._states.positives, self._support, self._states
+        pairs = list(combinations(range(len(support)), 2))
         values = []
         for i, j in pairs:
             if average == "mu":
-                values.append(self._value(measure, self._states.mu[i, j]))
+                values.append(self._value(measure, states.mu[i, j]))
                 continue
-            left, right = (
-                self._value(measure, self._states.pairs[pair]) for pair in ((i, j), (j, i))
-            )
+            left, right = (self._value(measure, states.pairs[pair]) for pair in ((i, j), (j, i)))
             reason = left.reason or right.reason
             values.append(PooledValue((left.value + right.value) / 2, reason))
-        rows = np.array([positives[i] + positives[j] for i, j in pairs], np.int64)
-        weights = None
-        if average == "ovo_weighted":
-            weights = np.array([self._support[i] + self._support[j] for i, j in pairs])
+        rows, both = (np.array([of[i] + of[j] for i, j in pairs]) for of in (positives, support))
+        weights = both if average == "ovo_weighted" else None
         return self._mean(measure, average, values, weights, rows, rows)
 
     def _mean(
@@ -488,17 +468,17 @@ class ClassValues:
                 "choose another average."
             )
         return MeasureValue(
-            score=self._name,
-            slice=average,
-            measure=str(measure),
-            name=measure.spelling or "",
-            value=state.mean(0, weights is not None),
-            groups=len(computed),
-            groups_used=state.groups_used(0),
-            dropped=state.dropped(0),
-            rows_share=_share(state.rows(0), int(rows.sum())),
-            positives_share=_share(state.positives(0), int(positives.sum())),
+            self._name,
+            average,
+            str(measure),
+            state.mean(0, weights is not None),
+            len(computed),
+            state.groups_used(0),
+            state.dropped(0),
+            _share(state.rows(0), int(rows.sum())),
+            _share(state.positives(0), int(positives.sum())),
             caution="classes",
+            name=measure.spelling or "",
         )
 
     def _means_over_rows(self) -> Iterator[MeasureValue]:

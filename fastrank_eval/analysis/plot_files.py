@@ -7,7 +7,7 @@ import os
 import re
 import warnings
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from html import escape
 from importlib.util import find_spec
@@ -182,59 +182,45 @@ def drawing() -> Iterator[None]:
         yield
 
 
-def curve_figure(curve: Drawable, title: str | None = None) -> Figure:
-    """Draw a curve.
+def curve_picture(
+    curve: Drawable, title: str | None, path: str | os.PathLike[str] | None, overwrite: bool
+) -> Figure:
+    """Draw a curve, and write it to a file if there is a path.
 
     Parameters
     ----------
     curve : Drawable
-    title : str, optional
+    title : str or None
         By default the kind of the curve.
+    path : str or path or None
+        A file whose name ends in one of `SUFFIXES`.
+    overwrite : bool
 
     Raises
     ------
     UndefinedError
         If no model has a curve.
+    ArgumentError, OutputError
+        As `forest_picture` does.
     """
-    if len(curve.undefined) == len(curve.scores):
-        reasons = ", ".join(sorted(set(curve.undefined.values()))) or "no rows"
-        raise UndefinedError(
-            f"there is no {curve.kind} curve to draw: it is undefined for every model ({reasons}); "
-            "it needs rows of both classes."
-        )
-    from fastrank_eval.analysis.plots import figure_of
 
-    with drawing():
+    def draw() -> Figure:
+        if len(curve.undefined) == len(curve.scores):
+            reasons = ", ".join(sorted(set(curve.undefined.values()))) or "no rows"
+            raise UndefinedError(
+                f"there is no {curve.kind} curve to draw: it is undefined for every model "
+                f"({reasons}); it needs rows of both classes."
+            )
+        from fastrank_eval.analysis.plots import figure_of
+
         return figure_of(curve, title)
 
+    def page(figure: Figure) -> str:
+        from fastrank_eval.analysis.plots import caption_of, title_of
 
-def draw_file(curve: Drawable, temporary: Path, path: str, title: str | None = None) -> Figure:
-    """Draw a curve to a file in the format of the suffix of `path`.
+        return _page(curve, _svg(figure), title_of(curve, title), caption_of(curve))
 
-    Parameters
-    ----------
-    curve : Drawable
-    temporary : Path
-        File to write.
-    path : str
-        Final path.
-    title : str, optional
-        By default the kind of the curve.
-
-    Raises
-    ------
-    UndefinedError
-        If no model has a curve.
-    """
-    figure, suffix = curve_figure(curve, title), Path(path).suffix.lower()
-    if suffix != ".html":
-        save_figure(figure, temporary, suffix)
-        return figure
-    from fastrank_eval.analysis.plots import caption_of, title_of
-
-    page = _page(curve, _svg(figure), title_of(curve, title), caption_of(curve))
-    temporary.write_text(page, encoding="utf-8")
-    return figure
+    return _picture(draw, path, overwrite, page)
 
 
 def save_figure(figure: Any, target: Any, suffix: str) -> None:
@@ -276,16 +262,34 @@ def forest_picture(
     OutputError
         If the file cannot be written, or its name has another ending.
     """
-    check_picture(path, suffixes=(".png", ".svg"))
+
+    def draw() -> Figure:
+        from fastrank_eval.analysis import forest
+
+        return forest.draw(values, models, baseline, meta, title)
+
+    return _picture(draw, path, overwrite)
+
+
+def _picture(
+    draw: Callable[[], Figure],
+    path: str | os.PathLike[str] | None,
+    overwrite: bool,
+    page: Callable[[Figure], str] | None = None,
+) -> Figure:
+    """Draw in our style, and write to a file; HTML if there is a `page`."""
+    check_picture(path, suffixes=SUFFIXES if page else SUFFIXES[:2])
     if path is not None:
         check_writable(path, overwrite)
-    from fastrank_eval.analysis.forest import draw
-
     with drawing():
-        figure = draw(values, models, baseline, meta, title)
+        figure = draw()
     if path is not None:
-        with atomic_path(path, overwrite=overwrite) as temporary:
-            save_figure(figure, temporary, Path(path).suffix.lower())
+        suffix = Path(path).suffix.lower()
+        with atomic_path(path, overwrite=overwrite) as part:
+            if suffix == ".html" and page:
+                part.write_text(page(figure), encoding="utf-8")
+            else:
+                save_figure(figure, part, suffix)
     return figure
 
 

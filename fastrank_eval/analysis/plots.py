@@ -186,46 +186,37 @@ class Drawable(Protocol):
     @property
     def kind(self) -> str:
         """One of `SCHEMAS`."""
-        ...
 
     @property
     def scores(self) -> tuple[str, ...]:
         """The models."""
-        ...
 
     @property
     def columns(self) -> dict[str, dict[str, np.ndarray]]:
         """Columns of points by model."""
-        ...
 
     @property
     def values(self) -> dict[str, dict[str, float]]:
         """Summary values of the curve by model."""
-        ...
 
     @property
     def undefined(self) -> dict[str, str]:
         """Models without a curve, with the reason."""
-        ...
 
     @property
     def choices(self) -> dict[str, object]:
         """Options of the kind."""
-        ...
 
     @property
     def meta(self) -> Meta:
         """Provenance and conventions of the curve."""
-        ...
 
     @property
     def source(self) -> str:
         """Name of the source."""
-        ...
 
     def of(self, score: str | None = None) -> dict[str, np.ndarray]:
         """Return the columns of one model."""
-        ...
 
 
 def models(curve: Drawable) -> Iterator[tuple[int, str, dict[str, np.ndarray]]]:

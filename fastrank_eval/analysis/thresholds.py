@@ -13,10 +13,11 @@ import numpy as np
 import pyarrow as pa
 
 from fastrank_eval._lib import __version__
-from fastrank_eval._lib.arguments import checked, number, one_of, typed
+from fastrank_eval._lib.arguments import Reader, checked, number, one_of, typed
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.elementary import ratio
 from fastrank_eval._lib.errors import ArgumentError
+from fastrank_eval.analysis.curve_points import Thresholds
 from fastrank_eval.engine.evaluator import PlanTotals
 from fastrank_eval.engine.options import Options, check_names
 from fastrank_eval.engine.plan import Plan
@@ -29,6 +30,8 @@ from fastrank_eval.measures.decisions import PositivePredictiveValue
 from fastrank_eval.measures.options import REL
 from fastrank_eval.results.format import detail_text, printable
 from fastrank_eval.results.notes import rows_left_out_notes
+from fastrank_eval.results.report import Lines, Report
+from fastrank_eval.results.views import View
 from fastrank_eval.stats.score_table import ScoreTable
 
 #: Options of each criterion.
@@ -43,14 +46,9 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "recall": ("target",),
     "cost": ("costs", "pos"),
 }
-#: Options that a criterion requires.
-_REQUIRED = ("beta", "target", "costs")
+#: An example of each option that a criterion requires.
+_REQUIRED = {"beta": "beta=2", "target": "target=0.9", "costs": "costs={'fp': 1, 'fn': 5}"}
 _CELLS = ("tp", "fp", "fn", "tn")
-_PARSERS = {
-    "beta": number(above=0),
-    "target": number(above=0, most=1),
-    "pos": number(above=0, below=1),
-}
 #: Criteria that are undefined without positives.
 _POSITIVE_CRITERIA = ("f1", "fbeta", "precision", "recall")
 
@@ -102,15 +100,13 @@ class Criterion:
 
     def __post_init__(self) -> None:
         checked("by", self.by, one_of(*OPTIONS))
-        for name in ("beta", "target", "pos", "costs"):
+        for name, read in _READERS.items():
             value, applies = getattr(self, name), name in OPTIONS[self.by]
             if value is None:
                 if applies and name in _REQUIRED:
-                    example = {"beta": "beta=2", "target": "target=0.9"}.get(
-                        name, "costs={'fp': 1, 'fn': 5}"
-                    )
                     raise ArgumentError(
-                        f"{name}: must be given for by={self.by!r}, got None; pass {example}."
+                        f"{name}: must be given for by={self.by!r}, got None; pass "
+                        f"{_REQUIRED[name]}."
                     )
             elif not applies:
                 takers = [by for by, names in OPTIONS.items() if name in names]
@@ -118,10 +114,8 @@ class Criterion:
                     f"{name}: must be left out for by={self.by!r}, got {value!r}; it is for "
                     f"{', '.join(map(repr, takers))}."
                 )
-            elif name == "costs":
-                object.__setattr__(self, name, _read_costs(value))
             else:
-                object.__setattr__(self, name, float(checked(name, value, _PARSERS[name])))
+                object.__setattr__(self, name, checked(name, value, read))
 
     def __str__(self) -> str:
         texts: list[str] = []
@@ -205,23 +199,30 @@ def _read_costs(costs: Any) -> dict[str, float]:
             f"costs: must be a mapping of cells to numbers, got {costs!r}; pass "
             f"{{'fp': 1, 'fn': 5}}, for instance."
         )
-    numbers = {}
-    for cell, cost in costs.items():
+    for cell in costs:
         if cell not in _CELLS:
             raise ArgumentError(
                 f"costs: must name cells out of {', '.join(map(repr, _CELLS))}, got {cell!r}; "
                 "name one of them."
             )
-        numbers[cell] = float(checked(f"costs: {cell}", cost, number(least=-1e100, most=1e100)))
-    return numbers
+    return {
+        cell: float(checked(f"costs: {cell}", cost, number(least=-1e100, most=1e100)))
+        for cell, cost in costs.items()
+    }
 
 
+_READERS: dict[str, Reader] = {
+    "beta": number(above=0),
+    "target": number(above=0, most=1),
+    "pos": number(above=0, below=1),
+    "costs": _read_costs,
+}
 #: Choices among equally good thresholds.
 PREFER = ("highest", "lowest")
 
 
-@dataclass(frozen=True)
-class BestThreshold:
+@dataclass(frozen=True, repr=False)
+class BestThreshold(View):
     """The best threshold of a model, with its confusion matrix.
 
     A row is predicted positive if its score is at least the threshold.
@@ -296,24 +297,39 @@ class BestThreshold:
         """Share of rows with the right prediction."""
         return self._share(self.tp + self.tn, self.tp + self.fp + self.fn + self.tn)
 
-    def document(self) -> dict[str, Any]:
-        """Convert to plain Python values for JSON, NaN to None."""
+    def _rows(self) -> list[dict[str, Any]]:
         names = "score", "by", "threshold", "value", *_CELLS, *_SHARES, "reason"
-        values = {name: plain_value(getattr(self, name)) for name in names}
-        conventions = {} if self.meta is None else self.meta.conventions
-        left_out = {name: plain_value(conventions[name]) for name in conventions}
-        return {"schema": JSON_SCHEMAS["threshold"], **values, **left_out}
+        return [{name: plain_value(getattr(self, name)) for name in names}]
 
-    def __str__(self) -> str:
-        score = printable(self.score)
-        if self.reason is not None:
-            return "\n  ".join([f"{score}: no threshold by {self.by} ({self.reason})", *self.notes])
+    def records(self) -> pa.Table:
+        """Return one row: score, by, threshold, value, cells, shares, reason.
+
+        Returns
+        -------
+        pyarrow.Table
+            An undefined number is null.
+        """
+        return pa.Table.from_pylist(self._rows())
+
+    def document(self) -> dict[str, Any]:
+        """Return plain Python values for JSON: `records`, and counts of rows."""
+        left_out = {} if self.meta is None else plain_value(self.meta.conventions)
+        return {"schema": JSON_SCHEMAS["threshold"], **self._rows()[0], **left_out}
+
+    @typed
+    def report(self, *, wide: bool = False) -> Report:
+        """Build the report that people read; `wide` changes nothing."""
         threshold = "no row positive" if self.threshold is None else f"threshold {self.threshold!r}"
-        shares = ", ".join(f"{name} {detail_text(getattr(self, name))}" for name in _SHARES)
-        cells = ", ".join(f"{name.upper()} {detail_text(getattr(self, name))}" for name in _CELLS)
-        value = detail_text(self.value)
-        lines = [f"{score}: {threshold}, {self.by} {value}", cells, shares, *self.notes]
-        return "\n  ".join(lines)
+        lines = [f"{threshold}, {self.by} {detail_text(self.value)}"]
+        for names in (_CELLS, _SHARES):
+            titles = [name.upper() if names is _CELLS else name for name in names]
+            numbers = [detail_text(getattr(self, name)) for name in names]
+            lines.append(", ".join(map(" ".join, zip(titles, numbers, strict=True))))
+        if self.reason is not None:
+            lines = [f"no threshold by {self.by} ({self.reason})"]
+        score, (first, *rest) = printable(self.score), lines
+        texts = [f"{score}: {first}", *(f"  {line}" for line in [*rest, *self.notes])]
+        return Report(f"Threshold of {score}", [Lines(texts)])
 
 
 _SHARES = ("precision", "recall", "fpr", "specificity", "f1", "accuracy")
@@ -421,48 +437,32 @@ def best_of(
     score : str
         Name of the score in the result.
     """
-    checked("prefer", prefer, one_of(*PREFER))
-    tp, fp = (
-        np.concatenate([[0], np.cumsum(counts, dtype=counts.dtype)])
-        for counts in (table.positives, table.others)
-    )
-    candidates = None
+    thresholds = Thresholds.of(table)
+    tp, fp = thresholds.tp, thresholds.fp
+    # Rows without a score are not predicted positive at any threshold.
+    is_candidate = ~np.isnan(thresholds.threshold)
     if prefer == "highest" and criterion.falls_with_fp:
         # A score without positives is never better than the next higher score.
-        candidates = np.append(0, np.flatnonzero(table.positives) + 1)
-    elif tp.dtype.kind == "f":
-        # Scores of weight 0 are left out, or they would change the lowest threshold.
-        candidates = np.append(0, np.flatnonzero(table.positives + table.others) + 1)
-    if len(table.score) and math.isnan(table.score[-1]):
-        # Rows without a score are not predicted positive at any threshold.
-        candidates = np.arange(len(tp)) if candidates is None else candidates
-        candidates = candidates[candidates < len(table.score)]
+        is_candidate[1:] &= np.diff(tp) > 0
+    candidates = np.flatnonzero(is_candidate)
     index, value = 0, math.nan
     positive, negative = tp[-1], fp[-1]
     reason: str | None = "no_rows"
     if len(table.score):
         reason = criterion.undefined(float(positive), float(negative))
     if reason is None:
-        true_positives, false_positives = (
-            counts if candidates is None else counts[candidates] for counts in (tp, fp)
-        )
-        cells = (
-            true_positives,
-            false_positives,
-            positive - true_positives,
-            negative - false_positives,
-        )
+        hits, alarms = tp[candidates], fp[candidates]
+        cells = hits, alarms, positive - hits, negative - alarms
         values = criterion.values(Confusion(*(cell.astype(np.float64) for cell in cells)))
         if np.isnan(values).all():
             reason = "target_not_reached"
         else:
             best = np.nanmin(values) if criterion.lowest else np.nanmax(values)
-            ties = np.flatnonzero(values == best)
+            ties = candidates[values == best]
             index, value = int(ties[0] if prefer == "highest" else ties[-1]), float(best)
-            index = index if candidates is None else int(candidates[index])
     threshold: float | None = math.nan
     if reason is None:
-        threshold = float(table.score[index - 1]) if index else None
+        threshold = float(thresholds.threshold[index]) if index else None
     chosen = tp[index], fp[index], positive - tp[index], negative - fp[index]
     hit, alarm, miss, rejection = (_cell_value(cell, table.scale) for cell in chosen)
     return BestThreshold(

@@ -14,6 +14,7 @@ from fastrank_eval.measures.parser import similar_names
 
 if TYPE_CHECKING:
     from rich.console import Group
+    from rich.padding import Padding
 
 #: What the measures of a file are for.
 _PURPOSES = {
@@ -142,21 +143,16 @@ def to_markdown(kinds: Sequence[type[Measure]] | None = None) -> str:
 def overview(terminal: bool) -> Group:
     """Build one line for each measure, by purpose; a terminal shows its begin."""
     from rich.console import Group
-    from rich.padding import Padding
-    from rich.table import Table
     from rich.text import Text
 
+    blocks: list[Any] = []
     width = max(len(_title(entry)) for entry in entries())
-    blocks: list[Text | Padding] = []
-    purposes = dict.fromkeys(map(_purpose, registry.values()))
-    for purpose in purposes:
-        blocks.append(Text(purpose, "bold"))
-        lines = Table.grid(padding=(0, 2))
-        lines.add_column(style="cyan", no_wrap=True, min_width=width)
-        lines.add_column(overflow="ellipsis" if terminal else "ignore", no_wrap=True)
-        for entry in entries([kind for kind in registry.values() if _purpose(kind) == purpose]):
-            lines.add_row(_title(entry), Text(entry["summary"]))
-        blocks.append(Padding(lines, (0, 0, 1, 2)))
+    for purpose in dict.fromkeys(map(_purpose, registry.values())):
+        own = entries([kind for kind in registry.values() if _purpose(kind) == purpose])
+        rows = [(_title(entry), entry["summary"]) for entry in own]
+        names = {"style": "cyan", "min_width": width}
+        texts = {"overflow": "ellipsis" if terminal else "ignore", "no_wrap": True}
+        blocks += [Text(purpose, "bold"), _grid(rows, names, texts)]
     blocks.append(Text("'fastrank-eval measures NAME' shows formula, options and reference."))
     return Group(*blocks)
 
@@ -174,32 +170,38 @@ def details(kinds: Sequence[type[Measure]]) -> Group:
         Name and summary, formula, range, reference and options of each.
     """
     from rich.console import Group
+    from rich.text import Text
+
+    blocks: list[Any] = []
+    for entry in entries(kinds):
+        rows = [("formula", entry["formula"]), ("range", _range(entry))]
+        rows.append(("reference", entry["reference"]))
+        if entry["aggregate"] not in ("mean", "pooled"):
+            rows.append(("over groups", entry["aggregate"]))
+        if entry["spellings"]:
+            rows.append(("also", ", ".join(entry["spellings"])))
+        for name, preset in entry["presets"].items():
+            options = ", ".join(f"{option}={value!r}" for option, value in preset.items())
+            rows.append((name, f"{entry['name']}({options})"))
+        rows += [(f"{each['name']}={each['default']!r}", each["doc"]) for each in entry["options"]]
+        summary = entry["summary"][:1].upper() + entry["summary"][1:]
+        blocks.append(Text.assemble((_title(entry), "bold cyan"), "  ", summary))
+        blocks.append(_grid(rows, {"style": "dim"}, {"overflow": "fold"}))
+    return Group(*blocks)
+
+
+def _grid(rows: Sequence[tuple[str, str]], names: dict[str, Any], texts: dict[str, Any]) -> Padding:
+    """Build the lines of a block; `names` and `texts` are options of columns."""
     from rich.padding import Padding
     from rich.table import Table
     from rich.text import Text
 
-    blocks: list[Text | Padding] = []
-    for entry in entries(kinds):
-        blocks.append(
-            Text.assemble((_title(entry), "bold cyan"), "  ", _sentence(entry["summary"]))
-        )
-        facts = Table.grid(padding=(0, 2))
-        facts.add_column(style="dim", no_wrap=True)
-        facts.add_column(overflow="fold")
-        facts.add_row("formula", Text(entry["formula"]))
-        facts.add_row("range", Text(_range(entry)))
-        facts.add_row("reference", Text(entry["reference"]))
-        if entry["aggregate"] not in ("mean", "pooled"):
-            facts.add_row("over groups", Text(entry["aggregate"]))
-        if entry["spellings"]:
-            facts.add_row("also", Text(", ".join(entry["spellings"])))
-        for name, preset in entry["presets"].items():
-            options = ", ".join(f"{option}={value!r}" for option, value in preset.items())
-            facts.add_row(name, Text(f"{entry['name']}({options})"))
-        for option in entry["options"]:
-            facts.add_row(Text(f"{option['name']}={option['default']!r}"), Text(option["doc"]))
-        blocks.append(Padding(facts, (0, 0, 1, 2)))
-    return Group(*blocks)
+    lines = Table.grid(padding=(0, 2))
+    lines.add_column(no_wrap=True, **names)
+    lines.add_column(**texts)
+    for name, text in rows:
+        lines.add_row(Text(name), Text(text))
+    return Padding(lines, (0, 0, 1, 2))
 
 
 def _title(entry: dict[str, Any]) -> str:
@@ -211,10 +213,6 @@ def _range(entry: dict[str, Any]) -> str:
     left = "]-inf" if low is None else f"[{low:g}"
     right = "inf[" if high is None else f"{high:g}]"
     return f"{left}, {right}"
-
-
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:]
 
 
 def _plain(value: Any) -> Any:

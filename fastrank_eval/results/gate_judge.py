@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
+from typing import Any
 
-from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval._lib.lexer import Number, Operation, leaves
 from fastrank_eval.measures import Measure
@@ -26,7 +26,6 @@ from fastrank_eval.results.gate_parser import (
 from fastrank_eval.results.gates import (
     Gate,
     GateFailure,
-    GateRow,
     Verdict,
     absent,
     gate,
@@ -36,7 +35,7 @@ from fastrank_eval.results.gates import (
 
 def judge(
     gates: Iterable[str | Gate],
-    values: Iterable[GateRow],
+    values: Iterable[Any],
     *,
     rows: int,
     groups: int,
@@ -50,9 +49,9 @@ def judge(
     ----------
     gates : iterable of str or Gate
         At least one.
-    values : iterable of GateRow
-        Rows of the result. If several have the same score, slice and measure, each field is read
-        from the first row that has it.
+    values : iterable of record
+        Values and differences. If several have the same score, slice and measure, each field is
+        read from the first one that has it.
     rows, groups : int
         Numbers of rows and groups that were read.
     baseline : str, optional
@@ -96,22 +95,15 @@ _NO_ERROR = ("no_variance", "one_group")
 _MAX_NAMED = 5
 
 
-class _Unknown(Exception):
-    """A number is missing or undefined: kind and detail of the failure."""
-
-    def __init__(self, kind: str, detail: str, reason: str = "") -> None:
-        super().__init__(kind, detail)
-        self.kind, self.detail, self.reason = kind, detail, reason or detail
-
-
-@dataclass(frozen=True)
-class _Outcome:
+class _Outcome(Exception):
     """Why a condition fails for a model and a slice, shorter in `reason`."""
 
-    kind: str
-    detail: str
-    reason: str = ""
-    p_adjusted: float | None = None
+    def __init__(
+        self, kind: str, detail: str, reason: str = "", p_adjusted: float | None = None
+    ) -> None:
+        super().__init__(kind, detail)
+        self.kind, self.detail, self.reason = kind, detail, reason or detail
+        self.p_adjusted = p_adjusted
 
 
 class _Table:
@@ -119,13 +111,13 @@ class _Table:
 
     def __init__(
         self,
-        values: Iterable[GateRow],
+        values: Iterable[Any],
         counts: Mapping[str, float],
         baseline: str | None,
         requested: Mapping[str, str],
         correction: str,
     ) -> None:
-        self._rows: dict[tuple[str, str, str], list[GateRow]] = {}
+        self._rows: dict[tuple[str, str, str], list[Any]] = {}
         self._names: dict[str, str] = {}
         values = list(values)
         self._p_values = PValues(values, correction)
@@ -141,9 +133,8 @@ class _Table:
     def outcomes(self, each: Gate) -> Iterator[GateFailure]:
         """Yield the failures of a gate, and what it did not judge."""
         missing = [failure for term in each.terms for failure in self._missing(term)]
+        yield from (GateFailure(str(each), kind, None, None, detail) for kind, detail in missing)
         if missing:
-            for kind, detail in missing:
-                yield GateFailure(str(each), kind, None, None, detail)
             return
         scores: list[str | None] = [None]
         if any(term.score is None for term in each.terms):
@@ -237,10 +228,10 @@ class _Table:
             p_adjusted = next((one.p_adjusted for one in adjusted.values()), None)
             text = _format(condition, numbers, adjusted)
             return _Outcome("holds", text, p_adjusted=p_adjusted)
-        except _Unknown as unknown:
-            outcome = _Outcome(unknown.kind, unknown.detail, unknown.reason)
+        except _Outcome as missing:
+            outcome = missing
         except ArithmeticError as undefined:
-            outcome = _Outcome("undefined", str(undefined), str(undefined))
+            outcome = _Outcome("undefined", str(undefined))
         if label is not None and condition.operator == "or":
             # What holds in a slice holds also if another alternative lacks a number there.
             parts = (self._judge(part, score, label, p_values) for part in condition.parts)
@@ -252,7 +243,7 @@ class _Table:
         if count.of == "groups":
             self._require_groups()
         if not number:
-            raise _Unknown("no_groups", f"there are no {count.of}")
+            raise _Outcome("no_groups", f"there are no {count.of}")
         return float(number)
 
     def _number(self, term: Term, score: str, label: str, p_value: AdjustedP | None) -> float:
@@ -261,7 +252,7 @@ class _Table:
         rows = self._rows.get((score, label, text))
         if rows is None:
             detail = f"there is no {name} of {score!r} for {label!r}"
-            raise _Unknown("undefined", detail, f"no {name}")
+            raise _Outcome("undefined", detail, f"no {name}")
         title = name if label == ALL else f"{name}[{label}]"
         if term.field in GROUP_FIELDS:
             self._require_groups()
@@ -270,7 +261,7 @@ class _Table:
         counts_groups = term.slice is None and term.field in GROUP_FIELDS
         if not ungrouped and not counts_groups and any(_lacks_groups(row) for row in rows):
             detail = f"no group stands behind {title}{_reasons(rows)}"
-            raise _Unknown("no_groups", detail, _short_reason(rows, "no group"))
+            raise _Outcome("no_groups", detail, _short_reason(rows, "no group"))
         number = next(
             (n for n in (field_of(row, term.field) for row in rows) if n is not None), None
         )
@@ -278,18 +269,18 @@ class _Table:
             number = math.nan if p_value is None else p_value.p_adjusted
         if number is None and term.field in COMPARISON_FIELDS and self._baseline in (None, score):
             reason = "there is no baseline" if self._baseline is None else "it is the baseline"
-            raise _Unknown("no_baseline", f"{title} has no {term.field}: {reason}")
+            raise _Outcome("no_baseline", f"{title} has no {term.field}: {reason}")
         if number is None or not math.isfinite(number):
             detail = f"cannot be judged: {term.field} of {title} is undefined{_reasons(rows)}"
             if any(getattr(row, "caution", None) in _NO_ERROR for row in rows):
                 other = "delta" if term.field in COMPARISON_FIELDS else "value"
                 detail += f": gate on {other}, which has a number, or evaluate more groups"
-            raise _Unknown("undefined", detail, _short_reason(rows, f"no {term.field}"))
+            raise _Outcome("undefined", detail, _short_reason(rows, f"no {term.field}"))
         return number
 
     def _require_groups(self) -> None:
         if self._counts["rows"] and not self._counts["groups"]:
-            raise _Unknown(
+            raise _Outcome(
                 "no_groups",
                 "rows were not grouped, because no measure needs groups: evaluate with group=... "
                 "and keep='values'",
@@ -302,16 +293,18 @@ def _lacks_groups(row: object) -> bool:
     return getattr(row, "groups_used", None) == 0 and not ungrouped
 
 
-def field_of(row: GateRow, field: str) -> float | None:
+def field_of(row: Any, field: str) -> float | None:
     """Return the number of a row that a gate reads; None without one."""
     if field == "dropped_share":
         groups, used = getattr(row, "groups", None), getattr(row, "groups_used", None)
         return (groups - used) / groups if groups and used is not None else None
+    if field.startswith("delta_") and hasattr(row, "delta"):
+        field = field.removeprefix("delta_")
     number = getattr(row, field, None)
     return None if number is None else float(number)
 
 
-def _reasons(rows: Iterable[GateRow]) -> str:
+def _reasons(rows: Iterable[Any]) -> str:
     """List why groups of rows are left out, and their cautions."""
     reasons: list[str] = []
     for row in rows:
@@ -323,7 +316,7 @@ def _reasons(rows: Iterable[GateRow]) -> str:
     return f" ({', '.join(dict.fromkeys(reasons))})" if reasons else ""
 
 
-def _short_reason(rows: Iterable[GateRow], default: str) -> str:
+def _short_reason(rows: Iterable[Any], default: str) -> str:
     """Say in a word or two why a slice has no number."""
     cautions = [getattr(row, "caution", None) or "" for row in rows]
     named = [one for one in cautions if one not in ("", "few_groups", "undefined")]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from operator import attrgetter
-from typing import Protocol
 
 from fastrank_eval._lib.arguments import typed
 from fastrank_eval._lib.dataclass import dataclass
@@ -22,30 +20,6 @@ from fastrank_eval.results.gate_parser import (
     parse,
     terms_of,
 )
-
-
-class GateRow(Protocol):
-    """A row of a result. Gates read their fields from its attributes."""
-
-    @property
-    def score(self) -> str:
-        """Score column: the model, in a comparison the candidate."""
-
-    @property
-    def slice(self) -> str:
-        """Label of the slice; ``"all"`` for all rows."""
-
-    @property
-    def measure(self) -> str:
-        """Canonical text of the measure."""
-
-
-class DifferenceFields:
-    """The names of the fields of a difference in gates."""
-
-    delta_se = property(attrgetter("se"))
-    delta_ci_low = property(attrgetter("ci_low"))
-    delta_ci_high = property(attrgetter("ci_high"))
 
 
 @dataclass(frozen=True)
@@ -82,11 +56,7 @@ class GateFailure:
     def __str__(self) -> str:
         parts = (self.label, self.score, self.slice)
         names = ", ".join(name for name in parts if name is not None)
-        return (
-            f"{self.condition}: {names}: {self.detail}"
-            if names
-            else (f"{self.condition}: {self.detail}")
-        )
+        return ": ".join(filter(None, [self.condition, names, self.detail]))
 
 
 @dataclass(frozen=True)

@@ -84,11 +84,6 @@ def report_notes(values: Iterable[MeasureValue], meta: Meta) -> list[str]:
     ]
 
 
-def meta_with_notes(values: Iterable[MeasureValue], meta: Meta) -> dict[str, Any]:
-    """Convert metadata to plain Python values, and add the notes."""
-    return plain_meta_with(report_notes(values, meta), meta)
-
-
 def names_of(values: Iterable[NamedRecord], scores: Collection[str]) -> str:
     """Name the measures of values, with their models where not all have one.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from fastrank_eval._lib import __version__
 
 if TYPE_CHECKING:
-    from rich.text import Text
+    from rich.console import Console, ConsoleOptions, RenderResult
 
 _GAP = 2  # blanks between columns
 _LABEL, _NAME = 16, 12  # least widths of labels and of other names before they are folded
@@ -115,6 +115,15 @@ class Report(NamedTuple):
     title: str
     blocks: Sequence[Block]
 
+    def _repr_html_(self) -> str:
+        return html(self, page=False)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from rich.text import Text
+
+        for line in _text_lines(self, options.max_width):
+            yield Text.assemble(*line, overflow="fold")
+
 
 #: Kinds of lines at the end, with their headings on a page.
 _ENDS = {"legend": "Legend", "notes": "Notes", "data": "Data", "conventions": "Conventions"}
@@ -147,14 +156,6 @@ def text(report: Report, width: int | None = None) -> str:
         cut off. By default each row is one line.
     """
     return "\n".join("".join(part for part, _ in line) for line in _text_lines(report, width))
-
-
-def terminal(report: Report, width: int) -> Iterator[Text]:
-    """Render for a terminal of a width."""
-    from rich.text import Text
-
-    for line in _text_lines(report, width):
-        yield Text.assemble(*line, overflow="fold")
 
 
 def _text_lines(report: Report, width: int | None) -> Iterator[_Segments]:

@@ -12,22 +12,29 @@ from fastrank_eval._lib.arguments import typed
 from fastrank_eval._lib.arrow import floats_or_nan
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.engine.records import (
+    JSON_SCHEMAS,
+    VALUE_SCHEMA,
     MeasureValue,
     Meta,
+    record_table,
     refuse_if_none_left,
 )
 from fastrank_eval.engine.run import Evaluation
 from fastrank_eval.engine.slice_calibration import CalibrationTables, calibration_tables
 from fastrank_eval.engine.summary import GroupRecords, group_records, score_tables
 from fastrank_eval.measures import measure
-from fastrank_eval.results.labels import stacked
+from fastrank_eval.results.labels import Labelled, stacked
 from fastrank_eval.results.lookup import (
+    find_calibration,
     find_slices,
     find_value,
     refuse_pooled,
     refuse_swapped,
 )
-from fastrank_eval.results.result_view import Reported
+from fastrank_eval.results.notes import plain_meta_with, report_notes
+from fastrank_eval.results.report import Report
+from fastrank_eval.results.result_view import report_of
+from fastrank_eval.results.slice_tables import slice_rows
 
 if TYPE_CHECKING:
     from fastrank_eval.analysis.comparison import Comparison
@@ -37,7 +44,7 @@ if TYPE_CHECKING:
     from fastrank_eval.stats.score_table import ScoreTable
 
 
-class Result(Reported):
+class Result(Labelled):
     """The result of :func:`fastrank_eval.evaluate`.
 
     Parameters
@@ -90,6 +97,9 @@ class Result(Reported):
     ties=expected
     """
 
+    _schema = VALUE_SCHEMA
+    values: tuple[MeasureValue, ...]
+
     def __init__(
         self,
         values: Sequence[MeasureValue],
@@ -107,7 +117,91 @@ class Result(Reported):
         self._per_group: pa.Table | GroupRecords | Callable[[], GroupRecords] | None = per_group
         self._score_tables = score_tables
         self._state = state
+        #: The slices of multicalibration errors, by score column and measure.
         self.calibration = calibration or {}
+
+    @typed
+    def multicalibration(
+        self, measure: str | Measure | None = None, score: str | None = None
+    ) -> pa.Table:
+        """Return the calibration of each slice of MultiECCE, worst first.
+
+        Parameters
+        ----------
+        measure : str or Measure, optional
+            MultiECCE with its options; not needed if there is only one.
+        score : str, optional
+            Score column; not needed if there is only one.
+
+        Returns
+        -------
+        pyarrow.Table
+            slice (``"all"``, ``"country=DE"``, ``"country=DE,slot=1"``), rows, expected and
+            observed (positives, weighted), error (ECCE), sigmas (ECCE over the standard deviation
+            of observed less expected positives per row of a calibrated model),
+            p_value, p_adjusted (Holm, over all slices). The most sigmas come first.
+            Empty where the measure is undefined.
+
+        Raises
+        ------
+        MeasureError
+            If no measure of multicalibration was part of the evaluation, or not this one.
+        ArgumentError
+            If the score column was not part of it, or is left out where there are several.
+
+        References
+        ----------
+        Guy et al. (2025), arXiv:2506.11251.
+        """
+        self._refuse_labels()
+        texts = tuple(dict.fromkeys(text for _, text in self.calibration))
+        text = find_calibration(measure, texts, self.names, self.requested)
+        return self.calibration[self._find_score(score), text]
+
+    def records(self) -> pa.Table:
+        """Return all values: one row a score, slice and measure.
+
+        Returns
+        -------
+        pyarrow.Table
+            score, by (the slicing without its edges; null for all rows), slice, measure, name (the
+            name that was asked for, such as MAP for AP), value (null if undefined), se, ci_low,
+            ci_high, effective_groups, weight, caution, groups, groups_used, dropped (map of reason
+            to count), rows_share, positives_share (null without rows or positives), aggregate
+            ("mean", "geometric mean", "sum" or "pooled"), details (map of name to number). Of a
+            list of labels, label comes first.
+        """
+        return record_table(self.values, self._columns)
+
+    def document(self) -> dict[str, Any]:
+        """Return the plain Python values that JSON has.
+
+        Returns
+        -------
+        dict
+            ``{"schema", "meta": {"version", "rows", "groups", "conventions", "seconds"},
+            "results"}``: the rows of `records`; None for NaN. The meta has ``"requested"`` too
+            where names of measures stand for other texts, and ``"notes"``, a list of sentences,
+            where there are any. With a measure of multicalibration there is ``"worst_slices"`` too:
+            score, measure and the columns of :meth:`multicalibration`, the ten worst slices of
+            each. Of a list of labels, ``{"schema", "labels": {label: document}}``.
+        """
+        if self.labels:
+            return self._document_of_labels()
+        slices = slice_rows(self.calibration)
+        return {
+            "schema": JSON_SCHEMAS["evaluation"],
+            "meta": plain_meta_with(report_notes(self.values, self.meta), self.meta),
+            "results": self._rows(),
+            **({"worst_slices": slices} if slices else {}),
+        }
+
+    @typed
+    def report(self, *, wide: bool = False) -> Report:
+        """Build the report that people read; see `View.report`."""
+        if self.labels:
+            return self._report_of_labels(wide=wide)
+        return report_of(self.values, self.meta, self.scores, self.calibration, wide)
 
     @typed
     def value(

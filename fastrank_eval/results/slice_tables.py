@@ -24,6 +24,8 @@ MOST_SLICES = 10
 _HEADER = ["slice", "expected", "observed", "ECCE", "sigmas", "p, corrected", "rows"]
 
 _Value = TypeVar("_Value")
+#: A value, or a difference.
+_Record = TypeVar("_Record", bound=Any)
 _Cells = Sequence[tuple[str, str]]
 
 
@@ -72,6 +74,33 @@ def slice_table(
         header = [first, *(name for name, _ in line)]
         body.append([label, *(text for _, text in line)])
     return Table(header, body, 1, printable(title), 1 + len(front), step)
+
+
+def by_slicing(
+    values: Sequence[_Record], title_of: Callable[[_Record], str]
+) -> Iterator[tuple[str, str, list[_Record], list[_Record]]]:
+    """Yield slicing, title, and values of all rows and of slices for tables.
+
+    In order of slicings, then of titles.
+    """
+    tables: dict[str, dict[str, list[_Record]]] = {}
+    for v in values:
+        if v.by is not None:
+            tables.setdefault(v.by, {}).setdefault(title_of(v), []).append(v)
+    for by, titles in tables.items():
+        for title, own in titles.items():
+            yield by, title, [v for v in values if v.by is None and title_of(v) == title], own
+
+
+def groups_differ(
+    values: Iterable[_Record], by_model: bool, groups_of: Callable[[_Record], int]
+) -> bool:
+    """Tell whether models, or measures, rest on different numbers of groups."""
+    used: dict[tuple[str, str | None, str], set[int]] = {}
+    for v in values:
+        key = v.measure if by_model else v.score, v.by, v.slice
+        used.setdefault(key, set()).add(groups_of(v))
+    return any(len(numbers) > 1 for numbers in used.values())
 
 
 def best_models(

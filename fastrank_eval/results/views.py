@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from fastrank_eval._lib.arguments import check_indent, check_options, typed
-from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import OutputError
 from fastrank_eval._lib.files import csv_cells, csv_text
-from fastrank_eval.results.report import Report, html, latex, markdown, terminal, text
+from fastrank_eval.results.report import Report, html, latex, markdown, text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -87,7 +86,7 @@ class View(ABC):
         return json.dumps(self.document(**choices), indent=check_indent(indent), allow_nan=False)
 
     @typed
-    def to_csv(self, *, safe: bool = False) -> str:
+    def to_csv(self, *, safe: bool = False, **choices: Any) -> str:
         """Write `records` as CSV, with all digits, empty where undefined.
 
         Parameters
@@ -95,13 +94,16 @@ class View(ABC):
         safe : bool
             Put an apostrophe before text that begins with ``=``, ``+``, ``-``, ``@``, a tab or a
             carriage return, so that no spreadsheet reads it as a formula.
+        **choices
+            Of a `TrecReport` ``single`` and ``summary``, as `document` takes them.
 
         Returns
         -------
         str
             A map is ``name=number`` joined by semicolons.
         """
-        rows = self._rows()
+        check_options("to_csv", choices, self._choices_of("_rows"), own=View.to_csv)
+        rows = self._rows(**choices)
         names = list(rows[0]) if rows else self.records().column_names
         return csv_text(names, (map(_csv_cell, row.values()) for row in rows), safe)
 
@@ -170,7 +172,7 @@ class View(ABC):
         """
         return html(self.report(**choices))
 
-    def view(self, **choices: Any) -> TerminalView:
+    def view(self, **choices: Any) -> Report:
         """Choose what a terminal and a notebook show.
 
         Parameters
@@ -180,9 +182,9 @@ class View(ABC):
 
         Returns
         -------
-        rich renderable
+        Report
         """
-        return TerminalView(self.report(**choices))
+        return self.report(**choices)
 
     def _choices_of(self, method: str) -> list[str]:
         """Name the choices that `document` or `report` takes."""
@@ -196,25 +198,7 @@ class View(ABC):
         return html(self.report(), page=False)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield self.view()
-
-
-@dataclass(frozen=True)
-class TerminalView:
-    """A report for a terminal or a notebook.
-
-    Parameters
-    ----------
-    report : Report
-    """
-
-    report: Report
-
-    def _repr_html_(self) -> str:
-        return html(self.report, page=False)
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield from terminal(self.report, options.max_width)
+        yield self.report()
 
 
 def _csv_cell(cell: object) -> object:

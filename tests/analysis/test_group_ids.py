@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import config
 
-from fastrank_eval._lib import errors
 from fastrank_eval.analysis.group_join import group_ids
 
 pytestmark = pytest.mark.kernels
@@ -93,15 +92,3 @@ def test_a_million_integers__have_ids_of_their_own():
     found = group_ids((pa.array(np.arange(many)),))
     assert len(np.unique(found)) == many
     assert not found.flags.writeable
-
-
-@pytest.mark.parametrize("columns", [(), (pa.array([1]), pa.array([1, 2]))])
-def test_columns_that_make_no_key__are_refused(columns):
-    with pytest.raises(errors.ArgumentError, match="all of one length"):
-        group_ids(columns)
-
-
-def test_null_keys__are_refused():
-    with pytest.raises(errors.ColumnError, match=r"column 1 is null for 2 of 3 groups, .* 1;"):
-        group_ids((pa.array([1, 2, 3]), pa.array(["a", None, None])))
-    assert ids(pa.array([], pa.string())) == []

@@ -204,16 +204,16 @@ def test_explain__each_choice_moves_what_it_moves_alone(profile):
     nulls = {name: chosen.choices.get(name) for name in ("unretrieved", "unjudged")}
     ours = evaluate(**nulls)
     theirs = evaluate(profile=profile)
-    for at, (score, text) in enumerate(told.labels):
-        assert score == "score"
-        assert told.ours[at] == ours.value(text)
-        assert told.theirs[at] == theirs.value(text)
+    for value in told.values:
+        assert value.score == "score"
+        assert value.ours == ours.value(value.measure)
+        assert value.theirs == theirs.value(value.measure)
     by_name = {choice.name: choice for choice in told.choices}
     assert len(by_name) == len(told.choices)
     if chosen.choices.get("ties", "expected") != "expected":
         moved = evaluate(ties=chosen.choices["ties"], **nulls)
-        for at, (_, text) in enumerate(told.labels):
-            assert by_name["ties"].moves[at] == pytest.approx(moved.value(text) - ours.value(text))
+        for move, value in zip(by_name["ties"].moves, told.values, strict=True):
+            assert move == pytest.approx(moved.value(value.measure) - value.ours)
 
 
 def test_explain__single_class_users_counted_as_zero():
@@ -228,7 +228,7 @@ def test_explain__conventions_that_are_given_hold_on_both_sides():
     told = explain(TABLE, profile="xgboost", **ROLES, measures="nDCG@3", ties="worst")
     assert "ties" not in {choice.name for choice in told.choices}
     both = evaluate(measures="nDCG@3", ties="worst", profile="xgboost")
-    assert told.theirs == (both.value("nDCG@3"),)
+    assert [value.theirs for value in told.values] == [both.value("nDCG@3")]
 
 
 def test_explain__several_models_and_undefined_values():
@@ -241,9 +241,10 @@ def test_explain__several_models_and_undefined_values():
         score=["score", "other"],
         measures="nDCG@3,RR",
     )
-    assert told.labels == tuple(itertools.product(("score", "other"), ("nDCG@3", "RR")))
+    found = [(value.score, value.measure) for value in told.values]
+    assert found == [*itertools.product(("score", "other"), ("nDCG@3", "RR"))]
     nothing = explain(of(([0, 0], [1.0, 2.0])), profile="sklearn", **ROLES, measures="nDCG")
-    assert (nothing.ours, nothing.theirs) == ((None,), (0.0,))
+    assert [(value.ours, value.theirs) for value in nothing.values] == [(None, 0.0)]
     assert "undefined" in str(nothing)
     assert json.loads(nothing.to_json())["values"][0]["ours"] is None
 

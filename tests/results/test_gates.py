@@ -34,7 +34,7 @@ class Compared:
 
     score: str
     delta: float
-    delta_ci_low: float
+    ci_low: float
     slice: str = "all"
     measure: str = "GAUC"
     groups_used: int = 50

@@ -57,7 +57,7 @@ def test_text__has_a_line_for_each_row_and_no_time() -> None:
 
 def test_terminal__has_styles_cells_of_several_lines_and_the_time() -> None:
     console = Console(file=io.StringIO(), width=60, force_terminal=True, color_system="standard")
-    console.print(*report.terminal(of("m"), 60), sep="\n")
+    console.print(of("m"))
     assert isinstance(console.file, io.StringIO)
     styled = console.file.getvalue()
     assert "\x1b[1m0.75\x1b[0m" in styled

@@ -28,7 +28,7 @@ from fastrank_eval.apps.cli.options import (
     sources_argument,
     split_commas,
 )
-from fastrank_eval.apps.cli.output import report_text
+from fastrank_eval.apps.cli.output import report_text, several_text
 from fastrank_eval.apps.cli.shell import (
     SectionedCommand,
     check_files,
@@ -198,19 +198,18 @@ def curve(
     result = _compute_curve(kind, sources, quiet, options)
     for score, reason in result.undefined.items() if not quiet else ():
         note(f"{printable(score)}: no curve ({reason})")
-    for text in result.notes if not quiet else ():
-        note(printable(text))
+    for line in result.notes if not quiet else ():
+        note(printable(line))
     if output is None:
-        emit(result.to_json() + "\n" if report_format == "json" else result.to_csv(safe=csv_safe))
+        emit(report_text(result, report_format or "csv", None, csv_safe))
         return
     from fastrank_eval.results.views import write_table
 
     with atomic_path(output, overwrite=overwrite) as part:
         file_format = _FORMATS[Path(output).suffix.lower()]
-        if file_format == "json":
-            part.write_text(result.to_json() + "\n", encoding="utf-8")
-        elif file_format == "csv":
-            part.write_text(result.to_csv(safe=csv_safe), encoding="utf-8")
+        if file_format in ("json", "csv"):
+            text = report_text(result, file_format, None, csv_safe)
+            part.write_text(text, encoding="utf-8")
         else:
             write_table(result.records(), part, output, csv_safe)
     if not quiet:
@@ -259,14 +258,12 @@ def plot(
     KIND is roc, pr, det, lift or calibration over all rows, k (measures by cutoff), or
     gauc-by-activity. SOURCES are as in evaluate.
     """
-    from fastrank_eval._lib.files import atomic_path
-    from fastrank_eval.analysis.plot_files import check_picture, draw_file
+    from fastrank_eval.analysis.plot_files import check_picture
 
     check_picture(output, "--output")
     check_files({"--output": output}, overwrite, sources, options["format"])
     result = _compute_curve(kind, sources, quiet, options)
-    with atomic_path(output, overwrite=overwrite) as part:
-        draw_file(result, part, output, title)
+    result.plot(output, title=title, overwrite=overwrite)
     if not quiet:
         note(f"wrote {output}")
 
@@ -380,16 +377,7 @@ def threshold(
         return
     for text in thresholds[0].notes if report_format == "csv" and not quiet else ():
         note(printable(text))
-    rows = [best.document() for best in thresholds]
-    if report_format == "json":
-        import json
-
-        emit(json.dumps(rows, indent=2, allow_nan=False) + "\n")
-    else:
-        from fastrank_eval._lib.files import csv_text
-
-        names = [name for name in rows[0] if name != "schema"]
-        emit(csv_text(names, ([row[name] for name in names] for row in rows), csv_safe))
+    emit(several_text(thresholds, report_format, csv_safe))
 
 
 _CLASS_MEASURES = "AUC,PPV,TPR,FScore,Accuracy"

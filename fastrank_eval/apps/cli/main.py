@@ -27,7 +27,12 @@ from fastrank_eval.apps.cli.options import (
     slice_options,
     sources_argument,
 )
-from fastrank_eval.apps.cli.output import ReportFiles, report_options, state_file_option
+from fastrank_eval.apps.cli.output import (
+    ReportFiles,
+    report_options,
+    several_text,
+    state_file_option,
+)
 from fastrank_eval.apps.cli.shell import (
     SectionedCommand,
     Shell,
@@ -311,8 +316,6 @@ def trec(
     {"bm25": ..., "ours": ...}).compare(baseline="bm25").
     """
     check_standard_output()
-    import json
-
     from fastrank_eval.integrations.trec.lines import QRELS
     from fastrank_eval.integrations.trec.report import trec_report, with_distinct_names
     from fastrank_eval.integrations.trec.tables import read_pairs
@@ -339,11 +342,8 @@ def trec(
     if report_format == "text":
         for report in reports:
             emit(report.to_text(**layout, name_run=len(runs) > 1))
-    elif report_format == "json":
-        emit(json.dumps([r.document(**layout) for r in reports], indent=2, allow_nan=False) + "\n")
-    elif report_format == "csv":
-        tables = [report.to_csv(**layout, safe=csv_safe) for report in reports]
-        emit(tables[0] + "".join(table.partition("\n")[2] for table in tables[1:]))
+    elif report_format in ("json", "csv"):
+        emit(several_text(reports, report_format, csv_safe, **layout))
     else:
         conventions = [f"profile=trec_eval_{version}", f"level={options['level']:g}"]
         conventions += [f"most={options['most']}"] * (options["most"] is not None)
@@ -357,11 +357,10 @@ def _side_by_side(
     """Format several runs with a column for each."""
     from fastrank_eval.integrations.trec.report import side_by_side
     from fastrank_eval.results import report
-    from fastrank_eval.results.views import TerminalView
 
     built = side_by_side(reports, conventions, **layout)
     if form == "table":
-        return render_text(TerminalView(built))
+        return render_text(built)
     return str(getattr(report, form)(built))
 
 

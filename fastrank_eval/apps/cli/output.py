@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from fastrank_eval.analysis.comparison import Comparison
     from fastrank_eval.results.result import Result
     from fastrank_eval.results.state import State
+    from fastrank_eval.results.views import View
 
 _SUFFIXES = {
     ".txt": "table",
@@ -181,6 +182,17 @@ class ReportFiles:
 
     def _text(self, result: Result | Comparison, width: int | None, choices: dict[str, int]) -> str:
         return report_text(result, self.form, width, self._csv_safe, self._wide, **choices)
+
+
+def several_text(views: Sequence[View], form: str, csv_safe: bool, **choices: bool) -> str:
+    """Write views as a list of JSON or as one table of CSV."""
+    if form == "json":
+        import json
+
+        documents = [view.document(**choices) for view in views]
+        return json.dumps(documents, indent=2, allow_nan=False) + "\n"
+    tables = [view.to_csv(safe=csv_safe, **choices) for view in views]
+    return tables[0] + "".join(table.partition("\n")[2] for table in tables[1:])
 
 
 def report_text(

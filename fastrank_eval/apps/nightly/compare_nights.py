@@ -37,7 +37,7 @@ from fastrank_eval.measures.names import COMPARISON_FIELDS
 from fastrank_eval.measures.parser import find_computed
 from fastrank_eval.measures.parser import measure as measure_of
 from fastrank_eval.results.gate_judge import judge
-from fastrank_eval.results.gates import Gate, GateFailure, GateRow, Verdict, gate
+from fastrank_eval.results.gates import Gate, GateFailure, Verdict, gate
 from fastrank_eval.stats.hypothesis_tests import adjust_p_values
 from fastrank_eval.stats.intervals import normal_quantile, normal_tail
 
@@ -426,9 +426,9 @@ def _without_rows(judged: JudgedGate, reason: str) -> JudgedGate:
 
 def verdict_of(each: Gate, night: Night, kind: str) -> Verdict:
     """Judge a gate on a night and its differences of one kind."""
-    records: list[GateRow] = [*night.values, *comparison_rows(night, kind)]
     return judge(
-        [each], records, rows=night.quality.rows, groups=night.quality.groups,
+        [each], [*night.values, *comparison_rows(night, kind)],
+        rows=night.quality.rows, groups=night.quality.groups,
         baseline=night.baseline if kind == "baseline" else None, requested=night.requested,
         conventions=night.conventions,
     )  # fmt: skip

@@ -16,7 +16,6 @@ from fastrank_eval.measures import Measure
 from fastrank_eval.measures.parser import find_computed
 from fastrank_eval.measures.parser import measure as measure_of
 from fastrank_eval.results.gate_parser import ALL
-from fastrank_eval.results.gates import DifferenceFields
 
 
 def values_of(evaluation: Evaluation, hidden: Collection[str] = ()) -> list[MeasureValue]:
@@ -33,7 +32,7 @@ PERIODS = {"week": 7, "month": 30}
 
 
 @dataclass(frozen=True)
-class NightDifference(DifferenceFields):
+class NightDifference:
     """The difference of a model from the baseline or an earlier night.
 
     Parameters

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from fastrank_eval._lib.arguments import typed
+from fastrank_eval._lib.arguments import checked, integer, number, one_of, typed
 from fastrank_eval._lib.arrow import as_array
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError
-from fastrank_eval._lib.files import csv_text
 from fastrank_eval.engine.records import JSON_SCHEMAS
 from fastrank_eval.engine.run import run
 from fastrank_eval.integrations.trec.join import (
@@ -34,7 +34,8 @@ from fastrank_eval.results.format import list_text, printable
 from fastrank_eval.results.notes import no_judged_document, queries_without_result, zeros_of_grades
 from fastrank_eval.results.report import Best, Lines, Name, Report, Table
 from fastrank_eval.results.result import result_of
-from fastrank_eval.results.slice_tables import best_models, slice_table
+from fastrank_eval.results.slice_tables import best_models
+from fastrank_eval.results.views import View
 
 VERSIONS = (9, 10)
 
@@ -42,8 +43,8 @@ VERSIONS = (9, 10)
 _Value = float | str
 
 
-@dataclass(frozen=True)
-class TrecReport:
+@dataclass(frozen=True, repr=False)
+class TrecReport(View):
     """The report of trec_eval on one run.
 
     Parameters
@@ -74,7 +75,10 @@ class TrecReport:
         columns = [c.tolist() if isinstance(c, np.ndarray) else c for c in self.columns]
         return tuple(zip(*columns, strict=True)) if columns else ((),) * len(self.queries)
 
-    def rows(self, single: bool, summary: bool) -> Iterator[tuple[Line, str, _Value]]:
+    @typed
+    def rows(
+        self, single: bool = False, summary: bool = True
+    ) -> Iterator[tuple[Line, str, _Value]]:
         """Yield lines, queries and values in the order of trec_eval."""
         if single:
             lines = [line for line in self.lines if line.by_query]
@@ -98,25 +102,38 @@ class TrecReport:
             for line, query, value in self.rows(single, summary)
         )
 
-    @typed
-    def to_csv(self, single: bool = False, summary: bool = True, *, safe: bool = False) -> str:
-        """Write run, measure, query and value as CSV, with all digits.
+    def _rows(self, *, single: bool = False, summary: bool = True) -> list[dict[str, Any]]:
+        return [
+            {"run": self.run, "measure": line.name, "query": query, "value": _plain(line, value)}
+            for line, query, value in self.rows(single, summary)
+        ]
 
-        With `safe` an apostrophe precedes text that a spreadsheet would read as a formula.
+    def records(self) -> pa.Table:
+        """Return one row for each line, those of single queries first.
+
+        Returns
+        -------
+        pyarrow.Table
+            run, measure, query (``"all"`` for all queries), value; null if it is text.
         """
-        rows = self.rows(single, summary)
-        return csv_text(
-            ["run", "measure", "query", "value"],
-            ([self.run, line.name, query, _plain(line, value)] for line, query, value in rows),
-            safe,
-        )
+        texts = [pa.field(name, pa.string()) for name in ("run", "measure", "query")]
+        rows = self._rows(single=True)
+        values = [None if isinstance(row["value"], str) else row["value"] for row in rows]
+        numbers = [{**row, "value": value} for row, value in zip(rows, values, strict=True)]
+        return pa.Table.from_pylist(numbers, pa.schema([*texts, ("value", pa.float64())]))
 
-    def document(self, single: bool = False, summary: bool = True) -> dict[str, object]:
-        """Convert to plain values by query and name; ``"all"`` is for all queries."""
+    @typed
+    def document(self, *, single: bool = False, summary: bool = True) -> dict[str, object]:
+        """Return plain values by query and name; ``"all"`` is for all queries."""
         values_by_query: dict[str, dict[str, object]] = {}
-        for line, query, value in self.rows(single, summary):
-            values_by_query.setdefault(query, {})[line.name] = _plain(line, value)
+        for row in self._rows(single=single, summary=summary):
+            values_by_query.setdefault(row["query"], {})[row["measure"]] = row["value"]
         return {"schema": JSON_SCHEMAS["trec"], "run": self.run, "queries": values_by_query}
+
+    @typed
+    def report(self, *, wide: bool = False, single: bool = False, summary: bool = True) -> Report:
+        """Build the report that people read; `wide` changes nothing."""
+        return side_by_side([self], (), single, summary)
 
 
 @typed
@@ -186,8 +203,7 @@ def trec_report(
     map                   	all	0.5000
     P_5                   	all	0.2000
     """
-    if version not in VERSIONS:
-        raise ArgumentError(f"version: must be 9 or 10, got {version!r}.")
+    checked("version", version, one_of(*VERSIONS))
     check_cuts(most, level)
     lines = report_lines(measures, version, level)
     for line in lines:
@@ -236,10 +252,8 @@ def trec_report(
 
 def check_cuts(most: int | None, level: float) -> None:
     """Check the arguments of ``-M`` and ``-l``."""
-    if most is not None and not 1 <= most < 1 << 63:
-        raise ArgumentError(f"most: must be from 1 to 2^63 - 1, got {most}.")
-    if not 0 < level < np.inf:
-        raise ArgumentError(f"level: must be a number above 0, got {level:g}.")
+    checked("most", most, integer(1, optional=True))
+    checked("level", level, number(above=0))
 
 
 def documents_left_out(
@@ -332,48 +346,29 @@ def side_by_side(
     found = [{(q, line.name): value for line, q, value in r.rows(single, summary)} for r in reports]
     rows = (row for report in reports for row in report.rows(single, summary))
     lines = {(query, line.name): line for line, query, _ in rows if line.fact != "runid"}
-    tables: dict[str, list[_RunValue]] = {}
+    tables: dict[str, list[list[str]]] = {}
     for (query, name), line in lines.items():
-        tables.setdefault(query, []).extend(
-            _RunValue(index, report.run, line, values.get((query, name), ""))
-            for index, (report, values) in enumerate(zip(reports, found, strict=True))
-        )
-    blocks = [_runs_table(own, query if single else "") for query, own in tables.items()]
+        # Empty text if the run does not have the query.
+        values = [of_run.get((query, name), "") for of_run in found]
+        tables.setdefault(query, []).append([printable(name), *_cells(line, values)])
+    header = ["measure", *(Name(printable(report.run)) for report in reports)]
+    blocks = [
+        Table(header, rows_of, title=printable(query) if single else "", fixed=1)
+        for query, rows_of in tables.items()
+    ]
     runs = printable(", ".join(report.run for report in reports))
     ends = Lines([], "legend"), Lines(conventions, "conventions")
     return Report(f"Evaluation of {runs}", [*blocks, *ends])
 
 
-class _RunValue(NamedTuple):
-    """A value of a run; empty text if the run does not have the query."""
-
-    place: int
-    run: str
-    line: Line
-    value: _Value
-
-
-def _runs_table(values: Sequence[_RunValue], title: str) -> Table:
-    """Lay out the lines of a query, or of all, by run."""
-    return slice_table(
-        values,
-        rows=lambda v: v.line.name,
-        columns=lambda v: str(v.place),
-        cells=_run_cell,
-        first="measure",
-        title=title,
-    )
-
-
-def _run_cell(value: _RunValue, line: Sequence[_RunValue]) -> list[tuple[str, str]]:
-    """Write the cell of a run; the best one of the line is bold."""
-    text = printable(_value_text(value.line, value.value))
-    numbers = {str(v.place): v.value for v in line if not isinstance(v.value, str)}
-    if value.line.measures:
-        of_line = value.line
-        best = best_models(numbers, of_line.measures[0], lambda each: _value_text(of_line, each))
-        text = Best(text) if str(value.place) in best else text
-    return [(Name(printable(value.run)), text)]
+def _cells(line: Line, values: Sequence[_Value]) -> list[str]:
+    """Write the values of the runs; the best one of the line is bold."""
+    texts = [printable(_value_text(line, value)) for value in values]
+    if not line.measures:
+        return texts
+    numbers = {str(i): value for i, value in enumerate(values) if not isinstance(value, str)}
+    best = best_models(numbers, line.measures[0], partial(_value_text, line))
+    return [Best(text) if str(i) in best else text for i, text in enumerate(texts)]
 
 
 def _value_text(line: Line, value: _Value) -> str:

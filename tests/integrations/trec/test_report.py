@@ -140,7 +140,7 @@ def test_most__cuts_every_list_first():
         "q10": ("'.'",),
         "q2": ("'0'",),
     }
-    with pytest.raises(ArgumentError, match=r"most: must be from 1 .* got 0"):
+    with pytest.raises(ArgumentError, match=r"most: must be .* at least 1, got 0"):
         report(most=0)
 
 
