@@ -47,7 +47,7 @@ from fastrank_eval.results.format import (
     printable,
 )
 from fastrank_eval.results.labels import Labelled, stacked
-from fastrank_eval.results.lookup import find_slicing, refuse_pooled
+from fastrank_eval.results.lookup import find_slicing, find_value, refuse_pooled
 from fastrank_eval.results.notes import end_lines, names_of, plain_meta_with, report_notes
 from fastrank_eval.results.report import Best, Lines, Name, Report, Table
 from fastrank_eval.results.result_view import coverage_tables
@@ -180,15 +180,7 @@ class Comparison(Labelled):
 
     def _find(self, text: str, score: str | None, slice: str) -> ComparedValue:  # noqa: A002
         """Find a comparison by the canonical text of its measure."""
-        name = self._find_score(score)
-        for value in self.values:
-            if (value.measure, value.score, value.slice) == (text, name, slice):
-                return value
-        slices = dict.fromkeys(value.slice for value in self.values)
-        raise ArgumentError(
-            f"slice {slice!r} was not part of this comparison, which has "
-            f"{', '.join(map(repr, slices))}."
-        )
+        return find_value(text, self._find_score(score), slice, self.values, None)
 
     @typed
     def movers(self, measure: str | Measure, score: str | None = None, top: int = 10) -> pa.Table:
@@ -347,8 +339,7 @@ class Comparison(Labelled):
     @property
     def confidence(self) -> float:
         """The confidence of the intervals."""
-        confidence = self.meta.conventions.get("confidence")
-        return confidence if isinstance(confidence, float) else 0.95
+        return self.meta.confidence or 0.95
 
     def records(self) -> pa.Table:
         """Return one row for each candidate, slice and measure.

@@ -264,9 +264,9 @@ def forest_picture(
     """
 
     def draw() -> Figure:
-        from fastrank_eval.analysis import forest
+        from fastrank_eval.analysis.forest import draw as draw_forest
 
-        return forest.draw(values, models, baseline, meta, title)
+        return draw_forest(values, models, baseline, meta, title)
 
     return _picture(draw, path, overwrite)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from fastrank_eval._lib.errors import ArgumentError, MeasureError, near
 from fastrank_eval.measures import measure, registry
@@ -11,8 +11,10 @@ from fastrank_eval.measures.parser import find_computed
 from fastrank_eval.slicing.spec import parse
 
 if TYPE_CHECKING:
-    from fastrank_eval.engine.records import MeasureValue
     from fastrank_eval.measures import Measure
+
+#: A value, or a difference.
+_Record = TypeVar("_Record", bound=Any)
 
 
 def find_measure(
@@ -111,7 +113,7 @@ def refuse_swapped(score: object, name: object, scores: Sequence[str]) -> None:
         )
 
 
-def find_slicing(by: str | None, values: Sequence[MeasureValue]) -> str:
+def find_slicing(by: str | None, values: Sequence[Any]) -> str:
     """Look up the canonical text of a slicing; by default the only one.
 
     Raises
@@ -136,7 +138,7 @@ def find_slicing(by: str | None, values: Sequence[MeasureValue]) -> str:
     return text
 
 
-def find_slices(by: str | None, values: Sequence[MeasureValue]) -> tuple[str, ...]:
+def find_slices(by: str | None, values: Sequence[Any]) -> tuple[str, ...]:
     """List the labels of the slices of one slicing, or of all, in their order.
 
     Raises
@@ -151,15 +153,15 @@ def find_slices(by: str | None, values: Sequence[MeasureValue]) -> tuple[str, ..
 
 
 def find_value(
-    text: str, score: str, label: str, values: Sequence[MeasureValue], min_groups: object
-) -> MeasureValue:
-    """Look up the value of a measure and a model for a slice.
+    text: str, score: str, label: str, values: Sequence[_Record], min_groups: object
+) -> _Record:
+    """Look up the value, or difference, of a measure and a model.
 
     Parameters
     ----------
     text, score, label : str
         Measure, score column, label of the slice.
-    values : sequence of MeasureValue
+    values : sequence of MeasureValue or ComparedValue
     min_groups : object
         The fewest groups of a slice that was not left out; not an int if that is unknown.
 

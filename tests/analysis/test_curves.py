@@ -261,9 +261,9 @@ def test_models__stand_in_one_table__each_as_alone():
     alone = [curve("roc", score=name).records() for name in both.scores]
     assert both.records().equals(pa.concat_tables(alone))
     assert set(both.records().column("score").to_pylist()) == {"pctr", "other"}
-    with pytest.raises(ArgumentError, match=r"one of the models.*got 'pctrr'.*Did you mean 'pctr'"):
+    with pytest.raises(ArgumentError, match=r"one of 'pctr'.*got 'pctrr'.*Did you mean 'pctr'"):
         both.of("pctrr")
-    with pytest.raises(ArgumentError, match="one of the models"):
+    with pytest.raises(ArgumentError, match="one of 'pctr', 'other', got None"):
         both.of()
 
 

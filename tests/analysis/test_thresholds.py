@@ -183,8 +183,6 @@ def test_score_table__is_taken_as_it_is():
     assert found.value == 1.75
     assert found == best_of(table, Criterion("youden"), "lowest")
     assert best_of(ScoreTable.empty(), Criterion()).reason == "no_rows"
-    with pytest.raises(ArgumentError, match=r"prefer: must .*got 'first'"):
-        best_of(table, Criterion(), "first")
 
 
 def test_several_models__each_have_theirs():
