@@ -24,13 +24,10 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.csv
 import pytest
-from click.testing import CliRunner
 from pyarrow import parquet
 
 import fastrank_eval as fe
 from bench.nulls import USERS, cells
-from fastrank_eval.analysis.compare_tests import TESTS
-from fastrank_eval.apps.cli.main import cli
 from fastrank_eval.apps.nightly.gate_text import false_alarms
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.night import GateOutcome
@@ -39,10 +36,12 @@ from fastrank_eval.measures import WEIGHT
 from fastrank_eval.results.views import write_table
 from fastrank_eval.stats.sequences import alarms
 from tests.forged_states import file_in, file_of
-from tests.support import batched
+from tests.support import batched, commands
 from tests.support.doors import DOORS, DOORS_OF_ROWS, DROPS, NIGHT, log_without
 from tests.support.names_of_files import NAMES, SOURCES, write_source
 from tests.support.sample_nights import month
+
+pytestmark = pytest.mark.usefixtures("own_folder")
 
 DOCS = Path(__file__).parents[1] / "docs"
 #: Measures whose values of groups the documents read.
@@ -134,20 +133,6 @@ def test_1__the_same_third_in_every_group__is_no_error() -> None:
         assert (line["p_value"], line["caution"]) == (p_value, "no_variance")
 
 
-@pytest.mark.parametrize("test", TESTS)
-def test_1__equal_models__have_no_difference_under_every_test(test: str) -> None:
-    log = {name: np.array(column) for name, column in THIRDS.items()}
-    log["b"] = log["a"] * 2
-    log["c"] = -log["a"]
-    asked = {**ROLES, "score": ["a", "b", "c"]}
-    found = fe.compare(log, **asked, measures="GAUC,RR", test=test, replicates=100)
-    for line in found:
-        if line.score == "b":
-            assert (line.delta, line.ci_low, line.ci_high, line.p_value) == (0, 0, 0, 1)
-            assert line.verdict.startswith("no difference")
-        assert line.comparisons >= 2
-
-
 def test_1__a_night_of_exchangeable_models__has_no_tiny_p_value() -> None:
     random, users = np.random.default_rng(42), 3 * 400
     rows = random.integers(1, 9, users)
@@ -164,7 +149,7 @@ def test_1__a_night_of_exchangeable_models__has_no_tiny_p_value() -> None:
 
 @pytest.mark.parametrize("users, rate, tables", [(3, 0.03, 120), (10, 0.005, 120), (40, 0.005, 60)])
 def test_1__exchangeable_models_in_few_users__differ_no_more_often_than_by_chance(
-    users: int, rate: float, tables: int
+    users, rate, tables
 ) -> None:
     measures = ("NE", "NEPos", "PPV({})", "BalancedAccuracy({})")
     for text, cell in cells(users, rate, tables, measures).items():
@@ -378,13 +363,13 @@ def test_5__the_error_of_null_scores__names_drop_for_a_fault_and_allow_for_lists
     assert "unretrieved='allow' only for lists that a system returned" in text
 
 
-def nan_sources(log: dict[str, Any], folder: Path) -> dict[str, Any]:
+def nan_sources(log: dict[str, Any]) -> dict[str, Any]:
     table = pa.table(log)
-    parquet.write_table(table, folder / "x.parquet", row_group_size=3)
-    pa.csv.write_csv(table, folder / "x.csv")
+    parquet.write_table(table, "x.parquet", row_group_size=3)
+    pa.csv.write_csv(table, "x.csv")
     return {
         "mapping": log, "table": table, "batches": table.to_reader(),
-        "Parquet": folder / "x.parquet", "CSV": folder / "x.csv",
+        "Parquet": "x.parquet", "CSV": "x.csv",
         "polars": pl.from_arrow(table), "DuckDB": duckdb.from_arrow(table),
     }  # fmt: skip
 
@@ -393,12 +378,12 @@ READ_FROM = ["mapping", "table", "batches", "Parquet", "CSV", "polars", "DuckDB"
 
 
 @pytest.mark.parametrize("kind", READ_FROM)
-def test_6__nan_is_null_if_asked__from_every_source(kind: str, tmp_path: Path) -> None:
+def test_6__nan_is_null_if_asked__from_every_source(kind: str) -> None:
     log = {"user": [1, 1, 1, 2, 2, 2], "click": [1.0, NAN, 0.0, 0.0, 1.0, 0.0],
            "a": [0.9, 0.3, NAN, NAN, 0.6, 0.5]}  # fmt: skip
     columns: dict[str, Any] = {**OF_CLICKS, "score": "a", "measures": "GAUC,AUC"}
     found = fe.evaluate(
-        nan_sources(log, tmp_path)[kind], **columns, nan="null", unretrieved="drop", unjudged="drop"
+        nan_sources(log)[kind], **columns, nan="null", unretrieved="drop", unjudged="drop"
     )
     assert found.meta.rows == 3
     assert found.meta.conventions["rows_left_out"] == {
@@ -438,10 +423,10 @@ def test_6__a_weight_of_nan__is_a_null_weight() -> None:
     assert fe.evaluate(log, **columns, where="w is not nan").meta.rows == 2
 
 
-def test_6__where_knows_nan(tmp_path: Path) -> None:
+def test_6__where_knows_nan() -> None:
     log = pa.table({"row": [0, 1, 2, 3], "a": [0.5, NAN, None, NAN]})
-    parquet.write_table(log, tmp_path / "x.parquet", row_group_size=1)
-    for source in (log, tmp_path / "x.parquet"):
+    parquet.write_table(log, "x.parquet", row_group_size=1)
+    for source in (log, "x.parquet"):
         for where, rows in {
             "a is nan": [1, 3], "a is not nan": [0, 2], "not a is nan": [0, 2],
             "a is not null and a is not nan": [0], "a is null or a is NaN": [1, 2, 3],
@@ -450,15 +435,14 @@ def test_6__where_knows_nan(tmp_path: Path) -> None:
             assert [row for b in batches for row in b.column(0).to_pylist()] == rows, where
 
 
-def test_6__a_night_with_nan__is_judged_if_asked(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_6__a_night_with_nan__is_judged_if_asked() -> None:
     log = clicks()
     log["b"] = [NAN if row % 80 == 3 else s for row, s in enumerate(log["a"])]
     parquet.write_table(pa.table(log), "2026-11-19.parquet")
     options = 'nan = "null"\nunretrieved = "drop"'
-    Path("night.toml").write_text(NIGHT.replace("OPTION", options))
+    Path("nightly.toml").write_text(NIGHT.replace("OPTION", options))
     for more in (("--no-labels",), ()):
-        out = CliRunner().invoke(cli, ["nightly", "night.toml", "--date", "2026-11-19", *more])
+        out = night_of("2026-11-19", *more)
         assert out.exit_code == 0, out.output
         assert "4 rows with NaN, which is null: 4 in b" in " ".join(out.output.split())
 
@@ -468,10 +452,7 @@ def test_6__a_night_with_nan__is_judged_if_asked(tmp_path: Path, monkeypatch: An
 
 @pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize("reason", DROPS)
-def test_7__rows_that_an_option_drops__are_counted_at_every_door(
-    reason: str, door: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_7__rows_that_an_option_drops__are_counted_at_every_door(reason: str, door: str) -> None:
     column, option, told = DROPS[reason]
     text = html.unescape(str(DOORS[door](log_without(column), option)))
     text = text.replace("\\", "")
@@ -540,10 +521,7 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_10__a_command_without_rows_exits_with_2(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_10__a_command_without_rows_exits_with_2(name: str) -> None:
     rows = {"user": [1, 1], "click": [0, 1], "order": [1, 0], "a": [0.2, 0.4], "b": [0.3, 0.1]}
     parquet.write_table(pa.table(rows), "log.parquet")
     parquet.write_table(pa.table(rows).slice(0, 0), "empty.parquet")
@@ -556,31 +534,31 @@ def test_10__a_command_without_rows_exits_with_2(
             "--where: must select rows, got none by 'user = 9'",
         ),
     ):
-        called = CliRunner().invoke(cli, [command, *options, source, *more])
+        called = commands.run(command, *options, source, *more)
         said = "SOURCES: must have rows, got none" if name == "warmup" else said
         assert (called.exit_code, called.stdout) == (2, ""), called.output
         assert said in called.stderr
     assert not Path("roc.svg").exists()
 
 
-def test_10__rows_that_an_option_leaves_out_are_named_when_none_is_left(tmp_path: Path) -> None:
+def test_10__rows_that_an_option_leaves_out_are_named_when_none_is_left() -> None:
     log = {"user": [1, 1], "click": pa.array([None, None], pa.int8()), "a": [0.2, 0.4]}
-    parquet.write_table(pa.table(log), tmp_path / "log.parquet")
+    parquet.write_table(pa.table(log), "log.parquet")
     columns = ["-g", "user", "-l", "click", "-s", "a", "--unjudged", "drop"]
-    called = CliRunner().invoke(cli, ["evaluate", str(tmp_path / "log.parquet"), *columns])
+    called = commands.run("evaluate", "log.parquet", *columns)
     assert called.exit_code == 2
     assert "2 rows without a label left out, 100% of 2" in called.stderr
 
 
-def test_10__states_without_rows_exit_with_2_and_python_keeps_its_result(tmp_path: Path) -> None:
+def test_10__states_without_rows_exit_with_2_and_python_keeps_its_result() -> None:
     log = pa.table({"user": [1], "click": [1], "a": [0.5]}).slice(0, 0)
     options: Any = {"group": "user", "label": "click", "score": "a", "measures": "GAUC"}
     result = fe.evaluate(log, **options)
     assert np.isnan(result.value("GAUC"))
     assert "no rows, no groups: no value is defined" in repr(result)
-    state = str(tmp_path / "empty.state")
+    state = "empty.state"
     fe.partial(log, **options).save(state)
-    called = CliRunner().invoke(cli, ["merge", state])
+    called = commands.run("merge", state)
     assert (called.exit_code, called.stdout) == (2, "")
     assert "STATES: must have rows, got none" in called.stderr
 
@@ -624,17 +602,16 @@ def test_8__above_half_the_note_names_the_option() -> None:
     assert found.document()["meta"]["notes"] == [note]
 
 
-def test_8__the_command_counts_what_it_leaves_out(tmp_path: Path) -> None:
-    qrels, run = tmp_path / "qrels", tmp_path / "run"
-    qrels.write_text("1 0 a 1\n1 0 b 0\n2 0 a 1\n3 0 a 1\n")
-    run.write_text("1 Q0 a 1 3 bm25\n1 Q0 x 2 2 bm25\n2 Q0 y 1 1 bm25\n")
+def test_8__the_command_counts_what_it_leaves_out() -> None:
+    Path("qrels").write_text("1 0 a 1\n1 0 b 0\n2 0 a 1\n3 0 a 1\n")
+    Path("run").write_text("1 Q0 a 1 3 bm25\n1 Q0 x 2 2 bm25\n2 Q0 y 1 1 bm25\n")
     for options, told in (
         (["-c"], "warning: bm25: 1 of 3 judged queries has no result: counts 0\n"),
         (["--as", "9"], "warning: bm25: 1 of 3 judged queries has no result: left out\n"),
         (["-c", "-J"], "warning: bm25: 2 of 3 documents left out by judged_only\n"),
         (["-c", "-M", "1"], "warning: bm25: 1 of 3 documents left out by most=1\n"),
     ):
-        called = CliRunner().invoke(cli, ["trec", *options, "-m", "map", str(qrels), str(run)])
+        called = commands.run("trec", *options, "-m", "map", "qrels", "run")
         assert called.exit_code == 0
         assert told in called.stderr
 
@@ -668,16 +645,16 @@ def test_9__grades_in_0_to_1_give_zeros_and_a_line_says_so() -> None:
     assert fe.trec.trec_report(qrels, run, measures="AP,RR,P@10").notes == (note,)
 
 
-def test_9__documents_that_never_match_give_zeros_and_a_line_says_so(tmp_path: Path) -> None:
+def test_9__documents_that_never_match_give_zeros_and_a_line_says_so() -> None:
     qrels, run = {"1": {"D1": 1}, "2": {"D2": 1}}, {"1": {"d1.txt": 1.0}, "2": {"d2.txt": 1.0}}
     note = "no document of {} is judged; check that run and judgements name documents alike"
     found = fe.trec.evaluate(qrels, {"bm25": run, "ours": qrels}, "AP")
     assert found.value("AP", "bm25") == 0
     assert found.document()["meta"]["notes"] == [note.format("bm25")]
     assert note.format("the run") in str(fe.trec.evaluate(qrels, run, "AP"))
-    (tmp_path / "qrels").write_text("1 0 D1 1\n")
-    (tmp_path / "run").write_text("1 Q0 d1.txt 1 1.0 bm25\n")
-    called = CliRunner().invoke(cli, ["trec", str(tmp_path / "qrels"), str(tmp_path / "run")])
+    Path("qrels").write_text("1 0 D1 1\n")
+    Path("run").write_text("1 Q0 d1.txt 1 1.0 bm25\n")
+    called = commands.run("trec", "qrels", "run")
     assert called.stderr == f"warning: {note.format('bm25')}\n"
     assert "no document" not in called.stdout
 
@@ -839,15 +816,12 @@ def test_13__worse_is_the_bad_direction_of_the_measure() -> None:
         ]
 
 
-def test_14__a_misspelt_baseline_is_not_blamed_on_the_scores(tmp_path: Path) -> None:
+def test_14__a_misspelt_baseline_is_not_blamed_on_the_scores() -> None:
     log = sliced_log(new=0.1)
-    parquet.write_table(pa.table(log), tmp_path / "log.parquet")
+    parquet.write_table(pa.table(log), "log.parquet")
     columns = ["-g", "user", "-l", "click", "-m", "GAUC"]
     for scores in ("new", "twice = new * 2"):
-        found = CliRunner().invoke(
-            cli,
-            ["compare", str(tmp_path / "log.parquet"), *columns, "-s", scores, "-b", "bse"],
-        )
+        found = commands.run("compare", "log.parquet", *columns, "-s", scores, "-b", "bse")
         assert found.exit_code == 2
         assert "--baseline: no column 'bse'. Did you mean 'base'?" in found.stderr
     state = fe.evaluate(
@@ -870,7 +844,7 @@ def test_14__a_misspelt_argument_names_the_function_and_the_nearest_argument() -
             call()
 
 
-def test_14__the_slice_with_most_rows_is_named_and_all_slices_on_request(tmp_path: Path) -> None:
+def test_14__the_slice_with_most_rows_is_named_and_all_slices_on_request() -> None:
     draws, sizes = np.random.default_rng(7), [400, 40, 40, 40, 40]
     user = np.repeat(np.arange(sum(sizes)), 6)
     country = np.repeat(np.array(["IN", "AT", "BE", "CH", "DK"]), np.array(sizes) * 6)
@@ -887,20 +861,14 @@ def test_14__the_slice_with_most_rows_is_named_and_all_slices_on_request(tmp_pat
     every = found.to_markdown(all_slices=True)
     assert "more" not in every
     assert all(f"country={one}: -" in every for one in ("IN", "AT", "BE", "CH", "DK"))
-    parquet.write_table(pa.table(log), tmp_path / "log.parquet")
-    arguments = [str(tmp_path / "log.parquet"), "-g", "user", "-l", "click", "-s", "new,base"]
-    outcome = CliRunner().invoke(
-        cli, ["compare", *arguments, "-b", "base", "-m", "GAUC", "--by", "country", "--all-slices"]
-    )
-    assert outcome.exit_code == 0
-    assert " more" not in outcome.stdout
+    parquet.write_table(pa.table(log), "log.parquet")
+    arguments = ["log.parquet", "-g", "user", "-l", "click", "-s", "new,base", "-b", "base"]
+    told = commands.output("compare", *arguments, "-m", "GAUC", "--by", "country", "--all-slices")
+    assert " more" not in told
 
 
-def test_14__a_night_names_other_slices_by_their_rows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_14__a_night_names_other_slices_by_their_rows() -> None:
     """India has as many users as the other countries, and many times their rows."""
-    monkeypatch.chdir(tmp_path)
     draws, countries = np.random.default_rng(7), np.array(["AT", "BE", "CH", "DK", "IN"])
     rows = np.where(np.arange(300) % 5 == 4, 90, 6)
     user = np.repeat(np.arange(300), rows)
@@ -914,9 +882,7 @@ def test_14__a_night_names_other_slices_by_their_rows(
     gates = '[slices]\nby = ["country"]\n[gates]\nfail_if = "GAUC[country=AT] delta < 0"\n[output]'
     text = NIGHT.replace("OPTION", "").replace('"LogLoss"', '"RR"').replace("[output]", gates)
     Path("nightly.toml").write_text(text)
-    told = CliRunner().invoke(
-        cli, ["nightly", "nightly.toml", "--date", "2026-11-19", "--json", "night.json"]
-    )
+    told = night_of("2026-11-19", "--json", "night.json")
     assert told.exit_code == 3, told.output
     (night,) = json.loads(Path("night.json").read_text())["nights"]
     assert "that are worse too: country=IN, " in night["reason"]
@@ -956,6 +922,11 @@ def test_3__quiet_years_with_one_odd_error_have_few_alarms(change: Any) -> None:
     assert false_years(60, change) <= (0.25 if change is neighbours else 0.15)
 
 
+def night_of(date: object, *more: str) -> Any:
+    """Run a night of the configuration in the working folder."""
+    return commands.run("nightly", "nightly.toml", "--date", str(date), *more)
+
+
 def nights_of_the_same_users(
     nights: int, lowest: float = 0.1, click: object = None, after: int = 0
 ) -> tuple[list[Any], dict[str, Any]]:
@@ -970,26 +941,21 @@ def nights_of_the_same_users(
         if night == nights and click is not None:
             log["click"] = click
         parquet.write_table(pa.table(log), f"{date}.parquet")
-        arguments = ["nightly", "nightly.toml", "--date", date, "--json", "night.json"]
-        outcomes.append(CliRunner().invoke(cli, arguments))
+        outcomes.append(night_of(date, "--json", "night.json"))
     return outcomes, json.loads(Path("night.json").read_text())["nights"][0]
 
 
 def claims_of_a_night(outcome: Any, told: dict[str, Any]) -> list[str]:
     """What text, JSON, Markdown, page and history say of the last night."""
-    command = ["nightly", "nightly.toml", "--date", told["date"], "--markdown"]
+    markdown = night_of(told["date"], "--markdown").output
     with History("history.db", readonly=True) as history:
         night = history.read()[-1]
     sentences = " ".join(one.detail for one in night.findings) + " ".join(night.quality.flags)
     page = re.sub("<(?:style|script).*?</(?:style|script)>", "", Path(told["page"]).read_text())
-    return [outcome.output, json.dumps(told), CliRunner().invoke(cli, command).output, page,
-            sentences]  # fmt: skip
+    return [outcome.output, json.dumps(told), markdown, page, sentences]
 
 
-def test_15__a_night_whose_labels_are_all_null_has_rows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_15__a_night_whose_labels_are_all_null_has_rows() -> None:
     outcomes, told = nights_of_the_same_users(1, click=pa.nulls(300, pa.int64()))
     assert (outcomes[0].exit_code, told["status"]) == (4, "data_quality")
     assert told["reason"] == "300 rows, none has a label."
@@ -1003,10 +969,7 @@ def test_15__a_night_whose_labels_are_all_null_has_rows(
     [(0, 0.05, "GAUC has no value: no row of 300 rows is positive"),
      (1, 0.65, "GAUC has no value: all 300 rows are positive")],
 )  # fmt: skip
-def test_15__a_night_of_one_class_is_changed_and_no_model_is_better(
-    label: int, lowest: float, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_15__a_night_of_one_class_is_changed_and_no_model_is_better(label, lowest, said) -> None:
     outcomes, told = nights_of_the_same_users(9, lowest, np.full(300, label))
     assert (outcomes[-1].exit_code, told["status"]) == (0, "changed")
     assert told["reason"].startswith(f"{said}.")
@@ -1016,10 +979,7 @@ def test_15__a_night_of_one_class_is_changed_and_no_model_is_better(
         assert not re.search("better|▲", text)
 
 
-def test_15__the_night_after_one_class_is_not_compared_with_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_15__the_night_after_one_class_is_not_compared_with_it() -> None:
     _, told = nights_of_the_same_users(9, 0.05, np.ones(300), after=1)
     assert told["notes"] == [
         "not compared with yesterday: the labels of 2026-11-09 are of one class"
@@ -1027,10 +987,7 @@ def test_15__the_night_after_one_class_is_not_compared_with_it(
     assert (told["status"], told["findings"]) == ("fine", [])
 
 
-def test_16__week_and_month_of_the_same_users_have_no_intervals(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_16__week_and_month_of_the_same_users_have_no_intervals() -> None:
     outcomes, told = nights_of_the_same_users(3)
     assert [outcome.exit_code for outcome in outcomes] == [0, 0, 0]
     for value in [*told["periods"]["week"], *told["periods"]["month"]]:
@@ -1115,13 +1072,11 @@ def test_18__a_gain_of_grade_0_is_refused_with_the_remedy() -> None:
 # --- Numbers and names of other tools (19 to 24) -------------------------------------------------
 
 
-def test_24__a_file_without_a_column_is_named_beside_one_that_has_it(tmp_path: Path) -> None:
+def test_24__a_file_without_a_column_is_named_beside_one_that_has_it() -> None:
     for name, columns in (("p1", ["g", "y"]), ("p2", ["g", "y", "s"])):
-        parquet.write_table(
-            pa.table({each: [0, 1] for each in columns}), tmp_path / f"{name}.parquet"
-        )
+        parquet.write_table(pa.table({each: [0, 1] for each in columns}), f"{name}.parquet")
     with pytest.raises(fe.SourceError, match=r"in '.*p1\.parquet', and '.*p2\.parquet' has it"):
-        fe.evaluate(tmp_path, group="g", label="y", score="s", measures="GAUC")
+        fe.evaluate(".", group="g", label="y", score="s", measures="GAUC")
 
 
 def test_24__a_small_state_that_states_much_is_refused_before_it_is_unpacked() -> None:
@@ -1135,36 +1090,26 @@ def test_24__a_small_state_that_states_much_is_refused_before_it_is_unpacked() -
         fe.State.from_bytes(content)
 
 
-def test_24__a_night_that_is_not_over_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+TWO_ROWS = {"user": [1, 1], "click": [0, 1], "a": [0.1, 0.2], "b": [0.2, 0.1]}
+
+
+def test_24__a_night_that_is_not_over_says_so() -> None:
     Path("nightly.toml").write_text(NIGHT.replace("OPTION", ""))
     for day, told in ((0, True), (-2, False)):
         date = (datetime.now(UTC) + timedelta(days=day)).date()
-        log = {"user": [1, 1], "click": [0, 1], "a": [0.1, 0.2], "b": [0.2, 0.1]}
-        parquet.write_table(pa.table(log), f"{date}.parquet")
-        arguments = ["nightly", "nightly.toml", "--date", str(date), "--json", "night.json"]
-        outcome = CliRunner().invoke(cli, arguments)
+        parquet.write_table(pa.table(TWO_ROWS), f"{date}.parquet")
+        outcome = night_of(date, "--json", "night.json")
         assert outcome.exit_code == 0, outcome.output
-        pages = [
-            outcome.output,
-            Path("night.json").read_text(),
-            Path(f"pages/{date}.html").read_text(),
-        ]
+        files = [Path("night.json"), Path(f"pages/{date}.html")]
+        pages = [outcome.output, *(file.read_text() for file in files)]
         assert [f"he night is not over: {date} ends" in page for page in pages] == [told] * 3
 
 
-def test_24__an_error_of_a_night_names_the_date_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_24__an_error_of_a_night_names_the_date_once() -> None:
     Path("nightly.toml").write_text(NIGHT.replace("OPTION", ""))
-    log = {"user": [1, 1], "click": [0, 1], "a": [0.1, 0.2], "b": [0.2, 0.1]}
-    parquet.write_table(pa.table(log), "2026-11-01.parquet")
-    arguments = ["nightly", "nightly.toml", "--date", "2026-11-01"]
-    assert CliRunner().invoke(cli, arguments).exit_code == 0
-    outcome = CliRunner().invoke(cli, [*arguments, "--no-labels"])
+    parquet.write_table(pa.table(TWO_ROWS), "2026-11-01.parquet")
+    assert night_of("2026-11-01").exit_code == 0
+    outcome = night_of("2026-11-01", "--no-labels")
     (line,) = (line for line in outcome.output.splitlines() if "error" in line)
     assert "without labels" in line
     assert line.count("2026-11-01") == 1
@@ -1375,10 +1320,7 @@ _LARGE = {-8310: 40, **dict.fromkeys(range(56), 10)}
 
 
 @pytest.mark.parametrize("door", [door for door in DOORS if door not in _WITHOUT_INTERVALS])
-def test_24__one_large_group_that_makes_few_count_is_named(
-    door: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_24__one_large_group_that_makes_few_count_is_named(door: str) -> None:
     told = str(DOORS[door](log_of_sizes(_LARGE), {"unjudged": "error"}))
     # Merged states do not know whether each has a part of the group.
     least = "at least " * (door in ("merged states", "compared states"))
@@ -1387,10 +1329,7 @@ def test_24__one_large_group_that_makes_few_count_is_named(
 
 @pytest.mark.parametrize("door", ["text", "JSON", "comparison", "a night", "merged states"])
 @pytest.mark.parametrize("sizes", [dict.fromkeys(range(60), 10), dict.fromkeys(range(6), 100)])
-def test_24__no_group_is_named_where_all_are_about_equal(
-    door: str, sizes: dict[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_24__no_group_is_named_where_all_are_about_equal(door: str, sizes: dict[int, int]) -> None:
     told = str(DOORS[door](log_of_sizes(sizes), {"unjudged": "error"}))
     assert not re.search("large(st)?.group", told)
 
@@ -1406,51 +1345,45 @@ def test_24__no_group_is_named_where_each_counts_1() -> None:
         assert result.meta.conventions["largest_group"] == {"key": {"user": -8310}, "rows": 400}
 
 
-def test_24__a_night_before_its_labels_are_complete_names_the_large_group_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_24__a_night_before_its_labels_are_complete_names_the_large_group_too() -> None:
     date = datetime.now(UTC).date()
     parquet.write_table(log_of_sizes(_LARGE), f"{date}.parquet")
     Path("nightly.toml").write_text(
         NIGHT.replace("[source]", "[source]\nlabels_complete_after = '3d'").replace("OPTION", "")
     )
-    outcome = CliRunner().invoke(cli, ["nightly", "nightly.toml", "--date", str(date)])
+    outcome = night_of(date)
     assert "large group user=-8310: 6.7% of the rows" in outcome.output, outcome.output
 
 
 # --- Tests of few groups (25, 26) ----------------------------------------------------------------
 
 
-def all_better(groups: int, test: str) -> fe.ComparedValue:
+def of_queries(log: dict[str, Any], **options: Any) -> fe.Comparison:
+    columns: dict[str, Any] = {"group": "query", "label": "grade", "score": ["old", "new"]}
+    return fe.compare(log, **columns, baseline="old", measures="RR", **options)
+
+
+def all_better(groups: int, test: str) -> fe.Comparison:
     """Compare models; the candidate finds the one relevant row of every group first."""
     log = {"query": np.repeat(np.arange(groups), 2), "grade": [0, 1] * groups}
-    log |= {"old": [2, 1] * groups, "new": [1, 2] * groups}
-    comparison = fe.compare(
-        log, group="query", label="grade", score=["old", "new"], baseline="old", measures="RR",
-        test=test,
-    )  # fmt: skip
-    return comparison.find("RR")
+    return of_queries(log | {"old": [2, 1] * groups, "new": [1, 2] * groups}, test=test)
 
 
 @pytest.mark.parametrize("groups", [2, 3, 4, 5, 6, 12])
 @pytest.mark.parametrize("test", ["wilcoxon", "bootstrap", "randomisation", "sign"])
 def test_25_26__groups_all_better_by_the_same__have_p_of_their_changes_of_sign(test, groups):
-    assert all_better(groups, test).p_value == 2 / 2**groups
+    assert all_better(groups, test).find("RR").p_value == 2 / 2**groups
 
 
 @pytest.mark.parametrize("test", ["wilcoxon", "bootstrap"])
 def test_25_26__four_groups_all_better_by_the_same__are_no_better_model(test):
-    assert "better" not in all_better(4, test).verdict
+    assert "better" not in all_better(4, test).find("RR").verdict
 
 
 def test_26__bootstrap_of_few_groups__has_no_interval_and_names_the_test_for_few() -> None:
     log = {"query": [1, 1, 2, 2, 3, 3, 3], "grade": [0, 1, 0, 1, 0, 0, 1]}
     log |= {"old": [2, 1, 2, 1, 3, 2, 1], "new": [1, 2, 1, 2, 1, 2, 3]}
-    comparison = fe.compare(
-        log, group="query", label="grade", score=["old", "new"], baseline="old", measures="RR",
-        test="bootstrap",
-    )  # fmt: skip
+    comparison = of_queries(log, test="bootstrap")
     line = comparison.find("RR")
     assert (line.p_value, line.se > 0) == (0.25, True)
     assert np.isnan([line.ci_low, line.ci_high]).all()
@@ -1458,11 +1391,7 @@ def test_26__bootstrap_of_few_groups__has_no_interval_and_names_the_test_for_few
 
 
 def test_26__bootstrap_of_few_groups_that_do_not_vary__names_the_test_for_few() -> None:
-    log = {"query": [1, 1, 2, 2, 3, 3], "grade": [0, 1] * 3, "old": [2, 1] * 3, "new": [1, 2] * 3}
-    comparison = fe.compare(
-        log, group="query", label="grade", score=["old", "new"], baseline="old", measures="RR",
-        test="bootstrap",
-    )  # fmt: skip
+    comparison = all_better(3, "bootstrap")
     assert comparison.find("RR").p_value == 0.25
     assert "choose the test randomisation" in str(comparison)
 
@@ -1489,10 +1418,7 @@ def few_queries(groups: int, test: str, replicates: int = 10_000) -> fe.Comparis
     query, place = np.divmod(np.arange(3 * groups), 3)
     new = np.where(query % 2, [0, 2, 1] * groups, place)
     log = {"query": query, "grade": place == 2, "old": -place, "new": new}
-    return fe.compare(
-        log, group="query", label="grade", score=["old", "new"], baseline="old", measures="RR",
-        test=test, replicates=replicates,
-    )  # fmt: skip
+    return of_queries(log, test=test, replicates=replicates)
 
 
 # --- Sources: groups in parts, files with two names (27, 28) -------------------------------------
@@ -1507,15 +1433,13 @@ PARTS = [{"g": [1, 2, 2], "y": [0, 1, 0], "s": [0.1, 0.2, 0.3]}, {"g": [1], "y":
     {"measures": "GAUC", "undefined": "error", "threads": 1, "batch_rows": 1},
 ])  # fmt: skip
 @pytest.mark.parametrize("kind", ["files", "folder", "chunks", "batches"])
-def test_27__a_group_in_several_parts_is_defined_as_a_whole(
-    kind: str, choices: dict[str, Any], tmp_path: Path
-) -> None:
+def test_27__a_group_in_several_parts_is_defined_as_a_whole(kind, choices) -> None:
     tables = [pa.table(part) for part in PARTS]
     for name, table in zip("ab", tables, strict=True):
-        parquet.write_table(table, tmp_path / f"{name}.parquet")
+        parquet.write_table(table, f"{name}.parquet")
     sources = {
-        "files": [tmp_path / "a.parquet", tmp_path / "b.parquet"],
-        "folder": tmp_path,
+        "files": ["a.parquet", "b.parquet"],
+        "folder": ".",
         "chunks": pa.concat_tables(tables),
         "batches": [batch for table in tables for batch in table.to_batches()],
     }
@@ -1532,12 +1456,10 @@ def test_27__a_group_in_several_parts_is_defined_as_a_whole(
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("kind", SOURCES)
-def test_28__one_file_under_two_names_is_refused(
-    kind: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "logs").mkdir()
-    monkeypatch.chdir(tmp_path / "logs")
-    file, read = write_source(kind, tmp_path / "logs")
+def test_28__one_file_under_two_names_is_refused(kind, name, own_folder, monkeypatch) -> None:
+    (own_folder / "logs").mkdir()
+    monkeypatch.chdir("logs")
+    file, read = write_source(kind, own_folder / "logs")
     other = NAMES[name](file)
     with pytest.raises(fe.SourceError, match=r"one file, by a link|named twice|occurs twice"):
         read([str(file), str(other)])
@@ -1603,9 +1525,7 @@ def test_29__duckdb_answers_the_next_query_after_an_interrupt() -> None:
     "clamp, loss",
     [(1e-17, 39.14394658089878), (1e-15, 34.538776394910684), (1e-300, -math.log(1e-300))],
 )
-def test_30__a_certain_wrong_prediction_costs_the_same_near_0_and_near_1(
-    clamp: float, loss: float
-) -> None:
+def test_30__a_certain_wrong_prediction_costs_the_same_near_0_and_near_1(clamp, loss) -> None:
     for label, score in ((0, 1.0), (1, 0.0)):
         rows = {"y": [label], "s": [score]}
         (line,) = fe.evaluate(rows, label="y", score="s", measures=f"LogLoss(clamp={clamp})")
@@ -1613,16 +1533,17 @@ def test_30__a_certain_wrong_prediction_costs_the_same_near_0_and_near_1(
         assert line.details == {"clamped rows": 1}
 
 
-def test_31__csv_integers_above_2_63_keep_their_order(tmp_path: Path) -> None:
+def gauc_of_csv(*lines: str) -> float:
+    Path("scores.csv").write_text("\n".join(["g,y,s", *lines, ""]), encoding="utf-8")
+    return fe.evaluate("scores.csv", **OF_LISTS, measures="GAUC").value("GAUC")
+
+
+def test_31__csv_integers_above_2_63_keep_their_order() -> None:
     top = 2**63 + 2**60
-    rows = [(0, 1, top + 1), (0, 0, top), (1, 1, top + 3), (1, 0, top + 2)]
-    path = tmp_path / "scores.csv"
-    lines = ("g,y,s", *(",".join(map(str, row)) for row in rows))
-    path.write_text("\n".join(lines), encoding="utf-8")
-    assert fe.evaluate(path, **OF_LISTS, measures="GAUC").value("GAUC") == 1.0
-    small = tmp_path / "small.csv"
-    small.write_text("g,y,s\n2,1,5\n2,0,4\n", encoding="utf-8")
-    for paths in ([path, small], [small, path]):
+    rows = [f"{g},{y},{top + more}" for g, y, more in ((0, 1, 1), (0, 0, 0), (1, 1, 3), (1, 0, 2))]
+    assert gauc_of_csv(*rows) == 1.0
+    Path("small.csv").write_text("g,y,s\n2,1,5\n2,0,4\n", encoding="utf-8")
+    for paths in (["scores.csv", "small.csv"], ["small.csv", "scores.csv"]):
         assert fe.evaluate(paths, **OF_LISTS, measures="GAUC").value("GAUC") == 1.0
 
 
@@ -1632,35 +1553,25 @@ def test_31__csv_integers_above_2_63_keep_their_order(tmp_path: Path) -> None:
     ("0,0,0.5", " 9223372036854775809"), ("0,0,0.5", "9007199254740993"),
 ])  # fmt: skip
 @pytest.mark.parametrize("before", [1, 100_000])
-def test_31__csv_integers_beyond_64_bits_are_refused(
-    first: str, text: str, before: int, tmp_path: Path
-) -> None:
-    path = tmp_path / "scores.csv"
-    path.write_text("\n".join(["g,y,s", *[first] * before, f"0,1,{text}\n"]), encoding="utf-8")
+def test_31__csv_integers_beyond_64_bits_are_refused(first: str, text: str, before: int) -> None:
     with pytest.raises(fe.SourceError) as refused:
-        fe.evaluate(path, **OF_LISTS, measures="GAUC")
+        gauc_of_csv(*[first] * before, f"0,1,{text}")
     assert text in str(refused.value)
     assert re.search(f"row {before:,} |in line {before + 2}", str(refused.value))
 
 
-def test_31__csv_numbers_of_many_digits_are_refused_in_a_short_message(tmp_path: Path) -> None:
-    path = tmp_path / "scores.csv"
-    path.write_text(f"g,y,s\n0,1,1\n0,0,{'9' * 5000}\n", encoding="utf-8")
+def test_31__csv_numbers_of_many_digits_are_refused_in_a_short_message() -> None:
     with pytest.raises(fe.SourceError, match=r"got 9{40}\.\.\. in row 1 "):
-        fe.evaluate(path, **OF_LISTS, measures="GAUC")
+        gauc_of_csv("0,1,1", f"0,0,{'9' * 5000}")
 
 
-def test_31__csv_integers_after_spaces_keep_64_bits(tmp_path: Path) -> None:
-    path = tmp_path / "scores.csv"
-    path.write_text(f"g,y,s\n0,1, {2**63 + 1}\n0,0, {2**63}\n", encoding="utf-8")
-    assert fe.evaluate(path, **OF_LISTS, measures="GAUC").value("GAUC") == 1.0
+def test_31__csv_integers_after_spaces_keep_64_bits() -> None:
+    assert gauc_of_csv(f"0,1, {2**63 + 1}", f"0,0, {2**63}") == 1.0
 
 
-def test_31__csv_doubles_written_as_whole_numbers_are_read(tmp_path: Path) -> None:
-    path = tmp_path / "scores.csv"
-    lines = ["g,y,s", f"0,0,{2**70}", f"0,1,{2**71}", "1,1,inf", "1,0,1e300", "2,1,1e19", "2,0,0.5"]
-    path.write_text("\n".join([*lines, ""]), encoding="utf-8")
-    assert fe.evaluate(path, **OF_LISTS, measures="GAUC").value("GAUC") == 1.0
+def test_31__csv_doubles_written_as_whole_numbers_are_read() -> None:
+    lines = [f"0,0,{2**70}", f"0,1,{2**71}", "1,1,inf", "1,0,1e300", "2,1,1e19", "2,0,0.5"]
+    assert gauc_of_csv(*lines) == 1.0
 
 
 def test_30__a_certain_right_prediction_costs_the_clamp() -> None:
@@ -1715,9 +1626,7 @@ BY_ITEM = {"group": "q", "item": "doc", "label": "y", "score": "s", "measures": 
 @pytest.mark.parametrize("kind", list(ITEMS))
 @pytest.mark.parametrize("batch_rows", [None, 1, 2])
 @pytest.mark.parametrize("ties", ["item", "expected"])
-def test_32__an_item_twice_in_a_group_is_refused(
-    kind: str, batch_rows: int | None, ties: str
-) -> None:
+def test_32__an_item_twice_in_a_group_is_refused(kind, batch_rows, ties) -> None:
     items, shown = ITEMS[kind]
     scattered = pa.table(REPEATED | {"doc": items})
     for log, rows in ((scattered, "1 and 4"), (scattered.sort_by("q"), "4 and 5")):
@@ -1730,8 +1639,8 @@ def test_32__an_item_twice_in_a_group_is_refused(
     assert fe.evaluate(scattered, **BY_ITEM | {"item": None}).meta.rows == 6
 
 
-def test_32__an_item_twice_in_a_group_is_found_in_its_files(tmp_path: Path) -> None:
-    paths = [str(tmp_path / name) for name in ("1.csv", "2.csv")]
+def test_32__an_item_twice_in_a_group_is_found_in_its_files() -> None:
+    paths = ["1.csv", "2.csv"]
     for path, lines in zip(paths, (["3,a,1,0.5", "3,d7,0,0.4"], ["3,d7,1,0.9"]), strict=True):
         Path(path).write_text("\n".join(["q,doc,y,s", *lines, ""]), encoding="utf-8")
     with pytest.raises(fe.ColumnError) as refusal:
@@ -1774,14 +1683,9 @@ def test_32__dicts_of_whole_numbers_in_swapped_order_are_noticed() -> None:
     ],
 )
 @pytest.mark.parametrize("rows", [1, 200_000], ids=["first lines", "later"])
-def test_32__a_csv_value_that_is_no_number_is_shown_with_its_row(
-    word: str, remedy: str, rows: int, tmp_path: Path
-) -> None:
-    path = tmp_path / "log.csv"
-    lines = f"1,1,0.{'5' * 24}\n" * rows + f'1,0,"{word}"\n1,0,0.125\n'
-    path.write_text("g,y,s\n" + lines, encoding="utf-8")
+def test_32__a_csv_value_that_is_no_number_is_shown_with_its_row(word, remedy, rows) -> None:
     with pytest.raises(fe.FastRankEvalError) as refusal:
-        fe.evaluate(path, **OF_LISTS, measures="GAUC")
+        gauc_of_csv(*[f"1,1,0.{'5' * 24}"] * rows, f'1,0,"{word}"', "1,0,0.125")
     for part in ("'s'", repr(word), remedy, f"line {rows + 2}" if rows > 1 else "row 1 "):
         assert part in str(refusal.value)
 
@@ -1805,17 +1709,17 @@ def test_32__periods_of_pandas_are_no_ordinals(role: str) -> None:
         fe.evaluate(pandas.DataFrame(columns), **OF_LISTS, measures="RR")
 
 
-def test_32__the_table_of_groups_keeps_uuids(tmp_path: Path) -> None:
+def test_32__the_table_of_groups_keeps_uuids() -> None:
     keys = pa.array([bytes(16), bytes(16), b"1" * 16], pa.uuid())
     rows = pa.table({"g": keys, "y": [1, 0, 1], "s": [0.1, 0.2, 0.3]})
-    parquet.write_table(rows, tmp_path / "rows.parquet")
-    for source in (rows, tmp_path / "rows.parquet"):
+    parquet.write_table(rows, "rows.parquet")
+    for source in (rows, "rows.parquet"):
         groups = fe.evaluate(source, **OF_LISTS, measures="RR").per_group
         assert groups.schema.field("g").type == pa.uuid()
         assert groups["g"].to_pylist() == [keys[0].as_py(), keys[2].as_py()]
 
 
-def test_32__uuids_are_shown_as_uuids(tmp_path: Path) -> None:
+def test_32__uuids_are_shown_as_uuids() -> None:
     keys = [UUID(int=5 * user) for user in range(4)]
     bytes_of = [keys[row // 6].bytes for row in range(24)]
     log = pa.table({"g": pa.array(bytes_of, pa.uuid()), "device": pa.array(bytes_of, pa.uuid()),
@@ -1841,8 +1745,8 @@ def test_32__uuids_are_shown_as_uuids(tmp_path: Path) -> None:
         assert set(table["g"].to_pylist()) <= set(keys)
     with pytest.raises(fe.ColumnError, match="twice in the group"):
         fe.evaluate(log, **options, item="device")
-    write_table(tables[0], tmp_path / "groups.csv", "groups.csv")
-    assert f'"{keys[1]}"' in (tmp_path / "groups.csv").read_text()
+    write_table(tables[0], Path("groups.csv"), "groups.csv")
+    assert f'"{keys[1]}"' in Path("groups.csv").read_text()
 
 
 def test_32__too_many_replicates__are_named_and_not_the_order_of_rows() -> None:
@@ -1869,8 +1773,8 @@ def test_32__a_null_class__is_not_answered_by_a_score_for_it() -> None:
     assert "score" not in str(refusal.value)
 
 
-def test_32__an_encrypted_parquet_file_is_not_called_damaged(tmp_path: Path) -> None:
-    path = tmp_path / "log.parquet"
+def test_32__an_encrypted_parquet_file_is_not_called_damaged() -> None:
+    path = Path("log.parquet")
     parquet.write_table(pa.table({"g": [1], "y": [1], "s": [0.5]}), path)
     content = path.read_bytes()
     path.write_bytes(b"PARE" + content[4:-4] + b"PARE")  # the marks of an encrypted footer
@@ -1878,12 +1782,9 @@ def test_32__an_encrypted_parquet_file_is_not_called_damaged(tmp_path: Path) -> 
         fe.evaluate(path, **OF_LISTS)
 
 
-def test_32__small_nights_of_the_demo_are_no_fault_of_the_data(tmp_path: Path) -> None:
-    run = CliRunner().invoke(cli, ["demo", str(tmp_path / "d"), "--night-rows", "600"])
-    assert run.exit_code == 0
-    config = str(tmp_path / "d" / "month" / "nightly.toml")
-    arguments = ["nightly", config, "--date", "2026-11-10", "--dry-run"]
-    night = CliRunner().invoke(cli, arguments)
+def test_32__small_nights_of_the_demo_are_no_fault_of_the_data() -> None:
+    commands.output("demo", "d", "--night-rows", "600")
+    night = commands.run("nightly", "d/month/nightly.toml", "--date", "2026-11-10", "--dry-run")
     assert "DATA QUALITY" not in night.output
 
 
