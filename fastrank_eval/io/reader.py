@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from fastrank_eval._lib.arguments import column_names, is_text, typed
+from fastrank_eval._lib.arguments import checked, column_names, is_text, one_of, typed
 from fastrank_eval._lib.arrow import arrow_column, decode_array, fixed_items
 from fastrank_eval._lib.errors import (
     ArgumentError,
@@ -19,7 +19,6 @@ from fastrank_eval._lib.errors import (
     FastRankEvalError,
     OrderError,
     SourceError,
-    near,
 )
 from fastrank_eval._lib.threads import report, scratch
 from fastrank_eval.io.files import open_files, open_standard_input
@@ -130,9 +129,7 @@ def open_rows(
     categories: Iterable[str],
 ) -> Source:
     """Open a source as `open_source` does, without a check of types."""
-    if format is not None and format not in FORMATS:
-        formats = ", ".join(FORMATS)
-        raise ArgumentError(f"format={format!r} is unknown.{near(format, FORMATS)} Use {formats}.")
+    checked("format", format, one_of(None, *FORMATS))
     names, category_names = frozenset(text), frozenset(categories)
     condition = None
     if where is not None:

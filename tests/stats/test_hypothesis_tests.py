@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from fastrank_eval._lib import errors
 from fastrank_eval.stats.hypothesis_tests import (
     PairedTest,
     clustered_test,
@@ -248,24 +247,11 @@ def test_what_no_test_can_tell__says_why(test, given_, p_value, groups, note):
     assert math.isnan(found.statistic) == math.isnan(found.p_value)
 
 
-def test_what_is_no_difference__is_refused():
-    with pytest.raises(errors.ArgumentError, match=r"se: must .*got -1"):
-        clustered_test(1.0, -1.0, 3, None)
-    with pytest.raises(errors.ArgumentError, match="infinite for 1 groups, the first of them 1"):
-        paired_t(np.array([0.0, np.inf]))
-
-
 # ---- limits ------------------------------------------------------------------------------------
 
 
 def test_holm__p_values_near_1__are_1() -> None:
     assert holm(np.array([0.9, 0.95])).tolist() == [1.0, 1.0]
-
-
-def test_holm__p_values_outside_0_and_1__names_the_first() -> None:
-    message = r"^2 p-values are outside \[0, 1\], the first of them -0\.5;"
-    with pytest.raises(errors.ArgumentError, match=message):
-        holm(np.array([0.2, -0.5, 1.5]))
 
 
 @pytest.mark.parametrize(
@@ -318,5 +304,3 @@ def test_minimum_detectable_difference__is_proportional_to_the_error() -> None:
     assert minimum_detectable_difference(0.0) == 0.0
     half = minimum_detectable_difference(0.5, degrees=1)
     assert half == pytest.approx(stats.t.ppf(0.975, 1) / 2 + stats.t.ppf(0.8, 1) / 2, rel=1e-9)
-    with pytest.raises(errors.ArgumentError, match=r"^degrees: must be at least 1, got 0\.5;"):
-        minimum_detectable_difference(0.5, degrees=0.5)

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from fastrank_eval._lib import errors
 from fastrank_eval.stats.hypothesis_tests import (
     adjust_p_values,
     benjamini_hochberg,
@@ -73,10 +72,6 @@ def test_adjusted__by_name():
     assert adjust_p_values(values, "holm").tolist() == [0.04, 0.02]
     assert adjust_p_values(values, "bh").tolist() == [0.04, 0.02]
     assert adjust_p_values(values, "none").tolist() == [0.04, 0.01]
-    with pytest.raises(errors.ArgumentError, match="Did you mean 'holm'"):
-        adjust_p_values(values, "holms")
-    with pytest.raises(errors.ArgumentError, match="1 p-values are outside"):
-        holm(np.array([0.5, 1.5]))
 
 
 # ---- power ---------------------------------------------------------------------------------------
@@ -93,13 +88,3 @@ def test_minimum_detectable_difference__is_found_with_that_power(alpha, power):
     assert stats.t.sf(cut - student / 2.0, 30) == pytest.approx(power)
     assert stats.nct.sf(cut, 30, student / 2.0) == pytest.approx(power, abs=0.01)
     assert student > normal or power < 0.5
-
-
-def test_power__of_what_has_none__says_so():
-    assert math.isnan(minimum_detectable_difference(math.nan))
-    with pytest.raises(errors.ArgumentError, match="se: must be at least 0"):
-        minimum_detectable_difference(-1.0)
-    with pytest.raises(errors.ArgumentError, match="degrees: must be at least 1, got 0"):
-        minimum_detectable_difference(1.0, degrees=0)
-    with pytest.raises(errors.ArgumentError, match=r"power: must .* got 1"):
-        minimum_detectable_difference(1.0, power=1)

@@ -6,7 +6,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numba import config
 
-from fastrank_eval._lib import errors
 from fastrank_eval.stats import random_numbers
 from fastrank_eval.stats.bootstrap import bootstrap, swap_models
 from tests.oracles import resampling as oracle
@@ -204,29 +203,3 @@ def test_no_groups__have_sums_of_0(kind):
     found = swap_models(none, none, ids, 3, SEED)
     assert found.exact
     assert found.sums_a.tolist() == [[0.0, 0.0]]
-
-
-@pytest.mark.parametrize(
-    "change, words",
-    [
-        ({"terms": np.array([[0.0, np.nan]])}, "terms has 1 values that are not finite"),
-        ({"terms": np.zeros((1, 3))}, "do not go together"),
-        ({"ids": np.zeros(2, np.int64)}, "do not go together"),
-        ({"replicates": 0}, "replicates: must .*got 0"),
-        ({"replicates": 2**31}, "from 1 to 2,147,483,647"),
-        ({"seed": -1}, "seed: must .*got -1"),
-        ({"seed": 2**64}, "seed: must .*got "),
-        ({"seed": True}, "seed: must .*got True"),
-        ({"threads": 0}, "threads: must .*got 0"),
-        ({"kind": "poison"}, "Did you mean 'poisson'?"),
-    ],
-)
-def test_bootstrap__of_what_it_cannot_take__says_so(change, words):
-    given_ = {"terms": np.zeros((1, 2)), "ids": np.zeros(2, np.uint64), "replicates": 1, "seed": 1}
-    with pytest.raises(errors.ArgumentError, match=words.replace("?", r"\?")):
-        bootstrap(**(given_ | change))
-
-
-def test_swapped__of_other_groups__says_so():
-    with pytest.raises(errors.ArgumentError, match="join them by key"):
-        swap_models(np.zeros((1, 2)), np.zeros((2, 2)), np.zeros(2, np.uint64), 1, 1)

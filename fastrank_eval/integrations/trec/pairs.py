@@ -18,7 +18,7 @@ from fastrank_eval._lib.arrow import (
     text_buffers,
     uint64_windows,
 )
-from fastrank_eval._lib.errors import ArgumentError, SourceError, near
+from fastrank_eval._lib.errors import SourceError
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval._lib.threads import map_jobs, scratch
 
@@ -480,15 +480,6 @@ def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
 
 
 DUPLICATES = ("error", "first", "last", "max")
-
-
-def check_duplicates(duplicates: str) -> None:
-    """Check that a value is in `DUPLICATES`."""
-    if duplicates not in DUPLICATES:
-        raise ArgumentError(
-            f"duplicates={duplicates!r} is unknown.{near(str(duplicates), DUPLICATES)} "
-            f"Use {', '.join(DUPLICATES)}."
-        )
 
 
 def drop_duplicates(

@@ -12,7 +12,7 @@ from typing import NoReturn
 import numpy as np
 import pyarrow as pa
 
-from fastrank_eval._lib.arguments import typed
+from fastrank_eval._lib.arguments import checked, one_of, typed
 from fastrank_eval._lib.arrow import (
     arrow_column,
     as_array,
@@ -21,7 +21,7 @@ from fastrank_eval._lib.arrow import (
     null_rows,
 )
 from fastrank_eval._lib.dataclass import dataclass
-from fastrank_eval._lib.errors import ArgumentError, ColumnError, SourceError, near
+from fastrank_eval._lib.errors import ArgumentError, ColumnError, SourceError
 from fastrank_eval._lib.threads import map_jobs
 from fastrank_eval.integrations.trec.blocks import (
     Text,
@@ -43,7 +43,7 @@ from fastrank_eval.integrations.trec.lines import (
     not_allowed,
     read_lines,
 )
-from fastrank_eval.integrations.trec.pairs import PairTable, check_duplicates, drop_duplicates
+from fastrank_eval.integrations.trec.pairs import DUPLICATES, PairTable, drop_duplicates
 from fastrank_eval.io.paths import FORMATS
 from fastrank_eval.io.reader import open_source
 from fastrank_eval.io.source import first_line, require_columns
@@ -407,7 +407,7 @@ def read_pairs(
     """
     if isinstance(source, PairTable):
         return source
-    check_duplicates(duplicates)
+    checked("duplicates", duplicates, one_of(*DUPLICATES))
     pairs, describe = read_rows(source, layout, names, form)
     result = drop_duplicates(pairs, duplicates, describe, **remedy)
     result.comments = pairs.comments
@@ -418,11 +418,7 @@ def read_rows(
     source: object, layout: Layout, names: Mapping[str, str | None], form: str | None
 ) -> tuple[PairTable, Callable[[int, int], str]]:
     """Read all rows, and a function that describes the positions of two rows."""
-    formats = (_TREC, *FORMATS)
-    if form is not None and form not in formats:
-        raise ArgumentError(
-            f"format={form!r} is unknown.{near(str(form), formats)} Use {', '.join(formats)}."
-        )
+    checked("format", form, one_of(None, _TREC, *FORMATS))
     texts = None if form not in (None, _TREC) else _find_texts(source, layout, names)
     if texts is not None:
         return _read_texts(texts, layout)
