@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 import math
 import re
 from collections.abc import Iterator, Mapping
@@ -11,8 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from fastrank_eval.apps.nightly.alarms import judge_alarms
@@ -23,7 +20,6 @@ from fastrank_eval.apps.nightly.summary_files import night_dict, night_markdown
 from fastrank_eval.apps.nightly.text import sentences
 from fastrank_eval.engine.records import MeasureValue
 from fastrank_eval.stats.sequences import LEARNING
-from tests.support.nightly_runs import CONFIG, adjust, kept, nightly
 from tests.support.nights import a_night, a_value
 
 FIRST = dt.date(2026, 3, 1)
@@ -302,55 +298,3 @@ def test_alarm__names_measures_as_the_configuration_does(history: History) -> No
     # The change of the other measure is seen later.
     last = replace(history.read(on(54), on(54))[0], status="changed")
     assert sentences(last)[0].endswith("Also: Loss.")
-
-
-# ---- as a command -------------------------------------------------------------------------------
-
-
-def write_logs(days: int, broken: int) -> None:
-    """Write rows of 60 users a night; "score_b" loses most of its skill from one night on."""
-    for day in range(days):
-        random = np.random.default_rng(day)
-        click = random.integers(0, 2, 600)
-        skill = np.where(day >= broken, 0.1, 0.6)
-        rows = {
-            "user_id": np.arange(600) // 10,
-            "click": click,
-            "slot": np.array(["top", "side"])[np.arange(600) % 2],
-            "score_a": 0.4 + 0.1 * click + random.uniform(-0.2, 0.2, 600),
-            "score_b": 0.3 + 0.15 * skill * click + random.uniform(-0.2, 0.2, 600),
-        }
-        path = Path(f"logs/day={on(day)}/part.parquet")
-        path.parent.mkdir(parents=True)
-        pq.write_table(pa.table(rows), path)
-
-
-def test_nightly__with_an_alarm__exits_3_on_its_night_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    write_logs(30, 20)
-    small = CONFIG.replace('["GAUC", "AUC", "LogLoss"]', '["GAUC"]')
-    (tmp_path / "nightly.toml").write_text(small)
-    adjust(tmp_path, '[gates]\nalarm = "sequence"\n[quality]\nmax_volume_drift = 1e9\n')
-    outcome = nightly("--backfill", f"{on(0)}..{on(29)}", "--json", "-")
-    nights = json.loads(outcome.stdout)["nights"]
-    assert outcome.exit_code == 3
-    regressions = [night for night in nights if night["status"] == "regression"]
-    assert len(regressions) == 1
-    (night,) = regressions
-    assert on(24).isoformat() <= night["date"] <= on(28).isoformat()
-    assert night["gates"][0]["condition"] == CONDITION
-    assert " got worse against score_a: the mean difference is −0.2" in night["reason"]
-    assert nights[-1]["status"] == "changed"
-    assert nightly("--date", str(on(29)), "-q").exit_code == 0
-    assert [each.status for each in kept()].count("regression") == 1
-    # Acknowledged.
-    text = (tmp_path / "nightly.toml").read_text()
-    since = f'alarm = "sequence"\nalarm_since = {on(21)}\n'
-    (tmp_path / "nightly.toml").write_text(text.replace('alarm = "sequence"\n', since))
-    outcome = nightly("--date", str(on(29)), "--json", "-")
-    (night,) = json.loads(outcome.stdout)["nights"]
-    assert [each for each in night["findings"] if each["kind"] == "alarm"] == []
-    reason = "not judged: history has 8 of the 14 nights that levels need"
-    assert night["gates"] == [{"condition": CONDITION, "passed": True, "reason": reason}]

@@ -73,18 +73,6 @@ def test_failed_gate__command_and_groups_compute_the_score(folder: Path) -> None
     assert set(groups["score"].to_pylist()) == {"product"}
 
 
-def test_night_without_labels__has_the_drift_of_computed_scores(folder: Path) -> None:
-    adjust(folder, "[drift]\nmin_rows = 100\n")
-    assert nightly("--backfill", f"{on(1)}..{on(8)}", "-q").exit_code in (0, 3)
-    outcome = nightly("--date", on(9), "--no-labels", "-q")
-    assert outcome.exit_code in (0, 3)
-    night = kept()[-1]
-    assert night.conventions["score"] == {"product": "score_a * score_b"}
-    (drift,) = [each for each in night.drift if (each.name, each.slice) == ("product", "all")]
-    assert drift.nights == 8
-    assert drift.psi < 0.1
-
-
 def test_night__after_another_expression__is_not_compared(folder: Path) -> None:
     assert nightly("--date", on(1), "-q").exit_code == 0
     text = COMPUTED.replace("score_a*score_b", "score_a + score_b")

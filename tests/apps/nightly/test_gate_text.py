@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +15,6 @@ from fastrank_eval.apps.nightly.maturity import gate_so_far
 from fastrank_eval.apps.nightly.night import NO_ROWS, GateOutcome, GateTexts, Night
 from fastrank_eval.apps.nightly.page import page
 from fastrank_eval.apps.nightly.summary_files import night_markdown
-from tests.support.html_elements import elements
 from tests.support.nightly_runs import adjust, kept, nightly, on
 from tests.support.sample_nights import month
 
@@ -92,7 +90,7 @@ def folder(nightly_folder: Path) -> Path:
 
 
 def test_night_without_rows__says_so_once__and_fails_as_before(folder: Path) -> None:
-    outcome = nightly("--date", on(16), "--json", "out.json")
+    outcome = nightly("--date", on(16))
     assert outcome.exit_code == 4
     assert outcome.stdout.count("no rows") == 1
     assert "  The night has no rows, so its gates cannot be judged.\n" in outcome.stdout
@@ -104,16 +102,6 @@ def test_night_without_rows__says_so_once__and_fails_as_before(folder: Path) -> 
         (False, True),
         (False, False),  # a gate on the number of rows is judged
         (False, True),
-    ]
-    (summary,) = json.loads(Path("out.json").read_text())["nights"]
-    assert summary["reason"] == "The night has no rows, so its gates cannot be judged."
-    assert summary["quality"]["flags"] == list(night.quality.flags)
-    cells = [one for one in elements(page([night])) if one.attributes.get("data-l") == "Outcome"]
-    assert [each.all_text().strip() for each in cells] == [
-        "not judged",
-        "not judged",
-        "failed",
-        "not judged",
     ]
 
 

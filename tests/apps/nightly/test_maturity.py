@@ -531,21 +531,6 @@ def test_command__json_has_the_nights_that_are_compared_again() -> None:
     assert night["compared_again"] == []
 
 
-def test_command__exit_code_is_the_worst_of_all_nights() -> None:
-    gates = '[gates]\nfail_if = "GAUC < 0.99"\n'
-    configure(gates, "366d")
-    write(0, late=0.6, day=ago(5))
-    write(1, late=0.6, day=ago(1))
-    assert nightly("--date", str(ago(5)), "-q").exit_code == 0
-    configure(gates, "4d")
-    # The verdict of the night of five days ago is known now.
-    outcome = nightly("--date", str(ago(1)), "--no-labels")
-    assert outcome.exit_code == 3
-    statuses = [(night.date, night.status) for night in kept()]
-    assert statuses == [(ago(5), "regression"), (ago(1), "provisional")]
-    assert nightly("--date", str(ago(1)), "--no-labels").exit_code == 0
-
-
 def test_command__night_without_rows_is_named_once() -> None:
     folder = '[output]\nfolder = "report"\n'
     configure(folder, "366d")

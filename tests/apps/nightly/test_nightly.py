@@ -24,7 +24,6 @@ from fastrank_eval.apps.nightly.periods import NO_INTERVALS, with_periods
 from fastrank_eval.apps.nightly.summary_files import night_markdown
 from fastrank_eval.apps.nightly.text import sentences
 from tests.support.nightly_runs import CONFIG, ROOT, adjust, dump, everything, kept, nightly, on
-from tests.support.nights import HOSTILE
 from tests.support.sample_nights import month as sample_month
 
 
@@ -132,19 +131,6 @@ def test_backfill__month_in_which_things_go_wrong(folder: Path) -> None:
     assert night.quality.rows > 3 * nights[24].quality.rows
 
 
-def test_exit_codes__data_quality_before_regression(folder: Path) -> None:
-    adjust(folder, '[gates]\nfail_if = "GAUC > 0"\n[quality]\nmax_single_class_share = 0.01\n')
-    outcome = nightly("--date", on(20))
-    assert outcome.exit_code == 4
-    assert "DATA QUALITY" in outcome.stdout
-    assert "gate failed: GAUC value > 0: score_a: 0." in outcome.stdout.replace(
-        "GAUC > 0", "GAUC value > 0"
-    )
-    (night,) = kept()
-    assert night.status == "data_quality"
-    assert not night.gates[0].passed
-
-
 def test_partition__missing__exits_2_and_leaves_the_history(folder: Path) -> None:
     assert nightly("--date", on(1), "-q").exit_code == 0
     before = dump()
@@ -238,46 +224,6 @@ def test_default_date__is_yesterday(folder: Path) -> None:
     if dt.datetime.now().astimezone().date() - dt.timedelta(days=1) == yesterday:
         assert outcome.exit_code == 0
         assert [night.date for night in kept()] == [yesterday]
-
-
-def test_hostile_names__survive_history_json_and_markdown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    model = 'new `x` | <script>"\n'
-    random = np.random.default_rng(1)
-    rows = {
-        "user": np.arange(600) // 6,
-        "click": random.integers(0, 2, 600),
-        "old": random.random(600),
-        model: random.random(600),
-        "slot": [(*HOSTILE, None)[at] for at in random.integers(0, 6, 600)],
-    }
-    Path("logs").mkdir()
-    parquet.write_table(pa.table(rows), "logs/2026-11-01.parquet")
-    models = json.dumps(["old", model])
-    config = CONFIG.replace('["score_a", "score_b"]', models).replace('"score_a"', '"old"')
-    config = config.replace("day={date}", "{date}.parquet").replace("user_id", "user")
-    Path("nightly.toml").write_text(config.replace('"Test"', json.dumps(HOSTILE[0])))
-    outcome = nightly("--date", on(1), "--markdown", "--json", "told.json")
-    assert outcome.exit_code == 0
-    (night,) = kept()
-    labels = {value.slice for value in night.values if value.by == "slot"}
-    assert len(labels) == 6
-    assert 'slot="<script>alert(1)</script>"' in labels
-    assert night.models == ("old", model)
-    assert night.title == HOSTILE[0]
-    assert night.quality.nulls["slot"] == rows["slot"].count(None)
-    (told,) = json.loads(Path("told.json").read_text())["nights"]
-    assert told["models"] == ["old", model]
-    lines = outcome.stdout.splitlines()
-    assert lines[0].startswith("**\\<script\\>alert\\(1\\)\\</script\\>, 2026-11-01: fine")
-    assert not any(line.startswith("|") for line in lines)
-    (second,) = [at for at, line in enumerate(lines) if line == '**``new `x` | <script>"\\n``**']
-    assert lines[second + 1] == ""
-    assert [line[: line.index("`", 3)] for line in lines[second + 2 : second + 5]] == [
-        "* `GAUC", "* `AUC", "* `LogLoss",
-    ]  # fmt: skip
 
 
 def json_value(told: Any, period: str, score: str, measure: str) -> float:

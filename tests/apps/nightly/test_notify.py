@@ -258,23 +258,6 @@ def test_night__as_json__is_the_summary(folder: Path, receiver: Receiver) -> Non
     }  # fmt: skip
 
 
-def test_night__with_when_change__is_posted_when_its_status_changes(
-    folder: Path, receiver: Receiver
-) -> None:
-    adjust(folder, f'{TABLE}when = "change"\n')
-    gates = (folder / "nightly.toml").read_text()
-    failing = f'{gates}[gates]\nfail_if = "GAUC > 0"\n'
-    for day, text in enumerate((gates, failing, failing, gates), 1):
-        (folder / "nightly.toml").write_text(text)
-        nightly("--date", on(day), "-q")
-    nights = kept()
-    before = ["fine", *(night.status for night in nights)]
-    changed = [n.date for n, status in zip(nights, before, strict=False) if n.status != status]
-    assert [text.split()[1] for text in receiver.texts] == list(map(str, changed))
-    assert {on(2), on(4)} <= set(map(str, changed))
-    assert on(3) not in map(str, changed)
-
-
 def test_night__that_cannot_be_read__is_posted(folder: Path, receiver: Receiver) -> None:
     adjust(folder, TABLE)
     assert nightly("--date", "2027-01-01", "-q").exit_code == 2

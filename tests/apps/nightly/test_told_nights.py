@@ -23,7 +23,7 @@ from fastrank_eval.apps.nightly.night import (
 )
 from fastrank_eval.apps.nightly.page import page
 from fastrank_eval.apps.nightly.summary_files import night_lines, night_markdown
-from tests.apps.nightly.test_page import tiny
+from tests.apps.nightly.test_page import planted, tiny
 from tests.support.html_elements import elements, told_by
 from tests.support.sample_nights import EMPTY, few, month
 from tests.support.transcripts import Case, cases
@@ -148,6 +148,7 @@ NIGHTS: dict[str, Night | Sequence[Night]] = {
         NIGHT, labels_complete=COMPLETE, label_age=80.0,
         judged_before=EarlierJudgement("provisional", (("a", "GAUC", 0.58), ("b", "GAUC", 0.6))),
     ),
+    "odd names": planted(NIGHT, " `x` | <script>\n"),
     "a note": replace(NIGHT, notes=("not compared with yesterday: <b> differs",), status="changed"),
 }  # fmt: skip
 

@@ -23,8 +23,7 @@ from fastrank_eval.apps.nightly.findings import (
 )
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.night import Finding, GateTexts, Night, NightQuality
-from fastrank_eval.apps.nightly.page import page, render
-from fastrank_eval.apps.nightly.pages import WebLinks
+from fastrank_eval.apps.nightly.page import page
 from fastrank_eval.apps.nightly.summary_files import night_markdown
 from fastrank_eval.apps.nightly.text import lead, sentences
 from tests.support.html_elements import told_by
@@ -403,15 +402,3 @@ def test_findings__with_hostile_names__stay_texts_everywhere(night: Night) -> No
         of = replace(night, findings=findings)
         assert "<script>alert" not in page([of])
         assert "<script>" not in night_markdown(of, evil)
-
-
-def test_list_of_nights__has_the_status_and_the_sentence(folder: Path) -> None:
-    pytest.importorskip("starlette")
-    from fastrank_eval.apps.nightly.web_content import nights_content
-
-    with_past(10)
-    write_night(21, "b worse")
-    assert nightly("--date", on(21), "-q").exit_code == 0
-    html = render("nights.html", **nights_content(kept(), None), links=WebLinks())
-    assert '<span class="verdict warn">Changed</span>' in html
-    assert "score_b is worse than score_a: " in html

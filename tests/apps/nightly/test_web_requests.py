@@ -90,24 +90,6 @@ def test_web__page_that_fails__has_the_headers_and_is_logged(
     assert "no division" in caplog.text
 
 
-def test_history__replaced_or_gone__is_not_shown_on(tmp_path: Path) -> None:
-    file, other = tmp_path / "history.db", tmp_path / "other.db"
-    for path, title in ((file, "First report"), (other, "Second report")):
-        with History(path) as history:
-            history.write(replace(a_night(1), title=title))
-    client = Client(web_view(HistoryFile(file, 0)))
-    assert "First report" in client.get("/").text
-    other.replace(file)
-    assert "Second report" in client.get("/").text
-    file.unlink()
-    for _ in range(2):
-        answer = client.get("/")
-        assert (answer.status, "is gone; put it back" in answer.text) == (503, True)
-    with History(file) as history:
-        history.write(replace(a_night(1), title="Third report"))
-    assert "Third report" in client.get("/").text
-
-
 def test_history__held_by_a_run__is_told_soon(tmp_path: Path) -> None:
     file = tmp_path / "history.db"
     with History(file) as history:
