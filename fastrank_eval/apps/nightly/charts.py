@@ -25,7 +25,6 @@ from fastrank_eval.analysis.plots import (
     DIM,
     colour,
     dash,
-    draw,
     draw_calibration,
     draw_roc,
     mark,
@@ -44,8 +43,16 @@ _THEME = {
     # Last, since the colours of models include black.
     **{colour(index).lower(): f"var(--model-{index + 1})" for index in range(MODEL_COLOURS)},
 }
-#: The columns of the curves that `plots` draws.
-_COLUMNS = {"roc": ("fpr", "tpr"), "calibration": ("mean_prediction", "observed_rate")}
+#: Of each kind of curve: the columns that `plots` draws, the title, and the meaning of a line.
+_KINDS = {
+    "roc": ("fpr", "tpr", "ROC curve", "Dotted: chance."),
+    "calibration": (
+        "mean_prediction",
+        "observed_rate",
+        "Calibration",
+        "Dotted: perfectly calibrated.",
+    ),
+}
 _WIDTH, _HEIGHT = 4.75, 4.1  # inches
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 12, 10, 52  # points around the axes
 
@@ -56,30 +63,19 @@ def curve(name: str, kind: str, curves: Sequence[CurveLine], models: Sequence[st
     if not curves:
         return None
     figure, axes = _figure()
-    names = _COLUMNS.get(kind, ("x", "y"))
-    lines = [
-        (
-            models.index(one.score) if one.score in models else len(models),
-            dict(zip(names, (np.array(one.x), np.array(one.y)), strict=True)),
-        )
-        for one in curves
-    ]
+    x, y, title, reference = _KINDS[kind]
+    lines = [(models.index(one.score), {x: np.array(one.x), y: np.array(one.y)}) for one in curves]
     if kind == "calibration":
         draw_calibration(axes, lines)
-    elif kind == "roc":
+    else:
         axes.set(xlabel="False positive rate", ylabel="True positive rate")
         axes.set(xlim=(-0.02, 1.01), ylim=(-0.04, 1.02))
         draw_roc(axes, lines)
-    for model, columns in lines if kind not in _COLUMNS else ():
-        draw(axes, model, **columns)
     if axes.get_xscale() == "linear":
         _plain_axis(axes.xaxis)
         _plain_axis(axes.yaxis)
-    titles = {"roc": "ROC curve", "calibration": "Calibration"}
-    title = titles.get(kind, kind)
     labels = "; ".join(f"{curve_line.score} {curve_line.label}".strip() for curve_line in curves)
-    reference = {"roc": "Dotted: chance.", "calibration": "Dotted: perfectly calibrated."}
-    return _chart(figure, name, title, f"{title}: {labels}.", {}, reference.get(kind, ""))
+    return _chart(figure, name, title, f"{title}: {labels}.", {}, reference)
 
 
 def activity(name: str, title: str, values: Sequence[MeasureValue], models: Sequence[str]) -> Chart:

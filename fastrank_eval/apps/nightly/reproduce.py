@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Container, Iterator, Sequence
+from contextlib import suppress
 
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError
@@ -17,7 +18,6 @@ from fastrank_eval.io.filter_parser import Literal, Predicate
 from fastrank_eval.io.filter_parser import parse as parse_condition
 from fastrank_eval.measures.parser import measure as measure_of
 from fastrank_eval.results.gate_parser import ALL
-from fastrank_eval.slicing.spec import BARE
 from fastrank_eval.slicing.spec import parse as parse_slicing
 from fastrank_eval.stats.drift import FEW_VALUES, QUANTILES
 
@@ -123,17 +123,13 @@ def reproduction(night: Night, finding: Finding) -> str:
         ``--by``. Every argument is quoted for a shell.
     """
     paired = is_paired(night, finding)
-    words = ["fastrank-eval", "compare" if paired else "evaluate", *night.sources]
-    words += _columns(night)
     scores = [night.baseline or "", finding.score] if paired else [finding.score]
-    words += [word for score in scores for word in ("--score", _score(night, score))]
-    if paired:
-        words += ["--baseline", scores[0]]
-    measure = night.name_of(finding.measure)
-    words += ["--measures", measure, *_options(night), *_rows(night, finding)]
+    words = ["--baseline", scores[0]] if paired else []
+    words += ["--measures", night.name_of(finding.measure)]
+    words += [*_options(night), *_rows(night, finding)]
     if paired and not measure_of(finding.measure).pooled:
         words += ["--movers", _MOVERS]
-    return " ".join(map(_shell_word, words))
+    return _command(night, "compare" if paired else "evaluate", scores, words)
 
 
 def drift_command(night: Night, finding: Finding) -> str:
@@ -162,24 +158,29 @@ def drift_command(night: Night, finding: Finding) -> str:
         raise ArgumentError(f"{finding.score!r} has no numbers.")
     name, where = finding.score, rows_condition(night, finding)
     model = name if name in night.models else night.baseline or night.models[0]
-    words = ["fastrank-eval", "curve", "calibration", *night.sources]
     by_column = name not in night.models or finding.field == "null_share"
-    if finding.field == "out_of_range" or by_column:
-        words = ["fastrank-eval", "evaluate", *night.sources]
-        if name in night.expressions:
-            raise ArgumentError(f"no column has the scores of {name!r}.")
-    words += [*_columns(night), "--score", _score(night, model)]
+    of_rows = finding.field == "out_of_range" or by_column
+    if of_rows and name in night.expressions:
+        raise ArgumentError(f"no column has the scores of {name!r}.")
+    words: list[str] = []
     if finding.field == "out_of_range":
         outside = f"{_column_text(name)} < 0 or {_column_text(name)} > 1"
         where = outside if where is None else f"({where}) and ({outside})"
         words += ["--measures", "AUC"]
     elif by_column:
         few = any(one.distinct <= FEW_VALUES for one in night.drift if one.name == name)
-        column = name if BARE.fullmatch(name) else quoted(name)
         words += ["--measures", night.name_of(night.measures[0])]
-        words += ["--by", column if few else f"{column}:quantile{QUANTILES}"]
+        words += ["--by", _column_text(name) + ("" if few else f":quantile{QUANTILES}")]
     words += _options(night, _OF_ROWS)
-    return " ".join(map(_shell_word, words if where is None else [*words, "--where", where]))
+    words += [] if where is None else ["--where", where]
+    return _command(night, "evaluate" if of_rows else "curve calibration", [model], words)
+
+
+def _command(night: Night, command: str, models: Sequence[str], words: Sequence[str]) -> str:
+    """Write a command on the rows of a night and the scores of models."""
+    start = ["fastrank-eval", *command.split(), *night.sources, *_columns(night)]
+    scores = [word for model in models for word in ("--score", _score(night, model))]
+    return " ".join(map(_shell_word, [*start, *scores, *words]))
 
 
 def is_paired(night: Night, finding: Finding) -> bool:
@@ -213,11 +214,10 @@ def slice_condition(label: str) -> str | None:
     True
     """
     conditions: list[str] = []
-    position = 0
-    while position < len(label):
-        match = _PART.match(label, position)
-        if match is None:
-            return None
+    parts = list(_parts(label))
+    if not parts or parts[-1].end() < len(label):
+        return None
+    for match in parts:
         column, value = _column_text(_plain(match["column"])), match["value"]
         if value is None:
             conditions.append(f"{column} >= {_edge(match['low'])}")
@@ -230,9 +230,8 @@ def slice_condition(label: str) -> str | None:
             return None
         else:
             conditions.append(f"{column} = {Literal('text', _plain(value))}")
-        position = match.end()
     condition = " and ".join(conditions)
-    return condition if condition.isprintable() and condition else None
+    return condition if condition.isprintable() else None
 
 
 def rows_condition(night: Night, finding: Finding) -> str | None:
@@ -302,12 +301,10 @@ def _plain(text: str) -> str:
 
 def _column_text(column: str) -> str:
     """Write a column for a condition, in quotes where it needs them."""
-    try:
+    with suppress(ArgumentError):
         if parse_condition(f"{column} is null") == Predicate(column, "is null"):
             return column
-    except ArgumentError:
-        pass
-    return '"' + column.replace('"', '""') + '"'
+    return quoted(column)
 
 
 def _edge(text: str) -> str:

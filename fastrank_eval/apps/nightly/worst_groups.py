@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -150,9 +150,12 @@ def _table(
     groups = largest_changes(records, changes * _bad_sign(measure, changes), config.groups)
     base = records.values[0, 0][groups] if paired else np.full(len(groups), math.nan)
     value = records.values[int(paired), 0][groups]
-    texts = dict(zip(_KEYS, _texts(finding, paired, night), strict=True))
-    columns = {name: pa.repeat(arrow_value(text, pa.string()), len(groups))
-               for name, text in texts.items()}  # fmt: skip
+    if paired:
+        finding = replace(finding, compared="baseline", against=night.baseline or "")
+    columns = {
+        name: pa.repeat(arrow_value(getattr(finding, name), pa.string()), len(groups))
+        for name in _KEYS
+    }
     columns |= {
         "rows": arrow_column(records.rows[groups]),
         "positives": arrow_column(records.positives[groups]),
@@ -162,16 +165,8 @@ def _table(
     }
     keys = [key.take(arrow_column(groups)) for key in records.keys]
     return pa.table(
-        [*keys, *columns.values()], names=[*records.names, *_free(list(columns), records.names)]
+        [*keys, *columns.values()], names=[*records.names, *_free(columns, records.names)]
     )
-
-
-def _texts(finding: Finding, paired: bool, night: Night) -> tuple[str, ...]:
-    """Return the values of the columns that name a gate."""
-    compared, against = finding.compared, finding.against
-    if paired:
-        compared, against = "baseline", night.baseline or ""
-    return finding.score, finding.slice, finding.measure, compared, against
 
 
 def _shortfalls(records: GroupRecords, measure: Measure, finding: Finding) -> np.ndarray:
@@ -198,7 +193,7 @@ def _bad_sign(measure: Measure, changes: np.ndarray) -> float:
     return 1.0 if math.fsum(changes.tolist()) > 0 else -1.0
 
 
-def _free(names: Sequence[str], taken: Sequence[str]) -> list[str]:
+def _free(names: Iterable[str], taken: Sequence[str]) -> list[str]:
     """Add underscores to names that key columns have."""
     result = []
     for name in names:
