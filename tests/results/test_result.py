@@ -53,10 +53,6 @@ def test_value__any_spelling__is_found(spelling: str) -> None:
     assert one_result().value(spelling) == 0.7123456789
 
 
-def test_value__undefined__is_nan() -> None:
-    assert math.isnan(one_result().value("AUC"))
-
-
 def test_value__several_scores__needs_the_score() -> None:
     result = one_result(("model_a", "model_b"))
     assert result.value("GAUC", "model_b") == result.value("GAUC", score="model_a")

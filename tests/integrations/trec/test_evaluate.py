@@ -57,11 +57,6 @@ def test_evaluate__by_default__has_the_numbers_of_trec_eval() -> None:
     assert result.meta.conventions["only_in_qrels"] == 1
 
 
-def test_evaluate__complete__counts_judged_queries_without_a_run() -> None:
-    two, three = (trec.evaluate(QRELS, BM25, "AP", complete=c).value("AP") for c in (False, True))
-    assert three == pytest.approx(2 * two / 3)
-
-
 def test_evaluate__ir_measures__counts_judged_queries_without_a_run_by_default() -> None:
     theirs = trec.evaluate(QRELS, BM25, "AP", profile="ir_measures")
     assert theirs.meta.conventions["complete"] is True
@@ -298,9 +293,3 @@ def test_evaluate__names__mean_what_they_do_in_the_command() -> None:
 def test_evaluate__arguments_of_the_table__are_refused() -> None:
     with pytest.raises(fe.ArgumentError, match=r"trec\.evaluate\(\) takes no group"):
         trec.evaluate(QRELS, BM25, "AP", group="query")
-
-
-def test_evaluate__judgements_by_subtopic__have_measures_of_diversity() -> None:
-    qrels = trec.read_diversity_qrels(b"q1 1 d3 1\nq1 2 d3 1\nq1 2 d7 1\n")
-    result = trec.evaluate(qrels, BM25, "alpha-nDCG@10", profile="ndeval")
-    assert 0 < result.value("alpha-nDCG@10") < 1

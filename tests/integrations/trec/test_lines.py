@@ -66,13 +66,6 @@ def test_qrels__one_of_another_kind_than_integer__makes_all_float64(block):
     assert table["grade"].to_pylist() == [2.0, 0.5, 3.0, 9007199254740992.0]
 
 
-def test_text__blank_lines_comments_carriage_returns_no_last_newline():
-    text = (
-        b"\xef\xbb\xbf# made by hand\r\n\r\n  1 Q0 a 1 2.5 t\r\n \t\n #1 Q0 x 1 1 t\n1 Q0 b 2 1 t"
-    )
-    assert rows(read_run(text)) == [("1", "a", 2.5, "t"), ("1", "b", 1.0, "t")]
-
-
 @pytest.mark.compiled
 def test_qrels__more_lines_than_usual__are_all_read():
     lines = [f"1 0 {doc} 1" for doc in range(10_000)]
@@ -88,11 +81,6 @@ def test_qrels__more_lines_than_usual__are_all_read():
 
 def test_run__what_follows_the_tag__is_left_out():
     assert rows(read_run(b"1 Q0 a 1 2.5 my tag\n")) == [("1", "a", 2.5, "my")]
-
-
-def test_text__control_characters_and_unicode_blanks__belong_to_the_field():
-    text = "1\u00a0x Q0 d\x01\u3000 1 1 t\x1f\n".encode()
-    assert rows(read_run(text)) == [("1\u00a0x", "d\x01\u3000", 1.0, "t\x1f")]
 
 
 @pytest.mark.parametrize("text", [b"", b"\n\n", b"# nothing\n", gzip.compress(b"", mtime=0)])

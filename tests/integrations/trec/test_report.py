@@ -79,14 +79,6 @@ def test_judged_query_that_the_run_lacks():
     assert nine.summary[1] == pytest.approx(report(measures=["map"]).summary[0] * 2 / 3)
 
 
-@pytest.mark.parametrize("version", [9, 10])
-def test_no_query_in_common__is_an_error(version):
-    with pytest.raises(ArgumentError, match="run: must have a judged query, got none"):
-        report(qrels=b"q99 0 d1 1", version=version)
-    options = {"complete": True, "measures": ["num_q", "map"], "version": version}
-    assert report(qrels=b"q99 0 d1 1", **options).summary == (1, 0)
-
-
 # ---- documents -----------------------------------------------------------------------------------
 
 
@@ -183,13 +175,6 @@ def test_measures__in_the_order_of_trec_eval_and_as_first_given(requests, wanted
     assert len(set(names)) == len(names)
 
 
-@pytest.mark.parametrize("version,lines", [(9, 93), (10, 98)])
-def test_all_trec__has_a_line_for_each_of_its_own(version, lines):
-    found = report_lines(["all_trec"], version)
-    assert len([line for line in found if line.summary]) == lines + 1
-    assert len({line.name for line in found}) == len(found)
-
-
 @pytest.mark.parametrize(
     "request_,said",
     [
@@ -259,18 +244,6 @@ def test_parameters__name_their_lines_as_trec_eval_does():
 def test_parameters__of_one_line__stand_in_its_name_as_given(request_, name, ours):
     (line,) = report_lines([request_, request_.partition(".")[0]])
     assert (line.name, str(*line.measures)) == (name, ours)
-
-
-@pytest.mark.parametrize(
-    "request_,names",
-    [
-        ("11pt_avg..25,.5,.75", ["11pt_avg_.25,.5,.75"]),
-        ("ndcg.1=3,2=9,4=4.5", ["ndcg_1=3,2=9,4=4.5"]),
-        ("ndcg_cut.10,20,23.4", ["ndcg_cut_10", "ndcg_cut_20", "ndcg_cut_23"]),
-    ],
-)
-def test_parameters__of_its_sample_outputs__are_taken(request_, names):
-    assert [line.name for line in report_lines([request_])] == names
 
 
 @pytest.mark.parametrize("root", ["ndcg", "ndcg_rel", "Rndcg", "G"])
@@ -474,18 +447,13 @@ def test_command__refuses_in_one_line(folder, arguments, said):
 # ---- names of columns ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("suffix", ["csv", "tsv", "csv.gz", "parquet"])
-def test_command__tables_with_columns_of_any_name(folder, suffix):
+@pytest.mark.parametrize("sign", [",", "\t"])
+@pytest.mark.usefixtures("folder")
+def test_command__tables_with_columns_of_any_name(sign):
     def write(name: str, table: pa.Table, names: list[str]) -> str:
-        table = table.select(["query", "doc", table.column_names[2]]).rename_columns(names)
-        path = folder / f"{name}.{suffix}"
-        if suffix == "parquet":
-            parquet.write_table(table, path)
-        else:
-            sign = "\t" if suffix == "tsv" else ","
-            rows = [names, *(map(str, row.values()) for row in table.to_pylist())]
-            text = "".join(sign.join(row) + "\n" for row in rows).encode()
-            path.write_bytes(gzip.compress(text) if suffix.endswith("gz") else text)
+        rows = [names, *(map(str, list(row.values())[:3]) for row in table.to_pylist())]
+        path = Path(f"{name}.{'csv' if sign == ',' else 'tsv'}")
+        path.write_text("".join(sign.join(row) + "\n" for row in rows))
         return path.name
 
     run, qrels = read_run(RUN), read_qrels(QRELS)
