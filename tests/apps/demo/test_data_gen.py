@@ -25,7 +25,7 @@ from fastrank_eval.apps.demo.numbers import (
     stream_key,
     uniform,
 )
-from fastrank_eval.apps.demo.rows import GroupLayout, group_sizes
+from fastrank_eval.apps.demo.rows import group_sizes
 
 ORDERS = ("sorted", "grouped", "shuffled")
 
@@ -164,20 +164,6 @@ def test_group_sizes__tail_reaches_the_largest_size() -> None:
     # Pareto tail: the log-log slope of size against rank is steady over three decades.
     slopes = [math.log(sizes[-k] / sizes[-10 * k]) / math.log(10) for k in (5, 50, 500)]
     assert max(slopes) - min(slopes) < 0.05
-
-
-def test_group_layout__agrees_with_expanded_sizes() -> None:
-    layout = GroupLayout(3, 50, key=9)
-    sizes = np.tile(layout.sizes, 3)
-    rows = np.random.default_rng(0).integers(0, sizes.sum(), 5000)
-    expanded = np.repeat(np.arange(sizes.size), sizes)
-    assert (layout.group_of(rows) == expanded[rows]).all()
-    assert [layout.groups(int(row)) for row in rows[:200]] == (
-        expanded[rows[:200] - 1] + 1
-    ).tolist()
-    starts = np.concatenate(([0], np.cumsum(sizes)))
-    nearest = starts[np.searchsorted(starts, rows[:200])]
-    assert [layout.next_start(int(row)) for row in rows[:200]] == nearest.tolist()
 
 
 @pytest.mark.parametrize("seed", range(4))

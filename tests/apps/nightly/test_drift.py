@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from pyarrow import csv, parquet
+from pyarrow import parquet
 
 from fastrank_eval.apps.nightly.drift import Distribution
 from fastrank_eval.apps.nightly.history import History
@@ -591,15 +591,6 @@ def test_columns__of_a_night_sorted_by_scores() -> None:
     assert drift_of(run(9), "price").median == pytest.approx(np.median(rows["price"]), rel=0.02)
 
 
-def test_columns__whose_type_changes__keep_their_numbers() -> None:
-    configure(PRICE)
-    for day in range(1, 10):
-        kind = (np.int64, np.int32, np.uint64, np.float64)[day % 4]
-        write(day, price=np.round(rows_of(day)["price"]).astype(kind))
-    backfill(1, 9)
-    assert drift_of(kept()[-1], "price").psi < 0.1
-
-
 @pytest.mark.parametrize(
     "text,complaint",
     [
@@ -678,20 +669,6 @@ def test_no_labels__judges_what_needs_none__and_a_later_run_replaces_it() -> Non
     assert kept()[-1] == labelled
 
 
-def test_no_labels__finds_a_broken_model_before_labels_come() -> None:
-    score = rows_of(9)["b"] ** 0.5
-    without_labels(9, b=pa.array(score, mask=np.arange(ROWS) % 4 == 0))
-    night = run(9, "--no-labels", exit_code=3)
-    assert (drift_of(night, "b").nulls, night.quality.nulls["b"]) == (ROWS // 4, ROWS // 4)
-    assert "click" not in night.quality.nulls
-    assert night.findings[0].condition == "psi > 0.25"
-    without_labels(10, b=np.full(ROWS, 0.04))
-    night = run(10, "--no-labels", exit_code=3)
-    assert night.findings[0].kind == "scores"
-    write(10, click=np.full(ROWS, 7))  # not read
-    assert run(10, "--no-labels").status == "fine"
-
-
 def test_no_labels__night_is_not_compared_with() -> None:
     without_labels(9)
     run(9, "--no-labels")
@@ -737,18 +714,6 @@ score_type = "float32"
     night = run(9, "--no-labels")
     assert (night.quality.rows, night.quality.groups) == (ROWS - 10, ROWS // 10 - 1)
     assert drift_of(night, "a").rows == drift_of(night, "price").rows == ROWS - 10
-
-
-def test_no_labels__of_csv_files_with_a_condition() -> None:
-    rows = rows_of(9)
-    del rows["click"]
-    csv.write_csv(pa.table({**rows, "day": np.full(ROWS, on(9))}), "logs/nights.csv")
-    where = """"logs/nights.csv"\nwhere = "day = '{date}'\""""
-    configure("", ('"logs/{date}.parquet"', where))
-    night = run(9, "--no-labels")
-    assert night.quality.rows == ROWS
-    assert {one.slice for one in night.drift} == {"all", "slot=side", "slot=top"}
-    assert nightly("--date", on(10), "--no-labels", "-q").exit_code == 4
 
 
 # ---- the nights compared with -------------------------------------------------------------------

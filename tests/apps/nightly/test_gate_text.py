@@ -10,7 +10,6 @@ import pytest
 from fastrank_eval.apps.nightly.compare_nights import EarlierNight, gate_outcomes
 from fastrank_eval.apps.nightly.findings import by_importance, gate_findings
 from fastrank_eval.apps.nightly.gate_text import false_alarms, gate_texts, not_judged
-from fastrank_eval.apps.nightly.label_summary import nights_lines, nights_markdown
 from fastrank_eval.apps.nightly.maturity import gate_so_far
 from fastrank_eval.apps.nightly.night import NO_ROWS, GateOutcome, GateTexts, Night
 from fastrank_eval.apps.nightly.page import page
@@ -111,15 +110,6 @@ def test_night_without_rows__and_without_limits__is_a_regression_by_its_gates(fo
     assert outcome.exit_code == 3
     assert kept()[-1].status == "regression"
     assert outcome.stdout.count("no rows") == 1
-
-
-@pytest.mark.parametrize("gates", [True, False])
-def test_night_without_rows__of_two_labels__says_so_once(folder: Path, gates: bool) -> None:
-    assert nightly("--date", on(16), "-q").exit_code == 4
-    night = kept()[-1] if gates else replace(kept()[-1], gates=())
-    nights = [replace(night, label=label) for label in ("click", "order")]
-    assert nights_lines(nights).count("no rows") == 1
-    assert nights_markdown(nights, [None, None]).count("no rows") == 1
 
 
 def test_provisional_night_without_rows__says_so_once() -> None:

@@ -20,10 +20,9 @@ from fastrank_eval.apps.nightly import alarms, judge_again, night_source
 from fastrank_eval.apps.nightly import run as nightly_run
 from fastrank_eval.apps.nightly.config import NightlyConfig, read_config
 from fastrank_eval.apps.nightly.history import History
-from fastrank_eval.apps.nightly.label_summary import nights_lines, nights_markdown
+from fastrank_eval.apps.nightly.label_summary import nights_lines
 from fastrank_eval.apps.nightly.labels import folder_name
-from fastrank_eval.apps.nightly.night import Finding, GateOutcome, Night
-from fastrank_eval.apps.nightly.summary_files import night_lines
+from fastrank_eval.apps.nightly.night import Night
 from fastrank_eval.apps.nightly.web import HistoryFile, web_view
 from tests.apps.nightly.test_notify import TABLE, Receiver, receiver
 from tests.support.asgi_client import Client
@@ -364,53 +363,6 @@ def test_alarm__of_several_labels__shares_the_probability(
     (folder / "nightly.toml").write_text(ALONE["click"] + '[history]\nfile = "one.db"\n')
     run_both("--date", on(1), "-q")
     assert seen == [2, 2, 1]
-
-
-def drifted(**changes: Any) -> Finding:
-    finding = Finding(
-        "drift", "psi > 0.25", "new", slice="all", field="psi", operator=">", limit=0.25,
-        number=0.5, against="the last 14 nights",
-        detail="The scores of new are far from those of the last 14 nights",
-    )  # fmt: skip
-    return replace(finding, **changes)
-
-
-def test_problems__of_all_labels__are_told_once() -> None:
-    gate = GateOutcome("psi > 0.25", False, "new: 0.5")
-    own = Finding("gate", "GAUC < 0.5", detail="no value")
-    night = replace(a_night(3), status="regression", gates=(gate,), notes=("a note",))
-    dead = Finding("scores", "distinct scores < 2", "new", slice="all", limit=2.0, number=1.0)
-    nights = [
-        replace(night, label="click", findings=(drifted(), replace(dead, value=0.5), own)),
-        replace(night, label="order", findings=(drifted(), replace(dead, value=0.7))),
-    ]
-    text = nights_lines(nights)
-    assert text.count("no value") == 1
-    assert text.count("far from those of") == text.count("gives every row") == 1
-    assert text.count("psi > 0.25") == text.count("a note") == 1
-    unlike = [nights[0], replace(nights[1], findings=(drifted(detail="New is far from those of"),))]
-    assert nights_lines(unlike).count("far from those of") == 2
-
-
-def test_maturity__that_labels_share__is_said_once_and_names_them() -> None:
-    complete = dt.datetime(2026, 11, 6, tzinfo=dt.UTC)
-    night = replace(a_night(3), provisional=True, labels_complete=complete, compared=())
-    later = replace(night, label="order", labels_complete=complete + dt.timedelta(days=4))
-    night = replace(night, notes=("not compared with yesterday",))
-    nights = [replace(night, label=label) for label in ("click", "cart")] + [later]
-    markdown = nights_markdown(nights, [None] * 3).replace("\\", "")
-    for text, mark in ((nights_lines(nights), "    "), (markdown, "* ")):
-        assert text.count("labels are complete on 6 Nov") == 1
-        assert "click, cart: labels are complete on 6 Nov, 00:00 UTC, and" in text
-        assert text.count("click, cart: not compared with yesterday") == 1
-        assert text.count("not compared with yesterday") == 1
-        assert text.count("labels are complete on 10 Nov") == 1
-        assert f"\n{mark}labels are complete on 10 Nov" in text
-
-
-def test_night_of_one_label__is_written_as_ever() -> None:
-    night = a_night(3)
-    assert nights_lines([night]) == night_lines(night)
 
 
 def test_bad_rows__fail_once_in_the_headline(folder: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from fastrank_eval.apps.nightly.label_summary import nights_lines, nights_markdown
 from fastrank_eval.apps.nightly.night import (
     NO_ROWS,
     EarlierJudgement,
@@ -153,6 +154,37 @@ NIGHTS: dict[str, Night | Sequence[Night]] = {
 }  # fmt: skip
 
 
+PROBLEMS = replace(
+    NIGHT, status="regression", notes=("a note",), gates=(GateOutcome("psi > 0.25", False, "b: 1"),)
+)
+DRIFT = Finding(
+    "drift", "psi > 0.25", "b", slice="all", field="psi", operator=">", limit=0.25, number=0.5,
+    against="the last 14 nights", since=NIGHT.date,
+    detail="The scores of b are far from those of the last 14 nights",
+)  # fmt: skip
+DEAD = Finding("scores", "distinct scores < 2", "b", slice="all", limit=2.0, number=1.0, value=0.5)
+OWN = Finding("gate", "GAUC < 0.5", detail="no value")
+SHARED = replace(AT_FIRST, status="provisional", notes=("not compared with yesterday",))
+#: Nights of several labels; what they share is said once.
+LABELLED: dict[str, Sequence[Night]] = {
+    "problems of all": (
+        replace(PROBLEMS, label="click", findings=(DRIFT, DEAD, OWN)),
+        replace(PROBLEMS, label="order", findings=(DRIFT, replace(DEAD, value=0.7))),
+    ),
+    "problems that differ": (
+        replace(PROBLEMS, label="click", findings=(DRIFT,)),
+        replace(PROBLEMS, label="order", findings=(replace(DRIFT, detail="b drifted"),)),
+    ),
+    "labels to come": (
+        replace(SHARED, label="click"), replace(SHARED, label="cart"),
+        replace(AT_FIRST, status="provisional", label="order",
+                labels_complete=COMPLETE + dt.timedelta(days=4)),
+    ),
+    "no rows": tuple(replace(NIGHTS["no rows"], label=label) for label in ("click", "order")),
+    "one label": (NIGHTS["a gate that failed"],),
+}  # fmt: skip
+
+
 def stored(case: Case) -> list[Night]:
     (name,) = case.given
     nights = NIGHTS[name]
@@ -171,4 +203,12 @@ def test_night__in_its_banner_in_lines_and_in_markdown__says_the_same(case: Case
         one for one in elements(page(nights)) if "banner" in one.attributes.get("class", "").split()
     )
     texts = " ".join(banner.all_text().split()), night_lines(nights[-1]), night_markdown(nights[-1])
+    case.check(line for text in texts for line in text.splitlines() if line.strip())
+
+
+@pytest.mark.parametrize("case", cases("labels"), ids=str)
+def test_nights_of_labels__in_lines_and_in_markdown__say_once_what_they_share(case: Case) -> None:
+    (name,) = case.given
+    nights = LABELLED[name]
+    texts = nights_lines(nights), nights_markdown(nights, [None] * len(nights))
     case.check(line for text in texts for line in text.splitlines() if line.strip())
