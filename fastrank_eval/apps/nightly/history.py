@@ -32,7 +32,7 @@ from fastrank_eval.apps.nightly.documents import (
     with_saved_periods,
     write_tables,
 )
-from fastrank_eval.apps.nightly.night import NO_LABELS, Night, NightDifference, SavedStates
+from fastrank_eval.apps.nightly.night import Night, NightDifference, SavedStates
 
 #: Marks the file as a history, so that the database of another program is refused: "frEh".
 APPLICATION_ID = 0x66724568
@@ -326,22 +326,6 @@ class History:
         with self._reading():
             found = self._by_date("json_extract(document, '$.written_at')", first, last)
             return {date: dt.datetime.fromisoformat(time) for date, time in found.items()}
-
-    def provisional(
-        self,
-        first: dt.date | None = None,
-        last: dt.date | None = None,
-        *,
-        unlabelled: bool = True,
-    ) -> dict[dt.date, tuple[str, ...]]:
-        """Return the notes of the nights without complete labels, by date.
-
-        These are provisional nights and, if `unlabelled`, nights that were judged without labels.
-        """
-        condition = "json_extract(document, '$.provisional')"
-        if unlabelled:
-            condition += f" OR json_extract(document, '$.conventions.labels') = '{NO_LABELS}'"
-        return {night.date: night.notes for night in self.heads(first, last, condition)}
 
     def differences(
         self, kind: str, first: dt.date | None = None, last: dt.date | None = None

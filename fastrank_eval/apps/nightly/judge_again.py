@@ -14,10 +14,15 @@ from fastrank_eval.apps.nightly.config import NightlyConfig
 from fastrank_eval.apps.nightly.drift import KIND, Distributions, distributions_from_bytes
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.maturity import is_complete
-from fastrank_eval.apps.nightly.night import EARLIER, Finding, Night, SavedStates
+from fastrank_eval.apps.nightly.night import EARLIER, NO_LABELS, Finding, Night, SavedStates
 
 #: The time after labels are complete in which a night that cannot be judged again is tried again.
 _TRIES = dt.timedelta(days=7)
+#: Selects nights that are early; see `Night.is_early`.
+_IS_EARLY = (
+    "json_extract(document, '$.provisional') "
+    f"OR json_extract(document, '$.conventions.labels') = '{NO_LABELS}'"
+)
 _NOT_AGAIN = "not judged again with complete labels: "
 
 
@@ -75,22 +80,20 @@ def due_nights(config: NightlyConfig, now: dt.datetime) -> dict[dt.date, tuple[s
         history.claim(config.report, config.labels or [config.options["label"]])
         for each in config.of_labels():
             after = each.labels_complete_after
-            waiting = history.of(each.label).provisional(unlabelled=after is not None)
-            for date, notes in waiting.items():
-                if _is_due(date, after, notes, now):
-                    due[date] = (*due.get(date, ()), each.label)
+            for night in history.of(each.label).heads(condition=_IS_EARLY):
+                waits = night.provisional or after is not None
+                if waits and _is_due(night, after, now):
+                    due[night.date] = (*due.get(night.date, ()), each.label)
     return dict(sorted(due.items()))
 
 
-def _is_due(
-    date: dt.date, after: dt.timedelta | None, notes: tuple[str, ...], now: dt.datetime
-) -> bool:
-    tries = not is_complete(date, (after or dt.timedelta()) + _TRIES, now)
-    return is_complete(date, after, now) and (tries or not _was_tried(notes))
+def _is_due(night: Night, after: dt.timedelta | None, now: dt.datetime) -> bool:
+    tries = not is_complete(night.date, (after or dt.timedelta()) + _TRIES, now)
+    return is_complete(night.date, after, now) and (tries or not _was_tried(night))
 
 
-def _was_tried(notes: tuple[str, ...]) -> bool:
-    return any(note.startswith(_NOT_AGAIN) for note in notes)
+def _was_tried(night: Night) -> bool:
+    return any(note.startswith(_NOT_AGAIN) for note in night.notes)
 
 
 def keep_provisional(config: NightlyConfig, date: dt.date, reason: str) -> Night | None:
@@ -108,8 +111,8 @@ def keep_provisional(config: NightlyConfig, date: dt.date, reason: str) -> Night
         The night with the note; None if it has one, or if another run has judged it meanwhile.
     """
     with closing(History(config.history).of(config.label)) as history, history.transaction():
-        stored = history.read(date, date) if date in history.provisional(date, date) else []
-        if not stored or _was_tried(stored[0].notes):
+        stored = [night for night in history.read(date, date) if night.is_early]
+        if not stored or _was_tried(stored[0]):
             return None
         night = replace(stored[0], notes=(*stored[0].notes, _NOT_AGAIN + reason.removesuffix(".")))
         history.write(night, history.states(date))

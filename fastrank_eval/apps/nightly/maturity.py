@@ -6,7 +6,7 @@ import datetime as dt
 import math
 from dataclasses import replace
 
-from fastrank_eval._lib.errors import ArgumentError, HistoryError, SourceError
+from fastrank_eval._lib.errors import HistoryError, SourceError
 from fastrank_eval.apps.nightly.documents import (
     PROVISIONAL,
     provisional_content,
@@ -18,6 +18,7 @@ from fastrank_eval.apps.nightly.night import (
     EARLIER,
     FAILS_SO_FAR,
     LABEL_LIMITS,
+    NO_LABELS_NOTE,
     NO_ROWS,
     EarlierJudgement,
     GateOutcome,
@@ -94,14 +95,7 @@ def with_maturity(night: Night, after: dt.timedelta | None, now: dt.datetime) ->
     -------
     Night
         Provisional if its labels are not complete, or if it has none.
-
-    Raises
-    ------
-    ArgumentError
-        `now` has no time zone.
     """
-    if now.tzinfo is None:
-        raise ArgumentError(f"now: must have a time zone, got {now}; write datetime.now(UTC).")
     if after is None:
         return night
     try:
@@ -118,7 +112,9 @@ def with_maturity(night: Night, after: dt.timedelta | None, now: dt.datetime) ->
         return night
     limits = night.conventions.get("quality", {})
     limits_of_rows = {name: limit for name, limit in limits.items() if name not in LABEL_LIMITS}
-    return replace(night, conventions={**night.conventions, "quality": limits_of_rows})
+    # The text of a provisional night says when it is judged again.
+    notes = tuple(note for note in night.notes if note != NO_LABELS_NOTE)
+    return replace(night, conventions={**night.conventions, "quality": limits_of_rows}, notes=notes)
 
 
 def check_order(night: Night, stored: Night | None) -> None:

@@ -59,7 +59,7 @@ def with_mixes(night: Night, history: History) -> Night:
     for kind in kinds if latest else ():
         date = night.date - dt.timedelta(days=EARLIER[kind])
         # A provisional night is compared with provisional values, whose state may be replaced.
-        if night.provisional and date not in history.provisional(date, date):
+        if night.provisional and not any(one.is_early for one in history.heads(date, date)):
             continue
         mixes += _mixes(kind, night, latest, _sliced(history.state(date, "groups")))
     return replace(night, mixes=tuple(mixes))

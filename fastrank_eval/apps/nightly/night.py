@@ -132,6 +132,8 @@ class NightQuality:
 
 #: The convention `labels` of a night without labels.
 NO_LABELS = "none yet"
+#: The note on such a night, if it has no time from which its labels are complete.
+NO_LABELS_NOTE = "judged without labels: run the night again when they have come"
 #: The most distinct values that are surely counted.
 MOST_VALUES = 256
 
@@ -449,6 +451,11 @@ class Night:
     def has_labels(self) -> bool:
         """Whether the night was judged with its labels."""
         return self.conventions.get("labels") != NO_LABELS
+
+    @property
+    def is_early(self) -> bool:
+        """Whether it was judged before its labels were complete, or without them."""
+        return self.provisional or not self.has_labels
 
     @property
     def unlabelled_rows(self) -> int:

@@ -269,7 +269,8 @@ def with_periods(night: Night, history: History) -> Night:
         The store of the night and the earlier nights.
     """
     first = night.date - dt.timedelta(days=max(PERIODS.values()) - 1)
-    rows = {each.date: each.quality.rows for each in history.heads(first, night.date)}
+    heads = history.heads(first, night.date)
+    rows = {each.date: each.quality.rows for each in heads}
     repeats = history.repeats(first, night.date)
     level, least_groups = confidence_of(night), _min_groups(night)
     values: dict[str, list[MeasureValue]] = {name: [] for name in PERIODS}
@@ -281,24 +282,23 @@ def with_periods(night: Night, history: History) -> Night:
         * sum(count for date, count in rows.items() if _within(date, night, days))
         for name, days in PERIODS.items()
     }
-    too_many = [name for name, number in scores.items() if number > MOST_SCORES]
+    too_many = {name: number for name, number in scores.items() if number > MOST_SCORES}
     for kind in KINDS:
         own = history.state(night.date, kind)
         if own is None and night.quality.rows:
             # The night has no measure of this kind.
             continue
-        wanted_periods = dict(PERIODS)
-        for name in too_many if kind == "scores" else ():
-            del wanted_periods[name]
-            text = _too_many([scores[each] for each in too_many])
-            notes.setdefault(text, []).append(name)
+        left = too_many if kind == "scores" else {}
+        if left:
+            notes[_too_many(left.values())] = list(left)
+        name_of = {days: name for name, days in PERIODS.items() if name not in left}
         merging = NightMerger()
-        for ago in range(max(wanted_periods.values(), default=0)):
+        for ago in range(max(name_of, default=0)):
             date = night.date - dt.timedelta(days=ago)
             if rows.get(date) and date not in repeats:
                 merging.add(date, history.state(date, kind) if ago else own)
-            for name in (name for name, days in wanted_periods.items() if days == ago + 1):
-                merged = merging.result(level, least_groups)
+            if ago + 1 in name_of:
+                name, merged = name_of[ago + 1], merging.result(level, least_groups)
                 values[name] += (_shown(value, night) for value in merged.values)
                 dates.setdefault(name, merged.dates)
                 for note in merged.notes:
@@ -306,13 +306,11 @@ def with_periods(night: Night, history: History) -> Night:
     for date, other in sorted(repeats.items()):
         names = [name for name, days in PERIODS.items() if _within(date, night, days)]
         notes[f"{date} is left out: its rows are those of {other}"] = names
-    provisional = history.provisional(first, night.date).keys() - {night.date}
-    provisional |= {night.date} if night.provisional else set()
     early: dict[tuple[str, ...], list[str]] = {}
-    for date in sorted(provisional):
-        in_periods = tuple(name for name, nights in dates.items() if date in nights)
-        if in_periods:
-            early.setdefault(in_periods, []).append(str(date))
+    for each in heads:
+        in_periods = tuple(name for name, nights in dates.items() if each.date in nights)
+        if in_periods and each.is_early:
+            early.setdefault(in_periods, []).append(str(each.date))
     for in_periods, early_dates in early.items():
         notes[f"the labels of {', '.join(early_dates)} are not complete"] = list(in_periods)
     dates_by_period = {name: nights for name, nights in dates.items() if nights}
@@ -345,7 +343,7 @@ def _within(date: dt.date, night: Night, days: int) -> bool:
     return night.date - dt.timedelta(days=days) < date <= night.date
 
 
-def _too_many(scores: Sequence[int]) -> str:
+def _too_many(scores: Iterable[int]) -> str:
     numbers = " and ".join(f"{number:,}" for number in scores)
     return (
         "measures that read the score of every row, such as AUC, are left out: the nights have "

@@ -11,6 +11,7 @@ from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from fastrank_eval._lib.addresses import clean_address
 from fastrank_eval._lib.errors import ArgumentError, ColumnError, OutputError
@@ -59,6 +60,7 @@ from fastrank_eval.apps.nightly.maturity import (
 )
 from fastrank_eval.apps.nightly.night import (
     NO_LABELS,
+    NO_LABELS_NOTE,
     Finding,
     Night,
     NightDifference,
@@ -84,8 +86,6 @@ from fastrank_eval.engine.run import Evaluation
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.parser import requested_measures
 from fastrank_eval.results.notes import largest_group_notes, rows_left_out_notes
-
-_NO_LABELS_YET = "judged without labels: run the night again when they have come"
 
 
 @contextmanager
@@ -153,6 +153,8 @@ def nightly(
         Without labels also if the history has the night with labels.
     """
     now = dt.datetime.now(dt.UTC) if now is None else now
+    if now.tzinfo is None:
+        raise ArgumentError(f"now: must have a time zone, got {now}; write datetime.now(UTC).")
     NIGHTLY.info("night begun", night=str(date), report=config.report)
     configs = config.of_labels()
     # Check that the history can be written before reading rows. A failed run leaves no new file.
@@ -202,18 +204,10 @@ def _evaluate(
         raise ColumnError(
             f"{error} If labels come later, judge the rest of the night with --no-labels."
         ) from None
-    evaluated = []
-    for config, evaluation, columns in zip(configs, evaluations, of_columns, strict=True):
-        one = _evaluated_night(config, date, evaluation, labels)
-        one = replace(one, night=with_maturity(one.night, config.labels_complete_after, now))
-        if config.drift.nights and one.night.quality.rows:
-            distributions = distributions_of(evaluation, config.drift.min_rows)
-            one = _with_distributions(one, {**distributions, **columns}, columns)
-        # The text of a provisional night says when it is judged again.
-        again = [] if labels or one.night.provisional else [_NO_LABELS_YET]
-        notes = (*one.night.notes, *again, *notes_on_end(date, now), *opened.notes)
-        evaluated.append(replace(one, night=replace(one.night, notes=notes)))
-    return evaluated
+    return [
+        _evaluated_night(config, date, now, evaluation, columns, opened.notes, labels)
+        for config, evaluation, columns in zip(configs, evaluations, of_columns, strict=True)
+    ]
 
 
 def _judge_and_write(evaluated: NightRun, config: NightlyConfig, history: History) -> NightRun:
@@ -254,7 +248,13 @@ def _request(
 
 
 def _evaluated_night(
-    config: NightlyConfig, date: dt.date, evaluation: Evaluation, labels: bool
+    config: NightlyConfig,
+    date: dt.date,
+    now: dt.datetime,
+    evaluation: Evaluation,
+    columns: Distributions,
+    notes: Sequence[str],
+    labels: bool,
 ) -> NightRun:
     """Collect the numbers of a run; without labels only those of its rows."""
     requested = requested_measures(list(config.measures))
@@ -275,6 +275,14 @@ def _evaluated_night(
             single_class_share=math.nan,
             nulls={name: n for name, n in quality.nulls.items() if name != label},
         )
+    states = states_of(evaluation, sources, hidden, config.states)
+    distributions: Distributions = {}
+    if config.drift.nights and quality.rows:
+        distributions = {**distributions_of(evaluation, config.drift.min_rows), **columns}
+        contents = {**states.contents, KIND: distributions_to_bytes(distributions)}
+        states = replace(states, contents=contents)
+        nulls = {key.name: each.rows - each.count for key, each in columns.items() if not key.by}
+        quality = replace(quality, nulls={**quality.nulls, **nulls})
     command = ["fastrank-eval", "nightly", str(config.file), "--date", str(date)]
     measures = evaluation.plan.measures if labels else requested
     night = Night(
@@ -291,6 +299,9 @@ def _evaluated_night(
         notes=(
             *largest_group_notes(values, meta.conventions, meta.rows),
             *rows_left_out_notes(meta.conventions, meta.rows),
+            *([] if labels else [NO_LABELS_NOTE]),
+            *notes_on_end(date, now),
+            *notes,
         ),
         conventions=conventions,
         values=tuple(values),
@@ -299,9 +310,10 @@ def _evaluated_night(
         curves=curves_of(evaluation),
         calibration=calibration_of(evaluation),
     )
-    states = states_of(evaluation, sources, hidden, config.states)
     few = few_scores(evaluation, config.gates.min_distinct_scores)
-    return NightRun(with_display_names(night, requested, evaluation), states, few)
+    night = with_display_names(night, requested, evaluation)
+    night = with_maturity(night, config.labels_complete_after, now)
+    return NightRun(night, states, few, distributions)
 
 
 def _claim(
@@ -324,22 +336,6 @@ def _claim(
     return {drift.name for night in before for drift in night.drift}
 
 
-def _with_distributions(
-    evaluated: NightRun, distributions: Distributions, columns: Distributions
-) -> NightRun:
-    """Add distributions and their state, and the nulls of columns."""
-    night, states = evaluated.night, evaluated.states
-    nulls = {key.name: each.rows - each.count for key, each in columns.items() if not key.by}
-    quality = replace(night.quality, nulls={**night.quality.nulls, **nulls})
-    contents = {**states.contents, KIND: distributions_to_bytes(distributions)}
-    return replace(
-        evaluated,
-        night=replace(night, quality=quality),
-        states=replace(states, contents=contents),
-        distributions=distributions,
-    )
-
-
 def _quality_measures(config: NightlyConfig, options: Mapping[str, object]) -> list[Measure]:
     """Return the measures of data quality that the configuration allows."""
     measures: list[Measure] = [SINGLE_CLASS]
@@ -360,25 +356,18 @@ def _quality_measures(config: NightlyConfig, options: Mapping[str, object]) -> l
 
 def _conventions_of_run(
     evaluation: Evaluation, config: NightlyConfig, hidden: Collection[str]
-) -> dict[str, object]:
+) -> dict[str, Any]:
     """Return the conventions, columns and quality limits of a run."""
-    conventions: dict[str, object] = plain_value(evaluation.meta.conventions)
-    measures = conventions["measures"]
-    if isinstance(measures, dict):
-        conventions["measures"] = {
-            name: options for name, options in measures.items() if name not in hidden
-        }
+    conventions: dict[str, Any] = plain_value(evaluation.meta.conventions)
+    measures, given = conventions["measures"], config.options
+    conventions["measures"] = {name: measures[name] for name in measures if name not in hidden}
     if config.where is not None:
         conventions["where"] = config.where
-    if "format" in config.options:
-        conventions["format"] = config.options["format"]
-    columns = {name: config.options.get(name) for name in ("group", "label", "item")}
-    conventions["columns"] = plain_value(
-        {name: column for name, column in columns.items() if column}
-    )
+    if "format" in given:
+        conventions["format"] = given["format"]
+    columns = {name: given[name] for name in ("group", "label", "item") if given.get(name)}
     limits = {name: limit for name, limit in asdict(config.quality).items() if limit is not None}
-    conventions["quality"] = plain_value(limits)
-    return conventions
+    return {**conventions, "columns": plain_value(columns), "quality": plain_value(limits)}
 
 
 def _compare_and_judge(evaluated: NightRun, config: NightlyConfig, history: History) -> Night:
