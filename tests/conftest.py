@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,16 @@ NO_KERNELS = (HERE / "apps", HERE / "bench")
 
 #: A test that takes longer has a marker with the reason.
 SECONDS = 2
+
+
+def pytest_configure() -> None:
+    """Let properties try the same examples in each run, however long one takes."""
+    if find_spec("hypothesis"):  # conformance tests do without
+        from hypothesis import settings
+
+        same = {"max_examples": 50, "deadline": None, "derandomize": True}
+        settings.register_profile("tests", settings.default, **same)
+        settings.load_profile("tests")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -197,7 +197,6 @@ def changed(**attributes: object) -> type[fe.Measure]:
 @pytest.mark.parametrize(
     "kind, message",
     [
-        ("GAUC", "^measure: must be a subclass of Measure, got 'GAUC'"),
         (fe.GAUC, "^measure: must be a subclass of Measure, got GAUC"),
         (int, "^measure: must be a subclass of Measure, got <class 'int'>"),
         (fe.Measure, "^Measure: name must be a text, got None; set it in the class"),
@@ -245,7 +244,7 @@ def changed(**attributes: object) -> type[fe.Measure]:
                 ("Recall_5", "another name of R@5"),
                 ("map_cut_5", "another name of AP@5"),
                 ("f1", "a name of both F and FScore"),
-                *((word, "a word of gates") for word in ("wins", "Rows", "value", "groups", "abs")),
+                *((word, "a word of gates") for word in ("wins", "Rows", "abs")),
             ]
         ),
         *(
@@ -253,7 +252,7 @@ def changed(**attributes: object) -> type[fe.Measure]:
                 changed(spellings=(word,)),
                 f"^Other: .*, got '{word}', which is no identifier",
             )
-            for word in ("None", "True", "not", "lambda", "2nd", "größe", "a-b", "")
+            for word in ("None", "lambda", "2nd", "größe", "a-b", "")
         ),
     ],
 )

@@ -2,26 +2,16 @@
 
 import pytest
 
+import fastrank_eval as fe
 from fastrank_eval._lib import errors
 
 pytestmark = pytest.mark.no_kernels
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "SourceError",
-        "ColumnError",
-        "MeasureError",
-        "OrderError",
-        "UndefinedError",
-        "OutputError",
-        "SpillError",
-        "MergeError",
-        "HistoryError",
-        "ArgumentError",
-    ],
-)
+KINDS = [name for name in vars(errors) if name.endswith("Error") and name in fe.__all__]
+
+
+@pytest.mark.parametrize("name", KINDS)
 def test_error__is_caught_as_base_and_as_value_error(name: str) -> None:
     kind = getattr(errors, name)
     assert issubclass(kind, errors.FastRankEvalError)

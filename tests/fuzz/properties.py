@@ -37,11 +37,11 @@ GRACE = 60
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Let tests draw other examples in each run, and limit their memory."""
     limit_memory()
+    database = settings.get_profile("default").database
     for item in items:
         test = getattr(item, "obj", None)
         chosen = getattr(test, "_hypothesis_internal_use_settings", None)
         if test is not None and chosen is not None:
-            database = settings.default.database
             test._hypothesis_internal_use_settings = settings(
                 chosen, derandomize=False, database=database
             )

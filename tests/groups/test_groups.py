@@ -9,7 +9,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fastrank_eval import ColumnError, OrderError
@@ -363,7 +363,6 @@ KEY_LISTS = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
 @given(KEY_LISTS, st.lists(st.integers(0, 2), min_size=60, max_size=60))
 def test_number_keys__counts_up_in_order_of_first_appearance(keys, second):
     key = pa.array(keys, None if keys else pa.int64())

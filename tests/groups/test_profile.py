@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fastrank_eval._lib.arrow import frozen
@@ -34,7 +34,6 @@ def rows_of(draw: st.DrawFn) -> tuple[list[int], list[float], list[float]]:
     return sizes, label.tolist(), score.tolist()
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
 @given(st.data(), st.sampled_from(LABELS), st.booleans(), st.booleans(), st.booleans())
 def test_profile__equals_that_of_plain_loops(data, kind, whole, skip, known_edges):
     sizes, labels, scores = rows_of(data.draw)

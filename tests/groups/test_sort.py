@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fastrank_eval import OrderError
@@ -65,7 +65,6 @@ def grouped_scores(draw: st.DrawFn) -> tuple[list[float], np.ndarray]:
 
 
 @pytest.mark.parametrize("kind", list(NAMES))
-@settings(max_examples=200, deadline=None, derandomize=True)
 @given(grouped_scores(), st.randoms(use_true_random=False))
 def test_order__equals_a_stable_sort(kind, drawn, rng):
     scores, starts = drawn
@@ -128,7 +127,6 @@ def rises(score, starts) -> list[int]:
     ]
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
 @given(
     st.lists(st.integers(0, 4), min_size=1, max_size=8),
     st.lists(st.sampled_from([0.0, -0.0, 1.0, 1.0 + 2**-52, np.inf]), min_size=32, max_size=32),

@@ -127,7 +127,7 @@ CELLS = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=150)
 @given(trees(), CELLS, st.sampled_from(["", " ", "\n\t"]))
 @example(("-", "a", ("negate", "b")), [(1.0, None, 0.0, 0.0, 0.0)], " ")
 def test_expression__of_random_operators__is_what_doubles_give(
@@ -363,7 +363,7 @@ def test_text_columns_of_csv__are_refused(tmp_path: Path) -> None:
         fe.evaluate(tmp_path / "log.csv", group="user", label="click", score={"x": "user * pctr"})
 
 
-@settings(max_examples=400, deadline=None, derandomize=True)
+@settings(max_examples=150)
 @given(st.text(st.sampled_from("pctrv ()+-*/.0129e\"',é\n\\=[]\0"), max_size=30))
 def test_any_text__is_a_score_or_our_error(text: str) -> None:
     try:

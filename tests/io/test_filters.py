@@ -59,7 +59,7 @@ def selected(source: object, where: object, **options: Any) -> list[int]:
 # ---- what a condition means ----------------------------------------------------------------------
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=150)
 @given(tables(), conditions())
 def test_table__random_condition__selects_what_three_valued_logic_does(
     table: pa.Table, condition: Condition
@@ -67,7 +67,6 @@ def test_table__random_condition__selects_what_three_valued_logic_does(
     assert selected(table, condition.text) == condition.rows(table)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
 @given(tables(24), conditions())
 def test_source__of_any_kind__gives_the_rows_of_the_table(
     table: pa.Table, condition: Condition
@@ -94,7 +93,6 @@ def test_source__of_any_kind__gives_the_rows_of_the_table(
         assert [row for row in in_csv if row != PINNED["row"][0].as_py()] == expected
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
 @given(tables(24), conditions())
 def test_hive_folder__gives_the_rows_of_the_table(table: pa.Table, condition: Condition) -> None:
     with tempfile.TemporaryDirectory() as name:

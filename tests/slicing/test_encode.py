@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fastrank_eval._lib.errors import ArgumentError, ColumnError
@@ -23,7 +23,6 @@ from fastrank_eval.io.keys import CategoricalEncoder
 from fastrank_eval.io.reader import open_source
 from fastrank_eval.slicing.slicer import Slicings, open_slicings
 
-few = settings(deadline=None, max_examples=40)
 DAY = date(2026, 11, 17)
 MOMENT = datetime(2026, 11, 17, 22, 30)
 BIG = 2**53
@@ -99,7 +98,6 @@ def cuts_of(draw: st.DataObject, rows: int) -> list[int]:
 
 @pytest.mark.parametrize("kind", PLAIN)
 @given(draw=st.data())
-@few
 def test_each_value_is_a_slice(kind: str, draw: st.DataObject) -> None:
     arrow, pool = PLAIN[kind]
     texts = dict([*pool, (None, "null")])
@@ -144,7 +142,6 @@ def missing(value: Any) -> bool:
 
 @pytest.mark.parametrize("kind", NUMBERS)
 @given(draw=st.data(), edges=EDGES)
-@few
 def test_edges_are_compared_exactly(kind: str, draw: st.DataObject, edges: list[str]) -> None:
     arrow, numbers = NUMBERS[kind]
     values = draw.draw(st.lists(st.none() | numbers, max_size=12))
@@ -233,7 +230,6 @@ def test_dates_and_times_are_binned_by_edges() -> None:
 
 @pytest.mark.parametrize("kind", NUMBERS)
 @given(draw=st.data(), width=st.sampled_from(["1", "10", "0.1", "2.5", "3e3", "1e30"]))
-@few
 def test_bins_of_one_width(kind: str, draw: st.DataObject, width: str) -> None:
     arrow, numbers = NUMBERS[kind]
     floats = kind.startswith("float")
@@ -319,7 +315,6 @@ PERIODS: dict[str, Callable[[datetime], str]] = {
 
 @pytest.mark.parametrize("unit", PERIODS)
 @given(draw=st.data())
-@few
 def test_times_by_the_calendar_and_the_clock(unit: str, draw: st.DataObject) -> None:
     zones = [None, "UTC", "Z", "+00:00", "America/New_York", "Asia/Kolkata"]
     zone = draw.draw(st.sampled_from(zones))
@@ -365,7 +360,6 @@ def test_dates_by_day_week_and_month() -> None:
     st.lists(st.integers(0, 300), min_size=1, max_size=12),
     st.lists(st.integers(0, 120), min_size=1, max_size=4, unique=True).map(sorted),
 )
-@few
 def test_groups_by_their_rows_and_positives(sizes: list[int], edges: list[int]) -> None:
     table = pa.table({"x": np.zeros(sum(sizes), np.int64)})
     texts = ",".join(map(str, edges))
@@ -409,7 +403,6 @@ ROWS = st.lists(
 
 
 @given(ROWS, st.data())
-@few
 def test_crosses_are_the_combinations_that_occur(
     rows: list[tuple[Any, ...]], draw: st.DataObject
 ) -> None:

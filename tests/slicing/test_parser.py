@@ -7,7 +7,7 @@ from datetime import date, timedelta
 from decimal import Decimal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fastrank_eval._lib.errors import ArgumentError
@@ -27,7 +27,6 @@ from fastrank_eval.slicing.spec import (
 
 pytestmark = pytest.mark.no_kernels
 
-few = settings(deadline=None, max_examples=60)
 NAMES = st.one_of(
     st.sampled_from(["slot", "age", "rows", "hour", "quantile5", "user-id", "a.b", "Größe"]),
     st.text(min_size=1, max_size=6).filter(lambda name: '"' not in name or name.strip('"')),
@@ -67,14 +66,12 @@ SPECS = st.lists(PARTS, min_size=1, max_size=4, unique_by=lambda part: part.name
 
 
 @given(SPECS)
-@few
 def test_every_value_has_a_text_that_reads_as_itself(spec: SliceSpec) -> None:
     assert parse(str(spec)) == spec
     assert str(parse(str(spec))) == str(spec)
 
 
 @given(SPECS)
-@few
 def test_blanks_around_signs_change_nothing(spec: SliceSpec) -> None:
     if '"' not in str(spec):
         spaced = re.sub(r",|:(?![0-9]{2})|:(?=[0-9]+(?:,|$))", r" \g<0> ", str(spec))
@@ -167,7 +164,6 @@ def test_what_is_no_slicing_is_told_where_and_why(text: str, words: list[str]) -
 
 
 @given(st.text('slot,:@"18.-+e quantiewdh2026T;[)', max_size=25))
-@few
 def test_any_text_is_read_or_refused(text: str) -> None:
     try:
         spec = parse(text)
@@ -189,7 +185,6 @@ def test_a_list_asks_for_one_slicing_after_another_each_once() -> None:
 
 
 @given(st.text(max_size=8), st.text(max_size=8))
-@few
 def test_texts_in_labels_differ_where_values_do_and_hide_no_sign(one: str, other: str) -> None:
     assert (text_value(one) == text_value(other)) == (one == other)
     shown = text_value(one)
@@ -200,7 +195,6 @@ def test_texts_in_labels_differ_where_values_do_and_hide_no_sign(one: str, other
 
 
 @given(st.decimals(allow_nan=False, allow_infinity=False, places=6), st.integers(-40, 40))
-@few
 def test_numbers_have_one_text_that_means_them(number: Decimal, exponent: int) -> None:
     number = number.scaleb(exponent)
     assert Decimal(exact_text(number)) == number

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fastrank_eval._lib.errors import ArgumentError
@@ -52,7 +52,6 @@ def edges_by_definition(values: list[Any], bins: int) -> list[Any]:
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(draw=st.data(), bins=st.integers(2, 7))
-@settings(deadline=None, max_examples=40)
 def test_edges_follow_their_definition_whatever_the_batches(
     kind: str, draw: st.DataObject, bins: int
 ) -> None:

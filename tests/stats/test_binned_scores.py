@@ -39,7 +39,7 @@ def binned(bins, score, positive, weight=None) -> tuple[float, float]:
     return state.auc()
 
 
-@settings(max_examples=400, deadline=None, derandomize=True)
+@settings(max_examples=150)
 @given(rows(), st.sampled_from([2, 3, 7, 64, 65536]), st.booleans())
 def test_error__is_at_most_what_it_is_said_to_be(drawn, bins, weighted):
     score, positive, weight = drawn
@@ -58,7 +58,6 @@ def test_error__is_at_most_what_it_is_said_to_be(drawn, bins, weighted):
             assert bound == 0
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
 @given(rows(), st.integers(0, 60), st.sampled_from([2, 5, 64]), st.booleans(), st.randoms())
 def test_states__merge_to_the_same_bits_in_any_order(drawn, cut, bins, weighted, rng):
     score, positive, weight = drawn
@@ -77,7 +76,6 @@ def test_states__merge_to_the_same_bits_in_any_order(drawn, cut, bins, weighted,
     assert parts[1].bin_count == whole.bin_count
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
 @given(st.data(), st.sampled_from([32, 64]))
 def test_keys__keep_the_order_of_any_scores(data, width):
     elements = st.one_of(FINITE[width], UNIT[width])

@@ -8,7 +8,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -75,7 +75,6 @@ def psi_by_definition(p: list[float], q: list[float]) -> float:
     return math.fsum((a - b) * math.log(a / b) for a, b in pairs)
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
 @given(nights())
 def test_ks__of_values_in_bins_of_their_own__is_that_of_the_definition(drawn):
     reference, other = drawn
@@ -84,7 +83,6 @@ def test_ks__of_values_in_bins_of_their_own__is_that_of_the_definition(drawn):
     assert drift_between(*states).ks == pytest.approx(exact, abs=shared_share(*states) + 1e-12)
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
 @given(nights(), st.sampled_from([2, 3, 8, 32]))
 def test_ks__of_few_bins__is_too_small_by_the_share_of_a_bin_at_most(drawn, bins):
     reference, other = drawn
@@ -105,7 +103,6 @@ def test_ks__of_click_probabilities__is_close_in_a_thousand_bins(kind):
     assert drift.ks <= exact < drift.ks + 1e-3
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
 @given(st.lists(st.tuples(st.integers(0, 30_000), st.integers(0, 40)), min_size=1, max_size=12))
 def test_psi__is_the_formula_with_filled_shares(counts):
     reference, other = (np.array(each) for each in zip(*counts, strict=True))
@@ -129,7 +126,6 @@ def psi_by_values(reference: np.ndarray, other: np.ndarray) -> float:
     return psi_by_definition(*([each[one] / each.total() for one in bins] for each in counts))
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
 @given(
     arrays(np.float64, st.integers(1, 60), elements=VALUES["few"]),
     arrays(np.float64, st.integers(40, 300), elements=VALUES["unit"], unique=True),
@@ -166,7 +162,6 @@ def test_psi__of_many_values__has_the_deciles_of_the_reference():
     assert found.psi == pytest.approx(expected, abs=1e-12)
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
 @given(nights(), st.integers(1, 5))
 def test_equal_distributions__give_zero(drawn, times):
     rows, _ = drawn
@@ -174,7 +169,6 @@ def test_equal_distributions__give_zero(drawn, times):
     assert (drift.psi, drift.ks) == (0.0, 0.0)
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
 @given(nights(), st.randoms(), st.sampled_from([4, 64, 1024]))
 def test_order_of_merging__changes_no_bit(drawn, rng, bins):
     reference, other = drawn
@@ -188,7 +182,6 @@ def test_order_of_merging__changes_no_bit(drawn, rng, bins):
     assert drift_between(merged.merged_bins(), state(other, bins=bins)) == whole
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
 @given(nights())
 def test_labels_and_equal_weights__do_not_count(drawn):
     reference, other = drawn

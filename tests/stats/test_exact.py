@@ -6,15 +6,13 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fastrank_eval.stats.exact import ExactSums
 from fastrank_eval.stats.vector_sums import BLOCK, SAFE, sum_powers
 
 pytestmark = pytest.mark.kernels
-
-law = settings(max_examples=60, deadline=None, derandomize=True)
 
 #: Terms of one factor, of two and of four; those of four are rounded.
 TERMS = [(0,), (1,), (0, 0), (0, 1), (0, 0, 0, 1)]
@@ -33,7 +31,6 @@ def draw_numbers(seed: int, groups: int, lowest: int, highest: int) -> np.ndarra
     return numbers
 
 
-@law
 @given(
     seed=st.integers(0, 2**32),
     groups=st.sampled_from([1, 2, 7, 100, 300]),

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fastrank_eval.groups.chunk import count_marked_rows
@@ -23,7 +23,6 @@ pytestmark = [
         for what in ("overflow", "invalid value")
     ],
 ]
-law = settings(max_examples=120, deadline=None, derandomize=True)
 NUMBERS = st.one_of(
     st.floats(0, 1),
     st.floats(-1e3, 1e3),
@@ -52,7 +51,6 @@ def summed(groups) -> list[float]:
     return out.tolist()
 
 
-@law
 @given(GROUPS, st.integers(1, 9), st.randoms(use_true_random=False))
 def test_blocks_and_order__change_no_bit__and_the_whole_is_exact(groups, size, rng):
     groups = [rng.sample(group, len(group)) + [-x for x in group[:3]] for group in groups]
@@ -87,7 +85,6 @@ def test_sums_of_more_than_two_doubles__are_correctly_rounded(values, wanted, si
     assert summed([[sign * x for x in values], [1.0]]) == [sign * wanted, 1.0]
 
 
-@law
 @given(st.lists(st.lists(st.booleans(), max_size=70), max_size=8))
 def test_count_marked_rows__counts_the_marks_of_each_group(groups):
     marks = np.array(list(itertools.chain(*groups)), np.bool_)

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -27,7 +27,6 @@ from fastrank_eval.stats.hypothesis_tests import (
 )
 from fastrank_eval.stats.intervals import normal_tail, t_tail
 
-law = settings(max_examples=60, deadline=None, derandomize=True)
 FINITE = st.floats(-100, 100).map(lambda x: round(x, 2))
 DIFFERENCES = st.lists(FINITE, min_size=2, max_size=60).map(np.array)
 
@@ -57,7 +56,6 @@ def test_t_tail__equals_digits_of_the_definition(degrees, t, wanted):
     assert t_tail(t, degrees) == pytest.approx(wanted, rel=1e-11, abs=0)
 
 
-@law
 @given(st.floats(-60, 60), st.integers(1, 5000))
 def test_t_tail__equals_scipy(t, degrees):
     assert t_tail(t, degrees) == pytest.approx(
@@ -125,7 +123,6 @@ def test_group_differences__are_those_of_groups_that_both_define():
     assert found == pytest.approx([0.5, np.nan, np.nan, 4.0], nan_ok=True)
 
 
-@law
 @given(DIFFERENCES)
 def test_paired_t__equals_scipy(differences):
     if np.ptp(differences):
@@ -151,7 +148,6 @@ def by_ranks(differences: list[float]) -> tuple[float, float]:
     return min(above, whole - above), share
 
 
-@law
 @given(st.lists(st.integers(-9, 9).map(lambda k: k / 10), min_size=1, max_size=9))
 def test_wilcoxon__equals_the_definition(differences):
     found = wilcoxon(np.array(differences))
@@ -193,7 +189,6 @@ def test_sign_test__passes_over_what_is_equal_or_undefined():
 
 
 @pytest.mark.parametrize("test", [paired_t, wilcoxon, sign_test])
-@law
 @given(DIFFERENCES, st.integers(0, 99))
 def test_groups__in_any_order__have_the_same_bits_and_exchanged_the_same_p_value(
     test, differences, seed

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numba import config
 from scipy import stats
@@ -15,7 +15,6 @@ from fastrank_eval.stats.intervals import Support, t_interval, t_quantile
 from fastrank_eval.stats.means import MeanState
 from tests.oracles.means import support
 
-law = settings(max_examples=150, deadline=None, derandomize=True)
 PLACES = {"group": "g", "label": "l", "score": "s"}
 
 
@@ -42,7 +41,6 @@ def two_pass(values, weights) -> float:
 # ---- the formula ---------------------------------------------------------------------------------
 
 
-@law
 @given(st.lists(st.tuples(st.floats(-3, 3), st.floats(0.1, 50)), min_size=2, max_size=60))
 def test_error_of_mean__equals_the_two_pass_formula(pairs):
     values, weights = zip(*pairs, strict=True)
@@ -51,7 +49,6 @@ def test_error_of_mean__equals_the_two_pass_formula(pairs):
         assert error_of_mean(values, chosen) == pytest.approx(wanted, rel=1e-9, abs=1e-14)
 
 
-@law
 @given(st.lists(st.integers(-(2**25), 2**25).map(lambda x: x / 2**20), min_size=2, max_size=40))
 def test_error_of_mean__of_short_numbers__is_exact_to_the_last_bit(values):
     exact = two_pass(values, [1] * len(values))
@@ -106,7 +103,6 @@ def test_errors__of_less_than_two_groups__are_unknown():
         assert state_of(values).moments(0, False).support().effective_groups == len(values)
 
 
-@law
 @given(
     st.lists(st.tuples(st.floats(-1e3, 1e3), st.floats(1e-3, 1e3)), min_size=2, max_size=30),
     st.booleans(),

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -15,7 +15,6 @@ from fastrank_eval.stats.hypothesis_tests import (
     minimum_detectable_difference,
 )
 
-law = settings(max_examples=100, deadline=None, derandomize=True)
 P_VALUES = st.lists(st.floats(0, 1) | st.sampled_from([0.01, 0.05, math.nan]), max_size=12)
 
 #: Table of Benjamini & Hochberg (1995), section 3.
@@ -57,7 +56,6 @@ def rejected_by_steps_up(p_values: list[float], alpha: float) -> list[bool]:
 @pytest.mark.parametrize(
     "adjust, procedure", [(holm, rejected_by_holm), (benjamini_hochberg, rejected_by_steps_up)]
 )
-@law
 @given(given_=P_VALUES, alpha=st.floats(0.001, 0.999))
 def test_adjusted__are_at_most_alpha_where_the_procedure_rejects(adjust, procedure, given_, alpha):
     found = adjust(np.array(given_, np.float64))

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import fastrank_eval as fe
@@ -107,7 +107,6 @@ def test_error_of_logloss__of_scores_that_hardly_differ__is_that_of_two_passes(s
     assert found.se == pytest.approx(error(mine), rel=max(1e-6, 1e-15 / spread))
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
 @given(
     st.lists(st.floats(0.01, 0.99), min_size=2, max_size=12),
     st.floats(1e-15, 1e-3),

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fastrank_eval.stats.means import MeanState, PairedState, error_of_difference, error_of_sums
@@ -43,7 +43,6 @@ def two_passes(a, b, wa, wb) -> float:
     return math.sqrt(u / (u - 1) * np.sum(influence**2)) if u > 1 else math.nan
 
 
-@settings(deadline=None)
 @given(GROUPS, st.booleans())
 def test_difference_of_means__any_groups__has_the_error_of_two_passes(groups, weighted) -> None:
     a, b, wa, wb, lines = columns(groups)
@@ -76,7 +75,6 @@ def test_difference_of_means__any_groups__has_the_error_of_two_passes(groups, we
         assert found == pytest.approx(wanted, rel=1e-6, abs=1e-7, nan_ok=True)
 
 
-@settings(deadline=None)
 @given(GROUPS)
 def test_difference_of_sums__any_groups__has_the_error_of_two_passes(groups) -> None:
     a, b, _, _, lines = columns(groups)
@@ -94,7 +92,6 @@ def test_difference_of_sums__any_groups__has_the_error_of_two_passes(groups) -> 
     assert found == pytest.approx(wanted, rel=1e-6, abs=1e-6, nan_ok=True)
 
 
-@settings(deadline=None)
 @given(GROUPS, st.integers(0, 30), st.booleans())
 def test_merge__of_any_split__is_the_state_of_all(groups, at, weighted) -> None:
     a, b, wa, wb, lines = columns(groups)

@@ -13,7 +13,7 @@ from tests.oracles import resampling as oracle
 pytestmark = pytest.mark.kernels
 
 SEED = 0x0123456789ABCDEF
-law = settings(max_examples=2 if config.DISABLE_JIT else 40, deadline=None, derandomize=True)
+law = settings(max_examples=2 if config.DISABLE_JIT else 40)
 
 
 def ids_of(groups: int, seed: int = 1) -> np.ndarray:

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numba import config
 
@@ -18,8 +18,6 @@ from fastrank_eval.stats.weighted_scores import WeightedScores
 from tests.oracles.measures import Row, pair_auc, partial_auc
 
 pytestmark = pytest.mark.kernels
-
-law = settings(max_examples=150, deadline=None, derandomize=True)
 
 # ---- means ---------------------------------------------------------------------------------------
 
@@ -48,13 +46,11 @@ def exact_mean(values, weights=None) -> float:
     return float(above / sum(map(Fraction, weights)))
 
 
-@law
 @given(st.lists(VALUES, min_size=1, max_size=60))
 def test_mean__is_the_exact_sum_rounded_once(values):
     assert state_of(values).mean(0, False) == exact_mean(values)
 
 
-@law
 @given(st.lists(st.floats(-1e300, 1e300), min_size=1, max_size=60), st.booleans())
 def test_sum__is_exact_and_rounded_once(values, weighted):
     state = state_of(values, [2.0] * len(values) if weighted else None)
@@ -68,14 +64,12 @@ def test_sum__of_nothing_is_undefined_and_past_the_largest_double_infinite():
     assert state_of([1.7e308, 1.7e308, -1.7e308]).moments(0, False).total == 1.7e308
 
 
-@law
 @given(st.lists(st.tuples(MODERATE, WEIGHTS), min_size=1, max_size=60))
 def test_weighted_mean__is_the_exact_ratio_rounded_once(pairs):
     values, weights = zip(*pairs, strict=True)
     assert state_of(values, weights).mean(0, True) == exact_mean(values, weights)
 
 
-@law
 @given(
     st.lists(st.lists(st.tuples(MODERATE, WEIGHTS), max_size=8), min_size=1, max_size=6),
     st.randoms(use_true_random=False),
@@ -188,7 +182,6 @@ def room(request, monkeypatch) -> tuple[int, int]:
 
 
 @pytest.mark.compiled
-@law
 @given(BATCHES, st.sampled_from(ROOMS), st.integers(0, 7))
 def test_auc__is_exact_however_often_it_is_compacted_and_merged(batches, room, cut):
     wanted = exact_auc(rows_of(batches))
@@ -207,7 +200,6 @@ def test_auc__is_exact_however_often_it_is_compacted_and_merged(batches, room, c
 
 
 @pytest.mark.compiled
-@law
 @given(BATCHES, st.sampled_from(ROOMS), st.integers(0, 7), st.randoms(use_true_random=False))
 def test_weighted_auc__same_bits_in_any_pieces_and_order(batches, room, cut, rng):
     wanted = pair_auc(rows_of(batches, weighted=True))
@@ -225,7 +217,6 @@ def test_weighted_auc__same_bits_in_any_pieces_and_order(batches, room, cut, rng
 
 
 @pytest.mark.compiled
-@law
 @given(BATCHES, st.sampled_from(ROOMS), st.booleans(), st.sampled_from([0.01, 0.25, 0.5, 0.999]))
 def test_partial_auc__equals_the_curve_drawn_by_hand(batches, room, weighted, max_fpr):
     with pytest.MonkeyPatch.context() as patched:
