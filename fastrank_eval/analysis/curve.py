@@ -26,7 +26,6 @@ from fastrank_eval.analysis.curve_points import (
     Thresholds,
     by_activity,
     by_cutoff,
-    points_choice,
 )
 from fastrank_eval.engine.options import check_names
 from fastrank_eval.engine.records import JSON_SCHEMAS, Meta, plain_value
@@ -260,6 +259,7 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
     "k": {"measure": "nDCG", "cutoffs": range(1, 51)},
     "gauc-by-activity": {"measure": "GAUC", "activity": "rows", "buckets": (1, 5, 20, 100)},
 }
+_OPTIONS = ("rel", *dict.fromkeys(name for of_kind in _DEFAULTS.values() for name in of_kind))
 
 
 @typed
@@ -341,18 +341,8 @@ def curve(
     >>> result.of()["tpr"]
     array([0. , 0.5, 0.5, 1. , 1. ])
     """
-    requested = {
-        "points": points,
-        "rel": rel,
-        "bins": bins,
-        "binning": binning,
-        "confidence": confidence,
-        "sampling_rate": sampling_rate,
-        "measure": measure,
-        "cutoffs": cutoffs,
-        "activity": activity,
-        "buckets": buckets,
-    }
+    given = locals()
+    requested = {name: given[name] for name in _OPTIONS}
     choices = _choices(kind, requested)
     check_names("curve", options, curve)
     check_one_label(options.get("label"))
@@ -393,17 +383,15 @@ def _choices(kind: str, requested: Mapping[str, Any]) -> dict[str, Any]:
     """Check the options of a kind and fill in the defaults."""
     checked("kind", kind, one_of(*KINDS))
     choices = dict(_DEFAULTS[kind])
+    check_options("curve", requested, _OPTIONS)
     for name, value in requested.items():
-        check_options("curve", [name], ["rel", *(key for one in _DEFAULTS.values() for key in one)])
         if value is None or (name == "rel" and kind in _SCORE_KINDS):
             continue
         if name not in choices:
             raise ArgumentError(f"a {kind} curve has no {name}; it has {', '.join(choices)}.")
-        choices[name] = value
-    if "points" in choices:
-        choices["points"] = points_choice(choices["points"])
+        read = curve_points.READERS.get(name)
+        choices[name] = checked(name, value, read) if read else value
     if "bins" in choices:
-        curve_points.check_bins(choices["bins"], choices["binning"], choices["confidence"])
         LogLoss(sampling_rate=choices["sampling_rate"])  # raises if it is not a rate
     return choices
 

@@ -9,10 +9,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from fastrank_eval._lib.arguments import checked, integer, is_whole, number, one_of
+from fastrank_eval._lib.arguments import Reader, Unfit, integer, is_whole, number, one_of
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.elementary import ratio
-from fastrank_eval._lib.errors import ArgumentError, ColumnError, MeasureError
+from fastrank_eval._lib.errors import ColumnError, MeasureError
 from fastrank_eval.engine.run import run
 from fastrank_eval.measures import Measure, measure, parse_measures
 from fastrank_eval.measures.calibration import Outcomes
@@ -89,24 +89,6 @@ class Thresholds:
         """Position on the ROC curve: tpr + fpr, without a class that has no rows."""
         shares = [counts / counts[-1] for counts in (self.tp, self.fp) if counts[-1] > 0]
         return np.asarray(sum(shares))
-
-
-def points_choice(points: Any) -> str | int:
-    """Check the option `points` of a curve.
-
-    Raises
-    ------
-    ArgumentError
-        If it is neither ``"all"`` nor ``"corners"`` nor a whole number of at least 2.
-    """
-    if isinstance(points, str) and points in ("all", "corners"):
-        return points
-    if not is_whole(points) or points < 2:
-        raise ArgumentError(
-            f"points: must be 'all', 'corners' or a whole number of at least 2, got {points!r}; "
-            "pass one of these."
-        )
-    return int(points)
 
 
 def corners(x: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -249,12 +231,6 @@ def equal_error_rate(thresholds: Thresholds) -> float:
     return float(fpr[after - 1] + fraction * (fpr[after] - fpr[after - 1]))
 
 
-#: The largest number of bins of ECE.
-_MOST_BINS = 10**6
-
-BINNINGS = ("equal-count", "equal-width")
-
-
 def calibration_bins(
     table: ScoreTable,
     name: str,
@@ -366,19 +342,40 @@ def expected_error(columns: dict[str, np.ndarray]) -> float:
     return float(np.sum(distance * (rows / rows.sum())))
 
 
-def check_bins(bins: object, binning: object, confidence: object) -> None:
-    """Check the options of bins.
-
-    Raises
-    ------
-    ArgumentError
-    """
-    checked("bins", bins, integer(1, _MOST_BINS, optional=True))
-    checked("binning", binning, one_of(*BINNINGS))
-    checked("confidence", confidence, number(above=0, below=1))
+def _points(value: Any) -> str | int:
+    """Read the option `points` of a curve."""
+    if isinstance(value, str) and value in ("all", "corners"):
+        return value
+    if not is_whole(value) or value < 2:
+        raise Unfit("'all', 'corners' or a whole number of at least 2", "pass one of these")
+    return int(value)
 
 
-ACTIVITIES = ("rows", "positives")
+def _cutoffs(value: Any) -> list[int]:
+    cutoffs = list(value) if isinstance(value, Iterable) else []
+    if not cutoffs or not all(map(is_whole, cutoffs)) or min(cutoffs) < 1:
+        raise Unfit("whole numbers of at least 1", "pass such numbers")
+    return sorted({int(k) for k in cutoffs})
+
+
+def _buckets(value: Any) -> tuple[int, ...]:
+    edges = list(value) if isinstance(value, Iterable) else []
+    is_valid = bool(edges) and all(map(is_whole, edges)) and edges[0] >= 0
+    if not is_valid or any(a >= b for a, b in pairwise(edges)):
+        raise Unfit("ascending whole numbers of at least 0", "pass the first number of each bucket")
+    return tuple(int(e) for e in edges)
+
+
+#: What checks the options of curves; others are checked where they are used.
+READERS: dict[str, Reader] = {
+    "points": _points,
+    "bins": integer(1, 10**6),
+    "binning": one_of("equal-count", "equal-width"),
+    "confidence": number(above=0, below=1),
+    "cutoffs": _cutoffs,
+    "activity": one_of("rows", "positives"),
+    "buckets": _buckets,
+}
 #: Columns of points by model.
 Columns = dict[str, dict[str, np.ndarray]]
 
@@ -386,11 +383,10 @@ Columns = dict[str, dict[str, np.ndarray]]
 def by_cutoff(
     source: object,
     measures: str | Measure | Sequence[str | Measure],
-    cutoffs: Iterable[int],
+    cutoffs: Sequence[int],
     options: Mapping[str, Any],
 ) -> tuple[Result, Columns]:
     """Evaluate each measure at each cutoff, in one pass over the rows."""
-    cutoff_list = _cutoffs(cutoffs)
     families = parse_measures(measures)
     for family in families:
         if family.cutoff is not None:
@@ -399,9 +395,9 @@ def by_cutoff(
                 "leave the cutoff out."
             )
     result = evaluate(
-        source, measures=[m @ k for m in families for k in cutoff_list], keep="", **options
+        source, measures=[m @ k for m in families for k in cutoffs], keep="", **options
     )
-    points = [(m, k) for m in families for k in cutoff_list]
+    points = [(m, k) for m in families for k in cutoffs]
     shared = {
         "measure": np.array([str(m) for m, _ in points]),
         "k": np.array([k for _, k in points]),
@@ -412,26 +408,14 @@ def by_cutoff(
     }
 
 
-def _cutoffs(given: Iterable[int]) -> list[int]:
-    cutoffs = list(given) if isinstance(given, Iterable) else []
-    if not cutoffs or not all(map(is_whole, cutoffs)) or min(cutoffs) < 1:
-        raise ArgumentError(
-            f"cutoffs: must be whole numbers of at least 1, got {given!r}; pass [1, 5, 10], "
-            "for instance."
-        )
-    return sorted({int(k) for k in cutoffs})
-
-
 def by_activity(
     source: object,
     requested: str | Measure,
     activity: str,
-    buckets: Sequence[int],
+    edges: Sequence[int],
     options: Mapping[str, Any],
 ) -> tuple[Result, Columns]:
     """Evaluate a measure over the groups of each bucket of activity."""
-    checked("activity", activity, one_of(*ACTIVITIES))
-    edges = _edges(buckets)
     _check_mean(measure(requested))
     by = f"@{activity}:{','.join(map(str, edges))}"
     evaluation = run(source, measures=[requested], keep="", by=by, **options)
@@ -463,17 +447,6 @@ def by_activity(
         names = COLUMNS["gauc-by-activity"]
         columns[score] = {name: np.array(of_score[name]) for name in names}
     return result, columns
-
-
-def _edges(buckets: Sequence[int]) -> list[int]:
-    edges = list(buckets) if isinstance(buckets, Iterable) else []
-    is_valid = bool(edges) and all(map(is_whole, edges)) and edges[0] >= 0
-    if not is_valid or any(a >= b for a, b in pairwise(edges)):
-        raise ArgumentError(
-            f"buckets: must be ascending whole numbers of at least 0, got {buckets!r}; pass the "
-            "first number of each bucket."
-        )
-    return [int(e) for e in edges]
 
 
 def _bucket(least: int, next_edge: int | None) -> str:
