@@ -17,7 +17,6 @@ import pytest
 from click.testing import CliRunner
 
 from fastrank_eval._lib.errors import ArgumentError
-from fastrank_eval.apps.cli import nightly
 from fastrank_eval.apps.cli.main import cli
 from fastrank_eval.apps.nightly.web_server import bind_socket
 from tests.support.signals import default_signals
@@ -68,7 +67,7 @@ def test_bound__no_address__is_told() -> None:
 
 
 def test_serve__without_its_libraries__names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nightly, "find_spec", lambda _: None)
+    monkeypatch.setattr("fastrank_eval.apps.nightly.page.find_spec", lambda _: None)
     done = CliRunner().invoke(cli, ["serve", "history.db"])
     assert done.exit_code == 2
     assert "fastrank_eval[serve]" in done.output

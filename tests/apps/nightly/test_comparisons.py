@@ -26,7 +26,6 @@ GATES = '[gates]\nfail_if_yesterday = ["GAUC delta_ci_high < -0.02"]\n'
     "before,after,name",
     [
         ("[evaluate]", '[evaluate]\nundefined = "GAUC=zero"', "undefined"),
-        ("[evaluate]", '[evaluate]\nprofile = "catboost"', "profile"),
         ("[columns]", "where = \"slot <> 'side'\"\n[columns]", "where"),
         ('group = "user_id"', 'group = ["user_id", "slot"]', "columns"),
     ],
@@ -159,7 +158,7 @@ def test_differing__names_what_numbers_depend_on() -> None:
     assert convention_differences(told(), told()) == ()
     assert convention_differences(told(ties="worst", weight="w"), told()) == ("ties", "weight")
     same = {"order": "sorted", "confidence": 0.9, "by": ["slot"], "min_groups": 3}
-    same |= {"quality": {"min_rows": 7}}
+    same |= {"quality": {"min_rows": 7}, "rows_left_out": {"null_group": {"rows": 10}}}
     assert convention_differences(told(**same), told()) == ()
     assert convention_differences(told(columns={"group": ["session"]}), told()) == ("columns",)
     measures = {"GAUC": {"weight": "rows"}, "AUC": {"se": None}}

@@ -12,7 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
@@ -345,32 +344,3 @@ def test_two_runs_at_once__all_nights_are_kept(folder: Path) -> None:
     assert {night.date.day: repr(night.values) for night in kept()} == {
         day: repr(values) for day, values in alone.items()
     }
-
-
-@pytest.mark.usefixtures("folder")
-def test_null_groups__dropped__are_counted_and_nights_stay_comparable() -> None:
-    config = CONFIG.replace("[evaluate]", '[evaluate]\nnull_groups = "drop"')
-    for day in (3, 4):
-        night = parquet.read_table(f"logs/day={on(day)}")
-        users = night["user_id"].to_numpy().astype(float)
-        users[: 10 * (day - 3)] = np.nan
-        column = pa.array(users, from_pandas=True)
-        Path(f"nulls/day={on(day)}").mkdir(parents=True)
-        place = night.schema.get_field_index("user_id")
-        parquet.write_table(
-            night.set_column(place, "user_id", column), f"nulls/day={on(day)}/part.parquet"
-        )
-    Path("nightly.toml").write_text(CONFIG.replace("logs/", "nulls/"))
-    refused = nightly("nightly.toml", "--date", on(4))
-    assert refused.exit_code == 2
-    assert "null_groups='drop'" in refused.stderr
-    Path("nightly.toml").write_text(config.replace("logs/", "nulls/"))
-    for day in (3, 4):
-        assert nightly("nightly.toml", "--date", on(day)).exit_code == 0
-    first, second = kept()
-    assert [n.conventions["rows_left_out"] for n in (first, second)] == [
-        {"null_group": {"rows": 0}},
-        {"null_group": {"rows": 10}},
-    ]
-    assert "user_id" not in second.quality.nulls
-    assert "yesterday" in {line.kind for line in second.compared}
