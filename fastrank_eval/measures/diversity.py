@@ -49,6 +49,9 @@ class Diversity(Measure):
 class _IntentAware(Diversity):
     """Base class of measures that are averaged over the intents of a group."""
 
+    reference = _AGRAWAL
+    options: ClassVar[tuple[Param, ...]] = (WEIGHT,)
+
     def of_intents(self, covering: IntentRanking, cutoffs: np.ndarray) -> np.ndarray:
         """Compute the value of each cutoff and intent. float64."""
         raise NotImplementedError  # pragma: no cover - abstract
@@ -67,8 +70,6 @@ class IntentAwarePrecision(_IntentAware):
     name = "P_IA"
     summary = "precision at k, averaged over the subtopics of the group"
     formula = "1/S sum over subtopics of (rows among the first k that cover it) / k"
-    reference = _AGRAWAL
-    options = (WEIGHT,)
 
     def refuses(self, ties: str) -> str | None:
         return None
@@ -91,8 +92,6 @@ class IntentAwareAP(_IntentAware):
     name = "AP_IA"
     summary = "average precision, averaged over the subtopics of the group"
     formula = "1/S sum over subtopics of AP@k where the rows that cover it are the relevant ones"
-    reference = _AGRAWAL
-    options = (WEIGHT,)
     spellings = ("MAP_IA",)
 
     def of_intents(self, covering: IntentRanking, cutoffs: np.ndarray) -> np.ndarray:
@@ -109,7 +108,6 @@ class SubtopicRecall(_IntentAware):
     summary = "share of the group's subtopics that the first k rows cover"
     formula = "1/S (subtopics that one of the first k rows covers)"
     reference = "Zhai, Cohen & Lafferty (2003), doi:10.1145/860435.860440"
-    options = (WEIGHT,)
     spellings = ("strec", "subtopic_recall", "S_recall")
 
     def of_intents(self, covering: IntentRanking, cutoffs: np.ndarray) -> np.ndarray:
@@ -134,6 +132,8 @@ BETA = Param(
 
 class _Novelty(_IntentAware):
     """Base class of measures of novelty: the sum of discounted gains."""
+
+    options: ClassVar[tuple[Param, ...]] = (ALPHA, WEIGHT)
 
     #: The kind of discount, as `discount_table` names it.
     discount: ClassVar[str]
@@ -208,7 +208,6 @@ class AlphaDCG(_Independent):
         "c rows above covering it too; over S sum over i <= k of (1 - alpha)^(i-1) / log2(i + 1)"
     )
     reference = _SIGIR
-    options = (ALPHA, WEIGHT)
     discount = "log2"
 
 
@@ -222,7 +221,6 @@ class AlphaNDCG(_Greedy):
         "c rows above covering it too; over the same of the greedy order"
     )
     reference = _SIGIR
-    options = (ALPHA, WEIGHT)
     discount = "log2"
 
 
@@ -236,7 +234,6 @@ class IntentAwareERR(_Independent):
         "c rows above covering it too; over S sum over i <= k of (1 - alpha)^(i-1) / i"
     )
     reference = _WSDM
-    options = (ALPHA, WEIGHT)
     discount = "reciprocal"
 
 
@@ -250,7 +247,6 @@ class NormalizedIntentAwareERR(_Greedy):
         "c rows above covering it too; over the same of the greedy order"
     )
     reference = _WSDM
-    options = (ALPHA, WEIGHT)
     discount = "reciprocal"
 
 

@@ -384,6 +384,7 @@ class _Deviation(SummedMeasure):
     terms = ("deviation", "weight")
     denominators = ("weight",)
     denominator = "weight"
+    scores = "finite number"
     higher_is_better = False
     range = (0.0, math.inf)
 
@@ -445,7 +446,6 @@ class MeanAbsoluteError(_Deviation):
     formula = "sum_i w_i |s_i - l_i| / sum_i w_i"
     reference = "Willmott & Matsuura (2005), doi:10.3354/cr030079"
     spellings = ("mean_absolute_error",)
-    scores = "finite number"
 
     def state_key(self) -> Hashable:
         return "absolute deviation"
@@ -462,7 +462,6 @@ class MeanSquaredError(_Deviation):
     formula = "sum_i w_i (s_i - l_i)^2 / sum_i w_i"
     reference = "Willmott & Matsuura (2005), doi:10.3354/cr030079"
     spellings = ("mean_squared_error",)
-    scores = "finite number"
 
     def state_key(self) -> Hashable:
         return "squared deviation"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from typing import ClassVar
 
 import numpy as np
 
@@ -25,6 +26,9 @@ SHORT = Param(
 
 class _Hits(Measure):
     """Base class of measures from the expected hits above a cutoff."""
+
+    needs_relevant = True
+    options: ClassVar[tuple[Param, ...]] = (REL, WEIGHT)
 
     def pass_key(self) -> Hashable:
         return "hits", self.rel
@@ -59,6 +63,7 @@ class Precision(_Hits):
     name = "P"
     summary = "share of relevant rows among the first k"
     formula = "hits@k / k"
+    needs_relevant = False
     reference = "Cleverdon (1967)"
     options = (REL, SHORT, WEIGHT)
     spellings = ("Precision", "Prec", "set_P")
@@ -73,9 +78,7 @@ class Recall(_Hits):
     name = "R"
     summary = "share of the group's relevant rows found among the first k"
     formula = "hits@k / R"
-    needs_relevant = True
     reference = "Cleverdon (1967)"
-    options = (REL, WEIGHT)
     spellings = ("Recall", "set_recall")
 
     def from_shared(self, shared: np.ndarray, ranking: Ranking) -> np.ndarray:
@@ -88,7 +91,6 @@ class FMeasure(_Hits):
     name = "F"
     summary = "weighted harmonic mean of P@k and R@k; beta > 1 favours recall"
     formula = "(1 + beta^2) hits@k / (beta^2 R + k)"
-    needs_relevant = True
     reference = "van Rijsbergen (1979)"
     options = (
         Param(
@@ -134,7 +136,6 @@ class RPrecision(_Hits):
     name = "Rprec"
     summary = "precision among the first R rows, R being the group's relevant rows"
     formula = "hits@c / c, c = floor(mult R + 0.9)"
-    needs_relevant = True
     reference = "Buckley & Voorhees (2005), TREC: Experiment and Evaluation"
     options = (
         Param("mult", 1, "the multiple of R to look at", number(above=0, most=2**20)),
@@ -167,9 +168,7 @@ class RelativePrecision(_Hits):
     name = "RelP"
     summary = "share of relevant rows among the first k, over the largest possible share"
     formula = "hits@k / min(k, R)"
-    needs_relevant = True
     reference = "Buckley, trec_eval: relative_P; called R_cap in BEIR"
-    options = (REL, WEIGHT)
     spellings = ("relative_P", "set_relative_P", "R_cap")
 
     def from_shared(self, shared: np.ndarray, ranking: Ranking) -> np.ndarray:
@@ -255,6 +254,7 @@ _WORTH = number(least=-1e100, most=1e100)
 class _OfSet(Measure):
     """Base class of measures of the retrieved set, where ranks do not matter."""
 
+    options: ClassVar[tuple[Param, ...]] = (REL, WEIGHT)
     takes_cutoff = False
 
 
@@ -266,7 +266,6 @@ class SetAveragePrecision(_OfSet):
     formula = "hits^2 / (n R), n being the retrieved rows"
     needs_relevant = True
     reference = "Buckley, trec_eval: set_map"
-    options = (REL, WEIGHT)
     spellings = ("set_map",)
 
     def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
@@ -352,7 +351,6 @@ class RelevantRows(_Count):
     summary = "number of relevant rows, retrieved or not, summed over groups"
     formula = "R"
     reference = "Buckley, trec_eval: num_rel"
-    options = (REL, WEIGHT)
     spellings = ("num_rel",)
 
     def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
@@ -366,7 +364,6 @@ class RelevantRetrievedRows(_Count):
     summary = "number of relevant rows that are retrieved, summed over groups"
     formula = "hits"
     reference = "Buckley, trec_eval: num_rel_ret"
-    options = (REL, WEIGHT)
     spellings = ("num_rel_ret",)
 
     def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:

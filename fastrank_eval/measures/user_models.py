@@ -83,6 +83,8 @@ class UserModel(PositionWeighted):
 class TruncatedModel(UserModel):
     """Base class of models of readers who stop at rank k; it needs a cutoff."""
 
+    options: ClassVar[tuple[Param, ...]] = (REL, GAIN, WEIGHT)
+
     def check_complete(self) -> None:
         if self.cutoff is None:
             raise MeasureError(
@@ -134,7 +136,6 @@ class ScaledDiscountedGain(TruncatedModel):
         "Moffat et al. (2017), doi:10.1145/3052768; "
         "Jarvelin & Kekalainen (2002), doi:10.1145/582415.582418"
     )
-    options = (REL, GAIN, WEIGHT)
     discount = "log2"
 
 
@@ -456,11 +457,10 @@ def _expected_cascade(  # type: ignore[no-untyped-def]
             out[k, g] = total
 
 
-_NEARLY_ERR = "Azzopardi, Mackenzie & Moffat (2021), doi:10.1145/3471158.3472239"
-
-
 class _GainStopping(UserModel):
     """Base class of readers who stop as they gain: one pass over the gains."""
+
+    reference = "Azzopardi, Mackenzie & Moffat (2021), doi:10.1145/3471158.3472239"
 
     def goal(self) -> float | None:
         """Return the gain at which readers stop; None if each stops a share."""
@@ -497,8 +497,6 @@ class NearlyERR8(_GainStopping, TruncatedModel):
     name = "NERR8"
     summary = "gain per row seen by a reader who leaves with probability gain(g), and after k ranks"
     formula = "sum over i <= k of V(i) gain(g_i), over sum of V(i);  C(i) = 1 - gain(g_i)"
-    reference = _NEARLY_ERR
-    options = (REL, GAIN, WEIGHT)
     discount = "none"
 
 
@@ -510,8 +508,6 @@ class NearlyERR9(_GainStopping, TruncatedModel):
     formula = (
         "sum over i <= k of V(i) gain(g_i), over sum of V(i);  C(i) = i/(i + 1) (1 - gain(g_i))"
     )
-    reference = _NEARLY_ERR
-    options = (REL, GAIN, WEIGHT)
     discount = "reciprocal"
 
 
@@ -521,7 +517,6 @@ class NearlyERR10(_GainStopping, RankBiasedPrecision):
     name = "NERR10"
     summary = "as NERR8, of a reader who goes on with probability p, as in RBP, to any rank"
     formula = "sum over i <= k of V(i) gain(g_i), over sum of V(i);  C(i) = p (1 - gain(g_i))"
-    reference = _NEARLY_ERR
     options = (
         Param(
             "p",
@@ -542,7 +537,6 @@ class NearlyERR11(_GainStopping, InverseSquare):
         "sum over i <= k of V(i) gain(g_i), over sum of V(i);  "
         "C(i) = ((i + 2T - 1)/(i + 2T))^2 (1 - gain(g_i))"
     )
-    reference = _NEARLY_ERR
 
 
 class BejeweledPlayer(_GainStopping, TruncatedModel):
