@@ -28,8 +28,8 @@ PASSED_ON = {
     "CompareOptions": ("compare", ()),
     "ClassOptions": ("classes", ()),
     "PartialOptions": ("partial", ("keep", "threads")),
-    "SparkOptions": ("spark", ("label", "measures", "keep")),
-    "SparkCompareOptions": ("spark", ("label", "measures", "keep", "baseline")),
+    "SparkOptions": ("spark", ("keep",)),
+    "SparkCompareOptions": ("spark", ("keep",)),
 }
 
 
@@ -80,7 +80,7 @@ def option_types() -> str:
         for name in options_at(door):
             if name not in own:
                 kind, required = OPTIONS[name].type, OPTIONS[name].default is ...
-                if (title, name) == ("CompareOptions", "baseline"):
+                if title.endswith("CompareOptions") and name == "baseline":
                     kind, required = "str", True
                 lines.append(f"    {name}: {f'Required[{kind}]' if required else kind}")
     return "\n".join([*lines, ""])

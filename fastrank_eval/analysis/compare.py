@@ -127,10 +127,7 @@ def compare(
     (0.3333, 1, 2, 0)
     """
     started = perf_counter()
-    check_names("compare", options, compare)
-    for name in ("baseline", "group"):
-        if name not in options:
-            raise ArgumentError(f"compare() needs {name}=...")
+    check_names("compare", options, compare, needs=("baseline", "group"))
     read = Options.read(source, options)
     choices = choices_of(
         test=test,

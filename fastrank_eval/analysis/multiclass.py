@@ -358,7 +358,7 @@ def evaluate_classes(
     (0.8333333333333334, array([0.5, 1. , 1. ]), 0.75)
     """
     started, compiled = perf_counter(), compilations.count
-    check_names("classes", options, evaluate_classes, "evaluate_classes")
+    check_names("classes", options, evaluate_classes)
     given = Options.read(source, options)
     weight, where = given.weight, given.where
     policies = given.undefined or undefined_policies("skip")

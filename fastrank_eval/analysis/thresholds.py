@@ -551,5 +551,5 @@ def _totals(
     keep: str = "",
 ) -> tuple[Plan, PlanTotals]:
     """Check options that count rows, and read these."""
-    check_names("rows", options, caller, caller.__name__)
+    check_names("rows", options, caller)
     return totals_of(Options.read(source, {**options, "measures": measures, "keep": keep}))

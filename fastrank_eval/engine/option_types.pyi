@@ -117,7 +117,9 @@ class PartialOptions(TypedDict, total=False):
 
 class SparkOptions(TypedDict, total=False):
     group: str | Sequence[str] | None
+    label: Required[str | Sequence[str]]
     score: Required[str | Sequence[str] | Mapping[str, str]]
+    measures: str | Measure | Sequence[str | Measure] | Mapping[str, Any]
     weight: str | None
     item: str | None
     subtopics: str | None
@@ -140,7 +142,9 @@ class SparkOptions(TypedDict, total=False):
 
 class SparkCompareOptions(TypedDict, total=False):
     group: str | Sequence[str] | None
+    label: Required[str | Sequence[str]]
     score: Required[str | Sequence[str] | Mapping[str, str]]
+    measures: str | Measure | Sequence[str | Measure] | Mapping[str, Any]
     weight: str | None
     item: str | None
     subtopics: str | None
@@ -158,4 +162,5 @@ class SparkCompareOptions(TypedDict, total=False):
     confidence: float
     by: str | SliceSpec | Sequence[str | SliceSpec] | None
     min_groups: int
+    baseline: Required[str]
     where: str | pc.Expression | None

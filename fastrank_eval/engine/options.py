@@ -395,7 +395,11 @@ def options_at(door: str) -> list[str]:
 
 
 def check_names(
-    door: str, names: Collection[str], own: Callable[..., Any], caller: str = ""
+    door: str,
+    names: Collection[str],
+    own: Callable[..., Any],
+    caller: str = "",
+    needs: Collection[str] = (),
 ) -> None:
     """Raise if a function does not take an option, or lacks one.
 
@@ -408,15 +412,17 @@ def check_names(
     own : callable
         The function, which has other parameters too.
     caller : str
-        Its name in messages, if that is not `door`.
+        Its name in messages, if that is not its own.
+    needs : collection of str
+        What it needs beside label and score.
     """
-    caller = caller or door
+    caller = caller or own.__name__
     for name in names:
         if door == "spark" and name in OPTIONS and OPTIONS[name].spark:
             raise ArgumentError(f"{caller}() takes no {name} for Spark: {OPTIONS[name].spark}.")
     check_options(caller, names, options_at(door), own=own)
-    for name in ("label", "score"):
-        if name in options_at(door) and name not in names:
+    for name in (*(name for name in ("label", "score") if name in options_at(door)), *needs):
+        if name not in names:
             raise ArgumentError(f"{caller}() needs {name}=...")
 
 

@@ -223,7 +223,7 @@ def group_score(
     >>> group_score([0, 1, 1, 0], [0.1, 0.3, 0.2, 0.4], groups=["a", "b", "a", "b"])
     0.5
     """
-    check_names("metrics", options, group_score, "group_score")
+    check_names("metrics", options, group_score)
     score = scorer(measure, **options)
     return score(y_true, y_score, groups=groups, sample_weight=sample_weight)
 
@@ -268,7 +268,7 @@ def scorer(measure: str | Measure = "GAUC", **options: Any) -> GroupScore:
     >>> scorer("nDCG@2")([0, 1, 1], [0.3, 0.2, 0.1], groups=[7, 7, 8])
     0.8154648767857288
     """
-    check_names("metrics", options, scorer, "scorer")
+    check_names("metrics", options, scorer)
     return GroupScore(measure, options)
 
 
@@ -474,7 +474,7 @@ def lightgbm_metric(
     >>> metric.name, metric.higher_is_better
     ('GAUC', True)
     """
-    check_names("metrics", options, lightgbm_metric, "lightgbm_metric")
+    check_names("metrics", options, lightgbm_metric)
     return _LightGBMMetric(measure, group, sizes, weighted, name, options)
 
 
@@ -523,7 +523,7 @@ def xgboost_metric(
     """
     metric = _XGBoostMetric(measure, group, sizes, weighted, name, options)
     metric.name = "".join(metric.name.split()).replace(":", "=")
-    check_names("metrics", options, xgboost_metric, "xgboost_metric")
+    check_names("metrics", options, xgboost_metric)
     return metric
 
 
@@ -575,7 +575,7 @@ def catboost_metric(
     >>> metric.get_final_error(error, weight)
     0.5
     """
-    check_names("metrics", options, catboost_metric, "catboost_metric")
+    check_names("metrics", options, catboost_metric)
     if group is None and sizes is None:
         raise ArgumentError(
             "group: must be given, because CatBoost passes no groups to a metric, got None; pass "

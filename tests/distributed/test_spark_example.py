@@ -77,7 +77,7 @@ def test_example__prints_the_numbers_of_a_local_run_and_keeps_its_state(
     state, groups = tmp_path / "night.state", tmp_path / "groups"
     done = submitted(*ARGUMENTS, "--state", str(state), "--groups", str(groups))
     assert done.returncode == 0, done.stderr[-3000:]
-    expected = fe.evaluate(log, keep="state", **OPTIONS)
+    expected = fe.evaluate(log, keep="values,state", **OPTIONS)
     compared = fe.compare(log, baseline="old", **OPTIONS)
     assert numbers(done.stdout) == numbers(f"{expected}\n{compared}\n")
     assert len(numbers(done.stdout)) > 8

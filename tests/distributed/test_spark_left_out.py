@@ -61,7 +61,7 @@ def rows_by_key(spark, log: pa.Table, **options: Any) -> list[tuple[Any, ...]]:
 def test_table_of_groups__counts_rows_without_a_key(spark, group: str | list[str]) -> None:
     log = with_names(log_without("user"))
     here = fe.evaluate(log, **{**CHOICES, "group": group, "measures": "GAUC", "score": "a"},
-                       null_groups="drop", per_group=True)  # fmt: skip
+                       null_groups="drop", keep="values")  # fmt: skip
     found = rows_by_key(spark, log, group=group)
     (count,) = [row for row in found if row[0] is None]
     keys = 1 if isinstance(group, str) else len(group)

@@ -15,7 +15,9 @@ from fastrank_eval._lib.arguments import checked, integer, typed
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, SparkError
 from fastrank_eval.analysis.compare import choices_of, compare_with
+from fastrank_eval.analysis.compare_tests import default_measures
 from fastrank_eval.analysis.comparison import Comparison
+from fastrank_eval.engine import DEFAULT_MEASURES
 from fastrank_eval.engine.labels import measures_by_label, options_by_label
 from fastrank_eval.engine.options import OPTIONS, Options, check_names
 from fastrank_eval.engine.run import Evaluation, run_together
@@ -52,7 +54,11 @@ from fastrank_eval.slicing.bins import Distribution
 from fastrank_eval.slicing.spec import Quantile, SliceColumn, requested_slicing
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     from pyspark.sql import DataFrame
+
+    from fastrank_eval.engine.option_types import SparkCompareOptions, SparkOptions
 
 _LARGE_STATES = (
     "The states of all partitions are larger than spark.driver.maxResultSize. Exact AUC and curves "
@@ -121,7 +127,8 @@ class Job:
         """
         check_frame(df)
         arguments = dict(options)
-        check_names("spark", arguments, own, own.__name__)
+        check_names("spark", arguments, own)
+        arguments.setdefault("measures", DEFAULT_MEASURES)
         if arguments.get("group") is None:
             raise ArgumentError(f"{own.__name__}() needs group=...")
         if options.get("ties") == "input":
@@ -131,7 +138,7 @@ class Job:
         where = arguments.pop("where", None)
         nulls = OPTIONS["null_groups"]
         null_groups = nulls.read("null_groups", arguments.pop("null_groups", nulls.default))
-        by_label = measures_by_label(options["label"], options["measures"])
+        by_label = measures_by_label(options["label"], arguments["measures"])
         measures = {label: requested_measures(each) for label, each in by_label.items()}
         arguments["label"] = list(measures)
         if arguments.get("by"):
@@ -285,27 +292,13 @@ def _missing_package(message: str, too_large: str) -> str:
 
 @overload
 def evaluate(
-    df: DataFrame,
-    *,
-    group: str | Sequence[str],
-    label: str | Sequence[str],
-    score: str | Sequence[str] | Mapping[str, str],
-    measures: str | Measure | Sequence[str | Measure] | Mapping[str, Any],
-    per_group: Literal[False] = ...,
-    **options: Any,
+    df: DataFrame, *, per_group: Literal[False] = ..., **options: Unpack[SparkOptions]
 ) -> Result: ...
 
 
 @overload
 def evaluate(
-    df: DataFrame,
-    *,
-    group: str | Sequence[str],
-    label: str | Sequence[str],
-    score: str | Sequence[str] | Mapping[str, str],
-    measures: str | Measure | Sequence[str | Measure] | Mapping[str, Any],
-    per_group: Literal[True],
-    **options: Any,
+    df: DataFrame, *, per_group: Literal[True], **options: Unpack[SparkOptions]
 ) -> DataFrame: ...
 
 
@@ -313,14 +306,10 @@ def evaluate(
 def evaluate(
     df: DataFrame,
     *,
-    group: str | Sequence[str],
-    label: str | Sequence[str],
-    score: str | Sequence[str] | Mapping[str, str],
-    measures: str | Measure | Sequence[str | Measure] | Mapping[str, Any],
     partitions: int | None = None,
     per_group: bool = False,
     keep: str | Sequence[str] = "",
-    **options: Any,
+    **options: Unpack[SparkOptions],
 ) -> Result | DataFrame:
     """Evaluate a DataFrame inside Spark.
 
@@ -333,9 +322,6 @@ def evaluate(
     ----------
     df : DataFrame
         From a classic session or Spark Connect; one row per shown or judged item.
-    group, label, score, measures
-        As in `fastrank_eval.evaluate`. One job evaluates all labels of a list. Keys other than one
-        integer column are identified by two 64-bit hashes.
     partitions : int, optional
         By default ``spark.sql.shuffle.partitions``. Use two to four times the cores of the cluster,
         and at most some ten million rows each. The result has the same bits for any number.
@@ -348,8 +334,9 @@ def evaluate(
         As in `fastrank_eval.evaluate`: ``"groups"`` keeps keys and values of every group in
         `Result.state`, and the driver receives them, ``"scores"`` every distinct score.
     **options
-        Any other argument of `fastrank_eval.evaluate`, except those that Spark decides (`order`,
-        `threads`, `memory`, `limit` ...) and ``ties="input"``, because Spark keeps no order.
+        `group`, which is required, `label`, `score` and any other argument of
+        `fastrank_eval.evaluate`, except those that Spark decides (`order`, `threads`, `memory`,
+        `limit` ...) and ``ties="input"``, because Spark keeps no order.
 
     Returns
     -------
@@ -378,13 +365,7 @@ def evaluate(
     """
     started = perf_counter()
     kept = OPTIONS["keep"].read("keep", keep)
-    job = Job.of(
-        df,
-        evaluate,
-        {"group": group, "label": label, "score": score, "measures": measures, **options},
-        partitions=partitions,
-        kept=kept,
-    )
+    job = Job.of(df, evaluate, options, partitions=partitions, kept=kept)
     if per_group:
         return job.group_values()
     reply = job.run()
@@ -392,26 +373,20 @@ def evaluate(
         label: result_of(evaluation, "scores" in kept, reply.states[label])
         for label, evaluation in reply.evaluations(started).items()
     }
-    return of_labels(Result, label, results, per_group=None)
+    return of_labels(Result, options["label"], results, per_group=None)
 
 
 @typed
 def compare(
     df: DataFrame,
     *,
-    group: str | Sequence[str],
-    label: str | Sequence[str],
-    score: str | Sequence[str] | Mapping[str, str],
-    baseline: str,
-    measures: str | Measure | Sequence[str | Measure] | Mapping[str, Any],
     test: str = "clustered_t",
     correction: str = "holm",
     replicates: int = 10_000,
     seed: int = 0,
-    confidence: float = 0.95,
     partitions: int | None = None,
     keep: str | Sequence[str] = "",
-    **options: Any,
+    **options: Unpack[SparkCompareOptions],
 ) -> Comparison:
     """Compare models with a baseline inside Spark.
 
@@ -420,7 +395,7 @@ def compare(
     Parameters
     ----------
     df : DataFrame
-    group, label, score, baseline, measures, test, correction, replicates, seed, confidence
+    test, correction, replicates, seed
         As in `fastrank_eval.compare`. If a test needs the values of every group, the driver
         receives them.
     partitions : int, optional
@@ -428,7 +403,7 @@ def compare(
     keep : {"", "values"}
         ``"values"`` sends the values of every group to the driver, for `Comparison.movers`.
     **options
-        As in `evaluate`.
+        `baseline`, and as in `evaluate`.
 
     Returns
     -------
@@ -448,20 +423,22 @@ def compare(
     ... )
     """
     started = perf_counter()
+    check_names("spark", options, compare, needs=("group", "baseline"))
     choices = choices_of(
-        test=test, correction=correction, replicates=replicates, seed=seed, confidence=confidence
+        test=test,
+        correction=correction,
+        replicates=replicates,
+        seed=seed,
+        confidence=options.get("confidence"),
     )
+    kept = {"values"} if choices.needs_groups else OPTIONS["keep"].read("keep", keep)
+    label = options["label"]
 
     def run_job(measures: Mapping[str, Sequence[Measure]]) -> list[Evaluation]:
-        roles = {"group": group, "label": label, "score": score, "baseline": baseline}
         of_job = measures[label] if isinstance(label, str) else measures
-        job = Job.of(
-            df,
-            compare,
-            {**roles, "measures": of_job, "confidence": confidence, **options},
-            partitions=partitions,
-            kept={"values"} if choices.needs_groups else OPTIONS["keep"].read("keep", keep),
-        )
+        given = {**options, "measures": of_job}
+        job = Job.of(df, compare, given, partitions=partitions, kept=kept)
         return list(job.run().evaluations(started).values())
 
+    measures = options.get("measures", default_measures(choices.test))
     return compare_with(run_job, label, measures, choices, started)
