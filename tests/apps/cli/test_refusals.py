@@ -11,6 +11,7 @@ import pytest
 from pyarrow import parquet
 
 from tests.support.commands import ROWS, refusal
+from tests.support.nightly_runs import CONFIG
 from tests.support.transcripts import Case, cases
 
 
@@ -29,6 +30,7 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for number, end in enumerate(("", "\r\n", "\r")):
         (folder / f"header{number}.csv").write_bytes(b"user,click,pctr" + end.encode())
     (folder / "short.csv").write_text("user,click,pctr\n1,1,0.5\n1,0\n")
+    (folder / "nightly.toml").write_text(CONFIG)
     (folder / "folder").mkdir()
     for name in ("unknown", "folder/unknown"):
         (folder / name).write_text("whatever this is")

@@ -167,27 +167,6 @@ def test_another_report__in_the_same_folder__does_not_replace_nights(folder: Pat
     assert [night.date.day for night in kept()] == [1, 2]
 
 
-@pytest.mark.parametrize(
-    "arguments,complaint",
-    [
-        (["--date", "soon"], "--date 'soon' is not a date"),
-        (["--date", on(1), "--backfill", f"{on(1)}..{on(2)}"], "give one of them"),
-        (["--json", "-", "--markdown"], "choose one"),
-        (["none.toml"], "none.toml: there is no such file"),
-        (["--json", "no/such/folder.json"], "folder"),
-        (["--export", "out"], "there is no such file; 'fastrank-eval nightly' makes it"),
-    ],
-)
-def test_bad_input__exits_2__before_anything_is_read(
-    folder: Path, arguments: list[str], complaint: str
-) -> None:
-    before = everything(folder)
-    outcome = nightly(*arguments)
-    assert outcome.exit_code == 2
-    assert complaint in outcome.stderr
-    assert everything(folder) == before
-
-
 def test_bad_configuration__has_a_line_for_each_error(folder: Path) -> None:
     adjust(folder, '[drift]\nnights = -1\n"a\\nb" = 1\n[quality]\nmin_rows = -1\n')
     outcome = nightly("--date", on(1))

@@ -91,23 +91,6 @@ def test_summary__of_a_run_that_is_refused__says_so(folder: Path) -> None:
     assert told["error"].startswith("nightly.toml: is not TOML")
 
 
-@pytest.mark.parametrize(
-    "arguments,why",
-    [
-        (("--export", "tables", "--dry-run", "--date", "x"), "leave out --date and --dry-run"),
-        (("--init", "new.toml", "--json", "x.json"), "leave out --json"),
-    ],
-)
-def test_options__that_mean_nothing_together__are_refused(
-    folder: Path, arguments: tuple[str, ...], why: str
-) -> None:
-    before = everything(folder)
-    outcome = nightly(*arguments)
-    assert outcome.exit_code == 2
-    assert f"{why}." in outcome.stderr
-    assert everything(folder) == before
-
-
 def test_dry_backfill__judges_what_the_run_would(folder: Path) -> None:
     adjust(folder, '[gates]\nfail_if_yesterday = "GAUC delta < 1"\n[output]\nfolder = "pages"\n')
     before = everything(folder)
