@@ -21,7 +21,13 @@ from fastrank_eval.apps.nightly.labels import folder_name
 from fastrank_eval.apps.nightly.mix import with_mixes
 from fastrank_eval.apps.nightly.night import Night
 from fastrank_eval.apps.nightly.periods import with_periods
-from fastrank_eval.apps.nightly.worst_groups import check_groups_file, groups_file
+from fastrank_eval.apps.nightly.worst_groups import (
+    check_groups_file,
+    folder_error,
+    groups_file,
+    make_folder,
+    other_file,
+)
 from fastrank_eval.engine.records import MeasureValue
 
 #: The most characters of a query that the web view answers.
@@ -142,7 +148,7 @@ def check_pages(config: NightlyConfig, dates: Sequence[dt.date]) -> None:
     if nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK):
         return
     problem = "may not be written" if nearest.is_dir() else "is no folder"
-    raise _folder_error(config, f"{str(nearest)!r} {problem}")
+    raise folder_error(config, f"{str(nearest)!r} {problem}")
 
 
 def write_pages(config: NightlyConfig, night: Night) -> list[Path]:
@@ -166,10 +172,7 @@ def write_pages(config: NightlyConfig, night: Night) -> list[Path]:
     """
     if config.folder is None:
         return []
-    try:
-        config.folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise _folder_error(config, str(error.strerror or error)) from error
+    make_folder(config, config.folder)
     page, index = config.folder / f"{night.date}.html", config.folder / "index.html"
     with closing(History(config.history).of(config.label)) as history:
         contents = {night.date: _draw_page(config, config.folder, history, night)}
@@ -198,12 +201,6 @@ def write_again(config: NightlyConfig, nights: Sequence[Night]) -> None:
         with History(config.history, readonly=True).of(config.label) as history:
             shown = with_mixes(with_periods(night, history), history)
         write_pages(config, shown)
-
-
-def _folder_error(config: NightlyConfig, reason: str) -> OutputError:
-    return OutputError(
-        f"{config.file}: [output] folder {str(config.folder)!r} cannot be made: {reason}."
-    )
 
 
 def _draw_page(config: NightlyConfig, folder: Path, history: History, last: Night) -> bytes:
@@ -275,10 +272,7 @@ def check_page(path: Path) -> None:
     OutputError
     """
     if path.is_file() and (content := path.read_bytes()) and _PAGE_MARK not in content:
-        raise OutputError(
-            f"[output] folder: must hold no other files of the names of pages, got {str(path)!r}, "
-            "which is not a page of a night; name another folder, or remove the file."
-        )
+        raise other_file(path, "is not a page of a night")
 
 
 def write_page(path: Path, content: bytes) -> None:

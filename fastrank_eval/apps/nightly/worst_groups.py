@@ -82,11 +82,7 @@ def write_groups(config: NightlyConfig, night: Night) -> Path | None:
         path.unlink(missing_ok=True)
         return None
     table = pa.concat_tables(tables).replace_schema_metadata(_MARK)
-    try:
-        config.folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        reason = error.strerror or error
-        raise OutputError(f"cannot create {str(config.folder)!r}: {reason}.") from error
+    make_folder(config, config.folder)
     with atomic_path(path) as part:
         pq.write_table(table, part)
     return path
@@ -213,8 +209,32 @@ def _check_replaceable(path: Path) -> None:
     except (pa.ArrowException, OSError):
         metadata = {}
     if not _MARK.items() <= metadata.items():
-        raise OutputError(
-            f"[output] folder: must hold no other files of the names of pages, got {str(path)!r}, "
-            "which does not hold the worst groups of a night; name another folder, or remove the "
-            "file."
-        )
+        raise other_file(path, "does not hold the worst groups of a night")
+
+
+def other_file(path: Path, why: str) -> OutputError:
+    """Return the error of a file that may not be replaced."""
+    return OutputError(
+        f"[output] folder: must hold no other files of the names of pages, got {str(path)!r}, "
+        f"which {why}; name another folder, or remove the file."
+    )
+
+
+def make_folder(config: NightlyConfig, folder: Path) -> None:
+    """Make the folder of pages and groups.
+
+    Raises
+    ------
+    OutputError
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise folder_error(config, str(error.strerror or error)) from error
+
+
+def folder_error(config: NightlyConfig, reason: str) -> OutputError:
+    """Return the error of a folder that cannot be made."""
+    return OutputError(
+        f"{config.file}: [output] folder {str(config.folder)!r} cannot be made: {reason}."
+    )
