@@ -115,9 +115,7 @@ def nightly(
     from fastrank_eval.apps.nightly.config import read_config
 
     if export is not None:
-        _check_exclusive(
-            "--export", {name: options[name] for name in options if name != "--export"}
-        )
+        _check_exclusive("--export", options)
         _export(read_config(config), export, quiet)
         return
     output = NightlyOutput(json_file)
@@ -158,10 +156,11 @@ def nightly(
         raise click.exceptions.Exit(code)
 
 
-def _check_exclusive(exclusive: str, others: Mapping[str, object]) -> None:
-    options = [name for name, value in others.items() if value not in (None, False)]
-    if options:
-        raise ArgumentError(f"{exclusive} evaluates nothing: leave out {' and '.join(options)}.")
+def _check_exclusive(exclusive: str, options: Mapping[str, object]) -> None:
+    given = [name for name, value in options.items() if value not in (None, False)]
+    others = " and ".join(name for name in given if name != exclusive)
+    if others:
+        raise ArgumentError(f"{exclusive} evaluates nothing: leave out {others}.")
 
 
 def _run_night(

@@ -38,12 +38,10 @@ _READERS: dict[str, Reader] = {
     "max_size": integer(1, LARGEST_GROUP),
     "median_size": integer(1),
     "days": integer(1, 3650),
-}
-_SHARES = {
-    "auc_a": (0.51, 0.99),
-    "auc_b": (0.51, 0.99),
-    "rho": (-1.0, 1.0),
-    "click_rate": (0.0001, 0.5),
+    "auc_a": number(least=0.51, most=0.99),
+    "auc_b": number(least=0.51, most=0.99),
+    "rho": number(least=-1.0, most=1.0),
+    "click_rate": number(least=0.0001, most=0.5),
 }
 
 
@@ -160,8 +158,6 @@ class Recipe:
     def __post_init__(self) -> None:
         for name, reader in _READERS.items():
             vars(self)[name] = checked(name, getattr(self, name), reader)
-        for name, (low, high) in _SHARES.items():
-            checked(name, getattr(self, name), number(least=low, most=high))
         checked("median_size", self.median_size, integer(1, self.max_size))
         if self.median_size == 1 and self.max_size > 1:
             raise ArgumentError(

@@ -104,7 +104,9 @@ def activity(name: str, title: str, values: Sequence[MeasureValue], models: Sequ
             if math.isfinite(value.ci_low):
                 axes.plot([x, x], [value.ci_low, value.ci_high], color=colour(index), lw=1.2)
         gid = f"marks-{index}"
-        _plot_marks(axes, index, [x for x, _ in points], [v.value for _, v in points], 5, gid)
+        look = {"color": colour(index), "marker": mark(index), "markersize": 5, "linestyle": ""}
+        y = [value.value for _, value in points]
+        axes.plot([x for x, _ in points], y, clip_on=False, gid=gid, **look)
         marks[gid] = [f"{model}, {v.slice.lstrip('@')}: {amount(v.value, 4)}" for _, v in points]
     axes.set_xlim(-0.6, len(buckets) - 0.4)
     axes.xaxis.set_major_locator(FixedLocator(range(len(buckets))))
@@ -169,13 +171,6 @@ def _chart(
 ) -> Chart:
     svg = inline_svg(figure, name, label, _THEME, marks)
     return Chart(title, Markup(svg), note)  # noqa: S704 (serialised as XML)
-
-
-def _plot_marks(
-    axes: Any, index: int, x: Sequence[float], y: Sequence[float], size: float, gid: str
-) -> None:
-    look = {"color": colour(index), "marker": mark(index), "markersize": size}
-    axes.plot(x, y, linestyle="", clip_on=False, gid=gid, **look)
 
 
 def _plain_axis(axis: Any) -> None:

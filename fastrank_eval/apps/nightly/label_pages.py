@@ -182,8 +182,7 @@ def index_content(config: NightlyConfig, folder: Path, history: History) -> dict
         The folder of the page.
     history : History
     """
-    dates = {label: history.of(label).dates() for label in config.labels}
-    last = max(date for own in dates.values() for date in own)
+    last = max(date for label in config.labels for date in history.of(label).dates())
     first = last - dt.timedelta(days=config.nights - 1)
     statuses = {label: history.of(label).statuses(first, last) for label in config.labels}
     shown = sorted({date for own in statuses.values() for date in own}, reverse=True)

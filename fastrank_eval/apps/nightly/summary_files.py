@@ -108,13 +108,14 @@ def night_dict(
         values = {"measure": record.measure, "name": night.name_of(record.measure)}
         return {key: values.get(key, getattr(record, key, None)) for key in names}
 
+    complete = night.labels_complete
     content = {
         "date": night.date.isoformat(),
         "title": night.title,
         **({"label": night.label} if night.label else {}),
         "status": night.status,
         "provisional": night.provisional,
-        "labels_complete": _time_text(night.labels_complete),
+        "labels_complete": complete and complete.isoformat(timespec="seconds"),
         "judged_before": _earlier_judgement(night),
         "compared_again": [
             {"date": each.date.isoformat(), "status": each.status, "reason": lead(each)}
@@ -192,10 +193,6 @@ def night_dict(
     }
     plain: dict[str, Any] = plain_value(content)
     return plain
-
-
-def _time_text(time: dt.datetime | None) -> str | None:
-    return None if time is None else time.isoformat(timespec="seconds")
 
 
 def _earlier_judgement(night: Night) -> dict[str, Any] | None:

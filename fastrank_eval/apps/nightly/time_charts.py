@@ -20,7 +20,8 @@ from fastrank_eval.analysis.plots import dash, mark
 from fastrank_eval.apps.nightly.compare_nights import convention_differences
 from fastrank_eval.apps.nightly.maturity import status_name
 from fastrank_eval.apps.nightly.night import Night
-from fastrank_eval.apps.nightly.text import STATUSES, amount, day_text, interval
+from fastrank_eval.apps.nightly.page_rows import cell
+from fastrank_eval.apps.nightly.text import STATUSES, amount, day_text
 from fastrank_eval.engine.records import MeasureValue
 from fastrank_eval.results.format import percent_text, printable, rough_text
 
@@ -102,9 +103,8 @@ def trend(
                 value.value,
                 value.ci_low,
                 value.ci_high,
-                f"{model}, {night.date}: {amount(value.value, 4)} "
-                f"{interval(value.ci_low, value.ci_high, 4)}".strip()
-                + (" (provisional)" if night.provisional else ""),
+                f"{model}, {night.date}: {' '.join(filter(None, cell(value, 4)))}"
+                + " (provisional)" * night.provisional,
             )
             for night, value in zip(nights, values, strict=True)
             if value is not None and math.isfinite(value.value)
