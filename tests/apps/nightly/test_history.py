@@ -5,11 +5,9 @@ from __future__ import annotations
 import datetime as dt
 import os
 import shutil
-import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -183,46 +181,19 @@ def test_second_writer__waits_in_vain__is_told(path: Path) -> None:
         second.write(a_night())
 
 
-WRITER = """
+#: Writes nights in one transaction, and waits in the middle of it.
+HALFWAY = """
 import sys, time
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.night import SavedStates
 from tests.support.nights import a_night
-path, what, first, last = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
-if what == "halfway":
-    with History(path) as history, history.transaction():
-        history._database.execute("PRAGMA cache_size = 1")  # pages leave memory at once
-        for at in range(first, last):
-            history.write(a_night(1 + at % 28, 0.125), SavedStates({"groups": bytes(100_000)}))
-        print("halfway", flush=True)
-        time.sleep(60)
-with History(path) as history:
-    while True:
-        for value in (0.25, 0.5):
-            kept = bytes([int(4 * value)]) * 50_000
-            history.write(a_night(1, value), SavedStates({"groups": kept}))
-            print("ready", flush=True)
+with History(sys.argv[1]) as history, history.transaction():
+    history._database.execute("PRAGMA cache_size = 1")  # pages leave memory at once
+    for day in range(1, 29):
+        history.write(a_night(day, 0.125), SavedStates({"groups": bytes(100_000)}))
+    print("halfway", flush=True)
+    time.sleep(60)
 """
-
-
-def writer(path: Path, what: str, first: int = 0, last: int = 0) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", WRITER, str(path), what, str(first), str(last)],
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-
-
-def read_line(process: subprocess.Popen[str]) -> str:
-    assert process.stdout is not None
-    return process.stdout.readline().strip()
-
-
-def kill(process: subprocess.Popen[str]) -> None:
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
 
 
 @pytest.mark.skipif(os.name != "posix", reason="SIGKILL")
@@ -231,12 +202,17 @@ def test_kill__in_the_middle_of_a_transaction__changes_nothing(path: Path) -> No
         for day in (1, 2):
             history.write(a_night(day), states(bytes([day])))
     before = dump(path)
-    process = writer(path, "halfway", 0, 28)
-    assert read_line(process) == "halfway"
+    process = subprocess.Popen(
+        [sys.executable, "-c", HALFWAY, str(path)], stdout=subprocess.PIPE, text=True, cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert process.stdout.readline() == "halfway\n"
     journal = path.with_name(f"{path.name}-journal")
     assert journal.stat().st_size > 0
     copy = path.with_name("copy.db")
-    kill(process)
+    process.kill()
+    process.communicate()
     shutil.copy(path, copy)
     shutil.copy(journal, f"{copy}-journal")
     with History(path) as history:
@@ -245,29 +221,6 @@ def test_kill__in_the_middle_of_a_transaction__changes_nothing(path: Path) -> No
     with History(copy) as history:
         history.dates()
     assert dump(copy) == before
-
-
-@pytest.mark.skipif(os.name != "posix", reason="SIGKILL")
-def test_kill__at_any_moment__leaves_a_whole_night(path: Path) -> None:
-    with History(path) as history:
-        history.write(a_night(1, 0.25), states(bytes([1]) * 50_000))
-    process = writer(path, "forever")
-    assert read_line(process) == "ready"
-    time.sleep(0.05)
-    for wait in (0.003, 0.011, 0.017, 0.026):
-        time.sleep(wait)
-        kill(process)
-        with History(path) as history:
-            (night,) = history.read()
-            value = 4 * night.values[0].value
-            assert same(night, a_night(1, value / 4))
-            assert history.state(night.date, "groups") == bytes([int(value)]) * 50_000
-        process = writer(path, "forever")
-        assert read_line(process) == "ready"
-    kill(process)
-    database = sqlite3.connect(path)
-    assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-    database.close()
 
 
 def test_export__every_table_as_parquet(path: Path, tmp_path: Path) -> None:
