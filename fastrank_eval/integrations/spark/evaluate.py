@@ -125,20 +125,19 @@ class Job:
         FastRankEvalError
             As `evaluate` does; also for arguments that Spark does not support.
         """
-        check_frame(df)
-        arguments = dict(options)
+        arguments = {"measures": DEFAULT_MEASURES, **options}
         check_names("spark", arguments, own)
-        arguments.setdefault("measures", DEFAULT_MEASURES)
         if arguments.get("group") is None:
             raise ArgumentError(f"{own.__name__}() needs group=...")
+        for name in ("group", "label", "score"):
+            arguments[name] = OPTIONS[name].read(name, arguments[name])
+        check_frame(df)
         if options.get("ties") == "input":
             raise ArgumentError(_NO_INPUT_ORDER)
-        if isinstance(arguments["score"], Mapping):
-            arguments["score"] = dict(arguments["score"])  # any worker can read it
         where = arguments.pop("where", None)
         nulls = OPTIONS["null_groups"]
         null_groups = nulls.read("null_groups", arguments.pop("null_groups", nulls.default))
-        by_label = measures_by_label(options["label"], arguments["measures"])
+        by_label = measures_by_label(arguments["label"], arguments["measures"])
         measures = {label: requested_measures(each) for label, each in by_label.items()}
         arguments["label"] = list(measures)
         if arguments.get("by"):
