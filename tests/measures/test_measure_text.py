@@ -127,14 +127,11 @@ def measures(draw: st.DrawFn) -> Measure:
     return found
 
 
-text_law = settings(max_examples=200, deadline=None, derandomize=True)
-
-
 def test_registry__every_option_has_a_strategy_here():
     assert {param.name for kind in registry.values() for param in kind.options} <= set(VALUES)
 
 
-@text_law
+@settings(max_examples=200, deadline=None, derandomize=True)
 @given(measures())
 def test_text__reads_back_as_the_same_measure(m):
     again = measure(str(m))
