@@ -220,8 +220,6 @@ def test_markdown__strip__has_the_status_of_each_day_up_to_the_night() -> None:
         text := night_markdown(night, None, before)
     )
     assert "`D` data quality, `-` no night)\n" in text
-    of_another_version = {night.date - dt.timedelta(days=1): "odd"}
-    assert "Last 2 days: `?R` (`R` regression)" in night_markdown(night, None, of_another_version)
     assert "days:" not in night_markdown(night)
 
 
