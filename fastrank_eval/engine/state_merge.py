@@ -358,25 +358,21 @@ def groups_of(content: Content) -> SavedGroups:
     return read(content.arrays, ALL, "", VALUES, groups_in)
 
 
-#: Conventions that a result lists after the measures.
-_AFTER_MEASURES = ("by",)
-
-
 def _conventions(
     header: Mapping[str, Any], provenance: Sequence[Provenance], plan: Plan, totals: Totals
 ) -> dict[str, object]:
     """List the conventions; if evaluations differ, with all their values."""
     result: dict[str, object] = {}
     conventions = dict(header["conventions"])
-    last = {name: conventions.pop(name) for name in _AFTER_MEASURES if name in conventions}
+    by = conventions.pop("by", None)
     for name, value in conventions.items():
         if name == "weight":
             result["order"] = _all_values(one.order for one in provenance)
         result[name] = value
     result["confidence"] = plan.confidence
     result["measures"] = {str(m): m.options_in_force() for m in plan.measures}
-    if last:
-        result |= last
+    if by is not None:
+        result["by"] = by
         result["min_groups"] = plan.min_groups
         result["slices_left_out"] = slices_left_out(plan, totals)
     if any(one.where is not None for one in provenance):

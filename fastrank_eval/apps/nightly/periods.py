@@ -272,7 +272,7 @@ def with_periods(night: Night, history: History) -> Night:
     heads = history.heads(first, night.date)
     rows = {each.date: each.quality.rows for each in heads}
     repeats = history.repeats(first, night.date)
-    level, least_groups = confidence_of(night), _min_groups(night)
+    level, least_groups = confidence_of(night), night.conventions.get("min_groups", 1)
     values: dict[str, list[MeasureValue]] = {name: [] for name in PERIODS}
     dates: dict[str, tuple[dt.date, ...]] = {}
     # The periods of each note.
@@ -349,11 +349,6 @@ def _too_many(scores: Iterable[int]) -> str:
         "measures that read the score of every row, such as AUC, are left out: the nights have "
         f"{numbers} scores, more than {MOST_SCORES:,}"
     )
-
-
-def _min_groups(night: Night) -> int:
-    value = night.conventions.get("min_groups", 1)
-    return value if isinstance(value, int) else 1
 
 
 def _in_order(night: Night, values: Iterable[MeasureValue]) -> tuple[MeasureValue, ...]:
