@@ -87,7 +87,7 @@ _curve_options = combine(
     option(
         "Curve", "--rel", type=float, metavar="GRADE", help="The lowest grade that is positive."
     ),
-    option("Curve", "--bins", type=int, metavar="N", help="Bins of calibration; by default 10."),
+    option("Curve", "--bins", type=int, help="Bins of calibration; by default 10."),
     option(
         "Curve",
         "--binning",
@@ -131,6 +131,14 @@ _curve_options = combine(
         help="For gauc-by-activity: first count of each bucket; by default 1,5,20,100.",
     ),
 )
+_input_options = combine(
+    click.argument("kind", type=click.Choice(KINDS), metavar="KIND"),
+    sources_argument,
+    column_options,
+    _curve_options,
+    convention_options,
+    reading_options,
+)
 _file_options = combine(
     overwrite_option("Replace a file that exists."),
     quiet_option("No progress bar on a terminal, no notes."),
@@ -149,12 +157,7 @@ Examples:
       -m nDCG,R \\
       --cutoffs 1-20""",
 )
-@click.argument("kind", type=click.Choice(KINDS), metavar="KIND")
-@sources_argument
-@column_options
-@_curve_options
-@convention_options
-@reading_options
+@_input_options
 @format_option("csv", "json", help="Format on standard output; by default csv.")
 @option(
     "Output",
@@ -162,7 +165,6 @@ Examples:
     "--output",
     type=click.Path(),
     callback=output_file,
-    metavar="FILE",
     help="Write the points to FILE instead of standard output ('-'): .parquet, .arrow, .csv or "
     ".json.",
 )
@@ -225,19 +227,13 @@ Examples:
   fastrank-eval plot calibration impressions.parquet -g user_id -l click \\
       -s score_a -o bins.html""",
 )
-@click.argument("kind", type=click.Choice(KINDS), metavar="KIND")
-@sources_argument
-@column_options
-@_curve_options
-@convention_options
-@reading_options
+@_input_options
 @option(
     "Output",
     "-o",
     "--output",
     required=True,
     type=click.Path(),
-    metavar="FILE",
     help="Write the picture to FILE: .png, .svg or .html (one page without other files).",
 )
 @option("Output", "--title", metavar="TEXT", help="Title; by default the kind of curve.")

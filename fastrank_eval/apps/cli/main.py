@@ -241,7 +241,7 @@ Examples:
     metavar="N",
     help="The lowest grade that is relevant.",
 )
-@option("Documents", "-M", "most", type=int, metavar="N", help="Count only N documents per query.")
+@option("Documents", "-M", "most", type=int, help="Count only N documents per query.")
 @option(
     "Documents",
     "-J",

@@ -72,7 +72,6 @@ Examples:
     "--json",
     "json_file",
     type=click.Path(),
-    metavar="FILE",
     help="Write a summary for webhooks to FILE; '-' is standard output.",
 )
 @option("Output", "--markdown", is_flag=True, help="Print each night as markdown for chat.")

@@ -23,6 +23,9 @@ from fastrank_eval.engine.options import OPTIONS, options_at
 def option(section: str, *names: str, **keywords: Any) -> Callable[[Any], Any]:
     """Make an option that ``--help`` lists under a heading."""
     keywords["show_default"] = keywords.get("default") is not None
+    kind = keywords.get("type")
+    if kind is int or isinstance(kind, click.Path):
+        keywords.setdefault("metavar", "N" if kind is int else "FILE")
     return click.option(*names, cls=SectionedOption, section=section, **keywords)
 
 
@@ -143,13 +146,13 @@ def of(name: str, profiles: bool = True, **keywords: Any) -> Callable[[Any], Any
     """Make an option of `evaluate`, for a command with --profile or without."""
     one = OPTIONS[name]
     kind, text = one.type.partition(" ")[0], one.help
-    given: dict[str, Any] = {"metavar": one.metavar, **_OWN.get(name, {}), **keywords}
+    given: dict[str, Any] = {**_OWN.get(name, {}), **keywords}
+    if one.metavar:
+        given.setdefault("metavar", one.metavar)
     if one.choices:
         given["type"] = choice(*one.choices)
     elif kind in ("int", "float"):
         given["type"] = {"int": int, "float": float}[kind]
-    if kind == "int":
-        given["metavar"] = "N"
     if one.metavar and one.metavar.startswith("COLUMN"):
         given["shell_complete"] = complete_columns
     if one.convention:
@@ -226,7 +229,6 @@ comparison_options = combine(
         "--replicates",
         type=int,
         default=10_000,
-        metavar="N",
         help="Replicates of randomisation and bootstrap.",
     ),
     option(
@@ -234,7 +236,6 @@ comparison_options = combine(
         "--seed",
         type=int,
         default=0,
-        metavar="N",
         help="Seed of randomisation and bootstrap; the same seed gives the same numbers.",
     ),
     option(

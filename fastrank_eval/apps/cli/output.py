@@ -62,7 +62,6 @@ report_options = combine(
         "--output",
         type=click.Path(),
         callback=output_file,
-        metavar="FILE",
         help="Write the report to FILE instead of standard output ('-'): .txt, .json, .csv, .md, "
         ".tex or .html; any name with --format.",
     ),
@@ -78,7 +77,6 @@ report_options = combine(
         "--per-group",
         "per_group_file",
         type=click.Path(),
-        metavar="FILE",
         help="Also write the values of every group; .parquet, .arrow or .csv (bytes as "
         "hexadecimal).",
     ),
@@ -92,7 +90,6 @@ state_file_option = option(
     "--save-state",
     "state_file",
     type=click.Path(),
-    metavar="FILE",
     help="Also write the sums behind the values, for 'fastrank-eval merge'.",
 )
 
