@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 #: Options that rows need. Saved states hold their values.
 _ROW_OPTIONS = ("group", "label", "score", "baseline")
-#: Options of the comparison of states. Options outside `_COMMON_OPTIONS` select and read rows.
+#: Options of the comparison of states.
 _STATE_OPTIONS = (
     "baseline",
     "test",
@@ -52,21 +52,8 @@ _STATE_OPTIONS = (
     "confidence",
     "min_groups",
 )
-_COMMON_OPTIONS = (
-    *_STATE_OPTIONS,
-    "sources",
-    "movers",
-    "all_slices",
-    "threads",
-    "report_format",
-    "output",
-    "per_group_file",
-    "overwrite",
-    "csv_safe",
-    "wide",
-    "fail_if",
-    "quiet",
-)
+#: Headings of options that select and read rows. Two of `_STATE_OPTIONS` are among them.
+_OF_ROWS = ("Columns", "Measures", "Slices", "Conventions", "Reading")
 
 
 @click.command(
@@ -127,12 +114,12 @@ def compare(
     """
     from fastrank_eval.engine.state_file import is_state
 
-    explicit = explicit_options(click.get_current_context())
+    explicit = explicit_options()
     states = [path for path in sources if is_state(path)]
     if states or any(name not in explicit for name in _ROW_OPTIONS):
         _check_existence(sources, options["format"])
     if states:
-        _check_states(sources, states, explicit)
+        _check_states(sources, states)
         files = ReportFiles(sources, options)
         choices = {
             name: options[name]
@@ -198,9 +185,7 @@ def _check_rows(explicit: Mapping[str, str]) -> None:
         )
 
 
-def _check_states(
-    sources: Sequence[str], states: Sequence[str], explicit: Mapping[str, str]
-) -> None:
+def _check_states(sources: Sequence[str], states: Sequence[str]) -> None:
     rows = [path for path in sources if path not in states]
     if rows:
         raise ArgumentError(
@@ -212,7 +197,8 @@ def _check_states(
             f"{len(sources)} saved states are more than two: first merge the states of different "
             "rows with 'fastrank-eval merge --save-state' (or --compare)."
         )
-    others = [written for name, written in explicit.items() if name not in _COMMON_OPTIONS]
+    of_rows, of_states = explicit_options(*_OF_ROWS), (*_STATE_OPTIONS, "threads")
+    others = [written for name, written in of_rows.items() if name not in of_states]
     if others:
         raise ArgumentError(
             f"{', '.join(others)} {'applies' if len(others) == 1 else 'apply'} to rows, but "
@@ -252,11 +238,6 @@ def _loaded_states(
             states.append(add(load_state(path)))
             report("reading states", sum(state.rows for state in states), None)
         yield states
-
-
-_COMPARISON_OPTIONS = (
-    *("baseline", "test", "correction", "replicates", "seed", "movers", "all_slices"),
-)
 
 
 @click.command(
@@ -340,8 +321,7 @@ def merge(
     every number equals that of one run over all rows, to the last bit. All states must have the
     same columns, measures, slices and conventions.
     """
-    explicit = explicit_options(click.get_current_context())
-    unused = [explicit[name] for name in _COMPARISON_OPTIONS if name in explicit]
+    unused = list(explicit_options("Comparison").values())
     if unused and not compared:
         raise ArgumentError(
             f"{', '.join(unused)} {'applies' if len(unused) == 1 else 'apply'} to comparisons: "

@@ -258,13 +258,21 @@ comparison_options = combine(
 )
 
 
-def explicit_options(ctx: click.Context) -> dict[str, str]:
-    """Return the options that the user has set: text of the option by name."""
-    default = click.core.ParameterSource.DEFAULT
+def explicit_options(*sections: str) -> dict[str, str]:
+    """Return the options that the user has set: text of the option by name.
+
+    Parameters
+    ----------
+    *sections : str
+        Their headings; by default all.
+    """
+    ctx, default = click.get_current_context(), click.core.ParameterSource.DEFAULT
     return {
         param.name: param.opts[-1]
         for param in ctx.command.params
-        if param.name is not None and ctx.get_parameter_source(param.name) not in (None, default)
+        if param.name is not None
+        and ctx.get_parameter_source(param.name) not in (None, default)
+        and (not sections or getattr(param, "section", "") in sections)
     }
 
 
