@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from fastrank_eval._lib import __version__
 from fastrank_eval._lib.addresses import clean_address
-from fastrank_eval._lib.arguments import checked, integer, number, typed
+from fastrank_eval._lib.arguments import check_options, checked, integer, number, typed
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval._lib.files import atomic_path
 from fastrank_eval.engine.largest_group import LARGEST, entry_of_whole
@@ -271,6 +271,8 @@ class State:
         **provenance
             `sources`, `order`, `where` and `limit` of `Provenance`.
         """
+        keys = ("sources", "order", "where", "limit")
+        check_options("as_one", provenance, keys, own=State.as_one)
         header = dict(self._header)
         header |= entry_of_whole(header, group)
         counts = {
