@@ -160,11 +160,10 @@ def require_baseline(name: str, scores: Sequence[str]) -> None:
 def check_options(
     caller: str,
     names: Iterable[str],
-    function: Callable[..., Any] | Collection[str],
-    without: Collection[str] = (),
+    options: Collection[str],
     own: Callable[..., Any] | None = None,
 ) -> None:
-    """Raise for unknown options and for missing required options.
+    """Raise for unknown options.
 
     Parameters
     ----------
@@ -172,36 +171,19 @@ def check_options(
         Name of the function that the user called, for the message.
     names : iterable of str
         The names of the options that the user passed.
-    function : callable or collection of str
-        The function that takes the options as keyword-only parameters, or their names.
-    without : collection of str
-        Parameters of `function` that are no options of `caller`.
+    options : collection of str
+        The names that the function passes on.
     own : callable, optional
         The function that the user called: its own parameters are among those that it takes.
     """
-    names = list(names)
-    taken = [
-        name
-        for name, parameter in (signature(own).parameters.items() if own else ())
-        if name != "self" and parameter.kind is not Parameter.VAR_KEYWORD
-    ]
-    if isinstance(function, Collection):
-        required = dict.fromkeys(function, False)
-    else:
-        required = {
-            name: parameter.default is Parameter.empty
-            for name, parameter in signature(function).parameters.items()
-            if parameter.kind is Parameter.KEYWORD_ONLY and name not in without
-        }
-    taken = list(dict.fromkeys([*taken, *required]))
+    parameters = signature(own).parameters.values() if own else ()
+    taken = [p.name for p in parameters if p.name != "self" and p.kind is not p.VAR_KEYWORD]
+    taken = list(dict.fromkeys([*taken, *options]))
     for name in names:
-        if name not in required:
+        if name not in options:
             raise ArgumentError(
                 f"{caller}() takes no {name}.{near(name, taken)} It takes {', '.join(taken)}."
             )
-    for name, is_required in required.items():
-        if is_required and name not in names:
-            raise ArgumentError(f"{caller}() needs {name}=...")
 
 
 def check_indent(value: int | None) -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from inspect import signature
 from itertools import product
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -62,7 +63,7 @@ def compare_results(
     given: Mapping[str, Any],
 ) -> Comparison:
     """Compare the models of one or two results; see `Result.compare`."""
-    check_options("compare", given, choices_of, own=type(result).compare)
+    check_options("compare", given, signature(choices_of).parameters, own=type(result).compare)
     own = {"confidence": result.meta.confidence} if given.get("confidence") is None else {}
     choices = choices_of(**{**given, **own})
     return _compare_groups(result, other, baseline, choices, perf_counter())
@@ -262,7 +263,7 @@ def compare_states(
 ) -> Comparison:
     """Compare the models of one or two states; see `State.compare`."""
     started = perf_counter()
-    check_options("compare", given, choices_of, own=type(state).compare)
+    check_options("compare", given, signature(choices_of).parameters, own=type(state).compare)
     choices, confidence = choices_of(**given), given.get("confidence")
     base = state.baseline if baseline is None else column_name("baseline", baseline)
     if baseline is not None:
