@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import example, given, settings
@@ -189,6 +190,14 @@ def parquet_of(table: pa.Table, folder: Path) -> Path:
     return folder / "log.parquet"
 
 
+def csv_of(table: pa.Table, folder: Path) -> Path:
+    for name in ("half", "pcvr"):
+        index = table.column_names.index(name)
+        table = table.set_column(index, name, table[name].cast(pa.float64()))
+    pyarrow.csv.write_csv(table, folder / "log.csv")
+    return folder / "log.csv"
+
+
 @pytest.mark.parametrize(
     "options",
     [
@@ -211,7 +220,7 @@ def test_computed_scores__with_other_arguments__have_the_bits_of_columns(
     score = dict(EXPRESSIONS)
     if "weight" in options:
         del score["odds"]
-    for source in (table, parquet_of(table, tmp_path)):
+    for source in (table, parquet_of(table, tmp_path), csv_of(table, tmp_path)):
         arguments = {**OPTIONS, **options}
         found = batched.evaluate(source, score=score, **arguments)
         assert bits(found) == bits(
