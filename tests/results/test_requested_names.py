@@ -172,6 +172,14 @@ def test_measures__left_out__are_those_of_the_command_line() -> None:
     assert [v.measure.partition("(")[0] for v in comparison.overall] == list(result.measures)
 
 
+def test_rela_impr__of_each_name_requested__is_its_own() -> None:
+    given = "GAUC(weight='impressions', single_class=None)"
+    result = evaluate(["GAUC", given], score=["old", "new"])
+    for name in ("GAUC", given):
+        by_hand = fe.rela_impr(alone(name, "old"), alone(name, "new"))
+        assert result.rela_impr(name, "old", "new") == pytest.approx(by_hand, nan_ok=True)
+
+
 def test_report__names_that_are_texts_of_others__says_which_line_is_which() -> None:
     wanted = "nDCG is nDCG(gain='linear', negative='keep', ideal='retrieved')"
     for text in (repr(evaluate(["nDCG", ALL_GIVEN])), repr(compare(["nDCG", ALL_GIVEN]))):
