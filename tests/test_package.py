@@ -204,6 +204,7 @@ LOCAL_FILES = {
     "fastrank_eval/apps/nightly/config_checks.py": {"io.filters"},
     "fastrank_eval/apps/nightly/page.py": NIGHT_CHARTS,
     "fastrank_eval/apps/nightly/web_content.py": NIGHT_CHARTS,
+    "fastrank_eval/engine/options.py": {"_lib.memory", "engine.conventions", "engine.plan"},
     "fastrank_eval/engine/run.py": {"slicing.slicer"},
     "fastrank_eval/engine/strategy.py": {"engine.scattered"},
     "fastrank_eval/io/reader.py": {"io.filters"},

@@ -19,7 +19,6 @@ from fastrank_eval._lib.arguments import (
     one_of,
 )
 from fastrank_eval._lib.errors import ArgumentError
-from fastrank_eval._lib.memory import parse_memory
 from fastrank_eval.engine import DEFAULT_MEASURES
 
 if TYPE_CHECKING:
@@ -108,6 +107,7 @@ def _kept(name: str, value: Any) -> frozenset[str]:
     return kept | {"values", "state"} if "groups" in kept else kept
 
 
+# Commands read the table before they import NumPy, so these import what they call.
 def _policies(_: str, value: Any) -> dict[str, str]:
     from fastrank_eval.engine.plan import undefined_policies
 
@@ -121,6 +121,8 @@ def _profile(_: str, value: str) -> Profile:
 
 
 def _amount(_: str, value: Any) -> Any:
+    from fastrank_eval._lib.memory import parse_memory
+
     parse_memory(value)
     return value
 

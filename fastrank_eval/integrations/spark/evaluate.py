@@ -132,8 +132,6 @@ class Job:
         for name in ("group", "label", "score"):
             arguments[name] = OPTIONS[name].read(name, arguments[name])
         check_frame(df)
-        if options.get("ties") == "input":
-            raise ArgumentError(_NO_INPUT_ORDER)
         where = arguments.pop("where", None)
         nulls = OPTIONS["null_groups"]
         null_groups = nulls.read("null_groups", arguments.pop("null_groups", nulls.default))
@@ -431,6 +429,7 @@ def compare(
         confidence=options.get("confidence"),
     )
     kept = {"values"} if choices.needs_groups else OPTIONS["keep"].read("keep", keep)
+    asked: dict[str, Any] = {"measures": default_measures(choices.test), **options}
     label = options["label"]
 
     def run_job(measures: Mapping[str, Sequence[Measure]]) -> list[Evaluation]:
@@ -439,5 +438,4 @@ def compare(
         job = Job.of(df, compare, given, partitions=partitions, kept=kept)
         return list(job.run().evaluations(started).values())
 
-    measures = options.get("measures", default_measures(choices.test))
-    return compare_with(run_job, label, measures, choices, started)
+    return compare_with(run_job, label, asked["measures"], choices, started)
