@@ -62,7 +62,7 @@ def log_of(random: np.random.Generator, law: str, groups: int) -> dict[str, np.n
 
 
 def coverage(law: str, groups: int, repetitions: int) -> Iterator[tuple[object, ...]]:
-    """Yield a row for each measure: coverage, cautions, and differences that are not there."""
+    """Yield a row for each measure: coverage, warnings, and differences that are not there."""
     random = np.random.default_rng(_SEED)
     large = log_of(np.random.default_rng(_SEED + 1), law, 2_000_000)
     truth = fe.evaluate(
@@ -77,7 +77,7 @@ def coverage(law: str, groups: int, repetitions: int) -> Iterator[tuple[object, 
             if line.by is not None:
                 value = truth.value(line.measure.split("(")[0])
                 inside = line.ci_low <= value <= line.ci_high
-                held[line.measure].append((inside, line.caution == "few_groups"))
+                held[line.measure].append((inside, line.warning == "few_groups"))
         for compared in fe.compare(
             log, score=["one", "other"], baseline="one", measures=MEASURES, by="study",
             correction="none", **_COLUMNS,
@@ -85,10 +85,10 @@ def coverage(law: str, groups: int, repetitions: int) -> Iterator[tuple[object, 
             if compared.by is not None:
                 seen[compared.measure].append(compared.p_value <= 0.05)
     for measure in MEASURES:
-        inside, caution = np.array(held[measure]).T
-        misses = f"{np.mean(caution[~inside]):.0%}" if not inside.all() else "none"
+        inside, warning = np.array(held[measure]).T
+        misses = f"{np.mean(warning[~inside]):.0%}" if not inside.all() else "none"
         yield (
-            law, f"{groups:,}", measure, f"{np.mean(inside):.1%}", f"{np.mean(caution):.0%}",
+            law, f"{groups:,}", measure, f"{np.mean(inside):.1%}", f"{np.mean(warning):.0%}",
             misses, f"{np.mean(seen[measure]):.1%}",
         )  # fmt: skip
 
@@ -134,11 +134,11 @@ def main() -> None:
     text = (
         "# Coverage of 95 % intervals\n\n"
         f"Written by `python -m bench.coverage`: {arguments.repetitions:,} logs a row. Effects "
-        "grow with the size of a group. *Caution* is `few_groups`; *of misses*, how many of the "
+        "grow with the size of a group. *Warning* is `few_groups`; *of misses*, how many of the "
         "intervals that miss the truth have it; *equal models*, how often `compare` sees a "
         "difference at 5 %.\n\n"
         + table(
-            ("sizes of groups", "groups", "measure", "coverage", "caution", "of misses",
+            ("sizes of groups", "groups", "measure", "coverage", "warning", "of misses",
              "equal models"), rows,
         )
     )  # fmt: skip

@@ -122,7 +122,7 @@ def _cell(values: list[fe.ComparedValue]) -> Cell:
     deltas = np.array([value.delta for value in values])
     moved = _TRUE * float(np.nanstd(deltas)) if np.isfinite(deltas).any() else 0.0
     return Cell(
-        np.array([value.caution not in _NONE_TO_COMPARE for value in values]),
+        np.array([value.warning not in _NONE_TO_COMPARE for value in values]),
         np.array([value.p_value for value in values]),
         np.array([
             value.se > 0
@@ -130,7 +130,7 @@ def _cell(values: list[fe.ComparedValue]) -> Cell:
             and t_tail((value.delta + moved) / value.se, value.degrees) <= _ALPHA
             for value in values
         ]),
-        Counter(str(value.caution) for value in values if np.isnan(value.p_value)),
+        Counter(str(value.warning) for value in values if np.isnan(value.p_value)),
     )  # fmt: skip
 
 

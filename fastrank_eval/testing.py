@@ -270,7 +270,7 @@ def undefined_group(measures: Measures, groups: Groups) -> int:
         if text not in values or not math.isnan(values[text][added]):
             continue
         tried += 1
-        same = (*NUMBERS, "caution", "groups_used")
+        same = (*NUMBERS, "warning", "groups_used")
         law = "a group of undefined value"
         _that(all(new[name] == old[name] for name in same), law, text, old, new)
         _that(new["groups"] == old["groups"] + 1, law, text, "groups")

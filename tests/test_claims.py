@@ -77,7 +77,7 @@ def test_1__two_groups_and_one_that_decides__are_no_proof() -> None:
     log = {"g": [1, 1, 1, 2], "y": [1, 1, 1, 0], "a": [0.9, 0.1, 0.1, 0.1]}
     found = fe.compare(log | {"b": [0.9, 0.9, 0.1, 0.1]}, **ROLES, measures="FScore")
     (line,) = found.document()["comparisons"]
-    assert (line["delta"], line["caution"]) == (pytest.approx(0.3), "one_group")
+    assert (line["delta"], line["warning"]) == (pytest.approx(0.3), "one_group")
     assert untested(line)
 
 
@@ -86,10 +86,10 @@ def test_1__users_who_are_all_alike__make_no_error(text: str) -> None:
     for copies in (2, 3, 7, 60):
         found = fe.compare(of_copies(copies), **ROLES, measures=text)
         (line,) = found.document()["comparisons"]
-        assert line["caution"] == "no_variance", line
+        assert line["warning"] == "no_variance", line
         assert untested(line), line
         for value in found.evaluated:
-            assert (value.caution, *map(math.isnan, (value.se, value.ci_low))) == NO_INTERVAL
+            assert (value.warning, *map(math.isnan, (value.se, value.ci_low))) == NO_INTERVAL
         (failure,) = found.check(f"{text} delta_ci_high < 0").failures
         assert failure.kind == "undefined"
 
@@ -101,8 +101,8 @@ def test_1__users_of_whom_each_is_a_number_of_copies__make_no_error() -> None:
     log |= {name: np.tile(copies[name], sizes.sum()) for name in ("y", "a", "b")}
     texts = "LogLoss,NE,Brier,PCOC,Bias,MAE,MSE,RMSE,PPV,NPV,TPR,TNR,FScore(beta=3),Accuracy"
     found = fe.compare(log, **ROLES, measures=[*texts.split(","), "MCC", "BalancedAccuracy"])
-    assert {value.caution for value in found.evaluated} == {"no_variance"}
-    assert {line.caution for line in found} <= {"no_variance", "no_difference"}
+    assert {value.warning for value in found.evaluated} == {"no_variance"}
+    assert {line.warning for line in found} <= {"no_variance", "no_difference"}
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
@@ -112,14 +112,14 @@ def test_1__long_users_alike_with_weights_far_apart__make_no_error(seed: int) ->
     columns |= {"y": np.arange(rows) % 2, "w": np.where(rng.random(rows) < 0.5, 1.0, 1e15)}
     log = {"g": np.repeat([0, 1, 2], rows)} | {n: np.tile(v, 3) for n, v in columns.items()}
     found = fe.compare(log, **ROLES, measures="AUC(se='clustered')", weight="w")
-    assert {value.caution for value in (*found, *found.evaluated)} == {"no_variance"}
+    assert {value.warning for value in (*found, *found.evaluated)} == {"no_variance"}
 
 
 def test_1__a_class_that_outweighs_the_other_by_far__is_compared() -> None:
     log = {"g": [1, 1, 1, 2, 2, 2], "y": [1, 0, 1] * 2, "w": [1e14, 1e4, 1e6] * 2}
     log |= {"a": [0.77, 0.23, 0.32] * 2, "b": [0.86, 0.05, 0.77] * 2}
     found = fe.compare(log, **ROLES, measures="NE,RIG", weight="w")
-    assert [line.caution for line in found] == ["no_variance"] * 2
+    assert [line.warning for line in found] == ["no_variance"] * 2
 
 
 def test_1__the_same_third_in_every_group__is_no_error() -> None:
@@ -130,7 +130,7 @@ def test_1__the_same_third_in_every_group__is_no_error() -> None:
         found = fe.compare(THIRDS, **ROLES, measures="GAUC", test=test)
         (line,) = found.document()["comparisons"]
         assert (line["se"], line["ci_low"], line["ci_high"]) == (None, None, None)
-        assert (line["p_value"], line["caution"]) == (p_value, "no_variance")
+        assert (line["p_value"], line["warning"]) == (p_value, "no_variance")
 
 
 def test_1__a_night_of_exchangeable_models__has_no_tiny_p_value() -> None:
@@ -169,7 +169,7 @@ def test_2__one_row_of_one_user__has_no_interval() -> None:
     found = fe.evaluate(log, group="g", label="y", score="s", measures="PPV,TPR,PCOC")
     for line in found.document()["results"]:
         assert (line["se"], line["ci_low"], line["ci_high"]) == (None, None, None)
-        assert (line["effective_groups"], line["caution"]) == (1, "one_group")
+        assert (line["effective_groups"], line["warning"]) == (1, "one_group")
     assert "one group has no standard error: PPV, TPR, PCOC" in repr(found)
 
 
@@ -220,10 +220,10 @@ def test_4__a_result_that_cannot_pair_rows__names_what_can() -> None:
     result = fe.evaluate(of_copies(5), **asked, measures="LogLoss,AUC,ECE(bins=5)")
     found = result.compare(baseline="a")
     for text in ("LogLoss", "AUC"):
-        assert found.find(text).caution == "not_paired"
+        assert found.find(text).warning == "not_paired"
         assert "fe.compare(source, ...)" in found.find(text).verdict
         assert "evaluate(..., baseline=" in found.find(text).verdict
-    assert found.find("ECE(bins=5)").caution == "pooled"
+    assert found.find("ECE(bins=5)").warning == "pooled"
 
 
 # --- Rows that leave unseen: null scores and NaN (5, 6) ------------------------------------------
@@ -1737,7 +1737,7 @@ def test_32__uuids_are_shown_as_uuids() -> None:
         fe.State.from_bytes(state.to_bytes()).result().per_group,
         state.compare(baseline="a").per_group,
         comparison.per_group,
-        comparison.movers("GAUC"),
+        comparison.largest_changes("GAUC"),
         fe.evaluate(log, **{**options, "label": ["y"]}, keep="values").per_group,
     ]
     for table in tables:

@@ -44,7 +44,7 @@ COMMANDS = [
     "nightly month/nightly.toml --export tables",
 ]
 DEMO = "demo . --overwrite --rows 20000 --night-rows 3000"
-#: How they end: nights of so few rows are not sound.
+#: How they end: nights of so few rows did not pass the checks.
 ENDED = [f"{3 if 'backfill' in command else 0} {command}" for command in [DEMO, *COMMANDS]]
 #: Runs commands; each attempt to reach a host is an error, and is printed.
 PROGRAM = """

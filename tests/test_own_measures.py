@@ -36,7 +36,7 @@ class Coverage(fe.Measure):
     formula = "R / N"
     reference = "none"
     options = (REL, WEIGHT)
-    spellings = ("relevant_share",)
+    aliases = ("relevant_share",)
     takes_cutoff = False
 
     def shared_values(self, ranking, cutoffs):
@@ -191,7 +191,7 @@ def test_plain_function__of_too_many_ties__names_the_remedy() -> None:
 
 
 def changed(**attributes: object) -> type[fe.Measure]:
-    return type("Other", (Coverage,), {"name": "Other", "spellings": (), **attributes})
+    return type("Other", (Coverage,), {"name": "Other", "aliases": (), **attributes})
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,7 @@ def changed(**attributes: object) -> type[fe.Measure]:
         (changed(formula=None), "^Other: formula must be a text, got None"),
         (changed(name="my measure"), "^Other: must have .*, got 'my measure', which is no ident"),
         (changed(name="gauc"), r"got 'gauc', a name of fastrank_eval.measures.auc.GroupedAUC"),
-        (changed(spellings=("MRR",)), r"^Other: must have names of its own, got 'MRR'"),
+        (changed(aliases=("MRR",)), r"^Other: must have names of its own, got 'MRR'"),
         (changed(options=(WEIGHT, "beta")), "^Other: must have valid options .*, got 'beta'; "),
         (
             changed(options=(WEIGHT, Param("beta", 0, "weight of recall", number(above=0)))),
@@ -223,7 +223,7 @@ def changed(**attributes: object) -> type[fe.Measure]:
             changed(needs_relevant=True, options=(WEIGHT,)),
             "^Other: must have valid .* add REL",
         ),
-        (changed(spellings="cov"), "^Other: spellings must be a tuple of texts, got 'cov'"),
+        (changed(aliases="cov"), "^Other: aliases must be a tuple of texts, got 'cov'"),
         (
             changed(presets={"Cov2": {"re": 2}}),
             "^Other: must have valid options .*'Cov2'.* no option 're'",
@@ -249,7 +249,7 @@ def changed(**attributes: object) -> type[fe.Measure]:
         ),
         *(
             (
-                changed(spellings=(word,)),
+                changed(aliases=(word,)),
                 f"^Other: .*, got '{word}', which is no identifier",
             )
             for word in ("None", "lambda", "2nd", "größe", "a-b", "")
@@ -264,16 +264,16 @@ def test_register__a_class_that_is_no_measure__is_refused(kind: object, message:
 
 
 def test_register__of_each_measure_of_the_package__changes_nothing() -> None:
-    before, spellings = list(registry.items()), dict(base.aliases)
+    before, by_alias = list(registry.items()), dict(base.aliases)
     for kind in list(registry.values()):
         fe.register(kind)
-    assert (list(registry.items()), base.aliases) == (before, spellings)
+    assert (list(registry.items()), base.aliases) == (before, by_alias)
 
 
 def test_class_defined_anew__loses_the_names_that_it_no_longer_has() -> None:
     fe.register(Coverage)
     assert str(fe.measure("relevant_share")) == "Coverage"
-    attributes = {"__module__": __name__, "name": "coverage", "spellings": ()}
+    attributes = {"__module__": __name__, "name": "coverage", "aliases": ()}
     fe.register(type("Coverage", (Coverage,), attributes))
     assert str(fe.measure("Coverage")) == "coverage"
     assert "Coverage" not in registry
@@ -422,7 +422,7 @@ def writes_its_input(self: fe.Measure, ranking, cutoffs: np.ndarray) -> np.ndarr
     ids=["range", "number of groups", "number of cutoffs", "writes its input"],
 )
 def test_check_measure__names_the_law_that_is_broken(attributes: dict, law: str) -> None:
-    kind = type("Wrong", (Coverage,), {"name": "Wrong", "spellings": (), **attributes})
+    kind = type("Wrong", (Coverage,), {"name": "Wrong", "aliases": (), **attributes})
     with pytest.raises(AssertionError, match=law):
         check_measure(fe.register(kind))
 

@@ -37,7 +37,7 @@ comparisons: fe.Comparison = fe.compare(
     log, group="user_id", label=["click", "user_id"], score=["score_a", "score_b"],
     baseline="score_a", measures={"click": [fe.GAUC, "RR"], "user_id": "nDCG@10"}, by="click",
 )
-of_label: fe.Comparison = comparisons["click"]
+for_label: fe.Comparison = comparisons["click"]
 state: fe.State = fe.partial(log, group="user_id", label="click", score="score_a", confidence=0.9)
 fe.trec.evaluate({"q": {"d": 1}}, {"bm25": {"q": {"d": 1.0}}}, "nDCG@10,AP").value("AP", "bm25")
 

@@ -184,7 +184,7 @@ def calls(folder: Path) -> Iterator[Call]:
         {"source": CLASSES, "label": "kind", "scores": ["p0", "p1"]},
     )  # fmt: skip
     yield Call("gate", fe.gate, {"fail_if": "GAUC < 0.5"})
-    yield Call("measure", fe.measure, {"spelling": "GAUC"})
+    yield Call("measure", fe.measure, {"alias": "GAUC"})
     yield Call("register", fe.register, {"kind": type(fe.GAUC)})
     yield Call("measure_of", fe.measure_of, {"function": first_label, "name": "FirstLabel"})
     yield Call("parse_measures", fe.parse_measures, {"measures": "GAUC"})
@@ -226,9 +226,9 @@ def calls(folder: Path) -> Iterator[Call]:
         (comparison, {
             "check": {"fail_if": "GAUC delta < -0.9"},
             "find": {"measure": "GAUC"},
-            "mover_tables": {"top": 1},
-            "movers": {"measure": "GAUC"},
-            "slice_movers": {"measure": "GAUC"},
+            "tables_of_largest_changes": {"top": 1},
+            "largest_changes": {"measure": "GAUC"},
+            "largest_slice_changes": {"measure": "GAUC"},
             "decomposition": {"measure": "GAUC"},
         }),
         (found, {"of": {"score": "old"}, "plot": {"path": str(folder / "roc.svg")}}),

@@ -100,7 +100,7 @@ HISTORY = {
     "rows_share": "rows of the groups used over all rows",
     "positives_share": "relevant rows of the groups used over all relevant rows",
     "dropped": "JSON object: groups left out, by reason",
-    "caution": "`few_groups` and other reasons why the interval is rough, or NULL",
+    "warning": "`few_groups` and other reasons why the interval is rough, or NULL",
     "difference.": "A row for each kind, model, slice and measure.",
     "difference.rows": "rows of the slice, in a difference from the baseline; else 0",
     "difference.kind": "`baseline`: from the baseline; `yesterday`, `last_week`: of the model from "

@@ -174,7 +174,7 @@ def roles(measure: fe.Measure) -> tuple[dict[str, Any], dict[str, Any]]:
     elif measure.needs_judgments or measure.name in ("Judged", "Unjudged", "RBPres"):
         log, options["unjudged"] = {**JUDGED}, "allow"
         del log["slot"]
-    if {"field", "columns"} & measure.given:
+    if {"field", "columns"} & measure.explicit_options:
         log["slot"] = LOG["slot"]
     if measure.refuses("expected"):
         options["ties"] = "input"
@@ -216,7 +216,7 @@ def error(measure: fe.Measure) -> str:
     """Say whether the value of a log with groups has a standard error."""
     if measure.has_error:
         return "yes, with groups as clusters"
-    return "by the option `se`" if "se" in measure.chosen else "no"
+    return "by the option `se`" if "se" in measure.option_values else "no"
 
 
 def edges(measure: fe.Measure) -> list[str]:
@@ -314,7 +314,7 @@ def measure_page(entry: dict[str, Any], others: Mapping[str, list[str]]) -> str:
         ["needs", ", ".join(kind_needs(kind)) or "nothing else"],
         ["reference", plain(entry["reference"])],
     ]  # fmt: skip
-    names = [f"`{word}`" for word in entry["spellings"]]
+    names = [f"`{word}`" for word in entry["aliases"]]
     names += [
         f"`{word}` ({', '.join(f'`{option}={value!r}`' for option, value in preset.items())})"
         for word, preset in entry["presets"].items()
@@ -460,7 +460,7 @@ def scale_table() -> str:
     lists = "; ".join(f"*{name}*: {MEASURES[name]}" for name in ("seven", "eight"))
     return "\n".join(
         [
-            *table(list(SCALE_COLUMNS.values()), [[row[place] for place in kept] for row in rows]),
+            *table(list(SCALE_COLUMNS.values()), [[row[index] for index in kept] for row in rows]),
             "",
             f"{facts['date']}, {facts['processor']}, {facts['threads']} threads. {lists}.",
             "",

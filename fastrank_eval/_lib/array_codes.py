@@ -108,8 +108,8 @@ def _stated_by(metadata: bytes, body: pa.Buffer) -> tuple[int, int]:
     def field(table: int, position: int) -> int:
         """Return the place of an entry of a table, 0 if it is left out."""
         entries = table - number("i", table)
-        place = 4 + 2 * position
-        offset = number("H", entries + place) if place < number("H", entries) else 0
+        index = 4 + 2 * position
+        offset = number("H", entries + index) if index < number("H", entries) else 0
         return table + offset if offset else 0
 
     def target(at: int) -> int:
@@ -126,8 +126,8 @@ def _stated_by(metadata: bytes, body: pa.Buffer) -> tuple[int, int]:
     rows = number("q", length) if length else 0
     if not buffers:
         return 0, rows
-    compressed, places, content = field(batch, 3) > 0, target(buffers), 0
-    for at in range(places + 4, places + 4 + 16 * number("I", places), 16):
+    compressed, indices, content = field(batch, 3) > 0, target(buffers), 0
+    for at in range(indices + 4, indices + 4 + 16 * number("I", indices), 16):
         offset, size = number("q", at), number("q", at + 8)
         if compressed and size:
             # The size after decompression stands first; -1 where this buffer is not compressed.

@@ -389,8 +389,8 @@ def csv_text(names: Sequence[str], rows: Iterable[Iterable[object]], safe: bool 
     >>> csv_text(["model", "delta"], [["-old", -0.5]], safe=True)
     "model,delta\n'-old,-0.5\n"
     """
-    sheet = io.StringIO()
-    writer = csv.writer(sheet, lineterminator="\n")
+    table = io.StringIO()
+    writer = csv.writer(table, lineterminator="\n")
     for row in ([*names], *rows):
         writer.writerow(csv_cells(row, safe))
-    return sheet.getvalue()
+    return table.getvalue()

@@ -119,7 +119,7 @@ def error_of_rela_impr(
 
 def has_chance(measure: Measure) -> bool:
     """Return whether a random order has the value 0.5 by the measure."""
-    return measure.name in ("AUC", "GAUC") and (measure.chosen.get("max_fpr") or 1) >= 1
+    return measure.name in ("AUC", "GAUC") and (measure.option_values.get("max_fpr") or 1) >= 1
 
 
 def refuse_without_chance(measure: Measure) -> None:
@@ -140,13 +140,13 @@ class Decomposition:
         The overall values; NaN where a side has no weight.
     within : float
         The part due to changes of value inside slices.
-    mix : float
+    composition : float
         The part due to changes of the slices' shares of the weight.
     remainder : float
         The rest: 0 except for rounding where the overall values are the weighted means of the
         slices' values.
-    slice_within, slice_mix : ndarray of float64, shape (slices,)
-        The contribution of each slice to `within` and to `mix`.
+    slice_within, slice_composition : ndarray of float64, shape (slices,)
+        The contribution of each slice to `within` and to `composition`.
     slices : tuple of str, shape (slices,)
         Labels of the slices; empty if `decompose` got only numbers.
     """
@@ -154,15 +154,15 @@ class Decomposition:
     before: float
     after: float
     within: float
-    mix: float
+    composition: float
     remainder: float
     slice_within: np.ndarray
-    slice_mix: np.ndarray
+    slice_composition: np.ndarray
     slices: tuple[str, ...] = ()
 
     @property
     def difference(self) -> float:
-        """``after - before``, which is ``within + mix + remainder``."""
+        """``after - before``, which is ``within + composition + remainder``."""
         return self.after - self.before
 
 
@@ -175,7 +175,7 @@ def decompose(
     before: float | None = None,
     after: float | None = None,
 ) -> Decomposition:
-    """Decompose a difference into change within slices and change of mix.
+    """Decompose a difference into change within slices and change of composition.
 
     With share p = W / sum(W) and value v = S / W of each slice, the overall value is V = sum p v,
     and with m(x) the mean of x before and after
@@ -186,10 +186,11 @@ def decompose(
     its sign. With the weights of one side (as in Laspeyres and Paasche indices) an interaction term
     remains, or is hidden in one of the two terms, and the result depends on the choice of the first
     side. m(V) does not change the sum, because shares add up to 1 on both sides. It makes a slice's
-    mix positive where the slice grew and is better than the overall value, or shrank and is worse.
+    composition positive where the slice grew and is better than the overall value, or shrank and is
+    worse.
 
-    A slice that only one side has cannot have changed its value: all of it is mix, at the value
-    that it has. A slice without weight on both sides adds 0.
+    A slice that only one side has cannot have changed its value: all of it is composition, at the
+    value that it has. A slice without weight on both sides adds 0.
 
     The overall values are means of slices only if each group lies in one slice, or if the measure
     is a mean over rows. Where a slice varies inside groups (GAUC by slot), groups are cut, and
@@ -221,7 +222,7 @@ def decompose(
     ...     np.array([50.0, 50.0]), np.array([25.0, 35.0]),
     ...     np.array([20.0, 80.0]), np.array([10.0, 56.0]),
     ... )
-    >>> round(result.difference, 9), round(result.within, 9), round(result.mix, 9)
+    >>> round(result.difference, 9), round(result.within, 9), round(result.composition, 9)
     (0.06, 0.0, 0.06)
     """
     weights, sums = (weight_before, weight_after), (sum_before, sum_after)
@@ -241,13 +242,15 @@ def decompose(
     middle = (overall[0] + overall[1]) / 2
     within = (shares[0] + shares[1]) / 2 * (new - old)
     either = present[0] | present[1]
-    mix = np.where(either, ((old + new) / 2 - middle) * (shares[1] - shares[0]), 0.0)
-    mix += 0.0  # not -0.0
-    total_within, total_mix = math.fsum(within.tolist()), math.fsum(mix.tolist())
+    composition = np.where(either, ((old + new) / 2 - middle) * (shares[1] - shares[0]), 0.0)
+    composition += 0.0  # not -0.0
+    total_within, total_composition = math.fsum(within.tolist()), math.fsum(composition.tolist())
     first = overall[0] if before is None else before
     last = overall[1] if after is None else after
-    remainder = math.fsum([last, -first, -total_within, -total_mix])
-    return Decomposition(first, last, total_within, total_mix, remainder, within, mix)
+    remainder = math.fsum([last, -first, -total_within, -total_composition])
+    return Decomposition(
+        first, last, total_within, total_composition, remainder, within, composition
+    )
 
 
 #: Column names after the keys.
@@ -292,8 +295,8 @@ def contributions(records: GroupRecords, base: int, model: int, m: int, delta: f
     return shares * (delta / log_difference) if log_difference else np.zeros(len(base_weights))
 
 
-def mover_rows(table: pa.Table) -> list[dict[str, Any]]:
-    """Convert a table of movers to plain Python values, bytes to hexadecimal."""
+def rows_of_largest_changes(table: pa.Table) -> list[dict[str, Any]]:
+    """Convert a table of the largest changes to plain Python values, bytes to hexadecimal."""
     names, numbers = table.column_names[: -len(TITLES)], table.columns[-len(TITLES) :]
     keys = [column.to_pylist() for column in table.columns[: len(names)]]
     return [
@@ -316,7 +319,7 @@ def _total(terms: np.ndarray) -> float:
     return sums.total(0)
 
 
-def movers_table(
+def table_of_largest_changes(
     records: GroupRecords, base: int, model: int, m: int, delta: float, top: int
 ) -> pa.Table:
     """List the groups that raised a measure most, then the opposite.
@@ -446,14 +449,18 @@ def decomposition_rows(
             "by": by,
             **{
                 name: plain_value(getattr(decomposition, name))
-                for name in ("before", "after", "difference", "within", "mix", "remainder")
+                for name in ("before", "after", "difference", "within", "composition", "remainder")
             },
             "slices": [
-                {"slice": label, "within": plain_value(within), "mix": plain_value(mix)}
-                for label, within, mix in zip(
+                {
+                    "slice": label,
+                    "within": plain_value(within),
+                    "composition": plain_value(composition),
+                }
+                for label, within, composition in zip(
                     decomposition.slices,
                     decomposition.slice_within.tolist(),
-                    decomposition.slice_mix.tolist(),
+                    decomposition.slice_composition.tolist(),
                     strict=True,
                 )
             ],

@@ -13,12 +13,12 @@ from fastrank_eval._lib.threads import processors
 from fastrank_eval.analysis.compare_tests import (
     TESTS,
     Choices,
-    Evidence,
+    ErrorOfDifference,
     adjust_rows,
     compare_models,
     default_measures,
-    group_evidence,
-    pooled_evidence,
+    group_error,
+    pooled_error,
     refuse_pooled,
 )
 from fastrank_eval.analysis.compared_value import RESAMPLING, ComparedValue
@@ -33,7 +33,7 @@ from fastrank_eval.engine.summary import GroupRecords, group_records
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.parser import requested_measures, text_with_options
 from fastrank_eval.measures.pooled import PooledMeasure
-from fastrank_eval.results.labels import labelled, of_labels
+from fastrank_eval.results.labels import for_labels, labelled
 from fastrank_eval.stats.bootstrap import REPLICATES, SEED
 from fastrank_eval.stats.hypothesis_tests import CORRECTIONS
 
@@ -96,8 +96,8 @@ def compare(
         Any other argument of `evaluate`: `group`, which is required, `score` with two columns or
         more ... `confidence` is the level of intervals; a difference is shown where the adjusted
         p-value is at most ``1 - confidence``. ``keep=""`` keeps no values of groups
-        for `Comparison.movers` and `Comparison.per_group`; that bounds memory for any number of
-        groups, unless AUC with a clustered error is a measure.
+        for `Comparison.largest_changes` and `Comparison.per_group`; that bounds memory for any
+        number of groups, unless AUC with a clustered error is a measure.
 
     Returns
     -------
@@ -178,10 +178,10 @@ def compare_with(
         Start time by `time.perf_counter`.
     """
     by_label = measures_by_label(label, measures)
-    requested = {name: requested_measures(of_label) for name, of_label in by_label.items()}
-    for of_label in requested.values():
-        refuse_pooled(choices.test, of_label)
-    computed = {name: with_clustered_errors(of_label) for name, of_label in requested.items()}
+    requested = {name: requested_measures(for_label) for name, for_label in by_label.items()}
+    for for_label in requested.values():
+        refuse_pooled(choices.test, for_label)
+    computed = {name: with_clustered_errors(for_label) for name, for_label in requested.items()}
     comparisons = {}
     for name, evaluation in zip(computed, evaluate(computed), strict=True):
         refuse_if_none_left(evaluation.meta.conventions, evaluation.meta.rows)
@@ -192,7 +192,7 @@ def compare_with(
     for comparison in comparisons.values():
         comparison.meta = replace(comparison.meta, seconds=seconds)
     baseline, evaluated = comparison.baseline, labelled(comparisons, "evaluated")
-    return of_labels(Comparison, label, comparisons, baseline=baseline, evaluated=evaluated)
+    return for_labels(Comparison, label, comparisons, baseline=baseline, evaluated=evaluated)
 
 
 def comparison_of(
@@ -223,7 +223,7 @@ def comparison_of(
         compare_slices(evaluation, plan.baseline, records, choices),
         replace(meta, seconds=perf_counter() - started, requested=dict(requested)),
         baseline,
-        [plan.roles.scores[model] for model in plan.rivals],
+        [plan.roles.scores[model] for model in plan.candidates],
         [str(m) for m in plan.measures],
         requested,
         records,
@@ -234,7 +234,9 @@ def comparison_of(
 def with_clustered_errors(measures: Sequence[Measure]) -> tuple[Measure, ...]:
     """Select AUC's clustered standard error, unless options exclude it."""
     computed = [
-        m(se="clustered") if m.name == "AUC" and not m.given & {"se", "bins", "max_fpr"} else m
+        m(se="clustered")
+        if m.name == "AUC" and not m.explicit_options & {"se", "bins", "max_fpr"}
+        else m
         for m in measures
     ]
     return with_names(measures, computed)
@@ -291,28 +293,28 @@ def compare_slices(
     """
     plan = evaluation.plan
     slices: list[Slice] = []
-    for by, label, index, sums, row_states in evaluation.totals.each_slice():
-        rows, carriers = sums.rows(index), sums.carriers(index)
-        evidence = {
+    for by, label, index, sums, pooled_states in evaluation.totals.each_slice():
+        rows, effective_groups = sums.rows(index), sums.effective_groups(index)
+        errors = {
             plan.roles.scores[model]: [
-                pooled_evidence(row_states, model, measure, plan.threads, rows, carriers)
+                pooled_error(pooled_states, model, measure, plan.threads, rows, effective_groups)
                 if isinstance(measure, PooledMeasure)
-                else group_evidence(
+                else group_error(
                     measure, m, sums.means[base], sums.means[model], sums.pairs[model], index
                 )
                 for m, measure in enumerate(plan.measures)
             ]
-            for model in plan.rivals
+            for model in plan.candidates
         }
-        slices.append((by, label, rows, evidence))
+        slices.append((by, label, rows, errors))
     values = values_by_slice(evaluation.summary)
     return differences(slices, values, plan.measures, plan.roles.scores[base], records, choices)
 
 
 #: Values by slicing and slice, then by score column and measure.
 SliceValues = dict[tuple[str | None, str], dict[tuple[str, str], MeasureValue]]
-#: Slicing, slice, its rows, and the evidence on each candidate by measure.
-Slice = tuple[str | None, str, int, Mapping[str, Sequence[Evidence]]]
+#: Slicing, slice, its rows, and the errors of each candidate by measure.
+Slice = tuple[str | None, str, int, Mapping[str, Sequence[ErrorOfDifference]]]
 
 
 def differences(
@@ -340,9 +342,9 @@ def differences(
     choices : Choices
     """
     by_slicing: dict[str | None, list[ComparedValue]] = {}
-    for by, label, rows, evidence in slices:
+    for by, label, rows, errors in slices:
         compared = compare_models(
-            values[by, label], measures, base, evidence, choices, None if by else records
+            values[by, label], measures, base, errors, choices, None if by else records
         )
         by_slicing.setdefault(by, []).extend(replace(row, rows=rows) for row in compared)
     return [row for own in by_slicing.values() for row in adjust_rows(own, measures, choices)]

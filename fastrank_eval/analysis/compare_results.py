@@ -26,7 +26,7 @@ from fastrank_eval.analysis.compare_tests import (
     NO_ERROR,
     NOT_PAIRED,
     Choices,
-    records_evidence,
+    records_error,
     refuse_pooled,
 )
 from fastrank_eval.analysis.comparison import Comparison
@@ -117,11 +117,11 @@ def _compare_groups(
                 missing = _no_value(by, label, score, m)
                 values[by, label].setdefault((score, str(m)), missing)
     base_index = records.scores.index(base)
-    evidence = {
+    error = {
         candidate: [
             (NOT_PAIRED if paired.has_error else NO_ERROR)
             if m.pooled
-            else records_evidence(
+            else records_error(
                 records, base_index, records.scores.index(candidate), records.measures.index(m)
             )
             for m, paired in zip(measures, with_clustered_errors(measures), strict=True)
@@ -129,7 +129,7 @@ def _compare_groups(
         for candidate in candidates
     }
     slices.sort(key=lambda each: slicings.index(each[0]))
-    slices.insert(0, (None, "all", meta.rows, evidence))
+    slices.insert(0, (None, "all", meta.rows, error))
     rows = differences(slices, values, measures, base, records, choices)
     return Comparison(
         rows,
@@ -147,7 +147,7 @@ def _compare_groups(
 def _no_value(by: str, label: str, score: str, measure: Measure) -> MeasureValue:
     """Make the undefined value of a slice that a result does not have."""
     aggregate = "pooled" if measure.pooled else measure.aggregate
-    nan, name = math.nan, measure.spelling or ""
+    nan, name = math.nan, measure.alias or ""
     return MeasureValue(
         score, label, str(measure), nan, 0, 0, {}, nan, nan, aggregate, by=by, name=name
     )
@@ -271,7 +271,8 @@ def compare_states(
     if other is None and base is not None and base == state.baseline:
         if choices.needs_groups and not state.has_groups:
             raise ArgumentError(
-                f"test={choices.test!r} reads the values of every group, which {state.shown} does "
+                f"test={choices.test!r} reads the values of every group, which "
+                f"{state.display_name} does "
                 f"not have; evaluate with {KEEP_GROUPS}, or choose test='clustered_t'."
             )
         evaluation = state.evaluation(confidence=confidence, min_groups=min_groups)
@@ -280,7 +281,7 @@ def compare_states(
         return comparison_of(evaluation, choices, state.requested, started)
     for each in (state,) if other is None else (state, other):
         groups = each.values_of_groups()
-        require_groups(groups, each.shown, each.baseline, alone=other is None)
+        require_groups(groups, each.display_name, each.baseline, alone=other is None)
     evaluation = state.evaluation(confidence=confidence, min_groups=min_groups)
     choices = replace(choices, confidence=evaluation.plan.confidence)
     other_result = None

@@ -29,7 +29,7 @@ from fastrank_eval.analysis.group_join import group_ids
 from fastrank_eval.engine import DEFAULT_MEASURES
 from fastrank_eval.engine.records import MeasureValue
 from fastrank_eval.engine.summary import GroupRecords
-from fastrank_eval.engine.totals import RowStates
+from fastrank_eval.engine.totals import PooledStates
 from fastrank_eval.measures import Measure, parse_measures
 from fastrank_eval.measures.pooled import ClusteredMeasure, PooledMeasure
 from fastrank_eval.stats.bootstrap import (
@@ -51,7 +51,7 @@ from fastrank_eval.stats.hypothesis_tests import (
 )
 from fastrank_eval.stats.intervals import (
     FEW_GROUPS,
-    Support,
+    ErrorGroups,
     is_rounding,
     normal_quantile,
     t_quantile,
@@ -66,11 +66,11 @@ from fastrank_eval.stats.means import (
     rounding_of_difference,
 )
 
-_NO_GROUPS = Support(0)
+_NO_GROUPS = ErrorGroups(0)
 
 
 @dataclass(frozen=True)
-class Evidence:
+class ErrorOfDifference:
     """The standard error of a difference and the groups behind it.
 
     Parameters
@@ -78,11 +78,11 @@ class Evidence:
     se : float
         Standard error, with groups as clusters; NaN where unknown, 0 if no group differs from
         another.
-    support : Support
+    behind : ErrorGroups
         The groups behind the standard error.
     pairs : GroupPairs or None
         Comparison of the groups; None if they have no values.
-    caution : str or None
+    warning : str or None
         Why there is no standard error, if the measure is the reason.
     rela_impr_se : float
         Standard error of RelaImpr; NaN where unknown, or where the measure has no RelaImpr.
@@ -91,29 +91,29 @@ class Evidence:
     """
 
     se: float = math.nan
-    support: Support = _NO_GROUPS
+    behind: ErrorGroups = _NO_GROUPS
     pairs: GroupPairs | None = None
-    caution: str | None = None
+    warning: str | None = None
     rela_impr_se: float = math.nan
     rounding: float = 0.0
 
 
 #: For measures whose difference has no known error.
-NO_ERROR = Evidence(caution="pooled")
+NO_ERROR = ErrorOfDifference(warning="pooled")
 #: For slices of results, and for their measures of all rows: the sums of groups are not kept, so
 #: they cannot be paired. An error without pairs would be too large for models on the same rows.
-NOT_PAIRED = Evidence(caution="not_paired")
+NOT_PAIRED = ErrorOfDifference(warning="not_paired")
 
 
-def group_evidence(
+def group_error(
     measure: Measure,
     m: int,
     base: MeanState,
     other: MeanState,
     paired: PairedState,
     slice_index: int = 0,
-) -> Evidence:
-    """Compute the evidence on a mean, geometric mean or sum over groups.
+) -> ErrorOfDifference:
+    """Compute the error of the difference of a mean, geometric mean or sum over groups.
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ def group_evidence(
         se = error_of_sums(base_moments, other_moments, cross, pairs.groups)
         rounding = base_moments.rounding_of_sum() + other_moments.rounding_of_sum()
         se = zero_if_rounding(se, rounding, pairs.groups)
-        return Evidence(se, Support(groups), pairs, rounding=rounding)
+        return ErrorOfDifference(se, ErrorGroups(groups), pairs, rounding=rounding)
 
     def error_by(slopes: tuple[float, float]) -> tuple[float, float]:
         se = error_of_difference(base_moments, other_moments, cross, pairs.groups, slopes)
@@ -147,17 +147,17 @@ def group_evidence(
     means = base.mean(m, weighted, slice_index), other.mean(m, weighted, slice_index)
     is_geometric = measure.aggregate == "geometric mean" and not any(map(math.isnan, means))
     se, rounding = error_by((exp(means[0]), exp(means[1])) if is_geometric else (1.0, 1.0))
-    support = paired.support(m, base_moments, other_moments, slice_index)
+    behind = paired.behind(m, base_moments, other_moments, slice_index)
     rela_impr_se = math.nan
     if has_chance(measure) and not math.isnan(rela_impr(means[1], means[0])):
         rela_impr_se, _ = error_by(slopes_of_rela_impr(means[1], means[0]))
-    return Evidence(
-        se, replace(support, groups=groups), pairs, rela_impr_se=rela_impr_se, rounding=rounding
+    return ErrorOfDifference(
+        se, replace(behind, groups=groups), pairs, rela_impr_se=rela_impr_se, rounding=rounding
     )
 
 
-def records_evidence(records: GroupRecords, base: int, model: int, m: int) -> Evidence:
-    """Compute evidence from the values of groups, by exact sums."""
+def records_error(records: GroupRecords, base: int, model: int, m: int) -> ErrorOfDifference:
+    """Compute the error of a difference from the values of groups, by exact sums."""
     paired = PairedState(1)
     sides = [
         (records.summands(index, m), records.weights.get((index, m))) for index in (base, model)
@@ -169,17 +169,17 @@ def records_evidence(records: GroupRecords, base: int, model: int, m: int) -> Ev
         states.append(state)
     (base_values, base_weights), (model_values, model_weights) = sides
     paired.add(0, base_values, model_values, base_weights, model_weights)
-    return group_evidence(records.measures[m], 0, states[0], states[1], paired)
+    return group_error(records.measures[m], 0, states[0], states[1], paired)
 
 
-def pooled_evidence(
-    pools: RowStates, model: int, measure: PooledMeasure, threads: int, rows: int, by_rows: float
-) -> Evidence:
-    """Compute the evidence on a measure of all rows together.
+def pooled_error(
+    pools: PooledStates, model: int, measure: PooledMeasure, threads: int, rows: int, by_rows: float
+) -> ErrorOfDifference:
+    """Compute the error of the difference of a measure of all rows together.
 
     Parameters
     ----------
-    pools : RowStates
+    pools : PooledStates
         States of all rows, or of a slice.
     model : int
         Index of the candidate.
@@ -196,8 +196,8 @@ def pooled_evidence(
     # Without `difference`, 7 to 10 % of the differences of AUC, whose influences are bounded, would
     # be false positives.
     is_linear = isinstance(measure, ClusteredMeasure)
-    support = Support(error.clusters, by_shares, error.carriers, difference=is_linear)
-    return Evidence(error.se, support, rounding=error.rounding)
+    behind = ErrorGroups(error.clusters, by_shares, error.effective_groups, difference=is_linear)
+    return ErrorOfDifference(error.se, behind, rounding=error.rounding)
 
 
 #: Error and interval of models that are equal in every group.
@@ -210,7 +210,7 @@ def compare_measure(
     measure: Measure,
     base: MeasureValue,
     candidate: MeasureValue,
-    evidence: Evidence,
+    error: ErrorOfDifference,
     choices: Choices,
     result: PairedTest | None = None,
 ) -> ComparedValue:
@@ -220,26 +220,26 @@ def compare_measure(
     ----------
     measure : Measure
     base, candidate : MeasureValue
-    evidence : Evidence
+    error : ErrorOfDifference
     choices : Choices
     result : PairedTest, optional
         Result of a test by the values of every group. By default the difference is tested by its
         standard error.
     """
-    delta, support, test = candidate.value - base.value, evidence.support, choices.test
+    delta, behind, test = candidate.value - base.value, error.behind, choices.test
     if result is None and test != "clustered_z":
         test = "clustered_t"
-    degrees = None if test == "clustered_z" else support.degrees
+    degrees = None if test == "clustered_z" else behind.degrees
     values = base.value, candidate.value
-    is_equal = evidence.se == 0 and support.groups > 1
-    if is_equal and is_rounding(delta, values, evidence.rounding, support.groups):
-        delta, result = 0.0, PairedTest(0.0, 1.0, support.groups, "no_difference", _NO_DIFFERENCE)
-    elif result is None or support.groups < 2 or (evidence.se == 0 and test in _BY_VARIANCE):
-        result = clustered_test(delta, evidence.se, support.groups, degrees)
-    elif evidence.se == 0:
+    is_equal = error.se == 0 and behind.groups > 1
+    if is_equal and is_rounding(delta, values, error.rounding, behind.groups):
+        delta, result = 0.0, PairedTest(0.0, 1.0, behind.groups, "no_difference", _NO_DIFFERENCE)
+    elif result is None or behind.groups < 2 or (error.se == 0 and test in _BY_VARIANCE):
+        result = clustered_test(delta, error.se, behind.groups, degrees)
+    elif error.se == 0:
         result = replace(result, interval=None)
     se, low, high = result.interval or _interval_of(
-        delta, evidence.se, support.groups, choices.confidence, degrees
+        delta, error.se, behind.groups, choices.confidence, degrees
     )
     row = ComparedValue(
         score=candidate.score,
@@ -259,16 +259,16 @@ def compare_measure(
         test=test,
         statistic=result.statistic,
         p_value=result.p_value,
-        groups=support.groups,
-        degrees=math.nan if degrees is None or support.groups < 2 else degrees,
-        caution=_caution(delta, evidence, result),
+        groups=behind.groups,
+        degrees=math.nan if degrees is None or behind.groups < 2 else degrees,
+        warning=_warning(delta, error, result),
     )
     if has_chance(measure):
-        row = _with_rela_impr(row, base, candidate, evidence, choices.confidence)
-    pairs = evidence.pairs
+        row = _with_rela_impr(row, base, candidate, error, choices.confidence)
+    pairs = error.pairs
     if pairs is None:
         return row
-    varies = pairs.deviation > 2.0**-50 * abs(pairs.mean) and evidence.se != 0
+    varies = pairs.deviation > 2.0**-50 * abs(pairs.mean) and error.se != 0
     wins, losses = pairs.higher, pairs.lower
     if not measure.higher_is_better:
         wins, losses = losses, wins
@@ -287,7 +287,7 @@ def compare_models(
     values: Mapping[tuple[str, str], MeasureValue],
     measures: Sequence[Measure],
     base: str,
-    evidence: Mapping[str, Sequence[Evidence]],
+    error: Mapping[str, Sequence[ErrorOfDifference]],
     choices: Choices,
     records: GroupRecords | None,
 ) -> list[ComparedValue]:
@@ -300,7 +300,7 @@ def compare_models(
     measures : sequence of Measure
     base : str
         Score column of the baseline.
-    evidence : mapping of str to sequence of Evidence
+    error : mapping of str to sequence of ErrorOfDifference
         For each candidate one for each measure.
     choices : Choices
     records : GroupRecords or None
@@ -313,7 +313,7 @@ def compare_models(
         Before any correction.
     """
     rows: list[ComparedValue] = []
-    for candidate, of_measures in evidence.items():
+    for candidate, of_measures in error.items():
         pairs = [(values[base, str(m)], values[candidate, str(m)]) for m in measures]
         results: dict[int, PairedTest] = {}
         if records is not None and choices.needs_groups:
@@ -366,39 +366,39 @@ def _interval_of(
     return se, value - quantile * se, value + quantile * se
 
 
-def _caution(delta: float, evidence: Evidence, result: PairedTest) -> str | None:
+def _warning(delta: float, error: ErrorOfDifference, result: PairedTest) -> str | None:
     if math.isnan(delta):
         return "undefined"
-    if evidence.caution:
-        return evidence.caution
-    support = evidence.support
-    if support.groups < 2:
-        return "one_group" if support.groups else None
-    if not evidence.se or result.note == "no_variance":
+    if error.warning:
+        return error.warning
+    behind = error.behind
+    if behind.groups < 2:
+        return "one_group" if behind.groups else None
+    if not error.se or result.note == "no_variance":
         return "no_difference" if result.interval == _NO_DIFFERENCE else "no_variance"
-    return "few_groups" if support.effective_groups < FEW_GROUPS else None
+    return "few_groups" if behind.effective_groups < FEW_GROUPS else None
 
 
 def _with_rela_impr(
     row: ComparedValue,
     base: MeasureValue,
     candidate: MeasureValue,
-    evidence: Evidence,
+    error: ErrorOfDifference,
     confidence: float,
 ) -> ComparedValue:
     """Add RelaImpr, with its interval if the baseline is above chance."""
     improvement = rela_impr(candidate.value, base.value)
     if math.isnan(improvement):
-        return replace(row, rela_impr_caution=None if math.isnan(row.delta) else _NOT_ABOVE)
-    is_equal = row.caution == "no_difference"
+        return replace(row, rela_impr_warning=None if math.isnan(row.delta) else _NOT_ABOVE)
+    is_equal = row.warning == "no_difference"
     row = replace(row, rela_impr=0.0 if is_equal else improvement)
-    degrees = None if row.test == "clustered_z" else evidence.support.degrees
+    degrees = None if row.test == "clustered_z" else error.behind.degrees
     _, least, _ = _interval_of(base.value, base.se, row.groups, confidence, degrees)
     if least <= CHANCE:
-        return replace(row, rela_impr_caution=_NEAR)
-    se = evidence.rela_impr_se
-    if evidence.pairs is None:
-        se = error_of_rela_impr(candidate.value, base.value, candidate.se, base.se, evidence.se)
+        return replace(row, rela_impr_warning=_NEAR)
+    se = error.rela_impr_se
+    if error.pairs is None:
+        se = error_of_rela_impr(candidate.value, base.value, candidate.se, base.se, error.se)
     interval = _interval_of(improvement, se, row.groups, confidence, degrees)
     se, low, high = _NO_DIFFERENCE if is_equal else interval
     return replace(row, rela_impr_se=se, rela_impr_ci_low=low, rela_impr_ci_high=high)

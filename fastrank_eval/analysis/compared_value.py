@@ -38,7 +38,7 @@ class ComparedValue(NamedRecord):
         Standard error and confidence interval of `rela_impr` by the delta method, with groups as
         clusters. The degrees of freedom are those of `ci_low` (Student's t for the bootstrap too).
         NaN where unknown.
-    rela_impr_caution : str or None
+    rela_impr_warning : str or None
         ``"near_chance"``: the interval of the baseline includes 0.5, so `rela_impr` has no
         interval; ``"not_above_chance"``: the baseline is not above 0.5, so there is no
         `rela_impr`.
@@ -59,7 +59,7 @@ class ComparedValue(NamedRecord):
         candidate; for slices, one for every slice of the slicing, measure and candidate.
     groups : int
         Groups that either model uses; 1 if the value of a model rests on one group. 0 where
-        `caution` says that no error is known.
+        `warning` says that no error is known.
     degrees : float
         Degrees of freedom of `se`, by Satterthwaite's count of the groups that carry the variance:
         from 1 to ``groups - 1``, for a share of rows such as PPV at most six for each group that
@@ -77,7 +77,7 @@ class ComparedValue(NamedRecord):
         80 %, by `se`, at the level that the correction leaves to the first of the comparisons. NaN
         where `se` is 0 or NaN, and where a test by changes of sign has so few groups that differ,
         or so few replicates, that none of its p-values reaches this level.
-    caution : str or None
+    warning : str or None
         * ``"few_groups"``: fewer than 40 effective groups, the interval is rough;
         * ``"one_group"``: a value rests on fewer than two groups, so there is no error and no test;
         * ``"no_variance"``: all groups have the same difference, up to rounding. `se` would be 0,
@@ -117,7 +117,7 @@ class ComparedValue(NamedRecord):
     rela_impr_se: float = math.nan
     rela_impr_ci_low: float = math.nan
     rela_impr_ci_high: float = math.nan
-    rela_impr_caution: str | None = None
+    rela_impr_warning: str | None = None
     se: float = math.nan
     ci_low: float = math.nan
     ci_high: float = math.nan
@@ -135,7 +135,7 @@ class ComparedValue(NamedRecord):
     only_candidate: int | None = None
     effect_size: float = math.nan
     mdd: float = math.nan
-    caution: str | None = None
+    warning: str | None = None
     verdict: str = ""
     by: str | None = None
     name: str = ""
@@ -146,16 +146,16 @@ class ComparedValue(NamedRecord):
 DIFFERENCE_SCHEMA = record_schema(
     ComparedValue,
     "score baseline by slice measure name aggregate base_value value delta relative rela_impr "
-    "rela_impr_se rela_impr_ci_low rela_impr_ci_high rela_impr_caution se ci_low ci_high test "
+    "rela_impr_se rela_impr_ci_low rela_impr_ci_high rela_impr_warning se ci_low ci_high test "
     "statistic p_value p_adjusted comparisons rows groups degrees wins ties losses only_base "
-    "only_candidate effect_size mdd caution verdict",
+    "only_candidate effect_size mdd warning verdict",
 )
 
 
 _UNDECIDED = "not significant"
 _DETECTABLE = "minimum detectable difference"
 _POWER = "(80% power)"
-#: Why a difference is not tested, by caution.
+#: Why a difference is not tested, by warning.
 _NOT_TESTED = {
     "pooled": "; a measure of all rows together has no standard error here",
     "not_paired": "; slices of results are not paired, fe.compare(source, ..., by=...) pairs them",
@@ -185,7 +185,7 @@ def verdict_on(value: ComparedValue, measure: Measure, confidence: float) -> str
     confidence : float
         A difference is shown where the adjusted p-value is at most ``1 - confidence``.
     """
-    name, base, what = value.score, value.baseline, value.shown
+    name, base, what = value.score, value.baseline, value.display_name
     if math.isnan(value.delta):
         missing = [
             model
@@ -194,10 +194,10 @@ def verdict_on(value: ComparedValue, measure: Measure, confidence: float) -> str
         ]
         return f"not compared: {what} of {' and '.join(missing)} is undefined"
     shift = f"{difference_text(value)} {what}"
-    if value.caution in _NOT_TESTED and math.isnan(value.p_value):
-        rows = value.caution == "not_paired" and value.by is None
-        return f"not tested: {shift}{_ROWS_NOT_PAIRED if rows else _NOT_TESTED[value.caution]}"
-    if value.caution == "no_difference":
+    if value.warning in _NOT_TESTED and math.isnan(value.p_value):
+        rows = value.warning == "not_paired" and value.by is None
+        return f"not tested: {shift}{_ROWS_NOT_PAIRED if rows else _NOT_TESTED[value.warning]}"
+    if value.warning == "no_difference":
         return f"no difference: {what} of {name} and {base} is the same in every group"
     interval = difference_interval(value)
     # Only these tests use the variance of the interval.
@@ -253,7 +253,7 @@ def is_undecided(value: ComparedValue, confidence: float) -> bool:
 
 def undecided_text(values: Sequence[ComparedValue]) -> str:
     """Write one verdict on several undecided measures of a candidate."""
-    text = f"{_UNDECIDED}: {', '.join(value.shown for value in values)}"
+    text = f"{_UNDECIDED}: {', '.join(value.display_name for value in values)}"
     differences = [amount(value.mdd, digits_of(value)) for value in values if value.mdd > 0]
     if len(differences) < len(values):
         return text

@@ -16,10 +16,10 @@ from fastrank_eval.analysis.attribution import (
     decompose_by_slices,
     decomposition_rows,
     is_mean,
-    mover_rows,
-    movers_table,
     refuse_without_mean,
+    rows_of_largest_changes,
     slicings_of,
+    table_of_largest_changes,
 )
 from fastrank_eval.analysis.compared_value import (
     DIFFERENCE_SCHEMA,
@@ -159,7 +159,7 @@ class Comparison(Labelled):
         Parameters
         ----------
         measure : str or Measure
-            In any accepted spelling.
+            By any alias.
         score : str, optional
             Score column of the candidate; may be left out if there is one.
         slice : str
@@ -183,7 +183,9 @@ class Comparison(Labelled):
         return find_value(text, self._find_score(score), slice, self.values, None)
 
     @typed
-    def movers(self, measure: str | Measure, score: str | None = None, top: int = 10) -> pa.Table:
+    def largest_changes(
+        self, measure: str | Measure, score: str | None = None, top: int = 10
+    ) -> pa.Table:
         """List the groups that raised a measure most, then the opposite.
 
         Parameters
@@ -209,18 +211,20 @@ class Comparison(Labelled):
         ArgumentError
             If values per group were not kept, or the score column is unknown.
         """
-        return self._movers_of(self._find_measure(measure), score, top)
+        return self._largest_changes_of(self._find_measure(measure), score, top)
 
-    def _movers_of(self, measure: Measure, score: str | None, top: int) -> pa.Table:
+    def _largest_changes_of(self, measure: Measure, score: str | None, top: int) -> pa.Table:
         refuse_pooled(measure)
         top = checked("top", top, integer(1))
         name = self._find_score(score)
         records, delta = self._groups(), self._find(str(measure), name, "all").delta
         base, model = records.scores.index(self.baseline), records.scores.index(name)
-        return movers_table(records, base, model, records.measures.index(measure), delta, top)
+        return table_of_largest_changes(
+            records, base, model, records.measures.index(measure), delta, top
+        )
 
     @typed
-    def slice_movers(
+    def largest_slice_changes(
         self, measure: str | Measure, score: str | None = None, top: int = 10
     ) -> list[ComparedValue]:
         """List the slices in which a measure rose most, then the opposite.
@@ -261,11 +265,11 @@ class Comparison(Labelled):
     ) -> Decomposition:
         """Decompose the difference of a mean over groups by slices.
 
-        The difference is the sum of change within slices, of change of the mix of slices, and of a
-        remainder. The mix changes between results of different rows, such as two nights; for models
-        on the same rows it differs only if they cover different groups. The remainder is what
-        slices do not explain: pairs of rows in different slices if groups are cut, and slices left
-        out.
+        The difference is the sum of change within slices, of change of the composition of slices,
+        and of a remainder. The composition changes between results of different rows, such as two
+        nights; for models on the same rows it differs only if they cover different groups. The
+        remainder is what slices do not explain: pairs of rows in different slices if groups are
+        cut, and slices left out.
 
         Parameters
         ----------
@@ -323,12 +327,15 @@ class Comparison(Labelled):
         return self._records
 
     @typed
-    def mover_tables(self, top: int) -> dict[tuple[str, str], pa.Table]:
-        """List the movers of the first measure of groups, by candidate."""
+    def tables_of_largest_changes(self, top: int) -> dict[tuple[str, str], pa.Table]:
+        """List the largest changes of the first measure of groups, by candidate."""
         first = next((m for m in map(measure_of, self.measures) if not m.pooled), None)
         if not top or first is None or self._records is None:
             return {}
-        changes = {(score, str(first)): self._movers_of(first, score, top) for score in self.scores}
+        changes = {
+            (score, str(first)): self._largest_changes_of(first, score, top)
+            for score in self.scores
+        }
         return {key: table for key, table in changes.items() if table.num_rows}
 
     @property
@@ -353,25 +360,25 @@ class Comparison(Labelled):
         return record_table(self.values, self._columns)
 
     @typed
-    def document(self, *, movers: int = 0) -> dict[str, Any]:
+    def document(self, *, largest_changes: int = 0) -> dict[str, Any]:
         """Return the plain Python values that JSON has.
 
         Parameters
         ----------
-        movers : int
-            The largest number of groups to list as ``"movers"`` that raised the first measure of
-            groups most, and of groups that lowered it most.
+        largest_changes : int
+            The largest number of groups to list as ``"largest_changes"`` that raised the first
+            measure of groups most, and of groups that lowered it most.
 
         Returns
         -------
         dict
             ``{"schema", "meta": {...}, "comparisons": [...], "joined": ...,
-            "decompositions": [...], "movers": [...]}`` of plain Python values, None for NaN. The
-            last three are left out if they are empty. Of a list of labels,
-            ``{"schema", "labels": {label: document}}``.
+            "decompositions": [...], "largest_changes": [...]}`` of plain Python values, None for
+            NaN. The last three are left out if they are empty. Of a list of labels, ``{"schema",
+            "labels": {label: document}}``.
         """
         if self.labels:
-            return self._document_of_labels(movers=movers)
+            return self._document_for_labels(largest_changes=largest_changes)
         content: dict[str, Any] = {
             "schema": JSON_SCHEMAS["comparison"],
             "meta": plain_meta_with(report_notes(self.evaluated, self.meta), self.meta),
@@ -381,24 +388,26 @@ class Comparison(Labelled):
             content["joined"] = self.joined
         if self.decompositions:
             content["decompositions"] = list(decomposition_rows(self.decompositions))
-        mover_tables = self.mover_tables(movers)
-        if mover_tables:
-            content["movers"] = [
+        tables_of_largest_changes = self.tables_of_largest_changes(largest_changes)
+        if tables_of_largest_changes:
+            content["largest_changes"] = [
                 {"score": score, "measure": text, **row}
-                for (score, text), table in mover_tables.items()
-                for row in mover_rows(table)
+                for (score, text), table in tables_of_largest_changes.items()
+                for row in rows_of_largest_changes(table)
             ]
         return content
 
     @typed
-    def report(self, *, wide: bool = False, movers: int = 0, all_slices: bool = False) -> Report:
+    def report(
+        self, *, wide: bool = False, largest_changes: int = 0, all_slices: bool = False
+    ) -> Report:
         """Build the report that people read.
 
         Parameters
         ----------
         wide : bool
             Make tables for each candidate, with p-values. By default they are columns.
-        movers : int
+        largest_changes : int
             As in `document`.
         all_slices : bool
             Name every slice where a candidate is significantly better or worse. By default three,
@@ -409,16 +418,18 @@ class Comparison(Labelled):
         Report
         """
         if self.labels:
-            return self._report_of_labels(wide=wide, movers=movers, all_slices=all_slices)
+            return self._report_for_labels(
+                wide=wide, largest_changes=largest_changes, all_slices=all_slices
+            )
         parts = [[score] for score in self.scores] if wide else [list(self.scores)]
-        blocks = [b for scores in parts for b in self._blocks(scores, movers, all_slices)]
+        blocks = [b for scores in parts for b in self._blocks(scores, largest_changes, all_slices)]
         legend = list(mark_notes(self, not wide and len(self.scores) > 1))
         notes = _notes(self, rough=FEW_NOTE not in legend)
         title = printable(f"Comparison of {', '.join(self.scores)} with {self.baseline}")
         return Report(title, [*blocks, *end_lines(self.meta, legend, notes)])
 
     def _blocks(
-        self, scores: Sequence[str], movers: int, all_slices: bool
+        self, scores: Sequence[str], largest_changes: int, all_slices: bool
     ) -> Iterator[Table | Lines]:
         """Lay out some candidates, several side by side."""
         yield from overall_tables(self, scores)
@@ -432,11 +443,11 @@ class Comparison(Labelled):
         evaluated = [v for v in self.evaluated if v.by is None and v.score in models]
         yield from coverage_tables(evaluated, self.meta)
         yield from compared_slices(self, scores)
-        for (score, measure), table in self.mover_tables(movers).items():
+        for (score, measure), table in self.tables_of_largest_changes(largest_changes).items():
             if score in scores:
                 yield mover_table(self, score, measure, table)
         for score in scores:
-            yield from changed_slices(self, score, movers)
+            yield from changed_slices(self, score, largest_changes)
 
 
 _MAX_NAMED = 3  # slices in a verdict
@@ -474,26 +485,26 @@ def _notes(comparison: Comparison, rough: bool) -> list[str]:
             )
     for score in comparison.scores:
         improvements = [
-            f"{v.shown} {_rela_impr_text(v, comparison.confidence)}"
+            f"{v.display_name} {_rela_impr_text(v, comparison.confidence)}"
             for v in comparison.overall
-            if v.score == score and (not math.isnan(v.rela_impr) or v.rela_impr_caution)
+            if v.score == score and (not math.isnan(v.rela_impr) or v.rela_impr_warning)
         ]
         if improvements:
             notes.append(f"RelaImpr of {score}: {'; '.join(improvements)}")
-    few = [v for v in comparison.overall if v.caution == "few_groups"]
+    few = [v for v in comparison.overall if v.warning == "few_groups"]
     if rough and few:
         notes.append(
             f"intervals are rough, with fewer than {FEW_GROUPS} effective groups: "
             + names_of(few, comparison.scores)
         )
-    alike = [v for v in comparison.overall if v.caution == "no_variance" and v.groups < FEW_GROUPS]
+    alike = [v for v in comparison.overall if v.warning == "no_variance" and v.groups < FEW_GROUPS]
     if any(v.test == "bootstrap" for v in few + alike):
         notes.append("a bootstrap of few groups finds too much: choose the test randomisation")
     unpaired: dict[tuple[str, int, int], list[str]] = {}
     for v in comparison.overall:
         if v.only_base or v.only_candidate:
             key = v.score, v.only_base or 0, v.only_candidate or 0
-            unpaired.setdefault(key, []).append(v.shown)
+            unpaired.setdefault(key, []).append(v.display_name)
     for (score, base, candidate), measures in unpaired.items():
         notes.append(
             f"groups with a value under one model only: {base:,} under {comparison.baseline}, "
@@ -509,7 +520,7 @@ def _rela_impr_text(value: ComparedValue, confidence: float) -> str:
         return f"undefined, as {value.baseline} is not above 0.5"
     text = percent(value.rela_impr)
     ends = value.rela_impr_ci_low, value.rela_impr_ci_high
-    if value.rela_impr_caution:
+    if value.rela_impr_warning:
         text += f" (no interval, as {value.baseline} is too near 0.5)"
     elif all(map(math.isfinite, ends)):
         low, high = map(percent, ends)
@@ -543,7 +554,7 @@ def overall_tables(comparison: Comparison, scores: Sequence[str]) -> Iterator[Ta
     if len(scores) > 1:
         yield slice_table(
             comparison.overall,
-            rows=lambda v: measure_text(v.shown, v.aggregate),
+            rows=lambda v: measure_text(v.display_name, v.aggregate),
             columns=lambda v: v.score,
             cells=lambda v, line: [
                 (Name(printable(v.score)), _value_cell(v, line)),
@@ -568,7 +579,7 @@ def _table(comparison: Comparison, score: str, hidden: Sequence[str], side_by_si
     has_intervals = any(map(difference_interval, values))
     under = has_intervals and not side_by_side
     columns: dict[str, Callable[[ComparedValue], str]] = {
-        "measure": lambda v: measure_text(v.shown, v.aggregate),
+        "measure": lambda v: measure_text(v.display_name, v.aggregate),
         Name(printable(comparison.baseline)): lambda v: _base_cell([v]),
         Name(printable(score)): lambda v: _value_cell(v, [v]),
         "delta" + f"\n{confidence}" * under: lambda v: (
@@ -621,7 +632,7 @@ def _difference(value: ComparedValue) -> str:
     if math.isnan(value.delta):
         return "undefined"
     half_width = _half_width(value)
-    rough = FEW * (value.caution == "few_groups")
+    rough = FEW * (value.warning == "few_groups")
     return f"{_marked(value)} {half_width}{rough}" if half_width else _marked(value)
 
 
@@ -629,7 +640,7 @@ def _difference(value: ComparedValue) -> str:
 _MARKS = {"better": "▲", "worse": "▼"}
 _OTHER_MARK = "◆"
 _CORRECTIONS = {"holm": "Holm's correction", "bh": "the correction of Benjamini and Hochberg"}
-_PARTS = ("within", "mix", "remainder")
+_PARTS = ("within", "composition", "remainder")
 
 
 def _numbers_of_groups(line: Sequence[ComparedValue]) -> list[tuple[str, str]]:
@@ -642,7 +653,7 @@ def _numbers_of_groups(line: Sequence[ComparedValue]) -> list[tuple[str, str]]:
 def _part_rows(
     overall: Sequence[ComparedValue], parts: Sequence[Decomposition | None]
 ) -> Iterator[list[str]]:
-    """Make rows of the decomposition, if mix or remainder is visible."""
+    """Make rows of the decomposition, if composition or remainder is visible."""
     rows = []
     for name in _PARTS:
         numbers = [math.nan if part is None else float(getattr(part, name)) for part in parts]
@@ -673,7 +684,7 @@ def compared_slices(comparison: Comparison, scores: Sequence[str]) -> Iterator[T
     several = len(scores) > 1
 
     def name(v: ComparedValue) -> str:
-        return v.shown if several else v.score
+        return v.display_name if several else v.score
 
     for by, title, overall, slices in by_slicing(own, name):
         table = slice_table(
@@ -681,7 +692,7 @@ def compared_slices(comparison: Comparison, scores: Sequence[str]) -> Iterator[T
             rows=lambda v: v.slice if v.by else "all",
             columns=lambda v: v.score if several else v.measure,
             cells=lambda v, _: [
-                (Name(printable(v.score)) if several else printable(v.shown), _difference(v))
+                (Name(printable(v.score)) if several else printable(v.display_name), _difference(v))
             ],
             lead=_numbers_of_groups,
             title=f"{title} against {comparison.baseline} by {by}",
@@ -702,14 +713,14 @@ def mover_table(comparison: Comparison, score: str, measure: str, table: pa.Tabl
             *(number_text(row[side]) for side in ("base", "value")),
             f"{row['contribution']:+.3g}",
         ]
-        for row in mover_rows(table)
+        for row in rows_of_largest_changes(table)
     ]
     return Table([*names, "rows", "base", "value", "contribution"], rows, len(names), title)
 
 
 def _shown(comparison: Comparison, measure: str) -> str:
     """Return the name of a measure in reports."""
-    return next(value.shown for value in comparison.values if value.measure == measure)
+    return next(value.display_name for value in comparison.values if value.measure == measure)
 
 
 def changed_slices(comparison: Comparison, score: str, top: int) -> Iterator[Lines]:
@@ -741,7 +752,7 @@ def slice_verdicts(
     for (_, kind), values in groups.items():
         first = sorted(values, key=lambda v: -abs(v.delta) * (v.rows or v.groups))
         first = first if all_slices else first[:_MAX_NAMED]
-        names = [f"{v.slice}: {difference_text(v)} {v.shown}" for v in first]
+        names = [f"{v.slice}: {difference_text(v)} {v.display_name}" for v in first]
         more = f", and {len(values) - len(first)} more" if len(values) > len(first) else ""
         yield kind, f"{score} is {kind} in {', '.join(names)}{more}"
 
@@ -766,25 +777,25 @@ def mark_notes(comparison: Comparison, by_model: bool) -> Iterator[str]:
     marked = comparison.values if by_model else slices
     if by_model and any(map(_half_width, marked)):
         yield f"± half of the {percent_text(comparison.confidence)} confidence interval"
-    if any(v.caution == "few_groups" for v in marked):
+    if any(v.warning == "few_groups" for v in marked):
         yield FEW_NOTE
     if groups_differ((v for v in slices if v.groups), by_model, lambda v: v.groups):
         what = "models" if by_model else "measures"
         yield f"{AT_LEAST} where {what} differ: groups of the one that uses the fewest"
     if any(_visible_parts(comparison)):
-        yield "within slices, by their mix, and a remainder add up to the difference of all rows"
-    if any(v.caution == "not_paired" for v in slices):
+        yield "within slices, by composition, and a remainder add up to the difference of all rows"
+    if any(v.warning == "not_paired" for v in slices):
         yield "slices of results are not paired: their differences have no error"
     if slices:
         yield from left_out_notes(comparison.meta)
 
 
 def _visible_parts(comparison: Comparison) -> Iterator[bool]:
-    """Return for each mix and remainder whether it prints as not 0."""
+    """Return for each composition and remainder whether it prints as not 0."""
     overall = {(v.score, v.measure): v for v in comparison.overall}
     for (score, measure, _), decomposition in comparison.decompositions.items():
         digits = digits_of(overall[score, measure])
-        for number in (decomposition.mix, decomposition.remainder):
+        for number in (decomposition.composition, decomposition.remainder):
             yield not math.isnan(number) and _is_nonzero(amount(number, digits))
 
 

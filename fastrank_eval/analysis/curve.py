@@ -360,7 +360,7 @@ def curve(
         result, columns = by_activity(
             source, choices["measure"], choices["activity"], choices["buckets"], options
         )
-    shown = ",".join(m.shown for m in parse_measures(choices["measure"]))
+    shown = ",".join(m.display_name for m in parse_measures(choices["measure"]))
     choices = {**choices, "measure": shown}
     choices.pop("cutoffs", None)
     return _curve_of_groups(kind, result, columns, choices, name)

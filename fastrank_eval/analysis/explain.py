@@ -235,7 +235,7 @@ def explain(
     scores = [score] if isinstance(score, str) else list(score)
     theirs = values(tool_profile.apply(requested), **dict(tool_profile.choices))
     explained = tuple(
-        ExplainedValue(name, str(m), m.shown, our, their)
+        ExplainedValue(name, str(m), m.display_name, our, their)
         for (name, m), our, their in zip(product(scores, requested), ours, theirs, strict=True)
     )
     return Explanation(tool_profile, explained, tuple(choices), metas[0])

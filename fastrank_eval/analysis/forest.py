@@ -68,7 +68,7 @@ def draw(
     labels = list(dict.fromkeys(map(_row_of, values)))
     hidden, labels = max(len(labels) - _MAX_ROWS, 0), labels[:_MAX_ROWS]
     rows = {label: row for row, label in enumerate(labels)}
-    measures = {v.measure: v.shown for v in values}
+    measures = {v.measure: v.display_name for v in values}
     figure = Picture(layout="constrained")
     figure.get_layout_engine().set(w_pad=0.1, h_pad=0.1)
     height = 0.9 + len(labels) * (0.26 + 0.12 * (len(models) - 1))

@@ -13,7 +13,7 @@ from fastrank_eval._lib.jit import kernel
 from fastrank_eval.engine.options import KEEP_GROUPS
 from fastrank_eval.engine.state_arrays import SavedGroups
 from fastrank_eval.engine.summary import GroupRecords
-from fastrank_eval.io.keys import KeyEncoder, number_keys
+from fastrank_eval.io.keys import KeyEncoder, encode_keys
 
 _TURN = np.uint64(0x9E3779B97F4A7C15)
 _FACTOR0, _FACTOR1 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
@@ -192,7 +192,7 @@ def _match_keys(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Find the right row of each left key, or -1; and rows only there."""
     groups = len(left[0])
-    codes, firsts = number_keys([pa.concat_arrays(pair) for pair in zip(left, right, strict=True)])
+    codes, firsts = encode_keys([pa.concat_arrays(pair) for pair in zip(left, right, strict=True)])
     row_of_code = np.full(len(firsts), -1)
     row_of_code[codes[groups:]] = np.arange(len(right[0]))
     return row_of_code[codes[:groups]], np.flatnonzero(firsts[codes[groups:]] >= groups)

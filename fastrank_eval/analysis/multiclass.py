@@ -465,49 +465,52 @@ def _row_measures(requested: tuple[Measure, ...], plan: ClassPlan) -> dict[str, 
             refusal = m.refuses("expected")
             if refusal or m.weight not in GROUP_WEIGHTS:
                 raise ArgumentError(
-                    f"{m.shown} cannot evaluate rows as groups of their classes: "
+                    f"{m.display_name} cannot evaluate rows as groups of their classes: "
                     f"{refusal or 'its weight is not a column of these groups'}."
                 )
-            row_measures[str(m)] = m if "weight" in m.given else m(**weight)
+            row_measures[str(m)] = m if "weight" in m.explicit_options else m(**weight)
         elif "samples" not in plan.averages or plan.overall(m):
             continue
         elif isinstance(m, PooledAUC) and m.max_fpr is None:
             row_measures[str(m)] = GAUC(**{"rel": m.rel, "weight": "uniform", **weight})
         elif f"Group{m.name}" in registry:
-            row_measures[str(m)] = registry[f"Group{m.name}"](**m.chosen, **weight)
+            row_measures[str(m)] = registry[f"Group{m.name}"](**m.option_values, **weight)
     return row_measures
 
 
 def _check_measures(requested: tuple[Measure, ...], plan: ClassPlan) -> None:
     """Raise if a measure gets no value, or an option has no meaning."""
     for m in requested:
-        if m.chosen.get("rel", 1) != 1:
-            raise ArgumentError(f"{m.shown}: classes have no grades; leave out rel.")
+        if m.option_values.get("rel", 1) != 1:
+            raise ArgumentError(f"{m.display_name}: classes have no grades; leave out rel.")
         if isinstance(m, PooledMeasure) and m.columns_named():
             raise ArgumentError(
-                f"{m.shown} needs another column, which evaluate_classes() does not read; "
+                f"{m.display_name} needs another column, which evaluate_classes() does not read; "
                 "evaluate one class at a time with evaluate()."
             )
         if isinstance(m, PooledAUC) and m.se == "clustered":
             raise ArgumentError(
-                f"{m.shown} needs groups as clusters, and evaluate_classes() has no groups; choose "
+                f"{m.display_name} needs groups as clusters, and evaluate_classes() has no groups; "
+                "choose "
                 "se='delong', or evaluate one class at a time with evaluate()."
             )
         argmax = plan.argmax and isinstance(m, Decision | GroupDecision)
         if argmax and m.threshold != type(m)().threshold:
             raise ArgumentError(
-                f"{m.shown} has a threshold, but the class with the highest score is predicted; "
+                f"{m.display_name} has a threshold, but the class with the highest score is "
+                "predicted; "
                 "pass decide='threshold'."
             )
         if isinstance(m, LogarithmicLoss) and plan.overall(m) and m.sampling_rate != 1:
             raise ArgumentError(
-                f"{m.shown}: sampling_rate must be 1 for several classes, got {m.sampling_rate:g}; "
+                f"{m.display_name}: sampling_rate must be 1 for several classes, got "
+                f"{m.sampling_rate:g}; "
                 "leave it out."
             )
         available = {average for average in plan.averages if _has_average(m, average, plan)}
         if plan.averages and m.pooled and not available and not plan.overall(m):
             raise ArgumentError(
-                f"{m.shown} has no average {', '.join(map(repr, plan.averages))}; it has "
+                f"{m.display_name} has no average {', '.join(map(repr, plan.averages))}; it has "
                 f"{', '.join(repr(a) for a in AVERAGES if _has_average(m, a, plan))}."
             )
 
@@ -521,8 +524,8 @@ def _has_average(measure: Measure, average: str, plan: ClassPlan) -> bool:
 
 
 def _options(measure: Measure, plan: ClassPlan) -> dict[str, Any]:
-    """List the options in force, without a threshold if argmax decides."""
-    options = measure.options_in_force()
+    """List the used options, without a threshold if argmax decides."""
+    options = measure.used_options()
     if plan.argmax and isinstance(measure, Decision | GroupDecision):
         del options["threshold"]
     return options

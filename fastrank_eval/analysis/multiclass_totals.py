@@ -416,8 +416,8 @@ class ClassValues:
             *(self._name, average, str(measure), value, classes, used, dropped, *shares),
             aggregate="pooled",
             details=dict(computed.details),
-            caution="classes",
-            name=measure.spelling or "",
+            warning="classes",
+            name=measure.alias or "",
         )
 
     def _overall_value(self, measure: PooledMeasure) -> MeasureValue:
@@ -477,8 +477,8 @@ class ClassValues:
             state.dropped(0),
             _share(state.rows(0), int(rows.sum())),
             _share(state.positives(0), int(positives.sum())),
-            caution="classes",
-            name=measure.spelling or "",
+            warning="classes",
+            name=measure.alias or "",
         )
 
     def _means_over_rows(self) -> Iterator[MeasureValue]:

@@ -423,7 +423,7 @@ def by_cutoff(figure: Any, curve: Drawable) -> References:
 
 def _measures_by_cutoff(curve: Drawable) -> dict[str, str]:
     """Map the measures of a curve to the names that were asked for."""
-    return {str(m): m.shown for m in parse_measures(str(curve.choices["measure"]))}
+    return {str(m): m.display_name for m in parse_measures(str(curve.choices["measure"]))}
 
 
 def activity(figure: Any, curve: Drawable) -> References:

@@ -21,7 +21,7 @@ from fastrank_eval.engine.plan import (
     apply_policies,
     constant_columns,
 )
-from fastrank_eval.engine.totals import Measured, RowStates, SliceStates, Sums, Totals
+from fastrank_eval.engine.totals import Measured, PooledStates, SliceStates, Sums, Totals
 from fastrank_eval.groups.chunk import Chunk, Labels, Scored
 from fastrank_eval.groups.diversity import SubtopicRows
 from fastrank_eval.groups.edges import Keys, value_text
@@ -94,13 +94,13 @@ def measure_chunk(
     plan: Plan,
     labels: Labels,
     sums: Sums,
-    row_states: RowStates | None,
+    pooled_states: PooledStates | None,
     name: Callable[[int], str],
     *,
     slice_indices: np.ndarray = NO_SLICES,
     group_values: GroupValues | None = None,
 ) -> list[Measured]:
-    """Compute every measure of whole groups and add it to sums and row states.
+    """Compute every measure of whole groups and add it to sums and pooled states.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ def measure_chunk(
     labels : Labels
         Of the chunk.
     sums : Sums
-    row_states : RowStates or None
+    pooled_states : PooledStates or None
         None: the rows are added to no state.
     name : callable
     slice_indices : ndarray of int64, shape (groups,), or (0,)
@@ -133,10 +133,10 @@ def measure_chunk(
     for model, score in enumerate(plan.roles.scores):
         scored = Scored.of(chunk, model, labels, fields, plan.roles)
         if plan.ranks or plan.presorted:
-            entries = scored.entries(plan.presorted, score)
-        if plan.passes:
+            ranked_rows = scored.ranked_rows(plan.presorted, score)
+        if plan.shared_computations:
             ranking = (
-                rank(scored, plan.ties, entries, subtopic_rows)
+                rank(scored, plan.ties, ranked_rows, subtopic_rows)
                 if plan.ranks
                 else ranking_in_row_order(scored)
             )
@@ -153,8 +153,8 @@ def measure_chunk(
             sums.add_empty(model, groups, slice_indices)
             models.append((groups, contributions))
         rows.append(scored)
-    if row_states is not None and plan.row_states:
-        row_states.add(rows)
+    if pooled_states is not None and plan.pooled_states:
+        pooled_states.add(rows)
     pair_models(plan, models, sums, slice_indices)
     return models
 
@@ -165,7 +165,7 @@ def pair_models(
     """Add the paired measures of every model and the baseline."""
     if plan.baseline is None or not models:
         return
-    for model in plan.rivals:
+    for model in plan.candidates:
         for m in models[model][1]:
             sums.pair(model, m, models[plan.baseline], models[model], slice_indices)
 
@@ -173,7 +173,7 @@ def pair_models(
 def _values(plan: Plan, ranking: Ranking) -> Iterator[tuple[int, Ranking, np.ndarray]]:
     """Yield the position, the ranking and the values of each measure."""
     every_row: Ranking | None = None
-    for positions in plan.passes:
+    for positions in plan.shared_computations:
         members, ranked = [plan.measures[m] for m in positions], ranking
         if members[0].ranks_every_row and ranking.scored.unselected is not None:
             ranked = every_row = every_row or _rank_every_row(plan, ranking.scored)
@@ -195,7 +195,7 @@ class ThreadTotals:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        # Of all threads; all share the row states of the first.
+        # Of all threads; all share the pooled states of the first.
         self._totals: list[Totals] = []
         self._own = threading.local()
         self._lock = threading.Lock()
@@ -205,7 +205,7 @@ class ThreadTotals:
         totals = getattr(self._own, "totals", None)
         if totals is None:
             with self._lock:
-                shared = self._totals[0].row_states if self._totals else None
+                shared = self._totals[0].pooled_states if self._totals else None
                 totals = self._own.totals = Totals(self.plan, shared)
                 self._totals.append(totals)
         return cast(Totals, totals)
@@ -252,8 +252,8 @@ def add_slices(
     # The parts of divided groups need no codes of slices.
     named = chunk.columns.named_columns[: len(chunk.columns.named_columns) - len(coded)]
     chunk = replace(chunk, columns=replace(chunk.columns, named_columns=named))
-    for by, codes, sums, row_states in zip(
-        plan.slicings.encoders, slice_codes, totals.slices, totals.row_states[1:], strict=True
+    for by, codes, sums, pooled_states in zip(
+        plan.slicings.encoders, slice_codes, totals.slices, totals.pooled_states[1:], strict=True
     ):
         slice_indices = frozen(codes.astype(np.int64))
         if not chunk.grouped:
@@ -266,8 +266,8 @@ def add_slices(
             _add_whole_groups(plan, sums, slice_indices[starts[:-1]], rows, relevant, models)
         else:
             _add_divided_groups(chunk, plan, sums, slice_indices, name, by)
-        if plan.row_states:
-            _add_to_row_states(chunk, plan, slice_indices, row_states)
+        if plan.pooled_states:
+            _add_to_pooled_states(chunk, plan, slice_indices, pooled_states)
 
 
 def _add_whole_groups(
@@ -320,10 +320,10 @@ def _add_divided_groups(
     sums.count_groups(np.diff(divided.starts), labels.relevant_of_each(1.0), slice_index)
 
 
-def _add_to_row_states(
-    chunk: Chunk, plan: Plan, slice_indices: np.ndarray, row_states: SliceStates
+def _add_to_pooled_states(
+    chunk: Chunk, plan: Plan, slice_indices: np.ndarray, pooled_states: SliceStates
 ) -> None:
-    """Add the rows of each slice to its row states, group after group."""
+    """Add the rows of each slice to its pooled states, group after group."""
     rows, slices = chunk.columns.rows, int(slice_indices.max()) + 1
     order, starts = np.empty(rows, np.int64), np.empty(rows + 1, np.int64)
     last_group, next_start = np.full(slices, -1), np.empty(slices, np.int64)
@@ -341,7 +341,7 @@ def _add_to_row_states(
         fields = plan.field_codes(in_slice.columns.named_columns)
         models = range(len(plan.roles.scores))
         scored = [Scored.of(in_slice, m, labels, fields, plan.roles) for m in models]
-        row_states.of(slice_index).add(scored)
+        pooled_states.of(slice_index).add(scored)
 
 
 @kernel

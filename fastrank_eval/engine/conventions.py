@@ -55,7 +55,7 @@ class Profile:
         for measure in measures:
             if measure.name in self.refused:
                 raise MeasureError(
-                    f"measures: must have the meaning of {self.tool}, got {measure.shown}; "
+                    f"measures: must have the meaning of {self.tool}, got {measure.display_name}; "
                     f"{self.refused[measure.name]}."
                 )
         return tuple(
@@ -65,7 +65,9 @@ class Profile:
 
 def with_options(measure: Measure, options: Mapping[str, Any]) -> Measure:
     """Add options to a measure that does not set them, if that is valid."""
-    missing = {name: value for name, value in options.items() if name not in measure.given}
+    missing = {
+        name: value for name, value in options.items() if name not in measure.explicit_options
+    }
     if not missing:
         return measure
     try:
@@ -77,7 +79,7 @@ def with_options(measure: Measure, options: Mapping[str, Any]) -> Measure:
     return result
 
 
-def measures_in_force(
+def used_measures(
     requested: tuple[Measure, ...], profile: Profile | None, sampling_rate: float | None
 ) -> tuple[Measure, ...]:
     """Return the measures to compute, in the order of the requested ones."""
@@ -92,9 +94,11 @@ def with_names(requested: Sequence[Measure], computed: Sequence[Measure]) -> tup
 
     Requested measures with equal names, ``nDCG`` and ``nDCG(gain='exp')``, keep their texts.
     """
-    names = [m.shown for m in requested]
+    names = [m.display_name for m in requested]
     return tuple(
-        other if other == m or names.count(m.shown) > 1 else other.shown_as(m.shown)
+        other
+        if other == m or names.count(m.display_name) > 1
+        else other.with_display_name(m.display_name)
         for m, other in zip(requested, computed, strict=True)
     )
 

@@ -21,12 +21,12 @@ from fastrank_eval.engine.largest_group import dominant
 from fastrank_eval.engine.plan import GroupValues, Plan
 from fastrank_eval.engine.totals import Totals
 from fastrank_eval.groups.chunk import Chunk
-from fastrank_eval.groups.edges import BatchProfile, Groups, Keys, View, keys_at, profile_batch
+from fastrank_eval.groups.edges import BatchScan, Groups, Keys, View, keys_at, scan_batch
 from fastrank_eval.io.columns import (
     OTHERS,
     POSITIVES,
     SOFT,
-    Layout,
+    PlanColumns,
     Rows,
     RowsLeftOut,
     rows_left_out_by,
@@ -42,13 +42,13 @@ SHARED = (
 
 @dataclass
 class GroupResults:
-    """Results of consecutive groups, or of one spanning group.
+    """Results of consecutive groups, or of one group cut by a batch edge.
 
     Parameters
     ----------
     keys : tuple of pyarrow.Array
     values : GroupValues or None
-        None: the spanning group is not evaluated yet, or the plan drops all its rows.
+        None: the group cut by a batch edge is not evaluated yet, or the plan drops all its rows.
     first_rows : ndarray of int64, shape (groups,)
         Number of the first row of each group in the whole input.
     groups : ndarray of int64, or None
@@ -97,18 +97,18 @@ class Evaluator:
         Positions of the plans with groups.
     first : Plan
         One of those, if any: for what all plans share.
-    layout : Layout
-        Places of the columns of all plans.
+    plan_columns : PlanColumns
+        Indices of the columns of all plans.
     """
 
     def __init__(self, plans: Sequence[Plan]) -> None:
         self.plans = tuple(plans)
         self.grouped = tuple(p for p, plan in enumerate(plans) if plan.grouped)
         self.first = plans[self.grouped[0] if self.grouped else 0]
-        self.layout = Layout([plan.roles for plan in plans])
+        self.plan_columns = PlanColumns([plan.roles for plan in plans])
         self._whole = tuple(p for p, plan in enumerate(plans) if not plan.grouped)
         self._scored = [plan.grouped and (plan.ranks or plan.presorted) for plan in plans]
-        self._proven = self.layout.score_places(p for p in self.grouped if self._scored[p])
+        self._checked = self.plan_columns.score_indices(p for p in self.grouped if self._scored[p])
         self._lock = Lock()
         self.clear()
 
@@ -130,9 +130,9 @@ class Evaluator:
     @property
     def keeps_order(self) -> bool:
         """Whether input order decides ties of a plan, or a message numbers rows."""
-        return self.layout.item is not None or any(plan.keeps_order for plan in self.plans)
+        return self.plan_columns.item is not None or any(plan.keeps_order for plan in self.plans)
 
-    def read(self, batch: pa.RecordBatch, first_row: int, *, profiled: bool) -> Rows | None:
+    def read(self, batch: pa.RecordBatch, first_row: int, *, scanned: bool) -> Rows | None:
         """Validate a batch, and evaluate the plans without groups.
 
         Parameters
@@ -140,17 +140,17 @@ class Evaluator:
         batch : pyarrow.RecordBatch
         first_row : int
             Number of its first row in the input.
-        profiled : bool
-            `profile` follows, which looks for NaN among the scores that are ranked.
+        scanned : bool
+            `scan` follows, which looks for NaN among the scores that are ranked.
 
         Returns
         -------
         Rows or None
             For the plans with groups; None if no row is left for them.
         """
-        proven: Container[int] = self._proven if profiled else ()
+        checked: Container[int] = self._checked if scanned else ()
         left_out: list[RowsLeftOut] = [Counter() for _ in self.plans]
-        rows = rows_of(batch, self.layout, first_row, proven, left_out)
+        rows = rows_of(batch, self.plan_columns, first_row, checked, left_out)
         for p, counts in enumerate(left_out):
             self._leave_out(p, counts)
         if not rows.count:
@@ -160,10 +160,10 @@ class Evaluator:
             self._evaluate(p, chunk, lambda group: "", lambda groups: ())
         return rows.keep(self.grouped) if self.grouped else None
 
-    def profile(self, rows: Rows, whole: bool) -> BatchProfile:
-        """Look at every row of a batch of contiguous groups; see `profile_batch`."""
+    def scan(self, rows: Rows, whole: bool) -> BatchScan:
+        """Scan every row of a batch of contiguous groups; see `scan_batch`."""
         views = [View(rows.of(p), self.plans[p].skip_empty, self._scored[p]) for p in self.grouped]
-        return profile_batch(rows.keys, views, whole)
+        return scan_batch(rows.keys, views, whole)
 
     def evaluate(
         self,
@@ -171,7 +171,7 @@ class Evaluator:
         starts: np.ndarray,
         name: Callable[[int], str],
         keys: Callable[[Groups], Keys],
-        batch_profile: BatchProfile | None = None,
+        batch_scan: BatchScan | None = None,
         *,
         scattered: bool = False,
     ) -> list[GroupResults | None]:
@@ -186,8 +186,8 @@ class Evaluator:
             Maps the position of a group to the text of its key, for messages.
         keys : callable
             Maps positions of groups to their keys.
-        batch_profile : BatchProfile, optional
-            What a look at these groups has found.
+        batch_scan : BatchScan, optional
+            What a scan of these groups has found.
         scattered : bool
             Whether rows stand in no order of scores.
 
@@ -200,12 +200,14 @@ class Evaluator:
         every_key = cache(partial(keys, slice(None)))
         for position, p in enumerate(self.grouped):
             plan, columns = self.plans[p], rows.of(p)
-            if batch_profile is not None:
-                at = batch_profile.labelled_rows[position], batch_profile.entries[position]
+            if batch_scan is not None:
+                at = batch_scan.labelled_rows[position], batch_scan.ranked_rows[position]
                 chunk = Chunk(columns, starts, True, *at)
             elif scattered:
-                # Without a look whether scores happen to descend in every group.
-                chunk = Chunk(columns, starts, entries=dict.fromkeys(range(len(columns.scores))))
+                # Without a scan whether scores happen to descend in every group.
+                chunk = Chunk(
+                    columns, starts, ranked_rows=dict.fromkeys(range(len(columns.scores)))
+                )
             else:
                 chunk = Chunk(columns, starts)
             evaluated = self._evaluate(p, chunk, name, keys)
@@ -239,8 +241,8 @@ class Evaluator:
         def name_of(group: int) -> str:
             return name(group if groups is None else int(groups[group]))
 
-        def keys_of(places: np.ndarray) -> Keys:
-            return keys(places if groups is None else groups[places])
+        def keys_of(indices: np.ndarray) -> Keys:
+            return keys(indices if groups is None else groups[indices])
 
         values = evaluate_chunk(chunk, plan, self.totals[p].get(), name_of, keys_of)
         return chunk, groups, values
@@ -253,12 +255,12 @@ class Evaluator:
         results : sequence of sequence of GroupResults
             For each of `grouped` the results in order of the groups.
         """
-        of_plans = dict(zip(self.grouped, results, strict=True))
+        for_plans = dict(zip(self.grouped, results, strict=True))
         plan_totals = []
         for p, totals in enumerate(self.totals):
             pairs = [
                 (result.keys, result.values)
-                for result in of_plans.get(p, ())
+                for result in for_plans.get(p, ())
                 if result.values is not None
             ]
             keys, values = [of for of, _ in pairs], [value for _, value in pairs]

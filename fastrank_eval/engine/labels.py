@@ -22,8 +22,8 @@ def options_by_label(options: Options) -> dict[str, Options]:
     """
     measures = measures_by_label(options.label, options.measures)
     return {
-        label: options.replace(label=label, measures=of_label)
-        for label, of_label in measures.items()
+        label: options.replace(label=label, measures=for_label)
+        for label, for_label in measures.items()
     }
 
 

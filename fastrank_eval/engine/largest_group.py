@@ -137,10 +137,10 @@ def largest_in_chunk(
     enough = (_PARTS + 1) * most**2
     if enough * len(rows) < all_rows**2 or (known is not None and most < known.rows):
         return known
-    places = np.flatnonzero(rows == most)
-    if len(places) > _PARTS:
+    indices = np.flatnonzero(rows == most)
+    if len(indices) > _PARTS:
         return known
-    columns = [_values(column) for column in keys(places)]
+    columns = [_values(column) for column in keys(indices)]
     found = (dict(zip(names, key, strict=True)) for key in zip(*columns, strict=True))
     return larger(known, LargestGroup(most, min(found, key=json.dumps)))
 

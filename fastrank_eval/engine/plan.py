@@ -104,7 +104,7 @@ class Plan:
 
     @property
     def weighted(self) -> bool:
-        """Whether row weights are in force."""
+        """Whether row weights are used."""
         return self.roles.weight is not None
 
     @cached_property
@@ -138,11 +138,11 @@ class Plan:
     @property
     def copies_few(self) -> bool:
         """Whether only the labelled rows of a batch are copied."""
-        sums_rows = any(measure.uses_groups for measure in self.row_states.values())
+        sums_rows = any(measure.uses_groups for measure in self.pooled_states.values())
         return self.grouped and self.skip_empty and not (sums_rows or self.slicings)
 
     @property
-    def rivals(self) -> list[int]:
+    def candidates(self) -> list[int]:
         """The models that are compared with the baseline."""
         models = range(len(self.roles.scores))
         return [] if self.baseline is None else [m for m in models if m != self.baseline]
@@ -178,22 +178,22 @@ class Plan:
         """Return the policy for a reason: 'skip', 'error' or a value."""
         if reason in ("few_rows", "few_positives"):
             return "skip"
-        policy: Any = measure.chosen.get("single_class")
+        policy: Any = measure.option_values.get("single_class")
         if policy is None:
             policy = self.undefined.get(measure.name, self.undefined["*"])
         return {"zero": 0.0, "one": 1.0}.get(policy, policy)
 
     @cached_property
-    def passes(self) -> list[list[int]]:
+    def shared_computations(self) -> list[list[int]]:
         """Positions of the per-group measures that are computed together."""
         by_key: dict[Hashable, list[int]] = {}
         for m, measure in enumerate(self.measures):
             if not measure.pooled:
-                by_key.setdefault(measure.pass_key(), []).append(m)
+                by_key.setdefault(measure.shared_key(), []).append(m)
         return list(by_key.values())
 
     @cached_property
-    def row_states(self) -> dict[Hashable, PooledMeasure]:
+    def pooled_states(self) -> dict[Hashable, PooledMeasure]:
         """One measure for each state of all rows, by the key of the state."""
         by_key: dict[Hashable, PooledMeasure] = {}
         for measure in self.measures:
@@ -342,7 +342,7 @@ def apply_policies(
                     first if ranking.ranked_groups is None else int(ranking.ranked_groups[first])
                 )
                 raise UndefinedError(
-                    f"{measure.shown} is undefined for the group "
+                    f"{measure.display_name} is undefined for the group "
                     f"{name(group)} ({reason}), and undefined groups "
                     "are an error; choose undefined='skip', 'zero' or 'one'."
                 )
@@ -369,7 +369,9 @@ def too_large(measure: Measure) -> MeasureError:
             f"{measure}: values must be finite, or NaN with a reason, got others; let reasons "
             "yield why, or scale grades and weights down."
         )
-    remedy = ", or take gain='linear' or a table of gains" if "gain" in measure.chosen else ""
+    remedy = (
+        ", or take gain='linear' or a table of gains" if "gain" in measure.option_values else ""
+    )
     return MeasureError(
         f"{measure}: grades or weights are so large that a sum passes the largest double; "
         f"scale them down{remedy}."

@@ -183,12 +183,12 @@ class NamedRecord:
     name: str
 
     @property
-    def shown(self) -> str:
+    def display_name(self) -> str:
         """The name of the measure in reports: the one that was asked for."""
         return self.name or self.measure
 
 
-def shown_names(measures: Iterable[str], records: Iterable[NamedRecord]) -> dict[str, str]:
+def display_names(measures: Iterable[str], records: Iterable[NamedRecord]) -> dict[str, str]:
     """Map the texts of measures to the names that reports show.
 
     Parameters
@@ -197,7 +197,7 @@ def shown_names(measures: Iterable[str], records: Iterable[NamedRecord]) -> dict
     records : iterable of NamedRecord
         Records with the names that were asked for.
     """
-    shown = {record.measure: record.shown for record in records}
+    shown = {record.measure: record.display_name for record in records}
     return {text: shown.get(text, text) for text in measures}
 
 
@@ -245,7 +245,7 @@ class MeasureValue(NamedRecord):
     weight : float
         Sum of the weights of the groups used, for averages over several slices; NaN for a pooled
         measure.
-    caution : str or None
+    warning : str or None
         ``"few_groups"``: fewer than 40 effective groups, the interval is rough. Why there is no
         standard error: ``"one_group"`` (fewer than two groups have a share of the denominator),
         ``"no_variance"`` (no group differs from the others, up to rounding), ``"pooled"``,
@@ -253,7 +253,7 @@ class MeasureValue(NamedRecord):
     by : str or None
         The slicing of `slice`, such as ``"slot,country"``; None where rows are not sliced.
     name : str
-        The name that was asked for, if it is another tool's: ``"MAP"`` for AP; see `shown`.
+        The name that was asked for, if it is another tool's: ``"MAP"`` for AP; see `display_name`.
     label : str
         The label, if a list of labels was evaluated.
 
@@ -278,7 +278,7 @@ class MeasureValue(NamedRecord):
     ci_low: float = math.nan
     ci_high: float = math.nan
     effective_groups: float = math.nan
-    caution: str | None = None
+    warning: str | None = None
     by: str | None = None
     weight: float = math.nan
     name: str = ""
@@ -317,7 +317,7 @@ def record_schema(record: type, names: str) -> pa.Schema:
 
 VALUE_SCHEMA = record_schema(
     MeasureValue,
-    "score by slice measure name value se ci_low ci_high effective_groups weight caution groups "
+    "score by slice measure name value se ci_low ci_high effective_groups weight warning groups "
     "groups_used dropped rows_share positives_share aggregate details",
 )
 
@@ -328,7 +328,7 @@ def record_rows(records: Iterable[Any], schema: pa.Schema) -> list[dict[str, Any
     by = short_texts(record.by for record in records)
     return [
         {name: plain_value(getattr(record, name)) for name in schema.names}
-        | {"by": by[record.by], "name": record.shown}
+        | {"by": by[record.by], "name": record.display_name}
         for record in records
     ]
 
@@ -343,7 +343,7 @@ def record_table(records: Iterable[Any], schema: pa.Schema) -> pa.Table:
         if column.name == "by":
             cells = [by[cell] for cell in cells]
         elif column.name == "name":
-            cells = [record.shown for record in records]
+            cells = [record.display_name for record in records]
         elif column.type == pa.float64():
             cells = [finite(cell) for cell in cells]
         elif pa.types.is_map(column.type):

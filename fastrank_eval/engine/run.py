@@ -19,7 +19,7 @@ from fastrank_eval._lib.jit import compilations
 from fastrank_eval._lib.kernel_store import where_stored
 from fastrank_eval._lib.memory import Budget, memory_budget
 from fastrank_eval._lib.threads import processors, reporting_to
-from fastrank_eval.engine.conventions import measures_in_force, requested_names
+from fastrank_eval.engine.conventions import requested_names, used_measures
 from fastrank_eval.engine.evaluator import PlanTotals, check_shared
 from fastrank_eval.engine.options import DEFAULTS, KEEP_GROUPS, KEEP_VALUES, Options
 from fastrank_eval.engine.plan import (
@@ -147,12 +147,12 @@ def run_together(requests: Sequence[Options]) -> list[Evaluation]:
     new_kernels = compilations.count - compiled
     seconds, stored = perf_counter() - started, where_stored() if new_kernels else ""
     evaluations = []
-    for task, plan_totals, summary, of_plan in zip(
+    for task, plan_totals, summary, for_plan in zip(
         tasks, rows.plans, summaries, conventions, strict=True
     ):
         totals = plan_totals.totals
         counts = totals.overall.rows(), totals.overall.groups()
-        meta = Meta(__version__, *counts, of_plan, seconds, new_kernels, task.names, stored)
+        meta = Meta(__version__, *counts, for_plan, seconds, new_kernels, task.names, stored)
         shown = task.source.schema, summary, meta, task.names
         keys, values = plan_totals.keys, plan_totals.values
         evaluations.append(Evaluation(task.plan, totals, keys, values, *shown))
@@ -179,8 +179,8 @@ def read_rows(tasks: Sequence[Task]) -> EvaluatedRows:
     options, plans, reader = tasks[0].options, [task.plan for task in tasks], tasks[0].reader
 
     def budget() -> Budget:
-        row_states = any(plan.row_states for plan in plans)
-        return memory_budget(options.memory, plans[0].threads, row_states)
+        pooled_states = any(plan.pooled_states for plan in plans)
+        return memory_budget(options.memory, plans[0].threads, pooled_states)
 
     with reporting_to(options.progress), reader.completing_errors():
         return evaluate_rows(reader, plans, tasks[0].choices["order"], budget)
@@ -194,11 +194,11 @@ def prepare(requests: Sequence[Options]) -> list[Task]:
     source = _open(drafts)
     slicings = _open_slicings(drafts, source, first.limit)
     plans = []
-    for draft, of_plan in zip(drafts, slicings, strict=True):
+    for draft, for_plan in zip(drafts, slicings, strict=True):
         plan = draft.plan
-        if of_plan is not None:
-            fields = (*plan.roles.fields, *of_plan.columns)
-            plan = replace(plan, slicings=of_plan, roles=replace(plan.roles, fields=fields))
+        if for_plan is not None:
+            fields = (*plan.roles.fields, *for_plan.columns)
+            plan = replace(plan, slicings=for_plan, roles=replace(plan.roles, fields=fields))
         _check_columns(draft.options, plan.roles, source)
         kinds = [source.schema.field(name).type for name in plan.roles.scores]
         epsilons = tuple(epsilon_of(kind, plan.roles) for kind in kinds)
@@ -243,7 +243,7 @@ def _draft(options: Options) -> _Draft:
     computed = requested = requested_measures(options.measures)
     rate = options.sampling_rate
     if options.profile is not None or rate is not None:
-        computed = measures_in_force(requested, options.profile, rate)
+        computed = used_measures(requested, options.profile, rate)
     plan = _plan(options, choices, tuple(dict.fromkeys(computed)))
     names = {} if computed is requested else requested_names(requested, computed)
     return _Draft(options, plan, choices, names)
@@ -259,7 +259,7 @@ def _open_slicings(
 
     specs = [requested_slicing(draft.options.by) if draft.options.by else () for draft in drafts]
     every = open_slicings(list(chain.from_iterable(specs)), source, limit)
-    return [every.select(of_plan) if of_plan else None for of_plan in specs]
+    return [every.select(for_plan) if for_plan else None for for_plan in specs]
 
 
 def _with_score_kind(plan: Plan, plans: Sequence[Plan], source: Source) -> Plan:
@@ -423,7 +423,7 @@ def _conventions(task: Task, plan_totals: PlanTotals, rows: EvaluatedRows) -> di
         conventions["profile"] = options.profile.name
     conventions["sampling_rate"] = options.sampling_rate or 1
     conventions["confidence"] = plan.confidence
-    conventions["measures"] = {str(m): m.options_in_force() for m in plan.measures}
+    conventions["measures"] = {str(m): m.used_options() for m in plan.measures}
     if plan.slicings is not None:
         conventions["by"] = [str(slicing.spec) for slicing in plan.slicings.encoders]
         conventions["min_groups"] = plan.min_groups

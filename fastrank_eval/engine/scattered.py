@@ -121,7 +121,7 @@ class ScatteredEvaluator:
             partitioner = Partitioner(
                 plan.roles.group,
                 types,
-                evaluator.layout,
+                evaluator.plan_columns,
                 keep_numbers=evaluator.per_group or evaluator.keeps_order,
                 rows=self._expected or 0,
                 memory=self._budget.rows,
@@ -133,7 +133,7 @@ class ScatteredEvaluator:
 
         def partition(job: WorkBatch) -> tuple[int, PartitionedBatch | None]:
             batch = in_scratch(read_batch(job[0]))
-            rows = evaluator.read(batch, job[1], profiled=False)
+            rows = evaluator.read(batch, job[1], scanned=False)
             return batch.num_rows, None if rows is None else self._partitioners[0].partition(rows)
 
         return map_jobs(plan.threads, partition, jobs())
@@ -157,9 +157,9 @@ class ScatteredEvaluator:
         ):
             rows += gatherer.rows(partitions)
             report("evaluating", rows, total)
-            for of_plan, result in zip(results, of_chunk, strict=True):
+            for for_plan, result in zip(results, of_chunk, strict=True):
                 if result is not None:
-                    of_plan.append(result)
+                    for_plan.append(result)
         self._partitioners[0].give_back()
         return results
 

@@ -26,7 +26,7 @@ from fastrank_eval.engine.plan import GroupValues, Plan
 from fastrank_eval.groups.edges import Keys
 from fastrank_eval.io.keys import CategoricalEncoder
 from fastrank_eval.io.source import first_line
-from fastrank_eval.measures.pooled import PooledMeasure, RowState
+from fastrank_eval.measures.pooled import PooledMeasure, PooledState
 from fastrank_eval.slicing.bins import BinEncoder
 from fastrank_eval.slicing.encode import bin_ranks, value_ranks, value_texts
 from fastrank_eval.slicing.slicer import SliceEncoder, Slices
@@ -79,7 +79,7 @@ def paired_state_name(key: Hashable) -> str:
 
 def fields_of(plan: Plan) -> list[CategoricalEncoder]:
     """Return the encoders of the fields by whose values measures divide rows."""
-    names = dict.fromkeys(n for m in plan.row_states.values() for n in m.columns_named())
+    names = dict.fromkeys(n for m in plan.pooled_states.values() for n in m.columns_named())
     # A slicing by the same column comes after the field.
     encoders = {f.name: f for f in reversed(plan.roles.fields) if isinstance(f, CategoricalEncoder)}
     return [encoders[name] for name in names]
@@ -117,7 +117,7 @@ def read(
     raise ValueError(f"{title}: {reason}" if reason else f"it lacks the sums {title}")
 
 
-def read_like(own: RowState, values: int, arrays: Arrays) -> RowState:
+def read_like(own: PooledState, values: int, arrays: Arrays) -> PooledState:
     """Read a state with the terms of one of the plan, and at most its keys.
 
     `values` is the number of values of the field, 0 without a field.
@@ -133,8 +133,8 @@ def read_like(own: RowState, values: int, arrays: Arrays) -> RowState:
 
 
 def renumber(
-    state: RowState, measure: PooledMeasure, numbers: Mapping[str, np.ndarray]
-) -> RowState:
+    state: PooledState, measure: PooledMeasure, numbers: Mapping[str, np.ndarray]
+) -> PooledState:
     """Return a state under other numbers of the values of its fields."""
     of_columns = [numbers[name] for name in measure.columns_named()]
     if isinstance(state, CellScores):

@@ -90,7 +90,7 @@ class Content:
     """
 
     def __init__(self, header: Mapping[str, Any], arrays: StateArrays, shown: str) -> None:
-        self.header, self.arrays, self.shown = header, arrays, shown
+        self.header, self.arrays, self.display_name = header, arrays, shown
         self._kept: list[Totals] = []
 
     def __getstate__(self) -> dict[str, Any]:
@@ -132,7 +132,9 @@ def check_agreement(one: Content, other: Content) -> None:
         if left == right:
             continue
         if name == "measures":
-            names = {str(m): m.shown for each in (one, other) for m in _measures(each.header)}
+            names = {
+                str(m): m.display_name for each in (one, other) for m in _measures(each.header)
+            }
             details = _difference(left, right, names)
         elif isinstance(left, Mapping):
             key = next(key for key in (*left, *right) if left.get(key) != right.get(key))
@@ -145,8 +147,9 @@ def check_agreement(one: Content, other: Content) -> None:
     if one.header["has_groups"] != other.header["has_groups"]:
         with_groups, without = (one, other) if one.header["has_groups"] else (other, one)
         raise MergeError(
-            f"{one.shown} and {other.shown} cannot be merged, because {with_groups.shown} has keys "
-            f"and values of every group, and {without.shown} has not: evaluate both with "
+            f"{one.display_name} and {other.display_name} cannot be merged, because "
+            f"{with_groups.display_name} has keys "
+            f"and values of every group, and {without.display_name} has not: evaluate both with "
             f"{KEEP_GROUPS}, or leave them out, State.without_groups() "
             "(--drop-groups)."
         )
@@ -160,7 +163,8 @@ def _check_edges(one: Content, other: Content) -> None:
             if left != right:
                 edges = ",".join(left) or "0"
                 raise MergeError(
-                    f"{one.shown} and {other.shown} cannot be merged, because slices by '{by}' "
+                    f"{one.display_name} and {other.display_name} cannot be merged, because slices "
+                    f"by '{by}' "
                     f"have other edges: {name} is cut at {', '.join(left) or 'nothing'} in the "
                     f"first and at {', '.join(right or ()) or 'nothing'} in the second. Quantiles "
                     "are those of the rows of each evaluation: give the same edges to both, as "
@@ -185,7 +189,8 @@ def _difference(
 
 def _refusal(one: Content, other: Content, title: str, details: str) -> MergeError:
     return MergeError(
-        f"{one.shown} and {other.shown} cannot be merged, because their {title} differ: {details}; "
+        f"{one.display_name} and {other.display_name} cannot be merged, because their {title} "
+        f"differ: {details}; "
         "evaluate both in the same way."
     )
 
@@ -205,7 +210,8 @@ def check_repeated(every: Sequence[Content]) -> None:
             if entry["rows"] and entry["fingerprint"] in by_fingerprint:
                 first, earlier = by_fingerprint[entry["fingerprint"]]
                 raise MergeError(
-                    f"{first.shown} and {one.shown} hold the same {entry['rows']} rows in "
+                    f"{first.display_name} and {one.display_name} hold the same {entry['rows']} "
+                    "rows in "
                     f"{entry['groups']} groups, read from {', '.join(earlier['sources'])} and "
                     f"{', '.join(entry['sources'])}: all their sums are equal, and they would "
                     "count twice; leave one out, or pass allow_repeated=True (--allow-repeated)."
@@ -236,7 +242,8 @@ def check_crossing(every: Sequence[Content]) -> None:
     key = ", ".join(f"{name}={column[int(first)].as_py()!r}" for name, column in names)
     others = f" and {len(positions) - 1:,} more groups" if len(positions) > 1 else ""
     raise MergeError(
-        f"{every[owner[first]].shown} and {every[owner[second]].shown} both hold rows of the group "
+        f"{every[owner[first]].display_name} and {every[owner[second]].display_name} both hold "
+        "rows of the group "
         f"{key}{others}: a group that is cut counts as two, with other values. Cut logs by "
         f"{', '.join(groups.names)}, or evaluate these rows together; allow_crossing=True "
         "(--allow-crossing) counts each part as a group."
@@ -313,7 +320,7 @@ def _measures(header: Mapping[str, Any]) -> tuple[Measure, ...]:
     """Read the measures of a state, with the names that were asked for."""
     names = header.get("names", {})
     measures = requested_measures(header["measures"])
-    return tuple(m.shown_as(names.get(str(m), str(m))) for m in measures)
+    return tuple(m.with_display_name(names.get(str(m), str(m))) for m in measures)
 
 
 def evaluation_of(
@@ -370,7 +377,7 @@ def _conventions(
             result["order"] = _all_values(one.order for one in provenance)
         result[name] = value
     result["confidence"] = plan.confidence
-    result["measures"] = {str(m): m.options_in_force() for m in plan.measures}
+    result["measures"] = {str(m): m.used_options() for m in plan.measures}
     if by is not None:
         result["by"] = by
         result["min_groups"] = plan.min_groups

@@ -27,8 +27,8 @@ from fastrank_eval.io.reader import WorkBatch, in_scratch, read_batch, rebatch
 from fastrank_eval.io.source import Batch
 from fastrank_eval.io.validate import check_scores
 
-#: Spanning groups are evaluated when there are this many.
-_SPANNING_GROUPS = 256
+#: Groups cut by a batch edge are evaluated when there are this many.
+_CUT_GROUPS = 256
 
 
 @dataclass
@@ -87,18 +87,18 @@ def evaluate_stream(
     UndefinedError
         A group is undefined where that is an error, and no key returned.
     """
-    first, layout = evaluator.first, evaluator.layout
+    first, plan_columns = evaluator.first, evaluator.plan_columns
     keep = watch is not None and watch.keep
     results: list[list[GroupResults]] = [[] for _ in evaluator.grouped]
     open_group: list[Rows] = []
-    spanning: list[tuple[Rows, Keys, list[GroupResults | None]]] = []
-    spanning_rows = 0
+    cut_groups: list[tuple[Rows, Keys, list[GroupResults | None]]] = []
+    cut_rows = 0
     undefined: list[UndefinedError] = []
 
     def evaluate_batch(job: WorkBatch) -> BatchResult:
         record_batches = read_batch(job[0])
         batch = in_scratch(record_batches)
-        rows = rows_at(batch, job[1]) if rows_at else evaluator.read(batch, job[1], profiled=True)
+        rows = rows_at(batch, job[1]) if rows_at else evaluator.read(batch, job[1], scanned=True)
         if rows is None:
             return BatchResult(None, [])
 
@@ -107,16 +107,16 @@ def evaluate_stream(
             part = rows.slice(lo, hi)
             return part if batch is job[0][0] else part.copy()
 
-        batch_profile = evaluator.profile(rows, all_whole)
-        starts = batch_profile.starts
-        if not batch_profile.sound and not rows_at:
-            check_scores(batch, layout, job[1])
+        batch_scan = evaluator.scan(rows, all_whole)
+        starts = batch_scan.starts
+        if not batch_scan.passed and not rows_at:
+            check_scores(batch, plan_columns, job[1])
         if not len(starts):
             return BatchResult(copy_rows(0, rows.count), [])
         lo, hi = int(starts[0]), int(starts[-1])
         # The last edge begins the tail.
         firsts = starts[:-1] if all_whole else starts
-        run = None if watch is None else key_run(rows.keys, firsts, keep, batch_profile.directions)
+        run = None if watch is None else key_run(rows.keys, firsts, keep, batch_scan.directions)
         inside: list[GroupResults | None] = []
         error = None
         if len(starts) > 1 and not undefined:
@@ -128,9 +128,7 @@ def evaluate_stream(
                 return keys_at(rows.keys, starts[:-1][groups])
 
             try:
-                inside = evaluator.evaluate(
-                    rows.slice(lo, hi), starts - lo, name, keys, batch_profile
-                )
+                inside = evaluator.evaluate(rows.slice(lo, hi), starts - lo, name, keys, batch_scan)
             except UndefinedError as raised:
                 if watch is None:
                     raise
@@ -138,42 +136,42 @@ def evaluate_stream(
         return BatchResult(copy_rows(0, lo), inside, copy_rows(hi, rows.count), run, error)
 
     def close_group() -> None:
-        nonlocal spanning_rows
+        nonlocal cut_rows
         if not open_group:
             return
         keys = keys_at(open_group[0].keys, np.zeros(1, np.int64))
-        places: list[GroupResults | None] = []
-        for p, of_plan in zip(evaluator.grouped, results, strict=True):
-            place = None
+        later_results: list[GroupResults | None] = []
+        for p, for_plan in zip(evaluator.grouped, results, strict=True):
+            later_result = None
             if evaluator.plans[p].per_group:
-                place = GroupResults(keys, None, np.empty(0, np.int64))
-                of_plan.append(place)
-            places.append(place)
+                later_result = GroupResults(keys, None, np.empty(0, np.int64))
+                for_plan.append(later_result)
+            later_results.append(later_result)
         parts = [part.drop_keys() for part in open_group]
         # A copy: a view of a few rows would keep its whole batch in memory.
         rows = concatenate(parts) if len(parts) > 1 else parts[0].copy()
-        spanning.append((rows, keys, places))
-        spanning_rows += rows.count
+        cut_groups.append((rows, keys, later_results))
+        cut_rows += rows.count
         open_group.clear()
-        if len(spanning) >= _SPANNING_GROUPS or spanning_rows >= first.batch_rows:
-            evaluate_spanning()
+        if len(cut_groups) >= _CUT_GROUPS or cut_rows >= first.batch_rows:
+            evaluate_cut_groups()
 
-    def evaluate_spanning() -> None:
-        nonlocal spanning_rows
-        if not spanning or undefined:
-            spanning.clear()
+    def evaluate_cut_groups() -> None:
+        nonlocal cut_rows
+        if not cut_groups or undefined:
+            cut_groups.clear()
             return
-        starts = np.concatenate([[0], np.cumsum([rows.count for rows, _, _ in spanning])])
+        starts = np.concatenate([[0], np.cumsum([rows.count for rows, _, _ in cut_groups])])
 
         def name(group: int) -> str:
-            return key_text(spanning[group][1], first.roles.group, 0)
+            return key_text(cut_groups[group][1], first.roles.group, 0)
 
         def keys(groups: Groups) -> Keys:
-            columns = zip(*(of_group for _, of_group, _ in spanning), strict=True)
+            columns = zip(*(of_group for _, of_group, _ in cut_groups), strict=True)
             every = tuple(pa.concat_arrays(list(column)) for column in columns)
-            return keys_at(every, np.arange(len(spanning))[groups])
+            return keys_at(every, np.arange(len(cut_groups))[groups])
 
-        rows = concatenate([rows for rows, _, _ in spanning])
+        rows = concatenate([rows for rows, _, _ in cut_groups])
         try:
             evaluated = evaluator.evaluate(rows, starts, name, keys)
         except UndefinedError as error:
@@ -184,14 +182,14 @@ def evaluate_stream(
         for position, result in enumerate(evaluated):
             if result is None or result.values is None:
                 continue
-            groups = range(len(spanning)) if result.groups is None else result.groups.tolist()
+            groups = range(len(cut_groups)) if result.groups is None else result.groups.tolist()
             for one, group in enumerate(groups):
-                place = spanning[group][2][position]
-                if place is not None:
-                    place.values = result.values.take(slice(one, one + 1))
-                    place.first_rows = result.first_rows[one : one + 1]
-        spanning.clear()
-        spanning_rows = 0
+                later_result = cut_groups[group][2][position]
+                if later_result is not None:
+                    later_result.values = result.values.take(slice(one, one + 1))
+                    later_result.first_rows = result.first_rows[one : one + 1]
+        cut_groups.clear()
+        cut_rows = 0
 
     jobs = rebatch(batches, first.batch_rows, first.slice_rows)
     begin = list(islice(jobs, 2))
@@ -213,13 +211,13 @@ def evaluate_stream(
         close_group()
         if watch is not None and result.run is not None:
             watch.add(result.run)
-        for of_plan, inside in zip(results, result.inside, strict=False):
+        for for_plan, inside in zip(results, result.inside, strict=False):
             if inside is not None:
-                of_plan.append(inside)
+                for_plan.append(inside)
         if result.tail.count:
             open_group.append(result.tail)
     close_group()
-    evaluate_spanning()
+    evaluate_cut_groups()
     if watch is not None:
         watch.finish()
     if undefined:

@@ -24,10 +24,10 @@ from fastrank_eval.engine.totals import Sums, Totals
 from fastrank_eval.groups.edges import Keys
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.multicalibration import MulticalibrationError
-from fastrank_eval.measures.pooled import OrderedMeasure, PooledMeasure, PooledValue, RowState
+from fastrank_eval.measures.pooled import OrderedMeasure, PooledMeasure, PooledState, PooledValue
 from fastrank_eval.stats.intervals import (
+    ErrorGroups,
     Moments,
-    Support,
     Uncertainty,
     exponential_interval,
     t_interval,
@@ -40,12 +40,15 @@ def summary_rows(plan: Plan, totals: Totals) -> list[MeasureValue]:
     by_slice = any(isinstance(m, MulticalibrationError) for m in plan.measures)
     values: list[MeasureValue] = []
     texts = value_labels(plan) if by_slice else {}
-    for by, label, index, sums, row_states in totals.each_slice():
+    for by, label, index, sums, pooled_states in totals.each_slice():
         counts = sums.groups(index), sums.rows(index), sums.positives(index)
         for model, name in enumerate(plan.roles.scores):
-            states, place = row_states.models[model], {"score": name, "slice": label, "by": by}
+            states, coordinates = (
+                pooled_states.models[model],
+                {"score": name, "slice": label, "by": by},
+            )
             values += (
-                _value(plan, sums, index, counts, states, model, m, measure, place, texts)
+                _value(plan, sums, index, counts, states, model, m, measure, coordinates, texts)
                 for m, measure in enumerate(plan.measures)
             )
     return values
@@ -71,7 +74,7 @@ def largest_group(totals: Totals, schema: pa.Schema | None = None) -> dict[str, 
     """
     largest, sums = totals.largest, totals.overall
     # Not where all groups are about equal, however few they are.
-    if largest is None or 2 * sums.carriers() > sums.groups():
+    if largest is None or 2 * sums.effective_groups() > sums.groups():
         return {}
     return {LARGEST: largest.plain(schema)}
 
@@ -81,11 +84,11 @@ def _value(
     sums: Sums,
     slice_index: int,
     counts: tuple[int, int, int],
-    states: Mapping[Hashable, RowState],
+    states: Mapping[Hashable, PooledState],
     model: int,
     m: int,
     measure: Measure,
-    place: Mapping[str, Any],
+    coordinates: Mapping[str, Any],
     texts: ValueLabels,
 ) -> MeasureValue:
     groups, all_rows, all_positives = counts
@@ -104,7 +107,7 @@ def _value(
         if plan.grouped or not measure.uses_groups:
             error = _pooled_error(pooled, plan.confidence, sums, slice_index)
         else:
-            error = Uncertainty(caution="no_groups")
+            error = Uncertainty(warning="no_groups")
         used, rows, positives, dropped = (*counts, {})
         if pooled.reason and rows:
             policy = plan.policy(measure, pooled.reason)
@@ -114,7 +117,7 @@ def _value(
                 used, rows, positives = 0, 0, 0
                 dropped = {pooled.reason: max(groups, 1)}
             else:
-                value, error = policy, Uncertainty(caution="pooled")
+                value, error = policy, Uncertainty(warning="pooled")
     else:
         means = sums.means[model]
         moments = means.moments(m, measure.weight != "uniform", slice_index)
@@ -123,12 +126,12 @@ def _value(
         positives = means.positives(m, slice_index)
         dropped = means.dropped(m, slice_index)
         weight = moments.weight
-        if place["by"] is None and sums.negatives() and measure.ignores_negative():
+        if coordinates["by"] is None and sums.negatives() and measure.ignores_negative():
             details = {"rows of negative grade": sums.negatives()}
     return MeasureValue(
-        **place,
+        **coordinates,
         measure=str(measure),
-        name=measure.spelling or "",
+        name=measure.alias or "",
         value=value,
         groups=groups,
         groups_used=used,
@@ -141,7 +144,7 @@ def _value(
         ci_low=error.low,
         ci_high=error.high,
         effective_groups=error.effective_groups,
-        caution=error.caution,
+        warning=error.warning,
         weight=weight,
     )
 
@@ -153,14 +156,13 @@ def _over_groups(
         total = moments.total
         if total == float("inf"):
             raise MeasureError(
-                f"{measure.shown}: weights are so large that a sum exceeds the largest double; "
+                f"{measure.display_name}: weights are so large that a sum exceeds the largest "
+                "double; "
                 "scale them down."
             )
-        return total, t_interval(
-            total, moments.error_of_sum(), moments.support_of_sum(), confidence
-        )
+        return total, t_interval(total, moments.error_of_sum(), moments.behind_sum(), confidence)
     mean = moments.mean
-    error = t_interval(mean, moments.error_of_mean(), moments.support(), confidence)
+    error = t_interval(mean, moments.error_of_mean(), moments.behind(), confidence)
     if measure.aggregate != "geometric mean":
         return mean, error
     return exp(mean), exponential_interval(error, mean)
@@ -172,12 +174,12 @@ def _pooled_error(
     if math.isnan(pooled.value):
         return Uncertainty()
     if not pooled.clusters:
-        return Uncertainty(caution="pooled")
+        return Uncertainty(warning="pooled")
     by_shares = pooled.by_shares
     if math.isnan(by_shares):
-        by_shares = sums.carriers(slice_index)
-    support = Support(pooled.clusters, by_shares, pooled.carriers)
-    return t_interval(pooled.value, pooled.se, support, confidence)
+        by_shares = sums.effective_groups(slice_index)
+    behind = ErrorGroups(pooled.clusters, by_shares, pooled.effective_groups)
+    return t_interval(pooled.value, pooled.se, behind, confidence)
 
 
 def _share(number: int, total: int) -> float:
@@ -186,7 +188,7 @@ def _share(number: int, total: int) -> float:
 
 def _undefined_error(measure: Measure, reason: str) -> Exception:
     return UndefinedError(
-        f"{measure.shown} is undefined for all rows ({reason}), and undefined values are an "
+        f"{measure.display_name} is undefined for all rows ({reason}), and undefined values are an "
         "error; choose undefined='skip', 'zero' or 'one'."
     )
 
@@ -295,8 +297,8 @@ def group_records(
         plan.roles.scores,
         plan.measures,
         {
-            place: np.ascontiguousarray(joined.values[place])
-            for place in np.ndindex(joined.values.shape[:2])
+            coordinates: np.ascontiguousarray(joined.values[coordinates])
+            for coordinates in np.ndindex(joined.values.shape[:2])
         },
         joined.weights,
     )

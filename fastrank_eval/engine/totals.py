@@ -1,4 +1,4 @@
-"""Add up a run: sums over groups and row states, of all rows and by slice."""
+"""Add up a run: sums over groups and pooled states, of all rows and by slice."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ from fastrank_eval.measures.pooled import (
     ClusteredMeasure,
     ErrorOfDifference,
     PooledMeasure,
-    RowState,
+    PooledState,
 )
 from fastrank_eval.slicing.slicer import Slices
 from fastrank_eval.stats.clustered_scores import ClusteredScores
 from fastrank_eval.stats.exact import NO_SLICES, ExactSums, SliceCounts
-from fastrank_eval.stats.intervals import carriers
+from fastrank_eval.stats.intervals import effective_groups
 from fastrank_eval.stats.means import MeanState, PairedState
 from fastrank_eval.stats.moments import ClusterMoments
 from fastrank_eval.stats.vector_sums import sum_powers
 
 #: For each model the states of the measures of all rows, by their key. Measures with equal keys
 #: share a state, and threads share all of them.
-ModelStates: TypeAlias = list[dict[Hashable, RowState]]
+ModelStates: TypeAlias = list[dict[Hashable, PooledState]]
 #: One model's ranked groups, and what they contribute to each measure, by its position in the plan.
 Measured: TypeAlias = tuple[RankedGroups, Mapping[int, Contributions]]
 
@@ -60,7 +60,7 @@ _GROUPS, _ROWS, _POSITIVES, _NEGATIVES = range(4)
 _SIZES = ((0, 0), (1, 1))
 
 
-class RowStates:
+class PooledStates:
     """The states of measures of all rows, or of a slice; threads share them.
 
     Parameters
@@ -79,7 +79,7 @@ class RowStates:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self.models: ModelStates = [
-            {key: m.new_state(plan.weighted, plan.threads) for key, m in plan.row_states.items()}
+            {key: m.new_state(plan.weighted, plan.threads) for key, m in plan.pooled_states.items()}
             for _ in plan.roles.scores
         ]
         self.pairs: dict[int, dict[Hashable, ClusterMoments]] = {
@@ -88,7 +88,7 @@ class RowStates:
                 for key, state in self.models[model].items()
                 if isinstance(state, ClusteredSums)
             }
-            for model in plan.rivals
+            for model in plan.candidates
         }
 
     def add(self, scored: Sequence[Scored]) -> None:
@@ -97,7 +97,7 @@ class RowStates:
         for rows, states in zip(scored, self.models, strict=True):
             terms: dict[Hashable, np.ndarray] = {}
             for key, state in states.items():
-                measure = self._plan.row_states[key]
+                measure = self._plan.pooled_states[key]
                 if isinstance(measure, ClusteredMeasure) and isinstance(state, ClusteredSums):
                     sums = measure.sum_rows(state, rows)
                     state.add_groups(sums)
@@ -142,7 +142,7 @@ class RowStates:
             return measure.error_of_pair(states[0], states[1], moments, map_jobs)
         return measure.difference_error(states[0], states[1], map_jobs)
 
-    def merge(self, other: RowStates) -> None:
+    def merge(self, other: PooledStates) -> None:
         """Add the states of other rows, which may change."""
         for model, states in enumerate(self.models):
             for key, state in states.items():
@@ -159,13 +159,13 @@ class RowStates:
         """
         arrays: StateArrays = {}
         scores = plan.roles.scores
-        for key, measure in plan.row_states.items():
+        for key, measure in plan.pooled_states.items():
             states = {
                 score: renumber(of[key], measure, numbers)
                 for score, of in zip(scores, self.models, strict=True)
             }
             clustered = {s: of for s, of in states.items() if isinstance(of, ClusteredScores)}
-            if plan.rivals and clustered:
+            if plan.candidates and clustered:
                 parts = ClusteredScores.models_to_arrays(clustered)
             else:
                 parts = {score: state.to_arrays() for score, state in states.items()}
@@ -178,14 +178,14 @@ class RowStates:
 
     def load(
         self, arrays: StateArrays, where: Rows, numbers: Mapping[str, np.ndarray]
-    ) -> RowStates:
+    ) -> PooledStates:
         """Read the states of other rows; `numbers` has codes by number."""
         # A copy: to make states for each of a thousand slices takes longer than to read them.
         states = copy(self)
         states.models = [{} for _ in self.models]
         states.pairs = {model: {} for model in self.pairs}
         scores = self._plan.roles.scores
-        for key, measure in self._plan.row_states.items():
+        for key, measure in self._plan.pooled_states.items():
             own, name = self.models[0][key], state_name(key)
             if isinstance(own, ClusteredScores):
                 parts = {score: read(arrays, where, score, name, dict) for score in scores}
@@ -215,7 +215,7 @@ class Sums:
         self._plan = plan
         self._counts = SliceCounts(4)
         self._sizes = ExactSums(_SIZES)
-        self.pairs = {model: PairedState(len(plan.measures)) for model in plan.rivals}
+        self.pairs = {model: PairedState(len(plan.measures)) for model in plan.candidates}
 
     @cached_property
     def means(self) -> list[MeanState]:
@@ -352,7 +352,7 @@ class Sums:
             raise ValueError(f"{GROUPS}: must have {len(plan.measures)} measures")
         sums.pairs = {
             model: read(arrays, where, scores[model], PAIRS, PairedState.from_arrays)
-            for model in plan.rivals
+            for model in plan.candidates
         }
         return sums
 
@@ -401,9 +401,9 @@ class Sums:
         """Count the rows of negative grade, of all rows."""
         return self._counts.at(0, _NEGATIVES)
 
-    def carriers(self, slice_index: int = 0) -> float:
-        """Compute `carriers` of the rows of groups."""
-        return carriers(self.squares(slice_index), self._sizes.total(1, slice_index))
+    def effective_groups(self, slice_index: int = 0) -> float:
+        """Compute `effective_groups` of the rows of groups."""
+        return effective_groups(self.squares(slice_index), self._sizes.total(1, slice_index))
 
     def squares(self, slice_index: int = 0) -> float:
         """Sum n^2 over the groups of n rows."""
@@ -416,21 +416,21 @@ class Sums:
 
 
 class SliceStates:
-    """The row states of each slice of a slicing; threads share them."""
+    """The pooled states of each slice of a slicing; threads share them."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._lock = threading.Lock()
-        self._of_slices: dict[int, RowStates] = {}
+        self._of_slices: dict[int, PooledStates] = {}
 
-    def of(self, slice_index: int) -> RowStates:
-        """Return the row states of one slice."""
+    def of(self, slice_index: int) -> PooledStates:
+        """Return the pooled states of one slice."""
         with self._lock:
             if slice_index not in self._of_slices:
-                self._of_slices[slice_index] = RowStates(self._plan)
+                self._of_slices[slice_index] = PooledStates(self._plan)
             return self._of_slices[slice_index]
 
-    def add(self, slice_index: int, states: RowStates) -> None:
+    def add(self, slice_index: int, states: PooledStates) -> None:
         """Add the states of other rows of a slice, which may change."""
         if slice_index in self._of_slices:
             self._of_slices[slice_index].merge(states)
@@ -455,14 +455,14 @@ class SliceTotals(NamedTuple):
     slice_index : int
         Index of the slice in the sums.
     sums : Sums
-    row_states : RowStates
+    pooled_states : PooledStates
     """
 
     by: str | None
     label: str
     slice_index: int
     sums: Sums
-    row_states: RowStates
+    pooled_states: PooledStates
 
 
 #: All rows are one slice without a label, at index 0.
@@ -470,29 +470,29 @@ _ALL_ROWS = Slices(("",), np.zeros(1, np.int64), {})
 
 
 class Totals:
-    """The sums of a thread and the row states of a run.
+    """The sums of a thread and the pooled states of a run.
 
     Totals merge in any order. Their arrays are a saved state.
 
     Parameters
     ----------
     plan : Plan
-    row_states : list of SliceStates, optional
-        Row states that threads share; by default new ones.
+    pooled_states : list of SliceStates, optional
+        pooled states that threads share; by default new ones.
 
     Attributes
     ----------
     sums : list of Sums
         Of all rows, then for each slicing.
-    row_states : list of SliceStates
+    pooled_states : list of SliceStates
         Of all rows, then for each slicing.
     """
 
-    def __init__(self, plan: Plan, row_states: list[SliceStates] | None = None) -> None:
+    def __init__(self, plan: Plan, pooled_states: list[SliceStates] | None = None) -> None:
         self._plan = plan
         slicings = (None, *plan.slice_encoders)
         self.sums = [Sums(plan) for _ in slicings]
-        self.row_states = row_states or [SliceStates(plan) for _ in slicings]
+        self.pooled_states = pooled_states or [SliceStates(plan) for _ in slicings]
         self.soft = 0  # rows with a label in ]0, 1[; no array has them
         self.largest: LargestGroup | None = None  # of all rows, if it may be dominant
 
@@ -507,9 +507,9 @@ class Totals:
         return self.sums[1:]
 
     @property
-    def overall_states(self) -> RowStates:
-        """The row states of all rows."""
-        return self.row_states[0].of(0)
+    def overall_states(self) -> PooledStates:
+        """The pooled states of all rows."""
+        return self.pooled_states[0].of(0)
 
     def each_slice(self) -> Iterator[SliceTotals]:
         """Yield all rows, then the slices of at least `min_groups` groups."""
@@ -535,7 +535,7 @@ class Totals:
     def select(self, plan: Plan) -> Totals:
         """Select some measures, and all slicings or none."""
         count = 1 + len(plan.slice_encoders)
-        totals = Totals(plan, self.row_states[:count])
+        totals = Totals(plan, self.pooled_states[:count])
         totals.largest = self.largest
         indices = [self._plan.measures.index(measure) for measure in plan.measures]
         totals.sums = [sums.of_measures(plan, indices) for sums in self.sums[:count]]
@@ -547,8 +547,8 @@ class Totals:
         self.largest = larger(self.largest, other.largest)
         for sums, more in zip(self.sums, other.sums, strict=True):
             sums.merge(more)
-        if other.row_states is not self.row_states:
-            for states, more_states in zip(self.row_states, other.row_states, strict=True):
+        if other.pooled_states is not self.pooled_states:
+            for states, more_states in zip(self.pooled_states, other.pooled_states, strict=True):
                 states.merge(more_states)
 
     def to_arrays(self) -> StateArrays:
@@ -565,7 +565,7 @@ class Totals:
                 saved, codes = SavedSlices.of(slices, present), codes[present]
                 arrays[Rows(by), "", SLICES] = saved.to_arrays()
             arrays |= sums.take(codes).to_arrays(Rows(by))
-            if plan.row_states:
+            if plan.pooled_states:
                 for label, code in zip(saved.labels if by else ("",), codes.tolist(), strict=True):
                     arrays |= states.of(code).to_arrays(plan, Rows(by, label), numbers)
         return arrays
@@ -576,7 +576,7 @@ class Totals:
 
         The fields and slicings of the plan have all values and slices of the arrays, or more.
         """
-        totals, numbers, row_states = cls(plan), {}, RowStates(plan)
+        totals, numbers, pooled_states = cls(plan), {}, PooledStates(plan)
         for field in fields_of(plan):
             values = read(arrays, *field_key(field.name), field_values)
             numbers[field.name] = field_numbers(field, values)
@@ -586,15 +586,15 @@ class Totals:
             indices = np.array([index_of.get(label, -1) for label in slices.labels], np.int64)
             sums = Sums.from_arrays(plan, arrays, Rows(by))
             totals.sums[number] = sums if saved.labels == slices.labels else sums.take(indices)
-            if plan.row_states:
+            if plan.pooled_states:
                 for code in np.flatnonzero(indices >= 0).tolist():
                     where = Rows(by, slices.labels[code])
-                    states.add(code, row_states.load(arrays, where, numbers))
+                    states.add(code, pooled_states.load(arrays, where, numbers))
         return totals
 
     def _slicings(self) -> Iterator[tuple[str, Slices, Sums, SliceStates]]:
         """Yield the sums and states of all rows, then of each slicing."""
         slicings = [("", _ALL_ROWS)]
         slicings += [(str(one.spec), one.slices()) for one in self._plan.slice_encoders]
-        for (by, slices), sums, states in zip(slicings, self.sums, self.row_states, strict=True):
+        for (by, slices), sums, states in zip(slicings, self.sums, self.pooled_states, strict=True):
             yield by, slices, sums, states

@@ -15,13 +15,13 @@ from fastrank_eval._lib.arrow import frozen, row_column
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import OrderError
 from fastrank_eval._lib.jit import kernel
-from fastrank_eval.groups.profile import (
-    Entries,
-    LabelledRows,
-    entries_in_order,
-    find_labelled_rows,
-)
 from fastrank_eval.groups.rows_above import count_rows_above
+from fastrank_eval.groups.scan import (
+    LabelledRows,
+    RankedRows,
+    find_labelled_rows,
+    ranked_in_order,
+)
 from fastrank_eval.groups.sort import first_rise
 from fastrank_eval.io.columns import (
     OTHERS,
@@ -36,21 +36,21 @@ from fastrank_eval.io.columns import (
 from fastrank_eval.io.validate import no_score, numbers_of_order
 
 
-def entries_by_counting(
+def ranked_by_counting(
     score: np.ndarray, starts: np.ndarray, labelled_rows: LabelledRows
-) -> Entries:
-    """Compute the entries of unsorted rows, without positions.
+) -> RankedRows:
+    """Compute the labelled rows of unsorted rows, without positions.
 
     Parameters
     ----------
     score, starts, labelled_rows
-        As in `entries_in_order`, less than 2**31 rows in any order inside their group.
+        As in `ranked_in_order`, less than 2**31 rows in any order inside their group.
     """
     ranked_groups, offsets = labelled_rows.ranked_groups, labelled_rows.offsets
     row = labelled_rows.row.copy()
     above, size = np.empty((2, len(row)), np.int64)
     count_rows_above(score, starts, ranked_groups, offsets, row, above, size)
-    return Entries(ranked_groups, offsets, row, above, size)
+    return RankedRows(ranked_groups, offsets, row, above, size)
 
 
 @dataclass
@@ -195,15 +195,16 @@ class Chunk:
         Whether rows have groups. Otherwise all rows are one group, and clusters are unknown.
     labelled_rows : LabelledRows or None
         None where they were not looked for yet.
-    entries : mapping of int to (Entries or None)
-        For models whose rows were looked at: their entries; None where a score rises in a group.
+    ranked_rows : mapping of int to (RankedRows or None)
+        For models whose rows were scanned: their labelled rows; None where a score rises in a
+        group.
     """
 
     columns: Columns
     starts: np.ndarray
     grouped: bool = True
     labelled_rows: LabelledRows | None = None
-    entries: Mapping[int, Entries | None] = field(default_factory=dict)
+    ranked_rows: Mapping[int, RankedRows | None] = field(default_factory=dict)
     #: Identifies the chunk to those who keep rows of several models after the chunk is freed.
     token: object = field(default_factory=object, compare=False)
 
@@ -293,8 +294,8 @@ class Scored:
         Machine epsilon of the type of the score column; None for that of `score`.
     integers : str
         ``"int64"`` or ``"uint64"`` if `score` has only the order of such integers, else ``""``.
-    known_entries : tuple of (Entries or None)
-        What `entries` returns, if it is known.
+    known_ranked : tuple of (RankedRows or None)
+        What `ranked_rows` returns, if it is known.
     unselected : Scored or None
         The rows of the chunk before the selection; None where all have a score.
     """
@@ -312,7 +313,7 @@ class Scored:
     fields: Mapping[str, np.ndarray] | None = None
     epsilon: float | None = None
     integers: str = ""
-    known_entries: tuple[Entries | None, ...] = ()
+    known_ranked: tuple[RankedRows | None, ...] = ()
     unselected: Scored | None = None
 
     @classmethod
@@ -352,7 +353,7 @@ class Scored:
             fields=fields,
             epsilon=roles.epsilons[model] if roles and roles.epsilons else None,
             integers=roles.integers[model] if roles and roles.integers else "",
-            known_entries=(chunk.entries[model],) if model in chunk.entries else (),
+            known_ranked=(chunk.ranked_rows[model],) if model in chunk.ranked_rows else (),
         )
         if missing is None or not missing.any():
             return rows
@@ -375,7 +376,7 @@ class Scored:
             unretrieved_relevant=np.flatnonzero(missing & (labels.labelled_rows.marks != 0)),
             unjudged=select(rows.unjudged),
             subtopics=select(rows.subtopics),
-            known_entries=(),
+            known_ranked=(),
             unselected=rows,
         )
 
@@ -389,7 +390,7 @@ class Scored:
         score[self.scored_rows] = self.score
         if labels.skip_empty:  # a model that leaves rows without a score ranks every group
             labels = Labels.of(labels.label, labels.starts, skip_empty=False)
-        return replace(rows, score=frozen(score), labels=labels, known_entries=())
+        return replace(rows, score=frozen(score), labels=labels, known_ranked=())
 
     def to_rank(self) -> Scored:
         """Replace the scores of `every_row` by numbers of their order."""
@@ -398,8 +399,8 @@ class Scored:
         if lowest > -np.inf:
             return replace(self, score=frozen(np.where(missing, -np.inf, self.score)))
         # Minus infinity is taken. NaN comes last in np.unique(), and here first.
-        places = np.where(missing, -1, np.unique(self.score, return_inverse=True)[1])
-        return replace(self, score=frozen(places.astype(np.float64)))
+        ranks = np.where(missing, -1, np.unique(self.score, return_inverse=True)[1])
+        return replace(self, score=frozen(ranks.astype(np.float64)))
 
     def numbers(self) -> np.ndarray:
         """Return scores as float64, the nearest ones of 64-bit integers."""
@@ -412,8 +413,8 @@ class Scored:
         codes = (self.fields or {})[name]
         return codes if self.scored_rows is None else codes[self.scored_rows]
 
-    def entries(self, presorted: bool, score_name: str) -> Entries | None:
-        """Compute the entries of rows whose scores descend in groups.
+    def ranked_rows(self, presorted: bool, score_name: str) -> RankedRows | None:
+        """Compute the labelled rows of rows whose scores descend in groups.
 
         None where a score rises.
 
@@ -429,11 +430,11 @@ class Scored:
         OrderError
             A score rises although `presorted` is True; the message names the row.
         """
-        if self.known_entries:
-            (entries,) = self.known_entries
+        if self.known_ranked:
+            (ranked_rows,) = self.known_ranked
         else:
-            entries = entries_in_order(self.score, self.starts, self.labels.labelled_rows)
-        if entries is None and presorted:
+            ranked_rows = ranked_in_order(self.score, self.starts, self.labels.labelled_rows)
+        if ranked_rows is None and presorted:
             broken = first_rise(self.score, self.starts)
             # 64-bit integers are stored as the bits of doubles: such values are not shown.
             pair = self.score[[broken - 1, broken]]
@@ -448,7 +449,7 @@ class Scored:
             )
             error.row = number
             raise error
-        return entries
+        return ranked_rows
 
 
 def count_marked_rows(marks: np.ndarray, starts: np.ndarray) -> np.ndarray:

@@ -18,7 +18,7 @@ import pyarrow as pa
 from fastrank_eval._lib.arrow import frozen, row_column
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.jit import kernel
-from fastrank_eval.groups.profile import Entries
+from fastrank_eval.groups.scan import RankedRows
 from fastrank_eval.groups.ties import item_codes, resolve_blocks
 
 #: An ideal leaves out gains below this share of the first one: half a billionth of the last bit of
@@ -216,7 +216,7 @@ class IntentRanking:
     def of(
         cls,
         subtopic_rows: SubtopicRows,
-        entries: Entries,
+        ranked_rows: RankedRows,
         mask: np.ndarray,
         retrieved: np.ndarray,
         ties: str,
@@ -226,31 +226,36 @@ class IntentRanking:
         Parameters
         ----------
         subtopic_rows : SubtopicRows
-        entries : Entries
+        ranked_rows : RankedRows
             The covering rows that the model has ranked.
-        mask : ndarray of uint64, shape (entries,)
-            Subtopics of each entry.
+        mask : ndarray of uint64, shape (labelled rows,)
+            Subtopics of each labelled row.
         retrieved : ndarray of int64, shape (groups,)
         ties : str
             One of `ties.TIES`. ``"best"`` and ``"worst"`` rank tied rows by how many subtopics
             they cover.
         """
-        above, size = entries.above, entries.size
+        above, size = ranked_rows.above, ranked_rows.size
         if ties != "expected":
             size = np.ones(len(mask), np.int64)
         if ties in ("input", "item"):
-            above = entries.position  # type: ignore[assignment]
+            above = ranked_rows.position  # type: ignore[assignment]
         elif ties != "expected":
-            group = np.repeat(np.arange(len(retrieved)), np.diff(entries.offsets))
+            group = np.repeat(np.arange(len(retrieved)), np.diff(ranked_rows.offsets))
             covered = np.bitwise_count(mask).astype(np.float64)
             order = np.lexsort((mask, -covered, above, group))
             mask, above = mask[order], np.empty(len(mask), np.int64)
             worst_order = resolve_blocks(
-                entries.offsets, entries.above, entries.size, covered[order], ties, above
+                ranked_rows.offsets,
+                ranked_rows.above,
+                ranked_rows.size,
+                covered[order],
+                ties,
+                above,
             )
             if worst_order is not None:
                 mask, above = mask[worst_order], above[worst_order]
-        offsets, pair_rows = subtopic_rows.by_intent(entries.offsets, mask)
+        offsets, pair_rows = subtopic_rows.by_intent(ranked_rows.offsets, mask)
         of_intent = np.repeat(retrieved, subtopic_rows.subtopics)
         return cls(subtopic_rows, offsets, above[pair_rows], size[pair_rows], of_intent)
 

@@ -10,14 +10,14 @@ import pyarrow as pa
 
 from fastrank_eval._lib.arrow import arrow_column, as_array, fixed_width, row_column
 from fastrank_eval._lib.dataclass import dataclass
-from fastrank_eval.groups.profile import (
-    Entries,
+from fastrank_eval.groups.scan import (
     LabelledRows,
-    Profile,
-    profile,
+    RankedRows,
+    Scan,
+    scan,
 )
 from fastrank_eval.io.columns import Columns
-from fastrank_eval.io.keys import number_keys
+from fastrank_eval.io.keys import encode_keys
 
 Keys = tuple[pa.Array, ...]
 #: Positions of groups.
@@ -62,34 +62,34 @@ class View(NamedTuple):
     scored: bool
 
 
-class BatchProfile(NamedTuple):
-    """What one look at every row of a batch finds, for several plans.
+class BatchScan(NamedTuple):
+    """What one scan of every row of a batch finds, for several plans.
 
     Parameters
     ----------
     starts : ndarray of int64, shape (groups + 1,)
         First row of each whole group, then the end of the last.
     directions : tuple of bool, or None
-        As in `Profile`.
-    sound : bool
-        Whether all scores that were looked at are proven to be no NaN.
+        As in `Scan`.
+    passed : bool
+        Whether all scores that were scanned were checked and are no NaN.
     labelled_rows : list of LabelledRows
-        For each plan; see `Profile`.
-    entries : list of dict of int to (Entries or None)
+        For each plan; see `Scan`.
+    ranked_rows : list of dict of int to (RankedRows or None)
         For each plan, as in `Chunk`.
     """
 
     starts: np.ndarray
     directions: tuple[bool, bool] | None
-    sound: bool
+    passed: bool
     labelled_rows: list[LabelledRows]
-    entries: list[dict[int, Entries | None]]
+    ranked_rows: list[dict[int, RankedRows | None]]
 
 
-def profile_batch(keys: Keys, views: Sequence[View], whole: bool) -> BatchProfile:
-    """Look at every row of a batch of contiguous groups.
+def scan_batch(keys: Keys, views: Sequence[View], whole: bool) -> BatchScan:
+    """Scan every row of a batch of contiguous groups.
 
-    Edges are found once, and scores that rise inside a group are looked at once.
+    Edges are found once, and scores that rise inside a group are scanned once.
 
     Parameters
     ----------
@@ -108,41 +108,39 @@ def profile_batch(keys: Keys, views: Sequence[View], whole: bool) -> BatchProfil
         starts = group_starts(keys)
         edges["starts"] = np.concatenate([[0], starts, [len(keys[0])]]) if whole else starts
     # By identity, because plans share arrays.
-    known: dict[tuple[int, int, bool], Profile] = {}
+    known: dict[tuple[int, int, bool], Scan] = {}
     unsorted: set[int] = set()
-    first: Profile | None = None
+    first: Scan | None = None
 
-    def look(view: View, score: np.ndarray | None) -> Profile:
+    def scan_of(view: View, score: np.ndarray | None) -> Scan:
         nonlocal first, edges
         at = id(view.columns.label), id(score), view.skip
         if at in known:
             return known[at]
         if id(score) in unsorted:
-            return known.setdefault(at, look(view, None))
+            return known.setdefault(at, scan_of(view, None))
         # To compare sorted scores again takes less time than to fetch those beside labelled rows.
-        one = known[at] = profile(view.columns.label, score, view.skip, **edges)
+        one = known[at] = scan(view.columns.label, score, view.skip, **edges)
         if first is None:
             first, edges = one, {"starts": one.starts}
-        if score is not None and one.entries is None:
+        if score is not None and one.ranked_rows is None:
             unsorted.add(id(score))
         return one
 
-    labelled_rows, entries = [], []
-    sound = True
+    labelled_rows, ranked_rows = [], []
+    passed = True
     for view in views:
         complete = [
             model
             for model, missing in enumerate(view.columns.unretrieved)
             if view.scored and missing is None
         ]
-        looks = [look(view, view.columns.scores[model]) for model in complete]
-        sound &= all(one.sound for one in looks)
-        entries.append({m: one.entries for m, one in zip(complete, looks, strict=True)})
-        labelled_rows.append((looks or [look(view, None)])[0].labelled_rows)
-    first_profile = cast(Profile, first)
-    return BatchProfile(
-        first_profile.starts, first_profile.directions, sound, labelled_rows, entries
-    )
+        scans = [scan_of(view, view.columns.scores[model]) for model in complete]
+        passed &= all(one.passed for one in scans)
+        ranked_rows.append({m: one.ranked_rows for m, one in zip(complete, scans, strict=True)})
+        labelled_rows.append((scans or [scan_of(view, None)])[0].labelled_rows)
+    first_scan = cast(Scan, first)
+    return BatchScan(first_scan.starts, first_scan.directions, passed, labelled_rows, ranked_rows)
 
 
 def _differs_from_previous(key: pa.Array) -> np.ndarray:
@@ -281,7 +279,7 @@ class ReturningKey(Exception):
     Parameters
     ----------
     keys : tuple of pyarrow.Array of length 1, or None
-        The key; None where a return is possible but not proven, because earlier keys were not
+        The key; None where a return is possible but not checked, because earlier keys were not
         stored.
     """
 
@@ -352,7 +350,7 @@ class KeyWatch:
     def _compare(self) -> None:
         keys = tuple(pa.concat_arrays(list(column)) for column in zip(*self._keys, strict=True))
         self._keys = [keys]
-        codes, firsts = number_keys(keys)
+        codes, firsts = encode_keys(keys)
         if len(firsts) < len(codes):
             repeat = int(np.flatnonzero(firsts[codes] != np.arange(len(codes)))[0])
             raise ReturningKey(tuple(key.slice(repeat, 1) for key in keys))

@@ -146,8 +146,8 @@ class Sorter:
             names = [name for name in batch.schema.names if name.split(".")[0] == _ITEM]
             item = self._item.keys([as_array(batch.column(name)) for name in names])
         *arrays, numbers = parts
-        layout = self._partitioner.layout
-        return Rows(layout, first_row, tuple(keys), tuple(arrays), item, numbers)
+        plan_columns = self._partitioner.plan_columns
+        return Rows(plan_columns, first_row, tuple(keys), tuple(arrays), item, numbers)
 
     def _reader(self, input_batches: Iterable[PartitionedBatch]) -> pa.RecordBatchReader:
         rest = iter(input_batches)
@@ -157,7 +157,7 @@ class Sorter:
             self._narrow = self._base > -(1 << 63)
             self._base = self._base if self._narrow else 0
         self._kinds = [None if part is None else part.dtype for part in first.parts]
-        for mask in self._partitioner.layout.masks():  # later batches may have some
+        for mask in self._partitioner.plan_columns.masks():  # later batches may have some
             self._kinds[mask] = np.dtype(np.bool_)
         self._item = None if first.item is None else KeyEncoder(_ITEM, first.item.type)
         first_batch = [self._batch(first)]

@@ -19,7 +19,7 @@ from fastrank_eval._lib.threads import scratch
 from fastrank_eval.groups.edges import Groups, Keys
 from fastrank_eval.groups.partition import PARTITIONS, PartitionedBatch, Partitioner
 from fastrank_eval.io.columns import Rows
-from fastrank_eval.io.keys import number_rows
+from fastrank_eval.io.keys import encode_rows
 
 #: Rows of a chunk, and the fewest rows of one where threads share the rows.
 CHUNK_ROWS, _FEWEST_ROWS = 1 << 19, 1 << 17
@@ -115,18 +115,18 @@ class Gatherer:
         if len(self._blocks) == 1 and self._widths == [1]:
             words = cast(np.ndarray, block.columns[0]).reshape(1, -1)
             bounds = block.bounds[:, partitions.start : partitions.stop + 1]
-            ends = number_rows(words, bounds, *output, block.bases, place=True)
+            ends = encode_rows(words, bounds, *output, block.bases, place=True)
         else:
             bounds = self._bounds[None, partitions.start : partitions.stop + 1]
             bounds = bounds - bounds[0, 0]
-            ends = number_rows(self._words(partitions), bounds, *output, place=True)
+            ends = encode_rows(self._words(partitions), bounds, *output, place=True)
         groups = int(ends[-1])
         starts[groups] = rows
         position = frozen(position.view())
         parts = range(len(block.columns) - sum(block.widths))
         *arrays, numbers = (self._part(partitions, part, position) for part in parts)
         items = self._items(partitions, position)
-        chunk = Rows(self._partitioner.layout, 0, (), tuple(arrays), items, numbers)
+        chunk = Rows(self._partitioner.plan_columns, 0, (), tuple(arrays), items, numbers)
 
         def keys(wanted: Groups) -> Keys:
             words = self._words(partitions)[:, heads[:groups][wanted]]
@@ -185,9 +185,9 @@ class Gatherer:
             items.append(cast(pa.Array, batch.item).slice(bounds[0], bounds[-1] - bounds[0]))
             # From the place of a row in the batch to its place in the chunk.
             moves = begins[partitions.start : partitions.stop] - base - bounds[:-1]
-            places = np.arange(bounds[0], bounds[-1]) + np.repeat(moves, np.diff(bounds))
-            rows[position[places]] = taken + np.arange(len(places))
-            taken += len(places)
+            indices = np.arange(bounds[0], bounds[-1]) + np.repeat(moves, np.diff(bounds))
+            rows[position[indices]] = taken + np.arange(len(indices))
+            taken += len(indices)
         return pa.concat_arrays(items).take(row_column(rows))
 
 

@@ -1,4 +1,4 @@
-"""Count the unjudged rows around the entries of a ranking.
+"""Count the unjudged rows around the labelled rows of a ranking.
 
 Measures of incomplete judgments distinguish a row without a label from a row of label 0. Both rank
 alike. This file counts the unjudged rows, once for all such measures.
@@ -12,7 +12,7 @@ import numpy as np
 
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.jit import kernel
-from fastrank_eval.groups.profile import Entries
+from fastrank_eval.groups.scan import RankedRows
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,9 @@ class UnjudgedRows:
     ----------
     missing : ndarray, shape (groups,)
         Number of rows without a label, retrieved or not.
-    before, tied : ndarray, shape (entries,)
-        Number of unjudged rows ranked strictly above the entry's block, and inside the block. A
-        block is a single rank unless ties are ``expected``.
+    before, tied : ndarray, shape (labelled rows,)
+        Number of unjudged rows ranked strictly above the labelled row's block, and inside the
+        block. A block is a single rank unless ties are ``expected``.
     offsets : ndarray, shape (groups + 1,)
         First retrieved unjudged row of each group, then their number.
     above, size : ndarray, shape (unjudged rows,)
@@ -42,9 +42,9 @@ class UnjudgedRows:
     size: np.ndarray
 
     @classmethod
-    def complete(cls, groups: int, entries: int) -> UnjudgedRows:
+    def complete(cls, groups: int, ranked_rows: int) -> UnjudgedRows:
         """Describe groups whose rows are all judged."""
-        empty, zeros = np.zeros(0, np.int64), np.zeros(entries, np.int64)
+        empty, zeros = np.zeros(0, np.int64), np.zeros(ranked_rows, np.int64)
         return cls(
             np.zeros(groups, np.int64), zeros, zeros, np.zeros(groups + 1, np.int64), empty, empty
         )
@@ -56,17 +56,17 @@ class UnjudgedRows:
         block_above: np.ndarray,
         above: np.ndarray,
         grade: np.ndarray,
-        unjudged: Entries,
+        unjudged: RankedRows,
         missing: np.ndarray,
         ties: str,
     ) -> UnjudgedRows:
-        """Merge the unjudged rows into the entries of a ranking.
+        """Merge the unjudged rows into the labelled rows of a ranking.
 
         Parameters
         ----------
         offsets, block_above, above, grade : ndarray
             As in `ranking.Ranking`.
-        unjudged : Entries
+        unjudged : RankedRows
             The unjudged rows of the same groups; with positions where ties are ``input`` or
             ``item``.
         missing : ndarray of int64, shape (groups,)

@@ -19,7 +19,7 @@ from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval._lib.memory import borrow, give_back
 from fastrank_eval._lib.threads import scratch
-from fastrank_eval.io.columns import Layout, Rows
+from fastrank_eval.io.columns import PlanColumns, Rows
 from fastrank_eval.io.keys import KeyEncoder, hash_keys
 
 #: Bits of the number of a partition.
@@ -127,8 +127,8 @@ class Partitioner:
         Names of the key columns.
     kinds : sequence of pyarrow.DataType
         Types of the key columns, decoded.
-    layout : Layout
-        Places of the arrays.
+    plan_columns : PlanColumns
+        Indices of the arrays.
     keep_numbers : bool
         Partition row numbers too.
     rows : int
@@ -141,14 +141,14 @@ class Partitioner:
         self,
         names: Sequence[str],
         kinds: Sequence[pa.DataType],
-        layout: Layout,
+        plan_columns: PlanColumns,
         *,
         keep_numbers: bool,
         rows: int,
         memory: int,
     ) -> None:
         self.columns = [KeyEncoder(name, kind) for name, kind in zip(names, kinds, strict=True)]
-        self.layout = layout
+        self.plan_columns = plan_columns
         #: Whether a key is one word that preserves differences of keys.
         self.integer = len(self.columns) == 1 and self.columns[0].integer
         self._keeps_numbers = keep_numbers

@@ -1,9 +1,9 @@
 """Rank the labelled rows of whole groups under a tie policy.
 
 A ranking measure needs only the rows with a non-zero label, and the number of the others. Each
-such row becomes an *entry*: its grade and its tie block. The block is stored as ``above`` (number
-of rows ranked strictly higher) and ``size`` (number of rows that share the score). The tie policy
-is applied here, so measures do not depend on it.
+such row is kept in rank order, with its grade and its tie block. The block is stored as ``above``
+(number of rows ranked strictly higher) and ``size`` (number of rows that share the score). The tie
+policy is applied here, so measures do not depend on it.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import numpy as np
 from fastrank_eval._lib.arrow import frozen, row_column
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.jit import kernel
-from fastrank_eval.groups.chunk import Chunk, Labels, Scored, entries_by_counting
+from fastrank_eval.groups.chunk import Chunk, Labels, Scored, ranked_by_counting
 from fastrank_eval.groups.diversity import IntentRanking, SubtopicRows
 from fastrank_eval.groups.judgments import UnjudgedRows
-from fastrank_eval.groups.profile import Entries, entries_in_order, find_labelled_rows
+from fastrank_eval.groups.scan import RankedRows, find_labelled_rows, ranked_in_order
 from fastrank_eval.groups.sort import (
     order_by_score,
     sort_blocks,
@@ -36,15 +36,16 @@ class RowWeights:
 
     Parameters
     ----------
-    entry : ndarray, shape (entries,)
-        Weight of the entry.
-    zeros_above, zeros_tied : ndarray, shape (entries,)
-        Total weight of the rows with label 0 ranked strictly above the entry, and tied with it.
+    labelled : ndarray, shape (labelled rows,)
+        Weight of the labelled row.
+    zeros_above, zeros_tied : ndarray, shape (labelled rows,)
+        Total weight of the rows with label 0 ranked strictly above the labelled row, and tied with
+        it.
     zeros : ndarray, shape (groups,)
         Total weight of the retrieved rows with label 0.
     """
 
-    entry: np.ndarray
+    labelled: np.ndarray
     zeros_above: np.ndarray
     zeros_tied: np.ndarray
     zeros: np.ndarray
@@ -52,7 +53,7 @@ class RowWeights:
 
 @dataclass
 class Ranking:
-    """Entries of a chunk under one model and one tie policy.
+    """Labelled rows of a chunk under one model and one tie policy.
 
     Parameters
     ----------
@@ -63,23 +64,23 @@ class Ranking:
     ranked_groups : ndarray of int64, shape (groups,), or None
         Indices of the ranked groups in the chunk; None for all groups.
     offsets : ndarray of int64, shape (groups + 1,)
-        First entry of each group, then the number of entries.
+        First labelled row of each group, then the number of labelled rows.
     rows : ndarray of int64, shape (groups,)
         Number of rows of the group, with or without a score.
     retrieved : ndarray of int64, shape (groups,)
         Number of rows with a score.
-    grade : ndarray of float64, shape (entries,)
-        Label of the entry, never 0. Best rank first; inside a block by grade, then weight,
+    grade : ndarray of float64, shape (labelled rows,)
+        Label of the row, never 0. Best rank first; inside a block by grade, then weight,
         descending. Relevant rows without a score stand last, with ``above`` = ``retrieved``.
-    above, size : ndarray of int64, shape (entries,)
-        Number of rows ranked strictly above the entry's block, and inside the block. The block is
-        a single rank unless ties are ``expected``.
-    block_above, block_size : ndarray of int64, shape (entries,)
+    above, size : ndarray of int64, shape (labelled rows,)
+        Number of rows ranked strictly above the labelled row's block, and inside the block. The
+        block is a single rank unless ties are ``expected``.
+    block_above, block_size : ndarray of int64, shape (labelled rows,)
         The block of equal scores under every policy, for AUC: a tied pair counts one half.
     weights : RowWeights or None
         None where no measure needs row weights.
     max_grade, min_grade : float
-        Highest and lowest grade of the entries.
+        Highest and lowest grade of the labelled rows.
     unretrieved_relevant : bool
         Whether any relevant row has no score.
     unjudged : UnjudgedRows or None
@@ -129,9 +130,9 @@ class Ranking:
     def cached_by_grade(
         self, key: Hashable, compute: Callable[[np.ndarray], np.ndarray]
     ) -> np.ndarray:
-        """Return a number for each entry that depends on its grade alone.
+        """Return a number for each labelled row that depends on its grade alone.
 
-        Models share it if all grades are equal, because their entries differ in order only.
+        Models share it if all grades are equal, because their labelled rows differ in order only.
         """
         shared = self.cached_for_models if self.labels.all_grades_equal else self.cached
         return shared(key, lambda: compute(self.grade))
@@ -183,7 +184,7 @@ class Ranking:
                 self.grade,
                 rel,
                 self.retrieved,
-                weights.entry,
+                weights.labelled,
                 weights.zeros,
                 both,
             )
@@ -203,7 +204,7 @@ class Ranking:
         return cast(IntentRanking, self.intents)
 
     def descending(self, key: Hashable, values: np.ndarray) -> np.ndarray:
-        """Sort `values` of entries in each group, descending.
+        """Sort `values` of labelled rows in each group, descending.
 
         The values depend on grades alone.
         """
@@ -238,7 +239,7 @@ def _class_sums(  # type: ignore[no-untyped-def]
 def ranking_in_row_order(scored: Scored) -> Ranking:
     """Make a ranking without ranks, for measures that need none.
 
-    Every row has a score and none a weight. Entries stand in order of their rows.
+    Every row has a score and none a weight. Labelled rows stand in order of their rows.
     """
     labels, empty = scored.labels, np.empty(0, np.int64)
     return Ranking(
@@ -262,7 +263,7 @@ def ranking_in_row_order(scored: Scored) -> Ranking:
 def rank(
     scored: Scored,
     ties: str,
-    entries: Entries | None,
+    ranked_rows: RankedRows | None,
     subtopic_rows: SubtopicRows | None = None,
 ) -> Ranking:
     """Rank the rows of whole groups by one model's score.
@@ -273,8 +274,8 @@ def rank(
         The rows.
     ties : str
         One of `ties.TIES`.
-    entries : Entries or None
-        Those of the rows, if they stand best first in every group; see `Scored.entries`.
+    ranked_rows : RankedRows or None
+        Those of the rows, if they stand best first in every group; see `Scored.ranked_rows`.
     subtopic_rows : SubtopicRows or None
         Subtopics of the chunk; None where no measure needs them.
 
@@ -287,35 +288,40 @@ def rank(
     labelled_rows = labels.labelled_rows
     order = None
     if item is not None and ties == "item" and len(score):
-        in_order = entries is not None
+        in_order = ranked_rows is not None
         order = order_by_item(score, starts, lambda rows: item.take(row_column(rows)), in_order)
-    elif entries is None:
+    elif ranked_rows is None:
         by_label = weight is None and scored.unjudged is None and subtopic_rows is None
         if by_label and ties != "input" and len(score) < 1 << 31:
-            entries = entries_by_counting(score, starts, labelled_rows)
+            ranked_rows = ranked_by_counting(score, starts, labelled_rows)
         else:
             order = order_by_score(score, starts)
     if order is not None:
         score = frozen(score[order])
-        entries = cast(Entries, entries_in_order(score, starts, labelled_rows, order))
-    entries = cast(Entries, entries)
-    offsets, block_above, block_size = entries.offsets, entries.above, entries.size
-    entry_count, group_count = len(entries.row), len(entries.ranked_groups)
+        ranked_rows = cast(RankedRows, ranked_in_order(score, starts, labelled_rows, order))
+    ranked_rows = cast(RankedRows, ranked_rows)
+    offsets, block_above, block_size = ranked_rows.offsets, ranked_rows.above, ranked_rows.size
+    labelled_count, group_count = len(ranked_rows.row), len(ranked_rows.ranked_groups)
     rows = retrieved = labels.rows
     if scored.scored_rows is not None:
         rows = np.diff(scored.chunk.starts)
     grade = labels.grade
     if not labels.all_grades_equal:
-        grade = labels.label[entries.row].astype(np.float64)
+        grade = labels.label[ranked_rows.row].astype(np.float64)
 
     weights = None
     if weight is not None:
         marks = labelled_rows.marks
         if order is not None:
             weight, marks = frozen(weight[order]), frozen(marks[order])
-        positions = np.repeat(starts[entries.ranked_groups], np.diff(offsets)) + entries.position
+        positions = (
+            np.repeat(starts[ranked_rows.ranked_groups], np.diff(offsets)) + ranked_rows.position
+        )
         weights = RowWeights(
-            weight[positions], np.empty(entry_count), np.empty(entry_count), np.empty(group_count)
+            weight[positions],
+            np.empty(labelled_count),
+            np.empty(labelled_count),
+            np.empty(group_count),
         )
         sum_weights_of_negatives(
             starts,
@@ -331,17 +337,19 @@ def rank(
 
     above, size = block_above, block_size
     if ties in ("input", "item"):
-        above, size = cast(np.ndarray, entries.position), np.ones(entry_count, np.int64)
-    elif entry_count and (weights is not None or ties != "expected" or not labels.all_grades_equal):
-        entry_weights = weights.entry if weights is not None else np.empty(0)
-        sort_blocks(offsets, block_above, grade, entry_weights)
+        above, size = cast(np.ndarray, ranked_rows.position), np.ones(labelled_count, np.int64)
+    elif labelled_count and (
+        weights is not None or ties != "expected" or not labels.all_grades_equal
+    ):
+        labelled_weights = weights.labelled if weights is not None else np.empty(0)
+        sort_blocks(offsets, block_above, grade, labelled_weights)
         if ties != "expected":
-            above, size = np.empty(entry_count, np.int64), np.ones(entry_count, np.int64)
+            above, size = np.empty(labelled_count, np.int64), np.ones(labelled_count, np.int64)
             worst_order = resolve_blocks(offsets, block_above, block_size, grade, ties, above)
             if worst_order is not None:
                 above, grade = above[worst_order], grade[worst_order]
                 if weights is not None:
-                    weights.entry = weights.entry[worst_order]
+                    weights.labelled = weights.labelled[worst_order]
     ranking = Ranking(
         scored,
         labels,
@@ -362,13 +370,13 @@ def rank(
         _append_unretrieved(ranking, scored.chunk, scored.unretrieved_relevant)
     if scored.unjudged is not None:
         unjudged_rows = find_labelled_rows(scored.unjudged.view(np.uint8), starts, skip=False)
-        unjudged_entries = cast(Entries, entries_in_order(score, starts, unjudged_rows, order))
+        ranked_unjudged = cast(RankedRows, ranked_in_order(score, starts, unjudged_rows, order))
         ranking.unjudged = UnjudgedRows.around(
             ranking.offsets,
             ranking.block_above,
             ranking.above,
             ranking.grade,
-            unjudged_entries,
+            ranked_unjudged,
             scored.chunk.unjudged_rows(),
             ties,
         )
@@ -376,14 +384,14 @@ def rank(
         subtopics = cast(np.ndarray, scored.subtopics)
         marks = frozen((subtopics != 0).view(np.uint8))
         covering_rows = find_labelled_rows(marks, starts, skip=False)
-        covering = cast(Entries, entries_in_order(score, starts, covering_rows, order))
+        covering = cast(RankedRows, ranked_in_order(score, starts, covering_rows, order))
         mask = subtopics[covering.row]
         ranking.intents = IntentRanking.of(subtopic_rows, covering, mask, retrieved, ties)
     return ranking
 
 
 def _append_unretrieved(ranking: Ranking, chunk: Chunk, unretrieved_relevant: np.ndarray) -> None:
-    """Append the relevant rows without a score to the entries of their group."""
+    """Append the relevant rows without a score to the labelled rows of their group."""
     group = np.searchsorted(chunk.starts, unretrieved_relevant, side="right") - 1
     grade = chunk.columns.label[unretrieved_relevant].astype(np.float64)
     grade = grade[np.lexsort((-grade, group))]
@@ -406,7 +414,7 @@ def _append_unretrieved(ranking: Ranking, chunk: Chunk, unretrieved_relevant: np
     weights = ranking.weights
     if weights is not None:
         none = np.zeros(len(group))
-        weights.entry = append(weights.entry, none)
+        weights.labelled = append(weights.labelled, none)
         weights.zeros_above = append(weights.zeros_above, none)
         weights.zeros_tied = append(weights.zeros_tied, none)
     added = np.cumsum(np.bincount(group, minlength=len(counts)))

@@ -38,17 +38,17 @@ def count_rows_above(
     starts : ndarray of int64, shape (groups + 1,)
         First row of each group, then the number of rows: less than 2**31.
     ranked_groups, offsets : ndarray of int64
-        As in `profile.LabelledRows`.
-    row : ndarray of int64, shape (entries,)
+        As in `scan.LabelledRows`.
+    row : ndarray of int64, shape (labelled rows,)
         Labelled rows of each group, ascending; afterwards best first, then ascending.
-    above, size : ndarray of int64, shape (entries,)
+    above, size : ndarray of int64, shape (labelled rows,)
         Output: number of rows of the group with a higher score, and with the same score.
     """
-    entries = np.diff(offsets)
-    many = entries > _FEW
+    labelled_rows = np.diff(offsets)
+    many = labelled_rows > _FEW
     groups = ranked_groups[many]
     rows = int((starts[groups + 1] - starts[groups]).max(initial=0))
-    most = int(entries.max(initial=0))
+    most = int(labelled_rows.max(initial=0))
     bits = frozen(score.view(f"u{score.itemsize}"))
     top = 8 * bits.itemsize - 1
     # The last place of a buffer takes the rows that no labelled row is compared with.
@@ -138,36 +138,36 @@ def _count_rows_above(  # type: ignore[no-untyped-def]
             )
             # Few buckets have labelled rows, and few of those have many.
             for k in range(count):
-                entries = np.int64(buckets[_ENTRIES, k])
-                if entries:
+                labelled_rows = np.int64(buckets[_LABELLED, k])
+                if labelled_rows:
                     hi = np.int64(buckets[_END, k])
                     lo = hi - np.int64(buckets[_ROWS, k])
-                    if entries <= _FEW:
+                    if labelled_rows <= _FEW:
                         _compare(
                             buffers[1 - side, lo:hi],
                             before,
                             score,
                             first,
-                            first + entries,
+                            first + labelled_rows,
                             row,
                             above,
                             size,
                         )
                     else:
                         crowded[waiting, 0] = first
-                        crowded[waiting, 1] = first + entries
+                        crowded[waiting, 1] = first + labelled_rows
                         crowded[waiting, 2] = lo
                         crowded[waiting, 3] = hi
                         crowded[waiting, 4] = before
                         crowded[waiting, 5] = 1 - side
                         waiting += 1
-                    first += entries
+                    first += labelled_rows
                 before += np.int64(buckets[_ROWS, k])
 
 
 @kernel
 def _compare(scores, before, score, first, end, row, above, size):  # type: ignore[no-untyped-def]
-    """Sort entries, and compare each with all of some scores.
+    """Sort labelled rows, and compare each with all of some scores.
 
     `before` rows more are above all of them.
     """
@@ -234,24 +234,26 @@ def _find_buckets(bits, sign, rest, least, shift, buckets, bucket):  # type: ign
 
 #: Lines of the table of buckets: rows, labelled rows; then where the bucket ends in the buffer,
 #: and 1 if it has labelled rows.
-_ROWS, _ENTRIES, _END, _STEP = 0, 1, 2, 3
+_ROWS, _LABELLED, _END, _STEP = 0, 1, 2, 3
 
 
 @kernel
 def _sort_by_bucket(bits, sign, rest, least, shift, count, row, labelled, buckets):  # type: ignore[no-untyped-def]
     """Sort labelled rows by bucket, stably, and count them."""
     ends = buckets[_END]
-    entries = buckets[_ENTRIES]
+    labelled_rows = buckets[_LABELLED]
     for k in range(count):
         ends[k] = 0
-        entries[k] = 0
+        labelled_rows[k] = 0
     for e in range(row.shape[0]):
         labelled[e] = row[e]
-        entries[_bucket_of(descending_code(bits[row[e]], sign, rest), least, shift, count)] += 1
+        labelled_rows[
+            _bucket_of(descending_code(bits[row[e]], sign, rest), least, shift, count)
+        ] += 1
     end = np.uint32(0)
     for k in range(count):
         ends[k] = end
-        end += entries[k]
+        end += labelled_rows[k]
     for e in range(row.shape[0]):
         code = descending_code(bits[labelled[e]], sign, rest)
         k = _bucket_of(code, least, shift, count)
@@ -263,7 +265,7 @@ def _sort_by_bucket(bits, sign, rest, least, shift, count, row, labelled, bucket
 def _fill_buckets(bits, bucket, buckets, count, lo, out):  # type: ignore[no-untyped-def]
     """Copy the rows of buckets with labelled rows, bucket by bucket."""
     rows = buckets[_ROWS]
-    entries = buckets[_ENTRIES]
+    labelled_rows = buckets[_LABELLED]
     ends = buckets[_END]
     steps = buckets[_STEP]
     for k in range(count):
@@ -272,10 +274,10 @@ def _fill_buckets(bits, bucket, buckets, count, lo, out):  # type: ignore[no-unt
         rows[bucket[i]] += 1
     end = np.uint32(lo)
     for k in range(count):
-        has_entries = entries[k] > 0
-        ends[k] = end if has_entries else out.shape[0] - 1
-        steps[k] = has_entries
-        end += rows[k] if has_entries else 0
+        has_labelled = labelled_rows[k] > 0
+        ends[k] = end if has_labelled else out.shape[0] - 1
+        steps[k] = has_labelled
+        end += rows[k] if has_labelled else 0
     for i in range(bucket.shape[0]):
         k = bucket[i]
         out[ends[k]] = bits[i]

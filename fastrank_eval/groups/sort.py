@@ -18,7 +18,7 @@ from fastrank_eval._lib.threads import scratch
 def sum_weights_of_negatives(  # type: ignore[no-untyped-def]
     starts, score, marks, weight, scratch, offsets, above, tied, total
 ):
-    """Sum the weights of label-0 rows above and inside each entry's block.
+    """Sum the weights of label-0 rows above and inside each labelled row's block.
 
     The weights of a block are added smallest first, so the sum does not depend on the row order.
     """
@@ -87,7 +87,7 @@ def sort_groups_descending(offsets, values):  # type: ignore[no-untyped-def]
 
 @kernel
 def sort_blocks(offsets, above, grade, weight):  # type: ignore[no-untyped-def]
-    """Sort the entries of each block by grade, then weight, descending."""
+    """Sort the labelled rows of each block by grade, then weight, descending."""
     for g in range(offsets.shape[0] - 1):
         lo = offsets[g]
         while lo < offsets[g + 1]:

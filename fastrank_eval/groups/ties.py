@@ -79,13 +79,13 @@ def item_codes(item: pa.Array) -> np.ndarray:
         word = windows[starts[rows] + np.minimum(lengths[rows], k)].byteswap() >> after << after
         order = np.lexsort((rest, word, codes[rows]))
         rows, word, rest = rows[order], word[order], rest[order]
-        code, place = codes[rows], np.arange(len(rows))
+        code, index = codes[rows], np.arange(len(rows))
         begins = np.append(True, code[1:] != code[:-1])
         differs = begins.copy()
         differs[1:] |= (word[1:] != word[:-1]) | (rest[1:] != rest[:-1])
         # A code is the number of items below: those of lower codes, and those of lower words.
         codes[rows] = code + (
-            np.maximum.accumulate(place * differs) - np.maximum.accumulate(place * begins)
+            np.maximum.accumulate(index * differs) - np.maximum.accumulate(index * begins)
         )
         rows = rows[~(differs & np.append(differs[1:], True))]
         if not len(rows):
@@ -182,22 +182,22 @@ def resolve_blocks(
     ties: str,
     above: np.ndarray,
 ) -> np.ndarray | None:
-    """Compute for each entry of a tie block its best or worst possible rank.
+    """Compute for each labelled row of a tie block its best or worst possible rank.
 
     Parameters
     ----------
     offsets, block_above, block_size, grade : ndarray
-        As in `ranking.Ranking`, entries in deterministic order.
+        As in `ranking.Ranking`, labelled rows in deterministic order.
     ties : str
         ``"best"`` or ``"worst"``.
-    above : ndarray of int64, shape (entries,)
-        Output: number of rows ranked strictly above each entry.
+    above : ndarray of int64, shape (labelled rows,)
+        Output: number of rows ranked strictly above each labelled row.
 
     Returns
     -------
     ndarray of int64 or None
-        For ``"worst"``: the entries in order of their new rank. None for ``"best"``, which keeps
-        the order.
+        For ``"worst"``: the labelled rows in order of their new rank. None for ``"best"``, which
+        keeps the order.
     """
     _rank_in_blocks(offsets, block_above, block_size, grade, ties == "best", above)
     if ties == "best":
@@ -209,7 +209,7 @@ def resolve_blocks(
 
 @kernel
 def _rank_in_blocks(offsets, block_above, block_size, grade, best, above):  # type: ignore[no-untyped-def]
-    """Rank the entries of each block.
+    """Rank the labelled rows of each block.
 
     Best: positive grades first, then the rows with label 0, then negative grades. Worst: the
     reverse.
@@ -230,7 +230,7 @@ def _rank_in_blocks(offsets, block_above, block_size, grade, best, above):  # ty
 
 @kernel
 def _reverse_blocks(offsets, block_above, worst_order):  # type: ignore[no-untyped-def]
-    """Reverse the entries of each block, so that worst-case ranks ascend."""
+    """Reverse the labelled rows of each block, so that worst-case ranks ascend."""
     for g in range(offsets.shape[0] - 1):
         lo = offsets[g]
         while lo < offsets[g + 1]:

@@ -151,7 +151,7 @@ class GroupScore(GroupedMeasure):
     def __init__(self, measure: str | Measure, options: dict[str, Any]) -> None:
         super().__init__(measure, options)
         #: make_scorer prints this name.
-        self.__name__ = self.measure.shown
+        self.__name__ = self.measure.display_name
 
     def __call__(
         self, y_true: Any, y_score: Any, *, groups: Any = None, sample_weight: Any = None
@@ -288,7 +288,7 @@ class _TrainingMetric(GroupedMeasure):
         self._groupings = _groupings(group, sizes)
         self._own_groupings: dict[int, tuple[np.ndarray, Grouping]] = {}
         self._weighted = weighted
-        self.name = self.measure.shown if name is None else name
+        self.name = self.measure.display_name if name is None else name
         self.higher_is_better = self.measure.higher_is_better
 
     def value(

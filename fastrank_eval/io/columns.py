@@ -16,7 +16,7 @@ from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ColumnError
 from fastrank_eval._lib.threads import scratch
 
-#: The place of an array that a plan does not have.
+#: The index of an array that a plan does not have.
 _ABSENT = -1
 
 
@@ -308,17 +308,17 @@ class Columns:
 
 
 class StoredColumn(NamedTuple):
-    """A column of a layout.
+    """A column of some plans.
 
     Parameters
     ----------
     role, name : str
     roles : Roles
         Those of the first plan that reads it, for its policies.
-    place : int
-        Place of its values.
+    position : int
+        Index of its values.
     mask : int
-        Place of the mask of its nulls; -1 if no plan needs it.
+        Index of the mask of its nulls; -1 if no plan needs it.
     encoder : CodedColumn or None
         What a field is encoded by.
     """
@@ -326,15 +326,15 @@ class StoredColumn(NamedTuple):
     role: str
     name: str
     roles: Roles
-    place: int
+    position: int
     mask: int
     encoder: CodedColumn | None
 
 
-class Layout:
-    """Places of the columns of several plans in one list of arrays.
+class PlanColumns:
+    """Indices of the columns of several plans in one list of arrays.
 
-    Columns of the same role, name and policies share a place.
+    Columns of the same role, name and policies share an array.
 
     Parameters
     ----------
@@ -346,7 +346,7 @@ class Layout:
     columns : list of StoredColumn
         Each column once: labels first, then scores.
     size : int
-        Number of places.
+        Number of arrays.
     """
 
     def __init__(self, roles: Sequence[Roles]) -> None:
@@ -393,20 +393,22 @@ class Layout:
         for one in roles:
             weight = subtopics = _ABSENT
             if one.weight is not None:
-                weight = store(one, "weight", one.weight, one.nan).place
-            named = [store(one, "group weight", name, one.nan).place for name in one.group_weights]
+                weight = store(one, "weight", one.weight, one.nan).position
+            named = [
+                store(one, "group weight", name, one.nan).position for name in one.group_weights
+            ]
             named += [
-                store(one, "field", field.name, id(field), encoder=field).place
+                store(one, "field", field.name, id(field), encoder=field).position
                 for field in one.fields
             ]
             if one.subtopics is not None:
-                subtopics = store(one, "subtopics", one.subtopics).place
+                subtopics = store(one, "subtopics", one.subtopics).position
             others.append([weight, *named, subtopics])
         #: For each plan the place of each array of `Columns.arrays`, row numbers left out.
-        self.places = [
+        self.indices = [
             (
-                label.place,
-                *(score.place for score in of_models),
+                label.position,
+                *(score.position for score in of_models),
                 *(score.mask for score in of_models),
                 *rest,
                 label.mask,
@@ -416,15 +418,15 @@ class Layout:
         self._labels, self._scores = labels, scores
 
     def masks(self) -> list[int]:
-        """List the places of masks; a batch without nulls has none there."""
+        """List the indices of masks; a batch without nulls has none there."""
         return [column.mask for column in self.columns if column.mask != _ABSENT]
 
-    def score_places(self, plans: Iterable[int]) -> frozenset[int]:
-        """Return the places of the scores of some plans."""
-        return frozenset(score.place for plan in plans for score in self._scores[plan])
+    def score_indices(self, plans: Iterable[int]) -> frozenset[int]:
+        """Return the indices of the scores of some plans."""
+        return frozenset(score.position for plan in plans for score in self._scores[plan])
 
     def drop_masks(self) -> list[int]:
-        """List the places of the masks of rows that each plan drops.
+        """List the indices of the masks of rows that each plan drops.
 
         Empty if a plan drops none.
         """
@@ -439,20 +441,20 @@ class Rows:
 
     Parameters
     ----------
-    layout : Layout
+    plan_columns : PlanColumns
     first_row : int
         Number of the first row in the input, counted from 0.
     keys : tuple of pyarrow.Array
         Key columns, without nulls.
     arrays : tuple of (ndarray or None), shape (rows,) each
-        By place: see `Columns`.
+        By index: see `Columns`.
     item : pyarrow.Array or None
         Item ids.
     row_numbers : ndarray of int64 or None
         Number of each row in the input; None for consecutive rows.
     """
 
-    layout: Layout
+    plan_columns: PlanColumns
     first_row: int
     keys: tuple[pa.Array, ...]
     arrays: tuple[np.ndarray | None, ...]
@@ -466,8 +468,8 @@ class Rows:
 
     def of(self, plan: int) -> Columns:
         """Return the columns of a plan, without keys; plans share arrays."""
-        places, roles = self.layout.places[plan], self.layout.roles[plan]
-        arrays = [None if place == _ABSENT else self.arrays[place] for place in places]
+        indices, roles = self.plan_columns.indices[plan], self.plan_columns.roles[plan]
+        arrays = [None if position == _ABSENT else self.arrays[position] for position in indices]
         item = None if roles.item is None else self.item
         return Columns.from_arrays(
             [*arrays, self.row_numbers], len(roles.scores), item, (), self.first_row
@@ -475,10 +477,12 @@ class Rows:
 
     def keep(self, plans: Iterable[int]) -> Rows:
         """Select the arrays of some plans."""
-        places = {place for plan in plans for place in self.layout.places[plan]}
-        if len(places - {_ABSENT}) == len(self.arrays):
+        indices = {position for plan in plans for position in self.plan_columns.indices[plan]}
+        if len(indices - {_ABSENT}) == len(self.arrays):
             return self
-        arrays = (array if place in places else None for place, array in enumerate(self.arrays))
+        arrays = (
+            array if position in indices else None for position, array in enumerate(self.arrays)
+        )
         return replace(self, arrays=tuple(arrays))
 
     def drop_keys(self) -> Rows:
@@ -521,7 +525,7 @@ class Rows:
     ) -> Rows:
         """Apply a function to every NumPy array and another to every Arrow array."""
         return Rows(
-            self.layout,
+            self.plan_columns,
             first_row,
             tuple(map(column, self.keys)),
             tuple(None if values is None else array(values) for values in self.arrays),
@@ -557,7 +561,7 @@ def concatenate(batches: Sequence[Rows]) -> Rows:
     item = None if first.item is None else pa.concat_arrays([batch.item for batch in batches])
     every = zip(*(batch.keys for batch in batches), strict=True)
     keys = tuple(pa.concat_arrays(list(columns)) for columns in every)
-    return Rows(first.layout, first.first_row, keys, arrays, item, row_numbers)
+    return Rows(first.plan_columns, first.first_row, keys, arrays, item, row_numbers)
 
 
 def epsilon_of(kind: pa.DataType, roles: Roles) -> float:

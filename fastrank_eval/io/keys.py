@@ -29,7 +29,7 @@ _MIX = 0xD6E8FEB86659FD93
 _NO_BASE = frozen(np.zeros(1, np.int64))
 
 
-def number_keys(keys: Sequence[pa.Array]) -> tuple[np.ndarray, np.ndarray]:
+def encode_keys(keys: Sequence[pa.Array]) -> tuple[np.ndarray, np.ndarray]:
     """Number the distinct keys in order of first appearance.
 
     Parameters
@@ -44,13 +44,13 @@ def number_keys(keys: Sequence[pa.Array]) -> tuple[np.ndarray, np.ndarray]:
     firsts : ndarray of int64, shape (distinct keys,)
         First row of each key.
     """
-    return number_integers(key_integers(keys))
+    return encode_integers(key_integers(keys))
 
 
 def key_integers(keys: Sequence[pa.Array]) -> np.ndarray:
     """Map keys to integers (int64, read-only), equal exactly where keys are."""
     columns = [_column_integers(key) for key in keys]
-    integers = columns[0] if len(keys) == 1 else _number_words(frozen(np.stack(columns)))[0]
+    integers = columns[0] if len(keys) == 1 else _encode_words(frozen(np.stack(columns)))[0]
     return frozen(np.ascontiguousarray(integers))
 
 
@@ -60,23 +60,23 @@ def _column_integers(key: pa.Array) -> np.ndarray:
         return as_array(key.dictionary_encode().indices).astype(np.int64)
     if words.ndim == 2:
         columns = frozen(np.ascontiguousarray(words.T).view(np.int64))
-        return _number_words(columns)[0]
+        return _encode_words(columns)[0]
     return _as_int64(words)
 
 
-def number_integers(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Number distinct integers (int64) as `number_keys` numbers keys."""
-    return _number_words(frozen(np.ascontiguousarray(values).view()).reshape(1, -1))
+def encode_integers(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Encode distinct integers (int64) as `encode_keys` encodes keys."""
+    return _encode_words(frozen(np.ascontiguousarray(values).view()).reshape(1, -1))
 
 
-def _number_words(words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _encode_words(words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     codes, firsts = np.empty((2, words.shape[1]), np.int64)
     bounds, starts = np.array([[0, len(codes)]]), scratch("starts of keys", len(codes))
-    ends = number_rows(words, bounds, codes, firsts, starts)
+    ends = encode_rows(words, bounds, codes, firsts, starts)
     return codes, firsts[: ends[1]].copy()
 
 
-def number_rows(
+def encode_rows(
     words: np.ndarray,
     bounds: np.ndarray,
     codes: np.ndarray,
@@ -126,7 +126,7 @@ def number_rows(
             for w, word in enumerate(words):
                 _add_to_hash(word, _factor(seed, w), hashes)
             tag_words = frozen(hashes.view())
-        different = _number_parts(
+        different = _encode_parts(
             tag_words, more, bases, bounds, place, tags, counts, codes, firsts, starts, ends
         )
         seed += 1
@@ -177,10 +177,10 @@ def _add_to_hash(words, factor, hashes):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _number_parts(  # type: ignore[no-untyped-def]
+def _encode_parts(  # type: ignore[no-untyped-def]
     words, more, bases, bounds, place, tags, counts, codes, firsts, starts, ends
 ):
-    """Fill the output of `number_rows`; tell if `more` words differ."""
+    """Fill the output of `encode_rows`; tell if `more` words differ."""
     row = 0
     different = np.int64(0)
     for p in range(bounds.shape[1] - 1):
@@ -201,7 +201,7 @@ def _number_parts(  # type: ignore[no-untyped-def]
                 if keys >= 0:
                     part = words[bounds[b, p] : bounds[b, p + 1]]
                     slots = codes[end : end + part.shape[0]]
-                    keys = _number_part(
+                    keys = _encode_part(
                         part, bases[b], bits, tags, counts, slots, end, firsts[first:], keys
                     )
                     end += part.shape[0]
@@ -238,7 +238,7 @@ def _empty_table(bits, tags, counts):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _number_part(words, base, bits, tags, counts, slots, row, firsts, keys):  # type: ignore[no-untyped-def]
+def _encode_part(words, base, bits, tags, counts, slots, row, firsts, keys):  # type: ignore[no-untyped-def]
     """Find the slot of each row by open addressing; -1 before half are taken.
 
     `row` is the output row of the first word. Rows are counted by slot.
@@ -352,11 +352,11 @@ class KeyEncoder:
         _pack(offsets, content, uint64_windows(content), _INLINE, words)
         if len(long):
             words[:, long] = 0
-            words[0, long] = self._number_long_keys(keys.take(row_column(long)))
+            words[0, long] = self._encode_long_keys(keys.take(row_column(long)))
             words[1, long] = _IN_TABLE
         return [frozen(word.view(np.int64)) for word in words]
 
-    def _number_long_keys(self, keys: pa.Array) -> np.ndarray:
+    def _encode_long_keys(self, keys: pa.Array) -> np.ndarray:
         """Return the numbers of long keys in the table."""
         encoded = keys.dictionary_encode()
         values = encoded.dictionary.cast(pa.large_binary()).to_pylist()
@@ -529,7 +529,7 @@ def _distinct_values(column: pa.Array) -> tuple[np.ndarray, pa.Array]:
     """Return the index of each row's value, and the distinct values."""
     integers = None if column.null_count else fixed_width(column)
     if integers is not None and integers.ndim == 1:
-        codes, firsts = number_integers(_as_int64(integers))
+        codes, firsts = encode_integers(_as_int64(integers))
         return codes, column.take(row_column(firsts))
     distinct = encoded(column)
     return as_array(distinct.indices), distinct.dictionary.cast(column.type)
@@ -554,7 +554,7 @@ def _used_values(indices: pa.Array, values: pa.Array) -> tuple[np.ndarray, pa.Ar
         indices = indices.cast(pa.int64()).fill_null(len(values))
         values = pa.concat_arrays([values, pa.nulls(1, values.type)])
     slots = as_array(indices)
-    codes, firsts = number_integers(_as_int64(slots))
+    codes, firsts = encode_integers(_as_int64(slots))
     return codes, values.take(row_column(slots[firsts]))
 
 

@@ -26,7 +26,7 @@ from fastrank_eval.io.columns import (
     UNJUDGED,
     CodedColumn,
     Columns,
-    Layout,
+    PlanColumns,
     Roles,
     Rows,
     RowsLeftOut,
@@ -330,9 +330,9 @@ def _beyond_order(values: np.ndarray) -> np.ndarray:
 MIN_WEIGHT, MAX_WEIGHT = 1e-30, 1e30
 
 
-def check_scores(batch: pa.RecordBatch, layout: Layout, first_row: int) -> None:
+def check_scores(batch: pa.RecordBatch, plan_columns: PlanColumns, first_row: int) -> None:
     """Raise the error of `rows_of` for scores, if there is one."""
-    for column in layout.columns:
+    for column in plan_columns.columns:
         if column.role == "score":
             values = nan_as_null(batch.column(column.name), column.roles)
             score_column(values, column.name, column.roles, first_row)
@@ -340,9 +340,9 @@ def check_scores(batch: pa.RecordBatch, layout: Layout, first_row: int) -> None:
 
 def rows_of(
     batch: pa.RecordBatch,
-    layout: Layout,
+    plan_columns: PlanColumns,
     first_row: int,
-    proven: Container[int] = (),
+    checked: Container[int] = (),
     left_out: Sequence[RowsLeftOut] = (),
 ) -> Rows:
     """Validate a batch and view it as arrays, each column once.
@@ -353,11 +353,11 @@ def rows_of(
     ----------
     batch : pyarrow.RecordBatch
         Holds every column of the plans.
-    layout : Layout
+    plan_columns : PlanColumns
     first_row : int
         Number of the batch's first row in the input.
-    proven : container of int
-        Places of scores that are not searched for NaN. The caller proves that there is none, or
+    checked : container of int
+        Indices of scores that are not searched for NaN. The caller proves that there is none, or
         calls `check_scores`.
     left_out : sequence of RowsLeftOut, optional
         For each plan; count the rows that leave, and the NaN that are null.
@@ -375,10 +375,10 @@ def rows_of(
         below 1e-30 but not 0, or a type does not fit its role. The message names the column, the
         first row and the count of rows.
     """
-    keys = keys_of(batch, layout.group, first_row)
-    arrays: list[np.ndarray | None] = [None] * layout.size
+    keys = keys_of(batch, plan_columns.group, first_row)
+    arrays: list[np.ndarray | None] = [None] * plan_columns.size
     fields: list[StoredColumn] = []
-    labels = [column for column in layout.columns if column.role == "label"]
+    labels = [column for column in plan_columns.columns if column.role == "label"]
     nan: dict[int, np.ndarray] = {}
 
     def numbers_of(stored: StoredColumn) -> pa.Array:
@@ -386,55 +386,55 @@ def rows_of(
         given = decode_array(batch.column(stored.name))
         column = nan_as_null(given, stored.roles)
         if column.null_count > given.null_count:
-            nan[stored.place] = null_rows(column) & ~null_rows(given)
+            nan[stored.position] = null_rows(column) & ~null_rows(given)
         return column
 
     for stored in labels:
         column = numbers_of(stored)
-        arrays[stored.place] = _label(column, stored.roles, first_row)
+        arrays[stored.position] = _label(column, stored.roles, first_row)
         if stored.mask >= 0 and column.null_count:
             arrays[stored.mask] = null_rows(column)
-    dropped = _dropped_by_all(arrays, layout.drop_masks())
+    dropped = _dropped_by_all(arrays, plan_columns.drop_masks())
     if dropped is not None:
-        proven = ()  # the caller does not see these rows
-    for stored in layout.columns[len(labels) :]:
+        checked = ()  # the caller does not see these rows
+    for stored in plan_columns.columns[len(labels) :]:
         name, role = stored.name, stored.role
         if role == "score":
-            arrays[stored.place], mask = score_column(
-                numbers_of(stored), name, stored.roles, first_row, stored.place not in proven
+            arrays[stored.position], mask = score_column(
+                numbers_of(stored), name, stored.roles, first_row, stored.position not in checked
             )
             if stored.mask >= 0:
                 arrays[stored.mask] = mask
         elif role == "field":
             fields.append(stored)
         elif role == "subtopics":
-            arrays[stored.place] = subtopics_column(batch.column(name), name, first_row)
+            arrays[stored.position] = subtopics_column(batch.column(name), name, first_row)
         else:
-            arrays[stored.place] = _weight(numbers_of(stored), stored, first_row)
+            arrays[stored.position] = _weight(numbers_of(stored), stored, first_row)
     item = None
-    if layout.item is not None:
-        item = _key(batch.column(layout.item), layout.item, first_row, role="item")
+    if plan_columns.item is not None:
+        item = _key(batch.column(plan_columns.item), plan_columns.item, first_row, role="item")
     for stored, codes in zip(fields, _field_codes(batch, fields), strict=True):
-        arrays[stored.place] = codes
+        arrays[stored.position] = codes
     if nan:
-        _count_nan(nan, layout, left_out)
+        _count_nan(nan, plan_columns, left_out)
     if dropped is None:
-        return Rows(layout, first_row, keys, tuple(arrays), item)
+        return Rows(plan_columns, first_row, keys, tuple(arrays), item)
     for counts in left_out:
         counts[UNJUDGED, ""] += int(np.count_nonzero(dropped))
-    for place in layout.drop_masks():
-        rest = cast(np.ndarray, arrays[place]) & ~dropped
-        arrays[place] = rest if rest.any() else None
-    return Rows(layout, first_row, keys, tuple(arrays), item).filter(~dropped)
+    for position in plan_columns.drop_masks():
+        rest = cast(np.ndarray, arrays[position]) & ~dropped
+        arrays[position] = rest if rest.any() else None
+    return Rows(plan_columns, first_row, keys, tuple(arrays), item).filter(~dropped)
 
 
 def _count_nan(
-    nan: Mapping[int, np.ndarray], layout: Layout, left_out: Sequence[RowsLeftOut]
+    nan: Mapping[int, np.ndarray], plan_columns: PlanColumns, left_out: Sequence[RowsLeftOut]
 ) -> None:
     """Count the rows of NaN of each plan, in all and by column."""
-    names = {stored.place: stored.name for stored in layout.columns}
-    for places, counts in zip(layout.places, left_out, strict=bool(left_out)):
-        masks = {names[place]: nan[place] for place in places if place in nan}
+    names = {stored.position: stored.name for stored in plan_columns.columns}
+    for indices, counts in zip(plan_columns.indices, left_out, strict=bool(left_out)):
+        masks = {names[position]: nan[position] for position in indices if position in nan}
         if masks:
             counts[NAN, ""] += int(np.count_nonzero(np.logical_or.reduce([*masks.values()])))
             counts.update({(NAN, name): int(np.count_nonzero(m)) for name, m in masks.items()})
@@ -444,7 +444,7 @@ def _dropped_by_all(
     arrays: Sequence[np.ndarray | None], drop_masks: Sequence[int]
 ) -> np.ndarray | None:
     """Mark the rows that every plan drops; None if there is none."""
-    masks = [mask for mask in (arrays[place] for place in drop_masks) if mask is not None]
+    masks = [mask for mask in (arrays[position] for position in drop_masks) if mask is not None]
     if not masks or len(masks) < len(drop_masks):
         return None
     dropped = np.logical_and.reduce(masks)
@@ -453,7 +453,7 @@ def _dropped_by_all(
 
 def columns_of(batch: pa.RecordBatch, roles: Roles, first_row: int) -> Columns:
     """Validate a batch for one plan; see `rows_of`."""
-    rows = rows_of(batch, Layout((roles,)), first_row)
+    rows = rows_of(batch, PlanColumns((roles,)), first_row)
     return replace(rows.of(0), keys=rows.keys)
 
 

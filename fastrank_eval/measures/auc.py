@@ -17,8 +17,8 @@ from fastrank_eval.measures.options import REL, WEIGHT, Param
 from fastrank_eval.measures.pooled import (
     ErrorOfDifference,
     OrderedMeasure,
+    PooledState,
     PooledValue,
-    RowState,
     SteppedMeasure,
     undefined,
 )
@@ -55,12 +55,12 @@ class GroupedAUC(Measure):
         Param("min_rows", 0, "leave out groups of fewer rows", integer(0)),
         Param("min_positives", 0, "leave out groups of fewer relevant rows", integer(0)),
     )
-    spellings = ("uAUC", "GroupAUC", "QueryAUC")
+    aliases = ("uAUC", "GroupAUC", "QueryAUC")
     takes_cutoff = False
     uses_row_weights = True
     ranks_every_row = True
 
-    def pass_key(self) -> Hashable:
+    def shared_key(self) -> Hashable:
         return "grouped auc", self.rel
 
     def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
@@ -83,7 +83,7 @@ class GroupedAUC(Measure):
                 ranking.grade,
                 rel,
                 ranking.retrieved,
-                weights.entry,
+                weights.labelled,
                 weights.zeros_above,
                 weights.zeros_tied,
                 weights.zeros,
@@ -150,7 +150,7 @@ def _auc(  # type: ignore[no-untyped-def]
 def _weighted_auc(  # type: ignore[no-untyped-def]
     offsets, above, grade, rel, retrieved, weight, zeros_above, zeros_tied, zeros, out
 ):
-    """Sum weighted pairs; entries below `rel` are among the others."""
+    """Sum weighted pairs; labelled rows below `rel` are among the others."""
     for g in range(offsets.shape[0] - 1):
         positive = 0.0
         others = 0.0
@@ -228,7 +228,7 @@ class PooledAUC(OrderedMeasure):
             integer(2, most=1 << 24, optional=True),
         ),
     )
-    spellings = ("ROCAUC", "ROC_AUC")
+    aliases = ("ROCAUC", "ROC_AUC")
 
     @property
     def needs_groups(self) -> bool:
@@ -239,7 +239,9 @@ class PooledAUC(OrderedMeasure):
         return self.needs_groups
 
     def check(self) -> None:
-        options = [name for name in ("max_fpr", "se", "bins") if self.chosen[name] is not None]
+        options = [
+            name for name in ("max_fpr", "se", "bins") if self.option_values[name] is not None
+        ]
         if self.se is not None and self.max_fpr is not None and self.max_fpr < 1:
             raise MeasureError("AUC: se needs the whole area; leave out max_fpr or se.")
         if self.bins is not None and len(options) > 1:
@@ -254,7 +256,7 @@ class PooledAUC(OrderedMeasure):
             return "clustered scores", float(self.rel)
         return super().state_key()
 
-    def new_state(self, weighted: bool, threads: int) -> RowState:
+    def new_state(self, weighted: bool, threads: int) -> PooledState:
         if self.bins is not None:
             return BinnedScores(self.bins, weighted)
         if self.se == "clustered":
@@ -323,7 +325,7 @@ class KolmogorovSmirnov(SteppedMeasure):
     reference = "Hand (2012), doi:10.1111/j.1751-5823.2012.00183.x"
     scores = "number"
     options = (REL,)
-    spellings = ("kolmogorov_smirnov", "ks_statistic")
+    aliases = ("kolmogorov_smirnov", "ks_statistic")
 
     def from_steps(self, steps: RocSteps) -> PooledValue:
         others, positives = steps.runs()
@@ -351,7 +353,7 @@ class GiniCoefficient(OrderedMeasure):
     )
     options = (REL,)
     range = (-1.0, 1.0)
-    spellings = ("normalized_gini", "accuracy_ratio")
+    aliases = ("normalized_gini", "accuracy_ratio")
 
     def pooled_value(self, state: Any, map_jobs: JobMap) -> PooledValue:
         area = state.auc(None, map_jobs)
@@ -397,7 +399,7 @@ class CumulativeGain(OrderedMeasure):
     formula = "positives above the cut / positives; tied rows at the cut: the mean of their orders"
     reference = "Ling & Li (1998), KDD-98, Data mining for direct marketing"
     options = (TOP, REL)
-    spellings = ("CumulativeGain",)
+    aliases = ("CumulativeGain",)
 
     def from_table(self, table: ScoreTable) -> PooledValue:
         return PooledValue(gain_at(table, float(self.top)))

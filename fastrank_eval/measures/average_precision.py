@@ -46,7 +46,7 @@ class AveragePrecision(Measure):
         ),
         WEIGHT,
     )
-    spellings = ("MAP", "AveragePrecision")
+    aliases = ("MAP", "AveragePrecision")
     needs_relevant = True
 
     def check_complete(self) -> None:
@@ -56,7 +56,7 @@ class AveragePrecision(Measure):
     def has_expectation(self) -> bool:
         return not self.interpolated
 
-    def pass_key(self) -> Hashable:
+    def shared_key(self) -> Hashable:
         return "average precision", self.rel, self.interpolated
 
     def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
@@ -86,7 +86,7 @@ class GeometricAveragePrecision(AveragePrecision):
     summary = "AP, with a geometric mean over groups"
     formula = "exp(mean over groups of ln max(AP, 0.00001))"
     reference = "Robertson (2006), doi:10.1145/1183614.1183630"
-    spellings = ("gm_map", "gm_ap")
+    aliases = ("gm_map", "gm_ap")
     aggregate = "geometric mean"
 
 
@@ -176,7 +176,7 @@ class _InterpolatedBase(Measure):
     def has_expectation(self) -> bool:
         return False  # a maximum over ranks
 
-    def pass_key(self) -> Hashable:
+    def shared_key(self) -> Hashable:
         return "interpolated precision", self.rel
 
     @classmethod
@@ -216,7 +216,7 @@ class InterpolatedPrecision(_InterpolatedBase):
         REL,
         WEIGHT,
     )
-    spellings = ("InterpolatedPrecision", "iprec_at_recall")
+    aliases = ("InterpolatedPrecision", "iprec_at_recall")
 
     def __init__(self, recall: Any = None, /, **options: Any) -> None:
         if recall is not None:
@@ -226,7 +226,7 @@ class InterpolatedPrecision(_InterpolatedBase):
         super().__init__(**options)
 
     def __matmul__(self, recall: float) -> Self:
-        return type(self)(**{**self._given_values(), "recall": recall})
+        return type(self)(**{**self._explicit_values(), "recall": recall})
 
     def check_complete(self) -> None:
         if self.recall is None:
@@ -244,7 +244,7 @@ class ElevenPointPrecision(_InterpolatedBase):
     formula = "1/11 sum over r = 0, 0.1, ... 1 of IPrec@r"
     reference = "Salton & McGill (1983); trec_eval: 11pt_avg"
     options = (ROUNDING, REL, WEIGHT)
-    spellings = ("eleven_point_average",)
+    aliases = ("eleven_point_average",)
 
     def levels(self) -> tuple[float, ...]:
         return _ELEVEN
@@ -314,7 +314,7 @@ class QMeasure(PositiveGain):
         Param("beta", 1, "weight of a unit of gain relative to a hit", number(least=0, most=1e6)),
         WEIGHT,
     )
-    spellings = ("QMeasure", "Q_measure")
+    aliases = ("QMeasure", "Q_measure")
 
     def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
         gains = self.gains(ranking)
@@ -410,7 +410,7 @@ class AveragePrecisionOfRows(_PrecisionRecall):
     formula = "sum_t (R(t) - R(t+)) P(t), t over distinct scores from the top, t+ the one above"
     reference = "Davis & Goadrich (2006), doi:10.1145/1143844.1143874"
     options = (REL,)
-    spellings = ("average_precision_score", "avg_prec")
+    aliases = ("average_precision_score", "avg_prec")
     interpolation = "step"
 
 
@@ -436,7 +436,7 @@ class PrecisionRecallArea(_PrecisionRecall):
             one_of("davis", "linear"),
         ),
     )
-    spellings = ("PR_AUC", "AUPRC", "AUCPR", "AUPR")
+    aliases = ("PR_AUC", "AUPRC", "AUCPR", "AUPR")
 
 
 @kernel

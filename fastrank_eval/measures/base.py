@@ -26,7 +26,7 @@ SCORE_KINDS = ("order", "number", "finite number", "probability")
 LEAST_OF_GEOMETRIC = 1e-5
 
 registry: dict[str, type[Measure]] = {}
-#: For every spelling in lower case: the name of the measure, and the preset options.
+#: For every alias in lower case: the name of the measure, and the preset options.
 aliases: dict[str, tuple[str, Mapping[str, Any]]] = {}
 
 #: Classes of these modules register when they are defined.
@@ -56,7 +56,7 @@ class Measure:
     formula: ClassVar[str]
     reference: ClassVar[str]
     options: ClassVar[tuple[Param, ...]] = ()
-    spellings: ClassVar[tuple[str, ...]] = ()
+    aliases: ClassVar[tuple[str, ...]] = ()
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     takes_cutoff: ClassVar[bool] = True
     pooled: ClassVar[bool] = False
@@ -94,11 +94,11 @@ class Measure:
         return not self.pooled
 
     cutoff: int | None
-    chosen: dict[str, Any]
+    option_values: dict[str, Any]
     #: Options that were passed, even with their defaults. A profile does not change them.
-    given: frozenset[str]
+    explicit_options: frozenset[str]
     #: The text that was asked for, if it is another one: ``"MAP@10"``, ``"ndcg_cut_10"``.
-    spelling: str | None
+    alias: str | None
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
@@ -113,7 +113,7 @@ class Measure:
                     f"{self.name} has no option '{name}'.{near(name, names)} "
                     f"It takes: {', '.join(names) or 'none'}."
                 )
-        chosen = {}
+        values = {}
         for param in self.options:
             value = param.default
             if param.name in options:
@@ -123,10 +123,10 @@ class Measure:
                     raise MeasureError(
                         f"{self.name}: {param.name} must be {wrong}, got {options[param.name]!r}."
                     ) from None
-            chosen[param.name] = value
-        object.__setattr__(self, "chosen", chosen)
-        object.__setattr__(self, "given", frozenset(options))
-        object.__setattr__(self, "spelling", None)
+            values[param.name] = value
+        object.__setattr__(self, "option_values", values)
+        object.__setattr__(self, "explicit_options", frozenset(options))
+        object.__setattr__(self, "alias", None)
         object.__setattr__(self, "cutoff", self._read_cutoff(cutoff))
         self.check()
 
@@ -153,19 +153,23 @@ class Measure:
 
     def __getattr__(self, name: str) -> Any:
         try:
-            return self.__dict__["chosen"][name]
+            return self.__dict__["option_values"][name]
         except KeyError:
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}") from None
 
     def __call__(self, **options: Any) -> Self:
-        result = type(self)(self.cutoff, **{**self._given_values(), **options})
-        return result.spelled(self._alias())
+        result = type(self)(self.cutoff, **{**self._explicit_values(), **options})
+        return result.with_alias(self._alias())
 
     def __matmul__(self, cutoff: int) -> Self:
-        return type(self)(cutoff, **self._given_values()).spelled(self._alias())
+        return type(self)(cutoff, **self._explicit_values()).with_alias(self._alias())
 
-    def _given_values(self) -> dict[str, Any]:
-        return {name: self.chosen[name] for name in self.chosen if name in self.given}
+    def _explicit_values(self) -> dict[str, Any]:
+        return {
+            name: self.option_values[name]
+            for name in self.option_values
+            if name in self.explicit_options
+        }
 
     def __str__(self) -> str:
         if "_text" not in self.__dict__:
@@ -173,40 +177,40 @@ class Measure:
         return str(self.__dict__["_text"])
 
     @property
-    def shown(self) -> str:
+    def display_name(self) -> str:
         """The text for reports, with the name that the caller used."""
-        return self.spelling or str(self)
+        return self.alias or str(self)
 
-    def spelled(self, name: str) -> Self:
+    def with_alias(self, name: str) -> Self:
         """Return the same measure, which reports show by a name of `aliases`.
 
         Options and cutoff follow the name. It is dropped if an option contradicts it.
         """
         preset = aliases[name.lower()][1]
-        if name == self.name or any(self.chosen[key] != preset[key] for key in preset):
+        if name == self.name or any(self.option_values[key] != preset[key] for key in preset):
             return self
-        return self.shown_as(self._as_text(name))
+        return self.with_display_name(self._as_text(name))
 
-    def shown_as(self, text: str) -> Self:
+    def with_display_name(self, text: str) -> Self:
         """Return the same measure, which reports show by a text."""
-        if text == self.shown:
+        if text == self.display_name:
             return self
-        result = type(self)(self.cutoff, **self._given_values())
-        object.__setattr__(result, "spelling", None if text == str(self) else text)
+        result = type(self)(self.cutoff, **self._explicit_values())
+        object.__setattr__(result, "alias", None if text == str(self) else text)
         return result
 
     def _alias(self) -> str:
-        """Return the name in `spelling` that takes other options, or the own one."""
-        word = (self.spelling or "").partition("(")[0].partition("@")[0]
+        """Return the name in `alias` that takes other options, or the own one."""
+        word = (self.alias or "").partition("(")[0].partition("@")[0]
         return word if word.lower() in aliases else self.name
 
     def _as_text(self, name: str = "") -> str:
         name = name or self.name
         preset = aliases.get(name.lower(), ("", {}))[1]
         options = ", ".join(
-            f"{param.name}={text_of(self.chosen[param.name])}"
+            f"{param.name}={text_of(self.option_values[param.name])}"
             for param in self.options
-            if not _same(self.chosen[param.name], preset.get(param.name, param.default))
+            if not _same(self.option_values[param.name], preset.get(param.name, param.default))
         )
         text = f"{name}({options})" if options else name
         return text if self.cutoff is None else f"{text}@{self.cutoff}"
@@ -221,7 +225,7 @@ class Measure:
         return hash(str(self))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restore, (self.name, self.cutoff, self._given_values(), self.spelling)
+        return _restore, (self.name, self.cutoff, self._explicit_values(), self.alias)
 
     # ---- called by the engine -------------------------------------------------------------------
 
@@ -246,7 +250,7 @@ class Measure:
     @property
     def rel_or_default(self) -> float:
         """The least grade of a positive row in group weights."""
-        return float(self.chosen.get("rel") or 1)
+        return float(self.option_values.get("rel") or 1)
 
     def has_expectation(self) -> bool:
         """Return whether its mean over all orders of tied rows has a closed form."""
@@ -257,7 +261,8 @@ class Measure:
         if ties != "expected" or self.has_expectation():
             return None
         return (
-            f"{self.shown} has no closed form for ties='expected'; choose ties='input', 'item', "
+            f"{self.display_name} has no closed form for ties='expected'; choose ties='input', "
+            "'item', "
             "'best' or 'worst'"
         )
 
@@ -270,26 +275,28 @@ class Measure:
     def check_grades(self, ranking: Ranking) -> None:
         """Raise MeasureError if the measure does not support a grade."""
 
-    def options_in_force(self) -> dict[str, Any]:
+    def used_options(self) -> dict[str, Any]:
         """Return every option with its value, defaults included, in plain types."""
         return {
             name: {text_of(g): gain for g, gain in value} if isinstance(value, tuple) else value
-            for name, value in self.chosen.items()
+            for name, value in self.option_values.items()
         }
 
     def last_rank(self) -> int:
         """Return the last rank that counts, 0 if all do."""
         return self.cutoff or 0
 
-    def pass_key(self) -> Hashable:
-        """Return a key; measures with equal keys are computed in one pass."""
-        return self.name, *(self.chosen[name] for name in self.chosen if name != "weight")
+    def shared_key(self) -> Hashable:
+        """Return a key; measures with equal keys share one computation."""
+        return self.name, *(
+            self.option_values[name] for name in self.option_values if name != "weight"
+        )
 
     @classmethod
     def compute(cls, measures: Sequence[Any], ranking: Ranking, outs: Iterable[np.ndarray]) -> None:
         """Write the value of each measure for each group; NaN if undefined.
 
-        The measures have equal `pass_key`.
+        The measures have equal `shared_key`.
         """
         cutoffs, indices = distinct_cutoffs(measures)
         values = np.asarray(measures[0].shared_values(ranking, cutoffs))
@@ -306,7 +313,7 @@ class Measure:
             out[:] = m.from_shared(shared[index], ranking)
 
     def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
-        """Compute what the measures of one pass share, for each group.
+        """Compute what measures of one shared computation share, for each group.
 
         Parameters
         ----------
@@ -337,7 +344,7 @@ class Measure:
 
 def _add(kind: type[Measure]) -> None:
     registry[kind.name] = kind
-    for word in (kind.name, *kind.spellings, *kind.presets):
+    for word in (kind.name, *kind.aliases, *kind.presets):
         aliases[word.lower()] = kind.name, kind.presets.get(word, {})
 
 
@@ -379,14 +386,14 @@ def register(kind: type[AnyMeasure]) -> AnyMeasure:
 
 
 def _words(kind: type[Measure]) -> tuple[str, ...]:
-    return kind.name, *kind.spellings, *kind.presets
+    return kind.name, *kind.aliases, *kind.presets
 
 
 def _check_class(kind: type[Measure]) -> None:
     """Raise MeasureError if an attribute of a class is missing or wrong."""
     if not (isinstance(kind, type) and issubclass(kind, Measure)):
         raise MeasureError(f"measure: must be a subclass of Measure, got {kind!r}.")
-    texts = isinstance(kind.spellings, tuple) and all(isinstance(s, str) for s in kind.spellings)
+    texts = isinstance(kind.aliases, tuple) and all(isinstance(s, str) for s in kind.aliases)
     presets = isinstance(kind.presets, Mapping) and all(isinstance(s, str) for s in kind.presets)
     bounds = isinstance(kind.range, tuple) and all(isinstance(x, int | float) for x in kind.range)
     derived = not kind.pooled or hasattr(kind, "pooled_value")
@@ -399,7 +406,7 @@ def _check_class(kind: type[Measure]) -> None:
             for text in ("name", "summary", "formula", "reference")
         ),
         ("pooled", derived, "False, but for a subclass of SummedMeasure or SteppedMeasure"),
-        ("spellings", texts, "a tuple of texts"),
+        ("aliases", texts, "a tuple of texts"),
         ("presets", presets, "a dict of names and their options"),
         ("options", isinstance(kind.options, tuple), "a tuple of Param"),
         ("range", bounds and len(kind.range) == 2, "(low, high) of numbers"),
@@ -458,12 +465,12 @@ def _check_options(kind: type[Measure]) -> None:
         )
 
 
-def find_name(spelling: str) -> tuple[str, Mapping[str, Any]] | None:
-    """Find the name and the preset options behind a spelling, or None.
+def find_name(alias: str) -> tuple[str, Mapping[str, Any]] | None:
+    """Find the name and the preset options behind a alias, or None.
 
-    Entry points of other packages are read only if no registered measure has the spelling.
+    Entry points of other packages are read only if no registered measure has the alias.
     """
-    word = spelling.lower()
+    word = alias.lower()
     point = None if word in aliases or not is_word(word) else entry_point(word)
     if point is not None:
         try:
@@ -475,7 +482,7 @@ def find_name(spelling: str) -> tuple[str, Mapping[str, Any]] | None:
             register(kind)
         except Exception as error:  # the code of another package may raise any
             raise MeasureError(
-                f"measure: the package {package_of(point)} cannot provide {spelling!r}: "
+                f"measure: the package {package_of(point)} cannot provide {alias!r}: "
                 f"{type(error).__name__}: {error} Repair or uninstall it."
             ) from error
     return aliases.get(word)
@@ -527,7 +534,7 @@ def over_groups(
     *arguments: Any,
     cutoffs: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Run a kernel over the ranked entries of all groups.
+    """Run a kernel over the ranked labelled rows of all groups.
 
     Parameters
     ----------
@@ -553,12 +560,12 @@ def over_groups(
 
 
 def _restore(
-    name: str, cutoff: int | None, options: dict[str, Any], spelling: str | None = None
+    name: str, cutoff: int | None, options: dict[str, Any], alias: str | None = None
 ) -> Measure:
     if find_name(name) is None:
         raise MeasureError(f"measure: must be registered, got {name!r}; register it here too.")
     result = registry[name](cutoff, **options)
-    object.__setattr__(result, "spelling", spelling)
+    object.__setattr__(result, "alias", alias)
     return result
 
 

@@ -19,8 +19,8 @@ from fastrank_eval.measures.options import REL, Param
 from fastrank_eval.measures.pooled import (
     OrderedMeasure,
     PooledMeasure,
+    PooledState,
     PooledValue,
-    RowState,
     positive_mask,
     undefined,
 )
@@ -130,7 +130,7 @@ class _CalibrationError(OrderedMeasure):
             return super().state_key()
         return "bins", self.bins, float(self.rel), float(self.sampling_rate)
 
-    def new_state(self, weighted: bool, threads: int) -> RowState:
+    def new_state(self, weighted: bool, threads: int) -> PooledState:
         return super().new_state(weighted, threads) if self.by == "count" else RowSums(3, self.bins)
 
     def add_rows(self, state: Any, scored: Scored) -> None:
@@ -173,7 +173,7 @@ class ExpectedCalibrationError(_CalibrationError):
     summary = "mean over bins, by their rows, of |mean prediction - share of positives|"
     formula = "sum_b |sum_{i in b} w_i (p_i - y_i)| / sum_i w_i"
     reference = "Naeini et al. (2015), doi:10.1609/aaai.v29i1.9602; Guo et al. (2017)"
-    spellings = ("expected_calibration_error",)
+    aliases = ("expected_calibration_error",)
 
     def from_gaps(self, gap: np.ndarray, weight: np.ndarray) -> float:
         return math.fsum(gap.tolist()) / math.fsum(weight.tolist())
@@ -186,7 +186,7 @@ class MaximumCalibrationError(_CalibrationError):
     summary = "largest |mean prediction - share of positives| of any bin that has rows"
     formula = "max_b |sum_{i in b} w_i (p_i - y_i)| / sum_{i in b} w_i"
     reference = "Naeini et al. (2015), doi:10.1609/aaai.v29i1.9602"
-    spellings = ("maximum_calibration_error",)
+    aliases = ("maximum_calibration_error",)
 
     def from_gaps(self, gap: np.ndarray, weight: np.ndarray) -> float:
         return float((gap / weight).max())
@@ -395,7 +395,7 @@ class FieldRelativeError(_FieldCalibration):
         REL,
         SAMPLING_RATE,
     )
-    spellings = ("field_rce", "Field_RCE")
+    aliases = ("field_rce", "Field_RCE")
     range = (0.0, math.inf)
 
     def from_values(
@@ -422,7 +422,7 @@ class FieldCalibrationError(_FieldCalibration):
     name = "FieldECE"
     summary = "|predicted - observed| clicks of each value of a field, over all rows"
     formula = "sum_z |sum_{i in z} w_i (y_i - p_i)| / sum_i w_i"
-    spellings = ("field_ece", "Field_ECE")
+    aliases = ("field_ece", "Field_ECE")
 
     def from_values(
         self, weight: np.ndarray, positive: np.ndarray, predicted: np.ndarray

@@ -36,7 +36,7 @@ class CalibrationFreeEntropy(OrderedMeasure):
         "p and 1 - p at least clamp"
     )
     reference = "Tax et al. (2025), MCGrad, arXiv:2509.19884; He et al. (2014) for NE"
-    spellings: ClassVar[tuple[str, ...]] = ("calibration_free_normalized_entropy",)
+    aliases: ClassVar[tuple[str, ...]] = ("calibration_free_normalized_entropy",)
     options: ClassVar[tuple[Param, ...]] = (REL, SAMPLING_RATE, CLAMP, BACKGROUND)
     scores = "probability"
     higher_is_better = False

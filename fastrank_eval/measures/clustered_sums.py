@@ -97,7 +97,7 @@ class ChunkSums:
 
     def __init__(self, sums: ClusteredSums, scored: Scored) -> None:
         self._sums, self._scored = sums, scored
-        self._part = sums.take_part()
+        self._part = sums.borrow_part()
         groups = len(scored.starts) - 1 if scored.chunk.grouped else 1
         # Zeros: a chunk without rows of the model adds nothing.
         self._sums_by_group = np.zeros((sums.moments.terms, groups))
@@ -111,7 +111,7 @@ class ChunkSums:
         ndarray of float64, shape (varying, groups), or None
             None if rows have no groups.
         """
-        self._sums.put_part(self._part)
+        self._sums.return_part(self._part)
         return self._sums_by_group if self._scored.chunk.grouped else None
 
     def add(self, term: int, values: np.ndarray, starts: np.ndarray | None = None) -> None:

@@ -144,7 +144,7 @@ class Decision(ClusteredMeasure):
 
     def pooled_value(self, state: ConfusionSums, map_jobs: JobMap) -> PooledValue:
         confusion = state.confusion()
-        value = float(self.from_confusion(confusion, self.chosen)[0])
+        value = float(self.from_confusion(confusion, self.option_values)[0])
         details = state.details()
         if not math.isnan(value):
             return self.with_error(PooledValue(value, None, details), state)
@@ -156,7 +156,7 @@ class Decision(ClusteredMeasure):
         return tuple(ConfusionSums.DENOMINATORS[name] for name in reasons or ["all"])
 
     def derivatives(self, state: ConfusionSums) -> list[float]:
-        return state.unscaled(self.slopes(state.confusion(), self.chosen))
+        return state.unscaled(self.slopes(state.confusion(), self.option_values))
 
 
 class PositivePredictiveValue(Decision, share=("tp", "predicted")):
@@ -165,7 +165,7 @@ class PositivePredictiveValue(Decision, share=("tp", "predicted")):
     name = "PPV"
     summary = "precision: share of positive rows among those predicted positive"
     reference = "Kent et al. (1955), doi:10.1002/asi.5090060209"
-    spellings = ("positive_predictive_value", "precision_score")
+    aliases = ("positive_predictive_value", "precision_score")
 
 
 class NegativePredictiveValue(Decision, share=("tn", "rejected")):
@@ -174,7 +174,7 @@ class NegativePredictiveValue(Decision, share=("tn", "rejected")):
     name = "NPV"
     summary = "share of other rows among those not predicted positive"
     reference = "Vecchio (1966), doi:10.1056/NEJM196605262742104"
-    spellings = ("negative_predictive_value",)
+    aliases = ("negative_predictive_value",)
 
 
 class TruePositiveRate(Decision, share=("tp", "positive")):
@@ -183,7 +183,7 @@ class TruePositiveRate(Decision, share=("tp", "positive")):
     name = "TPR"
     summary = "recall, sensitivity: share of the positive rows that are predicted positive"
     reference = "Yerushalmy (1947), doi:10.2307/4586294"
-    spellings = ("TruePositiveRate", "Sensitivity", "recall_score")
+    aliases = ("TruePositiveRate", "Sensitivity", "recall_score")
 
 
 class FalseNegativeRate(Decision, share=("fn", "positive")):
@@ -192,7 +192,7 @@ class FalseNegativeRate(Decision, share=("fn", "positive")):
     name = "FNR"
     summary = "miss rate: share of the positive rows that are not predicted positive"
     reference = "Yerushalmy (1947), doi:10.2307/4586294"
-    spellings = ("FalseNegativeRate", "MissRate")
+    aliases = ("FalseNegativeRate", "MissRate")
 
 
 class TrueNegativeRate(Decision, share=("tn", "negative")):
@@ -201,7 +201,7 @@ class TrueNegativeRate(Decision, share=("tn", "negative")):
     name = "TNR"
     summary = "specificity: share of the other rows that are not predicted positive"
     reference = "Yerushalmy (1947), doi:10.2307/4586294"
-    spellings = ("TrueNegativeRate", "Specificity", "specificity_score")
+    aliases = ("TrueNegativeRate", "Specificity", "specificity_score")
 
 
 class FalsePositiveRate(Decision, share=("fp", "negative")):
@@ -210,7 +210,7 @@ class FalsePositiveRate(Decision, share=("fp", "negative")):
     name = "FPR"
     summary = "fall-out: share of the other rows that are predicted positive"
     reference = "Yerushalmy (1947), doi:10.2307/4586294"
-    spellings = ("FalsePositiveRate", "Fallout")
+    aliases = ("FalsePositiveRate", "Fallout")
 
 
 class FScoreAtThreshold(Decision):
@@ -225,7 +225,7 @@ class FScoreAtThreshold(Decision):
         THRESHOLD,
         REL,
     )
-    spellings = ("f1_score", "fbeta_score")
+    aliases = ("f1_score", "fbeta_score")
     undefined_by = ("true_negatives_only",)
 
     @classmethod
@@ -247,7 +247,7 @@ class AccuracyAtThreshold(Decision, share=("right", "all")):
     name = "Accuracy"
     summary = "share of rows that are predicted correctly"
     reference = "none"
-    spellings = ("Acc", "accuracy_score")
+    aliases = ("Acc", "accuracy_score")
 
 
 class ErrorRateAtThreshold(Decision, share=("wrong", "all")):
@@ -256,7 +256,7 @@ class ErrorRateAtThreshold(Decision, share=("wrong", "all")):
     name = "ErrorRate"
     summary = "share of rows that are predicted wrongly: 1 - Accuracy"
     reference = "none"
-    spellings = ("zero_one_loss",)
+    aliases = ("zero_one_loss",)
 
 
 class BalancedAccuracyAtThreshold(Decision):
@@ -266,7 +266,7 @@ class BalancedAccuracyAtThreshold(Decision):
     summary = "mean of TPR and TNR"
     formula = "(TPR + TNR) / 2"
     reference = "Brodersen et al. (2010), doi:10.1109/ICPR.2010.764"
-    spellings = ("BAcc", "balanced_accuracy_score")
+    aliases = ("BAcc", "balanced_accuracy_score")
     undefined_by = ("all_negative", "all_positive")
 
     @classmethod
@@ -288,7 +288,7 @@ class MatthewsCorrelation(Decision):
     summary = "Matthews correlation coefficient, of predictions and classes"
     formula = "(TP TN - FP FN) / sqrt((TP + FP)(TP + FN)(TN + FP)(TN + FN))"
     reference = "Matthews (1975), doi:10.1016/0005-2795(75)90109-9"
-    spellings = ("PhiCoefficient", "matthews_corrcoef")
+    aliases = ("PhiCoefficient", "matthews_corrcoef")
     range = (-1.0, 1.0)
     undefined_by = ("all_negative", "all_positive", "none_predicted", "all_predicted")
 
@@ -347,13 +347,13 @@ class GroupDecision(Measure):
         cls.formula = f"mean over groups g of {of.name}_g, {of.name} = {of.formula}"
         cls.reference = of.reference
         cls.options = (*of.options, WEIGHT)
-        cls.spellings = tuple(f"Group{word}" for word in of.spellings if "_" not in word)
+        cls.aliases = tuple(f"Group{word}" for word in of.aliases if "_" not in word)
         cls.higher_is_better = of.higher_is_better
         cls.range = of.range
         super().__init_subclass__(**keywords)
 
     def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
-        return self.of.from_confusion(self.confusion(ranking), self.chosen)
+        return self.of.from_confusion(self.confusion(ranking), self.option_values)
 
     def confusion(self, ranking: Ranking) -> Confusion:
         """Compute the confusion matrix of each group; weights are scaled by group."""

@@ -37,7 +37,8 @@ class Diversity(Measure):
         # The best order of tied rows is a set cover problem, which is hard.
         if ties in ("best", "worst"):
             return (
-                f"{self.shown} has no known order for ties='{ties}'; choose ties='expected', "
+                f"{self.display_name} has no known order for ties='{ties}'; choose "
+                "ties='expected', "
                 "'item' or 'input'"
             )
         return None
@@ -92,7 +93,7 @@ class IntentAwareAP(_IntentAware):
     name = "AP_IA"
     summary = "average precision, averaged over the subtopics of the group"
     formula = "1/S sum over subtopics of AP@k where the rows that cover it are the relevant ones"
-    spellings = ("MAP_IA",)
+    aliases = ("MAP_IA",)
 
     def of_intents(self, covering: IntentRanking, cutoffs: np.ndarray) -> np.ndarray:
         _, harmonic = discount_table("reciprocal", 0.0, longest(cutoffs, covering.retrieved))
@@ -108,7 +109,7 @@ class SubtopicRecall(_IntentAware):
     summary = "share of the group's subtopics that the first k rows cover"
     formula = "1/S (subtopics that one of the first k rows covers)"
     reference = "Zhai, Cohen & Lafferty (2003), doi:10.1145/860435.860440"
-    spellings = ("strec", "subtopic_recall", "S_recall")
+    aliases = ("strec", "subtopic_recall", "S_recall")
 
     def of_intents(self, covering: IntentRanking, cutoffs: np.ndarray) -> np.ndarray:
         ones = np.ones(len(covering.above))
@@ -142,7 +143,7 @@ class _Novelty(_IntentAware):
         """Return the discount of ranks, as a kind and its parameter."""
         return self.discount, 0.0
 
-    def pass_key(self) -> Hashable:
+    def shared_key(self) -> Hashable:
         return "novelty", self.alpha, self.discounts()
 
     def of_intents(self, covering: IntentRanking, cutoffs: np.ndarray) -> np.ndarray:

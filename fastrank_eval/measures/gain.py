@@ -65,18 +65,18 @@ class Gains(Measure):
 
     def keeps_negative(self) -> bool:
         """Return whether the gain function applies to negative grades."""
-        return bool(self.chosen.get("negative") == "keep")
+        return bool(self.option_values.get("negative") == "keep")
 
     def ignores_negative(self) -> bool:
         named = isinstance(self.gain, tuple) and min(self.gain)[0] < 0
-        return not named and self.chosen.get("negative") == "zero"
+        return not named and self.option_values.get("negative") == "zero"
 
     def gain_key(self) -> Hashable:
-        """Return a key of all options that the gains of entries depend on."""
+        """Return a key of all options that the gains of labelled rows depend on."""
         return "gain", self.gain, self.keeps_negative()
 
     def gains(self, ranking: Ranking) -> np.ndarray:
-        """Return the gain of each entry. float64, shape (entries,)."""
+        """Return the gain of each labelled row. float64, shape (labelled rows,)."""
         return ranking.cached_by_grade(self.gain_key(), self._gains)
 
     def _gains(self, grade: np.ndarray) -> np.ndarray:
@@ -96,7 +96,8 @@ class Gains(Measure):
             gains = [table[grade] for grade in sorted(table)]
             if gains != sorted(gains):
                 return (
-                    f"{self.shown} has no order by grade for ties='{ties}', because a higher grade "
+                    f"{self.display_name} has no order by grade for ties='{ties}', because a "
+                    "higher grade "
                     "has a lower gain; choose ties='expected', 'item' or 'input'"
                 )
         return super().refuses(ties)
@@ -104,7 +105,7 @@ class Gains(Measure):
     def check_grades(self, ranking: Ranking) -> None:
         if self.gain == "exp" and ranking.max_grade > 1023:
             raise MeasureError(
-                f"{self.shown}: grade {ranking.max_grade:g} is too large for gain='exp' "
+                f"{self.display_name}: grade {ranking.max_grade:g} is too large for gain='exp' "
                 "(2^grade overflows); use gain='linear' or a table."
             )
         if isinstance(self.gain, tuple) and len(ranking.grade):
@@ -114,7 +115,8 @@ class Gains(Measure):
                 strange &= ranking.grade > 0
             if strange.any():
                 raise MeasureError(
-                    f"{self.shown}: grade {ranking.grade[np.argmax(strange)]:g} is not in the gain "
+                    f"{self.display_name}: grade {ranking.grade[np.argmax(strange)]:g} is not in "
+                    "the gain "
                     "table; give it a gain."
                 )
 
@@ -150,7 +152,7 @@ def _costs(gain: Any) -> bool:
 class PositionWeighted(Gains):
     """Base class of sums of gains with a weight for each rank."""
 
-    def pass_key(self) -> Hashable:
+    def shared_key(self) -> Hashable:
         return ("dcg", self.gain_key(), self.discounts())
 
     def discounts(self) -> tuple[str, float]:
@@ -219,7 +221,7 @@ class NormalizedGain(PositionWeighted):
         ),
         WEIGHT,
     )
-    spellings = ("NDCG",)
+    aliases = ("NDCG",)
 
     def check(self) -> None:
         if (self.ideal == "perfect") != (self.max_grade is not None):
@@ -249,7 +251,8 @@ class NormalizedGain(PositionWeighted):
         super().check_grades(ranking)
         if self.max_grade is not None and ranking.max_grade > self.max_grade:
             raise MeasureError(
-                f"{self.shown}: grade {ranking.max_grade:g} is above max_grade={self.max_grade}; "
+                f"{self.display_name}: grade {ranking.max_grade:g} is above "
+                f"max_grade={self.max_grade}; "
                 "give the top of the scale."
             )
 
@@ -267,15 +270,15 @@ class NormalizedGain(PositionWeighted):
         def best() -> np.ndarray:
             gains, rows = self.gains(ranking), ranking.rows
             key = self.gain_key()
-            entries = np.diff(ranking.offsets)
+            labelled = np.diff(ranking.offsets)
             if self.ideal == "retrieved" or gains.min(initial=0.0) < 0:
-                retrieved = ranking.block_above < np.repeat(ranking.retrieved, entries)
+                retrieved = ranking.block_above < np.repeat(ranking.retrieved, labelled)
                 if self.ideal == "retrieved":
                     rows, key = ranking.retrieved, (key, "retrieved")
                 else:
                     retrieved |= gains > 0
                 gains = np.where(retrieved, gains, 0.0)
-            ranks = int(np.maximum(entries, rows).max(initial=0))
+            ranks = int(np.maximum(labelled, rows).max(initial=0))
             discount, _ = discount_table(*self.discounts(), min(ranks, cutoff or ranks))
             out = np.empty(ranking.groups)
             in_order = ranking.descending(key, gains)
@@ -301,11 +304,11 @@ def _ideal_gain(offsets, gain, rows, cutoff, discount, out):  # type: ignore[no-
     Rows of negative gain stand at the last ranks.
     """
     for g in range(offsets.shape[0] - 1):
-        entries = offsets[g + 1] - offsets[g]
+        labelled = offsets[g + 1] - offsets[g]
         total = 0.0
-        for i in range(entries):
+        for i in range(labelled):
             value = gain[offsets[g] + i]
-            rank = i if value >= 0.0 else rows[g] - (entries - i)
+            rank = i if value >= 0.0 else rows[g] - (labelled - i)
             if cutoff > 0 and rank >= cutoff:
                 break
             total += value * discount[rank]
@@ -456,7 +459,7 @@ class GainAtRelevantRows(_GainAverage):
     summary = "mean over the rows with a gain of nDCG at their rank"
     formula = "1/R (sum over rows with a gain, at rank i, of DCG@i / IDCG@i + missed DCG / IDCG)"
     reference = "Buckley, trec_eval: ndcg_rel"
-    spellings = ("ndcg_rel",)
+    aliases = ("ndcg_rel",)
 
     average = staticmethod(_at_relevant_rows)
 
@@ -515,7 +518,7 @@ class LaggingGain(PositiveGain):
     def refuses(self, ties: str) -> str | None:
         if ties in ("expected", "best", "worst"):
             why = "has no closed form for" if ties == "expected" else "has no order by grade for"
-            return f"{self.shown} {why} ties='{ties}'; choose ties='item' or 'input'"
+            return f"{self.display_name} {why} ties='{ties}'; choose ties='item' or 'input'"
         return None
 
     def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
@@ -529,7 +532,7 @@ class LaggingGain(PositiveGain):
 
 @kernel
 def _lags(offsets, above, gain, ideal_gain, retrieved, out):  # type: ignore[no-untyped-def]
-    """Compute 2 plus the lag of each entry; inf if it is not retrieved."""
+    """Compute 2 plus the lag of each labelled row; inf if it is not retrieved."""
     for g in range(offsets.shape[0] - 1):
         first = offsets[g]
         end = offsets[g + 1]

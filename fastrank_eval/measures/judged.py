@@ -42,7 +42,7 @@ class _Incomplete(Measure):
         return ranking.cached(("nonrelevant", self.rel), count)
 
     def others(self, ranking: Ranking, limit: np.ndarray) -> np.ndarray:
-        """Count entries above a rank that are relevant or not judged. int64."""
+        """Count labelled rows above a rank that are relevant or not judged. int64."""
         out = np.empty(ranking.groups, np.int64)
         _count_others(ranking.offsets, ranking.grade, float(self.rel), ranking.above, limit, out)
         return out
@@ -69,7 +69,7 @@ class GeometricPreference(BinaryPreference):
     summary = "bpref, with a geometric mean over groups"
     formula = "exp(mean over groups of ln max(bpref, 0.00001))"
     reference = "Buckley, trec_eval: gm_bpref"
-    spellings = ("gm_bpref",)
+    aliases = ("gm_bpref",)
     aggregate = "geometric mean"
 
 
@@ -83,7 +83,7 @@ class NonrelevantRetrieved(_Incomplete):
     has_direction = False
     reference = "Buckley, trec_eval: num_nonrel_judged_ret"
     needs_relevant = False
-    spellings = ("num_nonrel_judged_ret",)
+    aliases = ("num_nonrel_judged_ret",)
     aggregate = "sum"
     range = (0.0, np.inf)
 
@@ -123,7 +123,7 @@ class _JudgedRows(Measure):
     needs_judgments = True
     reference = "Sakai (2007), doi:10.1145/1277741.1277756"
 
-    def pass_key(self) -> Hashable:
+    def shared_key(self) -> Hashable:
         return self.name
 
     def empty_is_known(self) -> bool:
@@ -178,7 +178,7 @@ class UnjudgedShare(_JudgedRows):
     formula = "unjudged rows above the cutoff / k"
     higher_is_better = False
     options = (SHORT, WEIGHT)
-    spellings = ("unj", "hole")
+    aliases = ("unj", "hole")
 
     def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
         marks = (ranking.grade < 0).astype(np.float64)
@@ -200,14 +200,14 @@ def _above(
     """
     hits = np.empty((len(cutoffs), ranking.groups))
     depths = depths_of(cutoffs, ranking.retrieved)
-    places = rows.offsets, rows.above, rows.size
-    expected_hits(*places, ranking.retrieved, depths, marks, 1.0, hits)
+    blocks = rows.offsets, rows.above, rows.size
+    expected_hits(*blocks, ranking.retrieved, depths, marks, 1.0, hits)
     return hits
 
 
 @kernel
 def _count_others(offsets, grade, rel, above, limit, out):  # type: ignore[no-untyped-def]
-    """Count entries above a rank that are relevant or not judged.
+    """Count labelled rows above a rank that are relevant or not judged.
 
     A negative grade means not judged.
     """
@@ -308,7 +308,7 @@ class RBPResidual(Measure):
         ),
         WEIGHT,
     )
-    spellings = ("rbp_resid",)
+    aliases = ("rbp_resid",)
 
     def empty_is_known(self) -> bool:
         return False
@@ -389,18 +389,18 @@ class Compatibility(Measure):
         REL,
         WEIGHT,
     )
-    spellings = ("Compatibility",)
+    aliases = ("Compatibility",)
 
     def has_expectation(self) -> bool:
         return False  # the ideal follows the order of tied rows
 
     def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
         rel = float(self.rel)
-        entries = np.diff(ranking.offsets)
-        group = np.repeat(np.arange(ranking.groups), entries)
+        labelled = np.diff(ranking.offsets)
+        group = np.repeat(np.arange(ranking.groups), labelled)
         order = np.lexsort((-ranking.grade, group))  # stable: ranks ascend where grades are equal
         ideal = np.empty(len(order), np.int64)
-        ideal[order] = np.arange(len(order)) - np.repeat(ranking.offsets[:-1], entries)
+        ideal[order] = np.arange(len(order)) - np.repeat(ranking.offsets[:-1], labelled)
         if self.depth == "lists":
             depth = np.maximum(ranking.retrieved, ranking.relevant(rel))
         else:

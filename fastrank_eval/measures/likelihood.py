@@ -181,7 +181,7 @@ class LogarithmicLoss(_Likelihood):
         "- sum_i w_i (y_i ln p_i + (1 - y_i) ln(1 - p_i)) / sum_i w_i, p and 1 - p at least clamp"
     )
     reference = "Good (1952), doi:10.1111/j.2517-6161.1952.tb00104.x"
-    spellings = ("log_loss", "cross_entropy", "BCE")
+    aliases = ("log_loss", "cross_entropy", "BCE")
     higher_is_better = False
     range = (0.0, math.inf)
 
@@ -201,7 +201,7 @@ class NormalizedEntropy(_Likelihood):
         "LogLoss / -(c ln c + (1 - c) ln(1 - c)), c the weighted share of positives or background"
     )
     reference = "He et al. (2014), doi:10.1145/2648584.2648589"
-    spellings: ClassVar[tuple[str, ...]] = ("normalized_entropy", "NCE")
+    aliases: ClassVar[tuple[str, ...]] = ("normalized_entropy", "NCE")
     options = (REL, SAMPLING_RATE, CLAMP, BACKGROUND)
     higher_is_better = False
     range = (0.0, math.inf)
@@ -271,7 +271,7 @@ class InformationGain(NormalizedEntropy):
     name = "RIG"
     summary = "relative information gain, 1 - NE"
     formula = "1 - NE"
-    spellings = ("relative_information_gain",)
+    aliases = ("relative_information_gain",)
     higher_is_better = True
     range = (-math.inf, 1.0)
 
@@ -291,7 +291,7 @@ class PositiveEntropy(NormalizedEntropy):
     summary = "NE of positives: their part of NE, the sum of their losses over the entropy of all"
     formula = "- sum_i w_i y_i ln p_i / sum_i w_i / -(c ln c + (1 - c) ln(1 - c))"
     reference = "He et al. (2014), doi:10.1145/2648584.2648589; TorchRec, ne_positive"
-    spellings = ("ne_positive",)
+    aliases = ("ne_positive",)
     of_positives = True
 
 
@@ -413,7 +413,8 @@ class _Deviation(SummedMeasure):
                     terms *= weight[here]
             if not terms.max() < np.inf:
                 raise MeasureError(
-                    f"{self.shown}: scores, labels or weights are so large that a term exceeds the "
+                    f"{self.display_name}: scores, labels or weights are so large that a term "
+                    "exceeds the "
                     "largest double; scale them down."
                 )
             sums.add(0, terms)
@@ -445,7 +446,7 @@ class MeanAbsoluteError(_Deviation):
     summary = "mean distance between score and label, as numbers"
     formula = "sum_i w_i |s_i - l_i| / sum_i w_i"
     reference = "Willmott & Matsuura (2005), doi:10.3354/cr030079"
-    spellings = ("mean_absolute_error",)
+    aliases = ("mean_absolute_error",)
 
     def state_key(self) -> Hashable:
         return "absolute deviation"
@@ -461,7 +462,7 @@ class MeanSquaredError(_Deviation):
     summary = "mean squared distance between score and label, as numbers"
     formula = "sum_i w_i (s_i - l_i)^2 / sum_i w_i"
     reference = "Willmott & Matsuura (2005), doi:10.3354/cr030079"
-    spellings = ("mean_squared_error",)
+    aliases = ("mean_squared_error",)
 
     def state_key(self) -> Hashable:
         return "squared deviation"
@@ -473,7 +474,7 @@ class RootMeanSquaredError(MeanSquaredError):
     name = "RMSE"
     summary = "root of the mean squared distance between score and label, as numbers"
     formula = "sqrt(MSE)"
-    spellings = ("root_mean_squared_error",)
+    aliases = ("root_mean_squared_error",)
 
     def from_mean(self, mean: float) -> float:
         return math.sqrt(mean)
@@ -491,7 +492,7 @@ class BrierScore(_Deviation):
     summary += "Reliability - Resolution + Uncertainty"
     formula = "sum_i w_i (p_i - y_i)^2 / sum_i w_i"
     reference = "Brier (1950), doi:10.1175/1520-0493(1950)078<0001:VOFEIT>2.0.CO;2"
-    spellings = ("brier_score", "brier_score_loss")
+    aliases = ("brier_score", "brier_score_loss")
     options = (REL, SAMPLING_RATE)
     scores = "probability"
     range = (0.0, 1.0)
@@ -540,7 +541,7 @@ class PredictedOverObserved(_MeanPrediction):
     summary = "predicted over observed clicks: 1 is calibrated, above 1 over-estimates"
     formula = "sum_i w_i p_i / sum_i w_i y_i"
     reference = "He et al. (2014), doi:10.1145/2648584.2648589 (there: calibration)"
-    spellings = ("predicted_click_over_click", "calibration_ratio")
+    aliases = ("predicted_click_over_click", "calibration_ratio")
     denominator = "positive"
     range = (0.0, math.inf)
 
@@ -563,7 +564,7 @@ class MeanBias(_MeanPrediction):
     summary = "mean prediction less the share of positives: 0 is calibrated"
     formula = "sum_i w_i (p_i - y_i) / sum_i w_i; PCOC - 1 is the same over the share of positives"
     reference = "Murphy & Winkler (1987), doi:10.1175/1520-0493(1987)115<1330:AGFFFV>2.0.CO;2"
-    spellings = ("mean_error",)
+    aliases = ("mean_error",)
     denominator = "weight"
     range = (-1.0, 1.0)
 

@@ -16,7 +16,7 @@ from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import MeasureError
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval._lib.threads import JobMap
-from fastrank_eval.io.keys import number_integers
+from fastrank_eval.io.keys import encode_integers
 from fastrank_eval.measures.likelihood import SAMPLING_RATE, recalibrate
 from fastrank_eval.measures.options import REL, Param
 from fastrank_eval.measures.pooled import PooledMeasure, PooledValue, undefined
@@ -112,7 +112,7 @@ class MulticalibrationError(PooledMeasure):
         "w_i; s: all rows, each value of a column, each combination of values"
     )
     reference = "Guy et al. (2025), arXiv:2506.11251; Tax et al. (2025), arXiv:2509.19884"
-    spellings = ("multicalibration_error",)
+    aliases = ("multicalibration_error",)
     options = (
         Param(
             "columns",
@@ -271,15 +271,15 @@ def _cell_of(codes: Sequence[np.ndarray]) -> np.ndarray:
         cell *= int(more.max(initial=0)) + 1
         cell += more
         if cell.max(initial=0) > max(len(cell), _FEW_CELLS):
-            cell, _ = number_integers(cell)
+            cell, _ = encode_integers(cell)
     return _numbers_of(cell)[0]
 
 
 def _numbers_of(values: np.ndarray) -> tuple[np.ndarray, int]:
-    """Number distinct integers of at least 0; return numbers and their count."""
+    """Encode distinct integers of at least 0; return numbers and their count."""
     largest = int(values.max(initial=-1))
     if largest > max(len(values), _FEW_CELLS):
-        numbers, firsts = number_integers(values)
+        numbers, firsts = encode_integers(values)
         return numbers, len(firsts)
     present = np.zeros(largest + 1, np.bool_)
     present[values] = True

@@ -73,12 +73,12 @@ def _table_of_gains(match: re.Match[str]) -> str:
 
 #: The largest max_rel of ir_measures: each grade gets a gain.
 _LARGEST_SCALE = 1000
-#: Patterns of foreign names and our spelling: trec_eval's names with a number, ndeval's with a
+#: Patterns of foreign names and our alias: trec_eval's names with a number, ndeval's with a
 #: hyphen, F1 with a cutoff, ranx's names with parameters, ir_measures' measures of sets and its
 #: options.
 _FOREIGN: list[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]] = [
-    (re.compile(pattern, re.IGNORECASE), spelling)
-    for pattern, spelling in (
+    (re.compile(pattern, re.IGNORECASE), alias)
+    for pattern, alias in (
         (r"ndcg_cut_([1-9]\d*)", r"nDCG@\1"),
         (r"map_cut_([1-9]\d*)", r"AP@\1"),
         (r"P_([1-9]\d*)", r"P@\1"),
@@ -122,7 +122,7 @@ _JUDGED_ONLY = re.compile(r"\bjudged_only\s*=")
 _F1 = re.compile(r"f1(?!\w)(?!.*@\s*\d)", re.IGNORECASE | re.DOTALL)
 
 
-def our_spelling(text: str) -> str:
+def our_name(text: str) -> str:
     """Write another tool's name of a measure as ours; return other texts."""
     for pattern, replacement in _FOREIGN:
         if pattern.fullmatch(text):
@@ -172,7 +172,7 @@ def reserved_for(name: str) -> str | None:
         return "a word of gates"
     if _F1.match(name):
         return "a name of both F and FScore"
-    ours = our_spelling(name)
+    ours = our_name(name)
     return None if ours == name else f"another name of {ours}"
 
 

@@ -12,7 +12,7 @@ from fastrank_eval._lib.arguments import is_list_like, named
 from fastrank_eval._lib.errors import MeasureError
 from fastrank_eval._lib.lexer import shorten
 from fastrank_eval.measures.base import Measure, find_name, registry
-from fastrank_eval.measures.names import INSTEAD, our_spelling, refuse_judged_only, refuse_plain_f1
+from fastrank_eval.measures.names import INSTEAD, our_name, refuse_judged_only, refuse_plain_f1
 from fastrank_eval.measures.options import text_of
 
 #: Texts in quotes, which may lack their end, brackets and commas.
@@ -23,12 +23,12 @@ _NUMBERED = re.compile(r"(.*?[a-z])(?:_at|_cut)?_?([1-9]\d*)", re.IGNORECASE)
 
 
 @named
-def measure(spelling: str | Measure) -> Measure:
+def measure(alias: str | Measure) -> Measure:
     """Read a measure from its text; return a measure unchanged.
 
     Parameters
     ----------
-    spelling : str or Measure
+    alias : str or Measure
         ``"nDCG(gain='linear')@10"``, or another tool's name for one of ours (``"ndcg@10"``,
         ``"MAP"``, ``"ndcg_cut_10"``, ``"recip_rank"``, ``"nERR"``).
 
@@ -47,45 +47,45 @@ def measure(spelling: str | Measure) -> Measure:
     >>> measure("ndcg_cut_10")
     nDCG@10
     """
-    if isinstance(spelling, Measure):
-        return spelling
-    if not isinstance(spelling, str):
-        raise MeasureError(no_text(spelling))
-    result = _read(spelling)
+    if isinstance(alias, Measure):
+        return alias
+    if not isinstance(alias, str):
+        raise MeasureError(no_text(alias))
+    result = _read(alias)
     if type(result) is not registry.get(result.name):  # registered anew, as in a notebook
         _read.cache_clear()
-    return _read(spelling)
+    return _read(alias)
 
 
 @lru_cache(maxsize=1024)
-def _read(spelling: str) -> Measure:
-    text = spelling.strip()
+def _read(alias: str) -> Measure:
+    text = alias.strip()
     refuse_plain_f1(text)
     refuse_judged_only(text)
-    text, foreign = our_spelling(text), text
+    text, foreign = our_name(text), text
     try:
         tree = ast.parse(text, mode="eval").body
     except (SyntaxError, ValueError, MemoryError, RecursionError):
-        raise MeasureError(_unreadable(spelling)) from None
+        raise MeasureError(_unreadable(alias)) from None
     cutoff: Any = None
     if isinstance(tree, ast.BinOp) and isinstance(tree.op, ast.MatMult):
-        cutoff = _literal(tree.right, spelling)
+        cutoff = _literal(tree.right, alias)
         if cutoff is None:
-            raise MeasureError(_unreadable(spelling))
+            raise MeasureError(_unreadable(alias))
         tree = tree.left
     options: dict[str, Any] = {}
     if isinstance(tree, ast.Call):
         if tree.args or any(word.arg is None for word in tree.keywords):
-            raise MeasureError(_unreadable(spelling))
-        options = {str(word.arg): _option(word.value, spelling) for word in tree.keywords}
+            raise MeasureError(_unreadable(alias))
+        options = {str(word.arg): _option(word.value, alias) for word in tree.keywords}
         if len(options) < len(tree.keywords):
-            raise MeasureError(f"'{spelling}' has an option twice; leave one out.")
+            raise MeasureError(f"'{alias}' has an option twice; leave one out.")
         tree = tree.func
     if not isinstance(tree, ast.Name):
-        raise MeasureError(_unreadable(spelling))
+        raise MeasureError(_unreadable(alias))
     name_and_preset = find_name(tree.id)
     if name_and_preset is None:
-        wrong = f"measures: must name measures, got '{tree.id}' in '{spelling}'"
+        wrong = f"measures: must name measures, got '{tree.id}' in '{alias}'"
         if tree.id.lower() in INSTEAD:
             raise MeasureError(f"{wrong}; {INSTEAD[tree.id.lower()]}.")
         raise MeasureError(f"{wrong}.{similar_names(tree.id)} 'fastrank-eval measures' lists all.")
@@ -93,12 +93,12 @@ def _read(spelling: str) -> Measure:
     for option in preset:
         if option in options:
             raise MeasureError(
-                f"'{spelling}': the name {tree.id} already sets {option}={preset[option]!r}; to "
+                f"'{alias}': the name {tree.id} already sets {option}={preset[option]!r}; to "
                 f"set it, write {name}."
             )
     result = registry[name](cutoff, **preset, **options)
     result.check_complete()
-    return result.spelled(tree.id) if foreign == text else result.shown_as(foreign)
+    return result.with_alias(tree.id) if foreign == text else result.with_display_name(foreign)
 
 
 def no_text(item: object) -> str:
@@ -147,7 +147,7 @@ def similar_names(name: str, others: Iterable[str] = ()) -> str:
     stem, cutoff = (numbered[1], f"@{numbered[2]}") if numbered else (name, "")
     words = {word: word for word in others}
     for kind in registry.values():
-        for word in (kind.name, *kind.spellings, *kind.presets):
+        for word in (kind.name, *kind.aliases, *kind.presets):
             if kind.takes_cutoff or not cutoff:
                 words.setdefault(word + cutoff, kind.name + cutoff)
     root = re.split("[(@]", stem)[0].lower() + cutoff
@@ -176,7 +176,7 @@ def similar_names(name: str, others: Iterable[str] = ()) -> str:
 
 def names_measure(name: str) -> bool:
     """Return whether a measure has this name, apart from options and cutoff."""
-    root = re.split("[(@]", our_spelling(name))[0].lower()
+    root = re.split("[(@]", our_name(name))[0].lower()
     return root == "f1" or find_name(root) is not None
 
 
@@ -186,9 +186,9 @@ def text_with_options(measure: Measure) -> str:
     A profile does not change these options: under it ``nDCG`` and ``nDCG(gain='exp')`` may differ.
     """
     options = ", ".join(
-        f"{param.name}={text_of(measure.chosen[param.name])}"
+        f"{param.name}={text_of(measure.option_values[param.name])}"
         for param in measure.options
-        if param.name in measure.given
+        if param.name in measure.explicit_options
     )
     text = f"{measure.name}({options})" if options else measure.name
     return text if measure.cutoff is None else f"{text}@{measure.cutoff}"
@@ -224,29 +224,31 @@ def find_computed(
 
 def _requests(wanted: Measure, requested: Measure, text: str) -> bool:
     """Return whether a profile maps a measure to the same as a requested one."""
-    if wanted != requested or not requested.given <= wanted.given:
+    if wanted != requested or not requested.explicit_options <= wanted.explicit_options:
         return False
     used = measure(text)
-    return all(used.chosen[name] == wanted.chosen[name] for name in wanted.given)
-
-
-def _unreadable(spelling: str) -> str:
-    return (
-        f"cannot read the measure {shorten(spelling, 100)!r}; write Name(option=value)@cutoff, "
-        f"for example nDCG(gain=linear)@10.{commas_hint(spelling)}"
+    return all(
+        used.option_values[name] == wanted.option_values[name] for name in wanted.explicit_options
     )
 
 
-def _option(node: ast.expr, spelling: str) -> Any:
+def _unreadable(alias: str) -> str:
+    return (
+        f"cannot read the measure {shorten(alias, 100)!r}; write Name(option=value)@cutoff, "
+        f"for example nDCG(gain=linear)@10.{commas_hint(alias)}"
+    )
+
+
+def _option(node: ast.expr, alias: str) -> Any:
     """Read the value of an option; a word needs no quotes."""
-    return node.id if isinstance(node, ast.Name) else _literal(node, spelling)
+    return node.id if isinstance(node, ast.Name) else _literal(node, alias)
 
 
-def _literal(node: ast.expr, spelling: str) -> Any:
+def _literal(node: ast.expr, alias: str) -> Any:
     try:
         return ast.literal_eval(node)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-        raise MeasureError(_unreadable(spelling)) from None
+        raise MeasureError(_unreadable(alias)) from None
 
 
 @named
@@ -290,7 +292,7 @@ def requested_measures(measures: str | Measure | Sequence[str | Measure]) -> tup
         for part in split_measures(item) if isinstance(item, str) else [item]:
             one = measure(part)
             one.check_complete()
-            read.setdefault((one, one.given), one)
+            read.setdefault((one, one.explicit_options), one)
     if not read:
         raise MeasureError(
             "measures: must name at least one, got none; 'fastrank-eval measures' lists all."

@@ -167,9 +167,9 @@ def measure_of(
     except (TypeError, ValueError):  # a builtin function without a signature
         parameters = []
     required = [p for p in parameters if p.default is Parameter.empty]
-    places = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+    kinds = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
     takes_cutoff = len(parameters) > 1 and parameters[1].name == "k"
-    if len(required) > 1 + takes_cutoff or any(p.kind not in places for p in required[:2]):
+    if len(required) > 1 + takes_cutoff or any(p.kind not in kinds for p in required[:2]):
         raise MeasureError(
             f"{called}: function must take labels, or labels and k, got "
             f"{', '.join(p.name for p in parameters)}; wrap it in such a function."

@@ -40,7 +40,7 @@ class PooledValue:
         Standard error with groups as clusters; NaN if unknown, 0 if groups do not vary.
     clusters : int
         Groups with a share of the denominator of the value.
-    carriers : float
+    effective_groups : float
         ``(sum of u^2)^2 / sum of u^4`` of the influences u of groups, which is the effective number
         of groups behind `se`; NaN if unknown.
     by_shares : float
@@ -52,7 +52,7 @@ class PooledValue:
     details: Mapping[str, float] = field(default_factory=dict)
     se: float = math.nan
     clusters: int = 0
-    carriers: float = math.nan
+    effective_groups: float = math.nan
     by_shares: float = math.nan
 
 
@@ -66,7 +66,7 @@ class ErrorOfDifference:
         With groups as clusters; NaN if unknown, 0 if no group differs from another.
     clusters : int
         Groups behind it: the fewest that either value rests on, if below 2; 0 if `se` is unknown.
-    carriers, by_shares : float
+    effective_groups, by_shares : float
         As in `PooledValue`; the smaller of both models.
     rounding : float
         What rounding adds to the influences of groups; see `zero_if_rounding`.
@@ -74,7 +74,7 @@ class ErrorOfDifference:
 
     se: float = math.nan
     clusters: int = 0
-    carriers: float = math.nan
+    effective_groups: float = math.nan
     by_shares: float = math.nan
     rounding: float = 0.0
 
@@ -88,7 +88,7 @@ def undefined(reason: str) -> PooledValue:
     return PooledValue(float("nan"), reason)
 
 
-class RowState(Protocol):
+class PooledState(Protocol):
     """What a measure of all rows keeps of them; several threads add to it."""
 
     def merge(self, other: Any) -> None:
@@ -119,7 +119,7 @@ class PooledMeasure(Measure):
         """Return a key; measures with equal keys share a state."""
         raise NotImplementedError  # pragma: no cover - abstract
 
-    def new_state(self, weighted: bool, threads: int) -> RowState:
+    def new_state(self, weighted: bool, threads: int) -> PooledState:
         """Make an empty state.
 
         `PooledScores`, `WeightedScores`, `ClusteredScores` and `BinnedScores` keep scores,
@@ -139,7 +139,7 @@ class PooledMeasure(Measure):
         """Return the measures whose states it reads: itself, or several."""
         return (self,)
 
-    def state_in(self, by_key: Mapping[Hashable, RowState]) -> Any:
+    def state_in(self, by_key: Mapping[Hashable, PooledState]) -> Any:
         """Return its state, or a tuple if `required_states` has several.
 
         Parameters
@@ -173,7 +173,7 @@ class OrderedMeasure(PooledMeasure):
     def state_key(self) -> Hashable:
         return "scores", float(self.rel)
 
-    def new_state(self, weighted: bool, threads: int) -> RowState:
+    def new_state(self, weighted: bool, threads: int) -> PooledState:
         if weighted:
             return WeightedScores()
         return PooledScores(threads)
@@ -288,7 +288,7 @@ class ClusteredMeasure(PooledMeasure):
             se,
             # A value that rests on one group has no influences.
             moments.clusters if fewest > 1 else fewest,
-            moments.carriers(gradient, se),
+            moments.effective_groups(gradient, se),
             min(each.by_shares for each in values),
             rounding,
         )
@@ -336,7 +336,8 @@ class SummedMeasure(ClusteredMeasure):
         sums = self._sums(state)
         if not all(map(math.isfinite, sums.values())):
             raise MeasureError(
-                f"{self.shown}: scores, labels or weights are so large that their sum exceeds the "
+                f"{self.display_name}: scores, labels or weights are so large that their sum "
+                "exceeds the "
                 "largest double; scale them down."
             )
         return self.with_error(self.from_sums(sums), state)

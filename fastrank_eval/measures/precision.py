@@ -30,7 +30,7 @@ class _Hits(Measure):
     needs_relevant = True
     options: ClassVar[tuple[Param, ...]] = (REL, WEIGHT)
 
-    def pass_key(self) -> Hashable:
+    def shared_key(self) -> Hashable:
         return "hits", self.rel
 
     def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
@@ -66,7 +66,7 @@ class Precision(_Hits):
     needs_relevant = False
     reference = "Cleverdon (1967)"
     options = (REL, SHORT, WEIGHT)
-    spellings = ("Precision", "Prec", "set_P")
+    aliases = ("Precision", "Prec", "set_P")
 
     def from_shared(self, shared: np.ndarray, ranking: Ranking) -> np.ndarray:
         return ratio(shared, self.ranks(ranking), 0.0)
@@ -79,7 +79,7 @@ class Recall(_Hits):
     summary = "share of the group's relevant rows found among the first k"
     formula = "hits@k / R"
     reference = "Cleverdon (1967)"
-    spellings = ("Recall", "set_recall")
+    aliases = ("Recall", "set_recall")
 
     def from_shared(self, shared: np.ndarray, ranking: Ranking) -> np.ndarray:
         return ratio(shared, ranking.relevant(self.rel))
@@ -109,7 +109,7 @@ class FMeasure(_Hits):
         SHORT,
         WEIGHT,
     )
-    spellings = ("FMeasure", "set_F")
+    aliases = ("FMeasure", "set_F")
 
     def check(self) -> None:
         if self.alpha is not None and self.beta != 1:
@@ -142,10 +142,10 @@ class RPrecision(_Hits):
         REL,
         WEIGHT,
     )
-    spellings = ("RPrecision", "R_precision")
+    aliases = ("RPrecision", "R_precision")
     takes_cutoff = False
 
-    def pass_key(self) -> Hashable:
+    def shared_key(self) -> Hashable:
         return "hits at R", self.rel, self.mult
 
     def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
@@ -169,7 +169,7 @@ class RelativePrecision(_Hits):
     summary = "share of relevant rows among the first k, over the largest possible share"
     formula = "hits@k / min(k, R)"
     reference = "Buckley, trec_eval: relative_P; called R_cap in BEIR"
-    spellings = ("relative_P", "set_relative_P", "R_cap")
+    aliases = ("relative_P", "set_relative_P", "R_cap")
 
     def from_shared(self, shared: np.ndarray, ranking: Ranking) -> np.ndarray:
         relevant = ranking.relevant(self.rel)
@@ -186,7 +186,7 @@ class SuccessRate(Measure):
     formula = "[hits@k > 0]; with ties 1 - C(n - r, m) / C(n, m) in the block that straddles k"
     reference = "Craswell & Hawking (2004)"
     options = (REL, WEIGHT)
-    spellings = ("HR", "HitRate", "Hit", "hit_rate")
+    aliases = ("HR", "HitRate", "Hit", "hit_rate")
 
     def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
         return over_groups(
@@ -266,7 +266,7 @@ class SetAveragePrecision(_OfSet):
     formula = "hits^2 / (n R), n being the retrieved rows"
     needs_relevant = True
     reference = "Buckley, trec_eval: set_map"
-    spellings = ("set_map",)
+    aliases = ("set_map",)
 
     def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
         hits = ranking.relevant_retrieved(self.rel).astype(np.float64)
@@ -334,7 +334,7 @@ class RetrievedRows(_Count):
     formula = "n"
     reference = "Buckley, trec_eval: num_ret"
     options = (WEIGHT,)
-    spellings = ("num_ret",)
+    aliases = ("num_ret",)
 
     def empty_is_known(self) -> bool:
         return False
@@ -351,7 +351,7 @@ class RelevantRows(_Count):
     summary = "number of relevant rows, retrieved or not, summed over groups"
     formula = "R"
     reference = "Buckley, trec_eval: num_rel"
-    spellings = ("num_rel",)
+    aliases = ("num_rel",)
 
     def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
         return ranking.relevant(self.rel).astype(np.float64)
@@ -364,7 +364,7 @@ class RelevantRetrievedRows(_Count):
     summary = "number of relevant rows that are retrieved, summed over groups"
     formula = "hits"
     reference = "Buckley, trec_eval: num_rel_ret"
-    spellings = ("num_rel_ret",)
+    aliases = ("num_rel_ret",)
 
     def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
         return ranking.relevant_retrieved(self.rel).astype(np.float64)
@@ -378,7 +378,7 @@ class ReciprocalRank(Measure):
     formula = "1 / (rank of the first relevant row)"
     reference = "Kantor & Voorhees (2000), doi:10.1023/A:1009902609570"
     options = (REL, WEIGHT)
-    spellings = ("MRR", "recip_rank", "ReciprocalRank")
+    aliases = ("MRR", "recip_rank", "ReciprocalRank")
 
     def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
         return over_groups(

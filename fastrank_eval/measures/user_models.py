@@ -57,7 +57,7 @@ class UserModel(PositionWeighted):
         wrong = outside_unit(ranking) if self.gain == "label" else None
         if wrong is not None:
             raise MeasureError(
-                f"{self.shown}: label {wrong:g} is not a gain in [0, 1]; with gain='label' "
+                f"{self.display_name}: label {wrong:g} is not a gain in [0, 1]; with gain='label' "
                 "labels must lie in [0, 1]. Give grades their gains by a table, as in "
                 f"{self.name}(gain={{1: 0.5, 2: 1}})."
             )
@@ -185,7 +185,7 @@ class AdaptiveInverseSquare(UserModel):
     def has_expectation(self) -> bool:
         return False
 
-    def pass_key(self) -> Hashable:
+    def shared_key(self) -> Hashable:
         return "adaptive inverse square", self.gain_key(), self.T, self.horizon
 
     def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
@@ -277,7 +277,7 @@ class _Cascade(Measure):
         """Return the discount of stopping at a rank, as a kind and its parameter."""
         raise NotImplementedError  # pragma: no cover - abstract
 
-    def pass_key(self) -> Hashable:
+    def shared_key(self) -> Hashable:
         return "cascade", self._stop_key(), self.discounts()
 
     def _stop_key(self) -> Hashable:
@@ -288,7 +288,7 @@ class _Cascade(Measure):
             wrong = outside_unit(ranking)
             if wrong is not None:
                 raise MeasureError(
-                    f"{self.shown}: label {wrong:g} is not a probability; with stop='label' "
+                    f"{self.display_name}: label {wrong:g} is not a probability; with stop='label' "
                     "labels must lie in [0, 1]."
                 )
         elif ranking.max_grade > self.max_grade:
@@ -297,7 +297,8 @@ class _Cascade(Measure):
                 top = f"{self.name}(max_grade={ranking.max_grade:g})"
                 remedy = f"give the top of the scale, as in {top}"
             raise MeasureError(
-                f"{self.shown}: grade {ranking.max_grade:g} is above max_grade={self.max_grade}; "
+                f"{self.display_name}: grade {ranking.max_grade:g} is above "
+                f"max_grade={self.max_grade}; "
                 f"{remedy}."
             )
 
@@ -353,12 +354,12 @@ class ExpectedReciprocalRank(_Cascade):
     def _ideal(self, ranking: Ranking) -> np.ndarray:
         def best() -> np.ndarray:
             stops = ranking.descending(self._stop_key(), self._stops(ranking))
-            entries = np.diff(ranking.offsets)
-            above = np.arange(len(stops)) - np.repeat(ranking.offsets[:-1], entries)
-            discount, _ = discount_table(*self.discounts(), int(entries.max(initial=0)))
+            labelled = np.diff(ranking.offsets)
+            above = np.arange(len(stops)) - np.repeat(ranking.offsets[:-1], labelled)
+            discount, _ = discount_table(*self.discounts(), int(labelled.max(initial=0)))
             ones = np.ones(len(stops), np.int64)
             best_order: Any = SimpleNamespace(
-                offsets=ranking.offsets, above=above, size=ones, retrieved=entries
+                offsets=ranking.offsets, above=above, size=ones, retrieved=labelled
             )
             cutoffs, scratch = np.array([self.cutoff or 0]), np.empty(1)
             arguments = stops, discount, scratch
@@ -469,8 +470,8 @@ class _GainStopping(UserModel):
     def has_expectation(self) -> bool:
         return False
 
-    def pass_key(self) -> Hashable:
-        horizon = self.chosen.get("horizon")
+    def shared_key(self) -> Hashable:
+        horizon = self.option_values.get("horizon")
         return "gain stopping", self.name, self.gain_key(), self.discounts(), self.goal(), horizon
 
     @classmethod

@@ -72,7 +72,7 @@ def find(words: Sequence[str]) -> list[type[Measure]]:
 
 
 def _searched(kind: type[Measure]) -> str:
-    names = (kind.name, *kind.spellings, *kind.presets)
+    names = (kind.name, *kind.aliases, *kind.presets)
     return " ".join((*names, kind.summary, _purpose(kind))).lower()
 
 
@@ -92,8 +92,8 @@ def entries(kinds: Sequence[type[Measure]] | None = None) -> list[dict[str, Any]
     list of dict
         ``name``, ``summary``, ``formula``, ``reference``, ``range`` (two numbers, None for no
         bound), ``pooled``, ``aggregate`` ("mean", "geometric mean" or "sum" of the values of the
-        groups; "pooled" if there are none), ``cutoff`` (whether ``@k`` may follow), ``spellings``,
-        ``presets`` (spellings that set options, with their values) and ``options`` (``name``,
+        groups; "pooled" if there are none), ``cutoff`` (whether ``@k`` may follow), ``aliases``,
+        ``presets`` (aliases that set options, with their values) and ``options`` (``name``,
         ``default``, ``doc``), in the order of the registry.
 
     Examples
@@ -111,7 +111,7 @@ def entries(kinds: Sequence[type[Measure]] | None = None) -> list[dict[str, Any]
             "pooled": kind.pooled,
             "aggregate": "pooled" if kind.pooled else kind.aggregate,
             "cutoff": kind.takes_cutoff,
-            "spellings": list(kind.spellings),
+            "aliases": list(kind.aliases),
             "presets": {name: dict(preset) for name, preset in kind.presets.items()},
             "options": [
                 {"name": option.name, "default": _plain(option.default), "doc": option.doc}
@@ -178,8 +178,8 @@ def details(kinds: Sequence[type[Measure]]) -> Group:
         rows.append(("reference", entry["reference"]))
         if entry["aggregate"] not in ("mean", "pooled"):
             rows.append(("over groups", entry["aggregate"]))
-        if entry["spellings"]:
-            rows.append(("also", ", ".join(entry["spellings"])))
+        if entry["aliases"]:
+            rows.append(("also", ", ".join(entry["aliases"])))
         for name, preset in entry["presets"].items():
             options = ", ".join(f"{option}={value!r}" for option, value in preset.items())
             rows.append((name, f"{entry['name']}({options})"))

@@ -11,7 +11,7 @@ from fastrank_eval.engine.labels import options_by_label
 from fastrank_eval.engine.options import OPTIONS, Options, check_names
 from fastrank_eval.engine.run import Evaluation, run_together
 from fastrank_eval.measures import Measure
-from fastrank_eval.results.labels import of_labels
+from fastrank_eval.results.labels import for_labels
 from fastrank_eval.results.result import Result, result_of
 
 if TYPE_CHECKING:
@@ -279,10 +279,10 @@ def evaluate(
     by_label = options_by_label(options)
     evaluations = run_together(list(by_label.values()))
     results = {
-        name: _result(of_label, evaluation)
-        for (name, of_label), evaluation in zip(by_label.items(), evaluations, strict=True)
+        name: _result(for_label, evaluation)
+        for (name, for_label), evaluation in zip(by_label.items(), evaluations, strict=True)
     }
-    return of_labels(Result, label, results, per_group=None)
+    return for_labels(Result, label, results, per_group=None)
 
 
 def _result(options: Options, evaluation: Evaluation) -> Result:

@@ -89,7 +89,7 @@ def judge(
 _NOT_JUDGED = "not_judged"
 #: Kinds of failures of single slices: no number stands there.
 _OF_SLICES = ("no_groups", "undefined")
-#: Cautions of a value or a difference without an error.
+#: Warnings of a value or a difference without an error.
 _NO_ERROR = ("no_variance", "one_group")
 #: The most slices without numbers that a text names.
 _MAX_NAMED = 5
@@ -123,7 +123,7 @@ class _Table:
         self._p_values = PValues(values, correction)
         for row in values:
             self._rows.setdefault((row.score, row.slice, row.measure), []).append(row)
-            self._names.setdefault(row.measure, getattr(row, "shown", row.measure))
+            self._names.setdefault(row.measure, getattr(row, "display_name", row.measure))
         self._sizes = {row.slice: getattr(row, "groups", 0) for row in reversed(values)}
         self._scores, self._slices = (
             list(dict.fromkeys(key[i] for key in self._rows)) for i in range(2)
@@ -272,7 +272,7 @@ class _Table:
             raise _Outcome("no_baseline", f"{title} has no {term.field}: {reason}")
         if number is None or not math.isfinite(number):
             detail = f"cannot be judged: {term.field} of {title} is undefined{_reasons(rows)}"
-            if any(getattr(row, "caution", None) in _NO_ERROR for row in rows):
+            if any(getattr(row, "warning", None) in _NO_ERROR for row in rows):
                 other = "delta" if term.field in COMPARISON_FIELDS else "value"
                 detail += f": gate on {other}, which has a number, or evaluate more groups"
             raise _Outcome("undefined", detail, _short_reason(rows, f"no {term.field}"))
@@ -305,21 +305,21 @@ def field_of(row: Any, field: str) -> float | None:
 
 
 def _reasons(rows: Iterable[Any]) -> str:
-    """List why groups of rows are left out, and their cautions."""
+    """List why groups of rows are left out, and their warnings."""
     reasons: list[str] = []
     for row in rows:
         dropped = getattr(row, "dropped", None) or {}
         reasons += [f"{count} {reason}" for reason, count in dropped.items() if count]
-        caution = getattr(row, "caution", None)
-        if caution:
-            reasons.append("has no standard error" if caution == "pooled" else str(caution))
+        warning = getattr(row, "warning", None)
+        if warning:
+            reasons.append("has no standard error" if warning == "pooled" else str(warning))
     return f" ({', '.join(dict.fromkeys(reasons))})" if reasons else ""
 
 
 def _short_reason(rows: Iterable[Any], default: str) -> str:
     """Say in a word or two why a slice has no number."""
-    cautions = [getattr(row, "caution", None) or "" for row in rows]
-    named = [one for one in cautions if one not in ("", "few_groups", "undefined")]
+    warnings = [getattr(row, "warning", None) or "" for row in rows]
+    named = [one for one in warnings if one not in ("", "few_groups", "undefined")]
     dropped = [
         reason
         for row in rows

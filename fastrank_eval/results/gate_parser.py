@@ -49,7 +49,7 @@ class Term:
     measure : str
         With the options of the text.
     name : str
-        The measure as the text names it, if that is another tool's name; see `shown`.
+        The measure as the text names it, if that is another tool's name; see `display_name`.
     field : str
         One of `FIELDS`.
     score : str or None
@@ -65,14 +65,14 @@ class Term:
     name: str = dataclasses.field(default="", compare=False)
 
     @property
-    def shown(self) -> str:
+    def display_name(self) -> str:
         """The name of the measure in messages: the one that was asked for."""
         return self.name or self.measure
 
     def __str__(self) -> str:
         score = "" if self.score is None else f"{_quote_if_needed(self.score)}:"
         in_slice = "" if self.slice == ALL else _in_brackets(self.slice)
-        return f"{score}{self.shown}{in_slice} {self.field}"
+        return f"{score}{self.display_name}{in_slice} {self.field}"
 
 
 @dataclass(frozen=True)
@@ -328,7 +328,8 @@ class _Parser(TokenReader):
         self._depth -= 1
         if not measure(value.measure).has_direction:
             self._refuse(
-                f"at character {start + 1}: neither a higher nor a lower {value.shown} is worse;",
+                f"at character {start + 1}: neither a higher nor a lower {value.display_name} is "
+                "worse;",
                 "compare its value, or its delta.",
                 start,
             )

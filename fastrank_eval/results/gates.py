@@ -274,9 +274,9 @@ def absent(
         yield "unknown_score", with_hint(text, term.score, scores)
     if find_computed(measure(term.measure), names, requested) is None:
         # A profile may have computed another measure under the name of the term.
-        shown = list(names if term.shown in names.values() else names.values())
-        text = f"{term.shown} is none of the measures {', '.join(shown)}"
-        yield "not_computed", with_hint(text, term.shown, shown)
+        shown = list(names if term.display_name in names.values() else names.values())
+        text = f"{term.display_name} is none of the measures {', '.join(shown)}"
+        yield "not_computed", with_hint(text, term.display_name, shown)
 
 
 def _remedy(without_error: Measure, option: str) -> str:

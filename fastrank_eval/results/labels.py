@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from fastrank_eval._lib.arguments import typed
 from fastrank_eval._lib.errors import ArgumentError, near
-from fastrank_eval.engine.records import Meta, record_rows, shown_names
+from fastrank_eval.engine.records import Meta, display_names, record_rows
 from fastrank_eval.measures import Measure, measure, parse_measures
 from fastrank_eval.measures.parser import find_computed
 from fastrank_eval.results.format import printable
@@ -91,27 +91,28 @@ class Labelled(View):
         """
         if label not in self._parts:
             raise ArgumentError(
-                f"label: must be one of {self._names_of_labels}, got {label!r}; choose "
+                f"label: must be one of {self._names_for_labels}, got {label!r}; choose "
                 f"one.{near(label, self.labels)}"
             )
         return self._parts[label]
 
     @property
-    def _names_of_labels(self) -> str:
+    def _names_for_labels(self) -> str:
         return ", ".join(map(repr, self.labels)) or "the labels of a list (there is none)"
 
     def _refuse_labels(self) -> None:
         """Raise ArgumentError if there are several labels to choose from."""
         if self.labels:
             raise ArgumentError(
-                f"this evaluation has a list of labels ({self._names_of_labels}): name the one you "
+                f"this evaluation has a list of labels ({self._names_for_labels}): name the one "
+                "you "
                 f"mean, as in result[{self.labels[0]!r}]."
             )
 
     @cached_property
     def names(self) -> dict[str, str]:
         """The names that reports show, by canonical text of the measure."""
-        return shown_names(self.measures, self.values)
+        return display_names(self.measures, self.values)
 
     def _find_measure(self, name: str | Measure) -> Measure:
         self._refuse_labels()
@@ -129,11 +130,11 @@ class Labelled(View):
     def _rows(self) -> list[dict[str, Any]]:
         return record_rows(self.values, self._columns)
 
-    def _document_of_labels(self, **choices: Any) -> dict[str, Any]:
+    def _document_for_labels(self, **choices: Any) -> dict[str, Any]:
         labels = {label: part.document(**choices) for label, part in self._parts.items()}
         return {"schema": next(iter(labels.values()))["schema"], "labels": labels}
 
-    def _report_of_labels(self, **choices: Any) -> Report:
+    def _report_for_labels(self, **choices: Any) -> Report:
         """Join the reports of all labels, with a heading for each."""
         reports = {label: part.report(**choices) for label, part in self._parts.items()}
         blocks: list[Block] = []
@@ -255,7 +256,7 @@ class Labelled(View):
         return all(find_computed(m, self.names, self.requested) is not None for m in measures)
 
 
-def of_labels(
+def for_labels(
     kind: type[_T], label: str | Sequence[str], parts: Mapping[str, _T], **own: Any
 ) -> _T:
     """Return the part of one label, or put the parts of a list together.
@@ -316,13 +317,13 @@ def stacked(tables: Mapping[str, pa.Table]) -> pa.Table:
 
 def _by_label(kind: str, texts: Mapping[str, Sequence[str]]) -> list[str]:
     """List the texts of all labels, then those of some with their label."""
-    every = list(dict.fromkeys(text for of_label in texts.values() for text in of_label))
+    every = list(dict.fromkeys(text for for_label in texts.values() for text in for_label))
     if kind == "legend":
         return every
-    shared = [text for text in every if all(text in of_label for of_label in texts.values())]
+    shared = [text for text in every if all(text in for_label for for_label in texts.values())]
     return shared + [
         f"{label}: {text}"
-        for label, of_label in texts.items()
-        for text in of_label
+        for label, for_label in texts.items()
+        for text in for_label
         if text not in shared
     ]

@@ -20,7 +20,7 @@ _Record = TypeVar("_Record", bound=Any)
 def find_measure(
     name: str | Measure, names: Mapping[str, str], requested: Mapping[str, str]
 ) -> Measure:
-    """Look up a measure in any accepted spelling, or by its requested name.
+    """Look up a measure by any alias, or by its requested name.
 
     Parameters
     ----------
@@ -39,10 +39,10 @@ def find_measure(
     result = find_computed(parsed, names, requested)
     if result is None:
         # A profile may have computed another measure under the name that is looked up.
-        shown = list(names if parsed.shown in names.values() else names.values())
+        shown = list(names if parsed.display_name in names.values() else names.values())
         raise MeasureError(
-            f"measure {parsed.shown} was not part of this evaluation, which has "
-            f"{', '.join(shown)}.{near(parsed.shown, shown)}"
+            f"measure {parsed.display_name} was not part of this evaluation, which has "
+            f"{', '.join(shown)}.{near(parsed.display_name, shown)}"
         )
     return result
 
@@ -69,7 +69,7 @@ def find_calibration(
     shown = ", ".join(names[text] for text in measures) or "none"
     raise MeasureError(
         "measure: must be one of the evaluation's measures of multicalibration, got "
-        f"{'none' if wanted is None else wanted.shown}; it has {shown}: {remedy}."
+        f"{'none' if wanted is None else wanted.display_name}; it has {shown}: {remedy}."
     )
 
 
@@ -197,6 +197,6 @@ def refuse_pooled(measure: Measure) -> None:
     if measure.pooled:
         variant = "GAUC" if measure.name == "AUC" else f"Group{measure.name}"
         raise MeasureError(
-            f"{measure.shown} pools the rows of all groups and has no value per group"
+            f"{measure.display_name} pools the rows of all groups and has no value per group"
             + (f"; {variant} is the {measure.name} of each group." if variant in registry else ".")
         )

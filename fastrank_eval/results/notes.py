@@ -95,7 +95,7 @@ def names_of(values: Iterable[NamedRecord], scores: Collection[str]) -> str:
     """
     models: dict[str, list[str]] = {}
     for v in values:
-        models.setdefault(v.shown, []).append(v.score)
+        models.setdefault(v.display_name, []).append(v.score)
     return ", ".join(
         name if len(of) == len(scores) else f"{name} of {' and '.join(of)}"
         for name, of in models.items()
@@ -118,7 +118,7 @@ def largest_group_notes(
     # Where each group counts 1, its rows are not the cause.
     few = any(
         v.by is None
-        and v.caution == "few_groups"
+        and v.warning == "few_groups"
         and (v.aggregate == "pooled" or measure(v.measure).weight != "uniform")
         for v in values
     )
@@ -212,8 +212,11 @@ def _soft_labels(
     names = []
     for v in values:
         options = measure(v.measure)
-        binary = options.chosen.get("gain", "binary") == "binary" and "rel" not in options.given
-        names += [v.shown] if binary and "rel" in options.chosen else []
+        binary = (
+            options.option_values.get("gain", "binary") == "binary"
+            and "rel" not in options.explicit_options
+        )
+        names += [v.display_name] if binary and "rel" in options.option_values else []
     if names:
         rows = counts[SOFT]["rows"]
         have = "has a label" if rows == 1 else "have labels"
@@ -273,8 +276,8 @@ def zeros_of_grades(measures: Iterable[Measure], largest: float) -> Iterator[str
     """
     by_rel: dict[float, dict[str, Measure]] = {}
     for one in measures:
-        if "rel" in one.chosen and one.rel_or_default > largest:
-            by_rel.setdefault(one.rel_or_default, {}).setdefault(one.shown, one)
+        if "rel" in one.option_values and one.rel_or_default > largest:
+            by_rel.setdefault(one.rel_or_default, {}).setdefault(one.display_name, one)
     for rel, of_rel in by_rel.items():
         remedy = "take judgements with relevant documents"
         if largest > 0:
@@ -299,8 +302,10 @@ def _zeros(values: Sequence[MeasureValue], conventions: Mapping[str, object]) ->
             if not number:
                 yield no_judged_document("the run" if len(judged) == 1 else run)
     if isinstance(largest, int | float):
-        named = {v.measure: v.shown for v in values}
-        yield from zeros_of_grades((measure(m).shown_as(n) for m, n in named.items()), largest)
+        named = {v.measure: v.display_name for v in values}
+        yield from zeros_of_grades(
+            (measure(m).with_display_name(n) for m, n in named.items()), largest
+        )
 
 
 def queries_without_result(number: int, judged: int, *, complete: bool) -> str:
@@ -347,8 +352,8 @@ def _thresholds(values: Sequence[MeasureValue]) -> Iterator[str]:
         else:
             continue
         if rows:
-            threshold = text_of(parsed.chosen["threshold"])
-            measures_of.setdefault((rows, v.score, threshold), []).append(v.shown)
+            threshold = text_of(parsed.option_values["threshold"])
+            measures_of.setdefault((rows, v.score, threshold), []).append(v.display_name)
     for (rows, score, threshold), measures in measures_of.items():
         yield (
             f"{rows} of {score} is predicted positive at threshold={threshold}: "
@@ -384,7 +389,7 @@ def _denominators(means: Sequence[MeasureValue]) -> str:
     by_number: dict[int, list[str]] = {}
     for v in means:
         model = f" of {v.score}" if len(of_measure[v.measure]) > 1 else ""
-        by_number.setdefault(v.groups_used, []).append(v.shown + model)
+        by_number.setdefault(v.groups_used, []).append(v.display_name + model)
     return ", ".join(
         f"{number:,} ({list_text(names)})" for number, names in sorted(by_number.items())
     )
@@ -400,7 +405,7 @@ def _remedy(means: Sequence[MeasureValue], groups: object) -> str:
             if reason in _NO_RELEVANT and measure(v.measure).rel_or_default <= 1:
                 helps = True
             else:
-                other_reasons.setdefault(reason, []).append(v.shown)
+                other_reasons.setdefault(reason, []).append(v.display_name)
     if groups != "with_relevant" and helps:
         option = "groups='with_relevant' (--groups with_relevant) gives them one population"
         exceptions = [

@@ -166,7 +166,7 @@ class Result(Labelled):
         pyarrow.Table
             score, by (the slicing without its edges; null for all rows), slice, measure, name (the
             name that was asked for, such as MAP for AP), value (null if undefined), se, ci_low,
-            ci_high, effective_groups, weight, caution, groups, groups_used, dropped (map of reason
+            ci_high, effective_groups, weight, warning, groups, groups_used, dropped (map of reason
             to count), rows_share, positives_share (null without rows or positives), aggregate
             ("mean", "geometric mean", "sum" or "pooled"), details (map of name to number). Of a
             list of labels, label comes first.
@@ -187,7 +187,7 @@ class Result(Labelled):
             each. Of a list of labels, ``{"schema", "labels": {label: document}}``.
         """
         if self.labels:
-            return self._document_of_labels()
+            return self._document_for_labels()
         slices = slice_rows(self.calibration)
         return {
             "schema": JSON_SCHEMAS["evaluation"],
@@ -200,7 +200,7 @@ class Result(Labelled):
     def report(self, *, wide: bool = False) -> Report:
         """Build the report that people read; see `View.report`."""
         if self.labels:
-            return self._report_of_labels(wide=wide)
+            return self._report_for_labels(wide=wide)
         return report_of(self.values, self.meta, self.scores, self.calibration, wide)
 
     @typed
@@ -216,7 +216,7 @@ class Result(Labelled):
         Parameters
         ----------
         measure : str or Measure
-            In any accepted spelling: ``"nDCG@10"``, ``"ndcg_cut_10"`` or ``nDCG @ 10``.
+            By any alias: ``"nDCG@10"``, ``"ndcg_cut_10"`` or ``nDCG @ 10``.
         score : str, optional
             Score column; not needed if there is only one.
         slice : str, default "all"
@@ -254,7 +254,7 @@ class Result(Labelled):
         Parameters
         ----------
         measure : str or Measure
-            In any accepted spelling.
+            By any alias.
         score : str, optional
             Score column; not needed if there is only one.
         slice : str, default "all"

@@ -68,7 +68,7 @@ def report_of(
     tables = [_overall(overall, meta)]
     if by_model:
         tables = [*_by_model(overall), *coverage_tables(overall, meta)]
-    notes = *_details(overall, scores), *_cautions(overall, scores, by_model)
+    notes = *_details(overall, scores), *_warnings(overall, scores, by_model)
     legend = _legend(values, meta, by_model)
     return Report(
         printable(f"Evaluation of {', '.join(scores)}"),
@@ -131,7 +131,7 @@ def _one_model(
         names = {}
     if any(v.slice != "all" for v in values):
         names["slice"] = lambda v: printable(v.slice)
-    names["measure"] = lambda v: measure_text(v.shown, v.aggregate)
+    names["measure"] = lambda v: measure_text(v.display_name, v.aggregate)
     columns: dict[str, Callable[[MeasureValue], str]] = {
         "value": lambda v: number_text(v.value, v.aggregate)
     }
@@ -171,7 +171,7 @@ def _by_model(values: Sequence[MeasureValue]) -> Iterator[Table]:
     if values:
         yield slice_table(
             values,
-            rows=lambda v: measure_text(v.shown, v.aggregate),
+            rows=lambda v: measure_text(v.display_name, v.aggregate),
             columns=lambda v: v.score,
             cells=_model_cell,
             first="measure",
@@ -192,9 +192,9 @@ def coverage_tables(values: Sequence[MeasureValue], meta: Meta) -> Iterator[Tabl
 def _text(value: MeasureValue) -> str:
     """Format a value and its interval."""
     number, half_width = number_text(value.value, value.aggregate), _half_width(value)
-    if value.caution == "one_group":
+    if value.warning == "one_group":
         return number + _ONE
-    rough = FEW * (value.caution == "few_groups")
+    rough = FEW * (value.warning == "few_groups")
     return f"{number} {half_width}{rough}" if half_width else number
 
 
@@ -224,7 +224,7 @@ def _slice_tables(values: Sequence[MeasureValue], by_model: bool) -> Iterator[Ta
     """Lay out the slices, by slicing, then by model or measure."""
 
     def name(v: MeasureValue) -> str:
-        return measure_text(v.shown, v.aggregate)
+        return measure_text(v.display_name, v.aggregate)
 
     def model(v: MeasureValue) -> str:
         return v.score
@@ -250,9 +250,9 @@ def _legend(values: Sequence[MeasureValue], meta: Meta, by_model: bool) -> Itera
         yield f"{AT_LEAST} where {what} differ: groups and rows of the one that uses the fewest"
     if by_model and meta.confidence and any(map(_half_width, values)):
         yield f"± half of the {percent_text(meta.confidence)} confidence interval"
-    if any(v.caution == "few_groups" for v in values):
+    if any(v.warning == "few_groups" for v in values):
         yield FEW_NOTE
-    if any(v.caution == "one_group" for v in values):
+    if any(v.warning == "one_group" for v in values):
         yield f"{_ONE} one group has no standard error"
     yield from left_out_notes(meta)
 
@@ -267,17 +267,17 @@ def _details(values: Sequence[MeasureValue], scores: Sequence[str]) -> Iterator[
                 for name, number in v.details.items()
                 if name != NEGATIVE  # a note has it
             )
-            lines.setdefault((v.score, details), []).append(v.shown)
+            lines.setdefault((v.score, details), []).append(v.display_name)
     for (score, details), measures in lines.items():
         model = f" of {score}" if len(scores) > 1 else ""
         yield printable(f"{', '.join(measures)}{model}: {details}")
 
 
-def _cautions(
+def _warnings(
     values: Sequence[MeasureValue], scores: Sequence[str], by_model: bool
 ) -> Iterator[str]:
-    """Yield cautions: rough intervals without a mark, values of one group."""
-    few = [v for v in values if v.caution == "few_groups"]
+    """Yield warnings: rough intervals without a mark, values of one group."""
+    few = [v for v in values if v.warning == "few_groups"]
     if few and not by_model:
         by_number: dict[str, list[MeasureValue]] = {}
         for v in few:
@@ -293,7 +293,7 @@ def _cautions(
         "no_variance": "groups do not vary, so there is no standard error",
         "no_groups": "no standard error without groups",
     }
-    for caution, reason in reasons.items():
-        own = [v for v in values if v.caution == caution]
+    for warning, reason in reasons.items():
+        own = [v for v in values if v.warning == warning]
         if own:
             yield printable(f"{reason}: {names_of(own, scores)}")

@@ -97,8 +97,8 @@ class State:
             Provenance(**{**entry, "sources": tuple(entry["sources"])})
             for entry in header["provenance"]
         )
-        self.shown = shown or f"a state of {self.rows} rows"
-        self._content = Content(self._header, self._states, self.shown)
+        self.display_name = shown or f"a state of {self.rows} rows"
+        self._content = Content(self._header, self._states, self.display_name)
 
     @property
     def scores(self) -> tuple[str, ...]:
@@ -307,7 +307,7 @@ class State:
     def without_groups(self) -> State:
         """Remove the keys and values of groups."""
         states = {key: parts for key, parts in self._states.items() if key[2] != VALUES}
-        return State({**self._header, "has_groups": False}, states, self.shown)
+        return State({**self._header, "has_groups": False}, states, self.display_name)
 
     @typed
     def without_slices(self, *by: str) -> State:
@@ -331,7 +331,7 @@ class State:
         for name in by:
             if name not in slicings:
                 raise ArgumentError(
-                    f"{self.shown} has no slices by {name!r}, only by "
+                    f"{self.display_name} has no slices by {name!r}, only by "
                     f"{', '.join(map(repr, slicings)) or 'nothing'}."
                 )
         rest = {name: edges for name, edges in slicings.items() if by and name not in by}
@@ -342,7 +342,7 @@ class State:
         if rest:
             conventions["by"] = list(rest)
         header = {**self._header, "slicings": rest, "conventions": conventions}
-        return State(header, states, self.shown)
+        return State(header, states, self.display_name)
 
     @typed
     def result(self, *, confidence: float | None = None, min_groups: int | None = None) -> Result:
@@ -523,7 +523,7 @@ def state_of_run(evaluation: Evaluation, source: object, keep_groups: bool = Fal
     if keep_groups:
         groups = SavedGroups.of_run(plan, evaluation.keys, evaluation.values, evaluation.schema)
         states[ALL, "", VALUES] = groups.sort_by_key().to_arrays()
-    names = {str(m): m.spelling for m in plan.measures if m.spelling}
+    names = {str(m): m.alias for m in plan.measures if m.alias}
     header = {
         "conventions_version": CONVENTIONS,
         "conventions": {name: v for name, v in conventions.items() if name not in RUN_CONVENTIONS},

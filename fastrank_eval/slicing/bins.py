@@ -22,7 +22,7 @@ from fastrank_eval._lib.arrow import (
     plain_type,
 )
 from fastrank_eval._lib.errors import ArgumentError, ColumnError
-from fastrank_eval.io.keys import CategoricalEncoder, encoded, number_integers
+from fastrank_eval.io.keys import CategoricalEncoder, encode_integers, encoded
 from fastrank_eval.io.reader import RowReader
 from fastrank_eval.io.source import Source
 from fastrank_eval.slicing.encode import (
@@ -281,7 +281,7 @@ class WidthEncoder(KeyedEncoder):
         return numbers
 
     def _multiples(self, numbers: np.ndarray) -> np.ndarray:
-        codes, firsts = number_integers(numbers)
+        codes, firsts = encode_integers(numbers)
         distinct = [float(self._multiple(n)) for n in numbers[firsts].tolist()]
         doubles: np.ndarray = np.array(distinct, np.float64)[codes]
         return doubles

@@ -28,8 +28,8 @@ from fastrank_eval.io.columns import CodedColumn
 from fastrank_eval.io.keys import (
     CategoricalEncoder,
     KeyEncoder,
+    encode_integers,
     encoded,
-    number_integers,
     wide_decimal,
 )
 from fastrank_eval.io.source import first_line
@@ -361,7 +361,7 @@ def _repeated(times: pa.Array) -> pa.Array:
     hour = 3600 * {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[times.type.unit]
     # Clocks change at whole quarters of an hour: few distinct values to look up.
     quarters = as_array(times.cast(pa.int64()).fill_null(0)) // (hour // 4)
-    codes, firsts = number_integers(quarters)
+    codes, firsts = encode_integers(quarters)
     starts = quarters[firsts] * (hour // 4)
     local, before = (
         as_array(pc.local_timestamp(arrow_column(moments).cast(times.type)).cast(pa.int64()))

@@ -11,7 +11,7 @@ import pyarrow as pa
 from fastrank_eval._lib.arrow import frozen, row_column
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ColumnError
-from fastrank_eval.io.keys import number_integers
+from fastrank_eval.io.keys import encode_integers
 from fastrank_eval.io.source import Source, refuse_text, require_columns
 from fastrank_eval.slicing.bins import (
     ActivityEncoder,
@@ -102,7 +102,7 @@ class SliceEncoder:
         combination = column_codes[0].astype(np.int64)
         for codes in column_codes[1:]:
             width = int(codes.max(initial=0)) + 1
-            combination, firsts = number_integers(combination * width + codes)
+            combination, firsts = encode_integers(combination * width + codes)
         keys = zip(*(column[firsts].tolist() for column in column_codes), strict=True)
         with self._lock:
             code_of = self._codes

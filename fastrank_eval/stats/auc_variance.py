@@ -235,7 +235,7 @@ class ClusterSums:
         Clusters that have positives, clusters that have others, and all clusters.
     roundings : tuple of float
         What rounding adds to the influences of positives, and of others; see `zero_if_rounding`.
-    carriers : float
+    effective_groups : float
         ``(sum of u^2)^2 / sum of u^4`` of the influences u.
     by_shares : float
         The same of the shares that clusters have of the positives, or of the others: the smaller.
@@ -246,7 +246,7 @@ class ClusterSums:
     totals: tuple[float, float]
     counts: tuple[int, int, int]
     roundings: tuple[float, float]
-    carriers: float
+    effective_groups: float
     by_shares: float = math.nan
 
     @property
@@ -261,14 +261,14 @@ class ClusterSums:
 
     @property
     def effective(self) -> float:
-        """The carriers, at most the clusters of the rarer class; 1 for two.
+        """The effective groups, at most the clusters of the rarer class; 1 for two.
 
         In few clusters with positives, a sample has influences that are more alike than they are.
         Most of the variance is that of the two, which often deviate alike by luck: it has some 2
         degrees of freedom (by simulation), for any influences of the others.
         """
         fewest = min(self.counts)
-        return min(self.carriers, float(fewest)) if fewest > 2 else 1.0
+        return min(self.effective_groups, float(fewest)) if fewest > 2 else 1.0
 
     @property
     def rounding(self) -> float:

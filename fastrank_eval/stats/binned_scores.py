@@ -203,10 +203,10 @@ def align_bins(reference: Bins, other: Bins) -> np.ndarray:
         Rows or weights of the reference, then of the other state.
     """
     parts = []
-    for place, bins in enumerate((reference, other)):
+    for index, bins in enumerate((reference, other)):
         rows = _scaled_weights(bins.counts) if isinstance(bins.counts, ExactSums) else bins.counts
         counts = np.zeros_like(rows)
-        counts[place] = rows.sum(axis=0)
+        counts[index] = rows.sum(axis=0)
         parts.append(Bins(bins.level, bins.keys, bins.lowest, bins.highest, counts))
     return np.asarray(merge_bins(parts, 1 << 63).counts)
 
@@ -362,8 +362,8 @@ def _bits_to_drop(keys: np.ndarray, max_bins: int) -> int:
     changes = changes[changes > 0]
     if len(changes) < max_bins:
         return 0
-    place = len(changes) - max_bins
-    return int(np.partition(changes, place)[place]).bit_length()
+    index = len(changes) - max_bins
+    return int(np.partition(changes, index)[index]).bit_length()
 
 
 def _distinct_keys(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

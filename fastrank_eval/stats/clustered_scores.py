@@ -20,7 +20,7 @@ from fastrank_eval._lib.array_codes import (
 from fastrank_eval._lib.arrow import frozen
 from fastrank_eval._lib.threads import JobMap
 from fastrank_eval.stats.auc_variance import ClusterSums, Placements, ScoredRows
-from fastrank_eval.stats.intervals import GROUP_ROUNDINGS, ULP_HALF, carriers
+from fastrank_eval.stats.intervals import GROUP_ROUNDINGS, ULP_HALF, effective_groups
 from fastrank_eval.stats.row_sums import RowSums
 from fastrank_eval.stats.score_runs import (
     NO_VALUES,
@@ -255,8 +255,8 @@ def _add_deviations(
         totals,
         (counts[0], counts[1], counts[2]),
         (rounding * math.sqrt(of_shares[0]), rounding * math.sqrt(of_shares[1])),
-        carriers(squares, fourth),
-        min(carriers(of_shares[k], of_shares[2 + k]) for k in range(2)),
+        effective_groups(squares, fourth),
+        min(effective_groups(of_shares[k], of_shares[2 + k]) for k in range(2)),
     )
 
 

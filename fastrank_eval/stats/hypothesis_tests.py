@@ -361,9 +361,9 @@ def wilcoxon(differences: np.ndarray) -> PairedTest:
     groups = len(values)
     if not groups:
         return PairedTest(0.0, 1.0, 0, "no_difference")
-    _, places, ties = np.unique(np.abs(values), return_inverse=True, return_counts=True)
+    _, indices, ties = np.unique(np.abs(values), return_inverse=True, return_counts=True)
     # Twice the mean rank of ties is a whole number.
-    ranks = (2 * np.cumsum(ties) - ties + 1)[places]
+    ranks = (2 * np.cumsum(ties) - ties + 1)[indices]
     above, whole = int(ranks[values > 0].sum()), groups * (groups + 1)
     smaller = min(above, whole - above)
     if groups <= _EXACT_GROUPS:

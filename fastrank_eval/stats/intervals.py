@@ -83,26 +83,28 @@ class Moments:
         """The sum of w; inf on overflow."""
         return quotient(self.weights, 1 << self.unit)
 
-    def support(self) -> Support:
+    def behind(self) -> ErrorGroups:
         """Return the groups behind the variance of ``sum of p / sum of w``."""
         if not self.weights:
-            return Support(self.groups)
+            return ErrorGroups(self.groups)
         short = self._short
         squares = quotient(short.deviations, short.weights**2 << (2 * short.unit))
-        influence = carriers_of_difference(squares, self.fourth, self.mean)
-        return Support(self.groups, self.carriers_by_weight(), influence)
+        influence = effective_groups_of_difference(squares, self.fourth, self.mean)
+        return ErrorGroups(self.groups, self.effective_groups_by_weight(), influence)
 
-    def support_of_sum(self) -> Support:
+    def behind_sum(self) -> ErrorGroups:
         """Return the groups behind the variance of ``sum of p``."""
         if self.products is not None or not self.groups:
-            return Support(self.groups)
-        return self.support()
+            return ErrorGroups(self.groups)
+        return self.behind()
 
-    def carriers_by_weight(self) -> float:
+    def effective_groups_by_weight(self) -> float:
         """Return ``(sum of w^2)^2 / sum of w^4``: the number of groups if w is 1."""
         if self.squared_weights is None:
             return float(self.groups)
-        return carriers(quotient(self.squared_weights, 1 << (2 * self.unit)), self.fourth[4])
+        return effective_groups(
+            quotient(self.squared_weights, 1 << (2 * self.unit)), self.fourth[4]
+        )
 
     def error_of_mean(self) -> float:
         """Compute the standard error of ``sum of p / sum of w``.
@@ -180,23 +182,23 @@ class Moments:
 
 
 @dataclass(frozen=True)
-class Support:
+class ErrorGroups:
     """The effective number of groups behind a variance.
 
     A variance is a sum of u^2 over groups with influences u. If few groups have nearly all of it,
     it is as uncertain as a variance of few groups. ``(sum of u^2)^2 / sum of u^4`` is the number of
-    groups that carry it (its carriers). ``(sum of w^2)^2 / sum of w^4`` is a second estimate, by
-    the weights w of the groups: it assumes that groups of equal weight vary alike, and is less
-    sensitive to the groups of this sample.
+    groups that carry it (its effective groups). ``(sum of w^2)^2 / sum of w^4`` is a second
+    estimate, by the weights w of the groups: it assumes that groups of equal weight vary alike, and
+    is less sensitive to the groups of this sample.
 
     Parameters
     ----------
     groups : int
         Independent clusters.
     weights : float
-        Carriers by weight; NaN if unknown.
+        Effective groups by weight; NaN if unknown.
     influence : float
-        Carriers by influence; NaN if unknown.
+        Effective groups by influence; NaN if unknown.
     difference : bool
         Whether the variance is that of a difference of two models. Its influences lie about 0 and
         show their tail. If it is not NaN, it alone determines the degrees of freedom.
@@ -207,7 +209,7 @@ class Support:
 
     Examples
     --------
-    >>> Support(100).degrees, Support(100, weights=20.0).degrees
+    >>> ErrorGroups(100).degrees, ErrorGroups(100, weights=20.0).degrees
     (99.0, 50.0)
     """
 
@@ -232,13 +234,13 @@ class Support:
         by_weight = float(self.groups) if math.isnan(self.weights) else self.weights
         return min(float(self.groups), by_weight, 1.0 + self._satterthwaite(self.influence))
 
-    def _satterthwaite(self, carriers: float) -> float:
-        """Compute the degrees of freedom from the kurtosis ``groups / carriers``."""
+    def _satterthwaite(self, effective_groups: float) -> float:
+        """Compute the degrees of freedom from the kurtosis ``groups / effective groups``."""
         most = max(self.groups - 1.0, 1.0)
         # Numbers just below the groups have the same reciprocal.
-        if not carriers > 0 or 1.0 / carriers <= 1.0 / max(self.groups, 1):
+        if not effective_groups > 0 or 1.0 / effective_groups <= 1.0 / max(self.groups, 1):
             return most
-        return min(max(2.0 / (1.0 / carriers - 1.0 / self.groups), 1.0), most)
+        return min(max(2.0 / (1.0 / effective_groups - 1.0 / self.groups), 1.0), most)
 
 
 def zero_if_rounding(se: float, rounding: float, groups: int) -> float:
@@ -282,7 +284,7 @@ def _trailing_zeros(number: int) -> int:
     return (number & -number).bit_length() - 1 if number else 1 << 20
 
 
-def carriers(squares: float, fourth: float) -> float:
+def effective_groups(squares: float, fourth: float) -> float:
     """Compute ``(sum of x^2)^2 / sum of x^4``, at least 1; NaN if undefined.
 
     Parameters
@@ -298,8 +300,8 @@ def carriers(squares: float, fourth: float) -> float:
     return max(math.ldexp(above * above / below, shift), 1.0) if abs(shift) < 1000 else math.nan
 
 
-def carriers_of_difference(squares: float, fourth: Sequence[float], slope: float) -> float:
-    """Compute `carriers` of ``u = x - slope y``.
+def effective_groups_of_difference(squares: float, fourth: Sequence[float], slope: float) -> float:
+    """Compute `effective_groups` of ``u = x - slope y``.
 
     Parameters
     ----------
@@ -313,17 +315,17 @@ def carriers_of_difference(squares: float, fourth: Sequence[float], slope: float
     for binomial, power in zip((1.0, -4.0, 6.0, -4.0, 1.0), fourth, strict=True):
         terms.append(binomial * factor * power)
         factor *= slope
-    return carriers_of_terms(squares, terms)
+    return effective_groups_of_terms(squares, terms)
 
 
-def carriers_of_terms(squares: float, fourth: Sequence[float]) -> float:
-    """Compute `carriers` by terms of a sum; NaN if rounding dominates."""
+def effective_groups_of_terms(squares: float, fourth: Sequence[float]) -> float:
+    """Compute `effective_groups` by terms of a sum; NaN if rounding dominates."""
     if not all(map(math.isfinite, fourth)):
         return math.nan
     total = math.fsum(fourth)
     if total <= _LEAST_SHARE * math.fsum(map(abs, fourth)):
         return math.nan
-    return carriers(squares, total)
+    return effective_groups(squares, total)
 
 
 @dataclass(frozen=True)
@@ -338,7 +340,7 @@ class Uncertainty:
         Confidence interval; NaN if `se` is NaN.
     effective_groups : float
         NaN if the value does not depend on groups.
-    caution : str or None
+    warning : str or None
         Why there is no standard error, such as ``"no_variance"``. ``"few_groups"``: the interval is
         approximate.
     """
@@ -347,10 +349,10 @@ class Uncertainty:
     low: float = math.nan
     high: float = math.nan
     effective_groups: float = math.nan
-    caution: str | None = None
+    warning: str | None = None
 
 
-def t_interval(value: float, se: float, support: Support, confidence: float) -> Uncertainty:
+def t_interval(value: float, se: float, behind: ErrorGroups, confidence: float) -> Uncertainty:
     """Compute the confidence interval of a value by Student's t.
 
     Its ends may lie outside the range of the measure. An error of 0 says that these groups do not
@@ -359,22 +361,22 @@ def t_interval(value: float, se: float, support: Support, confidence: float) -> 
     Parameters
     ----------
     value, se : float
-    support : Support
+    behind : ErrorGroups
         The groups behind `se`.
     confidence : float
         In ]0, 1[.
     """
-    effective_groups = support.effective_groups
-    if support.groups < 2:
-        caution = "one_group" if support.groups else None
-        return Uncertainty(effective_groups=effective_groups, caution=caution)
+    effective_groups = behind.effective_groups
+    if behind.groups < 2:
+        warning = "one_group" if behind.groups else None
+        return Uncertainty(effective_groups=effective_groups, warning=warning)
     if math.isnan(se):
         return Uncertainty(effective_groups=effective_groups)
     if not se:
-        return Uncertainty(effective_groups=effective_groups, caution="no_variance")
-    half_width = t_quantile(confidence, support.degrees) * se
-    caution = "few_groups" if effective_groups < FEW_GROUPS else None
-    return Uncertainty(se, value - half_width, value + half_width, effective_groups, caution)
+        return Uncertainty(effective_groups=effective_groups, warning="no_variance")
+    half_width = t_quantile(confidence, behind.degrees) * se
+    warning = "few_groups" if effective_groups < FEW_GROUPS else None
+    return Uncertainty(se, value - half_width, value + half_width, effective_groups, warning)
 
 
 def exponential_interval(logs: Uncertainty, mean: float) -> Uncertainty:

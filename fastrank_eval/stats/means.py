@@ -19,7 +19,7 @@ from fastrank_eval._lib.array_codes import Arrays
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval.stats.exact import NO_SLICES, UNIT, ExactSums, SliceCounts, quotient
-from fastrank_eval.stats.intervals import Moments, Support, carriers, root_of_quotient
+from fastrank_eval.stats.intervals import ErrorGroups, Moments, effective_groups, root_of_quotient
 
 # Terms of weighted values p and weights w: p, p p, p^3 w, p^4; w, w w, p w, p^2 w^2, p w^3, w^4.
 _UNWEIGHTED = ((0,), (0, 0), (0, 0, 0), (0, 0, 0, 0))
@@ -391,7 +391,7 @@ class PairedState(_GroupState):
         """Return the sums of products that the error of the difference needs."""
         return CrossMoments(*(self._sums[m].units(term, row) for term in range(4)))
 
-    def support(self, m: int, base: Moments, other: Moments, row: int = 0) -> Support:
+    def behind(self, m: int, base: Moments, other: Moments, row: int = 0) -> ErrorGroups:
         """Return the groups behind the variance of the difference.
 
         The influence of a group is its difference of weighted values. Influences are taken about 0,
@@ -406,11 +406,11 @@ class PairedState(_GroupState):
         row : int
             The slice.
         """
-        by_weight = min(base.carriers_by_weight(), other.carriers_by_weight())
+        by_weight = min(base.effective_groups_by_weight(), other.effective_groups_by_weight())
         squares = base.squares + other.squares - 2 * self._sums[m].units(0, row)
         fourth = self._sums[m].total(6, row)
-        influence = carriers(quotient(squares, 1 << (2 * UNIT)), fourth)
-        return Support(self.pairs(m, row).groups, by_weight, influence, difference=True)
+        influence = effective_groups(quotient(squares, 1 << (2 * UNIT)), fourth)
+        return ErrorGroups(self.pairs(m, row).groups, by_weight, influence, difference=True)
 
     def pairs(self, m: int, row: int = 0) -> GroupPairs:
         """Return the counts of wins, ties and losses over groups."""

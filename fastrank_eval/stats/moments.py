@@ -20,8 +20,8 @@ from fastrank_eval._lib.array_codes import Arrays
 from fastrank_eval.stats.exact import UNIT, ExactSums, quotient
 from fastrank_eval.stats.intervals import (
     ULP_HALF,
-    carriers,
-    carriers_of_terms,
+    effective_groups,
+    effective_groups_of_terms,
     root_of_quotient,
     zero_if_rounding,
 )
@@ -111,9 +111,9 @@ class ClusterMoments(SharedSums):
         if self.contrasts:
             other = terms[self.terms // 2 :]
             terms = np.concatenate([terms, [other[i] - terms[i] for i, *_ in self.contrasts]])
-        part = self.take_part()
+        part = self.borrow_part()
         is_finite = part.add(terms)
-        self.put_part(part)
+        self.return_part(part)
         return is_finite
 
     def _add_fourth(self, term: int, shares: np.ndarray) -> int:
@@ -168,10 +168,10 @@ class ClusterMoments(SharedSums):
         if len(contrasts) > MOST_CONTRASTS or any(2 * max(of) >= terms for of in contrasts):
             raise ValueError(f"contrasts of {terms // 2} terms cannot be {contrasts}")
         moments = cls(terms, contrasts, denominators)
-        moments.put_part(ExactSums.from_arrays(moments._terms, arrays, "sums", 1))
+        moments.return_part(ExactSums.from_arrays(moments._terms, arrays, "sums", 1))
         moments._counts = [arrays["clusters"].reshape(1 + len(denominators))]
         powers = moments._fourth
-        powers.put_part(ExactSums.from_arrays(powers._terms, arrays, "fourth", 1))
+        powers.return_part(ExactSums.from_arrays(powers._terms, arrays, "fourth", 1))
         return moments
 
     def _all_counts(self) -> np.ndarray:
@@ -199,7 +199,7 @@ class ClusterMoments(SharedSums):
             k = self.denominators.index(summed)
             fourth = self._fourth.total(k)
             squares = quotient(self._squares(summed), 1 << (2 * UNIT))
-            found.append((int(counts[1 + k]), carriers(squares, fourth)))
+            found.append((int(counts[1 + k]), effective_groups(squares, fourth)))
         return min(groups for groups, _ in found), min(effective for _, effective in found)
 
     def _squares(self, summed: Sequence[int]) -> int:
@@ -292,7 +292,7 @@ class ClusterMoments(SharedSums):
             size += self._norm(summed) / quotient(total, 1 << UNIT) if total else 0.0
         return _ROUNDINGS * ULP_HALF * size
 
-    def carriers(self, gradient: Sequence[float], se: float) -> float:
+    def effective_groups(self, gradient: Sequence[float], se: float) -> float:
         """Compute the effective groups of a difference of two models.
 
         ``(sum of e^2)^2 / sum of e^4`` over groups, of the differences e of the first contrast.
@@ -335,7 +335,7 @@ class ClusterMoments(SharedSums):
         return float(np.fmin(first, 1.0 / (2.0 / max(degrees, 1.0) + 1.0 / groups)))
 
     def _along(self, slopes: Sequence[float]) -> tuple[float, float]:
-        """Sum the squares of slopes times differences, and compute `carriers`."""
+        """Sum the squares of slopes times differences, and compute `effective_groups`."""
         sums = self.sums()
 
         def parts(degree: int, total: Callable[[tuple[int, ...]], float]) -> list[float]:
@@ -347,7 +347,7 @@ class ClusterMoments(SharedSums):
         terms = parts(2, lambda which: quotient(self._product(*which), 1 << (2 * UNIT)))
         fourth = parts(4, lambda which: sums.total(self._fourths[which]))
         squares = math.fsum(terms)
-        return squares, carriers_of_terms(squares, fourth)
+        return squares, effective_groups_of_terms(squares, fourth)
 
     def _product(self, k: int, m: int) -> int:
         """Sum the products of two differences, in units of 2**-2148."""

@@ -45,14 +45,14 @@ class SharedSums:
         """Count the terms."""
         return len(self._terms)
 
-    def take_part(self) -> ExactSums:
+    def borrow_part(self) -> ExactSums:
         """Borrow a part that no other thread has."""
         try:
             return self._parts.pop()
         except IndexError:
             return ExactSums(self._terms)
 
-    def put_part(self, part: ExactSums) -> None:
+    def return_part(self, part: ExactSums) -> None:
         """Put a part back, or add a new one."""
         self._parts.append(part)
 
@@ -113,18 +113,18 @@ class RowSums(SharedSums):
         keys : ndarray of int64, shape (rows,), optional
             From 0. All keys up to the largest use memory.
         """
-        part = self.take_part()
+        part = self.borrow_part()
         if keys is None:
             GroupSums(ONE_GROUP, np.empty(1), part, term).add(values)
         else:
             part.add_to_term(term, values, frozen(np.ascontiguousarray(keys, np.int64).view()))
-        self.put_part(part)
+        self.return_part(part)
 
     def count(self, term: int, number: int) -> None:
         """Add an integer to a sum."""
-        part = self.take_part()
+        part = self.borrow_part()
         part.add_integer(term, number)
-        self.put_part(part)
+        self.return_part(part)
 
     def count_keys(self, term: int, keys: np.ndarray) -> None:
         """Add 1 for each row to the sum of its key."""
@@ -172,7 +172,7 @@ class RowSums(SharedSums):
         keys, sums = self.keys(), type(self)(len(self._terms))
         of_number = np.full(int(numbers[keys].max(initial=-1)) + 1, -1)
         of_number[numbers[keys]] = keys
-        sums.put_part(self.sums().take(of_number))
+        sums.return_part(self.sums().take(of_number))
         return sums
 
     def to_arrays(self) -> Arrays:
@@ -192,7 +192,7 @@ class RowSums(SharedSums):
             raise ValueError(f"terms of sums must be 1 to {MOST_TERMS}, got {terms}")
         sums = cls.__new__(cls)
         RowSums.__init__(sums, terms)
-        sums.put_part(ExactSums.from_arrays(sums._terms, arrays, "sums", int(arrays["keys"])))
+        sums.return_part(ExactSums.from_arrays(sums._terms, arrays, "sums", int(arrays["keys"])))
         return sums
 
 

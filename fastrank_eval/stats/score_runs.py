@@ -151,11 +151,11 @@ def _sort_digit(codes, values, base, shift, mask, ends, out, out_values):  # typ
     for i in range(codes.shape[0]):
         code = codes[i]
         digit = ((code - base) >> shift) & mask
-        place = ends[digit]
-        out[place] = code
+        index = ends[digit]
+        out[index] = code
         if values.shape[0] > 0:
-            out_values[place] = values[i]
-        ends[digit] = place + 1
+            out_values[index] = values[i]
+        ends[digit] = index + 1
 
 
 @kernel
@@ -175,18 +175,18 @@ def _partition(codes, values, lower_bits, ends, out, out_values):  # type: ignor
     for i in range(rows):
         for k in range(_STREAMS):
             code = codes[k * rows + i]
-            place = ends[code >> lower_bits]
-            out[place] = code
+            index = ends[code >> lower_bits]
+            out[index] = code
             if values.shape[0] > 0:
-                out_values[place] = values[k * rows + i]
-            ends[code >> lower_bits] = place + 1
+                out_values[index] = values[k * rows + i]
+            ends[code >> lower_bits] = index + 1
     for i in range(_STREAMS * rows, codes.shape[0]):
         code = codes[i]
-        place = ends[code >> lower_bits]
-        out[place] = code
+        index = ends[code >> lower_bits]
+        out[index] = code
         if values.shape[0] > 0:
-            out_values[place] = values[i]
-        ends[code >> lower_bits] = place + 1
+            out_values[index] = values[i]
+        ends[code >> lower_bits] = index + 1
 
 
 @kernel

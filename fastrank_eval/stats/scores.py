@@ -75,10 +75,10 @@ def _add_rows(codes, table, most):  # type: ignore[no-untyped-def]
     """Count rows until a count is full; return the rows that are counted."""
     mask = np.int64(table.shape[0] - 1)
     for i in range(codes.shape[0]):
-        place = np.int64(codes[i]) & mask
-        if table[place] == most:
+        index = np.int64(codes[i]) & mask
+        if table[index] == most:
             return i
-        table[place] += 1
+        table[index] += 1
     return codes.shape[0]
 
 

@@ -1,4 +1,4 @@
-"""Errors share one base, and suggestions name the nearest spelling."""
+"""Errors share one base, and suggestions name the nearest alias."""
 
 import pytest
 
@@ -31,7 +31,7 @@ def test_error__is_caught_as_base_and_as_value_error(name: str) -> None:
         (b"label", ["label"], ""),
     ],
 )
-def test_near__nearest_spelling_or_nothing(
+def test_near__nearest_alias_or_nothing(
     name: object, candidates: list[str], suggestion: str
 ) -> None:
     assert errors.near(name, candidates) == suggestion

@@ -1,4 +1,5 @@
-"""compare(): differences, errors, tests and movers, against their definitions and SciPy."""
+"""compare(): differences, errors, tests and largest_changes, against their definitions and
+SciPy."""
 
 import json
 import math
@@ -11,8 +12,8 @@ from scipy import stats
 
 import fastrank_eval as fe
 from fastrank_eval._lib.errors import ArgumentError, MeasureError
-from fastrank_eval.analysis.compare_tests import TESTS, Choices, Evidence
-from tests.oracles.means import carriers, degrees_of
+from fastrank_eval.analysis.compare_tests import TESTS, Choices, ErrorOfDifference
+from tests.oracles.means import degrees_of, effective_groups
 from tests.support.click_logs import (
     MODELS,
     click_log,
@@ -55,10 +56,10 @@ def test_difference__has_the_error_of_two_passes(seed) -> None:
         used = ~np.isnan(a)
         assert line.groups == np.count_nonzero(used)
         d = np.where(used, w * (np.nan_to_num(b) - np.nan_to_num(a)), 0.0)[used]
-        degrees = degrees_of(carriers(d.tolist()), line.groups)
+        degrees = degrees_of(effective_groups(d.tolist()), line.groups)
         assert line.degrees == pytest.approx(degrees, rel=1e-9)
-        effective = min(line.groups, carriers(w[used].tolist()), 1 + degrees)
-        assert line.caution == ("few_groups" if effective < 40 else None)
+        effective = min(line.groups, effective_groups(w[used].tolist()), 1 + degrees)
+        assert line.warning == ("few_groups" if effective < 40 else None)
         assert line.p_value == pytest.approx(2 * stats.t.sf(abs(line.statistic), degrees), rel=1e-9)
         low, high = stats.t.interval(0.95, degrees, line.delta, se)
         assert (line.ci_low, line.ci_high) == pytest.approx((low, high), rel=1e-9)
@@ -117,7 +118,7 @@ def test_rela_impr__of_auc_kinds_only() -> None:
 def test_pooled_measures__of_distinct_scores__have_a_difference_without_an_error(measure) -> None:
     line = compare(with_probabilities(click_log()), measure).find(measure)
     assert line.delta == line.value - line.base_value
-    assert (line.caution, line.groups) == ("pooled", 0)
+    assert (line.warning, line.groups) == ("pooled", 0)
     assert math.isnan(line.se)
     assert math.isnan(line.degrees)
     assert math.isnan(line.p_value)
@@ -132,7 +133,7 @@ def test_auc__asked_for_by_its_name__has_a_clustered_error() -> None:
     assert line == found.find("AUC(se='clustered')")
     assert found.measures == ("AUC(se='clustered')", "AUC(bins=64)")
     assert line.value == evaluate(log, "new", "AUC").value("AUC")
-    assert (line.caution, line.wins, line.groups) == ("few_groups", None, 60)
+    assert (line.warning, line.wins, line.groups) == ("few_groups", None, 60)
     degrees = line.degrees
     assert 20 < degrees <= 59
     assert line.p_value == pytest.approx(2 * stats.t.sf(abs(line.statistic), degrees), rel=1e-9)
@@ -153,7 +154,7 @@ def test_measures_of_sums__have_the_error_of_their_linear_terms() -> None:
     n = len(users)
     assert line.delta == pytest.approx(np.mean(loss[1] - loss[0]), rel=1e-9)
     assert line.se == pytest.approx(math.sqrt(n / (n - 1) * np.sum(influence**2)), rel=1e-9)
-    assert (line.groups, line.caution) == (n, None)
+    assert (line.groups, line.warning) == (n, None)
 
 
 def test_lower_is_better__wins_are_lower_values() -> None:
@@ -180,7 +181,7 @@ def test_equal_models__differ_by_nothing_under_every_test(test: str) -> None:
         assert (line.p_value, line.p_adjusted, line.comparisons) == (1, 1, 6)
         assert line.ties == line.groups
         assert math.isnan(line.effect_size)
-        assert line.caution == "no_difference"
+        assert line.warning == "no_difference"
         assert line.verdict == (
             f"no difference: {line.measure} of new and old is the same in every group"
         )
@@ -189,7 +190,7 @@ def test_equal_models__differ_by_nothing_under_every_test(test: str) -> None:
 def test_one_difference_for_all_groups__has_no_scale() -> None:
     log = {"user": [1, 1, 2, 2], "click": [0, 1, 0, 1], "old": [2, 1, 2, 1], "new": [1, 2, 1, 2]}
     line = compare(log, "GAUC").find("GAUC")
-    assert (line.delta, line.caution) == (1, "no_variance")
+    assert (line.delta, line.warning) == (1, "no_variance")
     unknown = line.se, line.ci_low, line.ci_high, line.p_value, line.mdd
     assert all(map(math.isnan, unknown))
     assert line.verdict == (
@@ -214,7 +215,7 @@ def test_two_groups__are_tested() -> None:
     log = {"user": [1, 1, 1, 2, 2, 2, 2], "click": [1, 1, 0, 1, 1, 0, 0]}
     log |= {"old": [3, 1, 2, 2, 1, 4, 3], "new": [3, 2, 1, 4, 3, 2, 1]}
     line = compare(log, "P@2").find("P@2")
-    assert (line.delta, line.groups, line.caution) == (0.75, 2, "few_groups")
+    assert (line.delta, line.groups, line.warning) == (0.75, 2, "few_groups")
     assert line.degrees == pytest.approx(1)
     assert line.se == pytest.approx(0.25)
     low, high = stats.t.interval(0.95, 1, 0.75, 0.25)
@@ -224,20 +225,20 @@ def test_two_groups__are_tested() -> None:
     assert line.mdd == pytest.approx(0.25 * (stats.t.ppf(0.975, 1) + stats.t.ppf(0.8, 1)))
 
 
-@pytest.mark.parametrize("groups, caution", [(38, "few_groups"), (40, None)])
-def test_few_groups__are_fewer_than_40(groups, caution) -> None:
+@pytest.mark.parametrize("groups, warning", [(38, "few_groups"), (40, None)])
+def test_few_groups__are_fewer_than_40(groups, warning) -> None:
     # Half of the groups are better by 1, half worse: all carry the variance alike.
     log = {"user": np.repeat(np.arange(groups), 2), "click": [0, 1] * groups}
     log["old"] = log["user"] % 2 == np.array(log["click"])
     log["new"] = ~log["old"]
     line = compare({name: np.array(each) + 0 for name, each in log.items()}, "P@1").find("P@1")
-    assert (line.delta, line.caution) == (0, caution)
+    assert (line.delta, line.warning) == (0, warning)
 
 
 def test_one_group__is_not_tested() -> None:
     log = {"user": [1, 1], "click": [0, 1], "old": [2, 1], "new": [1, 2]}
     line = compare(log, "GAUC,RR").find("GAUC")
-    assert (line.delta, line.groups, line.caution) == (1, 1, "one_group")
+    assert (line.delta, line.groups, line.warning) == (1, 1, "one_group")
     assert math.isnan(line.p_adjusted)
     assert math.isnan(line.degrees)
     assert math.isnan(line.ci_low)
@@ -250,20 +251,20 @@ def test_one_group__is_not_tested() -> None:
 def test_one_group__whose_bootstrap_varies_by_rounding__has_no_detectable_difference() -> None:
     log = {"user": [1] * 3, "click": [1, 0, 1], "old": [1, 2, 3], "new": [1, 3, 2]}
     line = compare(log, "AP", test="bootstrap", replicates=50).find("AP")
-    assert (line.groups, line.caution) == (1, "one_group")
+    assert (line.groups, line.warning) == (1, "one_group")
     assert all(map(math.isnan, (line.se, line.ci_low, line.p_value, line.mdd)))
 
 
 def test_no_group_at_all__is_not_compared() -> None:
     log = {"user": [1, 2], "click": [0, 0], "old": [2, 1], "new": [1, 2]}
     line = compare(log, "GAUC").find("GAUC")
-    assert (line.caution, line.groups, line.wins) == ("undefined", 0, 0)
+    assert (line.warning, line.groups, line.wins) == ("undefined", 0, 0)
     assert line.verdict == "not compared: GAUC of old and new is undefined"
     for test in TESTS:
         assert math.isnan(compare(log, "GAUC", test=test).find("GAUC").p_value)
     empty = {name: pa.array([], pa.int64()) for name in ("user", "click", "old", "new")}
     for test in TESTS:
-        assert compare(empty, "GAUC,AP", test=test).find("AP").caution == "undefined"
+        assert compare(empty, "GAUC,AP", test=test).find("AP").warning == "undefined"
 
 
 # ---- other tests ---------------------------------------------------------------------------------
@@ -323,7 +324,7 @@ def test_randomisation__of_a_measure_that_few_groups_change__tries_all_their_pat
 
 def test_evidence_and_choices__do_not_change() -> None:
     choices = Choices("sign", "holm", 0.95, 100, 0, 1)
-    for value, name in ((Evidence(), "se"), (choices, "test")):
+    for value, name in ((ErrorOfDifference(), "se"), (choices, "test")):
         with pytest.raises(AttributeError):
             setattr(value, name, None)
 
@@ -399,13 +400,13 @@ def test_bits__do_not_depend_on_threads_batches_or_order(test) -> None:
     options = {"test": test, "replicates": 200}
     whole = compare(log, MEASURES, threads=1, **options)
     wanted = [repr(asdict(line)) for line in whole]
-    moved = whole.movers("P@3", top=4)
+    moved = whole.largest_changes("P@3", top=4)
     order = np.random.default_rng(0).permutation(len(log["user"]))
     shuffled = {name: column[order] for name, column in log.items()}
     for source, how in ((log, {"threads": 2, "batch_rows": 7}), (shuffled, {"threads": 2})):
         found = compare(source, MEASURES, **how, **options)
         assert [repr(asdict(line)) for line in found] == wanted
-        assert found.movers("P@3", top=4).equals(moved)
+        assert found.largest_changes("P@3", top=4).equals(moved)
 
 
 def test_row_weights__are_those_of_evaluate() -> None:
@@ -418,45 +419,46 @@ def test_row_weights__are_those_of_evaluate() -> None:
     assert found.meta.conventions["weight"] == "weight"
 
 
-# ---- movers --------------------------------------------------------------------------------------
+# ---- largest_changes
+# --------------------------------------------------------------------------------------
 
 
-def test_movers__add_up_to_the_difference_and_are_in_order() -> None:
+def test_largest_changes__add_up_to_the_difference_and_are_in_order() -> None:
     log = with_nulls(click_log(), "new")
     found = compare(log, "GAUC,GMAP,NumRelRet,P@3", unretrieved="allow")
     for line in found:
-        moved = found.movers(line.measure, top=1000)
+        moved = found.largest_changes(line.measure, top=1000)
         contributions = moved["contribution"].to_numpy()
         assert contributions.sum() == pytest.approx(line.delta, abs=1e-12)
         keys = list(zip((-contributions).tolist(), moved["user"].to_pylist(), strict=True))
         rises = [key for key in keys if key[0] < 0]
         assert rises == sorted(rises)
-        few, some = found.movers(line.measure, top=2), min(len(rises), 2)
+        few, some = found.largest_changes(line.measure, top=2), min(len(rises), 2)
         assert few.num_rows == some + 2
         assert few.slice(0, some).equals(moved.slice(0, some))
         assert few.slice(some).equals(moved.slice(moved.num_rows - 2))
     assert few.column_names == ["user", "rows", "base", "value", "contribution"]
 
 
-def test_movers__of_pooled_measures_or_groups_not_kept__are_refused() -> None:
+def test_largest_changes__of_pooled_measures_or_groups_not_kept__are_refused() -> None:
     found = compare(click_log(), "AUC,GAUC")
     with pytest.raises(MeasureError, match="GAUC is the AUC of each group"):
-        found.movers("AUC")
+        found.largest_changes("AUC")
     with pytest.raises(ArgumentError, match=r"top: must .*got 0"):
-        found.movers("GAUC", top=0)
+        found.largest_changes("GAUC", top=0)
     with pytest.raises(ArgumentError, match="keep="):
-        compare(click_log(), "GAUC", keep="").movers("GAUC")
+        compare(click_log(), "GAUC", keep="").largest_changes("GAUC")
 
 
-def test_movers__of_keys_called_like_columns__keep_both() -> None:
+def test_largest_changes__of_keys_called_like_columns__keep_both() -> None:
     log = click_log(10)
     log["rows"] = log.pop("user")
     found = compare(log, "GAUC", group="rows")
-    assert found.movers("GAUC").column_names[:2] == ["rows", "rows_"]
+    assert found.largest_changes("GAUC").column_names[:2] == ["rows", "rows_"]
     assert found.per_group.column_names[:3] == ["rows", "rows_", "positives"]
 
 
-def test_movers__of_keys_of_any_type__are_printed_and_ordered() -> None:
+def test_largest_changes__of_keys_of_any_type__are_printed_and_ordered() -> None:
     log = click_log(30)
     keys = {
         "score": pa.array([f"u{user % 7}".encode() for user in log["user"]]),
@@ -465,13 +467,13 @@ def test_movers__of_keys_of_any_type__are_printed_and_ordered() -> None:
     }
     table = pa.table({**log, **keys})
     found = compare(table, "AP", group=list(keys))
-    first = json.loads(found.to_json(movers=2))["movers"][0]
+    first = json.loads(found.to_json(largest_changes=2))["largest_changes"][0]
     assert first["score"] == "new"
     assert bytes.fromhex(first["group"]["score"]).startswith(b"u")
     assert first["group"]["day"].startswith("1970-01-0")
     assert first["group"]["page"].startswith("p|")
-    assert "`p\\|" in found.to_markdown(movers=2)
-    assert found.movers("AP").column_names[:3] == list(keys)
+    assert "`p\\|" in found.to_markdown(largest_changes=2)
+    assert found.largest_changes("AP").column_names[:3] == list(keys)
 
 
 # ---- slices --------------------------------------------------------------------------------------
@@ -485,10 +487,12 @@ def test_slices__are_lines_of_their_own_and_corrected_together() -> None:
     assert [line.comparisons for line in found] == [4] * 4 + [8] * 8 + [12] * 12
     assert [line.test for line in found] == ["sign"] * 4 + ["clustered_t"] * 20
     assert [line.by for line in found] == [None] * 4 + ["@rows:1,5"] * 8 + ["weight"] * 12
-    moved = found.slice_movers("AP", "newer")
+    moved = found.largest_slice_changes("AP", "newer")
     assert [v.delta for v in moved] == sorted((v.delta for v in moved), reverse=True)
     assert len(moved) == 5
-    assert "slices that changed GAUC most, newer against old: " in found.to_markdown(movers=1)
+    assert "slices that changed GAUC most, newer against old: " in found.to_markdown(
+        largest_changes=1
+    )
     with pytest.raises(ArgumentError, match="'@rows=1-4', '@rows>=5'"):
         found.find("AP", "new", "@rows=7")
 

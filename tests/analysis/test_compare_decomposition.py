@@ -29,7 +29,7 @@ def test_same_rows__differ_within_slices_alone(log) -> None:
     line, parts = found.find("GAUC"), found.decomposition("GAUC")
     assert parts.slices == ("country=de", "country=fr", "country=se")
     assert parts.within == pytest.approx(line.delta, rel=1e-12)
-    assert parts.mix == 0
+    assert parts.composition == 0
     assert abs(parts.remainder) < 1e-15
     shares = [
         v.weight for v in found.evaluated if v.by and v.measure == "GAUC" and v.score == "new"
@@ -41,16 +41,16 @@ def test_same_rows__differ_within_slices_alone(log) -> None:
 def test_cut_groups__leave_what_is_between_slices(log) -> None:
     found = compare(log, "GAUC", by=["slot", "country"])
     parts = found.decomposition("GAUC", by="slot")
-    assert parts.mix == 0
+    assert parts.composition == 0
     assert abs(parts.remainder) > 1e-4
     whole = found.find("GAUC").delta
-    assert parts.within + parts.mix + parts.remainder == pytest.approx(whole, abs=1e-15)
+    assert parts.within + parts.composition + parts.remainder == pytest.approx(whole, abs=1e-15)
 
 
 def test_models_that_cover_other_groups__have_a_mix(log) -> None:
     found = compare(with_nulls(log, "new"), "GroupPPV", unretrieved="allow", by="country")
     parts = found.decomposition("GroupPPV")
-    assert parts.mix != 0
+    assert parts.composition != 0
     assert parts.difference == pytest.approx(found.find("GroupPPV").delta, abs=1e-15)
 
 
@@ -103,12 +103,12 @@ def test_slices_of_one_result__have_the_values_of_one_pass_but_no_error(log) -> 
         if line.by is None:
             assert (mine.se, mine.p_adjusted) == (line.se, line.p_adjusted)
         else:
-            assert mine.caution == "not_paired"
+            assert mine.warning == "not_paired"
             assert math.isnan(mine.se)
             assert math.isnan(mine.p_value)
             assert "slices of results are not paired" in mine.verdict
     a, b = (each.decomposition("GAUC", "new", "slot") for each in (found, once))
-    assert (a.within, a.mix, a.remainder) == (b.within, b.mix, b.remainder)
+    assert (a.within, a.composition, a.remainder) == (b.within, b.composition, b.remainder)
     assert not found.check("GAUC[slot=1] delta_ci_low < -1")
     assert "not_paired)" in str(found.check("GAUC[slot=1] delta_ci_low < -1"))
 
@@ -123,9 +123,11 @@ def test_two_nights__differ_by_their_mix(log) -> None:
     assert found.scores == ("other.old",)
     for part in ("country=fr", "country=se"):
         assert found.find("AP", slice=part).delta == 0
-    assert parts.mix != 0
+    assert parts.composition != 0
     assert parts.slice_within[1:].tolist() == [0, 0]
-    assert parts.within + parts.mix + parts.remainder == pytest.approx(whole.delta, abs=1e-15)
+    assert parts.within + parts.composition + parts.remainder == pytest.approx(
+        whole.delta, abs=1e-15
+    )
     assert 0 < whole.only_base <= found.joined["only_base"]
     assert whole.only_candidate == 0
 
@@ -144,13 +146,13 @@ def test_slices_of_one_night_only__are_undefined_and_all_mix(log) -> None:
     nights = [evaluate(night, "old", MEASURES, by="country") for night in logs]
     found = nights[0].compare(nights[1])
     gone = found.find("AP", slice="country=de")
-    assert (gone.caution, gone.groups) == ("undefined", 0)
+    assert (gone.warning, gone.groups) == ("undefined", 0)
     assert gone.base_value == nights[0].value("AP", slice="country=de")
     assert math.isnan(gone.delta)
     parts = found.decomposition("AP")
     assert parts.slices == ("country=de", "country=fr", "country=se")
     assert parts.within == 0
-    assert parts.mix == pytest.approx(found.find("AP").delta, abs=1e-15)
+    assert parts.composition == pytest.approx(found.find("AP").delta, abs=1e-15)
 
 
 def test_slicings_of_both_results__are_compared(log) -> None:

@@ -33,7 +33,7 @@ def comparison(log) -> fe.Comparison:
 
 
 def test_json__is_strict_and_complete(comparison) -> None:
-    text = comparison.to_json(movers=3)
+    text = comparison.to_json(largest_changes=3)
     found = json.loads(text, parse_constant=lambda name: pytest.fail(name))
     assert text.isascii()
     assert [line["measure"] for line in found["comparisons"][:8]] == [*comparison.measures] * 2
@@ -42,9 +42,9 @@ def test_json__is_strict_and_complete(comparison) -> None:
     assert set(auc) == set(ComparedValue.__dataclass_fields__) - {"label"}
     assert (auc["measure"], auc["effect_size"], auc["wins"]) == ("AUC(se='clustered')", None, None)
     assert found["meta"]["conventions"]["seed"] is None
-    assert len(found["movers"]) == 12
-    assert {move["measure"] for move in found["movers"]} == {"GAUC"}
-    assert "movers" not in comparison.document()
+    assert len(found["largest_changes"]) == 12
+    assert {move["measure"] for move in found["largest_changes"]} == {"GAUC"}
+    assert "largest_changes" not in comparison.document()
 
 
 def test_per_group__has_a_column_for_each_model_and_measure(comparison) -> None:
@@ -57,18 +57,18 @@ def test_equal_models__have_no_least_difference_and_no_movers() -> None:
     log = click_log(20)
     found = compare(log | {"new": log["old"]}, "GAUC")
     assert math.isnan(found.find("GAUC").mdd)
-    assert [line["mdd"] for line in found.document(movers=3)["comparisons"]] == [None]
-    assert "movers" not in found.document(movers=3)
-    header, _, values = found.to_markdown(movers=3, wide=True).splitlines()[2:5]
+    assert [line["mdd"] for line in found.document(largest_changes=3)["comparisons"]] == [None]
+    assert "largest_changes" not in found.document(largest_changes=3)
+    header, _, values = found.to_markdown(largest_changes=3, wide=True).splitlines()[2:5]
     assert dict(zip(header.split(" | "), values.split(" | "), strict=True))["mdd"] == "n/a"
-    assert "changed" not in found.to_markdown(movers=3)
+    assert "changed" not in found.to_markdown(largest_changes=3)
 
 
 def test_names_of_models__are_shown_as_text() -> None:
     name = "a|b`c\n*d*\x1b[31m"
     log = click_log(50)
     found = compare(log | {name: log["new"]}, "GAUC,AP,RR", ["old", name])
-    text = found.to_markdown(movers=2)
+    text = found.to_markdown(largest_changes=2)
     header, *rows = [line.replace("\\|", "") for line in text.splitlines() if line[:2] == "| "]
     assert header.startswith("| measure | `old` | ``ab`c\\n*d*\\x1b[31m`` |")
     assert {row.count("|") for row in rows[:3]} == {header.count("|")}
@@ -186,8 +186,8 @@ def test_command__prints_the_comparison_and_the_groups_that_moved(words) -> None
     text = output(*words)
     for part in ("new against old", "GAUC", "wins", "groups that changed GAUC most", "new: "):
         assert part in text
-    assert "groups that changed" not in output(*words, "--movers", "0")
-    assert "groups that changed GAUC" in output(*words, "-f", "markdown", "--movers", "2")
+    assert "groups that changed" not in output(*words, "--largest-changes", "0")
+    assert "groups that changed GAUC" in output(*words, "-f", "markdown", "--largest-changes", "2")
 
 
 def test_command__writes_the_form_of_a_suffix_and_the_groups(words, own_folder) -> None:

@@ -26,7 +26,7 @@ def test_one_result__has_the_bits_of_one_pass(test) -> None:
     result = evaluate(log, MODELS, MEASURES, unretrieved="allow")
     found = result.compare(baseline="old", **options)
     assert lines(found) == lines(once)
-    assert found.movers("GAUC", "new").equals(once.movers("GAUC", "new"))
+    assert found.largest_changes("GAUC", "new").equals(once.largest_changes("GAUC", "new"))
     assert found.per_group.equals(once.per_group)
     for name in ("baseline", "test", "correction", "replicates", "seed", "confidence"):
         assert found.meta.conventions[name] == once.meta.conventions[name]

@@ -96,7 +96,7 @@ def test_marks__say_what_the_verdict_says_after_correction(comparison) -> None:
     for score in comparison.scores:
         for table in compared_slices(comparison, [score]):
             for row in table.rows:
-                if row[0] in ("within", "mix", "remainder"):
+                if row[0] in ("within", "composition", "remainder"):
                     continue
                 for measure, cell in zip(comparison.measures, row[2:], strict=True):
                     line = comparison.find(measure, score, row[0])

@@ -90,7 +90,7 @@ def test_tests_of_groups__read_those_that_were_kept(log, tmp_path, test) -> None
     same(found, once)
     order = [("user", "ascending")]
     assert found.per_group.sort_by(order).equals(once.per_group.sort_by(order))
-    assert found.movers("GAUC", "new").equals(once.movers("GAUC", "new"))
+    assert found.largest_changes("GAUC", "new").equals(once.largest_changes("GAUC", "new"))
 
 
 def test_state_without_groups__refuses_tests_of_groups(log) -> None:
@@ -201,7 +201,7 @@ def models(log, own_folder) -> list[str]:
 @pytest.mark.parametrize("choices", [[], ["--correction", "bh", "--test", "clustered_z"]])
 def test_merge_compare__prints_the_comparison_of_one_run(nights, choices) -> None:
     once = run("compare", "all.parquet", *ROWS, "-s", ",".join(MODELS), "-b", "old", *choices,
-               "-f", "json", "--movers", "0")  # fmt: skip
+               "-f", "json", "--largest-changes", "0")  # fmt: skip
     merged = run("merge", *nights, "--compare", *choices, "-f", "json")
     assert (merged.exit_code, merged.stderr) == (0, "")
     assert json.loads(merged.stdout)["comparisons"] == json.loads(once.stdout)["comparisons"]

@@ -1,4 +1,4 @@
-"""Change within slices and change of mix: the identity, and what each term means."""
+"""Change within slices and change of composition: the identity, and what each term means."""
 
 import math
 from fractions import Fraction
@@ -26,28 +26,28 @@ def arrays(rows: Rows) -> tuple[np.ndarray, ...]:
 def exact_terms(rows: Rows) -> tuple[Fraction, Fraction, Fraction]:
     """The difference, what comes of values and what of shares, without rounding."""
     total1, total2 = Fraction(sum(r[0] for r in rows)), Fraction(sum(r[2] for r in rows))
-    difference = within = mix = Fraction(0)
+    difference = within = composition = Fraction(0)
     for w1, v1, w2, v2 in rows:
         p1, p2 = Fraction(w1) / total1, Fraction(w2) / total2
         a, b = Fraction(v1 if w1 else v2), Fraction(v2 if w2 else v1)
         difference += p2 * b - p1 * a
         within += (p1 + p2) / 2 * (b - a)
-        mix += (a + b) / 2 * (p2 - p1)
-    return difference, within, mix
+        composition += (a + b) / 2 * (p2 - p1)
+    return difference, within, composition
 
 
 @given(SIDES)
 @settings(deadline=None)
 def test_the_terms_add_up_to_the_difference(rows: Rows) -> None:
     found = decompose(*arrays(rows))
-    difference, within, mix = exact_terms(rows)
-    assert difference == within + mix
+    difference, within, composition = exact_terms(rows)
+    assert difference == within + composition
     assert found.difference == pytest.approx(float(difference), abs=1e-14)
     assert found.within == pytest.approx(float(within), abs=1e-14)
-    assert found.mix == pytest.approx(float(mix), abs=1e-14)
+    assert found.composition == pytest.approx(float(composition), abs=1e-14)
     assert abs(found.remainder) < 1e-14
     assert math.fsum(found.slice_within.tolist()) == found.within
-    assert math.fsum(found.slice_mix.tolist()) == found.mix
+    assert math.fsum(found.slice_composition.tolist()) == found.composition
 
 
 @given(SIDES)
@@ -56,7 +56,7 @@ def test_exchanged_sides_change_signs_only(rows: Rows) -> None:
     w1, s1, w2, s2 = arrays(rows)
     one, other = decompose(w1, s1, w2, s2), decompose(w2, s2, w1, s1)
     np.testing.assert_array_equal(one.slice_within, -other.slice_within)
-    np.testing.assert_array_equal(one.slice_mix, -other.slice_mix)
+    np.testing.assert_array_equal(one.slice_composition, -other.slice_composition)
     assert one.difference == -other.difference
 
 
@@ -67,7 +67,7 @@ def test_a_constant_on_all_values_or_weights_changes_no_term(rows, constant, fac
     moved = decompose(*arrays([(a, v + constant, b, w + constant) for a, v, b, w in rows]))
     scaled = decompose(*arrays([(a * factor, v, b * 3, w) for a, v, b, w in rows]))
     for other in (moved, scaled):
-        np.testing.assert_allclose(other.slice_mix, plain.slice_mix, atol=1e-13)
+        np.testing.assert_allclose(other.slice_composition, plain.slice_composition, atol=1e-13)
         np.testing.assert_allclose(other.slice_within, plain.slice_within, atol=1e-13)
 
 
@@ -75,13 +75,13 @@ def test_only_values_or_only_shares_moved() -> None:
     w = np.array([30.0, 70.0])
     found = decompose(w, w * [0.5, 0.6], w * 2, w * 2 * [0.7, 0.6])
     assert found.within == pytest.approx(0.06)
-    assert found.mix == 0
+    assert found.composition == 0
     assert found.slice_within == pytest.approx([0.06, 0])
     found = decompose(w, w * [0.5, 0.6], w[::-1], w[::-1] * [0.5, 0.6])
     assert found.within == 0
-    assert found.mix == pytest.approx(-0.04)
+    assert found.composition == pytest.approx(-0.04)
     # The worse slice grew, the better one shrank: both draw the whole down.
-    assert (found.slice_mix < 0).all()
+    assert (found.slice_composition < 0).all()
 
 
 def test_a_slice_of_one_side_is_all_mix() -> None:
@@ -94,8 +94,8 @@ def test_a_slice_of_one_side_is_all_mix() -> None:
     assert (found.before, found.after) == (0.6, 0.7)
     assert found.slice_within.tolist() == [0, 0, 0]
     # Against the mean of both overall values, 0.65.
-    assert found.slice_mix == pytest.approx([0, -0.5 * (0.7 - 0.65), 0.5 * (0.9 - 0.65)])
-    assert found.mix == pytest.approx(found.difference)
+    assert found.slice_composition == pytest.approx([0, -0.5 * (0.7 - 0.65), 0.5 * (0.9 - 0.65)])
+    assert found.composition == pytest.approx(found.difference)
 
 
 def test_what_slices_do_not_explain_is_told_apart() -> None:
@@ -104,7 +104,7 @@ def test_what_slices_do_not_explain_is_told_apart() -> None:
     assert (found.before, found.after) == (0.55, 0.7)
     assert found.within == pytest.approx(0.1)
     assert found.remainder == pytest.approx(0.05)
-    total = found.within + found.mix + found.remainder
+    total = found.within + found.composition + found.remainder
     assert total == pytest.approx(found.difference)
 
 
@@ -114,4 +114,4 @@ def test_a_side_without_weight_has_no_value() -> None:
     assert math.isnan(found.before)
     assert found.after == 0.8
     assert math.isnan(found.within)
-    assert np.isnan(found.slice_mix).all()
+    assert np.isnan(found.slice_composition).all()

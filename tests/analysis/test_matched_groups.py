@@ -103,7 +103,7 @@ def test_errors__are_there() -> None:
     known = [line for line in found if line.by != "rare"]
     assert len(known) == 2 * (1 + 3)
     assert all(line.se > 0 and line.p_value < 1 for line in known)
-    assert {line.caution for line in known} <= {None, "few_groups"}
+    assert {line.warning for line in known} <= {None, "few_groups"}
     assert all(line.groups > 150 for line in known if line.slice == "all")
 
 
@@ -148,7 +148,7 @@ def test_models_saved_alone__have_a_difference_without_an_error(tmp_path: Path) 
             for mine, theirs in zip(found, once, strict=True):
                 assert mine.delta == theirs.delta or math.isnan(theirs.delta)
             assert all(math.isnan(line.se) for line in found if line.slice == "all")
-            assert found.find(AUC, "new").caution == "pooled"
+            assert found.find(AUC, "new").warning == "pooled"
         same_arrays(mixed, unmatched(first.merge(second)))
     same_arrays(unmatched(first).merge(state_of(log_of(6, 0))), unmatched(first))
 

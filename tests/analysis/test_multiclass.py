@@ -363,8 +363,8 @@ def test_confusion__of_weights__is_exact() -> None:
 def of_classes(text: str) -> bool:
     """Whether classes have a value of a measure: it reads labels, scores and weights alone."""
     known = fastrank_eval.measure(text)
-    alone = not known.columns_named() and known.chosen.get("se") != "clustered"
-    return alone and known.chosen.get("rel", 1) == 1
+    alone = not known.columns_named() and known.option_values.get("se") != "clustered"
+    return alone and known.option_values.get("rel", 1) == 1
 
 
 EVERY = [text for texts in POOLED_VARIANTS.values() for text in texts if of_classes(text)]

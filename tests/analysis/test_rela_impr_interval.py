@@ -72,7 +72,7 @@ def test_interval__of_gauc__is_that_of_the_delta_method() -> None:
     half = t_quantile(0.95, line.degrees) * line.rela_impr_se
     ends = line.rela_impr_ci_low, line.rela_impr_ci_high
     assert ends == pytest.approx((line.rela_impr - half, line.rela_impr + half))
-    assert line.rela_impr_caution is None
+    assert line.rela_impr_warning is None
 
 
 def test_interval__of_pooled_auc__has_the_covariance_of_the_placements() -> None:
@@ -122,12 +122,12 @@ def test_baseline_near_chance__has_no_interval_and_says_so() -> None:
     rng = np.random.default_rng(7)
     log["old"], log["new"] = rng.random((2, len(log["click"])))
     found = compare(log, "GAUC,AUC")
-    cautions = {line.measure: line.rela_impr_caution for line in found}
-    assert set(cautions.values()) <= {"near_chance", "not_above_chance"}
+    warnings = {line.measure: line.rela_impr_warning for line in found}
+    assert set(warnings.values()) <= {"near_chance", "not_above_chance"}
     for line in found:
         assert math.isnan(line.rela_impr_ci_low)
         assert math.isnan(line.rela_impr_ci_high)
-        near = line.rela_impr_caution == "near_chance"
+        near = line.rela_impr_warning == "near_chance"
         said = "(no interval, as old is too near 0.5)" if near else "undefined, as old is not above"
         assert said in repr(found)
 
@@ -135,10 +135,10 @@ def test_baseline_near_chance__has_no_interval_and_says_so() -> None:
 def test_baseline_not_above_chance__is_said_unless_a_value_is_undefined() -> None:
     log = {"user": [1, 1, 2, 2], "click": [0, 1, 0, 1], "old": [2, 1, 1, 2], "new": [1, 2, 1, 2]}
     line = compare(log, "GAUC").find("GAUC")
-    assert (line.base_value, line.rela_impr_caution) == (0.5, "not_above_chance")
+    assert (line.base_value, line.rela_impr_warning) == (0.5, "not_above_chance")
     log["click"] = [1, 1, 1, 1]
     line = compare(log, "GAUC").find("GAUC")
-    assert line.rela_impr_caution is None
+    assert line.rela_impr_warning is None
     assert all(map(math.isnan, (line.base_value, line.delta, line.rela_impr)))
 
 
@@ -158,7 +158,7 @@ def test_interval__of_results_and_states__is_that_of_one_pass() -> None:
     assert of_result.rela_impr_se == pytest.approx(wanted.find("GAUC").rela_impr_se, rel=1e-6)
     untested = kept.compare(baseline="old")
     assert math.isnan(untested.find("AUC(se='clustered')").rela_impr_se)
-    assert untested.find("AUC(se='clustered')").rela_impr_caution is None
+    assert untested.find("AUC(se='clustered')").rela_impr_warning is None
     assert ", not tested" in repr(untested)
     sliced = wanted.find("GAUC", slice="user>=30")
     assert sliced.rela_impr_ci_low < sliced.rela_impr < sliced.rela_impr_ci_high

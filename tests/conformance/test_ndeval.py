@@ -56,7 +56,7 @@ SEARCHES = {
 def with_parameters(text: str, alpha: float, beta: float) -> Measure:
     found = measure(text)
     given = {"alpha": alpha, "beta": beta}
-    return found(**{name: given[name] for name in found.chosen if name in given})
+    return found(**{name: given[name] for name in found.option_values if name in given})
 
 
 def ours(run: Run, qrels: Qrels, measures: list[Measure], **options) -> fastrank_eval.Result:

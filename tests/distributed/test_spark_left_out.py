@@ -68,5 +68,5 @@ def test_table_of_groups__counts_rows_without_a_key(spark, group: str | list[str
     assert count == (*[None] * keys, 37, None, None)
     of_groups = [tuple(row.values()) for row in here.per_group.to_pylist()]
     assert sorted(row for row in found if row is not count) == sorted(of_groups)
-    of_labels = rows_by_key(spark, log, label=["click"])
-    assert [row[:3] for row in of_labels if row[1] is None] == [("click", None, 37)]
+    for_labels = rows_by_key(spark, log, label=["click"])
+    assert [row[:3] for row in for_labels if row[1] is None] == [("click", None, 37)]

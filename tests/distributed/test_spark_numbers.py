@@ -236,8 +236,8 @@ def test_compare__the_lines_of_the_local_engine(frame, log, test) -> None:
 
 def test_compare__groups_brought_here__tells_which_moved(frame, log) -> None:
     options = {**COMPARED, "measures": "GAUC"}
-    found = fe.spark.compare(frame, keep="values", **options).movers("GAUC", top=300)
-    expected = fe.compare(log, **options).movers("GAUC", top=300)
+    found = fe.spark.compare(frame, keep="values", **options).largest_changes("GAUC", top=300)
+    expected = fe.compare(log, **options).largest_changes("GAUC", top=300)
     order = [("name", "ascending")]
     assert found.sort_by(order).equals(expected.sort_by(order))
 

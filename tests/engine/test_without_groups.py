@@ -51,7 +51,7 @@ def test_measures_with_clustered_errors__of_no_group__say_why_they_have_none(log
     result = fe.evaluate(log, **COLUMNS, measures=f"{PLAIN},{WITH_ERROR}")
     for v in result:
         assert all(map(math.isnan, (v.se, v.ci_low, v.ci_high, v.effective_groups)))
-        assert v.caution == ("no_groups" if v.measure in WITH_ERROR.split(",") else "pooled")
+        assert v.warning == ("no_groups" if v.measure in WITH_ERROR.split(",") else "pooled")
     assert "no standard error without groups: LogLoss, NE, PPV, MCC, PCOC\n" in repr(result)
     assert f"\n{ROWS:,} rows, not grouped\n" in repr(result)
 

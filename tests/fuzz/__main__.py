@@ -44,7 +44,7 @@ def words(target: str) -> list[str]:
     """Words of a grammar, which the mutations insert."""
     columns = [*LOG.column_names, "weight", "date"]
     signs = [*COMPARISONS, *"()[]{},:@+-*/'\"", "\r\n", "\t"]
-    measures = [name for kind in registry.values() for name in (kind.name, *kind.spellings)]
+    measures = [name for kind in registry.values() for name in (kind.name, *kind.aliases)]
     options = {f"{param.name}=" for kind in registry.values() for param in kind.options}
     keywords = ["and", "or", "not", "in", "between", "is", "null", "true", "false", "quantile4"]
     keys = [f"{key} = " for table in TABLES.values() for key in table]

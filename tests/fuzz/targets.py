@@ -177,7 +177,7 @@ def config(content: bytes) -> None:
     """A configuration of the nightly report, and what a night reads of it."""
     with a_file("nightly.toml", content) as path:
         read = read_config(path)
-        for each in (read, *read.of_labels()):
+        for each in (read, *read.for_labels()):
             each.sources(dt.date(2026, 11, 19))
             each.condition(dt.date(2026, 11, 19))
             with suppress(fe.OutputError):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from fastrank_eval import ColumnError, OrderError
 from fastrank_eval.groups.edges import group_starts
-from fastrank_eval.io.keys import number_keys
+from fastrank_eval.io.keys import encode_keys
 from tests.support import batched
 
 pytestmark = pytest.mark.kernels
@@ -364,7 +364,7 @@ KEY_LISTS = st.one_of(
 
 
 @given(KEY_LISTS, st.lists(st.integers(0, 2), min_size=60, max_size=60))
-def test_number_keys__counts_up_in_order_of_first_appearance(keys, second):
+def test_encode_keys__counts_up_in_order_of_first_appearance(keys, second):
     key = pa.array(keys, None if keys else pa.int64())
     tables = [((key,), [(k,) for k in keys])]
     if len(keys) <= len(second):
@@ -373,7 +373,7 @@ def test_number_keys__counts_up_in_order_of_first_appearance(keys, second):
         tables.append((pairs, list(zip(keys, other, strict=True))))
     for columns, rows in tables:
         distinct = list(dict.fromkeys(rows))
-        codes, firsts = number_keys(columns)
+        codes, firsts = encode_keys(columns)
         assert codes.tolist() == [distinct.index(row) for row in rows]
         assert firsts.tolist() == [rows.index(row) for row in distinct]
         edges = [i for i in range(1, len(rows)) if rows[i] != rows[i - 1]]
@@ -382,10 +382,10 @@ def test_number_keys__counts_up_in_order_of_first_appearance(keys, second):
 
 
 @pytest.mark.slow("millions of keys")
-def test_number_keys__of_many_sparse_integers():
+def test_encode_keys__of_many_sparse_integers():
     keys = np.random.default_rng(4).integers(-(2**63), 2**63 - 1, 40_000)
     keys = np.concatenate([keys, keys[::-1], keys[:100] * 2])
-    codes, firsts = number_keys((pa.array(keys),))
+    codes, firsts = encode_keys((pa.array(keys),))
     assert len(firsts) == len(np.unique(keys))
     assert (keys[firsts][codes] == keys).all()
     assert (np.diff(firsts) > 0).all()

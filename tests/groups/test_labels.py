@@ -9,8 +9,8 @@ import pytest
 
 from fastrank_eval import evaluate
 from fastrank_eval._lib.arrow import frozen
-from fastrank_eval.groups.chunk import entries_by_counting
-from fastrank_eval.groups.profile import Entries, entries_in_order, find_labelled_rows
+from fastrank_eval.groups.chunk import ranked_by_counting
+from fastrank_eval.groups.scan import RankedRows, find_labelled_rows, ranked_in_order
 from fastrank_eval.groups.sort import order_by_score
 
 pytestmark = pytest.mark.kernels
@@ -41,10 +41,11 @@ def rows_of(sizes, kind, levels, share):
     return score, starts.copy(), order.copy(), frozen(marks)
 
 
-def in_one_order(entries: Entries) -> list[tuple[int, ...]]:
-    """(group, rows above, rows level, row) of each entry; entries that are level, by row."""
-    group = np.repeat(entries.ranked_groups, np.diff(entries.offsets))
-    columns = (group, entries.above, entries.size, entries.row)
+def in_one_order(ranked_rows: RankedRows) -> list[tuple[int, ...]]:
+    """(group, rows above, rows level, row) of each labelled row; labelled rows that are level, by
+    row."""
+    group = np.repeat(ranked_rows.ranked_groups, np.diff(ranked_rows.offsets))
+    columns = (group, ranked_rows.above, ranked_rows.size, ranked_rows.row)
     return sorted(zip(*(column.tolist() for column in columns), strict=True))
 
 
@@ -57,8 +58,8 @@ def in_one_order(entries: Entries) -> list[tuple[int, ...]]:
 def test_entries_by_counting__equal_those_of_ordered_rows(sizes, share, levels, kind, skip):
     score, starts, order, marks = rows_of(SIZES[sizes], kind, levels, share)
     rows = find_labelled_rows(marks, starts, skip)
-    wanted = entries_in_order(frozen(score[order]), starts, rows, order)
-    found = entries_by_counting(score, starts, rows)
+    wanted = ranked_in_order(frozen(score[order]), starts, rows, order)
+    found = ranked_by_counting(score, starts, rows)
     assert np.array_equal(found.ranked_groups, wanted.ranked_groups)
     assert np.array_equal(found.offsets, wanted.offsets)
     assert np.array_equal(found.above, wanted.above), "best first, block by block"
@@ -77,8 +78,8 @@ def test_entries_by_counting__of_scores_that_share_their_upper_bits(share, kind)
     starts = np.array([0, 12_000, 12_000, 20_000])
     rows = find_labelled_rows(frozen((rng.random(20_000) < share).astype(np.uint8)), starts, False)
     order = order_by_score(score, starts)
-    wanted = entries_in_order(frozen(score[order]), starts, rows, order)
-    found = entries_by_counting(score, starts, rows)
+    wanted = ranked_in_order(frozen(score[order]), starts, rows, order)
+    found = ranked_by_counting(score, starts, rows)
     for name in ("ranked_groups", "offsets", "row", "above", "size"):
         assert np.array_equal(getattr(found, name), getattr(wanted, name)), name
 

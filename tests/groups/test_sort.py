@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastrank_eval import OrderError
-from fastrank_eval.groups.profile import entries_in_order, find_labelled_rows
+from fastrank_eval.groups.scan import find_labelled_rows, ranked_in_order
 from fastrank_eval.groups.sort import first_rise, order_by_score
 from fastrank_eval.groups.ties import order_by_item
 from tests.support import batched
@@ -140,7 +140,7 @@ def test_rises_inside_groups__are_seen_and_the_first_is_found(sizes, scores, kin
         score = score[by_sorted(score, starts)]
     wanted = rises(score, starts)
     labelled = find_labelled_rows(frozen(np.ones(len(score), np.uint8)), starts, False)
-    assert (entries_in_order(frozen(score), starts, labelled) is None) == bool(wanted)
+    assert (ranked_in_order(frozen(score), starts, labelled) is None) == bool(wanted)
     if wanted:
         assert first_rise(score, starts) == wanted[0]
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import fastrank_eval
 from fastrank_eval._lib.arrow import frozen
 from fastrank_eval.io import keys as keys_module
-from fastrank_eval.io.keys import MAX_INLINE_BYTES, KeyEncoder, number_integers
+from fastrank_eval.io.keys import MAX_INLINE_BYTES, KeyEncoder, encode_integers
 
 pytestmark = pytest.mark.kernels
 
@@ -85,7 +85,7 @@ def test_words__of_a_string_at_the_end_of_its_buffer():
     assert column.keys(column.words(keys)).to_pylist() == [b"abc", b"defghijk"]
 
 
-def test_number_rows__whose_keys_share_a_hash_takes_another(monkeypatch):
+def test_encode_rows__whose_keys_share_a_hash_takes_another(monkeypatch):
     factor, seeds = keys_module._factor, []
 
     def weak(seed: int, word: int) -> np.uint64:
@@ -96,9 +96,9 @@ def test_number_rows__whose_keys_share_a_hash_takes_another(monkeypatch):
     words = frozen(np.array([[1, 2, 1, 5, 2, 3], [2, 1, 2, 4, 1, 0]]))
     bounds = np.array([[0, 4, 6]])
     codes, firsts, starts = np.empty((3, 6), np.int64)
-    for place, wanted in ((False, [0, 1, 0, 2, 0, 1]), (True, [0, 2, 1, 3, 4, 5])):
+    for position, wanted in ((False, [0, 1, 0, 2, 0, 1]), (True, [0, 2, 1, 3, 4, 5])):
         seeds.clear()
-        ends = keys_module.number_rows(words, bounds, codes, firsts, starts, place=place)
+        ends = keys_module.encode_rows(words, bounds, codes, firsts, starts, position=position)
         assert ends.tolist() == [0, 3, 5]
         assert codes.tolist() == wanted
         assert firsts[:5].tolist() == [0, 1, 3, 4, 5]
@@ -106,12 +106,12 @@ def test_number_rows__whose_keys_share_a_hash_takes_another(monkeypatch):
         assert max(seeds) == 2
 
 
-def test_number_rows__of_parts_whose_rows_lie_in_several_batches():
+def test_encode_rows__of_parts_whose_rows_lie_in_several_batches():
     words = frozen(np.array([[7, 8, 7, 0, 5, 0]], np.uint32))
     bounds = np.array([[3, 4, 6], [0, 2, 3]])  # two batches of two parts
     codes, firsts, starts = np.empty((3, 6), np.int64)
     bases = frozen(np.array([8, 0]))
-    ends = keys_module.number_rows(words, bounds, codes, firsts, starts, bases, place=True)
+    ends = keys_module.encode_rows(words, bounds, codes, firsts, starts, bases, position=True)
     assert ends.tolist() == [0, 2, 5]
     assert codes.tolist() == [0, 2, 1, 3, 4, 5]
     assert firsts[:5].tolist() == [0, 1, 3, 4, 5]
@@ -129,8 +129,8 @@ TOP = -(1 << 63)
     ],
     ids=["two integers", "padded text", "fixed binary"],
 )
-def test_number_keys__that_differ_in_the_top_bits_of_two_words__ends(columns):
-    codes, firsts = keys_module.number_keys(columns)
+def test_encode_keys__that_differ_in_the_top_bits_of_two_words__ends(columns):
+    codes, firsts = keys_module.encode_keys(columns)
     assert codes.tolist() == [0, 1, 0]
     assert firsts.tolist() == [0, 1]
 
@@ -154,10 +154,10 @@ def test_scattered_groups__of_the_least_integer__are_told_apart(keys):
 @pytest.mark.parametrize(
     "others", [[1400, 637, 1248, 1913, 89, 27, 1970, 1810], list(range(2686, 2694))]
 )
-def test_number_integers__zero_after_keys_that_fill_half_of_a_table__is_a_key_of_its_own(
+def test_encode_integers__zero_after_keys_that_fill_half_of_a_table__is_a_key_of_its_own(
     others: list[int],
 ) -> None:
     words = np.array([*others, 0], np.int64)
-    codes, firsts = number_integers(words)
+    codes, firsts = encode_integers(words)
     assert codes.tolist() == list(range(9))
     assert firsts.tolist() == list(range(9))

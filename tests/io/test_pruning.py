@@ -140,8 +140,8 @@ def damaged(path: Path, groups: tuple[int, ...], **options: Any) -> Path:
     content = bytearray(path.read_bytes())
     metadata = pq.ParquetFile(path).metadata
     for group in groups:
-        for place in range(metadata.num_columns):
-            column = metadata.row_group(group).column(place)
+        for position in range(metadata.num_columns):
+            column = metadata.row_group(group).column(position)
             start = column.dictionary_page_offset or column.data_page_offset
             content[start : start + column.total_compressed_size] = bytes(
                 column.total_compressed_size

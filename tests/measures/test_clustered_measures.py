@@ -21,7 +21,7 @@ from tests.measures.test_pooled import (
     WEIGHTED_CASES,
     evaluate,
 )
-from tests.oracles.means import carriers, degrees_of
+from tests.oracles.means import degrees_of, effective_groups
 from tests.oracles.measures import Row
 from tests.oracles.pooled import oracle_of
 from tests.strategies import POOLED_VARIANTS
@@ -55,11 +55,13 @@ def test_gradient__equals_finite_differences(text):
         assert isinstance(of, Decision)
         sums = {"tp": 21.0, "fp": 9.5, "fn": 13.0, "tn": 40.25}
         cells = Confusion(*(np.array([cell]) for cell in sums.values()))
-        slopes = of.slopes(cells, of.chosen)
+        slopes = of.slopes(cells, of.option_values)
         found = {name: slope[0] for name, slope in zip(sums, slopes, strict=True)}
 
         def value(at) -> float:
-            return of.from_confusion(Confusion(*map(np.atleast_1d, at.values())), of.chosen)[0]
+            return of.from_confusion(Confusion(*map(np.atleast_1d, at.values())), of.option_values)[
+                0
+            ]
 
     for name, at in sums.items():
         step = 1e-5 * max(at, 1.0)
@@ -134,11 +136,11 @@ def test_error__is_what_weighing_each_group_tells(case):
     for line in evaluate(table_of(groups), texts, weight=weight):
         if math.isnan(line.value):
             assert math.isnan(line.se), line
-            assert line.caution is None
+            assert line.warning is None
             continue
         wanted, _ = by_weighing(line.measure, groups)
         shares = [[w for w in of_one if w] for of_one in shares_of(line.measure, groups)]
-        clusters, carrying = (min(map(of, shares)) for of in (len, carriers))
+        clusters, carrying = (min(map(of, shares)) for of in (len, effective_groups))
         if (
             line.measure.split("(")[0] in ("NE", "RIG", "NEPos")
             and "background" not in line.measure
@@ -146,9 +148,9 @@ def test_error__is_what_weighing_each_group_tells(case):
             carrying = min(carrying, groups_behind_entropy(line.measure, groups))
         assert line.effective_groups == pytest.approx(min(carrying, clusters), rel=1e-12), line
         if clusters < 2:
-            assert (math.isnan(line.se), line.caution) == (True, "one_group"), line
+            assert (math.isnan(line.se), line.warning) == (True, "one_group"), line
             continue
-        if line.caution == "no_variance":
+        if line.warning == "no_variance":
             assert math.isnan(line.se)
             assert line.value == 0 or wanted == pytest.approx(0, abs=1e-9), line
             continue
@@ -157,7 +159,7 @@ def test_error__is_what_weighing_each_group_tells(case):
         reach = stats.t.ppf(0.975, degrees_of(carrying, clusters)) * line.se
         assert line.ci_low == pytest.approx(line.value - reach, rel=1e-9, abs=1e-12)
         assert line.ci_high == pytest.approx(line.value + reach, rel=1e-9, abs=1e-12)
-        assert line.caution == ("few_groups" if line.effective_groups < 40 else None)
+        assert line.warning == ("few_groups" if line.effective_groups < 40 else None)
 
 
 def clicks(groups: int, seed: int, giant: int = 0) -> dict[str, np.ndarray]:
@@ -206,7 +208,7 @@ def test_error__equals_the_sandwich_of_a_regression_on_a_constant(weight, kind):
 def test_policy_for_undefined_values__leaves_no_error():
     groups = [[Row(0.25, 0), Row(0.5, 0)], [Row(0.75, 0)]]
     for line in evaluate(table_of(groups), ["PCOC", "TPR", "NE"], undefined="zero"):
-        assert (line.value, math.isnan(line.se), line.caution) == (0, True, "pooled")
+        assert (line.value, math.isnan(line.se), line.warning) == (0, True, "pooled")
 
 
 def test_chunk_without_a_scored_row__is_no_cluster() -> None:

@@ -179,7 +179,7 @@ def test_a_group_that_covers_nothing__is_undefined():
 @pytest.mark.parametrize(
     "text", ["alpha-nDCG@5", "ERR-IA(alpha=0.3)", "strec@5", "MAP-IA", "STREC"]
 )
-def test_other_spellings__are_read(text):
+def test_other_aliases__are_read(text):
     ours = {"strec@5": "StRecall@5", "MAP-IA": "AP_IA", "STREC": "StRecall"}
     assert str(measure(text)) == ours.get(text, text.replace("-", "_"))
     assert measure(str(measure(text))) == measure(text)

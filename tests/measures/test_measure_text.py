@@ -138,7 +138,7 @@ def test_text__reads_back_as_the_same_measure(m):
     assert again == m
     assert type(again) is type(m)
     assert (str(again), hash(again), again.cutoff) == (str(m), hash(m), m.cutoff)
-    assert again.chosen == m.chosen
+    assert again.option_values == m.option_values
     assert repr(m) == str(m)
 
 
@@ -159,7 +159,7 @@ def test_copies__are_equal_and_hash_alike(m):
     for again in (copy.copy(m), copy.deepcopy(m), pickled, m(), measure(m)):
         assert again == m
         assert hash(again) == hash(m)
-        assert again.chosen == m.chosen
+        assert again.option_values == m.option_values
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)
@@ -172,11 +172,11 @@ def test_any_text__is_read_or_refused_in_our_words(text):
     assert measure(str(found)) == found
 
 
-# ---- spelling ------------------------------------------------------------------------------------
+# ---- alias ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    "spelling,canonical",
+    "alias,canonical",
     [
         ("MAP", "AP"),
         ("MRR@5", "RR@5"),
@@ -231,14 +231,14 @@ def test_any_text__is_read_or_refused_in_our_words(text):
         ("P()", "P"),
     ],
 )
-def test_spelling__prints_as_ours(spelling, canonical):
-    assert str(measure(spelling)) == canonical
+def test_alias__prints_as_ours(alias, canonical):
+    assert str(measure(alias)) == canonical
 
 
-def test_spelling__every_one_a_class_lists_is_read():
+def test_alias__every_one_a_class_lists_is_read():
     for name, kind in registry.items():
-        for spelling in (name, *kind.spellings):
-            for case in (spelling, spelling.lower(), spelling.upper()):
+        for alias in (name, *kind.aliases):
+            for case in (alias, alias.lower(), alias.upper()):
                 if name == "IPrec":
                     assert measure(f"{case}@0.5") == kind(0.5), case
                 elif name in NEED_OPTION:
@@ -252,10 +252,10 @@ def test_spelling__every_one_a_class_lists_is_read():
                     assert measure(case) == kind(), case
 
 
-def test_spelling__one_that_sets_options__is_the_measure_with_them():
+def test_alias__one_that_sets_options__is_the_measure_with_them():
     for kind in registry.values():
-        for spelling, preset in kind.presets.items():
-            for case in (spelling, spelling.lower(), spelling.upper()):
+        for alias, preset in kind.presets.items():
+            for case in (alias, alias.lower(), alias.upper()):
                 assert measure(case) == kind(**preset), case
                 for option, value in preset.items():
                     with pytest.raises(MeasureError, match=f"already sets {option}=.*{kind.name}"):

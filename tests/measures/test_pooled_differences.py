@@ -121,9 +121,9 @@ def test_every_measure__has_an_error_if_it_says_so() -> None:
     values = list(batched.evaluate(log, score="a", **options))
     differences = list(batched.compare(log, score=["a", "b"], baseline="a", **options))
     for line in (*values, *differences):
-        has_none = line.caution == "no_variance" and math.isnan(line.se)
+        has_none = line.warning == "no_variance" and math.isnan(line.se)
         assert has_none or measure(line.measure).has_error is math.isfinite(line.se), line
-    assert sum(line.caution == "no_variance" for line in values) < len(values) // 20
+    assert sum(line.warning == "no_variance" for line in values) < len(values) // 20
     assert min(len(values), len(differences)) > 400
 
 

@@ -94,7 +94,7 @@ def mean_over_groups(
     return mean
 
 
-def carriers(numbers: Sequence[float]) -> float:
+def effective_groups(numbers: Sequence[float]) -> float:
     """(sum of x^2)^2 / sum of x^4: how many numbers carry the sum of squares."""
     squares = [Fraction(x) ** 2 for x in numbers]
     below = sum(square**2 for square in squares)
@@ -109,10 +109,10 @@ def degrees_of(carrying: float, groups: int) -> float:
     return min(max(2 / (1 / carrying - 1 / groups), 1.0), most)
 
 
-def support(weights: Sequence[float], influences: Sequence[float]) -> tuple[float, float]:
+def behind(weights: Sequence[float], influences: Sequence[float]) -> tuple[float, float]:
     """Effective number of groups, and degrees of freedom, by weights and by influences."""
-    groups, by_weight = len(weights), carriers(weights)
-    by_influence = degrees_of(carriers(influences), groups)
+    groups, by_weight = len(weights), effective_groups(weights)
+    by_influence = degrees_of(effective_groups(influences), groups)
     effective = min(float(groups), by_weight, 1 + by_influence)
     return effective, min(degrees_of(by_weight, groups), by_influence)
 
@@ -133,7 +133,7 @@ def two_pass(name: str, used: Sequence[tuple], value: float) -> tuple[float, flo
     if many < 2 or (equal and weighted):
         effective = float(many)
     else:
-        effective, _ = support(weights, influences)
+        effective, _ = behind(weights, influences)
     if many < 2 or all(math.isclose(v, middle, rel_tol=1e-13, abs_tol=1e-15) for v in values):
         return NAN, effective
     squares = math.fsum(u * u for u in influences)

@@ -92,7 +92,7 @@ def test_parse__reads(text: str, tree: tuple) -> None:
     assert parse(str(tree_of(tree))) == tree_of(tree)
 
 
-def test_parse__every_spelling_of_every_measure__is_the_measure() -> None:
+def test_parse__every_alias_of_every_measure__is_the_measure() -> None:
     for name in [*registry, *aliases, "P_5", "unj_3", "Rprec_mult_0.2", "alpha-DCG", "nERR-IA"]:
         assert names_measure(name), name
         text = f"{name}(bins=15)" if name.lower() in aliases and "ce" in name.lower() else name
@@ -105,7 +105,7 @@ def test_parse__every_spelling_of_every_measure__is_the_measure() -> None:
         (term,) = terms_of(parse(f"{text} < 1"))
         assert isinstance(term, Term)
         assert measure(term.measure) == expected
-        assert measure(term.measure).given == expected.given
+        assert measure(term.measure).explicit_options == expected.explicit_options
 
 
 def test_words__of_the_grammar__name_no_measure() -> None:

@@ -25,7 +25,7 @@ ROWS = {
     "other": [0.1, 0.5, 0.9, 0.7, 0.8, 0.3],
 }
 GAUC = fe.MeasureValue("pctr", "all", "GAUC", 0.6, 3, 2, {"all_negative": 1}, 5 / 6, 1.0, se=0.1)
-AUC = replace(GAUC, measure="AUC", value=0.7, se=math.nan, caution="pooled")
+AUC = replace(GAUC, measure="AUC", value=0.7, se=math.nan, warning="pooled")
 
 
 @dataclass(frozen=True)

@@ -123,9 +123,11 @@ def test_records__have_a_label(call: Any) -> None:
 
 def test_json__has_the_values_of_each_label() -> None:
     compared = compare(measures=OWN)
-    found = json.loads(compared.to_json(movers=2))["labels"]
-    assert found == {label: json.loads(compared[label].to_json(movers=2)) for label in LABELS}
-    assert found["order"]["movers"]
+    found = json.loads(compared.to_json(largest_changes=2))["labels"]
+    assert found == {
+        label: json.loads(compared[label].to_json(largest_changes=2)) for label in LABELS
+    }
+    assert found["order"]["largest_changes"]
 
 
 def test_report__where_labels_have_other_rows() -> None:
@@ -212,7 +214,7 @@ def test_unknown_label__is_named() -> None:
         lambda result, _: result.group_records(),
         lambda result, _: result.state,
         lambda _, comparison: comparison.find("GAUC"),
-        lambda _, comparison: comparison.movers("GAUC"),
+        lambda _, comparison: comparison.largest_changes("GAUC"),
         lambda _, comparison: comparison.decompositions,
         lambda _, comparison: comparison.plot(),
     ],

@@ -1,4 +1,4 @@
-"""Two spellings of one measure under a profile: each name that was requested answers for itself."""
+"""Two aliases of one measure under a profile: each name that was requested answers for itself."""
 
 import copy
 import csv
@@ -101,8 +101,8 @@ def test_compare__each_name_requested__answers_for_itself() -> None:
         assert (line.base_value, line.value) == (alone(name), alone(name, "new"))
         assert lines[requested[name], "all"]["value"] == line.value
         assert kept.find(name).delta == line.delta
-        assert found.movers(name).equals(mine.movers(name))
-        moved = ([v.delta for v in each.slice_movers(name)] for each in (found, mine))
+        assert found.largest_changes(name).equals(mine.largest_changes(name))
+        moved = ([v.delta for v in each.largest_slice_changes(name)] for each in (found, mine))
         assert next(moved) == next(moved)
         parts, own = found.decomposition(name), mine.decomposition(name)
         assert (parts.before, parts.after, parts.within) == (own.before, own.after, own.within)
@@ -134,12 +134,15 @@ def test_report__other_tools_names__prints_what_was_asked_for() -> None:
 def test_names__of_other_tools__follow_options_and_cutoff() -> None:
     assert (fe.AP @ 10, fe.RR, fe.Success @ 1) == (fe.MAP @ 10, fe.MRR, fe.HR @ 1)
     assert (fe.Recall @ 5, fe.Precision @ 5, fe.NDCG @ 5) == (fe.R @ 5, fe.P @ 5, fe.nDCG @ 5)
-    shown = [(fe.NDCG(gain="linear") @ 5).shown, (fe.measure("ndcg_cut_10") @ 5).shown]
+    shown = [
+        (fe.NDCG(gain="linear") @ 5).display_name,
+        (fe.measure("ndcg_cut_10") @ 5).display_name,
+    ]
     assert shown == ["NDCG(gain='linear')@5", "nDCG@5"]
-    assert fe.measure("nERR@3").shown == "nERR@3"
-    assert fe.measure("nERR")(normalize=False).shown == "ERR"  # the name says normalize=True
+    assert fe.measure("nERR@3").display_name == "nERR@3"
+    assert fe.measure("nERR")(normalize=False).display_name == "ERR"  # the name says normalize=True
     assert str(fe.MAP @ 10) == "AP@10"
-    assert copy.copy(fe.MAP @ 10).shown == "MAP@10"
+    assert copy.copy(fe.MAP @ 10).display_name == "MAP@10"
 
 
 def test_compare__other_tools_names__prints_what_was_asked_for() -> None:

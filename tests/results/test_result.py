@@ -48,9 +48,9 @@ def one_result(
 # ---- access by name ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("spelling", ["GAUC", "gauc", " GAUC ", measure("GAUC")])
-def test_value__any_spelling__is_found(spelling: str) -> None:
-    assert one_result().value(spelling) == 0.7123456789
+@pytest.mark.parametrize("alias", ["GAUC", "gauc", " GAUC ", measure("GAUC")])
+def test_value__any_alias__is_found(alias: str) -> None:
+    assert one_result().value(alias) == 0.7123456789
 
 
 def test_value__several_scores__needs_the_score() -> None:
@@ -150,7 +150,7 @@ def test_to_json__nan_and_numpy_values__are_strict_json() -> None:
         "score": "pctr", "by": None, "slice": "all", "measure": "AUC", "name": "AUC",
             "value": None, "se": None,
         "ci_low": None, "ci_high": None, "effective_groups": None, "weight": None,
-        "caution": None, "groups": 12000,
+        "warning": None, "groups": 12000,
         "groups_used": 0, "dropped": {"single_class": 12000}, "rows_share": 0.0,
         "positives_share": None, "aggregate": "pooled", "details": {},
     }  # fmt: skip
@@ -164,7 +164,7 @@ def with_intervals(scores: tuple[str, ...], groups: int) -> Result:
     values = [
         replace(v, se=0.0011, ci_low=v.value - 0.00216, ci_high=v.value + 0.00216,
                 effective_groups=9876.5)
-        if v.measure != "AUC" else replace(v, caution="pooled")
+        if v.measure != "AUC" else replace(v, warning="pooled")
         for v in plain.values
     ]  # fmt: skip
     meta = replace(plain.meta, conventions={"confidence": 0.95})
@@ -187,7 +187,7 @@ def test_print__intervals__stand_beside_values_or_under_them(groups: int) -> Non
         assert "n/a" in text
 
 
-def test_interval__by_any_spelling_and_score() -> None:
+def test_interval__by_any_alias_and_score() -> None:
     result = with_intervals(("a", "b"), 12_000)
     assert result.interval("gauc", "b") == pytest.approx((0.7101856789, 0.7145056789), abs=1e-12)
     with pytest.raises(ArgumentError, match="several score columns"):
@@ -342,7 +342,7 @@ def test_slices__used_groups_that_differ_between_models__are_marked() -> None:
     assert "≥ where models differ" in text
 
 
-def test_cautions__of_models_side_by_side__are_marks() -> None:
-    text = repr(result_of({"GAUC": [0.5, 0.6]}, caution="few_groups", effective_groups=5.0))
+def test_warning__of_models_side_by_side__are_marks() -> None:
+    text = repr(result_of({"GAUC": [0.5, 0.6]}, warning="few_groups", effective_groups=5.0))
     assert text.count("effective groups") == 1
     assert "* fewer than 40 effective groups: the interval is rough\n" in text

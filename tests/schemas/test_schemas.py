@@ -21,7 +21,12 @@ from jsonschema.exceptions import best_match
 
 import fastrank_eval as fe
 from fastrank_eval.apps.cli.main import cli
-from fastrank_eval.apps.nightly.night import EarlierJudgement, Finding, MixChange, NightCalibration
+from fastrank_eval.apps.nightly.night import (
+    CompositionChange,
+    EarlierJudgement,
+    Finding,
+    NightCalibration,
+)
 from fastrank_eval.apps.nightly.summary_files import night_dict, nights_json
 from fastrank_eval.engine.records import JSON_SCHEMAS
 from tests.support.nights import a_night
@@ -50,7 +55,7 @@ COMMANDS: dict[str, tuple[str, list[str]]] = {
     "pairs of classes": ("evaluation", ["classes", *CLASSES, "-m", "AUC", "-a", "ovo", *JSON]),
     "compare": (
         "comparison",
-        ["compare", *LOG, "--baseline", "score_a", "--by", "slot", "--movers", "2", *JSON],
+        ["compare", *LOG, "--baseline", "score_a", "--by", "slot", "--largest-changes", "2", *JSON],
     ),
     "compared labels": ("comparison", ["compare", *BY_LABEL, "--baseline", "score_a", *JSON]),
     "threshold": (
@@ -199,7 +204,7 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, 
         found["compared results"] = "comparison", models[0].compare(models[1]).document()
     night = a_night(
         judged_before=EarlierJudgement("provisional", (("new", "GAUC", 0.5),)),
-        mixes=(MixChange("yesterday", "new", "GAUC", "slot", 0.1, 0.1, 0.0, 0.0),),
+        compositions=(CompositionChange("yesterday", "new", "GAUC", "slot", 0.1, 0.1, 0.0, 0.0),),
         findings=(Finding("gate", "GAUC < 0.6", "new", measure="GAUC"),),
         calibration=(
             NightCalibration("new", "GAUC", "slot=1", 7, 1.0, 2.0, 0.1, 3.0, 0.01, 0.02, 0.1),

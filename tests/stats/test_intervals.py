@@ -11,9 +11,9 @@ from numba import config
 from scipy import stats
 
 import fastrank_eval
-from fastrank_eval.stats.intervals import Support, t_interval, t_quantile
+from fastrank_eval.stats.intervals import ErrorGroups, t_interval, t_quantile
 from fastrank_eval.stats.means import MeanState
-from tests.oracles.means import support
+from tests.oracles.means import behind
 
 PLACES = {"group": "g", "label": "l", "score": "s"}
 
@@ -100,7 +100,7 @@ def test_errors__of_less_than_two_groups__are_unknown():
         assert math.isnan(error_of_mean(values))
         assert math.isnan(state_of(values).moments(0, False).error_of_sum())
         assert math.isnan(error_of_mean(values, [2.0] * len(values)))
-        assert state_of(values).moments(0, False).support().effective_groups == len(values)
+        assert state_of(values).moments(0, False).behind().effective_groups == len(values)
 
 
 @given(
@@ -110,33 +110,33 @@ def test_errors__of_less_than_two_groups__are_unknown():
 def test_support__of_a_mean__is_that_of_influences_in_two_passes(pairs, weighted):
     values = [v for v, _ in pairs]
     weights = [w if weighted else 1.0 for _, w in pairs]
-    found = state_of(values, weights if weighted else None).moments(0, weighted).support()
+    found = state_of(values, weights if weighted else None).moments(0, weighted).behind()
     p = [v * w for v, w in pairs] if weighted else values
     mean = Fraction(sum(map(Fraction, p))) / sum(map(Fraction, weights))
     influences = [Fraction(x) - mean * Fraction(w) for x, w in zip(p, weights, strict=True)]
     size = sum(
         (abs(Fraction(x)) + abs(mean) * Fraction(w)) ** 4 for x, w in zip(p, weights, strict=True)
     )
-    wanted = support(weights, influences)
+    wanted = behind(weights, influences)
     if sum(u**4 for u in influences) > size / 2**24:
         assert (found.effective_groups, found.degrees) == pytest.approx(wanted, rel=1e-4)
 
 
 def test_support__of_one_group_that_varies__is_one():
-    found = state_of([0.0] * 99 + [1.0]).moments(0, False).support()
+    found = state_of([0.0] * 99 + [1.0]).moments(0, False).behind()
     assert found.degrees == pytest.approx(2.0, abs=0.1)
     assert found.effective_groups == pytest.approx(3.0, abs=0.1)
 
 
 def test_support__of_values_near_one_number__is_not_lost_in_rounding():
-    near = state_of([0.5 + 2.0**-20 * k for k in (0, 1, 2, 3)] * 10).moments(0, False).support()
+    near = state_of([0.5 + 2.0**-20 * k for k in (0, 1, 2, 3)] * 10).moments(0, False).behind()
     assert near.degrees == 39
 
 
 @pytest.mark.parametrize("size", [1e300, 1e-300])
 def test_support__of_sizes_beyond_doubles__counts_groups(size):
     values = [0.0] * 20 + [size, 3 * size, 2 * size]
-    found = state_of(values).moments(0, False).support()
+    found = state_of(values).moments(0, False).behind()
     # Fourth powers pass the largest double, or vanish: groups count alone.
     assert (found.degrees, found.effective_groups) == (22, 23)
 
@@ -160,13 +160,13 @@ def test_t_quantile__of_part_of_a_degree__equals_scipy(confidence, degrees):
 
 def test_around__small_and_large_numbers_of_groups():
     narrow, wide = (
-        t_interval(0.5, 0.1, Support(10**6), 0.95),
-        t_interval(0.5, 0.1, Support(2), 0.95),
+        t_interval(0.5, 0.1, ErrorGroups(10**6), 0.95),
+        t_interval(0.5, 0.1, ErrorGroups(2), 0.95),
     )
     assert narrow.high == pytest.approx(0.5 + 0.1 * 1.959966, abs=1e-6)
-    assert narrow.caution is None
+    assert narrow.warning is None
     assert wide.low == pytest.approx(0.5 - 0.1 * 12.706205, abs=1e-6)  # not cut off at 0
-    assert wide.caution == "few_groups"
+    assert wide.warning == "few_groups"
 
 
 # ---- results -------------------------------------------------------------------------------------
@@ -194,20 +194,20 @@ def test_result__interval_and_tables__agree():
         assert result.interval(text) == pytest.approx((line.value - reach, line.value + reach))
         assert reach >= stats.t.ppf(0.95, clusters - 1) * line.se * (1 - 1e-9)
         assert reach <= stats.t.ppf(0.95, line.effective_groups - 1) * line.se * (1 + 1e-9)
-        assert line.caution is None
+        assert line.warning is None
     area = found["AUC(se='clustered')"]
     assert area.se == area.details["se of groups as clusters"]
     logs = np.log(np.maximum(result["GMAP"][~np.isnan(result["GMAP"])], 1e-5))
     error = logs.std(ddof=1) / math.sqrt(len(logs))
-    _, degrees = support([1.0] * len(logs), (logs - logs.mean()).tolist())
+    _, degrees = behind([1.0] * len(logs), (logs - logs.mean()).tolist())
     reach = stats.t.ppf(0.95, degrees) * error
     assert found["GMAP"].se == pytest.approx(found["GMAP"].value * error, rel=1e-6)
     wanted = math.exp(logs.mean() - reach), math.exp(logs.mean() + reach)
     assert result.interval("GMAP") == pytest.approx(wanted, rel=1e-6)
     for text in ("AUC", "KS"):
         assert all(map(math.isnan, result.interval(text)))
-        assert found[text].caution == "pooled"
-    for name in ("se", "ci_low", "ci_high", "effective_groups", "caution"):
+        assert found[text].warning == "pooled"
+    for name in ("se", "ci_low", "ci_high", "effective_groups", "warning"):
         column = result.records()[name].to_pylist()
         assert column == [entry[name] for entry in result.document()["results"]], name
     assert result.meta.conventions["confidence"] == 0.9
@@ -227,15 +227,15 @@ def test_one_group__has_a_value_without_an_error():
     result = fastrank_eval.evaluate(log, **PLACES, measures="GAUC,RR")
     for line in result.document()["results"]:
         assert (line["value"], line["se"], line["ci_low"], line["ci_high"]) == (1, None, None, None)
-        assert line["caution"] == "one_group"
+        assert line["warning"] == "one_group"
     assert "one group has no standard error: GAUC, RR" in repr(result)
     assert "CI" not in repr(result)
 
 
 @pytest.mark.parametrize("groups", [3, 13, 26, 52])
 def test_support__of_carriers_just_below_the_groups__is_that_of_all(groups) -> None:
-    support = Support(groups, float(groups), math.nextafter(groups, 0), difference=True)
-    assert support.degrees == pytest.approx(groups - 1)
+    behind = ErrorGroups(groups, float(groups), math.nextafter(groups, 0), difference=True)
+    assert behind.degrees == pytest.approx(groups - 1)
 
 
 @pytest.mark.parametrize("wrong", [0, 1, -0.5, 95, math.nan, "0.95", True, None])

@@ -94,7 +94,8 @@ def test_order_threads_and_merging__change_nothing():
 
 
 def carriers_in_fractions(base, other, slopes, se) -> float:
-    """The carriers of the first difference, bounded by six degrees for each that carries u."""
+    """The effective groups of the first difference, bounded by six degrees for each that carries
+    u."""
 
     def carried(numbers) -> Fraction | None:
         squares = sum(x**2 for x in numbers)
@@ -135,12 +136,14 @@ def test_carriers__of_decisions_are_those_of_influences_in_fractions(kind):
             other.add(part)
             parts.merge(other)
         se = moments.error(gradient)
-        found = moments.carriers(gradient, se)
+        found = moments.effective_groups(gradient, se)
         assert found == pytest.approx(
             carriers_in_fractions(*(m.tolist() for m in models), slopes, se), rel=1e-10, nan_ok=True
         )
         read = ClusterMoments.from_arrays(moments.to_arrays())
-        assert {found.hex()} == {each.carriers(gradient, se).hex() for each in (parts, read)}
+        assert {found.hex()} == {
+            each.effective_groups(gradient, se).hex() for each in (parts, read)
+        }
 
 
 def test_carriers__of_one_contrast__do_not_depend_on_slopes():
@@ -149,12 +152,14 @@ def test_carriers__of_one_contrast__do_not_depend_on_slopes():
         np.array([[1.0, 4.0, 2.0], [1.0, 1.0, 1.0]]),
         np.array([[2.0, 4.0, 0.0], [1.0] * 3]),
     )
-    assert math.isnan(moments.carriers([0.0] * 4, 1.0))
+    assert math.isnan(moments.effective_groups([0.0] * 4, 1.0))
     moments.add(np.concatenate([base, other]))
     assert (
-        moments.carriers([0.0] * 4, 1.0) == moments.carriers([1.0, 2.0, 3.0, 4.0], 0.1) == 25 / 17
+        moments.effective_groups([0.0] * 4, 1.0)
+        == moments.effective_groups([1.0, 2.0, 3.0, 4.0], 0.1)
+        == 25 / 17
     )
-    assert math.isnan(moments_of(base).carriers([1.0, 1.0], 1.0))
+    assert math.isnan(moments_of(base).effective_groups([1.0, 1.0], 1.0))
 
 
 @pytest.mark.parametrize("contrasts", [[7, 0], [0, 128], [0, 0] * 5])

@@ -59,7 +59,7 @@ def test_scores_in_the_same_order__differ_by_nothing(text: str) -> None:
     line = fe.compare(log, **COLUMNS, score=["old", "new"], baseline="old", measures=text).find(
         text
     )
-    assert (line.delta, line.se, line.caution) == (0, 0, "no_difference")
+    assert (line.delta, line.se, line.warning) == (0, 0, "no_difference")
     assert (line.ci_low, line.ci_high, line.p_value) == (0, 0, 1)
     assert line.verdict == f"no difference: {text} of new and old is the same in every group"
 

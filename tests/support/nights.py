@@ -37,7 +37,7 @@ def a_night(day: int = 1, value: float = 0.75, **changes: Any) -> Night:
     values = tuple(
         MeasureValue(
             "new", name, "GAUC", value / (1 + at), 10, 7, {"all_negative": 3}, 1 / 3, math.nan,
-            se=0.1, ci_low=math.nan, ci_high=math.inf, effective_groups=3.5, caution="few_groups",
+            se=0.1, ci_low=math.nan, ci_high=math.inf, effective_groups=3.5, warning="few_groups",
             by="slot",
         )
         for at, name in enumerate(("all", *HOSTILE))

@@ -157,7 +157,7 @@ def _values(ago: int, random: Random) -> Iterator[MeasureValue]:
                         if measure == "GAUC"
                         else {}
                     ),
-                    caution="few_groups" if label == "device=null" else None,
+                    warning="few_groups" if label == "device=null" else None,
                 )
 
 

@@ -67,7 +67,7 @@ Examples:
       -m "nDCG@10,AP,ERR@20" --test randomisation --replicates 100000
   fastrank-eval compare logs -g user_id -l click -s score_a,score_b \\
       -b score_a -m "GAUC,RR" \\
-      --correction bh --movers 20 --output report.html
+      --correction bh --largest-changes 20 --output report.html
   fastrank-eval compare logs -g user_id -l click,order -s score_a,score_b \\
       -b score_a
   fastrank-eval compare logs -g user_id -l click -s score_a,score_b \\
@@ -95,7 +95,7 @@ Examples:
 @fail_if_compared_option
 def compare(
     sources: tuple[str, ...],
-    movers: int | None,
+    largest_changes: int | None,
     all_slices: bool,
     fail_if: tuple[str, ...],
     quiet: bool,
@@ -140,10 +140,19 @@ def compare(
         if "measures" not in explicit:
             options["measures"] = default_measures(options["test"])
         gates = read_gates(fail_if, options, compared=True)
-        keeps = files.per_group is not None or files.movers(movers) > 0 or needs_groups
+        keeps = (
+            files.per_group is not None
+            or files.largest_changes(largest_changes) > 0
+            or needs_groups
+        )
         with _blaming_baseline(options["baseline"]):
             comparison = compute(run, sources, quiet, keep="values" if keeps else "", **options)
-    files.write(comparison, quiet, movers=files.movers(movers), all_slices=all_slices)
+    files.write(
+        comparison,
+        quiet,
+        largest_changes=files.largest_changes(largest_changes),
+        all_slices=all_slices,
+    )
     exit_if_failed(comparison, gates, every=all_slices)
 
 
@@ -308,7 +317,7 @@ Examples:
 def merge(
     states: tuple[str, ...],
     compared: bool,
-    movers: int | None,
+    largest_changes: int | None,
     all_slices: bool,
     drop_groups: bool,
     fail_if: tuple[str, ...],
@@ -345,7 +354,10 @@ def merge(
         summary: Result | Comparison
         choices = {}
         if compared:
-            choices = {"movers": files.movers(movers), "all_slices": all_slices}
+            choices = {
+                "largest_changes": files.largest_changes(largest_changes),
+                "all_slices": all_slices,
+            }
             summary = merged.compare(**options)
         else:
             shown = {name: options[name] for name in ("confidence", "min_groups")}

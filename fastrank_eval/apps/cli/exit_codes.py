@@ -51,7 +51,7 @@ class ExitCode(IntEnum):
         ("compare", "evaluate", "merge", "nightly"),
     )
     DATA_QUALITY = (
-        *(4, "the rows are not sound"),
+        *(4, "the rows did not pass the checks"),
         "the status is `data_quality`: the rows violate a limit of `[quality]`",
         "look at the data: numbers of such rows say nothing about the models",
         ("nightly",),

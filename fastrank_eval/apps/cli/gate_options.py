@@ -71,7 +71,7 @@ def read_gates(
     """
     if not texts:
         return []
-    from fastrank_eval.engine.conventions import measures_in_force, profile_of, requested_names
+    from fastrank_eval.engine.conventions import profile_of, requested_names, used_measures
     from fastrank_eval.engine.options import OPTIONS
     from fastrank_eval.measures.parser import requested_measures
     from fastrank_eval.results.gates import gate
@@ -86,10 +86,10 @@ def read_gates(
     rate = options["sampling_rate"]
     if rate is not None:
         rate = OPTIONS["sampling_rate"].read("sampling_rate", rate)
-    measured = measures_in_force(computed, conventions, rate)
+    measured = used_measures(computed, conventions, rate)
     names = requested_names(requested, measured)
     for each in gates:
-        each.require({str(m): m.shown for m in measured}, list(options["score"]), names)
+        each.require({str(m): m.display_name for m in measured}, list(options["score"]), names)
         if each.counts_groups and not options["group"]:
             raise ArgumentError(
                 f'gate "{each}": it counts groups; name the key columns by --group.'

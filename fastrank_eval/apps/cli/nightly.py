@@ -183,7 +183,7 @@ def _run_night(
     from fastrank_eval.apps.nightly.summary_files import night_dict
     from fastrank_eval.results.format import printable
 
-    configs = config.of_labels()
+    configs = config.for_labels()
     try:
         with progress_bar(quiet) as progress:
             outcomes = run_night(config, date, labels=labels, now=now, progress=progress)
@@ -265,8 +265,8 @@ def _tried(
 
 def _show_night(config: NightlyConfig, outcome: NightRun) -> _ShownNight:
     """Write the page of the night of a label."""
+    from fastrank_eval.apps.nightly.composition import with_compositions
     from fastrank_eval.apps.nightly.history import History
-    from fastrank_eval.apps.nightly.mix import with_mixes
     from fastrank_eval.apps.nightly.pages import write_again, write_pages
     from fastrank_eval.apps.nightly.periods import with_periods
     from fastrank_eval.apps.nightly.worst_groups import write_groups
@@ -279,7 +279,7 @@ def _show_night(config: NightlyConfig, outcome: NightRun) -> _ShownNight:
     def write() -> None:
         nonlocal night, page
         with closing(History(config.history).of(config.label)) as history:
-            changes, night = history.changes(), with_mixes(night, history)
+            changes, night = history.changes(), with_compositions(night, history)
             night = with_periods(night, history)
             history.write_periods(night, changes)
         page = next((str(path) for path in write_pages(config, night)), None)
@@ -296,7 +296,7 @@ def _keep_provisional(config: NightlyConfig, date: dt.date, reason: str) -> Exit
     from fastrank_eval.results.format import printable
 
     try:
-        nights = [(each, keep_provisional(each, date, reason)) for each in config.of_labels()]
+        nights = [(each, keep_provisional(each, date, reason)) for each in config.for_labels()]
         if any(night is not None for _, night in nights):
             note(f"warning: {date}: stays as it is: {printable(reason)}")
         for each, night in nights:
@@ -324,7 +324,7 @@ def _notify(
         webhook_url(config.notify)  # a missing one shows before the first bad night
         if not any(
             wants_message(config.notify, status, _status_before(each, date))
-            for each, status in zip(config.of_labels(), statuses, strict=True)
+            for each, status in zip(config.for_labels(), statuses, strict=True)
         ):
             return None
         summary = {"schema": SCHEMA, "nights": contents}

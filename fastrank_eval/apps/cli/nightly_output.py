@@ -87,7 +87,7 @@ class NightlyOutput:
         config.check_outside(target, "--json", self._path, remedy)
         if config.folder is None or target.suffix != ".html":
             return
-        folders = [config.folder, *(each.folder for each in config.of_labels() if each.folder)]
+        folders = [config.folder, *(each.folder for each in config.for_labels() if each.folder)]
         if target.parent in [Path(os.path.realpath(folder)) for folder in folders]:
             raise OutputError(f"--json {self._path!r} is a page; name another file.")
 

@@ -240,7 +240,7 @@ comparison_options = combine(
     ),
     option(
         "Comparison",
-        "--movers",
+        "--largest-changes",
         type=click.IntRange(0),
         metavar="N",
         help="List the N groups that raised the first measure of groups most, and the N that "

@@ -43,7 +43,7 @@ _FILE_WIDTH = 120
 #: Methods that write documents, by format.
 _DOCUMENTS = {"markdown": "to_markdown", "latex": "to_latex", "html": "to_html"}
 #: Groups that other reports of a comparison list. Documents leave out the keys of users.
-_MOVERS = 5
+_LARGEST_CHANGES = 5
 
 report_options = combine(
     format_option(
@@ -137,11 +137,11 @@ class ReportFiles:
             check_suffix("--output", output, list(_SUFFIXES), ", or choose --format")
             self.form = _SUFFIXES[Path(output).suffix.lower()]
 
-    def movers(self, requested: int | None) -> int:
+    def largest_changes(self, requested: int | None) -> int:
         """Choose how many groups to list: by default none in a document."""
         if requested is not None:
             return requested
-        return 0 if self.form in _DOCUMENTS else _MOVERS
+        return 0 if self.form in _DOCUMENTS else _LARGEST_CHANGES
 
     def write(
         self,
@@ -209,8 +209,8 @@ def report_text(
     width : int or None
     csv_safe, wide : bool
     **choices
-        For a comparison, `movers`: the groups that changed most to list; `all_slices`: name all
-        slices with a significant difference.
+        For a comparison, `largest_changes`: the groups that changed most to list; `all_slices`:
+        name all slices with a significant difference.
     """
     if form == "json":  # it has all slices
         choices.pop("all_slices", None)

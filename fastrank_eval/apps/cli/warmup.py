@@ -124,7 +124,7 @@ def _evaluate_samples(
     options |= {"group": roles.group or None, "score": roles.scores, "progress": progress}
     result: Result = evaluate(rows, **options)
     # Only AUC of many more rows calls this kernel.
-    for counts in (np.uint8, np.uint16, np.uint32) if task.plan.row_states else ():
+    for counts in (np.uint8, np.uint16, np.uint32) if task.plan.pooled_states else ():
         add_rows(np.zeros(1, counts), np.zeros(1, np.uint32))
     for sample in _samples(rows, roles, task.choices["order"]):
         # Such rows may be refused: a group has no click.
@@ -181,12 +181,12 @@ def _variants(rows: pa.Table, roles: Roles) -> Iterator[tuple[pa.Table, np.ndarr
     import pyarrow as pa
     from pyarrow.compute import array_sort_indices
 
-    from fastrank_eval.io.keys import number_keys
+    from fastrank_eval.io.keys import encode_keys
 
     number = np.arange(rows.num_rows)
     group, firsts = number, number
     if roles.group:
-        group, firsts = number_keys([rows[name].combine_chunks() for name in roles.group])
+        group, firsts = encode_keys([rows[name].combine_chunks() for name in roles.group])
 
     def from_rows(names: Sequence[str], by: np.ndarray) -> pa.Table:
         """Select some columns from other rows."""

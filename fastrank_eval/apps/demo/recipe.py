@@ -167,7 +167,7 @@ class Recipe:
 
     @property
     def style(self) -> IdStyle:
-        """The id style in force."""
+        """The id style used."""
         return self.id_style or ("dense" if self.ids == "int" else "random64")
 
     @property

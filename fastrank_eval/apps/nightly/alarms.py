@@ -78,9 +78,9 @@ def judge_alarms(
     """Judge the sequences of differences that end with a night.
 
     A sequence has the differences of one model, slice and measure from the baseline. Nights of
-    unsound rows, without complete labels, of other conventions and of another baseline are left
-    out. Each sequence has an equal share of `ALPHA`: it is divided by the number of sequences with
-    enough nights so far, and by the number of labels with an alarm.
+    rows that did not pass the checks, without complete labels, of other conventions and of another
+    baseline are left out. Each sequence has an equal share of `ALPHA`: it is divided by the number
+    of sequences with enough nights so far, and by the number of labels with an alarm.
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ def _not_judged(night: Night, since: dt.date | None) -> str:
     if since is not None and night.date < since:
         return f"alarm_since is {since}"
     if night.quality.flags or not night.quality.rows:
-        return "the rows of this night are not sound"
+        return "the rows of this night did not pass the checks"
     if night.provisional:
         return "the labels of this night are not complete"
     return ""

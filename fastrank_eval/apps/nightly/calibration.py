@@ -32,11 +32,11 @@ def calibration_of(evaluation: Evaluation) -> tuple[NightCalibration, ...]:
     plan = evaluation.plan
     worst: list[NightCalibration] = []
     for (score, measure), table in calibration_tables(plan, evaluation.totals).items():
-        for place, row in enumerate(table.to_pylist()):
-            if place < _MOST_SLICES or row["slice"] == ALL:
+        for index, row in enumerate(table.to_pylist()):
+            if index < _MOST_SLICES or row["slice"] == ALL:
                 worst.append(NightCalibration(score=score, measure=measure, **row))
-    places = {measure: place for place, measure in enumerate(map(str, plan.measures))}
-    return tuple(sorted(worst, key=lambda one: (places[one.measure], -one.sigmas)))
+    indices = {measure: index for index, measure in enumerate(map(str, plan.measures))}
+    return tuple(sorted(worst, key=lambda one: (indices[one.measure], -one.sigmas)))
 
 
 def worst_slices(night: Night) -> Iterator[tuple[str, Sequence[NightCalibration], int]]:

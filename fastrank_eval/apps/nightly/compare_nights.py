@@ -19,7 +19,7 @@ from fastrank_eval.analysis.compare import choices_of, compare_slices
 from fastrank_eval.analysis.compared_value import direction_of
 from fastrank_eval.apps.nightly.gate_text import NOT_JUDGED, reads_measures, worst_first
 from fastrank_eval.apps.nightly.history import History
-from fastrank_eval.apps.nightly.maturity import with_comparable_labels
+from fastrank_eval.apps.nightly.label_delay import with_comparable_labels
 from fastrank_eval.apps.nightly.night import (
     EARLIER,
     NO_LABELS_LEFT,
@@ -288,7 +288,7 @@ def _comparable(
             reason = f"no row of {date} has a label"
         return EarlierNight(None, reason, incomparable=earlier is not None)
     if earlier.status == "data_quality":
-        return EarlierNight(None, f"the rows of {date} were not sound", incomparable=True)
+        return EarlierNight(None, f"the rows of {date} did not pass the checks", incomparable=True)
     if not earlier.has_labels:
         return EarlierNight(None, f"{date} was judged without labels", incomparable=True)
     if has_one_class(earlier):
@@ -469,11 +469,11 @@ def _missing_values(
         if score not in scores:
             yield score
         elif measured is None:
-            yield term.shown
+            yield term.display_name
         elif slice_ not in slices:
             yield slice_
         elif (score, slice_, str(measured)) not in keys:
-            yield f"{term.shown} of {score} for {slice_}"
+            yield f"{term.display_name} of {score} for {slice_}"
 
 
 def _judgements(each: Gate, night: Night) -> int:

@@ -34,8 +34,8 @@ from fastrank_eval.apps.nightly.config_checks import (
 from fastrank_eval.apps.nightly.dates import MAX_NIGHTS, date_fields, fill_date
 from fastrank_eval.apps.nightly.drift import DriftLimits
 from fastrank_eval.apps.nightly.labels import (
+    FOR_LABEL,
     KEY_TABLES,
-    OF_LABEL,
     check_labels,
     folder_name,
     read_labels,
@@ -169,7 +169,7 @@ class NightlyConfig:
     alarms : int
         Number of labels with an alarm.
     parts : tuple of NightlyConfig
-        The configurations of several labels; see `of_labels`.
+        The configurations of several labels; see `for_labels`.
     """
 
     file: Path
@@ -196,14 +196,14 @@ class NightlyConfig:
     alarms: int = 1
     parts: tuple[NightlyConfig, ...] = ()
 
-    def of_labels(self) -> tuple[NightlyConfig, ...]:
+    def for_labels(self) -> tuple[NightlyConfig, ...]:
         """Return a configuration for each label, with its own folder of pages."""
         if not self.parts:
             return (self,)
         return tuple(
             replace(
                 self,
-                **{name: getattr(part, name) for name in OF_LABEL},
+                **{name: getattr(part, name) for name in FOR_LABEL},
                 folder=None if self.folder is None else self.folder / folder_name(part.label),
                 parts=(),
             )
@@ -211,7 +211,7 @@ class NightlyConfig:
         )
 
     def select(self, labels: Collection[str]) -> NightlyConfig:
-        """Return the configuration of some labels, as `of_labels` names them."""
+        """Return the configuration of some labels, as `for_labels` names them."""
         return replace(self, parts=tuple(part for part in self.parts if part.label in labels))
 
     @property

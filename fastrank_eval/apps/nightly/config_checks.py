@@ -22,7 +22,7 @@ from fastrank_eval.apps.nightly.dates import (
     parse_duration,
 )
 from fastrank_eval.apps.nightly.display_names import with_standard_errors
-from fastrank_eval.engine.conventions import measures_in_force, profile_of, requested_names
+from fastrank_eval.engine.conventions import profile_of, requested_names, used_measures
 from fastrank_eval.engine.options import DEFAULTS, OPTIONS
 from fastrank_eval.io.computed import parse as parse_score
 from fastrank_eval.measures import Measure
@@ -386,7 +386,7 @@ def _check_watched(
     gates: dict[str, Any], measures: Sequence[Measure], errors: ConfigErrors
 ) -> None:
     if gates["alarm"] is not None and not any(m.has_error for m in measures):
-        names = list_text(m.shown for m in measures)
+        names = list_text(m.display_name for m in measures)
         reason = f"must have a measure with a standard error, got {names}; add one, such as GAUC."
         errors.add("gates", "alarm", gates["alarm"], reason)
 
@@ -492,7 +492,7 @@ def _check_measures(
         return None
     requested = requested_measures(list(options["measures"]))
     profile = None if options["profile"] is None else profile_of(options["profile"])
-    measured = measures_in_force(requested, profile, options["sampling_rate"])
+    measured = used_measures(requested, profile, options["sampling_rate"])
     choices = DEFAULTS if profile is None else {**DEFAULTS, **profile.choices}
     conventions = {name: options[name] or choices[name] for name in ("ties", "weight_rows")}
     refuses_weights = columns is not None and columns["weight"] is not None
@@ -500,17 +500,17 @@ def _check_measures(
     for m in measured:
         refusal = m.refuses(conventions["ties"])
         if refusal:
-            errors.add("evaluate", "measures", m.shown, f"{refusal}.")
+            errors.add("evaluate", "measures", m.display_name, f"{refusal}.")
         if refuses_weights and not m.uses_row_weights:
             reason = "is a measure of rank positions, which cannot use weights of rows; leave it "
             reason += "out, leave weight out of [columns], or write weight_rows = 'ignore'."
-            errors.add("evaluate", "measures", m.shown, reason)
+            errors.add("evaluate", "measures", m.display_name, reason)
         if columns is not None and m.needs_subtopics and columns["subtopics"] is None:
             reason = "needs the column of subtopics; add subtopics to [columns]."
-            errors.add("evaluate", "measures", m.shown, reason)
+            errors.add("evaluate", "measures", m.display_name, reason)
     if len(errors.errors) > errors_before:
         return None
-    names = {str(m): m.shown for m in measured}
+    names = {str(m): m.display_name for m in measured}
     renamed = requested_names(requested, measured)
     with_errors = [
         str(m) for m, used in zip(measured, _used_measures(options), strict=True) if used.has_error
@@ -527,4 +527,4 @@ def _used_measures(options: dict[str, Any]) -> tuple[Measure, ...]:
     """Return the measures that a night computes."""
     requested = with_standard_errors(requested_measures(list(options["measures"])))
     profile = None if options["profile"] is None else profile_of(options["profile"])
-    return measures_in_force(requested, profile, options["sampling_rate"])
+    return used_measures(requested, profile, options["sampling_rate"])

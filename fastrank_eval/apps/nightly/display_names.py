@@ -52,7 +52,7 @@ def with_display_names(night: Night, requested: Sequence[Measure], evaluation: E
     computed = {
         shown.get(name, name): shown.get(text, text) for name, text in evaluation.requested.items()
     }
-    texts = ((shown.get(str(m), str(m)), m.shown) for m in evaluation.plan.measures)
+    texts = ((shown.get(str(m), str(m)), m.display_name) for m in evaluation.plan.measures)
     names = {text: name for text, name in texts if text in night.measures and text != name}
     measured = night.conventions["measures"].items()
     return replace(

@@ -35,7 +35,7 @@ _RECORDS: dict[str, Any] = {"value": MeasureValue, "difference": NightDifference
 PROVISIONAL = "provisional"
 #: The statuses of a night, the worst last.
 #: Fields of a night that are merged from states of nights.
-_PERIODS = ("periods", "period_nights", "period_notes", "mixes")
+_PERIODS = ("periods", "period_nights", "period_notes", "compositions")
 #: Fields of a night that its document lacks: columns, other tables, and a state.
 APART = {"date", "label", "status", "values", "compared", *_PERIODS}
 
@@ -120,7 +120,7 @@ def provisional_values(content: bytes) -> tuple[float, tuple[MeasureValue, ...]]
 
 
 def periods_content(night: Night) -> bytes:
-    """Convert week, month and mixes of a night to JSON.
+    """Convert week, month and compositions of a night to JSON.
 
     Slices have their values of the first measure, as pages and summaries show them.
     """
@@ -133,7 +133,7 @@ def periods_content(night: Night) -> bytes:
 
 
 def with_saved_periods(night: Night, content: bytes) -> Night:
-    """Add the week, the month and the mixes of a night from JSON.
+    """Add the week, the month and the compositions of a night from JSON.
 
     Raises
     ------

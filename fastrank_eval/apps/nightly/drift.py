@@ -201,7 +201,7 @@ def distributions_of(
     keys = {("", ALL), *sorted(slices, key=lambda key: (-rows[key], key))[:_MOST_SLICES]}
     return {
         DriftKey(names[name] if names else name, *key): Distribution(
-            rows[key], DISTRIBUTION.state_in(part.row_states.models[model]).merged_bins()
+            rows[key], DISTRIBUTION.state_in(part.pooled_states.models[model]).merged_bins()
         )
         for part in evaluation.totals.each_slice()
         if (key := (part.by or "", part.label)) in keys
@@ -259,7 +259,7 @@ def distributions_from_bytes(content: bytes, name: str) -> Distributions:
 
 
 class Reference:
-    """The distributions of earlier nights with sound rows.
+    """The distributions of earlier nights whose rows passed the checks.
 
     Nights with another condition on rows are left out, and scores of another expression.
 
@@ -284,9 +284,9 @@ class Reference:
         self._nights: dict[DriftKey, list[tuple[bool, Distribution]]] = {}
         for earlier in history.before(night.date, 2 * nights):
             date, content = earlier.date, history.state(earlier.date, KIND)
-            sound = earlier.status != "data_quality" and earlier.quality.rows
+            passed = earlier.status != "data_quality" and earlier.quality.rows
             where = night.conventions.get("where")
-            if not sound or content is None or earlier.conventions.get("where") != where:
+            if not passed or content is None or earlier.conventions.get("where") != where:
                 continue
             try:
                 distributions = distributions_from_bytes(content, f"the drift state of {date}")

@@ -126,8 +126,8 @@ def with_since(
 ) -> list[Finding]:
     """Add the first date and the number of nights to findings.
 
-    Nights of unsound rows, and nights that did not judge a gate, neither end nor begin a row of
-    nights. The former count if they have the finding.
+    Nights of rows that did not pass the checks, and nights that did not judge a gate, neither end
+    nor begin a row of nights. The former count if they have the finding.
 
     Parameters
     ----------
@@ -313,13 +313,13 @@ def _limited_number(finding: Finding, field: str, counted: bool, night: Night, k
 def _with_since(date: dt.date, finding: Finding, earlier: Sequence[Night]) -> Finding:
     if finding.compared == "before":
         return finding
-    unsound = 0
+    failed = 0
     for night in earlier:
         same = next((one for one in night.findings if one.key == finding.key), None)
         if night.status == "data_quality":
-            unsound += same is not None
+            failed += same is not None
         elif same is not None:
-            nights = 1 + unsound + same.nights
+            nights = 1 + failed + same.nights
             return replace(finding, since=same.since, nights=nights)
         elif finding.condition not in night.gates_not_judged:
             break
@@ -352,7 +352,7 @@ def changes(
       rule did not find it, however old. With fewer than eight such nights, the difference must
       instead be larger than a quarter of the value of the baseline (for AUC and GAUC: of the value
       less 0.5).
-    * Changed since the latest earlier night of sound rows and equal conventions.
+    * Changed since the latest earlier night whose rows passed the checks and equal conventions.
 
     Parameters
     ----------

@@ -26,7 +26,7 @@ CREATE TABLE value (
     rows_share REAL,
     positives_share REAL,
     dropped TEXT NOT NULL,
-    caution TEXT,
+    warning TEXT,
     PRIMARY KEY (label, date, place),
     FOREIGN KEY (label, date) REFERENCES night ON DELETE CASCADE ON UPDATE CASCADE
 ) STRICT, WITHOUT ROWID;

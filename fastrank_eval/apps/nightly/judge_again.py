@@ -13,7 +13,7 @@ from fastrank_eval.apps.nightly.compare_nights import comparison_rows, conventio
 from fastrank_eval.apps.nightly.config import NightlyConfig
 from fastrank_eval.apps.nightly.drift import KIND, Distributions, distributions_from_bytes
 from fastrank_eval.apps.nightly.history import History
-from fastrank_eval.apps.nightly.maturity import is_complete
+from fastrank_eval.apps.nightly.label_delay import is_complete
 from fastrank_eval.apps.nightly.night import EARLIER, NO_LABELS, Finding, Night, SavedStates
 
 #: The time after labels are complete in which a night that cannot be judged again is tried again.
@@ -78,7 +78,7 @@ def due_nights(config: NightlyConfig, now: dt.datetime) -> dict[dt.date, tuple[s
         return due
     with suppress(FastRankEvalError), History(config.history) as history:
         history.claim(config.report, config.labels or [config.options["label"]])
-        for each in config.of_labels():
+        for each in config.for_labels():
             after = each.labels_complete_after
             for night in history.of(each.label).heads(condition=_IS_EARLY):
                 waits = night.provisional or after is not None

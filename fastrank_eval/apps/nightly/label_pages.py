@@ -98,7 +98,7 @@ def check_all_pages(config: NightlyConfig, dates: Sequence[dt.date]) -> None:
     ------
     ArgumentError, OutputError
     """
-    for each in config.of_labels():
+    for each in config.for_labels():
         check_pages(each, dates)
     if config.parts and config.folder is not None:
         check_page(config.folder / "index.html")
@@ -129,7 +129,7 @@ def write_late_pages(config: NightlyConfig, dates: Collection[dt.date]) -> None:
         history.claim(config.report, config.labels or [config.options["label"]])
         late = [
             (each, night)
-            for each in config.of_labels()
+            for each in config.for_labels()
             for date, time in history.of(each.label).write_times(first, last).items()
             if date not in dates and _is_older(each, date, time)
             for night in history.of(each.label).read(date, date)

@@ -33,7 +33,7 @@ _Tables = dict[str, dict[str, Any]]
 
 
 #: What a configuration of several labels has for each of them.
-OF_LABEL = (
+FOR_LABEL = (
     *("label", "scores", "baseline", "measures", "options"),
     *("gates", "labels_complete_after", "quality"),
 )
@@ -144,10 +144,10 @@ def check_labels(
     """
     errors_by_label: dict[str, list[tuple[str, str, object, str]]] = {}
     for label in labels or ("",):
-        of_label = ConfigErrors(errors.file, tables=set(errors.tables))
+        for_label = ConfigErrors(errors.file, tables=set(errors.tables))
         if _table_name(label) not in errors.tables:
-            check_tables(tables_of(tables, label, own.get(label, {})), of_label)
-        errors_by_label[label] = of_label.records
+            check_tables(tables_of(tables, label, own.get(label, {})), for_label)
+        errors_by_label[label] = for_label.records
     # Their tables were not checked, or not as a whole.
     with_mistakes = {
         label
@@ -155,8 +155,8 @@ def check_labels(
         if _table_name(label) in errors.tables
         or any(_is_own(table, key, own.get(label, {})) for table, key, *_ in records)
     }
-    for label, errors_of_label in errors_by_label.items():
-        for error in errors_of_label:
+    for label, errors_for_label in errors_by_label.items():
+        for error in errors_for_label:
             table, key, value, reason = error
             if _is_own(table, key, own.get(label, {})):
                 table = _table_name(label)

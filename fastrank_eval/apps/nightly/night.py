@@ -61,7 +61,7 @@ class NightDifference:
 
 
 @dataclass(frozen=True)
-class MixChange:
+class CompositionChange:
     """The change of a mean from an earlier night as a sum of three parts.
 
     Parameters
@@ -71,10 +71,10 @@ class MixChange:
     by : str
         The slicing of the parts.
     difference : float
-        ``within + mix + remainder``.
+        ``within + composition + remainder``.
     within : float
         The part due to changes of value inside slices.
-    mix : float
+    composition : float
         The part due to changes of the slices' shares.
     remainder : float
         The part that the slices do not explain.
@@ -86,13 +86,13 @@ class MixChange:
     by: str
     difference: float
     within: float
-    mix: float
+    composition: float
     remainder: float
 
 
 @dataclass(frozen=True)
 class NightQuality:
-    """Counts and flags that show whether the rows of a night are sound.
+    """Counts and flags that show whether the rows of a night passed the checks.
 
     Parameters
     ----------
@@ -404,7 +404,7 @@ class Night:
     period_notes : tuple of str
         Nights and slices that could not be merged, why there are no intervals, and other reasons;
         each begins with its periods.
-    mixes : tuple of MixChange
+    compositions : tuple of CompositionChange
         Changes of means on all rows since earlier nights, split by slices. Computed from saved
         states when a page is made.
     provisional : bool
@@ -440,7 +440,7 @@ class Night:
     periods: Mapping[str, tuple[MeasureValue, ...]] = field(default_factory=dict)
     period_nights: Mapping[str, tuple[dt.date, ...]] = field(default_factory=dict)
     period_notes: tuple[str, ...] = ()
-    mixes: tuple[MixChange, ...] = ()
+    compositions: tuple[CompositionChange, ...] = ()
     provisional: bool = False
     labels_complete: dt.datetime | None = None
     label_age: float = math.nan

@@ -24,7 +24,7 @@ from fastrank_eval.io.source import Source, require_columns
 from fastrank_eval.slicing.spec import SliceSpec, requested_slicing
 
 #: Arguments that read labels, or that mean nothing without measures.
-_OF_LABELS = (
+_FOR_LABELS = (
     *("weight", "subtopics", "profile", "ties", "undefined", "groups"),
     *("unjudged", "weight_rows", "sampling_rate", "baseline"),
 )
@@ -64,9 +64,9 @@ class NightSource:
         by = [
             spec
             for spec in (requested_slicing(request.by) if request.by else ())
-            if not _is_of_labels(spec, label)
+            if not _is_for_labels(spec, label)
         ]
-        defaults = dict.fromkeys(_OF_LABELS)
+        defaults = dict.fromkeys(_FOR_LABELS)
         # A null is a fact to report here, not an error.
         common = {**defaults, "label": self.zeros, "by": by, "unretrieved": "allow"}
         return request.replace(keep=frozenset(), **{**common, **changes})
@@ -174,11 +174,11 @@ def without_label_slices(distributions: Distributions, label: str) -> Distributi
     return {
         key: each
         for key, each in distributions.items()
-        if not key.by or not any(_is_of_labels(one, label) for one in requested_slicing(key.by))
+        if not key.by or not any(_is_for_labels(one, label) for one in requested_slicing(key.by))
     }
 
 
-def _is_of_labels(spec: SliceSpec, label: str) -> bool:
+def _is_for_labels(spec: SliceSpec, label: str) -> bool:
     return any(
         column.column == ("positives" if column.activity else label) for column in spec.columns
     )

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.apps.nightly import page_rows, text
 from fastrank_eval.apps.nightly.calibration import by_measure, calibration_verdict, positives
+from fastrank_eval.apps.nightly.composition import composition_parts
 from fastrank_eval.apps.nightly.gate_text import false_alarms, gate_texts, meaning, outcome_of
-from fastrank_eval.apps.nightly.maturity import maturity_texts, status_name
-from fastrank_eval.apps.nightly.mix import mix_parts
+from fastrank_eval.apps.nightly.label_delay import label_delay_texts, status_name
 from fastrank_eval.apps.nightly.night import MOST_VALUES, CurveLine, Night
 from fastrank_eval.apps.nightly.page_rows import (
     MAX_SLICES,
@@ -128,13 +128,15 @@ def night_content(series: NightSeries) -> dict[str, Any]:
         "weekday": _DAYS[night.date.weekday()],
         "level": confidence_text(night),
         "sentences": sentences(night) or [meaning(night)],
-        "gate_texts": [*maturity_texts(night), *_shortened(gate_texts(night))],
+        "gate_texts": [*label_delay_texts(night), *_shortened(gate_texts(night))],
         "sections": [
             *([("failing", "Failing slices")] if failing else []),
             *(each for each in _SECTIONS if optional.get(each[0], True)),
         ],
         "steps": steps,
-        "mixes": {(m.kind, m.score, m.measure): mix_parts(m) for m in night.mixes},
+        "compositions": {
+            (m.kind, m.score, m.measure): composition_parts(m) for m in night.compositions
+        },
         "kinds": series.kinds,
         "headline": headline,
         "cards": _cards(series, headline),

@@ -15,10 +15,10 @@ from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import FastRankEvalError, OutputError
 from fastrank_eval._lib.files import atomic_path
 from fastrank_eval._lib.log import NIGHTLY
+from fastrank_eval.apps.nightly.composition import with_compositions
 from fastrank_eval.apps.nightly.config import NightlyConfig
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.labels import folder_name
-from fastrank_eval.apps.nightly.mix import with_mixes
 from fastrank_eval.apps.nightly.night import Night
 from fastrank_eval.apps.nightly.periods import with_periods
 from fastrank_eval.apps.nightly.worst_groups import (
@@ -186,7 +186,7 @@ def write_pages(config: NightlyConfig, night: Night) -> list[Path]:
                     config,
                     config.folder,
                     history,
-                    with_mixes(with_periods(latest_night, history), history),
+                    with_compositions(with_periods(latest_night, history), history),
                 )
             # Another run may have stored a later night: do not replace its page.
             with history.transaction():
@@ -199,7 +199,7 @@ def write_again(config: NightlyConfig, nights: Sequence[Night]) -> None:
     """Write the pages of nights as the history has them; see `write_pages`."""
     for night in nights if config.folder is not None else ():
         with History(config.history, readonly=True).of(config.label) as history:
-            shown = with_mixes(with_periods(night, history), history)
+            shown = with_compositions(with_periods(night, history), history)
         write_pages(config, shown)
 
 

@@ -335,7 +335,7 @@ def _shown(value: MeasureValue, night: Night) -> MeasureValue:
         ci_low=math.nan,
         ci_high=math.nan,
         effective_groups=math.nan,
-        caution=None,
+        warning=None,
     )
 
 

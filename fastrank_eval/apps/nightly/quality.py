@@ -1,4 +1,4 @@
-"""Judge whether the rows of a night are sound, and its scores distinct."""
+"""Judge whether the rows of a night passed the checks, and its scores distinct."""
 
 from __future__ import annotations
 
@@ -353,7 +353,7 @@ def few_scores(evaluation: Evaluation, limit: int | None) -> tuple[Finding, ...]
     scores, failed_models = evaluation.plan.roles.scores, dict[str, bool]()
     for part in evaluation.totals.each_slice():
         for model, score in enumerate(scores):
-            state = measure.state_in(part.row_states.models[model])
+            state = measure.state_in(part.pooled_states.models[model])
             number = len(state.scores)
             fails = state.rows >= 2 and number < min(minimum, state.rows)
             if not fails and (number >= min(counted, state.rows) or state.rows < _MIN_ROWS):

@@ -23,7 +23,7 @@ from fastrank_eval.stats.drift import FEW_VALUES, QUANTILES
 
 #: The most commands for gates, unless more conditions fail, and for drift.
 MAX_STEPS, MAX_DRIFT_STEPS = 5, 3
-_MOVERS = "20"
+_LARGEST_CHANGES = "20"
 #: Options that choose and read rows.
 _OF_ROWS = ("weight", "unretrieved", "unjudged", "nan", "null_groups", "score_type", "format")
 _QUOTED = r'"(?:[^"]|"")*"'
@@ -128,7 +128,7 @@ def reproduction(night: Night, finding: Finding) -> str:
     words += ["--measures", night.name_of(finding.measure)]
     words += [*_options(night), *_rows(night, finding)]
     if paired and not measure_of(finding.measure).pooled:
-        words += ["--movers", _MOVERS]
+        words += ["--largest-changes", _LARGEST_CHANGES]
     return _command(night, "compare" if paired else "evaluate", scores, words)
 
 

@@ -51,12 +51,12 @@ from fastrank_eval.apps.nightly.findings import (
 )
 from fastrank_eval.apps.nightly.history import History, open_history
 from fastrank_eval.apps.nightly.judge_again import NightRun, compare_again
-from fastrank_eval.apps.nightly.maturity import (
+from fastrank_eval.apps.nightly.label_delay import (
     check_order,
     gate_so_far,
     notes_on_end,
     with_earlier_judgement,
-    with_maturity,
+    with_label_delay,
 )
 from fastrank_eval.apps.nightly.night import (
     NO_LABELS,
@@ -156,7 +156,7 @@ def nightly(
     if now.tzinfo is None:
         raise ArgumentError(f"now: must have a time zone, got {now}; write datetime.now(UTC).")
     NIGHTLY.info("night begun", night=str(date), report=config.report)
-    configs = config.of_labels()
+    configs = config.for_labels()
     # Check that the history can be written before reading rows. A failed run leaves no new file.
     known: set[str] = set()
     if config.history.exists():
@@ -312,7 +312,7 @@ def _evaluated_night(
     )
     few = few_scores(evaluation, config.gates.min_distinct_scores)
     night = with_display_names(night, requested, evaluation)
-    night = with_maturity(night, config.labels_complete_after, now)
+    night = with_label_delay(night, config.labels_complete_after, now)
     return NightRun(night, states, few, distributions)
 
 
@@ -425,6 +425,6 @@ def _compare_and_judge(evaluated: NightRun, config: NightlyConfig, history: Hist
     status = "changed" if any(not finding.condition for finding in findings) else "fine"
     status = "provisional" if night.provisional else status
     status = status if all(gate.passed for gate in gates) else "regression"
-    # Numbers of unsound rows do not describe the models.
+    # Numbers of rows that did not pass the checks do not describe the models.
     status = "data_quality" if quality.flags else status
     return replace(night, gates=tuple(gates), status=status, findings=by_importance(findings))

@@ -12,9 +12,13 @@ from typing import Any
 from urllib.parse import quote
 
 from fastrank_eval.apps.nightly.calibration import calibration_texts, slice_text, worst_slices
+from fastrank_eval.apps.nightly.composition import (
+    composition_parts,
+    composition_texts,
+    find_composition,
+)
 from fastrank_eval.apps.nightly.gate_text import gate_texts, not_judged
-from fastrank_eval.apps.nightly.maturity import maturity_texts, status_name
-from fastrank_eval.apps.nightly.mix import find_mix, mix_parts, mix_texts
+from fastrank_eval.apps.nightly.label_delay import label_delay_texts, status_name
 from fastrank_eval.apps.nightly.night import (
     EARLIER,
     KINDS,
@@ -31,7 +35,7 @@ from fastrank_eval.apps.nightly.text import (
     ago,
     confidence_of,
     confidence_text,
-    lead,
+    headline_of,
     sentences,
 )
 from fastrank_eval.engine.records import JSON_SCHEMAS, MeasureValue, plain_value
@@ -46,7 +50,7 @@ _VALUE_FIELDS = ("score", "measure", "name", "value", *_INTERVAL, *_GROUPS)
 _KEY_FIELDS = ("kind", "score", "by", "slice", "measure", "name")
 _FINDING_FIELDS = (*(field.name for field in fields(Finding)), "name")
 _CALIBRATION_FIELDS = (*(field.name for field in fields(NightCalibration)), "name")
-_MIX_FIELDS = ("by", "difference", "within", "mix", "remainder")
+_COMPOSITION_FIELDS = ("by", "difference", "within", "composition", "remainder")
 _CHANGE_FIELDS = ("delta", *_INTERVAL, "relative", "p_value", "p_adjusted", "verdict")
 
 
@@ -118,10 +122,10 @@ def night_dict(
         "labels_complete": complete and complete.isoformat(timespec="seconds"),
         "judged_before": _earlier_judgement(night),
         "compared_again": [
-            {"date": each.date.isoformat(), "status": each.status, "reason": lead(each)}
+            {"date": each.date.isoformat(), "status": each.status, "reason": headline_of(each)}
             for each in compared_again
         ],
-        "reason": lead(night),
+        "reason": headline_of(night),
         "page": page,
         "page_error": page_error,
         "groups": groups,
@@ -139,8 +143,10 @@ def night_dict(
                 for kind in KINDS
             }
             | {
-                "mix": {
-                    kind: _fields(find_mix(night, kind, v.score, v.measure), _MIX_FIELDS)
+                "composition": {
+                    kind: _fields(
+                        find_composition(night, kind, v.score, v.measure), _COMPOSITION_FIELDS
+                    )
                     for kind in EARLIER
                 }
             }
@@ -260,7 +266,7 @@ def night_markdown(
             for kind in KINDS:
                 change = _change_text(night.difference_of(kind, model, "all", value.measure))
                 if change:
-                    texts.append(f"{change} {_since(kind)}{_mix_text(night, kind, value)}")
+                    texts.append(f"{change} {_since(kind)}{_composition_text(night, kind, value)}")
             models.append(f"* {_code(night.name_of(value.measure))} {', '.join(texts)}")
         models.append("")
     quality = night.quality
@@ -273,7 +279,7 @@ def night_markdown(
         [
             *(
                 f"* {escaped(text)}"
-                for text in (*others, *maturity_texts(night), *gate_texts(night))
+                for text in (*others, *label_delay_texts(night), *gate_texts(night))
                 if text not in known
             ),
             *(f"* not judged: {escaped(each)}" for each in not_judged(night)),
@@ -347,8 +353,13 @@ def _change_line(night: Night, one: TopChanges) -> str:
 
 
 def night_texts(night: Night) -> list[str]:
-    """List the problems and changes of a night, its maturity, gates and notes."""
-    texts = [*sentences(night), *maturity_texts(night), *mix_texts(night), *gate_texts(night)]
+    """List the problems and changes of a night, its label delay, gates and notes."""
+    texts = [
+        *sentences(night),
+        *label_delay_texts(night),
+        *composition_texts(night),
+        *gate_texts(night),
+    ]
     return [*texts, *night.notes]
 
 
@@ -378,11 +389,11 @@ def _change_text(difference: NightDifference | None) -> str:
     return f"{delta} {_MARKS.get(difference.verdict, '')}".strip()
 
 
-def _mix_text(night: Night, kind: str, value: MeasureValue) -> str:
-    one = find_mix(night, kind, value.score, value.measure)
-    if one is None or value.measure != night.mixes[0].measure:
+def _composition_text(night: Night, kind: str, value: MeasureValue) -> str:
+    one = find_composition(night, kind, value.score, value.measure)
+    if one is None or value.measure != night.compositions[0].measure:
         return ""
-    return f" ({', '.join(f'{escaped(name)} {number}' for name, number in mix_parts(one))})"
+    return f" ({', '.join(f'{escaped(name)} {number}' for name, number in composition_parts(one))})"
 
 
 def _since(kind: str) -> str:

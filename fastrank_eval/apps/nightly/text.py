@@ -177,14 +177,14 @@ def interval(low: float, high: float, digits: int, sign: bool = False) -> str:
     return f"[{amount(low, digits, sign)}, {amount(high, digits, sign)}]"
 
 
-def caution(name: str | None) -> str:
-    """Format a caution about the interval of a value.
+def warning(name: str | None) -> str:
+    """Format a warning about the interval of a value.
 
     The interval is rough, or there is none.
 
     Examples
     --------
-    >>> caution("pooled"), caution("few_groups"), caution(None)
+    >>> warning("pooled"), warning("few_groups"), warning(None)
     ('no interval', 'few effective groups', '')
     """
     names = {
@@ -288,7 +288,7 @@ _DOUBTS = {
 _PLURAL_WITH_S = re.compile(r"[a-z]*[a-rt-xz]")
 
 
-def lead(night: Night) -> str:
+def headline_of(night: Night) -> str:
     """Return the most important sentence; empty for a fine night."""
     return next(iter(sentences(night)), "")
 

@@ -18,7 +18,7 @@ from matplotlib.transforms import Affine2D
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval.analysis.plots import dash, mark
 from fastrank_eval.apps.nightly.compare_nights import convention_differences
-from fastrank_eval.apps.nightly.maturity import status_name
+from fastrank_eval.apps.nightly.label_delay import status_name
 from fastrank_eval.apps.nightly.night import Night
 from fastrank_eval.apps.nightly.page_rows import cell
 from fastrank_eval.apps.nightly.text import STATUSES, amount, day_text
@@ -34,7 +34,8 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 50.0, 12.0, 10.0, 38.0  # around the numbers
 #: Explains the strip of statuses.
 STRIP_TEXT = (
     "The strip below a chart has a bar for each night: low if it was fine or provisional, of "
-    "middle height if a number changed, high after a regression (red) or with unsound data. "
+    "middle height if a number changed, high after a regression (red) or with rows that did not "
+    "pass the checks. "
     "Provisional nights have a blue background: their numbers will change."
 )
 #: Height of the strip, and the share of it that the bar of a status takes.

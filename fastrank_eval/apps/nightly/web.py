@@ -28,10 +28,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError, HistoryError
 from fastrank_eval._lib.log import SERVE
+from fastrank_eval.apps.nightly.composition import with_compositions
 from fastrank_eval.apps.nightly.dates import parse_date
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.label_pages import labels_content
-from fastrank_eval.apps.nightly.mix import with_mixes
 from fastrank_eval.apps.nightly.night import PERIODS, Night
 from fastrank_eval.apps.nightly.page import page, policy, render
 from fastrank_eval.apps.nightly.pages import LONGEST_QUERY, WebLinks, other_labels
@@ -279,10 +279,10 @@ class _Drawer:
 
     def _draw(self, answer: _Answer, request: Request) -> bytes:
         with self._source.open() as history:
-            return answer(_of_label(history, request), request).encode()
+            return answer(_for_label(history, request), request).encode()
 
 
-def _of_label(history: History, request: Request) -> History:
+def _for_label(history: History, request: Request) -> History:
     """Return the history of the requested label, by default the first."""
     labels = history.labels() or ("",)
     label = request.query_params.get("label", labels[0])
@@ -335,7 +335,7 @@ def _night_page(history: History, dates: Sequence[dt.date], date: dt.date) -> st
 
 
 def _with_periods(history: History, night: Night) -> Night:
-    """Add the stored week, month and mixes, or merge them if that is quick."""
+    """Add the stored week, month and compositions, or merge them if that is quick."""
     stored = history.with_periods(night)
     if stored is not None:
         return stored
@@ -343,7 +343,7 @@ def _with_periods(history: History, night: Night) -> Night:
     try:
         size = history.state_bytes(first, night.date)
         if size <= MAX_STATE_BYTES:
-            return with_periods(with_mixes(night, history), history)
+            return with_periods(with_compositions(night, history), history)
         note = (
             f"Week and month are not shown here: merging {size / 1e6:,.0f} MB of saved states "
             "takes too long. The page that 'fastrank-eval nightly' writes has them."

@@ -122,7 +122,7 @@ def compare_content(first: Night, second: Night) -> dict[str, Any]:
         "second": second,
         "different": different,
         "provisional": [night.date for night in (first, second) if night.provisional],
-        "unsound": [night.date for night in (first, second) if night.status == "data_quality"],
+        "failed": [night.date for night in (first, second) if night.status == "data_quality"],
         "tables": tables,
         "level": confidence_text(second),
     }

@@ -47,7 +47,7 @@ from fastrank_eval.io.columns import refuse_unhashable
 from fastrank_eval.io.computed import input_columns
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.parser import requested_measures, text_with_options
-from fastrank_eval.results.labels import of_labels
+from fastrank_eval.results.labels import for_labels
 from fastrank_eval.results.result import Result, result_of
 from fastrank_eval.results.state import state_of_run
 from fastrank_eval.slicing.bins import Distribution
@@ -370,7 +370,7 @@ def evaluate(
         label: result_of(evaluation, "scores" in kept, reply.states[label])
         for label, evaluation in reply.evaluations(started).items()
     }
-    return of_labels(Result, options["label"], results, per_group=None)
+    return for_labels(Result, options["label"], results, per_group=None)
 
 
 @typed
@@ -398,7 +398,8 @@ def compare(
     partitions : int, optional
         As in `evaluate`.
     keep : {"", "values"}
-        ``"values"`` sends the values of every group to the driver, for `Comparison.movers`.
+        ``"values"`` sends the values of every group to the driver, for
+        `Comparison.largest_changes`.
     **options
         `baseline`, and as in `evaluate`.
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from fastrank_eval._lib.arrow import arrow_column, bytes_column
 from fastrank_eval._lib.errors import SourceError
-from fastrank_eval.integrations.trec.lines import Layout, not_allowed
+from fastrank_eval.integrations.trec.lines import FileColumns, not_allowed
 from fastrank_eval.io.source import type_name
 
 _BATCH_ROWS = 1 << 20
@@ -42,7 +42,9 @@ def empty_queries(source: object) -> list[str]:
     return [_id_bytes(query, "query").decode() for query, docs in source.items() if not docs]
 
 
-def batches_of_mapping(source: Mapping[Any, Any], layout: Layout) -> Iterator[pa.RecordBatch]:
+def batches_of_mapping(
+    source: Mapping[Any, Any], file_columns: FileColumns
+) -> Iterator[pa.RecordBatch]:
     """Yield the pairs of ``{query: {doc: number}}``, in its order.
 
     Raises
@@ -59,16 +61,16 @@ def batches_of_mapping(source: Mapping[Any, Any], layout: Layout) -> Iterator[pa
     while pairs_of_batch := list(islice(pairs, _BATCH_ROWS)):
         queries, docs, values = zip(*pairs_of_batch, strict=True)
         columns = [bytes_column(ids, pa.string()) for ids in (queries, docs)]
-        numbers = _numbers_of_mapping(values, layout)
+        numbers = _numbers_of_mapping(values, file_columns)
         if numbers is None:
             query, doc, value = next(
-                row for row in pairs_of_batch if _numbers_of_mapping(row[2:], layout) is None
+                row for row in pairs_of_batch if _numbers_of_mapping(row[2:], file_columns) is None
             )
             raise SourceError(
-                f"Query {query.decode()!r}, document {doc.decode()!r}: the {layout.number} "
-                f"{value!r} is no {'finite ' * (layout.number == 'grade')}number."
+                f"Query {query.decode()!r}, document {doc.decode()!r}: the {file_columns.number} "
+                f"{value!r} is no {'finite ' * (file_columns.number == 'grade')}number."
             )
-        names = ["query", "doc", layout.number]
+        names = ["query", "doc", file_columns.number]
         yield pa.RecordBatch.from_arrays([*columns, arrow_column(numbers)], names=names)
 
 
@@ -83,17 +85,17 @@ def _id_bytes(key: object, what: str) -> bytes:
     raise SourceError(f"The {what} {key!r} is {type_name(key)}: ids are text or integers.")
 
 
-def _numbers_of_mapping(values: Sequence[Any], layout: Layout) -> np.ndarray | None:
+def _numbers_of_mapping(values: Sequence[Any], file_columns: FileColumns) -> np.ndarray | None:
     """Convert the numbers of a mapping, or None if one is not a number."""
     if not all(isinstance(value, int | float | np.number | np.bool_) for value in values):
         return None
-    grades = layout.number == "grade"
+    grades = file_columns.number == "grade"
     is_integer = grades and not any(isinstance(value, float | np.floating) for value in values)
     try:
         numbers = np.array(values, np.int64 if is_integer else np.float64)
     except (OverflowError, TypeError):
         return None
-    return None if not_allowed(numbers, layout.number).any() else numbers
+    return None if not_allowed(numbers, file_columns.number).any() else numbers
 
 
 def has_scores(run: Mapping[Any, Mapping[Any, Any]]) -> bool:

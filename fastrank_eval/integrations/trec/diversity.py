@@ -13,7 +13,7 @@ from fastrank_eval._lib.errors import ArgumentError, SourceError
 from fastrank_eval.integrations.trec.dicts import is_nested
 from fastrank_eval.integrations.trec.lines import DIVERSITY_QRELS
 from fastrank_eval.integrations.trec.tables import SUBTOPICS, read_rows
-from fastrank_eval.io.keys import number_keys
+from fastrank_eval.io.keys import encode_keys
 from fastrank_eval.io.subtopics import MAX_SUBTOPICS
 
 
@@ -77,7 +77,7 @@ def read_diversity_qrels(
         )
     names = {"query": query, "subtopic": subtopic, "doc": doc, "grade": grade}
     rows = read_rows(source, DIVERSITY_QRELS, names, format)[0].table
-    pair, first = number_keys([rows[name].combine_chunks() for name in ("query", "doc")])
+    pair, first = encode_keys([rows[name].combine_chunks() for name in ("query", "doc")])
     grades = as_array(rows["grade"].combine_chunks())
     best = np.full(len(first), grades.min(initial=0))
     np.maximum.at(best, pair, grades)
@@ -102,7 +102,7 @@ def _subtopic_numbers(rows: pa.Table) -> np.ndarray:
     if all(text.isascii() and text.isdigit() and int(text) < MAX_SUBTOPICS for text in texts):
         return np.array([int(text) for text in texts], np.int64)[text_of_row]
     queries = as_array(query.indices).astype(np.int64)
-    pair, first = number_keys([query.indices, subtopic.indices])
+    pair, first = encode_keys([query.indices, subtopic.indices])
     order = np.lexsort((first, queries[first]))
     starts = np.searchsorted(queries[first][order], queries[first][order])
     number = np.empty(len(first), np.int64)

@@ -147,7 +147,7 @@ def evaluate(
         asked = single_measures(measures, _VERSIONS[profile], grades)
     else:
         asked = list(requested_measures(measures))
-    used = [at_level(one, level).shown_as(one.shown) for one in asked]
+    used = [at_level(one, level).with_display_name(one.display_name) for one in asked]
     result = evaluate_table(
         joined.table,
         group="query",

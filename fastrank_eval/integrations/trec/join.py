@@ -15,7 +15,7 @@ from fastrank_eval._lib.arrow import arrow_column, column_with_nulls, frozen
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval._lib.jit import kernel
-from fastrank_eval.groups.profile import descends
+from fastrank_eval.groups.scan import descends
 from fastrank_eval.groups.ties import order_by_item
 from fastrank_eval.integrations.trec.dicts import (
     has_grades,
@@ -24,7 +24,7 @@ from fastrank_eval.integrations.trec.dicts import (
     is_one_run,
     sign_of_swapping,
 )
-from fastrank_eval.integrations.trec.lines import QRELS, RUN, Layout
+from fastrank_eval.integrations.trec.lines import QRELS, RUN, FileColumns
 from fastrank_eval.integrations.trec.pairs import (
     Common,
     PairTable,
@@ -257,10 +257,12 @@ def _name_runs(run: object, names: Mapping[str, str | None]) -> dict[str, object
     return dict(run)
 
 
-def _has_columns(table: Mapping[Any, Any], layout: Layout, names: Mapping[str, str | None]) -> bool:
+def _has_columns(
+    table: Mapping[Any, Any], file_columns: FileColumns, names: Mapping[str, str | None]
+) -> bool:
     """Return whether a mapping is a table with the columns of a layout."""
-    columns = columns_of(table.keys(), layout, names)
-    return all(columns[column] in table for column in ("query", "doc", layout.number))
+    columns = columns_of(table.keys(), file_columns, names)
+    return all(columns[column] in table for column in ("query", "doc", file_columns.number))
 
 
 def refuse_swapped(qrels: object, runs: Sequence[object], names: Mapping[str, str | None]) -> None:
@@ -313,12 +315,12 @@ def _table(both: Common, scores: Mapping[str, tuple[np.ndarray, np.ndarray]]) ->
         query, row, judgement, _, _ = arrange(both, first, order, bounds, judgements)
         unretrieved = np.flatnonzero(row < 0)
         all_docs = [docs, judged_docs.take(arrow_column(judgement[unretrieved]))]
-        places = row.copy()
-        places[unretrieved] = len(docs) + np.arange(len(unretrieved))
+        indices = row.copy()
+        indices[unretrieved] = len(docs) + np.arange(len(unretrieved))
         lo, hi = both.starts[[first, last]].tolist()
         arrays = [
             both.texts.take(arrow_column(queries[query])).cast(pa.string()),
-            pa.concat_arrays(all_docs).take(arrow_column(places)).cast(pa.string()),
+            pa.concat_arrays(all_docs).take(arrow_column(indices)).cast(pa.string()),
         ]
         for score, is_null in scores.values():
             # Row -1 is the one after the last.

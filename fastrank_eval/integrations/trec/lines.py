@@ -220,7 +220,7 @@ _NON_ASCII = 128
 
 
 @dataclass(frozen=True)
-class Layout:
+class FileColumns:
     """The fields of a line.
 
     Parameters
@@ -251,7 +251,7 @@ class Layout:
 
 
 #: trec_eval ignores fields after the run tag, and rejects fields after the relevance.
-RUN = Layout(
+RUN = FileColumns(
     "run",
     "qid Q0 docno rank score tag",
     {"query": 0, "doc": 2, "score": 4, "run": 5},
@@ -260,7 +260,7 @@ RUN = Layout(
     6,
     True,
 )
-QRELS = Layout(
+QRELS = FileColumns(
     "qrels",
     "qid iter docno rel",
     {"query": 0, "doc": 2, "grade": 3},
@@ -307,7 +307,7 @@ class Lines:
         return row if self.numbers is None else int(self.numbers[row])
 
 
-def read_lines(block: bytearray, layout: Layout) -> Lines:
+def read_lines(block: bytearray, file_columns: FileColumns) -> Lines:
     """Read the lines of a block into columns.
 
     Parameters
@@ -315,13 +315,13 @@ def read_lines(block: bytearray, layout: Layout) -> Lines:
     block : bytearray
         Complete lines, each with a newline, and `PADDING`. Blank lines and lines that begin with
         ``#`` count as lines but have no row.
-    layout : Layout
+    file_columns : FileColumns
     """
-    names = list(layout.columns)
+    names = list(file_columns.columns)
     width, room = len(names), -(-len(block) // _STEP) * _STEP
     max_rows, keep = max(room // _USUAL_LINE, _FEW_ROWS), False
-    column = np.full(max(layout.columns.values()) + 1, -1, np.int64)
-    column[list(layout.columns.values())] = np.arange(width)
+    column = np.full(max(file_columns.columns.values()) + 1, -1, np.int64)
+    column[list(file_columns.columns.values())] = np.arange(width)
     padded = frozen(np.frombuffer(block, np.uint8))
     length = len(padded) - len(PADDING)
     # Bytes are read and written eight at a time.
@@ -342,12 +342,12 @@ def read_lines(block: bytearray, layout: Layout) -> Lines:
             uint64_windows(padded),
             np.int64(length),
             frozen(column),
-            frozen(np.array([name in layout.repeated for name in names])),
-            np.int64(names.index(layout.number)),
+            frozen(np.array([name in file_columns.repeated for name in names])),
+            np.int64(names.index(file_columns.number)),
             np.int64(names.index("doc")),
             keep,
-            np.int64(layout.fields),
-            layout.more,
+            np.int64(file_columns.fields),
+            file_columns.more,
             np.int64(room),
             slots,
             ends,
@@ -374,12 +374,12 @@ def read_lines(block: bytearray, layout: Layout) -> Lines:
         return pa.Array.from_buffers(pa.large_string(), int(text_counts[i]), buffers)
 
     line_numbers = None if rows == lines else row_lines[:rows].copy()
-    faults = [] if faulty_line < 0 else [(faulty_line, _field_count_error(fields, layout))]
+    faults = [] if faulty_line < 0 else [(faulty_line, _field_count_error(fields, file_columns))]
     row_faults: list[tuple[int, str]] = []
     arrays: dict[str, pa.Array] = {}
     is_ascii = bool(padded.max() < _NON_ASCII)
     for i, name in enumerate(names):
-        if name == layout.number:
+        if name == file_columns.number:
             if not others:
                 kind = np.float64 if name == "score" or points else np.int64
                 arrays[name] = arrow_column(values[:rows].astype(kind))
@@ -392,8 +392,10 @@ def read_lines(block: bytearray, layout: Layout) -> Lines:
         if not is_ascii:
             reason = f"its {name} is not UTF-8"
             for row in _not_utf8(arrays[name]):
-                row_faults.append((int(first[row]) if name in layout.repeated else row, reason))
-        if name in layout.repeated:
+                row_faults.append(
+                    (int(first[row]) if name in file_columns.repeated else row, reason)
+                )
+        if name in file_columns.repeated:
             arrays[name] = run_ends(arrays[name], first, rows)
     faults += [
         (row if line_numbers is None else int(line_numbers[row]), reason)
@@ -407,28 +409,30 @@ def read_lines(block: bytearray, layout: Layout) -> Lines:
         fault = line, f"{reason}: {shown!r}"
     arrays["hash"] = arrow_column(hashes[:rows].copy())
     batch = pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
-    comments = 0 if line_numbers is None else _comments_like_rows(block, layout)
+    comments = 0 if line_numbers is None else _comments_like_rows(block, file_columns)
     return Lines(batch, line_numbers, lines, fault, comments)
 
 
-def _comments_like_rows(block: bytearray, layout: Layout) -> int:
+def _comments_like_rows(block: bytearray, file_columns: FileColumns) -> int:
     """Count comments that have the fields of a row and its number."""
-    count, number = 0, layout.columns[layout.number]
+    count, number = 0, file_columns.columns[file_columns.number]
     for line in re.finditer(rb"^#.*", block, re.MULTILINE):
         fields = line.group().split()
-        if len(fields) == layout.fields and re.fullmatch(rb"-?[\d.]+(?:e-?\d+)?", fields[number]):
+        if len(fields) == file_columns.fields and re.fullmatch(
+            rb"-?[\d.]+(?:e-?\d+)?", fields[number]
+        ):
             count += 1
     return count
 
 
-def _field_count_error(fields: int, layout: Layout) -> str:
-    message = f"{fields} field{'s' * (fields != 1)} where {layout.kind} lines have {layout.fields} "
-    message += f"({layout.form})"
+def _field_count_error(fields: int, file_columns: FileColumns) -> str:
+    message = f"{fields} field{'s' * (fields != 1)} where {file_columns.kind} lines have "
+    message += f"{file_columns.fields} ({file_columns.form})"
     swapped = {
         ("qrels", 6): "; it looks like a run (read_run): judgements come first, runs second",
         ("run", 4): "; it looks like judgements (read_qrels), which come before runs",
     }
-    return message + swapped.get((layout.kind, fields), "")
+    return message + swapped.get((file_columns.kind, fields), "")
 
 
 def not_allowed(numbers: np.ndarray, name: str) -> np.ndarray:

@@ -71,7 +71,7 @@ class Line:
     @property
     def has_gains(self) -> bool:
         """Whether a measure has a table of gains."""
-        return any(isinstance(m.chosen.get("gain"), tuple) for m in self.measures)
+        return any(isinstance(m.option_values.get("gain"), tuple) for m in self.measures)
 
 
 @dataclass(frozen=True)
@@ -284,7 +284,7 @@ def single_measures(
     for line in sorted(report_lines(split, version), key=lambda line: order[line.request]):
         if len(line.measures) == 1:
             (one,) = line.for_grades(grades).measures
-            measures.append(one.shown_as(line.name))
+            measures.append(one.with_display_name(line.name))
         elif line.request not in _NICKNAMES:
             raise ArgumentError(
                 f"measures: must be measures, got {line.request!r}; take trec_report for this line "
@@ -375,7 +375,7 @@ def _find_trec(request: str, version: int) -> list[tuple[str, str, tuple[str, ..
 
 def _line_of_measure(request: str | Measure, version: int, level: float) -> Line:
     """Make the line of a measure of this package; it keeps its name."""
-    text = request.shown if isinstance(request, Measure) else request
+    text = request.display_name if isinstance(request, Measure) else request
     if text in _COUNTS_OF_RUN:
         return Line(text, by_query=False, count=True, fact=_COUNTS_OF_RUN[text], request=text)
     if isinstance(request, str) and not names_measure(request):
@@ -462,13 +462,13 @@ def _lines_of(
 
 def at_level(original: Measure, level: float) -> Measure:
     """Set the least relevant grade of a measure that does not set it."""
-    if "rel" in original.given:
+    if "rel" in original.explicit_options:
         return original
-    return original(rel=level) if level != 1 and "rel" in original.chosen else original
+    return original(rel=level) if level != 1 and "rel" in original.option_values else original
 
 
 def _with_gains(original: Measure, grades: Iterable[float]) -> Measure:
-    gains = original.chosen.get("gain")
+    gains = original.option_values.get("gain")
     if not isinstance(gains, tuple) or isinstance(original, UserModel):
         return original
     return original(gain={**{grade: grade for grade in grades if grade > 0}, **dict(gains)})

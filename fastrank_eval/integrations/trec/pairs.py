@@ -38,7 +38,7 @@ def hash_texts(texts: pa.Array) -> np.ndarray:
     return frozen(hashes)
 
 
-def number_texts(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+def encode_texts(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     """Number the distinct texts in order of first appearance.
 
     Parameters
@@ -203,8 +203,8 @@ def take_texts(texts: pa.Array, rows: np.ndarray) -> pa.Array:
     offsets, content = text_buffers(texts)
     starts, lengths = offsets[rows], offsets[rows + 1] - offsets[rows]
     ends = np.append(0, np.cumsum(lengths))
-    places = np.arange(ends[-1]) + np.repeat(starts - ends[:-1], lengths)
-    buffers = [None, pa.py_buffer(ends), pa.py_buffer(content[places])]
+    indices = np.arange(ends[-1]) + np.repeat(starts - ends[:-1], lengths)
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(content[indices])]
     return pa.Array.from_buffers(pa.large_string(), len(rows), buffers)
 
 
@@ -298,7 +298,7 @@ class PairTable:
         texts = concat_texts([chunk.values for chunk in runs])
         lengths = [np.diff(as_array(chunk.run_ends), prepend=0) for chunk in runs]
         sizes = np.concatenate([np.empty(0, np.int64), *lengths])
-        codes, firsts = number_texts(texts)
+        codes, firsts = encode_texts(texts)
         starts = np.zeros(len(firsts) + 1, np.int64)
         np.add.at(starts, codes + 1, sizes)
         starts = frozen(np.cumsum(starts))
@@ -402,7 +402,7 @@ class Common:
     def __init__(self, run: PairTable, judged: PairTable, complete: bool = False) -> None:
         self.run, self.judged = run.grouped, judged.grouped
         self.texts = concat_texts([run.queries, judged.queries])
-        codes, self.queries = number_texts(self.texts)
+        codes, self.queries = encode_texts(self.texts)
         judged_codes = codes[len(run.queries) :]
         self.firsts, self.ends = np.zeros((2, len(self.queries)), np.int64)
         self.firsts[judged_codes] = judged.starts[:-1]

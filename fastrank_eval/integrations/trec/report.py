@@ -303,7 +303,7 @@ def _report(tag: str, lines: tuple[Line, ...], ranked: RankedQueries, version: i
         elif line.measures:
             summary.append(sum(result.value(m) for m in line.measures) / len(line.measures))
     queries = tuple(names[index] for index in order)
-    named = [one.shown_as(line.name) for line in lines for one in line.measures]
+    named = [one.with_display_name(line.name) for line in lines for one in line.measures]
     notes = tuple(_notes(tag, named, ranked.table))
     return TrecReport(tag, lines, tuple(summary), queries, tuple(columns), notes)
 

@@ -38,7 +38,7 @@ from fastrank_eval.integrations.trec.dicts import (
 from fastrank_eval.integrations.trec.lines import (
     QRELS,
     RUN,
-    Layout,
+    FileColumns,
     Lines,
     not_allowed,
     read_lines,
@@ -75,7 +75,9 @@ _BATCH_ROWS = 1 << 20
 
 
 def columns_of(
-    present: Collection[str], layout: Layout, names: Mapping[str, str | None] = MappingProxyType({})
+    present: Collection[str],
+    file_columns: FileColumns,
+    names: Mapping[str, str | None] = MappingProxyType({}),
 ) -> dict[str, str]:
     """Find the columns of a table by the names that other tools use.
 
@@ -83,7 +85,7 @@ def columns_of(
     ----------
     present : collection of str
         Names of the columns of the table.
-    layout : Layout
+    file_columns : FileColumns
     names : mapping of str to (str or None)
         Names that the caller gives.
 
@@ -96,16 +98,16 @@ def columns_of(
     pairs = [(given.get("query", query), given.get("doc", doc)) for query, doc in _ID_NAMES]
     ids = next((pair for pair in pairs if {*pair} <= {*present}), pairs[0])
     columns = dict(zip(("query", "doc"), ids, strict=True))
-    for column in layout.columns:
+    for column in file_columns.columns:
         if column not in columns:
             known = _OTHER_NAMES[column]
             name = next((name for name in known if name in present), known[0])
             columns[column] = given.get(column, name)
-    return {column: columns[column] for column in layout.columns}
+    return {column: columns[column] for column in file_columns.columns}
 
 
 def _batches_of_columns(
-    source: object, layout: Layout, names: Mapping[str, str | None], format_: str | None
+    source: object, file_columns: FileColumns, names: Mapping[str, str | None], format_: str | None
 ) -> Iterator[pa.RecordBatch]:
     """Yield the columns of a table, frame or file as strings and numbers.
 
@@ -113,7 +115,7 @@ def _batches_of_columns(
     ----------
     source : object
         A source of `open_source`.
-    layout : Layout
+    file_columns : FileColumns
         The columns to read; ``run`` may be missing.
     names : mapping of str to (str or None)
         Names of the columns in the source; None for those of `columns_of`.
@@ -128,14 +130,14 @@ def _batches_of_columns(
         If the source cannot be read.
     """
     known = chain(*_ID_NAMES, *_OTHER_NAMES.values(), filter(None, names.values()))
-    ids = {*known} - {*_OTHER_NAMES["grade"], names.get(layout.number)}
+    ids = {*known} - {*_OTHER_NAMES["grade"], names.get(file_columns.number)}
     opened = open_source(source, format=format_, text=sorted(filter(None, ids)))
-    source_names = columns_of(opened.schema.names, layout, names)
-    _refuse_swapped(opened.schema.names, opened.name, source_names, layout, names)
+    source_names = columns_of(opened.schema.names, file_columns, names)
+    _refuse_swapped(opened.schema.names, opened.name, source_names, file_columns, names)
     if source_names.get("run") not in opened.schema.names:
         source_names.pop("run", None)
     index = opened.schema.get_field_index("subtopics")
-    if layout is QRELS and index >= 0 and is_list(opened.schema.field(index).type):
+    if file_columns is QRELS and index >= 0 and is_list(opened.schema.field(index).type):
         source_names["subtopics"] = "subtopics"
     require_columns(opened.schema, source_names.values(), source=opened.name)
     row = 0
@@ -146,8 +148,8 @@ def _batches_of_columns(
             for column, name in source_names.items():
                 position = _Column(opened.name, name, row)
                 values = decode_array(batch.column(name))
-                if column == layout.number:
-                    columns.append(_number_column(values, position, layout))
+                if column == file_columns.number:
+                    columns.append(_number_column(values, position, file_columns))
                 elif column == "subtopics":
                     columns.append(_list_column(values, position))
                 else:
@@ -160,19 +162,19 @@ def _refuse_swapped(
     present: Sequence[str],
     source: str,
     column_names: Mapping[str, str],
-    layout: Layout,
+    file_columns: FileColumns,
     names: Mapping[str, str | None],
 ) -> None:
     """Raise ColumnError if judgements look like a run, or the reverse."""
-    if names.get(layout.number) is not None:
+    if names.get(file_columns.number) is not None:
         return
     columns = f"Columns: {', '.join(present)}."
     ids = column_names["query"], column_names["doc"]
-    if layout is RUN and column_names["score"] not in present:
+    if file_columns is RUN and column_names["score"] not in present:
         if columns_of(present, QRELS)["grade"] in present:
             raise ColumnError(f"no column 'score' in {source}: {SWAPPED_RUN} {columns}")
     elif (
-        layout is QRELS
+        file_columns is QRELS
         and column_names["grade"] == "score" in present
         and ids not in _SCORED_JUDGEMENTS
     ):
@@ -233,19 +235,19 @@ def _list_column(values: pa.Array, column: _Column) -> pa.Array:
         ) from error
 
 
-def _number_column(values: pa.Array, column: _Column, layout: Layout) -> pa.Array:
+def _number_column(values: pa.Array, column: _Column, file_columns: FileColumns) -> pa.Array:
     kind = values.type
     if values.null_count:
         column.refuse(
             null_rows(values),
-            f"is null: leave out what has no {layout.number}",
+            f"is null: leave out what has no {file_columns.number}",
         )
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
         raise ColumnError(
             f"Column {column.name!r} of {column.source} is {kind}, not numbers: "
             "cast it to float64 or int64."
         )
-    is_integer = layout.number == "grade" and not pa.types.is_floating(kind)
+    is_integer = file_columns.number == "grade" and not pa.types.is_floating(kind)
     source_numbers = as_array(values)
     numbers = source_numbers.astype(np.int64 if is_integer else np.float64)
     # Only 64-bit integers can overflow: a score above 2^53, an unsigned grade above 2^63.
@@ -255,9 +257,11 @@ def _number_column(values: pa.Array, column: _Column, layout: Layout) -> pa.Arra
         if differs.any():
             column.refuse(differs, f"holds an integer that {numbers.dtype} does not")
     elif numbers.dtype == np.float64:
-        is_bad = not_allowed(numbers, layout.number)
+        is_bad = not_allowed(numbers, file_columns.number)
         if is_bad.any():
-            column.refuse(is_bad, "is NaN" if layout.number == "score" else "is NaN or infinite")
+            column.refuse(
+                is_bad, "is NaN" if file_columns.number == "score" else "is NaN or infinite"
+            )
     return arrow_column(np.ascontiguousarray(numbers))
 
 
@@ -385,7 +389,7 @@ def read_qrels(
 
 def read_pairs(
     source: object,
-    layout: Layout,
+    file_columns: FileColumns,
     duplicates: str = "error",
     names: Mapping[str, str | None] = MappingProxyType({}),
     form: str | None = None,
@@ -396,7 +400,7 @@ def read_pairs(
     Parameters
     ----------
     source : object
-    layout : Layout
+    file_columns : FileColumns
     duplicates : {"error", "first", "last", "max"}
     names : mapping of str to (str or None)
         Names of columns.
@@ -408,34 +412,34 @@ def read_pairs(
     if isinstance(source, PairTable):
         return source
     checked("duplicates", duplicates, one_of(*DUPLICATES))
-    pairs, describe = read_rows(source, layout, names, form)
+    pairs, describe = read_rows(source, file_columns, names, form)
     result = drop_duplicates(pairs, duplicates, describe, **remedy)
     result.comments = pairs.comments
     return result
 
 
 def read_rows(
-    source: object, layout: Layout, names: Mapping[str, str | None], form: str | None
+    source: object, file_columns: FileColumns, names: Mapping[str, str | None], form: str | None
 ) -> tuple[PairTable, Callable[[int, int], str]]:
     """Read all rows, and a function that describes the positions of two rows."""
     checked("format", form, one_of(None, _TREC, *FORMATS))
-    texts = None if form not in (None, _TREC) else _find_texts(source, layout, names)
+    texts = None if form not in (None, _TREC) else _find_texts(source, file_columns, names)
     if texts is not None:
-        return _read_texts(texts, layout)
+        return _read_texts(texts, file_columns)
     if form == _TREC:
         raise ArgumentError("format='trec' applies to text: leave it out.")
     if isinstance(source, Mapping) and is_nested(source):
-        batches = batches_of_mapping(source, layout)
+        batches = batches_of_mapping(source, file_columns)
     else:
-        batches = _batches_of_columns(source, layout, names, form)
-    names_of_columns = [name for name in layout.columns if name != "run"]
+        batches = _batches_of_columns(source, file_columns, names, form)
+    names_of_columns = [name for name in file_columns.columns if name != "run"]
     with closing_readers():
-        rows = _pairs(list(batches), names_of_columns, layout, empty_queries(source))
+        rows = _pairs(list(batches), names_of_columns, file_columns, empty_queries(source))
     return rows, lambda first, second: f"row {first:,} and row {second:,}"
 
 
 def _find_texts(
-    source: object, layout: Layout, names: Mapping[str, str | None]
+    source: object, file_columns: FileColumns, names: Mapping[str, str | None]
 ) -> list[Text] | None:
     """List the texts of a source, or None if it has columns."""
     if isinstance(source, bytes | bytearray | memoryview):
@@ -450,7 +454,7 @@ def _find_texts(
     files = [
         text.name
         for text in texts
-        if text.has_columns() or _is_header(text.header(), layout, names)
+        if text.has_columns() or _is_header(text.header(), file_columns, names)
     ]
     if files and len(files) < len(texts):
         raise SourceError(
@@ -460,23 +464,25 @@ def _find_texts(
     return None if files else texts
 
 
-def _is_header(fields: Sequence[str], layout: Layout, names: Mapping[str, str | None]) -> bool:
+def _is_header(
+    fields: Sequence[str], file_columns: FileColumns, names: Mapping[str, str | None]
+) -> bool:
     """Return whether the first line of a file has names of columns."""
     if not fields or fields[0].startswith("#"):
         return False
-    columns = columns_of(fields, layout, names)
+    columns = columns_of(fields, file_columns, names)
     known = {columns["query"], columns["doc"]} <= {*fields}
-    return known or len(" ".join(fields).split()) < layout.fields
+    return known or len(" ".join(fields).split()) < file_columns.fields
 
 
 def _read_texts(
-    texts: Iterable[Text], layout: Layout
+    texts: Iterable[Text], file_columns: FileColumns
 ) -> tuple[PairTable, Callable[[int, int], str]]:
     #: For each block: its first row, the name of its text, its first line.
     positions: list[tuple[int, str, int]] = []
     blocks: list[Lines] = []
     rows = first = 0
-    for text, lines in _read_blocks(texts, layout):
+    for text, lines in _read_blocks(texts, file_columns):
         if positions and positions[-1][1] != text.name:
             first = 0
         if lines.fault is not None:
@@ -499,38 +505,41 @@ def _read_texts(
         file_note = "" if name == second_name else f"{second_name}, "
         return f"{name}, line {line:,} and {file_note}line {second_line:,}"
 
-    pairs = _pairs([block.batch for block in blocks], list(layout.columns), layout)
+    pairs = _pairs([block.batch for block in blocks], list(file_columns.columns), file_columns)
     pairs.comments = sum(block.comments for block in blocks)
     return pairs, describe
 
 
-def _read_blocks(texts: Iterable[Text], layout: Layout) -> Iterator[tuple[Text, Lines]]:
+def _read_blocks(texts: Iterable[Text], file_columns: FileColumns) -> Iterator[tuple[Text, Lines]]:
     """Read blocks in all threads, in order, and not too far ahead."""
 
     def read(item: tuple[Text, bytearray]) -> tuple[Text, Lines]:
         text, block = item
-        return text, read_lines(block, layout)
+        return text, read_lines(block, file_columns)
 
     blocks = ((text, block) for text in texts for block in text.blocks())
     return map_jobs(pa.cpu_count(), read, blocks)
 
 
 def _pairs(
-    batches: list[pa.RecordBatch], names: list[str], layout: Layout, empty: Sequence[str] = ()
+    batches: list[pa.RecordBatch],
+    names: list[str],
+    file_columns: FileColumns,
+    empty: Sequence[str] = (),
 ) -> PairTable:
     """Join batches; `names` are the columns if there are none."""
-    kinds = {batch.column(layout.number).type for batch in batches}
-    grades = layout.number == "grade"
+    kinds = {batch.column(file_columns.number).type for batch in batches}
+    grades = file_columns.number == "grade"
     number = pa.int64() if grades and kinds <= {pa.int64()} else pa.float64()
     schema = batches[0].schema if batches else pa.schema([(name, pa.string()) for name in names])
-    index = schema.get_field_index(layout.number)
-    schema = schema.set(index, pa.field(layout.number, number))
+    index = schema.get_field_index(file_columns.number)
+    schema = schema.set(index, pa.field(file_columns.number, number))
     if len(kinds) > 1:
         batches = [
             batch.set_column(
-                index, layout.number, batch.column(index).cast(pa.float64(), safe=False)
+                index, file_columns.number, batch.column(index).cast(pa.float64(), safe=False)
             )
             for batch in batches
         ]
     batches = [batch for batch in batches if batch.num_rows]
-    return PairTable.of(pa.Table.from_batches(batches, schema), layout.number, empty)
+    return PairTable.of(pa.Table.from_batches(batches, schema), file_columns.number, empty)

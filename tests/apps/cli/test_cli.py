@@ -71,7 +71,7 @@ def test_evaluate__json__is_the_contract() -> None:
     assert report["results"] == [
         {"score": "pctr", "by": None, "slice": "all", "measure": "GAUC", "name": "gauc",
              "value": GAUC, "groups": 3,
-         "caution": "few_groups", "weight": 5.0,
+         "warning": "few_groups", "weight": 5.0,
          "groups_used": 2, "dropped": {"all_negative": 1}, "rows_share": 5 / 6,
          "positives_share": 1.0, "aggregate": "mean", "details": {}}
     ]  # fmt: skip

@@ -161,15 +161,15 @@ def test_labels__each_have_a_table_and_the_first_column_of_files(
 def test_labels__in_json__have_the_values_of_each() -> None:
     columns = {"group": "user", "measures": "GAUC,RR"}
     found = document(*ONE, "-l", "click,order")
-    compared = document(*TWO, "-l", "click,order", "--movers", "2")
+    compared = document(*TWO, "-l", "click,order", "--largest-changes", "2")
     assert list(found) == list(compared) == ["schema", "labels"]
     for label in ("click", "order"):
         one = fe.evaluate("two.parquet", **columns, label=label, score="pctr")  # type: ignore[arg-type]
         assert found["labels"][label]["results"] == one.document()["results"]
         two = fe.compare(
             "two.parquet", **columns, label=label, score=["pctr", "pcvr"], baseline="pctr"
-        ).document(movers=2)  # type: ignore[arg-type]
-        for part in ("comparisons", "movers"):
+        ).document(largest_changes=2)  # type: ignore[arg-type]
+        for part in ("comparisons", "largest_changes"):
             assert compared["labels"][label][part] == two[part]
 
 

@@ -193,7 +193,7 @@ def test_nights__that_cannot_be_compared__are_left_out(history: History) -> None
     assert outcome.reason == "not judged: history has 10 of the 14 nights that levels need"
     flagged = replace(night, quality=replace(night.quality, flags=("rows 3, below 10",)))
     ((outcome,), _, _) = judge_alarms(flagged, ALARM, history)
-    assert outcome.reason == "not judged: the rows of this night are not sound"
+    assert outcome.reason == "not judged: the rows of this night did not pass the checks"
 
 
 @pytest.mark.parametrize("se", [0.0, math.nan, math.inf])

@@ -70,8 +70,10 @@ def test_night_whose_rows_are_not_sound__is_not_compared_with(folder: Path) -> N
     # From the 20th on score_b gives every row of slot=side one score.
     assert (bad.status, good.status) == ("data_quality", "regression")
     assert {line.kind for line in good.compared} == {"baseline"}
-    assert good.gates[0].reason == "not judged: the rows of 2026-11-24 were not sound"
-    assert good.notes == ("not compared with yesterday: the rows of 2026-11-24 were not sound",)
+    assert good.gates[0].reason == "not judged: the rows of 2026-11-24 did not pass the checks"
+    assert good.notes == (
+        "not compared with yesterday: the rows of 2026-11-24 did not pass the checks",
+    )
 
 
 def test_partition_delivered_twice__is_flagged_and_counts_once(folder: Path) -> None:
@@ -122,7 +124,7 @@ def test_auc__has_an_interval_and_a_test_under_its_plain_name(folder: Path) -> N
     assert nightly("plain.toml", "--date", on(2), "-q").exit_code == 0
     (night,) = kept("plain.db")
     assert night.measures == ("GAUC", "AUC", "AUC(bins=64)")
-    assert {v.caution for v in night.values if v.measure == "AUC"} == {"pooled"}
+    assert {v.warning for v in night.values if v.measure == "AUC"} == {"pooled"}
     assert set(night.curves) == {"roc", "calibration"}
 
 

@@ -73,7 +73,7 @@ def folder(month_of_logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     return tmp_path
 
 
-def of_label(label: str = "", path: str = "history.db") -> list[Night]:
+def for_label(label: str = "", path: str = "history.db") -> list[Night]:
     with History(path, readonly=True) as history:
         return history.of(label).read()
 
@@ -90,7 +90,7 @@ def comparable(night: Night) -> Night:
 
 def test_config__of_several_labels__has_one_for_each(tmp_path: Path) -> None:
     config = read(tmp_path, SEVERAL + OWN + '[output]\nfolder = "pages"\n')
-    click, order = config.of_labels()
+    click, order = config.for_labels()
     assert (click.label, order.label, order.labels) == ("click", "order", ("click", "order"))
     assert click.measures == ("GAUC", "AUC", "LogLoss")
     assert order.measures == ("LogLoss", "AUC")
@@ -100,47 +100,47 @@ def test_config__of_several_labels__has_one_for_each(tmp_path: Path) -> None:
     assert order.options["label"] == "order"
     assert (click.gates.fail_if, order.gates.fail_if) == (("AUC < 0.1",), ("LogLoss > 0",))
     assert order.folder == tmp_path / "pages" / "order"
-    assert replace(config, notify=None, history=Path("x")).of_labels()[1].history == Path("x")
+    assert replace(config, notify=None, history=Path("x")).for_labels()[1].history == Path("x")
 
 
 def test_config__of_one_label__is_what_it_was(tmp_path: Path) -> None:
     config = read(tmp_path, ALONE["click"])
     assert config == read(tmp_path, SEVERAL.replace('["click", "order"]', '["click"]'))
-    assert (config.label, config.labels, config.of_labels()) == ("", (), (config,))
+    assert (config.label, config.labels, config.for_labels()) == ("", (), (config,))
     own = read(tmp_path, ALONE["click"] + '[labels.click]\nmeasures = "AUC"\n')
     assert (own.label, own.measures) == ("", ("AUC",))
 
 
 def test_config__models_without_the_general_baseline__have_none(tmp_path: Path) -> None:
     text = SEVERAL.replace("[gates]", '[gates]\nalarm = "sequence"')
-    click, order = read(tmp_path, text + '[labels.order]\nscores = "score_b"\n').of_labels()
+    click, order = read(tmp_path, text + '[labels.order]\nscores = "score_b"\n').for_labels()
     assert (click.baseline, click.gates.alarm) == ("score_a", "sequence")
     assert (order.baseline, order.gates.alarm) == (None, None)
 
 
 def test_config__alarm_and_fewest_scores_of_one_label(folder: Path) -> None:
     own = '[labels.order]\nalarm = "sequence"\nalarm_since = 2026-11-02\nmin_distinct_scores = 5\n'
-    click, order = read(folder, SEVERAL + own).of_labels()
+    click, order = read(folder, SEVERAL + own).for_labels()
     assert (click.gates.alarm, click.gates.min_distinct_scores) == (None, None)
     assert (order.gates.alarm, order.gates.alarm_since) == ("sequence", dt.date(2026, 11, 2))
     assert order.gates.min_distinct_scores == 5
     assert (click.alarms, order.alarms) == (1, 1)
     run_both("--date", on(1), "-q")
-    outcomes = [of_label(label)[0].gates[1:] for label in ("click", "order")]
+    outcomes = [for_label(label)[0].gates[1:] for label in ("click", "order")]
     assert [[each.condition for each in own] for own in outcomes] == [[], ['alarm = "sequence"']]
     both = SEVERAL.replace("[gates]", '[gates]\nalarm = "sequence"')
-    assert [each.alarms for each in read(folder, both).of_labels()] == [2, 2]
+    assert [each.alarms for each in read(folder, both).for_labels()] == [2, 2]
 
 
 def test_limits_of_quality__of_one_label__judge_it_alone(folder: Path) -> None:
     general = "[quality]\nmax_single_class_share = 0.99\nmin_coverage = 0.01\n"
     own = "[labels.order]\nmax_single_class_share = 0.001\nmin_coverage = 0.9999\n"
-    click, order = read(folder, SEVERAL + general + own).of_labels()
+    click, order = read(folder, SEVERAL + general + own).for_labels()
     assert (click.quality.max_single_class_share, click.quality.min_coverage) == (0.99, 0.01)
     assert (order.quality.max_single_class_share, order.quality.min_coverage) == (0.001, 0.9999)
     assert (order.quality.min_rows, order.quality.max_ctr_drift) == (1, None)
     assert run_both("--date", on(1), "-q").exit_code == 4
-    ((one,), (other,)) = map(of_label, LABELS)
+    ((one,), (other,)) = map(for_label, LABELS)
     assert (one.quality.flags, other.status) == ((), "data_quality")
     assert one.status != "data_quality"
     coverage, share = sorted(other.quality.flags)
@@ -173,7 +173,7 @@ def test_each_label__has_the_bits_that_it_has_alone(
     for label, text in ALONE.items():
         Path(f"{label}.toml").write_text(text + f'[history]\nfile = "{label}.db"\n')
         nightly(f"{label}.toml", *backfill)
-        together, alone = of_label(label), of_label(path=f"{label}.db")
+        together, alone = for_label(label), for_label(path=f"{label}.db")
         assert [night.date.day for night in together] == list(DAYS)
         assert list(map(comparable, together)) == list(map(comparable, alone))
         assert {night.label for night in together} == {label}
@@ -234,24 +234,24 @@ def test_label__that_the_rows_lack__stops_the_night_of_all(folder: Path) -> None
 
 def test_labels__that_change_often__keep_the_nights_of_each(folder: Path) -> None:
     run_both("--date", on(1), "-q")
-    before = {label: of_label(label)[0] for label in ("click", "order")}
+    before = {label: for_label(label)[0] for label in ("click", "order")}
     (folder / "nightly.toml").write_text(ALONE["click"])
     run_both("--date", on(2), "-q")
-    before["click 2"] = of_label()[1]
+    before["click 2"] = for_label()[1]
     (folder / "nightly.toml").write_text(ALONE["order"])
     lines = dump()
     dry = run_both("--date", on(2), "--dry-run", "--json", "-")
     assert json.loads(dry.stdout)["nights"][0]["headline"][0]["yesterday"] is not None
     assert dump() == lines
     run_both("--date", on(2), "-q")
-    assert comparable(of_label()[0]) == comparable(before["order"])
-    assert {difference.kind for difference in of_label()[1].compared} >= {"yesterday"}
-    assert list(map(comparable, of_label("click"))) == [
+    assert comparable(for_label()[0]) == comparable(before["order"])
+    assert {difference.kind for difference in for_label()[1].compared} >= {"yesterday"}
+    assert list(map(comparable, for_label("click"))) == [
         comparable(before[key]) for key in ("click", "click 2")
     ]
     (folder / "nightly.toml").write_text(SEVERAL)
     run_both("--date", on(3), "-q")
-    nights = {label: of_label(label) for label in ("", "click", "order")}
+    nights = {label: for_label(label) for label in ("", "click", "order")}
     assert {label: [each.date.day for each in of] for label, of in nights.items()} == {
         "": [], "click": [1, 2, 3], "order": [1, 2, 3],
     }  # fmt: skip
@@ -265,7 +265,7 @@ def test_label__that_gets_another_name__continues_its_nights(folder: Path) -> No
     run_both("--date", on(1), "-q")
     (folder / "nightly.toml").write_text(ALONE["order"])
     run_both("--date", on(2), "-q")
-    assert [night.date.day for night in of_label()] == [1, 2]
+    assert [night.date.day for night in for_label()] == [1, 2]
 
 
 def test_night_run_again__leaves_other_nights_of_each_label(folder: Path) -> None:
@@ -370,7 +370,7 @@ def test_bad_rows__fail_once_in_the_headline(folder: Path) -> None:
     outcome = run_both("--date", on(1))
     assert outcome.exit_code == 4
     assert outcome.stdout.count("cannot be relied on") == 1
-    assert {night.status for label in ("click", "order") for night in of_label(label)} == {
+    assert {night.status for label in ("click", "order") for night in for_label(label)} == {
         "data_quality"
     }
 
@@ -418,7 +418,7 @@ def test_label__whose_labels_come_later__is_judged_again_alone(folder: Path) -> 
     assert [each.night.provisional for each in outcomes] == [True, True]
     nights = [each.night for each in outcomes]
     assert [each.labels_complete.day for each in nights if each.labels_complete] == [3, 5]
-    assert [each.gates.provisional for each in config.of_labels()] == [None, "fail"]
+    assert [each.gates.provisional for each in config.for_labels()] == [None, "fail"]
     due = judge_again.due_nights(config, third)
     assert due == {night: ("click",)}
     (click,) = nightly_run.nightly(config.select(due[night]), night, now=third)
@@ -427,13 +427,13 @@ def test_label__whose_labels_come_later__is_judged_again_alone(folder: Path) -> 
     lines = nights_lines([click.night])
     assert lines.startswith("2026-11-01 fine: click fine\n")
     assert "judged again with complete labels" in lines
-    assert of_label("order")[0].provisional
+    assert for_label("order")[0].provisional
     due = judge_again.due_nights(config, fifth)
     assert due == {night: ("order",)}
-    before = of_label("click")
+    before = for_label("click")
     (order,) = nightly_run.nightly(config.select(due[night]), night, now=fifth)
-    assert (order.night.label, of_label("order")[0].provisional) == ("order", False)
-    assert str(of_label("click")) == str(before)
+    assert (order.night.label, for_label("order")[0].provisional) == ("order", False)
+    assert str(for_label("click")) == str(before)
     with History("history.db", readonly=True) as history:
         assert history.labels() == ("click", "order")
 
@@ -461,7 +461,7 @@ def test_columns_of_drift__are_read_once_for_all_labels(
     monkeypatch.setattr(night_source, "run_together", counted)
     run_both("--date", on(1), "-q", *arguments)
     assert passes == [runs]
-    drift = [[one for one in of_label(label)[0].drift if one.name == EVIL] for label in LABELS]
+    drift = [[one for one in for_label(label)[0].drift if one.name == EVIL] for label in LABELS]
     assert len(drift[0]) >= 1
     assert str(drift[0]) == str(drift[1])
 
@@ -472,7 +472,7 @@ def test_config__label_with_some_of_the_computed_scores__has_their_expressions(
     scores = 'scores = { ctr = "score_a", ctcvr = "score_a * score_b" }'
     text = SEVERAL.replace('scores = ["score_a", "score_b"]', scores)
     text = text.replace('baseline = "score_a"', 'baseline = "ctr"')
-    click, order = read(tmp_path, text + '[labels.order]\nscores = "ctcvr"\n').of_labels()
+    click, order = read(tmp_path, text + '[labels.order]\nscores = "ctcvr"\n').for_labels()
     assert click.models == ("ctr", "ctcvr")
     assert (order.scores, order.baseline) == ({"ctcvr": "score_a * score_b"}, None)
 

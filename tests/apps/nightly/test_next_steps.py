@@ -175,9 +175,11 @@ def test_groups__against_the_baseline__are_its_largest_losses(folder: Path) -> N
     night_rows = pq.read_table("logs/day=2026-11-01/")
     options: dict[str, Any] = {"group": "user_id", "label": "click", "baseline": "score_a"}
     comparison = compare(night_rows, **options, score=["score_a", "score_b"], measures="GAUC")
-    movers = comparison.movers("GAUC", top=20).to_pylist()[:-21:-1]
-    assert [r["user_id"] for r in rows] == [mover["user_id"] for mover in movers]
-    assert losses == [mover["contribution"] for mover in movers]
+    largest_changes = comparison.largest_changes("GAUC", top=20).to_pylist()[:-21:-1]
+    assert [r["user_id"] for r in rows] == [
+        largest_change["user_id"] for largest_change in largest_changes
+    ]
+    assert losses == [largest_change["contribution"] for largest_change in largest_changes]
 
 
 def test_groups__in_a_folder_that_looks_like_an_address__are_replaced(folder: Path) -> None:

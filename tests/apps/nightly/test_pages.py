@@ -188,8 +188,8 @@ def test_periods__are_found_once_a_run(
         for kind in ("drift", "groups", "scores", "sums")
     ]
     own = [(dt.date(2026, 11, 4), kind) for kind in ("groups", "scores", "sums")]
-    mix = [(dt.date(2026, 11, day), "groups") for day in (3, 4)]
-    assert sorted(read) == sorted(periods + own + mix)
+    composition = [(dt.date(2026, 11, day), "groups") for day in (3, 4)]
+    assert sorted(read) == sorted(periods + own + composition)
 
 
 @pytest.mark.parametrize("states,measures", [

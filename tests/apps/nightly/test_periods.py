@@ -220,7 +220,7 @@ def test_periods__nights_are_told__and_why_they_have_no_intervals(history: Histo
     for value in (*found.periods["week"], *found.periods["month"]):
         errors = value.se, value.ci_low, value.ci_high, value.effective_groups
         assert all(map(math.isnan, errors))
-        assert value.caution is None
+        assert value.warning is None
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,10 @@ import pytest
 from fastrank_eval.apps.nightly.label_summary import nights_lines, nights_markdown
 from fastrank_eval.apps.nightly.night import (
     NO_ROWS,
+    CompositionChange,
     EarlierJudgement,
     Finding,
     GateOutcome,
-    MixChange,
     Night,
     NightCalibration,
     NightDifference,
@@ -51,7 +51,7 @@ BUCKETS = (
     ("@rows:10,50", "@rows=10-49"), ("@rows:10,50", "@rows<10"), ("@rows:20", "@rows<20"),
     ("@rows:20", "@rows>=20"), ("@positives:1", "@positives<1"),
 )  # fmt: skip
-BARE = [replace(v, measure="AUC", se=math.nan, ci_low=math.nan, ci_high=math.nan, caution="pooled")
+BARE = [replace(v, measure="AUC", se=math.nan, ci_low=math.nan, ci_high=math.nan, warning="pooled")
         for v in NIGHT.values]  # fmt: skip
 
 
@@ -122,7 +122,9 @@ NIGHTS: dict[str, Night | Sequence[Night]] = {
             change("baseline", "country=GB", "GAUC", 30, "not significant"),
             change("yesterday", "all", "GAUC", 4, "worse"),
         ),
-        mixes=(MixChange("yesterday", "b", "GAUC", "country", -0.04, 0.01, -0.05, 0.0),),
+        compositions=(
+            CompositionChange("yesterday", "b", "GAUC", "country", -0.04, 0.01, -0.05, 0.0),
+        ),
     ),
     "calibration": replace(NIGHT, calibration=(
         calibrated('slot="<b>`x`"', 5.1, 1e-9), *(calibrated(f"slot={n}", 4, 1e-5) for n in "1234"),

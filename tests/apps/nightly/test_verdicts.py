@@ -25,7 +25,7 @@ from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.night import Finding, GateTexts, Night, NightQuality
 from fastrank_eval.apps.nightly.page import page
 from fastrank_eval.apps.nightly.summary_files import night_markdown
-from fastrank_eval.apps.nightly.text import lead, sentences
+from fastrank_eval.apps.nightly.text import headline_of, sentences
 from tests.support.html_elements import told_by
 from tests.support.nightly_runs import CONFIG, adjust, kept, nightly, on
 from tests.support.nights import HOSTILE, a_night
@@ -147,7 +147,7 @@ def test_dead_slice__after_more_slices_of_few_scores_than_are_kept__is_named_fir
     )  # fmt: skip
     findings = by_importance(score_findings(a_night(), [*few, dead_last]))
     assert len(findings) == 100
-    assert lead(
+    assert headline_of(
         replace(a_night(), findings=findings, quality=NightQuality(1, 1, 1, 1.0, 1.0, 0.0, 0.0))
     ).startswith("new gives every row of slot=dead the same score (0.04).")
 

@@ -275,7 +275,7 @@ def test_evaluate__names_of_columns__are_arguments_too() -> None:
 
 def test_evaluate__names__mean_what_they_do_in_the_command() -> None:
     result = trec.evaluate(QRELS, BM25, "P.5,10,AP,rbp,ndcg.1=3,2=9,recall")
-    names = [value.shown for value in result]
+    names = [value.display_name for value in result]
     assert names[:5] == ["P_5", "P_10", "AP", "rbp", "ndcg_1=3,2=9"]
     assert names[5] == "recall_5"
     assert len(names) == 14
@@ -283,8 +283,8 @@ def test_evaluate__names__mean_what_they_do_in_the_command() -> None:
     wanted = trec.evaluate(QRELS, BM25, "rbp,ndcg.1=3,2=9,recall", complete=True)
     assert sorted(report.summary) == sorted(value.value for value in wanted)
     assert result.value("rbp") == result.value("RBP")
-    assert [value.shown for value in trec.evaluate(QRELS, BM25, "P", profile=None)] == ["P"]
-    assert "map" in [value.shown for value in trec.evaluate(QRELS, BM25, "official")]
+    assert [value.display_name for value in trec.evaluate(QRELS, BM25, "P", profile=None)] == ["P"]
+    assert "map" in [value.display_name for value in trec.evaluate(QRELS, BM25, "official")]
     for request in ("runid", "relstring.5", "11pt_avg..25,.5"):
         with pytest.raises(fe.ArgumentError, match="must be measures"):
             trec.evaluate(QRELS, BM25, request)

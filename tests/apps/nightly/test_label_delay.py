@@ -15,12 +15,12 @@ from pyarrow import parquet
 
 from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError, HistoryError, SourceError
 from fastrank_eval.apps.nightly import judge_again
+from fastrank_eval.apps.nightly.composition import with_compositions
 from fastrank_eval.apps.nightly.config import NightlyConfig, read_config
 from fastrank_eval.apps.nightly.documents import PROVISIONAL
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.judge_again import NightRun, keep_provisional
-from fastrank_eval.apps.nightly.maturity import maturity_texts, status_name
-from fastrank_eval.apps.nightly.mix import with_mixes
+from fastrank_eval.apps.nightly.label_delay import label_delay_texts, status_name
 from fastrank_eval.apps.nightly.night import Night
 from fastrank_eval.apps.nightly.page import page
 from fastrank_eval.apps.nightly.periods import NO_INTERVALS, with_periods
@@ -142,7 +142,7 @@ def test_provisional_night__judged_again__has_new_numbers_and_says_so() -> None:
     assert final.judged_before is not None
     before = {(score, measure): value for score, measure, value in final.judged_before.values}
     assert (final.judged_before.status, before) == ("provisional", headline(early))
-    (text,) = maturity_texts(final)
+    (text,) = label_delay_texts(final)
     old, new = (headline(night)["a", "GAUC"] for night in (early, final))
     assert text.startswith("judged again with complete labels: was provisional; GAUC of a ")
     assert f"GAUC of a {old:.4f} → {new:.4f}; GAUC of b " in text
@@ -161,10 +161,10 @@ def test_provisional_night__judged_again__has_new_numbers_and_says_so() -> None:
 def test_night_judged_again__without_a_value_before_and_now__names_none() -> None:
     write(0, late=1.0)  # no click: GAUC is undefined
     judge(0, morning(0))
-    (text,) = maturity_texts(judge(0, morning(4)).night)
+    (text,) = label_delay_texts(judge(0, morning(4)).night)
     assert text == "judged again with complete labels: was provisional"
     write(0)
-    assert "GAUC of a – → 0." in maturity_texts(judge(0, morning(4)).night)[0]
+    assert "GAUC of a – → 0." in label_delay_texts(judge(0, morning(4)).night)[0]
 
 
 def test_gates__of_a_provisional_night__fail_so_far() -> None:
@@ -198,7 +198,7 @@ def test_gates__without_labels_fail_a_provisional_night() -> None:
     # A judgement that fails is named when the night is judged again.
     write(0)
     night = judge(0, morning(3)).night
-    assert maturity_texts(night)[0].startswith(
+    assert label_delay_texts(night)[0].startswith(
         "judged again with complete labels: was regression, provisional; GAUC of a"
     )
 
@@ -245,7 +245,7 @@ def test_provisional_nights__of_the_same_age_are_compared() -> None:
     night = judge(1, morning(1), gates).night
     assert kinds(night) == {"baseline", "yesterday"}
     text = "compared with the provisional numbers of yesterday, with labels as old"
-    assert text in maturity_texts(night)
+    assert text in label_delay_texts(night)
     # The gate is judged, and does not fail the night.
     assert (night.gates[0].passed, night.status) == (True, "provisional")
     assert night.gates[0].reason.startswith("fails with the labels so far: a: ")
@@ -260,7 +260,7 @@ def test_provisional_nights__of_the_same_age_are_compared() -> None:
     assert repr(again.compared) == repr(night.compared)
     with History("history.db", readonly=True) as history:
         assert history.state(day_of(0), PROVISIONAL) is not None
-        assert with_mixes(again, history).mixes == ()
+        assert with_compositions(again, history).compositions == ()
 
 
 @pytest.mark.parametrize("hours,compared", [(11.5, True), (11.6, False), (-0.6, False)])
@@ -427,7 +427,7 @@ def test_night_without_labels__is_due_and_judged_with_them() -> None:
     assert night.notes == ("not compared with yesterday: 2026-11-02 was judged without labels",)
     write(0)
     outcome = judge(0, morning(9))
-    assert maturity_texts(outcome.night) == [
+    assert label_delay_texts(outcome.night) == [
         "judged again with complete labels: was provisional; without labels"
     ]
     assert [each.date for each in outcome.again] == [day_of(1)]

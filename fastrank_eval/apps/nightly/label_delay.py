@@ -82,8 +82,8 @@ def notes_on_end(date: dt.date, now: dt.datetime) -> list[str]:
     ]
 
 
-def with_maturity(night: Night, after: dt.timedelta | None, now: dt.datetime) -> Night:
-    """Add the maturity of its labels to an evaluated night.
+def with_label_delay(night: Night, after: dt.timedelta | None, now: dt.datetime) -> Night:
+    """Add its label delay to an evaluated night.
 
     Parameters
     ----------
@@ -249,14 +249,14 @@ def gate_so_far(outcome: GateOutcome, night: Night, gates: GateTexts) -> GateOut
 
 
 def status_name(night: Night) -> str:
-    """Return the name of the status of a night, with its maturity."""
+    """Return the name of the status of a night, with its label delay."""
     name = STATUSES[night.status].name
     if night.status == "provisional":
         return f"{name} regression" if _gates_so_far(night) else name
     return f"{name}, provisional" if night.provisional else name
 
 
-def maturity_texts(night: Night) -> list[str]:
+def label_delay_texts(night: Night) -> list[str]:
     """Describe when a provisional night is judged again, or what it was.
 
     Returns

@@ -1,4 +1,4 @@
-"""Look at every row of contiguous groups, once.
+"""Scan every row of contiguous groups, once.
 
 One call walks over a batch in blocks that stay in the first-level cache. It finds the edges of
 groups, the labelled rows, and the tie blocks of these. It proves that scores descend in every group
@@ -17,11 +17,11 @@ from fastrank_eval._lib.jit import kernel
 from fastrank_eval._lib.threads import scratch
 
 _BLOCK = 1 << 14
-#: Entries that are written behind the last one, and overwritten by the next.
+#: Labelled rows that are written behind the last one, and overwritten by the next.
 _SPARE = 2
 _NO_WORDS = frozen(np.empty(0, np.uint64))
 _NO_SCORES = frozen(np.empty(0, np.float32))
-#: Groups that tell whether unsorted rows are worth a look at all of them, unless they are few.
+#: Groups that tell whether unsorted rows are worth a scan of all of them, unless they are few.
 _FIRST_GROUPS, _FEW_ROWS = 64, 1 << 12
 
 #: The position of the only bit of 32, by the upper five bits of its product with a number.
@@ -39,7 +39,7 @@ class LabelledRows:
     ----------
     label : ndarray, shape (rows,), read-only
         Not 0 where the row is labelled.
-    row : ndarray of int64, shape (entries,)
+    row : ndarray of int64, shape (labelled rows,)
         Row numbers, ascending.
     ranked_groups : ndarray of int64, shape (groups,)
         Indices of the ranked groups in the chunk.
@@ -61,7 +61,7 @@ class LabelledRows:
 
 
 @dataclass
-class Entries:
+class RankedRows:
     """Labelled rows of a chunk, ranked by a score.
 
     Parameters
@@ -69,13 +69,13 @@ class Entries:
     ranked_groups : ndarray of int64, shape (groups,)
         Indices of the ranked groups in the chunk.
     offsets : ndarray of int64, shape (groups + 1,)
-        First entry of each group, then the number of entries.
-    row : ndarray of int32 or int64, shape (entries,)
-        Row of the entry, best first in each group.
-    above, size : ndarray of int64, shape (entries,)
+        First labelled row of each group, then the number of labelled rows.
+    row : ndarray of int32 or int64, shape (labelled rows,)
+        Index of the row, best first in each group.
+    above, size : ndarray of int64, shape (labelled rows,)
         Number of rows of the group with a higher score, and with the same score.
-    position : ndarray of int64, shape (entries,), or None
-        Position of the entry in its sorted group, from 0; None where rows were not sorted.
+    position : ndarray of int64, shape (labelled rows,), or None
+        Position of the row in its sorted group, from 0; None where rows were not sorted.
     """
 
     ranked_groups: np.ndarray
@@ -87,8 +87,8 @@ class Entries:
 
 
 @dataclass(frozen=True)
-class Profile:
-    """What one look at every row finds.
+class Scan:
+    """What one scan of every row finds.
 
     Parameters
     ----------
@@ -96,22 +96,22 @@ class Profile:
         First row of each whole group, then the end of the last.
     labelled_rows : LabelledRows
         Of these groups, in rows counted from the first of them.
-    entries : Entries or None
+    ranked_rows : RankedRows or None
         The same rows ranked; None without scores, and where a score rises inside a group.
-    sound : bool
-        Whether all scores were proven to descend and to be no NaN, those of cut groups too.
+    passed : bool
+        Whether all scores were checked, descend and are no NaN, those of cut groups too.
     directions : tuple of bool, or None
         Whether the keys at `starts` ascend, and whether they descend; None without keys.
     """
 
     starts: np.ndarray
     labelled_rows: LabelledRows
-    entries: Entries | None
-    sound: bool
+    ranked_rows: RankedRows | None
+    passed: bool
     directions: tuple[bool, bool] | None = None
 
 
-def profile(
+def scan(
     label: np.ndarray,
     score: np.ndarray | None,
     skip: bool,
@@ -119,8 +119,8 @@ def profile(
     starts: np.ndarray | None = None,
     words: np.ndarray | None = None,
     whole: bool = True,
-) -> Profile:
-    """Look at every row of contiguous groups.
+) -> Scan:
+    """Scan every row of contiguous groups.
 
     Parameters
     ----------
@@ -129,7 +129,7 @@ def profile(
     skip : bool
         Leave out groups without a labelled row.
     starts : ndarray of int64, shape (groups + 1,), optional
-        As in `Profile`, where the edges are known.
+        As in `Scan`, where the edges are known.
     words : ndarray of integers, shape (rows,), read-only, optional
         The keys of the rows, where edges are not known.
     whole : bool
@@ -151,7 +151,7 @@ def profile(
     ranked_groups = np.empty(min(most, bounds) if skip else 0, np.int64)
     position, above, size = np.empty((3, most if score is not None else 0), np.int64)
     counts = np.empty(6, np.int64)
-    _profile(
+    _scan(
         _NO_WORDS if words is None else words, edges, given, whole,
         label, _NO_SCORES if score is None else score, skip,
         row, position, above, size, ranked_groups, offsets, counts,
@@ -164,9 +164,9 @@ def profile(
         ranked_groups[:ranked] if skip else np.arange(max(known - 1, 0)),
         offsets[: ranked + 1].copy(),
     )
-    entries = None
+    ranked_rows = None
     if score is not None and not rises_inside:
-        entries = Entries(
+        ranked_rows = RankedRows(
             labelled_rows.ranked_groups,
             labelled_rows.offsets,
             labelled_rows.row,
@@ -178,21 +178,21 @@ def profile(
     if words is not None:
         steps = max(known - 2, 0) if whole else max(known - 1, 0)
         directions = ascents == steps, ascents == 0
-    return Profile(starts, labelled_rows, entries, not rises, directions)
+    return Scan(starts, labelled_rows, ranked_rows, not rises, directions)
 
 
 def find_labelled_rows(marks: np.ndarray, starts: np.ndarray, skip: bool) -> LabelledRows:
-    """Find the rows of each group whose mark is not 0; see `profile`."""
-    return profile(marks, None, skip, starts=starts).labelled_rows
+    """Find the rows of each group whose mark is not 0; see `scan`."""
+    return scan(marks, None, skip, starts=starts).labelled_rows
 
 
-def entries_in_order(
+def ranked_in_order(
     score: np.ndarray,
     starts: np.ndarray,
     labelled_rows: LabelledRows,
     order: np.ndarray | None = None,
-) -> Entries | None:
-    """Compute the entries of rows whose scores descend in groups.
+) -> RankedRows | None:
+    """Compute the labelled rows of rows whose scores descend in groups.
 
     Parameters
     ----------
@@ -210,20 +210,20 @@ def entries_in_order(
         None where a score rises.
     """
     if order is None and len(score) > _FEW_ROWS:
-        # Unsorted rows show a rise at once, so the first groups are looked at alone.
+        # Unsorted rows show a rise at once, so the first groups are scanned alone.
         first = starts[: _FIRST_GROUPS + 1]
         if not descends(score[: first[-1]], first):
             return None
     label = labelled_rows.label if order is None else frozen(labelled_rows.marks[order])
     skip = len(labelled_rows.ranked_groups) < len(starts) - 1
-    entries = profile(label, score, skip, starts=starts).entries
-    if entries is not None and order is not None:
-        entries.row = order[entries.row]
-    return entries
+    ranked_rows = scan(label, score, skip, starts=starts).ranked_rows
+    if ranked_rows is not None and order is not None:
+        ranked_rows.row = order[ranked_rows.row]
+    return ranked_rows
 
 
 def descends(score: np.ndarray, starts: np.ndarray) -> bool:
-    """Return whether scores descend in every group; `starts` as in `Profile`."""
+    """Return whether scores descend in every group; `starts` as in `Scan`."""
     edges = starts[(starts > 0) & (starts < len(score))]
     edges = edges[np.diff(edges, prepend=0) > 0]  # np.unique() imports numpy.ma
     between = int(np.count_nonzero(score[edges] > score[edges - 1]))
@@ -235,7 +235,7 @@ def _bytes_of(label: np.ndarray) -> np.ndarray:
 
 
 @kernel
-def _profile(  # type: ignore[no-untyped-def]
+def _scan(  # type: ignore[no-untyped-def]
     words,
     edges,
     given,
@@ -251,7 +251,7 @@ def _profile(  # type: ignore[no-untyped-def]
     offsets,
     counts,
 ):
-    """Fill everything of a `Profile`, and its counts.
+    """Fill everything of a `Scan`, and its counts.
 
     `words` and `score` may be empty. `edges` is an output where there are words, else an input of
     `given` edges. Rows before the first edge are of no group, nor are those after the last.
@@ -263,7 +263,7 @@ def _profile(  # type: ignore[no-untyped-def]
         known = 1
     label_count = np.int64(0)
     placed = np.int64(0)
-    entries = np.int64(0)
+    ranked_rows = np.int64(0)
     ranked = np.int64(0)
     edge = np.int64(0)
     begin = np.int64(0)
@@ -297,7 +297,7 @@ def _profile(  # type: ignore[no-untyped-def]
             elif not skip or (placed < label_count and row[placed] < end):
                 if skip:
                     ranked_groups[ranked] = edge - 1
-                offsets[ranked] = entries
+                offsets[ranked] = ranked_rows
                 ranked += 1
                 block = begin
                 block_end = begin
@@ -311,21 +311,21 @@ def _profile(  # type: ignore[no-untyped-def]
                             block_end = i + 1
                             while block_end < end and score[block_end] == score[i]:
                                 block_end += 1
-                        position[entries] = i - begin
-                        above[entries] = block - begin
-                        size[entries] = block_end - block
-                    row[entries] = i - base
-                    entries += 1
+                        position[ranked_rows] = i - begin
+                        above[ranked_rows] = block - begin
+                        size[ranked_rows] = block_end - block
+                    row[ranked_rows] = i - base
+                    ranked_rows += 1
                     placed += 1
             begin = end
             edge += 1
-    offsets[ranked] = entries
+    offsets[ranked] = ranked_rows
     inside = rises
     if rises > 0 and known > 0:
         inside -= _count_rises(score, 1, edges[0]) + _count_rises(score, begin + 1, rows)
     counts[0] = known
     counts[1] = ranked
-    counts[2] = entries
+    counts[2] = ranked_rows
     counts[3] = rises
     counts[4] = inside
     counts[5] = ascents

@@ -1,4 +1,4 @@
-"""Split a change since an earlier night into model and mix."""
+"""Split a change since an earlier night into model and composition."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fastrank_eval.analysis.attribution import (
     slicings_of,
 )
 from fastrank_eval.apps.nightly.history import History
-from fastrank_eval.apps.nightly.night import EARLIER, MixChange, Night
+from fastrank_eval.apps.nightly.night import EARLIER, CompositionChange, Night
 from fastrank_eval.apps.nightly.text import ago, amount
 from fastrank_eval.engine.records import MeasureValue
 from fastrank_eval.measures.parser import measure as measure_of
@@ -31,13 +31,13 @@ _MIN_DIGITS, _MAX_DIGITS = 3, 6
 _BEFORE, _AFTER = "before", "after"
 
 
-def with_mixes(night: Night, history: History) -> Night:
+def with_compositions(night: Night, history: History) -> Night:
     """Add the decompositions of the changes since earlier nights.
 
     Each model and measure that is a mean over groups has one for yesterday and one for last week,
     by one slicing, the same for all models. Slicings whose slices explain the changes (with a
-    remainder of at most 1 % of all parts) come first, and of these the one with the largest mix;
-    else the one with the smallest remainder. Slices of few groups count too.
+    remainder of at most 1 % of all parts) come first, and of these the one with the largest
+    composition; else the one with the smallest remainder. Slices of few groups count too.
 
     Parameters
     ----------
@@ -55,40 +55,45 @@ def with_mixes(night: Night, history: History) -> Night:
     if not kinds or not night.conventions.get("by"):
         return night
     latest = _sliced(history.state(night.date, "groups"))
-    mixes: list[MixChange] = []
+    compositions: list[CompositionChange] = []
     for kind in kinds if latest else ():
         date = night.date - dt.timedelta(days=EARLIER[kind])
         # A provisional night is compared with provisional values, whose state may be replaced.
         if night.provisional and not any(one.is_early for one in history.heads(date, date)):
             continue
-        mixes += _mixes(kind, night, latest, _sliced(history.state(date, "groups")))
-    return replace(night, mixes=tuple(mixes))
+        compositions += _compositions(kind, night, latest, _sliced(history.state(date, "groups")))
+    return replace(night, compositions=tuple(compositions))
 
 
-def find_mix(night: Night, kind: str, score: str, measure: str) -> MixChange | None:
+def find_composition(night: Night, kind: str, score: str, measure: str) -> CompositionChange | None:
     """Find the decomposition of a change on all rows."""
     key = kind, score, measure
-    return next((one for one in night.mixes if (one.kind, one.score, one.measure) == key), None)
+    return next(
+        (one for one in night.compositions if (one.kind, one.score, one.measure) == key), None
+    )
 
 
-def mix_parts(one: MixChange) -> list[tuple[str, str]]:
+def composition_parts(one: CompositionChange) -> list[tuple[str, str]]:
     """Format the parts of a change, each with its name.
 
     Returns
     -------
     list of tuple of (str, str)
-        Within slices and mix; the remainder only if it is not 0 as it is printed.
+        Within slices and composition; the remainder only if it is not 0 as it is printed.
     """
     size = abs(one.difference)
     digits = two_digits(size) if math.isfinite(size) and size else _MIN_DIGITS
     digits = min(max(digits, _MIN_DIGITS), _MAX_DIGITS)
-    parts = [("within slices", one.within), (f"mix of {parse(one.by).short}", one.mix)]
+    parts = [
+        ("within slices", one.within),
+        (f"composition of {parse(one.by).short}", one.composition),
+    ]
     if round(one.remainder, digits):
         parts.append(("not by these slices", one.remainder))
     return [(name, amount(value, digits, sign=True)) for name, value in parts]
 
 
-def mix_texts(night: Night) -> list[str]:
+def composition_texts(night: Night) -> list[str]:
     """Describe the decompositions of the significant changes on all rows.
 
     Returns
@@ -96,7 +101,7 @@ def mix_texts(night: Night) -> list[str]:
     list of str
         Of the first measure that is a mean over groups.
     """
-    first = next((one.measure for one in night.mixes), "")
+    first = next((one.measure for one in night.compositions), "")
     significant = {
         (d.kind, d.score): d.delta
         for d in night.compared
@@ -106,8 +111,8 @@ def mix_texts(night: Night) -> list[str]:
     }
     return [
         f"{night.name_of(one.measure)} of {one.score} since {ago(one.kind)}: "
-        + ", ".join(f"{name} {number}" for name, number in mix_parts(one))
-        for one in night.mixes
+        + ", ".join(f"{name} {number}" for name, number in composition_parts(one))
+        for one in night.compositions
         if one.measure == first and (one.kind, one.score) in significant
     ]
 
@@ -132,7 +137,9 @@ def _sliced(content: bytes | None) -> _Sliced:
     return result
 
 
-def _mixes(kind: str, night: Night, latest: _Sliced, earlier: _Sliced) -> Iterator[MixChange]:
+def _compositions(
+    kind: str, night: Night, latest: _Sliced, earlier: _Sliced
+) -> Iterator[CompositionChange]:
     # Slices of other edges, such as those by quantiles of each night, are not comparable.
     common = [by for by in latest if by in earlier and latest[by][0] == earlier[by][0]]
     if len(common) < 2:
@@ -156,8 +163,8 @@ def _mixes(kind: str, night: Night, latest: _Sliced, earlier: _Sliced) -> Iterat
         }
         by, parts_by_score = _best(on_both, measure)
         for score, parts in parts_by_score.items():
-            numbers = parts.difference, parts.within, parts.mix, parts.remainder
-            yield MixChange(kind, score, measure, by, *numbers)
+            numbers = parts.difference, parts.within, parts.composition, parts.remainder
+            yield CompositionChange(kind, score, measure, by, *numbers)
 
 
 def _best(
@@ -177,10 +184,10 @@ def _best(
     def rank(by: str) -> tuple[bool, float]:
         every = decompositions[by].values()
         remainder = sum(abs(parts.remainder) for parts in every)
-        mix = sum(abs(parts.mix) for parts in every)
-        size = sum(abs(parts.within) for parts in every) + mix + remainder
+        composition = sum(abs(parts.composition) for parts in every)
+        size = sum(abs(parts.within) for parts in every) + composition + remainder
         if remainder <= _SMALL_REMAINDER * size:
-            return False, -mix
+            return False, -composition
         return True, remainder
 
     by = min(decompositions, key=rank, default="")

@@ -1,4 +1,4 @@
-"""Mix or model: the change from an earlier night, split by slices."""
+"""Composition or model: the change from an earlier night, split by slices."""
 
 from __future__ import annotations
 
@@ -10,13 +10,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from fastrank_eval.apps.nightly.composition import (
+    composition_parts,
+    composition_texts,
+    find_composition,
+    with_compositions,
+)
 from fastrank_eval.apps.nightly.history import History
-from fastrank_eval.apps.nightly.mix import find_mix, mix_parts, mix_texts, with_mixes
 from fastrank_eval.apps.nightly.night import Night
 from tests.support.nightly_runs import damage, kept, nightly, on
 
 CONFIG = """
-title = "Mix"
+title = "Composition"
 [source]
 path = "rows/{date}.parquet"
 [columns]
@@ -64,30 +69,34 @@ def night_of(day: int) -> dict[str, Any]:
 
 def ap_mix(night: dict[str, Any], kind: str = "yesterday") -> dict[str, Any]:
     (entry,) = [each for each in night["headline"] if each["measure"] == "AP"]
-    mix: dict[str, Any] = entry["mix"][kind]
-    return mix
+    composition: dict[str, Any] = entry["composition"][kind]
+    return composition
 
 
 def night_with_mixes(day: int) -> Night:
     with History("history.db", readonly=True) as history:
-        return with_mixes(kept()[day - 1], history)
+        return with_compositions(kept()[day - 1], history)
 
 
 def test_change_of_shares__is_mix(folder: Path) -> None:
     write_night(1, [("de", GOOD)] * 60 + [("us", BAD)] * 20)
     write_night(2, [("de", GOOD)] * 20 + [("us", BAD)] * 60)
     assert ap_mix({"headline": night_of(1)["headline"]}) is None
-    mix = ap_mix(night_of(2))
-    parts = "within slices 0.000, mix of country −0.250"
+    composition = ap_mix(night_of(2))
+    parts = "within slices 0.000, composition of country −0.250"
     assert f"  AP of pctr since yesterday: {parts}\n" in nightly("--date", on(2)).stdout
-    assert mix["by"] == "country"
-    assert mix["difference"] == pytest.approx(-0.25, abs=1e-15)
-    assert mix["mix"] == pytest.approx(-0.25, abs=1e-15)
-    assert mix["within"] == pytest.approx(0, abs=1e-15)
-    assert mix["remainder"] == pytest.approx(0, abs=1e-15)
-    one = find_mix(night_with_mixes(2), "yesterday", "pctr", "AP")
+    assert composition["by"] == "country"
+    assert composition["difference"] == pytest.approx(-0.25, abs=1e-15)
+    assert composition["composition"] == pytest.approx(-0.25, abs=1e-15)
+    assert composition["within"] == pytest.approx(0, abs=1e-15)
+    assert composition["remainder"] == pytest.approx(0, abs=1e-15)
+    one = find_composition(night_with_mixes(2), "yesterday", "pctr", "AP")
     assert one is not None
-    assert (one.by, one.within, one.mix) == (mix["by"], mix["within"], mix["mix"])
+    assert (one.by, one.within, one.composition) == (
+        composition["by"],
+        composition["within"],
+        composition["composition"],
+    )
 
 
 DE, US = [("de", GOOD)], [("us", GOOD)]
@@ -95,7 +104,7 @@ US_BAD = [("us", BAD)]
 
 
 @pytest.mark.parametrize(
-    "first, second, within, mix",
+    "first, second, within, composition",
     [
         (DE * 4 + US * 4, DE * 4 + US_BAD * 4, -0.25, 0.0),
         # Shares 3/4, 1/4 -> 1/4, 3/4; values 1, 1/2 -> 1, 3/4.
@@ -105,7 +114,7 @@ US_BAD = [("us", BAD)]
     ],
 )
 def test_change__adds_up_as_the_identity_says(
-    folder: Path, first: Users, second: Users, within: float, mix: float
+    folder: Path, first: Users, second: Users, within: float, composition: float
 ) -> None:
     write_night(1, first)
     write_night(2, second)
@@ -113,8 +122,8 @@ def test_change__adds_up_as_the_identity_says(
     assert all(v.slice == "all" for v in kept()[0].values)
     found = ap_mix(night_of(2))
     assert found["within"] == pytest.approx(within, abs=1e-15)
-    assert found["mix"] == pytest.approx(mix, abs=1e-15)
-    assert found["difference"] == pytest.approx(within + mix, abs=1e-15)
+    assert found["composition"] == pytest.approx(composition, abs=1e-15)
+    assert found["difference"] == pytest.approx(within + composition, abs=1e-15)
 
 
 def test_models__are_split_by_the_same_slices(folder: Path) -> None:
@@ -127,9 +136,11 @@ def test_models__are_split_by_the_same_slices(folder: Path) -> None:
         pq.write_table(table.append_column("good", table["click"]), f"rows/{on(day)}.parquet")
     night_of(1)
     night = night_of(2)
-    mixes = [one["mix"]["yesterday"] for one in night["headline"] if one["measure"] == "AP"]
-    assert [one["by"] for one in mixes] == ["country", "country"]
-    assert [one["mix"] for one in mixes] == pytest.approx([-0.25, 0.0], abs=1e-15)
+    compositions = [
+        one["composition"]["yesterday"] for one in night["headline"] if one["measure"] == "AP"
+    ]
+    assert [one["by"] for one in compositions] == ["country", "country"]
+    assert [one["composition"] for one in compositions] == pytest.approx([-0.25, 0.0], abs=1e-15)
 
 
 def test_week_ago__has_its_own_parts_and_pooled_measures_none(folder: Path) -> None:
@@ -138,9 +149,9 @@ def test_week_ago__has_its_own_parts_and_pooled_measures_none(folder: Path) -> N
     night_of(1)
     night = night_of(8)
     assert ap_mix(night) is None
-    assert ap_mix(night, "last_week")["mix"] == pytest.approx(-0.25, abs=1e-15)
+    assert ap_mix(night, "last_week")["composition"] == pytest.approx(-0.25, abs=1e-15)
     (auc,) = [each for each in night["headline"] if each["measure"] == "AUC"]
-    assert auc["mix"] == {"yesterday": None, "last_week": None}
+    assert auc["composition"] == {"yesterday": None, "last_week": None}
 
 
 def test_text__of_a_change_that_is_not_significant__is_silent(folder: Path) -> None:
@@ -149,8 +160,8 @@ def test_text__of_a_change_that_is_not_significant__is_silent(folder: Path) -> N
     night_of(1)
     night_of(2)
     night = night_with_mixes(2)
-    assert night.mixes
-    assert mix_texts(night) == []
+    assert night.compositions
+    assert composition_texts(night) == []
 
 
 def test_slices_that_cut_groups__have_a_remainder_that_is_named(folder: Path) -> None:
@@ -159,11 +170,11 @@ def test_slices_that_cut_groups__have_a_remainder_that_is_named(folder: Path) ->
     write_night(1, [("de", GOOD)] * 4)
     write_night(2, [("de", BAD)] * 4)
     night_of(1)
-    mix = ap_mix(night_of(2))
-    assert (mix["by"], mix["within"]) == ("slot", 0)
-    assert mix["remainder"] == pytest.approx(-0.5 - mix["mix"], abs=1e-15)
-    (one,) = night_with_mixes(2).mixes
-    assert [name for name, _ in mix_parts(one)][-1] == "not by these slices"
+    composition = ap_mix(night_of(2))
+    assert (composition["by"], composition["within"]) == ("slot", 0)
+    assert composition["remainder"] == pytest.approx(-0.5 - composition["composition"], abs=1e-15)
+    (one,) = night_with_mixes(2).compositions
+    assert [name for name, _ in composition_parts(one)][-1] == "not by these slices"
 
 
 @pytest.mark.parametrize("by", ["", 'by = ["pctr:quantile2"]'])

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastrank_eval._lib.arrow import frozen
-from fastrank_eval.groups.profile import profile
+from fastrank_eval.groups.scan import scan
 
 pytestmark = pytest.mark.kernels
 
@@ -35,7 +35,7 @@ def rows_of(draw: st.DrawFn) -> tuple[list[int], list[float], list[float]]:
 
 
 @given(st.data(), st.sampled_from(LABELS), st.booleans(), st.booleans(), st.booleans())
-def test_profile__equals_that_of_plain_loops(data, kind, whole, skip, known_edges):
+def test_scan__equals_that_of_plain_loops(data, kind, whole, skip, known_edges):
     sizes, labels, scores = rows_of(data.draw)
     unsigned = kind == "u1"
     label = np.array([abs(x) if unsigned else x for x in labels]).astype(kind)
@@ -47,7 +47,7 @@ def test_profile__equals_that_of_plain_loops(data, kind, whole, skip, known_edge
     distinct = data.draw(st.permutations(range(-1, len(sizes) - 1)))
     keys = np.repeat(distinct, sizes).astype("i8")
     given = {"starts": starts} if known_edges else {"words": frozen(keys), "whole": whole}
-    found = profile(frozen(label), frozen(score), skip, **given)
+    found = scan(frozen(label), frozen(score), skip, **given)
     assert found.starts.tolist() == edges.tolist()
     if not known_edges:
         run = keys[edges[:-1] if whole else edges]
@@ -65,40 +65,40 @@ def test_profile__equals_that_of_plain_loops(data, kind, whole, skip, known_edge
     descends = all((np.diff(score[lo:hi]) <= 0).all() for lo, hi in groups)
     ends = [0, *edges, len(score)]
     all_descend = all((np.diff(score[lo:hi]) <= 0).all() for lo, hi in pairwise(ends))
-    assert found.sound == (all_descend and not np.isnan(score).any())
+    assert found.passed == (all_descend and not np.isnan(score).any())
     if len(edges) and not np.isnan(score).any():
-        assert (found.entries is not None) == descends
-    if found.entries is None:
+        assert (found.ranked_rows is not None) == descends
+    if found.ranked_rows is None:
         return
-    entries = [(g, i) for g, of_group in zip(ranked, rows, strict=True) for i in of_group]
-    position = [i - groups[g][0] for g, i in entries]
-    above = [int((score[slice(*groups[g])] > score[i]).sum()) for g, i in entries]
-    size = [int((score[slice(*groups[g])] == score[i]).sum()) for g, i in entries]
-    assert found.entries.position.tolist() == position
-    assert found.entries.above.tolist() == above
-    assert found.entries.size.tolist() == size
+    ranked_rows = [(g, i) for g, of_group in zip(ranked, rows, strict=True) for i in of_group]
+    position = [i - groups[g][0] for g, i in ranked_rows]
+    above = [int((score[slice(*groups[g])] > score[i]).sum()) for g, i in ranked_rows]
+    size = [int((score[slice(*groups[g])] == score[i]).sum()) for g, i in ranked_rows]
+    assert found.ranked_rows.position.tolist() == position
+    assert found.ranked_rows.above.tolist() == above
+    assert found.ranked_rows.size.tolist() == size
 
 
 @pytest.mark.parametrize("rows", [0, 1, 63, 64, 65, (1 << 14) - 1, (1 << 14) + 64, 40_000])
-def test_profile__of_one_group_of_any_length(rows):
+def test_scan__of_one_group_of_any_length(rows):
     label, score = frozen(np.ones(rows, np.int8)), frozen(np.zeros(rows, np.float32))
-    found = profile(label, score, False, starts=np.array([0, 0, rows, rows]))
+    found = scan(label, score, False, starts=np.array([0, 0, rows, rows]))
     assert found.labelled_rows.offsets.tolist() == [0, 0, rows, rows]
-    assert found.sound
-    assert found.entries is not None
-    assert (found.entries.size == rows).all()
-    assert (found.entries.above == 0).all()
-    assert found.entries.position is not None
-    assert (found.entries.position == np.arange(rows)).all()
+    assert found.passed
+    assert found.ranked_rows is not None
+    assert (found.ranked_rows.size == rows).all()
+    assert (found.ranked_rows.above == 0).all()
+    assert found.ranked_rows.position is not None
+    assert (found.ranked_rows.position == np.arange(rows)).all()
 
 
 @pytest.mark.parametrize("row", [0, 1, 2, 3, 4])
-def test_profile__one_nan__is_no_sound_score(row):
+def test_scan__one_nan__is_no_sound_score(row):
     score = np.array([3, 2, 1, 9, 8], np.float32)
     score[row] = NAN
     label = frozen(np.zeros(5, np.int8))
     for sizes in ([5], [1] * 5, [3, 2], [1, 2, 1, 1]):
         starts = np.cumsum([0, *sizes])
-        assert not profile(label, frozen(score), True, starts=starts).sound
+        assert not scan(label, frozen(score), True, starts=starts).passed
         words = frozen(np.repeat(np.arange(len(sizes)), sizes).astype(np.uint64))
-        assert not profile(label, frozen(score), True, words=words, whole=False).sound
+        assert not scan(label, frozen(score), True, words=words, whole=False).passed
