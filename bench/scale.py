@@ -24,7 +24,7 @@ from bench.tables import NONE, number, table
 from bench.workload import MEASURES, SEED, SMALL_ROWS, THREADS
 from fastrank_eval import FastRankEvalError
 from fastrank_eval.apps.demo import write_parquet
-from fastrank_eval.apps.demo.recipe import Recipe
+from fastrank_eval.apps.demo.rows import Recipe
 
 __all__ = ["Entry", "report"]
 

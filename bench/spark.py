@@ -30,7 +30,7 @@ from bench.tables import number, table
 from bench.workload import COLUMNS, FULL_ROWS, SEED, SEVEN
 from fastrank_eval import spark
 from fastrank_eval.apps.demo import write_parquet
-from fastrank_eval.apps.demo.recipe import Recipe
+from fastrank_eval.apps.demo.rows import Recipe
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

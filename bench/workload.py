@@ -19,7 +19,7 @@ from fastrank_eval.apps.demo.rows import BATCH_ROWS
 
 if TYPE_CHECKING:
     from fastrank_eval import Result
-    from fastrank_eval.apps.demo.recipe import Choices
+    from fastrank_eval.apps.demo.rows import Choices
 
 __all__ = [
     "BY_NAME",

@@ -50,7 +50,7 @@ _FILES = {
     "io.reader": "open_source",
     "measures.base": "Measure register",
     "measures.parser": "measure parse_measures",
-    "measures.plain": "measure_of",
+    "measures.pooled": "measure_of",
     "results.evaluate": "evaluate partial",
     "results.gates": "Gate GateFailure Verdict gate",
     "results.result": "Result",

@@ -57,15 +57,15 @@ from fastrank_eval.measures.calibration import BrierReliability as _BrierReliabi
 from fastrank_eval.measures.calibration import BrierResolution as _BrierResolution
 from fastrank_eval.measures.calibration import BrierUncertainty as _BrierUncertainty
 from fastrank_eval.measures.calibration import (
+    CalibrationFreeEntropy as _CalibrationFreeEntropy,
+)
+from fastrank_eval.measures.calibration import (
     CumulativeCalibrationError as _CumulativeCalibrationError,
 )
 from fastrank_eval.measures.calibration import ExpectedCalibrationError as _ExpectedCalibrationError
 from fastrank_eval.measures.calibration import FieldCalibrationError as _FieldCalibrationError
 from fastrank_eval.measures.calibration import FieldRelativeError as _FieldRelativeError
 from fastrank_eval.measures.calibration import MaximumCalibrationError as _MaximumCalibrationError
-from fastrank_eval.measures.calibration_free import (
-    CalibrationFreeEntropy as _CalibrationFreeEntropy,
-)
 from fastrank_eval.measures.decisions import AccuracyAtThreshold as _AccuracyAtThreshold
 from fastrank_eval.measures.decisions import (
     BalancedAccuracyAtThreshold as _BalancedAccuracyAtThreshold,
@@ -116,7 +116,7 @@ from fastrank_eval.measures.likelihood import RootMeanSquaredError as _RootMeanS
 from fastrank_eval.measures.multicalibration import MulticalibrationError as _MulticalibrationError
 from fastrank_eval.measures.parser import measure as measure
 from fastrank_eval.measures.parser import parse_measures as parse_measures
-from fastrank_eval.measures.plain import measure_of as measure_of
+from fastrank_eval.measures.pooled import measure_of as measure_of
 from fastrank_eval.measures.precision import BinaryLaggingGain as _BinaryLaggingGain
 from fastrank_eval.measures.precision import FMeasure as _FMeasure
 from fastrank_eval.measures.precision import Precision as _Precision

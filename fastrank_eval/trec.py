@@ -7,10 +7,9 @@
     fe.trec.evaluate("qrels.txt", {"bm25": "bm25.run.gz", "ours": "ours.run"}, "nDCG@10,AP")
 """
 
-from fastrank_eval.integrations.trec.diversity import read_diversity_qrels
-from fastrank_eval.integrations.trec.evaluate import evaluate
+from fastrank_eval.integrations.trec.evaluate import TrecReport, evaluate, trec_report
 from fastrank_eval.integrations.trec.join import Joined, join
-from fastrank_eval.integrations.trec.report import TrecReport, trec_report
+from fastrank_eval.integrations.trec.measures import read_diversity_qrels
 from fastrank_eval.integrations.trec.tables import read_qrels, read_run
 
 __all__ = [

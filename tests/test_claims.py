@@ -28,9 +28,9 @@ from pyarrow import parquet
 
 import fastrank_eval as fe
 from bench.nulls import USERS, cells
-from fastrank_eval.apps.nightly.gate_text import false_alarms
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.night import GateOutcome
+from fastrank_eval.apps.nightly.text import false_alarms
 from fastrank_eval.io.reader import open_source
 from fastrank_eval.measures import WEIGHT
 from fastrank_eval.results.views import write_table

@@ -135,7 +135,7 @@ def test_serve__without_an_address__listens_to_this_machine_alone(
 ) -> None:
     listening: list[str] = []
     monkeypatch.setattr(
-        "fastrank_eval.apps.nightly.web_server.run_server",
+        "fastrank_eval.apps.nightly.web.run_server",
         lambda _, listener: listening.append(listener.getsockname()[0]),
     )
     history = str(demo / "month" / "history.db")

@@ -21,7 +21,7 @@ from fastrank_eval.groups.chunk import Scored
 from fastrank_eval.measures import REL, WEIGHT, Param, base, number, registry
 from fastrank_eval.measures.clustered_sums import ChunkSums
 from fastrank_eval.measures.pooled import PooledValue, SummedMeasure
-from fastrank_eval.results.catalogue import entries
+from fastrank_eval.results.lookup import entries
 from fastrank_eval.testing import Row, check_measure
 
 DOCS = Path(__file__).parent.parent / "docs"

@@ -15,7 +15,7 @@ from numpy._core._multiarray_umath import __cpu_dispatch__, __cpu_features__
 
 import fastrank_eval
 from fastrank_eval._lib import elementary
-from fastrank_eval.measures.discounts import discount_table
+from fastrank_eval.measures.gain import discount_table
 from fastrank_eval.stats.intervals import normal_tail
 
 PACKAGE = Path(fastrank_eval.__file__).parent

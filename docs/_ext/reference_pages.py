@@ -36,7 +36,7 @@ from fastrank_eval.engine.records import JSON_SCHEMAS
 from fastrank_eval.groups.ties import TIES
 from fastrank_eval.measures import Measure, registry
 from fastrank_eval.measures.names import COMPARISON_FIELDS, VALUE_FIELDS
-from fastrank_eval.results.catalogue import entries
+from fastrank_eval.results.lookup import entries
 
 HERE = Path(__file__).parents[1]
 #: Headings of the families, by the file that defines them, in the order of the page.

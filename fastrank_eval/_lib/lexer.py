@@ -1,7 +1,7 @@
 """Split text into tokens, parse operators and report syntax errors.
 
 The grammars of conditions on rows (`io/filter_parser.py`), of computed scores (`io/computed.py`),
-of gates on results (`results/gate_parser.py`) and of slices (`slicing/spec.py`) use it.
+of gates on results (`results/gates.py`) and of slices (`slicing/spec.py`) use it.
 """
 
 from __future__ import annotations

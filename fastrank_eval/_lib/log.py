@@ -6,7 +6,7 @@ import logging
 import re
 from collections.abc import Mapping
 
-from fastrank_eval._lib.addresses import without_credentials
+from fastrank_eval._lib.errors import without_credentials
 
 #: The name of each logger, and the lines that it writes. All are below the first.
 LOGGERS = {

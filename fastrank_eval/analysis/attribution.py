@@ -15,8 +15,7 @@ from fastrank_eval._lib.arrow import arrow_column, as_array, column_with_nulls, 
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.elementary import ratio
 from fastrank_eval._lib.errors import ArgumentError, MeasureError
-from fastrank_eval.engine.records import MeasureValue, plain_value
-from fastrank_eval.engine.summary import GroupRecords
+from fastrank_eval.engine.records import GroupRecords, MeasureValue, plain_value
 from fastrank_eval.stats.row_sums import RowSums
 
 if TYPE_CHECKING:

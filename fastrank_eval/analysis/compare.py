@@ -25,11 +25,15 @@ from fastrank_eval.analysis.compared_value import RESAMPLING, ComparedValue
 from fastrank_eval.analysis.comparison import Comparison
 from fastrank_eval.engine import DEFAULT_MEASURES
 from fastrank_eval.engine.conventions import requested_names, with_names
-from fastrank_eval.engine.labels import measures_by_label
-from fastrank_eval.engine.options import OPTIONS, Options, check_names
-from fastrank_eval.engine.records import MeasureValue, Meta, refuse_if_none_left
+from fastrank_eval.engine.options import OPTIONS, Options, check_names, measures_by_label
+from fastrank_eval.engine.records import (
+    GroupRecords,
+    MeasureValue,
+    Meta,
+    group_records,
+    refuse_if_none_left,
+)
 from fastrank_eval.engine.run import Evaluation, run_together
-from fastrank_eval.engine.summary import GroupRecords, group_records
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.parser import requested_measures, text_with_options
 from fastrank_eval.measures.pooled import PooledMeasure

@@ -35,9 +35,9 @@ from fastrank_eval.analysis.group_join import (
     join_groups,
     require_groups,
 )
-from fastrank_eval.engine.largest_group import LARGEST
 from fastrank_eval.engine.options import KEEP_GROUPS
 from fastrank_eval.engine.records import LEFT_OUT, ROW_COUNTS, MeasureValue, Meta, plain_value
+from fastrank_eval.engine.totals import LARGEST
 from fastrank_eval.measures import Measure, measure
 from fastrank_eval.results.result import result_of
 

@@ -27,8 +27,7 @@ from fastrank_eval.analysis.compared_value import (
 )
 from fastrank_eval.analysis.group_join import group_ids
 from fastrank_eval.engine import DEFAULT_MEASURES
-from fastrank_eval.engine.records import MeasureValue
-from fastrank_eval.engine.summary import GroupRecords
+from fastrank_eval.engine.records import GroupRecords, MeasureValue
 from fastrank_eval.engine.totals import PooledStates
 from fastrank_eval.measures import Measure, parse_measures
 from fastrank_eval.measures.pooled import ClusteredMeasure, PooledMeasure

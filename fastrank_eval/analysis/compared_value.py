@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval.engine.records import NamedRecord, record_schema
 from fastrank_eval.measures import Measure
-from fastrank_eval.results.format import amount, decimals, interval_text, p_text, percent_text
+from fastrank_eval.results.report import amount, decimals, interval_text, p_text, percent_text
 from fastrank_eval.stats.hypothesis_tests import minimum_detectable_difference
 
 

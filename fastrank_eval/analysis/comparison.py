@@ -32,10 +32,23 @@ from fastrank_eval.analysis.compared_value import (
     is_undecided,
     undecided_text,
 )
-from fastrank_eval.engine.records import JSON_SCHEMAS, MeasureValue, Meta, record_table
-from fastrank_eval.engine.summary import GroupRecords
+from fastrank_eval.engine.records import (
+    JSON_SCHEMAS,
+    GroupRecords,
+    MeasureValue,
+    Meta,
+    record_table,
+)
 from fastrank_eval.measures import measure as measure_of
-from fastrank_eval.results.format import (
+from fastrank_eval.results.labels import Labelled, stacked
+from fastrank_eval.results.lookup import find_slicing, find_value, refuse_pooled
+from fastrank_eval.results.notes import end_lines, names_of, plain_meta_with, report_notes
+from fastrank_eval.results.report import (
+    Best,
+    Lines,
+    Name,
+    Report,
+    Table,
     amount,
     count_text,
     half_width_text,
@@ -46,12 +59,8 @@ from fastrank_eval.results.format import (
     percent_text,
     printable,
 )
-from fastrank_eval.results.labels import Labelled, stacked
-from fastrank_eval.results.lookup import find_slicing, find_value, refuse_pooled
-from fastrank_eval.results.notes import end_lines, names_of, plain_meta_with, report_notes
-from fastrank_eval.results.report import Best, Lines, Name, Report, Table
 from fastrank_eval.results.result_view import coverage_tables
-from fastrank_eval.results.slice_tables import (
+from fastrank_eval.results.views import (
     AT_LEAST,
     FEW,
     FEW_NOTE,

@@ -31,16 +31,15 @@ from fastrank_eval.engine.options import check_names
 from fastrank_eval.engine.records import JSON_SCHEMAS, Meta, plain_value
 from fastrank_eval.measures import AUC, AvgPrec, Lift, LogLoss, Measure, parse_measures
 from fastrank_eval.results.evaluate import evaluate
-from fastrank_eval.results.format import count_text, number_text, printable
 from fastrank_eval.results.notes import (
     end_lines,
     plain_meta_with,
     rows_left_out_notes,
 )
-from fastrank_eval.results.report import Lines, Report
+from fastrank_eval.results.report import Lines, Report, count_text, number_text, printable
 from fastrank_eval.results.result import Result
 from fastrank_eval.results.views import View
-from fastrank_eval.stats.score_table import RocSteps, ScoreTable
+from fastrank_eval.stats.score_runs import RocSteps, ScoreTable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

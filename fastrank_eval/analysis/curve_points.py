@@ -19,7 +19,7 @@ from fastrank_eval.measures.calibration import Outcomes
 from fastrank_eval.results.evaluate import evaluate
 from fastrank_eval.results.result import Result, result_of
 from fastrank_eval.stats.intervals import normal_quantile
-from fastrank_eval.stats.score_table import ScoreTable
+from fastrank_eval.stats.score_runs import ScoreTable
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,8 @@ from fastrank_eval.engine.records import JSON_SCHEMAS, Meta, plain_value
 from fastrank_eval.io.reader import open_source
 from fastrank_eval.measures import Measure, parse_measures, registry
 from fastrank_eval.results.evaluate import evaluate
-from fastrank_eval.results.format import amount, printable
 from fastrank_eval.results.notes import rows_left_out_notes
-from fastrank_eval.results.report import Heading, Lines, Name, Report, Table
+from fastrank_eval.results.report import Heading, Lines, Name, Report, Table, amount, printable
 from fastrank_eval.results.views import View
 
 

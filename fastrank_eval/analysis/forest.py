@@ -19,7 +19,7 @@ from fastrank_eval.analysis.plots import (
     panel_grid,
     shortened,
 )
-from fastrank_eval.results.format import count_text, percent_text
+from fastrank_eval.results.report import count_text, percent_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

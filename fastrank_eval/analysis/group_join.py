@@ -11,8 +11,8 @@ from fastrank_eval._lib.arrow import arrow_column, decode_array, frozen, text_bu
 from fastrank_eval._lib.errors import ArgumentError, text_keys_hint
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval.engine.options import KEEP_GROUPS
+from fastrank_eval.engine.records import GroupRecords
 from fastrank_eval.engine.state_arrays import SavedGroups
-from fastrank_eval.engine.summary import GroupRecords
 from fastrank_eval.io.keys import KeyEncoder, encode_keys
 
 _TURN = np.uint64(0x9E3779B97F4A7C15)

@@ -18,19 +18,21 @@ from fastrank_eval._lib.errors import ArgumentError, MeasureError
 from fastrank_eval._lib.jit import compilations
 from fastrank_eval._lib.kernel_store import where_stored
 from fastrank_eval._lib.threads import map_jobs, processors, reporting_to
-from fastrank_eval.analysis.multiclass_rows import ClassRoles, computed_scores
 from fastrank_eval.analysis.multiclass_totals import (
     OVER_PAIRS,
     ROW_WEIGHT,
     ClassPlan,
+    ClassRoles,
     ClassStates,
     ClassValues,
+    computed_scores,
     over_pairs,
 )
 from fastrank_eval.engine.options import Options, check_names
 from fastrank_eval.engine.plan import batch_rows_of, undefined_policies, undefined_text
 from fastrank_eval.engine.records import MeasureValue, Meta, plain_value
 from fastrank_eval.io.computed import with_computed
+from fastrank_eval.io.formats import closing_readers
 from fastrank_eval.io.reader import (
     RowReader,
     WorkBatch,
@@ -40,16 +42,13 @@ from fastrank_eval.io.reader import (
     rebatch,
 )
 from fastrank_eval.io.source import refuse_text, require_columns
-from fastrank_eval.io.streams import closing_readers
 from fastrank_eval.measures import GAUC, Measure, parse_measures
 from fastrank_eval.measures.auc import PooledAUC
-from fastrank_eval.measures.base import SCORE_KINDS, registry
+from fastrank_eval.measures.base import GROUP_WEIGHTS, SCORE_KINDS, registry
 from fastrank_eval.measures.decisions import Decision, GroupDecision
 from fastrank_eval.measures.likelihood import LogarithmicLoss
-from fastrank_eval.measures.options import GROUP_WEIGHTS
 from fastrank_eval.measures.pooled import PooledMeasure
-from fastrank_eval.results.format import number_text, printable
-from fastrank_eval.results.report import Lines, Report, Table
+from fastrank_eval.results.report import Lines, Report, Table, number_text, printable
 from fastrank_eval.results.result import Result
 
 if TYPE_CHECKING:

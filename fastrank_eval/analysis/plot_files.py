@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastrank_eval._lib.errors import ArgumentError, UndefinedError
 from fastrank_eval._lib.files import atomic_path, check_suffix, check_writable
-from fastrank_eval.results.format import detail_text, printable
-from fastrank_eval.results.report import Lines, Picture, Report, Table
+from fastrank_eval.results.report import Lines, Picture, Report, Table, detail_text, printable
 from fastrank_eval.results.report import html as to_html
 
 if TYPE_CHECKING:

@@ -18,7 +18,8 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 
 from fastrank_eval.measures import parse_measures
-from fastrank_eval.results.format import (
+from fastrank_eval.results.notes import rows_left_out_notes
+from fastrank_eval.results.report import (
     amount,
     count_text,
     detail_text,
@@ -26,7 +27,6 @@ from fastrank_eval.results.format import (
     percent_text,
     printable,
 )
-from fastrank_eval.results.notes import rows_left_out_notes
 
 if TYPE_CHECKING:
     from fastrank_eval.engine.records import Meta

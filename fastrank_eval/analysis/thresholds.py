@@ -21,18 +21,16 @@ from fastrank_eval.analysis.curve_points import Thresholds
 from fastrank_eval.engine.evaluator import PlanTotals
 from fastrank_eval.engine.options import Options, check_names
 from fastrank_eval.engine.plan import Plan
-from fastrank_eval.engine.records import JSON_SCHEMAS, Meta, plain_counts, plain_value
+from fastrank_eval.engine.records import JSON_SCHEMAS, Meta, plain_counts, plain_value, score_tables
 from fastrank_eval.engine.run import totals_of
-from fastrank_eval.engine.summary import score_tables
 from fastrank_eval.measures import AUC
+from fastrank_eval.measures.base import REL
 from fastrank_eval.measures.clustered_sums import Confusion, f_score
 from fastrank_eval.measures.decisions import PositivePredictiveValue
-from fastrank_eval.measures.options import REL
-from fastrank_eval.results.format import detail_text, printable
 from fastrank_eval.results.notes import rows_left_out_notes
-from fastrank_eval.results.report import Lines, Report
+from fastrank_eval.results.report import Lines, Report, detail_text, printable
 from fastrank_eval.results.views import View
-from fastrank_eval.stats.score_table import ScoreTable
+from fastrank_eval.stats.score_runs import ScoreTable
 
 #: Options of each criterion.
 OPTIONS: dict[str, tuple[str, ...]] = {

@@ -12,7 +12,6 @@ import numpy as np
 from fastrank_eval._lib.arrow import frozen
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval._lib.threads import scratch
-from fastrank_eval.engine.largest_group import largest_in_chunk
 from fastrank_eval.engine.plan import (
     Contributions,
     GroupValues,
@@ -21,11 +20,18 @@ from fastrank_eval.engine.plan import (
     apply_policies,
     constant_columns,
 )
-from fastrank_eval.engine.totals import Measured, PooledStates, SliceStates, Sums, Totals
+from fastrank_eval.engine.totals import (
+    Measured,
+    PooledStates,
+    SliceStates,
+    Sums,
+    Totals,
+    largest_in_chunk,
+)
 from fastrank_eval.groups.chunk import Chunk, Labels, Scored
 from fastrank_eval.groups.diversity import SubtopicRows
-from fastrank_eval.groups.edges import Keys, value_text
 from fastrank_eval.groups.ranking import Ranking, rank, ranking_in_row_order
+from fastrank_eval.groups.scan import Keys, value_text
 from fastrank_eval.groups.ties import find_repeated
 from fastrank_eval.io.reader import RepeatedItemError
 from fastrank_eval.slicing.slicer import SliceEncoder

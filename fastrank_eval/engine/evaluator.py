@@ -1,27 +1,50 @@
-"""Evaluate every plan of a run over the same rows."""
+"""Evaluate every plan of a run over the same rows.
+
+Evaluate rows in order, whose groups are contiguous, or that have none.
+
+Evaluate rows in any order: partition them first, on disk if need be.
+"""
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cache, partial
-from itertools import zip_longest
+from itertools import chain, islice, zip_longest
 from os import PathLike
 from threading import Lock
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
 
 from fastrank_eval._lib.arguments import is_list_like
 from fastrank_eval._lib.dataclass import dataclass
-from fastrank_eval._lib.errors import ArgumentError
+from fastrank_eval._lib.errors import ArgumentError, UndefinedError
+from fastrank_eval._lib.files import spill_folder
+from fastrank_eval._lib.memory import Budget
+from fastrank_eval._lib.threads import map_jobs, report
 from fastrank_eval.engine.chunk_eval import ThreadTotals, evaluate_chunk
-from fastrank_eval.engine.largest_group import dominant
 from fastrank_eval.engine.plan import GroupValues, Plan
-from fastrank_eval.engine.totals import Totals
+from fastrank_eval.engine.totals import Totals, dominant
 from fastrank_eval.groups.chunk import Chunk
-from fastrank_eval.groups.edges import BatchScan, Groups, Keys, View, keys_at, scan_batch
+from fastrank_eval.groups.partition import Gatherer, PartitionedBatch, Partitioner
+from fastrank_eval.groups.scan import (
+    BatchScan,
+    Groups,
+    KeyRun,
+    Keys,
+    KeyWatch,
+    View,
+    key_run,
+    key_text,
+    keys_at,
+    same_key,
+    scan_batch,
+)
+from fastrank_eval.groups.sort import Sorter, WideKeys
 from fastrank_eval.io.columns import (
     OTHERS,
     POSITIVES,
@@ -29,9 +52,12 @@ from fastrank_eval.io.columns import (
     PlanColumns,
     Rows,
     RowsLeftOut,
+    concatenate,
     rows_left_out_by,
 )
-from fastrank_eval.io.validate import rows_of
+from fastrank_eval.io.reader import RowReader, WorkBatch, in_scratch, read_batch, rebatch
+from fastrank_eval.io.source import Batch, first_rows
+from fastrank_eval.io.validate import check_scores, keys_of, rows_of
 
 #: Arguments that choose the rows, and how these are read.
 SHARED = (
@@ -297,3 +323,391 @@ def _equal(left: Any, right: Any) -> bool:
         return all(_equal(*pair) for pair in zip_longest(left, right))
     plain = (str, int, float, PathLike)
     return isinstance(left, plain) and isinstance(right, plain) and left == right
+
+
+#: Groups cut by a batch edge are evaluated when there are this many.
+_CUT_GROUPS = 256
+
+
+@dataclass
+class BatchResult:
+    """The result of one batch.
+
+    Parameters
+    ----------
+    head : Rows or None
+        Rows before the first edge; all rows if there is no edge.
+    inside : list of (GroupResults or None)
+        For each plan: groups that begin and end in the batch.
+    tail : Rows or None
+        Rows from the last edge on; None if there is no edge.
+    run : KeyRun or None
+        Keys of the groups that begin at an edge, with that of the tail, if keys are watched.
+    undefined : UndefinedError or None
+        The error of a group, if keys are watched: the group may have rows in later batches.
+    """
+
+    head: Rows | None
+    inside: list[GroupResults | None]
+    tail: Rows | None = None
+    run: KeyRun | None = None
+    undefined: UndefinedError | None = None
+
+
+def evaluate_stream(
+    batches: Iterable[Batch],
+    evaluator: Evaluator,
+    watch: KeyWatch | None,
+    rows_at: Callable[[pa.RecordBatch, int], Rows] | None = None,
+) -> list[list[GroupResults]]:
+    """Evaluate batches whose groups are contiguous, or whose rows have none.
+
+    Parameters
+    ----------
+    batches : iterable of pyarrow.RecordBatch or UnreadBatch
+    evaluator : Evaluator
+        Gets the totals.
+    watch : KeyWatch or None
+        Detects keys that return after other keys; None if they cannot.
+    rows_at : callable, optional
+        Makes rows of a batch and the number of its first row; by default `Evaluator.read`.
+
+    Returns
+    -------
+    list of list of GroupResults
+        For each plan with groups: the results of the groups in order (empty unless
+        ``plan.per_group``).
+
+    Raises
+    ------
+    ReturningKey
+        A key returned after another key.
+    UndefinedError
+        A group is undefined where that is an error, and no key returned.
+    """
+    first, plan_columns = evaluator.first, evaluator.plan_columns
+    keep = watch is not None and watch.keep
+    results: list[list[GroupResults]] = [[] for _ in evaluator.grouped]
+    open_group: list[Rows] = []
+    cut_groups: list[tuple[Rows, Keys, list[GroupResults | None]]] = []
+    cut_rows = 0
+    undefined: list[UndefinedError] = []
+
+    def evaluate_batch(job: WorkBatch) -> BatchResult:
+        record_batches = read_batch(job[0])
+        batch = in_scratch(record_batches)
+        rows = rows_at(batch, job[1]) if rows_at else evaluator.read(batch, job[1], scanned=True)
+        if rows is None:
+            return BatchResult(None, [])
+
+        def copy_rows(lo: int, hi: int) -> Rows:
+            """Select rows; copy those read here, so that the batch ends with the call."""
+            part = rows.slice(lo, hi)
+            return part if batch is job[0][0] else part.copy()
+
+        batch_scan = evaluator.scan(rows, all_whole)
+        starts = batch_scan.starts
+        if not batch_scan.passed and not rows_at:
+            check_scores(batch, plan_columns, job[1])
+        if not len(starts):
+            return BatchResult(copy_rows(0, rows.count), [])
+        lo, hi = int(starts[0]), int(starts[-1])
+        # The last edge begins the tail.
+        firsts = starts[:-1] if all_whole else starts
+        run = None if watch is None else key_run(rows.keys, firsts, keep, batch_scan.directions)
+        inside: list[GroupResults | None] = []
+        error = None
+        if len(starts) > 1 and not undefined:
+
+            def name(group: int) -> str:
+                return key_text(rows.keys, first.roles.group, int(starts[group]))
+
+            def keys(groups: Groups) -> Keys:
+                return keys_at(rows.keys, starts[:-1][groups])
+
+            try:
+                inside = evaluator.evaluate(rows.slice(lo, hi), starts - lo, name, keys, batch_scan)
+            except UndefinedError as raised:
+                if watch is None:
+                    raise
+                error = raised
+        return BatchResult(copy_rows(0, lo), inside, copy_rows(hi, rows.count), run, error)
+
+    def close_group() -> None:
+        nonlocal cut_rows
+        if not open_group:
+            return
+        keys = keys_at(open_group[0].keys, np.zeros(1, np.int64))
+        later_results: list[GroupResults | None] = []
+        for p, for_plan in zip(evaluator.grouped, results, strict=True):
+            later_result = None
+            if evaluator.plans[p].per_group:
+                later_result = GroupResults(keys, None, np.empty(0, np.int64))
+                for_plan.append(later_result)
+            later_results.append(later_result)
+        parts = [part.drop_keys() for part in open_group]
+        # A copy: a view of a few rows would keep its whole batch in memory.
+        rows = concatenate(parts) if len(parts) > 1 else parts[0].copy()
+        cut_groups.append((rows, keys, later_results))
+        cut_rows += rows.count
+        open_group.clear()
+        if len(cut_groups) >= _CUT_GROUPS or cut_rows >= first.batch_rows:
+            evaluate_cut_groups()
+
+    def evaluate_cut_groups() -> None:
+        nonlocal cut_rows
+        if not cut_groups or undefined:
+            cut_groups.clear()
+            return
+        starts = np.concatenate([[0], np.cumsum([rows.count for rows, _, _ in cut_groups])])
+
+        def name(group: int) -> str:
+            return key_text(cut_groups[group][1], first.roles.group, 0)
+
+        def keys(groups: Groups) -> Keys:
+            columns = zip(*(of_group for _, of_group, _ in cut_groups), strict=True)
+            every = tuple(pa.concat_arrays(list(column)) for column in columns)
+            return keys_at(every, np.arange(len(cut_groups))[groups])
+
+        rows = concatenate([rows for rows, _, _ in cut_groups])
+        try:
+            evaluated = evaluator.evaluate(rows, starts, name, keys)
+        except UndefinedError as error:
+            if watch is None:
+                raise
+            undefined.append(error)
+            evaluated = []
+        for position, result in enumerate(evaluated):
+            if result is None or result.values is None:
+                continue
+            groups = range(len(cut_groups)) if result.groups is None else result.groups.tolist()
+            for one, group in enumerate(groups):
+                later_result = cut_groups[group][2][position]
+                if later_result is not None:
+                    later_result.values = result.values.take(slice(one, one + 1))
+                    later_result.first_rows = result.first_rows[one : one + 1]
+        cut_groups.clear()
+        cut_rows = 0
+
+    jobs = rebatch(batches, first.batch_rows, first.slice_rows)
+    begin = list(islice(jobs, 2))
+    all_whole = len(begin) < 2  # every group of an only batch is whole
+    jobs = chain(begin, jobs)
+    del begin  # or it keeps two batches in memory until the end
+    for result in map_jobs(first.threads, evaluate_batch, jobs):
+        if result.undefined is not None:
+            undefined.append(result.undefined)
+        head = result.head
+        if head is not None and head.count:
+            if not (open_group and same_key(open_group[0].keys, 0, head.keys, 0)):
+                close_group()
+                if watch is not None:
+                    watch.add(key_run(head.keys, np.zeros(1, np.int64), keep))
+            open_group.append(head)
+        if result.tail is None:
+            continue
+        close_group()
+        if watch is not None and result.run is not None:
+            watch.add(result.run)
+        for for_plan, inside in zip(results, result.inside, strict=False):
+            if inside is not None:
+                for_plan.append(inside)
+        if result.tail.count:
+            open_group.append(result.tail)
+    close_group()
+    evaluate_cut_groups()
+    if watch is not None:
+        watch.finish()
+    if undefined:
+        raise undefined[0]
+    return results
+
+
+#: The share of the memory for rows that the sorter gets. Results need the rest at the same time.
+_SORTER_SHARE = 0.5
+#: Rows after which the size of all rows is estimated.
+_ESTIMATE_ROWS = 1 << 16
+#: Bytes that DuckDB writes for each byte of rows.
+_ON_DISK = 1.4
+#: Batches with text keys are this many times smaller, because their keys need more memory.
+_WIDE = 4
+#: The share of a disk's free room that spilled rows may fill.
+_DISK_SHARE = 0.95
+
+
+class ScatteredEvaluator:
+    """Evaluates rows in any order, in memory if they fit.
+
+    Parameters
+    ----------
+    evaluator : Evaluator
+        Gets the totals.
+    budget : Budget
+
+    Attributes
+    ----------
+    spilled : bool
+        Whether rows were sorted on disk.
+    """
+
+    def __init__(self, evaluator: Evaluator, budget: Budget) -> None:
+        self._evaluator, self._plan, self._budget = evaluator, evaluator.first, budget
+        self._partitioners: list[Partitioner] = []
+        self._expected: int | None = None
+        self.spilled = False
+
+    def evaluate(self, reading: RowReader) -> list[list[GroupResults]]:
+        """Partition the rows, and evaluate the groups.
+
+        Parameters
+        ----------
+        reading : RowReader
+
+        Returns
+        -------
+        list of list of GroupResults
+            For each plan with groups: the results of the groups in order of appearance (empty
+            unless ``plan.per_group``).
+        """
+        return [_in_order_of_appearance(results) for results in self._attempts(reading)]
+
+    def _attempts(self, reading: RowReader) -> list[list[GroupResults]]:
+        self._expected = reading.rows
+        if reading.rereadable:  # the second attempt below reads the rows again
+            with suppress(WideKeys):
+                return self._evaluate(reading.unread_batches(self._plan.batch_rows), narrow=True)
+            self._evaluator.clear()
+        return self._evaluate(reading.unread_batches(self._plan.batch_rows), narrow=False)
+
+    def _evaluate(self, batches: Iterable[Batch], narrow: bool) -> list[list[GroupResults]]:
+        partitioned = self._partition(batches)
+        in_memory: list[PartitionedBatch] = []
+        held = read = 0
+        allowed = self._budget.rows
+        if self._expected is None:
+            # The number of rows is unknown. If they turn out too many, the batches in memory and
+            # the sorter need memory at the same time.
+            allowed //= 2
+        for rows, batch in partitioned:
+            read += rows
+            if batch is None:
+                continue
+            in_memory.append(batch)
+            held += batch.bytes
+            size = held + self._partitioners[0].bytes
+            factor = 1.0 if self._expected is None else max(self._expected / read, 1.0)
+            if size > allowed or (read >= _ESTIMATE_ROWS and size * factor > allowed):
+                self.spilled = True
+                self._partitioners[0].separate()
+                disk_bytes = int(_ON_DISK * held * factor)
+                rest = (batch for _, batch in partitioned if batch is not None)
+                return self._sort(in_memory, rest, disk_bytes, narrow)
+        if not in_memory:
+            return [[] for _ in self._evaluator.grouped]
+        return self._gather(Gatherer(self._partitioners[0], in_memory))
+
+    def _partition(self, batches: Iterable[Batch]) -> Iterator[tuple[int, PartitionedBatch | None]]:
+        """Yield the number of rows of each batch, and the batch partitioned."""
+        plan, evaluator = self._plan, self._evaluator
+
+        def jobs() -> Iterator[WorkBatch]:
+            rest = iter(batches)
+            first = next(rest, None)
+            if first is None:
+                return
+            types = [key.type for key in keys_of(first_rows(first, 1), plan.roles.group, 0)]
+            partitioner = Partitioner(
+                plan.roles.group,
+                types,
+                evaluator.plan_columns,
+                keep_numbers=evaluator.per_group or evaluator.keeps_order,
+                rows=self._expected or 0,
+                memory=self._budget.rows,
+            )
+            self._partitioners[:] = [partitioner]
+            wide = any(column.text for column in partitioner.columns)
+            rows = max(plan.batch_rows // _WIDE, 1) if wide else plan.batch_rows
+            yield from rebatch(chain([first], rest), rows)
+
+        def partition(job: WorkBatch) -> tuple[int, PartitionedBatch | None]:
+            batch = in_scratch(read_batch(job[0]))
+            rows = evaluator.read(batch, job[1], scanned=False)
+            return batch.num_rows, None if rows is None else self._partitioners[0].partition(rows)
+
+        return map_jobs(plan.threads, partition, jobs())
+
+    def _gather(self, gatherer: Gatherer) -> list[list[GroupResults]]:
+        plan, evaluator = self._plan, self._evaluator
+
+        def evaluate_range(partitions: range) -> list[GroupResults | None]:
+            chunk, starts, keys = gatherer.gather(partitions)
+
+            def name(group: int) -> str:
+                return key_text(keys(slice(group, group + 1)), plan.roles.group, 0)
+
+            return evaluator.evaluate(chunk, starts, name, keys, scattered=True)
+
+        results: list[list[GroupResults]] = [[] for _ in evaluator.grouped]
+        ranges = list(gatherer.ranges(plan.threads))
+        rows, total = 0, sum(map(gatherer.rows, ranges))
+        for partitions, of_chunk in zip(
+            ranges, map_jobs(plan.threads, evaluate_range, ranges), strict=True
+        ):
+            rows += gatherer.rows(partitions)
+            report("evaluating", rows, total)
+            for for_plan, result in zip(results, of_chunk, strict=True):
+                if result is not None:
+                    for_plan.append(result)
+        self._partitioners[0].give_back()
+        return results
+
+    def _sort(
+        self,
+        in_memory: list[PartitionedBatch],
+        rest: Iterator[PartitionedBatch],
+        disk_bytes: int,
+        narrow: bool,
+    ) -> list[list[GroupResults]]:
+        plan, budget = self._plan, self._budget
+        total = 0
+
+        def count_rows() -> Iterator[PartitionedBatch]:
+            """Yield the partitioned batches, and keep no reference to them."""
+            nonlocal total
+            for batch in chain((in_memory.pop(0) for _ in range(len(in_memory))), rest):
+                total += batch.rows
+                yield batch
+            report("sorting on disk", 0, total)
+
+        def report_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            rows = 0
+            for batch in batches:
+                yield batch
+                rows += batch.num_rows
+                report("evaluating", rows, total)
+
+        with spill_folder(disk_bytes) as folder:
+            sorter = Sorter(
+                self._partitioners[0],
+                folder,
+                memory=int(_SORTER_SHARE * budget.rows),
+                disk=int(_DISK_SHARE * shutil.disk_usage(folder).free),
+                threads=plan.threads,
+                in_order=self._evaluator.keeps_order,
+                narrow=narrow,
+            )
+            with sorter.rows(count_rows()) as batches:
+                return evaluate_stream(report_rows(batches), self._evaluator, None, sorter.rows_of)
+
+
+def _in_order_of_appearance(results: list[GroupResults]) -> list[GroupResults]:
+    """Sort the results of all groups by the number of their first row."""
+    results = [result for result in results if result.values is not None]
+    if not results:
+        return []
+    first_rows = np.concatenate([result.first_rows for result in results])
+    order = np.argsort(first_rows)
+    columns = zip(*(result.keys for result in results), strict=True)
+    keys = tuple(pa.concat_arrays(list(column)) for column in columns)
+    values = GroupValues.concat([cast(GroupValues, result.values) for result in results])
+    return [GroupResults(keys_at(keys, order), values.take(order), first_rows[order])]

@@ -15,9 +15,8 @@ from fastrank_eval._lib.errors import ArgumentError, ColumnError, MeasureError, 
 from fastrank_eval.groups.chunk import Chunk, Labels
 from fastrank_eval.groups.ranking import Ranking
 from fastrank_eval.io.columns import CodedColumn, Roles
-from fastrank_eval.measures.base import Measure, find_name, registry
+from fastrank_eval.measures.base import GROUP_WEIGHTS, Measure, find_name, registry
 from fastrank_eval.measures.names import refuse_plain_f1
-from fastrank_eval.measures.options import GROUP_WEIGHTS
 from fastrank_eval.measures.pooled import PooledMeasure
 
 if TYPE_CHECKING:

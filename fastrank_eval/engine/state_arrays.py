@@ -23,7 +23,7 @@ from fastrank_eval._lib.arrow import (
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import MergeError, text_keys_hint
 from fastrank_eval.engine.plan import GroupValues, Plan
-from fastrank_eval.groups.edges import Keys
+from fastrank_eval.groups.scan import Keys
 from fastrank_eval.io.keys import CategoricalEncoder
 from fastrank_eval.io.source import first_line
 from fastrank_eval.measures.pooled import PooledMeasure, PooledState
@@ -31,7 +31,7 @@ from fastrank_eval.slicing.bins import BinEncoder
 from fastrank_eval.slicing.encode import bin_ranks, value_ranks, value_texts
 from fastrank_eval.slicing.slicer import SliceEncoder, Slices
 from fastrank_eval.slicing.spec import SliceSpec
-from fastrank_eval.stats.cell_scores import CellScores
+from fastrank_eval.stats.binned_scores import CellScores
 from fastrank_eval.stats.row_sums import RowSums
 
 _Part = TypeVar("_Part")

@@ -1,17 +1,28 @@
-"""Add up a run: sums over groups and pooled states, of all rows and by slice."""
+"""Add up a run: sums over groups and pooled states, of all rows and by slice.
+
+Find the group that has so many rows that few groups count.
+
+Name the slices of multicalibration errors, and list them, worst first.
+"""
 
 from __future__ import annotations
 
+import json
 import threading
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from copy import copy
 from functools import cached_property, partial
-from typing import NamedTuple, Self, TypeAlias
+from typing import Any, NamedTuple, Self, TypeAlias
+from uuid import UUID
 
 import numpy as np
+import pyarrow as pa
 
-from fastrank_eval._lib.threads import JobMap
-from fastrank_eval.engine.largest_group import LargestGroup, larger
+from fastrank_eval._lib.arguments import matches_annotation
+from fastrank_eval._lib.arrow import arrow_column, bytes_column
+from fastrank_eval._lib.dataclass import dataclass
+from fastrank_eval._lib.errors import ColumnError
+from fastrank_eval._lib.threads import JobMap, map_jobs
 from fastrank_eval.engine.plan import Contributions, Plan, RankedGroups, empty_reason, too_large
 from fastrank_eval.engine.state_arrays import (
     GROUPS,
@@ -33,20 +44,271 @@ from fastrank_eval.engine.state_arrays import (
     state_name,
 )
 from fastrank_eval.groups.chunk import Scored
+from fastrank_eval.groups.scan import Keys, value_text
 from fastrank_eval.measures.clustered_sums import ClusteredSums
+from fastrank_eval.measures.multicalibration import MulticalibrationError, SliceCalibration
 from fastrank_eval.measures.pooled import (
     ClusteredMeasure,
     ErrorOfDifference,
     PooledMeasure,
     PooledState,
 )
+from fastrank_eval.slicing.encode import value_texts
 from fastrank_eval.slicing.slicer import Slices
+from fastrank_eval.stats.binned_scores import CellScores
 from fastrank_eval.stats.clustered_scores import ClusteredScores
-from fastrank_eval.stats.exact import NO_SLICES, ExactSums, SliceCounts
+from fastrank_eval.stats.exact import NO_SLICES, ExactSums, SliceCounts, sum_powers
 from fastrank_eval.stats.intervals import effective_groups
 from fastrank_eval.stats.means import MeanState, PairedState
-from fastrank_eval.stats.moments import ClusterMoments
-from fastrank_eval.stats.vector_sums import sum_powers
+from fastrank_eval.stats.row_sums import ClusterMoments
+
+#: The convention of a result, and the entry of a header of a state.
+LARGEST = "largest_group"
+#: A group is named if n^2 of its rows n is at least a tenth of the sum over all groups. If values
+#: of groups vary alike, it then carries a tenth of the variance; of 30 large groups none does. A
+#: share of the rows would be no measure: among a million users, one with 0.1% of the rows carries
+#: half of the variance.
+_PARTS = 10
+
+_Value: TypeAlias = int | bool | str
+
+
+@dataclass(frozen=True)
+class LargestGroup:
+    """The key and the size of a group.
+
+    Parameters
+    ----------
+    rows : int
+    key : mapping of str to (int, bool or str), or None
+        Its value in each key column: numbers and strings as they are, others as texts of labels;
+        None if only hashes of it are known.
+    at_least : bool
+        Whether it may have more rows, because it may have some in several merged states. Another
+        group may then be larger.
+    """
+
+    rows: int
+    key: Mapping[str, _Value] | None
+    at_least: bool = False
+
+    def plain(self, schema: pa.Schema | None = None) -> dict[str, Any]:
+        """Convert it to plain Python values.
+
+        Parameters
+        ----------
+        schema : pyarrow.Schema, optional
+            Of the source, for keys that are UUIDs: they are bytes without it.
+        """
+        uuids = {field.name for field in schema or () if field.type == pa.uuid()}
+        key = self.key and {
+            name: str(UUID(hex=str(value)[2:])) if name in uuids else value
+            for name, value in self.key.items()
+        }
+        return {"key": key, "rows": self.rows} | ({"at_least": True} if self.at_least else {})
+
+    @classmethod
+    def of_header(cls, header: Mapping[str, Any]) -> LargestGroup | None:
+        """Read what `plain` wrote into the header of a state, if anything.
+
+        Raises
+        ------
+        ValueError
+            If it is malformed, or larger than the state.
+        """
+        record = header.get(LARGEST)
+        if record is None:
+            return None
+        kinds = {"key": "Mapping[str, int | bool | str] | None", "rows": "int", "at_least": "bool"}
+        names, most = header["columns"]["group"], sum(one["rows"] for one in header["provenance"])
+        found = {"at_least": False, **record} if isinstance(record, Mapping) else {}
+        valid = set(found) == set(kinds) and all(
+            matches_annotation(found[name], kind) for name, kind in kinds.items()
+        )
+        key = found.get("key")
+        if not (valid and 0 < found["rows"] <= most and (key is None or list(key) == names)):
+            raise ValueError(f"{LARGEST} in its header is {record!r}")
+        return cls(**found)
+
+
+def entry_of_whole(header: Mapping[str, Any], group: Sequence[str] | None) -> dict[str, Any]:
+    """Return the entry of a header whose states have no group in common.
+
+    Parameters
+    ----------
+    header : mapping
+    group : sequence of str, optional
+        New names of the key columns: workers have hashes of keys under other names.
+    """
+    largest = LargestGroup.of_header(header)
+    if largest is None:
+        return {}
+    known = group is None or list(group) == header["columns"]["group"]
+    return {LARGEST: LargestGroup(largest.rows, largest.key if known else None).plain()}
+
+
+def larger(one: LargestGroup | None, other: LargestGroup | None) -> LargestGroup | None:
+    """Return the larger group, of equal ones the first by the text of its key."""
+    if one is None or other is None or one.rows != other.rows:
+        return max(one, other, key=lambda group: group.rows if group else 0)
+    return min(one, other, key=lambda group: json.dumps(group.plain()))
+
+
+def largest_in_chunk(
+    known: LargestGroup | None,
+    rows: np.ndarray,
+    all_rows: int,
+    names: Sequence[str],
+    keys: Callable[[np.ndarray], Keys],
+) -> LargestGroup | None:
+    """Return the largest group of a chunk, or a known one if it is larger.
+
+    Keys are read only where a group may be named at the end. Sums over all groups are at least
+    those over a chunk, so the same group is found in any chunks.
+
+    Parameters
+    ----------
+    known : LargestGroup or None
+    rows : ndarray of int64, shape (groups,)
+        Number of rows of each group.
+    all_rows : int
+        Their sum.
+    names : sequence of str
+        Key columns.
+    keys : callable
+        Maps positions of groups to their keys.
+    """
+    most = int(rows.max(initial=0))
+    # n^2 sums to at least (sum of n)^2 / groups. More than needed, so that no rounding matters.
+    enough = (_PARTS + 1) * most**2
+    if enough * len(rows) < all_rows**2 or (known is not None and most < known.rows):
+        return known
+    indices = np.flatnonzero(rows == most)
+    if len(indices) > _PARTS:
+        return known
+    columns = [_values(column) for column in keys(indices)]
+    found = (dict(zip(names, key, strict=True)) for key in zip(*columns, strict=True))
+    return larger(known, LargestGroup(most, min(found, key=json.dumps)))
+
+
+def _values(keys: pa.Array) -> list[_Value]:
+    """Convert values of a key column; see `LargestGroup`."""
+    kind, types = keys.type, pa.types
+    if types.is_integer(kind) or types.is_boolean(kind):
+        return list(keys.to_pylist())
+    if types.is_string(kind) or types.is_large_string(kind):
+        return list(keys.to_pylist())
+    try:
+        return list(value_texts(keys))
+    except (ColumnError, pa.ArrowException):  # an unknown time zone, or an interval
+        return [value_text(keys, i) for i in range(len(keys))]
+
+
+def dominant(group: LargestGroup | None, squares: float) -> LargestGroup | None:
+    """Return a group, or None if it has a small part of the sum of n^2.
+
+    Parameters
+    ----------
+    group : LargestGroup or None
+    squares : float
+        Sum of n^2 over all groups of n rows.
+    """
+    return group if group is not None and _PARTS * group.rows**2 >= squares else None
+
+
+#: The tables of a run, by score column and canonical text of the measure.
+CalibrationTables = Mapping[tuple[str, str], pa.Table]
+#: The texts of the values of each column, by their codes.
+ValueLabels = Mapping[str, list[str]]
+_SCHEMA = pa.schema(
+    [
+        *(("slice", pa.string()), ("rows", pa.int64())),
+        *((name, pa.float64()) for name in ("expected", "observed", "error", "sigmas")),
+        *((name, pa.float64()) for name in ("p_value", "p_adjusted", "min_detectable_error")),
+    ]
+)
+
+
+def calibration_tables(plan: Plan, totals: Totals) -> CalibrationTables:
+    """Build the table of slices of each model and measure of multicalibration.
+
+    Parameters
+    ----------
+    plan : Plan
+    totals : Totals
+
+    Returns
+    -------
+    mapping of (str, str) to pyarrow.Table
+        By score column and measure: `slice`, `rows`, `expected` and `observed` (positives,
+        weighted), `error` (ECCE), `sigmas`, `p_value`, `p_adjusted` (Holm), `min_detectable_error`
+        (five sigmas of the slice); the most sigmas first. Empty where the measure is undefined.
+    """
+    tables, texts = {}, value_labels(plan)
+    for measure in plan.measures:
+        if isinstance(measure, MulticalibrationError):
+            for name, states in zip(plan.roles.scores, totals.overall_states.models, strict=True):
+                state = measure.state_in(states)
+                slices = measure.slices(state, partial(map_jobs, plan.threads))
+                tables[name, str(measure)] = _table(slices, texts)
+    return tables
+
+
+def value_labels(plan: Plan) -> ValueLabels:
+    """Write the values of the columns whose slices are compared, by code."""
+    measures = (m for m in plan.measures if isinstance(m, MulticalibrationError))
+    names = {name for measure in measures for name in measure.columns_named()}
+    return {one.name: value_texts(one.values()) for one in fields_of(plan) if one.name in names}
+
+
+def worst_slice(
+    measure: MulticalibrationError, state: CellScores, texts: ValueLabels
+) -> Mapping[str, float]:
+    """Return the ECCE of the slice with the most sigmas, named by its label."""
+    slices = measure.slices(state, map)
+    if slices is None:
+        return {}
+    sigmas = slices.sigmas
+    worst = np.flatnonzero(sigmas == sigmas.max())
+    labels = _labels(slices.columns, slices.codes[worst], texts)
+    first = 0 if len(labels) == 1 else _order(sigmas[worst], slices.codes[worst], labels)[0]
+    return {f"ECCE of {labels[first]}": float(slices.error[worst[first]])}
+
+
+def _labels(columns: tuple[str, ...], codes: np.ndarray, texts: ValueLabels) -> list[str]:
+    """Write the label of each slice, as slicings do; "all" for all rows."""
+    return [
+        ",".join(
+            f"{name}={texts[name][code]}"
+            for name, code in zip(columns, codes_of_slice, strict=True)
+            if code >= 0
+        )
+        or "all"
+        for codes_of_slice in codes.tolist()
+    ]
+
+
+def _order(sigmas: np.ndarray, codes: np.ndarray, labels: list[str]) -> np.ndarray:
+    """Sort slices: the most sigmas first, then the fewest columns."""
+    columns = np.count_nonzero(codes >= 0, axis=1)
+    ranks = np.argsort(np.argsort(np.array(labels, object), kind="stable"), kind="stable")
+    return np.lexsort((ranks, columns, -sigmas))
+
+
+def _table(slices: SliceCalibration | None, texts: ValueLabels) -> pa.Table:
+    if slices is None:
+        return _SCHEMA.empty_table()
+    labels = _labels(slices.columns, slices.codes, texts)
+    order = _order(slices.sigmas, slices.codes, labels)
+    p, adjusted = slices.p_values()
+    numbers = (
+        *(slices.rows, slices.expected, slices.observed),
+        *(slices.error, slices.sigmas, p, adjusted, slices.min_detectable_error),
+    )
+    names = bytes_column([labels[i].encode() for i in order.tolist()], pa.string())
+    columns = [arrow_column(np.ascontiguousarray(each[order])) for each in numbers]
+    return pa.table([names, *columns], schema=_SCHEMA)
+
 
 #: For each model the states of the measures of all rows, by their key. Measures with equal keys
 #: share a state, and threads share all of them.

@@ -13,14 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from fastrank_eval._lib.addresses import clean_address
-from fastrank_eval._lib.errors import ArgumentError, SourceError, near, text_keys_hint
+from fastrank_eval._lib.errors import (
+    ArgumentError,
+    SourceError,
+    clean_address,
+    near,
+    text_keys_hint,
+)
 from fastrank_eval._lib.log import IO
 from fastrank_eval._lib.threads import map_jobs
-from fastrank_eval.io.csv_numbers import unify_spellings
+from fastrank_eval.io.filters import Range, partition_ranges
 from fastrank_eval.io.formats import DELIMITER, inspect_file, open_stream, read_file
 from fastrank_eval.io.paths import FORMATS, File, expand, folder_of, refuse_repeated
-from fastrank_eval.io.pruning import Range, partition_ranges
 from fastrank_eval.io.source import (
     Batch,
     Source,
@@ -31,6 +35,7 @@ from fastrank_eval.io.source import (
     select,
     selected_row,
     type_name,
+    unify_spellings,
 )
 
 if TYPE_CHECKING:

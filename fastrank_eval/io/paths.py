@@ -16,10 +16,9 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from fastrank_eval._lib.addresses import clean_address
 from fastrank_eval._lib.arguments import is_text
 from fastrank_eval._lib.dataclass import dataclass
-from fastrank_eval._lib.errors import SourceError, near
+from fastrank_eval._lib.errors import SourceError, clean_address, near
 from fastrank_eval.io.source import reading
 
 #: The reader of each format name.

@@ -22,6 +22,7 @@ from fastrank_eval._lib.errors import (
 )
 from fastrank_eval._lib.threads import report, scratch
 from fastrank_eval.io.files import open_files, open_standard_input
+from fastrank_eval.io.formats import open_batches, open_reader, open_stream_object, refuse_objects
 from fastrank_eval.io.paths import FORMATS
 from fastrank_eval.io.source import (
     Batch,
@@ -38,7 +39,6 @@ from fastrank_eval.io.source import (
     split_batches,
     type_name,
 )
-from fastrank_eval.io.streams import open_batches, open_reader, open_stream_object, refuse_objects
 
 if TYPE_CHECKING:
     from fastrank_eval.io.filters import Where

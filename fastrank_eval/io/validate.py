@@ -32,10 +32,10 @@ from fastrank_eval.io.columns import (
     RowsLeftOut,
     StoredColumn,
     refuse_unhashable,
+    subtopics_column,
 )
 from fastrank_eval.io.keys import encoded
 from fastrank_eval.io.reader import RowError
-from fastrank_eval.io.subtopics import subtopics_column
 
 #: All integers up to this one are doubles.
 _EXACT = 1 << 53

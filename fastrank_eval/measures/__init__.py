@@ -8,13 +8,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from fastrank_eval._lib.arguments import integer, number, one_of
-from fastrank_eval.measures.base import Measure, over_groups, register, registry
-from fastrank_eval.measures.options import REL, WEIGHT, Param
+from fastrank_eval.measures.base import REL, WEIGHT, Measure, Param, over_groups, register, registry
 from fastrank_eval.measures.parser import measure, parse_measures
-from fastrank_eval.measures.plain import measure_of
+from fastrank_eval.measures.pooled import measure_of
 
 _FAMILIES = (
-    *("auc", "average_precision", "calibration", "calibration_free", "decisions", "diversity"),
+    *("auc", "average_precision", "calibration", "decisions", "diversity"),
     *("gain", "judged", "likelihood", "multicalibration", "precision", "user_models"),
 )
 for _family in _FAMILIES:

@@ -12,8 +12,7 @@ from fastrank_eval._lib.arguments import integer, number, one_of
 from fastrank_eval._lib.errors import MeasureError
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval.groups.ranking import Ranking
-from fastrank_eval.measures.base import Measure, count_relevant
-from fastrank_eval.measures.options import REL, WEIGHT, Param
+from fastrank_eval.measures.base import REL, WEIGHT, Measure, Param, count_relevant
 from fastrank_eval.measures.pooled import (
     ErrorOfDifference,
     OrderedMeasure,
@@ -25,12 +24,12 @@ from fastrank_eval.measures.pooled import (
 from fastrank_eval.stats.auc_variance import row_variance
 from fastrank_eval.stats.binned_scores import BinnedScores
 from fastrank_eval.stats.clustered_scores import ClusteredScores, variance_of_difference
-from fastrank_eval.stats.score_table import ScoreTable
+from fastrank_eval.stats.score_runs import ScoreTable
 
 if TYPE_CHECKING:
     from fastrank_eval._lib.threads import JobMap
     from fastrank_eval.groups.chunk import Scored
-    from fastrank_eval.stats.score_table import RocSteps
+    from fastrank_eval.stats.score_runs import RocSteps
 
 
 class GroupedAUC(Measure):

@@ -12,14 +12,20 @@ from fastrank_eval._lib.elementary import log1p_each, ratio
 from fastrank_eval._lib.errors import MeasureError
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval.groups.ranking import Ranking
-from fastrank_eval.measures.base import Measure, count_relevant, longest, over_groups
-from fastrank_eval.measures.discounts import discount_table
-from fastrank_eval.measures.gain import LINEAR_GAIN, PositiveGain
-from fastrank_eval.measures.options import REL, WEIGHT, Param
+from fastrank_eval.measures.base import (
+    REL,
+    WEIGHT,
+    Measure,
+    Param,
+    count_relevant,
+    longest,
+    over_groups,
+)
+from fastrank_eval.measures.gain import LINEAR_GAIN, PositiveGain, discount_table
 from fastrank_eval.measures.pooled import PooledValue, SteppedMeasure
 
 if TYPE_CHECKING:
-    from fastrank_eval.stats.score_table import RocSteps
+    from fastrank_eval.stats.score_runs import RocSteps
 
 
 class AveragePrecision(Measure):

@@ -14,8 +14,7 @@ from fastrank_eval._lib.elementary import ratio
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval._lib.threads import scratch
 from fastrank_eval.groups.chunk import count_marked_rows
-from fastrank_eval.stats.moments import ClusterMoments
-from fastrank_eval.stats.row_sums import ONE_GROUP, GroupSums, RowSums
+from fastrank_eval.stats.row_sums import ONE_GROUP, ClusterMoments, GroupSums, RowSums
 
 if TYPE_CHECKING:
     from fastrank_eval.groups.chunk import Scored

@@ -13,7 +13,7 @@ from fastrank_eval._lib.elementary import ratio
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval.groups.ranking import Ranking
 from fastrank_eval.groups.sort import sum_cell_weights
-from fastrank_eval.measures.base import Measure
+from fastrank_eval.measures.base import REL, WEIGHT, Measure, Param
 from fastrank_eval.measures.clustered_sums import (
     Confusion,
     ConfusionSums,
@@ -22,7 +22,6 @@ from fastrank_eval.measures.clustered_sums import (
     least_of,
     sum_cells,
 )
-from fastrank_eval.measures.options import REL, WEIGHT, Param
 from fastrank_eval.measures.pooled import ClusteredMeasure, PooledValue
 
 if TYPE_CHECKING:

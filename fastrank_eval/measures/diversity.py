@@ -14,9 +14,8 @@ from fastrank_eval._lib.jit import kernel
 from fastrank_eval.groups.diversity import IntentRanking
 from fastrank_eval.groups.ranking import Ranking
 from fastrank_eval.measures.average_precision import expected_precisions
-from fastrank_eval.measures.base import Measure, longest, over_groups
-from fastrank_eval.measures.discounts import discount_table
-from fastrank_eval.measures.options import WEIGHT, Param
+from fastrank_eval.measures.base import WEIGHT, Measure, Param, longest, over_groups
+from fastrank_eval.measures.gain import discount_table
 from fastrank_eval.measures.precision import depths_of, expected_hits, expected_success
 
 _AGRAWAL = "Agrawal et al. (2009), doi:10.1145/1498759.1498766"

@@ -10,11 +10,9 @@ import numpy as np
 from fastrank_eval._lib.arguments import integer, number, one_of
 from fastrank_eval._lib.elementary import powers, ratio
 from fastrank_eval._lib.jit import kernel
-from fastrank_eval.groups.judgments import UnjudgedRows
-from fastrank_eval.groups.ranking import Ranking
-from fastrank_eval.measures.base import Measure, over_groups
-from fastrank_eval.measures.discounts import discount_table
-from fastrank_eval.measures.options import REL, WEIGHT, Param
+from fastrank_eval.groups.ranking import Ranking, UnjudgedRows
+from fastrank_eval.measures.base import REL, WEIGHT, Measure, Param, over_groups
+from fastrank_eval.measures.gain import discount_table
 from fastrank_eval.measures.precision import SHORT, depths_of, expected_hits
 
 #: Added to the counts of both classes by infAP, as in trec_eval.

@@ -16,7 +16,7 @@ from fastrank_eval._lib.elementary import log, log1p
 from fastrank_eval._lib.errors import MeasureError
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval._lib.threads import scratch
-from fastrank_eval.measures.options import REL, Param
+from fastrank_eval.measures.base import REL, Param
 from fastrank_eval.measures.pooled import (
     PooledValue,
     SummedMeasure,

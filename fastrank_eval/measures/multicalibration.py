@@ -17,11 +17,11 @@ from fastrank_eval._lib.errors import MeasureError
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval._lib.threads import JobMap
 from fastrank_eval.io.keys import encode_integers
+from fastrank_eval.measures.base import REL, Param
 from fastrank_eval.measures.likelihood import SAMPLING_RATE, recalibrate
-from fastrank_eval.measures.options import REL, Param
 from fastrank_eval.measures.pooled import PooledMeasure, PooledValue, undefined
 from fastrank_eval.slicing.encode import MAX_SLICES
-from fastrank_eval.stats.cell_scores import CellScores
+from fastrank_eval.stats.binned_scores import CellScores
 from fastrank_eval.stats.hypothesis_tests import holm, range_exceeds
 
 if TYPE_CHECKING:

@@ -40,7 +40,7 @@ PAIR_FIELDS = frozenset({"wins", "losses", "ties"})
 COUNTS = ("rows", "groups", "confidence")
 KEYWORDS = frozenset({"and", "or", "not"})
 FUNCTIONS = ("abs", "min", "max", "worse")
-#: All words of gates, which `results/gate_parser.py` parses.
+#: All words of gates, which `results/gates.py` parses.
 GATE_WORDS = frozenset((*VALUE_FIELDS, *COMPARISON_FIELDS, *COUNTS, *KEYWORDS, *FUNCTIONS))
 
 #: Group of entry points with measures of other packages. They are named as the measures.

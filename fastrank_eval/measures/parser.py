@@ -11,9 +11,8 @@ from typing import Any
 from fastrank_eval._lib.arguments import is_list_like, named
 from fastrank_eval._lib.errors import MeasureError
 from fastrank_eval._lib.lexer import shorten
-from fastrank_eval.measures.base import Measure, find_name, registry
+from fastrank_eval.measures.base import Measure, find_name, registry, text_of
 from fastrank_eval.measures.names import INSTEAD, our_name, refuse_judged_only, refuse_plain_f1
-from fastrank_eval.measures.options import text_of
 
 #: Texts in quotes, which may lack their end, brackets and commas.
 _SIGNS = re.compile(r"""'(?:[^'\\]|\\.)*'?|"(?:[^"\\]|\\.)*"?|[][(){},]""", re.DOTALL)

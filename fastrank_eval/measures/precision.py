@@ -12,9 +12,8 @@ from fastrank_eval._lib.elementary import ratio
 from fastrank_eval._lib.errors import MeasureError
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval.groups.ranking import Ranking
-from fastrank_eval.measures.base import Measure, count_relevant, over_groups
-from fastrank_eval.measures.discounts import discount_table
-from fastrank_eval.measures.options import REL, WEIGHT, Param
+from fastrank_eval.measures.base import REL, WEIGHT, Measure, Param, count_relevant, over_groups
+from fastrank_eval.measures.gain import discount_table
 
 SHORT = Param(
     "short",

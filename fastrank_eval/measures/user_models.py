@@ -14,15 +14,16 @@ from fastrank_eval._lib.errors import MeasureError
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval.groups.ranking import Ranking
 from fastrank_eval.measures.base import (
+    REL,
+    WEIGHT,
     Measure,
+    Param,
     distinct_cutoffs,
     longest,
     outside_unit,
     over_groups,
 )
-from fastrank_eval.measures.discounts import DEEPEST, discount_table
-from fastrank_eval.measures.gain import PositionWeighted, gain_of
-from fastrank_eval.measures.options import REL, WEIGHT, Param
+from fastrank_eval.measures.gain import DEEPEST, PositionWeighted, discount_table, gain_of
 
 GAIN = Param(
     "gain",

@@ -15,10 +15,9 @@ from fastrank_eval._lib.errors import ArgumentError, near
 from fastrank_eval.engine.records import Meta, display_names, record_rows
 from fastrank_eval.measures import Measure, measure, parse_measures
 from fastrank_eval.measures.parser import find_computed
-from fastrank_eval.results.format import printable
 from fastrank_eval.results.gates import Gate, Verdict, gate
 from fastrank_eval.results.lookup import find_measure, find_score, find_slicing
-from fastrank_eval.results.report import Block, Heading, Lines, Report
+from fastrank_eval.results.report import Block, Heading, Lines, Report, printable
 from fastrank_eval.results.views import View
 
 if TYPE_CHECKING:

@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from fastrank_eval._lib.lexer import shorten
-from fastrank_eval.engine.largest_group import LARGEST
 from fastrank_eval.engine.records import (
     ROW_COUNTS,
     MeasureValue,
@@ -15,12 +14,19 @@ from fastrank_eval.engine.records import (
     counts_in,
     plain_meta,
 )
+from fastrank_eval.engine.totals import LARGEST
 from fastrank_eval.io.columns import NAN, NULL_GROUP, OTHERS, POSITIVES, SOFT, UNJUDGED, UNSCORED
 from fastrank_eval.measures import Measure, measure
+from fastrank_eval.measures.base import text_of
 from fastrank_eval.measures.decisions import Decision, GroupDecision
-from fastrank_eval.measures.options import text_of
-from fastrank_eval.results.format import count_text, list_text, printable, share_text, speed_text
-from fastrank_eval.results.report import Lines
+from fastrank_eval.results.report import (
+    Lines,
+    count_text,
+    list_text,
+    printable,
+    share_text,
+    speed_text,
+)
 from fastrank_eval.slicing.encode import text_value
 
 #: What rows lack that options leave out, by reason.

@@ -14,14 +14,16 @@ from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.engine.records import (
     JSON_SCHEMAS,
     VALUE_SCHEMA,
+    GroupRecords,
     MeasureValue,
     Meta,
+    group_records,
     record_table,
     refuse_if_none_left,
+    score_tables,
 )
 from fastrank_eval.engine.run import Evaluation
-from fastrank_eval.engine.slice_calibration import CalibrationTables, calibration_tables
-from fastrank_eval.engine.summary import GroupRecords, group_records, score_tables
+from fastrank_eval.engine.totals import CalibrationTables, calibration_tables
 from fastrank_eval.measures import measure
 from fastrank_eval.results.labels import Labelled, stacked
 from fastrank_eval.results.lookup import (
@@ -34,14 +36,14 @@ from fastrank_eval.results.lookup import (
 from fastrank_eval.results.notes import plain_meta_with, report_notes
 from fastrank_eval.results.report import Report
 from fastrank_eval.results.result_view import report_of
-from fastrank_eval.results.slice_tables import slice_rows
+from fastrank_eval.results.views import slice_rows
 
 if TYPE_CHECKING:
     from fastrank_eval.analysis.comparison import Comparison
     from fastrank_eval.analysis.curve import Curve
     from fastrank_eval.measures import Measure
     from fastrank_eval.results.state import State
-    from fastrank_eval.stats.score_table import ScoreTable
+    from fastrank_eval.stats.score_runs import ScoreTable
 
 
 class Result(Labelled):

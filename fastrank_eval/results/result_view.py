@@ -9,9 +9,19 @@ from fastrank_eval.engine.records import (
     MeasureValue,
     Meta,
 )
-from fastrank_eval.engine.slice_calibration import CalibrationTables
+from fastrank_eval.engine.totals import CalibrationTables
 from fastrank_eval.measures import measure
-from fastrank_eval.results.format import (
+from fastrank_eval.results.notes import (
+    NEGATIVE,
+    end_lines,
+    names_of,
+    report_notes,
+)
+from fastrank_eval.results.report import (
+    Best,
+    Name,
+    Report,
+    Table,
     decimals,
     detail_text,
     half_width_text,
@@ -22,14 +32,7 @@ from fastrank_eval.results.format import (
     printable,
     share_text,
 )
-from fastrank_eval.results.notes import (
-    NEGATIVE,
-    end_lines,
-    names_of,
-    report_notes,
-)
-from fastrank_eval.results.report import Best, Name, Report, Table
-from fastrank_eval.results.slice_tables import (
+from fastrank_eval.results.views import (
     AT_LEAST,
     FEW,
     FEW_NOTE,

@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from fastrank_eval._lib import __version__
-from fastrank_eval._lib.addresses import clean_address
 from fastrank_eval._lib.arguments import check_options, checked, integer, number, typed
-from fastrank_eval._lib.errors import ArgumentError
+from fastrank_eval._lib.errors import ArgumentError, clean_address
 from fastrank_eval._lib.files import atomic_path
-from fastrank_eval.engine.largest_group import LARGEST, entry_of_whole
 from fastrank_eval.engine.records import (
     ROW_COUNTS,
     add_counts,
@@ -31,24 +29,23 @@ from fastrank_eval.engine.state_arrays import (
     fields_of,
 )
 from fastrank_eval.engine.state_file import (
+    CONVENTIONS,
+    RUN_CONVENTIONS,
+    Content,
     Provenance,
+    check_agreement,
+    check_crossing,
+    check_repeated,
+    evaluation_of,
     fingerprint_of,
+    groups_of,
+    merge_contents,
     read_state,
     read_state_bytes,
     state_bytes,
     wrap_errors,
 )
-from fastrank_eval.engine.state_merge import (
-    CONVENTIONS,
-    RUN_CONVENTIONS,
-    Content,
-    check_agreement,
-    check_crossing,
-    check_repeated,
-    evaluation_of,
-    groups_of,
-    merge_contents,
-)
+from fastrank_eval.engine.totals import LARGEST, entry_of_whole
 from fastrank_eval.io.columns import Roles
 from fastrank_eval.results.result import Result, result_of
 

@@ -11,8 +11,7 @@ from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval._lib.threads import JobMap
 from fastrank_eval.stats.intervals import GROUP_ROUNDINGS
-from fastrank_eval.stats.score_runs import sortable_codes
-from fastrank_eval.stats.score_table import RocSteps
+from fastrank_eval.stats.score_runs import RocSteps, sortable_codes
 from fastrank_eval.stats.scores import PooledScores
 from fastrank_eval.stats.weighted_scores import WeightedScores
 

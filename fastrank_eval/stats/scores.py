@@ -17,17 +17,15 @@ from fastrank_eval.stats.score_runs import (
     LOWER_BITS,
     NO_VALUES,
     Codes,
+    RocSteps,
     ScoreRuns,
+    ScoreTable,
+    area_from_steps,
     distinct_codes,
     find_codes,
     ranges_of,
     rank_codes,
     sum_of_products,
-)
-from fastrank_eval.stats.score_table import (
-    RocSteps,
-    ScoreTable,
-    area_from_steps,
 )
 from fastrank_eval.stats.weighted_scores import area_under
 

@@ -25,13 +25,14 @@ from fastrank_eval._lib.jit import kernel
 from fastrank_eval._lib.threads import JobMap
 from fastrank_eval.stats.score_runs import (
     Codes,
+    RocSteps,
     ScoreRuns,
+    ScoreTable,
     distinct_sorted,
     ranges_of,
     scores_of,
     sort_codes,
 )
-from fastrank_eval.stats.score_table import RocSteps, ScoreTable
 
 #: A function of weights (negative where the row is positive), applied before they are summed.
 WeightTransform = Callable[[np.ndarray], np.ndarray]

@@ -13,7 +13,7 @@ from fastrank_eval.analysis.compare_tests import TESTS
 from fastrank_eval.analysis.compared_value import ComparedValue, verdict_on
 from fastrank_eval.apps.cli.compare import compare as command
 from fastrank_eval.measures import measure
-from fastrank_eval.results.gate_parser import COMPARISON_FIELDS
+from fastrank_eval.results.gates import COMPARISON_FIELDS
 from tests.support.click_logs import MODELS, click_log, compare, evaluate
 from tests.support.commands import output, run
 

@@ -16,7 +16,7 @@ import fastrank_eval
 from fastrank_eval import ArgumentError, BestThreshold, FastRankEvalError, best_threshold
 from fastrank_eval.analysis.thresholds import OPTIONS, Criterion, best_of
 from fastrank_eval.apps.cli.curves import threshold
-from fastrank_eval.stats.score_table import ScoreTable
+from fastrank_eval.stats.score_runs import ScoreTable
 from tests.measures.test_pooled import CASES, WEIGHTED_CASES, probable_groups
 from tests.oracles.decisions import best, cells
 from tests.oracles.measures import Row

@@ -31,7 +31,7 @@ from bench.workload import (
     table_of,
     write_rows,
 )
-from fastrank_eval.apps.demo.recipe import Choices
+from fastrank_eval.apps.demo.rows import Choices
 
 ROOT = Path(__file__).parents[2]
 ROWS = 3000

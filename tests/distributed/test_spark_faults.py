@@ -15,7 +15,7 @@ import pytest
 
 import fastrank_eval as fe
 from fastrank_eval.integrations.spark import evaluate as job
-from fastrank_eval.integrations.spark import frames, worker
+from fastrank_eval.integrations.spark import worker
 from tests.support.spark_frames import frame_of
 
 OPTIONS: dict[str, Any] = {"label": "click", "score": "old", "measures": "GAUC,AUC"}
@@ -163,7 +163,7 @@ def test_plan_that_may_part_groups__is_detected(frame, monkeypatch, configured, 
         "shuffle": lambda rows: rows.repartition(4),
         "fewer": lambda rows: rows.coalesce(2),
     }
-    real = frames.group_rows
+    real = worker.group_rows
 
     def changed(*args: Any, **named: Any) -> tuple[Any, Any]:
         rows, task = real(*args, **named)

@@ -173,7 +173,7 @@ def test_scattered_rows__dealt_to_many_pieces_change_no_bit(spread, monkeypatch)
     means = wanted[1]
     assert bits(evaluate(contiguous, EVERY_KIND))[1] == means
     for rows, threads, stretch in itertools.product((1, 3, 20), (1, 2), (4, 1000)):
-        monkeypatch.setattr("fastrank_eval.groups.gather.CHUNK_ROWS", rows)
+        monkeypatch.setattr("fastrank_eval.groups.partition.CHUNK_ROWS", rows)
         options = {"threads": threads, "batch_rows": stretch}
         assert bits(evaluate(contiguous.take(order), EVERY_KIND, **options)) == wanted
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastrank_eval import ColumnError, OrderError
-from fastrank_eval.groups.edges import group_starts
+from fastrank_eval.groups.scan import group_starts
 from fastrank_eval.io.keys import encode_keys
 from tests.support import batched
 

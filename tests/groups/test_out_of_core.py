@@ -212,8 +212,8 @@ def test_disk__with_too_little_room_is_told_before_the_start(spill, monkeypatch)
 
 @pytest.mark.slow("fills files of spilled rows")
 def test_disk__that_fills_up_meanwhile(spill, monkeypatch):
-    monkeypatch.setattr("fastrank_eval.engine.scattered._DISK_SHARE", 1e-9)
-    monkeypatch.setattr("fastrank_eval.groups.external_sort._MIN_MEMORY", 16 << 20)
+    monkeypatch.setattr("fastrank_eval.engine.evaluator._DISK_SHARE", 1e-9)
+    monkeypatch.setattr("fastrank_eval.groups.sort._MIN_MEMORY", 16 << 20)
     keys = KEYS["int64"](numbers_of(np.random.default_rng(9), 3_000_000))
     with pytest.raises(SpillError, match=r"is full.*TMPDIR name a folder on another disk"):
         both(spill, log_of(keys), "GAUC")

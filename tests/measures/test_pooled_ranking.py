@@ -11,8 +11,7 @@ from sklearn.metrics import (
 )
 
 import fastrank_eval
-from fastrank_eval.stats.score_runs import ScoreRuns
-from fastrank_eval.stats.score_table import RocSteps
+from fastrank_eval.stats.score_runs import RocSteps, ScoreRuns
 from fastrank_eval.stats.scores import PooledScores
 
 TEXTS = (

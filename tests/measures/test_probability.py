@@ -14,7 +14,7 @@ from fastrank_eval._lib.arrow import frozen
 from fastrank_eval.measures.calibration import Outcomes
 from fastrank_eval.measures.likelihood import losses, recalibrate
 from fastrank_eval.stats.hypothesis_tests import maximum_exceeds, range_exceeds
-from fastrank_eval.stats.score_table import ScoreTable
+from fastrank_eval.stats.score_runs import ScoreTable
 from tests.support import batched
 
 pytestmark = pytest.mark.kernels

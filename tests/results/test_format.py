@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from fastrank_eval.results.format import (
+from fastrank_eval.results.report import (
     amount,
     decimals,
     half_width_text,

@@ -12,7 +12,7 @@ from fastrank_eval._lib.lexer import Operation
 from fastrank_eval.measures import measure, registry
 from fastrank_eval.measures.base import aliases
 from fastrank_eval.measures.parser import names_measure, text_with_options
-from fastrank_eval.results.gate_parser import (
+from fastrank_eval.results.gates import (
     COUNTS,
     FIELDS,
     KEYWORDS,

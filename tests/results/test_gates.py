@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import fastrank_eval as fe
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.results.gate_judge import judge
-from fastrank_eval.results.gate_parser import FIELDS, VALUE_FIELDS
+from fastrank_eval.results.gates import FIELDS, VALUE_FIELDS
 from fastrank_eval.stats.hypothesis_tests import adjust_p_values
 
 pytestmark = pytest.mark.no_kernels

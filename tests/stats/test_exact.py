@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastrank_eval.stats.exact import ExactSums
-from fastrank_eval.stats.vector_sums import BLOCK, SAFE, sum_powers
+from fastrank_eval.stats.exact import BLOCK, SAFE, ExactSums, sum_powers
 
 pytestmark = pytest.mark.kernels
 

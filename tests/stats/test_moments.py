@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastrank_eval.stats.exact import UNIT
-from fastrank_eval.stats.moments import ClusterMoments
+from fastrank_eval.stats.row_sums import ClusterMoments
 
 pytestmark = pytest.mark.kernels
 

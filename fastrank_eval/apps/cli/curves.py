@@ -37,7 +37,7 @@ from fastrank_eval.apps.cli.shell import (
     output_file,
 )
 from fastrank_eval.apps.cli.standard_error import note
-from fastrank_eval.results.format import printable
+from fastrank_eval.results.report import printable
 
 if TYPE_CHECKING:
     from fastrank_eval.analysis.curve import Curve

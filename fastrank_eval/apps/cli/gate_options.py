@@ -101,7 +101,7 @@ def exit_if_failed(result: Result | Comparison, gates: Sequence[Gate], every: bo
     """Exit with code 3 and print the reasons if a result fails a gate."""
     if not gates:
         return
-    from fastrank_eval.results.format import printable
+    from fastrank_eval.results.report import printable
 
     verdict = result.check(*gates)
     # Lines of gates that passed come last; all of them are written.

@@ -45,7 +45,7 @@ from fastrank_eval.apps.cli.shell import (
 from fastrank_eval.apps.cli.standard_error import note
 
 if TYPE_CHECKING:
-    from fastrank_eval.integrations.trec.report import TrecReport
+    from fastrank_eval.integrations.trec.evaluate import TrecReport
 
 
 @click.command(
@@ -316,10 +316,10 @@ def trec(
     {"bm25": ..., "ours": ...}).compare(baseline="bm25").
     """
     check_standard_output()
+    from fastrank_eval.integrations.trec.evaluate import trec_report, with_distinct_names
     from fastrank_eval.integrations.trec.lines import QRELS
-    from fastrank_eval.integrations.trec.report import trec_report, with_distinct_names
     from fastrank_eval.integrations.trec.tables import read_pairs
-    from fastrank_eval.results.format import printable
+    from fastrank_eval.results.report import printable
 
     names = {"query": options["query"], "doc": options["doc"], "grade": grade}
     judgements = read_pairs(qrels, QRELS, duplicates, names)
@@ -355,7 +355,7 @@ def _side_by_side(
     reports: Sequence[TrecReport], form: str, conventions: list[str], layout: dict[str, bool]
 ) -> str:
     """Format several runs with a column for each."""
-    from fastrank_eval.integrations.trec.report import side_by_side
+    from fastrank_eval.integrations.trec.evaluate import side_by_side
     from fastrank_eval.results import report
 
     built = side_by_side(reports, conventions, **layout)
@@ -380,16 +380,16 @@ def measures(words: tuple[str, ...], report_format: str) -> None:
     Without NAME or WORD, print one line for each measure. With them, print formula, range, options
     and reference of the measures of that name, or with that word in their description.
     """
-    from fastrank_eval.results import catalogue
+    from fastrank_eval.results import lookup
 
-    kinds = catalogue.find(words)
+    kinds = lookup.find(words)
     if report_format == "json":
-        emit(catalogue.to_json(kinds))
+        emit(lookup.to_json(kinds))
     elif report_format == "markdown":
-        emit(catalogue.to_markdown(kinds))
+        emit(lookup.to_markdown(kinds))
     else:
         width = None if words or sys.stdout.isatty() else 200
-        shown = catalogue.details(kinds) if words else catalogue.overview(sys.stdout.isatty())
+        shown = lookup.details(kinds) if words else lookup.overview(sys.stdout.isatty())
         emit(render_text(shown, width))
 
 

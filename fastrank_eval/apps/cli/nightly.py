@@ -1,32 +1,180 @@
-"""Define the commands nightly and serve."""
+"""Define the commands nightly and serve.
+
+Write what a nightly run prints, and its summary.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
 import os
 import socket
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import closing, nullcontext, suppress
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from fastrank_eval._lib.addresses import without_credentials
-from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError, HistoryError, OutputError
-from fastrank_eval._lib.files import atomic_path
+from fastrank_eval._lib.errors import (
+    ArgumentError,
+    FastRankEvalError,
+    HistoryError,
+    OutputError,
+    without_credentials,
+)
+from fastrank_eval._lib.files import atomic_path, check_writable
 from fastrank_eval.apps.cli.completion import complete_files
 from fastrank_eval.apps.cli.exit_codes import ExitCode, worst
-from fastrank_eval.apps.cli.nightly_output import NightlyOutput
 from fastrank_eval.apps.cli.options import option
-from fastrank_eval.apps.cli.shell import SectionedCommand, check_standard_output
+from fastrank_eval.apps.cli.shell import SectionedCommand, check_standard_output, emit
 from fastrank_eval.apps.cli.standard_error import note
 
 if TYPE_CHECKING:
     from fastrank_eval.apps.nightly.config import NightlyConfig
-    from fastrank_eval.apps.nightly.judge_again import NightRun
     from fastrank_eval.apps.nightly.night import Night
+    from fastrank_eval.apps.nightly.run import NightRun
+
+_STANDARD_OUTPUT = ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
+
+
+class NightlyOutput:
+    """Standard output and the summary; errors of writing do not stop a run.
+
+    Parameters
+    ----------
+    summary : str or None
+        The file of the summary, ``"-"`` for standard output; None for no summary.
+    """
+
+    def __init__(self, summary: str | None) -> None:
+        self._path = "-" if summary in _STANDARD_OUTPUT else summary
+        self._pipe_closed = False
+        self._failed = False
+        self.nights: list[dict[str, Any]] = []
+
+    @property
+    def has_summary(self) -> bool:
+        """Whether there is a summary."""
+        return self._path is not None
+
+    @property
+    def prints_summary(self) -> bool:
+        """Whether the summary goes to standard output."""
+        return self._path == "-"
+
+    def check(self, config: str) -> None:
+        """Refuse a summary that cannot be written or replaces another file.
+
+        Parameters
+        ----------
+        config : str
+            The configuration file.
+
+        Raises
+        ------
+        OutputError
+        """
+        if self._path is None or self.prints_summary:
+            return
+        target = check_writable(self._path, overwrite=True)
+        if target == Path(os.path.realpath(config)):
+            raise OutputError(f"--json {self._path!r} is the configuration; name another file.")
+        with suppress(FileNotFoundError), target.open("rb") as file:
+            if file.read(1) not in (b"", b"{"):
+                raise OutputError(
+                    f"--json {self._path!r} has other content than a summary; name another "
+                    "file, or remove it."
+                )
+
+    def check_outside(self, config: NightlyConfig) -> None:
+        """Refuse a summary among the sources and outputs of the run.
+
+        Raises
+        ------
+        OutputError
+        """
+        if self._path is None or self.prints_summary:
+            return
+        target = Path(os.path.realpath(self._path))
+        history = os.path.realpath(config.history)
+        if str(target) in (history, f"{history}-journal"):
+            raise OutputError(f"--json {self._path!r} is the history; name another file.")
+        remedy = "read it, so name a file in another folder"
+        config.check_outside(target, "--json", self._path, remedy)
+        if config.folder is None or target.suffix != ".html":
+            return
+        folders = [config.folder, *(each.folder for each in config.for_labels() if each.folder)]
+        if target.parent in [Path(os.path.realpath(folder)) for folder in folders]:
+            raise OutputError(f"--json {self._path!r} is a page; name another file.")
+
+    def remove_old(self) -> None:
+        """Remove an earlier summary, so that an interrupted run leaves none."""
+        if self._path is not None and not self.prints_summary:
+            with suppress(FileNotFoundError):
+                Path(self._path).unlink()
+
+    @contextmanager
+    def report_errors(self) -> Iterator[None]:
+        """Write an error raised inside the block to the summary."""
+        try:
+            yield
+        except FastRankEvalError as error:
+            with suppress(OutputError, BrokenPipeError):
+                self._write_summary(ExitCode.BAD_INPUT, without_credentials(str(error)))
+            raise
+
+    def print_text(self, text: str) -> None:
+        """Write to standard output until its reader has gone."""
+        if self._failed:
+            return
+        try:
+            emit(text)
+        except BrokenPipeError:
+            self._failed = self._pipe_closed = True
+        except OutputError as error:
+            self._failed = True
+            note(f"error: {error}")
+
+    def finish(self, code: ExitCode) -> ExitCode:
+        """Write the summary.
+
+        Parameters
+        ----------
+        code : ExitCode
+            The exit code of the nights.
+
+        Returns
+        -------
+        ExitCode
+            The same, or NOT_SHOWN if that is DONE and some output could not be written.
+
+        Raises
+        ------
+        BrokenPipeError
+            If the reader of standard output has closed the pipe.
+        """
+        if self.has_summary:
+            try:
+                self._write_summary(code)
+            except OutputError as error:
+                from fastrank_eval.apps.nightly.summary_files import nights_json
+
+                self._failed = True
+                note(f"error: {error} The summary is:\n{nights_json(self.nights, code)}")
+        if self._pipe_closed:
+            raise BrokenPipeError
+        return code or (ExitCode.NOT_SHOWN if self._failed else ExitCode.DONE)
+
+    def _write_summary(self, code: int, error: str | None = None) -> None:
+        from fastrank_eval.apps.nightly.summary_files import nights_json
+
+        text = nights_json(self.nights, code, error)
+        if self.prints_summary:
+            self.print_text(text)
+        elif self._path is not None:
+            with atomic_path(self._path) as part:
+                part.write_text(text, encoding="utf-8")
 
 
 _STATUS_CODES = {
@@ -128,9 +276,8 @@ def nightly(
     output.check_outside(settings)
     output.remove_old()
     with output.report_errors():
-        from fastrank_eval.apps.nightly.judge_again import due_nights
         from fastrank_eval.apps.nightly.label_pages import check_all_pages, write_late_pages
-        from fastrank_eval.apps.nightly.run import with_history_copy
+        from fastrank_eval.apps.nightly.run import due_nights, with_history_copy
 
         now, no_label_dates = dt.datetime.now(dt.UTC), dates if no_labels else []
         silent = quiet or output.prints_summary
@@ -175,13 +322,13 @@ def _run_night(
     is_last: bool,
 ) -> ExitCode:
     """Run a night, print it and return its exit code."""
-    from fastrank_eval.apps.cli.progress_bar import progress_bar
+    from fastrank_eval.apps.cli.standard_error import progress_bar
     from fastrank_eval.apps.nightly.label_pages import write_index
     from fastrank_eval.apps.nightly.label_summary import nights_lines, nights_markdown
-    from fastrank_eval.apps.nightly.pages import write_pages
+    from fastrank_eval.apps.nightly.page import write_pages
     from fastrank_eval.apps.nightly.run import nightly as run_night
     from fastrank_eval.apps.nightly.summary_files import night_dict
-    from fastrank_eval.results.format import printable
+    from fastrank_eval.results.report import printable
 
     configs = config.for_labels()
     try:
@@ -252,7 +399,7 @@ def _tried(
     what: str, function: Callable[..., Any], *arguments: object
 ) -> tuple[str | None, str | None]:
     """Return the path that a function writes, and why it failed, after a note."""
-    from fastrank_eval.results.format import printable
+    from fastrank_eval.results.report import printable
 
     try:
         path = function(*arguments)
@@ -267,7 +414,7 @@ def _show_night(config: NightlyConfig, outcome: NightRun) -> _ShownNight:
     """Write the page of the night of a label."""
     from fastrank_eval.apps.nightly.composition import with_compositions
     from fastrank_eval.apps.nightly.history import History
-    from fastrank_eval.apps.nightly.pages import write_again, write_pages
+    from fastrank_eval.apps.nightly.page import write_again, write_pages
     from fastrank_eval.apps.nightly.periods import with_periods
     from fastrank_eval.apps.nightly.worst_groups import write_groups
 
@@ -291,9 +438,9 @@ def _show_night(config: NightlyConfig, outcome: NightRun) -> _ShownNight:
 
 def _keep_provisional(config: NightlyConfig, date: dt.date, reason: str) -> ExitCode:
     """Note once that a night could not be judged again; return its exit code."""
-    from fastrank_eval.apps.nightly.judge_again import keep_provisional
-    from fastrank_eval.apps.nightly.pages import write_again
-    from fastrank_eval.results.format import printable
+    from fastrank_eval.apps.nightly.page import write_again
+    from fastrank_eval.apps.nightly.run import keep_provisional
+    from fastrank_eval.results.report import printable
 
     try:
         nights = [(each, keep_provisional(each, date, reason)) for each in config.for_labels()]
@@ -355,7 +502,7 @@ def _statuses(config: NightlyConfig, date: dt.date) -> dict[dt.date, str]:
 
 
 def _requested_dates(date: str | None, backfill: str | None) -> list[dt.date]:
-    from fastrank_eval.apps.nightly.dates import parse_date, parse_date_range
+    from fastrank_eval.apps.nightly.periods import parse_date, parse_date_range
 
     if date is not None and backfill is not None:
         raise ArgumentError("--date and --backfill both select nights; give one of them.")
@@ -444,8 +591,13 @@ def serve(history: str, host: str, port: int, allowed: tuple[str, ...]) -> None:
             "use with --allow-host."
         )
     from fastrank_eval.apps.nightly.history import History
-    from fastrank_eval.apps.nightly.web import HistoryFile, load_libraries, web_view
-    from fastrank_eval.apps.nightly.web_server import bind_socket, run_server
+    from fastrank_eval.apps.nightly.web import (
+        HistoryFile,
+        bind_socket,
+        load_libraries,
+        run_server,
+        web_view,
+    )
 
     History(history, readonly=True, patience=_TIMEOUT).close()
     source = HistoryFile(history, _TIMEOUT)

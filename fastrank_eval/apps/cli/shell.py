@@ -23,8 +23,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from fastrank_eval._lib.addresses import clean_address, without_credentials
-from fastrank_eval._lib.errors import FastRankEvalError, OutputError, SourceError
+from fastrank_eval._lib.errors import (
+    FastRankEvalError,
+    OutputError,
+    SourceError,
+    clean_address,
+    without_credentials,
+)
 from fastrank_eval._lib.signals import StopSignal, show_messages_as, stoppable
 from fastrank_eval.apps.cli import exit_codes, standard_error
 from fastrank_eval.apps.cli.exit_codes import ExitCode
@@ -190,7 +195,7 @@ class Shell(_HelpfulCommand, click.Group):
                 raise
             _exit(ExitCode.BAD_INPUT, f"error: {error.format_message()}")
         except FastRankEvalError as error:
-            from fastrank_eval.results.format import printable
+            from fastrank_eval.results.report import printable
 
             name = ctx.invoked_subcommand
             command = None if name is None else self.get_command(ctx, name)
@@ -393,7 +398,7 @@ def _show_fault(*fault: Any) -> None:
 
 def _warning_line(message: Warning | str, *_: Any, **__: Any) -> str:
     """Return a warning without the line of code that it comes from."""
-    from fastrank_eval.results.format import printable
+    from fastrank_eval.results.report import printable
 
     return standard_error.note_line(f"warning: {printable(str(message))}") + "\n"
 

@@ -75,7 +75,7 @@ def warmup(sources: tuple[str, ...], quiet: bool, **options: Any) -> None:
     check_standard_output()
     from fastrank_eval._lib.jit import compilations, is_off, loads
     from fastrank_eval._lib.kernel_store import where_stored, why_not_stored
-    from fastrank_eval.results.format import count_text
+    from fastrank_eval.results.report import count_text
 
     _refuse("NUMBA_DISABLE_JIT: must not be set, got 1" if is_off() else why_not_stored())
     compute(_evaluate_samples, sources, quiet, **options)

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from fastrank_eval.apps.demo.numbers import binormal_auc, binormal_shift
 from fastrank_eval.apps.demo.parquet import Written, write_parquet
-from fastrank_eval.apps.demo.recipe import Recipe
-from fastrank_eval.apps.demo.rows import Impressions, impressions
+from fastrank_eval.apps.demo.rows import Impressions, Recipe, impressions
 
 __all__ = [
     "Impressions",

@@ -13,7 +13,7 @@ import click
 
 from fastrank_eval._lib.errors import FastRankEvalError
 from fastrank_eval.apps.demo.parquet import Compression, write_parquet
-from fastrank_eval.apps.demo.recipe import LARGEST_GROUP, Ids, IdStyle, Labels, Order, ScoreType
+from fastrank_eval.apps.demo.rows import LARGEST_GROUP, Ids, IdStyle, Labels, Order, ScoreType
 
 
 class _Failure(click.ClickException):

@@ -28,8 +28,7 @@ import pyarrow.parquet as pq
 from fastrank_eval._lib.arguments import checked, integer
 from fastrank_eval._lib.errors import OutputError
 from fastrank_eval.apps.demo.parquet import renamed_when_done
-from fastrank_eval.apps.demo.recipe import Recipe
-from fastrank_eval.apps.demo.rows import Impressions
+from fastrank_eval.apps.demo.rows import Impressions, Recipe
 
 FIRST = dt.date(2026, 11, 1)
 NIGHTS = 30

@@ -19,8 +19,7 @@ import pyarrow.parquet as pq
 from fastrank_eval._lib.arguments import checked, integer
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, OutputError
-from fastrank_eval.apps.demo.recipe import Choices, Recipe
-from fastrank_eval.apps.demo.rows import MOST_BATCH_ROWS, Impressions
+from fastrank_eval.apps.demo.rows import MOST_BATCH_ROWS, Choices, Impressions, Recipe
 
 Compression = Literal["none", "snappy", "zstd"]
 

@@ -23,8 +23,8 @@ from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.night import Finding, GateOutcome, GateTexts, Night, NightDifference
 from fastrank_eval.apps.nightly.text import amount, day_text, nights_text
 from fastrank_eval.measures.parser import measure as measure_of
-from fastrank_eval.results.format import two_digits
-from fastrank_eval.results.gate_parser import ALL
+from fastrank_eval.results.gates import ALL
+from fastrank_eval.results.report import two_digits
 from fastrank_eval.stats.sequences import LEARNING, Alarm, alarms, correlation
 
 #: Probability of an alarm in a year without a change, over all sequences together.

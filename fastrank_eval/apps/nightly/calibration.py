@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from fastrank_eval.apps.nightly.night import Night, NightCalibration
 from fastrank_eval.apps.nightly.text import VerdictText, amount, confidence_of, count
 from fastrank_eval.engine.run import Evaluation
-from fastrank_eval.engine.slice_calibration import calibration_tables
-from fastrank_eval.results.format import p_text
-from fastrank_eval.results.gate_parser import ALL
+from fastrank_eval.engine.totals import calibration_tables
+from fastrank_eval.results.gates import ALL
+from fastrank_eval.results.report import p_text
 
 #: The most slices of a model and measure that a night keeps, without all rows.
 _MOST_SLICES = 100

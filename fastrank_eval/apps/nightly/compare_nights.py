@@ -17,7 +17,6 @@ from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import FastRankEvalError
 from fastrank_eval.analysis.compare import choices_of, compare_slices
 from fastrank_eval.analysis.compared_value import direction_of
-from fastrank_eval.apps.nightly.gate_text import NOT_JUDGED, reads_measures, worst_first
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.label_delay import with_comparable_labels
 from fastrank_eval.apps.nightly.night import (
@@ -30,9 +29,10 @@ from fastrank_eval.apps.nightly.night import (
     Night,
     NightDifference,
 )
+from fastrank_eval.apps.nightly.text import NOT_JUDGED, reads_measures, worst_first
 from fastrank_eval.engine.records import MeasureValue
 from fastrank_eval.engine.run import Evaluation
-from fastrank_eval.engine.state_merge import RUN_CONVENTIONS
+from fastrank_eval.engine.state_file import RUN_CONVENTIONS
 from fastrank_eval.measures.names import COMPARISON_FIELDS
 from fastrank_eval.measures.parser import find_computed
 from fastrank_eval.measures.parser import measure as measure_of

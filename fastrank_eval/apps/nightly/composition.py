@@ -19,8 +19,8 @@ from fastrank_eval.apps.nightly.night import EARLIER, CompositionChange, Night
 from fastrank_eval.apps.nightly.text import ago, amount
 from fastrank_eval.engine.records import MeasureValue
 from fastrank_eval.measures.parser import measure as measure_of
-from fastrank_eval.results.format import two_digits
-from fastrank_eval.results.gate_parser import ALL
+from fastrank_eval.results.gates import ALL
+from fastrank_eval.results.report import two_digits
 from fastrank_eval.results.state import State
 from fastrank_eval.slicing.spec import parse
 

@@ -31,7 +31,6 @@ from fastrank_eval.apps.nightly.config_checks import (
     text,
     variable,
 )
-from fastrank_eval.apps.nightly.dates import MAX_NIGHTS, date_fields, fill_date
 from fastrank_eval.apps.nightly.drift import DriftLimits
 from fastrank_eval.apps.nightly.labels import (
     FOR_LABEL,
@@ -50,6 +49,7 @@ from fastrank_eval.apps.nightly.night import (
     QualityLimits,
     Webhook,
 )
+from fastrank_eval.apps.nightly.periods import MAX_NIGHTS, date_fields, fill_date
 from fastrank_eval.io.paths import would_read
 
 #: Every table with its keys; `""` are the keys before the first table.

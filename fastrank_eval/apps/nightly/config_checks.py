@@ -13,7 +13,8 @@ from typing import Any
 
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError, near
-from fastrank_eval.apps.nightly.dates import (
+from fastrank_eval.apps.nightly.display_names import with_standard_errors
+from fastrank_eval.apps.nightly.periods import (
     check_date_fields,
     date_fields,
     depends_on_date,
@@ -21,16 +22,14 @@ from fastrank_eval.apps.nightly.dates import (
     parse_date,
     parse_duration,
 )
-from fastrank_eval.apps.nightly.display_names import with_standard_errors
 from fastrank_eval.engine.conventions import profile_of, requested_names, used_measures
 from fastrank_eval.engine.options import DEFAULTS, OPTIONS
 from fastrank_eval.io.computed import parse as parse_score
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.names import COMPARISON_FIELDS
 from fastrank_eval.measures.parser import requested_measures
-from fastrank_eval.results.format import list_text
-from fastrank_eval.results.gate_parser import ALL, Term
-from fastrank_eval.results.gates import Gate, gate
+from fastrank_eval.results.gates import ALL, Gate, Term, gate
+from fastrank_eval.results.report import list_text
 from fastrank_eval.slicing.spec import requested_slicing
 
 _MAX_SHOWN = 80

@@ -24,7 +24,7 @@ from fastrank_eval._lib.files import atomic_path
 from fastrank_eval.apps.nightly.night import Night, NightDifference
 from fastrank_eval.apps.nightly.text import STATUSES
 from fastrank_eval.engine.records import LEFT_OUT, MeasureValue
-from fastrank_eval.results.gate_parser import ALL
+from fastrank_eval.results.gates import ALL
 
 #: The statements that make the tables.
 SCHEMA = files("fastrank_eval.apps.nightly").joinpath("history.sql").read_text("utf-8")

@@ -23,17 +23,17 @@ from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import SourceError
 from fastrank_eval._lib.threads import JobMap
 from fastrank_eval.apps.nightly.compare_nights import MIN_NIGHTS
-from fastrank_eval.apps.nightly.dates import left_out
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.night import Finding, Night, NightDrift
 from fastrank_eval.apps.nightly.page_rows import change_text, null_shares
+from fastrank_eval.apps.nightly.periods import left_out
 from fastrank_eval.engine.run import Evaluation
 from fastrank_eval.engine.state_arrays import ALL as ALL_ROWS
 from fastrank_eval.engine.state_file import read_state_bytes, state_bytes, wrap_errors
 from fastrank_eval.groups.chunk import Scored
 from fastrank_eval.measures.pooled import PooledMeasure, PooledValue
-from fastrank_eval.results.format import percent_text
-from fastrank_eval.results.gate_parser import ALL
+from fastrank_eval.results.gates import ALL
+from fastrank_eval.results.report import percent_text
 from fastrank_eval.stats.binned_scores import BinnedScores, Bins, keys_of, merge_bins
 from fastrank_eval.stats.drift import drift_between
 from fastrank_eval.stats.score_runs import scores_of

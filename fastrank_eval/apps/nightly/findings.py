@@ -26,12 +26,6 @@ from fastrank_eval.apps.nightly.compare_nights import (
     with_verdict,
     without_praise,
 )
-from fastrank_eval.apps.nightly.gate_text import (
-    constant,
-    share_of_larger,
-    sides,
-    smallest_difference,
-)
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.night import (
     EARLIER,
@@ -40,18 +34,28 @@ from fastrank_eval.apps.nightly.night import (
     Night,
     NightDifference,
 )
-from fastrank_eval.apps.nightly.text import ago_exactly, confidence_of, no_labels_text
+from fastrank_eval.apps.nightly.text import (
+    ago_exactly,
+    confidence_of,
+    constant,
+    no_labels_text,
+    share_of_larger,
+    sides,
+    smallest_difference,
+)
 from fastrank_eval.engine.records import MeasureValue
 from fastrank_eval.measures.names import COMPARISON_FIELDS
 from fastrank_eval.measures.parser import measure
 from fastrank_eval.results.gate_judge import field_of
-from fastrank_eval.results.gate_parser import (
+from fastrank_eval.results.gates import (
     ALL,
     Count,
+    Gate,
+    GateFailure,
     Term,
+    gate,
     terms_of,
 )  # fmt: skip
-from fastrank_eval.results.gates import Gate, GateFailure, gate
 
 #: The most findings of a gate; its reason names the others.
 _MAX_FINDINGS = 100

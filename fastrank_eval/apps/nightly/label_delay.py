@@ -12,7 +12,6 @@ from fastrank_eval.apps.nightly.documents import (
     provisional_content,
     provisional_values,
 )
-from fastrank_eval.apps.nightly.gate_text import reads_measures
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.night import (
     EARLIER,
@@ -26,9 +25,9 @@ from fastrank_eval.apps.nightly.night import (
     Night,
     SavedStates,
 )
-from fastrank_eval.apps.nightly.text import STATUSES, ago, amount, day_text
+from fastrank_eval.apps.nightly.text import STATUSES, ago, amount, day_text, reads_measures
 from fastrank_eval.engine.records import MeasureValue
-from fastrank_eval.results.gate_parser import ALL
+from fastrank_eval.results.gates import ALL
 
 _DAY, _HOUR = dt.timedelta(days=1), dt.timedelta(hours=1)
 #: Limits of ``[quality]`` that labels to come would change; see `judge_rows`.

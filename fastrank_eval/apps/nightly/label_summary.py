@@ -17,7 +17,7 @@ from fastrank_eval.apps.nightly.summary_files import (
     status_word,
 )
 from fastrank_eval.apps.nightly.text import STATUSES
-from fastrank_eval.results.format import printable
+from fastrank_eval.results.report import printable
 
 #: Kinds of findings that do not depend on labels.
 _OF_ROWS = ("scores", "drift")

@@ -15,7 +15,7 @@ from fastrank_eval.io.columns import UNJUDGED
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.parser import find_computed
 from fastrank_eval.measures.parser import measure as measure_of
-from fastrank_eval.results.gate_parser import ALL
+from fastrank_eval.results.gates import ALL
 
 
 def values_of(evaluation: Evaluation, hidden: Collection[str] = ()) -> list[MeasureValue]:

@@ -22,7 +22,7 @@ from fastrank_eval.apps.nightly.text import (
     verdict_text,
 )
 from fastrank_eval.engine.records import MeasureValue
-from fastrank_eval.results.gate_parser import ALL
+from fastrank_eval.results.gates import ALL
 
 #: Kinds of changes, in the order of the page; "other" between two nights of a reader's choice.
 _KINDS = (*KINDS, "other")

@@ -27,8 +27,7 @@ from fastrank_eval.engine.run import Evaluation
 from fastrank_eval.groups.chunk import Scored
 from fastrank_eval.groups.ranking import Ranking
 from fastrank_eval.groups.sort import order_by_score
-from fastrank_eval.measures.base import Measure
-from fastrank_eval.measures.options import WEIGHT, Param
+from fastrank_eval.measures.base import WEIGHT, Measure, Param
 from fastrank_eval.measures.pooled import PooledMeasure, PooledValue
 
 #: Rows per step of a search for distinct scores.

@@ -10,14 +10,14 @@ from contextlib import suppress
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError
 from fastrank_eval._lib.lexer import quoted
-from fastrank_eval.apps.nightly.dates import fill_date
 from fastrank_eval.apps.nightly.night import EARLIER, Finding, Night
+from fastrank_eval.apps.nightly.periods import fill_date
 from fastrank_eval.engine.conventions import profile_of
 from fastrank_eval.engine.options import DEFAULTS
 from fastrank_eval.io.filter_parser import Literal, Predicate
 from fastrank_eval.io.filter_parser import parse as parse_condition
 from fastrank_eval.measures.parser import measure as measure_of
-from fastrank_eval.results.gate_parser import ALL
+from fastrank_eval.results.gates import ALL
 from fastrank_eval.slicing.spec import parse as parse_slicing
 from fastrank_eval.stats.drift import FEW_VALUES, QUANTILES
 

@@ -1,4 +1,9 @@
-"""Evaluate nights and store them in history."""
+"""Evaluate nights and store them in history.
+
+Draw the ROC and calibration curves of a night from its run.
+
+Judge provisional nights again, and compare later nights with them.
+"""
 
 from __future__ import annotations
 
@@ -6,23 +11,34 @@ import datetime as dt
 import math
 import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import asdict, replace
+from contextlib import closing, contextmanager, suppress
+from dataclasses import asdict, field, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from fastrank_eval._lib.addresses import clean_address
-from fastrank_eval._lib.errors import ArgumentError, ColumnError, OutputError
+from fastrank_eval._lib.dataclass import dataclass
+from fastrank_eval._lib.errors import (
+    ArgumentError,
+    ColumnError,
+    FastRankEvalError,
+    OutputError,
+    SourceError,
+    clean_address,
+)
 from fastrank_eval._lib.files import check_writable
 from fastrank_eval._lib.log import NIGHTLY
-from fastrank_eval._lib.threads import Progress
+from fastrank_eval._lib.threads import Progress, map_jobs
+from fastrank_eval.analysis import curve_points
+from fastrank_eval.analysis.curve_points import Thresholds
 from fastrank_eval.apps.nightly.alarms import judge_alarms
 from fastrank_eval.apps.nightly.calibration import calibration_of
 from fastrank_eval.apps.nightly.compare_nights import (
     DAYS,
     NIGHTS,
+    comparison_rows,
+    convention_differences,
     earlier_nights,
     from_baseline,
     from_earlier,
@@ -37,6 +53,7 @@ from fastrank_eval.apps.nightly.drift import (
     KIND,
     Distributions,
     Reference,
+    distributions_from_bytes,
     distributions_of,
     distributions_to_bytes,
     judge_drift,
@@ -50,23 +67,25 @@ from fastrank_eval.apps.nightly.findings import (
     with_since,
 )
 from fastrank_eval.apps.nightly.history import History, open_history
-from fastrank_eval.apps.nightly.judge_again import NightRun, compare_again
 from fastrank_eval.apps.nightly.label_delay import (
     check_order,
     gate_so_far,
+    is_complete,
     notes_on_end,
     with_earlier_judgement,
     with_label_delay,
 )
 from fastrank_eval.apps.nightly.night import (
+    EARLIER,
     NO_LABELS,
     NO_LABELS_NOTE,
+    CurveLine,
     Finding,
     Night,
     NightDifference,
+    SavedStates,
     values_of,
 )
-from fastrank_eval.apps.nightly.night_curves import curves_of, has_curves
 from fastrank_eval.apps.nightly.night_source import NightSource, open_night, without_label_slices
 from fastrank_eval.apps.nightly.periods import states_of
 from fastrank_eval.apps.nightly.quality import (
@@ -84,8 +103,97 @@ from fastrank_eval.engine.options import Options
 from fastrank_eval.engine.records import plain_value
 from fastrank_eval.engine.run import Evaluation
 from fastrank_eval.measures import Measure
+from fastrank_eval.measures.auc import PooledAUC
 from fastrank_eval.measures.parser import requested_measures
 from fastrank_eval.results.notes import largest_group_notes, rows_left_out_notes
+from fastrank_eval.results.report import legend_text
+from fastrank_eval.stats.score_runs import ScoreTable
+
+_POINTS, _BINS, _DIGITS = 100, 20, 6
+
+
+def has_curves(measure: Measure) -> bool:
+    """Return whether a measure keeps all scores, with grade 1 as positive.
+
+    Parameters
+    ----------
+    measure : Measure
+    """
+    return isinstance(measure, PooledAUC) and measure.bins is None and measure.rel == 1
+
+
+def curves_of(evaluation: Evaluation) -> dict[str, tuple[CurveLine, ...]]:
+    """Return the curves of every model from the scores that AUC keeps.
+
+    Parameters
+    ----------
+    evaluation : Evaluation
+        There are no curves without AUC, or with AUC in bins only. A model has no calibration curve
+        if its scores are no probabilities.
+
+    Returns
+    -------
+    dict of str to tuple of CurveLine
+        ``"roc"``: true over false positive rate; ``"calibration"``: observed rate over mean
+        prediction, in bins of equally many rows.
+    """
+    drawing = [m for m in evaluation.plan.measures if isinstance(m, PooledAUC) and has_curves(m)]
+    if not drawing:
+        return {}
+    # Label the curve with the full area, if it is among the measures.
+    auc = min(drawing, key=lambda m: m.max_fpr is not None)
+    tables = dict(_tables(evaluation, auc))
+    curves: dict[str, list[CurveLine | None]] = {
+        "roc": [
+            _roc(score, table, evaluation, auc)
+            for score, table in tables.items()
+            if not table.missing
+        ],
+        "calibration": [_calibration(score, table, evaluation) for score, table in tables.items()],
+    }
+    result = {
+        kind: tuple(line for line in lines if line is not None) for kind, lines in curves.items()
+    }
+    return {kind: lines for kind, lines in result.items() if lines}
+
+
+def _tables(evaluation: Evaluation, auc: PooledAUC) -> Iterator[tuple[str, ScoreTable]]:
+    models = evaluation.totals.overall_states.models
+    for score, states in zip(evaluation.plan.roles.scores, models, strict=True):
+        state = auc.state_in(states)
+        scores = state.scores if auc.se == "clustered" else state
+        yield score, scores.table(partial(map_jobs, evaluation.plan.threads))
+
+
+def _roc(score: str, table: ScoreTable, evaluation: Evaluation, auc: PooledAUC) -> CurveLine:
+    points = curve_points.curve_columns("roc", Thresholds.of(table), _POINTS)
+    name = "AUC" if auc.max_fpr is None else f"AUC(max_fpr={auc.max_fpr:g})"
+    key = score, "all", str(auc)
+    areas = (v.value for v in evaluation.summary if (v.score, v.slice, v.measure) == key)
+    label = f"{name} {legend_text(next(areas))}"
+    return CurveLine(score, label, _rounded(points["fpr"]), _rounded(points["tpr"]))
+
+
+def _calibration(score: str, table: ScoreTable, evaluation: Evaluation) -> CurveLine | None:
+    if not len(table.score) or not table.positive + table.other > 0:
+        return None
+    rate = evaluation.meta.conventions["sampling_rate"]
+    try:
+        bins = curve_points.calibration_bins(
+            table, score, bins=_BINS, binning="equal-count", confidence=0.95,
+            sampling_rate=float(rate) if isinstance(rate, int | float) else 1.0,
+        )  # fmt: skip
+    except ColumnError:  # scores that are no probabilities
+        return None
+    count = len(bins["mean_prediction"])
+    label = f"ECE {legend_text(curve_points.expected_error(bins))} ({count} bins of equal count)"
+    return CurveLine(
+        score, label, _rounded(bins["mean_prediction"]), _rounded(bins["observed_rate"])
+    )
+
+
+def _rounded(values: object) -> tuple[float, ...]:
+    return tuple(float(f"{value:.{_DIGITS}g}") for value in values)  # type: ignore[attr-defined]
 
 
 @contextmanager
@@ -428,3 +536,168 @@ def _compare_and_judge(evaluated: NightRun, config: NightlyConfig, history: Hist
     # Numbers of rows that did not pass the checks do not describe the models.
     status = "data_quality" if quality.flags else status
     return replace(night, gates=tuple(gates), status=status, findings=by_importance(findings))
+
+
+#: The time after labels are complete in which a night that cannot be judged again is tried again.
+_TRIES = dt.timedelta(days=7)
+#: Selects nights that are early; see `Night.is_early`.
+_IS_EARLY = (
+    "json_extract(document, '$.provisional') "
+    f"OR json_extract(document, '$.conventions.labels') = '{NO_LABELS}'"
+)
+_NOT_AGAIN = "not judged again with complete labels: "
+
+
+@dataclass(frozen=True)
+class NightRun:
+    """The results of a run.
+
+    Parameters
+    ----------
+    night : Night
+        The night; after the run as it is stored.
+    states : SavedStates
+        The states to merge it with other nights.
+    few_scores : tuple of Finding
+        Models with too few distinct scores.
+    distributions : dict
+        Scores and columns to compare with the nights before.
+    again : tuple of Night
+        Later nights that were compared again; see `compare_again`.
+    """
+
+    night: Night
+    states: SavedStates
+    few_scores: tuple[Finding, ...] = ()
+    distributions: Distributions = field(default_factory=dict)
+    again: tuple[Night, ...] = ()
+
+
+#: Compares and judges an evaluated night.
+Judge = Callable[[NightRun], Night]
+
+
+def due_nights(config: NightlyConfig, now: dt.datetime) -> dict[dt.date, tuple[str, ...]]:
+    """Return the stored nights to judge again, ascending.
+
+    Parameters
+    ----------
+    config : NightlyConfig
+    now : datetime.datetime
+        With a time zone.
+
+    Returns
+    -------
+    dict of datetime.date to tuple of str
+        Provisional nights, and nights without labels, whose labels are complete, with these labels
+        (an empty text in a report of one label). A night that could not be judged again is among
+        them for a week. Without ``labels_complete_after`` labels are complete at once, and nights
+        without labels wait for a run of their date. Empty if the history cannot be read: the run
+        of a night reports the error.
+    """
+    due: dict[dt.date, tuple[str, ...]] = {}
+    if not config.history.exists():
+        return due
+    with suppress(FastRankEvalError), History(config.history) as history:
+        history.claim(config.report, config.labels or [config.options["label"]])
+        for each in config.for_labels():
+            after = each.labels_complete_after
+            for night in history.of(each.label).heads(condition=_IS_EARLY):
+                waits = night.provisional or after is not None
+                if waits and _is_due(night, after, now):
+                    due[night.date] = (*due.get(night.date, ()), each.label)
+    return dict(sorted(due.items()))
+
+
+def _is_due(night: Night, after: dt.timedelta | None, now: dt.datetime) -> bool:
+    tries = not is_complete(night.date, (after or dt.timedelta()) + _TRIES, now)
+    return is_complete(night.date, after, now) and (tries or not _was_tried(night))
+
+
+def _was_tried(night: Night) -> bool:
+    return any(note.startswith(_NOT_AGAIN) for note in night.notes)
+
+
+def keep_provisional(config: NightlyConfig, date: dt.date, reason: str) -> Night | None:
+    """Note on a night that it could not be judged again.
+
+    Parameters
+    ----------
+    config : NightlyConfig
+    date : datetime.date
+    reason : str
+
+    Returns
+    -------
+    Night or None
+        The night with the note; None if it has one, or if another run has judged it meanwhile.
+    """
+    with closing(History(config.history).of(config.label)) as history, history.transaction():
+        stored = [night for night in history.read(date, date) if night.is_early]
+        if not stored or _was_tried(stored[0]):
+            return None
+        night = replace(stored[0], notes=(*stored[0].notes, _NOT_AGAIN + reason.removesuffix(".")))
+        history.write(night, history.states(date))
+        return night
+
+
+def compare_again(night: Night, history: History, judge: Judge) -> tuple[Night, ...]:
+    """Compare later complete nights with a night that was provisional.
+
+    A complete night is not compared with a provisional one until that is judged again. Its rows
+    are not read.
+
+    Parameters
+    ----------
+    night : Night
+        A night that was stored just now, in the same transaction.
+    history : History
+    judge : callable
+        Compares and judges a night.
+
+    Returns
+    -------
+    tuple of Night
+        The nights that were written, ascending. Nights of other conventions, measures or models
+        are left as they are.
+    """
+    if night.provisional or night.judged_before is None:
+        return ()
+    with suppress(OverflowError):
+        dates = {kind: night.date + dt.timedelta(days=days) for kind, days in EARLIER.items()}
+        return tuple(
+            _judge_stored(later, night, history, judge)
+            for kind, date in dates.items()
+            for later in history.read(date, date)
+            if not comparison_rows(later, kind) and _can_be_compared(later, night)
+        )
+    return ()
+
+
+def _can_be_compared(later: Night, night: Night) -> bool:
+    same = (later.models, later.baseline, later.measures) == (
+        night.models, night.baseline, night.measures
+    )  # fmt: skip
+    complete = later.has_labels and not later.provisional and later.quality.rows > 0
+    return complete and same and not convention_differences(later, night)
+
+
+def _judge_stored(later: Night, night: Night, history: History, judge: Judge) -> Night:
+    """Judge a night from the history and write it."""
+    states, distributions = history.states(later.date), {}
+    if KIND in states.contents:
+        with suppress(SourceError):
+            name = f"the drift state of {later.date}"
+            distributions = distributions_from_bytes(states.contents[KIND], name)
+    few = tuple(each.without_measure() for each in later.findings if each.kind == "scores")
+    evaluated = replace(
+        later,
+        compared=tuple(comparison_rows(later, "baseline")),
+        notes=(f"compared again: the labels of {night.date} are complete",),
+        gates=(),
+        findings=(),
+        drift=(),
+    )
+    judged = judge(NightRun(evaluated, states, few, distributions))
+    history.write(judged, states)
+    return judged

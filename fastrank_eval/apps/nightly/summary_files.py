@@ -17,7 +17,6 @@ from fastrank_eval.apps.nightly.composition import (
     composition_texts,
     find_composition,
 )
-from fastrank_eval.apps.nightly.gate_text import gate_texts, not_judged
 from fastrank_eval.apps.nightly.label_delay import label_delay_texts, status_name
 from fastrank_eval.apps.nightly.night import (
     EARLIER,
@@ -35,12 +34,13 @@ from fastrank_eval.apps.nightly.text import (
     ago,
     confidence_of,
     confidence_text,
+    gate_texts,
     headline_of,
+    not_judged,
     sentences,
 )
 from fastrank_eval.engine.records import JSON_SCHEMAS, MeasureValue, plain_value
-from fastrank_eval.results.format import amount, interval_text, printable
-from fastrank_eval.results.report import code_span
+from fastrank_eval.results.report import amount, code_span, interval_text, printable
 
 SCHEMA = JSON_SCHEMAS["nightly"]
 _MAX_CHANGES = 20

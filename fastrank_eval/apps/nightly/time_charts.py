@@ -23,7 +23,7 @@ from fastrank_eval.apps.nightly.night import Night
 from fastrank_eval.apps.nightly.page_rows import cell
 from fastrank_eval.apps.nightly.text import STATUSES, amount, day_text
 from fastrank_eval.engine.records import MeasureValue
-from fastrank_eval.results.format import percent_text, printable, rough_text
+from fastrank_eval.results.report import percent_text, printable, rough_text
 
 #: Number of colours of models; they repeat after that.
 MODEL_COLOURS = 7

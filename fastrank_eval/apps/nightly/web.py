@@ -1,19 +1,27 @@
-"""Answer requests for the pages of a history."""
+"""Answer requests for the pages of a history.
+
+Run the server of the web view, with limits of connections.
+
+Compute what the pages of the web view show.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import math
 import os
 import re
+import signal
+import socket
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from ipaddress import IPv6Address
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 from weakref import WeakValueDictionary
 
 from starlette.applications import Starlette
@@ -25,22 +33,262 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn import Config, Server
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError, HistoryError
 from fastrank_eval._lib.log import SERVE
+from fastrank_eval._lib.signals import StopSignal, reset_signals
+from fastrank_eval.apps.nightly.compare_nights import (
+    convention_differences,
+    from_earlier,
+    without_praise,
+)
 from fastrank_eval.apps.nightly.composition import with_compositions
-from fastrank_eval.apps.nightly.dates import parse_date
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.label_pages import labels_content
 from fastrank_eval.apps.nightly.night import PERIODS, Night
-from fastrank_eval.apps.nightly.page import page, policy, render
-from fastrank_eval.apps.nightly.pages import LONGEST_QUERY, WebLinks, other_labels
-from fastrank_eval.apps.nightly.periods import with_periods
-from fastrank_eval.apps.nightly.web_content import (
-    compare_content,
-    nights_content,
-    slice_content,
+from fastrank_eval.apps.nightly.page import (
+    LONGEST_QUERY,
+    WebLinks,
+    other_labels,
+    page,
+    policy,
+    render,
 )
+from fastrank_eval.apps.nightly.page_rows import MAX_SLICES, NightSeries
+from fastrank_eval.apps.nightly.periods import parse_date, with_periods
+from fastrank_eval.apps.nightly.text import confidence_of, confidence_text, digits_of
+from fastrank_eval.engine.records import MeasureValue
+from fastrank_eval.measures.parser import measure as measure_of
+
+#: The most connections at a time; a request on any other is answered with code 503.
+MAX_CONNECTIONS = 100
+#: Seconds until a connection is closed, from its first byte to the last of its answer.
+MAX_SECONDS = 30.0
+#: Seconds to finish answers when the server ends.
+_END_SECONDS = 3
+#: Signals that end the server, beside Ctrl-C. Windows has no SIGHUP.
+_STOPS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+
+
+def bind_socket(host: str, port: int) -> socket.socket:
+    """Bind and open a listening socket.
+
+    Parameters
+    ----------
+    host : str
+    port : int
+        0 for any free port.
+
+    Returns
+    -------
+    socket.socket
+
+    Raises
+    ------
+    ArgumentError
+        If the port is in use, or the address is not one of this machine, or none.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    both = host == "::" and socket.has_dualstack_ipv6()
+    try:
+        return socket.create_server((host, port), family=family, dualstack_ipv6=both)
+    except OSError as error:
+        raise ArgumentError(
+            f"cannot listen on port {port} of {host}: {error.strerror}. Name another address with "
+            "--host, or another port with --port; 0 takes any free one."
+        ) from None
+
+
+class LimitedConnection(H11Protocol):
+    """A connection that is closed after a time limit.
+
+    uvicorn limits only the time between two requests. So half a request, or a client that does not
+    read its answer, would hold a connection for ever.
+    """
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Start the time limit."""
+        super().connection_made(transport)
+        self._limit = self.loop.call_later(MAX_SECONDS, transport.abort)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End the time limit."""
+        self._limit.cancel()
+        super().connection_lost(exc)
+
+
+def server_of(application: ASGIApp) -> Server:
+    """Make the server of an application.
+
+    Parameters
+    ----------
+    application : ASGI application
+        Its answers have the header ``connection: close``: one request a connection.
+    """
+    return Server(
+        Config(
+            application,
+            http=LimitedConnection,
+            ws="none",
+            lifespan="off",
+            log_config=None,  # the command writes the lines of all loggers
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            limit_concurrency=MAX_CONNECTIONS,
+            timeout_graceful_shutdown=_END_SECONDS,
+        )
+    )
+
+
+def run_server(application: ASGIApp, listener: socket.socket) -> None:
+    """Answer requests until a signal.
+
+    Parameters
+    ----------
+    application : ASGI application
+    listener : socket.socket
+
+    Raises
+    ------
+    StopSignal
+        After SIGTERM or SIGHUP; Ctrl-C is the usual end.
+    """
+    server, received = server_of(application), list[int]()
+
+    def stop(number: int, _frame: object) -> None:
+        received.append(number)
+        server.should_exit = True
+
+    # The server shuts down by itself, which may take longer than the time limit of a command.
+    reset_signals()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    handled = [number for number in _STOPS if signal.getsignal(number) == signal.SIG_DFL]
+    for number in handled:
+        signal.signal(number, stop)
+    try:
+        with suppress(KeyboardInterrupt):
+            server.run(sockets=[listener])  # it handles SIGTERM too, and sends it again at its end
+    finally:
+        for number in handled:
+            signal.signal(number, signal.SIG_DFL)  # another signal ends the process at once
+    if received:
+        raise StopSignal(received[0])
+
+
+def nights_content(nights: Sequence[Night], earlier: dt.date | None) -> dict[str, Any]:
+    """Return the values for the list of nights, the latest first.
+
+    Parameters
+    ----------
+    nights : sequence of Night
+    earlier : dt.date or None
+        The first date of this page, if another page has earlier nights.
+    """
+    content: dict[str, Any] = {
+        "title": "No nights",
+        "rows": [],
+        "dates": [],
+        "earlier": earlier,
+        "labels": [],
+    }
+    if not nights:
+        return content
+    series, last = NightSeries(nights), nights[-1]
+    measure = next(iter(last.measures), "")
+    name = last.name_of(measure) if measure else "No measure"
+    over_nights = _over_nights(series, name, series.of_models("all", measure), rows=True)
+    return {**content, **over_nights, "dates": [night.date for night in reversed(nights)]}
+
+
+def _over_nights(
+    series: NightSeries,
+    name: str,
+    past: Mapping[str, Sequence[MeasureValue | None]],
+    rows: bool = False,
+) -> dict[str, Any]:
+    """Return the values of models over nights, and their charts."""
+    from fastrank_eval.analysis.plots import styled
+    from fastrank_eval.apps.nightly import charts
+    from fastrank_eval.apps.nightly.time_charts import rows_and_rates, trend
+
+    values = [value for column in past.values() for value in column if value is not None]
+    with styled():
+        keys = charts.keys(list(past))
+        over_nights = [trend("trend", name, series.nights, past)]
+        over_nights += rows_and_rates(series.nights) if rows else []
+    return {
+        "title": series.last.title,
+        "models": list(past),
+        "baseline": series.last.baseline,
+        "keys": keys,
+        "charts": over_nights,
+        "rows": series.by_night(past),
+        "digits": digits_of(values),
+        "level": confidence_text(series.last),
+        "with_intervals": any(math.isfinite(value.ci_low) for value in values),
+    }
+
+
+def slice_content(nights: Sequence[Night], slice_label: str, measure: str) -> dict[str, Any] | None:
+    """Return a measure on a slice over time; None if no night has it."""
+    with_slice = [
+        night
+        for night in nights
+        if any(value.slice == slice_label and value.measure == measure for value in night.values)
+    ]
+    if not with_slice:
+        return None
+    # Nights without the slice leave a gap.
+    series = NightSeries([n for n in nights if with_slice[0].date <= n.date <= with_slice[-1].date])
+    models = list(dict.fromkeys(model for night in with_slice for model in night.models))
+    name = series.last.name_of(measure)
+    past = series.of_models(slice_label, measure, models)
+    content = _over_nights(series, f"{name} of {slice_label}", past)
+    return {**content, "slice_label": slice_label, "measure": name}
+
+
+def compare_content(first: Night, second: Night) -> dict[str, Any]:
+    """Return the values for two nights side by side with their differences.
+
+    The differences are those of `from_earlier`, so that they equal those on the page of the second
+    night. There are none if conventions differ.
+    """
+    different = convention_differences(second, first)
+    measures = {measure for measure in {v.measure for v in second.values} if _is_known(measure)}
+    values = [value for value in second.values if value.measure in measures and not different]
+    compared = from_earlier("other", values, first.values, confidence_of(second))
+    for night in (first, second):
+        compared = without_praise(compared, night)
+    series = NightSeries([first, replace(second, compared=tuple(compared))])
+    tables = [("All rows", series.headline(), 0)]
+    for measure in second.measures:
+        rows = series.slices(measure)
+        if rows:
+            name = second.name_of(measure)
+            tables.append((f"{name} by slice", rows[:MAX_SLICES], len(rows[MAX_SLICES:])))
+    return {
+        "title": second.title,
+        "first": first,
+        "second": second,
+        "different": different,
+        "provisional": [night.date for night in (first, second) if night.provisional],
+        "failed": [night.date for night in (first, second) if night.status == "data_quality"],
+        "tables": tables,
+        "level": confidence_text(second),
+    }
+
+
+def _is_known(measure: str) -> bool:
+    """Return whether this version has a measure."""
+    try:
+        measure_of(measure)
+    except FastRankEvalError:
+        return False
+    return True
+
 
 _HOST_NAME = re.compile(r"(?:\*\.)?[\w-]+(?:\.[\w-]+)*")
 

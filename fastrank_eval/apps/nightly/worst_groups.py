@@ -20,8 +20,8 @@ from fastrank_eval.analysis.compared_value import direction_of
 from fastrank_eval.apps.nightly.config import NightlyConfig
 from fastrank_eval.apps.nightly.night import EARLIER, Finding, Night
 from fastrank_eval.apps.nightly.reproduce import is_paired, next_steps, rows_condition
+from fastrank_eval.engine.records import GroupRecords, group_records
 from fastrank_eval.engine.run import run
-from fastrank_eval.engine.summary import GroupRecords, group_records
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.parser import measure as measure_of
 

@@ -18,29 +18,33 @@ from fastrank_eval.analysis.compare import choices_of, compare_with
 from fastrank_eval.analysis.compare_tests import default_measures
 from fastrank_eval.analysis.comparison import Comparison
 from fastrank_eval.engine import DEFAULT_MEASURES
-from fastrank_eval.engine.labels import measures_by_label, options_by_label
-from fastrank_eval.engine.options import OPTIONS, Options, check_names
+from fastrank_eval.engine.options import (
+    OPTIONS,
+    Options,
+    check_names,
+    measures_by_label,
+    options_by_label,
+)
 from fastrank_eval.engine.run import Evaluation, run_together
 from fastrank_eval.integrations.spark import worker
-from fastrank_eval.integrations.spark.frames import (
-    arrow_schema,
-    check_frame,
-    filter_rows,
-    functions_of,
-    group_rows,
-    hash_columns,
-    numbered_columns,
-    quote,
-)
-from fastrank_eval.integrations.spark.replies import JobResult, merge_replies
 from fastrank_eval.integrations.spark.worker import (
     FIRST_HASH,
     REPLY,
     SECOND_HASH,
     VALUES,
+    JobResult,
     Task,
+    arrow_schema,
     batch_from_bytes,
     batch_to_bytes,
+    check_frame,
+    filter_rows,
+    functions_of,
+    group_rows,
+    hash_columns,
+    merge_replies,
+    numbered_columns,
+    quote,
     without_keyless,
 )
 from fastrank_eval.io.columns import refuse_unhashable

@@ -23,13 +23,6 @@ from fastrank_eval._lib.arrow import (
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, ColumnError, SourceError
 from fastrank_eval._lib.threads import map_jobs
-from fastrank_eval.integrations.trec.blocks import (
-    Text,
-    is_stream,
-    text_of_bytes,
-    text_of_stream,
-    texts_of_paths,
-)
 from fastrank_eval.integrations.trec.dicts import (
     batches_of_mapping,
     empty_queries,
@@ -40,14 +33,19 @@ from fastrank_eval.integrations.trec.lines import (
     RUN,
     FileColumns,
     Lines,
+    Text,
+    is_stream,
     not_allowed,
     read_lines,
+    text_of_bytes,
+    text_of_stream,
+    texts_of_paths,
 )
 from fastrank_eval.integrations.trec.pairs import DUPLICATES, PairTable, drop_duplicates
+from fastrank_eval.io.formats import closing_readers
 from fastrank_eval.io.paths import FORMATS
 from fastrank_eval.io.reader import open_source
 from fastrank_eval.io.source import first_line, require_columns
-from fastrank_eval.io.streams import closing_readers
 
 #: Type of the subtopics that a document covers.
 SUBTOPICS = pa.list_(pa.int64())

@@ -18,7 +18,7 @@ import pytest
 from click.testing import Result
 
 import fastrank_eval as fe
-from fastrank_eval._lib.addresses import without_credentials
+from fastrank_eval._lib.errors import without_credentials
 from fastrank_eval._lib.log import LOGGERS
 from fastrank_eval.apps.cli.main import cli
 from tests.apps.nightly.test_notify import SECRET, TABLE, Receiver, receiver

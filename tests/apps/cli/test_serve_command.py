@@ -18,7 +18,7 @@ from click.testing import CliRunner
 
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.apps.cli.main import cli
-from fastrank_eval.apps.nightly.web_server import bind_socket
+from fastrank_eval.apps.nightly.web import bind_socket
 from tests.support.signals import default_signals
 
 # A process of its own, whose history is the month of the tests.

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from fastrank_eval.apps.nightly.compare_nights import convention_differences
-from fastrank_eval.apps.nightly.gate_text import not_judged, outcome_of
 from fastrank_eval.apps.nightly.periods import NO_INTERVALS
 from fastrank_eval.apps.nightly.summary_files import night_lines
+from fastrank_eval.apps.nightly.text import not_judged, outcome_of
 from tests.support.nightly_runs import CONFIG, adjust, dump, kept, nightly, on
 from tests.support.nights import a_night
 from tests.support.sample_nights import month

@@ -9,11 +9,11 @@ import pytest
 
 from fastrank_eval.apps.nightly.compare_nights import EarlierNight, gate_outcomes
 from fastrank_eval.apps.nightly.findings import by_importance, gate_findings
-from fastrank_eval.apps.nightly.gate_text import false_alarms, gate_texts, not_judged
 from fastrank_eval.apps.nightly.label_delay import gate_so_far
 from fastrank_eval.apps.nightly.night import NO_ROWS, GateOutcome, GateTexts, Night
 from fastrank_eval.apps.nightly.page import page
 from fastrank_eval.apps.nightly.summary_files import night_markdown
+from fastrank_eval.apps.nightly.text import false_alarms, gate_texts, not_judged
 from tests.support.nightly_runs import adjust, kept, nightly, on
 from tests.support.sample_nights import month
 

@@ -16,7 +16,7 @@ import pyarrow.parquet as parquet
 import pytest
 from click.testing import Result
 
-from fastrank_eval.apps.nightly import alarms, judge_again, night_source
+from fastrank_eval.apps.nightly import alarms, night_source, run
 from fastrank_eval.apps.nightly import run as nightly_run
 from fastrank_eval.apps.nightly.config import NightlyConfig, read_config
 from fastrank_eval.apps.nightly.history import History
@@ -400,7 +400,7 @@ def test_provisional_night__of_several_labels__is_judged_again_for_each(folder: 
     early, late = (dt.datetime(2026, 11, day, 5, tzinfo=dt.UTC) for day in (2, 4))
     outcomes = nightly_run.nightly(config, night, now=early)
     assert [each.night.provisional for each in outcomes] == [True, True]
-    due_nights = judge_again.due_nights
+    due_nights = run.due_nights
     assert due_nights(config, early) == {}
     assert due_nights(config, late) == {night: ("click", "order")}
     outcomes = nightly_run.nightly(config, night, now=late)
@@ -419,7 +419,7 @@ def test_label__whose_labels_come_later__is_judged_again_alone(folder: Path) -> 
     nights = [each.night for each in outcomes]
     assert [each.labels_complete.day for each in nights if each.labels_complete] == [3, 5]
     assert [each.gates.provisional for each in config.for_labels()] == [None, "fail"]
-    due = judge_again.due_nights(config, third)
+    due = run.due_nights(config, third)
     assert due == {night: ("click",)}
     (click,) = nightly_run.nightly(config.select(due[night]), night, now=third)
     assert (click.night.label, click.night.provisional) == ("click", False)
@@ -428,7 +428,7 @@ def test_label__whose_labels_come_later__is_judged_again_alone(folder: Path) -> 
     assert lines.startswith("2026-11-01 fine: click fine\n")
     assert "judged again with complete labels" in lines
     assert for_label("order")[0].provisional
-    due = judge_again.due_nights(config, fifth)
+    due = run.due_nights(config, fifth)
     assert due == {night: ("order",)}
     before = for_label("click")
     (order,) = nightly_run.nightly(config.select(due[night]), night, now=fifth)

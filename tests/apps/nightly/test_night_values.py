@@ -14,7 +14,6 @@ import pytest
 import fastrank_eval as fe
 from fastrank_eval.apps.nightly.compare_nights import drift, from_baseline, from_earlier
 from fastrank_eval.apps.nightly.night import NightQuality, QualityLimits, values_of
-from fastrank_eval.apps.nightly.night_curves import curves_of
 from fastrank_eval.apps.nightly.page_rows import strength
 from fastrank_eval.apps.nightly.quality import (
     SINGLE_CLASS,
@@ -24,6 +23,7 @@ from fastrank_eval.apps.nightly.quality import (
     judge_rows,
     quality_of,
 )
+from fastrank_eval.apps.nightly.run import curves_of
 from fastrank_eval.engine.run import Evaluation, run
 from fastrank_eval.stats.hypothesis_tests import clustered_test
 from tests.support.nights import a_night, a_value

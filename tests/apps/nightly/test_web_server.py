@@ -22,7 +22,7 @@ from starlette.responses import HTMLResponse
 
 from fastrank_eval._lib.errors import HistoryError
 from fastrank_eval.analysis.plots import styled
-from fastrank_eval.apps.nightly import web_server
+from fastrank_eval.apps.nightly import web
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.night import Night
 from fastrank_eval.apps.nightly.web import (
@@ -63,7 +63,7 @@ class HeldHistory(StateSpec):
 def served(history: StateSpec | None, application: Any = None) -> Iterator[tuple[int, Any]]:
     """The port of a server of a history or of another application, and the server."""
     listener = socket.create_server(("127.0.0.1", 0))
-    server = web_server.server_of(application or web_of(history))
+    server = web.server_of(application or web_of(history))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     try:
@@ -121,7 +121,7 @@ def test_server__500_requests_at_once__answers_the_first_and_closes() -> None:
 def test_server__part_of_a_request__is_closed_after_the_limit(
     part: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(web_server, "MAX_SECONDS", 0.2)
+    monkeypatch.setattr(web, "MAX_SECONDS", 0.2)
     with served(StateSpec((tiny(),))) as (port, _), connected(port, part) as client:
         assert all_of(client) == b""
 
@@ -129,7 +129,7 @@ def test_server__part_of_a_request__is_closed_after_the_limit(
 def test_server__client_that_does_not_read__is_closed_after_the_limit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(web_server, "MAX_SECONDS", 2.0)
+    monkeypatch.setattr(web, "MAX_SECONDS", 2.0)
     large = HTMLResponse(b"x" * 50_000_000, headers={"connection": "close"})
     with served(None, large) as (port, server), connected(port, 9 * REQUEST):
         until(lambda: server.server_state.total_requests)
@@ -140,7 +140,7 @@ def test_server__client_that_does_not_read__is_closed_after_the_limit(
 def test_server__more_connections_than_the_limit__are_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(web_server, "MAX_CONNECTIONS", 3)
+    monkeypatch.setattr(web, "MAX_CONNECTIONS", 3)
     with served(StateSpec((tiny(),))) as (port, server):
         with connected(port), connected(port):
             until(lambda: len(server.server_state.connections) == 2)

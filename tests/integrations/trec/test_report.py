@@ -10,7 +10,7 @@ from click.testing import Result
 from pyarrow import parquet
 
 from fastrank_eval import ArgumentError, MeasureError, nDCG
-from fastrank_eval.integrations.trec.report import report_lines
+from fastrank_eval.integrations.trec.evaluate import report_lines
 from fastrank_eval.trec import read_qrels, read_run, trec_report
 from tests.support.commands import output, run
 
