@@ -56,9 +56,7 @@ from fastrank_eval.measures.base import register as register
 from fastrank_eval.measures.calibration import BrierReliability as _BrierReliability
 from fastrank_eval.measures.calibration import BrierResolution as _BrierResolution
 from fastrank_eval.measures.calibration import BrierUncertainty as _BrierUncertainty
-from fastrank_eval.measures.calibration import (
-    CalibrationFreeEntropy as _CalibrationFreeEntropy,
-)
+from fastrank_eval.measures.calibration import CalibrationFreeEntropy as _CalibrationFreeEntropy
 from fastrank_eval.measures.calibration import (
     CumulativeCalibrationError as _CumulativeCalibrationError,
 )

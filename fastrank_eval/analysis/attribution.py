@@ -174,7 +174,7 @@ def decompose(
     before: float | None = None,
     after: float | None = None,
 ) -> Decomposition:
-    """Decompose a difference into change within slices and change of composition.
+    """Decompose a difference into change within slices and of composition.
 
     With share p = W / sum(W) and value v = S / W of each slice, the overall value is V = sum p v,
     and with m(x) the mean of x before and after
@@ -295,7 +295,7 @@ def contributions(records: GroupRecords, base: int, model: int, m: int, delta: f
 
 
 def rows_of_largest_changes(table: pa.Table) -> list[dict[str, Any]]:
-    """Convert a table of the largest changes to plain Python values, bytes to hexadecimal."""
+    """Convert the largest changes to Python values, bytes to hexadecimal."""
     names, numbers = table.column_names[: -len(TITLES)], table.columns[-len(TITLES) :]
     keys = [column.to_pylist() for column in table.columns[: len(names)]]
     return [

@@ -26,15 +26,13 @@ from fastrank_eval.analysis.compare_tests import (
     NO_ERROR,
     NOT_PAIRED,
     Choices,
-    records_error,
-    refuse_pooled,
-)
-from fastrank_eval.analysis.comparison import Comparison
-from fastrank_eval.analysis.group_join import (
     free_name,
     join_groups,
+    records_error,
+    refuse_pooled,
     require_groups,
 )
+from fastrank_eval.analysis.comparison import Comparison
 from fastrank_eval.engine.options import KEEP_GROUPS
 from fastrank_eval.engine.records import LEFT_OUT, ROW_COUNTS, MeasureValue, Meta, plain_value
 from fastrank_eval.engine.totals import LARGEST

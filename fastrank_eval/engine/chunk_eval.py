@@ -106,7 +106,7 @@ def measure_chunk(
     slice_indices: np.ndarray = NO_SLICES,
     group_values: GroupValues | None = None,
 ) -> list[Measured]:
-    """Compute every measure of whole groups and add it to sums and pooled states.
+    """Compute each measure of whole groups, add it to sums and pooled states.
 
     Parameters
     ----------

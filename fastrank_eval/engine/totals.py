@@ -1,4 +1,4 @@
-"""Add up a run: sums over groups and pooled states, of all rows and by slice.
+"""Add up sums over groups and pooled states, of all rows and by slice.
 
 Find the group that has so many rows that few groups count.
 

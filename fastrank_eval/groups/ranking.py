@@ -532,7 +532,7 @@ def rank(
 
 
 def _append_unretrieved(ranking: Ranking, chunk: Chunk, unretrieved_relevant: np.ndarray) -> None:
-    """Append the relevant rows without a score to the labelled rows of their group."""
+    """Append the relevant rows without a score to the labelled rows."""
     group = np.searchsorted(chunk.starts, unretrieved_relevant, side="right") - 1
     grade = chunk.columns.label[unretrieved_relevant].astype(np.float64)
     grade = grade[np.lexsort((-grade, group))]

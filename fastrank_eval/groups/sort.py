@@ -34,7 +34,7 @@ from fastrank_eval.io.keys import KeyEncoder, hash_keys
 def sum_weights_of_negatives(  # type: ignore[no-untyped-def]
     starts, score, marks, weight, scratch, offsets, above, tied, total
 ):
-    """Sum the weights of label-0 rows above and inside each labelled row's block.
+    """Sum the weights of label-0 rows above and in a labelled row's block.
 
     The weights of a block are added smallest first, so the sum does not depend on the row order.
     """

@@ -182,7 +182,7 @@ def resolve_blocks(
     ties: str,
     above: np.ndarray,
 ) -> np.ndarray | None:
-    """Compute for each labelled row of a tie block its best or worst possible rank.
+    """Compute the best or worst possible rank of each row of a tie block.
 
     Parameters
     ----------
@@ -230,7 +230,7 @@ def _rank_in_blocks(offsets, block_above, block_size, grade, best, above):  # ty
 
 @kernel
 def _reverse_blocks(offsets, block_above, worst_order):  # type: ignore[no-untyped-def]
-    """Reverse the labelled rows of each block, so that worst-case ranks ascend."""
+    """Reverse the rows of each block, so that worst-case ranks ascend."""
     for g in range(offsets.shape[0] - 1):
         lo = offsets[g]
         while lo < offsets[g + 1]:

@@ -22,8 +22,8 @@ import pyarrow.fs as pafs
 from fastrank_eval._lib.arrow import arrow_value
 from fastrank_eval._lib.errors import ColumnError, SourceError
 from fastrank_eval._lib.log import IO
-from fastrank_eval.io.filters import Range, row_group_ranges
 from fastrank_eval.io.paths import File, format_of_bytes, sniff
+from fastrank_eval.io.pruning import Range, row_group_ranges
 from fastrank_eval.io.source import (
     CONVERSION,
     INFERRED,

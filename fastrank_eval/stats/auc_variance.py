@@ -260,7 +260,7 @@ class ClusterSums:
 
     @property
     def effective(self) -> float:
-        """The effective groups, at most the clusters of the rarer class; 1 for two.
+        """Effective groups, at most the clusters of the rarer class; 1 for two.
 
         In few clusters with positives, a sample has influences that are more alike than they are.
         Most of the variance is that of the two, which often deviate alike by luck: it has some 2

@@ -235,7 +235,7 @@ class ErrorGroups:
         return min(float(self.groups), by_weight, 1.0 + self._satterthwaite(self.influence))
 
     def _satterthwaite(self, effective_groups: float) -> float:
-        """Compute the degrees of freedom from the kurtosis ``groups / effective groups``."""
+        """Compute degrees of freedom from kurtosis, ``groups / effective groups``."""
         most = max(self.groups - 1.0, 1.0)
         # Numbers just below the groups have the same reciprocal.
         if not effective_groups > 0 or 1.0 / effective_groups <= 1.0 / max(self.groups, 1):

@@ -768,7 +768,7 @@ class ClusterMoments(SharedSums):
         return float(np.fmin(first, 1.0 / (2.0 / max(degrees, 1.0) + 1.0 / groups)))
 
     def _along(self, slopes: Sequence[float]) -> tuple[float, float]:
-        """Sum the squares of slopes times differences, and compute `effective_groups`."""
+        """Sum squares of slopes times differences, compute `effective_groups`."""
         sums = self.sums()
 
         def parts(degree: int, total: Callable[[tuple[int, ...]], float]) -> list[float]:

@@ -238,7 +238,7 @@ def _loaded_states(
 ) -> Iterator[list[State]]:
     """Read states, and show the progress until they are used."""
     from fastrank_eval._lib.threads import report, reporting_to
-    from fastrank_eval.apps.cli.standard_error import progress_bar
+    from fastrank_eval.apps.cli.progress_bar import progress_bar
     from fastrank_eval.results.state import load_state
 
     states: list[State] = []

@@ -322,7 +322,7 @@ def _run_night(
     is_last: bool,
 ) -> ExitCode:
     """Run a night, print it and return its exit code."""
-    from fastrank_eval.apps.cli.standard_error import progress_bar
+    from fastrank_eval.apps.cli.progress_bar import progress_bar
     from fastrank_eval.apps.nightly.label_pages import write_index
     from fastrank_eval.apps.nightly.label_summary import nights_lines, nights_markdown
     from fastrank_eval.apps.nightly.page import write_pages

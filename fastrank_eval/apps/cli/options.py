@@ -283,7 +283,7 @@ def compute(
 
     No rows are an error.
     """
-    from fastrank_eval.apps.cli.standard_error import progress_bar
+    from fastrank_eval.apps.cli.progress_bar import progress_bar
 
     with progress_bar(quiet) as progress:
         result = function(list(sources), progress=progress, **options)

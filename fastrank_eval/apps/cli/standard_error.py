@@ -1,37 +1,19 @@
 """Write notes and log lines of a command to standard error.
 
 ``--help`` needs neither logging nor JSON, which take 7 ms to import.
-
-Write records of loggers, and notes as JSON, as lines.
-
-Show a progress bar on a terminal while a command runs.
 """
 
 from __future__ import annotations
 
-import datetime as dt
 import io
-import json
-import logging
 import os
 import sys
-import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from fastrank_eval._lib import __version__
-from fastrank_eval._lib.errors import without_credentials
-from fastrank_eval._lib.log import COMMAND, LOGGERS
-from fastrank_eval._lib.signals import defer_signals, on_forced_exit, raise_if_stopped
-from fastrank_eval._lib.threads import Progress
-
 if TYPE_CHECKING:
-    from rich import progress as rich_progress
-    from rich.console import Console
+    from fastrank_eval.apps.cli.log_lines import LineHandler
 
 
 class _State:
@@ -80,6 +62,7 @@ def _start(ctx: click.Context, _: click.Parameter, verbosity: int) -> None:
     """Write the lines of our loggers from here on."""
     if ctx.resilient_parsing:
         return
+    from fastrank_eval.apps.cli.log_lines import LineHandler
 
     if _State.handler is not None:  # of a command that was read, but not run
         _State.handler.remove()
@@ -104,6 +87,7 @@ def note_line(text: str) -> str:
     if not _State.as_json and ":/" not in text:
         return text
     from fastrank_eval._lib.errors import without_credentials
+    from fastrank_eval.apps.cli.log_lines import json_note
 
     text = without_credentials(text)
     return json_note(text) if _State.as_json else text
@@ -111,6 +95,8 @@ def note_line(text: str) -> str:
 
 def note_fault() -> None:
     """Write the exception that is handled, a fault of this program."""
+    from fastrank_eval.apps.cli.log_lines import json_fault
+
     _write(json_fault())
 
 
@@ -128,263 +114,3 @@ def discard_output(stream: Any) -> None:
     null_device = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null_device, stream.fileno())
     os.close(null_device)
-
-
-#: Loggers whose lines a command writes: ours, and that of the server.
-_OURS, _SERVER = "fastrank_eval", "uvicorn"
-_LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
-#: How notes begin, and their level.
-_NOTES = {
-    "error: ": "ERROR",
-    "warning: ": "WARNING",
-    "gate failed: ": "WARNING",
-    "interrupted.": "WARNING",
-    "terminated.": "WARNING",
-    "hung up.": "WARNING",
-}
-_NOTE_LOGGER = next(name for name in LOGGERS if name.endswith("command"))
-
-
-class LineHandler(logging.Handler):
-    """Handler that writes each record as a line, from its start until `stop`.
-
-    Parameters
-    ----------
-    write : callable
-        Writes a line.
-    as_json : bool
-    verbosity : int
-        How often ``-v`` was given.
-    command : str
-    """
-
-    def __init__(
-        self, write: Callable[[str], object], as_json: bool, verbosity: int, command: str
-    ) -> None:
-        super().__init__()
-        self._line_of = _json_record if as_json else _text_record
-        self._write = write
-        self.shows_steps = verbosity > 0
-        for name in (_OURS, _SERVER):
-            logging.getLogger(name).addHandler(self)
-        logging.getLogger(_OURS).setLevel(_LEVELS[min(verbosity, 2)])
-        COMMAND.info("command begun", command=command, version=__version__, process=os.getpid())
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Write a record."""
-        self._write(self._line_of(record))
-
-    def stop(self, exit_code: int | None, seconds: float) -> None:
-        """Write the end of the command, and no further lines."""
-        COMMAND.info("command ended", exit_code=exit_code, seconds=seconds)
-        self.remove()
-
-    def remove(self) -> None:
-        """Write no further lines."""
-        for name in (_OURS, _SERVER):
-            logging.getLogger(name).removeHandler(self)
-        logging.getLogger(_OURS).setLevel(logging.NOTSET)
-
-
-def json_note(text: str) -> str:
-    """Return a note as JSON, with its level."""
-    start = next((start for start in _NOTES if text.startswith(start)), "")
-    message = text.removeprefix(start) if start in ("error: ", "warning: ") else text
-    return _json_note(_NOTES.get(start, "INFO"), message)
-
-
-def json_fault() -> str:
-    """Return the exception that is handled, a fault of this program."""
-    text = without_credentials(traceback.format_exc())
-    return _json_note("ERROR", "a fault of this program; please report it", exception=text)
-
-
-def _json_note(level: str, message: str, **fields: str) -> str:
-    now = dt.datetime.now(dt.UTC).timestamp()
-    content = {"time": _time(now), "level": level, "logger": _NOTE_LOGGER}
-    return json.dumps({**content, "message": message, **fields})
-
-
-def _json_record(record: logging.LogRecord) -> str:
-    fields: dict[str, Any] = getattr(record, "fields", {})
-    content = {
-        "time": _time(record.created),
-        "level": record.levelname,
-        "logger": record.name,
-        "message": getattr(record, "event", None) or record.getMessage(),
-        **{name: _value(value) for name, value in fields.items()},
-    }
-    if record.exc_info and record.exc_info[0]:
-        content["exception"] = _exception(record.exc_info)
-    return json.dumps(content, allow_nan=False)
-
-
-def _text_record(record: logging.LogRecord) -> str:
-    from fastrank_eval.results.report import printable
-
-    line = f"{_time(record.created)} {record.levelname} {record.name} "
-    line += printable(record.getMessage())
-    if record.exc_info and record.exc_info[0]:
-        line += "".join(f"\n{printable(one)}" for one in _exception(record.exc_info).splitlines())
-    return line
-
-
-def _exception(exception: tuple[Any, ...]) -> str:
-    return without_credentials("".join(traceback.format_exception(*exception)))
-
-
-def _time(seconds: float) -> str:
-    time = dt.datetime.fromtimestamp(seconds, dt.UTC)
-    return f"{time:%Y-%m-%dT%H:%M:%S}.{time.microsecond // 1000:03}Z"
-
-
-def _value(value: object) -> object:
-    if isinstance(value, float):
-        return round(value, 6) if abs(value) < float("inf") else None
-    return value if isinstance(value, (bool, int, str)) else str(value)
-
-
-#: Seconds before the bar appears.
-START_DELAY = 0.5
-#: Seconds over which the speed is measured.
-_WINDOW = 10.0
-_BAR_WIDTH = 20
-
-
-@contextmanager
-def progress_bar(hidden: bool = False) -> Iterator[Callable[[Progress], None]]:
-    """Show progress on standard error, if that is a terminal.
-
-    Parameters
-    ----------
-    hidden : bool
-        Show no progress.
-
-    Yields
-    ------
-    callable
-        Takes each `Progress`. It also ends the run if a library has caught the exception that a
-        signal raised.
-    """
-    bar = _Bar(hidden)
-    try:
-        with on_forced_exit(bar.erase):
-            yield bar.show
-    finally:
-        bar.close()
-
-
-class _Bar:
-    """One line of a terminal, redrawn at each report."""
-
-    def __init__(self, hidden: bool) -> None:
-        self._hidden = hidden or sys.stderr is None or not sys.stderr.isatty() or is_logging()
-        self._started = monotonic()
-        self._progress: rich_progress.Progress | None = None
-
-    def show(self, progress: Progress) -> None:
-        raise_if_stopped()
-        if self._hidden:
-            return
-        # Do not start a bar that is already full.
-        if self._progress is None and (
-            monotonic() - self._started < START_DELAY or progress.rows == progress.total
-        ):
-            return
-        # A signal during the write would leave half a line on the terminal.
-        with defer_signals():
-            try:
-                self._draw(progress)
-            except OSError:  # the terminal has gone
-                self._hidden = True
-
-    def close(self) -> None:
-        with defer_signals():
-            shown, self._progress = self._progress, None
-            if shown is not None:
-                with suppress(OSError):
-                    shown.stop()
-
-    def erase(self) -> None:
-        """Erase the line without locks that the main thread may hold."""
-        if self._progress is not None:
-            os.write(2, b"\r\x1b[2K")
-
-    def _draw(self, progress: Progress) -> None:
-        if self._progress is None:
-            console = _console()
-            if console.is_dumb_terminal:
-                self._hidden = True
-                return
-            self._progress = _columns(console)
-            self._progress.add_task("", total=None)
-            self._progress.start()
-        (task,) = self._progress.tasks
-        if progress.phase != task.description or progress.rows < task.completed:
-            self._progress.reset(task.id, description=progress.phase, total=progress.total)
-        self._progress.update(task.id, completed=progress.rows, total=progress.total, refresh=True)
-
-
-def _console() -> Console:
-    from rich.console import Console
-
-    class VisibleCursorConsole(Console):
-        """Leaves the cursor visible: it would stay hidden after Ctrl-Z or a kill."""
-
-        def show_cursor(self, show: bool = True) -> bool:
-            return False
-
-    return VisibleCursorConsole(
-        file=sys.stderr, force_terminal=True, force_interactive=True, highlight=False, emoji=False
-    )
-
-
-def _columns(console: Console) -> rich_progress.Progress:
-    """Make the row: phase, bar, rows with their speed, time left."""
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        ProgressColumn,
-        Task,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-    from rich.table import Column
-    from rich.text import Text
-
-    class RowsColumn(ProgressColumn):
-        """Shows 100% only for the whole."""
-
-        max_refresh = None
-
-        def render(self, task: Task) -> Text:
-            rows, total = int(task.completed), None if task.total is None else int(task.total)
-            share = f"{min(rows, total) * 100 // total:3d}%  " if total else ""
-            speed = f"  {_speed(task.speed)}" if task.speed else ""
-            return Text(share + _rows(rows, total) + speed)
-
-    return Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(_BAR_WIDTH),
-        RowsColumn(Column(no_wrap=True)),
-        TimeRemainingColumn(compact=True),
-        TextColumn("  "),  # free, for the ^C that terminals echo: a line that wraps stays
-        console=console,
-        auto_refresh=False,
-        transient=True,
-        redirect_stdout=False,
-        speed_estimate_period=_WINDOW,
-        get_time=monotonic,
-    )
-
-
-def _rows(rows: int, total: int | None) -> str:
-    """Format rows as 7 of 900, or 1.2 of 8.0 Mrows."""
-    if max(rows, total or 0) < 1_000_000:
-        return f"{rows:,} rows" if total is None else f"{rows:,} of {total:,} rows"
-    millions = f"{rows / 1e6:,.1f}"
-    return f"{millions} Mrows" if total is None else f"{millions} of {total / 1e6:,.1f} Mrows"
-
-
-def _speed(speed: float) -> str:
-    return f"{speed / 1e6:.1f} Mrows/s" if speed >= 1e6 else f"{speed:,.0f} rows/s"

@@ -442,7 +442,7 @@ def _left_out(verdict: Verdict) -> str:
 
 
 def _lacking(each: Gate, failures: Sequence[GateFailure], night: Night, before: Night) -> str:
-    """Name what a gate needs of an earlier night that has it not; else nothing."""
+    """Name what a gate needs of an earlier night that lacks it."""
     without = [failure for failure in failures if failure.kind == "no_baseline"]
     names = [
         name for one in without for name in _missing_values(each, one, before, night.requested)

@@ -92,7 +92,7 @@ class CompositionChange:
 
 @dataclass(frozen=True)
 class NightQuality:
-    """Counts and flags that show whether the rows of a night passed the checks.
+    """Counts and flags that show whether the rows passed the checks.
 
     Parameters
     ----------

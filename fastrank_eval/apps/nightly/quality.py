@@ -1,4 +1,4 @@
-"""Judge whether the rows of a night passed the checks, and its scores distinct."""
+"""Judge whether rows pass the checks, and whether scores are distinct."""
 
 from __future__ import annotations
 

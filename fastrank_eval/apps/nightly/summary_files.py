@@ -353,7 +353,7 @@ def _change_line(night: Night, one: TopChanges) -> str:
 
 
 def night_texts(night: Night) -> list[str]:
-    """List the problems and changes of a night, its label delay, gates and notes."""
+    """List problems, changes, label delay, gates and notes of a night."""
     texts = [
         *sentences(night),
         *label_delay_texts(night),

@@ -583,7 +583,7 @@ def _night_page(history: History, dates: Sequence[dt.date], date: dt.date) -> st
 
 
 def _with_periods(history: History, night: Night) -> Night:
-    """Add the stored week, month and compositions, or merge them if that is quick."""
+    """Add week, month and compositions, stored or merged if that is quick."""
     stored = history.with_periods(night)
     if stored is not None:
         return stored

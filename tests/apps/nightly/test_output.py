@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fastrank_eval._lib.errors import OutputError
-from fastrank_eval.apps.cli import nightly_output as commands
+from fastrank_eval.apps.cli import nightly as commands
 from fastrank_eval.apps.cli import standard_error
 from tests.support.nightly_runs import adjust, everything, kept, nightly, on
 
