@@ -98,7 +98,7 @@ def test_encode_rows__whose_keys_share_a_hash_takes_another(monkeypatch):
     codes, firsts, starts = np.empty((3, 6), np.int64)
     for position, wanted in ((False, [0, 1, 0, 2, 0, 1]), (True, [0, 2, 1, 3, 4, 5])):
         seeds.clear()
-        ends = keys_module.encode_rows(words, bounds, codes, firsts, starts, position=position)
+        ends = keys_module.encode_rows(words, bounds, codes, firsts, starts, place=position)
         assert ends.tolist() == [0, 3, 5]
         assert codes.tolist() == wanted
         assert firsts[:5].tolist() == [0, 1, 3, 4, 5]
@@ -111,7 +111,7 @@ def test_encode_rows__of_parts_whose_rows_lie_in_several_batches():
     bounds = np.array([[3, 4, 6], [0, 2, 3]])  # two batches of two parts
     codes, firsts, starts = np.empty((3, 6), np.int64)
     bases = frozen(np.array([8, 0]))
-    ends = keys_module.encode_rows(words, bounds, codes, firsts, starts, bases, position=True)
+    ends = keys_module.encode_rows(words, bounds, codes, firsts, starts, bases, place=True)
     assert ends.tolist() == [0, 2, 5]
     assert codes.tolist() == [0, 2, 1, 3, 4, 5]
     assert firsts[:5].tolist() == [0, 1, 3, 4, 5]

@@ -325,7 +325,7 @@ def _run_night(
     from fastrank_eval.apps.cli.progress_bar import progress_bar
     from fastrank_eval.apps.nightly.label_pages import write_index
     from fastrank_eval.apps.nightly.label_summary import nights_lines, nights_markdown
-    from fastrank_eval.apps.nightly.page import write_pages
+    from fastrank_eval.apps.nightly.pages import write_pages
     from fastrank_eval.apps.nightly.run import nightly as run_night
     from fastrank_eval.apps.nightly.summary_files import night_dict
     from fastrank_eval.results.report import printable
@@ -414,7 +414,7 @@ def _show_night(config: NightlyConfig, outcome: NightRun) -> _ShownNight:
     """Write the page of the night of a label."""
     from fastrank_eval.apps.nightly.composition import with_compositions
     from fastrank_eval.apps.nightly.history import History
-    from fastrank_eval.apps.nightly.page import write_again, write_pages
+    from fastrank_eval.apps.nightly.pages import write_again, write_pages
     from fastrank_eval.apps.nightly.periods import with_periods
     from fastrank_eval.apps.nightly.worst_groups import write_groups
 
@@ -438,7 +438,7 @@ def _show_night(config: NightlyConfig, outcome: NightRun) -> _ShownNight:
 
 def _keep_provisional(config: NightlyConfig, date: dt.date, reason: str) -> ExitCode:
     """Note once that a night could not be judged again; return its exit code."""
-    from fastrank_eval.apps.nightly.page import write_again
+    from fastrank_eval.apps.nightly.pages import write_again
     from fastrank_eval.apps.nightly.run import keep_provisional
     from fastrank_eval.results.report import printable
 

@@ -15,7 +15,7 @@ from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.label_summary import with_equal_findings
 from fastrank_eval.apps.nightly.labels import folder_name
 from fastrank_eval.apps.nightly.night import Night
-from fastrank_eval.apps.nightly.page import check_page, check_pages, write_again, write_page
+from fastrank_eval.apps.nightly.pages import check_page, check_pages, write_again, write_page
 from fastrank_eval.apps.nightly.text import STATUSES, sentences
 
 #: Days of a strip of statuses.

@@ -48,15 +48,9 @@ from fastrank_eval.apps.nightly.composition import with_compositions
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.label_pages import labels_content
 from fastrank_eval.apps.nightly.night import PERIODS, Night
-from fastrank_eval.apps.nightly.page import (
-    LONGEST_QUERY,
-    WebLinks,
-    other_labels,
-    page,
-    policy,
-    render,
-)
+from fastrank_eval.apps.nightly.page import page, policy, render
 from fastrank_eval.apps.nightly.page_rows import MAX_SLICES, NightSeries
+from fastrank_eval.apps.nightly.pages import LONGEST_QUERY, WebLinks, other_labels
 from fastrank_eval.apps.nightly.periods import parse_date, with_periods
 from fastrank_eval.apps.nightly.text import confidence_of, confidence_text, digits_of
 from fastrank_eval.engine.records import MeasureValue

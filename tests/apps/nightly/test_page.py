@@ -23,7 +23,8 @@ from fastrank_eval.apps.nightly.night import (
     NightDifference,
     NightQuality,
 )
-from fastrank_eval.apps.nightly.page import Links, page
+from fastrank_eval.apps.nightly.page import page
+from fastrank_eval.apps.nightly.pages import Links
 from fastrank_eval.apps.nightly.text import verdict_text
 from fastrank_eval.engine.records import MeasureValue
 from tests.support.html_elements import Element, elements

@@ -17,7 +17,7 @@ import pytest
 from fastrank_eval._lib.errors import ArgumentError, OutputError
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.night import Night
-from fastrank_eval.apps.nightly.page import Links
+from fastrank_eval.apps.nightly.pages import Links
 from fastrank_eval.apps.nightly.periods import with_periods
 from fastrank_eval.apps.nightly.web import HistoryFile, web_view
 from fastrank_eval.engine.records import MeasureValue

@@ -12,8 +12,8 @@ import pytest
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.night import Night
-from fastrank_eval.apps.nightly.page import WebLinks
 from fastrank_eval.apps.nightly.page_rows import MAX_SLICES
+from fastrank_eval.apps.nightly.pages import WebLinks
 from fastrank_eval.apps.nightly.web import HistoryFile, web_view
 from tests.apps.nightly.test_page import tiny
 from tests.apps.nightly.test_web_view import StateSpec, client_of, web_of

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastrank_eval import ArgumentError, ColumnError, SourceError
-from fastrank_eval.integrations.trec import lines
+from fastrank_eval.integrations.trec import lines as reader
 from fastrank_eval.trec import read_qrels, read_run
 
 pytestmark = pytest.mark.kernels
@@ -61,7 +61,7 @@ def test_qrels__integers__are_int64():
 
 @pytest.mark.parametrize("block", [16, 1 << 22])
 def test_qrels__one_of_another_kind_than_integer__makes_all_float64(block):
-    with mock.patch.object(lines, "_BLOCK", block):
+    with mock.patch.object(reader, "_BLOCK", block):
         table = read_qrels(b"1 0 a 2\n1 0 b 0.5\n1 0 c 3\n1 0 d 9007199254740993\n")
     assert table["grade"].to_pylist() == [2.0, 0.5, 3.0, 9007199254740992.0]
 
@@ -130,7 +130,7 @@ def test_run__of_any_table_in_any_dress__reads_back(data):
     expected = [(query, doc, float(score), tag) for query, doc, score, tag in table]
     assert read_plainly(content) == expected
     sent = gzip.compress(content) if data.draw(st.booleans()) else content
-    with mock.patch.object(lines, "_BLOCK", data.draw(st.sampled_from([1, 7, 40, 1 << 22]))):
+    with mock.patch.object(reader, "_BLOCK", data.draw(st.sampled_from([1, 7, 40, 1 << 22]))):
         assert rows(read_run(sent)) == expected
 
 
@@ -167,7 +167,7 @@ def test_open_file__of_text__is_read_and_stays_open(tmp_path):
 @pytest.mark.parametrize("wrap", [io.StringIO, lambda text: io.BytesIO(text.encode())])
 def test_open_file__of_wide_characters__is_read(block, wrap):
     text = "\ufeffä Q0 漢字漢字 1 2.5 ü\nä Q0 ß 1 0.5 ü"
-    with mock.patch.object(lines, "_BLOCK", block):
+    with mock.patch.object(reader, "_BLOCK", block):
         found = rows(read_run(wrap(text)))
     assert found == [("ä", "漢字漢字", 2.5, "ü"), ("ä", "ß", 0.5, "ü")]
 
@@ -252,7 +252,7 @@ def test_run__bad_line__is_named_with_its_number_and_text(tmp_path, text, says, 
     good = b"".join(b"7 Q0 d%d 1 1.5 t\n# note\n\n" % i for i in range(40))
     path = tmp_path / "a.run"
     path.write_bytes(good + text + b"\n" + b"bad too\n" + LINE)
-    with mock.patch.object(lines, "_BLOCK", block), pytest.raises(SourceError) as raised:
+    with mock.patch.object(reader, "_BLOCK", block), pytest.raises(SourceError) as raised:
         read_run(path)
     assert str(raised.value).startswith(f"{str(path)!r}, line 121: ")
     assert says in str(raised.value)
@@ -292,7 +292,7 @@ def test_duplicates__name_both_lines(tmp_path, block):
     first, second = tmp_path / "a.run", tmp_path / "b.run"
     first.write_bytes(b"# c\n" + LINE + b"1 Q0 b 1 1 t\n" + b"2 Q0 a 1 1 t\n")
     second.write_bytes(b"\n3 Q0 a 1 1 t\n1 Q0 b 9 9 t\n" + LINE)
-    with mock.patch.object(lines, "_BLOCK", block), pytest.raises(SourceError) as raised:
+    with mock.patch.object(reader, "_BLOCK", block), pytest.raises(SourceError) as raised:
         read_run([first, second])
     both = f"{str(first)!r}, line 3 and {str(second)!r}, line 3."
     assert f"Query '1' has document 'b' twice: {both}" in str(raised.value)
@@ -423,4 +423,4 @@ def test_trec_eval_files__are_what_plain_reading_finds(shared_data: Path, tmp_pa
 @pytest.mark.compiled
 def test_split_fields__on_unaligned_windows__runs_an_entry_point_of_ours() -> None:
     read_run(b"q1 Q0 d1 1 2.5 tag\n")
-    assert lines.split_fields._entries, "each process would compile it with Numba"
+    assert reader.split_fields._entries, "each process would compile it with Numba"
