@@ -1,4 +1,4 @@
-"""Hold the comparison of two models by one measure, with its verdict."""
+"""Define the comparison of two models by one measure, with its verdict."""
 
 from __future__ import annotations
 

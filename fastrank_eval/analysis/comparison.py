@@ -1,4 +1,4 @@
-"""Hold the result of a comparison, and show it."""
+"""Define the result of a comparison, and show it."""
 
 from __future__ import annotations
 

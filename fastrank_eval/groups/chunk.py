@@ -1,4 +1,4 @@
-"""Hold whole groups: their rows and labels, and the rows with a score."""
+"""Define chunks: whole groups, their rows, labels and rows with a score."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hold the roles of columns, and the rows of a batch as read-only arrays.
+"""Define the roles of columns, and rows of a batch as read-only arrays.
 
 Validate a column of subtopics and combine those of each row to bits.
 """

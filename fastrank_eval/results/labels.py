@@ -1,4 +1,4 @@
-"""Hold what a result and a comparison share, of one label or more."""
+"""Define what a result and a comparison share, of one label or more."""
 
 from __future__ import annotations
 

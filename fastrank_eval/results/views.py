@@ -366,7 +366,7 @@ def by_slicing(
 def groups_differ(
     values: Iterable[_Record], by_model: bool, groups_of: Callable[[_Record], int]
 ) -> bool:
-    """Tell whether models, or measures, rest on different numbers of groups."""
+    """Return whether the numbers of groups differ by model or measure."""
     used: dict[tuple[str, str | None, str], set[int]] = {}
     for v in values:
         key = v.measure if by_model else v.score, v.by, v.slice

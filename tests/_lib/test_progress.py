@@ -254,7 +254,7 @@ def halfway(total: int | None) -> list[fe.Progress]:
     return steps("reading", total, 0, 1, 25_000_001)
 
 
-#: Columns of the terminal, what is told each second, and the line that stands there in the end.
+#: Columns of the terminal, the progress of each second, and the last line of the bar.
 BARS: dict[str, tuple[int, list[fe.Progress], str]] = {
     "wide": (
         80,

@@ -53,7 +53,7 @@ def test_per_group__has_a_column_for_each_model_and_measure(comparison) -> None:
     assert len(names) == 3 + 3 * 2
 
 
-def test_equal_models__have_no_least_difference_and_no_movers() -> None:
+def test_equal_models__have_no_least_difference_and_no_largest_changes() -> None:
     log = click_log(20)
     found = compare(log | {"new": log["old"]}, "GAUC")
     assert math.isnan(found.find("GAUC").mdd)

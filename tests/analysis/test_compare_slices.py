@@ -1,4 +1,4 @@
-"""compare(by=...): every slice is what its rows alone come to; how people read the slices."""
+"""compare(by=...): a slice has the numbers of its rows alone; reports of slices."""
 
 import re
 from dataclasses import asdict

@@ -624,7 +624,8 @@ def _sentence(night: Night, finding: Finding, *others: Finding) -> str:
     elif finding.kind in ("alarm", "drift", "undefined"):
         main = finding.detail
     elif finding.detail:
-        main = f"A gate on {_subject(night, finding)} cannot be judged: {finding.detail}"
+        reason = finding.detail.removeprefix("cannot be judged: ")
+        main = f"A gate on {_subject(night, finding)} cannot be judged: {reason}"
     elif finding.compared:
         main = _difference_sentence(night, finding)
     else:

@@ -1,4 +1,4 @@
-"""Hold pairs of query and document, find equal ones, and drop duplicates."""
+"""Store pairs of query and document, find equal ones, and drop duplicates."""
 
 from __future__ import annotations
 

@@ -237,7 +237,7 @@ def test_terminal__ctrl_c__leaves_one_line_and_no_file(
 @pytest.mark.parametrize(
     "number, times, codes, said, terminal",
     [
-        # What is left to do once it is told may be cut short.
+        # After the message, a second signal may end what remains.
         (signal.SIGTERM, 20, (143, -signal.SIGTERM), "terminated.", True),
         (signal.SIGTERM, 1, (143,), "terminated.", False),
         (signal.SIGHUP, 1, (129,), "hung up.", False),

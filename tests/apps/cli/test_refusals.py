@@ -38,7 +38,7 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def answer(words: str) -> list[str]:
-    """The one line that is told of words."""
+    """Return the one line that a command prints for these words."""
     words = words.removeprefix("$ ").replace("LOG", "log.parquet COLUMNS", 1)
     return [refusal(*shlex.split(words.replace("COLUMNS", "-g user -l click -s pctr")))]
 
