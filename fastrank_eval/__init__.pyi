@@ -22,8 +22,8 @@ from fastrank_eval.analysis.attribution import rela_impr as rela_impr
 from fastrank_eval.analysis.compare import compare as compare
 from fastrank_eval.analysis.compared_value import ComparedValue as ComparedValue
 from fastrank_eval.analysis.comparison import Comparison as Comparison
-from fastrank_eval.analysis.curve import Curve as Curve
 from fastrank_eval.analysis.curve import curve as curve
+from fastrank_eval.analysis.curve_points import Curve as Curve
 from fastrank_eval.analysis.explain import explain as explain
 from fastrank_eval.analysis.multiclass import ClassResult as ClassResult
 from fastrank_eval.analysis.multiclass import evaluate_classes as evaluate_classes

@@ -199,7 +199,7 @@ NIGHT_CHARTS = {"analysis.plots", "apps.nightly", "apps.nightly.time_charts"}
 #: that a plain run does not need: scattered rows, states and gates take 3 % of its start.
 LOCAL_FILES = {
     "fastrank_eval/_lib/jit.py": {"_lib"},
-    "fastrank_eval/analysis/curve.py": {"analysis.plot_files"},
+    "fastrank_eval/analysis/curve_points.py": {"analysis.plot_files"},
     "fastrank_eval/analysis/plot_files.py": {"analysis.forest", "analysis.plots"},
     "fastrank_eval/apps/nightly/config_checks.py": {"io.filters"},
     "fastrank_eval/apps/nightly/page.py": NIGHT_CHARTS,
@@ -210,7 +210,7 @@ LOCAL_FILES = {
     "fastrank_eval/results/evaluate.py": {"results.state"},
     "fastrank_eval/results/labels.py": {"analysis.plot_files", "results.gate_judge"},
     "fastrank_eval/results/result.py": {
-        *("analysis.attribution", "analysis.compare_results", "analysis.curve"),
+        *("analysis.attribution", "analysis.compare_results", "analysis.curve_points"),
     },
     "fastrank_eval/results/state.py": {"analysis.compare_results"},
 }

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from fastrank_eval._lib.arguments import checked, integer, typed
-from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.analysis.attribution import (
     Decomposition,
     decompose_by_slices,
@@ -40,7 +39,7 @@ from fastrank_eval.engine.records import (
     record_table,
 )
 from fastrank_eval.measures import measure as measure_of
-from fastrank_eval.results.labels import Labelled, stacked
+from fastrank_eval.results.labels import Labelled
 from fastrank_eval.results.lookup import find_slicing, find_value, refuse_pooled
 from fastrank_eval.results.notes import end_lines, names_of, plain_meta_with, report_notes
 from fastrank_eval.results.report import (
@@ -113,6 +112,7 @@ class Comparison(Labelled):
     """
 
     _schema = DIFFERENCE_SCHEMA
+    _keep = "compare() with keep='values' (evaluate() with keep='groups' for those of a state)"
 
     def __init__(
         self,
@@ -127,34 +127,14 @@ class Comparison(Labelled):
         evaluated: Sequence[MeasureValue] = (),
         parts: Mapping[str, Comparison] | None = None,
     ) -> None:
-        super().__init__(values, meta, scores, measures, requested, parts)
+        super().__init__(values, meta, scores, measures, requested, kept, parts)
         self.baseline = baseline
         self.joined = None if joined is None else dict(joined)
-        self._records = kept
         self.evaluated = tuple(evaluated)
 
     def __getitem__(self, label: str) -> Comparison:
         """Return the part of one of several labels; see `part`."""
         return self.part(label)
-
-    @property
-    def per_group(self) -> pa.Table:
-        """A table of one row for each group.
-
-        Returns
-        -------
-        pyarrow.Table
-            Key columns, ``rows``, ``positives`` and a float64 column ``score.measure`` for each
-            model and measure, null where undefined. Of a list of labels as in `Result`.
-
-        Raises
-        ------
-        ArgumentError
-            If values per group were not kept.
-        """
-        if self.labels:
-            return stacked({label: part.per_group for label, part in self._parts.items()})
-        return self._groups().table()
 
     @typed
     def find(
@@ -226,7 +206,7 @@ class Comparison(Labelled):
         refuse_pooled(measure)
         top = checked("top", top, integer(1))
         name = self._find_score(score)
-        records, delta = self._groups(), self._find(str(measure), name, "all").delta
+        records, delta = self.group_records(), self._find(str(measure), name, "all").delta
         base, model = records.scores.index(self.baseline), records.scores.index(name)
         return table_of_largest_changes(
             records, base, model, records.measures.index(measure), delta, top
@@ -326,20 +306,11 @@ class Comparison(Labelled):
             for mean in means
         }
 
-    def _groups(self) -> GroupRecords:
-        self._refuse_labels()
-        if self._records is None:
-            raise ArgumentError(
-                "values per group were not kept: call compare() with keep='values' (evaluate() "
-                "with keep='groups' for those of a state)."
-            )
-        return self._records
-
     @typed
     def tables_of_largest_changes(self, top: int) -> dict[tuple[str, str], pa.Table]:
         """List the largest changes of the first measure of groups, by candidate."""
         first = next((m for m in map(measure_of, self.measures) if not m.pooled), None)
-        if not top or first is None or self._records is None:
+        if not top or first is None or self._kept is None:
             return {}
         changes = {
             (score, str(first)): self._largest_changes_of(first, score, top)

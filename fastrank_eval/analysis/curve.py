@@ -2,263 +2,31 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
-from fastrank_eval._lib.arguments import (
-    check_one_label,
-    check_options,
-    checked,
-    one_of,
-    typed,
-)
-from fastrank_eval._lib.arrow import arrow_value, bytes_column, column_with_nulls
-from fastrank_eval._lib.dataclass import dataclass
-from fastrank_eval._lib.errors import ArgumentError
-from fastrank_eval.analysis import curve_points
+from fastrank_eval._lib.arguments import check_one_label, typed
+from fastrank_eval._lib.errors import MeasureError
 from fastrank_eval.analysis.curve_points import (
+    COLUMNS,
+    OPTIONS,
+    SCORE_KINDS,
     Columns,
-    Thresholds,
-    by_activity,
-    by_cutoff,
+    Curve,
+    Values,
+    curve_of,
+    read_choices,
 )
 from fastrank_eval.engine.options import check_names
-from fastrank_eval.engine.records import JSON_SCHEMAS, Meta, plain_value
-from fastrank_eval.measures import AUC, AvgPrec, Lift, LogLoss, Measure, parse_measures
+from fastrank_eval.engine.run import run
+from fastrank_eval.measures import AUC, LogLoss, Measure, measure, parse_measures
 from fastrank_eval.results.evaluate import evaluate
-from fastrank_eval.results.notes import (
-    end_lines,
-    plain_meta_with,
-    rows_left_out_notes,
-)
-from fastrank_eval.results.report import Lines, Report, count_text, number_text, printable
-from fastrank_eval.results.result import Result
-from fastrank_eval.results.views import View
-from fastrank_eval.stats.score_runs import RocSteps, ScoreTable
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-    from numpy.typing import NDArray
-
-_TEXT = pa.string()
-#: Types of columns; others are float64.
-_TYPES = {
-    **dict.fromkeys(("score", "measure", "bucket"), _TEXT),
-    **dict.fromkeys(("bin", "k", "rows", "least", "most"), pa.int64()),
-    **dict.fromkeys(("groups", "groups_used", "positives"), pa.int64()),
-}
-
-
-def _schema(names: Iterable[str]) -> pa.Schema:
-    columns = [(name, _TYPES.get(name, pa.float64())) for name in names]
-    return pa.schema([pa.field("score", _TEXT, nullable=False), *columns])
-
-
-#: Schema of each kind of curve.
-SCHEMAS = {kind: _schema(names) for kind, names in curve_points.COLUMNS.items()}
-
-
-@dataclass(frozen=True, repr=False)
-class Curve(View):
-    """The result of :func:`fastrank_eval.curve`.
-
-    Parameters
-    ----------
-    kind : str
-        One of ``"roc"``, ``"pr"``, ``"det"``, ``"lift"``, ``"calibration"``, ``"k"``,
-        ``"gauc-by-activity"``.
-    columns : dict of str to (dict of str to ndarray)
-        For each model (score column) the columns of its points.
-    values : dict of str to (dict of str to float)
-        For each model the summary values of the curve by name: ``{"pctr": {"AUC": 0.75}}``; NaN
-        where undefined.
-    undefined : dict of str to str
-        Models without a curve, with the reason: ``"single_class"``.
-    choices : dict of str to object
-        Options of the points, bins or buckets.
-    meta : Meta
-        Provenance and conventions of the points.
-    source : str
-        Name of the source of the rows, if it has one.
-    """
-
-    kind: str
-    columns: dict[str, dict[str, np.ndarray]]
-    values: dict[str, dict[str, float]]
-    undefined: dict[str, str]
-    choices: dict[str, object]
-    meta: Meta
-    source: str = ""
-
-    @property
-    def scores(self) -> tuple[str, ...]:
-        """Score columns, in the requested order."""
-        return tuple(self.columns)
-
-    @property
-    def notes(self) -> list[str]:
-        """Notes on rows that options have left out."""
-        return rows_left_out_notes(self.meta.conventions, self.meta.rows)
-
-    def records(self) -> pa.Table:
-        """Return one row for each point, models one after the other.
-
-        Returns
-        -------
-        pyarrow.Table
-            `score` (the model), then the columns of the kind; null where undefined.
-        """
-        schema = SCHEMAS[self.kind]
-        if any("weight" in columns for columns in self.columns.values()):
-            rows = schema.get_field_index("rows")
-            schema = schema.set(rows, pa.field("weight", pa.float64()))
-        tables = [
-            pa.table(
-                [
-                    pa.repeat(arrow_value(score, _TEXT), len(next(iter(columns.values())))),
-                    *(
-                        _arrow_array(columns[name], schema.field(name).type)
-                        for name in schema.names[1:]
-                    ),
-                ],
-                schema=schema,
-            )
-            for score, columns in self.columns.items()
-            if columns
-        ]
-        return pa.concat_tables(tables) if tables else schema.empty_table()
-
-    @typed
-    def of(self, score: str | None = None) -> dict[str, NDArray[Any]]:
-        """Get the columns of one model.
-
-        Parameters
-        ----------
-        score : str, optional
-            Score column; may be left out if there is one.
-
-        Returns
-        -------
-        dict of str to ndarray, shape (points,)
-            NaN where undefined.
-
-        Raises
-        ------
-        ArgumentError
-            If the model is unknown, or left out if there are several.
-        """
-        if score is None and len(self.scores) == 1:
-            score = self.scores[0]
-        return dict(self.columns[checked("score", score, one_of(*self.scores))])
-
-    def document(self) -> dict[str, Any]:
-        """Return the plain Python values that JSON has.
-
-        Returns
-        -------
-        dict
-            ``{"schema", "kind", "choices", "models": [{"score", "values", "undefined"}],
-            "points": [{...}], "meta"}`` of plain Python values; None for numbers that are not
-            finite.
-        """
-        return {
-            "schema": JSON_SCHEMAS["curve"],
-            "kind": self.kind,
-            "choices": plain_value(self.choices),
-            "models": [
-                {
-                    "score": score,
-                    "values": plain_value(self.values.get(score, {})),
-                    "undefined": self.undefined.get(score),
-                }
-                for score in self.scores
-            ],
-            "points": plain_value(self.records().to_pylist()),
-            "meta": plain_meta_with(self.notes, self.meta),
-        }
-
-    @typed
-    def plot(
-        self,
-        path: str | os.PathLike[str] | None = None,
-        *,
-        title: str | None = None,
-        overwrite: bool = False,
-    ) -> Figure:
-        """Draw all models in one picture.
-
-        It needs matplotlib (extra ``[plot]``).
-
-        Parameters
-        ----------
-        path : str or path, optional
-            A file to write, whose name ends in ``.png``, ``.svg`` or ``.html``.
-        title : str, optional
-            By default the kind of the curve.
-        overwrite : bool
-            Replace a file that exists.
-
-        Returns
-        -------
-        matplotlib.figure.Figure
-            The picture, which a notebook shows.
-
-        Raises
-        ------
-        ArgumentError
-            If matplotlib is not installed.
-        UndefinedError
-            If no model has a curve.
-        OutputError
-            If the file cannot be written, or its name has another ending.
-        """
-        from fastrank_eval.analysis.plot_files import curve_picture
-
-        return curve_picture(self, title, path, overwrite)
-
-    @typed
-    def report(self, *, wide: bool = False) -> Report:
-        """Build the report that people read; `wide` changes nothing.
-
-        Returns
-        -------
-        Report
-            The values of each model.
-        """
-        points = sum(len(next(iter(of.values()))) for of in self.columns.values() if of)
-        lines = [f"{self.kind} curve, {count_text(points, 'point')}"]
-        for score in self.scores:
-            values = self.values.get(score, {})
-            texts = ", ".join(f"{name} {number_text(value)}" for name, value in values.items())
-            lines.append(f"{score}: {self.undefined.get(score, texts)}")
-        title = printable(f"{self.kind} curve of {', '.join(self.scores)}")
-        ends = end_lines(self.meta, [], self.notes)
-        return Report(title, [Lines(list(map(printable, lines))), *ends])
-
-
-def _arrow_array(column: np.ndarray, kind: pa.DataType) -> pa.Array:
-    if kind == _TEXT:
-        return bytes_column([text.encode() for text in column.tolist()], _TEXT)
-    numbers = np.asarray(column, np.float64)
-    return column_with_nulls(numbers, np.isnan(numbers)).cast(kind)
-
-
-KINDS = tuple(SCHEMAS)
-#: Kinds that are computed from the distinct scores of all rows.
-_SCORE_KINDS = ("roc", "pr", "det", "lift", "calibration")
-#: Options of each kind with their defaults.
-_DEFAULTS: dict[str, dict[str, Any]] = {
-    **{kind: {"points": "corners"} for kind in ("roc", "pr", "det", "lift")},
-    "calibration": {"bins": 10, "binning": "equal-count", "confidence": 0.95, "sampling_rate": 1},
-    "k": {"measure": "nDCG", "cutoffs": range(1, 51)},
-    "gauc-by-activity": {"measure": "GAUC", "activity": "rows", "buckets": (1, 5, 20, 100)},
-}
-_OPTIONS = ("rel", *dict.fromkeys(name for of_kind in _DEFAULTS.values() for name in of_kind))
+from fastrank_eval.results.result import Result, result_of
 
 
 @typed
@@ -341,125 +109,31 @@ def curve(
     array([0. , 0.5, 0.5, 1. , 1. ])
     """
     given = locals()
-    requested = {name: given[name] for name in _OPTIONS}
-    choices = _choices(kind, requested)
+    choices = read_choices(kind, {name: given[name] for name in OPTIONS})
     check_names("curve", options, curve)
     check_one_label(options.get("label"))
     name = _source_name(source)
-    if kind in _SCORE_KINDS:
-        needed: list[Measure] = [AUC(rel=rel) if rel is not None else AUC]
+    if kind in SCORE_KINDS:
+        least = 1.0 if rel is None else rel
+        needed: list[Measure] = [AUC(rel=least) if rel is not None else AUC]
         if kind == "calibration":
             needed.append(LogLoss)  # raises if a score is not a probability, with its row
         result = evaluate(source, measures=needed, keep="scores", **options)
-        least = 1.0 if rel is None else rel
-        return _curve_of_result(result, kind, least, choices, name)
-    if kind == "k":
-        result, columns = by_cutoff(source, choices["measure"], choices["cutoffs"], options)
-    else:
-        result, columns = by_activity(
-            source, choices["measure"], choices["activity"], choices["buckets"], options
-        )
-    shown = ",".join(m.display_name for m in parse_measures(choices["measure"]))
-    choices = {**choices, "measure": shown}
-    choices.pop("cutoffs", None)
-    return _curve_of_groups(kind, result, columns, choices, name)
-
-
-@typed
-def curve_of(result: Result, kind: str, *, rel: float = 1, **choices: Any) -> Curve:
-    """Compute a curve from a result with scores; see `Result.curve`."""
-    if kind not in _SCORE_KINDS:
-        raise ArgumentError(
-            f"kind: must be one of {', '.join(map(repr, _SCORE_KINDS))} for a result, got "
-            f"{kind!r}; for other kinds call fastrank_eval.curve()."
-        )
-    if kind == "calibration":
-        choices.setdefault("sampling_rate", result.meta.conventions["sampling_rate"])
-    return _curve_of_result(result, kind, rel, _choices(kind, choices), "")
-
-
-def _choices(kind: str, requested: Mapping[str, Any]) -> dict[str, Any]:
-    """Check the options of a kind and fill in the defaults."""
-    checked("kind", kind, one_of(*KINDS))
-    choices = dict(_DEFAULTS[kind])
-    check_options("curve", requested, _OPTIONS)
-    for name, value in requested.items():
-        if value is None or (name == "rel" and kind in _SCORE_KINDS):
-            continue
-        if name not in choices:
-            raise ArgumentError(f"a {kind} curve has no {name}; it has {', '.join(choices)}.")
-        read = curve_points.READERS.get(name)
-        choices[name] = checked(name, value, read) if read else value
-    if "bins" in choices:
-        LogLoss(sampling_rate=choices["sampling_rate"])  # raises if it is not a rate
-    return choices
-
-
-def _curve_of_result(
-    result: Result, kind: str, rel: float, options: dict[str, Any], name: str
-) -> Curve:
-    columns: dict[str, dict[str, np.ndarray]] = {}
-    values: dict[str, dict[str, float]] = {}
-    undefined: dict[str, str] = {}
-    for score in result.scores:
-        table = result.score_table(score, rel)
-        columns[score], values[score] = {}, {}
-        missing = _missing_reason(kind, table)
-        if missing:
-            undefined[score] = missing
-        elif kind == "calibration":
-            columns[score] = curve_points.calibration_bins(table, score, **options)
-            values[score] = {"ECE": curve_points.expected_error(columns[score])}
-        else:
-            thresholds = Thresholds.of(table)
-            columns[score] = curve_points.curve_columns(kind, thresholds, options["points"])
-            summary = {"AUC": result.value(AUC(rel=rel), score)} if kind == "roc" else {}
-            summary |= _summary_values(kind, table, thresholds)
-            values[score] = {**summary, "positive rate": float(thresholds.precision[-1])}
-    choices = {**options, **({} if rel == 1 else {"rel": rel})}
-    return Curve(kind, columns, values, undefined, choices, result.meta, name)
-
-
-def _missing_reason(kind: str, table: ScoreTable) -> str | None:
-    """Return the reason why a model has no curve, or None."""
-    if not len(table.score):
-        return "no_rows"
-    if kind in ("roc", "det"):
-        return table.missing
-    needed = table.positive + (table.other if kind == "calibration" else 0)
-    return None if needed > 0 else table.missing
-
-
-def _summary_values(kind: str, table: ScoreTable, thresholds: Thresholds) -> dict[str, float]:
-    """Compute the summary values of a threshold curve other than ROC."""
-    if kind == "pr":
-        return {"AvgPrec": AvgPrec.from_steps(RocSteps.from_table(table)).value}
-    if kind == "det":
-        return {"EER": curve_points.equal_error_rate(thresholds)}
-    return {"Lift@10%": Lift(top=0.1).from_table(table).value} if kind == "lift" else {}
-
-
-def _curve_of_groups(
-    kind: str, result: Result, columns: Columns, choices: dict[str, Any], name: str
-) -> Curve:
-    values: dict[str, dict[str, float]] = {score: {} for score in result.scores}
-    meta = result.meta
-    if kind == "k":
-        for score, of_score in columns.items():
-            last_cutoff = int(of_score["k"].max())
-            last = of_score["k"] == last_cutoff
-            pairs = zip(of_score["measure"][last], of_score["value"][last].tolist(), strict=True)
-            values[score] = {f"{text}@{last_cutoff}": value for text, value in pairs}
-        options: Any = meta.conventions["measures"]
-        options_at_last = {m: options[m] for m in options if m.endswith(f"@{last_cutoff}")}
-        meta = replace(meta, conventions={**meta.conventions, "measures": options_at_last})
-    else:
-        for value in result:
-            if value.by is None:  # of all rows, not of a bucket
-                values[value.score][value.measure] = value.value
+        return curve_of(result, kind, least, choices, name)
+    of_kind = _by_cutoff if kind == "k" else _by_activity
+    result, columns, values = of_kind(source, options, **choices)
     undefined = {
         score: "no_groups" for score in result.scores if np.isnan(columns[score]["value"]).all()
     }
+    shown = ",".join(m.display_name for m in parse_measures(choices["measure"]))
+    choices = {**choices, "measure": shown}
+    meta = result.meta
+    if kind == "k":
+        # Of all cutoffs the options are the same.
+        all_options: Any = meta.conventions["measures"]
+        last = f"@{choices.pop('cutoffs')[-1]}"
+        options_at_last = {m: of for m, of in all_options.items() if m.endswith(last)}
+        meta = replace(meta, conventions={**meta.conventions, "measures": options_at_last})
     return Curve(kind, columns, values, undefined, choices, meta, name)
 
 
@@ -473,3 +147,90 @@ def _source_name(source: object) -> str:
     first = os.fspath(paths[0])
     name = "standard input" if first == "-" else os.path.basename(os.path.normpath(first))  # noqa: PTH119 - a glob
     return str(name) if len(paths) == 1 else f"{name} and {len(paths) - 1} more"
+
+
+def _by_cutoff(
+    source: object,
+    options: Mapping[str, Any],
+    measure: str | Measure | Sequence[str | Measure],
+    cutoffs: Sequence[int],
+) -> tuple[Result, Columns, Values]:
+    """Evaluate each measure at each cutoff, in one pass over the rows."""
+    families = parse_measures(measure)
+    for family in families:
+        if family.cutoff is not None:
+            raise MeasureError(
+                f"measures: must have no cutoff, because the curve has its own, got {family}; "
+                "leave the cutoff out."
+            )
+    points = [(m, k) for m in families for k in cutoffs]
+    result = evaluate(source, measures=[m @ k for m, k in points], keep="", **options)
+    shared = {
+        "measure": np.array([str(m) for m, _ in points]),
+        "k": np.array([k for _, k in points]),
+    }
+    columns, values = {}, {}
+    last = cutoffs[-1]
+    for score in result.scores:
+        numbers = [result.value(m @ k, score) for m, k in points]
+        columns[score] = {**shared, "value": np.array(numbers)}
+        values[score] = {f"{m}@{last}": result.value(m @ last, score) for m in families}
+    return result, columns, values
+
+
+def _by_activity(
+    source: object,
+    options: Mapping[str, Any],
+    measure: str | Measure,
+    activity: str,
+    buckets: Sequence[int],
+) -> tuple[Result, Columns, Values]:
+    """Evaluate a measure over the groups of each bucket of activity."""
+    _check_mean(measure)
+    by = f"@{activity}:{','.join(map(str, buckets))}"
+    evaluation = run(source, measures=[measure], keep="", by=by, **options)
+    result = result_of(evaluation)
+    _check_mean(result.measures[0])
+    ((slicing,), (sums,)) = evaluation.plan.slice_encoders, evaluation.totals.slices
+    # Bucket 0 has the groups below the first edge: it is left out.
+    indices = range(1, len(buckets) + 1)
+    labels = [slicing.slices().labels[index] for index in indices]
+    found = {(v.score, v.slice): v for v in result}
+    pairs = [*zip(buckets, [*buckets[1:], None], strict=True)]
+    shared = {
+        "bucket": [_bucket(least, next_edge) for least, next_edge in pairs],
+        "least": buckets,
+        "most": [math.nan if next_edge is None else next_edge - 1 for _, next_edge in pairs],
+        "groups": [sums.groups(index) for index in indices],
+        "rows": [sums.rows(index) for index in indices],
+        "positives": [sums.positives(index) for index in indices],
+    }
+    columns: Columns = {}
+    for score in result.scores:
+        own = [found.get((score, label)) for label in labels]
+        of_score = {
+            **shared,
+            "groups_used": [0 if v is None else v.groups_used for v in own],
+            "value": [math.nan if v is None else v.value for v in own],
+            "standard_error": [math.nan if v is None else v.se for v in own],
+        }
+        names = COLUMNS["gauc-by-activity"]
+        columns[score] = {name: np.array(of_score[name]) for name in names}
+    # Of all rows, not of a bucket.
+    values = {score: {v.measure: v.value} for (score, _), v in found.items() if v.by is None}
+    return result, columns, values
+
+
+def _bucket(least: int, next_edge: int | None) -> str:
+    if next_edge is None:
+        return f"{least}+"
+    return str(least) if next_edge == least + 1 else f"{least}–{next_edge - 1}"
+
+
+def _check_mean(requested: str | Measure) -> None:
+    wanted = measure(requested)
+    if wanted.pooled or wanted.aggregate != "mean":
+        raise MeasureError(
+            f"measure: must be a mean over groups, got {wanted}; choose GAUC or nDCG@10, for "
+            "instance."
+        )

@@ -2,24 +2,41 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
+import os
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
+import pyarrow as pa
 
-from fastrank_eval._lib.arguments import Reader, Unfit, integer, is_whole, number, one_of
+from fastrank_eval._lib.arguments import (
+    Reader,
+    Unfit,
+    check_options,
+    checked,
+    integer,
+    is_whole,
+    number,
+    one_of,
+    typed,
+)
+from fastrank_eval._lib.arrow import arrow_value, bytes_column, column_with_nulls
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.elementary import ratio
-from fastrank_eval._lib.errors import ColumnError, MeasureError
-from fastrank_eval.engine.run import run
-from fastrank_eval.measures import Measure, measure, parse_measures
+from fastrank_eval._lib.errors import ArgumentError, ColumnError
+from fastrank_eval.engine.records import JSON_SCHEMAS, Meta, plain_value
+from fastrank_eval.measures import AUC, AvgPrec, Lift, LogLoss
 from fastrank_eval.measures.calibration import Outcomes
-from fastrank_eval.results.evaluate import evaluate
-from fastrank_eval.results.result import Result, result_of
+from fastrank_eval.results.notes import end_lines, plain_meta_with, rows_left_out_notes
+from fastrank_eval.results.report import Lines, Report, count_text, number_text, printable
+from fastrank_eval.results.views import View
 from fastrank_eval.stats.intervals import normal_quantile
-from fastrank_eval.stats.score_runs import ScoreTable
+from fastrank_eval.stats.score_runs import RocSteps, ScoreTable
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)
@@ -376,88 +393,291 @@ READERS: dict[str, Reader] = {
     "activity": one_of("rows", "positives"),
     "buckets": _buckets,
 }
-#: Columns of points by model.
+
+
+#: Columns of points, and summary values, by model.
 Columns = dict[str, dict[str, np.ndarray]]
+Values = dict[str, dict[str, float]]
+_TEXT = pa.string()
+#: Types of columns; others are float64.
+_TYPES = {
+    **dict.fromkeys(("score", "measure", "bucket"), _TEXT),
+    **dict.fromkeys(("bin", "k", "rows", "least", "most"), pa.int64()),
+    **dict.fromkeys(("groups", "groups_used", "positives"), pa.int64()),
+}
 
 
-def by_cutoff(
-    source: object,
-    measures: str | Measure | Sequence[str | Measure],
-    cutoffs: Sequence[int],
-    options: Mapping[str, Any],
-) -> tuple[Result, Columns]:
-    """Evaluate each measure at each cutoff, in one pass over the rows."""
-    families = parse_measures(measures)
-    for family in families:
-        if family.cutoff is not None:
-            raise MeasureError(
-                f"measures: must have no cutoff, because the curve has its own, got {family}; "
-                "leave the cutoff out."
+def _schema(names: Iterable[str]) -> pa.Schema:
+    columns = [(name, _TYPES.get(name, pa.float64())) for name in names]
+    return pa.schema([pa.field("score", _TEXT, nullable=False), *columns])
+
+
+#: Schema of each kind of curve.
+SCHEMAS = {kind: _schema(names) for kind, names in COLUMNS.items()}
+
+
+@dataclass(frozen=True, repr=False)
+class Curve(View):
+    """The result of :func:`fastrank_eval.curve`.
+
+    Parameters
+    ----------
+    kind : str
+        One of ``"roc"``, ``"pr"``, ``"det"``, ``"lift"``, ``"calibration"``, ``"k"``,
+        ``"gauc-by-activity"``.
+    columns : dict of str to (dict of str to ndarray)
+        For each model (score column) the columns of its points.
+    values : dict of str to (dict of str to float)
+        For each model the summary values of the curve by name: ``{"pctr": {"AUC": 0.75}}``; NaN
+        where undefined.
+    undefined : dict of str to str
+        Models without a curve, with the reason: ``"single_class"``.
+    choices : dict of str to object
+        Options of the points, bins or buckets.
+    meta : Meta
+        Provenance and conventions of the points.
+    source : str
+        Name of the source of the rows, if it has one.
+    """
+
+    kind: str
+    columns: Columns
+    values: Values
+    undefined: dict[str, str]
+    choices: dict[str, object]
+    meta: Meta
+    source: str = ""
+
+    @property
+    def scores(self) -> tuple[str, ...]:
+        """Score columns, in the requested order."""
+        return tuple(self.columns)
+
+    @property
+    def notes(self) -> list[str]:
+        """Notes on rows that options have left out."""
+        return rows_left_out_notes(self.meta.conventions, self.meta.rows)
+
+    def records(self) -> pa.Table:
+        """Return one row for each point, models one after the other.
+
+        Returns
+        -------
+        pyarrow.Table
+            `score` (the model), then the columns of the kind; null where undefined.
+        """
+        schema = SCHEMAS[self.kind]
+        if any("weight" in columns for columns in self.columns.values()):
+            rows = schema.get_field_index("rows")
+            schema = schema.set(rows, pa.field("weight", pa.float64()))
+        tables = [
+            pa.table(
+                [
+                    pa.repeat(arrow_value(score, _TEXT), len(next(iter(columns.values())))),
+                    *(
+                        _arrow_array(columns[name], schema.field(name).type)
+                        for name in schema.names[1:]
+                    ),
+                ],
+                schema=schema,
             )
-    result = evaluate(
-        source, measures=[m @ k for m in families for k in cutoffs], keep="", **options
-    )
-    points = [(m, k) for m in families for k in cutoffs]
-    shared = {
-        "measure": np.array([str(m) for m, _ in points]),
-        "k": np.array([k for _, k in points]),
-    }
-    return result, {
-        score: {**shared, "value": np.array([result.value(m @ k, score) for m, k in points])}
-        for score in result.scores
-    }
+            for score, columns in self.columns.items()
+            if columns
+        ]
+        return pa.concat_tables(tables) if tables else schema.empty_table()
 
+    @typed
+    def of(self, score: str | None = None) -> dict[str, NDArray[Any]]:
+        """Get the columns of one model.
 
-def by_activity(
-    source: object,
-    requested: str | Measure,
-    activity: str,
-    edges: Sequence[int],
-    options: Mapping[str, Any],
-) -> tuple[Result, Columns]:
-    """Evaluate a measure over the groups of each bucket of activity."""
-    _check_mean(measure(requested))
-    by = f"@{activity}:{','.join(map(str, edges))}"
-    evaluation = run(source, measures=[requested], keep="", by=by, **options)
-    result = result_of(evaluation)
-    _check_mean(measure(result.measures[0]))
-    ((slicing,), (sums,)) = evaluation.plan.slice_encoders, evaluation.totals.slices
-    # Bucket 0 has the groups below the first edge: it is left out.
-    buckets = range(1, len(edges) + 1)
-    labels = [slicing.slices().labels[bucket] for bucket in buckets]
-    values = {(v.score, v.slice): v for v in result}
-    pairs = [*zip(edges, [*edges[1:], None], strict=True)]
-    shared = {
-        "bucket": [_bucket(least, next_edge) for least, next_edge in pairs],
-        "least": edges,
-        "most": [math.nan if next_edge is None else next_edge - 1 for _, next_edge in pairs],
-        "groups": [sums.groups(bucket) for bucket in buckets],
-        "rows": [sums.rows(bucket) for bucket in buckets],
-        "positives": [sums.positives(bucket) for bucket in buckets],
-    }
-    columns: Columns = {}
-    for score in result.scores:
-        own = [values.get((score, label)) for label in labels]
-        of_score = {
-            **shared,
-            "groups_used": [0 if v is None else v.groups_used for v in own],
-            "value": [math.nan if v is None else v.value for v in own],
-            "standard_error": [math.nan if v is None else v.se for v in own],
+        Parameters
+        ----------
+        score : str, optional
+            Score column; may be left out if there is one.
+
+        Returns
+        -------
+        dict of str to ndarray, shape (points,)
+            NaN where undefined.
+
+        Raises
+        ------
+        ArgumentError
+            If the model is unknown, or left out if there are several.
+        """
+        if score is None and len(self.scores) == 1:
+            score = self.scores[0]
+        return dict(self.columns[checked("score", score, one_of(*self.scores))])
+
+    def document(self) -> dict[str, Any]:
+        """Return the plain Python values that JSON has.
+
+        Returns
+        -------
+        dict
+            ``{"schema", "kind", "choices", "models": [{"score", "values", "undefined"}],
+            "points": [{...}], "meta"}`` of plain Python values; None for numbers that are not
+            finite.
+        """
+        return {
+            "schema": JSON_SCHEMAS["curve"],
+            "kind": self.kind,
+            "choices": plain_value(self.choices),
+            "models": [
+                {
+                    "score": score,
+                    "values": plain_value(self.values.get(score, {})),
+                    "undefined": self.undefined.get(score),
+                }
+                for score in self.scores
+            ],
+            "points": plain_value(self.records().to_pylist()),
+            "meta": plain_meta_with(self.notes, self.meta),
         }
-        names = COLUMNS["gauc-by-activity"]
-        columns[score] = {name: np.array(of_score[name]) for name in names}
-    return result, columns
+
+    @typed
+    def plot(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        title: str | None = None,
+        overwrite: bool = False,
+    ) -> Figure:
+        """Draw all models in one picture.
+
+        It needs matplotlib (extra ``[plot]``).
+
+        Parameters
+        ----------
+        path : str or path, optional
+            A file to write, whose name ends in ``.png``, ``.svg`` or ``.html``.
+        title : str, optional
+            By default the kind of the curve.
+        overwrite : bool
+            Replace a file that exists.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            The picture, which a notebook shows.
+
+        Raises
+        ------
+        ArgumentError
+            If matplotlib is not installed.
+        UndefinedError
+            If no model has a curve.
+        OutputError
+            If the file cannot be written, or its name has another ending.
+        """
+        from fastrank_eval.analysis.plot_files import curve_picture
+
+        return curve_picture(self, title, path, overwrite)
+
+    @typed
+    def report(self, *, wide: bool = False) -> Report:
+        """Build the report that people read; `wide` changes nothing.
+
+        Returns
+        -------
+        Report
+            The values of each model.
+        """
+        points = sum(len(next(iter(of.values()))) for of in self.columns.values() if of)
+        lines = [f"{self.kind} curve, {count_text(points, 'point')}"]
+        for score in self.scores:
+            values = self.values.get(score, {})
+            texts = ", ".join(f"{name} {number_text(value)}" for name, value in values.items())
+            lines.append(f"{score}: {self.undefined.get(score, texts)}")
+        title = printable(f"{self.kind} curve of {', '.join(self.scores)}")
+        ends = end_lines(self.meta, [], self.notes)
+        return Report(title, [Lines(list(map(printable, lines))), *ends])
 
 
-def _bucket(least: int, next_edge: int | None) -> str:
-    if next_edge is None:
-        return f"{least}+"
-    return str(least) if next_edge == least + 1 else f"{least}–{next_edge - 1}"
+def _arrow_array(column: np.ndarray, kind: pa.DataType) -> pa.Array:
+    if kind == _TEXT:
+        return bytes_column([text.encode() for text in column.tolist()], _TEXT)
+    numbers = np.asarray(column, np.float64)
+    return column_with_nulls(numbers, np.isnan(numbers)).cast(kind)
 
 
-def _check_mean(wanted: Measure) -> None:
-    if wanted.pooled or wanted.aggregate != "mean":
-        raise MeasureError(
-            f"measure: must be a mean over groups, got {wanted}; choose GAUC or nDCG@10, for "
-            "instance."
-        )
+#: Kinds that are computed from the distinct scores of all rows.
+SCORE_KINDS = ("roc", "pr", "det", "lift", "calibration")
+#: Options of each kind with their defaults.
+_DEFAULTS: dict[str, dict[str, Any]] = {
+    **{kind: {"points": "corners"} for kind in ("roc", "pr", "det", "lift")},
+    "calibration": {"bins": 10, "binning": "equal-count", "confidence": 0.95, "sampling_rate": 1},
+    "k": {"measure": "nDCG", "cutoffs": range(1, 51)},
+    "gauc-by-activity": {"measure": "GAUC", "activity": "rows", "buckets": (1, 5, 20, 100)},
+}
+OPTIONS = ("rel", *dict.fromkeys(name for of_kind in _DEFAULTS.values() for name in of_kind))
+
+
+class Scored(Protocol):
+    """What has the scores of all rows: a `Result`."""
+
+    scores: tuple[str, ...]
+    meta: Meta
+
+    def score_table(self, score: str, rel: float = 1) -> ScoreTable:
+        """Return the distinct scores of a model."""
+
+    def value(self, measure: Any, score: str | None = None) -> float:
+        """Return the value of a measure of all rows."""
+
+
+def read_choices(kind: str, requested: Mapping[str, Any]) -> dict[str, Any]:
+    """Check the options of a kind and fill in the defaults."""
+    choices = dict(_DEFAULTS[checked("kind", kind, one_of(*SCHEMAS))])
+    check_options("curve", requested, OPTIONS)
+    for name, value in requested.items():
+        if value is None or (name == "rel" and kind in SCORE_KINDS):
+            continue
+        if name not in choices:
+            raise ArgumentError(f"a {kind} curve has no {name}; it has {', '.join(choices)}.")
+        read = READERS.get(name)
+        choices[name] = checked(name, value, read) if read else value
+    if "bins" in choices:
+        LogLoss(sampling_rate=choices["sampling_rate"])  # raises if it is not a rate
+    return choices
+
+
+def curve_of(
+    result: Scored, kind: str, rel: float, choices: dict[str, Any], source: str = ""
+) -> Curve:
+    """Compute a curve of scores, with the choices of `read_choices`."""
+    columns: Columns = {score: {} for score in result.scores}
+    values: Values = {score: {} for score in result.scores}
+    undefined: dict[str, str] = {}
+    for score in result.scores:
+        table = result.score_table(score, rel)
+        missing = _missing_reason(kind, table)
+        if missing:
+            undefined[score] = missing
+        elif kind == "calibration":
+            columns[score] = calibration_bins(table, score, **choices)
+            values[score] = {"ECE": expected_error(columns[score])}
+        else:
+            thresholds = Thresholds.of(table)
+            columns[score] = curve_columns(kind, thresholds, choices["points"])
+            if kind == "roc":
+                summary = {"AUC": result.value(AUC(rel=rel), score)}
+            elif kind == "pr":
+                summary = {"AvgPrec": AvgPrec.from_steps(RocSteps.from_table(table)).value}
+            elif kind == "det":
+                summary = {"EER": equal_error_rate(thresholds)}
+            else:
+                summary = {"Lift@10%": Lift(top=0.1).from_table(table).value}
+            values[score] = {**summary, "positive rate": float(thresholds.precision[-1])}
+    choices = {**choices, **({} if rel == 1 else {"rel": rel})}
+    return Curve(kind, columns, values, undefined, choices, result.meta, source)
+
+
+def _missing_reason(kind: str, table: ScoreTable) -> str | None:
+    """Return the reason why a model has no curve, or None."""
+    if not len(table.score):
+        return "no_rows"
+    if kind in ("roc", "det"):
+        return table.missing
+    needed = table.positive + (table.other if kind == "calibration" else 0)
+    return None if needed > 0 else table.missing

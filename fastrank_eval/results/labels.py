@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from fastrank_eval._lib.arguments import typed
 from fastrank_eval._lib.errors import ArgumentError, near
-from fastrank_eval.engine.records import Meta, display_names, record_rows
+from fastrank_eval.engine.records import GroupRecords, Meta, display_names, record_rows
 from fastrank_eval.measures import Measure, measure, parse_measures
 from fastrank_eval.measures.parser import find_computed
 from fastrank_eval.results.gates import Gate, Verdict, gate
@@ -35,6 +35,8 @@ class Labelled(View):
     meta : Meta
     scores, measures : sequence of str
     requested : mapping of str to str, optional
+    groups : pyarrow.Table, GroupRecords or callable, optional
+        The values of every group, or a function that collects them.
     parts : mapping of str to Labelled, optional
         What each of several labels has for itself.
 
@@ -46,6 +48,8 @@ class Labelled(View):
 
     #: The columns of `records`.
     _schema: ClassVar[pa.Schema]
+    #: The call that keeps the values of groups.
+    _keep: ClassVar[str]
     evaluated: tuple[Any, ...] = ()
     baseline: Any = None
 
@@ -56,6 +60,7 @@ class Labelled(View):
         scores: Sequence[str],
         measures: Sequence[str],
         requested: Mapping[str, str] | None = None,
+        groups: pa.Table | GroupRecords | Callable[[], GroupRecords] | None = None,
         parts: Mapping[str, Self] | None = None,
     ) -> None:
         self.values = tuple(values)
@@ -63,6 +68,7 @@ class Labelled(View):
         self.scores = tuple(scores)
         self.measures = tuple(measures)
         self.requested = dict(requested or {})
+        self._kept = groups
         self._parts = dict(parts or {})
         self.labels = tuple(self._parts)
 
@@ -120,6 +126,58 @@ class Labelled(View):
     def _find_score(self, name: str | None) -> str:
         self._refuse_labels()
         return find_score(name, self.scores, self.names)
+
+    @property
+    def per_group(self) -> pa.Table:
+        """The table of groups: one row a group, in the order of their first rows.
+
+        Returns
+        -------
+        pyarrow.Table
+            Key columns, ``rows``, ``positives`` and a float64 column a measure, null where
+            undefined. Its name is the measure's canonical text, such as ``AP`` for MAP; with
+            several scores it is ``score.measure``. Of a list of labels, the tables one below the
+            other, ``label`` first; a measure that a label does not have is null.
+
+        Raises
+        ------
+        ArgumentError
+            If the values of groups were not kept.
+        """
+        if self.labels:
+            return stacked({label: part.per_group for label, part in self._parts.items()})
+        groups = self._groups()
+        return groups if isinstance(groups, pa.Table) else self._table
+
+    @cached_property
+    def _table(self) -> pa.Table:
+        return self.group_records().table()
+
+    def group_records(self) -> GroupRecords:
+        """Return keys, values and weights of every group."""
+        groups = self._groups()
+        if isinstance(groups, pa.Table):
+            raise ArgumentError("this result has no groups that could be compared one by one.")
+        return groups
+
+    def _groups(self) -> pa.Table | GroupRecords:
+        """Collect the groups once; the first call may take a while."""
+        self._refuse_labels()
+        if self._kept is None and self.meta.rows and not self.meta.groups:
+            raise ArgumentError(
+                "rows were not grouped, because no measure needs groups: call evaluate() with "
+                "group=... and keep='values'."
+            )
+        if self._kept is None:
+            raise ArgumentError(f"values per group were not kept: call {self._keep}.")
+        if callable(self._kept):
+            self._kept = self._kept()
+        return self._kept
+
+    def __getstate__(self) -> dict[str, Any]:
+        if callable(self._kept):  # it refers to locks of the run, which cannot be pickled
+            self._groups()
+        return self.__dict__
 
     @property
     def _columns(self) -> pa.Schema:

@@ -25,7 +25,7 @@ from fastrank_eval.engine.records import (
 from fastrank_eval.engine.run import Evaluation
 from fastrank_eval.engine.totals import CalibrationTables, calibration_tables
 from fastrank_eval.measures import measure
-from fastrank_eval.results.labels import Labelled, stacked
+from fastrank_eval.results.labels import Labelled
 from fastrank_eval.results.lookup import (
     find_calibration,
     find_slices,
@@ -40,7 +40,7 @@ from fastrank_eval.results.views import slice_rows
 
 if TYPE_CHECKING:
     from fastrank_eval.analysis.comparison import Comparison
-    from fastrank_eval.analysis.curve import Curve
+    from fastrank_eval.analysis.curve_points import Curve
     from fastrank_eval.measures import Measure
     from fastrank_eval.results.state import State
     from fastrank_eval.stats.score_runs import ScoreTable
@@ -100,6 +100,7 @@ class Result(Labelled):
     """
 
     _schema = VALUE_SCHEMA
+    _keep = "evaluate() with keep='values' (keep='groups' for those of a state)"
     values: tuple[MeasureValue, ...]
 
     def __init__(
@@ -115,8 +116,7 @@ class Result(Labelled):
         calibration: CalibrationTables | None = None,
         parts: Mapping[str, Result] | None = None,
     ) -> None:
-        super().__init__(values, meta, scores, measures, requested, parts)
-        self._per_group: pa.Table | GroupRecords | Callable[[], GroupRecords] | None = per_group
+        super().__init__(values, meta, scores, measures, requested, per_group, parts)
         self._score_tables = score_tables
         self._state = state
         #: The slices of multicalibration errors, by score column and measure.
@@ -357,57 +357,6 @@ class Result(Labelled):
         return rela_impr(self._value_of(text, score).value, other._value_of(text, base_name).value)
 
     @property
-    def per_group(self) -> pa.Table:
-        """The table of groups: one row a group, in the order of their first rows.
-
-        Returns
-        -------
-        pyarrow.Table
-            Key columns, ``rows``, ``positives`` and a float64 column a measure, null where
-            undefined. Its name is the measure's canonical text, such as ``AP`` for MAP; with
-            several scores it is ``score.measure``. Of a list of labels, the tables one below the
-            other, ``label`` first; a measure that a label does not have is null.
-
-        Raises
-        ------
-        ArgumentError
-            If the evaluation did not keep the values of groups.
-        """
-        if self.labels:
-            return stacked({label: part.per_group for label, part in self._parts.items()})
-        groups = self._groups()
-        return groups if isinstance(groups, pa.Table) else self._table
-
-    @cached_property
-    def _table(self) -> pa.Table:
-        return self.group_records().table()
-
-    def group_records(self) -> GroupRecords:
-        """Return keys, values and weights of every group."""
-        groups = self._groups()
-        if isinstance(groups, pa.Table):
-            raise ArgumentError("this result has no groups that could be compared one by one.")
-        return groups
-
-    def _groups(self) -> pa.Table | GroupRecords:
-        """Collect the groups once; the first call may take a while."""
-        self._refuse_labels()
-        groups = self._per_group
-        if groups is None and self.meta.rows and not self.meta.groups:
-            raise ArgumentError(
-                "rows were not grouped, because no measure needs groups: call evaluate() with "
-                "group=... and keep='values'."
-            )
-        if groups is None:
-            raise ArgumentError(
-                "values per group were not kept: call evaluate() with keep='values' (keep='groups' "
-                "for those of a state)."
-            )
-        if callable(groups):
-            groups = self._per_group = groups()
-        return groups
-
-    @property
     def state(self) -> State:
         """The state of the evaluation, which can be saved and merged.
 
@@ -553,14 +502,16 @@ class Result(Labelled):
         ArgumentError
             If the scores were not kept, or a choice is unknown.
         """
-        from fastrank_eval.analysis.curve import curve_of
+        from fastrank_eval.analysis.curve_points import SCORE_KINDS, curve_of, read_choices
 
-        return curve_of(self, kind, rel=rel, **choices)
-
-    def __getstate__(self) -> dict[str, Any]:
-        if callable(self._per_group):  # it refers to locks of the run, which cannot be pickled
-            self._groups()
-        return self.__dict__
+        if kind not in SCORE_KINDS:
+            raise ArgumentError(
+                f"kind: must be one of {', '.join(map(repr, SCORE_KINDS))} for a result, got "
+                f"{kind!r}; for other kinds call fastrank_eval.curve()."
+            )
+        if kind == "calibration":
+            choices.setdefault("sampling_rate", self.meta.conventions["sampling_rate"])
+        return curve_of(self, kind, rel, read_choices(kind, choices))
 
     @cached_property
     def _group_measures(self) -> list[str]:

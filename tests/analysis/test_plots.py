@@ -18,7 +18,7 @@ from pyarrow import ipc, parquet
 import fastrank_eval
 from fastrank_eval import OutputError, UndefinedError
 from fastrank_eval.analysis import plot_files
-from fastrank_eval.analysis.curve import KINDS, Curve
+from fastrank_eval.analysis.curve_points import SCHEMAS, Curve
 from fastrank_eval.analysis.plots import thin
 from fastrank_eval.apps.cli.curves import KINDS as COMMAND_KINDS
 from fastrank_eval.engine.records import Meta
@@ -63,7 +63,7 @@ def curve(kind: str, log=LOG, **options) -> Curve:
 
 @pytest.fixture(scope="module")
 def curves() -> dict[str, Curve]:
-    return {kind: curve(kind) for kind in KINDS}
+    return {kind: curve(kind) for kind in SCHEMAS}
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def near(image: np.ndarray, colour: tuple[int, int, int]) -> int:
 
 
 @pytest.mark.usefixtures("_coarse")
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", SCHEMAS)
 def test_png__of_every_kind__shows_both_models(curves, kind: str, tmp_path: Path) -> None:
     curves[kind].plot(tmp_path / "picture.png")
     image = imread(tmp_path / "picture.png")
@@ -100,7 +100,7 @@ def test_png__of_every_kind__shows_both_models(curves, kind: str, tmp_path: Path
     assert (border[..., :3] == 1).all()  # nothing is cut off
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", SCHEMAS)
 def test_svg__of_every_kind__says_what_it_shows(curves, kind: str, tmp_path: Path) -> None:
     curves[kind].plot(tmp_path / "picture.svg")
     svg = (tmp_path / "picture.svg").read_text(encoding="utf-8")
@@ -179,7 +179,7 @@ ODD = {
 
 @pytest.mark.usefixtures("_coarse")
 @pytest.mark.parametrize("name", ODD)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", SCHEMAS)
 def test_odd_data__are_drawn_without_a_warning(kind: str, name: str, tmp_path: Path) -> None:
     options = {"cutoffs": [2]} if kind == "k" else {}
     curve(kind, ODD[name], **options).plot(tmp_path / "picture.png")
@@ -265,7 +265,7 @@ def refused(*arguments: str) -> str:
 
 
 def test_kinds_of_the_commands__are_those_of_the_function() -> None:
-    assert COMMAND_KINDS == KINDS
+    assert tuple(SCHEMAS) == COMMAND_KINDS
 
 
 @pytest.mark.usefixtures("folder")

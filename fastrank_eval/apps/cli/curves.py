@@ -40,7 +40,7 @@ from fastrank_eval.apps.cli.standard_error import note
 from fastrank_eval.results.report import printable
 
 if TYPE_CHECKING:
-    from fastrank_eval.analysis.curve import Curve
+    from fastrank_eval.analysis.curve_points import Curve
 
 KINDS = ("roc", "pr", "det", "lift", "calibration", "k", "gauc-by-activity")
 _FORMATS = {".json": "json", ".csv": "csv", ".parquet": "parquet", ".arrow": "arrow"}
