@@ -212,7 +212,7 @@ LOCAL_FILES = {
     "fastrank_eval/results/result.py": {
         *("analysis.attribution", "analysis.compare_results", "analysis.curve_points"),
     },
-    "fastrank_eval/results/state.py": {"analysis.compare_results"},
+    "fastrank_eval/results/state.py": {"analysis.compare", "analysis.compare_tests"},
 }
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from inspect import signature
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from fastrank_eval._lib.arguments import checked, integer, named, one_of
+from fastrank_eval._lib.arguments import check_options, checked, integer, named, one_of
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval._lib.threads import processors
 from fastrank_eval.analysis.compare_tests import (
@@ -265,6 +266,12 @@ def choices_of(
         checked("seed", seed, SEED),
         checked("threads", threads, integer(1, optional=True)) or processors(),
     )
+
+
+def given_choices(given: Mapping[str, Any], owner: type) -> Choices:
+    """Check what the method `compare` of a class was given."""
+    check_options("compare", given, signature(choices_of).parameters, own=owner.compare)  # type: ignore[attr-defined]
+    return choices_of(**given)
 
 
 def meta_of(meta: Meta, baseline: str, choices: Choices) -> Meta:

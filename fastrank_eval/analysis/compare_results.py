@@ -1,23 +1,21 @@
-"""Compare the models of one or two results, or of one or two states."""
+"""Compare the models of one or two results."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from inspect import signature
 from itertools import product
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from fastrank_eval._lib.arguments import check_options, column_name, require_baseline
+from fastrank_eval._lib.arguments import column_name, require_baseline
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.analysis.attribution import slicings_of
 from fastrank_eval.analysis.compare import (
     Slice,
-    choices_of,
-    comparison_of,
     differences,
+    given_choices,
     meta_of,
     values_by_slice,
     with_clustered_errors,
@@ -25,24 +23,16 @@ from fastrank_eval.analysis.compare import (
 from fastrank_eval.analysis.compare_tests import (
     NO_ERROR,
     NOT_PAIRED,
-    Choices,
     free_name,
     join_groups,
     records_error,
     refuse_pooled,
-    require_groups,
 )
 from fastrank_eval.analysis.comparison import Comparison
-from fastrank_eval.engine.options import KEEP_GROUPS
 from fastrank_eval.engine.records import LEFT_OUT, ROW_COUNTS, MeasureValue, Meta, plain_value
 from fastrank_eval.engine.totals import LARGEST
 from fastrank_eval.measures import Measure, measure
-from fastrank_eval.results.result import result_of
-
-if TYPE_CHECKING:
-    from fastrank_eval.results.result import Result
-    from fastrank_eval.results.state import State
-
+from fastrank_eval.results.labels import Labelled
 
 #: Conventions that change no value, or that a comparison sets itself.
 _IGNORED = ("confidence", "order", "spilled", "measures", "merged", "score")
@@ -55,22 +45,12 @@ _ROW_CONVENTIONS = (
 
 
 def compare_results(
-    result: Result,
-    other: Result | None,
-    baseline: str | None,
-    given: Mapping[str, Any],
+    result: Labelled, other: Labelled | None, baseline: str | None, given: Mapping[str, Any]
 ) -> Comparison:
     """Compare the models of one or two results; see `Result.compare`."""
-    check_options("compare", given, signature(choices_of).parameters, own=type(result).compare)
+    started = perf_counter()
     own = {"confidence": result.meta.confidence} if given.get("confidence") is None else {}
-    choices = choices_of(**{**given, **own})
-    return _compare_groups(result, other, baseline, choices, perf_counter())
-
-
-def _compare_groups(
-    result: Result, other: Result | None, baseline: str | None, choices: Choices, started: float
-) -> Comparison:
-    """Compare the models of one or two results by the values of their groups."""
+    choices = given_choices({**given, **own}, type(result))
     base = _baseline_of(result, other, baseline)
     texts = result.measures if other is None else _common_measures(result, other)
     measures = [measure(text) for text in texts]
@@ -151,7 +131,7 @@ def _no_value(by: str, label: str, score: str, measure: Measure) -> MeasureValue
     )
 
 
-def _expressions(sides: Iterable[tuple[Result, Mapping[str, str]]]) -> dict[str, object]:
+def _expressions(sides: Iterable[tuple[Labelled, Mapping[str, str]]]) -> dict[str, object]:
     """Return the expressions of the computed models of results, by new name."""
     return {
         name: expression
@@ -162,7 +142,7 @@ def _expressions(sides: Iterable[tuple[Result, Mapping[str, str]]]) -> dict[str,
 
 
 def _common_meta(
-    result: Result, other: Result, slicings: Sequence[str], expressions: Mapping[str, object]
+    result: Labelled, other: Labelled, slicings: Sequence[str], expressions: Mapping[str, object]
 ) -> Meta:
     """Select the conventions that both results share, and all expressions."""
     own, others = result.meta.conventions, other.meta.conventions
@@ -186,7 +166,7 @@ def _common_meta(
     return replace(result.meta, conventions=common, seconds=seconds)
 
 
-def _row_counts(result: Result, other: Result, name: str) -> dict[str, Any]:
+def _row_counts(result: Labelled, other: Labelled, name: str) -> dict[str, Any]:
     """Return counts of rows, by model where two results differ."""
     own, others = (plain_value(each.meta.conventions.get(name, {})) for each in (result, other))
     if own == others:
@@ -205,7 +185,7 @@ def _row_counts(result: Result, other: Result, name: str) -> dict[str, Any]:
     return counts
 
 
-def _baseline_of(result: Result, other: Result | None, requested: str | None) -> str:
+def _baseline_of(result: Labelled, other: Labelled | None, requested: str | None) -> str:
     if requested is None and other is not None and len(result.scores) == 1:
         return result.scores[0]
     if requested is None:
@@ -221,7 +201,7 @@ def _baseline_of(result: Result, other: Result | None, requested: str | None) ->
     return name
 
 
-def _common_measures(result: Result, other: Result) -> tuple[str, ...]:
+def _common_measures(result: Labelled, other: Labelled) -> tuple[str, ...]:
     """List the measures that both results have."""
     texts = tuple(text for text in result.measures if text in other.measures)
     if not texts:
@@ -233,7 +213,7 @@ def _common_measures(result: Result, other: Result) -> tuple[str, ...]:
     return texts
 
 
-def _check_conventions(result: Result, other: Result, texts: Sequence[str]) -> None:
+def _check_conventions(result: Labelled, other: Labelled, texts: Sequence[str]) -> None:
     """Raise if the conventions of two results differ."""
     left, right = (plain_value(r.meta.conventions) for r in (result, other))
     names = [
@@ -250,39 +230,3 @@ def _check_conventions(result: Result, other: Result, texts: Sequence[str]) -> N
                 f"the results have different conventions: {name} is {left_value!r} in one and "
                 f"{right_value!r} in the other; evaluate both with the same."
             )
-
-
-def compare_states(
-    state: State,
-    other: State | None,
-    baseline: str | None,
-    min_groups: int | None,
-    given: Mapping[str, Any],
-) -> Comparison:
-    """Compare the models of one or two states; see `State.compare`."""
-    started = perf_counter()
-    check_options("compare", given, signature(choices_of).parameters, own=type(state).compare)
-    choices, confidence = choices_of(**given), given.get("confidence")
-    base = state.baseline if baseline is None else column_name("baseline", baseline)
-    if baseline is not None:
-        require_baseline(str(base), state.scores)
-    if other is None and base is not None and base == state.baseline:
-        if choices.needs_groups and not state.has_groups:
-            raise ArgumentError(
-                f"test={choices.test!r} reads the values of every group, which "
-                f"{state.display_name} does "
-                f"not have; evaluate with {KEEP_GROUPS}, or choose test='clustered_t'."
-            )
-        evaluation = state.evaluation(confidence=confidence, min_groups=min_groups)
-        refuse_pooled(choices.test, evaluation.plan.measures)
-        choices = replace(choices, confidence=evaluation.plan.confidence)
-        return comparison_of(evaluation, choices, state.requested, started)
-    for each in (state,) if other is None else (state, other):
-        groups = each.values_of_groups()
-        require_groups(groups, each.display_name, each.baseline, alone=other is None)
-    evaluation = state.evaluation(confidence=confidence, min_groups=min_groups)
-    choices = replace(choices, confidence=evaluation.plan.confidence)
-    other_result = None
-    if other is not None:
-        other_result = other.result(confidence=choices.confidence, min_groups=min_groups)
-    return _compare_groups(result_of(evaluation), other_result, base, choices, started)

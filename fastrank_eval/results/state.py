@@ -5,14 +5,25 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from fastrank_eval._lib import __version__
-from fastrank_eval._lib.arguments import check_options, checked, integer, number, typed
+from fastrank_eval._lib.arguments import (
+    check_options,
+    checked,
+    column_name,
+    integer,
+    number,
+    require_baseline,
+    typed,
+)
 from fastrank_eval._lib.errors import ArgumentError, clean_address
 from fastrank_eval._lib.files import atomic_path
+from fastrank_eval.engine.options import KEEP_GROUPS
 from fastrank_eval.engine.records import (
     ROW_COUNTS,
     add_counts,
@@ -445,9 +456,32 @@ class State:
         >>> round(state.compare().find("GAUC").delta, 4)
         0.3333
         """
-        from fastrank_eval.analysis.compare_results import compare_states
+        from fastrank_eval.analysis.compare import comparison_of, given_choices
+        from fastrank_eval.analysis.compare_tests import refuse_pooled, require_groups
 
-        return compare_states(self, other, baseline, min_groups, choices)
+        started, chosen = perf_counter(), given_choices(choices, State)
+        base = self.baseline if baseline is None else column_name("baseline", baseline)
+        if baseline is not None:
+            require_baseline(str(base), self.scores)
+        options = {"confidence": choices.get("confidence"), "min_groups": min_groups}
+        if other is None and base is not None and base == self.baseline:
+            if chosen.needs_groups and not self.has_groups:
+                raise ArgumentError(
+                    f"test={chosen.test!r} reads the values of every group, which "
+                    f"{self.display_name} does not have; evaluate with {KEEP_GROUPS}, or choose "
+                    "test='clustered_t'."
+                )
+            evaluation = self.evaluation(**options)
+            refuse_pooled(chosen.test, evaluation.plan.measures)
+            chosen = replace(chosen, confidence=evaluation.plan.confidence)
+            return comparison_of(evaluation, chosen, self.requested, started)
+        for each in (self,) if other is None else (self, other):
+            groups = each.values_of_groups()
+            require_groups(groups, each.display_name, each.baseline, alone=other is None)
+        result = self.result(**options)
+        options["confidence"] = result.meta.confidence
+        theirs = None if other is None else other.result(**options)
+        return result.compare(theirs, baseline=base, **choices)
 
     def values_of_groups(self) -> SavedGroups | None:
         """Return keys and values of every group; None if they are not kept."""
