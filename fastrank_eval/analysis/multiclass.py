@@ -23,8 +23,7 @@ from fastrank_eval.analysis.multiclass_totals import (
     ROW_WEIGHT,
     ClassPlan,
     ClassRoles,
-    ClassStates,
-    ClassValues,
+    ClassTotals,
     computed_scores,
     over_pairs,
 )
@@ -395,7 +394,7 @@ def evaluate_classes(
     )
     plan = replace(plan, by_row=_row_measures(requested, plan))
     _check_measures(requested, plan)
-    states = ClassStates(plan)
+    totals = ClassTotals(plan, name)
     role_names = roles.by_column()
     for column, role in role_names.items():
         require_columns(opened.schema, [column], role=role)
@@ -405,12 +404,11 @@ def evaluate_classes(
     rows = max(batch_rows_of(reader.rows, plan.threads) // len(roles.classes), _MIN_ROWS)
 
     def add(job: WorkBatch) -> None:
-        states.add(in_scratch(read_batch(job[0])), job[1])
+        totals.add(in_scratch(read_batch(job[0])), job[1])
 
     jobs = rebatch(reader.unread_batches(rows), rows)
     with reporting_to(given.progress), reader.completing_errors():
         deque(map_jobs(plan.threads, add, jobs), maxlen=0)
-    values = ClassValues(plan, states, name)
     conventions: dict[str, object] = {
         "decide": decide,
         "average": averages,
@@ -423,16 +421,16 @@ def evaluate_classes(
     conventions |= {} if where is None else {"where": str(where)}
     conventions |= {} if given.limit is None else {"limit": given.limit}
     texts = [str(m) for m in requested]
-    sorted_values = sorted(values.rows(), key=lambda value: texts.index(value.measure))
-    table = _per_class(plan, states, values)
+    sorted_values = sorted(totals.values(), key=lambda value: texts.index(value.measure))
+    table = _per_class(plan, totals)
     seconds, new_kernels = perf_counter() - started, compilations.count - compiled
     return ClassResult(
         sorted_values,
         table,
-        None if states.confusion is None else states.confusion.matrix(),
+        None if totals.confusion is None else totals.confusion.matrix(),
         Meta(
             __version__,
-            states.rows,
+            totals.rows,
             len(roles.classes),
             conventions,
             seconds,
@@ -530,13 +528,13 @@ def _options(measure: Measure, plan: ClassPlan) -> dict[str, Any]:
     return options
 
 
-def _per_class(plan: ClassPlan, states: ClassStates, values: ClassValues) -> pa.Table:
+def _per_class(plan: ClassPlan, totals: ClassTotals) -> pa.Table:
     columns = {
         "class": plan.roles.values,
-        "rows": arrow_column(np.full(len(states.positives), states.rows, np.int64)),
-        "positives": arrow_column(states.positives),
+        "rows": arrow_column(np.full_like(totals.positives, totals.rows)),
+        "positives": arrow_column(totals.positives),
     }
     for m in plan.measures:
-        numbers = values.of_classes(m)
+        numbers = totals.of_classes(m)
         columns[str(m)] = column_with_nulls(numbers, np.isnan(numbers))
     return pa.table(columns)

@@ -571,110 +571,114 @@ class States:
             m.add_rows(self._states[key], decided if uses_decisions and decided else scored)
 
 
-class ClassStates:
-    """Sums over all rows, by class; threads may add at the same time.
+class ClassTotals:
+    """Sums over all rows, and the values of classes; threads may add at the same time.
+
+    Each problem of two classes has its states: a class against the others, the rows of all classes
+    together, two classes.
 
     Parameters
     ----------
     plan : ClassPlan
+    name : str
+        Name of the model in the values.
     """
 
-    def __init__(self, plan: ClassPlan) -> None:
-        self.plan = plan
-        class_count, averages = len(plan.roles.classes), plan.averages
+    def __init__(self, plan: ClassPlan, name: str) -> None:
+        self._plan, self._name, self._jobs = plan, name, partial(map_jobs, plan.threads)
+        classes = range(len(plan.roles.classes))
         self._lock = threading.Lock()
         self.rows = 0
-        self.positives = np.zeros(class_count, np.int64)
-        self.weights = RowSums(class_count)
-        self.each = [States(plan.measures, plan) for _ in range(class_count)]
-        self.micro = States(plan.measures if "micro" in averages else (), plan)
-        ordered = [m for m in plan.measures if over_pairs(m)]
-        numbers = range(class_count)
-        ovo = not {"ovo", "ovo_weighted"}.isdisjoint(averages)
-        self.pairs = {pair: States(ordered, plan) for pair in permutations(numbers, 2) if ovo}
-        self.mu = {
-            pair: States(ordered, plan) for pair in combinations(numbers, 2) if "mu" in averages
+        self.positives = np.zeros(len(classes), np.int64)
+        self._weights = RowSums(len(classes))
+        measures: dict[tuple[Any, ...], Sequence[PooledMeasure]] = {
+            ("class", k): plan.measures for k in classes
         }
-        self.confusion = ClassConfusion(class_count, plan.weighted) if plan.argmax else None
+        if "micro" in plan.averages:
+            measures["micro",] = plan.measures
+        ordered = [m for m in plan.measures if over_pairs(m)]
+        if not {"ovo", "ovo_weighted"}.isdisjoint(plan.averages):
+            measures |= {("ovo", *pair): ordered for pair in permutations(classes, 2)}
+        if "mu" in plan.averages:
+            measures |= {("mu", *pair): ordered for pair in combinations(classes, 2)}
         overall = [m for m in plan.measures if plan.overall(m)]
+        measures["own",] = [m for m in overall if isinstance(m, LogarithmicLoss)]
+        self._states = {problem: States(some, plan) for problem, some in measures.items()}
+        self.confusion = ClassConfusion(len(classes), plan.weighted) if plan.argmax else None
         #: By threshold: counts of rows whose classes are all predicted right (second column).
-        self.right = {
+        self._right = {
             float(m.threshold): ClassConfusion(2, plan.weighted)
             for m in overall
             if isinstance(m, Decision) and not plan.argmax
         }
-        #: Score of the class of each row, as the probability of a positive.
-        self.own = States([m for m in overall if isinstance(m, LogarithmicLoss)], plan)
-        self.by_row = ThreadTotals(plan.row_plan)
+        self._by_row = ThreadTotals(plan.row_plan)
 
     def add(self, batch: pa.RecordBatch, first_row: int) -> None:
         """Add the rows of a batch."""
-        rows = self.plan.roles.rows_of(batch, first_row)
-        classes = range(len(rows.labels))
-        for k in classes:
-            label, weight = rows.labels[k], rows.weight
-            scored = scored_rows(label, rows.scores[k], weight)
-            decided = scored_rows(label, rows.decided(k), weight) if self.plan.argmax else None
-            self.each[k].add(scored, decided)
-            self.micro.add(scored, decided)
-            members = rows.members[k]
-            if weight is not None:
-                self.weights.add(k, weight[members])
-            with self._lock:
-                self.positives[k] += len(members)
+        rows = self._plan.roles.rows_of(batch, first_row)
         with self._lock:
             self.rows += rows.rows
-        for i, j in self.pairs:
-            self._add_pair(self.pairs[i, j], rows, i, j, rows.scores[i])
-        for i, j in self.mu:
-            with np.errstate(invalid="ignore"):
-                difference = rows.scores[i].astype(np.float64) - rows.scores[j]
-            if np.isnan(difference).any():
-                raise ColumnError(
-                    f"score columns '{self.plan.roles.scores[i]}' and "
-                    f"'{self.plan.roles.scores[j]}' are both infinite in a row, and AUC-mu takes "
-                    "their difference; leave out average 'mu', or give finite scores."
-                )
-            self._add_pair(self.mu[i, j], rows, i, j, difference)
-        self._add_overall(rows)
-        if self.plan.by_row and rows.rows:
-            self._add_by_row(rows)
-
-    def support(self) -> np.ndarray:
-        """Get the rows of each class, or their weight: float64, shape (classes,)."""
-        if self.plan.weighted:
-            return np.array([self.weights.total(k) for k in range(len(self.positives))])
-        return self.positives.astype(np.float64)
-
-    def _add_pair(self, states: States, rows: ClassRows, i: int, j: int, score: np.ndarray) -> None:
-        """Add the rows of class i against those of class j."""
-        both = np.concatenate([rows.members[i], rows.members[j]])
-        label = np.zeros(len(both), np.uint8)
-        label[: len(rows.members[i])] = 1
-        weight = None if rows.weight is None else frozen(rows.weight[both])
-        states.add(scored_rows(label, score[both], weight))
-
-    def _add_overall(self, rows: ClassRows) -> None:
+            self.positives += [len(members) for members in rows.members]
+        if rows.weight is not None:
+            for k, members in enumerate(rows.members):
+                self._weights.add(k, rows.weight[members])
+        for problem, label, score, weight in self._problems(rows):
+            states, decided = self._states[problem], None
+            scored = scored_rows(label, score, weight)
+            if self._plan.argmax and problem[0] == "class":
+                decided = scored_rows(label, rows.decided(problem[1]), weight)
+            states.add(scored, decided)
+            if problem[0] == "class" and ("micro",) in self._states:
+                self._states["micro",].add(scored, decided)
         if self.confusion is not None and rows.codes is not None:
             self.confusion.add(rows.codes, rows.best, rows.weight)
-        for threshold, state in self.right.items():
+        for threshold, state in self._right.items():
             right = np.ones(rows.rows, np.bool_)
             for label, score in zip(rows.labels, rows.scores, strict=True):
                 right &= (score >= least_of(score.dtype, threshold)) == (label != 0)
             state.add(np.ones(rows.rows, np.int64), right.astype(np.int64), rows.weight)
-        if rows.codes is not None:
-            own = np.empty_like(rows.scores[0])
-            for members, score in zip(rows.members, rows.scores, strict=True):
-                own[members] = score[members]
-            self.own.add(scored_rows(np.ones(rows.rows, np.uint8), own, rows.weight))
+        if self._plan.by_row and rows.rows:
+            self._add_by_row(rows)
+
+    def _problems(self, rows: ClassRows) -> Iterator[tuple[Any, ...]]:
+        """Yield each problem of two classes with its labels, scores and weights."""
+        for problem in self._states:
+            kind, *classes = problem
+            if kind == "class":
+                yield problem, rows.labels[classes[0]], rows.scores[classes[0]], rows.weight
+            elif kind == "own" and rows.codes is not None:
+                # The score of the class of each row is the probability of a positive.
+                own = np.empty_like(rows.scores[0])
+                for members, score in zip(rows.members, rows.scores, strict=True):
+                    own[members] = score[members]
+                yield problem, np.ones(rows.rows, np.uint8), own, rows.weight
+            elif classes:
+                i, j = classes
+                score = rows.scores[i] if kind == "ovo" else self._difference(rows, i, j)
+                both = np.concatenate([rows.members[i], rows.members[j]])
+                label = (np.arange(len(both)) < len(rows.members[i])).view(np.uint8)
+                weight = None if rows.weight is None else frozen(rows.weight[both])
+                yield problem, label, score[both], weight
+
+    def _difference(self, rows: ClassRows, i: int, j: int) -> np.ndarray:
+        """Subtract the scores of two classes, for AUC-mu."""
+        with np.errstate(invalid="ignore"):
+            difference = rows.scores[i].astype(np.float64) - rows.scores[j]
+        if np.isnan(difference).any():
+            scores = self._plan.roles.scores
+            raise ColumnError(
+                f"score columns '{scores[i]}' and '{scores[j]}' are both infinite in a row, and "
+                "AUC-mu takes their difference; leave out average 'mu', or give finite scores."
+            )
+        return difference
 
     def _add_by_row(self, rows: ClassRows) -> None:
         """Add each row as a group of its classes."""
         class_count = len(rows.labels)
         label = frozen(np.stack(rows.labels, axis=1).ravel())
         scores = [frozen(np.stack(rows.scores, axis=1).ravel())]
-        plan = self.plan.row_plan
-        if self.plan.argmax:
+        plan = self._plan.row_plan
+        if self._plan.argmax:
             scores.append(
                 frozen((np.arange(class_count) == rows.best[:, None]).astype(np.float32).ravel())
             )
@@ -685,35 +689,29 @@ class ClassStates:
         def name(group: int) -> str:
             return f"row={rows.first_row + group}"
 
-        evaluate_chunk(Chunk(columns, starts), plan, self.by_row.get(), name)
+        evaluate_chunk(Chunk(columns, starts), plan, self._by_row.get(), name)
 
+    def _value(self, measure: PooledMeasure, *problem: Any) -> PooledValue:
+        return measure.pooled_value(self._states[problem][measure], self._jobs)
 
-class ClassValues:
-    """Values of each class and their averages.
+    @cached_property
+    def _each(self) -> dict[PooledMeasure, list[PooledValue]]:
+        """Values of the classes by measure."""
+        classes = range(len(self.positives))
+        return {m: [self._value(m, "class", k) for k in classes] for m in self._plan.measures}
 
-    Parameters
-    ----------
-    plan : ClassPlan
-    states : ClassStates
-    name : str
-        Name of the model in the values.
-    """
-
-    def __init__(self, plan: ClassPlan, states: ClassStates, name: str) -> None:
-        self._plan, self._states, self._name = plan, states, name
-        self._jobs = partial(map_jobs, plan.threads)
-        self._support = states.support()
-        #: Values of the classes by measure.
-        self.each = {m: [self._value(m, of) for of in states.each] for m in plan.measures}
-
-    def _value(self, measure: PooledMeasure, states: States) -> PooledValue:
-        return measure.pooled_value(states[measure], self._jobs)
+    @cached_property
+    def _support(self) -> np.ndarray:
+        """The rows of each class, or their weight: float64, shape (classes,)."""
+        if self._plan.weighted:
+            return np.array([self._weights.total(k) for k in range(len(self.positives))])
+        return self.positives.astype(np.float64)
 
     def of_classes(self, measure: PooledMeasure) -> np.ndarray:
         """Get the value of each class: float64, shape (classes,)."""
-        return np.array([self._apply_policy(measure, value)[0] for value in self.each[measure]])
+        return np.array([self._apply_policy(measure, value)[0] for value in self._each[measure]])
 
-    def rows(self) -> Iterator[MeasureValue]:
+    def values(self) -> Iterator[MeasureValue]:
         """Yield the values of all classes at once, then the averages."""
         for measure in self._plan.measures:
             if self._plan.overall(measure):
@@ -721,13 +719,11 @@ class ClassValues:
                 continue
             for average in self._plan.averages:
                 if average == "micro":
-                    micro = self._value(measure, self._states.micro)
-                    yield self._pooled_value(measure, average, micro)
+                    yield self._pooled_value(measure, average, self._value(measure, "micro"))
                 elif average in ("macro", "weighted"):
                     weights = self._support if average == "weighted" else None
-                    positives = self._states.positives
-                    rows = np.full(len(positives), self._states.rows)
-                    yield self._mean(measure, average, self.each[measure], weights, rows, positives)
+                    rows, computed = np.full_like(self.positives, self.rows), self._each[measure]
+                    yield self._mean(measure, average, computed, weights, rows, self.positives)
                 elif average in OVER_PAIRS and over_pairs(measure):
                     yield self._mean_over_pairs(measure, average)
         yield from self._means_over_rows()
@@ -738,17 +734,14 @@ class ClassValues:
         """Apply the policy for undefined values; return value and reason."""
         if not computed.reason:
             return computed.value, None
-        policies = self._plan.policies
-        policy = policies.get(measure.name, policies["*"])
+        policy = self._plan.row_plan.policy(measure, computed.reason)
         if policy == "error":
             raise UndefinedError(
                 f"{measure} is undefined ({computed.reason}) for a class, a pair of classes or all "
                 "of them, and undefined values are an error; choose undefined='skip', 'zero' or "
                 "'one'."
             )
-        if policy == "skip":
-            return computed.value, computed.reason
-        return {"zero": 0.0, "one": 1.0}[policy], None
+        return (computed.value, computed.reason) if policy == "skip" else (policy, None)
 
     def _pooled_value(
         self, measure: PooledMeasure, average: str, computed: PooledValue
@@ -757,7 +750,7 @@ class ClassValues:
         value, reason = self._apply_policy(measure, computed)
         classes = len(self._plan.roles.classes)
         used, dropped = (0, {reason: classes}) if reason else (classes, {})
-        rows, positives = self._states.rows, int(self._states.positives.sum())
+        rows, positives = self.rows, int(self.positives.sum())
         shares = _share(rows if used else 0, rows), _share(positives if used else 0, positives)
         return MeasureValue(
             *(self._name, average, str(measure), value, classes, used, dropped, *shares),
@@ -768,24 +761,23 @@ class ClassValues:
         )
 
     def _overall_value(self, measure: PooledMeasure) -> MeasureValue:
-        states = self._states
         if isinstance(measure, LogarithmicLoss):
-            return self._pooled_value(measure, "all", self._value(measure, states.own))
-        state = states.confusion or states.right[float(measure.threshold)]
+            return self._pooled_value(measure, "all", self._value(measure, "own"))
+        state = self.confusion or self._right[float(measure.threshold)]
         return self._pooled_value(measure, "all", overall_value(measure.name, state.exact()))
 
     def _mean_over_pairs(self, measure: PooledMeasure, average: str) -> MeasureValue:
-        positives, support, states = self._states.positives, self._support, self._states
-        pairs = list(combinations(range(len(support)), 2))
+        pairs = list(combinations(range(len(self.positives)), 2))
         values = []
         for i, j in pairs:
             if average == "mu":
-                values.append(self._value(measure, states.mu[i, j]))
+                values.append(self._value(measure, "mu", i, j))
                 continue
-            left, right = (self._value(measure, states.pairs[pair]) for pair in ((i, j), (j, i)))
-            reason = left.reason or right.reason
-            values.append(PooledValue((left.value + right.value) / 2, reason))
-        rows, both = (np.array([of[i] + of[j] for i, j in pairs]) for of in (positives, support))
+            left, right = (self._value(measure, "ovo", *pair) for pair in ((i, j), (j, i)))
+            values.append(PooledValue((left.value + right.value) / 2, left.reason or right.reason))
+        rows, both = (
+            np.array([of[i] + of[j] for i, j in pairs]) for of in (self.positives, self._support)
+        )
         weights = both if average == "ovo_weighted" else None
         return self._mean(measure, average, values, weights, rows, rows)
 
@@ -834,7 +826,7 @@ class ClassValues:
             return
         rows = {
             (row.measure, row.score): row
-            for row in summary_rows(plan.row_plan, self._states.by_row.merge())
+            for row in summary_rows(plan.row_plan, self._by_row.merge())
         }
         for text, measure in plan.by_row.items():
             decides = plan.argmax and isinstance(measure, GroupDecision)
