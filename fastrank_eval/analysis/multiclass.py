@@ -364,12 +364,9 @@ def evaluate_classes(
         raise ArgumentError(f"name: must be a text that is not empty, got {name!r}; pass one.")
     requested = parse_measures(measures)
     averages = _read_averages(average)
-    opened = open_source(
-        source,
-        format=given.format,
-        where=where,
-        categories=column_name("label", label) if isinstance(label, str) else None,
-    )
+    named = isinstance(scores, Mapping) and all(isinstance(each, str) for each in scores)
+    text = column_name("label", label) if isinstance(label, str) and named else None
+    opened = open_source(source, format=given.format, where=where, text=text)
     expressions = computed_scores(opened.schema, scores)
     opened = with_computed(opened, expressions)
     roles = ClassRoles.of(opened.schema, label, scores, weight)

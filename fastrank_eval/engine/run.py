@@ -480,22 +480,19 @@ def _group_columns(options: Options, measures: tuple[Measure, ...], order: str) 
 def _open(drafts: Sequence[_Draft]) -> Source:
     """Open the source of requests."""
     options = drafts[0].options
-    categories: dict[str, None] = {}
     text: dict[str, None] = {}
     for draft in drafts:
         roles = draft.plan.roles
-        categories |= dict.fromkeys(field.name for field in roles.fields)
-        text |= dict.fromkeys(roles.id_columns())
+        text |= dict.fromkeys((*roles.id_columns(), *(field.name for field in roles.fields)))
         if draft.options.by:
             from fastrank_eval.slicing.slicer import valued_columns
 
-            categories |= dict.fromkeys(valued_columns(draft.options.by))
+            text |= dict.fromkeys(valued_columns(draft.options.by))
     source = open_rows(
         options.source,
         options.format,
         options.where,
-        text,
-        filter(is_unicode, categories),  # others are refused below
+        filter(is_unicode, text),  # others are refused below
     )
     expressions = [draft.plan.roles.expressions for draft in drafts]
     source = with_computed(source, *expressions) if any(expressions) else source

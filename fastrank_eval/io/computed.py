@@ -120,10 +120,8 @@ def with_columns(
         locate=source.locate,
         input_row=source.input_row,
         edges=source.edges,
-        as_text=None
-        if reopen is None
-        else lambda *names: with_columns(reopen(*names), make_columns),
-        spellings=source.spellings,
+        as_text=None if reopen is None else lambda text: with_columns(reopen(text), make_columns),
+        untyped=source.untyped,
     )
 
 

@@ -35,7 +35,6 @@ from fastrank_eval.io.source import (
     select,
     selected_row,
     type_name,
-    unify_spellings,
 )
 
 if TYPE_CHECKING:
@@ -47,7 +46,6 @@ def open_files(
     format_name: str | None,
     condition: Where | None = None,
     text: frozenset[str] = frozenset(),
-    categories: frozenset[str] = frozenset(),
 ) -> Source:
     """Open all files of paths, folders, globs and URIs as one source.
 
@@ -60,21 +58,22 @@ def open_files(
         Selects the rows to read; files without such rows are skipped.
     text : frozenset of str
         Text columns of CSV files.
-    categories : frozenset of str
-        Columns of CSV files that are text if they spell equal numbers in several ways.
     """
-    all_files = [
-        replace(file, text=text, categories=categories) for file in _list_files(paths, format_name)
-    ]
+    all_files = [replace(file, text=text) for file in _list_files(paths, format_name)]
     files, schemas, counts, hive = _inspect(all_files, condition)
     name = (
         repr(all_files[0].name) if len(all_files) == 1 else f"{paths[0]!r} ({len(all_files)} files)"
     )
-    schemas, spellings = unify_spellings(schemas, [file.format in DELIMITER for file in files])
     common, column_errors = _unify(files, schemas, hive)
+    untyped = frozenset(
+        name
+        for file, schema in zip(files, schemas, strict=True)
+        if file.format in DELIMITER
+        for name in schema.names
+    )
     selection = None
     if condition is not None:
-        selection = condition.select(common, spellings)
+        selection = condition.select(common)
         _refuse_columns(selection.columns, column_errors)
     selected_files = _select_files(files, common, selection)
 
@@ -87,8 +86,6 @@ def open_files(
     def rows(columns: Sequence[str]) -> Iterator[Batch]:
         row = 0
         first_rows.clear()
-        # One dict for all files: each batch can remove spellings.
-        remaining = dict(spellings.by_column)
         for file, row_filter in selected_files:
             first_rows.append(row)
             names = columns if row_filter is None else row_filter.required_columns(columns)
@@ -96,7 +93,7 @@ def open_files(
             keep_row_group = (
                 None if row_filter is None else partial(_may_select, row_filter, file, common)
             )
-            batches = read_file(replace(file, spellings=remaining), targets, keep_row_group)
+            batches = read_file(file, targets, keep_row_group)
             if row_filter is not None:
                 batches = row_filter.filter(read_batches(batches), columns)
             for batch in batches:
@@ -112,21 +109,9 @@ def open_files(
         of = f"row {row:,} of" if row_filter is None else f"{selected_row(row)} in"
         return f"{of} {file.name!r}"
 
-    def reopen(texts: frozenset[str], more_categories: frozenset[str]) -> Source:
-        return open_files(
-            paths,
-            format_name,
-            condition,
-            text | texts,
-            categories | more_categories,
-        )
+    def reopen(texts: frozenset[str]) -> Source:
+        return open_files(paths, format_name, condition, text | texts)
 
-    untyped = {
-        name
-        for file, schema in zip(files, schemas, strict=True)
-        if file.format in DELIMITER
-        for name in schema.names
-    }
     is_counted = None not in counts and all(row_filter is None for _, row_filter in selected_files)
     selected_names = {file.name for file, _ in selected_files}
     total = sum(
@@ -146,7 +131,7 @@ def open_files(
         rows=total if is_counted else None,
         locate=locate,
         as_text=None if untyped <= text else reopen,
-        spellings=spellings,
+        untyped=untyped,
     )
 
 

@@ -24,7 +24,6 @@ from fastrank_eval.io.filter_parser import Node, Predicate, fit, parse
 from fastrank_eval.io.pruning import UNKNOWN, Range, order_key
 from fastrank_eval.io.source import (
     Source,
-    Spellings,
     filter_batch,
     first_line,
     require_columns,
@@ -296,10 +295,8 @@ class Where:
 
     condition: Node | pc.Expression
 
-    def select(self, schema: pa.Schema, spellings: Spellings | None = None) -> Selection:
+    def select(self, schema: pa.Schema) -> Selection:
         """Bind the condition to the columns of a source.
-
-        `spellings` are those of text files.
 
         Raises
         ------
@@ -318,12 +315,6 @@ class Where:
                 condition if _scannable(schema, columns) else None,
             )
         bound = bind(condition, schema)
-        for name, text in _equal_texts(condition):
-            if spellings is not None and not spellings.is_unique_spelling(name, text):
-                raise ArgumentError(
-                    f"where: must compare column {name!r} with numbers as the file writes them, "
-                    f"got the text {text!r}; leave out the quotes to compare it with the number."
-                )
         columns = tuple(dict.fromkeys(leaf.column for leaf in leaves(condition)))
         expression = None
         if _scannable(schema, columns):
@@ -352,7 +343,7 @@ class Where:
 
     def apply(self, source: Source) -> Source:
         """Return a source with the selected rows, in their order."""
-        selection, reopen = self.select(source.schema, source.spellings), source.as_text
+        selection, reopen = self.select(source.schema), source.as_text
 
         def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
             return selection.filter(source.batches(selection.required_columns(columns)), columns)
@@ -363,15 +354,9 @@ class Where:
             read,
             rereadable=source.rereadable,
             locate=selected_row,
-            as_text=None if reopen is None else lambda *names: self.apply(reopen(*names)),
-            spellings=source.spellings,
+            as_text=None if reopen is None else lambda text: self.apply(reopen(text)),
+            untyped=source.untyped,
         )
-
-    def categories(self) -> frozenset[str]:
-        """Return the columns that the condition compares with text for equality."""
-        if isinstance(self.condition, pc.Expression):
-            return frozenset()
-        return frozenset(name for name, _ in _equal_texts(self.condition))
 
 
 def condition_of(condition: object) -> Where:
@@ -390,13 +375,6 @@ def condition_of(condition: object) -> Where:
         f"where: must be text or a pyarrow.compute.Expression, got {type_name(condition)}; pass "
         "one of them."
     )
-
-
-def _equal_texts(node: Node) -> Iterator[tuple[str, str]]:
-    """Yield columns and texts that the condition compares for equality."""
-    for leaf in leaves(node):
-        if leaf.operator in ("=", "!=", "in"):
-            yield from ((leaf.column, each.value) for each in leaf.literals if each.kind == "text")
 
 
 def _expression_columns(expression: pc.Expression, schema: pa.Schema) -> tuple[str, ...]:

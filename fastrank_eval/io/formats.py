@@ -26,8 +26,6 @@ from fastrank_eval.io.paths import File, format_of_bytes, sniff
 from fastrank_eval.io.pruning import Range, row_group_ranges
 from fastrank_eval.io.source import (
     CONVERSION,
-    INFERRED,
-    SPELLINGS,
     Batch,
     Source,
     UnreadBatch,
@@ -35,13 +33,10 @@ from fastrank_eval.io.source import (
     decode_names,
     first_line,
     foreign,
-    is_number,
     number_remedy,
     reading,
     refuse_rounded,
-    remaining_spellings,
     select,
-    spellings_of,
     type_name,
 )
 
@@ -490,30 +485,19 @@ def _csv_schema(file: File) -> pa.Schema:
     with _csv_bytes(file) as handle:
         reader = pacsv.open_csv(handle, options, **_csv_options(file, {}))
         schema = reader.schema
-        beyond = _beyond_int64(reader, file.text | file.categories)
+        beyond = _beyond_int64(reader, file.text)
     for name, column in _text_of(file, options, beyond).items():
         with suppress(pa.ArrowInvalid):  # fractions, exponents, or more than 64 bits
             kind = pc.utf8_trim_whitespace(column).cast(pa.uint64()).type
             schema = schema.set(schema.get_field_index(name), pa.field(name, kind))
-    numbers = [
-        column.name
-        for column in schema
-        if column.name in file.categories - file.text
-        and is_number(column.type)
-        and len(schema.get_all_field_indices(column.name)) == 1
-    ]
-    spellings = {
-        name: spellings_of(column) for name, column in _text_of(file, options, numbers).items()
-    }
-    columns = []
-    for column in schema:
-        if spellings.get(column.name):
-            column = column.with_metadata({SPELLINGS: " ".join(spellings[column.name])})
-        elif column.name in file.text | spellings.keys() and not pa.types.is_binary(column.type):
-            number = {INFERRED: str(column.type)} if is_number(column.type) else None
-            column = pa.field(column.name, pa.string(), metadata=number)
-        columns.append(column)  # binary if the text is not UTF-8
-    return pa.schema(columns)
+    return pa.schema(
+        [
+            pa.field(column.name, pa.string())
+            if column.name in file.text and not pa.types.is_binary(column.type)
+            else column  # binary if the text is not UTF-8
+            for column in schema
+        ]
+    )
 
 
 def _beyond_int64(reader: Any, texts: frozenset[str]) -> list[str]:
@@ -586,23 +570,13 @@ def _first_bytes(handle: Any, max_size: int) -> bytes:
 def _read_csv(file: File, targets: dict[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
     import pyarrow.csv as pacsv
 
-    own = {
-        name: pa.string() if name in file.spellings else kind
-        for name, kind in targets.items()
-        if name not in file.partitions
-    }
-
+    own = {name: kind for name, kind in targets.items() if name not in file.partitions}
     doubles = {name for name, kind in own.items() if kind == pa.float64()}
 
     def rows(threads: bool) -> Iterator[pa.RecordBatch]:
         options = pacsv.ReadOptions(use_threads=threads)
         with _csv_bytes(file) as handle:
             for batch in pacsv.open_csv(handle, options, **_csv_options(file, own)):
-                for name in file.spellings.keys() & own.keys():
-                    column = batch.column(name)
-                    file.spellings[name] = remaining_spellings(
-                        column, file.spellings[name], name, file.name
-                    )
                 large = {name for name in doubles if _reaches(batch.column(name), 2.0**53)}
                 doubles.difference_update(large)
                 if large:

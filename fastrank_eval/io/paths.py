@@ -56,12 +56,6 @@ class File:
         Columns of the folders of its path (``day=3/``); None is a null.
     text : frozenset of str
         Columns that are text, exactly as written, if the format has no types.
-    categories : frozenset of str
-        Columns of categories and keys: text if the format has no types and the first lines spell
-        numbers in several ways.
-    spellings : dict of str to frozenset of str
-        Spellings that all numbers of a column match so far; a number that matches none is an
-        error.
     """
 
     filesystem: Any
@@ -70,8 +64,6 @@ class File:
     format: str
     partitions: dict[str, str | None] = field(default_factory=dict)
     text: frozenset[str] = frozenset()
-    categories: frozenset[str] = frozenset()
-    spellings: dict[str, frozenset[str]] = field(default_factory=dict)
 
     @property
     def identity(self) -> Hashable:

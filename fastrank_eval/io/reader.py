@@ -51,7 +51,6 @@ def open_source(
     format: str | None = None,  # noqa: A002
     where: object = None,
     text: str | Sequence[str] | None = None,
-    categories: str | Sequence[str] | None = None,
 ) -> Source:
     r"""Open tables, streams, files or arrays as one stream of record batches.
 
@@ -82,17 +81,11 @@ def open_source(
         Parquet row groups whose statistics exclude it are not decoded. An Expression reads all
         files and row groups.
     text : str or sequence of str, optional
-        Columns that are text in CSV and TSV files, exactly as written: ``007`` is not ``7``. The
-        types of the others come from the first lines, uint64 for whole numbers beyond int64. In
-        a column of doubles a whole number that is no double is an error: different ones would tie.
-        Unquoted, an empty field, ``NULL``, ``null`` and ``\N`` are null in any column.
-    categories : str or sequence of str, optional
-        Columns that serve as categories or keys. In CSV and TSV files they are text too if the
-        first lines spell numbers or booleans in several ways (``007`` and ``7``, ``1`` and ``1.0``,
-        ``0.5`` and ``0.50``) or hold integers beyond int64; another spelling further down is an
-        error. Numbers that all have the same count of decimals (``0.10``, ``0.25``) stay numbers.
-        Dates and times are compared by value: ``2024-01-01`` and ``2024-01-01 00:00:00`` are equal.
-        Columns that `where` compares with text are read in the same manner.
+        Columns that are text in CSV and TSV files, exactly as written: ``007`` is not ``7``. Name
+        those that serve as keys or categories. The types of the others come from the first lines,
+        uint64 for whole numbers beyond int64. In a column of doubles a whole number that is no
+        double is an error: different ones would tie. Unquoted, an empty field, ``NULL``, ``null``
+        and ``\N`` are null in any column.
 
     Returns
     -------
@@ -116,9 +109,7 @@ def open_source(
     >>> [batch.num_rows for batch in source.batches(["click"])]
     [3]
     """
-    names = () if text is None else column_names("text", text)
-    category_names = () if categories is None else column_names("categories", categories)
-    return open_rows(source, format, where, names, category_names)
+    return open_rows(source, format, where, () if text is None else column_names("text", text))
 
 
 def open_rows(
@@ -126,29 +117,26 @@ def open_rows(
     format: str | None,  # noqa: A002
     where: object,
     text: Iterable[str],
-    categories: Iterable[str],
 ) -> Source:
     """Open a source as `open_source` does, without a check of types."""
     checked("format", format, one_of(None, *FORMATS))
-    names, category_names = frozenset(text), frozenset(categories)
-    condition = None
+    names, condition = frozenset(text), None
     if where is not None:
         from fastrank_eval.io.filters import condition_of
 
         condition = condition_of(where)
-        category_names |= condition.categories()
     if isinstance(source, (list, tuple)) and len(source) == 1 and isinstance(source[0], str):
         source = source[0]
     if isinstance(source, str) and source == "-":
         stream = open_standard_input(format)
         return stream if condition is None else condition.apply(stream)
     if isinstance(source, (str, os.PathLike)):
-        return open_files([source], format, condition, names, category_names)
+        return open_files([source], format, condition, names)
     if isinstance(source, (list, tuple)) and not _is_batch(next(iter(source), None)):
-        return open_files(source, format, condition, names, category_names)
+        return open_files(source, format, condition, names)
     if isinstance(source, Source):
-        if (names or category_names) and source.as_text is not None:
-            source = source.as_text(names, category_names)
+        if names and source.as_text is not None:
+            source = source.as_text(names)
         return source if condition is None else condition.apply(source)
     name = type_name(source)
     if format is not None:

@@ -1,9 +1,4 @@
-"""Read the batches of a source, and locate errors.
-
-Find the spellings of numbers in CSV files.
-
-A column of categories or keys stays text unless it writes equal numbers alike.
-"""
+"""Read the batches of a source, and locate errors."""
 
 from __future__ import annotations
 
@@ -11,72 +6,17 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import field
 from decimal import Decimal
-from functools import reduce
 from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from fastrank_eval._lib.arguments import is_text, shown, typed
-from fastrank_eval._lib.arrow import arrow_value, mask_column, missing_rows, numpy_type
+from fastrank_eval._lib.arrow import mask_column, missing_rows, numpy_type
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ColumnError, FastRankEvalError, SourceError, near
 from fastrank_eval._lib.lexer import shorten
-
-#: Metadata keys of a field: the inferred type of its text, and the spellings of its numbers.
-INFERRED, SPELLINGS = b"inferred", b"spellings"
-
-
-def _with_decimals(count: int) -> str:
-    """Return the pattern of numbers with a count of decimals; 0 has no sign."""
-    decimals = [f"0{{{i}}}[1-9][0-9]{{{count - 1 - i}}}" for i in range(count)]
-    integer = f"[1-9][0-9]{{0,{14 - count}}}"
-    return rf"^((0|-?{integer})\.[0-9]{{{count}}}|-0\.({'|'.join(decimals)}))$"
-
-
-#: Spellings of numbers: in each of them different texts are different numbers. Fractions have at
-#: most 15 digits, as two longer ones may be the same double.
-_PATTERNS = {
-    "whole": r"^(0|-?[1-9][0-9]*)$",
-    "plain": r"^(0|-?0\.[0-9]{0,13}[1-9]|-?[1-9][0-9]{0,6}\.[0-9]{0,7}[1-9]|-?[1-9][0-9]{0,14})$",
-    "point": r"^(0\.0|-?0\.[0-9]{0,13}[1-9]|-?[1-9][0-9]{0,6}\.([0-9]{0,7}[1-9]|0))$",
-    "true": "^(true|false)$",
-    "True": "^(True|False)$",
-    "TRUE": "^(TRUE|FALSE)$",
-    **{f"decimals{count}": _with_decimals(count) for count in range(2, 15)},
-}
-
-
-@dataclass(frozen=True)
-class Spellings:
-    """Spellings of categories and keys in text files.
-
-    Parameters
-    ----------
-    text_columns : frozenset of str
-        Columns that are text, exactly as written, although their lines look like numbers.
-    by_column : mapping of str to frozenset of str
-        For each numeric column the spellings that all its first lines match; all its lines match
-        one of them.
-    """
-
-    text_columns: frozenset[str] = frozenset()
-    by_column: Mapping[str, frozenset[str]] = field(default_factory=dict)
-
-    def is_unique_spelling(self, column: str, text: str) -> bool:
-        """Return whether a column writes this number only as this text."""
-        array = pa.repeat(arrow_value(text, pa.string()), 1)
-        return all(
-            _matches_spelling(array, spelling) for spelling in self.by_column.get(column, ())
-        )
-
-
-def is_number(kind: pa.DataType) -> bool:
-    """Return whether text can spell a value of a type in several ways."""
-    return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
-
 
 #: What Arrow says of a value that does not fit the type of its column.
 CONVERSION = re.compile(
@@ -138,93 +78,6 @@ def refuse_rounded(batches: Iterable[pa.RecordBatch], file: str) -> None:
                         "or add a point (1.0) if rounding does no harm."
                     )
         first_row += batch.num_rows
-
-
-def spellings_of(texts: pa.Array) -> list[str]:
-    """List the spellings that all texts match; without texts all spellings."""
-    distinct = texts.unique()
-    return [spelling for spelling in _PATTERNS if _matches_spelling(distinct, spelling)]
-
-
-def unify_spellings(
-    schemas: Sequence[pa.Schema], text: Sequence[bool]
-) -> tuple[list[pa.Schema], Spellings]:
-    """Make columns text if no spelling matches their numbers in all files.
-
-    Only fields of text files are read: metadata of other files belongs to the user.
-    """
-    spellings_by_column: dict[str, list[set[str]]] = {}
-    untyped = [schema for schema, is_text in zip(schemas, text, strict=True) if is_text]
-    text_columns = {column.name for column in _fields_with_metadata(untyped, INFERRED)}
-    for column in _fields_with_metadata(untyped, SPELLINGS):
-        spellings_by_column.setdefault(column.name, []).append(
-            set(column.metadata[SPELLINGS].decode().split())
-        )
-    common = {name: reduce(set.__and__, sets) for name, sets in spellings_by_column.items()}
-    for column in (column for schema in schemas for column in schema):
-        if column.name in common and _is_floating(column.type):
-            common[column.name].discard("whole")  # two of over 15 digits may be the same double
-    spellings = {
-        name: frozenset({"whole"} if "whole" in shared else shared)
-        for name, shared in common.items()
-        if shared and name not in text_columns
-    }
-    text_columns |= common.keys() - spellings.keys()
-
-    def with_common_type(column: pa.Field) -> pa.Field:
-        several = column.name in text_columns and SPELLINGS in (column.metadata or {})
-        return pa.field(column.name, pa.string()) if several else column
-
-    return (
-        [
-            pa.schema([with_common_type(column) for column in schema]) if is_text else schema
-            for schema, is_text in zip(schemas, text, strict=True)
-        ],
-        Spellings(frozenset(text_columns), spellings),
-    )
-
-
-def remaining_spellings(
-    column: pa.Array, spellings: frozenset[str], name: str, file: str
-) -> frozenset[str]:
-    """Return the spellings of earlier lines that these numbers match too.
-
-    Raises
-    ------
-    SourceError
-        If no spelling matches.
-    """
-    distinct = column.unique()
-    if remaining := frozenset(
-        spelling for spelling in spellings if _matches_spelling(distinct, spelling)
-    ):
-        return remaining
-    for text in distinct:
-        spellings = frozenset(
-            spelling for spelling in spellings if _matches_spelling(pa.repeat(text, 1), spelling)
-        )
-        if not spellings:
-            break
-    raise SourceError(
-        f"{file!r}: column {name!r} must hold numbers written like those of the lines before "
-        f"because its values are keys or categories, got {text.as_py()!r}; write equal numbers "
-        "alike (0.5 or 0.50, not both), or write the file as Parquet."
-    )
-
-
-def _fields_with_metadata(schemas: Iterable[pa.Schema], key: bytes) -> list[pa.Field]:
-    return [column for schema in schemas for column in schema if key in (column.metadata or {})]
-
-
-def _is_floating(kind: pa.DataType) -> bool:
-    return pa.types.is_floating(kind.value_type if pa.types.is_dictionary(kind) else kind)
-
-
-def _matches_spelling(texts: pa.Array, spelling: str) -> bool:
-    import pyarrow.compute as pc
-
-    matches = pc.match_substring_regex(texts, pattern=_PATTERNS[spelling])
-    return bool(matches.false_count == 0)
 
 
 def type_name(value: object) -> str:
@@ -329,11 +182,10 @@ class Source:
         Edges of quantiles by the text of their slicing (``"age:quantile5"``), if computed before
         reading: some of the rows would have other edges.
     as_text : callable or None
-        Opens a source without types (CSV) again. Its first argument lists columns to read as text,
-        its second columns to read as text if they spell numbers in several ways. None if all
+        Opens a source without types (CSV) again, with more columns that are text. None if all
         columns have a type.
-    spellings : Spellings
-        Spellings of keys and categories in text files.
+    untyped : frozenset of str
+        Columns of files without types (CSV).
     rows_left_out : int or None
         Number of rows that the last reading left out; None if `without_nulls` was not called.
     """
@@ -349,8 +201,8 @@ class Source:
         locate: Callable[[int], str] = lambda row: "",
         input_row: Callable[[int], int] = lambda row: row,
         edges: Mapping[str, pa.Array] | None = None,
-        as_text: Callable[[frozenset[str], frozenset[str]], Source] | None = None,
-        spellings: Spellings | None = None,
+        as_text: Callable[[frozenset[str]], Source] | None = None,
+        untyped: frozenset[str] = frozenset(),
     ) -> None:
         self.name = name
         self.schema = schema
@@ -360,7 +212,7 @@ class Source:
         self.input_row = input_row
         self.edges = edges
         self.as_text = as_text
-        self.spellings = spellings or Spellings()
+        self.untyped = untyped
         self.rows_left_out: int | None = None
         self._read = read
         self._is_consumed = False
@@ -438,7 +290,7 @@ class Source:
             locate=locate,
             input_row=input_row,
             edges=self.edges,
-            spellings=self.spellings,
+            untyped=self.untyped,
         )
         return result
 
@@ -538,15 +390,7 @@ def refuse_text(source: Source, name: str, argument: str) -> None:
     ------
     ColumnError
     """
-    if name in source.spellings.text_columns:
-        raise ColumnError(
-            f"{argument}: must be a column of numbers, got {name!r}, which is text: in CSV and TSV "
-            "files group and item columns are text. Columns of slices, fields and classes, and "
-            "columns that where compares with text, are text if they write equal numbers in "
-            "several ways (007 and 7); write the numbers to a column of their own, or the file as "
-            "Parquet."
-        )
-    if source.as_text is None or not pa.types.is_string(source.schema.field(name).type):
+    if name not in source.untyped or not pa.types.is_string(source.schema.field(name).type):
         return
     first = 0
     for batch in source.batches([name]):
@@ -559,6 +403,11 @@ def refuse_text(source: Source, name: str, argument: str) -> None:
                 + (f" It is {place}." if place else "")
             )
         first += batch.num_rows
+    raise ColumnError(
+        f"{argument}: must be a column of numbers, got {name!r}, which is text: in CSV and TSV "
+        "files the columns of groups, items, slices, fields and classes are text; write the "
+        "numbers to a column of their own, or the file as Parquet."
+    )
 
 
 #: The metadata of fields that are computed while rows are read. No message lists them.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import operator
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -164,11 +163,3 @@ def test_decimals__of_any_width__are_found_in_a_list(make: Callable[..., pa.Data
 def test_number__beyond_all_columns__is_out_of_range(number: str) -> None:
     with pytest.raises(ArgumentError, match=r"is not a value of that type \("):
         condition_of(f"a < {number}").select(SCHEMA)
-
-
-def test_text__of_a_number_in_a_csv_file__is_compared_as_it_is_written(tmp_path: Path) -> None:
-    (tmp_path / "x.csv").write_text("row,slot\n0,1.50\n1,2.25\n")
-    for where in ("slot = '1.5'", "slot in ('2.25', '1.5')", "row = 1 or not slot != '1.5'"):
-        with pytest.raises(ArgumentError, match=r"numbers as the file writes them.*'1\.5'"):
-            open_source(tmp_path / "x.csv", where=where)
-    assert condition_of("slot = '1.5' or row in (1, 2) or c < 'a'").categories() == {"slot"}
