@@ -32,7 +32,7 @@ ALLOWED = {
     # Whole numbers below 2**63: every order of adding gives the same.
     "stats/score_runs.py np.dot(number, rows)",
     # A measure at a cutoff.
-    *("analysis/curve_points.py m @ k", "integrations/ir_measures.py result.measure @ cutoff"),
+    *("analysis/curve.py m @ k", "integrations/ir_measures.py result.measure @ cutoff"),
     "testing.py of @ cutoff",
 }
 #: Pictures are drawn, not compared; demo logs round what such a function gives.

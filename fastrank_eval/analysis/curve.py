@@ -170,11 +170,14 @@ def _by_cutoff(
         "k": np.array([k for _, k in points]),
     }
     columns, values = {}, {}
-    last = cutoffs[-1]
     for score in result.scores:
         numbers = [result.value(m @ k, score) for m, k in points]
         columns[score] = {**shared, "value": np.array(numbers)}
-        values[score] = {f"{m}@{last}": result.value(m @ last, score) for m in families}
+        values[score] = {
+            f"{m}@{k}": number
+            for (m, k), number in zip(points, numbers, strict=True)
+            if k == cutoffs[-1]
+        }
     return result, columns, values
 
 
