@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fastrank_eval._lib.lexer import COMPARISONS
-from fastrank_eval.apps.nightly.config import TABLES
+from fastrank_eval.apps.nightly.config_checks import TABLES
 from fastrank_eval.measures.base import registry
 from fastrank_eval.measures.names import GATE_WORDS
 from tests.fuzz.targets import LOG, TARGETS

@@ -12,25 +12,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from fastrank_eval._lib.arguments import integer, one_of, typed
+from fastrank_eval._lib.arguments import typed
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, OutputError, near
-from fastrank_eval.apps.nightly.config_checks import (
-    ConfigErrors,
-    Key,
-    boolean,
-    day,
-    duration,
-    names,
-    optional_names,
-    options_of,
-    positive,
-    read_table,
-    scores,
-    share,
-    text,
-    variable,
-)
+from fastrank_eval.apps.nightly.config_checks import TABLES, ConfigErrors, Key, read_table
 from fastrank_eval.apps.nightly.drift import DriftLimits
 from fastrank_eval.apps.nightly.labels import (
     FOR_LABEL,
@@ -40,85 +25,10 @@ from fastrank_eval.apps.nightly.labels import (
     read_labels,
     tables_of,
 )
-from fastrank_eval.apps.nightly.night import (
-    MESSAGES,
-    MOST_SCORES,
-    STATES,
-    WHEN,
-    GateTexts,
-    QualityLimits,
-    Webhook,
-)
-from fastrank_eval.apps.nightly.periods import MAX_NIGHTS, date_fields, fill_date
+from fastrank_eval.apps.nightly.night import GateTexts, QualityLimits, Webhook
+from fastrank_eval.apps.nightly.periods import date_fields, fill_date
 from fastrank_eval.io.paths import would_read
 
-#: Every table with its keys; `""` are the keys before the first table.
-TABLES: dict[str, dict[str, Key]] = {
-    "": {"title": Key(text, "Nightly report")},
-    "source": {
-        "path": Key(names, (), required=True),
-        **options_of("source"),
-        "labels_complete_after": Key(duration),
-    },
-    "columns": {
-        **options_of("columns"),
-        "group": Key(names, (), required=True),
-        "label": Key(names, (), required=True),
-    },
-    "models": {"scores": Key(scores, (), required=True), "baseline": Key(text)},
-    "evaluate": {
-        **options_of("evaluate"),
-        "measures": Key(names, ("GAUC", "AUC", "nDCG@10", "LogLoss", "PCOC")),
-    },
-    "slices": {"by": Key(optional_names, ()), "min_groups": Key(integer(1), 30)},
-    "gates": {
-        "fail_if": Key(optional_names, ()),
-        "fail_if_yesterday": Key(optional_names, ()),
-        "fail_if_last_week": Key(optional_names, ()),
-        "min_distinct_scores": Key(integer(0, MOST_SCORES)),
-        "alarm": Key(one_of("sequence")),
-        "alarm_since": Key(day),
-        "provisional": Key(one_of("report", "fail")),
-    },
-    "quality": {
-        "min_rows": Key(integer(0), 1),
-        "min_groups": Key(integer(0), 1),
-        "min_coverage": Key(share),
-        "max_single_class_share": Key(share),
-        "max_tie_rate": Key(share),
-        "max_null_share": Key(share),
-        "max_volume_drift": Key(positive),
-        "max_ctr_drift": Key(positive),
-        "ties": Key(boolean, True),
-    },
-    "drift": {
-        "columns": Key(optional_names, ()),
-        "nights": Key(integer(0, 366), 14),
-        "min_rows": Key(integer(1), 1000),
-        "note_psi": Key(positive, 0.1),
-        "max_psi": Key(positive, 0.25),
-        "max_ks": Key(share),
-        "note_nulls": Key(share, 0.01),
-        "max_nulls": Key(share, 0.1),
-    },
-    "history": {
-        "file": Key(text, "history.db"),
-        "report": Key(text),
-        "states": Key(one_of(*STATES), "slices"),
-    },
-    "output": {
-        "folder": Key(text),
-        "nights": Key(integer(1, MAX_NIGHTS), 30),
-        "groups": Key(integer(0, 10_000), 20),
-    },
-    "notify": {
-        "url_env": Key(variable, "", required=True),
-        "format": Key(one_of(*MESSAGES), "chat"),
-        "when": Key(one_of(*WHEN), "failure"),
-        "timeout": Key(positive, 10.0),
-        "retries": Key(integer(0, 10), 3),
-    },
-}
 #: Tables without effect if they are left out.
 _OPTIONAL_TABLES = ("notify",)
 #: The keys of the table of a label, ``[labels.x]``.
@@ -330,12 +240,12 @@ def read_config(path: str | os.PathLike[str]) -> NightlyConfig:
             reason = f"there is no such table.{near(name, known)} Tables are {', '.join(known)}."
             errors.add(name, "", None, reason)
     tables = {
-        name: read_table(name, content.get(name), TABLES[name], errors, TABLES)
+        name: read_table(name, content.get(name), TABLES[name], errors)
         for name in table_names
         if name in content or name not in _OPTIONAL_TABLES
     }
     top = {k: v for k, v in content.items() if k not in table_names and not isinstance(v, dict)}
-    tables[""] = read_table("", top, TABLES[""], errors, TABLES)
+    tables[""] = read_table("", top, TABLES[""], errors)
     labels = tables["columns"]["label"]
     own = read_labels(given_labels, labels, _LABEL_KEYS, errors)
     check_labels(tables, labels, own, errors)

@@ -1,20 +1,20 @@
-"""Check the keys and tables of a configuration."""
+"""Define the keys of a configuration, and check them."""
 
 from __future__ import annotations
 
 import datetime as dt
 import re
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
-from functools import partial
-from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
+from fastrank_eval._lib.arguments import integer, number, one_of
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError, near
 from fastrank_eval.apps.nightly.display_names import with_standard_errors
+from fastrank_eval.apps.nightly.night import MESSAGES, MOST_SCORES, STATES, WHEN
 from fastrank_eval.apps.nightly.periods import (
+    MAX_NIGHTS,
     check_date_fields,
     date_fields,
     depends_on_date,
@@ -36,24 +36,179 @@ _MAX_SHOWN = 80
 #: Tables and keys whose values no message shows: by mistake one may be a secret.
 _SECRETS = {"notify", "url", "url_env"}
 
+#: Converts a value of TOML, or raises ValueError with the required form.
+Reader = Callable[[Any], Any]
+_Tables = dict[str, dict[str, Any]]
 
-@dataclass(frozen=True)
-class Key:
-    """A key of a table.
 
-    Parameters
-    ----------
-    read : callable
-        Converts a value of TOML, or raises ValueError with the required form.
-    default : object
-        The value if the key is left out.
-    required : bool
-        Whether the key must be present.
-    """
+class Key(NamedTuple):
+    """A key of a table: how it is read, and its default."""
 
-    read: Callable[[Any], Any]
+    read: Reader
     default: Any = None
     required: bool = False
+
+
+def _content(value: Any) -> str:
+    """Return a text that is not blank."""
+    if not isinstance(value, str) or not value.strip() or "\0" in value:
+        raise ValueError
+    return value
+
+
+def _variable(value: Any) -> str:
+    if not (_content(value).isascii() and value.isidentifier()):
+        raise ValueError
+    return str(value)
+
+
+def _reader(form: str, *steps: Reader) -> Reader:
+    """Make a reader of several steps with one message."""
+
+    def read(value: Any) -> Any:
+        try:
+            for step in steps:
+                value = step(value)
+        except (ArgumentError, TypeError, ValueError):
+            raise ValueError(form) from None
+        return value
+
+    return read
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    """Accept a string, or a list of at least one string without repeats."""
+    values = [value] if isinstance(value, str) else value
+    if not isinstance(values, list) or not values:
+        raise ValueError("a string or a list of strings, at least one")
+    for each in values:
+        _reader(f"a list of non-empty strings, got {each!r}", _content)(each)
+        if values.count(each) > 1:
+            raise ValueError(f"a list of distinct strings, and {each!r} occurs twice")
+    return tuple(values)
+
+
+def _optional_names(value: Any) -> tuple[str, ...]:
+    """Accept the values of `_names`, or an empty list."""
+    return () if value == [] else _names(value)
+
+
+def _scores(value: Any) -> tuple[str, ...] | dict[str, str]:
+    """Accept the values of `_names`, or a table of expressions by name."""
+    if not isinstance(value, Mapping):
+        return _names(value)
+    if not value:
+        raise ValueError("a list of columns, or a table with a line NAME = 'EXPRESSION'")
+    for name, expression in value.items():
+        form = f"a table of non-empty strings, got {expression!r} for {name!r}"
+        _reader(form, lambda pair: [*map(_content, pair)])((name, expression))
+    return dict(value)
+
+
+def _options_of(table: str) -> dict[str, Key]:
+    """Make the keys of the options of `evaluate` in a table."""
+
+    def key(name: str) -> Key:
+        option = OPTIONS[name]
+        form = option.form if option.reader or option.choices else _text
+
+        def read(value: Any) -> Any:  # the configuration holds it as it is written
+            value = form(value)
+            if option.finish is not None:
+                option.finish(name, value)
+            return value
+
+        return Key(read, option.default if name == "confidence" else None)
+
+    return {name: key(name) for name, option in OPTIONS.items() if option.table == table}
+
+
+_text = _reader("a non-empty string", _content)
+_share = _reader("a number from 0 to 1", number(least=0, most=1), float)
+_positive = _reader("a number above 0", number(above=0), float)
+_date = _reader(
+    "a date, such as 2026-11-19",
+    lambda value: parse_date(value.isoformat() if type(value) is dt.date else value),
+)
+_duration = _reader(
+    'a whole number and d (days) or h (hours), such as "3d" or "36h", at most "366d"',
+    parse_duration,
+)
+#: Every table with its keys; `""` are the keys before the first table.
+TABLES: dict[str, dict[str, Key]] = {
+    "": {"title": Key(_text, "Nightly report")},
+    "source": {
+        "path": Key(_names, (), required=True),
+        **_options_of("source"),
+        "labels_complete_after": Key(_duration),
+    },
+    "columns": {
+        **_options_of("columns"),
+        "group": Key(_names, (), required=True),
+        "label": Key(_names, (), required=True),
+    },
+    "models": {"scores": Key(_scores, (), required=True), "baseline": Key(_text)},
+    "evaluate": {
+        **_options_of("evaluate"),
+        "measures": Key(_names, ("GAUC", "AUC", "nDCG@10", "LogLoss", "PCOC")),
+    },
+    "slices": {"by": Key(_optional_names, ()), "min_groups": Key(integer(1), 30)},
+    "gates": {
+        "fail_if": Key(_optional_names, ()),
+        "fail_if_yesterday": Key(_optional_names, ()),
+        "fail_if_last_week": Key(_optional_names, ()),
+        "min_distinct_scores": Key(integer(0, MOST_SCORES)),
+        "alarm": Key(one_of("sequence")),
+        "alarm_since": Key(_date),
+        "provisional": Key(one_of("report", "fail")),
+    },
+    "quality": {
+        "min_rows": Key(integer(0), 1),
+        "min_groups": Key(integer(0), 1),
+        "min_coverage": Key(_share),
+        "max_single_class_share": Key(_share),
+        "max_tie_rate": Key(_share),
+        "max_null_share": Key(_share),
+        "max_volume_drift": Key(_positive),
+        "max_ctr_drift": Key(_positive),
+        "ties": Key(_reader("true or false", one_of(True, False)), True),
+    },
+    "drift": {
+        "columns": Key(_optional_names, ()),
+        "nights": Key(integer(0, 366), 14),
+        "min_rows": Key(integer(1), 1000),
+        "note_psi": Key(_positive, 0.1),
+        "max_psi": Key(_positive, 0.25),
+        "max_ks": Key(_share),
+        "note_nulls": Key(_share, 0.01),
+        "max_nulls": Key(_share, 0.1),
+    },
+    "history": {
+        "file": Key(_text, "history.db"),
+        "report": Key(_text),
+        "states": Key(one_of(*STATES), "slices"),
+    },
+    "output": {
+        "folder": Key(_text),
+        "nights": Key(integer(1, MAX_NIGHTS), 30),
+        "groups": Key(integer(0, 10_000), 20),
+    },
+    "notify": {
+        "url_env": Key(
+            _reader(
+                'the name of an environment variable, such as "SLACK_WEBHOOK", and not the address '
+                "itself",
+                _variable,
+            ),
+            "",
+            required=True,
+        ),
+        "format": Key(one_of(*MESSAGES), "chat"),
+        "when": Key(one_of(*WHEN), "failure"),
+        "timeout": Key(_positive, 10.0),
+        "retries": Key(integer(0, 10), 3),
+    },
+}
 
 
 @dataclass
@@ -115,12 +270,13 @@ class ConfigErrors:
         return None
 
 
+def _shown(value: object) -> str:
+    shown = repr(value)
+    return shown if len(shown) <= _MAX_SHOWN else f"{shown[: _MAX_SHOWN - 3]}..."
+
+
 def read_table(
-    name: str,
-    given: Any,
-    keys: Mapping[str, Key],
-    errors: ConfigErrors,
-    tables: Mapping[str, Mapping[str, Key]] = MappingProxyType({}),
+    name: str, given: Any, keys: Mapping[str, Key], errors: ConfigErrors
 ) -> dict[str, Any]:
     """Return the value or default of every key of a table.
 
@@ -133,212 +289,30 @@ def read_table(
     keys : mapping of str to Key
     errors : ConfigErrors
         Errors are added.
-    tables : mapping of str to mapping of str to Key, optional
-        The keys of all tables, to name the table of a key that is in a wrong one.
     """
-    if given is None:
-        given = {}
+    values = {key: one.default for key, one in keys.items()}
+    given = {} if given is None else given
     if not isinstance(given, Mapping):
         errors.add("", name, given, f"must be a table; write [{name}] on a line.")
-        return {key: key_spec.default for key, key_spec in keys.items()}
-    for key, value in given.items():
-        if key not in keys:
-            homes = [f"[{table}]" for table in tables if table and key in tables[table]]
-            if homes:
-                reason = f"is a key of {' and '.join(homes)}; write it there."
-            else:
-                where = f"[{name}]" if name else "The top of the file"
-                reason = f"there is no such key.{near(key, keys)} {where} takes {', '.join(keys)}."
-            errors.add(name, key, value, reason)
-    values = {}
-    for key, key_spec in keys.items():
-        values[key] = key_spec.default
-        if key not in given:
-            if key_spec.required:
-                errors.add(name, "", None, f"the key {key!r} is missing; add it.")
-            continue
-        value = errors.check(name, key, given[key], key_spec.read)
-        if value is not None:
-            values[key] = value
+        return values
+    for key in [key for key in given if key not in keys]:
+        homes = [f"[{table}]" for table in TABLES if table and key in TABLES[table]]
+        if homes and name in TABLES:
+            reason = f"is a key of {' and '.join(homes)}; write it there."
+        else:
+            where = f"[{name}]" if name else "The top of the file"
+            reason = f"there is no such key.{near(key, keys)} {where} takes {', '.join(keys)}."
+        errors.add(name, key, given[key], reason)
+    for key, one in keys.items():
+        if key in given:
+            value = errors.check(name, key, given[key], one.read)
+            values[key] = one.default if value is None else value
+        elif one.required:
+            errors.add(name, "", None, f"the key {key!r} is missing; add it.")
     return values
 
 
-def _has_content(value: Any) -> bool:
-    return isinstance(value, str) and bool(value.strip()) and "\0" not in value
-
-
-def names(value: Any) -> tuple[str, ...]:
-    """Accept a string, or a list of at least one string without repeats."""
-    values = [value] if isinstance(value, str) else value
-    if not isinstance(values, list) or not values:
-        raise ValueError("a string or a list of strings, at least one")
-    for each in values:
-        if not _has_content(each):
-            raise ValueError(f"a list of non-empty strings, got {each!r}")
-        if values.count(each) > 1:
-            raise ValueError(f"a list of distinct strings, and {each!r} occurs twice")
-    return tuple(values)
-
-
-def optional_names(value: Any) -> tuple[str, ...]:
-    """Accept the values of `names`, or an empty list."""
-    return () if value == [] else names(value)
-
-
-def scores(value: Any) -> tuple[str, ...] | dict[str, str]:
-    """Accept the values of `names`, or a table of expressions by name."""
-    if not isinstance(value, Mapping):
-        return names(value)
-    if not value:
-        raise ValueError("a list of columns, or a table with a line NAME = 'EXPRESSION'")
-    for name, expression in value.items():
-        if not (_has_content(name) and _has_content(expression)):
-            raise ValueError(f"a table of non-empty strings, got {expression!r} for {name!r}")
-    return dict(value)
-
-
-def _reader(
-    form: str, accepts: Callable[[Any], bool], convert: Callable[[Any], Any] = lambda value: value
-) -> Callable[[Any], Any]:
-    def read(value: Any) -> Any:
-        if not accepts(value):
-            raise ValueError(form)
-        return convert(value)
-
-    return read
-
-
-def _is_number(value: Any, highest: float) -> bool:
-    numeric = isinstance(value, int | float) and not isinstance(value, bool)
-    return numeric and 0 <= value <= highest
-
-
-def day(value: Any) -> dt.date:
-    """Accept a date, as TOML has it or as text."""
-    try:
-        if type(value) is dt.date:
-            return parse_date(value.isoformat())
-        return parse_date(value)
-    except (ArgumentError, TypeError):
-        raise ValueError("a date, such as 2026-11-19") from None
-
-
-def duration(value: Any) -> dt.timedelta:
-    """Accept a number of days or hours as text."""
-    try:
-        return parse_duration(value)
-    except (ArgumentError, TypeError):
-        raise ValueError(
-            'a whole number and d (days) or h (hours), such as "3d" or "36h", at most "366d"'
-        ) from None
-
-
-text = _reader("a non-empty string", _has_content)
-
-
-def options_of(table: str) -> dict[str, Key]:
-    """Make the keys of the options of `evaluate` in a table."""
-    return {
-        name: Key(partial(_read_option, name), option.default if name == "confidence" else None)
-        for name, option in OPTIONS.items()
-        if option.table == table
-    }
-
-
-def _read_option(name: str, value: Any) -> Any:
-    """Check an option; the configuration holds it as it is written."""
-    one = OPTIONS[name]
-    value = (one.form if one.reader or one.choices else text)(value)
-    if one.finish is not None:
-        one.finish(name, value)
-    return value
-
-
-variable = _reader(
-    'the name of an environment variable, such as "SLACK_WEBHOOK", and not the address itself',
-    lambda value: _has_content(value) and value.isascii() and value.isidentifier(),
-)
-boolean = _reader("true or false", lambda value: isinstance(value, bool))
-share = _reader("a number from 0 to 1", lambda value: _is_number(value, 1), float)
-positive = _reader(
-    "a number above 0", lambda value: _is_number(value, sys.float_info.max) and value > 0, float
-)
-
-
-def _shown(value: object) -> str:
-    shown = repr(value)
-    return shown if len(shown) <= _MAX_SHOWN else f"{shown[: _MAX_SHOWN - 3]}..."
-
-
-#: Fields of gates that no night stores.
-_NOT_STORED = {"weight", "wins", "losses", "ties", "mdd"}
-_QUOTED = r'"(?:[^"]|"")*"'
-#: A part of the label of a slice: name, operator, value or bin.
-_LABEL_PART = re.compile(rf'((?:{_QUOTED}|[^"<>=,])+)(?:<|>=|=)(?:{_QUOTED}|\[[^)]*\)|[^,"])*')
-
-
-def check_gate(each: Gate, key: str, baseline: str | None, by: Sequence[str]) -> None:
-    """Refuse a gate on values that no night of a report has.
-
-    Parameters
-    ----------
-    each : Gate
-    key : str
-        The key of ``[gates]``.
-    baseline : str or None
-    by : sequence of str
-        Valid slicings.
-
-    Raises
-    ------
-    ArgumentError
-        The gate needs a missing baseline, a field that a nightly report does not keep, or a slice
-        of no slicing.
-    """
-    slicings = (
-        [tuple(part.name for part in spec.columns) for spec in requested_slicing(by)] if by else []
-    )
-    for term in each.terms:
-        if term.field in _NOT_STORED:
-            raise ArgumentError(
-                f"a nightly report does not keep {term.field}; use 'fastrank-eval compare' or "
-                "'fastrank-eval evaluate' for it."
-            )
-        if key == "fail_if" and term.field in COMPARISON_FIELDS:
-            _check_compared(term, baseline)
-        if term.slice != ALL:
-            _check_slice(term, slicings, by)
-
-
-def _check_compared(term: Term, baseline: str | None) -> None:
-    if baseline is None:
-        raise ArgumentError(
-            f"{term.field} is a difference from a baseline, and there is none: name one in "
-            "[models]. For differences from earlier nights, write the gate in fail_if_yesterday or "
-            "fail_if_last_week."
-        )
-    if term.score == baseline:
-        raise ArgumentError(
-            f"{term.field} is a difference from the baseline, and {baseline!r} is the baseline; "
-            "name another model, or leave it out for every model."
-        )
-
-
-def _check_slice(term: Term, slicings: Sequence[tuple[str, ...]], by: Sequence[str]) -> None:
-    if not by:
-        shown = "[*]" if term.slice is None else repr(term.slice)
-        raise ArgumentError(f"there are no slices, such as {shown}; add the column to [slices] by.")
-    if term.slice is None:
-        return
-    columns = tuple(match[1] for match in _LABEL_PART.finditer(term.slice))
-    if columns not in slicings:
-        raise ArgumentError(
-            f"no slicing of [slices] gives a slice {term.slice!r}; the slicings are "
-            f"{', '.join(map(repr, by))}."
-        )
-
-
-def check_tables(tables: dict[str, dict[str, Any]], errors: ConfigErrors) -> None:
+def check_tables(tables: _Tables, errors: ConfigErrors) -> None:
     """Check the tables without errors against each other.
 
     Parameters
@@ -348,82 +322,85 @@ def check_tables(tables: dict[str, dict[str, Any]], errors: ConfigErrors) -> Non
     errors : ConfigErrors
         Errors of single keys; new errors are added.
     """
-    failed_tables, models = frozenset(errors.tables), tuple(tables["models"]["scores"])
-    if "source" not in failed_tables:
+    failed, models = frozenset(errors.tables), tables["models"]["scores"]
+
+    def add(problems: Iterable[_Problem]) -> None:
+        for one in problems:
+            if not failed & {one.table, one.other}:
+                own = tables[one.table][one.key] if one.value is None else one.value
+                value = list(own) if isinstance(own, tuple) else own
+                value = str(own) if isinstance(own, dt.date) else value
+                errors.add(one.table, one.key, value, one.reason)
+
+    if "source" not in failed:
         _check_source(tables["source"], errors)
-    if "models" not in failed_tables:
-        _check_models(tables["models"], errors)
-    if not failed_tables & {"models", "columns"}:
-        _check_columns(tables["columns"], models, errors)
-    if not failed_tables & {"models", "drift"}:
-        _check_drift(tables["drift"]["columns"], models, errors)
-    if not failed_tables & {"evaluate", "columns"}:
-        _check_options(tables, errors)
-    if not failed_tables & {"models", "gates"}:
-        _check_alarm(tables["gates"], tables["models"]["baseline"], errors)
-    if not failed_tables & {"source", "gates"}:
-        _check_provisional(tables["gates"], tables["source"], errors)
+    checked = isinstance(models, Mapping) and "models" not in failed
+    for name, text in models.items() if checked else ():
+        errors.check("models", "scores", {name: text}, parse_score, name, text)
+    add(_contradictions(tables))
     require = None
-    if "evaluate" not in failed_tables:
-        columns = None if "columns" in failed_tables else tables["columns"]
-        require = _check_measures(tables["evaluate"], columns, models, errors)
-        if require is not None and "gates" not in failed_tables:
-            _check_watched(tables["gates"], _used_measures(tables["evaluate"]), errors)
-    _check_gates(tables, failed_tables, require if "models" not in failed_tables else None, errors)
+    if "evaluate" not in failed:
+        before = len(errors.records)
+        for each in tables["evaluate"]["measures"]:
+            errors.check("evaluate", "measures", each, requested_measures)
+        if len(errors.records) == before:
+            add(_refused_measures(tables, tables["columns"] if "columns" not in failed else None))
+        if len(errors.records) == before:
+            require = _gate_check(tables["evaluate"], tuple(models))
+            add(_unwatched(tables))
+    _check_gates(tables, failed, None if "models" in failed else require, errors)
 
 
-def _check_alarm(gates: dict[str, Any], baseline: str | None, errors: ConfigErrors) -> None:
-    if gates["alarm"] is not None and baseline is None:
+class _Problem(NamedTuple):
+    """A key that does not fit another table, or its own."""
+
+    table: str
+    key: str
+    other: str
+    reason: str
+    value: object = None
+
+
+def _contradictions(tables: _Tables) -> Iterator[_Problem]:
+    """Yield the keys that other keys contradict."""
+    models, gates = tables["models"], tables["gates"]
+    scores, baseline, alarm = models["scores"], models["baseline"], gates["alarm"]
+    if baseline is not None and baseline not in scores:
+        names = ", ".join(map(repr, scores))
+        reason = f"is none of the models {names}.{near(baseline, scores)}"
+        yield _Problem("models", "baseline", "models", reason)
+    elif baseline is not None and len(scores) < 2:
+        reason = "there is no other model to compare with it; add one to scores, or leave it out."
+        yield _Problem("models", "baseline", "models", reason)
+    for part in ("label", "weight"):
+        if tables["columns"][part] in scores:
+            yield _Problem("columns", part, "models", "is a model too; name another column.")
+    for name in tables["drift"]["columns"]:
+        if name in scores:
+            reason = f"has the model {name!r}, whose scores are compared anyway; leave it out."
+            yield _Problem("drift", "columns", "models", reason)
+    if tables["evaluate"]["ties"] == "item" and tables["columns"]["item"] is None:
+        reason = "needs the column of item ids; add item to [columns]."
+        yield _Problem("evaluate", "ties", "columns", reason)
+    if alarm is not None and baseline is None:
         reason = "watches differences from the baseline, and there is none; name one in [models]."
-        errors.add("gates", "alarm", gates["alarm"], reason)
-    if gates["alarm"] is None and gates["alarm_since"] is not None:
+        yield _Problem("gates", "alarm", "models", reason)
+    if alarm is None and gates["alarm_since"] is not None:
         reason = 'is the first night of an alarm, and there is none; write alarm = "sequence" too.'
-        errors.add("gates", "alarm_since", str(gates["alarm_since"]), reason)
-
-
-def _check_watched(
-    gates: dict[str, Any], measures: Sequence[Measure], errors: ConfigErrors
-) -> None:
-    if gates["alarm"] is not None and not any(m.has_error for m in measures):
-        names = list_text(m.display_name for m in measures)
-        reason = f"must have a measure with a standard error, got {names}; add one, such as GAUC."
-        errors.add("gates", "alarm", gates["alarm"], reason)
-
-
-def _check_provisional(gates: dict[str, Any], source: dict[str, Any], errors: ConfigErrors) -> None:
-    if gates["provisional"] is not None and source["labels_complete_after"] is None:
+        yield _Problem("gates", "alarm_since", "models", reason)
+    if gates["provisional"] is not None and tables["source"]["labels_complete_after"] is None:
         reason = "is for nights whose labels are not complete, and every night counts as complete; "
         reason += "write labels_complete_after in [source] too."
-        errors.add("gates", "provisional", gates["provisional"], reason)
-
-
-def _check_gates(
-    tables: dict[str, dict[str, Any]],
-    failed_tables: frozenset[str],
-    require: Callable[[Gate], None] | None,
-    errors: ConfigErrors,
-) -> None:
-    by, baseline = tables["slices"]["by"], tables["models"]["baseline"]
-    slicings = [errors.check("slices", "by", spec, requested_slicing) for spec in by]
-    check_slices = None not in slicings and "slices" not in failed_tables
-    for key, texts in tables["gates"].items():
-        for condition in texts if isinstance(texts, tuple) else ():
-            parsed = errors.check("gates", key, condition, gate)
-            if parsed is None or require is None or not check_slices:
-                continue
-            errors_before = len(errors.errors)
-            errors.check("gates", key, condition, require, parsed)
-            if len(errors.errors) == errors_before:
-                errors.check("gates", key, condition, check_gate, parsed, key, baseline, by)
+        yield _Problem("gates", "provisional", "source", reason)
 
 
 def _check_source(source: dict[str, Any], errors: ConfigErrors) -> None:
     texts = [("path", path) for path in source["path"]]
     texts += [("where", source["where"])] if source["where"] else []
-    errors_before = len(errors.errors)
+    before = len(errors.records)
     for key, value in texts:
         errors.check("source", key, value, check_date_fields)
-    if len(errors.errors) > errors_before:
+    if len(errors.records) > before:
         return
     if source["where"]:
         from fastrank_eval.io.filters import condition_of
@@ -444,75 +421,51 @@ def _check_source(source: dict[str, Any], errors: ConfigErrors) -> None:
         )  # fmt: skip
 
 
-def _check_models(models: dict[str, Any], errors: ConfigErrors) -> None:
-    scores, baseline = models["scores"], models["baseline"]
-    for name, text in scores.items() if isinstance(scores, dict) else ():
-        errors.check("models", "scores", {name: text}, parse_score, name, text)
-    if baseline is not None and baseline not in scores:
-        reason = f"is none of the models {', '.join(map(repr, scores))}.{near(baseline, scores)}"
-        errors.add("models", "baseline", baseline, reason)
-    elif baseline is not None and len(scores) < 2:
-        reason = "there is no other model to compare with it; add one to scores, or leave it out."
-        errors.add("models", "baseline", baseline, reason)
-
-
-def _check_columns(columns: dict[str, Any], scores: tuple[str, ...], errors: ConfigErrors) -> None:
-    for part in ("label", "weight"):
-        if columns[part] in scores:
-            reason = "is a model too; name another column."
-            errors.add("columns", part, columns[part], reason)
-
-
-def _check_drift(columns: tuple[str, ...], scores: tuple[str, ...], errors: ConfigErrors) -> None:
-    for name in columns:
-        if name in scores:
-            reason = f"has the model {name!r}, whose scores are compared anyway; leave it out."
-            errors.add("drift", "columns", list(columns), reason)
-
-
-def _check_options(tables: dict[str, dict[str, Any]], errors: ConfigErrors) -> None:
-    options = tables["evaluate"]
-    if options["ties"] == "item" and tables["columns"]["item"] is None:
-        reason = "needs the column of item ids; add item to [columns]."
-        errors.add("evaluate", "ties", "item", reason)
-
-
-def _check_measures(
-    options: dict[str, Any],
-    columns: dict[str, Any] | None,
-    scores: tuple[str, ...],
-    errors: ConfigErrors,
-) -> Callable[[Gate], None] | None:
-    """Check measures; return a check of gates, or None after an error."""
-    errors_before = len(errors.errors)
-    for each in options["measures"]:
-        errors.check("evaluate", "measures", each, requested_measures)
-    if len(errors.errors) > errors_before:
-        return None
-    requested = requested_measures(list(options["measures"]))
+def _used(options: dict[str, Any], requested: tuple[Measure, ...]) -> tuple[Measure, ...]:
     profile = None if options["profile"] is None else profile_of(options["profile"])
-    measured = used_measures(requested, profile, options["sampling_rate"])
-    choices = DEFAULTS if profile is None else {**DEFAULTS, **profile.choices}
-    conventions = {name: options[name] or choices[name] for name in ("ties", "weight_rows")}
-    refuses_weights = columns is not None and columns["weight"] is not None
-    refuses_weights = refuses_weights and conventions["weight_rows"] == "refuse"
-    for m in measured:
-        refusal = m.refuses(conventions["ties"])
-        if refusal:
-            errors.add("evaluate", "measures", m.display_name, f"{refusal}.")
-        if refuses_weights and not m.uses_row_weights:
-            reason = "is a measure of rank positions, which cannot use weights of rows; leave it "
-            reason += "out, leave weight out of [columns], or write weight_rows = 'ignore'."
-            errors.add("evaluate", "measures", m.display_name, reason)
-        if columns is not None and m.needs_subtopics and columns["subtopics"] is None:
-            reason = "needs the column of subtopics; add subtopics to [columns]."
-            errors.add("evaluate", "measures", m.display_name, reason)
-    if len(errors.errors) > errors_before:
-        return None
+    return used_measures(requested, profile, options["sampling_rate"])
+
+
+def _computed(options: dict[str, Any]) -> tuple[Measure, ...]:
+    """Return the measures that a night computes."""
+    return _used(options, with_standard_errors(requested_measures(list(options["measures"]))))
+
+
+def _refused_measures(tables: _Tables, columns: dict[str, Any] | None) -> Iterator[_Problem]:
+    """Yield the measures that conventions or columns do not allow."""
+    options, profile = tables["evaluate"], tables["evaluate"]["profile"]
+    choices = DEFAULTS if profile is None else {**DEFAULTS, **profile_of(profile).choices}
+    ties, weight_rows = (options[name] or choices[name] for name in ("ties", "weight_rows"))
+    for m in _used(options, requested_measures(list(options["measures"]))):
+        reasons = [f"{m.refuses(ties)}."] if m.refuses(ties) else []
+        if columns and columns["weight"] and weight_rows == "refuse" and not m.uses_row_weights:
+            reasons.append(
+                "is a measure of rank positions, which cannot use weights of rows; leave it out, "
+                "leave weight out of [columns], or write weight_rows = 'ignore'."
+            )
+        if columns and m.needs_subtopics and columns["subtopics"] is None:
+            reasons.append("needs the column of subtopics; add subtopics to [columns].")
+        for reason in reasons:
+            yield _Problem("evaluate", "measures", "evaluate", reason, m.display_name)
+
+
+def _unwatched(tables: _Tables) -> Iterator[_Problem]:
+    """Yield an alarm without a measure to watch."""
+    measures = _computed(tables["evaluate"])
+    if tables["gates"]["alarm"] is not None and not any(m.has_error for m in measures):
+        names = list_text(m.display_name for m in measures)
+        reason = f"must have a measure with a standard error, got {names}; add one, such as GAUC."
+        yield _Problem("gates", "alarm", "gates", reason)
+
+
+def _gate_check(options: dict[str, Any], scores: tuple[str, ...]) -> Callable[[Gate], None]:
+    """Return a check of gates on the measures and models of a night."""
+    requested = requested_measures(list(options["measures"]))
+    measured = _used(options, requested)
     names = {str(m): m.display_name for m in measured}
     renamed = requested_names(requested, measured)
     with_errors = [
-        str(m) for m, used in zip(measured, _used_measures(options), strict=True) if used.has_error
+        str(m) for m, used in zip(measured, _computed(options), strict=True) if used.has_error
     ]
 
     def require(each: Gate) -> None:
@@ -522,8 +475,68 @@ def _check_measures(
     return require
 
 
-def _used_measures(options: dict[str, Any]) -> tuple[Measure, ...]:
-    """Return the measures that a night computes."""
-    requested = with_standard_errors(requested_measures(list(options["measures"])))
-    profile = None if options["profile"] is None else profile_of(options["profile"])
-    return used_measures(requested, profile, options["sampling_rate"])
+#: Fields of gates that no night stores.
+_NOT_STORED = {"weight", "wins", "losses", "ties", "mdd"}
+_QUOTED = r'"(?:[^"]|"")*"'
+#: A part of the label of a slice: name, operator, value or bin.
+_LABEL_PART = re.compile(rf'((?:{_QUOTED}|[^"<>=,])+)(?:<|>=|=)(?:{_QUOTED}|\[[^)]*\)|[^,"])*')
+
+
+def _check_gates(
+    tables: _Tables,
+    failed: frozenset[str],
+    require: Callable[[Gate], None] | None,
+    errors: ConfigErrors,
+) -> None:
+    """Refuse gates on values that no night of the report has."""
+    by, baseline = tables["slices"]["by"], tables["models"]["baseline"]
+    specs = [errors.check("slices", "by", spec, requested_slicing) for spec in by]
+    known = require is not None and None not in specs and "slices" not in failed
+
+    def check(text: str, key: str) -> None:
+        each = gate(text)
+        if not known or require is None:
+            return
+        require(each)
+        slicings = [tuple(part.name for part in one.columns) for spec in specs for one in spec]
+        for term in each.terms:
+            problem = _problem_of(term, baseline if key == "fail_if" else ..., by, slicings)
+            if problem:
+                raise ArgumentError(problem)
+
+    for key, texts in tables["gates"].items():
+        for condition in texts if isinstance(texts, tuple) else ():
+            errors.check("gates", key, condition, check, condition, key)
+
+
+def _problem_of(
+    term: Term, baseline: object, by: Sequence[str], slicings: Sequence[tuple[str, ...]]
+) -> str:
+    """Say why no night has a value of a gate; a baseline of ... is not compared with."""
+    if term.field in _NOT_STORED:
+        return (
+            f"a nightly report does not keep {term.field}; use 'fastrank-eval compare' or "
+            "'fastrank-eval evaluate' for it."
+        )
+    compared = term.field in COMPARISON_FIELDS
+    if compared and baseline is None:
+        return (
+            f"{term.field} is a difference from a baseline, and there is none: name one in "
+            "[models]. For differences from earlier nights, write the gate in fail_if_yesterday or "
+            "fail_if_last_week."
+        )
+    if compared and term.score == baseline:
+        return (
+            f"{term.field} is a difference from the baseline, and {baseline!r} is the baseline; "
+            "name another model, or leave it out for every model."
+        )
+    if term.slice == ALL:
+        return ""
+    if not by:
+        shown = "[*]" if term.slice is None else repr(term.slice)
+        return f"there are no slices, such as {shown}; add the column to [slices] by."
+    columns = tuple(match[1] for match in _LABEL_PART.finditer(term.slice or ""))
+    if term.slice is not None and columns not in slicings:
+        shown = ", ".join(map(repr, by))
+        return f"no slicing of [slices] gives a slice {term.slice!r}; the slicings are {shown}."
+    return ""

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from fastrank_eval._lib.errors import ArgumentError
-from fastrank_eval.apps.nightly.config import TABLES, example, read_config
+from fastrank_eval.apps.nightly.config import example, read_config
+from fastrank_eval.apps.nightly.config_checks import TABLES
 from fastrank_eval.apps.nightly.periods import fill_date, parse_date, parse_date_range
 from tests.support.transcripts import Case, cases
 
