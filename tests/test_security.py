@@ -19,7 +19,7 @@ from click.testing import CliRunner, Result
 import fastrank_eval
 from fastrank_eval.apps.cli.main import cli
 from fastrank_eval.apps.nightly import notify
-from fastrank_eval.apps.nightly.night import Webhook
+from fastrank_eval.apps.nightly.config_checks import settings
 
 pytestmark = pytest.mark.no_kernels
 
@@ -208,7 +208,7 @@ def test_webhook__of_a_host_with_an_unknown_certificate__gets_nothing(
         thread.start()
         monkeypatch.setenv("WEBHOOK", f"https://localhost:{server.server_port}/secret")
         with pytest.raises(fastrank_eval.OutputError, match="certificate of the host is not valid"):
-            notify.send(Webhook("WEBHOOK", retries=0), {"text": "hello"})
+            notify.send(settings("notify", url_env="WEBHOOK", retries=0), {"text": "hello"})
         server.shutdown()
         thread.join()
     assert posted == []

@@ -20,7 +20,7 @@ from fastrank_eval.apps.nightly.compare_nights import (
     first_names,
 )
 from fastrank_eval.apps.nightly.history import History
-from fastrank_eval.apps.nightly.night import Finding, GateOutcome, GateTexts, Night, NightDifference
+from fastrank_eval.apps.nightly.night import Finding, GateOutcome, Night, NightDifference, Settings
 from fastrank_eval.apps.nightly.text import amount, day_text, nights_text
 from fastrank_eval.measures.parser import measure as measure_of
 from fastrank_eval.results.gates import ALL
@@ -73,7 +73,7 @@ class _Sequence:
 
 
 def judge_alarms(
-    night: Night, gates: GateTexts, history: History, *, labels: int = 1
+    night: Night, gates: Settings, history: History, *, labels: int = 1
 ) -> tuple[list[GateOutcome], list[Finding], list[str]]:
     """Judge the sequences of differences that end with a night.
 
@@ -86,7 +86,7 @@ def judge_alarms(
     ----------
     night : Night
         With its differences and quality.
-    gates : GateTexts
+    gates : Settings
     history : History
     labels : int
         Number of labels of the report with an alarm.
@@ -211,16 +211,12 @@ def _finding(night: Night, key: _Key, one: _Sequence, alarm: Alarm, condition: s
     )
     if date != night.date:
         sentence += f"; the alarm was on {day_text(str(date), night.date)}"
-    value = night.value_of(score, slice_, measure)
-    return Finding(
+    finding = Finding(
         "alarm",
         condition,
         *(score, by, slice_, measure),
         compared="baseline",
         against=against,
-        value=math.nan if value is None else value.value,
-        ci_low=math.nan if value is None else value.ci_low,
-        ci_high=math.nan if value is None else value.ci_high,
         verdict=verdict,
         limit=alarm.before,
         number=alarm.after,
@@ -228,6 +224,7 @@ def _finding(night: Night, key: _Key, one: _Sequence, alarm: Alarm, condition: s
         since=one.dates[alarm.start],
         nights=len(one.dates) - alarm.start,
     )
+    return finding.with_numbers(night.value_of(score, slice_, measure), None)
 
 
 def _key(one: NightDifference) -> _Key:

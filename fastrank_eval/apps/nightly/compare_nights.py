@@ -25,9 +25,9 @@ from fastrank_eval.apps.nightly.night import (
     NO_ROWS,
     Finding,
     GateOutcome,
-    GateTexts,
     Night,
     NightDifference,
+    Settings,
 )
 from fastrank_eval.apps.nightly.text import NOT_JUDGED, reads_measures, worst_first
 from fastrank_eval.engine.records import MeasureValue
@@ -369,7 +369,7 @@ class JudgedGate:
 
 
 def gate_outcomes(
-    night: Night, gates: GateTexts, earlier: Mapping[str, EarlierNight]
+    night: Night, gates: Settings, earlier: Mapping[str, EarlierNight]
 ) -> list[JudgedGate]:
     """Judge the gates of a night.
 
@@ -377,7 +377,7 @@ def gate_outcomes(
     ----------
     night : Night
         With its differences.
-    gates : GateTexts
+    gates : Settings
     earlier : mapping of str to EarlierNight
         Earlier night by kind of difference. A gate is not judged without that night, nor for
         models, slices and measures that it lacks.

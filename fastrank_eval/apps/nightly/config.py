@@ -15,8 +15,7 @@ from typing import Any
 from fastrank_eval._lib.arguments import typed
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, OutputError, near
-from fastrank_eval.apps.nightly.config_checks import TABLES, ConfigErrors, Key, read_table
-from fastrank_eval.apps.nightly.drift import DriftLimits
+from fastrank_eval.apps.nightly.config_checks import TABLES, ConfigErrors, Key, read_table, settings
 from fastrank_eval.apps.nightly.labels import (
     FOR_LABEL,
     KEY_TABLES,
@@ -25,7 +24,7 @@ from fastrank_eval.apps.nightly.labels import (
     read_labels,
     tables_of,
 )
-from fastrank_eval.apps.nightly.night import GateTexts, QualityLimits, Webhook
+from fastrank_eval.apps.nightly.night import Settings
 from fastrank_eval.apps.nightly.periods import date_fields, fill_date
 from fastrank_eval.io.paths import would_read
 
@@ -55,21 +54,21 @@ class NightlyConfig:
     measures : tuple of str
     options : dict of str to object
         The other arguments of `evaluate` in the file, by name.
-    gates : GateTexts
-    quality : QualityLimits
+    gates, quality, drift : Settings
+        The tables of these names.
     history : Path
     report : str
         Name of the report in history; by default the name of the file without its suffix.
     states : str
-        States kept to merge nights, one of `night.STATES`.
+        States kept to merge nights, as in ``[history]``.
     folder : Path or None
         Folder of the pages; None for no pages.
     nights : int
         Number of nights on a page.
     groups : int
         The most groups written for a failed gate; 0 for no file.
-    notify : Webhook or None
-    drift : DriftLimits
+    notify : Settings or None
+        The table, if there is one.
     labels_complete_after : datetime.timedelta or None
         The time from the end of a night until its labels are complete; None if they are at once.
     label : str
@@ -90,16 +89,16 @@ class NightlyConfig:
     baseline: str | None
     measures: tuple[str, ...]
     options: dict[str, Any]
-    gates: GateTexts
-    quality: QualityLimits
+    gates: Settings
+    quality: Settings
+    drift: Settings
     history: Path
     report: str
     folder: Path | None
     nights: int = 30
     states: str = "slices"
     groups: int = 20
-    notify: Webhook | None = None
-    drift: DriftLimits = DriftLimits()
+    notify: Settings | None = None
     labels_complete_after: dt.timedelta | None = None
     label: str = ""
     labels: tuple[str, ...] = ()
@@ -277,16 +276,16 @@ def _config(file: Path, tables: dict[str, dict[str, Any]]) -> NightlyConfig:
         baseline=tables["models"]["baseline"],
         measures=tables["evaluate"]["measures"],
         options={name: value for name, value in options.items() if value is not None},
-        gates=GateTexts(**tables["gates"]),
-        quality=QualityLimits(**tables["quality"]),
+        gates=settings("gates", **tables["gates"]),
+        quality=settings("quality", **tables["quality"]),
         history=Path(_resolve(file, tables["history"]["file"])),
         report=tables["history"]["report"] or file.stem,
         states=tables["history"]["states"],
         folder=None if folder is None else Path(_resolve(file, folder)),
         nights=tables["output"]["nights"],
         groups=tables["output"]["groups"],
-        notify=Webhook(**tables["notify"]) if "notify" in tables else None,
-        drift=DriftLimits(**tables["drift"]),
+        notify=settings("notify", **tables["notify"]) if "notify" in tables else None,
+        drift=settings("drift", **tables["drift"]),
         labels_complete_after=tables["source"]["labels_complete_after"],
     )
 

@@ -12,7 +12,7 @@ from fastrank_eval._lib.arguments import integer, number, one_of
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError, near
 from fastrank_eval.apps.nightly.display_names import with_standard_errors
-from fastrank_eval.apps.nightly.night import MESSAGES, MOST_SCORES, STATES, WHEN
+from fastrank_eval.apps.nightly.night import Settings
 from fastrank_eval.apps.nightly.periods import (
     MAX_NIGHTS,
     check_date_fields,
@@ -22,6 +22,7 @@ from fastrank_eval.apps.nightly.periods import (
     parse_date,
     parse_duration,
 )
+from fastrank_eval.apps.nightly.quality import MOST_SCORES
 from fastrank_eval.engine.conventions import profile_of, requested_names, used_measures
 from fastrank_eval.engine.options import DEFAULTS, OPTIONS
 from fastrank_eval.io.computed import parse as parse_score
@@ -186,7 +187,7 @@ TABLES: dict[str, dict[str, Key]] = {
     "history": {
         "file": Key(_text, "history.db"),
         "report": Key(_text),
-        "states": Key(one_of(*STATES), "slices"),
+        "states": Key(one_of("everything", "slices", "rows", "groups"), "slices"),
     },
     "output": {
         "folder": Key(_text),
@@ -203,12 +204,17 @@ TABLES: dict[str, dict[str, Key]] = {
             "",
             required=True,
         ),
-        "format": Key(one_of(*MESSAGES), "chat"),
-        "when": Key(one_of(*WHEN), "failure"),
+        "format": Key(one_of("chat", "json"), "chat"),
+        "when": Key(one_of("failure", "change", "always"), "failure"),
         "timeout": Key(_positive, 10.0),
         "retries": Key(integer(0, 10), 3),
     },
 }
+
+
+def settings(table: str, **values: Any) -> Settings:
+    """Return a table with the defaults of keys that are left out."""
+    return Settings(**{key: one.default for key, one in TABLES[table].items()} | values)
 
 
 @dataclass

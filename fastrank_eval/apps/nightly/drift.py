@@ -24,7 +24,7 @@ from fastrank_eval._lib.errors import SourceError
 from fastrank_eval._lib.threads import JobMap
 from fastrank_eval.apps.nightly.compare_nights import MIN_NIGHTS
 from fastrank_eval.apps.nightly.history import History
-from fastrank_eval.apps.nightly.night import Finding, Night, NightDrift
+from fastrank_eval.apps.nightly.night import Finding, Night, NightDrift, Settings
 from fastrank_eval.apps.nightly.page_rows import change_text, null_shares
 from fastrank_eval.apps.nightly.periods import left_out
 from fastrank_eval.engine.run import Evaluation
@@ -49,41 +49,6 @@ _LASTING = 7
 #: Smaller changes of shares are not named.
 _SHOWN_CHANGE = 0.01
 _NO_POSITIVE = np.empty(0, np.int64)
-
-
-@dataclass(frozen=True)
-class DriftLimits:
-    """The limits of drift.
-
-    Parameters
-    ----------
-    columns : tuple of str
-        Columns of numbers that are compared like scores.
-    nights : int
-        Number of earlier nights of the reference; 0 for no comparison.
-    min_rows : int
-        Fewer rows, of the night or of its reference, are not judged; slices are left out. For PSI
-        and KS, rows with a number.
-    note_psi : float
-        A larger PSI of all rows makes the night `"changed"`.
-    max_psi : float
-        A larger PSI fails the night.
-    max_ks : float or None
-        A larger KS fails the night; None is no limit.
-    note_nulls : float
-        A larger change of the share of nulls of all rows makes the night `"changed"`.
-    max_nulls : float
-        A larger change of the share of nulls fails the night.
-    """
-
-    columns: tuple[str, ...] = ()
-    nights: int = 14
-    min_rows: int = 1000
-    note_psi: float = 0.1
-    max_psi: float = 0.25
-    max_ks: float | None = None
-    note_nulls: float = 0.01
-    max_nulls: float = 0.1
 
 
 class _Distribution(PooledMeasure):
@@ -362,7 +327,7 @@ _UNREAD = (
 
 def judge_drift(
     drift: Sequence[NightDrift],
-    limits: DriftLimits,
+    limits: Settings,
     models: Sequence[str],
     known: Sequence[Finding] = (),
 ) -> tuple[list[NightDrift], list[Finding]]:
@@ -372,7 +337,7 @@ def judge_drift(
     ----------
     drift : sequence of NightDrift
         All rows before slices.
-    limits : DriftLimits
+    limits : Settings
     models : sequence of str
         Other names are columns, which may leave [0, 1].
     known : sequence of Finding
@@ -402,13 +367,13 @@ def judge_drift(
     return judged, findings
 
 
-def _has_enough(drift: NightDrift, rows: int, before: int, limits: DriftLimits) -> bool:
+def _has_enough(drift: NightDrift, rows: int, before: int, limits: Settings) -> bool:
     """Return whether rows, and those of enough nights before, can be judged."""
     nights = min(MIN_NIGHTS, limits.nights)
     return drift.nights >= nights and min(rows, before) >= limits.min_rows
 
 
-def _findings(drift: NightDrift, limits: DriftLimits, is_model: bool) -> Iterator[Finding]:
+def _findings(drift: NightDrift, limits: Settings, is_model: bool) -> Iterator[Finding]:
     values = f"{'scores' if is_model else 'values'} of {drift.name}"
     where = f" in {drift.slice}" if drift.by else ""
     nights = f"the last {drift.nights} nights"

@@ -30,9 +30,8 @@ from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.night import (
     EARLIER,
     Finding,
-    GateTexts,
     Night,
-    NightDifference,
+    Settings,
 )
 from fastrank_eval.apps.nightly.text import (
     ago_exactly,
@@ -256,34 +255,13 @@ def _with_numbers(
     A corrected p-value of a gate, and the verdict by it, replace those of the table.
     """
     key = finding.score, finding.slice, finding.measure
-    value, difference = night.value_of(*key), night.difference_of(kind, *key)
-    if value is not None:
-        finding = replace(finding, value=value.value, ci_low=value.ci_low, ci_high=value.ci_high)
-    if difference is None:
-        return finding
-    if p_adjusted is not None:
+    difference = night.difference_of(kind, *key)
+    if difference is not None and p_adjusted is not None:
         difference = replace(difference, p_adjusted=p_adjusted)
         difference = with_verdict(difference, confidence_of(night))
         (difference,) = without_praise([difference], night)
-    against = ago_exactly(kind, night) if kind in EARLIER else difference.baseline
-    return _with_difference(finding, difference, against, finding.value - difference.delta)
-
-
-def _with_difference(
-    finding: Finding, difference: NightDifference, against: str, base: float
-) -> Finding:
-    """Add a difference from a value of a model or date to a finding."""
-    return replace(
-        finding,
-        compared=difference.kind,
-        against=against,
-        base=base,
-        delta=difference.delta,
-        delta_ci_low=difference.ci_low,
-        delta_ci_high=difference.ci_high,
-        p_adjusted=difference.p_adjusted,
-        verdict=difference.verdict,
-    )
+    against = ago_exactly(kind, night) if kind in EARLIER else ""
+    return finding.with_numbers(night.value_of(*key), difference, against)
 
 
 def _with_limit(
@@ -342,7 +320,7 @@ _Key = tuple[str, str]
 
 def changes(
     night: Night,
-    gates: GateTexts,
+    gates: Settings,
     history: History,
     before: Sequence[Night],
 ) -> list[Finding]:
@@ -361,7 +339,7 @@ def changes(
     Parameters
     ----------
     night : Night
-    gates : GateTexts
+    gates : Settings
     history : History
     before : sequence of Night
         The latest first.
@@ -393,8 +371,11 @@ def changes(
             continue
         usual = usual_movement([each[key].value for each in values if key in each])
         if abs(difference.delta) > usual:
-            change = _change(difference, date.isoformat(), now[key], was[key].value)
-            findings.append(replace(change, limit=usual, number=abs(difference.delta)))
+            change = Finding("change", score=key[0], slice=ALL, measure=key[1])
+            change = change.with_numbers(now[key], difference, date.isoformat())
+            # The difference may round: the value of the earlier night has all its digits.
+            change = replace(change, base=was[key].value, limit=usual, number=abs(change.delta))
+            findings.append(change)
     return findings
 
 
@@ -423,7 +404,9 @@ def _worse_than_baseline(
             "worse",
         ) or key in gated:
             continue
-        change = _change(difference, difference.baseline, now[key], now[base_key].value)
+        change = Finding("change", score=key[0], slice=ALL, measure=key[1])
+        change = change.with_numbers(now[key], difference)
+        change = replace(change, base=now[base_key].value)
         (change,) = with_since(night.date, [change], before)
         usual_deltas = _usual_deltas(key, base_key, change.since or night.date, oldest, read)
         usual = usual_movement(usual_deltas)
@@ -459,14 +442,6 @@ def _usual_deltas(
         ]
         deltas = [*(delta for delta in new_deltas if not math.isnan(delta)), *deltas]
     return deltas[-NIGHTS:]
-
-
-def _change(difference: NightDifference, against: str, value: MeasureValue, base: float) -> Finding:
-    finding = Finding(
-        "change", score=difference.score, slice=ALL, measure=difference.measure,
-        value=value.value, ci_low=value.ci_low, ci_high=value.ci_high,
-    )  # fmt: skip
-    return _with_difference(finding, difference, against, base)
 
 
 def usual_movement(past: Sequence[float]) -> float:

@@ -21,9 +21,9 @@ from fastrank_eval.apps.nightly.night import (
     NO_ROWS,
     EarlierJudgement,
     GateOutcome,
-    GateTexts,
     Night,
     SavedStates,
+    Settings,
 )
 from fastrank_eval.apps.nightly.text import STATUSES, ago, amount, day_text, reads_measures
 from fastrank_eval.engine.records import MeasureValue
@@ -221,7 +221,7 @@ def with_comparable_labels(
     return earlier, ""
 
 
-def gate_so_far(outcome: GateOutcome, night: Night, gates: GateTexts) -> GateOutcome:
+def gate_so_far(outcome: GateOutcome, night: Night, gates: Settings) -> GateOutcome:
     """Let a failed gate on measures not fail a provisional night.
 
     Parameters
@@ -229,7 +229,7 @@ def gate_so_far(outcome: GateOutcome, night: Night, gates: GateTexts) -> GateOut
     outcome : GateOutcome
         Of a condition of the configuration.
     night : Night
-    gates : GateTexts
+    gates : Settings
 
     Returns
     -------

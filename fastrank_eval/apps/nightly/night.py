@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import field, replace
+from types import SimpleNamespace
 from typing import Any
 
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval.engine.records import LEFT_OUT, MeasureValue
-from fastrank_eval.engine.run import Evaluation
 from fastrank_eval.io.columns import UNJUDGED
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.parser import find_computed
 from fastrank_eval.measures.parser import measure as measure_of
 from fastrank_eval.results.gates import ALL
-
-
-def values_of(evaluation: Evaluation, hidden: Collection[str] = ()) -> list[MeasureValue]:
-    """Return the values of a run without the measures of `hidden`."""
-    return [value for value in evaluation.summary if value.measure not in hidden]
-
 
 #: Earlier nights that each night is compared with, and how many days they lie before it.
 EARLIER = {"yesterday": 1, "last_week": 7}
@@ -356,12 +350,31 @@ class Finding:
 
     def without_measure(self) -> Finding:
         """Return what the finding says of the rows, without numbers of a measure."""
-        none = math.nan
-        return replace(
-            self, measure="", compared="", against="", verdict="", value=none, ci_low=none,
-            ci_high=none, base=none, delta=none, delta_ci_low=none, delta_ci_high=none,
-            p_adjusted=none,
-        )  # fmt: skip
+        of_rows = (
+            *("kind", "condition", "score", "by", "slice", "field", "operator", "limit"),
+            *("number", "detail", "since", "nights"),
+        )
+        return Finding(**{name: getattr(self, name) for name in of_rows})
+
+    def with_numbers(
+        self, value: MeasureValue | None, difference: NightDifference | None, against: str = ""
+    ) -> Finding:
+        """Add a value and its difference, by default from the baseline."""
+        changes: dict[str, Any] = {}
+        if value is not None:
+            changes |= {name: getattr(value, name) for name in ("value", "ci_low", "ci_high")}
+        if difference is not None:
+            changes |= {
+                "compared": difference.kind,
+                "against": against or difference.baseline,
+                "base": (math.nan if value is None else value.value) - difference.delta,
+                "delta": difference.delta,
+                "delta_ci_low": difference.ci_low,
+                "delta_ci_high": difference.ci_high,
+                "p_adjusted": difference.p_adjusted,
+                "verdict": difference.verdict,
+            }
+        return replace(self, **changes)
 
 
 @dataclass(frozen=True)
@@ -532,99 +545,7 @@ class SavedStates:
     fingerprint: str = ""
 
 
-@dataclass(frozen=True)
-class GateTexts:
-    """Conditions that a night must not meet.
-
-    Parameters
-    ----------
-    fail_if : tuple of str
-        Conditions on the night and on its differences from the baseline.
-    fail_if_yesterday, fail_if_last_week : tuple of str
-        Conditions on the differences of each model from itself on the night before, and a week
-        before.
-    min_distinct_scores : int or None
-        The fewest distinct scores that a model may give to all rows or to a slice. None: one score
-        fails the night, and few scores are findings; see `few_scores`.
-    alarm : str or None
-        ``"sequence"``: watch the nightly differences from the baseline; see `judge_alarms`.
-    alarm_since : datetime.date or None
-        The first night that the alarm watches; None for the first of the history.
-    provisional : str or None
-        ``"fail"``: gates on measures fail a provisional night too. By default they are judged and
-        shown, and do not fail it.
-    """
-
-    fail_if: tuple[str, ...] = ()
-    fail_if_yesterday: tuple[str, ...] = ()
-    fail_if_last_week: tuple[str, ...] = ()
-    min_distinct_scores: int | None = None
-    alarm: str | None = None
-    alarm_since: dt.date | None = None
-    provisional: str | None = None
-
-
 #: Limits of the rows that depend on the label.
 LABEL_LIMITS = ("min_coverage", "max_single_class_share", "max_ctr_drift")
-
-
-@dataclass(frozen=True)
-class QualityLimits:
-    """Limits of the rows of a night; None is no limit.
-
-    Parameters
-    ----------
-    min_rows, min_groups : int
-    min_coverage, max_single_class_share, max_tie_rate, max_null_share : float or None
-        Shares, see `NightQuality`; the last one limits the nulls of each column over all rows.
-    max_volume_drift, max_ctr_drift : float or None
-        In scaled median absolute deviations, in both directions.
-    ties : bool
-        Compute the tie rate, which needs every group sorted.
-    """
-
-    min_rows: int = 1
-    min_groups: int = 1
-    min_coverage: float | None = None
-    max_single_class_share: float | None = None
-    max_tie_rate: float | None = None
-    max_null_share: float | None = None
-    max_volume_drift: float | None = None
-    max_ctr_drift: float | None = None
-    ties: bool = True
-
-
-#: Bodies of a message, and nights to send one for.
-MESSAGES, WHEN = ("chat", "json"), ("failure", "change", "always")
-
-
-@dataclass(frozen=True)
-class Webhook:
-    """The address that messages about nights are sent to.
-
-    Parameters
-    ----------
-    url_env : str
-        The environment variable that has the address, which is a secret.
-    format : str
-        One of `MESSAGES`: ``{"text": ...}``, or the summary of the night.
-    when : str
-        One of `WHEN`.
-    timeout : float
-        Seconds for one attempt.
-    retries : int
-        The most further attempts.
-    """
-
-    url_env: str
-    format: str = "chat"
-    when: str = "failure"
-    timeout: float = 10.0
-    retries: int = 3
-
-
-#: Distinct scores that can be counted.
-MOST_SCORES = 1000
-#: What history keeps: all states; of slices only measures of groups; no slices; no slices and only
-#: measures of groups.
-STATES = ("everything", "slices", "rows", "groups")
+#: A table of the configuration, whose keys are attributes; see `config_checks.settings`.
+Settings = SimpleNamespace

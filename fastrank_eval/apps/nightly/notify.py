@@ -26,7 +26,7 @@ from urllib.request import (
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import OutputError
 from fastrank_eval._lib.log import NIGHTLY
-from fastrank_eval.apps.nightly.night import Webhook
+from fastrank_eval.apps.nightly.night import Settings
 
 #: Statuses that a person has to look at.
 _FAILURES = ("regression", "data_quality", "error")
@@ -45,12 +45,12 @@ _PART_OF_SIGN = re.compile(r"&[a-z]*\Z")
 _ZERO_WIDTH_SPACE = "\u200b"
 
 
-def wants_message(webhook: Webhook, status: str, before: str | None) -> bool:
+def wants_message(webhook: Settings, status: str, before: str | None) -> bool:
     """Return whether to send a message about a night.
 
     Parameters
     ----------
-    webhook : Webhook
+    webhook : Settings
     status : str
         The status of the night; ``"error"`` if it could not be evaluated.
     before : str or None
@@ -63,7 +63,7 @@ def wants_message(webhook: Webhook, status: str, before: str | None) -> bool:
     return status != (before or "fine")
 
 
-def webhook_url(webhook: Webhook, environment: Mapping[str, str] = os.environ) -> str:
+def webhook_url(webhook: Settings, environment: Mapping[str, str] = os.environ) -> str:
     """Return the address of a webhook from the environment.
 
     Raises
@@ -84,14 +84,14 @@ def webhook_url(webhook: Webhook, environment: Mapping[str, str] = os.environ) -
     return value
 
 
-def send(webhook: Webhook, content: object) -> None:
+def send(webhook: Settings, content: object) -> None:
     """Post a message as JSON; try again after errors that may pass.
 
     A redirect is not followed. The body of the answer is not read.
 
     Parameters
     ----------
-    webhook : Webhook
+    webhook : Settings
     content : object
         Plain values.
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.apps.nightly import page_rows, text
-from fastrank_eval.apps.nightly.calibration import by_measure, calibration_verdict, positives
 from fastrank_eval.apps.nightly.composition import composition_parts
 from fastrank_eval.apps.nightly.label_delay import label_delay_texts, status_name
 from fastrank_eval.apps.nightly.night import MOST_VALUES, CurveLine, Night
@@ -30,6 +29,7 @@ from fastrank_eval.apps.nightly.page_rows import (
     values_by_activity,
 )
 from fastrank_eval.apps.nightly.pages import Links
+from fastrank_eval.apps.nightly.quality import by_measure, calibration_verdict, positives
 from fastrank_eval.apps.nightly.reproduce import next_steps
 from fastrank_eval.apps.nightly.text import (
     VerdictText,

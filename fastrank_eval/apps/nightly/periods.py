@@ -244,7 +244,7 @@ def states_of(
         Measures to leave out, since no other run has them. Multicalibration errors are left out
         too: sigmas grow with the rows, so that of a week is no mean of its nights.
     keep : str
-        One of `STATES`.
+        As ``states`` in ``[history]``.
     """
     measures = [
         m
@@ -398,27 +398,22 @@ class NightMerger:
             return
         totals = [] if self._total is None else [self._total]
         states = self._with_common_slicings([*totals, *(state for _, state in self._pending)])
-        first, *others = states
-        try:
-            self._total = first.merge(*others, allow_repeated=True)
-            self._dates += [date for date, _ in self._pending]
-        except MergeError:
-            self._add_each(first, others, bool(totals))
+        self._total = states[0] if totals else None
+        self._merge([date for date, _ in self._pending], states[len(totals) :])
         self._pending.clear()
         self._bytes = 0
 
-    def _add_each(self, first: State, others: Sequence[State], has_total: bool) -> None:
-        """Merge states one by one and leave out those with other column types."""
-        dates = iter([date for date, _ in self._pending])
-        if not has_total:
-            self._dates.append(next(dates))
-        self._total = first
-        for date, state in zip(dates, others, strict=True):
-            try:
-                self._total = self._total.merge(state, allow_repeated=True)
-                self._dates.append(date)
-            except MergeError as error:
-                self._leave_out(date, str(error))
+    def _merge(self, dates: Sequence[dt.date], states: Sequence[State]) -> None:
+        """Merge states at once, or one by one without those with other column types."""
+        first, *others = states if self._total is None else [self._total, *states]
+        try:
+            self._total = first.merge(*others, allow_repeated=True)
+            self._dates += dates
+        except MergeError as error:
+            if len(states) == 1:
+                self._leave_out(dates[0], str(error))
+            for date, state in zip(dates, states, strict=True) if len(states) > 1 else ():
+                self._merge([date], [state])
 
     def _with_common_slicings(self, states: Sequence[State]) -> list[State]:
         """Drop slicings that differ between states, with a note for each."""

@@ -1,11 +1,11 @@
-"""Judge whether rows pass the checks, and whether scores are distinct."""
+"""Judge the rows, the distinct scores and the calibration of a night."""
 
 from __future__ import annotations
 
 import datetime as dt
 import math
 import threading
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,20 +16,31 @@ from fastrank_eval._lib.threads import JobMap
 from fastrank_eval.apps.nightly.compare_nights import drift
 from fastrank_eval.apps.nightly.night import (
     LABEL_LIMITS,
-    MOST_SCORES,
     Finding,
     Night,
+    NightCalibration,
     NightQuality,
-    QualityLimits,
+    Settings,
 )
-from fastrank_eval.apps.nightly.text import no_labels_text
+from fastrank_eval.apps.nightly.text import (
+    VerdictText,
+    amount,
+    confidence_of,
+    count,
+    no_labels_text,
+)
 from fastrank_eval.engine.run import Evaluation
+from fastrank_eval.engine.totals import calibration_tables
 from fastrank_eval.groups.chunk import Scored
 from fastrank_eval.groups.ranking import Ranking
 from fastrank_eval.groups.sort import order_by_score
 from fastrank_eval.measures.base import WEIGHT, Measure, Param
 from fastrank_eval.measures.pooled import PooledMeasure, PooledValue
+from fastrank_eval.results.gates import ALL
+from fastrank_eval.results.report import p_text
 
+#: Distinct scores that can be counted.
+MOST_SCORES = 1000
 #: Rows per step of a search for distinct scores.
 _BLOCK = 1 << 12
 
@@ -129,7 +140,7 @@ class FirstScores:
                 self.scores = np.union1d(self.scores, unique)[: self._limit]
 
 
-class _DistinctScores(PooledMeasure):
+class DistinctScores(PooledMeasure):
     """Distinct scores, up to a limit; users cannot request it."""
 
     name = "DistinctScores"
@@ -137,21 +148,20 @@ class _DistinctScores(PooledMeasure):
     range = (0.0, np.inf)
 
     def state_key(self) -> Hashable:
+        """Return one key for a limit."""
         return "distinct scores", self.limit
 
     def new_state(self, weighted: bool, threads: int) -> Any:  # not saved
+        """Return no scores."""
         return FirstScores(self.limit)
 
     def add_rows(self, state: FirstScores, scored: Scored) -> None:
+        """Add the scores of rows."""
         state.add(scored.score)
 
     def pooled_value(self, state: FirstScores, map_jobs: JobMap) -> PooledValue:
+        """Return the number of scores."""
         return PooledValue(float(len(state.scores)))
-
-
-def distinct_scores(limit: int) -> PooledMeasure:
-    """Return a measure that counts distinct scores up to a limit of 2 or more."""
-    return _DistinctScores(limit=limit)
 
 
 TIED, SINGLE_CLASS = _TiedRows(), _SingleClassGroups()
@@ -196,7 +206,7 @@ def quality_of(evaluation: Evaluation) -> NightQuality:
 def judge_rows(
     night: Night,
     volumes: Sequence[tuple[int, float]],
-    limits: QualityLimits,
+    limits: Settings,
     repeated: dt.date | None = None,
 ) -> NightQuality:
     """Add drift and flags to the quality of a night.
@@ -207,15 +217,15 @@ def judge_rows(
         A provisional night is judged without its labels.
     volumes : sequence of (int, float)
         Rows and CTR of the earlier nights with rows.
-    limits : QualityLimits
+    limits : Settings
     repeated : datetime.date, optional
         An earlier night with the same rows.
     """
     quality, label = night.quality, None
     ctrs = [ctr for _, ctr in volumes]
     if night.provisional:
-        no_limits: dict[str, Any] = dict.fromkeys(LABEL_LIMITS)
-        limits, label, ctrs = replace(limits, **no_limits), night.label_column, []
+        limits = Settings(**vars(limits) | dict.fromkeys(LABEL_LIMITS))
+        label, ctrs = night.label_column, []
     judged = replace(
         quality,
         volume_drift=drift(float(quality.rows), [float(rows) for rows, _ in volumes]),
@@ -335,7 +345,7 @@ def few_scores(evaluation: Evaluation, limit: int | None) -> tuple[Finding, ...]
     Parameters
     ----------
     evaluation : Evaluation
-        Its plan measures `distinct_scores` of `scores_to_count` of the limit, if that is above 1.
+        Its plan measures `DistinctScores` of `scores_to_count` of the limit, if that is above 1.
     limit : int or None
         Fewer scores fail the night; fewer rows than the limit need as many scores as rows. None:
         one score fails the night, and fewer than ten scores in 100 rows or more are a finding.
@@ -348,7 +358,7 @@ def few_scores(evaluation: Evaluation, limit: int | None) -> tuple[Finding, ...]
     counted, minimum = scores_to_count(limit), _MIN_SCORES if limit is None else limit
     if counted < 2:
         return ()
-    measure, few = distinct_scores(counted), []
+    measure, few = DistinctScores(limit=counted), []
     scores, failed_models = evaluation.plan.roles.scores, dict[str, bool]()
     for part in evaluation.totals.each_slice():
         for model, score in enumerate(scores):
@@ -375,3 +385,101 @@ def few_scores(evaluation: Evaluation, limit: int | None) -> tuple[Finding, ...]
                 )
             )
     return tuple(few)
+
+
+#: The most slices of a model and measure that a night keeps, without all rows.
+_MOST_SLICES = 100
+#: The most slices in text.
+_MOST_IN_TEXT = 3
+
+
+def calibration_of(evaluation: Evaluation) -> tuple[NightCalibration, ...]:
+    """Return the worst 100 slices, and all rows, of each model and measure.
+
+    Parameters
+    ----------
+    evaluation : Evaluation
+
+    Returns
+    -------
+    tuple of NightCalibration
+        By measure; the most sigmas first.
+    """
+    plan = evaluation.plan
+    worst: list[NightCalibration] = []
+    for (score, measure), table in calibration_tables(plan, evaluation.totals).items():
+        for index, row in enumerate(table.to_pylist()):
+            if index < _MOST_SLICES or row["slice"] == ALL:
+                worst.append(NightCalibration(score=score, measure=measure, **row))
+    indices = {measure: index for index, measure in enumerate(map(str, plan.measures))}
+    return tuple(sorted(worst, key=lambda one: (indices[one.measure], -one.sigmas)))
+
+
+def worst_slices(night: Night) -> Iterator[tuple[str, Sequence[NightCalibration], int]]:
+    """Yield the worst slices of each measure, if they are not calibrated.
+
+    Yields
+    ------
+    tuple
+        Name of the measure; at most three slices; number of others that are not calibrated.
+    """
+    for measure, slices in by_measure(night):
+        significant = [one for one in slices if _is_significant(one, night)]
+        if significant:
+            yield (
+                night.name_of(measure),
+                significant[:_MOST_IN_TEXT],
+                len(significant[_MOST_IN_TEXT:]),
+            )
+
+
+def calibration_texts(night: Night) -> list[str]:
+    """Describe `worst_slices`, a line for each slice of a model."""
+    worst: dict[tuple[str, str], NightCalibration] = {}
+    for _, slices, _ in worst_slices(night):
+        for one in slices:
+            worst.setdefault((one.score, one.slice), one)
+    return [
+        f"{one.score} is not calibrated "
+        f"{'on all rows' if one.slice == ALL else f'in {one.slice}'}: {slice_text(one)}"
+        for one in worst.values()
+    ]
+
+
+def slice_text(one: NightCalibration) -> str:
+    """Write the sigmas, positives and p-value of a slice."""
+    return (
+        f"{amount(one.sigmas, 1)} sigmas, {positives(one.expected)} positives expected and "
+        f"{positives(one.observed)} observed, p {p_text(one.p_adjusted)}"
+    )
+
+
+def positives(number: float) -> str:
+    """Format a sum of positives, with a decimal below 1,000.
+
+    Examples
+    --------
+    >>> positives(362.31), positives(92.0), positives(3001.6)
+    ('362.3', '92', '3,002')
+    """
+    whole = number >= 1000 or float(number).is_integer()
+    return count(number) if whole else amount(number, 1)
+
+
+def by_measure(night: Night) -> list[tuple[str, list[NightCalibration]]]:
+    """Return the slices of each measure."""
+    return [
+        (measure, [one for one in night.calibration if one.measure == measure])
+        for measure in dict.fromkeys(one.measure for one in night.calibration)
+    ]
+
+
+def calibration_verdict(one: NightCalibration, night: Night) -> VerdictText:
+    """Return whether a slice is shown not to be calibrated."""
+    if _is_significant(one, night):
+        return VerdictText("not calibrated", "bad")
+    return VerdictText("no error shown", "none")
+
+
+def _is_significant(one: NightCalibration, night: Night) -> bool:
+    return one.p_adjusted <= 1 - confidence_of(night)

@@ -12,11 +12,12 @@ import math
 import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import asdict, field, replace
+from dataclasses import field, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, TypeGuard
 
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import (
@@ -33,7 +34,6 @@ from fastrank_eval._lib.threads import Progress, map_jobs
 from fastrank_eval.analysis import curve_points
 from fastrank_eval.analysis.curve_points import Thresholds
 from fastrank_eval.apps.nightly.alarms import judge_alarms
-from fastrank_eval.apps.nightly.calibration import calibration_of
 from fastrank_eval.apps.nightly.compare_nights import (
     DAYS,
     NIGHTS,
@@ -82,9 +82,7 @@ from fastrank_eval.apps.nightly.night import (
     CurveLine,
     Finding,
     Night,
-    NightDifference,
     SavedStates,
-    values_of,
 )
 from fastrank_eval.apps.nightly.night_source import NightSource, open_night, without_label_slices
 from fastrank_eval.apps.nightly.periods import states_of
@@ -93,7 +91,8 @@ from fastrank_eval.apps.nightly.quality import (
     TIED,
     UNJUDGED,
     UNSCORED,
-    distinct_scores,
+    DistinctScores,
+    calibration_of,
     few_scores,
     judge_rows,
     quality_of,
@@ -112,7 +111,7 @@ from fastrank_eval.stats.score_runs import ScoreTable
 _POINTS, _BINS, _DIGITS = 100, 20, 6
 
 
-def has_curves(measure: Measure) -> bool:
+def has_curves(measure: Measure) -> TypeGuard[PooledAUC]:
     """Return whether a measure keeps all scores, with grade 1 as positive.
 
     Parameters
@@ -137,35 +136,25 @@ def curves_of(evaluation: Evaluation) -> dict[str, tuple[CurveLine, ...]]:
         ``"roc"``: true over false positive rate; ``"calibration"``: observed rate over mean
         prediction, in bins of equally many rows.
     """
-    drawing = [m for m in evaluation.plan.measures if isinstance(m, PooledAUC) and has_curves(m)]
+    drawing = list(filter(has_curves, evaluation.plan.measures))
     if not drawing:
         return {}
     # Label the curve with the full area, if it is among the measures.
     auc = min(drawing, key=lambda m: m.max_fpr is not None)
-    tables = dict(_tables(evaluation, auc))
-    curves: dict[str, list[CurveLine | None]] = {
-        "roc": [
-            _roc(score, table, evaluation, auc)
-            for score, table in tables.items()
-            if not table.missing
-        ],
-        "calibration": [_calibration(score, table, evaluation) for score, table in tables.items()],
-    }
-    result = {
-        kind: tuple(line for line in lines if line is not None) for kind, lines in curves.items()
-    }
-    return {kind: lines for kind, lines in result.items() if lines}
-
-
-def _tables(evaluation: Evaluation, auc: PooledAUC) -> Iterator[tuple[str, ScoreTable]]:
+    curves: dict[str, list[CurveLine | None]] = {"roc": [], "calibration": []}
     models = evaluation.totals.overall_states.models
     for score, states in zip(evaluation.plan.roles.scores, models, strict=True):
         state = auc.state_in(states)
         scores = state.scores if auc.se == "clustered" else state
-        yield score, scores.table(partial(map_jobs, evaluation.plan.threads))
+        table = scores.table(partial(map_jobs, evaluation.plan.threads))
+        curves["roc"].append(_roc(score, table, evaluation, auc))
+        curves["calibration"].append(_calibration(score, table, evaluation))
+    return {kind: tuple(filter(None, lines)) for kind, lines in curves.items() if any(lines)}
 
 
-def _roc(score: str, table: ScoreTable, evaluation: Evaluation, auc: PooledAUC) -> CurveLine:
+def _roc(score: str, table: ScoreTable, evaluation: Evaluation, auc: PooledAUC) -> CurveLine | None:
+    if table.missing:
+        return None
     points = curve_points.curve_columns("roc", Thresholds.of(table), _POINTS)
     name = "AUC" if auc.max_fpr is None else f"AUC(max_fpr={auc.max_fpr:g})"
     key = score, "all", str(auc)
@@ -322,11 +311,10 @@ def _judge_and_write(evaluated: NightRun, config: NightlyConfig, history: Histor
     """Judge and store a night, and judge later nights that lacked it."""
     stored = next(iter(history.read(evaluated.night.date, evaluated.night.date)), None)
     check_order(evaluated.night, stored)
-    judge = partial(_compare_and_judge, config=config, history=history)
-    night = judge(evaluated)
+    night = _compare_and_judge(evaluated, config, history)
     night, states = with_earlier_judgement(night, evaluated.states, stored, history)
     history.write(night, states)
-    later = compare_again(night, history, judge)
+    later = compare_again(night, config, history)
     dates = ", ".join(str(each.date) for each in later)
     notes = [f"nights that are compared with it now: {dates}"] if later else []
     return NightRun(replace(night, notes=(*night.notes, *notes)), states, again=later)
@@ -369,7 +357,7 @@ def _evaluated_night(
     counts = _quality_measures(config, config.options) if labels else evaluation.plan.measures
     hidden = frozenset(map(str, counts))
     meta, quality = evaluation.meta, quality_of(evaluation)
-    values, confidence = values_of(evaluation, hidden), config.options["confidence"]
+    values = [value for value in evaluation.summary if value.measure not in hidden]
     sources = config.sources(date)
     conventions = _conventions_of_run(evaluation, config, hidden)
     if not labels:
@@ -414,7 +402,7 @@ def _evaluated_night(
         conventions=conventions,
         values=tuple(values),
         quality=quality,
-        compared=tuple(from_baseline(evaluation, values, confidence)),
+        compared=tuple(from_baseline(evaluation, values, config.options["confidence"])),
         curves=curves_of(evaluation),
         calibration=calibration_of(evaluation),
     )
@@ -446,20 +434,17 @@ def _claim(
 
 def _quality_measures(config: NightlyConfig, options: Mapping[str, object]) -> list[Measure]:
     """Return the measures of data quality that the configuration allows."""
-    measures: list[Measure] = [SINGLE_CLASS]
-    if config.quality.ties:
-        measures.append(TIED)
-    profile = options.get("profile")
-    for option, measure in (("unjudged", UNJUDGED), ("unretrieved", UNSCORED)):
-        policy = options.get(option)
-        if policy == "allow" or (policy is None and profile is not None):
-            measures.append(measure)
+    by_default = "allow" if options.get("profile") is not None else None
+    allowed = {name: options.get(name) or by_default for name in ("unjudged", "unretrieved")}
     scores = scores_to_count(config.gates.min_distinct_scores)
-    if scores > 1:
-        measures.append(distinct_scores(scores))
-    if config.drift.nights:
-        measures.append(DISTRIBUTION)
-    return measures
+    return [
+        SINGLE_CLASS,
+        *[TIED] * config.quality.ties,
+        *[UNJUDGED] * (allowed["unjudged"] == "allow"),
+        *[UNSCORED] * (allowed["unretrieved"] == "allow"),
+        *([DistinctScores(limit=scores)] if scores > 1 else []),
+        *[DISTRIBUTION] * bool(config.drift.nights),
+    ]
 
 
 def _conventions_of_run(
@@ -474,18 +459,19 @@ def _conventions_of_run(
     if "format" in given:
         conventions["format"] = given["format"]
     columns = {name: given[name] for name in ("group", "label", "item") if given.get(name)}
-    limits = {name: limit for name, limit in asdict(config.quality).items() if limit is not None}
+    limits = {name: limit for name, limit in vars(config.quality).items() if limit is not None}
     return {**conventions, "columns": plain_value(columns), "quality": plain_value(limits)}
 
 
 def _compare_and_judge(evaluated: NightRun, config: NightlyConfig, history: History) -> Night:
     """Compare a night with earlier nights and judge its gates and quality."""
-    night, confidence = evaluated.night, config.options["confidence"]
-    compared: list[NightDifference] = list(night.compared)
+    night, limits = evaluated.night, config.drift
     earlier = earlier_nights(night, history)
-    for kind, each in earlier.items():
-        if each.night is not None:
-            compared += from_earlier(kind, night.values, each.night.values, confidence)
+    since = [
+        from_earlier(kind, night.values, each.night.values, config.options["confidence"])
+        for kind, each in earlier.items()
+        if each.night is not None
+    ]
     before = history.before(night.date, DAYS)
     volumes = [
         (each.quality.rows, math.nan if each.provisional else each.quality.ctr)
@@ -499,7 +485,6 @@ def _compare_and_judge(evaluated: NightRun, config: NightlyConfig, history: Hist
         for kind, each in earlier.items()
         if each.incomparable
     ]
-    limits = config.drift
     reference = Reference(history, night, limits.nights)
     distributions = evaluated.distributions
     if night.provisional:
@@ -509,7 +494,7 @@ def _compare_and_judge(evaluated: NightRun, config: NightlyConfig, history: Hist
     )
     night = replace(
         night,
-        compared=tuple(without_praise(compared, night)),
+        compared=tuple(without_praise(chain(night.compared, *since), night)),
         quality=quality,
         notes=(*night.notes, *notes, *reference.notes),
         drift=tuple(drift),
@@ -518,7 +503,6 @@ def _compare_and_judge(evaluated: NightRun, config: NightlyConfig, history: Hist
     alarm_outcomes, alarm_findings, alarm_notes = judge_alarms(
         night, config.gates, history, labels=config.alarms
     )
-    night = replace(night, notes=(*night.notes, *alarm_notes))
     gates = [gate_so_far(each.outcome, night, config.gates) for each in judged_gates]
     gates += limit_outcomes(evaluated.few_scores)
     gates += [*alarm_outcomes, *limit_outcomes(drift_findings)]
@@ -530,12 +514,21 @@ def _compare_and_judge(evaluated: NightRun, config: NightlyConfig, history: Hist
     if quality.rows and not night.provisional:
         findings += with_since(night.date, undefined_findings(night), before)
         findings += changes(night, config.gates, history, before)
-    status = "changed" if any(not finding.condition for finding in findings) else "fine"
-    status = "provisional" if night.provisional else status
-    status = status if all(gate.passed for gate in gates) else "regression"
-    # Numbers of rows that did not pass the checks do not describe the models.
-    status = "data_quality" if quality.flags else status
-    return replace(night, gates=tuple(gates), status=status, findings=by_importance(findings))
+    reached = {
+        # Numbers of rows that did not pass the checks do not describe the models.
+        "data_quality": quality.flags,
+        "regression": not all(gate.passed for gate in gates),
+        "provisional": night.provisional,
+        "changed": not all(finding.condition for finding in findings),
+        "fine": True,
+    }
+    return replace(
+        night,
+        gates=tuple(gates),
+        status=next(status for status, is_reached in reached.items() if is_reached),
+        findings=by_importance(findings),
+        notes=(*night.notes, *alarm_notes),
+    )
 
 
 #: The time after labels are complete in which a night that cannot be judged again is tried again.
@@ -571,10 +564,6 @@ class NightRun:
     few_scores: tuple[Finding, ...] = ()
     distributions: Distributions = field(default_factory=dict)
     again: tuple[Night, ...] = ()
-
-
-#: Compares and judges an evaluated night.
-Judge = Callable[[NightRun], Night]
 
 
 def due_nights(config: NightlyConfig, now: dt.datetime) -> dict[dt.date, tuple[str, ...]]:
@@ -641,7 +630,7 @@ def keep_provisional(config: NightlyConfig, date: dt.date, reason: str) -> Night
         return night
 
 
-def compare_again(night: Night, history: History, judge: Judge) -> tuple[Night, ...]:
+def compare_again(night: Night, config: NightlyConfig, history: History) -> tuple[Night, ...]:
     """Compare later complete nights with a night that was provisional.
 
     A complete night is not compared with a provisional one until that is judged again. Its rows
@@ -651,9 +640,8 @@ def compare_again(night: Night, history: History, judge: Judge) -> tuple[Night, 
     ----------
     night : Night
         A night that was stored just now, in the same transaction.
+    config : NightlyConfig
     history : History
-    judge : callable
-        Compares and judges a night.
 
     Returns
     -------
@@ -666,7 +654,7 @@ def compare_again(night: Night, history: History, judge: Judge) -> tuple[Night, 
     with suppress(OverflowError):
         dates = {kind: night.date + dt.timedelta(days=days) for kind, days in EARLIER.items()}
         return tuple(
-            _judge_stored(later, night, history, judge)
+            _judge_stored(later, night, config, history)
             for kind, date in dates.items()
             for later in history.read(date, date)
             if not comparison_rows(later, kind) and _can_be_compared(later, night)
@@ -682,7 +670,7 @@ def _can_be_compared(later: Night, night: Night) -> bool:
     return complete and same and not convention_differences(later, night)
 
 
-def _judge_stored(later: Night, night: Night, history: History, judge: Judge) -> Night:
+def _judge_stored(later: Night, night: Night, config: NightlyConfig, history: History) -> Night:
     """Judge a night from the history and write it."""
     states, distributions = history.states(later.date), {}
     if KIND in states.contents:
@@ -698,6 +686,6 @@ def _judge_stored(later: Night, night: Night, history: History, judge: Judge) ->
         findings=(),
         drift=(),
     )
-    judged = judge(NightRun(evaluated, states, few, distributions))
+    judged = _compare_and_judge(NightRun(evaluated, states, few, distributions), config, history)
     history.write(judged, states)
     return judged

@@ -11,7 +11,6 @@ from dataclasses import asdict, fields
 from typing import Any
 from urllib.parse import quote
 
-from fastrank_eval.apps.nightly.calibration import calibration_texts, slice_text, worst_slices
 from fastrank_eval.apps.nightly.composition import (
     composition_parts,
     composition_texts,
@@ -28,6 +27,7 @@ from fastrank_eval.apps.nightly.night import (
     NightDifference,
 )
 from fastrank_eval.apps.nightly.page_rows import TopChanges, changed_slices, ordered_drift
+from fastrank_eval.apps.nightly.quality import calibration_texts, slice_text, worst_slices
 from fastrank_eval.apps.nightly.reproduce import next_steps
 from fastrank_eval.apps.nightly.text import (
     STATUSES,

@@ -96,7 +96,10 @@ def _tables(config: NightlyConfig, night: Night) -> Iterator[pa.Table]:
             continue
         finding = step.finding
         if str(measure) != finding.measure:
-            finding = _with_numbers_of(night, finding, str(measure))
+            key = finding.score, finding.slice, str(measure)
+            value, difference = night.value_of(*key), night.difference_of(finding.compared, *key)
+            bare = replace(finding, measure=key[2], value=math.nan, base=math.nan, delta=math.nan)
+            finding = bare.with_numbers(value, difference, finding.against)
         key = tuple(getattr(finding, name) for name in _KEYS)
         try:
             where = rows_condition(night, finding)
@@ -112,15 +115,6 @@ def _measure_of_groups(night: Night, finding: Finding) -> Measure | None:
     paired = is_paired(night, finding)
     measures = map(measure_of, (finding.measure, *night.measures))
     return next((m for m in measures if is_mean(m) or (paired and not m.pooled)), None)
-
-
-def _with_numbers_of(night: Night, finding: Finding, measure: str) -> Finding:
-    """Replace the measure of a finding, with its value and difference."""
-    key = finding.score, finding.slice, measure
-    value, difference = night.value_of(*key), night.difference_of(finding.compared, *key)
-    number = math.nan if value is None else value.value
-    delta = math.nan if difference is None else difference.delta
-    return replace(finding, measure=measure, value=number, delta=delta, base=number - delta)
 
 
 def _table(

@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 from fastrank_eval.apps.nightly.alarms import judge_alarms
+from fastrank_eval.apps.nightly.config_checks import settings
 from fastrank_eval.apps.nightly.history import History
-from fastrank_eval.apps.nightly.night import Finding, GateOutcome, GateTexts, Night, NightDifference
+from fastrank_eval.apps.nightly.night import Finding, GateOutcome, Night, NightDifference, Settings
 from fastrank_eval.apps.nightly.page import page
 from fastrank_eval.apps.nightly.summary_files import night_dict, night_markdown
 from fastrank_eval.apps.nightly.text import sentences
@@ -23,7 +24,7 @@ from fastrank_eval.stats.sequences import LEARNING
 from tests.support.nights import a_night, a_value
 
 FIRST = dt.date(2026, 3, 1)
-ALARM = GateTexts(alarm="sequence")
+ALARM = settings("gates", alarm="sequence")
 CONDITION = 'alarm = "sequence"'
 #: Slicing, slice and measure.
 Key = tuple[str, str, str]
@@ -83,7 +84,7 @@ def run(
     history: History,
     nights: int,
     changes: Mapping[Key, tuple[int, float]],
-    gates: GateTexts = ALARM,
+    gates: Settings = ALARM,
     first: int = 0,
     **fields: object,
 ) -> dict[int, tuple[GateOutcome, list[Finding]]]:
@@ -166,12 +167,12 @@ def test_alarm_since__after_an_alarm__learns_again_from_that_night(history: Hist
     changes = {ALL_ROWS: (40, -0.02)}
     (raised,) = failed(run(history, 50, changes))
     assert raised < 49
-    acknowledged = GateTexts(alarm="sequence", alarm_since=on(48))
+    acknowledged = settings("gates", alarm="sequence", alarm_since=on(48))
     night = night_of(50, differences_of(50, changes))
     (outcome,), findings, _ = judge_alarms(night, acknowledged, history)
     assert (outcome.passed, findings) == (True, [])
     assert outcome.reason == "not judged: history has 2 of the 14 nights that levels need"
-    early = replace(acknowledged, alarm_since=on(51))
+    early = settings("gates", alarm="sequence", alarm_since=on(51))
     ((outcome,), _, _) = judge_alarms(night, early, history)
     assert outcome.reason == f"not judged: alarm_since is {on(51)}"
     # From that night on, only a new change is an alarm.
@@ -259,7 +260,7 @@ def test_night__run_again__is_judged_as_before(history: History) -> None:
 
 def test_night__without_an_alarm_in_its_configuration__has_none(history: History) -> None:
     run(history, 20, {ALL_ROWS: (99, 0.0)})
-    assert judge_alarms(night_of(20, {ALL_ROWS: -9.0}), GateTexts(), history) == ([], [], [])
+    assert judge_alarms(night_of(20, {ALL_ROWS: -9.0}), settings("gates"), history) == ([], [], [])
 
 
 # ---- what is said -------------------------------------------------------------------------------

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from fastrank_eval.apps.nightly.compare_nights import EarlierNight, gate_outcomes
+from fastrank_eval.apps.nightly.config_checks import settings
 from fastrank_eval.apps.nightly.findings import by_importance, gate_findings
 from fastrank_eval.apps.nightly.label_delay import gate_so_far
-from fastrank_eval.apps.nightly.night import NO_ROWS, GateOutcome, GateTexts, Night
+from fastrank_eval.apps.nightly.night import NO_ROWS, GateOutcome, Night
 from fastrank_eval.apps.nightly.page import page
 from fastrank_eval.apps.nightly.summary_files import night_markdown
 from fastrank_eval.apps.nightly.text import false_alarms, gate_texts, not_judged
@@ -25,7 +26,7 @@ fail_if_yesterday = ["GAUC delta_ci_high < -0.02"]
 
 def reason(night: Night, condition: str) -> str:
     none = dict.fromkeys(("yesterday", "last_week"), EarlierNight(None))
-    (judged,) = gate_outcomes(night, GateTexts(fail_if=(condition,)), none)
+    (judged,) = gate_outcomes(night, settings("gates", fail_if=(condition,)), none)
     assert not judged.outcome.passed
     first = by_importance(gate_findings(night, [judged]))[0]
     worst = judged.failures[0]
@@ -116,7 +117,7 @@ def test_provisional_night_without_rows__says_so_once() -> None:
     night = month()[-1]
     night = replace(night, quality=replace(night.quality, rows=0, flags=("rows 0, below 1",)))
     night = replace(night, provisional=True, status="data_quality")
-    gates = GateTexts(fail_if=("GAUC < 0.9",))
+    gates = settings("gates", fail_if=("GAUC < 0.9",))
     outcome = gate_so_far(GateOutcome("GAUC < 0.9", False, NO_ROWS), night, gates)
     assert outcome == GateOutcome("GAUC < 0.9", True, NO_ROWS)
     assert night_markdown(replace(night, gates=(outcome,))).count("no rows") == 1
@@ -155,11 +156,11 @@ def test_gate_of_every_slice__leaves_out_and_names_slices_without_numbers() -> N
     night = replace(night, values=values)
     slices = len({v.slice for v in values}) - 1
     none = dict.fromkeys(("yesterday", "last_week"), EarlierNight(None))
-    (judged,) = gate_outcomes(night, GateTexts(fail_if=("GAUC[*] < 0",)), none)
+    (judged,) = gate_outcomes(night, settings("gates", fail_if=("GAUC[*] < 0",)), none)
     left_out = f"{first} (all_negative), 1 of {slices} slices"
     assert judged.outcome == GateOutcome("GAUC[*] < 0", True, f"not judged in part: {left_out}")
     assert not_judged(replace(night, gates=(judged.outcome,)))[-1].endswith(f"in part: {left_out}")
-    (judged,) = gate_outcomes(night, GateTexts(fail_if=("GAUC[*] < 2",)), none)
+    (judged,) = gate_outcomes(night, settings("gates", fail_if=("GAUC[*] < 2",)), none)
     assert judged.outcome.reason.endswith(f"; not judged in part: {left_out}")
 
 
@@ -173,6 +174,6 @@ def test_finding_of_a_corrected_p_value__has_that_of_the_gate() -> None:
     ))  # fmt: skip
     none = dict.fromkeys(("yesterday", "last_week"), EarlierNight(None))
     condition = f"worse({one.score}:{one.measure})"
-    (judged,) = gate_outcomes(night, GateTexts(fail_if=(condition,)), none)
+    (judged,) = gate_outcomes(night, settings("gates", fail_if=(condition,)), none)
     (finding,) = gate_findings(night, [judged])
     assert (finding.p_adjusted, finding.verdict) == (0.04, "worse")

@@ -13,7 +13,8 @@ import pytest
 
 import fastrank_eval as fe
 from fastrank_eval.apps.nightly.compare_nights import drift, from_baseline, from_earlier
-from fastrank_eval.apps.nightly.night import NightQuality, QualityLimits, values_of
+from fastrank_eval.apps.nightly.config_checks import settings
+from fastrank_eval.apps.nightly.night import NightQuality
 from fastrank_eval.apps.nightly.page_rows import strength
 from fastrank_eval.apps.nightly.quality import (
     SINGLE_CLASS,
@@ -30,6 +31,12 @@ from tests.support.nights import a_night, a_value
 
 COUNTS = [SINGLE_CLASS, TIED]
 HIDDEN = frozenset(map(str, [*COUNTS, UNJUDGED, UNSCORED]))
+
+
+def values_of(done: Evaluation) -> list[Any]:
+    return [value for value in done.summary if value.measure not in HIDDEN]
+
+
 MEASURES = "GAUC,nDCG@3,NumRel,LogLoss,AUC"
 
 
@@ -62,7 +69,7 @@ def evaluated(log: Any, measures: str = MEASURES, **options: Any) -> Evaluation:
 def test_values__are_those_of_evaluate__with_their_slicing() -> None:
     log = a_log(1)
     by = ["slot", "@rows:1,3", "slot,@rows:1,3"]
-    values = values_of(evaluated(log, by=by, min_groups=5), HIDDEN)
+    values = values_of(evaluated(log, by=by, min_groups=5))
     alone = fe.evaluate(
         log, group="user", label="click", score=["old", "new"], measures=MEASURES, by=by,
         min_groups=5,
@@ -100,7 +107,7 @@ def paired_error(log: Any, measure: str, rows: np.ndarray) -> tuple[float, float
 def test_from_baseline__is_the_paired_clustered_error(measure: str) -> None:
     log = a_log(2)
     done = evaluated(log, by="slot")
-    found = from_baseline(done, values_of(done, HIDDEN), 0.95)
+    found = from_baseline(done, values_of(done), 0.95)
     assert {line.measure for line in found} == set(MEASURES.split(","))
     slots = np.array([str(slot) for slot in log["slot"].to_pylist()])
     for name in ("all", "slot=top", "slot=null"):
@@ -123,12 +130,12 @@ def test_from_baseline__clear_differences__have_the_right_word() -> None:
     log = a_log(3)
     log["new"] = np.clip(log["click"] * 0.5 + log["old"] / 3, 0, 1)
     done = evaluated(log, measures="GAUC,LogLoss,PCOC")
-    words = {d.measure: d.verdict for d in from_baseline(done, values_of(done, HIDDEN), 0.95)}
+    words = {d.measure: d.verdict for d in from_baseline(done, values_of(done), 0.95)}
     assert words["GAUC"] == words["LogLoss"] == "better"
     assert words["PCOC"] in ("higher", "lower", "not significant")
     log["old"], log["new"] = log["new"], log["old"]
     done = evaluated(log, measures="GAUC,LogLoss")
-    found = from_baseline(done, values_of(done, HIDDEN), 0.95)
+    found = from_baseline(done, values_of(done), 0.95)
     assert [line.verdict for line in found] == ["worse", "worse"]
     assert from_baseline(evaluated(log, baseline=None), [], 0.95) == []
 
@@ -217,7 +224,17 @@ def test_limits__each__tells_what_is_wrong() -> None:
         100, 10, 5, 0.05, 0.4, 0.6, 0.2, {"slot": 30}, tie_rates={"old": 0.2, "new": 0.1}
     )
     night = replace(a_night(), quality=quality)
-    limits = QualityLimits(200, 20, 0.5, 0.5, 0.1, 0.25, 3.0, 3.0)
+    limits = settings(
+        "quality",
+        min_rows=200,
+        min_groups=20,
+        min_coverage=0.5,
+        max_single_class_share=0.5,
+        max_tie_rate=0.1,
+        max_null_share=0.25,
+        max_volume_drift=3.0,
+        max_ctr_drift=3.0,
+    )
     steady = [(1000 + at, 0.01 + at / 1e4) for at in range(6)]
     found = judge_rows(night, steady, limits)
     assert [flag.split(" ")[0] for flag in found.flags] == [
@@ -225,7 +242,7 @@ def test_limits__each__tells_what_is_wrong() -> None:
     ]  # fmt: skip
     assert found.flags[5] == "share of nulls of 'slot' 0.3, above 0.25"
     assert found.volume_drift < -3 < 3 < found.ctr_drift
-    assert judge_rows(night, steady, QualityLimits()).flags == ()
+    assert judge_rows(night, steady, settings("quality")).flags == ()
     assert math.isnan(judge_rows(night, steady[:4], limits).volume_drift)
 
 

@@ -16,7 +16,8 @@ import pytest
 from fastrank_eval._lib.errors import ArgumentError, OutputError
 from fastrank_eval.apps.nightly import night_source, notify, worst_groups
 from fastrank_eval.apps.nightly.config import read_config
-from fastrank_eval.apps.nightly.night import Webhook
+from fastrank_eval.apps.nightly.config_checks import settings
+from fastrank_eval.apps.nightly.night import Settings
 from fastrank_eval.engine.run import run
 from fastrank_eval.io.reader import open_source
 from tests.support.nightly_runs import adjust, kept, nightly, on
@@ -80,16 +81,20 @@ def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
     thread.join()
 
 
-def failure(webhook: Webhook) -> str:
+def webhook(**changes: object) -> Settings:
+    return settings("notify", url_env=VARIABLE, **changes)
+
+
+def failure(to: Settings) -> str:
     with pytest.raises(OutputError) as caught:
-        notify.send(webhook, {"text": "hello"})
+        notify.send(to, {"text": "hello"})
     text = str(caught.value)
     assert not any(secret in text for secret in (SECRET, "very-secret", "127.0.0.1", ANSWER))
     return text
 
 
 def test_send__to_this_machine__posts_json_once(receiver: Receiver) -> None:
-    notify.send(Webhook(VARIABLE), {"text": "ünd \ud800"})
+    notify.send(webhook(), {"text": "ünd \ud800"})
     assert json.loads(receiver.bodies[0]) == {"text": "ünd \ud800"}
     assert receiver.paths == [f"/{SECRET}"]
 
@@ -97,7 +102,7 @@ def test_send__to_this_machine__posts_json_once(receiver: Receiver) -> None:
 @pytest.mark.parametrize("status", [500, 503, 429, 408])
 def test_send__after_an_error_that_passes__tries_again(receiver: Receiver, status: int) -> None:
     receiver.answers = [(status, {"Retry-After": "0"})] * 2
-    notify.send(Webhook(VARIABLE, retries=2), {"text": "hello"})
+    notify.send(webhook(retries=2), {"text": "hello"})
     assert len(receiver.bodies) == 3
 
 
@@ -113,7 +118,7 @@ def test_send__refused_or_with_the_same_error_each_time__gives_up(
     receiver: Receiver, status: int, attempts: int, told: str
 ) -> None:
     receiver.answers = [(status, {})] * 9
-    assert failure(Webhook(VARIABLE, retries=2)) == f"[notify]: the message was not sent{told}"
+    assert failure(webhook(retries=2)) == f"[notify]: the message was not sent{told}"
     assert len(receiver.bodies) == attempts
 
 
@@ -121,14 +126,14 @@ def test_send__refused_or_with_the_same_error_each_time__gives_up(
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_send__redirected__does_not_follow(receiver: Receiver, status: int, target: str) -> None:
     receiver.answers = [(status, {"Location": target})]
-    assert f"redirects (HTTP {status})" in failure(Webhook(VARIABLE))
+    assert f"redirects (HTTP {status})" in failure(webhook())
     assert receiver.paths == [f"/{SECRET}"]
 
 
 def test_send__without_an_answer__ends_after_the_time_limit(receiver: Receiver) -> None:
     receiver.pause = lambda: time.sleep(0.5)
     started = time.perf_counter()
-    text = failure(Webhook(VARIABLE, timeout=0.05, retries=1))
+    text = failure(webhook(timeout=0.05, retries=1))
     assert text == "[notify]: the message was not sent after 2 attempts: no answer within 0.05 s."
     assert time.perf_counter() - started < 0.5
 
@@ -137,7 +142,7 @@ def test_send__where_nothing_listens__says_so(monkeypatch: pytest.MonkeyPatch) -
     server = HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler)
     server.server_close()
     monkeypatch.setenv(VARIABLE, f"http://127.0.0.1:{server.server_port}/{SECRET}")
-    text = failure(Webhook(VARIABLE, retries=0))
+    text = failure(webhook(retries=0))
     assert text == "[notify]: the message was not sent: no connection (ConnectionRefusedError)."
 
 
@@ -145,7 +150,7 @@ def test_send__by_tls_to_a_host_without_it__says_so(
     receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(VARIABLE, receiver.url.replace("http:", "https:"))
-    text = failure(Webhook(VARIABLE, retries=0))
+    text = failure(webhook(retries=0))
     assert "no connection (SSL" in text
     assert receiver.bodies == []
 
@@ -154,7 +159,7 @@ def test_send__to_this_machine__passes_no_proxy(
     receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
-    notify.send(Webhook(VARIABLE), {"text": "hello"})
+    notify.send(webhook(), {"text": "hello"})
     assert len(receiver.bodies) == 1
 
 
@@ -180,7 +185,7 @@ def test_address__other_than_https_or_this_machine__is_refused_and_not_shown(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(VARIABLE, url)
-    text = failure(Webhook(VARIABLE))
+    text = failure(webhook())
     assert VARIABLE in text
     assert "example.com" not in text
 
@@ -192,7 +197,7 @@ def test_address__of_https_or_this_machine__is_taken(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(VARIABLE, f"{url}\n")
-    assert notify.webhook_url(Webhook(VARIABLE)) == url
+    assert notify.webhook_url(webhook()) == url
 
 
 @pytest.mark.parametrize(
@@ -213,7 +218,7 @@ def test_address__of_https_or_this_machine__is_taken(
 def test_when__of_a_status_and_the_one_before(
     when: str, status: str, before: str | None, sends: bool
 ) -> None:
-    assert notify.wants_message(Webhook(VARIABLE, when=when), status, before) is sends
+    assert notify.wants_message(webhook(when=when), status, before) is sends
 
 
 def test_chat_message__of_hostile_names__has_no_effect() -> None:
@@ -398,4 +403,6 @@ def test_configuration__with_the_address_itself__is_refused_and_not_shown(
 
 def test_configuration__has_its_limits(folder: Path) -> None:
     adjust(folder, f'{TABLE}format = "json"\nwhen = "always"\ntimeout = 2\nretries = 0\n')
-    assert read_config("nightly.toml").notify == Webhook(VARIABLE, "json", "always", 2.0, 0)
+    assert read_config("nightly.toml").notify == webhook(
+        format="json", when="always", timeout=2.0, retries=0
+    )

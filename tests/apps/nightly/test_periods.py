@@ -17,7 +17,7 @@ import pytest
 
 from fastrank_eval.apps.nightly import periods
 from fastrank_eval.apps.nightly.history import History
-from fastrank_eval.apps.nightly.night import Night, NightQuality, SavedStates, values_of
+from fastrank_eval.apps.nightly.night import Night, NightQuality, SavedStates
 from fastrank_eval.apps.nightly.periods import (
     KINDS,
     NO_INTERVALS,
@@ -27,7 +27,7 @@ from fastrank_eval.apps.nightly.periods import (
     with_periods,
 )
 from fastrank_eval.engine.run import Evaluation, run
-from tests.apps.nightly.test_night_values import HIDDEN, a_log, evaluated
+from tests.apps.nightly.test_night_values import HIDDEN, a_log, evaluated, values_of
 from tests.support.nights import a_night
 
 NOTE = f"week and month: {NO_INTERVALS}"
@@ -80,13 +80,13 @@ def test_merged__week__is_one_run_over_all_its_rows(order: str) -> None:
     chosen: dict[str, Any] = {"group": ["night", "user"], "by": SLICES, "order": order}
     chosen |= {"confidence": 0.9, "min_groups": 9}
     once = evaluated(week, measures, **chosen)
-    assert told(found.values) == told(values_of(once, HIDDEN))
+    assert told(found.values) == told(values_of(once))
     assert {value.measure for value in found.values} == set(measures.split(","))
     # Without the counts of the report, which no state knows.
     alone = run(
         week, label="click", score=["old", "new"], measures=measures, baseline="old", **chosen
     )
-    assert told(found.values) == told(values_of(alone, frozenset()))
+    assert told(found.values) == told(values_of(alone))
 
 
 def test_merged__more_nights_than_are_held_at_once__is_one_run_too(
@@ -102,7 +102,7 @@ def test_merged__more_nights_than_are_held_at_once__is_one_run_too(
         done = evaluated(log, "GAUC,nDCG@3", by="slot")
         merging.add(date, states_of(done, str(date), HIDDEN).contents["groups"])
     once = evaluated(month, "GAUC,nDCG@3", by="slot", group=["night", "user"])
-    assert told(merging.result(0.95).values) == told(values_of(once, HIDDEN))
+    assert told(merging.result(0.95).values) == told(values_of(once))
 
 
 def test_merged__other_conventions_or_measures__are_left_out_with_a_note() -> None:

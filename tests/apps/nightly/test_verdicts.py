@@ -16,13 +16,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from fastrank_eval.apps.nightly.compare_nights import EarlierNight, gate_outcomes
+from fastrank_eval.apps.nightly.config_checks import settings
 from fastrank_eval.apps.nightly.findings import (
     by_importance,
     gate_findings,
     score_findings,
 )
 from fastrank_eval.apps.nightly.history import History
-from fastrank_eval.apps.nightly.night import Finding, GateTexts, Night, NightQuality
+from fastrank_eval.apps.nightly.night import Finding, Night, NightQuality
 from fastrank_eval.apps.nightly.page import page
 from fastrank_eval.apps.nightly.summary_files import night_markdown
 from fastrank_eval.apps.nightly.text import headline_of, sentences
@@ -286,7 +287,7 @@ def test_slice_that_fails__is_first_on_the_page_and_in_markdown(night: Night, ca
 def told(night: Night, *gates: str, **changes: Any) -> list[str]:
     """What is said of a night with these gates alone."""
     of = replace(night, **changes)
-    judged = gate_outcomes(of, GateTexts(fail_if=gates), NO_EARLIER)
+    judged = gate_outcomes(of, settings("gates", fail_if=gates), NO_EARLIER)
     return sentences(replace(of, findings=by_importance(gate_findings(of, judged))))
 
 
@@ -348,7 +349,7 @@ def test_findings__of_more_failures_than_are_kept__have_all_rows_and_every_measu
     of = replace(night, compared=(*lines, *logs), values=tuple(values))
 
     def found(gate: str, of: Night) -> list[Finding]:
-        judged = gate_outcomes(of, GateTexts(fail_if=(gate,)), NO_EARLIER)
+        judged = gate_outcomes(of, settings("gates", fail_if=(gate,)), NO_EARLIER)
         assert len(judged[0].failures) > 100
         findings = by_importance(gate_findings(of, judged))
         assert len(findings) == 100
