@@ -518,7 +518,7 @@ def _check_gates(
 def _problem_of(
     term: Term, baseline: object, by: Sequence[str], slicings: Sequence[tuple[str, ...]]
 ) -> str:
-    """Say why no night has a value of a gate; a baseline of ... is not compared with."""
+    """Say why no night has a value of a gate; ... is any baseline."""
     if term.field in _NOT_STORED:
         return (
             f"a nightly report does not keep {term.field}; use 'fastrank-eval compare' or "

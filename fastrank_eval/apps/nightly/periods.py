@@ -404,7 +404,7 @@ class NightMerger:
         self._bytes = 0
 
     def _merge(self, dates: Sequence[dt.date], states: Sequence[State]) -> None:
-        """Merge states at once, or one by one without those with other column types."""
+        """Merge states at once, or one by one if some cannot be merged."""
         first, *others = states if self._total is None else [self._total, *states]
         try:
             self._total = first.merge(*others, allow_repeated=True)
