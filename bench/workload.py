@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,6 @@ from fastrank_eval.apps.demo.rows import BATCH_ROWS
 
 if TYPE_CHECKING:
     from fastrank_eval import Result
-    from fastrank_eval.apps.demo.rows import Choices
 
 __all__ = [
     "BY_NAME",
@@ -82,7 +81,7 @@ class Input:
     """
 
     name: str
-    options: Choices = field(hash=False)
+    options: dict[str, Any] = field(hash=False)
     presorted: bool = False
     contiguous: bool = False
 
@@ -122,8 +121,7 @@ def rounds_wanted() -> int:
 
 def table_of(given: Input, rows: int, columns: Sequence[str] = COLUMNS) -> pa.Table:
     """Generate an input in memory: the columns that are read."""
-    choices: Choices = {**given.options, "seed": SEED}
-    reader = impressions(rows, **choices)
+    reader = impressions(rows, **given.options, seed=SEED)
     schema = pa.schema([reader.schema.field(name) for name in columns])
     table = pa.Table.from_batches((batch.select(columns) for batch in reader), schema)
     return table.combine_chunks() if given.contiguous else table

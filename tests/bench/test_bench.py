@@ -31,7 +31,6 @@ from bench.workload import (
     table_of,
     write_rows,
 )
-from fastrank_eval.apps.demo.rows import Choices
 
 ROOT = Path(__file__).parents[2]
 ROWS = 3000
@@ -188,7 +187,7 @@ def test_peer__of_a_trec_run__has_our_numbers(tmp_path: Path) -> None:
 def test_peer__tied_scores_and_users_of_one_class__has_our_numbers(tool: Tool, name: str) -> None:
     pytest.importorskip(tool.needs)
     presorted = INPUTS_OF_PEERS[name]
-    options: Choices = {**BY_NAME[name].options, "decimals_a": 2, "click_rate": 0.2}
+    options = {**BY_NAME[name].options, "decimals_a": 2, "click_rate": 0.2}
     given = Input("tied", options, presorted, contiguous=presorted)
     table = table_of(given, ROWS, [*COLUMNS, OTHER_MODEL])
     for measures in tool.measures:

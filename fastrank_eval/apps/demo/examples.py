@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 
 from fastrank_eval._lib.arguments import checked, integer
 from fastrank_eval._lib.errors import OutputError
-from fastrank_eval.apps.demo.parquet import renamed_when_done
+from fastrank_eval._lib.files import atomic_path
 from fastrank_eval.apps.demo.rows import Impressions, Recipe
 
 FIRST = dt.date(2026, 11, 1)
@@ -108,8 +108,8 @@ def write_month_report(path: str | os.PathLike[str], *, rows: int = 20_000) -> N
     """
     text = files("fastrank_eval.apps.demo").joinpath("month.toml").read_text("utf-8")
     text = text.replace("min_rows = 10000", f"min_rows = {rows // 2}")
-    with renamed_when_done(Path(path)) as draft:
-        Path(draft).write_text(text, encoding="utf-8")
+    with atomic_path(path) as part:
+        part.write_text(text, encoding="utf-8")
 
 
 def write_late(folder: str | os.PathLike[str], *, rows: int = 20_000, seed: int = 0) -> Path:
@@ -184,8 +184,8 @@ def _write(table: pa.Table, path: Path) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OutputError(f"{path} cannot be written: {error}") from error
-    with renamed_when_done(path) as draft:
-        _write_table(table, draft)
+    with atomic_path(path) as part:
+        _write_table(table, part)
     return path
 
 

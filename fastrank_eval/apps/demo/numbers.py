@@ -17,7 +17,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from fastrank_eval._lib.elementary import FAR_TAIL, MIDDLE, TAIL, exp_each, log_each, polynomial
+from fastrank_eval._lib.elementary import FAR_TAIL, MIDDLE, TAIL, log_each, polynomial
 
 Uint64s: TypeAlias = NDArray[np.uint64]
 
@@ -100,26 +100,6 @@ def bits(key: int, counter: Uint64s) -> Uint64s:
     words = counter * np.uint64(_GAMMA)
     words += np.uint64(key)
     return _mix_in_place(words)
-
-
-def permuted_ids(seed: int, stream: int, counter: Uint64s) -> NDArray[np.int64]:
-    """Make hash-like int64 ids, negative ones included.
-
-    Different counters never share an id.
-
-    Parameters
-    ----------
-    seed, stream : int
-        As for `stream_key`.
-    counter : uint64 array
-        Group numbers.
-
-    Returns
-    -------
-    int64 array
-        New array of the same shape.
-    """
-    return bits(stream_key(seed, stream), counter).view(np.int64)
 
 
 def uniform(words: Uint64s) -> NDArray[np.float64]:
@@ -226,27 +206,6 @@ class Permutation:
 Floats: TypeAlias = NDArray[np.float64]
 
 
-def logistic(x: Floats) -> Floats:
-    """``1 / (1 + exp(-x))``.
-
-    Parameters
-    ----------
-    x : float64 array
-
-    Returns
-    -------
-    float64 array
-        New array of the same shape, values in [0, 1].
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> logistic(np.array([0.0])).tolist()
-    [0.5]
-    """
-    return 1.0 / (1.0 + exp_each(-x))
-
-
 def inverse_normal(p: Floats) -> Floats:
     """Quantile of the standard normal law, relative error about 1e-15.
 
@@ -271,21 +230,19 @@ def inverse_normal(p: Floats) -> Floats:
     >>> inverse_normal(np.array([0.5, 0.975])).round(12).tolist()
     [0.0, 1.95996398454]
     """
+
+    def quotient(table: tuple[Sequence[float], Sequence[float]], x: Floats) -> Floats:
+        above, below = (polynomial(row, x) for row in table)
+        return above / below
+
     centred = p - 0.5
-    z = _quotient(MIDDLE, 0.180625 - centred * centred) * centred
+    z = quotient(MIDDLE, 0.180625 - centred * centred) * centred
     (outer,) = np.nonzero(np.abs(centred) > 0.425)
     tail = p[outer]
     depth = np.sqrt(-log_each(np.minimum(tail, 1.0 - tail)))
-    distance = np.where(
-        depth <= 5.0, _quotient(TAIL, depth - 1.6), _quotient(FAR_TAIL, depth - 5.0)
-    )
+    distance = np.where(depth <= 5.0, quotient(TAIL, depth - 1.6), quotient(FAR_TAIL, depth - 5.0))
     z[outer] = np.copysign(distance, centred[outer])
     return z
-
-
-def _quotient(table: tuple[Sequence[float], Sequence[float]], x: Floats) -> Floats:
-    above, below = (polynomial(row, x) for row in table)
-    return above / below
 
 
 def binormal_auc(d: float) -> float:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import MISSING, asdict, field, fields
 from functools import cached_property
-from typing import Any, Literal, TypeAlias, TypedDict, Unpack, get_args
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from fastrank_eval._lib.arguments import Reader, checked, integer, number, one_of
 from fastrank_eval._lib.dataclass import dataclass
-from fastrank_eval._lib.elementary import log
+from fastrank_eval._lib.elementary import exp_each, log
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.apps.demo.numbers import (
     Floats,
@@ -30,18 +30,10 @@ from fastrank_eval.apps.demo.numbers import (
     bits,
     graded_shift,
     inverse_normal,
-    logistic,
-    permuted_ids,
     rounded_auc,
     stream_key,
     uniform,
 )
-
-Ids = Literal["int", "string"]
-IdStyle = Literal["dense", "random64"]
-Labels = Literal["click", "grade"]
-Order = Literal["sorted", "grouped", "shuffled"]
-ScoreType = Literal["float32", "float64"]
 
 LARGEST_GROUP = 100_000
 RELEVANT_SHARE = 0.48
@@ -49,47 +41,9 @@ GRADE_SHARES = (0.665, 0.27, 0.045, 0.02)
 """Shares of grades 1 to 4 among relevant rows, close to those of web-search judgements."""
 
 
-_READERS: dict[str, Reader] = {
-    "rows": integer(0, 10**12),
-    "seed": integer(0, 2**64 - 1),
-    "ids": one_of(*get_args(Ids)),
-    "id_style": one_of(None, *get_args(IdStyle)),
-    "labels": one_of(*get_args(Labels)),
-    "order": one_of(*get_args(Order)),
-    "score_type": one_of(*get_args(ScoreType)),
-    "decimals_a": integer(1, 6, optional=True),
-    "decimals_b": integer(1, 6, optional=True),
-    "max_size": integer(1, LARGEST_GROUP),
-    "median_size": integer(1),
-    "days": integer(1, 3650),
-    "auc_a": number(least=0.51, most=0.99),
-    "auc_b": number(least=0.51, most=0.99),
-    "rho": number(least=-1.0, most=1.0),
-    "click_rate": number(least=0.0001, most=0.5),
-}
-
-
-class Choices(TypedDict, total=False):
-    """Keyword options of `impressions` and `write_parquet`.
-
-    See `Recipe` for their meaning.
-    """
-
-    seed: int
-    ids: Ids
-    id_style: IdStyle | None
-    labels: Labels
-    order: Order
-    score_type: ScoreType
-    auc_a: float
-    auc_b: float
-    rho: float
-    click_rate: float
-    decimals_a: int | None
-    decimals_b: int | None
-    median_size: int
-    max_size: int
-    days: int
+def _choice(reader: Reader, default: object, help: str) -> Any:  # noqa: A002
+    """Make a field with what checks it and the help of the command."""
+    return field(default=default, metadata={"reader": reader, "help": help})
 
 
 @dataclass(frozen=True)
@@ -162,26 +116,27 @@ class Recipe:
     0.75
     """
 
-    rows: int
-    seed: int = 0
-    ids: Ids = "int"
-    id_style: IdStyle | None = None
-    labels: Labels = "click"
-    order: Order = "sorted"
-    score_type: ScoreType = "float32"
-    auc_a: float = 0.75
-    auc_b: float = 0.72
-    rho: float = 0.6
-    click_rate: float = 0.03
-    decimals_a: int | None = None
-    decimals_b: int | None = 4
-    median_size: int = 20
-    max_size: int = LARGEST_GROUP
-    days: int = 7
+    rows: int = _choice(integer(0, 10**12), MISSING, "Rows")
+    seed: int = _choice(integer(0, 2**64 - 1), 0, "Random seed")
+    ids: str = _choice(one_of("int", "string"), "int", "Type of user_id")
+    id_style: str | None = _choice(one_of(None, "dense", "random64"), None, "0, 1, ... or hashes")
+    labels: str = _choice(one_of("click", "grade"), "click", "0 / 1, or grades 0 to 4")
+    order: str = _choice(one_of("sorted", "grouped", "shuffled"), "sorted", "Order of the rows")
+    score_type: str = _choice(one_of("float32", "float64"), "float32", "Type of scores")
+    auc_a: float = _choice(number(least=0.51, most=0.99), 0.75, "AUC of score_a")
+    auc_b: float = _choice(number(least=0.51, most=0.99), 0.72, "AUC of score_b")
+    rho: float = _choice(number(least=-1.0, most=1.0), 0.6, "Correlation of the models' errors")
+    click_rate: float = _choice(number(least=0.0001, most=0.5), 0.03, "Expected share of clicks")
+    decimals_a: int | None = _choice(integer(1, 6, optional=True), None, "Round score_a: ties")
+    decimals_b: int | None = _choice(integer(1, 6, optional=True), 4, "Round score_b: ties")
+    median_size: int = _choice(integer(1), 20, "Median size of groups")
+    max_size: int = _choice(integer(1, LARGEST_GROUP), LARGEST_GROUP, "Largest size of groups")
+    days: int = _choice(integer(1, 3650), 7, "Number of distinct days")
 
     def __post_init__(self) -> None:
-        for name, reader in _READERS.items():
-            vars(self)[name] = checked(name, getattr(self, name), reader)
+        for each in fields(self):
+            reader = each.metadata["reader"]
+            vars(self)[each.name] = checked(each.name, getattr(self, each.name), reader)
         checked("median_size", self.median_size, integer(1, self.max_size))
         if self.median_size == 1 and self.max_size > 1:
             raise ArgumentError(
@@ -190,14 +145,9 @@ class Recipe:
             )
 
     @property
-    def style(self) -> IdStyle:
+    def style(self) -> str:
         """The id style used."""
         return self.id_style or ("dense" if self.ids == "int" else "random64")
-
-    @property
-    def label(self) -> str:
-        """Name of the label column."""
-        return self.labels
 
     @property
     def positive_rate(self) -> float:
@@ -391,9 +341,7 @@ _HEX = np.frombuffer("".join(f"{byte:02x}" for byte in range(256)).encode(), dty
 Columns: TypeAlias = dict[str, NDArray[Any]]
 
 
-def impressions(
-    rows: int, *, batch_rows: int = BATCH_ROWS, **choices: Unpack[Choices]
-) -> pa.RecordBatchReader:
+def impressions(rows: int, *, batch_rows: int = BATCH_ROWS, **choices: Any) -> pa.RecordBatchReader:
     """Stream impressions with a label and the scores of two models.
 
     They tell what users saw, what they clicked and how two models scored it.
@@ -472,7 +420,7 @@ class Impressions:
         score = pa.float32() if recipe.score_type == "float32" else pa.float64()
         fields = [
             ("user_id", pa.int64() if recipe.ids == "int" else pa.string()),
-            (recipe.label, pa.int8()),
+            (recipe.labels, pa.int8()),
             ("score_a", score),
             ("score_b", score),
             ("weight", pa.float32()),
@@ -609,7 +557,7 @@ class Impressions:
         z += noise
         z *= model.slope
         z += model.intercept
-        score = logistic(z)
+        score = 1.0 / (1.0 + exp_each(-z))
         if decimals is not None:
             scale = float(10**decimals)
             score *= scale
@@ -622,7 +570,7 @@ class Impressions:
         if recipe.ids == "int":
             if recipe.style == "dense":
                 return pa.array(group)
-            return pa.array(permuted_ids(recipe.seed, _IDS, group.view(np.uint64)))
+            return pa.array(bits(self._key(_IDS), group.view(np.uint64)).view(np.int64))
         if recipe.order == "shuffled":
             return self._names(group)
         edges = np.concatenate(([True], group[1:] != group[:-1]))
@@ -631,7 +579,7 @@ class Impressions:
     def _names(self, group: NDArray[np.int64]) -> pa.Array:
         if self.recipe.style == "dense":
             return pa.array(["u_" + str(number) for number in group.tolist()], type=pa.string())
-        words = permuted_ids(self.recipe.seed, _IDS, group.view(np.uint64))
+        words = bits(self._key(_IDS), group.view(np.uint64))
         text = np.empty((group.size, 9), dtype=np.uint16)
         text[:, 0] = np.frombuffer(b"u_", dtype=np.uint16)[0]
         text[:, 1:] = _HEX[words.astype(">i8").view(np.uint8).reshape(-1, 8)]

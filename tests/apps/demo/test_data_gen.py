@@ -428,6 +428,3 @@ def test_inverse_normal__agrees_with_the_standard_library() -> None:
 def test_impressions__bad_option(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ArgumentError, match=re.escape(message)):
         demo.impressions(**{"rows": 10, **options})
-
-
-# --- files -----------------------------------------------------------------------------------
