@@ -521,7 +521,7 @@ def check_measure(
     if law is not None:
         checked("law", law, one_of(*names))
     if law == "oracle" and oracle is None:
-        raise ArgumentError("oracle: must be a function for law='oracle', got None; pass one.")
+        raise ArgumentError("oracle: must be a function, got None; pass oracle=my_definition.")
     rng = random.Random(seed)  # noqa: S311
     for _ in range(rounds):
         groups = _random_groups(one, labels, rng)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +115,22 @@ def test_what_a_function_does_not_keep__is_refused(function: Any, keep: object) 
     options = {**COLUMNS, "score": ["old", "new"], "baseline": "old"}
     with pytest.raises(fe.ArgumentError, match=r"^keep: must be .*'values'.*, got"):
         function(LOG, **options, keep=keep)
+
+
+@pytest.mark.parametrize(
+    "options, told",
+    [
+        ({"keep_groups": True}, "takes no keep_groups. Did you mean 'keep'?"),
+        ({"keep_scores": True}, "takes no keep_scores. Did you mean 'keep'?"),
+        ({"per_group": True}, "takes no per_group. It takes"),
+        ({"keep": 3}, "got 3; pass keep='values', for instance."),
+        ({"weight": 3}, "got 3; pass 'weight', for instance."),
+    ],
+)
+def test_a_remedy__names_what_fits_and_no_nonsense(options: dict[str, Any], told: str) -> None:
+    for function, more in ((fe.evaluate, {}), (fe.compare, {"baseline": "new"})):
+        with pytest.raises(fe.ArgumentError, match=re.escape(told)):
+            function(LOG, **{**COLUMNS, **more, **options})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["group", "label", "score", "weight", "item"])

@@ -32,6 +32,7 @@ from fastrank_eval.apps.nightly.night import (
     NightQuality,
 )
 from fastrank_eval.engine.conventions import PROFILES
+from fastrank_eval.engine.options import OPTIONS
 from fastrank_eval.engine.records import JSON_SCHEMAS
 from fastrank_eval.groups.ties import TIES
 from fastrank_eval.measures import Measure, registry
@@ -446,6 +447,17 @@ def logger_table() -> str:
     return "\n".join([*table(["logger", "lines"], rows), ""])
 
 
+def option_table() -> str:
+    """Write the options of `evaluate`."""
+    rows = []
+    for name, option in OPTIONS.items():
+        values = ", ".join(f'`"{word}"`' for word in option.choices) or f"`{option.type}`"
+        default = option.convention or option.default
+        shown = "needed" if default is ... else f"`{default!r}`"
+        rows.append([f"`{name}`", values.replace("|", r"\|"), shown, plain(option.help)])
+    return "\n".join([*table(["option", "values", "default", "meaning"], rows), ""])
+
+
 def scale_table() -> str:
     """Write seconds and memory by rows, from the report of `make bench ARGS=scale`."""
     report = (HERE.parent / "bench" / "SCALE.md").read_text(encoding="utf-8")
@@ -554,6 +566,7 @@ def write_pages(app: Sphinx) -> None:
     files[HERE / "reference" / "gate-fields.inc"] = gate_fields()
     files[HERE / "reference" / "history-tables.inc"] = history_tables()
     files[HERE / "reference" / "json-keys.inc"] = json_keys()
+    files[HERE / "reference" / "options.inc"] = option_table()
     files[HERE / "reference" / "loggers.inc"] = logger_table()
     files[HERE / "how-to" / "scale.inc"] = scale_table()
     files[HERE / "how-to" / "disk.inc"] = disk_tables()

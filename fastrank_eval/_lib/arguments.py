@@ -56,7 +56,7 @@ def one_of(*choices: Any) -> Reader:
                 return choice
         form = ", ".join(map(repr, choices))
         if len(choices) == 1:
-            raise Unfit(form, "pass it")
+            raise Unfit(form, f"pass {form}")
         hint = near(value, [choice for choice in choices if isinstance(choice, str)])
         raise Unfit(f"one of {form}", f".{hint}" if hint else "pass one of them")
 
@@ -113,7 +113,7 @@ def integer(least: int, most: float = _MAX_INT64, optional: bool = False) -> Rea
         if not is_exact or value < least or most < min(value, _MAX_INT64):
             raise Unfit(form, f"pass {least}, for instance")
         if value > most:
-            raise Unfit(f"at most {most:,}", "pass less")
+            raise Unfit(f"at most {most:,}", f"pass {least}, for instance")
         return int(value)
 
     return read_integer
@@ -123,8 +123,8 @@ def column_name(role: str, value: object) -> str:
     """Return the name of a column after a check."""
     if not isinstance(value, str) or not value:
         raise ArgumentError(
-            f"{role}: must be the name of a column, got {shown(value)}; pass a text that is not "
-            "empty."
+            f"{role}: must be the name of a column, got {shown(value)}; pass 'user_id', for "
+            "instance."
         )
     return value
 
@@ -134,7 +134,7 @@ def column_names(role: str, value: str | Iterable[str]) -> tuple[str, ...]:
     if not isinstance(value, Iterable):
         raise ArgumentError(
             f"{role}: must be the name of a column or a list of names, got {shown(value)}; pass "
-            "text."
+            "'user_id', for instance."
         )
     names = (value,) if isinstance(value, str) else tuple(value)
     if not names:
@@ -182,7 +182,7 @@ def check_options(
     for name in names:
         if name not in options:
             raise ArgumentError(
-                f"{caller}() takes no {name}.{near(name, taken)} It takes {', '.join(taken)}."
+                f"{caller}() takes no {name}.{near(name, taken, 0.75)} It takes {', '.join(taken)}."
             )
 
 
@@ -216,6 +216,8 @@ _DESCRIPTIONS = {
     "Callable": "a function",
     "PathLike": "a path",
 }
+#: Values of annotated types in remedies.
+_EXAMPLES = {"str": "'a text'", "int": "1", "float": "0.5", "PathLike": "'file.parquet'"}
 _LIST_LIKE = ("Sequence", "Iterable", "list", "tuple")
 
 
@@ -294,7 +296,7 @@ def _check_call(
     name = f"{function.__qualname__.removesuffix('.__init__')}()"
     unknown = [word for word in keywords if word not in names]
     for word in unknown if not takes_more else ():
-        hint = near(word, missing) or near(word, names)
+        hint = near(word, missing, 0.75) or near(word, names, 0.75)
         raise ArgumentError(
             f"{name} takes no {word}.{hint} It takes {', '.join(names) or 'no argument'}."
         )
@@ -392,15 +394,17 @@ def _split_outside_brackets(text: str, separator: str) -> list[str]:
     return [item.strip() for item in items]
 
 
-def of_type(annotation: str) -> Reader:
+def of_type(annotation: str, example: str = "") -> Reader:
     """Make a reader of values of an annotated type, as `typed` understands it.
+
+    Messages name the example, or one of the type.
 
     Examples
     --------
     >>> checked("limit", "5", of_type("int | None"))
     Traceback (most recent call last):
     fastrank_eval.ArgumentError: limit: must be a whole number or None, got '5'; pass \
-    a whole number.
+    1, for instance.
     """
     takes_text = annotation.startswith("str") and "PathLike" not in annotation
 
@@ -412,7 +416,8 @@ def of_type(annotation: str) -> Reader:
             expected = " or ".join(dict.fromkeys(map(_describe, types)))
             surrogate = isinstance(value, str) and not is_unicode(value)
             form = expected + " without lone surrogates" * surrogate
-            raise Unfit(form, f"pass {_describe(types[0])}")
+            fit = example or _EXAMPLES.get(types[0].name)
+            raise Unfit(form, f"pass {fit}, for instance" if fit else f"pass {_describe(types[0])}")
         return value
 
     return read_type

@@ -153,7 +153,7 @@ class ArgumentError(FastRankEvalError):
     """An argument or option has a value that is not allowed."""
 
 
-def near(name: object, candidates: Iterable[str]) -> str:
+def near(name: object, candidates: Iterable[str], cutoff: float = 0.6) -> str:
     """Suggest the candidate with the most similar spelling.
 
     Parameters
@@ -162,6 +162,8 @@ def near(name: object, candidates: Iterable[str]) -> str:
         The unknown name; a value that is no text gets no suggestion.
     candidates : iterable of str
         The existing names.
+    cutoff : float
+        The least likeness, from 0 to 1. Names that begin with the same words are always alike.
 
     Returns
     -------
@@ -172,7 +174,9 @@ def near(name: object, candidates: Iterable[str]) -> str:
     --------
     >>> near("lable", ["label", "score"])
     " Did you mean 'label'?"
-    >>> near("lable", ["x", "y"])
+    >>> near("keep_groups", ["groups", "keep"], 0.75)
+    " Did you mean 'keep'?"
+    >>> near("per_group", ["group", "groups"], 0.75)
     ''
     """
     if not isinstance(name, str):
@@ -182,7 +186,11 @@ def near(name: object, candidates: Iterable[str]) -> str:
         by_lower_case.setdefault(candidate.casefold(), candidate)
     from difflib import get_close_matches
 
-    matches = get_close_matches(name.casefold(), by_lower_case, n=1, cutoff=0.6)
+    matches = get_close_matches(name.casefold(), by_lower_case, n=1, cutoff=cutoff)
+    word = f"{name.casefold()}_"
+    for one in () if matches else by_lower_case:
+        if word.startswith(f"{one}_") or f"{one}_".startswith(word):
+            matches = [one]
     return f" Did you mean {by_lower_case[matches[0]]!r}?" if matches else ""
 
 

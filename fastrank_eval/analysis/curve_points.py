@@ -364,14 +364,16 @@ def _points(value: Any) -> str | int:
     if isinstance(value, str) and value in ("all", "corners"):
         return value
     if not is_whole(value) or value < 2:
-        raise Unfit("'all', 'corners' or a whole number of at least 2", "pass one of these")
+        raise Unfit(
+            "'all', 'corners' or a whole number of at least 2", "pass 'corners', for instance"
+        )
     return int(value)
 
 
 def _cutoffs(value: Any) -> list[int]:
     cutoffs = list(value) if isinstance(value, Iterable) else []
     if not cutoffs or not all(map(is_whole, cutoffs)) or min(cutoffs) < 1:
-        raise Unfit("whole numbers of at least 1", "pass such numbers")
+        raise Unfit("whole numbers of at least 1", "pass [1, 5, 10], for instance")
     return sorted({int(k) for k in cutoffs})
 
 
@@ -379,7 +381,7 @@ def _buckets(value: Any) -> tuple[int, ...]:
     edges = list(value) if isinstance(value, Iterable) else []
     is_valid = bool(edges) and all(map(is_whole, edges)) and edges[0] >= 0
     if not is_valid or any(a >= b for a, b in pairwise(edges)):
-        raise Unfit("ascending whole numbers of at least 0", "pass the first number of each bucket")
+        raise Unfit("ascending whole numbers of at least 0", "pass [1, 5, 20], for instance")
     return tuple(int(e) for e in edges)
 
 

@@ -521,7 +521,7 @@ def confusion(
     rel = checked("rel", rel, REL.read)
     measures = [PositivePredictiveValue(threshold=value, rel=rel) for value in thresholds]
     if not measures:
-        raise ArgumentError("threshold: must have at least one number, got none; pass one.")
+        raise ArgumentError("threshold: must have at least one number, got none; pass 0.5, say.")
     columns = {"label": label, "score": score, "weight": weight}
     plan, found = _totals(confusion, source, columns | options, measures)
     rows = [

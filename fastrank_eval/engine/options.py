@@ -57,6 +57,8 @@ class Option(NamedTuple):
         Its letter there.
     metavar : str, optional
         What stands for its value there.
+    example : str
+        A value, for messages.
     table : str
         Its table in the configuration of the nightly report.
     """
@@ -73,12 +75,15 @@ class Option(NamedTuple):
     section: str = ""
     short: str = ""
     metavar: str | None = None
+    example: str = ""
     table: str = ""
 
     @property
     def form(self) -> Reader:
         """What checks a value."""
-        return self.reader or (one_of(*self.choices) if self.choices else of_type(self.type))
+        return self.reader or (
+            one_of(*self.choices) if self.choices else of_type(self.type, self.example)
+        )
 
     def read(self, name: str, value: object) -> Any:
         """Return a value after a check."""
@@ -165,6 +170,7 @@ OPTIONS: dict[str, Option] = {
         "for several columns.",
         finish=column_names,
         short="g",
+        example="'user_id'",
     ),
     "label": _column(
         "str | Sequence[str]",
@@ -173,6 +179,7 @@ OPTIONS: dict[str, Option] = {
         _labels,
         "metrics trec classes",
         short="l",
+        example="'click'",
     ),
     "score": _column(
         "str | Sequence[str] | Mapping[str, str]",
@@ -185,6 +192,7 @@ OPTIONS: dict[str, Option] = {
         short="s",
         metavar="COLUMN|NAME=EXPRESSION",
         table="",
+        example="'pctr'",
     ),
     "measures": Option(
         "str | Measure | Sequence[str | Measure] | Mapping[str, Any]",
@@ -203,12 +211,18 @@ OPTIONS: dict[str, Option] = {
         "Weight of each row: 0, or from 1e-30 to 1e30.",
         refused="metrics trec",
         short="w",
+        example="'weight'",
     ),
-    "item": _column("str | None", "Item or document id, for --ties item; once in a group."),
+    "item": _column(
+        "str | None",
+        "Item or document id, for --ties item; once in a group.",
+        example="'item_id'",
+    ),
     "subtopics": _column(
         "str | None",
         "Subtopics that each row covers, for measures of diversity: a list of numbers from 0 to "
         "63.",
+        example="'subtopics'",
     ),
     "profile": _convention(
         "str | None",
@@ -217,6 +231,7 @@ OPTIONS: dict[str, Option] = {
         "options override them.",
         finish=_profile,
         metavar="TOOL",
+        example="'sklearn'",
     ),
     "ties": _choice(
         "Rank of tied rows: mean over all orders (expected), order of the rows (input), "
@@ -231,6 +246,7 @@ OPTIONS: dict[str, Option] = {
         convention="skip",
         refused="rows",
         metavar="POLICY",
+        example="'zero'",
     ),
     "groups": _choice(
         "Groups to evaluate: all, or those with a row of grade 1 or more", "all", "with_relevant"
@@ -295,6 +311,7 @@ OPTIONS: dict[str, Option] = {
         refused="rows metrics curve classes explain",
         section="Slices",
         metavar="SLICES",
+        example="'slot'",
     ),
     "min_groups": Option(
         "int",
@@ -328,6 +345,7 @@ OPTIONS: dict[str, Option] = {
         "too), scores (every distinct score, for curves), state (sums to save and merge).",
         finish=_kept,
         refused="rows metrics curve classes explain",
+        example="keep='values'",
     ),
     "baseline": _column(
         "str | None",
@@ -336,6 +354,7 @@ OPTIONS: dict[str, Option] = {
         refused="rows metrics curve classes explain",
         section="Output",
         table="",
+        example="'score_a'",
     ),
     "where": _reading(
         "str | pc.Expression | None",
@@ -345,6 +364,7 @@ OPTIONS: dict[str, Option] = {
         refused="metrics",
         metavar="CONDITION",
         table="source",
+        example="\"slot = 'side'\"",
     ),
     "limit": _reading(
         "int | None",
@@ -362,6 +382,7 @@ OPTIONS: dict[str, Option] = {
         spark="set spark.executor.memory and spark.executor.pyspark.memory",
         metavar="SIZE",
         table="evaluate",
+        example="'4GB'",
     ),
     "format": _reading(
         "str | None",

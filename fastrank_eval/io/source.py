@@ -449,7 +449,7 @@ Columns: user, label.
     where = f" in {source}" if source else ""
     for name in names:
         if not is_text(name):
-            raise ColumnError(f"{prefix}must be names of columns, got {shown(name)}; pass text.")
+            raise ColumnError(f"{prefix}must be names of columns, got {shown(name)}; name it 'x'.")
         count = len(schema.get_all_field_indices(name))
         if count > 1:
             raise ColumnError(
