@@ -8,12 +8,11 @@ from itertools import accumulate
 import numpy as np
 import pyarrow as pa
 
-#: Letters of NumPy's types of numbers.
-_LETTERS = (
-    (pa.types.is_signed_integer, "i"),
-    (pa.types.is_unsigned_integer, "u"),
-    (pa.types.is_floating, "f"),
-)
+#: NumPy's types of numbers by the number of Arrow's.
+_NUMBERS = {
+    pa.from_numpy_dtype(name).id: np.dtype(name)
+    for name in ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")
+}
 
 
 def arrow_column(values: np.ndarray, kind: pa.DataType | None = None) -> pa.Array:
@@ -73,10 +72,7 @@ def arrow_value(value: bool | float | str | bytes | None, kind: pa.DataType) -> 
 def numpy_type(kind: pa.DataType) -> np.dtype:
     """Return the NumPy type of an Arrow type of numbers or times."""
     # to_pandas_dtype() of Arrow 20 and 21 imports pandas where it is installed: 0.3 s.
-    for is_kind, letter in _LETTERS:
-        if is_kind(kind):
-            return np.dtype(f"{letter}{kind.bit_width // 8}")
-    return np.dtype(kind.to_pandas_dtype())
+    return _NUMBERS.get(kind.id) or np.dtype(kind.to_pandas_dtype())
 
 
 def as_array(column: pa.Array) -> np.ndarray:

@@ -27,7 +27,14 @@ from fastrank_eval._lib.files import spill_folder
 from fastrank_eval._lib.memory import Budget
 from fastrank_eval._lib.threads import map_jobs, report
 from fastrank_eval.engine.chunk_eval import ThreadTotals, evaluate_chunk
-from fastrank_eval.engine.plan import GroupValues, Plan
+from fastrank_eval.engine.plan import (
+    BATCH_ROWS,
+    SLICE_ROWS,
+    GroupValues,
+    Plan,
+    batch_rows_of,
+    slice_rows_of,
+)
 from fastrank_eval.engine.totals import Totals, dominant
 from fastrank_eval.groups.chunk import Chunk
 from fastrank_eval.groups.partition import Gatherer, PartitionedBatch, Partitioner
@@ -114,8 +121,12 @@ class Evaluator:
     Parameters
     ----------
     plans : sequence of Plan
-        At least one. They have equal threads, sizes of batches and promises about the order.
-        Those with groups have equal key columns.
+        At least one. They have equal threads and promises about the order. Those with groups have
+        equal key columns.
+    rows : int, optional
+        All rows of the source, if known.
+    batch_rows : int, optional
+        Rows that a thread takes at a time; by default as many as give all threads equal work.
 
     Attributes
     ----------
@@ -123,14 +134,22 @@ class Evaluator:
         Positions of the plans with groups.
     first : Plan
         One of those, if any: for what all plans share.
+    batch_rows, slice_rows : int
+        Rows that a thread takes at a time, and those of contiguous groups in memory.
     plan_columns : PlanColumns
         Indices of the columns of all plans.
     """
 
-    def __init__(self, plans: Sequence[Plan]) -> None:
+    def __init__(
+        self, plans: Sequence[Plan], rows: int | None = None, batch_rows: int | None = None
+    ) -> None:
         self.plans = tuple(plans)
         self.grouped = tuple(p for p, plan in enumerate(plans) if plan.grouped)
         self.first = plans[self.grouped[0] if self.grouped else 0]
+        threads = self.first.threads
+        most = SLICE_ROWS if all(plan.copies_few for plan in plans) else BATCH_ROWS
+        self.batch_rows = batch_rows or batch_rows_of(rows, threads)
+        self.slice_rows = batch_rows or slice_rows_of(rows, threads, most)
         self.plan_columns = PlanColumns([plan.roles for plan in plans])
         self._whole = tuple(p for p, plan in enumerate(plans) if not plan.grouped)
         self._scored = [plan.grouped and (plan.ranks or plan.presorted) for plan in plans]
@@ -305,11 +324,11 @@ def check_shared(requests: Sequence[object]) -> None:
     """Raise if requests differ in an argument of `SHARED`."""
     if not requests:
         raise ArgumentError("requests: must have one request or more, got none; add one.")
-    for name in SHARED:
-        values = [getattr(request, name) for request in requests]
-        for other in values[1:]:
-            if not _equal(values[0], other):
-                got = "" if name == "source" else f", got {values[0]!r} and {other!r}"
+    for other in requests[1:]:
+        for name in SHARED:
+            left, right = (getattr(request, name) for request in (requests[0], other))
+            if not _equal(left, right):
+                got = "" if name == "source" else f", got {left!r} and {right!r}"
                 raise ArgumentError(
                     f"{name}: must be the same for all labels{got}; evaluate such labels one by "
                     "one."
@@ -451,7 +470,7 @@ def evaluate_stream(
         cut_groups.append((rows, keys, later_results))
         cut_rows += rows.count
         open_group.clear()
-        if len(cut_groups) >= _CUT_GROUPS or cut_rows >= first.batch_rows:
+        if len(cut_groups) >= _CUT_GROUPS or cut_rows >= evaluator.batch_rows:
             evaluate_cut_groups()
 
     def evaluate_cut_groups() -> None:
@@ -489,7 +508,7 @@ def evaluate_stream(
         cut_groups.clear()
         cut_rows = 0
 
-    jobs = rebatch(batches, first.batch_rows, first.slice_rows)
+    jobs = rebatch(batches, evaluator.batch_rows, evaluator.slice_rows)
     begin = list(islice(jobs, 2))
     all_whole = len(begin) < 2  # every group of an only batch is whole
     jobs = chain(begin, jobs)
@@ -572,12 +591,12 @@ class ScatteredEvaluator:
         return [_in_order_of_appearance(results) for results in self._attempts(reading)]
 
     def _attempts(self, reading: RowReader) -> list[list[GroupResults]]:
-        self._expected = reading.rows
+        self._expected, rows = reading.rows, self._evaluator.batch_rows
         if reading.rereadable:  # the second attempt below reads the rows again
             with suppress(WideKeys):
-                return self._evaluate(reading.unread_batches(self._plan.batch_rows), narrow=True)
+                return self._evaluate(reading.unread_batches(rows), narrow=True)
             self._evaluator.clear()
-        return self._evaluate(reading.unread_batches(self._plan.batch_rows), narrow=False)
+        return self._evaluate(reading.unread_batches(rows), narrow=False)
 
     def _evaluate(self, batches: Iterable[Batch], narrow: bool) -> list[list[GroupResults]]:
         partitioned = self._partition(batches)
@@ -626,8 +645,8 @@ class ScatteredEvaluator:
             )
             self._partitioners[:] = [partitioner]
             wide = any(column.text for column in partitioner.columns)
-            rows = max(plan.batch_rows // _WIDE, 1) if wide else plan.batch_rows
-            yield from rebatch(chain([first], rest), rows)
+            most = evaluator.batch_rows
+            yield from rebatch(chain([first], rest), max(most // _WIDE, 1) if wide else most)
 
         def partition(job: WorkBatch) -> tuple[int, PartitionedBatch | None]:
             batch = in_scratch(read_batch(job[0]))

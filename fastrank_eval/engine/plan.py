@@ -67,10 +67,6 @@ class Plan:
     per_group : bool
         Keep the values of every group.
     threads : int
-    batch_rows : int
-        Rows of the batch that a thread takes at a time.
-    slice_rows : int or None
-        The same for contiguous groups in memory; None: `batch_rows`.
     confidence : float
         Of intervals, in ]0, 1[.
     baseline : int or None
@@ -89,8 +85,6 @@ class Plan:
     presorted: bool = False
     per_group: bool = True
     threads: int = 1
-    batch_rows: int = BATCH_ROWS
-    slice_rows: int | None = None
     confidence: float = 0.95
     baseline: int | None = None
     slicings: Slicings | None = None

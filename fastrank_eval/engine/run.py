@@ -6,7 +6,7 @@ Choose how to read rows: in order, or scattered.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from time import perf_counter
@@ -23,18 +23,20 @@ from fastrank_eval._lib.errors import ArgumentError, ColumnError, OrderError, ne
 from fastrank_eval._lib.jit import compilations
 from fastrank_eval._lib.kernel_store import where_stored
 from fastrank_eval._lib.log import RUN
-from fastrank_eval._lib.memory import Budget, memory_budget
+from fastrank_eval._lib.memory import memory_budget
 from fastrank_eval._lib.threads import processors, reporting_to
 from fastrank_eval.engine.conventions import requested_names, used_measures
-from fastrank_eval.engine.evaluator import Evaluator, PlanTotals, check_shared, evaluate_stream
+from fastrank_eval.engine.evaluator import (
+    Evaluator,
+    GroupResults,
+    PlanTotals,
+    check_shared,
+    evaluate_stream,
+)
 from fastrank_eval.engine.options import DEFAULTS, KEEP_GROUPS, KEEP_VALUES, Options
 from fastrank_eval.engine.plan import (
-    BATCH_ROWS,
-    SLICE_ROWS,
     GroupValues,
     Plan,
-    batch_rows_of,
-    slice_rows_of,
     subtopics_used,
     undefined_policies,
     undefined_text,
@@ -70,38 +72,25 @@ if TYPE_CHECKING:
 _PEEK, _FIRST_ROWS = 1 << 16, 1 << 10
 
 
-class EvaluatedRows(NamedTuple):
-    """What a run finds for each plan.
+def _read_rows(
+    options: Options, plans: Sequence[Plan], reader: RowReader
+) -> tuple[list[PlanTotals], dict[str, object]]:
+    """Read the rows of plans once.
 
-    Parameters
-    ----------
-    plans : list of PlanTotals
+    Returns
+    -------
+    found : list of PlanTotals
+        For each plan.
     strategy : dict of str to object
         The conventions ``"order"`` and ``"spilled"`` of the plans with groups.
     """
-
-    plans: list[PlanTotals]
-    strategy: dict[str, object]
-
-
-def evaluate_rows(
-    reading: RowReader, plans: Sequence[Plan], order: str, budget: Callable[[], Budget]
-) -> EvaluatedRows:
-    """Choose the strategy by `order` or by the keys, and evaluate.
-
-    Parameters
-    ----------
-    reading : RowReader
-    plans : sequence of Plan
-        As `Evaluator` takes them.
-    order : str
-    budget : callable
-        Computes the memory for rows, where they must be gathered.
-    """
     started = perf_counter()
-    rows = _evaluate(reading, Evaluator(plans), order, budget)
+    evaluator = Evaluator(plans, reader.rows, options.batch_rows)
+    with reporting_to(options.progress), reader.completing_errors():
+        results, strategy = _evaluate(reader, evaluator, options)
+    found = evaluator.finish(results)
     if RUN.is_on(logging.INFO):
-        totals, first = rows.plans[0].totals.overall, plans[0]
+        totals, first = found[0].totals.overall, plans[0]
         RUN.info(
             "rows evaluated",
             rows=totals.rows(),
@@ -110,30 +99,30 @@ def evaluate_rows(
             measures=", ".join(map(str, first.measures)),
             plans=len(plans) if len(plans) > 1 else None,
             threads=first.threads,
-            **rows.strategy,
+            **strategy,
             seconds=perf_counter() - started,
         )
-    return rows
+    return found, strategy
 
 
 def _evaluate(
-    reading: RowReader, evaluator: Evaluator, order: str, budget: Callable[[], Budget]
-) -> EvaluatedRows:
-    first = evaluator.first
+    reading: RowReader, evaluator: Evaluator, options: Options
+) -> tuple[list[list[GroupResults]], dict[str, object]]:
+    """Choose the strategy by the order or by the keys, and evaluate."""
+    group, order = evaluator.first.roles.group, options.order
+    most, in_memory = evaluator.batch_rows, evaluator.slice_rows
     if not evaluator.grouped:
-        evaluate_stream(reading.unread_batches(first.batch_rows), evaluator, None)
-        return EvaluatedRows(evaluator.finish([]), {"order": "any"})
+        evaluate_stream(reading.unread_batches(most), evaluator, None)
+        return [], {"order": "any"}
     if order == "auto":
         peeked = reading.peek(_PEEK)
-        if peeked is not None and _scattered(peeked, first.roles.group):
+        if peeked is not None and _scattered(peeked, group):
             order = "scattered"
     keep = not reading.rereadable
     while order != "scattered":
         try:
             results = evaluate_stream(
-                reading.unread_batches(first.batch_rows, first.slice_rows),
-                evaluator,
-                KeyWatch(keep),
+                reading.unread_batches(most, in_memory), evaluator, KeyWatch(keep)
             )
         except ReturningKey as returning:
             if returning.keys is None and reading.rereadable:
@@ -141,21 +130,19 @@ def _evaluate(
             elif order == "auto" and reading.rereadable:
                 order = "scattered"
             else:
-                raise _order_error(returning, first.roles.group, order) from None
+                raise _order_error(returning, group, order) from None
             RUN.info("groups come back, so rows are read again", order=order)
             evaluator.clear()
         else:
-            order = "grouped" if order == "auto" else order
-            return EvaluatedRows(evaluator.finish(results), {"order": order})
+            return results, {"order": "grouped" if order == "auto" else order}
 
     from fastrank_eval.engine.evaluator import ScatteredEvaluator
 
-    scattered = ScatteredEvaluator(evaluator, budget())
+    pooled_states = any(plan.pooled_states for plan in evaluator.plans)
+    budget = memory_budget(options.memory, evaluator.first.threads, pooled_states)
+    scattered = ScatteredEvaluator(evaluator, budget)
     results = scattered.evaluate(reading)
-    strategy: dict[str, object] = {"order": order}
-    if scattered.spilled:
-        strategy["spilled"] = True
-    return EvaluatedRows(evaluator.finish(results), strategy)
+    return results, {"order": order, **({"spilled": True} if scattered.spilled else {})}
 
 
 def _order_error(returning: ReturningKey, group: Sequence[str], order: str) -> OrderError:
@@ -177,29 +164,31 @@ def _scattered(batch: pa.RecordBatch, group: Sequence[str]) -> bool:
     return False
 
 
-@dataclass(frozen=True)
-class Task:
-    """A checked request: the source, the plan and the conventions.
+class Request(NamedTuple):
+    """What a caller asks for, before the source is open.
 
     Parameters
     ----------
     options : Options
-    plan : Plan
-    source : Source
-    reader : RowReader
     choices : dict of str to str
         Conventions by name, from the caller, a profile or the defaults.
+    undefined : dict of str to str
+        As `undefined_policies` returns them.
     names : dict of str to str
         By requested name the canonical text of the computed measure, where a profile set other
         options.
+    measures : tuple of Measure
+        The computed measures, each once.
+    roles : Roles
+        Without slices and types of columns.
     """
 
     options: Options
-    plan: Plan
-    source: Source
-    reader: RowReader
     choices: dict[str, str]
+    undefined: dict[str, str]
     names: dict[str, str]
+    measures: tuple[Measure, ...]
+    roles: Roles
 
 
 @dataclass(frozen=True)
@@ -256,23 +245,19 @@ def run_together(requests: Sequence[Options]) -> list[Evaluation]:
         As `evaluate` does, for the first request with an error.
     """
     started, compiled = perf_counter(), compilations.count
-    tasks = prepare(requests)
-    rows = read_rows(tasks)
-    pairs = [*zip(tasks, rows.plans, strict=True)]
-    summaries = [summary_rows(task.plan, plan_totals.totals) for task, plan_totals in pairs]
-    conventions = [_conventions(*pair, rows) for pair in pairs]
+    drafts, plans, reader = prepare(requests)
+    found, strategy = _read_rows(requests[0], plans, reader)
+    runs = [*zip(drafts, plans, found, strict=True)]
+    summaries = [summary_rows(plan, rows.totals) for _, plan, rows in runs]
+    conventions = [_conventions(*one, reader.source, strategy) for one in runs]
     new_kernels = compilations.count - compiled
     seconds, stored = perf_counter() - started, where_stored() if new_kernels else ""
     evaluations = []
-    for task, plan_totals, summary, for_plan in zip(
-        tasks, rows.plans, summaries, conventions, strict=True
-    ):
-        totals = plan_totals.totals
-        counts = totals.overall.rows(), totals.overall.groups()
-        meta = Meta(__version__, *counts, for_plan, seconds, new_kernels, task.names, stored)
-        shown = task.source.schema, summary, meta, task.names
-        keys, values = plan_totals.keys, plan_totals.values
-        evaluations.append(Evaluation(task.plan, totals, keys, values, *shown))
+    for (draft, plan, rows), summary, for_plan in zip(runs, summaries, conventions, strict=True):
+        counts = rows.totals.overall.rows(), rows.totals.overall.groups()
+        meta = Meta(__version__, *counts, for_plan, seconds, new_kernels, draft.names, stored)
+        shown = reader.source.schema, summary, meta, draft.names
+        evaluations.append(Evaluation(plan, rows.totals, rows.keys, rows.values, *shown))
     return evaluations
 
 
@@ -284,111 +269,86 @@ def run(source: object, *, batch_rows: int | None = None, **options: Any) -> Eva
 @closing_readers()
 def totals_of(options: Options) -> tuple[Plan, PlanTotals]:
     """Read the rows once, without values of measures."""
-    (task,) = prepare([options])
-    (plan_totals,) = read_rows([task]).plans
-    rows = plan_totals.totals.overall.rows()
-    refuse_if_none_left(plain_counts(plan_totals.left_out), rows)
-    return task.plan, plan_totals
+    _, (plan,), reader = prepare([options])
+    (rows,), _ = _read_rows(options, [plan], reader)
+    refuse_if_none_left(plain_counts(rows.left_out), rows.totals.overall.rows())
+    return plan, rows
 
 
-def read_rows(tasks: Sequence[Task]) -> EvaluatedRows:
-    """Read the rows of tasks that were prepared together."""
-    options, plans, reader = tasks[0].options, [task.plan for task in tasks], tasks[0].reader
-
-    def budget() -> Budget:
-        pooled_states = any(plan.pooled_states for plan in plans)
-        return memory_budget(options.memory, plans[0].threads, pooled_states)
-
-    with reporting_to(options.progress), reader.completing_errors():
-        return evaluate_rows(reader, plans, tasks[0].choices["order"], budget)
-
-
-def prepare(requests: Sequence[Options]) -> list[Task]:
-    """Check requests, open their source and plan one run."""
-    check_shared(requests)
-    first = requests[0]
-    drafts = [_draft(options) for options in requests]
-    source = _open(drafts)
-    slicings = _open_slicings(drafts, source, first.limit)
-    plans = []
-    for draft, for_plan in zip(drafts, slicings, strict=True):
-        plan = draft.plan
-        if for_plan is not None:
-            fields = (*plan.roles.fields, *for_plan.columns)
-            plan = replace(plan, slicings=for_plan, roles=replace(plan.roles, fields=fields))
-        _check_columns(draft.options, plan.roles, source)
-        kinds = [source.schema.field(name).type for name in plan.roles.scores]
-        epsilons = tuple(epsilon_of(kind, plan.roles) for kind in kinds)
-        integers = tuple(ordered_integers(kind, plan.roles) for kind in kinds)
-        roles = replace(plan.roles, epsilons=epsilons, integers=integers)
-        plans.append(replace(plan, roles=roles))
-    if len(plans) > 1:
-        plans = [_with_score_kind(plan, plans, source) for plan in plans]
-    columns = dict.fromkeys(name for plan in plans for name in plan.roles.by_column())
-    reader = RowReader(source, tuple(columns), first.limit)
-    if first.batch_rows is None:
-        few_copies, threads = all(plan.copies_few for plan in plans), plans[0].threads
-        batch_rows = batch_rows_of(reader.rows, threads)
-        slice_rows = slice_rows_of(reader.rows, threads, SLICE_ROWS if few_copies else BATCH_ROWS)
-        plans = [replace(plan, batch_rows=batch_rows, slice_rows=slice_rows) for plan in plans]
-    return [
-        Task(draft.options, plan, source, reader, draft.choices, draft.names)
-        for draft, plan in zip(drafts, plans, strict=True)
-    ]
-
-
-class _Draft(NamedTuple):
-    """A request and its plan, before the source is open.
-
-    Parameters
-    ----------
-    options : Options
-    plan : Plan
-        Without slicings and types of columns.
-    choices, names : dict of str to str
-        As in `Task`.
-    """
-
-    options: Options
-    plan: Plan
-    choices: dict[str, str]
-    names: dict[str, str]
-
-
-def _draft(options: Options) -> _Draft:
+def _draft(options: Options) -> Request:
+    """Check a request as far as the source need not be open."""
     choices = _choices(options)
+    undefined = undefined_policies(choices["undefined"])
+    choices["undefined"] = undefined_text(undefined)
     computed = requested = requested_measures(options.measures)
     rate = options.sampling_rate
     if options.profile is not None or rate is not None:
         computed = used_measures(requested, options.profile, rate)
-    plan = _plan(options, choices, tuple(dict.fromkeys(computed)))
+    measures = tuple(dict.fromkeys(computed))
+    roles = _roles(options, choices, measures)
+    _check_measures(measures, choices["ties"], roles, choices["weight_rows"])
+    _check_baseline(options.baseline, roles.scores)
     names = {} if computed is requested else requested_names(requested, computed)
-    return _Draft(options, plan, choices, names)
+    return Request(options, choices, undefined, names, measures, roles)
 
 
-def _open_slicings(
-    drafts: Sequence[_Draft], source: Source, limit: int | None
-) -> list[Slicings | None]:
+def prepare(requests: Sequence[Options]) -> tuple[list[Request], list[Plan], RowReader]:
+    """Check requests, open their source and plan one run."""
+    check_shared(requests)
+    drafts = [_draft(options) for options in requests]
+    source, plans = _open(drafts), []
+    for draft, slicings in zip(drafts, _open_slicings(drafts, source), strict=True):
+        options, choices, roles = draft.options, draft.choices, draft.roles
+        if slicings is not None:
+            roles = replace(roles, fields=(*roles.fields, *slicings.columns))
+        _check_columns(options, roles, source)
+        kinds = [source.schema.field(name).type for name in roles.scores]
+        roles = replace(
+            roles,
+            epsilons=tuple(epsilon_of(kind, roles) for kind in kinds),
+            integers=tuple(ordered_integers(kind, roles) for kind in kinds),
+            score_kind=_score_kind(roles, drafts, kinds),
+        )
+        baseline = None if options.baseline is None else roles.scores.index(options.baseline)
+        plans.append(
+            Plan(
+                roles=roles,
+                measures=draft.measures,
+                ties=choices["ties"],
+                undefined=draft.undefined,
+                groups=choices["groups"],
+                presorted=options.order == "sorted",
+                per_group=bool(roles.group) and (options.keep is None or options.keeps("values")),
+                threads=options.threads or processors(),
+                confidence=options.confidence,
+                baseline=baseline,
+                slicings=slicings,
+                min_groups=options.min_groups,
+            )
+        )
+    columns = dict.fromkeys(name for plan in plans for name in plan.roles.by_column())
+    return drafts, plans, RowReader(source, tuple(columns), requests[0].limit)
+
+
+def _open_slicings(drafts: Sequence[Request], source: Source) -> list[Slicings | None]:
     """Open the slicings of each request; each column is encoded once."""
     if not any(draft.options.by for draft in drafts):
         return [None for _ in drafts]
     from fastrank_eval.slicing.slicer import open_slicings
 
     specs = [requested_slicing(draft.options.by) if draft.options.by else () for draft in drafts]
-    every = open_slicings(list(chain.from_iterable(specs)), source, limit)
+    every = open_slicings(list(chain.from_iterable(specs)), source, drafts[0].options.limit)
     return [every.select(for_plan) if for_plan else None for for_plan in specs]
 
 
-def _with_score_kind(plan: Plan, plans: Sequence[Plan], source: Source) -> Plan:
-    """Read scores as a plan does that has them too, so that plans share them."""
-    names, policy = set(plan.roles.scores), plan.roles.unretrieved
-    alike = [one.roles for one in plans if one.roles.unretrieved == policy]
-    kinds = [roles.score_kind for roles in alike if names.issubset(roles.scores)]
-    kind = max(kinds, key=SCORE_KINDS.index)
-    wide = any(is_wide_integer(source.schema.field(name).type) for name in names)
-    if wide or kind == plan.roles.score_kind:  # doubles of wide integers depend on the kind
-        return plan
-    return replace(plan, roles=replace(plan.roles, score_kind=kind))
+def _score_kind(roles: Roles, drafts: Sequence[Request], kinds: Sequence[pa.DataType]) -> str:
+    """Read scores as a request does that has them too, so that plans share them."""
+    if any(map(is_wide_integer, kinds)):
+        return roles.score_kind  # doubles of wide integers depend on the kind
+    names, policy = set(roles.scores), roles.unretrieved
+    alike = [one.roles for one in drafts if one.roles.unretrieved == policy]
+    found = [one.score_kind for one in alike if names.issubset(one.scores)]
+    return max(found, key=SCORE_KINDS.index)
 
 
 def _choices(options: Options) -> dict[str, str]:
@@ -400,16 +360,14 @@ def _choices(options: Options) -> dict[str, str]:
         if value is None:
             value = default if profile is None else profile.choices.get(name, default)
         choices[name] = value
-    choices["undefined"] = undefined_text(undefined_policies(choices["undefined"]))
     choices["order"] = options.order
     return choices
 
 
-def _plan(options: Options, choices: Mapping[str, str], measures: tuple[Measure, ...]) -> Plan:
-    """Plan a run, without slicings and types of columns."""
-    group = _group_columns(options, measures, choices["order"])
-    roles = Roles(
-        group=group,
+def _roles(options: Options, choices: Mapping[str, str], measures: tuple[Measure, ...]) -> Roles:
+    """Choose the columns, without slicings and types."""
+    return Roles(
+        group=_group_columns(options, measures),
         label=options.label,
         scores=tuple(options.score),
         weight=options.weight,
@@ -433,31 +391,16 @@ def _plan(options: Options, choices: Mapping[str, str], measures: tuple[Measure,
         subtopics=subtopics_used(options.subtopics, measures),
         expressions=expressions_of(options.score) if isinstance(options.score, Mapping) else {},
     )
-    _check_measures(measures, choices["ties"], roles, choices["weight_rows"])
-    return Plan(
-        roles=roles,
-        measures=measures,
-        ties=choices["ties"],
-        undefined=undefined_policies(choices["undefined"]),
-        groups=choices["groups"],
-        presorted=choices["order"] == "sorted",
-        per_group=bool(group) and (options.keep is None or options.keeps("values")),
-        threads=options.threads or processors(),
-        batch_rows=options.batch_rows or BATCH_ROWS,
-        confidence=options.confidence,
-        baseline=_baseline(options.baseline, roles.scores),
-        min_groups=options.min_groups,
-    )
 
 
-def _group_columns(options: Options, measures: tuple[Measure, ...], order: str) -> tuple[str, ...]:
+def _group_columns(options: Options, measures: tuple[Measure, ...]) -> tuple[str, ...]:
     """Return the key columns; none if nothing of the request reads groups."""
     specs = requested_slicing(options.by) if options.by else ()
     needs = {
         **{str(m): m.needs_groups for m in measures},
         KEEP_GROUPS if options.keeps("groups") else KEEP_VALUES: options.keeps("values"),
         f"baseline={options.baseline!r}": options.baseline is not None,
-        f"order={order!r}": order in ("sorted", "grouped"),
+        f"order={options.order!r}": options.order in ("sorted", "grouped"),
         f"min_groups={options.min_groups}": bool(options.by) and options.min_groups != 1,
         "a slicing by @rows or @positives": any(
             column.activity for spec in specs for column in spec.columns
@@ -477,12 +420,12 @@ def _group_columns(options: Options, measures: tuple[Measure, ...], order: str) 
     return ()
 
 
-def _open(drafts: Sequence[_Draft]) -> Source:
+def _open(drafts: Sequence[Request]) -> Source:
     """Open the source of requests."""
     options = drafts[0].options
     text: dict[str, None] = {}
     for draft in drafts:
-        roles = draft.plan.roles
+        roles = draft.roles
         text |= dict.fromkeys((*roles.id_columns(), *(field.name for field in roles.fields)))
         if draft.options.by:
             from fastrank_eval.slicing.slicer import valued_columns
@@ -494,7 +437,7 @@ def _open(drafts: Sequence[_Draft]) -> Source:
         options.where,
         filter(is_unicode, text),  # others are refused below
     )
-    expressions = [draft.plan.roles.expressions for draft in drafts]
+    expressions = [draft.roles.expressions for draft in drafts]
     source = with_computed(source, *expressions) if any(expressions) else source
     if options.null_groups == "error" or options.group is None:
         return source
@@ -521,15 +464,17 @@ def _check_columns(options: Options, roles: Roles, source: Source) -> None:
         require_columns(source.schema, [options.subtopics], role="subtopics")
 
 
-def _conventions(task: Task, plan_totals: PlanTotals, rows: EvaluatedRows) -> dict[str, object]:
+def _conventions(
+    draft: Request, plan: Plan, rows: PlanTotals, source: Source, strategy: Mapping[str, object]
+) -> dict[str, object]:
     """List every convention of a run, by name."""
-    options, plan = task.options, task.plan
+    options = draft.options
     conventions: dict[str, object] = {
-        **task.choices,
+        **draft.choices,
         **({"nan": options.nan} if options.nan != "error" else {}),
         "weight": options.weight,
         **({"score": plan.roles.expressions} if plan.roles.expressions else {}),
-        **(rows.strategy if plan.grouped else {"order": "any"}),
+        **(strategy if plan.grouped else {"order": "any"}),
     }
     if options.subtopics is not None:
         conventions["subtopics"] = options.subtopics
@@ -541,30 +486,28 @@ def _conventions(task: Task, plan_totals: PlanTotals, rows: EvaluatedRows) -> di
     if plan.slicings is not None:
         conventions["by"] = [str(slicing.spec) for slicing in plan.slicings.encoders]
         conventions["min_groups"] = plan.min_groups
-        conventions["slices_left_out"] = slices_left_out(plan, plan_totals.totals)
+        conventions["slices_left_out"] = slices_left_out(plan, rows.totals)
     if options.where is not None:
         conventions["where"] = str(options.where)
     if options.limit is not None:
         conventions["limit"] = options.limit
-    conventions |= largest_group(plan_totals.totals, task.source.schema)
-    left_out = plan_totals.left_out
-    if task.source.rows_left_out is not None:
+    conventions |= largest_group(rows.totals, source.schema)
+    if source.rows_left_out is not None:
         conventions["null_groups"] = "drop"
-        left_out[NULL_GROUP, ""] = task.source.rows_left_out
-    return conventions | plain_counts(left_out)
+        rows.left_out[NULL_GROUP, ""] = source.rows_left_out
+    return conventions | plain_counts(rows.left_out)
 
 
-def _baseline(baseline: str | None, scores: tuple[str, ...]) -> int | None:
-    """Find the position of the model that the others are compared with."""
+def _check_baseline(baseline: str | None, scores: tuple[str, ...]) -> None:
+    """Raise unless a baseline is one of several models."""
     if baseline is None:
-        return None
+        return
     require_baseline(baseline, scores)
     if len(scores) < 2:
         raise ArgumentError(
             f"score: must name a model to compare with the baseline, got only {baseline!r}; name "
             "two score columns or more."
         )
-    return scores.index(baseline)
 
 
 def _fields(measures: tuple[Measure, ...]) -> tuple[CategoricalEncoder, ...]:

@@ -363,7 +363,7 @@ class RowReader:
         self.rows = source.rows
         if limit is not None and source.rows is not None:
             self.rows = min(limit, source.rows)
-        self._source, self._columns, self._phase = source, columns, phase
+        self.source, self._columns, self._phase = source, columns, phase
         self._peeked: tuple[list[Batch], Iterator[Batch]] | None = None
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -395,12 +395,12 @@ class RowReader:
         try:
             yield
         except RepeatedItemError as error:
-            rows = tuple(map(self._source.input_row, error.rows))
-            located = " and ".join(filter(None, map(self._source.locate, rows)))
+            rows = tuple(map(self.source.input_row, error.rows))
+            located = " and ".join(filter(None, map(self.source.locate, rows)))
             location = f" They are {located}." if located else ""
             raise RepeatedItemError(error.item, error.group, rows, location) from None
         except (RowError, OrderError) as error:
-            source, complete = self._source, error
+            source, complete = self.source, error
             # Locate the row first: reading again resets the first rows of files.
             row = -1 if error.row is None else source.input_row(error.row)
             location = "" if row < 0 else source.locate(row)
@@ -426,7 +426,7 @@ class RowReader:
 
     def _read_limited(self) -> Iterator[Batch]:
         remaining = self.limit
-        for batch in self._source.unread_batches(self._columns):
+        for batch in self.source.unread_batches(self._columns):
             if remaining is None or batch.num_rows <= remaining:
                 remaining = None if remaining is None else remaining - batch.num_rows
                 yield batch

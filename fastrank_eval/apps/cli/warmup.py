@@ -108,10 +108,10 @@ def _evaluate_samples(
     from fastrank_eval.stats.scores import add_rows
 
     options |= {"threads": _THREADS, "limit": min(options["limit"] or _ROWS, _ROWS)}
-    (task,) = prepare([Options.read(sources, options)])
-    roles = task.plan.roles
-    with task.reader.completing_errors():
-        batches = list(task.reader.batches())
+    (request,), (plan,), reader = prepare([Options.read(sources, options)])
+    roles = plan.roles
+    with reader.completing_errors():
+        batches = list(reader.batches())
     if not sum(batch.num_rows for batch in batches):
         raise ArgumentError("SOURCES: must have rows, got none; name a file with some.")
     rows = pa.Table.from_batches(batches).combine_chunks()
@@ -124,9 +124,9 @@ def _evaluate_samples(
     options |= {"group": roles.group or None, "score": roles.scores, "progress": progress}
     result: Result = evaluate(rows, **options)
     # Only AUC of many more rows calls this kernel.
-    for counts in (np.uint8, np.uint16, np.uint32) if task.plan.pooled_states else ():
+    for counts in (np.uint8, np.uint16, np.uint32) if plan.pooled_states else ():
         add_rows(np.zeros(1, counts), np.zeros(1, np.uint32))
-    for sample in _samples(rows, roles, task.choices["order"]):
+    for sample in _samples(rows, roles, request.options.order):
         # Such rows may be refused: a group has no click.
         with suppress(FastRankEvalError):
             run(sample, batch_rows=_BATCH_ROWS, **options, keep="")
