@@ -22,6 +22,7 @@ import fastrank_eval as fe
 from bench.workload import MEASURES
 from fastrank_eval._lib.log import LOGGERS
 from fastrank_eval.apps.cli.exit_codes import ExitCode
+from fastrank_eval.apps.nightly import config, config_checks
 from fastrank_eval.apps.nightly.documents import APART, TABLES, columns
 from fastrank_eval.apps.nightly.night import (
     CurveLine,
@@ -507,6 +508,44 @@ def history_tables() -> str:
     return "\n".join(lines)
 
 
+def config_tables() -> str:
+    """Write the keys of each table of a configuration, with the comments of the example."""
+    meanings: dict[tuple[str, str], list[str]] = {}
+    lead: list[str] = []
+    name, key = "", ""
+    for line in config.example().splitlines():
+        parts = re.fullmatch(r"(?:# )?(\w+) = (.*?)(?:\s{2,}# (.*))?", line)
+        if opened := re.fullmatch(r"(?:# )?\[([\w.]+)\].*", line):
+            name, lead, key = opened[1], [], ""
+        elif parts:
+            key = parts[1]
+            meanings[name, key] = [*lead, *filter(None, [parts[3]])]
+            lead = []
+        elif key and (more := re.fullmatch(r" {8,}# (.*)", line)):
+            meanings[name, key].append(more[1])
+        else:
+            lead = [*lead, line.removeprefix("# ")] if line.startswith("# ") else []
+    lines = []
+    for name, keys in config_checks.TABLES.items():
+        rows = [
+            [
+                f"`{key}`",
+                "required" if one.required else _default(one.default),
+                plain(" ".join(meanings.get((name, key), [])))
+                or plain(OPTIONS[key].help if key in OPTIONS and name != "quality" else ""),
+            ]
+            for key, one in keys.items()
+        ]
+        heading = f"### `[{name}]`" if name else "### Before the first table"
+        lines += [heading, "", *table(["key", "default", "meaning"], rows), ""]
+    return "\n".join(lines)
+
+
+def _default(value: object) -> str:
+    """Write a default as TOML does; nothing if there is none."""
+    return "" if value in (None, ()) else f"`{json.dumps(value)}`"
+
+
 def json_keys() -> str:
     """Write the keys of each JSON document, by the parts of its schema."""
     lines = []
@@ -565,6 +604,7 @@ def write_pages(app: Sphinx) -> None:
     files[HERE / "reference" / "exit-codes.inc"] = exit_code_table()
     files[HERE / "reference" / "gate-fields.inc"] = gate_fields()
     files[HERE / "reference" / "history-tables.inc"] = history_tables()
+    files[HERE / "reference" / "config-keys.inc"] = config_tables()
     files[HERE / "reference" / "json-keys.inc"] = json_keys()
     files[HERE / "reference" / "options.inc"] = option_table()
     files[HERE / "reference" / "loggers.inc"] = logger_table()
