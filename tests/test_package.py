@@ -194,7 +194,6 @@ LOCAL_LIBRARIES = {
     *("difflib", "duckdb", "fcntl", "html", "importlib", "ir_measures", "jinja2", "llvmlite"),
     *("markupsafe", "polars", "pyarrow", "pyspark", "resource", "rich", "scipy", "uvicorn"),
 }
-NIGHT_CHARTS = {"analysis.plots", "apps.nightly", "apps.nightly.time_charts"}
 #: Files of ours that import such a library at their top, that a facade method hands over to, or
 #: that a plain run does not need: scattered rows, states and gates take 3 % of its start.
 LOCAL_FILES = {
@@ -202,8 +201,6 @@ LOCAL_FILES = {
     "fastrank_eval/analysis/curve_points.py": {"analysis.plot_files"},
     "fastrank_eval/analysis/plot_files.py": {"analysis.forest", "analysis.plots"},
     "fastrank_eval/apps/nightly/config_checks.py": {"io.filters"},
-    "fastrank_eval/apps/nightly/page.py": NIGHT_CHARTS,
-    "fastrank_eval/apps/nightly/web.py": NIGHT_CHARTS,
     "fastrank_eval/engine/options.py": {"_lib.memory", "engine.conventions", "engine.plan"},
     "fastrank_eval/engine/run.py": {"engine.evaluator", "slicing.slicer"},
     "fastrank_eval/io/reader.py": {"io.filters"},

@@ -40,7 +40,6 @@ DRAWN = (
     "analysis/plots.py",
     "analysis/plot_files.py",
     "apps/nightly/charts.py",
-    "apps/nightly/time_charts.py",
     "apps/demo/",
 )
 EXACT = Context(prec=60)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import io
 import os
-import re
 import warnings
-import xml.etree.ElementTree as ET
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from html import escape
 from importlib.util import find_spec
@@ -25,112 +23,8 @@ if TYPE_CHECKING:
     from fastrank_eval.analysis.plots import Drawable
     from fastrank_eval.engine.records import Meta
 
-_SVG = "{http://www.w3.org/2000/svg}"
-_LINK = "{http://www.w3.org/1999/xlink}href"
 #: No date, host or version in the file: equal figures give equal files.
 _NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-_COLOUR = re.compile(r"#[0-9a-f]{6}\b")
-_OMITTED = {"font-family", "font-style", "font-weight"}
-_DEFAULTS = {("stroke-linecap", "butt"), ("opacity", "1"), ("stroke-opacity", "1")}
-
-
-def inline_svg(
-    figure: Any,
-    name: str,
-    label: str,
-    colours: Mapping[str, str],
-    marks: Mapping[str, Sequence[str]] | None = None,
-) -> str:
-    """Convert a figure to an ``<svg>`` element without inline styles.
-
-    Styles become attributes, because a content security policy that allows style sheets by their
-    hash does not allow styles in elements. Text stays text, in the font of the page.
-
-    Parameters
-    ----------
-    figure : matplotlib.figure.Figure
-        A figure drawn inside `styled`.
-    name : str
-        Unique prefix of the ids of the figure in the page.
-    label : str
-        Description of the figure in words.
-    colours : mapping of str to str
-        Replacements of colours: ``{"#0072b2": "var(--model-1)"}``. Other colours stay.
-    marks : mapping of str to sequence of str, optional
-        Tooltips of the marks of a line, by the gid of the line.
-
-    Returns
-    -------
-    str
-    """
-    out = io.StringIO()
-    figure.savefig(out, format="svg", transparent=True, metadata=_NO_METADATA)
-    root = ET.fromstring(out.getvalue())  # noqa: S314 (it is matplotlib's)
-    _prune(root)
-    themed = {key.lower(): value for key, value in colours.items()}
-    tooltips = marks or {}
-    for element in root.iter():
-        element.tag = element.tag.removeprefix(_SVG)
-        if element.get("id") in tooltips:
-            _add_tooltips(element, tooltips[element.get("id", "")])
-        element.attrib = dict(_attributes(element, name, themed))
-        element.tail = None
-        if element.tag not in ("text", "title"):
-            element.text = None
-    root.attrib = {
-        "viewBox": root.get("viewBox", ""),
-        "role": "img",
-        "aria-label": printable(label),
-        "stroke-linejoin": "round",
-    }
-    return ET.tostring(root, encoding="unicode", short_empty_elements=False)
-
-
-def _prune(root: ET.Element) -> None:
-    """Remove metadata, styles, and elements that are then empty."""
-    for child in list(root):
-        _prune(child)
-        tag = child.tag.removeprefix(_SVG)
-        if tag in ("metadata", "style") or (tag in ("defs", "g") and not len(child)):
-            root.remove(child)
-
-
-def _add_tooltips(line: ET.Element, texts: Sequence[str]) -> None:
-    for use, text in zip(line.iter(f"{_SVG}use"), texts, strict=True):
-        ET.SubElement(use, "title").text = printable(text)
-
-
-def _attributes(
-    element: ET.Element, name: str, colours: Mapping[str, str]
-) -> Iterator[tuple[str, str]]:
-    for key, value in element.attrib.items():
-        if key == "style":
-            yield from _style_attributes(value, colours)
-        elif key == "id":
-            if element.tag not in ("g", "text"):
-                yield key, f"{name}-{value}"
-        elif key == _LINK:
-            yield "href", f"#{name}-{value.removeprefix('#')}"
-        elif key == "clip-path":
-            yield key, value.replace("url(#", f"url(#{name}-")
-        elif key == "d":
-            yield key, " ".join(re.sub(r"(\d\.\d\d)\d+", r"\1", value).split())
-        elif key != "transform" or not value.startswith("rotate(-0 "):
-            yield key, value
-
-
-def _style_attributes(style: str, colours: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Convert the declarations of a style to attributes."""
-    for declaration in style.lower().split(";"):
-        key, _, value = (part.strip() for part in declaration.partition(":"))
-        if not key or key in _OMITTED or (key, value) in _DEFAULTS:
-            continue
-        if key == "font":
-            yield "font-size", re.findall(r"[0-9.]+px", value)[0]
-        else:
-            yield key, _COLOUR.sub(lambda match: colours.get(match[0], match[0]), value)
-
-
 #: Suffixes of picture files.
 SUFFIXES = (".png", ".svg", ".html")
 DPI = 150

@@ -253,22 +253,13 @@ def square(figure: Any, across: str, up: str) -> Any:
     return axes
 
 
-#: The indices of models, and the columns of their points.
-Lines = Sequence[tuple[int, Mapping[str, np.ndarray]]]
-
-
 def roc(figure: Any, curve: Drawable) -> References:
     """Draw true over false positive rate, with the diagonal of chance."""
     axes = square(figure, "False positive rate", "True positive rate")
-    draw_roc(axes, [(model, columns) for model, _, columns in models(curve)])
-    return {"chance": CHANCE}
-
-
-def draw_roc(axes: Any, lines: Lines) -> None:
-    """Draw ROC curves and the diagonal of chance on axes."""
     axes.plot([0, 1], [0, 1], **CHANCE)
-    for model, columns in lines:
+    for model, _, columns in models(curve):
         draw(axes, model, columns["fpr"], columns["tpr"])
+    return {"chance": CHANCE}
 
 
 def pr(figure: Any, curve: Drawable) -> References:
@@ -362,9 +353,8 @@ def calibration(figure: Any, curve: Drawable) -> References:
     else:
         axes = figure.subplots()
     axes.set_box_aspect(1)
-    lines = [(model, columns) for model, _, columns in models(curve)]
-    draw_calibration(axes, lines)
-    for model, columns in lines if has_counts else ():
+    _draw_calibration(axes, [(model, columns) for model, _, columns in models(curve)])
+    for model, _, columns in models(curve) if has_counts else ():
         x, rows = columns["mean_prediction"], columns.get("rows", columns.get("weight"))
         below.plot(x, rows, **_look(model), marker="o", markersize=4)
     if has_counts:
@@ -374,7 +364,7 @@ def calibration(figure: Any, curve: Drawable) -> References:
     return {"perfectly calibrated": CHANCE}
 
 
-def draw_calibration(axes: Any, lines: Lines) -> None:
+def _draw_calibration(axes: Any, lines: Sequence[tuple[int, Mapping[str, np.ndarray]]]) -> None:
     """Draw observed rates over predictions and the diagonal on axes."""
     means = np.concatenate([columns["mean_prediction"] for _, columns in lines])
     both = np.concatenate([means, *(columns["observed_rate"] for _, columns in lines)])

@@ -584,7 +584,7 @@ def serve(history: str, host: str, port: int, allowed: tuple[str, ...]) -> None:
     """Show the nights of HISTORY in a browser until Ctrl-C."""
     from fastrank_eval.apps.nightly.page import check_libraries
 
-    check_libraries("serve needs", "serve", "jinja2", "matplotlib", "starlette", "uvicorn")
+    check_libraries("serve needs", "serve", "jinja2", "starlette", "uvicorn")
     if host in _ANY_ADDRESS and not allowed:
         raise ArgumentError(
             f"--host {host} listens on every address of this machine: name the host that browsers "

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from fastrank_eval._lib.errors import ArgumentError
-from fastrank_eval.apps.nightly import page_rows, text
+from fastrank_eval.apps.nightly import charts, page_rows, text
 from fastrank_eval.apps.nightly.composition import composition_parts
 from fastrank_eval.apps.nightly.label_delay import label_delay_texts, status_name
 from fastrank_eval.apps.nightly.night import MOST_VALUES, CurveLine, Night
@@ -91,10 +91,6 @@ def night_content(series: NightSeries) -> dict[str, Any]:
     -------
     dict
     """
-    from fastrank_eval.analysis.plots import styled
-    from fastrank_eval.apps.nightly import charts
-    from fastrank_eval.apps.nightly.time_charts import edges, rows_and_rates, trend
-
     night = series.last
     headline, failing, steps = series.headline(), failing_slices(series), next_steps(night)
     drift_rows = ordered_drift(night)
@@ -104,27 +100,24 @@ def night_content(series: NightSeries) -> dict[str, Any]:
     slices = [(name, series.slices(name)) for name in night.measures]
     active = values_by_activity(night.values, activity_measure(night.measures))
     past = {name: series.of_models("all", name) for name in night.measures[:_MAX_TRENDS]}
-    with styled():
-        keys = charts.keys(night.models)
-        trends = [
-            (trend(f"trend-{index}", night.name_of(measure), series.nights, values), measure)
-            for index, (measure, values) in enumerate(past.items())
-        ]
-        curves = [
-            (chart, _labels(values))
-            for index, (kind, values) in enumerate(night.curves.items())
-            if (chart := charts.curve(f"curve-{index}", kind, values, night.models)) is not None
-        ]
-        activity = [
-            (
-                charts.activity(
-                    f"activity-{index}", _activity_title(night, by, active), values, night.models
-                ),
-                values,
-            )
-            for index, (by, values) in enumerate(active.items())
-        ]
-        quality_charts = rows_and_rates(series.nights)
+    trends = [
+        (charts.trend(f"trend-{index}", night.name_of(measure), series.nights, values), measure)
+        for index, (measure, values) in enumerate(past.items())
+    ]
+    curves = [
+        (chart, _labels(values))
+        for index, (kind, values) in enumerate(night.curves.items())
+        if (chart := charts.curve(f"curve-{index}", kind, values, night.models)) is not None
+    ]
+    activity = [
+        (
+            charts.activity(
+                f"activity-{index}", _activity_title(night, by, active), values, night.models
+            ),
+            values,
+        )
+        for index, (by, values) in enumerate(active.items())
+    ]
     return {
         "night": night,
         "series": series,
@@ -148,11 +141,11 @@ def night_content(series: NightSeries) -> dict[str, Any]:
         "marks": _marks(night),
         "change_boxes": _change_boxes(series),
         "periods": _periods(series),
-        "keys": keys,
+        "keys": charts.keys(night.models),
         "trends": trends,
         "past": past,
         "bare": [night.name_of(name) for name in _without_intervals(past)],
-        "edges": edges(series.nights),
+        "edges": charts.edges(series.nights),
         "untrended": [night.name_of(name) for name in night.measures[_MAX_TRENDS:]],
         "slices": [
             (night.name_of(measure), rows[:MAX_SLICES], len(rows[MAX_SLICES:]))
@@ -161,7 +154,7 @@ def night_content(series: NightSeries) -> dict[str, Any]:
         ],
         "activity": activity,
         "curves": curves,
-        "quality_charts": quality_charts,
+        "quality_charts": charts.rows_and_rates(series.nights),
         "drift_rows": drift_rows,
         "drift_changes": drift_changes,
         "max_drift_changes": _MAX_DRIFT_CHANGES,
@@ -319,7 +312,7 @@ def check_libraries(needed: str = "pages need", extra: str = "report", *names: s
     ------
     ArgumentError
     """
-    missing = [name for name in names or ("jinja2", "matplotlib") if find_spec(name) is None]
+    missing = [name for name in names or ("jinja2",) if find_spec(name) is None]
     if missing:
         raise ArgumentError(
             f"{needed} {', '.join(missing)}, not installed: pip install 'fastrank_eval[{extra}]'."
@@ -392,8 +385,6 @@ def _compact(text: str) -> str:
 def _environment() -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    from fastrank_eval.apps.nightly.time_charts import STRIP_TEXT, spark
-
     environment = Environment(
         loader=PackageLoader("fastrank_eval.apps.nightly", "templates"),
         autoescape=True,
@@ -415,9 +406,9 @@ def _environment() -> Environment:
         "outcome_of": outcome_of,
         "false_alarms": false_alarms,
         "p_text": p_text,
-        "spark": spark,
+        "spark": charts.spark,
         "status_name": status_name,
-        "strip_text": STRIP_TEXT,
+        "strip_text": charts.STRIP_TEXT,
     }
     return environment
 

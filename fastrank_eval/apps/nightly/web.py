@@ -39,6 +39,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError, HistoryError
 from fastrank_eval._lib.log import SERVE
 from fastrank_eval._lib.signals import StopSignal, reset_signals
+from fastrank_eval.apps.nightly import charts
 from fastrank_eval.apps.nightly.compare_nights import (
     convention_differences,
     from_earlier,
@@ -204,20 +205,14 @@ def _over_nights(
     rows: bool = False,
 ) -> dict[str, Any]:
     """Return the values of models over nights, and their charts."""
-    from fastrank_eval.analysis.plots import styled
-    from fastrank_eval.apps.nightly import charts
-    from fastrank_eval.apps.nightly.time_charts import rows_and_rates, trend
-
     values = [value for column in past.values() for value in column if value is not None]
-    with styled():
-        keys = charts.keys(list(past))
-        over_nights = [trend("trend", name, series.nights, past)]
-        over_nights += rows_and_rates(series.nights) if rows else []
+    over_nights = [charts.trend("trend", name, series.nights, past)]
+    over_nights += charts.rows_and_rates(series.nights) if rows else []
     return {
         "title": series.last.title,
         "models": list(past),
         "baseline": series.last.baseline,
-        "keys": keys,
+        "keys": charts.keys(list(past)),
         "charts": over_nights,
         "rows": series.by_night(past),
         "digits": digits_of(values),

@@ -172,21 +172,20 @@ def test_differing__names_what_numbers_depend_on() -> None:
 
 def test_page__edge_of_conventions__is_drawn_and_told() -> None:
     pytest.importorskip("jinja2")
-    pytest.importorskip("matplotlib")
-    from fastrank_eval.apps.nightly import time_charts
+    from fastrank_eval.apps.nightly import charts
     from fastrank_eval.apps.nightly.page import page
 
     nights = list(month(4))
-    alike = time_charts.counts("rows", "Rows", nights, [1.0, 2.0, 3.0, 4.0])
-    assert time_charts.edges(nights) == []
+    alike = charts.counts("rows", "Rows", nights, [1.0, 2.0, 3.0, 4.0])
+    assert charts.edges(nights) == []
     assert "Vertical lines mark" not in page(nights)
     nights[-1] = replace(
         nights[-1],
         conventions={**nights[-1].conventions, "ties": "worst"},
         notes=("not compared with yesterday: conventions differ from <b>: ties",),
     )
-    assert time_charts.edges(nights) == [nights[-1].date]
-    with_edge = time_charts.counts("rows", "Rows", nights, [1.0, 2.0, 3.0, 4.0])
+    assert charts.edges(nights) == [nights[-1].date]
+    with_edge = charts.counts("rows", "Rows", nights, [1.0, 2.0, 3.0, 4.0])
     assert with_edge.svg.count("<path") == alike.svg.count("<path") + 1
     html = page(nights)
     assert "Vertical lines mark changes of conventions" in html

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from fastrank_eval.apps.nightly.charts import edges
 from fastrank_eval.apps.nightly.drift import Distribution
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.night import Night, NightDrift
@@ -25,7 +26,6 @@ from fastrank_eval.apps.nightly.page import page
 from fastrank_eval.apps.nightly.periods import NO_INTERVALS, with_periods
 from fastrank_eval.apps.nightly.reproduce import next_steps
 from fastrank_eval.apps.nightly.text import sentences
-from fastrank_eval.apps.nightly.time_charts import edges
 from fastrank_eval.io.source import Source
 from fastrank_eval.stats.binned_scores import BinnedScores
 from tests.support.commands import output

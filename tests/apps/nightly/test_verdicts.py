@@ -273,7 +273,6 @@ def night(tmp_path_factory: pytest.TempPathFactory) -> Night:
 @pytest.mark.parametrize("case", cases("failing_slice"), ids=str)
 def test_slice_that_fails__is_first_on_the_page_and_in_markdown(night: Night, case: Case) -> None:
     pytest.importorskip("jinja2")
-    pytest.importorskip("matplotlib")
     if case.given == ["markdown"]:
         text = night_markdown(night, "my report/2026-11-21.html")
         case.check(line for line in text.splitlines() if line)

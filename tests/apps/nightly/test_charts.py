@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import pytest
 
+from fastrank_eval.apps.nightly.charts import Chart, counts, trend
 from fastrank_eval.apps.nightly.night import Night
-from fastrank_eval.apps.nightly.time_charts import Chart, counts, trend
 from tests.apps.nightly.test_page import tiny
 from tests.support.html_elements import Element, elements
 from tests.support.sample_nights import LAST
