@@ -13,6 +13,7 @@ import fastrank_eval
 from fastrank_eval import AP, AUC, GAUC, RR, F, IPrec, MeasureError, P, nDCG
 from fastrank_eval.measures import Measure, measure, parse_measures, registry
 from fastrank_eval.measures.user_models import UserModel
+from tests.support.transcripts import cases
 
 pytestmark = pytest.mark.no_kernels
 
@@ -175,64 +176,14 @@ def test_any_text__is_read_or_refused_in_our_words(text):
 # ---- alias ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "alias,canonical",
-    [
-        ("MAP", "AP"),
-        ("MRR@5", "RR@5"),
-        ("recip_rank", "RR"),
-        ("HR@10", "Success@10"),
-        ("HitRate@10", "Success@10"),
-        ("success_10", "Success@10"),
-        ("Precision@5", "P@5"),
-        ("P_10", "P@10"),
-        ("recall_10", "R@10"),
-        ("F1@5", "F@5"),
-        ("ndcg_cut_10", "nDCG@10"),
-        ("NDCG_CUT_20", "nDCG@20"),
-        ("map_cut_100", "AP@100"),
-        ("relative_P_5", "RelP@5"),
-        ("set_relative_P", "RelP"),
-        ("11pt_avg", "IPrec11"),
-        ("iprec_at_recall_0.00", "IPrec(recall=0)"),
-        ("iprec_at_recall_0.10", "IPrec(recall=0.1)"),
-        ("iprec_at_recall_1.00", "IPrec(recall=1)"),
-        ("IPrec@0.1", "IPrec(recall=0.1)"),
-        ("IPrec(rel=2)@0.5", "IPrec(recall=0.5, rel=2)"),
-        ("Rprec_mult_0.20", "Rprec(mult=0.2)"),
-        ("Rprec_mult_1.00", "Rprec"),
-        ("err@20", "ERR@20"),
-        ("nERR@20", "ERR(normalize=True)@20"),
-        ("nerr(max_grade=3)", "ERR(max_grade=3, normalize=True)"),
-        ("pfound(patience=0.85)@10", "pFound@10"),
-        ("RBP(p=0.80)", "RBP"),
-        ("rbp(gain={2: 1, 1: 0.5})", "RBP(gain={1: 0.5, 2: 1})"),
-        ("inst(T=2.0)", "INST(T=2)"),
-        (" nDCG ( gain = 'linear' ) @ 10 ", "nDCG(gain='linear')@10"),
-        ('nDCG(gain="linear")@10', "nDCG(gain='linear')@10"),
-        ("nDCG(base=3, discount='jarvelin')", "nDCG(discount='jarvelin', base=3)"),
-        ("nDCG(gain={3: 7, 1: 1.0, 2: 2.5})", "nDCG(gain={1: 1, 2: 2.5, 3: 7})"),
-        ("DCG(gain={-1: -2, 1: 1})", "DCG(gain={-1: -2, 1: 1})"),
-        ("P(rel=1)@3", "P@3"),
-        ("P(rel=1.0)@3", "P@3"),
-        ("P(rel=2.0)@3.0", "P(rel=2)@3"),
-        ("P(rel=0.5)", "P(rel=0.5)"),
-        ("GAUC(weight='impressions')", "GAUC"),
-        ("GAUC(weight='uniform')", "GAUC(weight='uniform')"),
-        ("RR(weight='uniform')", "RR"),
-        ("RR(weight='spend')", "RR(weight='spend')"),
-        ("GAUC(single_class=0.5, rel=2)", "GAUC(rel=2, single_class=0.5)"),
-        ("GAUC(single_class=1.0)", "GAUC(single_class=1)"),
-        ("GAUC(single_class=None)", "GAUC"),
-        ("ERR(max_grade=4, normalize=False)@10", "ERR@10"),
-        ("AUC(max_fpr=0.25)", "AUC(max_fpr=0.25)"),
-        ("AP(over='min')@10", "AP(over='min')@10"),
-        ("F(beta=2)@5", "F(beta=2)@5"),
-        ("P()", "P"),
-    ],
-)
-def test_alias__prints_as_ours(alias, canonical):
-    assert str(measure(alias)) == canonical
+@pytest.mark.parametrize("case", cases("measure_texts"), ids=str)
+def test_text__is_written_shortest_or_told_what_is_wrong(case):
+    (text,) = case.given
+    try:
+        found = str(measure(text))
+    except MeasureError as error:
+        found = str(error)
+    case.check([found])
 
 
 def test_alias__every_one_a_class_lists_is_read():
@@ -299,50 +250,6 @@ def test_value__is_usable_as_a_key():
 # ---- refusals ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "text,nearest",
-    [
-        ("nDGC@10", "nDCG"),
-        ("GUAC", "GAUC"),
-        ("Recal@5", "Recall' (R)"),
-        ("sucess", "Success"),
-        ("MAPP", "MAP' (AP)"),
-        ("Rprecc", "Rprec"),
-    ],
-)
-def test_unknown_measure__names_the_nearest(text, nearest):
-    with pytest.raises(MeasureError, match=rf"{text.partition('@')[0]}.*'{re.escape(nearest)}"):
-        measure(text)
-
-
-def test_unknown_measure__far_from_all_says_where_the_list_is():
-    with pytest.raises(MeasureError, match=r"got 'zzzzzz'.* 'fastrank-eval measures' lists all"):
-        measure("zzzzzz")
-
-
-def test_unknown_measure__near_several_names_three_at_most():
-    with pytest.raises(MeasureError, match=r"Did you mean 'nERR' \(ERR\), '\w+' or '\w+'\?"):
-        measure("NERRs")
-
-
-@pytest.mark.parametrize(
-    "text,meant",
-    [
-        ("ndgc_cut_10", "'nDCG@10'"),
-        ("nDCG_5", "'nDCG@5'"),
-        ("ndcg10", "'nDCG@10'"),
-        ("P10", "'P@10'"),
-        ("recip_rank_10", "'recip_rank@10' (RR@10)"),
-        ("mrr10", "'MRR@10' (RR@10)"),
-        ("precision_at_10", "'Precision@10' (P@10)"),
-        ("judged_10", "'Judged@10'"),
-    ],
-)
-def test_unknown_measure__with_a_number_keeps_it_as_the_cutoff(text, meant):
-    with pytest.raises(MeasureError, match=re.escape(f"Did you mean {meant}?")):
-        measure(text)
-
-
 def test_unknown_measure__names_without_commas_says_so():
     for text, names in (("ndcg_cut_10 map", "ndcg_cut_10,map"), ("nDCG@10 AP", "nDCG@10,AP")):
         with pytest.raises(MeasureError, match=f"Separate names by commas: '{names}'"):
@@ -353,12 +260,6 @@ def test_measure__of_ir_measures_asks_for_its_text():
     theirs = type("nDCG", (), {"__module__": "ir_measures.measures.ndcg"})()
     with pytest.raises(MeasureError, match=r"a measure of ir_measures; .* str\(measure\)"):
         parse_measures([theirs])
-
-
-def test_options__words_without_quotes__are_texts():
-    assert measure("nDCG(gain=linear, discount=log2)@10") == measure("nDCG(gain='linear')@10")
-    with pytest.raises(MeasureError, match=r"gain must be one of .* got 'cubic'"):
-        measure("nDCG(gain=cubic)")
 
 
 @pytest.mark.parametrize("cutoff", [0, -1, 2.5, True, "10", float("nan"), float("inf"), [1]])
@@ -378,85 +279,11 @@ def test_cutoff__of_a_measure_without_one(plain):
 
 
 @pytest.mark.parametrize(
-    "text,fragments",
-    [
-        ("P(gain='exp')@3", ["P has no option 'gain'", "rel", "short"]),
-        ("nDCG(discont='log2')", ["'discont'", "Did you mean 'discount'?"]),
-        ("P(rel=0)", ["P", "got 0", "above 0"]),
-        ("P(rel=-1)", ["got -1"]),
-        ("P(rel='1')", ["got '1'", "number"]),
-        ("P(rel=True)", ["got True", "number"]),
-        ("P(rel=1e400)", ["got inf", "finite"]),
-        ("P(short='kk')", ["got 'kk'", "'length'"]),
-        ("F(beta=0)", ["got 0"]),
-        ("F(alpha=1.5)", ["got 1.5"]),
-        ("F(beta=2, alpha=0.2)", ["beta", "alpha", "not both"]),
-        ("AP(over='min')", ["add a cutoff"]),
-        ("AP(over='all')", ["got 'all'", "'retrieved'"]),
-        ("AP(interpolated=1)", ["got 1"]),
-        ("nDCG(gain='cubic')", ["got 'cubic'"]),
-        ("nDCG(gain={})", ["got {}"]),
-        ("nDCG(gain={1: 'a'})", ["gain", "number"]),
-        ("nDCG(gain={0: 1, 1: 2})", ["grade 0"]),
-        ("nDCG(base=1)", ["got 1"]),
-        ("nDCG(ideal='perfect')", ["max_grade"]),
-        ("nDCG(max_grade=3)", ["ideal='perfect'"]),
-        ("nDCG(ideal='perfect', max_grade=3, gain={1: 1})", ["max_grade=3", "gain table"]),
-        ("ERR(max_grade=0)", ["got 0"]),
-        ("ERR(stop='click')", ["got 'click'", "'label'"]),
-        ("pFound(patience=1.5)", ["got 1.5", "above 0", "at most 1"]),
-        ("RBP(p=1)", ["got 1", "above 0", "below 1"]),
-        ("RBP(p=0)", ["got 0", "above 0", "below 1"]),
-        ("RBP(gain='exp')", ["got 'exp'", "'binary'", "'label'"]),
-        ("RBP(gain=[1])", ["got [1]", "'binary'", "{grade: gain}"]),
-        ("RBP(gain={1: 2})", ["got {1: 2}", "a number from 0 to 1"]),
-        ("SDCG", ["add a cutoff"]),
-        ("NERR9", ["add a cutoff"]),
-        ("BPM(T=2)", ["add a cutoff"]),
-        ("INSQ(T=0)", ["got 0", "above 0"]),
-        ("INST(T=0.4)", ["got 0.4", "from 0.5 to"]),
-        ("IPrec", ["needs a recall level", "IPrec@0.1"]),
-        ("IPrec@1.5", ["got 1.5", "from 0 to 1"]),
-        ("IPrec(recall=0.2)@0.1", ["given twice", "@0.1"]),
-        ("IPrec(recall='all')", ["got 'all'"]),
-        ("IPrec(recall=0.2, rounding='down')", ["got 'down'", "'nearest'"]),
-        ("IPrec11@5", ["IPrec11 takes no cutoff"]),
-        ("Rprec(mult=0)", ["got 0", "above 0"]),
-        ("GMAP(over='min')", ["GMAP(over='min')", "add a cutoff"]),
-        ("Utility(rel_ret=1e101)", ["got 1e+101", "to 1e+100"]),
-        ("GAUC(single_class=0.7)", ["got 0.7", "0.5"]),
-        ("GAUC(min_rows=-1)", ["got -1"]),
-        ("GAUC(min_rows=2.5)", ["got 2.5", "whole"]),
-        ("AUC(max_fpr=0)", ["got 0"]),
-        ("AUC(max_fpr=1.1)", ["got 1.1"]),
-        ("AUC(weight='pairs')", ["AUC has no option 'weight'"]),
-        ("RR(weight='')", ["got ''", "column"]),
-        ("RR(weight=3)", ["got 3"]),
-        ("P(1)", ["cannot read", "P(1)"]),
-        ("P(*[1])", ["cannot read"]),
-        ("P(**{'rel': 1})", ["cannot read"]),
-        ("P(rel=x)", ["rel must be a finite number above 0, got 'x'"]),
-        ("P(rel=1", ["cannot read"]),
-        ("P@", ["cannot read"]),
-        ("P@@5", ["cannot read"]),
-        ("P@5@6", ["cannot read"]),
-        ("P.x", ["cannot read"]),
-        ("lambda: 0", ["cannot read"]),
-        ("", ["cannot read"]),
-        ("P\x00", ["cannot read"]),
-        ("(" * 500 + "P", ["cannot read"]),
-    ],
-)
-def test_bad_text__says_what_is_wrong(text, fragments):
-    with pytest.raises(MeasureError) as refused:
-        measure(text)
-    for fragment in fragments:
-        assert fragment in str(refused.value)
-
-
-@pytest.mark.parametrize(
     "text",
     [
+        "",
+        "P\x00",
+        "(" * 500 + "P",
         "P@" + "9" * 400,
         "P(rel=" + "9" * 400 + ")",
         "nDCG(gain=(1, 2))",
