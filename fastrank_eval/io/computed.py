@@ -111,18 +111,8 @@ def with_columns(
 
         return (_computed_batch(batch, compute) for batch in batches)
 
-    return Source(
-        source.name,
-        schema,
-        read,
-        rows=source.rows,
-        rereadable=source.rereadable,
-        locate=source.locate,
-        input_row=source.input_row,
-        edges=source.edges,
-        as_text=None if reopen is None else lambda text: with_columns(reopen(text), make_columns),
-        untyped=source.untyped,
-    )
+    again = None if reopen is None else lambda text: with_columns(reopen(text), make_columns)
+    return source.derived(read, schema=schema, as_text=again)
 
 
 def _computed_batch(

@@ -348,15 +348,9 @@ class Where:
         def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
             return selection.filter(source.batches(selection.required_columns(columns)), columns)
 
-        return Source(
-            source.name,
-            source.schema,
-            read,
-            rereadable=source.rereadable,
-            locate=selected_row,
-            as_text=None if reopen is None else lambda text: self.apply(reopen(text)),
-            untyped=source.untyped,
-        )
+        again = None if reopen is None else lambda text: self.apply(reopen(text))
+        changes = {"rows": None, "edges": None, "input_row": lambda row: row}
+        return source.derived(read, locate=selected_row, as_text=again, **changes)
 
 
 def condition_of(condition: object) -> Where:

@@ -6,8 +6,9 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from copy import copy
 from decimal import Decimal
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -282,16 +283,13 @@ class Source:
         def locate(row: int) -> str:
             return self.locate(row) if self.rereadable else f"row {row:,} of those with a group key"
 
-        result = Source(
-            self.name,
-            self.schema,
-            read,
-            rereadable=self.rereadable,
-            locate=locate,
-            input_row=input_row,
-            edges=self.edges,
-            untyped=self.untyped,
-        )
+        result = self.derived(read, rows=None, as_text=None, locate=locate, input_row=input_row)
+        return result
+
+    def derived(self, read: Callable[[Sequence[str]], Iterator[Batch]], **changes: Any) -> Source:
+        """Return a source of other rows or columns, with other attributes."""
+        result = copy(self)
+        vars(result).update(changes, _read=read)
         return result
 
     def unread_batches(self, columns: Sequence[str]) -> Iterator[Batch]:

@@ -30,7 +30,6 @@ import numpy as np
 
 from fastrank_eval._lib.array_codes import (
     Arrays,
-    byte_shuffle,
     byte_unshuffle,
     delta_decode,
     delta_encode,
@@ -44,6 +43,8 @@ from fastrank_eval.stats.score_runs import (
     NO_VALUES,
     Codes,
     ScoreRuns,
+    encode_rows,
+    firsts_of,
     ranges_of,
     scores_of,
     sort_codes,
@@ -259,7 +260,7 @@ class CellScores:
         order = np.lexsort(cells.T[::-1])
         numbers = np.empty(len(order), np.int64)
         numbers[order] = np.arange(len(order))
-        columns = []
+        parts = [(np.empty(0, np.uint64), np.empty(0, np.int64), np.empty(0))]
         for score, kind, weight in self.ranges(map):
             codes, cell = sortable_codes(score), numbers[kind >> 1]
             signed = np.where(kind & 1, -1.0, 1.0)
@@ -267,22 +268,15 @@ class CellScores:
                 signed *= weight
             ties, rows = _order_of_ties(codes, signed, cell)
             cell[ties], signed[ties] = cell[rows], signed[rows]
-            first = np.append(True, np.zeros(len(codes) - 1, np.bool_))
-            for part in (codes, cell, signed):
-                first[1:] |= part[1:] != part[:-1]
-            at = np.flatnonzero(first)
-            columns.append((codes[at], cell[at], signed[at], np.diff(at, append=len(codes))))
-        if not columns:
-            none = np.empty(0, np.int64)
-            columns = [(np.empty(0, np.uint64), none, np.empty(0), none)]
-        codes, cell, signed, rows = (np.concatenate(part) for part in zip(*columns, strict=True))
+            parts.append((codes, cell, signed))
+        codes, cell, signed, rows = encode_rows(parts[1:] or parts)
         return {
             "weighted": np.array(self.weighted, np.int64),
             "values": cells[order],
-            "codes": delta_encode(codes),
+            "codes": codes,
             "cells": narrow(cell),
-            "weights": byte_shuffle(signed),
-            "rows": narrow(rows),
+            "weights": signed,
+            "rows": rows,
         }
 
     @classmethod
@@ -626,12 +620,15 @@ def _cut_bins(
     codes: np.ndarray, level: int, max_bins: int
 ) -> tuple[int, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Return level, keys, lowest and highest codes and row counts of bins."""
-    keys, firsts = _distinct_keys(keys_of(codes) >> np.uint64(level))
+    keys = keys_of(codes) >> np.uint64(level)
+    firsts = firsts_of(keys)
+    keys = keys[firsts]
     # The level of all rows is no less, and few bins merge fast.
     more = _bits_to_drop(keys, max_bins)
     if more:
-        keys, runs = _distinct_keys(keys >> np.uint64(more))
-        level, firsts = level + more, firsts[runs]
+        keys >>= np.uint64(more)
+        runs = firsts_of(keys)
+        keys, level, firsts = keys[runs], level + more, firsts[runs]
     rows = np.diff(firsts, append=len(codes))
     lowest, highest = (codes[index].astype(np.uint64) for index in (firsts, firsts + rows - 1))
     return level, keys, lowest, highest, rows
@@ -656,15 +653,6 @@ def _bits_to_drop(keys: np.ndarray, max_bins: int) -> int:
     return int(np.partition(changes, index)[index]).bit_length()
 
 
-def _distinct_keys(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the distinct keys of ascending keys, and their first indices."""
-    is_first = np.empty(len(keys), np.bool_)
-    is_first[:1] = True
-    np.not_equal(keys[1:], keys[:-1], out=is_first[1:])
-    firsts = np.flatnonzero(is_first)
-    return keys[firsts], firsts
-
-
 def merge_bins(parts: Sequence[Bins], max_bins: int) -> Bins:
     """Merge bins into at most `max_bins` bins, at the finest such level."""
     parts = [part for part in parts if len(part.keys)]
@@ -681,10 +669,10 @@ def merge_bins(parts: Sequence[Bins], max_bins: int) -> Bins:
     keys = keys[order]
     more = _bits_to_drop(keys, max_bins)
     keys, level = keys >> np.uint64(more), level + more
-    keys, firsts = _distinct_keys(keys)
+    firsts = firsts_of(keys)
     lowest = np.minimum.reduceat(lowest[order], firsts)
     highest = np.maximum.reduceat(highest[order], firsts)
-    return Bins(level, keys, lowest, highest, _merge_counts(parts, order, firsts))
+    return Bins(level, keys[firsts], lowest, highest, _merge_counts(parts, order, firsts))
 
 
 def _merge_counts(

@@ -586,10 +586,9 @@ def _add_products(first, has_nan, x, y, slices, lowest, sums):  # type: ignore[n
         sums[row, digit + np.uint64(4)] += four >> 32
 
 
-_UNIT = 1074
 #: The least and the largest exponent of numbers (above that of the smallest double) for which all
 #: products of four are doubles, and the errors of products of two.
-SAFE = _UNIT // 2, _UNIT + 200
+SAFE = UNIT // 2, UNIT + 200
 #: Groups whose terms are added together, and the bits of each that one step adds.
 BLOCK, _STEP = 1 << 10, 50
 
@@ -687,10 +686,10 @@ def _add_values(values, bits, lowest, shifted, shifted_bits, sums):  # type: ign
         if size == 0:
             break
         # All bits are worth 2**-1074 or more, and no less than the lowest digit.
-        position = min(int(size >> 52) + 2 * _UNIT - 1022, last) - _STEP
-        position = max(position, _UNIT, 32 * lowest)
+        position = min(int(size >> 52) + 2 * UNIT - 1022, last) - _STEP
+        position = max(position, UNIT, 32 * lowest)
         last = position
-        shift_bits = ((position - _UNIT + 1) << 52) | (1 << 51)
+        shift_bits = ((position - UNIT + 1) << 52) | (1 << 51)
         shifted_bits[0] = shift_bits
         shift = shifted[0]
         for g in range(count):

@@ -11,12 +11,19 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
 from itertools import pairwise
 from typing import NamedTuple, Self
 
 import numpy as np
 
-from fastrank_eval._lib.array_codes import Arrays, delta_decode, delta_encode, narrow
+from fastrank_eval._lib.array_codes import (
+    Arrays,
+    byte_shuffle,
+    delta_decode,
+    delta_encode,
+    narrow,
+)
 from fastrank_eval._lib.arrow import frozen
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.jit import kernel
@@ -97,11 +104,39 @@ def distinct_codes(rows: Codes) -> tuple[np.ndarray, np.ndarray]:
 
 def distinct_sorted(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the distinct codes of ascending codes, and the rows of each."""
-    is_first = np.empty(len(codes), np.bool_)
-    is_first[:1] = True
-    np.not_equal(codes[1:], codes[:-1], out=is_first[1:])
-    firsts = np.flatnonzero(is_first)
+    firsts = firsts_of(codes)
     return codes[firsts], np.diff(firsts, append=len(codes))
+
+
+def firsts_of(*columns: np.ndarray) -> np.ndarray:
+    """Return the rows that differ from the row before in some column."""
+    is_first = np.empty(len(columns[0]), np.bool_)
+    is_first[:1] = True
+    np.not_equal(columns[0][1:], columns[0][:-1], out=is_first[1:])
+    for column in columns[1:]:
+        is_first[1:] |= column[1:] != column[:-1]
+    return np.flatnonzero(is_first)
+
+
+def encode_rows(parts: Sequence[Sequence[np.ndarray]]) -> tuple[np.ndarray, ...]:
+    """Encode the distinct rows of ranges of scores, each range in order.
+
+    Parameters
+    ----------
+    parts : sequence of (ndarray, ...)
+        By range: codes, further columns, then the weights, negative where the row is positive.
+
+    Returns
+    -------
+    tuple of ndarray
+        Encoded codes, the further columns, encoded weights, and how often each row occurs.
+    """
+    columns = []
+    for part in parts:
+        at = firsts_of(*part)
+        columns.append([*(column[at] for column in part), np.diff(at, append=len(part[0]))])
+    codes, *more, weight, rows = (np.concatenate(column) for column in zip(*columns, strict=True))
+    return delta_encode(codes), *more, byte_shuffle(weight), narrow(rows)
 
 
 def sort_codes(rows: Codes) -> Codes:
@@ -572,13 +607,19 @@ class ScoreTable:
 
     @classmethod
     def from_codes(
-        cls, codes: np.ndarray, positives: np.ndarray, others: np.ndarray, scale: float = 1.0
+        cls,
+        codes: np.ndarray,
+        positives: np.ndarray,
+        others: np.ndarray,
+        scale: float = 1.0,
+        *more: np.ndarray,
     ) -> Self:
-        """Make a table from the codes of the scores."""
-        score, positives, others = (
-            frozen(np.ascontiguousarray(column)) for column in (scores_of(codes), positives, others)
+        """Make a table from the codes of the scores; steps have one more column."""
+        score, positives, others, *more_columns = (
+            frozen(np.ascontiguousarray(column))
+            for column in (scores_of(codes), positives, others, *more)
         )
-        return cls(score, positives, others, scale)
+        return cls(score, positives, others, scale, *more_columns)
 
     @property
     def positive(self) -> float:
@@ -624,51 +665,22 @@ class ScoreTable:
 
 
 @dataclass(frozen=True)
-class RocSteps:
+class RocSteps(ScoreTable):
     """Distinct scores of positives, highest first, with negatives.
 
-    A `ScoreTable` with the negatives between two scores of positives added up. At click rates of a
+    A table with the negatives between two scores of positives added up. At click rates of a
     few per cent it is far shorter.
 
     Parameters
     ----------
-    score : ndarray of float32 or float64, shape (scores,), read-only
-        Strictly descending; NaN last, for rows without a score.
-    positives, others : ndarray, shape (scores,), read-only
-        Rows that have the score: int64 counts, or float64 sums of their weights times `scale`.
+    score, positives, others, scale
+        As in a `ScoreTable`.
     negatives_between : ndarray, shape (scores + 1,), read-only
         Negatives with a score above this one and below the previous one. The last entry counts
         those below all scores.
-    scale : float
-        As in a `ScoreTable`.
     """
 
-    score: np.ndarray
-    positives: np.ndarray
-    others: np.ndarray
-    negatives_between: np.ndarray
-    scale: float = 1.0
-
-    @classmethod
-    def empty(cls) -> Self:
-        """Make steps without scores."""
-        none = frozen(np.empty(0, np.int64))
-        return cls(frozen(np.empty(0)), none, none, frozen(np.zeros(1, np.int64)))
-
-    @classmethod
-    def from_codes(
-        cls,
-        codes: np.ndarray,
-        positives: np.ndarray,
-        others: np.ndarray,
-        between: np.ndarray,
-    ) -> Self:
-        """Make steps from the codes of the scores."""
-        score, positives, others, between = (
-            frozen(np.ascontiguousarray(column))
-            for column in (scores_of(codes), positives, others, between)
-        )
-        return cls(score, positives, others, between)
+    negatives_between: np.ndarray = field(default_factory=lambda: frozen(np.zeros(1, np.int64)))
 
     @classmethod
     def from_ranks(cls, parts: Sequence[tuple[np.ndarray, ...]], rows: int) -> Self:
@@ -688,7 +700,7 @@ class RocSteps:
         tied = through - below - number
         edges = np.concatenate([[0], lower + tied])
         between = np.append(lower, rows - number.sum()) - edges
-        return cls.from_codes(codes[::-1], number[::-1], tied[::-1], between[::-1])
+        return cls.from_codes(codes[::-1], number[::-1], tied[::-1], 1.0, between[::-1])
 
     @classmethod
     def from_table(cls, table: ScoreTable) -> Self:
@@ -699,12 +711,7 @@ class RocSteps:
         score, positives, others = (
             frozen(column[index]) for column in (table.score, table.positives, table.others)
         )
-        return cls(score, positives, others, frozen(between), table.scale)
-
-    @property
-    def positive(self) -> float:
-        """All positives: their number, or their weight times `scale`."""
-        return float(self.positives.sum())
+        return cls(score, positives, others, table.scale, frozen(between))
 
     @property
     def other(self) -> float:

@@ -333,8 +333,7 @@ class PooledScores:
 
     def missing(self, map_jobs: JobMap = map) -> str | None:
         """Return why measures that need both classes are undefined, or None."""
-        steps = self.steps(map_jobs)
-        return None if steps.positive and steps.other else "single_class"
+        return self.steps(map_jobs).missing
 
     def table(self, map_jobs: JobMap = map) -> ScoreTable:
         """Count the positives and the others of every distinct score.

@@ -15,11 +15,8 @@ import numpy as np
 
 from fastrank_eval._lib.array_codes import (
     Arrays,
-    byte_shuffle,
     byte_unshuffle,
     delta_decode,
-    delta_encode,
-    narrow,
 )
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval._lib.threads import JobMap
@@ -29,6 +26,7 @@ from fastrank_eval.stats.score_runs import (
     ScoreRuns,
     ScoreTable,
     distinct_sorted,
+    encode_rows,
     ranges_of,
     scores_of,
     sort_codes,
@@ -85,20 +83,15 @@ class WeightedScores:
             ``codes`` of the scores (see `ScoreTable.to_arrays`); ``weights``, negative
             where the row is positive, with shuffled bytes; ``rows`` of each pair.
         """
-        columns = []
+        parts = [(np.empty(0, np.uint64), np.empty(0))]
         for leading in ranges_of(self._runs):
             codes, weight = self._runs.rows_in(leading)
             # The class of a row of weight 0 does not matter: turn -0.0 into 0.0.
             weight = weight + 0.0
             order = np.lexsort((weight, codes))
-            codes, weight = codes[order], weight[order]
-            is_first = np.append(True, (codes[1:] != codes[:-1]) | (weight[1:] != weight[:-1]))
-            first = np.flatnonzero(is_first)
-            columns.append((codes[first], weight[first], np.diff(first, append=len(codes))))
-        if not columns:
-            columns = [(np.empty(0, np.uint64), np.empty(0), np.empty(0, np.int64))]
-        codes, weight, rows = (np.concatenate(column) for column in zip(*columns, strict=True))
-        return {"codes": delta_encode(codes), "weights": byte_shuffle(weight), "rows": narrow(rows)}
+            parts.append((codes[order], weight[order]))
+        names = "codes", "weights", "rows"
+        return dict(zip(names, encode_rows(parts[1:] or parts), strict=True))
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Self:
