@@ -572,9 +572,10 @@ class States:
 
 
 class ClassTotals:
-    """Sums over all rows, and the values of classes; threads may add at the same time.
+    """Sums over all rows, and the values of classes.
 
-    Each problem of two classes has its states: a class against the others, the rows of all classes
+    Threads may add at the same time. Each problem of two classes has its states: a class against
+    the others, the rows of all classes
     together, two classes.
 
     Parameters

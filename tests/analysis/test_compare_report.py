@@ -163,14 +163,6 @@ def test_what_cannot_be_told__fails(comparison, condition, said) -> None:
     assert said in str(verdict)
 
 
-def test_two_results__have_gates_too(log) -> None:
-    base, other = (evaluate(log, score, "GAUC,AP") for score in ("old", "new"))
-    found = base.compare(other)
-    assert found.check("GAUC delta_ci_low < -0.9", "old:GAUC value < 0.1")
-    assert not found.check(f"GAUC delta_ci_low = {found.find('GAUC').ci_low!r}")
-    assert not found.check(f"new:GAUC se = {next(v.se for v in other)!r}")
-
-
 # ---- the command ---------------------------------------------------------------------------------
 
 OPTIONS = ["-g", "user", "-l", "click", "-s", "old,new", "-b", "old"]

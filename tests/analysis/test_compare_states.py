@@ -125,19 +125,6 @@ def test_another_baseline__is_compared_by_groups(log) -> None:
     assert found.scores == ("old", "newer")
 
 
-@pytest.mark.parametrize("test", ["clustered_t", "sign", "randomisation"])
-def test_two_states__are_joined_by_key(log, tmp_path, test) -> None:
-    for name in ("old", "new"):
-        state = state_of(log, OF_GROUPS, keep=True, score=name, baseline=None)
-        state.save(tmp_path / name)
-    base, other = (fe.load_state(tmp_path / name) for name in ("old", "new"))
-    choices = {"test": test, "replicates": 200}
-    found = base.compare(other, **choices)
-    once = compare_rows(log, OF_GROUPS, **choices)
-    assert [repr(v) for v in found] == [repr(v) for v in once]
-    assert found.joined == {"both": 150, "only_base": 0, "only_candidate": 0, "rows_differ": 0}
-
-
 def test_groups_of_two_states_that_do_not_match__are_counted(log) -> None:
     first, second, third = parts(log)
     base = state_of(pa.concat_tables([first, second]), "GAUC", keep=True)

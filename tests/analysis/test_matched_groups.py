@@ -63,7 +63,7 @@ def parts_of(log: pa.Table, number: int) -> list[pa.Table]:
     return [log.filter(pa.array(user * 7 % number == part)) for part in range(number)]
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(
     seed=st.integers(0, 2**32),
     groups=st.integers(0, 30),

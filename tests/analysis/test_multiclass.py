@@ -48,13 +48,13 @@ def evaluated(data: pa.Table, **options: object) -> fastrank_eval.ClassResult:
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("levels", [None, 1])
-def test_decisions__of_the_highest_score__are_scikit_learns(weighted: bool, levels) -> None:
+def test_decisions_of_the_highest_score_and_auc__are_scikit_learns(weighted: bool, levels) -> None:
     actual, probability, weight = rows_of(1, levels=levels)
     predicted = probability.argmax(axis=1)
     given = {"sample_weight": weight} if weighted else {}
     result = evaluated(
         table(actual, probability, weight),
-        measures=f"{DECISIONS},Accuracy,ErrorRate,BalancedAccuracy,MCC",
+        measures=f"{DECISIONS},AUC,Accuracy,ErrorRate,BalancedAccuracy,MCC",
         average=["macro", "micro", "weighted"],
         weight="weight" if weighted else None,
     )
@@ -66,6 +66,11 @@ def test_decisions__of_the_highest_score__are_scikit_learns(weighted: bool, leve
         for measure, value in (("PPV", ppv), ("TPR", tpr), (text, f)):
             ours = result[measure] if average is None else result.value(measure, average=average)
             assert ours == pytest.approx(value, **NEAR)
+    for average in ("macro", "micro", "weighted"):
+        peer = metrics.roc_auc_score(
+            actual, probability, multi_class="ovr", average=average, **given
+        )
+        assert result.value("AUC", average=average) == pytest.approx(peer, **NEAR)
     for measure, peer in (
         ("Accuracy", metrics.accuracy_score),
         ("BalancedAccuracy", metrics.balanced_accuracy_score),
@@ -78,24 +83,6 @@ def test_decisions__of_the_highest_score__are_scikit_learns(weighted: bool, leve
     matrix = metrics.confusion_matrix(actual, predicted, **given)
     np.testing.assert_array_equal(result.confusion, matrix)
     assert result.confusion.dtype == (np.float64 if weighted else np.int64)
-
-
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("levels", [None, 1])
-def test_auc__of_each_average__is_scikit_learns(weighted: bool, levels) -> None:
-    actual, probability, weight = rows_of(2, levels=levels)
-    result = evaluated(
-        table(actual, probability, weight),
-        measures="AUC",
-        average="macro,micro,weighted",
-        weight="weight" if weighted else None,
-    )
-    given = {"sample_weight": weight} if weighted else {}
-    for average in ("macro", "micro", "weighted"):
-        peer = metrics.roc_auc_score(
-            actual, probability, multi_class="ovr", average=average, **given
-        )
-        assert result.value("AUC", average=average) == pytest.approx(peer, **NEAR)
 
 
 def auc(scores: list[Fraction], labels: list[bool], weights: list[Fraction]) -> Fraction:

@@ -289,13 +289,10 @@ def test_command__says_why_there_is_no_threshold(log):
 @pytest.mark.parametrize(
     "arguments,said",
     [
-        (["--by", "recall"], "target: must be given"),
         (["--by", "best"], "best"),
         (["--by", "cost", "--costs", "fp"], "write fp=1,fn=5"),
         (["--by", "cost", "--costs", "fp=1,fp=2"], "'fp' twice"),
         (["--by", "cost", "--costs", "miss=1"], "'miss'"),
-        (["--weight", "nowhere"], "nowhere"),
-        (["--where", "day ="], "day"),
     ],
 )
 def test_command__refuses_wrong_input_with_code_2(log, arguments, said):

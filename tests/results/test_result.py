@@ -340,9 +340,3 @@ def test_slices__used_groups_that_differ_between_models__are_marked() -> None:
     text = repr(Result(values, None, META, ["a", "b"], ["GAUC"]))
     assert re.search(r"^slot=1 +≥50/90 ", text, re.M)
     assert "≥ where models differ" in text
-
-
-def test_warning__of_models_side_by_side__are_marks() -> None:
-    text = repr(result_of({"GAUC": [0.5, 0.6]}, warning="few_groups", effective_groups=5.0))
-    assert text.count("effective groups") == 1
-    assert "* fewer than 40 effective groups: the interval is rough\n" in text

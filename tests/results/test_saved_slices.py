@@ -58,7 +58,7 @@ def log_of(seed: int, groups: int, weighted: bool) -> pa.Table:
 def run(source: Any, **options: Any) -> fe.Result:
     chosen: dict[str, Any] = {
         "group": ["group", "day"], "label": "label", "score": ["score", "old"], "baseline": "old",
-        "measures": MEASURES, "by": ["slot", "slot,country"], "keep": "groups",
+        "measures": "GAUC,AUC", "by": ["slot", "slot,country"], "keep": "groups",
         "weight_rows": "ignore", **options,
     }  # fmt: skip
     return batched.evaluate(source, **chosen)
@@ -79,7 +79,7 @@ def same_groups(one: fe.Result, other: fe.Result) -> None:
     assert one.per_group.sort_by(keys).equals(other.per_group.sort_by(keys))
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=5, deadline=None)
 @example(  # all values are null, and one night has no rows
     seed=276,
     groups=1,
@@ -140,13 +140,13 @@ def test_without_slices__some_or_all_or_one_that_is_not_there() -> None:
 
 
 def test_state__has_the_same_bytes_in_any_order_threads_and_batches() -> None:
-    table = log_of(21, 60, True)
+    table = log_of(21, 25, True)
     measures = [*MEASURES, *MORE]
     options: dict[str, Any] = {"weight": "weight", "by": [BY[1], *BY[5:]], "measures": measures}
     once = run(table, **options, threads=1).state
     rows = random.Random(22).sample(range(table.num_rows), table.num_rows)  # noqa: S311
     for source, threads in ((table, 3), (table.take(rows), 2)):
-        again = run(source, **options, threads=threads, batch_rows=40).state
+        again = run(source, **options, threads=threads, batch_rows=20).state
         same_arrays(again, once)
         assert again.provenance[0].fingerprint == once.provenance[0].fingerprint
 
@@ -201,14 +201,6 @@ def test_baseline__differs__is_refused() -> None:
     first, second = nights(log_of(28, 20, False), 2, 28)
     with pytest.raises(MergeError, match="baselines differ: 'old' in the first and None in the"):
         run(first).state.merge(run(second, baseline=None).state)
-
-
-def test_models_in_another_order__are_merged_by_name() -> None:
-    table = log_of(29, 30, False)
-    first, second = nights(table, 2, 29)
-    turned = run(second, score=["old", "score"]).state
-    merged = run(first).state.merge(turned)
-    same_arrays(merged, run(table).state)
 
 
 def test_group_in_two_states__is_refused_where_keys_are_kept() -> None:

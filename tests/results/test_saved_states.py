@@ -61,11 +61,11 @@ def split(groups: Sequence[list[Row]], parts: int, seed: int) -> list[pa.Table]:
     return [table.filter(pa.array(of_row == part)) for part in range(parts)]
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(
     seed=st.integers(0, 2**32),
-    count=st.integers(0, 40),
-    parts=st.integers(1, 4),
+    count=st.integers(0, 25),
+    parts=st.integers(1, 3),
     weight=st.sampled_from([None, "weight"]),
     levels=st.sampled_from([None, (0.25, 0.5, 0.75)]),
     lacking=st.sampled_from([0.0, 0.1]),
@@ -85,17 +85,11 @@ def test_merged_states__are_the_state_of_one_run(
         state_of(table, measures, weight=weight, **options).state.save(folder / f"{number}")
         states.append(fe.load_state(folder / f"{number}"))
     random.Random(seed).shuffle(states)  # noqa: S311
-    merged = states[0].merge(*states[1:], allow_repeated=True)
+    merged = states.pop()
+    while states:  # in any grouping
+        merged = states.pop().merge(merged, allow_repeated=True)
     assert lines(merged.result()) == lines(once)
     same_arrays(merged, once.state)
-
-
-def test_loaded_states__merge_in_any_grouping() -> None:
-    tables = split(probable_groups(13, 60), 3, 13)
-    a, b, c = (state_of(table).state for table in tables)
-    same_arrays(a.merge(b).merge(c), c.merge(a, b))
-    assert a.merge() is not a
-    same_arrays(a.merge(), a)
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
@@ -279,13 +273,6 @@ def test_result__takes_the_confidence_of_the_states_or_another() -> None:
     assert first.result().meta.conventions["confidence"] == 0.9
     with pytest.raises(ArgumentError, match=r"confidence: must .* got 2"):
         merged.result(confidence=2)
-
-
-def test_state__of_a_profile__answers_to_the_names_asked_for() -> None:
-    result = state_of(LOG, "AUC,nDCG", profile="catboost")
-    again = result.state.merge().result()
-    assert again.value("nDCG") == result.value("nDCG")
-    assert again.measures == result.measures
 
 
 def test_state__not_kept__is_refused_with_the_remedy() -> None:
