@@ -134,7 +134,7 @@ def test_1__the_same_third_in_every_group__is_no_error() -> None:
 
 
 def test_1__a_night_of_exchangeable_models__has_no_tiny_p_value() -> None:
-    random, users = np.random.default_rng(42), 3 * 400
+    random, users = np.random.default_rng(42), 3 * 200
     rows = random.integers(1, 9, users)
     g = np.repeat(np.arange(users), rows)
     y = (random.random(len(g)) < 0.2).astype(int)

@@ -1,10 +1,7 @@
 """The figures of size and shape are counted right."""
 
-import inspect
-
 import pytest
 
-import fastrank_eval._lib.errors
 from bench import figures
 
 pytestmark = pytest.mark.no_kernels
@@ -20,18 +17,3 @@ def test_size__statements_are_counted_not_lines() -> None:
     source = '"""Docs."""\n\nclass A:\n    "Doc."\n\n    def f(self): x = 1; return x\n'
     counts = {"files": 1, "code lines": 2, "statements": 4, "classes": 1, "functions": 1}
     assert figures.size(source) == counts
-
-
-def test_lists_of_options__have_the_signature_of_evaluate() -> None:
-    places = figures.option_lists()
-    assert any(len(options) > 20 for options in places.values())
-    assert set().union(*places.values()) <= {*inspect.signature(fastrank_eval.evaluate).parameters}
-
-
-@pytest.mark.lasts("reads all files")
-def test_new_measure__changes_three_files() -> None:
-    _, files = figures.recipe()
-    assert len(files) == 3
-    assert sum(name.startswith("fastrank_eval/measures/") for name in files) == 1
-    assert sum(name.startswith("tests/oracles/") for name in files) == 1
-    assert "tests/strategies.py" in files

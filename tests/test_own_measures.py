@@ -94,15 +94,6 @@ def run(folder: Path, *command: str) -> str:
     return done.stdout
 
 
-@pytest.mark.lasts("starts pytest, compiles a measure")
-def test_how_to__its_class_use_and_test__run_as_they_stand(tmp_path: Path) -> None:
-    package(tmp_path)
-    pytest_options = ("-q", "-p", "no:cacheprovider", "--doctest-glob=use.txt")
-    assert "2 passed" in run(
-        tmp_path, "-m", "pytest", *pytest_options, "use.txt", "test_my_measures.py"
-    )
-
-
 @pytest.mark.lasts("starts processes that compile a measure")
 def test_command_line__finds_a_measure_by_its_entry_point__and_merges_its_states(
     tmp_path: Path,
@@ -512,7 +503,9 @@ def test_measure_of_all_rows__undefined_without_a_reason__is_an_error() -> None:
 
 
 @pytest.mark.lasts("starts pytest, compiles a measure")
-def test_plugin__makes_each_law_a_test(tmp_path: Path) -> None:
+def test_how_to__its_class_use_and_test__run_as_they_stand__and_the_plugin_makes_each_law_a_test(
+    tmp_path: Path,
+) -> None:
     package(tmp_path)
     (tmp_path / "test_laws.py").write_text(
         "from my_measures import GainShare\nimport fastrank_eval as fe\n"
@@ -520,7 +513,10 @@ def test_plugin__makes_each_law_a_test(tmp_path: Path) -> None:
         "def test_wrong(measure_law):\n"
         "    measure_law(fe.register(GainShare) @ 2, oracle=lambda rows: -1.0, rounds=1)\n"
     )
-    options = ("-q", "-p", "no:cacheprovider", "test_laws.py")
+    options = ("-q", "-rp", "-p", "no:cacheprovider", "--doctest-glob=use.txt")
     with pytest.raises(AssertionError, match=r"test_wrong.oracle.") as failed:
-        run(tmp_path, "-m", "pytest", *options)
-    assert re.search(r"1 failed, [1-9]\d* passed, [1-9]\d* skipped", str(failed.value))
+        run(tmp_path, "-m", "pytest", *options, "use.txt", "test_my_measures.py", "test_laws.py")
+    told = str(failed.value)
+    assert re.search(r"1 failed, [1-9]\d* passed, [1-9]\d* skipped", told)
+    for name in ("use.txt::use.txt", "test_my_measures.py::"):
+        assert f"PASSED {name}" in told

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from fastrank_eval._lib.kernel_store import user_folder
+from tests.support import commands
+from tests.support.other_system import answers
 from tests.support.signals import default_signals
 
-pytestmark = [pytest.mark.no_kernels, pytest.mark.lasts("starts each command twice")]
+pytestmark = [pytest.mark.no_kernels, pytest.mark.lasts("runs each command twice")]
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
 OTHER_SYSTEM = [sys.executable, str(HERE / "support" / "other_system.py")]
-THIS_SYSTEM = [sys.executable, "-m"]
 
 CLICKS = ["impressions.parquet", "--group", "user_id", "--label", "click"]
 COMMANDS = {
@@ -39,49 +43,50 @@ COMMANDS = {
 TIMES = re.compile(r"[\d.,e+-]+ s, [\d.,]+ (Mrows|rows)/s(\s\((first run:|[\d,]+ kernel)[^)]*\))?")
 
 
-def run(start: list[str], arguments: list[str], folder: Path, *, stored: bool = True) -> str:
-    """Run a command; if `stored`, with the kernels of the user: any system can name a folder."""
+#: The commands that find kernels of the user: any system can name a folder. One compiles instead,
+#: as all do on a system that names none.
+STORED = [name for name in COMMANDS if "without a folder" not in name]
+
+
+def start(system: list[str], *arguments: str, folder: Path, stored: bool = True) -> str:
+    """Run a program, with the kernels of the user or not."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     kernels = user_folder()
     if stored and kernels is not None:
         environment["FASTRANK_CACHE_DIR"] = str(kernels)
-    program = "tests.support.spilling" if "--memory" in arguments else "fastrank_eval"
-    command = [*start, program, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment)
+    done = subprocess.run(
+        [*system, *arguments], capture_output=True, text=True, cwd=folder, env=environment
+    )
     assert done.returncode == 0, done.stderr
-    return TIMES.sub("", done.stdout)
+    return done.stdout
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The demo's data, written on this system and on the other one."""
-    folders = {name: tmp_path_factory.mktemp(name) for name in ("this", "other")}
-    for start, folder in zip((THIS_SYSTEM, OTHER_SYSTEM), folders.values(), strict=True):
-        run(start, ["demo", ".", "--rows", "5000", "--overwrite"], folder)
-    return folders
+def printed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[dict[str, str]]]:
+    """What each command prints here and there, with the demo's data of each system."""
+    this, other = tmp_path_factory.mktemp("this"), tmp_path_factory.mktemp("other")
+    demo = ["demo", ".", "--rows", "5000", "--overwrite"]
+    start(OTHER_SYSTEM, "fastrank_eval", *demo, folder=other)
+    there = json.loads(start(OTHER_SYSTEM, "", json.dumps(COMMANDS), *STORED, folder=other))
+    (name,) = COMMANDS.keys() - STORED
+    alone = start(OTHER_SYSTEM, "", json.dumps(COMMANDS), name, folder=other, stored=False)
+    with contextlib.chdir(this):
+        commands.output(*demo)
+        here = answers(COMMANDS, COMMANDS)
+        yield [here, there | json.loads(alone)]
+    states = [(folder / "night.state").read_bytes() for folder in (this, other)]
+    assert len(states[0]) == len(states[1])
+    assert not [path for path in other.rglob("*") if "fastrank" in path.name]
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_command__without_what_only_posix_has__prints_the_same(
-    name: str, folders: dict[str, Path]
+    name: str, printed: list[dict[str, str]]
 ) -> None:
-    this = run(THIS_SYSTEM, COMMANDS[name], folders["this"])
-    # That one compiles, as all do on a system that names no folder.
-    stored = name != "evaluate without a folder for kernels"
-    other = run(OTHER_SYSTEM, COMMANDS[name], folders["other"], stored=stored)
+    this, other = (TIMES.sub("", answers[name]) for answers in printed)
     assert this.strip()
     assert ("spilled=True" in this) == ("--memory" in COMMANDS[name])
     assert other == this
-
-
-def test_files__written_without_locks__are_whole_and_leave_nothing(
-    folders: dict[str, Path],
-) -> None:
-    run(OTHER_SYSTEM, COMMANDS["state"] + ["--overwrite"], folders["other"])
-    run(THIS_SYSTEM, COMMANDS["state"] + ["--overwrite"], folders["this"])
-    states = [(folder / "night.state").read_bytes() for folder in folders.values()]
-    assert len(states[0]) == len(states[1])
-    assert not [path for path in folders["other"].rglob("*") if "fastrank" in path.name]
 
 
 def test_classifiers__name_the_systems_that_the_docs_call_tested() -> None:

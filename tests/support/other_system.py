@@ -2,7 +2,7 @@
 
 It hides what only such systems have: modules, functions and constants of the standard library, and
 the files of the kernel. Libraries that are built for this system are imported before. The program's
-module and arguments follow this file's name.
+module and arguments follow this file's name; or an empty text, commands by name as JSON, and names.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ import builtins
 import ctypes
 import errno
 import io
+import json
 import mmap
 import os
 import runpy
 import shutil
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import Any
 
@@ -71,7 +72,24 @@ def hide() -> None:
     os.open = without_kernel_files(os.open)
 
 
+def answers(commands: dict[str, list[str]], names: Iterable[str]) -> dict[str, str]:
+    """Run commands of the package by name; those with a limit of memory spill."""
+    from tests.support import spilling
+    from tests.support.commands import output
+
+    found = {}
+    for name in names:
+        undo = spilling.spill() if "--memory" in commands[name] else None
+        found[name] = output(*commands[name])
+        if undo is not None:
+            undo()
+    return found
+
+
 if __name__ == "__main__":
     hide()
+    if not sys.argv[1]:
+        sys.stdout.write(json.dumps(answers(json.loads(sys.argv[2]), sys.argv[3:])))
+        sys.exit()
     del sys.argv[0]
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

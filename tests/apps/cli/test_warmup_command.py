@@ -23,8 +23,9 @@ import fastrank_eval as fe
 
 results = [
     fe.evaluate(
-        path, group="user_id", label="click", score="score_a", measures=sys.argv[1], keep=keep
+        path, group="user_id", label="click", score="score_a", measures=measures, keep=keep
     )
+    for measures in sys.argv[1].split()
     for path in sys.argv[2:]
     for keep in ("", "values")
 ]
@@ -95,9 +96,8 @@ def test_evaluations__of_rows_in_any_order_and_of_computed_scores__compile_nothi
         write_parquet(others[-1], 600_000, order=order, seed=1)
     write_parquet(tmp_path / "hashes.parquet", 600_000, order="shuffled", id_style="random64")
     others.append(tmp_path / "hashes.parquet")
-    for measures in (EIGHT, "GAUC", "AUC,RR"):
-        found = run(empty_store, "-c", EVALUATE, measures, *map(str, others))
-        assert json.loads(found.stdout) == [[0] * 8, False], found.stderr
+    found = run(empty_store, "-c", EVALUATE, f"{EIGHT} GAUC AUC,RR", *map(str, others))
+    assert json.loads(found.stdout) == [[0] * 24, False], found.stderr
     again = warm_up(empty_store, sample, *COLUMNS, "--measures", EIGHT)
     assert (
         again.stdout
