@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
 
+#: Stands for a number that is undefined.
+NOTHING = "–"
+
+
 def printable(text: str) -> str:
     """Escape line breaks, terminal codes and other unprintable characters."""
     # A page has 8,000 texts: to look at each sign of all was a tenth of its time.
@@ -73,8 +77,12 @@ def decimals(size: float) -> int | None:
 
 
 def amount(value: float, digits: int | None, sign: bool = False, spare: str = ".3g") -> str:
-    """Format a number to some decimals; in the form `spare` if None."""
-    return format(value, "+" * sign + (spare if digits is None else f",.{digits}f"))
+    """Format a number to some decimals, or in the form `spare`; a dash if undefined."""
+    return (
+        NOTHING
+        if math.isnan(value)
+        else format(value, "+" * sign + (spare if digits is None else f",.{digits}f"))
+    )
 
 
 def interval_text(

@@ -21,10 +21,10 @@ from fastrank_eval.apps.nightly.compare_nights import (
 )
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.night import Finding, GateOutcome, Night, NightDifference, Settings
-from fastrank_eval.apps.nightly.text import amount, day_text, nights_text
+from fastrank_eval.apps.nightly.text import day_text, nights_text
 from fastrank_eval.measures.parser import measure as measure_of
 from fastrank_eval.results.gates import ALL
-from fastrank_eval.results.report import two_digits
+from fastrank_eval.results.report import amount, two_digits
 from fastrank_eval.stats.sequences import LEARNING, Alarm, alarms, correlation
 
 #: Probability of an alarm in a year without a change, over all sequences together.

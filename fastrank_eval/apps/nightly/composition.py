@@ -16,11 +16,11 @@ from fastrank_eval.analysis.attribution import (
 )
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.night import EARLIER, CompositionChange, Night
-from fastrank_eval.apps.nightly.text import ago, amount
+from fastrank_eval.apps.nightly.text import ago
 from fastrank_eval.engine.records import MeasureValue
 from fastrank_eval.measures.parser import measure as measure_of
 from fastrank_eval.results.gates import ALL
-from fastrank_eval.results.report import two_digits
+from fastrank_eval.results.report import amount, two_digits
 from fastrank_eval.results.state import State
 from fastrank_eval.slicing.spec import parse
 

@@ -25,9 +25,10 @@ from fastrank_eval.apps.nightly.night import (
     SavedStates,
     Settings,
 )
-from fastrank_eval.apps.nightly.text import STATUSES, ago, amount, day_text, reads_measures
+from fastrank_eval.apps.nightly.text import STATUSES, ago, day_text, reads_measures
 from fastrank_eval.engine.records import MeasureValue
 from fastrank_eval.results.gates import ALL
+from fastrank_eval.results.report import amount
 
 _DAY, _HOUR = dt.timedelta(days=1), dt.timedelta(hours=1)
 #: Limits of ``[quality]`` that labels to come would change; see `judge_rows`.

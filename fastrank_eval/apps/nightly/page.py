@@ -33,7 +33,6 @@ from fastrank_eval.apps.nightly.quality import by_measure, calibration_verdict, 
 from fastrank_eval.apps.nightly.reproduce import next_steps
 from fastrank_eval.apps.nightly.text import (
     VerdictText,
-    amount,
     confidence_text,
     false_alarms,
     gate_texts,
@@ -44,7 +43,7 @@ from fastrank_eval.apps.nightly.text import (
 )
 from fastrank_eval.engine.records import MeasureValue
 from fastrank_eval.results.gates import ALL
-from fastrank_eval.results.report import p_text, printable
+from fastrank_eval.results.report import amount, interval_text, p_text, printable
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -402,6 +401,7 @@ def _environment() -> Environment:
         "drift": _drift,
         "drift_verdicts": _DRIFT_VERDICTS,
         "most_values": MOST_VALUES,
+        "interval_text": interval_text,
         "key": _sort_key,
         "outcome_of": outcome_of,
         "false_alarms": false_alarms,

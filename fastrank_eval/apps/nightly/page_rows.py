@@ -15,14 +15,10 @@ from fastrank_eval.apps.nightly.night import (
     NightDifference,
     NightDrift,
 )
-from fastrank_eval.apps.nightly.text import (
-    amount,
-    digits_of,
-    interval,
-    verdict_text,
-)
+from fastrank_eval.apps.nightly.text import digits_of, verdict_text
 from fastrank_eval.engine.records import MeasureValue
 from fastrank_eval.results.gates import ALL
+from fastrank_eval.results.report import amount, interval_text
 
 #: Kinds of changes, in the order of the page; "other" between two nights of a reader's choice.
 _KINDS = (*KINDS, "other")
@@ -107,7 +103,7 @@ def cell(value: MeasureValue | None, digits: int) -> tuple[str, str]:
     """Format a value and its interval; a dash without a value."""
     if value is None:
         return amount(math.nan, digits), ""
-    return amount(value.value, digits), interval(value.ci_low, value.ci_high, digits)
+    return amount(value.value, digits), interval_text(value.ci_low, value.ci_high, digits)
 
 
 @dataclass(frozen=True)
@@ -346,4 +342,4 @@ def change_text(before: float, after: float) -> str:
     '0.052'
     """
     numbers = [f"{one:.3g}" for one in (before, after) if not math.isnan(one)]
-    return " → ".join(numbers).replace("-", "\N{MINUS SIGN}")
+    return " → ".join(numbers)

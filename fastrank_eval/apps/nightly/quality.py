@@ -22,13 +22,7 @@ from fastrank_eval.apps.nightly.night import (
     NightQuality,
     Settings,
 )
-from fastrank_eval.apps.nightly.text import (
-    VerdictText,
-    amount,
-    confidence_of,
-    count,
-    no_labels_text,
-)
+from fastrank_eval.apps.nightly.text import VerdictText, confidence_of, count, no_labels_text
 from fastrank_eval.engine.run import Evaluation
 from fastrank_eval.engine.totals import calibration_tables
 from fastrank_eval.groups.chunk import Scored
@@ -37,7 +31,7 @@ from fastrank_eval.groups.sort import order_by_score
 from fastrank_eval.measures.base import WEIGHT, Measure, Param
 from fastrank_eval.measures.pooled import PooledMeasure, PooledValue
 from fastrank_eval.results.gates import ALL
-from fastrank_eval.results.report import p_text
+from fastrank_eval.results.report import amount, p_text
 
 #: Distinct scores that can be counted.
 MOST_SCORES = 1000

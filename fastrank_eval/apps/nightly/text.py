@@ -41,8 +41,15 @@ from fastrank_eval.results.gates import (
     holds,
     terms_of,
 )
-from fastrank_eval.results.report import amount as plain_amount
-from fastrank_eval.results.report import count_text, percent_text, printable, share_text, two_digits
+from fastrank_eval.results.report import (
+    NOTHING,
+    amount,
+    count_text,
+    percent_text,
+    printable,
+    share_text,
+    two_digits,
+)
 
 _OPERATORS = {
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
@@ -324,9 +331,7 @@ STATUSES = {
         "Data quality", "The data of this night cannot be relied on.", "warn", "high", "D"
     ),
 }
-NOTHING = "–"
 _MIN_DIGITS, _MAX_DIGITS = 2, 6
-_MINUS = "\u2212"
 #: Tones of the verdicts of differences; "unknown" of others.
 _TONES = {
     "better": "good",
@@ -404,29 +409,6 @@ def digits_of(values: Iterable[MeasureValue]) -> int:
     if not halves:
         return 4
     return min(max(two_digits(min(halves)), _MIN_DIGITS), _MAX_DIGITS)
-
-
-def amount(value: float, digits: int, sign: bool = False) -> str:
-    """Format a number to some decimals; a dash if it is undefined.
-
-    Examples
-    --------
-    >>> amount(0.12345, 3), amount(0.1, 2, sign=True), amount(float("nan"), 2)
-    ('0.123', '+0.10', '–')
-    """
-    if not math.isfinite(value):
-        return NOTHING
-    text = plain_amount(value, digits, sign)
-    if float(text.replace(",", "")) == 0:
-        text = text.lstrip("+-")
-    return text.replace("-", _MINUS)
-
-
-def interval(low: float, high: float, digits: int, sign: bool = False) -> str:
-    """Format an interval; empty without one."""
-    if not (math.isfinite(low) and math.isfinite(high)):
-        return ""
-    return f"[{amount(low, digits, sign)}, {amount(high, digits, sign)}]"
 
 
 def warning(name: str | None) -> str:
@@ -683,12 +665,12 @@ def _limit_sentence(night: Night, finding: Finding) -> str:
     if not finding.score:
         return "A gate on the rows failed"
     value = f"{subject} is {_value(finding)}{_interval(night, finding)}"
-    bound = f"{finding.limit:g}".replace("-", "\N{MINUS SIGN}")
     baseline_text = _baseline_text(night, finding)
     if field == "value":
-        return f"{value}, {limit} {bound}{baseline_text}"
+        return f"{value}, {limit} {finding.limit:g}{baseline_text}"
     if field in _ENDS:
-        return f"{value}; the {_ENDS[field]} end of the interval is {limit} {bound}{baseline_text}"
+        value += f"; the {_ENDS[field]} end of the interval is {limit} {finding.limit:g}"
+        return value + baseline_text
     return f"{value}, which a gate does not allow{baseline_text}"
 
 

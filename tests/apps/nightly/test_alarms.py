@@ -274,7 +274,7 @@ def test_alarm__in_words__has_both_levels_and_the_first_night(history: History) 
     (first, *_) = judged[raised][1]
     (text, *others) = sentences(night)
     assert text.startswith(
-        f"{first.measure} of new in slot=side got worse against old: the mean difference is −0.0"
+        f"{first.measure} of new in slot=side got worse against old: the mean difference is -0.0"
     )
     assert ", and was +0.02" in text
     assert " over 40 nights before. Since 10 Apr " in text

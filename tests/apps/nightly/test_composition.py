@@ -83,7 +83,7 @@ def test_change_of_shares__is_mix(folder: Path) -> None:
     write_night(2, [("de", GOOD)] * 20 + [("us", BAD)] * 60)
     assert ap_mix({"headline": night_of(1)["headline"]}) is None
     composition = ap_mix(night_of(2))
-    parts = "within slices 0.000, composition of country −0.250"
+    parts = "within slices +0.000, composition of country -0.250"
     assert f"  AP of pctr since yesterday: {parts}\n" in nightly("--date", on(2)).stdout
     assert composition["by"] == "country"
     assert composition["difference"] == pytest.approx(-0.25, abs=1e-15)

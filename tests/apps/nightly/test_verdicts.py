@@ -175,8 +175,8 @@ def test_change__without_a_gate_and_beyond_the_usual__is_told_and_exits_0(folder
     code, (night,) = summary("--date", on(21), "--dry-run")
     assert (code, night["status"]) == (0, "changed")
     assert re.fullmatch(
-        r"score_b is worse than score_a: GAUC 0\.\d{3} against 0\.9\d\d \(−0\.\d{3}, 95% CI "
-        r"−0\.\d{3} to −0\.\d{3}\), beyond the usual night-to-night movement of 0\.047\. "
+        r"score_b is worse than score_a: GAUC 0\.\d{3} against 0\.9\d\d \(-0\.\d{3}, 95% CI "
+        r"-0\.\d{3} to -0\.\d{3}\), beyond the usual night-to-night movement of 0\.047\. "
         r"Since 21 Nov \(1 night\)\.",
         night["reason"],
     )
@@ -314,8 +314,8 @@ def test_sentence__of_slices_that_fail__names_the_worst_with_numbers(night: Nigh
     }
     first, *_ = told(night, "GAUC[*] delta_ci_high < -0.01", **changes)
     assert first.startswith(
-        "score_b is worse than score_a in slot=dead: GAUC 0.500 against 0.800 (−0.300, 95% CI "
-        "−0.350 to −0.250)."
+        "score_b is worse than score_a in slot=dead: GAUC 0.500 against 0.800 (-0.300, 95% CI "
+        "-0.350 to -0.250)."
     )
     # However many there are.
     many = [replace(changes["compared"][0], slice=f"slot={n}") for n in range(150)]
@@ -381,11 +381,11 @@ def test_sentence__other_slices_that_are_worse__are_named(night: Night) -> None:
     numbers = replace(small[0], delta=-0.00043, ci_low=-0.0006, ci_high=-0.0002, verdict="")
     (sentence,) = told(night, "GAUC[slot=side] delta < 0", compared=(numbers,))
     assert "GAUC of score_b in slot=side is lower than that of score_a: 0.50000 against" in sentence
-    assert "(−0.00043, 95% CI −0.00060 to −0.00020), not significant once corrected" in sentence
+    assert "(-0.00043, 95% CI -0.00060 to -0.00020), not significant once corrected" in sentence
     equal = replace(small[0], delta=0.0, se=0.0, ci_low=0.0, ci_high=0.0, verdict="")
     equal = replace(equal, p_value=1.0, p_adjusted=1.0, verdict="no difference")
     (sentence,) = told(night, "GAUC[slot=side] delta < 1", compared=(equal,))
-    assert "(0.000, 95% CI 0.000 to 0.000), the same in every group" in sentence
+    assert "(+0.000, 95% CI +0.000 to +0.000), the same in every group" in sentence
 
 
 def test_findings__with_hostile_names__stay_texts_everywhere(night: Night) -> None:
