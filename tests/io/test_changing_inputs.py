@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +23,20 @@ pytestmark = pytest.mark.no_kernels
 
 
 @pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Write files of several batches once."""
+    folder = tmp_path_factory.mktemp("written")
+
+    def path_of(name: str) -> Path:
+        if not (folder / name).exists():
+            WRITERS[name](long_table(), folder / name)
+        return folder / name
+
+    return path_of
+
+
+@cache
 def long_table() -> pa.Table:
-    """Several batches of a file."""
     generator = np.random.default_rng(3)
     count = 3_000_000
     return pa.table(
@@ -64,26 +78,19 @@ def write_ipc(table: pa.Table, path: Path) -> None:
         file.write_table(table, max_chunksize=1 << 16)
 
 
+WRITERS: dict[str, Callable[[pa.Table, Path], None]] = {
+    "log.parquet": write_parquet, "log.arrow": write_ipc, "stream.arrow": write_stream,
+    "log.csv": csv.write_csv,
+}  # fmt: skip
+
+
 @pytest.mark.parametrize("share", [0, 0.01, 0.5])
-@pytest.mark.parametrize(
-    "name, write",
-    [
-        ("log.parquet", write_parquet),
-        ("log.arrow", write_ipc),
-        ("stream.arrow", write_stream),
-        ("log.csv", csv.write_csv),
-    ],
-)
+@pytest.mark.parametrize("name", WRITERS)
 @pytest.mark.usefixtures("never_resting")
 def test_file__cut_short_midway__is_named(
-    tmp_path: Path,
-    long_table: pa.Table,
-    name: str,
-    write: Callable[[pa.Table, Path], None],
-    share: float,
+    tmp_path: Path, written: Callable[[str], Path], name: str, share: float
 ) -> None:
-    path = tmp_path / name
-    write(long_table, path)
+    path = shutil.copy(written(name), tmp_path / name)
     size = int(path.stat().st_size * share)
     with pytest.raises(fe.SourceError, match=f"Cannot read '.*{name}': "):
         evaluate(path, once_begun(lambda: os.truncate(path, size)))
@@ -94,12 +101,11 @@ def test_file__cut_short_midway__is_named(
     "put", [lambda path: path.unlink(), lambda path: path.with_name("x").rename(path)]
 )
 def test_file__replaced_midway__is_read_as_it_was(
-    tmp_path: Path, long_table: pa.Table, put: Callable[[Path], object]
+    tmp_path: Path, written: Callable[[str], Path], put: Callable[[Path], object]
 ) -> None:
     (tmp_path / "x").touch()
-    path = tmp_path / "log.parquet"
-    write_parquet(long_table, path)
-    assert evaluate(path, once_begun(lambda: put(path))).meta.rows == long_table.num_rows
+    path = shutil.copy(written("log.parquet"), tmp_path / "log.parquet")
+    assert evaluate(path, once_begun(lambda: put(path))).meta.rows == long_table().num_rows
 
 
 def test_file__vanishes_midway__is_named(tmp_path: Path) -> None:

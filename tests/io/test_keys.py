@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fastrank_eval
@@ -46,6 +46,7 @@ def padded(words: list[np.ndarray], width: int) -> list[tuple[int, ...]]:
 
 
 @pytest.mark.parametrize("kind", KEYS)
+@settings(max_examples=20)
 @given(data=st.data())
 def test_words__tell_keys_apart_and_turn_back_into_them(kind, data):
     type_, values = KEYS[kind]

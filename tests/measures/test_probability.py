@@ -357,9 +357,9 @@ def test_losses__are_the_logarithms_to_1e_15():
                 assert abs(Decimal(got) - exact) <= Decimal("4e-16") * exact, given
 
 
-@pytest.mark.slow("2**25 rows")
-def test_two_to_the_25_rows_of_float32__are_added_exactly():
-    rows, levels = 1 << 25, 1 << 12
+@pytest.mark.slow("5 * 2**22 rows")
+def test_more_than_two_to_the_24_rows_of_float32__are_added_exactly():
+    rows, levels = 5 << 22, 1 << 12
     number = np.arange(rows, dtype=np.int32)
     level = number % levels
     p = (level.astype(np.float32) + np.float32(0.5)) / np.float32(levels)

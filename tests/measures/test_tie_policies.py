@@ -42,8 +42,8 @@ def of_few_orders(seed: int, levels: int) -> list[list[Row]]:
 
 
 GROUPS = {
-    "grades": random_groups(101, 150),
-    "one score": random_groups(102, 60, levels=1),
+    "grades": random_groups(101, 100),
+    "one score": random_groups(102, 30, levels=1),
     "clicks": random_groups(103, 100, grades=(0, 0, 1), levels=2),
     "negative grades": random_groups(104, 100, grades=(-2, -1, 0, 1, 2)),
     "unretrieved and unjudged": random_groups(105, 200, unretrieved=0.25, unjudged=0.25),

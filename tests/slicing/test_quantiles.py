@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastrank_eval._lib.errors import ArgumentError
@@ -51,6 +51,7 @@ def edges_by_definition(values: list[Any], bins: int) -> list[Any]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=20)
 @given(draw=st.data(), bins=st.integers(2, 7))
 def test_edges_follow_their_definition_whatever_the_batches(
     kind: str, draw: st.DataObject, bins: int

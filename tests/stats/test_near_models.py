@@ -35,7 +35,7 @@ def logs(eps: float, studies: int, seed: int) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.slow("thousands of comparisons are simulated")
-@pytest.mark.parametrize("eps", [1e-4, 1e-7, 1e-9, 1e-10, 1e-11, 1e-12, 1e-13])
+@pytest.mark.parametrize("eps", [1e-4, 1e-9, 1e-11, 1e-13])
 def test_rescoring_noise__is_told_apart_in_5_percent(eps: float) -> None:
     found = fe.compare(
         logs(eps, STUDIES, 5), **COLUMNS, **MODELS, order="grouped",
