@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from typing import NoReturn, cast
@@ -22,16 +22,16 @@ from fastrank_eval._lib.arrow import (
     plain_type,
 )
 from fastrank_eval._lib.errors import ArgumentError, ColumnError
-from fastrank_eval.io.keys import CategoricalEncoder, encode_integers, encoded
+from fastrank_eval.io.keys import encode_integers, encoded
 from fastrank_eval.io.reader import RowReader
 from fastrank_eval.io.source import Source
 from fastrank_eval.slicing.encode import (
-    MAX_SLICES,
     Categories,
+    ColumnEncoder,
+    DistinctEncoder,
     KeyedEncoder,
     bin_texts,
     comparable,
-    count_texts,
     numbers_with_nulls,
     ranks_of,
     value_texts,
@@ -361,11 +361,10 @@ def _struct(low: pa.Array, high: pa.Array, null: np.ndarray) -> pa.Array:
     return pa.Array.from_buffers(kind, len(low), [valid], children=[low, high])
 
 
-class ActivityEncoder(CategoricalEncoder):
+class ActivityEncoder:
     """Codes of buckets of group counts; threads may share it.
 
-    With edges, code i is the bucket above i edges; code 0 is below all edges. With a width or
-    without bins, codes number the buckets in order of first appearance.
+    Counts are encoded as values of a column are, and have other labels: ``=1``, ``=2-4``.
 
     Parameters
     ----------
@@ -374,20 +373,15 @@ class ActivityEncoder(CategoricalEncoder):
     """
 
     def __init__(self, slice_column: SliceColumn) -> None:
-        super().__init__(slice_column.column)
-        self.slice_column = slice_column
-        self._edges: np.ndarray | None = None
-        self._width = 1
-        if isinstance(slice_column.binning, Edges):
-            max_edge = np.iinfo(np.int64).max
-            counts = [int(edge) for edge in slice_column.binning.edges]
-            self._edges = np.array([min(count, max_edge) for count in counts], np.int64)
-            self._texts = count_texts(counts)
-        elif isinstance(slice_column.binning, Width):
-            self._width = min(int(slice_column.binning.width), 1 << 62)
+        self.slice_column, self.name, kind = slice_column, slice_column.column, pa.int64()
+        self._encoder: ColumnEncoder = (
+            BinEncoder(slice_column, edges_of(slice_column, kind))
+            if isinstance(slice_column.binning, Edges)
+            else (WidthEncoder if slice_column.binning else DistinctEncoder)(slice_column, kind)
+        )
 
     def __len__(self) -> int:
-        return super().__len__() if self._edges is None else len(self._edges) + 1
+        return len(self._encoder) - isinstance(self._encoder, BinEncoder)  # no bin of nulls
 
     def bucket_codes(self, counts: np.ndarray) -> np.ndarray:
         """Encode the bucket of each group.
@@ -406,31 +400,27 @@ class ActivityEncoder(CategoricalEncoder):
         ColumnError
             There are more buckets than `MAX_SLICES`.
         """
-        if self._edges is not None:
-            return frozen(np.searchsorted(self._edges, counts, side="right").astype(np.int32))
-        codes = self.codes(arrow_column(counts // self._width))
-        if len(self) > MAX_SLICES:
-            raise ColumnError(
-                f"by '{self.slice_column}': groups make more than {MAX_SLICES:,} slices. "
-                f"Give edges, by='@{self.name}:1,5,20,100'."
-            )
-        return codes
+        return self._encoder.codes(arrow_column(counts))
 
     def categories(self) -> Categories:
         """Describe the buckets so far; with edges, all buckets, empty ones too."""
-        if self._edges is not None:
-            edges = arrow_column(self._edges)
-            return Categories(tuple(self._texts), bins(edges, null=False), np.arange(len(self)))
-        values = self.values().cast(pa.int64())
-        low, ranks = as_array(values) * self._width, ranks_of(values)
+        described = self._encoder.categories()
         if self.slice_column.binning is None:
-            texts = [f"={count}" for count in low.tolist()]
-            return Categories(tuple(texts), values, ranks)
-        high = low + self._width
-        pairs = zip(low.tolist(), high.tolist(), strict=True)
-        texts = [f"={a}" if b == a + 1 else f"={a}-{b - 1}" for a, b in pairs]
-        no_nulls = np.zeros(len(low), np.bool_)
-        return Categories(tuple(texts), _structs(np.stack([low, high], axis=1), no_nulls), ranks)
+            return described
+        buckets = len(described.texts) - isinstance(self._encoder, BinEncoder)
+        values = described.values.slice(0, buckets)
+        texts = tuple(map(_bucket_text, values.to_pylist()))
+        return Categories(texts, values, described.ranks[:buckets])
+
+
+def _bucket_text(bucket: Mapping[str, int | None]) -> str:
+    """Format a bucket of counts as the text after ``@rows`` in a label."""
+    low, high = bucket["low"], bucket["high"]
+    if low is None:
+        return "=any" if high is None else f"<{high}"
+    if high is None:
+        return f">={low}"
+    return f"={low}" if high == low + 1 else f"={low}-{high - 1}"
 
 
 #: Minimum number of pending values before batches are merged.

@@ -180,29 +180,6 @@ def bin_texts(edges: Sequence[str]) -> list[str]:
     return [f"<{edges[0]}", *inner, f">={edges[-1]}", f"={NULL}"]
 
 
-def count_texts(edges: Sequence[int]) -> list[str]:
-    """Format buckets of counts as the text after ``@rows`` in a label.
-
-    Parameters
-    ----------
-    edges : sequence of int, shape (edges,)
-        At least one, ascending; each is the smallest count of a bucket.
-
-    Returns
-    -------
-    list of str, shape (edges + 1,)
-
-    Examples
-    --------
-    >>> count_texts([1, 2, 5])
-    ['<1', '=1', '=2-4', '>=5']
-    """
-    inner = [
-        f"={low}" if high == low + 1 else f"={low}-{high - 1}" for low, high in pairwise(edges)
-    ]
-    return [f"<{edges[0]}", *inner, f">={edges[-1]}"]
-
-
 def _is_bytes(kind: pa.DataType) -> bool:
     wide = pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
     return wide or pa.types.is_fixed_size_binary(kind)
@@ -290,9 +267,12 @@ class KeyedEncoder(CategoricalEncoder):
         else:
             codes = super().codes(self._keys_or_nulls(decode_array(column)))
         if len(self) > MAX_SLICES:
+            activity = self.slice_column.activity
+            makes = "groups make" if activity else f"column '{self.name}' makes"
+            remedy = f"Give edges, by='@{self.name}:1,5,20,100'"
+            remedy = remedy if activity else "Slice by a column of fewer values, or bin it"
             raise ColumnError(
-                f"by '{self.slice_column}': column '{self.name}' makes more than "
-                f"{MAX_SLICES:,} slices. Slice by a column of fewer values, or bin it."
+                f"by '{self.slice_column}': {makes} more than {MAX_SLICES:,} slices. {remedy}."
             )
         return codes
 

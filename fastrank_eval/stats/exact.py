@@ -671,6 +671,18 @@ def add_to_first_row(numbers, factors, lowest, room, room_bits, digits):  # type
 
 
 @kernel
+def add_integer(number, position, digits):  # type: ignore[no-untyped-def]
+    """Add an integer times 2**position; bit 0 of the digits is worth 1."""
+    digit = position >> 5
+    shift = position & 31
+    lower = (number & 0xFFFFFFFF) << shift
+    upper = (number >> 32) << shift
+    digits[digit] += lower & 0xFFFFFFFF
+    digits[digit + 1] += (lower >> 32) + (upper & 0xFFFFFFFF)
+    digits[digit + 2] += upper >> 32
+
+
+@kernel
 def _add_values(values, bits, lowest, shifted, shifted_bits, sums):  # type: ignore[no-untyped-def]
     """Add values below `SAFE` to digits, `_STEP` bits of all at a time.
 
@@ -698,10 +710,4 @@ def _add_values(values, bits, lowest, shifted, shifted_bits, sums):  # type: ign
         total = np.int64(0)
         for g in range(count):
             total += shifted_bits[g] - shift_bits
-        position -= 32 * lowest
-        digit = position >> 5
-        lower = (total & 0xFFFFFFFF) << (position & 31)
-        upper = (total >> 32) << (position & 31)
-        sums[digit] += lower & 0xFFFFFFFF
-        sums[digit + 1] += (lower >> 32) + (upper & 0xFFFFFFFF)
-        sums[digit + 2] += upper >> 32
+        add_integer(total, position - 32 * lowest, sums)

@@ -22,7 +22,14 @@ from fastrank_eval._lib.array_codes import Arrays
 from fastrank_eval._lib.arrow import frozen
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval._lib.threads import scratch
-from fastrank_eval.stats.exact import NUMBER_DIGITS, NUMBER_UNIT, UNIT, ExactSums, quotient
+from fastrank_eval.stats.exact import (
+    NUMBER_DIGITS,
+    NUMBER_UNIT,
+    UNIT,
+    ExactSums,
+    add_integer,
+    quotient,
+)
 from fastrank_eval.stats.intervals import (
     ULP_HALF,
     effective_groups,
@@ -320,8 +327,8 @@ def _add_rows(  # type: ignore[no-untyped-def]
             if is_last and starts[group] == first + i and not has_rest:
                 sums[group] = _join(upper, lower, upper_scale)
             else:
-                _add_integer(upper, upper_unit + NUMBER_UNIT, group_digits)
-                _add_integer(lower, lower_unit + NUMBER_UNIT, group_digits)
+                add_integer(upper, upper_unit + NUMBER_UNIT, group_digits)
+                add_integer(lower, lower_unit + NUMBER_UNIT, group_digits)
                 if has_rest:
                     for k in range(rest_bits.shape[0]):
                         _add_number(rest_bits[k], group_digits)
@@ -330,8 +337,8 @@ def _add_rows(  # type: ignore[no-untyped-def]
                     sums[group] = _round(group_digits, -NUMBER_UNIT)
                     group_digits[:] = 0
             i = last
-        _add_integer(all_upper, upper_unit + NUMBER_UNIT, digits)
-        _add_integer(all_lower, lower_unit + NUMBER_UNIT, digits)
+        add_integer(all_upper, upper_unit + NUMBER_UNIT, digits)
+        add_integer(all_lower, lower_unit + NUMBER_UNIT, digits)
         first += rows
     progress[0] = end
     progress[1] = group
@@ -389,25 +396,13 @@ def _join(upper, lower, scale):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _add_integer(number, position, digits):  # type: ignore[no-untyped-def]
-    """Add an integer times 2**position; bit 0 of the digits is worth 1."""
-    digit = position >> 5
-    shift = position & 31
-    lower = (number & 0xFFFFFFFF) << shift
-    upper = (number >> 32) << shift
-    digits[digit] += lower & 0xFFFFFFFF
-    digits[digit + 1] += (lower >> 32) + (upper & 0xFFFFFFFF)
-    digits[digit + 2] += upper >> 32
-
-
-@kernel
 def _add_number(bits, digits):  # type: ignore[no-untyped-def]
     mantissa = bits & 0xFFFFFFFFFFFFF
     exponent = (bits >> 52) & 0x7FF
     if exponent > 0:
         mantissa |= 1 << 52
         exponent -= 1
-    _add_integer(-mantissa if bits < 0 else mantissa, exponent + NUMBER_UNIT - UNIT, digits)
+    add_integer(-mantissa if bits < 0 else mantissa, exponent + NUMBER_UNIT - UNIT, digits)
 
 
 @kernel
