@@ -85,6 +85,7 @@ def encode_rows(
     bases: np.ndarray = _NO_BASE,
     *,
     place: bool = False,
+    distinct: bool = False,
 ) -> np.ndarray:
     """Number the distinct keys of each part of some rows, as they appear.
 
@@ -105,6 +106,8 @@ def encode_rows(
         Number to add to the words of each batch.
     place : bool
         Find the place of each row if those of one key were adjacent, in place of its number.
+    distinct : bool
+        Whether most rows have a key of their own: tables begin large.
 
     Returns
     -------
@@ -127,7 +130,18 @@ def encode_rows(
                 _add_to_hash(word, _factor(seed, w), hashes)
             tag_words = frozen(hashes.view())
         different = _encode_parts(
-            tag_words, more, bases, bounds, place, tags, counts, codes, firsts, starts, ends
+            tag_words,
+            more,
+            bases,
+            bounds,
+            place,
+            distinct,
+            tags,
+            counts,
+            codes,
+            firsts,
+            starts,
+            ends,
         )
         seed += 1
     return frozen(ends)
@@ -178,7 +192,7 @@ def _add_to_hash(words, factor, hashes):  # type: ignore[no-untyped-def]
 
 @kernel
 def _encode_parts(  # type: ignore[no-untyped-def]
-    words, more, bases, bounds, place, tags, counts, codes, firsts, starts, ends
+    words, more, bases, bounds, place, distinct, tags, counts, codes, firsts, starts, ends
 ):
     """Fill the output of `encode_rows`; tell if `more` words differ."""
     row = 0
@@ -189,7 +203,7 @@ def _encode_parts(  # type: ignore[no-untyped-def]
             rows += bounds[b, p + 1] - bounds[b, p]
         bits = 4
         # Most keys have several rows: a table for fewer keys stays in the cache.
-        while 1 << bits < rows // 4:
+        while 1 << bits < (2 * rows if distinct else rows // 4):
             bits += 1
         first = ends[p]
         keys = -1

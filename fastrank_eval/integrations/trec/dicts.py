@@ -60,7 +60,7 @@ def batches_of_mapping(
     )
     while pairs_of_batch := list(islice(pairs, _BATCH_ROWS)):
         queries, docs, values = zip(*pairs_of_batch, strict=True)
-        columns = [bytes_column(ids, pa.string()) for ids in (queries, docs)]
+        columns = [bytes_column(ids, pa.large_string()) for ids in (queries, docs)]
         numbers = _numbers_of_mapping(values, file_columns)
         if numbers is None:
             query, doc, value = next(

@@ -25,7 +25,6 @@ from fastrank_eval.engine.run import run
 from fastrank_eval.integrations.trec.join import (
     Joined,
     RankedQueries,
-    cut_run,
     join_runs,
     no_common_query,
     rank_documents,
@@ -45,7 +44,6 @@ from fastrank_eval.results.result import result_of
 from fastrank_eval.results.views import View, best_models
 
 if TYPE_CHECKING:
-    from fastrank_eval.integrations.trec.pairs import PairTable
     from fastrank_eval.results.result import Result
 
 VERSIONS = (9, 10)
@@ -228,35 +226,32 @@ def trec_report(
     retrieved = read_pairs(run, RUN, duplicates, {**names, "score": score})
     judgements = read_pairs(qrels, QRELS, duplicates, {**names, "grade": grade})
     as_float32 = version == 9
-    cut = cut_run(retrieved, judgements, as_float32=as_float32, most=most, judged_only=judged_only)
-    both = Common(cut, judgements, complete)
+    both = Common([retrieved], judgements, complete)
+    read, known = (int(both.have(i).sum()) for i in (0, 1))
     if not both.wanted.any():
-        raise no_common_query(len(judgements.queries), len(retrieved.queries))
-    if version == 10 and both.only_in_judged and not complete:
+        raise no_common_query(known, read)
+    lacking = int((both.is_judged & ~both.answered).sum())
+    if version == 10 and lacking and not complete:
         raise ArgumentError(
             "run: must have every judged query, as for trec_eval 10, got a run that lacks "
-            f"{both.only_in_judged:,} of {len(judgements.queries):,}; pass complete=True to count "
+            f"{lacking:,} of {known:,}; pass complete=True to count "
             "them as 0, or version=9 to leave them out."
         )
-    tags = retrieved.encoded["run"] if "run" in retrieved.encoded.column_names else []
+    tags = retrieved.rows["run"] if "run" in retrieved.rows.column_names else []
     # trec_eval prints the tag of the last line.
     tag = str(tags[len(tags) - 1].as_py()) if len(tags) else "run"
-    ranked = rank_documents(
-        both,
-        as_float32=as_float32,
-        depth=max((line.depth for line in lines), default=0),
-    )
     notes = [*reading_notes(qrels, [run], [judgements, retrieved])]
-    if both.only_in_judged:
-        lacking = queries_without_result(
-            both.only_in_judged, len(judgements.queries), complete=complete
-        )
-        notes.append(f"{tag}: {lacking}")
-    read, kept = retrieved.rows, cut.rows
+    if lacking:
+        notes.append(f"{tag}: {queries_without_result(lacking, known, complete=complete)}")
+    read = int((both.rows[0] >= 0).sum())
+    both.cut(0, as_float32=as_float32, most=most, judged_only=judged_only)
+    kept = int((both.rows[0] >= 0).sum())
     if kept < read:
         notes.append(documents_left_out(tag, read, kept, most=most, judged_only=judged_only))
+    depth = max((line.depth for line in lines), default=0)
+    ranked = rank_documents(both, as_float32=as_float32, depth=depth)
     # Their memory serves the evaluation.
-    del retrieved, cut, both
+    del retrieved, both
     report = _report(tag, lines, ranked, version)
     return replace(report, notes=(*notes, *report.notes))
 
@@ -496,15 +491,15 @@ def evaluate(
         is_complete = tool is None or tool.complete
     score_type = options.get("score_type") or (tool and tool.choices.get("score_type"))
     columns = {"query": query, "doc": doc, "grade": grade, "score": score}
-    is_float32 = score_type == "float32"
-    documents: list[tuple[int, int]] = []
-
-    def change(of_run: PairTable, judged: PairTable) -> PairTable:
-        cut = cut_run(of_run, judged, as_float32=is_float32, most=most, judged_only=judged_only)
-        documents.append((of_run.encoded.num_rows, cut.encoded.num_rows))
-        return cut
-
-    joined = join_runs(qrels, run, is_complete, columns, change)
+    joined, documents = join_runs(
+        qrels,
+        run,
+        is_complete,
+        columns,
+        as_float32=score_type == "float32",
+        most=most,
+        judged_only=judged_only,
+    )
     common = joined.queries - joined.only_in_qrels * is_complete
     if not (joined.queries if complete else common):
         judged = joined.queries + joined.only_in_qrels * (not is_complete)

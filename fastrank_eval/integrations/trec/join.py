@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from itertools import chain
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from fastrank_eval._lib.arguments import typed
-from fastrank_eval._lib.arrow import arrow_column, column_with_nulls, frozen
+from fastrank_eval._lib.arrow import arrow_column, column_with_nulls
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError
-from fastrank_eval._lib.jit import kernel
-from fastrank_eval.groups.scan import descends
-from fastrank_eval.groups.ties import order_by_item
 from fastrank_eval.integrations.trec.dicts import (
     has_grades,
     has_scores,
@@ -25,13 +21,7 @@ from fastrank_eval.integrations.trec.dicts import (
     sign_of_swapping,
 )
 from fastrank_eval.integrations.trec.lines import QRELS, RUN, FileColumns
-from fastrank_eval.integrations.trec.pairs import (
-    Common,
-    PairTable,
-    drop_duplicates,
-    in_threads,
-    take_texts,
-)
+from fastrank_eval.integrations.trec.pairs import Common, PairTable
 from fastrank_eval.integrations.trec.tables import (
     SWAPPED_RUN,
     columns_of,
@@ -42,6 +32,8 @@ from fastrank_eval.io.source import type_name
 #: What to do about a pair that is there twice, and about runs that are no mapping.
 _READ = "pass what {}(..., duplicates='first') returns."
 _SEVERAL = "For several runs pass {'bm25': ..., 'ours': ...}."
+#: Rows of a column of texts.
+_PIECE = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -140,7 +132,8 @@ def join(
     ([2.5, 1.5, None], [None, 1, 1])
     """
     names = {"query": query, "doc": doc, "grade": grade, "score": score}
-    return join_runs(qrels, run, complete, names)
+    cuts = {"as_float32": False, "most": None, "judged_only": False}
+    return join_runs(qrels, run, complete, names, **cuts)[0]
 
 
 def join_runs(
@@ -148,9 +141,12 @@ def join_runs(
     run: object,
     complete: bool,
     names: Mapping[str, str | None],
-    change: Callable[[PairTable, PairTable], PairTable] = lambda run, _: run,
-) -> Joined:
-    """Join as `join` does, after a change of each run beside the judgements."""
+    **cuts: Any,
+) -> tuple[Joined, list[tuple[int, int]]]:
+    """Join as `join` does; return also the documents of each run, before and after cuts.
+
+    Those of `Common.cut` are its keywords.
+    """
     of_qrels, of_run = (
         {name: names[name] for name in ("query", "doc", number)} for number in ("grade", "score")
     )
@@ -159,28 +155,26 @@ def join_runs(
     judged = read_pairs(qrels, QRELS, names=of_qrels, remedy=_READ.format("read_qrels"))
     remedy = f"{_READ.format('read_run')} {_SEVERAL}"
     read = [read_pairs(source, RUN, names=of_run, remedy=remedy) for source in runs.values()]
-    pairs = [change(one, judged) for one in read]
-    rows, scores = _union(pairs)
-    both = Common(rows, judged, complete)
-    columns, unanswered, lacking = {}, {}, {}
-    for name, own, (values, is_null) in zip(runs, pairs, scores, strict=True):
-        if rows.order is not None:
-            values, is_null = values[rows.order], is_null[rows.order]
-        counts = np.append(0, np.cumsum(~is_null))[both.starts]
-        has_none = both.wanted & (counts[1:] == counts[:-1])
-        unanswered[name] = int(has_none.sum())
-        lacking[name] = int((has_none & ~both.have(own.empty)).sum())
-        columns[name] = values, is_null
-    return Joined(
-        _table(both, columns),
+    both = Common(read, judged, complete)
+    documents, unanswered, lacking = [], {}, {}
+    for i, name in enumerate(runs):
+        before = int((both.rows[i] >= 0).sum())
+        both.cut(i, **cuts)
+        documents.append((before, int((both.rows[i] >= 0).sum())))
+        unanswered[name] = int((both.wanted & ~both.have(i)).sum())
+        lacking[name] = int((both.wanted & both.lacking[i]).sum())
+    asked = np.logical_or.reduce([both.have(i) for i in range(len(read))])
+    joined = Joined(
+        _table(both, runs),
         tuple(runs),
         int(both.wanted.sum()),
-        both.only_in_run,
-        both.only_in_judged,
+        int((asked & ~both.is_judged).sum()),
+        int((both.is_judged & ~both.answered).sum()),
         unanswered,
         lacking,
-        reading_notes(qrels, list(runs.values()), [judged, *read]),
+        reading_notes(qrels, list(runs.values()), both.tables),
     )
+    return joined, documents
 
 
 def reading_notes(
@@ -216,22 +210,6 @@ def no_common_query(judged: int, retrieved: int) -> ArgumentError:
     return ArgumentError(
         "run: must have a judged query, got none; check that run and judgements name queries alike."
     )
-
-
-def _union(runs: Sequence[PairTable]) -> tuple[PairTable, list[tuple[np.ndarray, np.ndarray]]]:
-    """Build the union of the pairs of runs; scores and nulls by run."""
-    if len(runs) == 1:
-        return runs[0], [(runs[0].numbers, np.zeros(runs[0].rows, np.bool_))]
-    tables = [run.table.select(["query", "doc", "score"]) for run in runs]
-    empty = list(chain.from_iterable(run.empty for run in runs))
-    union = drop_duplicates(PairTable.of(pa.concat_tables(tables), "score", empty), "first")
-    scores = []
-    for run in runs:
-        score, is_null = np.zeros(union.rows), np.ones(union.rows, np.bool_)
-        rows = run.rows_in(union)
-        score[rows], is_null[rows] = run.numbers, False
-        scores.append((score, is_null))
-    return union, scores
 
 
 def _name_runs(run: object, names: Mapping[str, str | None]) -> dict[str, object]:
@@ -288,50 +266,29 @@ def refuse_swapped(qrels: object, runs: Sequence[object], names: Mapping[str, st
         )
 
 
-def _table(both: Common, scores: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> pa.Table:
-    """Build the table of pairs, a piece at a time to save memory.
-
-    Parameters
-    ----------
-    both : Common
-    scores : mapping of str to tuple of ndarray
-        Scores of the rows of the run, and a mask of nulls.
-    """
-    judged_docs, _, grades = both.judged.all
-    grades = np.append(grades, grades.dtype.type(0))
-    kinds = {name: pa.float64() for name in scores}
-    kinds["grade"] = pa.from_numpy_dtype(grades.dtype)
-    subtopics = None
-    if "subtopics" in both.judged.encoded.column_names:
-        subtopics = both.judged.encoded["subtopics"].combine_chunks()
-        kinds["subtopics"] = subtopics.type
-    schema = pa.schema({"query": pa.string(), "doc": pa.string(), **kinds})
-    queries = both.queries[both.wanted]
-
-    def batch(i: int) -> pa.RecordBatch:
-        first, last = both.pieces[i]
-        judgements, bounds, docs, _ = both.find(first, last)
-        order = np.arange(len(judgements))
-        query, row, judgement, _, _ = arrange(both, first, order, bounds, judgements)
-        unretrieved = np.flatnonzero(row < 0)
-        all_docs = [docs, judged_docs.take(arrow_column(judgement[unretrieved]))]
-        indices = row.copy()
-        indices[unretrieved] = len(docs) + np.arange(len(unretrieved))
-        lo, hi = both.starts[[first, last]].tolist()
-        arrays = [
-            both.texts.take(arrow_column(queries[query])).cast(pa.string()),
-            pa.concat_arrays(all_docs).take(arrow_column(indices)).cast(pa.string()),
-        ]
-        for score, is_null in scores.values():
-            # Row -1 is the one after the last.
-            column, null = np.append(score[lo:hi], 0.0), np.append(is_null[lo:hi], True)
-            arrays.append(column_with_nulls(column[row], null[row]))
-        arrays.append(column_with_nulls(grades[judgement], judgement < 0))
-        if subtopics is not None:
-            arrays.append(subtopics.take(column_with_nulls(judgement, judgement < 0)))
-        return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-    return pa.Table.from_batches(in_threads(batch, len(both.pieces)), schema)
+def _table(both: Common, names: Iterable[str]) -> pa.Table:
+    """Build the table of pairs."""
+    keep = both.wanted[both.query] & np.logical_or.reduce([rows >= 0 for rows in both.rows])
+    pairs = np.flatnonzero(keep)
+    texts = [
+        (
+            both.queries.take(arrow_column(both.query[part])).cast(pa.string()),
+            both.docs(part).cast(pa.string()),
+        )
+        for part in np.split(pairs, range(_PIECE, len(pairs), _PIECE))
+    ]
+    columns = dict(
+        zip(("query", "doc"), map(pa.chunked_array, zip(*texts, strict=True)), strict=True)
+    )
+    for i, name in enumerate([*names, "grade"]):
+        values, is_null = both.values(i)
+        columns[name] = column_with_nulls(values[pairs], is_null[pairs])
+    judged = both.tables[-1].rows
+    if "subtopics" in judged.column_names:
+        rows = both.rows[-1][pairs]
+        subtopics = judged["subtopics"].combine_chunks()
+        columns["subtopics"] = subtopics.take(column_with_nulls(rows, rows < 0))
+    return pa.table(columns)
 
 
 @dataclass(frozen=True)
@@ -373,82 +330,34 @@ def rank_documents(
     depth : int
         Documents in a string of grades.
     """
-    grades = np.append(both.judged.all[2], 0)
+    ranked, scores, bounds = both.ranked(0, as_float32)
+    grades, is_unjudged = both.values(1)
     if grades.dtype == np.int64 and grades.min() >= -128 and grades.max() <= 127:
         grades = grades.astype(np.int8)  # an eighth of the memory
-
-    def rank_piece(i: int) -> tuple[list[np.ndarray], list[str]]:
-        first, last = both.pieces[i]
-        judgements, bounds, docs, scores = both.find(first, last)
-        order, scores = _order(docs, scores, bounds, as_float32)
-        query, row, judgement, counts, ends = arrange(both, first, order, bounds, judgements)
-        grade, is_unjudged = grades[judgement], judgement < 0
-        score = np.append(scores, scores.dtype.type(0))[row]
-        shown = np.minimum(counts, depth)
-        strings = _grade_strings(ends, shown, grade, is_unjudged)
-        arrays = [query, score, row < 0, grade, is_unjudged]
-        return arrays, [strings[q] for q in np.flatnonzero(both.wanted[first:last])]
-
-    arrays, strings = zip(*in_threads(rank_piece, len(both.pieces)), strict=True)
-    query, score, unranked, grade, unjudged = map(np.concatenate, zip(*arrays, strict=True))
+    others = np.flatnonzero((both.rows[0] < 0) & ~is_unjudged)
+    after = np.repeat(bounds[1:], np.diff(np.searchsorted(others, both.starts)))
+    order, scores = np.insert(ranked, after, others), np.insert(scores, after, 0)
+    is_unranked = np.insert(np.zeros(len(ranked), np.bool_), after, True)
+    query = both.query[order]
+    if not both.wanted.all():
+        kept = both.wanted[query]
+        order, scores, is_unranked, query = (a[kept] for a in (order, scores, is_unranked, query))
+        query = (np.cumsum(both.wanted) - 1).astype(np.int32)[query]
     columns = [
         arrow_column(query),
-        column_with_nulls(score, unranked),
-        column_with_nulls(grade, unjudged),
+        column_with_nulls(scores, is_unranked),
+        column_with_nulls(grades[order], is_unjudged[order]),
     ]
-    texts = both.texts.to_pylist()
+    shown = np.minimum(np.diff(bounds)[both.wanted], depth)
+    starts = np.searchsorted(query, np.arange(len(shown)))
+    texts = both.queries.to_pylist()
     return RankedQueries(
         # One batch: the engine copies rows of several.
         pa.Table.from_arrays(columns, names=["query", "score", "grade"]),
-        [texts[i] for i in both.queries[both.wanted]],
+        [texts[i] for i in np.flatnonzero(both.wanted)],
         both.answered[both.wanted],
-        list(chain.from_iterable(strings)),
+        _grade_strings(starts, shown, grades[order], is_unjudged[order]),
     )
-
-
-def _order(
-    docs: pa.Array, scores: np.ndarray, bounds: np.ndarray, as_float32: bool
-) -> tuple[np.ndarray, np.ndarray]:
-    """Order documents, best first; return rows and the compared scores."""
-    if as_float32:
-        with np.errstate(over="ignore"):
-            scores = frozen(scores.astype(np.float32))
-    in_order = descends(scores, bounds)
-    order = order_by_item(scores, bounds, lambda rows: take_texts(docs, rows), in_order)
-    return order.astype(np.int64, copy=False), scores
-
-
-def cut_run(
-    run: PairTable, judged: PairTable, *, as_float32: bool, most: int | None, judged_only: bool
-) -> PairTable:
-    """Leave out documents of a run; it keeps queries without a document.
-
-    Parameters
-    ----------
-    run, judged : PairTable
-    as_float32 : bool
-        As in `rank_documents`, whose order counts.
-    most : int or None
-        The largest number of documents of each query.
-    judged_only : bool
-        Then leave out documents that are unjudged, or have a negative grade: for trec_eval such a
-        document is in the pool, but unjudged.
-    """
-    if most is None and not judged_only:
-        return run
-    both = Common(run, judged)
-    is_left_out = np.append(both.negative, True)  # the last is that of row -1
-
-    def keep(i: int) -> np.ndarray:
-        judgements, bounds, docs, scores = both.find(*both.run.pieces[i])
-        kept = np.ones(len(docs), np.bool_)
-        if most is not None:
-            ranks = np.arange(len(docs)) - np.repeat(bounds[:-1], np.diff(bounds))
-            kept[_order(docs, scores, bounds, as_float32)[0]] = ranks < most
-        return kept & ~is_left_out[judgements] if judged_only else kept
-
-    pieces = in_threads(keep, len(both.run.pieces))
-    return both.run.keep(np.concatenate([np.empty(0, np.bool_), *pieces]))
 
 
 def _grade_strings(
@@ -467,91 +376,3 @@ def _grade_character(grade: float) -> str:
     if grade < 0:  # in the pool, but unjudged
         return "."
     return ">" if grade > 9 else str(int(grade))
-
-
-def arrange(
-    both: Common,
-    first: int,
-    order: np.ndarray,
-    bounds: np.ndarray,
-    judgements: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Arrange the pairs of some queries: ranked ones, then others judged.
-
-    Parameters
-    ----------
-    both : Common
-    first : int
-        The first query of the range.
-    order : ndarray of int64, shape (rows,)
-        The retrieved documents by query, best first.
-    bounds, judgements : ndarray
-        Of `Common.find`.
-
-    Returns
-    -------
-    numbers : ndarray of int32, shape (pairs,)
-        Number of the query.
-    rows : ndarray of int64, shape (pairs,)
-        Row of the document in the range, -1 if it is not ranked.
-    judgements : ndarray of int64, shape (pairs,)
-        Row of the judgement, -1 if there is none.
-    counts, starts : ndarray of int64, shape (queries,)
-        Number of ranked documents of each query, and its first pair.
-    """
-    last = first + len(bounds) - 1
-    firsts, ends = frozen(both.firsts[first:last]), frozen(both.ends[first:last])
-    judged = ends - firsts
-    size = len(order) + int(judged.sum())
-    queries, rows, judgement_rows = (
-        np.empty(size, kind) for kind in (np.int32, np.int64, np.int64)
-    )
-    counts, starts = np.empty((2, len(judged)), np.int64)
-    pairs = _arrange(
-        frozen(order),
-        bounds,
-        frozen(judgements),
-        firsts,
-        ends,
-        both.numbers[first:last],
-        np.empty(int(judged.max(initial=0)), np.bool_),
-        queries,
-        rows,
-        judgement_rows,
-        counts,
-        starts,
-    )
-    return queries[:pairs], rows[:pairs], judgement_rows[:pairs], counts, starts
-
-
-@kernel
-def _arrange(  # type: ignore[no-untyped-def]
-    order, bounds, judgements, firsts, ends, numbers,
-    seen, queries, rows, judgement_rows, counts, starts,
-):  # fmt: skip
-    """Arrange the pairs of each query: ranked ones, then others judged."""
-    k = np.int64(0)
-    for q in range(counts.shape[0]):
-        counts[q] = 0
-        starts[q] = k
-        if numbers[q] < 0:
-            continue
-        first = firsts[q]
-        for i in range(ends[q] - first):
-            seen[i] = False
-        for i in range(bounds[q], bounds[q + 1]):
-            judgement = judgements[order[i]]
-            if judgement >= 0:
-                seen[judgement - first] = True
-            queries[k] = numbers[q]
-            rows[k] = order[i]
-            judgement_rows[k] = judgement
-            k += 1
-        counts[q] = k - starts[q]
-        for judgement in range(first, ends[q]):
-            if not seen[judgement - first]:
-                queries[k] = numbers[q]
-                rows[k] = -1
-                judgement_rows[k] = judgement
-                k += 1
-    return k

@@ -25,7 +25,7 @@ from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import SourceError
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval._lib.threads import scratch
-from fastrank_eval.integrations.trec.pairs import hash_text, run_ends
+from fastrank_eval.integrations.trec.pairs import run_ends
 from fastrank_eval.io.paths import FORMATS, File, expand, format_of_bytes, refuse_repeated, sniff
 from fastrank_eval.io.source import reading, type_name
 
@@ -304,8 +304,8 @@ def _decimal(text, start, end):  # type: ignore[no-untyped-def]
 
 @kernel
 def split_fields(  # type: ignore[no-untyped-def]
-    text, windows, length, column, repeated, number, hashed, keep, least, more, room,
-    slots, ends, first_rows, starts, row_lines, values, hashes, text_counts, counts,
+    text, windows, length, column, repeated, number, keep, least, more, room,
+    slots, ends, first_rows, starts, row_lines, values, text_counts, counts,
 ):  # fmt: skip
     """Split lines at blanks, up to the first with too few or too many fields.
 
@@ -323,8 +323,8 @@ def split_fields(  # type: ignore[no-untyped-def]
         The column of each field, -1 for none.
     repeated : ndarray of bool, shape (columns,)
         Columns that store the same text of consecutive lines once.
-    number, hashed : int
-        The column of numbers, and the column of texts to hash.
+    number : int
+        The column of numbers.
     keep : bool
         Keep numbers as texts; otherwise parse plain decimals.
     least : int
@@ -345,8 +345,6 @@ def split_fields(  # type: ignore[no-untyped-def]
         Written: the line of each row.
     values : ndarray of float64, shape (rows,)
         Written: the parsed numbers.
-    hashes : ndarray of uint64, shape (rows,)
-        Written: the hashes.
     text_counts : ndarray of int64, shape (columns,)
         Number of texts of each column; zeros at first.
     counts : ndarray of int64, shape (6,)
@@ -395,8 +393,6 @@ def split_fields(  # type: ignore[no-untyped-def]
                         k = target * room + ends[target, last]
                         for step in range(0, size, 8):
                             slots[np.uint64(k + step)] = windows[np.uint64(i + step)]
-                        if target == hashed:
-                            hashes[rows] = hash_text(windows, i, end)
                         ends[target, last + 1] = ends[target, last] + size
                         first_rows[target, last] = rows
                         starts[target] = i
@@ -554,7 +550,6 @@ def read_lines(block: bytearray, file_columns: FileColumns) -> Lines:
         first_rows = scratch("rows of fields", width * max_rows, np.int32).reshape(width, max_rows)
         row_lines = scratch("lines of rows", max_rows, np.int32)
         values = scratch("numbers of rows", max_rows, np.float64)
-        hashes = scratch("hashes of rows", max_rows, np.uint64)
         text_counts = np.zeros(width, np.int64)
         split_fields(
             padded,
@@ -563,7 +558,6 @@ def read_lines(block: bytearray, file_columns: FileColumns) -> Lines:
             frozen(column),
             frozen(np.array([name in file_columns.repeated for name in names])),
             np.int64(names.index(file_columns.number)),
-            np.int64(names.index("doc")),
             keep,
             np.int64(file_columns.fields),
             file_columns.more,
@@ -574,7 +568,6 @@ def read_lines(block: bytearray, file_columns: FileColumns) -> Lines:
             starts,
             row_lines,
             values,
-            hashes,
             text_counts,
             counts,
         )
@@ -626,7 +619,6 @@ def read_lines(block: bytearray, file_columns: FileColumns) -> Lines:
         shown = block.split(b"\n", line + 1)[line].strip().decode("utf-8", "replace")
         shown = shown if len(shown) <= _MAX_SHOWN else f"{shown[:_MAX_SHOWN]}..."
         fault = line, f"{reason}: {shown!r}"
-    arrays["hash"] = arrow_column(hashes[:rows].copy())
     batch = pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
     comments = 0 if line_numbers is None else _comments_like_rows(block, file_columns)
     return Lines(batch, line_numbers, lines, fault, comments)

@@ -19,6 +19,7 @@ from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, SourceError
 from fastrank_eval.integrations.trec.dicts import is_nested
 from fastrank_eval.integrations.trec.lines import DIVERSITY_QRELS
+from fastrank_eval.integrations.trec.pairs import decoded
 from fastrank_eval.integrations.trec.tables import SUBTOPICS, read_rows
 from fastrank_eval.io.columns import MAX_SUBTOPICS
 from fastrank_eval.io.keys import encode_keys
@@ -545,7 +546,7 @@ def read_diversity_qrels(
             "grade, as {'query': [...], ...}."
         )
     names = {"query": query, "subtopic": subtopic, "doc": doc, "grade": grade}
-    rows = read_rows(source, DIVERSITY_QRELS, names, format)[0].table
+    rows = decoded(read_rows(source, DIVERSITY_QRELS, names, format).rows, pa.string())
     pair, first = encode_keys([rows[name].combine_chunks() for name in ("query", "doc")])
     grades = as_array(rows["grade"].combine_chunks())
     best = np.full(len(first), grades.min(initial=0))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from types import MappingProxyType
 from typing import NoReturn
@@ -41,7 +41,7 @@ from fastrank_eval.integrations.trec.lines import (
     text_of_stream,
     texts_of_paths,
 )
-from fastrank_eval.integrations.trec.pairs import DUPLICATES, PairTable, drop_duplicates
+from fastrank_eval.integrations.trec.pairs import DUPLICATES, PairTable
 from fastrank_eval.io.formats import closing_readers
 from fastrank_eval.io.paths import FORMATS
 from fastrank_eval.io.reader import open_source
@@ -201,10 +201,9 @@ def _text_column(values: pa.Array, column: _Column) -> pa.Array:
     kind = values.type
     if values.null_count:
         column.refuse(null_rows(values), "is null: every row needs an id")
-    if pa.types.is_string(kind):
-        return values
     if not (
         pa.types.is_integer(kind)
+        or pa.types.is_string(kind)
         or pa.types.is_large_string(kind)
         or pa.types.is_binary(kind)
         or pa.types.is_large_binary(kind)
@@ -215,7 +214,7 @@ def _text_column(values: pa.Array, column: _Column) -> pa.Array:
             "cast it to string or to an integer."
         )
     try:
-        return values.cast(pa.string())
+        return values.cast(pa.large_string())
     except pa.ArrowInvalid as error:
         raise ColumnError(
             f"Column {column.name!r} of {column.source} cannot be read as text: "
@@ -391,9 +390,9 @@ def read_pairs(
     duplicates: str = "error",
     names: Mapping[str, str | None] = MappingProxyType({}),
     form: str | None = None,
-    **remedy: str,
+    remedy: str = "pass duplicates='first', 'last' or 'max' (--duplicates).",
 ) -> PairTable:
-    """Read a run or judgements as pairs; a `PairTable` is returned unchanged.
+    """Read the pairs of a run or judgements; a `PairTable` is returned unchanged.
 
     Parameters
     ----------
@@ -404,22 +403,21 @@ def read_pairs(
         Names of columns.
     form : str or None
         Format of files.
-    **remedy
-        As in `drop_duplicates`.
+    remedy : str
+        As in `PairTable`.
     """
     if isinstance(source, PairTable):
         return source
     checked("duplicates", duplicates, one_of(*DUPLICATES))
-    pairs, describe = read_rows(source, file_columns, names, form)
-    result = drop_duplicates(pairs, duplicates, describe, **remedy)
-    result.comments = pairs.comments
-    return result
+    pairs = read_rows(source, file_columns, names, form)
+    pairs.duplicates, pairs.remedy = duplicates, remedy
+    return pairs
 
 
 def read_rows(
     source: object, file_columns: FileColumns, names: Mapping[str, str | None], form: str | None
-) -> tuple[PairTable, Callable[[int, int], str]]:
-    """Read all rows, and a function that describes the positions of two rows."""
+) -> PairTable:
+    """Read all rows."""
     checked("format", form, one_of(None, _TREC, *FORMATS))
     texts = None if form not in (None, _TREC) else _find_texts(source, file_columns, names)
     if texts is not None:
@@ -432,8 +430,10 @@ def read_rows(
         batches = _batches_of_columns(source, file_columns, names, form)
     names_of_columns = [name for name in file_columns.columns if name != "run"]
     with closing_readers():
-        rows = _pairs(list(batches), names_of_columns, file_columns, empty_queries(source))
-    return rows, lambda first, second: f"row {first:,} and row {second:,}"
+        rows = _table(list(batches), names_of_columns, file_columns)
+    return PairTable(
+        rows, file_columns.number, "row {:,} and row {:,}".format, empty_queries(source)
+    )
 
 
 def _find_texts(
@@ -473,9 +473,7 @@ def _is_header(
     return known or len(" ".join(fields).split()) < file_columns.fields
 
 
-def _read_texts(
-    texts: Iterable[Text], file_columns: FileColumns
-) -> tuple[PairTable, Callable[[int, int], str]]:
+def _read_texts(texts: Iterable[Text], file_columns: FileColumns) -> PairTable:
     #: For each block: its first row, the name of its text, its first line.
     positions: list[tuple[int, str, int]] = []
     blocks: list[Lines] = []
@@ -503,9 +501,9 @@ def _read_texts(
         file_note = "" if name == second_name else f"{second_name}, "
         return f"{name}, line {line:,} and {file_note}line {second_line:,}"
 
-    pairs = _pairs([block.batch for block in blocks], list(file_columns.columns), file_columns)
-    pairs.comments = sum(block.comments for block in blocks)
-    return pairs, describe
+    table = _table([block.batch for block in blocks], list(file_columns.columns), file_columns)
+    comments = sum(block.comments for block in blocks)
+    return PairTable(table, file_columns.number, describe, comments=comments)
 
 
 def _read_blocks(texts: Iterable[Text], file_columns: FileColumns) -> Iterator[tuple[Text, Lines]]:
@@ -519,17 +517,14 @@ def _read_blocks(texts: Iterable[Text], file_columns: FileColumns) -> Iterator[t
     return map_jobs(pa.cpu_count(), read, blocks)
 
 
-def _pairs(
-    batches: list[pa.RecordBatch],
-    names: list[str],
-    file_columns: FileColumns,
-    empty: Sequence[str] = (),
-) -> PairTable:
+def _table(batches: list[pa.RecordBatch], names: list[str], file_columns: FileColumns) -> pa.Table:
     """Join batches; `names` are the columns if there are none."""
     kinds = {batch.column(file_columns.number).type for batch in batches}
     grades = file_columns.number == "grade"
     number = pa.int64() if grades and kinds <= {pa.int64()} else pa.float64()
-    schema = batches[0].schema if batches else pa.schema([(name, pa.string()) for name in names])
+    schema = (
+        batches[0].schema if batches else pa.schema([(name, pa.large_string()) for name in names])
+    )
     index = schema.get_field_index(file_columns.number)
     schema = schema.set(index, pa.field(file_columns.number, number))
     if len(kinds) > 1:
@@ -540,4 +535,4 @@ def _pairs(
             for batch in batches
         ]
     batches = [batch for batch in batches if batch.num_rows]
-    return PairTable.of(pa.Table.from_batches(batches, schema), file_columns.number, empty)
+    return pa.Table.from_batches(batches, schema)

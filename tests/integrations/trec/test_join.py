@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 import fastrank_eval as fe
 from fastrank_eval import ArgumentError, SourceError
-from fastrank_eval.integrations.trec.pairs import PairTable, drop_duplicates
 from fastrank_eval.trec import Joined, join, read_qrels, read_run
 from tests.reference_columns import EXACT
 
@@ -138,55 +137,12 @@ def test_join__of_a_table_with_a_pair_twice__is_an_error():
 
 
 def test_join__of_more_rows_than_a_batch__keeps_them_all(monkeypatch):
-    monkeypatch.setattr("fastrank_eval.integrations.trec.pairs._PIECE", 3)
+    monkeypatch.setattr("fastrank_eval.integrations.trec.join._PIECE", 3)
     run = {str(query): {f"d{i}": float(-i) for i in range(4)} for query in range(5)}
     qrels = {str(query): {"d1": 1, "x": 1} for query in range(5)}
     found = join(qrels, run)
     assert rows(found.table) == joined_plainly({"score": run}, qrels, complete=False)
     assert found.table["doc"].num_chunks > 1
-
-
-def keyed(pairs: list[tuple[str, str]]) -> PairTable:
-    queries, docs = zip(*pairs, strict=True)
-    table = pa.table({"query": queries, "doc": docs, "score": np.arange(float(len(pairs)))})
-    encoded = PairTable.of(table, "score").encoded
-    zeros = pa.array(np.zeros(len(pairs), np.uint64))
-    index = encoded.schema.get_field_index("hash")
-    return PairTable(encoded.set_column(index, "hash", zeros), "score")
-
-
-PAIRS = [("1", "23"), ("1", "2"), ("1", ""), ("1", "é"), ("12", "3"), ("12", "23")]
-
-
-def test_rows__where_all_hashes_are_equal__compare_pairs():
-    asked = [*PAIRS[::-1], ("3", "2"), ("3", "")]
-    found = keyed(asked).rows_in(keyed(PAIRS))
-    assert found.tolist() == [5, 4, 3, 2, 1, 0, -1, -1]
-    found = keyed([("1", "231"), ("1", "22"), ("1", "2")]).rows_in(keyed(PAIRS))
-    assert found.tolist() == [-1, -1, 1]
-
-
-def test_rows__of_scattered_queries__are_those_of_the_table():
-    def table(pairs: list[tuple[str, str]]) -> PairTable:
-        queries, docs = zip(*pairs, strict=True)
-        return PairTable.of(
-            pa.table({"query": queries, "doc": docs, "score": np.zeros(len(pairs))}), "score"
-        )
-
-    scattered = table([PAIRS[i] for i in (0, 4, 1, 2, 5, 3)])
-    assert scattered.rows_in(table(PAIRS)).tolist() == [0, 4, 1, 2, 5, 3]
-    assert table(PAIRS).rows_in(scattered).tolist() == [0, 2, 3, 5, 1, 4]
-    assert scattered.rows_in(scattered).tolist() == [0, 1, 2, 3, 4, 5]
-
-
-def test_repeats__where_all_hashes_are_equal__are_equal_pairs_only():
-    unique = keyed(PAIRS)
-    assert drop_duplicates(unique, "error", lambda one, other: "") is unique
-    twice = keyed([*PAIRS, ("12", "3")])
-    kept = drop_duplicates(twice, "last", lambda one, other: "").table
-    assert kept["score"].to_pylist() == [0.0, 1.0, 2.0, 3.0, 5.0, 6.0]
-    with pytest.raises(SourceError, match="'12' has document '3' twice: 4 and 6"):
-        drop_duplicates(twice, "error", lambda one, other: f"{one} and {other}")
 
 
 MEASURES = {
