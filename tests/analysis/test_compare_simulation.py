@@ -11,7 +11,7 @@ from tests.support.click_logs import compare
 
 pytestmark = pytest.mark.slow("1,000 comparisons are simulated")
 
-STUDIES, GROUPS = 1000, 120
+STUDIES, GROUPS = 1000, 80
 MEASURES = ("GAUC", "nDCG@5", "GMAP", "CG@3", "AUC", "LogLoss")
 OF_ROWS = ("LogLoss", "PCOC", "NE", "Brier", "Accuracy(threshold=0.2)")
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError, MeasureError
+from fastrank_eval._lib.errors import ArgumentError, MeasureError
 from fastrank_eval.engine.records import MeasureValue, Meta
 from fastrank_eval.measures import measure
 from fastrank_eval.results.evaluate import evaluate
@@ -62,11 +62,6 @@ def test_value__several_scores__needs_the_score() -> None:
         result.value("GAUC", "model_A")
 
 
-def test_value__measure_not_evaluated__lists_those_that_were() -> None:
-    with pytest.raises(MeasureError, match=r"RR@10 was not part.* GAUC, AUC, ERR"):
-        one_result().value("RR@10")
-
-
 def test_per_group_values__undefined_group__is_nan() -> None:
     table = pa.table(
         {"user": ["a", "b"], "rows": [3, 1], "positives": [1, 0]}
@@ -101,13 +96,6 @@ def test_per_group_values__several_scores__are_taken_by_score() -> None:
 def test_per_group_values__pooled_measure__points_to_gauc() -> None:
     with pytest.raises(MeasureError, match=r"pools the rows.*GAUC"):
         _ = one_result(per_group=pa.table({"user": [1]}))["AUC"]
-
-
-def test_per_group__not_kept__says_how_to_get_it() -> None:
-    with pytest.raises(FastRankEvalError, match="keep='values'"):
-        _ = one_result().per_group
-    with pytest.raises(FastRankEvalError, match="keep='values'"):
-        _ = one_result()["GAUC"]
 
 
 # ---- tables and text for programs ----------------------------------------------------------------
@@ -159,36 +147,10 @@ def test_to_json__nan_and_numpy_values__are_strict_json() -> None:
 # ---- print ---------------------------------------------------------------------------------------
 
 
-def with_intervals(scores: tuple[str, ...], groups: int) -> Result:
-    plain = one_result(scores, groups=groups)
-    values = [
-        replace(v, se=0.0011, ci_low=v.value - 0.00216, ci_high=v.value + 0.00216,
-                effective_groups=9876.5)
-        if v.measure != "AUC" else replace(v, warning="pooled")
-        for v in plain.values
-    ]  # fmt: skip
-    meta = replace(plain.meta, conventions={"confidence": 0.95})
-    return Result(values, None, meta, plain.scores, plain.measures)
-
-
-@pytest.mark.parametrize("groups", [12_000, 123_456_789])
-def test_print__intervals__stand_beside_values_or_under_them(groups: int) -> None:
-    result = with_intervals(("pctr",), groups)
-    for width, beside in ((80, False), (120, True), (160, True)):
-        text = on_terminal(result, width)
-        assert max(map(len, text.splitlines())) <= width
-        assert "95% CI" in text
-        assert ("[0.7102, 0.7145]" in text) == beside
-        assert ("±0.0022" in text) != beside
-        assert len(re.findall(r"(?<![\w.,])0\.712346(?![\w.,])", text)) == 1
-        assert "positives" in text
-    for text in (repr(result), result.to_markdown()):
-        assert "[0.7102, 0.7145]" in text
-        assert "n/a" in text
-
-
 def test_interval__by_any_alias_and_score() -> None:
-    result = with_intervals(("a", "b"), 12_000)
+    plain = one_result(("a", "b"))
+    values = [replace(v, ci_low=v.value - 0.00216, ci_high=v.value + 0.00216) for v in plain]
+    result = Result(values, None, plain.meta, plain.scores, plain.measures)
     assert result.interval("gauc", "b") == pytest.approx((0.7101856789, 0.7145056789), abs=1e-12)
     with pytest.raises(ArgumentError, match="several score columns"):
         result.interval("GAUC")
@@ -309,26 +271,6 @@ def test_best__is_the_best_as_printed_where_the_measure_has_a_direction(
     measure, numbers, best
 ) -> None:
     assert bold(result_of({measure: numbers})) == best
-
-
-def test_terminal__best_is_bold_only_where_there_are_styles() -> None:
-    result = result_of(TWO)
-    styled = on_terminal(result, 80, force_terminal=True, color_system="standard")
-    assert re.findall(r"\x1b\[1m *([\d.]+)\x1b\[0m", styled) == ["0.720000", "0.310000"]
-    assert "\x1b" not in on_terminal(result, 80)
-
-
-def test_coverage__that_differs__names_its_models() -> None:
-    result = result_of(TWO)
-    values = [
-        replace(v, groups_used=50, dropped={"all_negative": 40})
-        if (v.score, v.measure) == ("m1", "GAUC")
-        else v
-        for v in result.values
-    ]
-    text = Result(values, None, META, result.scores, result.measures).to_markdown()
-    assert "| `GAUC of m0, LogLoss, PCOC` | 60/90 | 30 all_negative | " in text
-    assert "| `GAUC of m1` | 50/90 | 40 all_negative | " in text
 
 
 def test_slices__used_groups_that_differ_between_models__are_marked() -> None:
