@@ -458,7 +458,7 @@ class Curve(View):
     @property
     def notes(self) -> list[str]:
         """Notes on rows that options have left out."""
-        return rows_left_out_notes(self.meta.conventions, self.meta.rows)
+        return rows_left_out_notes(self.meta)
 
     def records(self) -> pa.Table:
         """Return one row for each point, models one after the other.

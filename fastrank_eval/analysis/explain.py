@@ -85,7 +85,7 @@ class Explanation(View):
     @property
     def notes(self) -> list[str]:
         """Sentences on rows that options have left out."""
-        return rows_left_out_notes(self.meta.conventions, self.meta.rows)
+        return rows_left_out_notes(self.meta)
 
     def records(self) -> pa.Table:
         """Return one row for each score and measure.

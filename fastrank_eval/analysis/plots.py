@@ -503,7 +503,7 @@ def caption_of(curve: Drawable) -> str:
         for name in ("weight", "where", "limit")
         if conditions.get(name) is not None
     ]
-    texts += [note.partition(",")[0] for note in rows_left_out_notes(conditions, rows)]
+    texts += [note.partition(",")[0] for note in rows_left_out_notes(curve.meta)]
     return ", ".join(texts)
 
 

@@ -259,7 +259,7 @@ class BestThreshold(View):
     def notes(self) -> list[str]:
         """Sentences on rows that options have left out."""
         meta = self.meta
-        return [] if meta is None else rows_left_out_notes(meta.conventions, meta.rows)
+        return [] if meta is None else rows_left_out_notes(meta)
 
     def _share(self, numerator: float, denominator: float) -> float:
         is_defined = self.reason is None and denominator > 0
@@ -437,6 +437,7 @@ def best_of(
     """
     thresholds = Thresholds.of(table)
     tp, fp = thresholds.tp, thresholds.fp
+    cells = np.stack([tp, fp, tp[-1] - tp, fp[-1] - fp])
     # Rows without a score are not predicted positive at any threshold.
     is_candidate = ~np.isnan(thresholds.threshold)
     if prefer == "highest" and criterion.falls_with_fp:
@@ -444,14 +445,11 @@ def best_of(
         is_candidate[1:] &= np.diff(tp) > 0
     candidates = np.flatnonzero(is_candidate)
     index, value = 0, math.nan
-    positive, negative = tp[-1], fp[-1]
     reason: str | None = "no_rows"
     if len(table.score):
-        reason = criterion.undefined(float(positive), float(negative))
+        reason = criterion.undefined(float(tp[-1]), float(fp[-1]))
     if reason is None:
-        hits, alarms = tp[candidates], fp[candidates]
-        cells = hits, alarms, positive - hits, negative - alarms
-        values = criterion.values(Confusion(*(cell.astype(np.float64) for cell in cells)))
+        values = criterion.values(Confusion(*cells[:, candidates].astype(np.float64)))
         if np.isnan(values).all():
             reason = "target_not_reached"
         else:
@@ -461,15 +459,13 @@ def best_of(
     threshold: float | None = math.nan
     if reason is None:
         threshold = float(thresholds.threshold[index]) if index else None
-    chosen = tp[index], fp[index], positive - tp[index], negative - fp[index]
-    hit, alarm, miss, rejection = (_cell_value(cell, table.scale) for cell in chosen)
+    chosen = cells[:, index]
+    if chosen.dtype.kind == "f":
+        chosen = chosen / table.scale
+    hit, alarm, miss, rejection = chosen.tolist()
     return BestThreshold(
         score, str(criterion), threshold, value, hit, alarm, miss, rejection, reason
     )
-
-
-def _cell_value(cell: Any, scale: float) -> float:
-    return int(cell) if isinstance(cell, np.integer) else float(cell) / scale
 
 
 @typed

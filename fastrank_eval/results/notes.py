@@ -78,8 +78,8 @@ def report_notes(values: Iterable[MeasureValue], meta: Meta) -> list[str]:
     values = list(values)
     return [
         *_names(values, meta.requested),
-        *largest_group_notes(values, meta.conventions, meta.rows),
-        *rows_left_out_notes(meta.conventions, meta.rows),
+        *largest_group_notes(values, meta),
+        *rows_left_out_notes(meta),
         *_negative_grades(values),
         *_soft_labels(values, meta.conventions),
         *_of_reading(meta.conventions),
@@ -108,19 +108,9 @@ def names_of(values: Iterable[NamedRecord], scores: Collection[str]) -> str:
     )
 
 
-def largest_group_notes(
-    values: Iterable[MeasureValue], conventions: Mapping[str, object], rows: int
-) -> list[str]:
-    """Name the group whose rows make few groups count, where values suffer.
-
-    Parameters
-    ----------
-    values : iterable of MeasureValue
-    conventions : mapping
-    rows : int
-        Number of all rows.
-    """
-    largest = conventions.get(LARGEST)
+def largest_group_notes(values: Iterable[MeasureValue], meta: Meta) -> list[str]:
+    """Name the group whose rows make few groups count, where values suffer."""
+    largest = meta.conventions.get(LARGEST)
     # Where each group counts 1, its rows are not the cause.
     few = any(
         v.by is None
@@ -130,7 +120,7 @@ def largest_group_notes(
     )
     if not (few and isinstance(largest, Mapping)):
         return []
-    share = share_text(largest["rows"] / rows)
+    share = share_text(largest["rows"] / meta.rows)
     share = f"at least {share}" if largest.get("at_least") else share
     if largest["key"] is None:
         return [f"one large group: {share} of the rows; keep='groups' names it"]
@@ -159,19 +149,12 @@ def plain_meta_with(notes: Sequence[str], meta: Meta) -> dict[str, Any]:
     return {**plain_meta(meta), **({"notes": list(notes)} if notes else {})}
 
 
-def rows_left_out_notes(conventions: Mapping[str, object], rows: int) -> list[str]:
-    """Note rows that options leave out or read in another way.
-
-    Parameters
-    ----------
-    conventions : mapping
-    rows : int
-        Number of rows that are left.
-    """
-    counts = counts_in(conventions)
+def rows_left_out_notes(meta: Meta) -> list[str]:
+    """Note rows that options leave out or read in another way."""
+    counts = counts_in(meta.conventions)
     notes = []
     dropped = {reason: counts[reason] for reason in _LACKS if reason in counts}
-    read = rows + sum(of_reason["rows"] for of_reason in dropped.values())
+    read = meta.rows + sum(of_reason["rows"] for of_reason in dropped.values())
     for reason, of_reason in dropped.items():
         number, by_model = of_reason["rows"], of_reason.get("by_model", {})
         if number or any(by_model.values()):

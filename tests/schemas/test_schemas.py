@@ -159,7 +159,7 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, 
     found: dict[str, tuple[str, Any]] = {}
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        assert CliRunner().invoke(cli, ["demo", ".", "--rows", "4000"]).exit_code == 0
+        assert CliRunner().invoke(cli, ["demo", ".", "--rows", "1500"]).exit_code == 0
         log, config = pq.read_table("impressions.parquet"), Path("month/nightly.toml")
         config.write_text(config.read_text(encoding="utf-8").partition("[output]")[0])  # no pages
         orders = [click and row % 3 for row, click in enumerate(log["click"].to_pylist())]

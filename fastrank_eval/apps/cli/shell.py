@@ -470,9 +470,7 @@ def require_rows(result: Any, where: str | None = None, argument: str = "SOURCES
     metas = [one.meta for one in results]
     if any(meta.rows for meta in metas):
         return
-    notes = dict.fromkeys(
-        note for meta in metas for note in rows_left_out_notes(meta.conventions, meta.rows)
-    )
+    notes = dict.fromkeys(note for meta in metas for note in rows_left_out_notes(meta))
     if notes:
         problem = f"{argument}: must have rows that no option leaves out, got none: "
         raise SourceError(f"{problem}{'; '.join(notes)}; fill the column, or allow nulls.")

@@ -386,7 +386,7 @@ class NightMerger:
             return MergedNights(notes=notes)
         evaluation = self._total.evaluation(confidence=confidence, min_groups=min_groups)
         dates = tuple(sorted(self._dates))
-        notes += tuple(rows_left_out_notes(evaluation.meta.conventions, evaluation.meta.rows))
+        notes += tuple(rows_left_out_notes(evaluation.meta))
         return MergedNights(tuple(evaluation.summary), dates, notes)
 
     def _leave_out(self, date: dt.date, reason: str, reason_of_several: str = "") -> None:

@@ -393,8 +393,8 @@ def _evaluated_night(
         seconds=meta.seconds,
         label=config.label,
         notes=(
-            *largest_group_notes(values, meta.conventions, meta.rows),
-            *rows_left_out_notes(meta.conventions, meta.rows),
+            *largest_group_notes(values, meta),
+            *rows_left_out_notes(meta),
             *([] if labels else [NO_LABELS_NOTE]),
             *notes_on_end(date, now),
             *notes,
