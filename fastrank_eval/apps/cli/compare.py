@@ -297,18 +297,14 @@ Examples:
     is_flag=True,
     help="Leave out the keys and values of groups.",
 )
-@option(
-    "Slices",
-    "--min-groups",
-    type=click.IntRange(min=1),
-    metavar="N",
+@of(
+    "min_groups",
+    default=None,
     help="Leave out slices of fewer groups, and print their number; by default as in the states.",
 )
-@option(
-    "Output",
-    "--confidence",
-    type=float,
-    metavar="SHARE",
+@of(
+    "confidence",
+    default=None,
     help="Confidence of the intervals of the values; by default as in the states.",
 )
 @report_options

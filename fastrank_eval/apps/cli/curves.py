@@ -12,7 +12,6 @@ import click
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.apps.cli.completion import complete_columns
 from fastrank_eval.apps.cli.options import (
-    choice,
     column_options,
     combine,
     compute,
@@ -91,7 +90,7 @@ _curve_options = combine(
     option(
         "Curve",
         "--binning",
-        type=choice("equal-count", "equal-width"),
+        type=click.Choice(["equal-count", "equal-width"]),
         help="Bins of calibration: of equally many rows, or of equal width; by default "
         "equal-count.",
     ),
@@ -120,7 +119,7 @@ _curve_options = combine(
     option(
         "Curve",
         "--activity",
-        type=choice("rows", "positives"),
+        type=click.Choice(["rows", "positives"]),
         help="For gauc-by-activity: count the rows or the positives of a group; by default rows.",
     ),
     option(
@@ -306,8 +305,8 @@ Examples:
 @option(
     "Criterion",
     "--by",
-    type=choice(
-        "f1", "fbeta", "youden", "product", "closest", "accuracy", "precision", "recall", "cost"
+    type=click.Choice(
+        ["f1", "fbeta", "youden", "product", "closest", "accuracy", "precision", "recall", "cost"]
     ),
     default="f1",
     help="Criterion to optimise. f1, fbeta: the F measure. youden: TPR + 1 - FPR. product: "
@@ -340,7 +339,7 @@ Examples:
 @option(
     "Criterion",
     "--prefer",
-    type=choice("highest", "lowest"),
+    type=click.Choice(["highest", "lowest"]),
     default="highest",
     help="Choose the highest or the lowest of equally good thresholds.",
 )
@@ -456,7 +455,7 @@ Examples:
 @option(
     "Conventions",
     "--decide",
-    type=choice("argmax", "threshold"),
+    type=click.Choice(["argmax", "threshold"]),
     help="argmax: predict the class of the highest score, the first on ties. threshold: predict "
     "every class whose score is at least the threshold of the measure. By default argmax if each "
     "row has one class.",

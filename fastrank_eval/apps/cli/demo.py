@@ -38,8 +38,6 @@ Examples:
     "--rows",
     type=int,
     default=_ROWS,
-    show_default=True,
-    metavar="N",
     help="Rows of impressions.parquet.",
 )
 @option(
@@ -47,8 +45,6 @@ Examples:
     "--night-rows",
     type=int,
     default=_NIGHT_ROWS,
-    show_default=True,
-    metavar="N",
     help="Rows of a working day of the month.",
 )
 @option(

@@ -13,7 +13,6 @@ from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.apps.cli.completion import complete_files, complete_measures
 from fastrank_eval.apps.cli.gate_options import exit_if_failed, fail_if_option, read_gates
 from fastrank_eval.apps.cli.options import (
-    choice,
     column_options,
     compute,
     convention_options,
@@ -252,7 +251,7 @@ Examples:
 @option(
     "Documents",
     "--duplicates",
-    type=choice("error", "first", "last", "max"),
+    type=click.Choice(["error", "first", "last", "max"]),
     default="error",
     help="If a query has a document twice, in a run or in QRELS: which line counts.",
 )

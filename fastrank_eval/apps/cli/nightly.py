@@ -27,15 +27,18 @@ from fastrank_eval._lib.files import atomic_path, check_writable
 from fastrank_eval.apps.cli.completion import complete_files
 from fastrank_eval.apps.cli.exit_codes import ExitCode, worst
 from fastrank_eval.apps.cli.options import option
-from fastrank_eval.apps.cli.shell import SectionedCommand, check_standard_output, emit
+from fastrank_eval.apps.cli.shell import (
+    STANDARD_OUTPUT,
+    SectionedCommand,
+    check_standard_output,
+    emit,
+)
 from fastrank_eval.apps.cli.standard_error import note
 
 if TYPE_CHECKING:
     from fastrank_eval.apps.nightly.config import NightlyConfig
     from fastrank_eval.apps.nightly.night import Night
     from fastrank_eval.apps.nightly.run import NightRun
-
-_STANDARD_OUTPUT = ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
 
 
 class NightlyOutput:
@@ -48,7 +51,7 @@ class NightlyOutput:
     """
 
     def __init__(self, summary: str | None) -> None:
-        self._path = "-" if summary in _STANDARD_OUTPUT else summary
+        self._path = "-" if summary in STANDARD_OUTPUT else summary
         self._pipe_closed = False
         self._failed = False
         self.nights: list[dict[str, Any]] = []

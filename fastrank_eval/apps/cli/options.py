@@ -29,11 +29,6 @@ def option(section: str, *names: str, **keywords: Any) -> Callable[[Any], Any]:
     return click.option(*names, cls=SectionedOption, section=section, **keywords)
 
 
-def choice(*choices: str) -> click.Choice[str]:
-    """Make the type of an option with a fixed set of values."""
-    return click.Choice(choices)
-
-
 def format_option(*choices: str, default: str | None = None, help: str) -> Callable[[Any], Any]:  # noqa: A002 - click's word
     """Make the option ``--format`` of a report."""
     return option(
@@ -41,7 +36,7 @@ def format_option(*choices: str, default: str | None = None, help: str) -> Calla
         "-f",
         "--format",
         "report_format",
-        type=choice(*choices),
+        type=click.Choice(choices),
         default=default,
         help=help,
     )
@@ -150,7 +145,7 @@ def of(name: str, profiles: bool = True, **keywords: Any) -> Callable[[Any], Any
     if one.metavar:
         given.setdefault("metavar", one.metavar)
     if one.choices:
-        given["type"] = choice(*one.choices)
+        given["type"] = click.Choice(one.choices)
     elif kind in ("int", "float"):
         given["type"] = {"int": int, "float": float}[kind]
     if one.metavar and one.metavar.startswith("COLUMN"):
@@ -209,7 +204,7 @@ comparison_options = combine(
     option(
         "Comparison",
         "--test",
-        type=choice(*_TESTS),
+        type=click.Choice(_TESTS),
         default="clustered_t",
         help="clustered_t, clustered_z: the difference over its standard error, with groups as "
         "clusters. paired_t, wilcoxon, sign: one difference for each group. randomisation: models "
@@ -219,7 +214,7 @@ comparison_options = combine(
     option(
         "Comparison",
         "--correction",
-        type=choice("holm", "bh", "none"),
+        type=click.Choice(["holm", "bh", "none"]),
         default="holm",
         help="Correct p-values for the number of tests, over all measures and candidates: Holm, or "
         "Benjamini and Hochberg.",

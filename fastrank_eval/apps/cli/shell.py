@@ -42,7 +42,7 @@ _DEFAULT_WIDTH = 80
 #: Bytes of addresses that libraries reserve, and each of their threads. Most stay unused.
 _MIN_ADDRESSES, _ADDRESSES_PER_THREAD = 1_200_000_000, 64_000_000
 #: Names of files that stand for standard output.
-_STANDARD_OUTPUT = {"-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"}
+STANDARD_OUTPUT = {"-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"}
 
 
 class _Formatter(click.HelpFormatter):
@@ -500,7 +500,7 @@ def check_standard_output(alternative: str = "--output FILE") -> None:
 
 def output_file(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
     """Return the file of an option; None for standard output."""
-    return None if value in _STANDARD_OUTPUT else value
+    return None if value in STANDARD_OUTPUT else value
 
 
 def check_files(
