@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from fastrank_eval import ArgumentError, ColumnError, OrderError
+from fastrank_eval import ColumnError, OrderError
 from fastrank_eval._lib.arrow import as_array, null_rows
 from fastrank_eval.io.columns import Roles
 from fastrank_eval.io.validate import columns_of, numbers_of_order
@@ -42,52 +42,6 @@ def refusal(source, **options) -> str:
 
 
 # ---- missing, mistyped ---------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "role,asked,missing,nearest",
-    [
-        ("group", "grup", "grup", "group"),
-        ("group", ["group", "itme"], "itme", "item"),
-        ("label", "lable", "lable", "label"),
-        ("score", "Scores", "Scores", "score"),
-        ("score", ["score", "wieght"], "wieght", "weight"),
-        ("weight", "weihgt", "weihgt", "weight"),
-        ("item", "itm", "itm", "item"),
-        ("measures", "GAUC(weight='spent')", "spent", "spend"),
-    ],
-)
-def test_missing_column__is_named_with_the_nearest(role, asked, missing, nearest):
-    message = refusal(six_rows(), **{**EVERY_ROLE, role: asked})
-    for fragment in (f"'{missing}'", f"Did you mean '{nearest}'?", "Columns: group, label, score"):
-        assert fragment in message
-
-
-WRONG_TYPES = [
-    ("group", pa.array([1.5, 1, 1, 2, 2, 2]), "double"),
-    ("group", pa.array(np.full(6, 0.5, np.float16)), "halffloat"),
-    ("group", pa.array([1.5, 1, 1, 2, 2, 2]).dictionary_encode(), "double"),
-    ("group", pa.array([[1]] * 6), "list"),
-    ("group", pa.array([{"a": 1}] * 6), "struct"),
-    ("group", pa.nulls(6), "null"),
-    ("item", pa.array([0.5] * 6), "double"),
-    ("label", pa.array(["0"] * 6), "string"),
-    ("label", pa.array([0] * 6, pa.date32()), "date32"),
-    ("label", pa.array([[1]] * 6), "list"),
-    ("label", pa.array(["0", "1"] * 3).dictionary_encode(), "string"),
-    ("score", pa.array(["0.5"] * 6), "string"),
-    ("score", pa.array([0] * 6, pa.timestamp("us")), "timestamp"),
-    ("score", pa.array([decimal.Decimal("0.1")] * 6), "decimal128"),
-    ("weight", pa.array(["1"] * 6), "string"),
-    ("spend", pa.array([b"1"] * 6), "binary"),
-]
-
-
-@pytest.mark.parametrize("role,column,kind", WRONG_TYPES)
-def test_wrong_type__names_column_and_type(role, column, kind):
-    message = refusal(six_rows(**{role: column}), **EVERY_ROLE)
-    assert f"'{role}'" in message
-    assert kind in message
 
 
 # ---- bad values ----------------------------------------------------------------------------------
@@ -176,33 +130,6 @@ def test_null_inside_a_dictionary__counts_as_null():
 def test_null_score_and_label__remedy_names_the_option():
     assert "unretrieved='allow'" in refusal(spoiled("score", None, [1]))
     assert "unjudged='allow'" in refusal(spoiled("label", None, [1]))
-
-
-@pytest.mark.parametrize(
-    "option,value",
-    [
-        *zip(("ties", "order", "groups"), ("expcted", "presorted", "some"), strict=True),
-        *zip(
-            ("unretrieved", "unjudged", "nan", "weight_rows"),
-            ("null", "ignore", "drop", "drop"),
-            strict=True,
-        ),
-        ("undefined", 0),
-        ("score_type", "float64"),
-        ("profile", "sk"),
-        ("threads", 0),
-        ("threads", 1.5),
-        ("limit", 0),
-        ("limit", True),
-        ("group", []),
-        ("group", ["group", "group"]),
-        ("score", ""),
-        ("label", 3),
-    ],
-)
-def test_bad_option__is_named(option, value):
-    with pytest.raises(ArgumentError, match=option):
-        evaluate(six_rows(), **{option: value})
 
 
 # ---- scores: exact in every type -----------------------------------------------------------------

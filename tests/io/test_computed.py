@@ -278,72 +278,13 @@ LOG = {"user": [1, 1, 2], "click": [0, 1, 1], "pctr": [0.1, 0.4, 0.2], "pcvr": [
        "name": ["a", "b", "c"]}  # fmt: skip
 
 
-def failure(score: Any, **options: Any) -> str:
-    with pytest.raises(fe.FastRankEvalError) as caught:
-        batched.evaluate(LOG, score=score, **{"group": "user", "label": "click", **options})
-    return str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "score,message",
-    [
-        ({}, "score: must name at least one column, got {}; name one."),
-        ({"": "pctr"}, "score: must be the name of a column, got ''; pass"),
-        ({3: "pctr"}, "score: must be"),
-        ({"x": 3}, "score: must be an expression for each name, got 3 for 'x'; pass text"),
-        ({"x": "\ud800"}, "score: must be an expression for each name, got"),
-        ({"x": " "}, "expected a column, a number, a sign or '(' at character 2, found the end."),
-        ({"x": "(" * 31 + "pctr" + ")" * 31}, "at most 30 nested parentheses and signs"),
-        ({"x": "-" * 31 + "pctr"}, "at most 30 nested parentheses and signs"),
-        ({"x": "+pctr" * 102}, "at most 100 of + - * /"),
-        ({"x": "p" * 10_001}, "must have at most 10,000 characters, got 10,001; compute"),
-        ({"x": "pctr * pcvrr"}, "score x: no column 'pcvrr'. Did you mean 'pcvr'? Columns: user"),
-        ({"o d": "a"}, 'score "o d": no column \'a\'.'),
-        ({"pcvr": "pctr"}, "score: must have a new name for pctr, got 'pcvr', which is a column"),
-        ({"x": "pctr * 2", "y": "x"}, "score y: must be computed from columns of the data, got"),
-        ({"x": "x * 2"}, "score x: no column 'x'. Columns: user"),
-        ({"x": "-name"}, "must be computed from integers, floats or booleans, got 'name' of"),
-        ({"x": "name"}, "score column 'x' has type string; it must be"),
-        ({"x": "0 * pctr / pcvr"}, "'x' = 0 * pctr / pcvr (double) is NaN in 2 row(s), "
-         "first in row 1 (counted from 0), value nan; pass nan='null'"),
-    ],
-)  # fmt: skip
-def test_wrong_score__error_names_it_and_the_remedy(score: Any, message: str) -> None:
-    assert message in failure(score)
-
-
-def test_infinite_score__error_has_the_expression() -> None:
-    assert "score column 'x' = pctr / pcvr (double) is infinite in 2 row(s), first in row 1" in (
-        failure({"x": "pctr / pcvr"}, measures="MSE")
-    )
-
-
 def test_decimals__are_refused() -> None:
     rows = pa.table({**LOG, "price": pa.array([1, 2, 3], pa.decimal128(5, 2))})
     with pytest.raises(fe.ColumnError, match=r"got 'price' of type decimal128.*cast it to float64"):
         fe.evaluate(rows, label="click", score={"x": "pctr * price"}, measures="AUC")
 
 
-@pytest.mark.parametrize(
-    "options,role",
-    [
-        ({"group": "x"}, "group"),
-        ({"label": "x"}, "label"),
-        ({"weight": "x", "measures": "AUC"}, "weight"),
-        ({"ties": "item", "item": "x"}, "item"),
-        ({"by": "x"}, "slice or field"),
-        ({"by": "x:quantile2"}, "slice or field"),
-        ({"measures": "FieldRCE(field='x')"}, "slice or field"),
-        ({"measures": "GAUC(weight='x')"}, "group weight"),
-    ],
-)
-def test_other_roles__take_no_computed_score(options: dict[str, Any], role: str) -> None:
-    message = failure({"x": "pctr + 1"}, **{"measures": "RR", **options})
-    assert message.startswith(f"{role}: must be a column of the data, got 'x'")
-
-
 def test_where__reads_columns_of_the_data() -> None:
-    assert "where: no column 'x'" in failure({"x": "pctr * 2"}, where="x > 0")
     found = fe.evaluate(LOG, label="click", score={"x": "-pctr"}, measures="AUC", where="pcvr = 0")
     assert found.meta.rows == 2
 

@@ -27,12 +27,6 @@ from tests.support.source_files import (
 pytestmark = pytest.mark.no_kernels
 
 
-@pytest.mark.parametrize("value", [3, None, {1, 2}, object(), 2.5])
-def test_open_source__not_a_source(value: object) -> None:
-    with pytest.raises(SourceError, match="Cannot read rows from"):
-        open_source(value)
-
-
 def test_require_columns__names_role_near_match_and_what_exists() -> None:
     with pytest.raises(ColumnError) as caught:
         require_columns(TABLE.schema, ["user", "clik"], role="label", source="a.parquet")

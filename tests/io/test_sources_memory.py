@@ -13,7 +13,7 @@ import pyarrow.compute
 import pyarrow.dataset
 import pytest
 
-from fastrank_eval._lib.errors import ColumnError, SourceError
+from fastrank_eval._lib.errors import SourceError
 from fastrank_eval.io.reader import open_source
 from tests.support.source_files import COLUMNS, TABLE, read, write_parquet
 
@@ -158,29 +158,6 @@ def test_mapping__nan_stays_nan() -> None:
     assert batch.column(0).null_count == 0
 
 
-@pytest.mark.parametrize(
-    "arrays,message",
-    [
-        ({"a": np.arange(3), "b": np.arange(2)}, "Column 'b' has 2 rows, but column 'a' has 3"),
-        ({"a": np.zeros((2, 2))}, r"Column 'a' has shape \(2, 2\)"),
-        ({"a": np.array(1)}, r"Column 'a' has shape \(\)"),
-        ({"a": np.array([1j])}, "Column 'a' .*complex128"),
-        ({"a": np.array([1, "x"], object)}, "Column 'a' .*object"),
-        ({"a": 5}, "Column 'a' is int"),
-        ({"a": "text"}, "Column 'a' is str"),
-        ({3: np.arange(3)}, "Column name 3 is int"),
-    ],
-)
-def test_mapping__bad_array_is_named(arrays: dict[Any, Any], message: str) -> None:
-    with pytest.raises(ColumnError, match=message):
-        open_source(arrays)
-
-
-def test_mapping__empty() -> None:
-    with pytest.raises(SourceError, match="no column"):
-        open_source({})
-
-
 def test_dataset__names_the_file_that_fails(tmp_path: Path) -> None:
     write_parquet(tmp_path / "a" / "part-0.parquet", [1])
     path = write_parquet(tmp_path / "a" / "part-1.parquet", [2])
@@ -207,20 +184,3 @@ def test_batches__a_list_is_read_again_and_an_iterator_once() -> None:
     assert sum(batch.num_rows for batch in listed.batches(["user"])) == 6
     with pytest.raises(SourceError, match="can be read only once and was read before"):
         once.batches(["user"])
-
-
-@pytest.mark.parametrize(
-    "given, told",
-    [
-        (iter([]), "yields no batch, so its columns are not known"),
-        (iter(["a.parquet"]), "yields str: pass RecordBatches or Tables"),
-        ([pa.table({"user": [1]}), 3], "yields int"),
-        (
-            [pa.table({"user": [1]}), pa.table({"user": ["a"]})],
-            r"a batch has the columns user \(string\), and the first one user \(int64\)",
-        ),
-    ],
-)
-def test_batches__that_do_not_fit__are_refused(given: object, told: str) -> None:
-    with pytest.raises(SourceError, match=told):
-        list(open_source(given).batches(["user"]))

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastrank_eval._lib.errors import ArgumentError, ColumnError
+from fastrank_eval._lib.errors import ColumnError
 from fastrank_eval.io.keys import CategoricalEncoder
 from fastrank_eval.io.reader import open_source
 from fastrank_eval.slicing.slicer import Slicings, open_slicings
@@ -485,42 +485,6 @@ def test_parts_that_several_slicings_name_are_coded_once() -> None:
     assert slicings.activities == ()
     coded = [np.zeros(1, np.int32)] * 3
     assert len(slicings.codes(coded, np.array([1]), np.array([1]))) == 4
-
-
-@pytest.mark.parametrize(
-    "by, kind, words",
-    [
-        ("c:18", pa.string(), ["column 'c' is string", "need numbers, dates", "by='c'"]),
-        ("c:18", pa.bool_(), ["column 'c' is bool"]),
-        ("c:quantile5", pa.string(), ["column 'c' is string"]),
-        ("c:18", pa.date32(), ["date32[day]", "18 is not a value", "Give dates, 2026-11-19"]),
-        ("c:2026-11-19", pa.int64(), ["int64", "2026-11-19 is not a value", "Give numbers"]),
-        ("c:2026-11-19T08:00:00", pa.date32(), ["Write it like 2026-11-19."]),
-        ("c:2026-11-19", pa.timestamp("s", "UTC"), ["Write it like 2026-11-19T08:30Z"]),
-        ("c:2026-11-19T08:30:00.5", pa.timestamp("s"), ["in whole s"]),
-        ("c:1e320", pa.float64(), ["No double is that large"]),
-        ("c:1e-90", pa.decimal128(9, 2), ["No decimal has that many digits"]),
-        ("c:width5", pa.string(), ["bins of one width need numbers", "Cast it"]),
-        ("c:width5", pa.timestamp("s"), ["Write by='c:day'"]),
-        ("c:width1e-330", pa.float32(), ["the width must be a finite double above 0"]),
-        ("c:hour", pa.date32(), ["a date has no hours", "Write by='c:day'"]),
-        ("c:day", pa.int64(), ["day needs a date or a timestamp"]),
-        ("c", pa.list_(pa.int64()), ["cannot be compared"]),
-        ("c", pa.month_day_nano_interval(), ["cannot be compared"]),
-    ],
-)
-def test_types_that_do_not_fit_are_refused_before_rows_are_read(
-    by: str, kind: pa.DataType, words: list[str]
-) -> None:
-    def rows() -> Any:
-        raise AssertionError("read")
-        yield
-
-    reader = pa.RecordBatchReader.from_batches(pa.schema([("c", kind)]), rows())
-    with pytest.raises(ArgumentError) as error:
-        open_slicings(by, open_source(reader))
-    for word in [f"by '{by}'", *words]:
-        assert word in str(error.value)
 
 
 def test_a_missing_column_is_named_with_the_nearest() -> None:

@@ -238,13 +238,6 @@ def test_support__of_carriers_just_below_the_groups__is_that_of_all(groups) -> N
     assert behind.degrees == pytest.approx(groups - 1)
 
 
-@pytest.mark.parametrize("wrong", [0, 1, -0.5, 95, math.nan, "0.95", True, None])
-def test_confidence__outside_its_range__is_refused(wrong):
-    log = {"g": [1], "l": [1], "s": [0.5]}
-    with pytest.raises(fastrank_eval.ArgumentError, match="confidence"):
-        fastrank_eval.evaluate(log, **PLACES, measures="RR", confidence=wrong)
-
-
 def test_interval__beyond_the_largest_double__is_infinite():
     log = {"g": [1, 1, 2], "l": [1, 0, 0], "s": [0.5, 0.4, 0.3]}
     options = {"undefined": "zero", "confidence": 1 - 1e-12}
