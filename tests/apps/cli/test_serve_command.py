@@ -88,41 +88,35 @@ def started(folder: Path, *options: str) -> subprocess.Popen[str]:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
-def test_serve__until_interrupted__answers_and_ends_quietly(tmp_path: Path) -> None:
-    process = started(tmp_path)
+@pytest.mark.parametrize(
+    "number, options, code",
+    [(signal.SIGINT, (), 0), (signal.SIGTERM, ("--log-json",), 143)],
+    ids=["Ctrl-C", "a signal, logged"],
+)
+def test_serve__until_it_is_stopped__answers_and_ends_quietly(
+    number: int, options: tuple[str, ...], code: int, tmp_path: Path
+) -> None:
+    process = started(tmp_path, *options)
     try:
         assert process.stderr is not None
         line = process.stderr.readline()
+        if options:  # the first tells that the command has begun
+            line = json.loads(process.stderr.readline())["message"]
         assert line.startswith("serving history.db at http://127.0.0.1:")
         address = line.split()[3]
         with urllib.request.urlopen(address, timeout=60) as answer:  # noqa: S310
             assert answer.status == 200
             assert "server" not in answer.headers
             assert str(dt.date(2026, 11, 19)) in answer.read().decode()
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         out, err = process.communicate(timeout=60)
     finally:
         process.kill()
-    assert (process.returncode, err) == (0, "")
+    assert process.returncode == code
     assert out == 3 * "closed\n"  # checked, drawn before the start, and after the page
+    told = [json.loads(line) for line in err.splitlines()]
+    messages = ["request", "command ended", "terminated."] if options else []
+    assert [line["message"] for line in told] == messages
+    assert all(line.get("exit_code", code) == code for line in told)
     with socket.socket() as free:  # the port is given back
         assert free.connect_ex(("127.0.0.1", int(address.rsplit(":", 1)[1].strip("/")))) != 0
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
-def test_serve__after_a_signal__logs_its_end(tmp_path: Path) -> None:
-    process = started(tmp_path, "--log-json")
-    try:
-        assert process.stderr is not None
-        process.stderr.readline()
-        address = json.loads(process.stderr.readline())["message"].split()[3]
-        with urllib.request.urlopen(address, timeout=60) as answer:  # noqa: S310
-            assert answer.status == 200
-        process.send_signal(signal.SIGTERM)
-        _, err = process.communicate(timeout=60)
-    finally:
-        process.kill()
-    assert process.returncode == 143
-    request, ended, note = [json.loads(line) for line in err.splitlines()]
-    assert (request["message"], note["message"]) == ("request", "terminated.")
-    assert (ended["message"], ended["exit_code"]) == ("command ended", 143)
