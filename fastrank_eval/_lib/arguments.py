@@ -7,7 +7,7 @@ import os
 import re
 import reprlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import cache, wraps
+from functools import cache, lru_cache, wraps
 from inspect import Parameter, signature
 from numbers import Integral, Real
 from typing import Any, NamedTuple, ParamSpec, TypeGuard, TypeVar
@@ -46,6 +46,7 @@ def checked(name: str, value: object, reader: Reader) -> Any:
         raise ArgumentError(f"{name}: must be {wrong}, got {shown(value)}{end}") from None
 
 
+@lru_cache(None, typed=True)
 def one_of(*choices: Any) -> Reader:
     """Make a reader that accepts one of `choices`."""
 
@@ -394,6 +395,7 @@ def _split_outside_brackets(text: str, separator: str) -> list[str]:
     return [item.strip() for item in items]
 
 
+@cache
 def of_type(annotation: str, example: str = "") -> Reader:
     """Make a reader of values of an annotated type, as `typed` understands it.
 

@@ -138,6 +138,8 @@ def decode_array(column: pa.Array) -> pa.Array:
     Arrow can take rows of the result.
     """
     kind = column.type
+    if kind.id in _NUMBERS:
+        return column
     if isinstance(kind, pa.BaseExtensionType):
         return decode_array(column.storage)
     if pa.types.is_run_end_encoded(kind):
@@ -260,14 +262,14 @@ def fixed_width(key: pa.Array) -> np.ndarray | None:
         timestamps. None for strings and bytes.
     """
     kind = key.type
-    if pa.types.is_boolean(kind) or pa.types.is_integer(kind):
+    if pa.types.is_boolean(kind):
         return as_array(key)
-    if not (pa.types.is_temporal(kind) or pa.types.is_decimal(kind)):
+    if not (pa.types.is_integer(kind) or pa.types.is_temporal(kind) or pa.types.is_decimal(kind)):
         return None
     width = kind.bit_width // 8
     if width > 8:
         return fixed_items(key, np.dtype((np.uint64, (width // 8,))))
-    return fixed_items(key, np.dtype(f"i{width}"))
+    return fixed_items(key, _NUMBERS.get(kind.id) or np.dtype(f"i{width}"))
 
 
 def text_buffers(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:

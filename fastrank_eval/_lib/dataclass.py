@@ -81,28 +81,27 @@ def _init_of(cls: type[Any]) -> Callable[..., None]:
     names = tuple(field.name for field in fields(cls) if not field.kw_only)
     known = frozenset(field.name for field in fields(cls))
     defaults = {each.name: each.default for each in fields(cls) if each.default is not MISSING}
-    factories = {
-        each.name: each.default_factory
+    factories = [
+        (each.name, each.default_factory)
         for each in fields(cls)
         if each.default_factory is not MISSING
-    }
+    ]
     check = hasattr(cls, "__post_init__")
     # The number of arguments if all are given by position.
     positional = len(names) if len(names) == len(known) else -1
 
     def __init__(self: Any, /, *args: Any, **named: Any) -> None:  # noqa: N807
         values = self.__dict__
-        if not named and len(args) == positional:
-            values.update(zip(names, args, strict=True))
-        else:
-            given = {**dict(zip(names, args, strict=False)), **named} if args else named
+        if named or len(args) != positional:
             values.update(defaults)
-            values.update(given)
-            for name, make in factories.items():
-                if name not in given:
+            for name, make in factories:
+                if name not in named:
                     values[name] = make()
-            if values.keys() != known or (args and len(given) < len(args) + len(named)):
-                _signature(cls).bind(*args, **named)
+            values.update(named)
+        values.update(zip(names, args, strict=False))
+        twice = named and args and not named.keys().isdisjoint(names[: len(args)])
+        if values.keys() != known or len(args) > len(names) or twice:
+            _signature(cls).bind(*args, **named)
         if check:
             self.__post_init__()
 

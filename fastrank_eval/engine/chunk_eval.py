@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import cast
 
 import numpy as np
+import pyarrow as pa
 
 from fastrank_eval._lib.arrow import frozen
 from fastrank_eval._lib.jit import kernel
@@ -64,15 +65,16 @@ def evaluate_chunk(
     GroupValues
         Empty unless ``plan.per_group``.
     """
-    _refuse_repeated_items(chunk, name)
+    if chunk.grouped and chunk.columns.item is not None:
+        _refuse_repeated_items(chunk, chunk.columns.item, name)
     labels = Labels.of(chunk.columns.label, chunk.starts, plan.skip_empty, chunk.labelled_rows)
-    values = GroupValues.empty(chunk, plan)
+    rows = chunk.starts[1:] - chunk.starts[:-1]
+    values = GroupValues.empty(rows, plan)
     models = measure_chunk(
         chunk, plan, labels, totals.overall, totals.overall_states, name, group_values=values
     )
     if plan.per_group:
         values.put_positives(labels)
-    rows = np.diff(chunk.starts)
     totals.overall.count_groups(rows, labels.relevant(1.0))
     if keys is not None and chunk.grouped:
         names = plan.roles.group
@@ -84,11 +86,10 @@ def evaluate_chunk(
     return values
 
 
-def _refuse_repeated_items(chunk: Chunk, name: Callable[[int], str]) -> None:
+def _refuse_repeated_items(chunk: Chunk, item: pa.Array, name: Callable[[int], str]) -> None:
     """Raise if a group has an item twice: it would count twice."""
-    item = chunk.columns.item
-    pair = find_repeated(item, chunk.starts) if chunk.grouped and item is not None else None
-    if pair is None or item is None:
+    pair = find_repeated(item, chunk.starts)
+    if pair is None:
         return
     group = int(np.searchsorted(chunk.starts, pair[1], side="right")) - 1
     rows = tuple(sorted(map(chunk.columns.row_number, pair)))

@@ -11,7 +11,6 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cache, partial
 from itertools import chain, islice, zip_longest
 from os import PathLike
 from threading import Lock
@@ -197,7 +196,8 @@ class Evaluator:
         left_out: list[RowsLeftOut] = [Counter() for _ in self.plans]
         rows = rows_of(batch, self.plan_columns, first_row, checked, left_out)
         for p, counts in enumerate(left_out):
-            self._leave_out(p, counts)
+            if counts:
+                self._leave_out(p, counts)
         if not rows.count:
             return None
         for p in self._whole:
@@ -242,7 +242,7 @@ class Evaluator:
             For each of `grouped`; None for a plan that keeps no values of groups.
         """
         results: list[GroupResults | None] = []
-        every_key = cache(partial(keys, slice(None)))
+        every_key: Keys = ()
         for position, p in enumerate(self.grouped):
             plan, columns = self.plans[p], rows.of(p)
             if batch_scan is not None:
@@ -260,7 +260,8 @@ class Evaluator:
                 results.append(None)
                 continue
             chunk, groups, values = evaluated
-            of_groups = every_key() if groups is None else keys_at(every_key(), groups)
+            every_key = every_key or keys(slice(None))
+            of_groups = every_key if groups is None else keys_at(every_key, groups)
             first_rows = chunk.columns.first_rows(chunk.starts)
             results.append(GroupResults(of_groups, values, first_rows, groups))
         return results
@@ -355,19 +356,19 @@ class BatchResult:
     Parameters
     ----------
     head : Rows or None
-        Rows before the first edge; all rows if there is no edge.
-    inside : list of (GroupResults or None)
-        For each plan: groups that begin and end in the batch.
+        Rows before the first edge, if any; all rows if there is no edge.
+    inside : list of (GroupResults or None), or None
+        For each plan: groups that begin and end in the batch; None if there is no edge.
     tail : Rows or None
-        Rows from the last edge on; None if there is no edge.
+        Rows from the last edge on, if any.
     run : KeyRun or None
         Keys of the groups that begin at an edge, with that of the tail, if keys are watched.
     undefined : UndefinedError or None
         The error of a group, if keys are watched: the group may have rows in later batches.
     """
 
-    head: Rows | None
-    inside: list[GroupResults | None]
+    head: Rows | None = None
+    inside: list[GroupResults | None] | None = None
     tail: Rows | None = None
     run: KeyRun | None = None
     undefined: UndefinedError | None = None
@@ -417,10 +418,12 @@ def evaluate_stream(
         batch = in_scratch(record_batches)
         rows = rows_at(batch, job[1]) if rows_at else evaluator.read(batch, job[1], scanned=True)
         if rows is None:
-            return BatchResult(None, [])
+            return BatchResult()
 
-        def copy_rows(lo: int, hi: int) -> Rows:
+        def copy_rows(lo: int, hi: int) -> Rows | None:
             """Select rows; copy those read here, so that the batch ends with the call."""
+            if lo == hi:
+                return None
             part = rows.slice(lo, hi)
             return part if batch is job[0][0] else part.copy()
 
@@ -429,7 +432,7 @@ def evaluate_stream(
         if not batch_scan.passed and not rows_at:
             check_scores(batch, plan_columns, job[1])
         if not len(starts):
-            return BatchResult(copy_rows(0, rows.count), [])
+            return BatchResult(copy_rows(0, rows.count))
         lo, hi = int(starts[0]), int(starts[-1])
         # The last edge begins the tail.
         firsts = starts[:-1] if all_whole else starts
@@ -517,13 +520,13 @@ def evaluate_stream(
         if result.undefined is not None:
             undefined.append(result.undefined)
         head = result.head
-        if head is not None and head.count:
+        if head is not None:
             if not (open_group and same_key(open_group[0].keys, 0, head.keys, 0)):
                 close_group()
                 if watch is not None:
                     watch.add(key_run(head.keys, np.zeros(1, np.int64), keep))
             open_group.append(head)
-        if result.tail is None:
+        if result.inside is None:
             continue
         close_group()
         if watch is not None and result.run is not None:
@@ -531,7 +534,7 @@ def evaluate_stream(
         for for_plan, inside in zip(results, result.inside, strict=False):
             if inside is not None:
                 for_plan.append(inside)
-        if result.tail.count:
+        if result.tail is not None:
             open_group.append(result.tail)
     close_group()
     evaluate_cut_groups()

@@ -469,7 +469,9 @@ class Options(OptionFields):
         values = {}
         for name, value in given.items():
             option = OPTIONS[name]
-            if value is not option.default or value is ...:
+            # A number that is the default may be another object.
+            same = value is option.default or (type(value) is float and value == option.default)
+            if not same or value is ...:
                 values[name] = option.read(name, value)
         return cls(source, **values)
 

@@ -322,10 +322,10 @@ def apply_policies(
         undefined = np.isnan(value) & ~irrelevant
     else:
         undefined = np.isnan(value)
-    if undefined.any():
+    if np.count_nonzero(undefined):
         for reason, holds in measure.reasons(ranking):
             matches = undefined & holds
-            if not matches.any():
+            if not np.count_nonzero(matches):
                 continue
             undefined &= ~holds
             policy = plan.policy(measure, reason)
@@ -343,13 +343,13 @@ def apply_policies(
                 exclusions.append((reason, matches))
             else:
                 value[matches] = policy
-    if undefined.any():
+    if np.count_nonzero(undefined):
         raise too_large(measure)
     weights = _group_weights(measure, ranking, group_weights)
     summand = measure.to_summand(value)
     if weights is not None:
         weightless = (weights == 0) & ~np.isnan(value)
-        if weightless.any():
+        if np.count_nonzero(weightless):
             exclusions.append(("zero_weight", weightless))
             summand = np.where(weightless, np.nan, summand)
     return Contributions(value, summand, weights, tuple(exclusions))
@@ -444,14 +444,14 @@ class GroupValues:
     weights: dict[tuple[int, int], np.ndarray] = field(default_factory=dict)
 
     @classmethod
-    def empty(cls, chunk: Chunk, plan: Plan) -> GroupValues:
-        """Make values for the groups of a chunk, as if none of them were ranked."""
-        groups = chunk.groups if plan.per_group else 0
+    def empty(cls, rows: np.ndarray, plan: Plan) -> GroupValues:
+        """Make values for groups of so many rows, as if none of them were ranked."""
+        rows = rows[: None if plan.per_group else 0]
+        groups = len(rows)
         values = np.zeros((len(plan.roles.scores), len(plan.measures), groups))
         for m, measure in enumerate(plan.measures):
             if plan.groups == "with_relevant" or measure.pooled or measure.undefined_if_empty():
                 values[:, m] = np.nan
-        rows = np.diff(chunk.starts) if plan.per_group else np.empty(0, np.int64)
         return cls(rows, np.zeros(groups, np.int64), values)
 
     @classmethod

@@ -51,7 +51,15 @@ from fastrank_eval.engine.records import (
     summary_rows,
 )
 from fastrank_eval.engine.totals import Totals
-from fastrank_eval.groups.scan import Keys, KeyWatch, ReturningKey, group_starts, key_text, keys_at
+from fastrank_eval.groups.scan import (
+    Keys,
+    KeyWatch,
+    ReturningKey,
+    directions,
+    group_starts,
+    key_text,
+    keys_at,
+)
 from fastrank_eval.io.columns import NULL_GROUP, Roles, epsilon_of, ordered_integers
 from fastrank_eval.io.computed import expressions_of, refuse_computed, with_computed
 from fastrank_eval.io.formats import closing_readers
@@ -157,8 +165,10 @@ def _order_error(returning: ReturningKey, group: Sequence[str], order: str) -> O
 def _scattered(batch: pa.RecordBatch, group: Sequence[str]) -> bool:
     for rows in sorted({min(_FIRST_ROWS, batch.num_rows), batch.num_rows}):
         keys = keys_of(batch.slice(0, rows), group, 0)
-        at_starts = keys_at(keys, np.concatenate([[0], group_starts(keys)]))
-        integers = np.sort(key_integers(at_starts))  # np.unique() would hash them: 20 times slower
+        starts = np.append(0, group_starts(keys))
+        if any(directions(keys, starts)):
+            continue
+        integers = np.sort(key_integers(keys_at(keys, starts)))  # np.unique() would hash them
         if (integers[1:] == integers[:-1]).any():
             return True
     return False
@@ -287,7 +297,8 @@ def _draft(options: Options) -> Request:
     measures = tuple(dict.fromkeys(computed))
     roles = _roles(options, choices, measures)
     _check_measures(measures, choices["ties"], roles, choices["weight_rows"])
-    _check_baseline(options.baseline, roles.scores)
+    if options.baseline is not None:
+        _check_baseline(options.baseline, roles.scores)
     names = {} if computed is requested else requested_names(requested, computed)
     return Request(options, choices, undefined, names, measures, roles)
 
@@ -396,9 +407,10 @@ def _roles(options: Options, choices: Mapping[str, str], measures: tuple[Measure
 def _group_columns(options: Options, measures: tuple[Measure, ...]) -> tuple[str, ...]:
     """Return the key columns; none if nothing of the request reads groups."""
     specs = requested_slicing(options.by) if options.by else ()
+    kept = options.keep or ()
     needs = {
         **{str(m): m.needs_groups for m in measures},
-        KEEP_GROUPS if options.keeps("groups") else KEEP_VALUES: options.keeps("values"),
+        KEEP_GROUPS if "groups" in kept else KEEP_VALUES: "values" in kept,
         f"baseline={options.baseline!r}": options.baseline is not None,
         f"order={options.order!r}": options.order in ("sorted", "grouped"),
         f"min_groups={options.min_groups}": bool(options.by) and options.min_groups != 1,
@@ -408,7 +420,7 @@ def _group_columns(options: Options, measures: tuple[Measure, ...]) -> tuple[str
     }
     names = [name for name, needed in needs.items() if needed]
     if options.group is not None:
-        uses = options.keeps("state") or any(m.uses_groups for m in measures)
+        uses = "state" in kept or any(m.uses_groups for m in measures)
         return options.group if names or uses else ()
     if names:
         several = ", ".join(names[:7]) + f" and {len(names) - 7} more" * (len(names) > 7)
@@ -448,9 +460,11 @@ def _check_columns(options: Options, roles: Roles, source: Source) -> None:
     """Raise if the source lacks a column, or has text for numbers."""
     if roles.expressions:
         refuse_computed(roles)
-    if options.group is not None:  # even if nothing reads it
-        require_columns(source.schema, options.group, role="group")
-    for name, role in roles.by_column().items():
+    # Groups and subtopics even if nothing reads them.
+    names = dict.fromkeys(options.group or (), "group") | roles.by_column()
+    if options.subtopics is not None:
+        names.setdefault(options.subtopics, "subtopics")
+    for name, role in names.items():
         hint = near(name, GROUP_WEIGHTS) if role == "group weight" else ""
         if hint and name not in source.schema.names:
             raise ColumnError(
@@ -460,8 +474,6 @@ def _check_columns(options: Options, roles: Roles, source: Source) -> None:
         require_columns(source.schema, [name], role=role)
     for name, role in roles.number_columns().items():
         refuse_text(source, name, role)
-    if options.subtopics is not None:
-        require_columns(source.schema, [options.subtopics], role="subtopics")
 
 
 def _conventions(
@@ -498,10 +510,8 @@ def _conventions(
     return conventions | plain_counts(rows.left_out)
 
 
-def _check_baseline(baseline: str | None, scores: tuple[str, ...]) -> None:
+def _check_baseline(baseline: str, scores: tuple[str, ...]) -> None:
     """Raise unless a baseline is one of several models."""
-    if baseline is None:
-        return
     require_baseline(baseline, scores)
     if len(scores) < 2:
         raise ArgumentError(

@@ -140,7 +140,7 @@ class Labels:
     @cached_property
     def rows(self) -> np.ndarray:
         """Number of rows of each ranked group. int64, shape (groups,)."""
-        rows = np.diff(self.starts)
+        rows = self.starts[1:] - self.starts[:-1]
         return rows if self.ranked_groups is None else rows[self.ranked_groups]
 
     def relevant(self, rel: float) -> np.ndarray:
@@ -152,7 +152,7 @@ class Labels:
         def count() -> np.ndarray:
             offsets = self.labelled_rows.offsets
             if self.min_grade >= rel:
-                return np.diff(offsets)
+                return offsets[1:] - offsets[:-1]
             total = np.zeros(len(self.grade) + 1, np.int64)
             np.cumsum(self.grade >= rel, out=total[1:])
             return total[offsets[1:]] - total[offsets[:-1]]

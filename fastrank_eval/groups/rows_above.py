@@ -44,7 +44,7 @@ def count_rows_above(
     above, size : ndarray of int64, shape (labelled rows,)
         Output: number of rows of the group with a higher score, and with the same score.
     """
-    labelled_rows = np.diff(offsets)
+    labelled_rows = offsets[1:] - offsets[:-1]
     many = labelled_rows > _FEW
     groups = ranked_groups[many]
     rows = int((starts[groups + 1] - starts[groups]).max(initial=0))

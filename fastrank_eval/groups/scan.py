@@ -427,9 +427,7 @@ def group_starts(keys: Keys) -> np.ndarray:
     changed = _differs_from_previous(keys[0])
     for key in keys[1:]:
         changed = changed | _differs_from_previous(key)
-    starts = np.flatnonzero(changed)
-    starts += 1
-    return starts
+    return changed.nonzero()[0] + 1
 
 
 class View(NamedTuple):
@@ -592,7 +590,7 @@ class KeyRun:
 
 
 def key_run(
-    keys: Keys, starts: np.ndarray, keep: bool, directions: tuple[bool, bool] | None = None
+    keys: Keys, starts: np.ndarray, keep: bool, known: tuple[bool, bool] | None = None
 ) -> KeyRun:
     """Describe the keys of consecutive groups; see `KeyRun`.
 
@@ -603,12 +601,12 @@ def key_run(
         First row of each group.
     keep : bool
         Store sorted keys too.
-    directions : tuple of bool, optional
-        Whether they ascend, and whether they descend, if known.
+    known : tuple of bool, optional
+        Their `directions`, if known.
     """
     # No slices: they would keep all rows of their batch in memory.
     first, last = keys_at(keys, starts[:1]), keys_at(keys, starts[-1:])
-    ascending, descending = directions or _directions(keys, starts)
+    ascending, descending = known or directions(keys, starts)
     all_keys = keys_at(keys, starts) if keep or not (ascending or descending) else None
     return KeyRun(first, last, ascending, descending, all_keys, len(starts))
 
@@ -626,7 +624,7 @@ def _key_at(key: pa.Array, rows: np.ndarray) -> pa.Array:
     return arrow_column(words[rows], key.type)
 
 
-def _directions(keys: Keys, rows: np.ndarray) -> tuple[bool, bool]:
+def directions(keys: Keys, rows: np.ndarray) -> tuple[bool, bool]:
     """Return whether keys strictly ascend, and whether they strictly descend.
 
     A single key does both.
@@ -636,8 +634,9 @@ def _directions(keys: Keys, rows: np.ndarray) -> tuple[bool, bool]:
     words = fixed_width(keys[0])
     if len(keys) == 1 and words is not None and words.ndim == 1:
         words = words.take(rows)
-        only_rises = bool((words[1:] > words[:-1]).all())
-        return only_rises, not only_rises and bool((words[1:] < words[:-1]).all())
+        rises = np.count_nonzero(words[1:] > words[:-1])
+        falls = np.count_nonzero(words[1:] < words[:-1])
+        return rises == len(words) - 1, falls == len(words) - 1
     ascending = descending = np.zeros(len(rows) - 1, np.bool_)
     equal = np.ones(len(rows) - 1, np.bool_)
     for key in keys:
@@ -707,7 +706,7 @@ class KeyWatch:
         if self._last is not None:
             pair = zip(self._last, run.first, strict=True)
             both = tuple(pa.concat_arrays([a, b]) for a, b in pair)
-            step = _directions(both, np.arange(2))
+            step = directions(both, np.arange(2))
         self._ascending &= run.ascending and step[0]
         self._descending &= run.descending and step[1]
         self._last = run.last

@@ -480,7 +480,10 @@ class Rows:
     @property
     def count(self) -> int:
         """Number of rows."""
-        return next(len(array) for array in self.arrays if array is not None)
+        for array in self.arrays:
+            if array is not None:
+                return len(array)
+        return 0
 
     def of(self, plan: int) -> Columns:
         """Return the columns of a plan, without keys; plans share arrays."""
@@ -507,6 +510,8 @@ class Rows:
 
     def slice(self, lo: int, hi: int) -> Rows:
         """Return rows `lo` to `hi` without a copy."""
+        if hi - lo == self.count:
+            return self
         return self._map(
             lambda values: values[lo:hi],
             lambda column: column.slice(lo, hi - lo),

@@ -446,6 +446,8 @@ Columns: user, label.
     prefix = f"{role}: " if role else ""
     where = f" in {source}" if source else ""
     for name in names:
+        if type(name) is str and name.isascii() and len(schema.get_all_field_indices(name)) == 1:
+            continue
         if not is_text(name):
             raise ColumnError(f"{prefix}must be names of columns, got {shown(name)}; name it 'x'.")
         count = len(schema.get_all_field_indices(name))

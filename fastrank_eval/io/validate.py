@@ -170,6 +170,7 @@ def score_column(
     Parameters
     ----------
     column : pyarrow.Array
+        From `nan_as_null`.
     name : str
     roles : Roles
         Null policy, precision and kind of scores.
@@ -190,7 +191,6 @@ def score_column(
         If a score is NaN, null where not allowed, or outside of the range of its kind, or if the
         type is not numeric.
     """
-    column = decode_array(column)
     kind = column.type
     errors = _ColumnErrors.of(name, "score", first_row, roles)
     if pa.types.is_decimal(kind):
@@ -459,6 +459,8 @@ def columns_of(batch: pa.RecordBatch, roles: Roles, first_row: int) -> Columns:
 
 def _field_codes(batch: pa.RecordBatch, fields: Sequence[StoredColumn]) -> list[np.ndarray]:
     """Encode the columns that measures and slices name; each text once."""
+    if not fields:
+        return []
     uses = Counter(field.name for field in fields)
     columns = {name: batch.column(name) for name in uses}
     for name, column in columns.items():
