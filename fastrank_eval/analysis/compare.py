@@ -191,7 +191,9 @@ def compare_with(
     comparisons = {}
     for name, evaluation in zip(computed, evaluate(computed), strict=True):
         refuse_if_none_left(evaluation.meta.conventions, evaluation.meta.rows)
-        given = (evaluation.requested.get(text_with_options(m), str(m)) for m in computed[name])
+        given = (
+            evaluation.meta.requested.get(text_with_options(m), str(m)) for m in computed[name]
+        )
         names = requested_names(requested[name], list(given))
         comparisons[name] = comparison_of(evaluation, choices, names, started)
     seconds = perf_counter() - started

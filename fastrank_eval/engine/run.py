@@ -217,9 +217,6 @@ class Evaluation:
         Of the source.
     summary : list of MeasureValue
     meta : Meta
-    requested : mapping of str to str
-        By requested name the canonical text of the computed measure, where a profile set other
-        options.
     """
 
     plan: Plan
@@ -229,7 +226,6 @@ class Evaluation:
     schema: pa.Schema
     summary: list[MeasureValue]
     meta: Meta
-    requested: Mapping[str, str]
 
 
 @closing_readers()
@@ -266,8 +262,8 @@ def run_together(requests: Sequence[Options]) -> list[Evaluation]:
     for (draft, plan, rows), summary, for_plan in zip(runs, summaries, conventions, strict=True):
         counts = rows.totals.overall.rows(), rows.totals.overall.groups()
         meta = Meta(__version__, *counts, for_plan, seconds, new_kernels, draft.names, stored)
-        shown = reader.source.schema, summary, meta, draft.names
-        evaluations.append(Evaluation(plan, rows.totals, rows.keys, rows.values, *shown))
+        groups, schema = (rows.keys, rows.values), reader.source.schema
+        evaluations.append(Evaluation(plan, rows.totals, *groups, schema, summary, meta))
     return evaluations
 
 

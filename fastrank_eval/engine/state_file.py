@@ -651,15 +651,13 @@ def evaluation_of(
         perf_counter() - started,
         requested=dict(header["requested"]),
     )
-    summary, requested = summary_rows(plan, totals), header["requested"]
+    summary = summary_rows(plan, totals)
     if not plan.per_group:
-        return Evaluation(plan, totals, [], [], pa.schema([]), summary, meta, requested)
+        return Evaluation(plan, totals, [], [], pa.schema([]), summary, meta)
     groups = groups_of(content)
     kinds = [key.type for key in groups.keys]
     schema = pa.schema(list(zip(groups.names, kinds, strict=True)))
-    return Evaluation(
-        plan, totals, [groups.keys], [groups.values], schema, summary, meta, requested
-    )
+    return Evaluation(plan, totals, [groups.keys], [groups.values], schema, summary, meta)
 
 
 def groups_of(content: Content) -> SavedGroups:

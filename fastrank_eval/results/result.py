@@ -533,7 +533,7 @@ def result_of(
         evaluation.meta,
         plan.roles.scores,
         [str(m) for m in plan.measures],
-        evaluation.requested,
+        evaluation.meta.requested,
         score_tables(plan, evaluation.totals) if keep_scores else None,
         state,
         calibration_tables(plan, evaluation.totals) if plan.measured_fields else {},

@@ -571,7 +571,7 @@ def state_of_run(evaluation: Evaluation, source: object, keep_groups: bool = Fal
             name: _score_type(evaluation.schema.field(name).type, roles) for name in roles.scores
         },
         "measures": measures,
-        "requested": evaluation.requested,
+        "requested": evaluation.meta.requested,
         **({"names": names} if names else {}),
         **{name: conventions[name] for name in ROW_COUNTS if name in conventions},
         **({LARGEST: totals.largest.plain(evaluation.schema)} if totals.largest else {}),

@@ -50,7 +50,8 @@ def with_display_names(night: Night, requested: Sequence[Measure], evaluation: E
     """
     shown = _display_names(requested, evaluation.plan.measures)
     computed = {
-        shown.get(name, name): shown.get(text, text) for name, text in evaluation.requested.items()
+        shown.get(name, name): shown.get(text, text)
+        for name, text in evaluation.meta.requested.items()
     }
     texts = ((shown.get(str(m), str(m)), m.display_name) for m in evaluation.plan.measures)
     names = {text: name for text, name in texts if text in night.measures and text != name}

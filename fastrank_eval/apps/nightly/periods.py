@@ -281,8 +281,9 @@ def _state(
         plan = replace(plan, slicings=None)
     totals = evaluation.totals.select(plan)
     texts = set(map(str, measures))
-    requested = {name: text for name, text in evaluation.requested.items() if text in texts}
-    state = state_of_run(replace(evaluation, plan=plan, totals=totals, requested=requested), source)
+    requested = {name: text for name, text in evaluation.meta.requested.items() if text in texts}
+    meta = replace(evaluation.meta, requested=requested)
+    state = state_of_run(replace(evaluation, plan=plan, totals=totals, meta=meta), source)
     return state if keep_slices else state.without_slices()
 
 
