@@ -48,7 +48,7 @@ def expected(sizes: Sequence[int]) -> dict[str, Any] | None:
 sizes_of_groups = st.lists(st.integers(1, 30), min_size=1, max_size=12)
 
 
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=8)
 @given(sizes_of_groups, st.integers(0, 2**32 - 1), st.integers(1, 40), st.integers(1, 3))
 @example([1, 9, 9, 1, 1, 1], 0, 3, 2)
 @example([30, 30], 0, 7, 1)

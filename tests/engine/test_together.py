@@ -198,7 +198,7 @@ def test_wide_keys_sorted_on_disk__are_counted_once(monkeypatch, tmp_path) -> No
 
 
 @pytest.mark.compiled
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=30, deadline=None, derandomize=True)
 @given(st.data())
 def test_requests_together__of_random_rows(data: st.DataObject) -> None:
     parts = data.draw(st.lists(st.sampled_from(MIXED), min_size=2, max_size=4))
