@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import fastrank_eval as fe
 from fastrank_eval.stats import clustered_scores
 from fastrank_eval.stats.clustered_scores import ClusteredScores
+from tests.analysis.test_compare_states import parts as parts_of
 from tests.analysis.test_compare_states import same
 from tests.golden_state import GOLDEN, golden_result
 from tests.results.test_saved_states import same_arrays
@@ -56,11 +57,6 @@ def state_of(log: pa.Table, **options: Any) -> fe.State:
 
 def compare(log: pa.Table, **options: Any) -> fe.Comparison:
     return batched.compare(log, **options_of(**options))
-
-
-def parts_of(log: pa.Table, number: int) -> list[pa.Table]:
-    user = log["user"].to_numpy()
-    return [log.filter(pa.array(user * 7 % number == part)) for part in range(number)]
 
 
 @settings(max_examples=8, deadline=None)

@@ -4,7 +4,6 @@ import random
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 
 import fastrank_eval as fe
 from fastrank_eval._lib.errors import ArgumentError, MergeError
-from tests.results.test_saved_states import lines, same_arrays
+from tests.results.test_saved_states import lines, nights, same_arrays
 from tests.support import batched
 
 MEASURES = ["GAUC", "GAUC(weight='positives')", "nDCG@3", "AUC", "LogLoss", "FieldECE(field='ad')"]
@@ -62,15 +61,6 @@ def run(source: Any, **options: Any) -> fe.Result:
         "weight_rows": "ignore", **options,
     }  # fmt: skip
     return batched.evaluate(source, **chosen)
-
-
-def nights(table: pa.Table, parts: int, seed: int) -> list[pa.Table]:
-    """Whole groups dealt to some tables at random, some of which may get none."""
-    rng = random.Random(seed)  # noqa: S311
-    owner: dict[str, int] = {}
-    names = table["group"].to_pylist()
-    of_row = np.array([owner.setdefault(name, rng.randrange(parts)) for name in names], np.int64)
-    return [table.filter(pa.array(of_row == part)) for part in range(parts)]
 
 
 def same_groups(one: fe.Result, other: fe.Result) -> None:

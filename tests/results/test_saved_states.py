@@ -2,7 +2,6 @@
 
 import math
 import random
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from fastrank_eval._lib.errors import ArgumentError, MergeError
 from fastrank_eval.stats.score_runs import ScoreRuns
 from fastrank_eval.stats.scores import PooledScores
 from tests.measures.test_pooled import ORDERED, WEIGHTS, probable_groups
-from tests.oracles.measures import Row
 from tests.strategies import POOLED_VARIANTS
 from tests.support.tables import evaluate, table_of
 
@@ -52,12 +50,12 @@ def same_arrays(one: fe.State, other: fe.State) -> None:
             assert np.array_equal(array, again), (place, name)
 
 
-def split(groups: Sequence[list[Row]], parts: int, seed: int) -> list[pa.Table]:
+def nights(table: pa.Table, parts: int, seed: int) -> list[pa.Table]:
     """Whole groups dealt to some tables at random, some of which may get none."""
     rng = random.Random(seed)  # noqa: S311
-    table = table_of(groups)
-    owner = np.array([rng.randrange(parts) for _ in groups])
-    of_row = owner[table["group"].to_numpy()] if groups else np.empty(0, np.int64)
+    owner: dict[object, int] = {}
+    names = table["group"].to_pylist()
+    of_row = np.array([owner.setdefault(name, rng.randrange(parts)) for name in names], np.int64)
     return [table.filter(pa.array(of_row == part)) for part in range(parts)]
 
 
@@ -80,7 +78,7 @@ def test_merged_states__are_the_state_of_one_run(
     measures = [*ORDERED, *OF_GROUPS] if lacking else MEASURES
     once = state_of(table_of(groups), measures, weight=weight, threads=1)
     states = []
-    for number, table in enumerate(split(groups, parts, seed)):
+    for number, table in enumerate(nights(table_of(groups), parts, seed)):
         options = {"threads": 1 + number % 2, "batch_rows": 7 + number}
         state_of(table, measures, weight=weight, **options).state.save(folder / f"{number}")
         states.append(fe.load_state(folder / f"{number}"))
@@ -219,9 +217,8 @@ def test_merge__other_groups_scores_or_conventions__are_refused() -> None:
 
 
 def test_merge__the_same_rows_twice__is_refused_unless_allowed(tmp_path: Path) -> None:
-    first, other = (state_of(table, "AUC,GAUC").state for table in split(
-        probable_groups(17, 30), 2, 17
-    ))  # fmt: skip
+    tables = nights(table_of(probable_groups(17, 30)), 2, 17)
+    first, other = (state_of(table, "AUC,GAUC").state for table in tables)
     first.save(tmp_path / "night")
     again = fe.load_state(tmp_path / "night")
     with pytest.raises(MergeError, match=r"hold the same \d+ rows in \d+ groups, read from Table"):
@@ -260,7 +257,7 @@ def test_result__tells_where_its_rows_are_from() -> None:
 
 
 def test_result__takes_the_confidence_of_the_states_or_another() -> None:
-    tables = split(probable_groups(19, 60), 2, 19)
+    tables = nights(table_of(probable_groups(19, 60)), 2, 19)
     first, second = (
         state_of(table, "GAUC", confidence=share).state
         for table, share in zip(tables, (0.9, 0.99), strict=True)
