@@ -454,9 +454,8 @@ def _notes(comparison: Comparison, rough: bool) -> list[str]:
     if comparison.joined is not None:
         joined = comparison.joined
         notes.append(
-            f"groups joined by key: {joined['both']:,} in both results, "
-            f"{joined['only_base']:,} only in the baseline, "
-            f"{joined['only_candidate']:,} only in the candidate"
+            f"groups joined by key: {joined['both']:,} in both results, {joined['only_base']:,} "
+            f"only in the baseline, {joined['only_candidate']:,} only in the candidate"
         )
         if joined["rows_differ"]:
             notes.append(

@@ -485,21 +485,18 @@ def _check_measures(requested: tuple[Measure, ...], plan: ClassPlan) -> None:
         if isinstance(m, PooledAUC) and m.se == "clustered":
             raise ArgumentError(
                 f"{m.display_name} needs groups as clusters, and evaluate_classes() has no groups; "
-                "choose "
-                "se='delong', or evaluate one class at a time with evaluate()."
+                "choose se='delong', or evaluate one class at a time with evaluate()."
             )
         argmax = plan.argmax and isinstance(m, Decision | GroupDecision)
         if argmax and m.threshold != type(m)().threshold:
             raise ArgumentError(
                 f"{m.display_name} has a threshold, but the class with the highest score is "
-                "predicted; "
-                "pass decide='threshold'."
+                "predicted; pass decide='threshold'."
             )
         if isinstance(m, LogarithmicLoss) and plan.overall(m) and m.sampling_rate != 1:
             raise ArgumentError(
                 f"{m.display_name}: sampling_rate must be 1 for several classes, got "
-                f"{m.sampling_rate:g}; "
-                "leave it out."
+                f"{m.sampling_rate:g}; leave it out."
             )
         available = {average for average in plan.averages if _has_average(m, average, plan)}
         if plan.averages and m.pooled and not available and not plan.overall(m):

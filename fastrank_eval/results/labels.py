@@ -110,8 +110,7 @@ class Labelled(View):
         if self.labels:
             raise ArgumentError(
                 f"this evaluation has a list of labels ({self._names_for_labels}): name the one "
-                "you "
-                f"mean, as in result[{self.labels[0]!r}]."
+                f"you mean, as in result[{self.labels[0]!r}]."
             )
 
     @cached_property

@@ -5,18 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-from fastrank_eval.engine.records import (
-    MeasureValue,
-    Meta,
-)
+from fastrank_eval.engine.records import MeasureValue, Meta
 from fastrank_eval.engine.totals import CalibrationTables
 from fastrank_eval.measures import measure
-from fastrank_eval.results.notes import (
-    NEGATIVE,
-    end_lines,
-    names_of,
-    report_notes,
-)
+from fastrank_eval.results.notes import NEGATIVE, end_lines, names_of, report_notes
 from fastrank_eval.results.report import (
     Best,
     Name,

@@ -24,12 +24,7 @@ from fastrank_eval._lib.arguments import (
 from fastrank_eval._lib.errors import ArgumentError, clean_address
 from fastrank_eval._lib.files import atomic_path
 from fastrank_eval.engine.options import KEEP_GROUPS
-from fastrank_eval.engine.records import (
-    ROW_COUNTS,
-    add_counts,
-    plain_value,
-    refuse_if_none_left,
-)
+from fastrank_eval.engine.records import ROW_COUNTS, add_counts, plain_value, refuse_if_none_left
 from fastrank_eval.engine.run import Evaluation
 from fastrank_eval.engine.state_arrays import (
     ALL,

@@ -47,7 +47,7 @@ def weights_of(weight: str | None) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize("weight", [None, "weight"])
-def test_roc__equals_scikit_learns(weight):
+def test_roc_pr_and_det__equal_scikit_learns(weight):
     fpr, tpr, thresholds = metrics.roc_curve(
         LOG["click"], LOG["pctr"], drop_intermediate=False, **weights_of(weight)
     )
@@ -58,9 +58,6 @@ def test_roc__equals_scikit_learns(weight):
     auc = metrics.roc_auc_score(LOG["click"], LOG["pctr"], **weights_of(weight))
     assert found.values["pctr"]["AUC"] == pytest.approx(auc, rel=1e-9)
 
-
-@pytest.mark.parametrize("weight", [None, "weight"])
-def test_pr__equals_scikit_learns(weight):
     precision, recall, thresholds = metrics.precision_recall_curve(
         LOG["click"], LOG["pctr"], **weights_of(weight)
     )
@@ -71,9 +68,6 @@ def test_pr__equals_scikit_learns(weight):
     ap = metrics.average_precision_score(LOG["click"], LOG["pctr"], **weights_of(weight))
     assert found.values["pctr"]["AvgPrec"] == pytest.approx(ap, rel=1e-9)
 
-
-@pytest.mark.parametrize("weight", [None, "weight"])
-def test_det__equals_scikit_learns(weight):
     fpr, fnr, thresholds = metrics.det_curve(LOG["click"], LOG["pctr"], **weights_of(weight))
     found = curve("det", points="all", weight=weight).of()
     places = {t: i for i, t in enumerate(found["threshold"].tolist())}
