@@ -165,10 +165,7 @@ class Comparison(Labelled):
             If the score column or the slice was not part of it, or the score column is left out
             where there are several.
         """
-        return self._find(str(self._find_measure(measure)), score, slice)
-
-    def _find(self, text: str, score: str | None, slice: str) -> ComparedValue:  # noqa: A002
-        """Find a comparison by the canonical text of its measure."""
+        text = str(self._find_measure(measure))
         return find_value(text, self._find_score(score), slice, self.values, None)
 
     @typed
@@ -206,7 +203,8 @@ class Comparison(Labelled):
         refuse_pooled(measure)
         top = checked("top", top, integer(1))
         name = self._find_score(score)
-        records, delta = self.group_records(), self._find(str(measure), name, "all").delta
+        records = self.group_records()
+        delta = find_value(str(measure), name, "all", self.values, None).delta
         base, model = records.scores.index(self.baseline), records.scores.index(name)
         return table_of_largest_changes(
             records, base, model, records.measures.index(measure), delta, top
@@ -284,23 +282,18 @@ class Comparison(Labelled):
         ----------
         Kitagawa (1955), doi:10.1080/01621459.1955.10501299.
         """
-        return self._decomposition_of(self._find_measure(measure), score, by)
-
-    def _decomposition_of(
-        self, measure: Measure, score: str | None, by: str | None
-    ) -> Decomposition:
-        refuse_without_mean(measure)
-        name = self._find_score(score)
-        slicing = find_slicing(by, self.evaluated)
-        return decompose_by_slices(self.evaluated, str(measure), self.baseline, name, slicing)
+        found = self._find_measure(measure)
+        refuse_without_mean(found)
+        name, slicing = self._find_score(score), find_slicing(by, self.evaluated)
+        return decompose_by_slices(self.evaluated, str(found), self.baseline, name, slicing)
 
     @cached_property
     def decompositions(self) -> dict[tuple[str, str, str], Decomposition]:
         """Decompositions by candidate, mean over groups and slicing."""
         self._refuse_labels()
-        means = [mean for mean in map(measure_of, self.measures) if is_mean(mean)]
+        means = [text for text in self.measures if is_mean(measure_of(text))]
         return {
-            (score, str(mean), by): self._decomposition_of(mean, score, by)
+            (score, mean, by): decompose_by_slices(self.evaluated, mean, self.baseline, score, by)
             for by in slicings_of(self.evaluated)
             for score in self.scores
             for mean in means
