@@ -41,6 +41,14 @@ def points_of(figure: Figure, panel: int) -> list[tuple[float, float, float]]:
     return sorted(points)
 
 
+def colours_of(figure: Figure) -> dict[float, str]:
+    """The colour of each mark of the first panel."""
+    lines = [container.lines[0] for container in figure.axes[0].containers]
+    return {
+        float(x): to_hex(line.get_markerfacecolor()) for line in lines for x in line.get_xdata()
+    }
+
+
 def test_plot__of_a_result__shows_values_and_intervals(log: dict[str, Any]) -> None:
     result = evaluate(log, ["old", "new"], "GAUC,MAP", by="slot")
     figure = result.plot()
@@ -57,14 +65,11 @@ def test_plot__of_a_comparison__fills_marks_of_significant_differences(compariso
     figure = comparison.plot(measures="GAUC", title="Which is $better$?")
     expected = sorted((v.delta, v.ci_low, v.ci_high) for v in comparison if v.measure == "GAUC")
     assert np.allclose(points_of(figure, 0), expected)
-    filled = {
-        float(x): to_hex(container.lines[0].get_markerfacecolor()) != "#ffffff"
-        for container in figure.axes[0].containers
-        for x in container.lines[0].get_xdata()
-    }
+    filled = {x: colour != "#ffffff" for x, colour in colours_of(figure).items()}
     significant = {v.delta: v.p_adjusted <= 0.05 for v in comparison if v.measure == "GAUC"}
     assert filled == significant
     texts = texts_of(figure)
+    assert "not tested" not in texts
     assert "Which is $better$?" in texts
     assert "p (holm) at most 5%" in texts
     assert len(figure.axes) == 1
@@ -76,20 +81,10 @@ def test_plot__slices_that_are_not_tested__have_grey_marks(log: dict[str, Any]) 
     figure = comparison.plot()
     untested = {v.delta for v in comparison if np.isnan(v.p_value)}
     assert len(untested) == 2
-    grey = {
-        float(x)
-        for container in figure.axes[0].containers
-        for x in container.lines[0].get_xdata()
-        if to_hex(container.lines[0].get_markerfacecolor()) == "#b8b8b8"
-    }
-    assert grey == untested
+    assert {x for x, colour in colours_of(figure).items() if colour == "#b8b8b8"} == untested
     assert "not tested" in texts_of(figure)
     assert "filled: significant" in texts_of(figure)
     assert "slices of a slicing" not in repr(comparison)
-
-
-def test_plot__slices_that_are_tested__has_no_grey_marks(comparison: fe.Comparison) -> None:
-    assert "not tested" not in texts_of(comparison.plot())
 
 
 def test_plot__with_a_path__writes_the_file(comparison: fe.Comparison, tmp_path: Path) -> None:
@@ -123,9 +118,3 @@ def test_plot__without_matplotlib__names_the_remedy(comparison, log, monkeypatch
     for one in (comparison, result, curve):
         with pytest.raises(fe.ArgumentError, match=r"pip install 'fastrank_eval\[plot\]'"):
             one.plot()
-
-
-def test_plot__of_a_curve__returns_the_figure(log: dict[str, Any]) -> None:
-    figure = fe.curve("roc", log, **COLUMNS, score="old").plot()
-    assert isinstance(figure, Figure)
-    assert "ROC curve" in texts_of(figure)

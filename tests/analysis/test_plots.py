@@ -1,11 +1,13 @@
 """Pictures of curves: what is on them, and what is not; the commands that write them."""
 
 import importlib.util
+import io
 import json
 import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import matplotlib as mpl
@@ -19,7 +21,7 @@ import fastrank_eval
 from fastrank_eval import OutputError, UndefinedError
 from fastrank_eval.analysis import plot_files
 from fastrank_eval.analysis.curve_points import SCHEMAS, Curve
-from fastrank_eval.analysis.plots import thin
+from fastrank_eval.analysis.plots import styled, thin
 from fastrank_eval.apps.cli.curves import KINDS as COMMAND_KINDS
 from fastrank_eval.engine.records import Meta
 from tests.support.commands import output, run
@@ -76,6 +78,13 @@ def text_of(svg: str) -> list[str]:
     return ["".join(parts) for parts in found]
 
 
+def words_of(found: Curve, **options) -> list[str]:
+    """What a picture says."""
+    out = io.StringIO()
+    plot_files.save_figure(found.plot(**options), out, ".svg")
+    return text_of(out.getvalue())
+
+
 def near(image: np.ndarray, colour: tuple[int, int, int]) -> int:
     """Pixels of about a colour."""
     distance = np.abs(image[..., :3] * 255 - np.array(colour)).max(axis=-1)
@@ -87,7 +96,9 @@ def near(image: np.ndarray, colour: tuple[int, int, int]) -> int:
 
 @pytest.mark.usefixtures("_coarse")
 @pytest.mark.parametrize("kind", SCHEMAS)
-def test_png__of_every_kind__shows_both_models(curves, kind: str, tmp_path: Path) -> None:
+def test_picture__of_every_kind__shows_and_names_both_models(
+    curves, kind: str, tmp_path: Path
+) -> None:
     curves[kind].plot(tmp_path / "picture.png")
     image = imread(tmp_path / "picture.png")
     height, width = image.shape[:2]
@@ -98,10 +109,6 @@ def test_png__of_every_kind__shows_both_models(curves, kind: str, tmp_path: Path
     assert near(image, (255, 255, 255)) > 0.6 * height * width
     border = np.concatenate([image[0], image[-1], image[:, 0], image[:, -1]])
     assert (border[..., :3] == 1).all()  # nothing is cut off
-
-
-@pytest.mark.parametrize("kind", SCHEMAS)
-def test_svg__of_every_kind__says_what_it_shows(curves, kind: str, tmp_path: Path) -> None:
     curves[kind].plot(tmp_path / "picture.svg")
     svg = (tmp_path / "picture.svg").read_text(encoding="utf-8")
     words = text_of(svg)
@@ -177,46 +184,36 @@ ODD = {
 }  # fmt: skip
 
 
-@pytest.mark.usefixtures("_coarse")
 @pytest.mark.parametrize("name", ODD)
 @pytest.mark.parametrize("kind", SCHEMAS)
-def test_odd_data__are_drawn_without_a_warning(kind: str, name: str, tmp_path: Path) -> None:
-    options = {"cutoffs": [2]} if kind == "k" else {}
-    curve(kind, ODD[name], **options).plot(tmp_path / "picture.png")
-    assert imread(tmp_path / "picture.png").ndim == 3
+def test_odd_data__are_drawn_without_a_warning(kind: str, name: str) -> None:
+    assert words_of(curve(kind, ODD[name], **({"cutoffs": [2]} if kind == "k" else {})))
 
 
-def test_weighted_bins_of_equal_width__are_drawn_with_their_weight(tmp_path: Path) -> None:
+def test_weighted_bins_of_equal_width__are_drawn_with_their_weight() -> None:
     log = LOG | {"weight": np.full(2000, 0.5)}
     found = curve("calibration", log, score=["pctr"], weight="weight", binning="equal-width")
-    found.plot(tmp_path / "picture.svg")
-    words = text_of((tmp_path / "picture.svg").read_text(encoding="utf-8"))
-    assert any("10 equal-width bins, weight weight" in word for word in words)
+    assert any("10 equal-width bins, weight weight" in word for word in words_of(found))
 
 
-def test_model_without_a_curve__is_named_in_the_legend(tmp_path: Path) -> None:
+def test_model_without_a_curve__is_named_in_the_legend() -> None:
     found = curve("roc", LOG)
     found.undefined["ctr_old"] = "single_class"
     for column in found.columns["ctr_old"]:
         found.columns["ctr_old"][column] = np.empty(0)
-    found.plot(tmp_path / "picture.svg")
-    words = text_of((tmp_path / "picture.svg").read_text(encoding="utf-8"))
-    assert "ctr_old  undefined: single class" in words
+    assert "ctr_old  undefined: single class" in words_of(found)
 
 
 # ---- refusals, and what stays as it was ----------------------------------------------------------
 
 
-def test_plot__that_cannot_be_drawn__writes_nothing(curves, tmp_path: Path) -> None:
+def test_plot__that_cannot_be_drawn_or_written__writes_nothing(curves, tmp_path: Path) -> None:
     one_class = {"user": [1, 1], "click": [0, 0], "a": [0.1, 0.2]}
     with pytest.raises(UndefinedError, match=r"no roc curve to draw.*single_class"):
         curve("roc", one_class).plot(tmp_path / "picture.png")
     with pytest.raises(OutputError, match="unknown suffix"):
         curves["roc"].plot(tmp_path / "picture.gif")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_plot__over_a_file__asks_first(curves, tmp_path: Path) -> None:
     path = tmp_path / "picture.svg"
     path.write_text("mine")
     with pytest.raises(OutputError, match="exists already"):
@@ -244,6 +241,22 @@ def test_curve__without_a_picture__does_without_matplotlib() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
+
+
+def test_style__is_used_by_one_thread_at_a_time() -> None:
+    def family_in_style() -> object:
+        with styled():
+            return mpl.rcParams["font.family"]
+
+    before = mpl.rcParams["font.family"]
+    with ThreadPoolExecutor(1) as threads:
+        with styled():
+            other = threads.submit(family_in_style)
+            with pytest.raises(TimeoutError):
+                other.result(0.05)
+            family = mpl.rcParams["font.family"]
+        assert other.result(60) == family != before
+    assert mpl.rcParams["font.family"] == before
 
 
 # ---- the commands --------------------------------------------------------------------------------

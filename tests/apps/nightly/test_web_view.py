@@ -13,10 +13,9 @@ from urllib.parse import quote
 
 import pytest
 
-from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.apps.nightly.compare_nights import from_earlier
 from fastrank_eval.apps.nightly.night import Night
-from fastrank_eval.apps.nightly.web import MAX_STATE_BYTES, web_view
+from fastrank_eval.apps.nightly.web import MAX_STATE_BYTES, compare_content, web_view
 from tests.apps.nightly.test_page import EVIL, planted, tiny
 from tests.support.asgi_client import Client
 from tests.support.html_elements import elements, told_by
@@ -188,31 +187,14 @@ def test_web__two_nights__the_words_of_the_later_night_itself() -> None:
     # An interval lies beside zero of which Holm says nothing.
     alone = [one for one in of_then if one.p_value < 0.05 and one.verdict == "not significant"]
     assert alone
-    client = client_of(first, replace(last, compared=of_then))
-    own = _words(client.get(f"/night/{LAST}").text)
-    beside = _words(client.get(f"/compare?first={first.date}&second={LAST}").text)
-    assert len(own) == len(of_then)
-    assert beside == own
-    assert {"worse", "unclear"} <= set(own.values())
-
-
-def _words(page: str) -> dict[tuple[int, str, str], str]:
-    """What is said of each change, by table, first cell and model, whatever the order of rows."""
-    words = {}
-    at = 0
-    for table in (one for one in elements(page) if one.tag == "table"):
-        rows = [row for row in table.children[-1].children if len(row.children) > 2]
-        said = {
-            (at, row.children[0].all_text(), row.children[1].all_text()): one.all_text()
-            for row in rows
-            for cell in row.children
-            for pair in cell.children
-            for one in pair.children
-            if "verdict" in one.attributes.get("class", "")
-        }
-        words |= said
-        at += bool(said)
-    return words
+    tables = compare_content(first, last)["tables"]
+    rows = [row for _, rows, _ in tables for row in rows if row.changes]
+    beside = {
+        (row.value.score, row.value.slice, row.value.measure): row.changes["other"].verdict
+        for row in rows
+    }
+    assert beside == {(one.score, one.slice, one.measure): one.verdict for one in of_then}
+    assert {"worse", "not significant"} <= set(beside.values())
 
 
 def test_web__two_nights_of_other_conventions__are_not_compared() -> None:
@@ -237,45 +219,20 @@ def test_web__no_night__says_so() -> None:
 @pytest.mark.parametrize("address", [*ADDRESSES, "/nowhere"])
 def test_web__a_method_that_could_write__refused(client: Client, method: str, address: str) -> None:
     assert client.ask(method, address).status in (404, 405)
+    assert "content-security-policy" in client.ask("HEAD", "/").headers
 
 
-def test_web__head__headers_without_a_body(client: Client) -> None:
-    answer = client.ask("HEAD", "/")
-    assert answer.status == 200
-    assert "content-security-policy" in answer.headers
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/night/../../etc/passwd",
-        "/night/..%2f..%2fetc%2fpasswd",
-        "/night/%2e%2e/%2e%2e/etc/passwd",
-        "/../etc/passwd",
-        "//etc/passwd",
-        "/%00",
-        "/night/2026-11-19%00",
-        "/night/2026-11-19/../../x",
-        "/night/' OR 1=1 --",
-        "/night/2026-11-19'; DROP TABLE night; --",
-        "/night/0000-00-00",
-        "/night/9999-12-31",
-        "/night/20261119",
-        "/night/2026-W47-4",
-        f"/compare?first=2026-W47-4&second={LAST}",
-        "/?before=2026-W47-4",
-        "/night/٢٠٢٦-١١-١٩",
-        "/templates/style.css",
-        "/static/history.db",
-        "/night/" + "9" * 3000,
-        "/slice?slice=' OR 1=1 --&measure=GAUC",
-        "/slice?slice=all&measure=GAUC') UNION SELECT 1 --",
-        "/slice?slice=../../etc/passwd&measure=GAUC",
-        "/slice",
-        "/compare?first=../x&second=y",
-        "/?before=' OR 1=1 --",
-    ],
-)
+@pytest.mark.parametrize("path", [
+    "/night/../../etc/passwd", "/night/..%2f..%2fetc%2fpasswd", "/night/%2e%2e/%2e%2e/etc/passwd",
+    "/../etc/passwd", "//etc/passwd", "/%00", "/night/2026-11-19%00", "/night/2026-11-19/../../x",
+    "/night/' OR 1=1 --", "/night/2026-11-19'; DROP TABLE night; --", "/night/0000-00-00",
+    "/night/9999-12-31", "/night/20261119", "/night/2026-W47-4",
+    f"/compare?first=2026-W47-4&second={LAST}", "/?before=2026-W47-4", "/night/٢٠٢٦-١١-١٩",
+    "/templates/style.css", "/static/history.db", "/night/" + "9" * 3000,
+    "/slice?slice=' OR 1=1 --&measure=GAUC", "/slice?slice=all&measure=GAUC') UNION SELECT 1 --",
+    "/slice?slice=../../etc/passwd&measure=GAUC", "/slice", "/compare?first=../x&second=y",
+    "/?before=' OR 1=1 --",
+])  # fmt: skip
 def test_web__traversal_and_injection__not_found(client: Client, path: str) -> None:
     answer = client.get(path)
     assert answer.status == 404
@@ -323,14 +280,3 @@ def test_web__every_answer__has_the_headers(client: Client, address: str) -> Non
     assert "access-control-allow-origin" not in headers
     refused = client.get(address, host="evil.org").headers
     assert refused["x-content-type-options"] == "nosniff"
-
-
-def test_web__a_history_that_cannot_be_read__says_why() -> None:
-    class Broken(StateSpec):
-        def dates(self) -> list[dt.date]:
-            raise ArgumentError("history.db: held by <another> run.")
-
-    client = Client(web_of(Broken(())))
-    answer = client.get("/")
-    assert answer.status == 503
-    assert "held by &lt;another&gt; run." in answer.text
