@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import click
 
@@ -42,9 +41,6 @@ from fastrank_eval.apps.cli.shell import (
     require_rows,
 )
 from fastrank_eval.apps.cli.standard_error import note
-
-if TYPE_CHECKING:
-    from fastrank_eval.integrations.trec.evaluate import TrecReport
 
 
 @click.command(
@@ -315,9 +311,14 @@ def trec(
     {"bm25": ..., "ours": ...}).compare(baseline="bm25").
     """
     check_standard_output()
-    from fastrank_eval.integrations.trec.evaluate import trec_report, with_distinct_names
+    from fastrank_eval.integrations.trec.evaluate import (
+        side_by_side,
+        trec_report,
+        with_distinct_names,
+    )
     from fastrank_eval.integrations.trec.lines import QRELS
     from fastrank_eval.integrations.trec.tables import read_pairs
+    from fastrank_eval.results import report as formats
     from fastrank_eval.results.report import printable
 
     names = {"query": options["query"], "doc": options["doc"], "grade": grade}
@@ -347,20 +348,9 @@ def trec(
         conventions = [f"profile=trec_eval_{version}", f"level={options['level']:g}"]
         conventions += [f"most={options['most']}"] * (options["most"] is not None)
         conventions += [name for name in ("complete", "judged_only") if options[name]]
-        emit(_side_by_side(reports, report_format, conventions, layout))
-
-
-def _side_by_side(
-    reports: Sequence[TrecReport], form: str, conventions: list[str], layout: dict[str, bool]
-) -> str:
-    """Format several runs with a column for each."""
-    from fastrank_eval.integrations.trec.evaluate import side_by_side
-    from fastrank_eval.results import report
-
-    built = side_by_side(reports, conventions, **layout)
-    if form == "table":
-        return render_text(built)
-    return str(getattr(report, form)(built))
+        built = side_by_side(reports, conventions, **layout)
+        is_table = report_format == "table"
+        emit(render_text(built) if is_table else str(getattr(formats, report_format)(built)))
 
 
 @cli.command(

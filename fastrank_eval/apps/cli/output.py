@@ -169,16 +169,15 @@ class ReportFiles:
                 write_table(result.per_group, part, self.per_group, self._csv_safe)
         if self.state is not None and state is not None:
             state.save(self.state, overwrite=self._overwrite)
+        width = None if self._output is None else _FILE_WIDTH
+        text = report_text(result, self.form, width, self._csv_safe, self._wide, **choices)
         if self._output is None:
-            emit(self._text(result, None, choices))
+            emit(text)
         else:
             with atomic_path(self._output, overwrite=self._overwrite) as part:
-                part.write_text(self._text(result, _FILE_WIDTH, choices), encoding="utf-8")
+                part.write_text(text, encoding="utf-8")
         for file in self._files if not quiet else ():
             note(f"wrote {file}")
-
-    def _text(self, result: Result | Comparison, width: int | None, choices: dict[str, int]) -> str:
-        return report_text(result, self.form, width, self._csv_safe, self._wide, **choices)
 
 
 def several_text(views: Sequence[View], form: str, csv_safe: bool, **choices: bool) -> str:

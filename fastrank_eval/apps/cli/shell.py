@@ -332,7 +332,7 @@ class SectionedCommand(_HelpfulCommand):
         for param in self.get_params(ctx):
             if isinstance(param, click.Option):
                 sections.setdefault(getattr(param, "section", "Other"), []).append(param)
-        for section, options in sorted(sections.items(), key=_is_rare):
+        for section, options in sorted(sections.items(), key=lambda one: one[0] in _RARE_SECTIONS):
             with formatter.section(section):
                 if section in _RARE_SECTIONS and not ctx.meta.get(_HELP_ALL):
                     names = ", ".join(option.opts[-1] for option in options)
@@ -355,10 +355,6 @@ class SectionedCommand(_HelpfulCommand):
 #: Sections whose options most runs leave alone.
 _RARE_SECTIONS = ("Conventions", "Reading")
 _HELP_ALL = f"{__name__}.help_all"
-
-
-def _is_rare(section: tuple[str, object]) -> bool:
-    return section[0] in _RARE_SECTIONS
 
 
 def _show_all_help(ctx: click.Context, param: click.Parameter, value: bool) -> None:

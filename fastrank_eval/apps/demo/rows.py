@@ -407,7 +407,6 @@ class Impressions:
     def __init__(self, recipe: Recipe) -> None:
         self.recipe = recipe
         self._layout = GroupLayout(recipe.median_size, recipe.max_size, self._key(_SIZES))
-        self._model_a, self._model_b = recipe.model_a, recipe.model_b
         self._permutation = Permutation(recipe.rows, self._key(_SHUFFLE))
         self.groups = self._layout.groups(recipe.rows)
         self.schema = self._schema()
@@ -499,8 +498,8 @@ class Impressions:
         return {
             "group": group,
             "label": label,
-            "score_a": self._scores(shared, label, self._model_a, recipe.decimals_a),
-            "score_b": self._scores(own, label, self._model_b, recipe.decimals_b),
+            "score_a": self._scores(shared, label, recipe.model_a, recipe.decimals_a),
+            "score_b": self._scores(own, label, recipe.model_b, recipe.decimals_b),
             "weight": weight,
             "slot": _SLOT_OF[slot],
             "country": country,
