@@ -353,13 +353,13 @@ class Measure:
         values = np.asarray(measures[0].shared_values(ranking, cutoffs))
         shape = len(cutoffs), ranking.groups
         fits = values.shape == shape or (not cls.takes_cutoff and values.shape == shape[1:])
-        if not fits or not np.can_cast(values.dtype, np.float64, "same_kind"):
+        if not fits or values.dtype.kind not in "biuf":
             raise MeasureError(
                 f"{', '.join(map(str, measures))}: shared_values must return float64 of shape "
                 f"{shape}, got {values.dtype} of shape {values.shape}; return a row for each "
                 "cutoff, or set takes_cutoff = False."
             )
-        shared = np.atleast_2d(values.astype(np.float64, copy=False))
+        shared = values.reshape(shape).astype(np.float64, copy=False)
         for m, out, index in zip(measures, outs, indices, strict=True):
             out[:] = m.from_shared(shared[index], ranking)
 

@@ -96,8 +96,14 @@ def test_every_measure__of_several_models__is_that_of_each_alone(labels, ties):
     assert_as_alone(table, MODELS, measures=texts, ties=ties, order=order, item="item")
 
 
-@pytest.mark.parametrize("options", [{"undefined": "zero"}, {"groups": "with_relevant"}, {}])
-@pytest.mark.parametrize("models", [MODELS[:3], MODELS[2:], MODELS[::-1]])
+@pytest.mark.parametrize(
+    "options, models",
+    [
+        ({"undefined": "zero"}, MODELS[:3]),
+        ({"groups": "with_relevant"}, MODELS[2:]),
+        ({}, MODELS[::-1]),
+    ],
+)
 @pytest.mark.parametrize("weight", [None, "weight"])
 def test_auc__of_several_models__is_that_of_each_alone(options, models, weight):
     for labels in LABELS:
