@@ -327,10 +327,9 @@ def _run_night(
     """Run a night, print it and return its exit code."""
     from fastrank_eval.apps.cli.progress_bar import progress_bar
     from fastrank_eval.apps.nightly.label_pages import write_index
-    from fastrank_eval.apps.nightly.label_summary import nights_lines, nights_markdown
     from fastrank_eval.apps.nightly.pages import write_pages
     from fastrank_eval.apps.nightly.run import nightly as run_night
-    from fastrank_eval.apps.nightly.summary_files import night_dict
+    from fastrank_eval.apps.nightly.summary_files import night_dict, nights_lines, nights_markdown
     from fastrank_eval.results.report import printable
 
     configs = config.for_labels()

@@ -219,22 +219,13 @@ def trend(
 
 
 def counts(
-    name: str, title: str, nights: Sequence[Night], numbers: Sequence[float], percent: bool = False
+    name: str,
+    title: str,
+    nights: Sequence[Night],
+    numbers: Sequence[float],
+    text: Callable[[float], str] = rough_text,
 ) -> Chart:
-    """Draw a number of each night, such as its rows.
-
-    Parameters
-    ----------
-    name, title : str
-    nights : sequence of Night
-    numbers : sequence of float
-    percent : bool
-        Whether they are shares.
-    """
-
-    def text(value: float) -> str:
-        return percent_text(value, 4) if percent else rough_text(value)
-
+    """Draw a number of each night, such as its rows, in the form of `text`."""
     points = [
         _Point(night.date.toordinal(), number, text=f"{night.date}: {text(number)}")
         for night, number in zip(nights, numbers, strict=True)
@@ -274,7 +265,7 @@ def rows_and_rates(nights: Sequence[Night]) -> list[Chart]:
     """Draw the rows and the click rate of each night."""
     return [
         counts("rows", "Rows", nights, [night.quality.rows for night in nights]),
-        counts("ctr", "CTR", nights, [night.quality.ctr for night in nights], percent=True),
+        counts("ctr", "CTR", nights, [night.quality.ctr for night in nights], _percent),
     ]
 
 
@@ -457,6 +448,10 @@ def _runs(points: Sequence[_Point], gap: float) -> Iterator[list[_Point]]:
         run.append(point)
     if run:
         yield run
+
+
+def _percent(number: float) -> str:
+    return percent_text(number, 4)
 
 
 def _escaped(text: str) -> str:

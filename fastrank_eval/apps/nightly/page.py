@@ -33,6 +33,7 @@ from fastrank_eval.apps.nightly.quality import by_measure, calibration_verdict, 
 from fastrank_eval.apps.nightly.reproduce import next_steps
 from fastrank_eval.apps.nightly.text import (
     VerdictText,
+    capped,
     confidence_text,
     false_alarms,
     gate_texts,
@@ -123,7 +124,7 @@ def night_content(series: NightSeries) -> dict[str, Any]:
         "weekday": _DAYS[night.date.weekday()],
         "level": confidence_text(night),
         "sentences": sentences(night) or [meaning(night)],
-        "gate_texts": [*label_delay_texts(night), *_shortened(gate_texts(night))],
+        "gate_texts": [*label_delay_texts(night), *capped(gate_texts(night), _MAX_REASONS)],
         "sections": [
             *([("failing", "Failing slices")] if failing else []),
             *(each for each in _SECTIONS if optional.get(each[0], True)),
@@ -268,11 +269,6 @@ def _periods(
         [(row, of_periods(row.value)) for row in series.headline() if _key_of(row) in keys],
         [(value, of_periods(value)) for value in in_slices[:MAX_SLICES]],
     )
-
-
-def _shortened(reasons: Sequence[str]) -> list[str]:
-    remaining = len(reasons) - _MAX_REASONS
-    return [*reasons[:_MAX_REASONS], f"and {remaining} more"] if remaining > 0 else list(reasons)
 
 
 def page(nights: Sequence[Night], *, note: str = "", links: Links | None = None) -> str:

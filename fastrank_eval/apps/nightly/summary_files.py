@@ -1,4 +1,4 @@
-"""Write nights as JSON, Markdown and plain text."""
+"""Write nights, of one label or several, as JSON, Markdown and plain text."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import math
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from typing import Any
 from urllib.parse import quote
 
@@ -32,6 +32,7 @@ from fastrank_eval.apps.nightly.reproduce import next_steps
 from fastrank_eval.apps.nightly.text import (
     STATUSES,
     ago,
+    capped,
     confidence_of,
     confidence_text,
     gate_texts,
@@ -270,20 +271,20 @@ def night_markdown(
             models.append(f"* {_code(night.name_of(value.measure))} {', '.join(texts)}")
         models.append("")
     quality = night.quality
-    title = label_code(night) if night.label else escaped(night.title)
-    status = f"**{title}, {night.date}: {status_word(night)}**"
+    title = _code(night.label) if night.label else _escaped(night.title)
+    status = f"**{title}, {night.date}: {_status_word(night)}**"
     reason, *others = [text for text in sentences(night) if text not in known] or [""]
     parts = [
-        [f"{status}{page_link(page)}", ""],
-        [escaped(reason), ""] if reason else [],
+        [f"{status}{_page_link(page)}", ""],
+        [_escaped(reason), ""] if reason else [],
         [
             *(
-                f"* {escaped(text)}"
+                f"* {_escaped(text)}"
                 for text in (*others, *label_delay_texts(night), *gate_texts(night))
                 if text not in known
             ),
-            *(f"* not judged: {escaped(each)}" for each in not_judged(night)),
-            *(f"* {escaped(note)}" for note in night.notes if note not in known),
+            *(f"* not judged: {_escaped(each)}" for each in not_judged(night)),
+            *(f"* {_escaped(note)}" for note in night.notes if note not in known),
             *(f"* reproduce: {_code(step.command)}" for step in next_steps(night)[:1]),
         ],
         models,
@@ -320,9 +321,8 @@ def _largest_changes(night: Night) -> list[str]:
     if not changes:
         return []
     lines = ["**Slices that changed most**", ""]
-    lines += [f"* {_change_line(night, one)}" for one in changes[:_MAX_CHANGES_IN_TEXT]]
-    remaining = len(changes) - _MAX_CHANGES_IN_TEXT
-    return [*lines, f"* and {remaining} more"] if remaining > 0 else lines
+    texts = [_change_line(night, one) for one in changes]
+    return [*lines, *(f"* {text}" for text in capped(texts, _MAX_CHANGES_IN_TEXT))]
 
 
 def _worst_calibration(night: Night) -> list[str]:
@@ -330,7 +330,7 @@ def _worst_calibration(night: Night) -> list[str]:
     for name, slices, others in worst_slices(night):
         lines += [f"**Worst slices of** {_code(name)}", ""]
         lines += [
-            f"* {_code(one.slice)} of {_code(one.score)}: {escaped(slice_text(one))}"
+            f"* {_code(one.slice)} of {_code(one.score)}: {_escaped(slice_text(one))}"
             for one in slices
         ]
         lines += [f"* and {others} more"] if others else []
@@ -352,7 +352,7 @@ def _change_line(night: Night, one: TopChanges) -> str:
     )
 
 
-def night_texts(night: Night) -> list[str]:
+def _night_texts(night: Night) -> list[str]:
     """List problems, changes, label delay, gates and notes of a night."""
     texts = [
         *sentences(night),
@@ -375,8 +375,8 @@ def night_lines(night: Night, *, known: Collection[str] = ()) -> str:
     first = {v.score: v for v in reversed(night.values) if v.slice == "all"}
     values = [first[model] for model in night.models if model in first]
     numbers = "; ".join(f"{v.score} {night.name_of(v.measure)} {_number(v)}" for v in values)
-    lines = [f"{night.label or night.date} {status_word(night)}: {numbers or 'no labels yet'}"]
-    lines += [f"  {text}" for text in night_texts(night) if text not in known]
+    lines = [f"{night.label or night.date} {_status_word(night)}: {numbers or 'no labels yet'}"]
+    lines += [f"  {text}" for text in _night_texts(night) if text not in known]
     lines += [f"  {text}" for text in calibration_texts(night)]
     lines += [f"  reproduce: {step.command}" for step in next_steps(night)[:1]]
     return "".join(f"{printable(line)}\n" for line in lines)
@@ -393,7 +393,9 @@ def _composition_text(night: Night, kind: str, value: MeasureValue) -> str:
     one = find_composition(night, kind, value.score, value.measure)
     if one is None or value.measure != night.compositions[0].measure:
         return ""
-    return f" ({', '.join(f'{escaped(name)} {number}' for name, number in composition_parts(one))})"
+    return (
+        f" ({', '.join(f'{_escaped(name)} {number}' for name, number in composition_parts(one))})"
+    )
 
 
 def _since(kind: str) -> str:
@@ -408,17 +410,12 @@ def _legend(night: Night) -> str:
     return f"{level}; {marks}: significant, corrected for the number of comparisons (Holm)"
 
 
-def label_code(night: Night) -> str:
-    """Format the label of a night as a code span."""
-    return _code(night.label)
-
-
-def page_link(page: str | None) -> str:
+def _page_link(page: str | None) -> str:
     """Format a link to a page; empty without one."""
     return "" if page is None else f" [page]({quote(page, safe=_ADDRESS_CHARACTERS)})"
 
 
-def status_word(night: Night) -> str:
+def _status_word(night: Night) -> str:
     """Return the status of a night in words, in capitals if it is not fine."""
     name = status_name(night)
     # In small letters if nothing is to be done.
@@ -435,10 +432,111 @@ def _four_digits(number: float) -> str:
     return "undefined" if math.isnan(number) else amount(number, None, spare=_FORM)
 
 
-def escaped(text: str) -> str:
+def _escaped(text: str) -> str:
     """Escape text, so that it has no markup."""
     return _MARKUP.sub(r"\\\1", printable(text))
 
 
 def _code(text: str) -> str:
     return code_span(printable(text))
+
+
+#: Kinds of findings that do not depend on labels.
+_OF_ROWS = ("scores", "drift")
+
+
+def with_equal_findings(nights: Sequence[Night]) -> list[Night]:
+    """Make the findings of scores and columns equal that all labels have.
+
+    They lose the numbers of measures, which each label has for itself.
+    """
+    of_rows = [
+        [one.without_measure() if one.kind in _OF_ROWS else one for one in night.findings]
+        for night in nights
+    ]
+    return [
+        replace(
+            night,
+            findings=tuple(
+                bare if all(bare in each for each in of_rows) else one
+                for one, bare in zip(night.findings, own, strict=True)
+            ),
+        )
+        for night, own in zip(nights, of_rows, strict=True)
+    ]
+
+
+def _shared_texts(nights: Sequence[Night]) -> dict[str, str]:
+    """Map each text that several labels have to a line with these labels."""
+    labels: dict[str, list[str]] = {}
+    for night in nights:
+        for text in dict.fromkeys(_night_texts(night)):
+            labels.setdefault(text, []).append(night.label)
+    return {
+        text: text if len(of) == len(nights) else f"{', '.join(of)}: {text}"
+        for text, of in labels.items()
+        if len(of) > 1
+    }
+
+
+def nights_lines(nights: Sequence[Night]) -> str:
+    """Format the nights of all labels of one date as plain lines.
+
+    In a report of one label, these are its `night_lines`.
+
+    Parameters
+    ----------
+    nights : sequence of Night
+        One for each label.
+    """
+    if not nights[0].label:
+        return night_lines(nights[0])
+    nights = with_equal_findings(nights)
+    shared = _shared_texts(nights)
+    statuses = ", ".join(f"{night.label} {_status_word(night)}" for night in nights)
+    lines = [f"{nights[0].date} {_worst_status(nights)}: {statuses}", *shared.values()]
+    for night in nights:
+        lines += night_lines(night, known=shared).splitlines()
+    return "\n  ".join(map(printable, lines)) + "\n"
+
+
+def nights_markdown(
+    nights: Sequence[Night],
+    pages: Sequence[str | None],
+    index: str | None = None,
+    statuses: Sequence[Mapping[dt.date, str]] | None = None,
+) -> str:
+    """Format the nights of all labels of one date as Markdown for chat.
+
+    In a report of one label, this is its `night_markdown`.
+
+    Parameters
+    ----------
+    nights : sequence of Night
+        One for each label.
+    pages : sequence of (str or None)
+        The paths of their pages.
+    index : str, optional
+        The path of the page of all labels.
+    statuses : sequence of mapping, optional
+        The statuses of the nights before, as in `night_markdown`.
+    """
+    strips = statuses or [{} for _ in nights]
+    if not nights[0].label:
+        return night_markdown(nights[0], pages[0], strips[0])
+    nights = with_equal_findings(nights)
+    shared, first = _shared_texts(nights), nights[0]
+    words = ", ".join(f"{_code(night.label)} {_status_word(night)}" for night in nights)
+    title = f"{_escaped(first.title)}, {first.date}: {_worst_status(nights)}"
+    lines = [f"**{title}**{_page_link(index)}", "", words, ""]
+    lines += [f"* {_escaped(text)}" for text in shared.values()]
+    parts = ["\n".join(lines).rstrip("\n") + "\n"]
+    parts += [
+        night_markdown(night, page, strip, legend=night is nights[-1], known=shared)
+        for night, page, strip in zip(nights, pages, strips, strict=True)
+    ]
+    return "\n".join(parts)
+
+
+def _worst_status(nights: Sequence[Night]) -> str:
+    return _status_word(max(nights, key=lambda night: [*STATUSES].index(night.status)))

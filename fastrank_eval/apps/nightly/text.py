@@ -548,9 +548,7 @@ def sentences(night: Night) -> list[str]:
         result.append(f"{no_labels_text(night) or 'The night has no rows'}{gates}.")
     elif flags:
         meaning = STATUSES["data_quality"].meaning.removesuffix(".")
-        result.append(
-            f"{meaning}: {'; '.join(flags[:_MAX_SENTENCES])}{_more(len(flags) - _MAX_SENTENCES)}."
-        )
+        result.append(f"{meaning}: {_named(flags, _MAX_SENTENCES, '; ')}.")
     few_score_models = {
         one.score
         for one in night.findings
@@ -620,12 +618,10 @@ def _sentence(night: Night, finding: Finding, *others: Finding) -> str:
         since = day_text(first.since.isoformat(), night.date)
         parts.append(f"{word} {since} ({nights_text(first.nights)}).")
     if finding.kind == "change" and others:
-        names = [night.name_of(one.measure) for one in others[:_MAX_NAMED]]
-        named = ", ".join(names) + _more(len(others) - _MAX_NAMED)
-        parts.append(f"Also changed: {named}.")
+        parts.append(f"Also changed: {_named([night.name_of(one.measure) for one in others])}.")
     if finding.kind == "alarm" and others:
-        names = [f"{night.name_of(one.measure)}{_where(one)}" for one in others[:_MAX_NAMED]]
-        parts.append(f"Also: {', '.join(names)}{_more(len(others) - _MAX_NAMED)}.")
+        names = [f"{night.name_of(one.measure)}{_where(one)}" for one in others]
+        parts.append(f"Also: {_named(names)}.")
     if finding.kind == "gate" and finding.compared:
         parts.append(_other_slices(night, finding))
     return " ".join(filter(None, parts))
@@ -732,8 +728,7 @@ def _other_slices(night: Night, finding: Finding) -> str:
     worse = [one.slice for one in worst_first]
     if not worse:
         return f"Other {plural} show no regression."
-    named = ", ".join(worse[:_MAX_NAMED]) + _more(len(worse) - _MAX_NAMED)
-    return f"Other {plural} that are worse too: {named}."
+    return f"Other {plural} that are worse too: {_named(worse)}."
 
 
 def _subject(night: Night, finding: Finding) -> str:
@@ -793,5 +788,13 @@ def day_text(text: str, near: dt.date) -> str:
     return f"{date.day} {_MONTHS[date.month - 1]}{year}"
 
 
-def _more(number: int) -> str:
-    return f" and {number} more" if number > 0 else ""
+def capped(texts: Sequence[str], most: int) -> list[str]:
+    """Return the first texts, and the number of others."""
+    others = len(texts) - most
+    return [*texts[:most], *([f"and {others} more"] if others > 0 else [])]
+
+
+def _named(texts: Sequence[str], most: int = _MAX_NAMED, between: str = ", ") -> str:
+    """Join the first texts, and say how many others there are."""
+    others = len(texts) - most
+    return between.join(texts[:most]) + (f" and {others} more" if others > 0 else "")

@@ -17,11 +17,11 @@ import socket
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from ipaddress import IPv6Address
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
 from starlette.applications import Starlette
@@ -318,16 +318,6 @@ _HEADERS = {
 }
 
 
-class HistorySource(Protocol):
-    """A history that is opened for each page."""
-
-    def stamp(self) -> object:
-        """Return a value that changes with the history; None: do not cache."""
-
-    def open(self) -> AbstractContextManager[History]:
-        """Open the history."""
-
-
 class HistoryFile:
     """The history that a path names at the time of a request.
 
@@ -411,7 +401,7 @@ class PageCache:
 
 
 def web_view(
-    source: HistorySource,
+    source: HistoryFile,
     *,
     hosts: Sequence[str] = ("127.0.0.1", "localhost"),
 ) -> ASGIApp:
@@ -422,7 +412,7 @@ def web_view(
 
     Parameters
     ----------
-    source : HistorySource
+    source : HistoryFile
         Opens the history for each page: another file may have its path by then.
     hosts : sequence of str
         Allowed host names: ``"reports.example.org"``, ``"*.example.org"`` (any subdomain),
@@ -456,14 +446,14 @@ def web_view(
     return _Headers(TrustedHostMiddleware(application, names, www_redirect=False))
 
 
-def load_libraries(source: HistorySource) -> None:
+def load_libraries(source: HistoryFile) -> None:
     """Load the libraries of a page, for which the first request would wait.
 
     The latest night is drawn.
 
     Parameters
     ----------
-    source : HistorySource
+    source : HistoryFile
     """
     # A history that cannot be read now may be readable at the first request, which says why.
     with suppress(FastRankEvalError), source.open() as history:
@@ -491,7 +481,7 @@ class _Page(NamedTuple):
 class _Drawer:
     """Draws several pages at a time, each once."""
 
-    def __init__(self, source: HistorySource) -> None:
+    def __init__(self, source: HistoryFile) -> None:
         self._source, self._cache = source, PageCache()
         self._threads = asyncio.Semaphore(THREADS)
         #: Held while a page is drawn; a lock goes with the last request that waits for it.
@@ -543,12 +533,10 @@ def _nights(history: History, request: Request) -> str:
     links = WebLinks(label=history.label)
     content = nights_content(nights, earlier)
     if history.label and dates:
-        content |= labels_content(history, dates[-1], _home, history.label)
+        content |= labels_content(
+            history, dates[-1], lambda label: WebLinks(label=label).home(), history.label
+        )
     return _page("nights.html", **content, links=links)
-
-
-def _home(label: str) -> str:
-    return WebLinks(label=label).home()
 
 
 def _night(history: History, request: Request) -> str:

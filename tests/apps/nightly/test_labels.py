@@ -20,9 +20,9 @@ from fastrank_eval.apps.nightly import alarms, night_source, run
 from fastrank_eval.apps.nightly import run as nightly_run
 from fastrank_eval.apps.nightly.config import NightlyConfig, read_config
 from fastrank_eval.apps.nightly.history import History
-from fastrank_eval.apps.nightly.label_summary import nights_lines
 from fastrank_eval.apps.nightly.labels import folder_name
 from fastrank_eval.apps.nightly.night import Night
+from fastrank_eval.apps.nightly.summary_files import nights_lines
 from fastrank_eval.apps.nightly.web import HistoryFile, web_view
 from tests.apps.nightly.test_notify import TABLE, Receiver, receiver
 from tests.support.asgi_client import Client

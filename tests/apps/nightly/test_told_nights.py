@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from fastrank_eval.apps.nightly.label_summary import nights_lines, nights_markdown
 from fastrank_eval.apps.nightly.night import (
     NO_ROWS,
     CompositionChange,
@@ -23,7 +22,12 @@ from fastrank_eval.apps.nightly.night import (
     NightDrift,
 )
 from fastrank_eval.apps.nightly.page import page
-from fastrank_eval.apps.nightly.summary_files import night_lines, night_markdown
+from fastrank_eval.apps.nightly.summary_files import (
+    night_lines,
+    night_markdown,
+    nights_lines,
+    nights_markdown,
+)
 from tests.apps.nightly.test_page import planted, tiny
 from tests.support.html_elements import elements, told_by
 from tests.support.sample_nights import EMPTY, few, month
