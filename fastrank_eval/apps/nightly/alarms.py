@@ -20,7 +20,14 @@ from fastrank_eval.apps.nightly.compare_nights import (
     first_names,
 )
 from fastrank_eval.apps.nightly.history import History
-from fastrank_eval.apps.nightly.night import Finding, GateOutcome, Night, NightDifference, Settings
+from fastrank_eval.apps.nightly.night import (
+    Finding,
+    GateOutcome,
+    Night,
+    NightDifference,
+    Settings,
+    first_that_holds,
+)
 from fastrank_eval.apps.nightly.text import day_text, nights_text
 from fastrank_eval.measures.parser import measure as measure_of
 from fastrank_eval.results.gates import ALL
@@ -139,13 +146,13 @@ def _notes(
 
 
 def _not_judged(night: Night, since: dt.date | None) -> str:
-    if since is not None and night.date < since:
-        return f"alarm_since is {since}"
-    if night.quality.flags or not night.quality.rows:
-        return "the rows of this night did not pass the checks"
-    if night.provisional:
-        return "the labels of this night are not complete"
-    return ""
+    reasons = {
+        f"alarm_since is {since}": since is not None and night.date < since,
+        "the rows of this night did not pass the checks": night.quality.flags
+        or not night.quality.rows,
+        "the labels of this night are not complete": night.provisional,
+    }
+    return first_that_holds(reasons)
 
 
 def _sequences(night: Night, since: dt.date | None, history: History) -> Mapping[_Key, _Sequence]:

@@ -28,6 +28,7 @@ from fastrank_eval.apps.nightly.night import (
     Night,
     NightDifference,
     Settings,
+    first_that_holds,
 )
 from fastrank_eval.apps.nightly.text import NOT_JUDGED, reads_measures, worst_first
 from fastrank_eval.engine.records import MeasureValue
@@ -282,23 +283,20 @@ def _comparable(
 ) -> EarlierNight:
     if not night.has_labels:
         return EarlierNight(None, "the night has no labels yet")
-    if earlier is None or not earlier.quality.rows:
-        reason = f"history has no rows of {date}"
-        if earlier is not None and earlier.unlabelled_rows:
-            reason = f"no row of {date} has a label"
-        return EarlierNight(None, reason, incomparable=earlier is not None)
-    if earlier.status == "data_quality":
-        return EarlierNight(None, f"the rows of {date} did not pass the checks", incomparable=True)
-    if not earlier.has_labels:
-        return EarlierNight(None, f"{date} was judged without labels", incomparable=True)
-    if has_one_class(earlier):
-        return EarlierNight(None, f"the labels of {date} are of one class", incomparable=True)
-    different = convention_differences(night, earlier)
-    if different:
-        reason = f"conventions differ from {date}: {', '.join(different)}"
-        return EarlierNight(None, reason, incomparable=True)
-    earlier, reason = with_comparable_labels(night, earlier, history)
-    return EarlierNight(earlier, reason, incomparable=earlier is None)
+    if earlier is None:
+        return EarlierNight(None, f"history has no rows of {date}")
+    rows, different = earlier.quality.rows, convention_differences(night, earlier)
+    reasons = {
+        f"no row of {date} has a label": not rows and earlier.unlabelled_rows,
+        f"history has no rows of {date}": not rows,
+        f"the rows of {date} did not pass the checks": earlier.status == "data_quality",
+        f"{date} was judged without labels": not earlier.has_labels,
+        f"the labels of {date} are of one class": has_one_class(earlier),
+        f"conventions differ from {date}: {', '.join(different)}": different,
+    }
+    reason = first_that_holds(reasons)
+    found, reason = (None, reason) if reason else with_comparable_labels(night, earlier, history)
+    return EarlierNight(found, reason, incomparable=found is None)
 
 
 def convention_differences(night: Night, earlier: Night) -> tuple[str, ...]:

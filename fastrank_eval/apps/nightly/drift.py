@@ -223,8 +223,10 @@ def distributions_from_bytes(content: bytes, name: str) -> Distributions:
         return distributions
 
 
-class Reference:
-    """The distributions of earlier nights whose rows passed the checks.
+def compare_with_nights(
+    history: History, night: Night, nights: int, distributions: Distributions
+) -> tuple[list[NightDrift], list[str]]:
+    """Compare a night with earlier nights whose rows passed the checks.
 
     Nights with another condition on rows are left out, and scores of another expression.
 
@@ -235,87 +237,88 @@ class Reference:
         Only its date and conventions are read.
     nights : int
         The most earlier nights, of twice as many days.
+    distributions : dict
+        Of the night.
 
-    Attributes
-    ----------
+    Returns
+    -------
+    drift : list of NightDrift
+        All rows first.
     notes : list of str
         A note on the nights that cannot be read.
     """
+    unread: list[dt.date] = []
+    #: The latest night first, and whether it failed.
+    earlier_ones: dict[DriftKey, list[tuple[bool, Distribution]]] = {}
+    for earlier in history.before(night.date, 2 * nights):
+        date, content = earlier.date, history.state(earlier.date, KIND)
+        passed = earlier.status != "data_quality" and earlier.quality.rows
+        where = night.conventions.get("where")
+        if not passed or content is None or earlier.conventions.get("where") != where:
+            continue
+        try:
+            stored = distributions_from_bytes(content, f"the drift state of {date}")
+        except SourceError:
+            unread.append(date)
+            continue
+        failed = {
+            (one.name, one.by or "", one.slice)
+            for one in earlier.drift
+            if one.verdict == "failed" or one.distinct < 2
+        }
+        for key, each in stored.items():
+            if earlier.expressions.get(key.name) == night.expressions.get(key.name):
+                earlier_ones.setdefault(key, []).append((key in failed, each))
+    notes = [f"drift: {left_out(unread, *_UNREAD)}"] if unread else []
+    return [
+        _drift(key, each, _usual_nights(earlier_ones.get(key, []), nights))
+        for key, each in distributions.items()
+    ], notes
 
-    def __init__(self, history: History, night: Night, nights: int) -> None:
-        unread: list[dt.date] = []
-        self._most = nights
-        #: The latest night first, and whether it failed.
-        self._nights: dict[DriftKey, list[tuple[bool, Distribution]]] = {}
-        for earlier in history.before(night.date, 2 * nights):
-            date, content = earlier.date, history.state(earlier.date, KIND)
-            passed = earlier.status != "data_quality" and earlier.quality.rows
-            where = night.conventions.get("where")
-            if not passed or content is None or earlier.conventions.get("where") != where:
-                continue
-            try:
-                distributions = distributions_from_bytes(content, f"the drift state of {date}")
-            except SourceError:
-                unread.append(date)
-                continue
-            failed = {
-                (one.name, one.by or "", one.slice)
-                for one in earlier.drift
-                if one.verdict == "failed" or one.distinct < 2
-            }
-            for key, each in distributions.items():
-                if earlier.expressions.get(key.name) == night.expressions.get(key.name):
-                    self._nights.setdefault(key, []).append((key in failed, each))
-        self.notes = [f"drift: {left_out(unread, *_UNREAD)}"] if unread else []
 
-    def compare(self, distributions: Distributions) -> list[NightDrift]:
-        """Compare the distributions of a night with the reference, all rows first."""
-        return [self._drift(key, each) for key, each in distributions.items()]
+def _usual_nights(nights: Sequence[tuple[bool, Distribution]], most: int) -> list[Distribution]:
+    """Return the nights that did not fail, back to a change that lasted."""
+    usual: list[Distribution] = []
+    for failed, run in groupby(nights, key=itemgetter(0)):
+        found = [each for _, each in run]
+        lasted = failed and len(found) >= min(_LASTING, most)
+        usual += found if lasted or not failed else []
+        if lasted:
+            break
+    return usual[:most]
 
-    def _usual_nights(self, key: DriftKey) -> list[Distribution]:
-        """Return the nights that did not fail, back to a change that lasted."""
-        usual: list[Distribution] = []
-        for failed, run in groupby(self._nights.get(key, []), key=itemgetter(0)):
-            nights = [each for _, each in run]
-            lasted = failed and len(nights) >= min(_LASTING, self._most)
-            usual += nights if lasted or not failed else []
-            if lasted:
-                break
-        return usual[: self._most]
 
-    def _drift(self, key: DriftKey, night: Distribution) -> NightDrift:
-        count = night.count
-        drift = NightDrift(
-            name=key.name,
-            by=key.by or None,
-            slice=key.slice,
-            rows=night.rows,
-            nulls=night.rows - count,
-            distinct=night.bins.distinct,
-            median=night.median,
-            mode_share=night.mode_share,
-        )
-        nights = self._usual_nights(key)
-        if not nights:
-            return drift
-        bins = merge_bins([each.bins for each in nights], _BINS)
-        reference = Distribution(sum(each.rows for each in nights), bins)
-        reference_rows = reference.count
-        distance = drift_between(bins, night.bins)
-        # Not of all nights: else a second night outside [0, 1] would not fail.
-        inside = sum(not each.outside for each in nights)
-        probability = reference_rows > 0 and count > 0 and 2 * inside > len(nights)
-        return replace(
-            drift,
-            psi=distance.psi,
-            ks=distance.ks,
-            out_of_range=night.outside / count if probability else math.nan,
-            nights=len(nights),
-            reference_rows=reference_rows,
-            reference_nulls=reference.rows - reference_rows,
-            reference_median=reference.median,
-            reference_mode_share=reference.mode_share,
-        )
+def _drift(key: DriftKey, night: Distribution, nights: Sequence[Distribution]) -> NightDrift:
+    count = night.count
+    drift = NightDrift(
+        name=key.name,
+        by=key.by or None,
+        slice=key.slice,
+        rows=night.rows,
+        nulls=night.rows - count,
+        distinct=night.bins.distinct,
+        median=night.median,
+        mode_share=night.mode_share,
+    )
+    if not nights:
+        return drift
+    bins = merge_bins([each.bins for each in nights], _BINS)
+    reference = Distribution(sum(each.rows for each in nights), bins)
+    distance = drift_between(bins, night.bins)
+    # Not of all nights: else a second night outside [0, 1] would not fail.
+    inside = sum(not each.outside for each in nights)
+    probability = reference.count > 0 and count > 0 and 2 * inside > len(nights)
+    return replace(
+        drift,
+        psi=distance.psi,
+        ks=distance.ks,
+        out_of_range=night.outside / count if probability else math.nan,
+        nights=len(nights),
+        reference_rows=reference.count,
+        reference_nulls=reference.rows - reference.count,
+        reference_median=reference.median,
+        reference_mode_share=reference.mode_share,
+    )
 
 
 #: Why a night is left out, and why several are.

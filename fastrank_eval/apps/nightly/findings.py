@@ -285,11 +285,9 @@ def _limited_number(finding: Finding, field: str, counted: bool, night: Night, k
     if field == "p_adjusted":
         return finding.p_adjusted
     key = finding.score, finding.slice, finding.measure
-    for row in (night.value_of(*key), night.difference_of(kind, *key)):
-        number = None if row is None else field_of(row, field)
-        if number is not None:
-            return number
-    return math.nan
+    rows = filter(None, (night.value_of(*key), night.difference_of(kind, *key)))
+    numbers = (field_of(row, field) for row in rows)
+    return next((number for number in numbers if number is not None), math.nan)
 
 
 def _with_since(date: dt.date, finding: Finding, earlier: Sequence[Night]) -> Finding:

@@ -6,13 +6,13 @@ import datetime as dt
 import json
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 from urllib.parse import quote
 
 from fastrank_eval._lib.arguments import typed
@@ -32,7 +32,7 @@ from fastrank_eval.apps.nightly.documents import (
     with_saved_periods,
     write_tables,
 )
-from fastrank_eval.apps.nightly.night import Night, NightDifference, SavedStates
+from fastrank_eval.apps.nightly.night import Night, NightDifference, SavedStates, first_that_holds
 
 #: Marks the file as a history, so that the database of another program is refused: "frEh".
 APPLICATION_ID = 0x66724568
@@ -42,6 +42,7 @@ VERSION = 14
 _PERIODS = "periods"
 #: Days for which the values of a provisional night are kept.
 _PROVISIONAL_DAYS = 28
+_T = TypeVar("_T")
 _FIRST, _LAST = dt.date.min, dt.date.max
 _RESTORE = "Take the file from a backup, or name another and run its nights again."
 #: The most bytes of a value in SQLite.
@@ -317,15 +318,12 @@ class History:
 
     def statuses(self, first: dt.date, last: dt.date) -> dict[dt.date, str]:
         """Return the status of each night from `first` to `last`."""
-        found = self._by_date("status", first, last)
-        with self._reading():
-            return {date: checked_status(status) for date, status in found.items()}
+        return self._by_date("status", first, last, checked_status)
 
     def write_times(self, first: dt.date, last: dt.date) -> dict[dt.date, dt.datetime]:
         """Return the time at which each night from `first` to `last` was written."""
-        with self._reading():
-            found = self._by_date("json_extract(document, '$.written_at')", first, last)
-            return {date: dt.datetime.fromisoformat(time) for date, time in found.items()}
+        column = "json_extract(document, '$.written_at')"
+        return self._by_date(column, first, last, dt.datetime.fromisoformat)
 
     def differences(
         self, kind: str, first: dt.date | None = None, last: dt.date | None = None
@@ -355,7 +353,7 @@ class History:
 
     def repeats(self, first: dt.date, last: dt.date) -> dict[dt.date, dt.date]:
         """Map nights to the earlier night with the same rows."""
-        fingerprints = self._by_date("fingerprint", first, last)
+        fingerprints = self._by_date("fingerprint", first, last, str)
         earlier = {date: self.repeated(text, date) for date, text in fingerprints.items()}
         return {date: other for date, other in earlier.items() if other is not None}
 
@@ -407,10 +405,12 @@ class History:
             self.label, first or _FIRST, last or _LAST,
         )  # fmt: skip
 
-    def _by_date(self, column: str, first: dt.date, last: dt.date) -> dict[dt.date, Any]:
+    def _by_date(
+        self, column: str, first: dt.date, last: dt.date, read: Callable[[str], _T]
+    ) -> dict[dt.date, _T]:
         with self._reading():
             rows = self._nights(f"date, {column}", first, last)
-            return {dt.date.fromisoformat(date): value for date, value in rows}
+            return {dt.date.fromisoformat(date): read(value) for date, value in rows}
 
     def _records(
         self,
@@ -482,26 +482,25 @@ class History:
 
     def _why(self, error: sqlite3.Error) -> str:
         code = getattr(error, "sqlite_errorname", "")
-        if code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-            return (
-                f"another run has locked it for more than {self._patience:g} seconds. Wait until "
-                "it ends, or stop it, and start again."
-            )
-        if code == "SQLITE_NOTADB":
-            return "it is no SQLite database. Name another file."
-        if self.path.is_dir():
-            return "it is a folder; name the file in it, such as history.db."
-        if not self.path.parent.is_dir():
-            return f"folder {str(self.path.parent)!r} does not exist; create it first."
-        if self.readonly and not self.path.exists():
-            return "there is no such file; 'fastrank-eval nightly' makes it."
-        if self.readonly and code.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN")):
-            return (
-                "a run was killed while it wrote, or the file is not readable. Open it once with "
-                "write permission ('fastrank-eval nightly' does), which undoes the unfinished run."
-            )
+        unreadable = self.readonly and code.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN"))
+        reasons = {
+            f"another run has locked it for more than {self._patience:g} seconds. Wait until it "
+            "ends, or stop it, and start again.": code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")),
+            "it is no SQLite database. Name another file.": code == "SQLITE_NOTADB",
+            "it is a folder; name the file in it, such as history.db.": self.path.is_dir(),
+            f"folder {str(self.path.parent)!r} does not exist; create it first.": (
+                not self.path.parent.is_dir()
+            ),
+            "there is no such file; 'fastrank-eval nightly' makes it.": (
+                self.readonly and not self.path.exists()
+            ),
+            "a run was killed while it wrote, or the file is not readable. Open it once with write "
+            "permission ('fastrank-eval nightly' does), which undoes the unfinished run.": (
+                unreadable
+            ),
+        }
         remedy = f" {_RESTORE}" if code in ("", "SQLITE_CORRUPT", "SQLITE_ERROR") else ""
-        return f"{error}.{remedy}"
+        return first_that_holds(reasons) or f"{error}.{remedy}"
 
     @contextmanager
     def _snapshot(self) -> Iterator[None]:

@@ -238,9 +238,8 @@ def gate_so_far(outcome: GateOutcome, night: Night, gates: Settings) -> GateOutc
         A gate on the number of rows or groups alone fails the night, and so does every gate with
         ``provisional = "fail"``.
     """
-    if outcome.passed or not night.provisional or gates.provisional == "fail":
-        return outcome
-    if not reads_measures(outcome):
+    counts = not night.provisional or gates.provisional == "fail" or not reads_measures(outcome)
+    if outcome.passed or counts:
         return outcome
     if outcome.reason == NO_ROWS:
         return replace(outcome, passed=True)

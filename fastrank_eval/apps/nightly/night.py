@@ -17,6 +17,12 @@ from fastrank_eval.measures.parser import find_computed
 from fastrank_eval.measures.parser import measure as measure_of
 from fastrank_eval.results.gates import ALL
 
+
+def first_that_holds(texts: Mapping[str, object]) -> str:
+    """Return the first text whose condition holds; empty if none does."""
+    return next((text for text, holds in texts.items() if holds), "")
+
+
 #: Earlier nights that each night is compared with, and how many days they lie before it.
 EARLIER = {"yesterday": 1, "last_week": 7}
 #: Kinds of difference, in the order of the page.
@@ -482,14 +488,13 @@ class Night:
     @property
     def label_column(self) -> str | None:
         """The column of labels."""
-        label: str | None = self.conventions.get("columns", {}).get("label")
-        return label
+        columns: Mapping[str, str] = self.conventions.get("columns", {})
+        return columns.get("label")
 
     @property
     def expressions(self) -> Mapping[str, str]:
         """The expression of each computed score."""
-        expressions: Mapping[str, str] = self.conventions.get("score", {})
-        return expressions
+        return dict(self.conventions.get("score", {}))
 
     @property
     def gates_not_judged(self) -> set[str]:
@@ -499,8 +504,7 @@ class Night:
     @property
     def requested(self) -> Mapping[str, str]:
         """Computed measure by the name that was requested, where they differ."""
-        names: Mapping[str, str] = self.conventions.get("requested", {})
-        return names
+        return dict(self.conventions.get("requested", {}))
 
     def name_of(self, measure: str) -> str:
         """Return the name of a measure in reports: the one that was asked for."""

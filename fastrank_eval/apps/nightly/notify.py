@@ -56,11 +56,8 @@ def wants_message(webhook: Settings, status: str, before: str | None) -> bool:
     before : str or None
         The status of the night before it in the history.
     """
-    if webhook.when == "always":
-        return True
-    if webhook.when == "failure":
-        return status in _FAILURES
-    return status != (before or "fine")
+    changed = status != (before or "fine")
+    return bool({"always": True, "failure": status in _FAILURES, "change": changed}[webhook.when])
 
 
 def webhook_url(webhook: Settings, environment: Mapping[str, str] = os.environ) -> str:

@@ -52,7 +52,7 @@ from fastrank_eval.apps.nightly.drift import (
     DISTRIBUTION,
     KIND,
     Distributions,
-    Reference,
+    compare_with_nights,
     distributions_from_bytes,
     distributions_of,
     distributions_to_bytes,
@@ -83,6 +83,7 @@ from fastrank_eval.apps.nightly.night import (
     Finding,
     Night,
     SavedStates,
+    first_that_holds,
 )
 from fastrank_eval.apps.nightly.night_source import NightSource, open_night, without_label_slices
 from fastrank_eval.apps.nightly.periods import states_of
@@ -485,18 +486,16 @@ def _compare_and_judge(evaluated: NightRun, config: NightlyConfig, history: Hist
         for kind, each in earlier.items()
         if each.incomparable
     ]
-    reference = Reference(history, night, limits.nights)
     distributions = evaluated.distributions
     if night.provisional:
         distributions = without_label_slices(distributions, config.options["label"])
-    drift, drift_findings = judge_drift(
-        reference.compare(distributions), limits, config.models, evaluated.few_scores
-    )
+    drift, drift_notes = compare_with_nights(history, night, limits.nights, distributions)
+    drift, drift_findings = judge_drift(drift, limits, config.models, evaluated.few_scores)
     night = replace(
         night,
         compared=tuple(without_praise(chain(night.compared, *since), night)),
         quality=quality,
-        notes=(*night.notes, *notes, *reference.notes),
+        notes=(*night.notes, *notes, *drift_notes),
         drift=tuple(drift),
     )
     judged_gates = gate_outcomes(night, config.gates, earlier)
@@ -520,12 +519,11 @@ def _compare_and_judge(evaluated: NightRun, config: NightlyConfig, history: Hist
         "regression": not all(gate.passed for gate in gates),
         "provisional": night.provisional,
         "changed": not all(finding.condition for finding in findings),
-        "fine": True,
     }
     return replace(
         night,
         gates=tuple(gates),
-        status=next(status for status, is_reached in reached.items() if is_reached),
+        status=first_that_holds(reached) or "fine",
         findings=by_importance(findings),
         notes=(*night.notes, *alarm_notes),
     )

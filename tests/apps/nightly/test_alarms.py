@@ -197,13 +197,6 @@ def test_nights__that_cannot_be_compared__are_left_out(history: History) -> None
     assert outcome.reason == "not judged: the rows of this night did not pass the checks"
 
 
-@pytest.mark.parametrize("se", [0.0, math.nan, math.inf])
-def test_differences__without_an_error__are_not_watched(history: History, se: float) -> None:
-    judged = run(history, 20, {ALL_ROWS: (16, 5.0)}, se=se)
-    assert failed(judged) == []
-    assert judged[19][0].reason.startswith("not judged: history has 0 of")
-
-
 @pytest.mark.parametrize("se", [0.0, math.nan])
 def test_night__without_an_error_among_others__is_left_out(history: History, se: float) -> None:
     """An error of 0 is null: such a night has no weight, however far it is from the others."""

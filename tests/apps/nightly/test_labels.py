@@ -438,14 +438,6 @@ def test_label__whose_labels_come_later__is_judged_again_alone(folder: Path) -> 
         assert history.labels() == ("click", "order")
 
 
-def test_only_a_label_of_late_labels__is_provisional(folder: Path) -> None:
-    text = SEVERAL + '[labels.order]\nlabels_complete_after = "366d"\n'
-    config, now = read(folder, text), dt.datetime(2026, 11, 2, 5, tzinfo=dt.UTC)
-    outcomes = nightly_run.nightly(config, dt.date(2026, 11, 1), now=now)
-    assert [each.night.status for each in outcomes] == ["fine", "provisional"]
-    assert "\n    labels are complete" in nights_lines([each.night for each in outcomes])
-
-
 @pytest.mark.parametrize("arguments,runs", [((), 3), (("--no-labels",), 2)])
 def test_columns_of_drift__are_read_once_for_all_labels(
     folder: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], runs: int

@@ -177,17 +177,6 @@ def test_merged__nights_that_keep_less__are_merged_in_what_all_keep() -> None:
         assert set(gauc) <= set(told(found.values))
 
 
-def test_merged__empty_night__adds_nothing() -> None:
-    log = a_log(7)
-    empty = {name: pa.array(column)[:0] for name, column in log.items()}
-    night, nothing = evaluated(log), evaluated(empty)
-    both, alone = merged(kept([nothing, night]), 0.95), merged(kept([night]), 0.95)
-    assert repr(both.values) == repr(alone.values)
-    assert both.dates == (WEEK[1],)
-    assert merged(kept([nothing]), 0.95).values == ()
-    assert kept([nothing])[WEEK[0]].fingerprint == ""
-
-
 def shown(day: int, done: Evaluation, **changes: Any) -> Night:
     quality = NightQuality(done.totals.overall.rows(), 1, 1, 0.5, 1.0, 0.0, 0.0)
     return a_night(

@@ -283,6 +283,12 @@ def test_slice_that_fails__is_first_on_the_page_and_in_markdown(night: Night, ca
         case.check(told_by(page([changed]))[:6])
 
 
+def in_side(night: Night) -> tuple[Any, Any]:
+    """The difference and the value of score_b in slot=side."""
+    key = "score_b", "slot=side", "GAUC"
+    return night.difference_of("baseline", *key), night.value_of(*key)
+
+
 def told(night: Night, *gates: str, **changes: Any) -> list[str]:
     """What is said of a night with these gates alone."""
     of = replace(night, **changes)
@@ -296,14 +302,7 @@ def test_sentence__of_every_kind_of_gate(night: Night, case: Case) -> None:
 
 
 def test_sentence__of_slices_that_fail__names_the_worst_with_numbers(night: Night) -> None:
-    line = next(
-        d
-        for d in night.compared
-        if (d.kind, d.slice, d.measure) == ("baseline", "slot=side", "GAUC")
-    )
-    value = next(
-        v for v in night.values if (v.score, v.slice, v.measure) == ("score_b", "slot=side", "GAUC")
-    )
+    line, value = in_side(night)
     ends = {"slot=a": (-0.021, -0.020), "slot=dead": (-0.35, -0.25), "slot=few": (-0.9, -0.015)}
     changes: dict[str, Any] = {
         "values": [*night.values, *(replace(value, slice=slice_) for slice_ in ends)],
@@ -328,14 +327,7 @@ def test_sentence__of_slices_that_fail__names_the_worst_with_numbers(night: Nigh
 def test_findings__of_more_failures_than_are_kept__have_all_rows_and_every_measure(
     night: Night,
 ) -> None:
-    line = next(
-        d
-        for d in night.compared
-        if (d.kind, d.slice, d.measure) == ("baseline", "slot=side", "GAUC")
-    )
-    value = next(
-        v for v in night.values if (v.score, v.slice, v.measure) == ("score_b", "slot=side", "GAUC")
-    )
+    line, value = in_side(night)
     small = replace(line, delta=-0.03, ci_low=-0.031, ci_high=-0.029)
     names = [f"slot={n}" for n in range(104)]
     lines = [replace(small, slice=name) for name in names]
