@@ -68,9 +68,8 @@ def with_compositions(night: Night, history: History) -> Night:
 def find_composition(night: Night, kind: str, score: str, measure: str) -> CompositionChange | None:
     """Find the decomposition of a change on all rows."""
     key = kind, score, measure
-    return next(
-        (one for one in night.compositions if (one.kind, one.score, one.measure) == key), None
-    )
+    found = (one for one in night.compositions if (one.kind, one.score, one.measure) == key)
+    return next(found, None)
 
 
 def composition_parts(one: CompositionChange) -> list[tuple[str, str]]:

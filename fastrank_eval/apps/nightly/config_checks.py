@@ -12,7 +12,7 @@ from fastrank_eval._lib.arguments import integer, number, one_of
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError, near
 from fastrank_eval.apps.nightly.display_names import with_standard_errors
-from fastrank_eval.apps.nightly.night import Settings
+from fastrank_eval.apps.nightly.night import Settings, first_that_holds
 from fastrank_eval.apps.nightly.periods import (
     MAX_NIGHTS,
     check_date_fields,
@@ -367,37 +367,52 @@ class _Problem(NamedTuple):
     value: object = None
 
 
-def _contradictions(tables: _Tables) -> Iterator[_Problem]:
-    """Yield the keys that other keys contradict."""
-    models, gates = tables["models"], tables["gates"]
+def _contradictions(tables: _Tables) -> list[_Problem]:
+    """Return the keys that other keys contradict."""
+    models, gates, columns = tables["models"], tables["gates"], tables["columns"]
     scores, baseline, alarm = models["scores"], models["baseline"], gates["alarm"]
-    if baseline is not None and baseline not in scores:
-        names = ", ".join(map(repr, scores))
-        reason = f"is none of the models {names}.{near(baseline, scores)}"
-        yield _Problem("models", "baseline", "models", reason)
-    elif baseline is not None and len(scores) < 2:
-        reason = "there is no other model to compare with it; add one to scores, or leave it out."
-        yield _Problem("models", "baseline", "models", reason)
-    for part in ("label", "weight"):
-        if tables["columns"][part] in scores:
-            yield _Problem("columns", part, "models", "is a model too; name another column.")
-    for name in tables["drift"]["columns"]:
-        if name in scores:
-            reason = f"has the model {name!r}, whose scores are compared anyway; leave it out."
-            yield _Problem("drift", "columns", "models", reason)
-    if tables["evaluate"]["ties"] == "item" and tables["columns"]["item"] is None:
-        reason = "needs the column of item ids; add item to [columns]."
-        yield _Problem("evaluate", "ties", "columns", reason)
-    if alarm is not None and baseline is None:
-        reason = "watches differences from the baseline, and there is none; name one in [models]."
-        yield _Problem("gates", "alarm", "models", reason)
-    if alarm is None and gates["alarm_since"] is not None:
-        reason = 'is the first night of an alarm, and there is none; write alarm = "sequence" too.'
-        yield _Problem("gates", "alarm_since", "models", reason)
-    if gates["provisional"] is not None and tables["source"]["labels_complete_after"] is None:
-        reason = "is for nights whose labels are not complete, and every night counts as complete; "
-        reason += "write labels_complete_after in [source] too."
-        yield _Problem("gates", "provisional", "source", reason)
+    known, names = baseline in (None, *scores), ", ".join(map(repr, scores))
+    none_is_late = tables["source"]["labels_complete_after"] is None
+    is_model = "is a model too; name another column."
+    problems = {
+        _Problem(
+            *("models", "baseline", "models"),
+            f"is none of the models {names}.{near(baseline or '', scores)}",
+        ): not known,
+        _Problem(
+            *("models", "baseline", "models"),
+            "there is no other model to compare with it; add one to scores, or leave it out.",
+        ): known and baseline is not None and len(scores) < 2,
+        _Problem("columns", "label", "models", is_model): columns["label"] in scores,
+        _Problem("columns", "weight", "models", is_model): columns["weight"] in scores,
+    }
+    problems |= {
+        _Problem(
+            *("drift", "columns", "models"),
+            f"has the model {name!r}, whose scores are compared anyway; leave it out.",
+        ): name in scores
+        for name in tables["drift"]["columns"]
+    }
+    problems |= {
+        _Problem(
+            *("evaluate", "ties", "columns"),
+            "needs the column of item ids; add item to [columns].",
+        ): tables["evaluate"]["ties"] == "item" and columns["item"] is None,
+        _Problem(
+            *("gates", "alarm", "models"),
+            "watches differences from the baseline, and there is none; name one in [models].",
+        ): alarm is not None and baseline is None,
+        _Problem(
+            *("gates", "alarm_since", "models"),
+            'is the first night of an alarm, and there is none; write alarm = "sequence" too.',
+        ): alarm is None and gates["alarm_since"] is not None,
+        _Problem(
+            *("gates", "provisional", "source"),
+            "is for nights whose labels are not complete, and every night counts as complete; "
+            "write labels_complete_after in [source] too.",
+        ): gates["provisional"] is not None and none_is_late,
+    }
+    return [problem for problem, holds in problems.items() if holds]
 
 
 def _check_source(source: dict[str, Any], errors: ConfigErrors) -> None:
@@ -519,30 +534,19 @@ def _problem_of(
     term: Term, baseline: object, by: Sequence[str], slicings: Sequence[tuple[str, ...]]
 ) -> str:
     """Say why no night has a value of a gate; ... is any baseline."""
-    if term.field in _NOT_STORED:
-        return (
-            f"a nightly report does not keep {term.field}; use 'fastrank-eval compare' or "
-            "'fastrank-eval evaluate' for it."
-        )
-    compared = term.field in COMPARISON_FIELDS
-    if compared and baseline is None:
-        return (
-            f"{term.field} is a difference from a baseline, and there is none: name one in "
-            "[models]. For differences from earlier nights, write the gate in fail_if_yesterday or "
-            "fail_if_last_week."
-        )
-    if compared and term.score == baseline:
-        return (
-            f"{term.field} is a difference from the baseline, and {baseline!r} is the baseline; "
-            "name another model, or leave it out for every model."
-        )
-    if term.slice == ALL:
-        return ""
-    if not by:
-        shown = "[*]" if term.slice is None else repr(term.slice)
-        return f"there are no slices, such as {shown}; add the column to [slices] by."
+    compared, sliced = term.field in COMPARISON_FIELDS, term.slice != ALL
+    shown = "[*]" if term.slice is None else repr(term.slice)
     columns = tuple(match[1] for match in _LABEL_PART.finditer(term.slice or ""))
-    if term.slice is not None and columns not in slicings:
-        shown = ", ".join(map(repr, by))
-        return f"no slicing of [slices] gives a slice {term.slice!r}; the slicings are {shown}."
-    return ""
+    reasons = {
+        f"a nightly report does not keep {term.field}; use 'fastrank-eval compare' or "
+        "'fastrank-eval evaluate' for it.": term.field in _NOT_STORED,
+        f"{term.field} is a difference from a baseline, and there is none: name one in [models]. "
+        "For differences from earlier nights, write the gate in fail_if_yesterday or "
+        "fail_if_last_week.": compared and baseline is None,
+        f"{term.field} is a difference from the baseline, and {baseline!r} is the baseline; name "
+        "another model, or leave it out for every model.": compared and term.score == baseline,
+        f"there are no slices, such as {shown}; add the column to [slices] by.": sliced and not by,
+        f"no slicing of [slices] gives a slice {shown}; the slicings are "
+        f"{', '.join(map(repr, by))}.": sliced and term.slice and columns not in slicings,
+    }
+    return first_that_holds(reasons)

@@ -17,6 +17,7 @@ from fastrank_eval.apps.nightly.compare_nights import (
     NIGHTS,
     NORMAL,
     JudgedGate,
+    comparison_rows,
     convention_differences,
     first_names,
     from_earlier,
@@ -360,12 +361,7 @@ def changes(
     differences = from_earlier("before", now.values(), was.values(), confidence_of(night))
     for difference in without_praise(differences, night):
         key = difference.score, difference.measure
-        # Without a standard error there is no test.
-        if (
-            key in reported
-            or difference.verdict not in _SIGNIFICANT
-            or math.isnan(difference.p_adjusted)
-        ):
+        if key in reported or difference.verdict not in _SIGNIFICANT:
             continue
         usual = usual_movement([each[key].value for each in values if key in each])
         if abs(difference.delta) > usual:
@@ -391,16 +387,10 @@ def _worse_than_baseline(
     def read(first: dt.date) -> list[Night]:
         return _earlier_nights(night, first, history)
 
-    for difference in night.compared:
-        key, base_key = (
-            (difference.score, difference.measure),
-            (difference.baseline, difference.measure),
-        )
-        if (difference.kind, difference.slice, difference.verdict) != (
-            "baseline",
-            ALL,
-            "worse",
-        ) or key in gated:
+    for difference in comparison_rows(night, "baseline"):
+        key = difference.score, difference.measure
+        base_key = difference.baseline, difference.measure
+        if difference.slice != ALL or difference.verdict != "worse" or key in gated:
             continue
         change = Finding("change", score=key[0], slice=ALL, measure=key[1])
         change = change.with_numbers(now[key], difference)

@@ -418,13 +418,9 @@ def worst_slices(night: Night) -> Iterator[tuple[str, Sequence[NightCalibration]
         Name of the measure; at most three slices; number of others that are not calibrated.
     """
     for measure, slices in by_measure(night):
-        significant = [one for one in slices if _is_significant(one, night)]
-        if significant:
-            yield (
-                night.name_of(measure),
-                significant[:_MOST_IN_TEXT],
-                len(significant[_MOST_IN_TEXT:]),
-            )
+        found = [one for one in slices if _is_significant(one, night)]
+        if found:
+            yield night.name_of(measure), found[:_MOST_IN_TEXT], len(found[_MOST_IN_TEXT:])
 
 
 def calibration_texts(night: Night) -> list[str]:
