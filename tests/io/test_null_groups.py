@@ -119,11 +119,6 @@ def test_null_groups__error_in_a_row__gives_its_number_in_the_input(tmp_path: Pa
     assert message(iter(wrong.to_batches())).endswith("It is row 4 of those with a group key.")
 
 
-def test_null_groups__unknown_word__is_refused() -> None:
-    with pytest.raises(fe.ArgumentError, match=r"null_groups: must .*got 'skip'"):
-        fe.evaluate(log(), **OPTIONS, null_groups="skip")
-
-
 def test_null_groups__states_of_parts__merge() -> None:
     parts = [
         fe.partial(log([1, 1, 1, end, 2, 2, end, 3, 3]), **OPTIONS, measures="RR", **choice)
@@ -154,18 +149,6 @@ def test_key__whole_numbers_of_a_float_type__are_those_integers(kind: pa.DataTyp
     result = fe.evaluate(pa.table(log(floats)), **OPTIONS, measures=MEASURES)
     assert values(result) == values(whole)
     assert result.per_group["user"].to_pylist() == whole.per_group["user"].to_pylist()
-
-
-@pytest.mark.parametrize("value", [0.5, 2.0**53 + 2, np.inf, -np.inf])
-def test_key__fractions_and_large_floats__are_refused(value: float) -> None:
-    users = np.array([1.0] * 8 + [value])
-    with pytest.raises(fe.ColumnError, match="not a whole number below 2\\^"):
-        fe.evaluate(log(users), **OPTIONS)
-
-
-def test_source__lazy_frame__names_the_remedy() -> None:
-    with pytest.raises(fe.SourceError, match=r"\.collect\(\)"):
-        fe.evaluate(pl.LazyFrame(log()), **OPTIONS)
 
 
 @pytest.mark.parametrize(

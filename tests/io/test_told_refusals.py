@@ -7,6 +7,7 @@ import math
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pytest
 
@@ -58,7 +59,7 @@ def confusion(**options: Any) -> object:
 @pytest.mark.parametrize("case", cases("calls"), ids=lambda case: ascii(str(case)))
 def test_call__with_what_it_cannot_take__says_so(case: Case) -> None:
     (text,) = case.given
-    names = {**globals(), "decimal": decimal, "math": math, "np": np}
+    names = {**globals(), "decimal": decimal, "math": math, "np": np, "pl": pl}
     with pytest.raises(fe.FastRankEvalError) as refused:
         eval(text, names)  # noqa: S307 - the texts are ours
     case.check([f"{type(refused.value).__name__}: {refused.value}"])

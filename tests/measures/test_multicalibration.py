@@ -171,17 +171,6 @@ def test_certain_predictions__have_no_deviation():
     assert "worst" not in str(result)
 
 
-@pytest.mark.parametrize("columns", ["", "a,", "a,a", ",", 3, ["a", 3], ["a,b"], []])
-def test_columns__are_different_names(columns):
-    with pytest.raises(MeasureError, match=r"columns.*must be .*names of columns"):
-        fe.MultiECCE(columns=columns)
-
-
-def test_columns__are_required():
-    with pytest.raises(MeasureError, match=r"columns must be given; write MultiECCE\(columns="):
-        evaluate(log(10), "MultiECCE")
-
-
 def test_combinations__are_bounded():
     table = log(70_000).append_column("n", pa.array(np.arange(70_000)))
     with pytest.raises(
