@@ -146,8 +146,6 @@ class _Likelihood(SummedMeasure):
         sums.add_detail(3, clamped)
 
     def from_sums(self, sums: Mapping[str, float]) -> PooledValue:
-        if not sums["weight"] > 0:
-            return undefined("zero_weight")
         loss, rate = sums["loss"] / sums["weight"], sums["positive"] / sums["weight"]
         result = self.from_loss(loss, rate)
         clamped = {"clamped rows": int(sums["clamped"])} if sums["clamped"] else {}
@@ -421,8 +419,6 @@ class _Deviation(SummedMeasure):
         sums.add_weights(1)
 
     def from_sums(self, sums: Mapping[str, float]) -> PooledValue:
-        if not sums["weight"] > 0:
-            return undefined("zero_weight")
         return PooledValue(self.from_mean(sums["deviation"] / sums["weight"]))
 
     def gradient(self, sums: Mapping[str, float]) -> dict[str, float]:
@@ -546,8 +542,6 @@ class PredictedOverObserved(_MeanPrediction):
     range = (0.0, math.inf)
 
     def from_sums(self, sums: Mapping[str, float]) -> PooledValue:
-        if not sums["weight"] > 0:
-            return undefined("zero_weight")
         if not sums["positive"] > 0:
             return undefined("no_relevant")
         return PooledValue(sums["predicted"] / sums["positive"])
@@ -569,8 +563,6 @@ class MeanBias(_MeanPrediction):
     range = (-1.0, 1.0)
 
     def from_sums(self, sums: Mapping[str, float]) -> PooledValue:
-        if not sums["weight"] > 0:
-            return undefined("zero_weight")
         return PooledValue((sums["predicted"] - sums["positive"]) / sums["weight"])
 
     def gradient(self, sums: Mapping[str, float]) -> dict[str, float]:

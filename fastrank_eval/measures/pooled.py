@@ -311,7 +311,7 @@ class ClusteredMeasure(PooledMeasure):
 class SummedMeasure(ClusteredMeasure):
     """A formula of sums of terms of single rows."""
 
-    #: Names of the sums.
+    #: Names of the sums. If one is "weight", a value needs it to be above 0.
     terms: ClassVar[tuple[str, ...]]
     #: How many of them, at the end, are details that no value depends on.
     detail_terms: ClassVar[int] = 0
@@ -348,6 +348,8 @@ class SummedMeasure(ClusteredMeasure):
                 "exceeds the "
                 "largest double; scale them down."
             )
+        if not sums.get("weight", 1.0) > 0:
+            return undefined("zero_weight")
         return self.with_error(self.from_sums(sums), state)
 
     def derivatives(self, state: ClusteredSums) -> list[float]:
