@@ -12,9 +12,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 import data_gen
+from data_gen.__main__ import main
 from fastrank_eval import ArgumentError, OutputError
 from fastrank_eval.apps import demo
-from fastrank_eval.apps.demo.__main__ import main
 from tests.apps.demo.test_data_gen import ORDERS, column, make
 
 
