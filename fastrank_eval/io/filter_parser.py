@@ -218,7 +218,7 @@ class _Parser(TokenReader):
         return literal
 
 
-def fit(literal: Literal, kind: pa.DataType, column: str, ordered: bool = False) -> pa.Scalar:
+def fit(literal: Literal, kind: pa.DataType, column: str, ordered: bool) -> pa.Scalar:
     """Convert a literal to the plain type of a column.
 
     Parameters

@@ -499,5 +499,5 @@ def _quantile_sum(alpha: float, power: float, degrees: float | None) -> float:
     if degrees is None:
         return inverse_normal(power) - inverse_normal(alpha / 2)
     # The quantile of `power`, from the symmetric quantile about 0.
-    beyond = t_quantile(abs(2 * power - 1), degrees) if power != 0.5 else 0.0
+    beyond = t_quantile(abs(2 * power - 1), degrees)
     return t_quantile(1 - alpha, degrees) + math.copysign(beyond, power - 0.5)

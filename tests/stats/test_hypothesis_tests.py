@@ -81,6 +81,7 @@ def test_tails__of_the_ends():
         (502000, 498000, 6.3609337500824885e-5),
         (5010000, 4990000, 2.5448004911551731e-10),
         (516000, 484000, 1.0316754270757704e-224),
+        (500018500000, 499981500000, 1.1451564665700163e-299),
         (1001, 0, 2.0**-1000),
         (700, 700, 1.0),
         (3, 0, 0.25),
@@ -222,10 +223,12 @@ NAN = math.nan
         (paired_t, (np.array([0.3 - 0.2, 0.2 - 0.1, 0.1]),), NAN, 3, "no_variance"),
         (wilcoxon, (np.array([NAN]),), NAN, 0, "no_groups"),
         (wilcoxon, (np.array([2.0]),), 1, 1, None),
+        (wilcoxon, (np.array([0.5, -0.5]),), 1, 2, None),
         (sign_test, (np.array([]),), NAN, 0, "no_groups"),
         (sign_test, (np.zeros(3),), 1, 0, "no_difference"),
         (clustered_test, (0.1, 0.0, 0, None), NAN, 0, "no_groups"),
         (clustered_test, (0.1, NAN, 1, 0), NAN, 1, "one_group"),
+        (clustered_test, (0.3, 0.1, 2, None), 0.0026997960632601866, 2, None),
         (clustered_test, (NAN, 0.1, 5, 4), NAN, 5, "undefined"),
         (clustered_test, (0.1, NAN, 5, None), NAN, 5, "undefined"),
         (clustered_test, (0.1, 0.0, 5, None), NAN, 5, "no_variance"),
@@ -280,10 +283,12 @@ def test_wilcoxon__differences_of_any_size__have_the_same_ties(scale) -> None:
 @pytest.mark.parametrize("below, statistic", [(0.75 * 2.0**-40, 1.5), (1.6 * 2.0**-40, 1.0)])
 def test_wilcoxon__differences_that_agree_to_40_bits__share_a_rank(below, statistic) -> None:
     assert wilcoxon(np.array([1.0, below - 1.0])).statistic == statistic
+    assert wilcoxon(np.array([-1.0, 2.0**-39])).statistic == 1.0
 
 
 def test_sign_test__as_many_wins_as_losses__has_p_value_1() -> None:
     assert sign_test(np.array([0.5, -0.25])) == PairedTest(1.0, 1.0, 2)
+    assert sign_tail(1494, 1493) == 1.0  # rounding gives more
 
 
 def test_sign_test__no_group_differs__has_no_win() -> None:
