@@ -572,15 +572,13 @@ class Gate:
                 end = "" if detail.endswith("?") else "."
                 raise ArgumentError(f'gate "{self}": {detail}{end} Add it to {option}.')
             computed = find_computed(measure(term.measure), names, requested or {})
-            if computed is None:
-                continue
-            if term.field in PAIR_FIELDS and computed.pooled:
+            if term.field in PAIR_FIELDS and computed is not None and computed.pooled:
                 raise ArgumentError(
                     f'gate "{self}": must be of numbers that the measure has, got {term.field} of '
                     f"{computed}, a measure of all rows, which has no value of a group; compare "
                     "its value or delta, or use a measure of groups."
                 )
-            if computed.has_error or str(computed) in with_errors:
+            if computed is None or computed.has_error or str(computed) in with_errors:
                 continue
             if term.field in ERROR_FIELDS:
                 raise ArgumentError(

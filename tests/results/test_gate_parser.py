@@ -128,14 +128,16 @@ def test_parse__option_given_as_its_default__stays_given() -> None:
         ("ndcg_cut_10 > 1", "ndcg_cut_10 value > 1"),
         ("ndcg(gain=exp)@3 > 1", "nDCG(gain='exp')@3 value > 1"),
         ("-auc - -1 < 1", "-AUC value - -1 < 1"),
+        ("not WORSE( a:gauc[*] )", "not worse(a:GAUC[*])"),
     ],
 )
 def test_text__of_a_gate__has_quotes_only_where_needed_and_names_as_given(text, shown) -> None:
     assert str(parse(text)) == shown
 
 
-def test_functions__one_after_another__are_not_nested() -> None:
-    row = "abs(GAUC) + " * 40
+@pytest.mark.parametrize("part", ["abs(GAUC) + ", "worse(GAUC) or "])
+def test_functions__one_after_another__are_not_nested(part: str) -> None:
+    row = part * 40
     parse(f"{row}1 < 2")
     parse(f"{row}{'(' * 29}GAUC{')' * 29} < 2")
     with pytest.raises(ArgumentError, match="at most 30 nested parentheses"):
@@ -152,6 +154,9 @@ def test_functions__one_after_another__are_not_nested() -> None:
         ("GAUC AUC < 1", "expected a field or a comparison at character 6, found AUC"),
         ("rwos < 1", "found rwos. Did you mean 'rows'?"),
         ("a:rows < 1", "expected a measure at character 3, found rows"),
+        ("a:worse(GAUC)", "in the parentheses: worse(score:GAUC)"),
+        ("worse(GAUC delta)", "expected ')' after the measure at character 12, found delta."),
+        ("0 < GAUC or worse(PCOC)", "at character 13: neither a higher nor a lower PCOC is worse;"),
         ("a:GACU < 1", "at character 3, found GACU. Did you mean 'GAUC'?"),
         ("nDCG(gain='xp') < 1", "at character 1: nDCG: gain must be one of .* got 'xp'"),
         ("1 < P@0", "at character 5: P@0: a cutoff"),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import fastrank_eval as fe
 from fastrank_eval._lib.errors import ArgumentError
-from fastrank_eval.results.gate_judge import judge
+from fastrank_eval.results.gate_judge import AdjustedP, judge
 from fastrank_eval.results.gates import FIELDS, VALUE_FIELDS
 from fastrank_eval.stats.hypothesis_tests import adjust_p_values
 
@@ -40,6 +40,7 @@ class Compared:
     groups_used: int = 50
     groups: int = 60
     p_adjusted: float | None = None
+    p_value: float | None = None
     wins: int = 20
     dropped: dict[str, int] = field(default_factory=dict)
 
@@ -125,9 +126,15 @@ def test_failure__shows_the_digits_that_decide() -> None:
 
 
 def test_failure__of_several_numbers__names_them() -> None:
-    found = judge(["GAUC < 0.65 and AUC < 0.8 and rows > 1"], [GAUC, AUC], rows=6, groups=3)
-    text = "GAUC value < 0.65 and AUC value < 0.8 and rows > 1"
-    assert str(found) == f"gate failed: {text}: pctr: GAUC value 0.6, AUC value 0.7, rows 6"
+    for condition, text in {
+        "GAUC < 0.65 and AUC < 0.8 and rows > 1": "GAUC value 0.6, AUC value 0.7, rows 6",
+        "rows > 1 and GAUC < 0.65": "rows 6, GAUC value 0.6",
+        "GAUC < 0.65 and GAUC se < 1": "value 0.6, se 0.1",
+        "confidence < 1": "0.95",
+        "confidence < 1 and rows > 1": "6",
+    }.items():
+        (failure,) = judge([condition], [GAUC, AUC], rows=6, groups=3).failures
+        assert failure.detail == text
 
 
 # ---- what cannot be told -------------------------------------------------------------------------
@@ -219,11 +226,16 @@ def test_judge__undefined_value_of_rows_without_groups__is_undefined() -> None:
 
 
 def test_judge__value_missing_for_one_slice__leaves_it_out() -> None:
-    lines = [GAUC, replace(GAUC, slice="slot=1"), replace(AUC, slice="slot=2")]
+    lines = [
+        GAUC, replace(GAUC, slice="slot=1"), replace(AUC, slice="slot=2"),
+        replace(GAUC, slice="slot=3", groups_used=0, warning="one_group"),
+        replace(GAUC, slice="slot=4", value=math.nan, warning="no_variance"),
+    ]  # fmt: skip
     found = judge(["GAUC[*] < 0"], lines, rows=6, groups=3)
     assert found.passed
     assert str(found) == (
-        "gate passed: GAUC[*] value < 0: not judged: slot=2 (no GAUC), 1 of 2 slices"
+        "gate passed: GAUC[*] value < 0: not judged: slot=2 (no GAUC), slot=3 (all_negative), "
+        "slot=4 (no_variance), 3 of 4 slices"
     )
 
 
@@ -246,13 +258,15 @@ def test_judge__every_slice__leaves_out_those_without_numbers() -> None:
         ("holds", "pctr", "slot=1"), ("holds", "other", "slot=1"), ("holds", "pctr", "slot=2"),
         ("holds", "other", "slot=2"),
     ]  # fmt: skip
-    many = [replace(lines[1], slice=f"slot={n}", groups_used=0) for n in range(9)]
-    (failure,) = judge(["GAUC[*] < 0.5"], many, rows=6, groups=3).failures
-    assert (failure.kind, failure.score, failure.slice) == ("no_groups", "other", None)
-    assert failure.detail == (
-        "no slice has its numbers: slot=0, slot=1, slot=2, slot=3, slot=4 (all_negative), 4 more, "
-        "9 of 9 slices"
-    )
+    many = [replace(lines[1], slice=f"slot={n}", groups_used=0, groups=n) for n in range(1, 10)]
+    for slices, named in {
+        5: "slot=5, slot=4, slot=3, slot=2, slot=1 (all_negative)",
+        6: "slot=6, slot=5, slot=4, slot=3, slot=2 (all_negative), 1 more",
+        9: "slot=9, slot=8, slot=7, slot=6, slot=5 (all_negative), 4 more",
+    }.items():
+        (failure,) = judge(["GAUC[*] < 0.5"], many[:slices], rows=6, groups=3).failures
+        assert (failure.kind, failure.score, failure.slice) == ("no_groups", "other", None)
+        assert failure.detail == f"no slice has its numbers: {named}, {slices} of {slices} slices"
 
 
 def test_judge__nothing_at_all__fails() -> None:
@@ -268,6 +282,8 @@ def test_judge__no_gate__is_refused() -> None:
         evaluated().check(3)  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match="fail_if: must be text, got 3"):
         fe.gate(3)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match=r"got worse\(a:GAUC\) beside worse\(LogLoss\), which"):
+        fe.gate("worse(a:GAUC) and worse(LogLoss)")
 
 
 # ---- gates before there is a result --------------------------------------------------------------
@@ -350,7 +366,11 @@ def test_gate__on_wins_losses_or_ties_of_a_measure_of_all_rows__is_refused(field
 def test_gates_and_verdicts__do_not_change() -> None:
     gate = fe.gate("GAUC < 1")
     found = judge([gate], [GAUC], rows=6, groups=3)
-    for value, name in ((gate, "condition"), (found, "failures"), (found.failures[0], "kind")):
+    p_value = AdjustedP(0.5, 0.5)
+    for value, name in (
+        (gate, "condition"), (found, "failures"), (found.failures[0], "kind"),
+        (p_value, "p_adjusted"),
+    ):  # fmt: skip
         with pytest.raises(AttributeError):
             setattr(value, name, None)
 
@@ -394,6 +414,26 @@ def test_judge__comparison__is_meant_for_each_candidate() -> None:
     assert verdict("GAUC delta < 0", values[0], **options) == [("no_baseline", None, None)]
     empty = Compared("a", 0.01, 0.0, groups_used=0)
     assert verdict("GAUC delta < 0", empty, **options) == [("no_groups", "a", None)]
+
+
+def test_judge__worse__shows_the_p_values_that_decide() -> None:
+    def told(p_value: float, *more: Any, **given: Any) -> str:
+        lines = [
+            replace(GAUC, score="base"),
+            Compared("a", -0.01, -0.02, p_value=p_value, p_adjusted=0.5), *more,
+        ]  # fmt: skip
+        found = judge(["worse(GAUC)"], lines, rows=6, groups=3, baseline="base", conventions=given)
+        return str(found).removeprefix("gate failed: worse(GAUC): a: delta -0.01, ")
+
+    assert told(0.2) == told(0.02, confidence=0.99) == "gate passed"
+    assert told(0.0123456) == told(0.0123456, correction="none") == "p 0.012"
+    assert told(0.04999999) == "p 0.04999999"
+    other = Compared("b", 0.1, 0.0, p_value=0.5, p_adjusted=0.5)
+    family = "p 0.01, 0.02 over the 2 models"
+    assert told(0.01, other) == family
+    assert told(0.01, other, replace(other, measure="RR")) == (
+        f"{family} (0.5 over the 3 of the table)"
+    )
 
 
 @pytest.mark.parametrize("correction", ["holm", "bh", "none"])
