@@ -555,8 +555,7 @@ def adjust_rows(
     by_text = {str(m): m for m in measures}
     p_values = np.array([row.p_value for row in rows], np.float64)
     count = int(np.count_nonzero(~np.isnan(p_values)))
-    # For tiny confidences the difference would round to 1.
-    alpha = min(1 - choices.confidence, math.nextafter(1.0, 0.0))
+    alpha = 1 - choices.confidence
     if choices.correction != "none":
         alpha /= max(count, 1)
     corrected = []

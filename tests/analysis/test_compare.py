@@ -88,6 +88,15 @@ def test_groups_under_one_model_only__count_apart_and_in_the_error(measure) -> N
     assert line.only_base == 0 or measure != "GAUC"  # rows without a score are below the others
 
 
+@pytest.mark.parametrize("of_base, behind", [(1, 1), (2, 3)])
+def test_groups_behind_an_error__are_all__if_each_model_has_two(of_base, behind) -> None:
+    log = {"user": np.arange(6) // 2, "click": [0, 1] * 3, "new": [0.9] * 6}
+    log["old"] = np.where(log["user"] < of_base, 0.9, 0.1)
+    line = compare(log, "GroupPPV").find("GroupPPV")
+    assert (line.groups, line.only_candidate) == (behind, 3 - of_base)
+    assert math.isnan(line.effect_size)
+
+
 def test_sums_and_geometric_means__have_errors_of_their_own() -> None:
     log = with_nulls(click_log(seed=6), "new")
     found = compare(log, "NumRelRet,GMAP", unretrieved="allow")
@@ -178,7 +187,7 @@ def test_equal_models__differ_by_nothing_under_every_test(test: str) -> None:
     log["new"] = log["old"]
     for line in compare(log, MEASURES, test=test, replicates=200):
         assert (line.delta, line.se, line.ci_low, line.ci_high) == (0, 0, 0, 0)
-        assert (line.p_value, line.p_adjusted, line.comparisons) == (1, 1, 6)
+        assert (line.statistic, line.p_value, line.p_adjusted, line.comparisons) == (0, 1, 1, 6)
         assert line.ties == line.groups
         assert math.isnan(line.effect_size)
         assert line.warning == "no_difference"
@@ -196,6 +205,9 @@ def test_one_difference_for_all_groups__has_no_scale() -> None:
     assert line.verdict == (
         "not tested: +1.00 GAUC; groups do not vary, so there is no standard error"
     )
+    assert math.isnan(compare(log, "GAUC", test="bootstrap").find("GAUC").se)
+    log["new"] = log["old"]
+    assert compare(log, "GAUC").find("GAUC").warning == "no_difference"
 
 
 def test_one_difference_but_for_rounding__has_no_effect_size() -> None:
@@ -221,6 +233,7 @@ def test_two_groups__are_tested() -> None:
     low, high = stats.t.interval(0.95, 1, 0.75, 0.25)
     assert (line.ci_low, line.ci_high) == pytest.approx((low, high), rel=1e-9)
     assert line.p_value == pytest.approx(2 * stats.t.sf(3, 1))
+    assert compare(log, "P@2", test="sign").find("P@2").p_value == 0.5
     assert line.effect_size == pytest.approx(0.75 / np.std([0.5, 1], ddof=1))
     assert line.mdd == pytest.approx(0.25 * (stats.t.ppf(0.975, 1) + stats.t.ppf(0.8, 1)))
 
@@ -304,7 +317,8 @@ def test_bootstrap__of_sums_and_means__has_their_standard_error() -> None:
     log, measures = with_nulls(click_log(60, seed=11), "new"), "NumRelRet,GMAP,AP"
     drawn = compare(log, measures, test="bootstrap", replicates=400, unretrieved="allow")
     for line, known in zip(drawn, compare(log, measures, unretrieved="allow"), strict=True):
-        assert line.se == pytest.approx(known.se, rel=0.15)
+        assert (line.test, line.se) == ("bootstrap", pytest.approx(known.se, rel=0.15))
+        assert line.se != known.se
         assert line.ci_low < line.delta < line.ci_high
 
 
