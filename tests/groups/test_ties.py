@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -179,9 +181,18 @@ def test_blocks__of_best_and_worst__have_ranks_of_their_own() -> None:
 
 @pytest.mark.parametrize("ties", ["expected", "input", "item", "best", "worst"])
 def test_measures__under_a_policy__equal_brute_force(ties: str) -> None:
-    item = "item" if ties == "item" else None
-    result = evaluate(table_of(GROUPS), MEASURES, item=item, ties=ties, unretrieved="allow")
+    equals_oracle(GROUPS, MEASURES, ties, item="item" if ties == "item" else None)
+
+
+def test_gauc__with_weights__equals_all_pairs() -> None:
+    groups = random_groups(204, 40, weights=(0.0, 0.1, 1.0, 2.5e7), unretrieved=0.1, levels=3)
+    texts = ("GAUC", "GAUC(rel=2)", "GAUC(min_rows=3, min_positives=2)")
+    equals_oracle(groups, texts, "expected", weight="weight")
+
+
+def equals_oracle(groups: Any, texts: Sequence[str], ties: str, **options: Any) -> None:
+    result = evaluate(table_of(groups), texts, ties=ties, unretrieved="allow", **options)
     keys = result.per_group["group"].to_pylist()
-    for text in MEASURES:
-        wanted = [oracle(text, GROUPS[key], ties) for key in keys]
+    for text in texts:
+        wanted = [oracle(text, groups[key], ties) for key in keys]
         assert result[text].tolist() == pytest.approx(wanted, abs=1e-12, nan_ok=True), text
