@@ -13,8 +13,9 @@ import re
 import sys
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -134,7 +135,14 @@ def texts_of_paths(paths: Sequence[Any]) -> list[Text]:
     if not files:
         raise SourceError("The list of paths is empty. Name at least one file.")
     refuse_repeated((file.identity, file.name) for file in files)
-    return [Text(repr(file.name), _opener(file.filesystem, file.path), file) for file in files]
+    return [
+        Text(
+            repr(file.name),
+            partial(file.filesystem.open_input_stream, file.path, compression=None),
+            file,
+        )
+        for file in files
+    ]
 
 
 def text_of_bytes(content: bytes | bytearray | memoryview) -> Text:
@@ -148,20 +156,16 @@ def text_of_stream(stream: Any) -> Text:
         stream = getattr(sys.stdin, "buffer", None)
         if stream is None or sys.stdin.isatty():
             raise SourceError("Nothing is piped into standard input. Pipe in a file.")
-        return Text("standard input", lambda: _OpenStream(stream))
+        return Text("standard input", lambda: nullcontext(stream))
     name = getattr(stream, "name", None)
     return Text(
-        repr(name) if isinstance(name, str) else type_name(stream), lambda: _OpenStream(stream)
+        repr(name) if isinstance(name, str) else type_name(stream), lambda: nullcontext(stream)
     )
 
 
 def is_stream(source: object) -> bool:
     """Return whether this is an open file."""
     return callable(getattr(source, "read", None)) and not hasattr(source, "schema")
-
-
-def _opener(filesystem: Any, path: str) -> Callable[[], AbstractContextManager[Any]]:
-    return lambda: filesystem.open_input_stream(path, compression=None)
 
 
 def _line_blocks(stream: _PeekableStream) -> Iterator[bytearray]:
@@ -183,19 +187,6 @@ def _line_blocks(stream: _PeekableStream) -> Iterator[bytearray]:
                 del block[: len(mark)]
             mark = b""
             yield block
-
-
-class _OpenStream:
-    """A stream of the caller, which stays open."""
-
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
-
-    def __enter__(self) -> Any:
-        return self._stream
-
-    def __exit__(self, *_: object) -> None:
-        return
 
 
 class _PeekableStream:
@@ -586,29 +577,25 @@ def read_lines(block: bytearray, file_columns: FileColumns) -> Lines:
         return pa.Array.from_buffers(pa.large_string(), int(text_counts[i]), buffers)
 
     line_numbers = None if rows == lines else row_lines[:rows].copy()
-    faults = [] if faulty_line < 0 else [(faulty_line, _field_count_error(fields, file_columns))]
     row_faults: list[tuple[int, str]] = []
     arrays: dict[str, pa.Array] = {}
     is_ascii = bool(padded.max() < _NON_ASCII)
     for i, name in enumerate(names):
-        if name == file_columns.number:
-            if not others:
-                kind = np.float64 if name == "score" or points else np.int64
-                arrays[name] = arrow_column(values[:rows].astype(kind))
-            else:
-                arrays[name], row, reason = _numbers(text_of(i), name)
-                row_faults += [] if row < 0 else [(row, reason)]
+        if name == file_columns.number and not others:
+            kind = np.float64 if name == "score" or points else np.int64
+            arrays[name] = arrow_column(values[:rows].astype(kind))
             continue
-        arrays[name] = text_of(i)
-        first = first_rows[i, : text_counts[i]]
+        arrays[name], first = text_of(i), first_rows[i, : text_counts[i]]
+        if name == file_columns.number:
+            arrays[name], row, reason = _numbers(arrays[name], name)
+            row_faults += [] if row < 0 else [(row, reason)]
+            continue
         if not is_ascii:
             reason = f"its {name} is not UTF-8"
-            for row in _not_utf8(arrays[name]):
-                row_faults.append(
-                    (int(first[row]) if name in file_columns.repeated else row, reason)
-                )
+            row_faults += [(int(first[text]), reason) for text in _not_utf8(arrays[name])]
         if name in file_columns.repeated:
             arrays[name] = run_ends(arrays[name], first, rows)
+    faults = [] if faulty_line < 0 else [(faulty_line, _field_count_error(fields, file_columns))]
     faults += [
         (row if line_numbers is None else int(line_numbers[row]), reason)
         for row, reason in row_faults

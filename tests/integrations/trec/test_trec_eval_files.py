@@ -10,17 +10,10 @@ from pyarrow import parquet
 from fastrank_eval.trec import trec_report
 
 #: The parameters of each measure, as trec_eval's own test gives them.
-PARAMETERS = (
-    "iprec_at_recall..10,.20,.25,.75,.50",
-    "P.5,7,3",
-    "recall.20,2000",
-    "Rprec_mult.5.0,0.2,0.35",
-    "utility.2,-1,0,0",
-    "11pt_avg..25,.5,.75",
-    "ndcg.1=3,2=9,4=4.5",
-    "ndcg_cut.10,20,23.4",
-    "success.2,5,20",
-)
+PARAMETERS = """
+    iprec_at_recall..10,.20,.25,.75,.50 P.5,7,3 recall.20,2000 Rprec_mult.5.0,0.2,0.35
+    utility.2,-1,0,0 11pt_avg..25,.5,.75 ndcg.1=3,2=9,4=4.5 ndcg_cut.10,20,23.4 success.2,5,20
+"""
 
 
 @pytest.fixture
@@ -67,7 +60,7 @@ def printed(fixtures: Path, name: str) -> str:
 
 
 def test_parameters_of_measures__come_out_identical(fixtures, run, qrels):
-    report = trec_report(qrels, run, measures=PARAMETERS, version=9)
+    report = trec_report(qrels, run, measures=PARAMETERS.split(), version=9)
     assert report.to_text(single=True) == printed(fixtures, "out.test.meas_params")
 
 
