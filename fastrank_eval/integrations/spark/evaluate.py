@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from fastrank_eval._lib.arguments import checked, integer, typed
+from fastrank_eval._lib.array_codes import table_from_bytes
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, SparkError
 from fastrank_eval.analysis.compare import choices_of, compare_with
@@ -30,8 +31,6 @@ from fastrank_eval.integrations.spark.worker import (
     JobResult,
     Task,
     arrow_schema,
-    batch_from_bytes,
-    batch_to_bytes,
     check_frame,
     filter_rows,
     functions_of,
@@ -196,9 +195,8 @@ class Job:
         unsliced = replace(self.task, options=options)
         frame, task = self._group_rows(unsliced, keep_keys=True, sliced=False)
         schema = worker.table_of_groups(task, self.empty_runs).schema
-        schema_bytes = schema.serialize().to_pybytes()
         return frame.mapInArrow(
-            partial(worker.group_values, task, schema_bytes), from_arrow_schema(schema)
+            partial(worker.group_values, task, schema), from_arrow_schema(schema)
         )
 
     def _group_rows(
@@ -235,7 +233,7 @@ def _partition_count(df: DataFrame, partitions: int | None) -> int:
     return int(checked("partitions", partitions, integer(1, optional=True)) or default)
 
 
-def _edges(rows: DataFrame, empty_runs: Sequence[Evaluation]) -> dict[str, bytes]:
+def _edges(rows: DataFrame, empty_runs: Sequence[Evaluation]) -> dict[str, pa.Array]:
     """Compute edges of quantiles over all rows, in a job of its own."""
     parts: dict[str, SliceColumn] = {
         str(part): part
@@ -250,13 +248,13 @@ def _edges(rows: DataFrame, empty_runs: Sequence[Evaluation]) -> dict[str, bytes
     distributions = {name: Distribution(empty_runs[0].schema.field(name).type) for name in names}
     columns = rows.select(*numbered_columns(rows, names))
     for reply in _collect(columns.mapInArrow(worker.distinct_values, VALUES), _MANY_VALUES):
-        counts = batch_from_bytes(bytes(reply["values"]))
-        distributions[names[reply["column"]]].add(counts.column(0), np.asarray(counts.column(1)))
-    edges = {}
-    for name, part in parts.items():
-        edges_of_part = distributions[part.column].edges(part.binning.bins)  # type: ignore[union-attr]
-        edges[name] = batch_to_bytes(pa.record_batch({"edge": edges_of_part}))
-    return edges
+        counts = table_from_bytes(np.frombuffer(reply["values"], np.uint8)).combine_chunks()
+        values, of_values = (column.chunk(0) for column in counts.columns)
+        distributions[names[reply["column"]]].add(values, np.asarray(of_values))
+    return {
+        name: distributions[part.column].edges(part.binning.bins)  # type: ignore[union-attr]
+        for name, part in parts.items()
+    }
 
 
 def _collect(replies: DataFrame, too_large: str = _LARGE_STATES) -> Sequence[Any]:

@@ -25,6 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fastrank_eval._lib import __version__, errors
+from fastrank_eval._lib.array_codes import table_bytes
 from fastrank_eval._lib.arrow import as_array, mask_column, null_rows
 from fastrank_eval._lib.dataclass import dataclass
 from fastrank_eval._lib.errors import ArgumentError, ColumnError, FastRankEvalError, SparkError
@@ -82,8 +83,8 @@ class Task:
     names : tuple of str
         Names of the columns of batches. Batches travel under other names, because Spark does not
         pass every name to Python.
-    edges : mapping of str to bytes
-        Edges of quantiles by column, each an Arrow stream of one column.
+    edges : mapping of str to pyarrow.Array
+        Edges of quantiles by column.
     drop_keyless : bool
         Leave out rows without a group key, and count them.
     """
@@ -97,22 +98,8 @@ class Task:
     key_bits: int = 0
     hashed: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
-    edges: Mapping[str, bytes] = field(default_factory=dict)
+    edges: Mapping[str, pa.Array] = field(default_factory=dict)
     drop_keyless: bool = False
-
-
-def batch_to_bytes(batch: pa.RecordBatch) -> bytes:
-    """Write a batch as an Arrow stream."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
-        writer.write_batch(batch)
-    return bytes(sink.getvalue().to_pybytes())
-
-
-def batch_from_bytes(stream: bytes) -> pa.RecordBatch:
-    """Read a batch that `batch_to_bytes` wrote."""
-    with pa.ipc.open_stream(pa.py_buffer(stream)) as reader:
-        return reader.read_next_batch()
 
 
 @kernel
@@ -286,15 +273,12 @@ class _PartitionRows:
         self._batches = chain([first], batches)
         self._recent: deque[tuple[int, pa.RecordBatch]] = deque()
         self.rows = self.keyless = 0
-        edges = {
-            column: batch_from_bytes(stream).column(0) for column, stream in task.edges.items()
-        }
         self.source = Source(
             f"partition {number}",
             first.schema,
             self._read,
             rereadable=False,
-            edges=edges if edges else None,
+            edges=task.edges or None,
         )
 
     def group_of(self, row: int) -> str:
@@ -372,7 +356,7 @@ def partition_state(task: Task, batches: Iterator[pa.RecordBatch]) -> Iterator[p
 
 
 def group_values(
-    task: Task, schema: bytes, batches: Iterator[pa.RecordBatch]
+    task: Task, schema: pa.Schema, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Compute the values of the groups of a partition."""
     _check_version(task)
@@ -382,7 +366,7 @@ def group_values(
     partition = _PartitionRows(task, _partition_number(), chain([first], batches))
     table = table_of_groups(task, _evaluate(task, partition, per_group=True))
     _freeze_loaded()
-    yield from table.cast(pa.ipc.read_schema(pa.py_buffer(schema))).to_batches()
+    yield from table.cast(schema).to_batches()
 
 
 def table_of_groups(task: Task, evaluations: Mapping[str, Evaluation]) -> pa.Table:
@@ -417,13 +401,13 @@ def distinct_values(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatc
         values, rows = distribution.values()
         if not len(values):
             continue
-        counts = pa.record_batch(
+        counts = pa.table(
             {"value": values_of(values, distribution.kind), "rows": pa.array(rows, pa.int64())}
         )
         yield pa.record_batch(
             {
                 "column": pa.array([number], pa.int64()),
-                "values": pa.array([batch_to_bytes(counts)], pa.binary()),
+                "values": pa.array([table_bytes(counts).tobytes()], pa.binary()),
             }
         )
 
