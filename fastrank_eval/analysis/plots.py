@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import textwrap
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, Protocol
@@ -353,19 +353,7 @@ def calibration(figure: Any, curve: Drawable) -> References:
     else:
         axes = figure.subplots()
     axes.set_box_aspect(1)
-    _draw_calibration(axes, [(model, columns) for model, _, columns in models(curve)])
-    for model, _, columns in models(curve) if has_counts else ():
-        x, rows = columns["mean_prediction"], columns.get("rows", columns.get("weight"))
-        below.plot(x, rows, **_look(model), marker="o", markersize=4)
-    if has_counts:
-        below.set(yscale="log", xlabel="Mean prediction", ylabel="Rows of the bin")
-        below.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
-        axes.set_xlabel("")
-    return {"perfectly calibrated": CHANCE}
-
-
-def _draw_calibration(axes: Any, lines: Sequence[tuple[int, Mapping[str, np.ndarray]]]) -> None:
-    """Draw observed rates over predictions and the diagonal on axes."""
+    lines = [(model, columns) for model, _, columns in models(curve)]
     means = np.concatenate([columns["mean_prediction"] for _, columns in lines])
     both = np.concatenate([means, *(columns["observed_rate"] for _, columns in lines)])
     low, high = float(np.nanmin(both)), float(np.nanmax(both))
@@ -388,6 +376,14 @@ def _draw_calibration(axes: Any, lines: Sequence[tuple[int, Mapping[str, np.ndar
         look = {"color": colour(model), "linestyle": dash(model), "marker": mark(model)}
         axes.errorbar(x, y, bars, **look, **_BARS, markersize=5)
     axes.set(xlabel="Mean prediction", ylabel="Observed rate", xlim=ends, ylim=ends)
+    for model, columns in lines if has_counts else ():
+        x, rows = columns["mean_prediction"], columns.get("rows", columns.get("weight"))
+        below.plot(x, rows, **_look(model), marker="o", markersize=4)
+    if has_counts:
+        below.set(yscale="log", xlabel="Mean prediction", ylabel="Rows of the bin")
+        below.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+        axes.set_xlabel("")
+    return {"perfectly calibrated": CHANCE}
 
 
 def by_cutoff(figure: Any, curve: Drawable) -> References:

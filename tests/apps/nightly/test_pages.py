@@ -72,20 +72,21 @@ def test_pages__of_the_night_and_of_the_latest(folder: Path, pages: Pages) -> No
     assert pages.links[dates[4]] == Links(dates[3], None)
 
 
-@pytest.mark.parametrize("name", ["index.html", "2026-11-02.html"])
-def test_pages__replace_no_file_that_is_none(folder: Path, pages: Pages, name: str) -> None:
+def test_pages__replace_no_file_that_is_none(folder: Path, pages: Pages) -> None:
     adjust(folder, '[output]\nfolder = "www"\n')
     Path("www").mkdir()
-    other = Path("www", name)
+    for name in ("index.html", "2026-11-02.html"):
+        other = Path("www", name)
+        other.write_text("<!DOCTYPE html><title>Our team</title>")
+        outcome = nightly("--backfill", f"{on(1)}..{on(2)}", "--json", "told.json")
+        assert outcome.exit_code == 2
+        message = f"got 'www/{name}', which is not a page of a night; name another folder"
+        assert message in outcome.stderr
+        assert "Our team" in other.read_text()
+        assert not Path("history.db").exists()
+        assert "not a page" in json.loads(Path("told.json").read_text())["error"]
+        other.unlink()
     other.write_text("<!DOCTYPE html><title>Our team</title>")
-    outcome = nightly("--backfill", f"{on(1)}..{on(2)}", "--json", "told.json")
-    assert outcome.exit_code == 2
-    assert (
-        f"got 'www/{name}', which is not a page of a night; name another folder" in outcome.stderr
-    )
-    assert "Our team" in other.read_text()
-    assert not Path("history.db").exists()
-    assert "not a page" in json.loads(Path("told.json").read_text())["error"]
     assert nightly("--date", on(2), "--dry-run", "-q").exit_code == 0
     other.write_text("")
     for _ in range(2):  # over its own pages
@@ -264,12 +265,13 @@ def test_periods__of_a_history_that_changed_meanwhile__are_not_stored(folder: Pa
         assert sorted(stored_periods()) == [2]
 
 
-@pytest.mark.parametrize("content", [b"", b"\xff", b"[]", b"{}", b'{"periods": {"week": [[1]]}}'])
-def test_periods__that_cannot_be_read__are_merged_again(folder: Path, content: bytes) -> None:
+def test_periods__that_cannot_be_read__are_merged_again(folder: Path) -> None:
     assert nightly("--date", on(1), "-q").exit_code == 0
-    with closing(sqlite3.connect("history.db")) as database:
-        database.execute("UPDATE state SET content = ? WHERE kind = 'periods'", (content,))
-        database.commit()
-    assert stored_periods() == {}
-    page = Client(web_view(HistoryFile("history.db", 0))).get(f"/night/{on(1)}").text
-    assert "<small>1 of 7 nights, 2026-11-01</small>" in page
+    client = Client(web_view(HistoryFile("history.db", 0)))
+    for content in (b"", b"\xff", b"[]", b"{}", b'{"periods": {"week": [[1]]}}'):
+        with closing(sqlite3.connect("history.db")) as database:
+            database.execute("UPDATE state SET content = ? WHERE kind = 'periods'", (content,))
+            database.commit()
+        assert stored_periods() == {}
+        page = client.get(f"/night/{on(1)}").text
+        assert "<small>1 of 7 nights, 2026-11-01</small>" in page
