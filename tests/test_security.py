@@ -14,12 +14,11 @@ from threading import Thread
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner, Result
 
 import fastrank_eval
-from fastrank_eval.apps.cli.main import cli
 from fastrank_eval.apps.nightly import notify
 from fastrank_eval.apps.nightly.config_checks import settings
+from tests.support.commands import run
 
 pytestmark = pytest.mark.no_kernels
 
@@ -116,10 +115,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     pq.write_table(pa.table(rows), tmp_path / "log.parquet")
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(cli, arguments, catch_exceptions=False)
 
 
 @pytest.mark.parametrize("text", HOSTILE)

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from click.testing import CliRunner
 from pyarrow import parquet
 
 import fastrank_eval as fe
-from fastrank_eval.apps.cli.main import cli
 from fastrank_eval.apps.nightly.history import History
+from tests.support.commands import output
 
 COLUMNS: dict[str, Any] = {"group": "user", "label": "click", "score": ["a", "b"]}
 CHOICES: dict[str, Any] = {**COLUMNS, "measures": ["GAUC", "LogLoss"]}
@@ -41,12 +40,6 @@ DROPS = {
 }
 
 
-def command(*arguments: str) -> str:
-    outcome = CliRunner().invoke(cli, list(arguments), catch_exceptions=False)
-    assert outcome.exit_code == 0, outcome.output
-    return outcome.stdout
-
-
 def on_the_command_line(name: str) -> Callable[[pa.Table, dict[str, Any]], str]:
     def run(log: pa.Table, option: dict[str, Any]) -> str:
         parquet.write_table(log, "log.parquet")
@@ -55,7 +48,7 @@ def on_the_command_line(name: str) -> Callable[[pa.Table, dict[str, Any]], str]:
         ]
         models = ["-s", "a,b", *(["-b", "a"] * (name == "compare"))]
         columns = ["-g", "user", "-l", "click", *models, "-m", "GAUC,LogLoss"]
-        return command(name, "log.parquet", *columns, *options)
+        return output(name, "log.parquet", *columns, *options)
 
     return run
 
@@ -100,7 +93,7 @@ def night(what: str) -> Callable[[pa.Table, dict[str, Any]], str]:
         ((key, value),) = option.items()
         Path("nightly.toml").write_text(NIGHT.replace("OPTION", f'{key} = "{value}"'))
         run_night = ("nightly", "nightly.toml", "--date", "2026-11-19")
-        out = command(*run_night, "--json", "night.json")
+        out = output(*run_night, "--json", "night.json")
         if what == "history":
             with History("history.db", readonly=True) as history:
                 (read,) = history.read()

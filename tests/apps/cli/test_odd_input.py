@@ -12,10 +12,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as papq
 import pytest
-from click.testing import CliRunner
 
 import fastrank_eval as fe
-from fastrank_eval.apps.cli.main import cli
+from tests.support.commands import output, refusal
 
 LOG: dict[str, Any] = {
     "user": [1, 1, 2, 2],
@@ -127,12 +126,9 @@ def odd_zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.usefixtures("odd_zone")
 def test_nightly_in_a_zone_that_no_clock_has__is_refused(tmp_path: Path) -> None:
-    runner = CliRunner()
     config = str(tmp_path / "nightly.toml")
-    assert runner.invoke(cli, ["nightly", "--init", config]).exit_code == 0
-    found = runner.invoke(cli, ["nightly", config])
-    assert found.exit_code == 2
-    assert "error: TZ='UTC+99:99': no clock has that time zone" in found.output
+    output("nightly", "--init", config)
+    assert "error: TZ='UTC+99:99': no clock has that time zone" in refusal("nightly", config)
 
 
 @pytest.fixture
@@ -144,22 +140,18 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_files_whose_names_are_no_utf8__are_written_and_merged(folder: Path) -> None:
     state, groups = os.fsdecode(b"o\xff.state"), os.fsdecode(b"o\xff.parquet")
-    runner = CliRunner()
-    words = ["evaluate", "a.parquet", *WORDS, "--save-state", state, "--per-group", groups]
-    assert runner.invoke(cli, words).exit_code == 0
-    assert runner.invoke(cli, ["merge", state]).exit_code == 0
+    output("evaluate", "a.parquet", *WORDS, "--save-state", state, "--per-group", groups)
+    output("merge", state)
     assert (folder / groups).stat().st_size
-    found = runner.invoke(cli, ["evaluate", groups, *WORDS])
-    assert found.exit_code == 2
-    assert "its name is not UTF-8, and Arrow opens no such file. Rename it." in found.output
+    told = "its name is not UTF-8, and Arrow opens no such file. Rename it."
+    assert told in refusal("evaluate", groups, *WORDS)
 
 
 def test_files_whose_names_look_like_addresses__are_written(folder: Path) -> None:
-    runner = CliRunner()
-    words = ["evaluate", "a.parquet", *WORDS, "-o", "s3:o.html", "--save-state", "gs:o.state"]
-    assert runner.invoke(cli, [*words, "--per-group", "s3:o.parquet"]).exit_code == 0
-    words = ["curve", "roc", "a.parquet", "-l", "click", "-s", "pctr", "-o", "s3:curve.parquet"]
-    assert runner.invoke(cli, words).exit_code == 0
+    files = ["-o", "s3:o.html", "--save-state", "gs:o.state", "--per-group", "s3:o.parquet"]
+    output("evaluate", "a.parquet", *WORDS, *files)
+    words = ["roc", "a.parquet", "-l", "click", "-s", "pctr", "-o", "s3:curve.parquet"]
+    output("curve", *words)
     assert {path.name for path in folder.glob("*:*")} == {
         *("gs:o.state", "s3:curve.parquet", "s3:o.html", "s3:o.parquet"),
     }

@@ -7,11 +7,9 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
 
 import fastrank_eval as fe
 from fastrank_eval._lib.errors import ArgumentError, OutputError
-from fastrank_eval.apps.cli.main import cli
 from fastrank_eval.apps.demo.examples import (
     BAD,
     BROKEN_SLOT,
@@ -20,7 +18,7 @@ from fastrank_eval.apps.demo.examples import (
     write_late,
     write_month,
 )
-from tests.support.commands import refusal
+from tests.support.commands import output, refusal
 
 
 def test_month__goes_wrong_as_it_says(tmp_path: Path) -> None:
@@ -76,28 +74,23 @@ def test_month__bad_choices__are_refused(tmp_path: Path) -> None:
 def test_command__writes_all_files_of_the_demo(tmp_path: Path) -> None:
     folder = tmp_path / "demo"
     few = ["demo", str(folder), "--rows", "500", "--night-rows", "100"]
-    outcome = CliRunner().invoke(cli, few)
-    assert outcome.exit_code == 0
-    assert f"wrote {folder}/impressions.parquet: 500 rows" in outcome.output
-    assert f"wrote 30 nights to {folder}/month/logs" in outcome.output
+    told = output(*few)
+    assert f"wrote {folder}/impressions.parquet: 500 rows" in told
+    assert f"wrote 30 nights to {folder}/month/logs" in told
     files = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
     assert {name for name in files if "day=" not in name} == {
         "animals.parquet", "bm25.run", "impressions.parquet", "month/nightly.toml", "ours.run",
         "qrels.txt",
     }  # fmt: skip
-    assert CliRunner().invoke(cli, ["demo", str(folder), "--late", "--night-rows", "100"])
+    output("demo", str(folder), "--late", "--night-rows", "100")
     assert (folder / "month" / "logs" / "day=2026-11-24" / "part-00001.parquet").exists()
     runs = {name: folder / f"{name}.run" for name in ("bm25", "ours")}
     result = fe.trec.evaluate(folder / "qrels.txt", runs, "AP")
     assert result.meta.conventions["unanswered"] == {"bm25": 0, "ours": 1}
     assert result.value("AP", "ours") > result.value("AP", "bm25")
-    again = CliRunner().invoke(cli, few)
-    assert again.exit_code == 2
-    assert "--overwrite" in again.output
-    assert CliRunner().invoke(cli, [*few, "--overwrite"]).exit_code == 0
-    wrong = CliRunner().invoke(cli, [*few, "--overwrite", "--night-rows", "1"])
-    assert wrong.exit_code == 2
-    assert "rows: must be" in wrong.output
+    assert "--overwrite" in refusal(*few)
+    output(*few, "--overwrite")
+    assert "rows: must be" in refusal(*few, "--overwrite", "--night-rows", "1")
 
 
 @pytest.mark.parametrize("name", ["s3:x", "gs://b/x", os.fsdecode(b"o\xff")])
@@ -107,7 +100,7 @@ def test_command__with_a_folder_that_looks_like_an_address__writes_a_folder(
     monkeypatch.chdir(tmp_path)
     few = ["demo", name, "--rows", "500", "--night-rows", "100"]
     for more in ([], ["--overwrite"], ["--late"]):
-        assert CliRunner().invoke(cli, [*few, *more]).exit_code == 0
+        output(*few, *more)
     assert len(list(Path(name).rglob("*.parquet"))) == 33
 
 
