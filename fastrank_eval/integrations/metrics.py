@@ -17,8 +17,6 @@ from fastrank_eval.measures import Measure
 from fastrank_eval.measures import measure as measure_of
 from fastrank_eval.results.evaluate import evaluate
 
-#: Options that a caller may pass; the others do not apply to arrays.
-
 
 class Grouping:
     """The groups of rows; rows of scattered groups are sorted once.
