@@ -349,7 +349,7 @@ def _open_slicings(drafts: Sequence[Request], source: Source) -> list[Slicings |
 
 
 def _score_kind(roles: Roles, drafts: Sequence[Request], kinds: Sequence[pa.DataType]) -> str:
-    """Read scores as a request does that has them too, so that plans share them."""
+    """Read scores as a request does that has them too, to share them."""
     if any(map(is_wide_integer, kinds)):
         return roles.score_kind  # doubles of wide integers depend on the kind
     names, policy = set(roles.scores), roles.unretrieved

@@ -77,7 +77,7 @@ def decimals(size: float) -> int | None:
 
 
 def amount(value: float, digits: int | None, sign: bool = False, spare: str = ".3g") -> str:
-    """Format a number to some decimals, or in the form `spare`; a dash if undefined."""
+    """Format a number to some decimals or as `spare`; a dash if undefined."""
     return (
         NOTHING
         if math.isnan(value)

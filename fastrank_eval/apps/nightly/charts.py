@@ -244,7 +244,7 @@ def _over_nights(
     description: str,
     text: Callable[[float], str] | None = None,
 ) -> Chart:
-    """Draw lines over nights; with a `text` of numbers, without colours of models."""
+    """Draw lines over nights; a `text` of numbers leaves out colours."""
     first, last = (nights[at].date.toordinal() for at in (0, -1))
     before, after = (max(share * (last - first), 0.5) for share in (0.02, 0.05))
     # Up to six dates with equal steps, which end with the last.

@@ -143,7 +143,7 @@ def join_runs(
     names: Mapping[str, str | None],
     **cuts: Any,
 ) -> tuple[Joined, list[tuple[int, int]]]:
-    """Join as `join` does; return also the documents of each run, before and after cuts.
+    """Join as `join` does; return the documents before and after cuts too.
 
     Those of `Common.cut` are its keywords.
     """

@@ -392,7 +392,7 @@ def read_pairs(
     form: str | None = None,
     remedy: str = "pass duplicates='first', 'last' or 'max' (--duplicates).",
 ) -> PairTable:
-    """Read the pairs of a run or judgements; a `PairTable` is returned unchanged.
+    """Read the pairs of a run or judgements; return a `PairTable` as it is.
 
     Parameters
     ----------
