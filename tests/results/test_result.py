@@ -282,3 +282,16 @@ def test_slices__used_groups_that_differ_between_models__are_marked() -> None:
     text = repr(Result(values, None, META, ["a", "b"], ["GAUC"]))
     assert re.search(r"^slot=1 +≥50/90 ", text, re.M)
     assert "≥ where models differ" in text
+
+
+def test_coverage__that_differs__names_its_models() -> None:
+    result = result_of(TWO)
+    values = [
+        replace(v, groups_used=50, dropped={"all_negative": 40})
+        if (v.score, v.measure) == ("m1", "GAUC")
+        else v
+        for v in result.values
+    ]
+    text = Result(values, None, META, result.scores, result.measures).to_markdown()
+    assert "| `GAUC of m0, LogLoss, PCOC` | 60/90 | 30 all_negative | " in text
+    assert "| `GAUC of m1` | 50/90 | 40 all_negative | " in text
