@@ -90,7 +90,7 @@ def test_groups_under_one_model_only__count_apart_and_in_the_error(measure) -> N
 
 @pytest.mark.parametrize("of_base, behind", [(1, 1), (2, 3)])
 def test_groups_behind_an_error__are_all__if_each_model_has_two(of_base, behind) -> None:
-    log = {"user": np.arange(6) // 2, "click": [0, 1] * 3, "new": [0.9] * 6}
+    log = {"user": np.arange(6) // 2, "click": [0, 1, 0, 1, 1, 1], "new": [0.9] * 6}
     log["old"] = np.where(log["user"] < of_base, 0.9, 0.1)
     line = compare(log, "GroupPPV").find("GroupPPV")
     assert (line.groups, line.only_candidate) == (behind, 3 - of_base)

@@ -237,6 +237,8 @@ def test_judge__value_missing_for_one_slice__leaves_it_out() -> None:
         "gate passed: GAUC[*] value < 0: not judged: slot=2 (no GAUC), slot=3 (all_negative), "
         "slot=4 (no_variance), 3 of 4 slices"
     )
+    (failure,) = judge(["GAUC[slot=4] < 0"], lines, rows=6, groups=3).failures
+    assert "gate on value, which has a number" in failure.detail
 
 
 def test_judge__every_slice__leaves_out_those_without_numbers() -> None:
@@ -282,7 +284,7 @@ def test_judge__no_gate__is_refused() -> None:
         evaluated().check(3)  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match="fail_if: must be text, got 3"):
         fe.gate(3)  # type: ignore[arg-type]
-    with pytest.raises(ArgumentError, match=r"got worse\(a:GAUC\) beside worse\(LogLoss\), which"):
+    with pytest.raises(ArgumentError, match=r"beside worse\(LogLoss\), .* write worse\(a:LogLoss\)"):
         fe.gate("worse(a:GAUC) and worse(LogLoss)")
 
 
@@ -428,7 +430,7 @@ def test_judge__worse__shows_the_p_values_that_decide() -> None:
     assert told(0.2) == told(0.02, confidence=0.99) == "gate passed"
     assert told(0.0123456) == told(0.0123456, correction="none") == "p 0.012"
     assert told(0.04999999) == "p 0.04999999"
-    other = Compared("b", 0.1, 0.0, p_value=0.5, p_adjusted=0.5)
+    other = Compared("b", 0.1, 0.0, p_value=0.01, p_adjusted=0.5)
     family = "p 0.01, 0.02 over the 2 models"
     assert told(0.01, other) == family
     assert told(0.01, other, replace(other, measure="RR")) == (
