@@ -27,9 +27,9 @@ GROUPS = [
     *random_groups(206, 20, levels=1, grades=(0, 0, 0, 1)),
 ]
 MEASURES = (
-    *("RR", "RR@2", "P@2", "P@5", "R@2", "Success@1", "Success@3", "AP", "AP@2", "GAUC"),
+    *("RR", "RR@1", "RR@2", "P@2", "P@5", "R@2", "Success@1", "Success@3", "AP", "AP@2", "GAUC"),
     *("AP(over='min')@3", "DCG", "DCG@1", "DCG@2", "DCG@4", "nDCG@3", "GAUC(rel=2)", "binG"),
-    *("Success(rel=2)@3", "Success@5"),
+    *("Success(rel=2)@3", "Success@5", "Success"),
 )
 
 
@@ -165,7 +165,7 @@ def test_blocks__of_best_and_worst__have_ranks_of_their_own() -> None:
     offsets = np.array([0, 4, 6])
     block_above = np.array([1, 1, 1, 6, 0, 0])
     block_size = np.array([5, 5, 5, 1, 2, 2])
-    grade = np.array([2.0, 1.0, -1.0, 1.0, 3.0, 1.0])
+    grade = np.array([2.0, 1.0, -0.5, 1.0, 3.0, 1.0])
     above = np.zeros(6, np.int64)
     arrays = offsets, block_above, block_size, grade
     assert resolve_blocks(*arrays, "best", above) is None
