@@ -284,7 +284,7 @@ def test_judge__no_gate__is_refused() -> None:
         evaluated().check(3)  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match="fail_if: must be text, got 3"):
         fe.gate(3)  # type: ignore[arg-type]
-    with pytest.raises(ArgumentError, match=r"beside worse\(LogLoss\), .* write worse\(a:LogLoss\)"):
+    with pytest.raises(ArgumentError, match=r"worse\(LogLoss\), .* write worse\(a:LogLoss\)"):
         fe.gate("worse(a:GAUC) and worse(LogLoss)")
 
 
