@@ -58,8 +58,4 @@ def confusion(**options: Any) -> object:
 
 @pytest.mark.parametrize("case", cases("calls"), ids=lambda case: ascii(str(case)))
 def test_call__with_what_it_cannot_take__says_so(case: Case) -> None:
-    (text,) = case.given
-    names = {**globals(), "decimal": decimal, "math": math, "np": np, "pl": pl}
-    with pytest.raises(fe.FastRankEvalError) as refused:
-        eval(text, names)  # noqa: S307 - the texts are ours
-    case.check([f"{type(refused.value).__name__}: {refused.value}"])
+    case.check(case.answer({**globals(), "decimal": decimal, "math": math, "np": np, "pl": pl}))

@@ -12,6 +12,9 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import fastrank_eval as fe
 
 FOLDER = Path(__file__).parents[1] / "fixtures" / "told"
 
@@ -44,6 +47,16 @@ class Case:
             else:
                 others.append(line)
         return text, others
+
+    def answer(self, names: dict[str, Any]) -> list[str]:
+        """What Python answers: the value of the last line, or an error of ours on the way."""
+        *statements, expression = self.given
+        names = dict(names)
+        try:
+            exec("\n".join(statements), names)  # noqa: S102
+            return str(eval(expression, names)).splitlines()  # noqa: S307
+        except fe.FastRankEvalError as error:
+            return f"{type(error).__name__}: {error}".splitlines()
 
     def check(self, found: Iterable[str]) -> None:
         """Compare what is told, or write it."""
