@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import fastrank_eval as fe
@@ -51,7 +51,6 @@ IDS = st.sampled_from(["1", "2", "10", "é", "1 "])
 DICTS = st.dictionaries(IDS, st.dictionaries(IDS, NUMBERS, max_size=5), max_size=5)
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
 @given(DICTS, DICTS, st.booleans())
 def test_join__of_a_run__holds_each_pair_once_in_order(run, qrels, complete):
     found = join(qrels, run or b"", complete=complete)
@@ -66,7 +65,6 @@ def test_join__of_a_run__holds_each_pair_once_in_order(run, qrels, complete):
     assert found.lacking == {"score": len(judged - {*run}) * complete}
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
 @given(st.lists(DICTS, min_size=2, max_size=3), DICTS, st.booleans())
 def test_join__of_several_runs__gives_each_a_column(runs, qrels, complete):
     named = {f"run {i}": run for i, run in enumerate(runs)}
