@@ -16,6 +16,7 @@ from fastrank_eval.measures import measure
 from fastrank_eval.results.gates import COMPARISON_FIELDS
 from tests.support.click_logs import MODELS, click_log, compare, evaluate
 from tests.support.commands import output, run
+from tests.support.transcripts import answers
 
 
 @pytest.fixture(scope="module")
@@ -209,21 +210,6 @@ def test_command__gate_that_fails__exits_with_3_and_reports_all_the_same(words) 
     assert said[0] == said[1]
 
 
-@pytest.mark.parametrize(
-    "condition, said",
-    [
-        ("GAUC dleta < 0", "Did you mean 'delta'?"),
-        ("RR(rel=2) delta < 0", "Add it to --measures"),
-        ("nwe:GAUC delta < 0", "Did you mean 'new'? Add it to --score."),
-    ],
-)
-def test_command__gate_that_cannot_be_read__is_refused_before_rows_are(condition, said) -> None:
-    outcome = run("compare", "there is no such file.parquet", *OPTIONS, "--fail-if", condition)
-    assert (outcome.exit_code, outcome.stdout) == (2, "")
-    assert outcome.stderr.startswith('error: gate "')
-    assert said in outcome.stderr
-
-
 @pytest.mark.parametrize("profile", ["catboost", "sklearn"])
 def test_command__measures_of_a_profile__are_known_by_what_was_asked_for(words, profile) -> None:
     gate = "AUC delta < -0.9 or nDCG delta < -0.9"
@@ -234,3 +220,6 @@ def test_command__help__lists_every_test() -> None:
     assert "Examples:" in output("compare", "--help")
     choices = next(param for param in command.params if param.name == "test").type.choices
     assert tuple(choices) == TESTS
+
+
+test_answers = answers(globals())

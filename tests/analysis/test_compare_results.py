@@ -10,6 +10,7 @@ import fastrank_eval as fe
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.analysis.compare_tests import TESTS
 from tests.support.click_logs import MODELS, click_log, compare, evaluate, with_nulls
+from tests.support.transcripts import answers
 
 MEASURES = "GAUC,nDCG@3,AP,GMAP,NumRelRet,P@3,GAUC(weight='positives')"
 
@@ -107,49 +108,4 @@ def test_two_results__of_models_of_the_same_names__are_told_apart() -> None:
     assert found.find("AP", "other.old").value == other.value("AP", "other.old")
 
 
-def test_rows_that_differ__are_told() -> None:
-    log = {"user": [1, 1, 2, 2], "click": [0, 1, 1, 0], "old": [1, 2, 3, 4]}
-    less = {name: column[1:] for name, column in log.items()}
-    found = evaluate(log, "old", "RR").compare(evaluate(less, "old", "RR"))
-    assert found.joined["rows_differ"] == 1
-    assert "1 group with other numbers of rows in the two results" in repr(found)
-
-
-@pytest.mark.parametrize(
-    "options, said",
-    [
-        ({"ties": "worst"}, "ties is 'expected' in one and 'worst' in the other"),
-        ({"weight": "weight"}, "weight is None in one and 'weight' in the other"),
-        ({"measures": "RR"}, "the results share no measure"),
-        ({"keep": ""}, "keep='values'"),
-    ],
-)
-def test_two_results__that_do_not_go_together__are_refused(options, said) -> None:
-    log = click_log()
-    other = evaluate(log, "new", **{"measures": "GAUC", **options})
-    with pytest.raises(ArgumentError, match=said):
-        evaluate(log, "old", "GAUC").compare(other)
-
-
-@pytest.mark.parametrize(
-    "options, said",
-    [
-        ({}, "baseline: must be one of 'old', 'new'"),
-        ({"baseline": "old", "tset": "sign"}, "Did you mean 'test'"),
-    ],
-)
-def test_one_result__arguments_that_cannot_be__are_refused(options, said) -> None:
-    result = evaluate(click_log(), ["old", "new"], "GAUC,AUC")
-    with pytest.raises(ArgumentError, match=said):
-        result.compare(**options)
-    with pytest.raises(ArgumentError, match="pass the result of the other model"):
-        evaluate(click_log(), "old", "AP").compare(baseline="old")
-
-
-def test_results_of_classes__are_not_compared_by_group() -> None:
-    result = fe.evaluate_classes(
-        {"kind": ["a", "b"], "pa": [0.5, 0.5], "pb": [0.5, 0.5]},
-        label="kind", scores={"a": "pa", "b": "pb"}, measures="AUC",
-    )  # fmt: skip
-    with pytest.raises(ArgumentError, match="no groups that could be compared"):
-        result.compare(result)
+test_answers = answers(globals())

@@ -10,9 +10,10 @@ from sklearn import metrics
 from sklearn.calibration import calibration_curve
 
 import fastrank_eval
-from fastrank_eval import ArgumentError, ColumnError, Curve, MeasureError
+from fastrank_eval import ArgumentError, Curve, MeasureError
 from fastrank_eval.analysis.curve_points import corners, spread, wilson
 from tests.support import batched
+from tests.support.transcripts import answers
 
 ROWS = 600
 COLUMNS = {"group": "user", "label": "click", "score": "pctr"}
@@ -437,17 +438,4 @@ def test_choices__that_mean_nothing__are_refused(kind, options, told):
         curve(kind, **options)
 
 
-def test_calibration__of_what_is_no_probability__is_refused():
-    log = LOG | {"pctr": LOG["pctr"] * 2}
-    with pytest.raises(ColumnError, match="is not a probability"):
-        curve("calibration", log)
-    result = fastrank_eval.evaluate(log, **COLUMNS, measures="AUC", keep="scores")
-    with pytest.raises(ColumnError, match="'pctr' has the value 2, which is not a probability"):
-        result.curve("calibration")
-
-
-def test_curve__names_options_that_are_missing_or_unknown():
-    with pytest.raises(ArgumentError, match=r"^curve\(\) needs label="):
-        fastrank_eval.curve("roc", LOG, group="user", score="pctr")
-    with pytest.raises(ArgumentError, match=r"curve\(\) takes no thread\. Did you mean 'threads'"):
-        curve("roc", thread=2)
+test_answers = answers(globals())

@@ -18,6 +18,7 @@ from fastrank_eval.engine.plan import undefined_policies, undefined_text
 from fastrank_eval.measures import measure, registry
 from tests.strategies import random_groups
 from tests.support.tables import ROLES, table_of
+from tests.support.transcripts import answers
 
 MEASURES = "GAUC,nDCG@3,DCG@3,AP@3,AP,P@4,R@2,RR"
 TABLE = table_of(random_groups(71, 60, grades=(0, 0, 1, 2)))
@@ -162,13 +163,6 @@ def test_choice_that_is_given__wins_over_the_profile():
     assert "nDCG(gain={1: 1, 2: 5}, negative='keep', ideal='retrieved')@3" in values(result)
 
 
-def test_profile__unknown_name_tells_the_nearest():
-    with pytest.raises(
-        ArgumentError, match=r"profile: must .*got 'catbost'.*Did you mean 'catboost'"
-    ):
-        evaluate(profile="catbost")
-
-
 def test_undefined__text_and_mapping_say_the_same():
     for given in ("zero,nDCG=one, map=skip", {"*": "zero", "ndcg": "one", "AP": "skip"}):
         policies = undefined_policies(given)
@@ -177,24 +171,6 @@ def test_undefined__text_and_mapping_say_the_same():
     mapped = evaluate(ONE_CLASS, "nDCG,AP,R", undefined={"*": "zero", "nDCG": "one", "AP": "skip"})
     assert values(mapped) == {"nDCG": 1.0, "AP": 1.0, "R": pytest.approx(2 / 3)}
     assert mapped.meta.conventions["undefined"] == "zero,nDCG=one,AP=skip"
-
-
-@pytest.mark.parametrize(
-    "given,said",
-    [
-        ("skp", "undefined: must .*got 'skp'.*Did you mean 'skip'"),
-        ("skip,nDCG=two", "undefined: must .*got 'two'"),
-        ("skip,nDGC=one", "must name measures .* got 'nDGC'.*'nDCG'"),
-        ("skip,nDCG@10=one", "must name measures .* got 'nDCG@10'"),
-        ("", "undefined: must .*got ''"),
-        (3, "undefined: must be text or a mapping or None, got 3"),
-        ({"*": None}, "undefined: must be text or a mapping or None, got"),
-        ({5: "skip"}, "undefined: must be text or a mapping or None, got"),
-    ],
-)
-def test_undefined__nonsense_is_refused_in_our_words(given, said):
-    with pytest.raises(ArgumentError, match=said):
-        evaluate(undefined=given)
 
 
 @pytest.mark.parametrize("profile", PROFILES)
@@ -265,3 +241,6 @@ def test_explain__names_what_is_not_reproduced():
         told = explain(TABLE, profile=profile.name, **ROLES, item="item", measures="RR")
         assert told.document()["differs"] == list(profile.differs)
         assert all(f"not reproduced: {text}" in str(told) for text in profile.differs)
+
+
+test_answers = answers(globals())

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fastrank_eval
-from fastrank_eval import ArgumentError, ColumnError, UndefinedError
+from fastrank_eval import ArgumentError, UndefinedError
 from fastrank_eval._lib.memory import Budget
 from fastrank_eval.engine import run
 from fastrank_eval.groups.ties import TIES
@@ -23,6 +23,7 @@ from tests.strategies import (
 )
 from tests.support import batched
 from tests.support.commands import output
+from tests.support.transcripts import answers
 
 PLACES = {"group": "user", "label": "label", "score": "score"}
 #: One text of each measure of all rows, and one that keeps every score with its group.
@@ -350,36 +351,11 @@ def test_access__by_label_with_hints():
     assert evaluate().slices() == ()
 
 
-@pytest.mark.parametrize(
-    "options, error, text",
-    [
-        ({"by": "slto"}, ColumnError, "slto"),
-        ({"by": "slot:1,x"}, ColumnError, "no column 'x'"),
-        ({"by": "slot:quantle5"}, ArgumentError, "Did you mean"),
-        ({"by": "covers"}, ArgumentError, "cannot be compared"),
-        ({"by": "country:day"}, ArgumentError, "country"),
-        ({"by": "@clicks"}, ArgumentError, "@clicks"),
-        ({"by": "slot", "min_groups": 0}, ArgumentError, "min_groups: must .*got 0"),
-        ({"by": 3}, ArgumentError, "by"),
-    ],
-)
-def test_refused(options, error, text):
-    with pytest.raises(error, match=text):
-        evaluate(**options)
-
-
 def test_command__has_the_same_slices(own_folder):
     pq.write_table(LOG.drop_columns(["covers"]), "log.parquet")
     words = ["log.parquet", "-g", "user", "-l", "label", "-s", "score", "-m", "GAUC,AUC"]
     told = output("evaluate", *words, "--by", "slot", "--by", "@rows:3,7", "--format", "csv")
     assert told == evaluate(measures="GAUC,AUC", by=["slot", "@rows:3,7"]).to_csv()
-
-
-def test_records_of_two_slicings_of_one_column__keep_the_edges_that_tell_them_apart():
-    table = {"user": [1, 1, 2, 2], "click": [0, 1, 0, 1], "new": [1, 2, 2, 1], "x": [1, 6, 8, 9]}
-    asked = {"group": "user", "label": "click", "measures": "AUC", "by": ["x:5", "x:5,7", "user"]}
-    result = fastrank_eval.evaluate(table, score="new", **asked)
-    assert {line["by"] for line in result.document()["results"]} == {None, "x:5", "x:5,7", "user"}
 
 
 def test_reports_of_many_edges__have_the_label_of_the_slice_and_not_all_edges_on_each_line():
@@ -405,3 +381,6 @@ def test_reports_of_many_edges__have_the_label_of_the_slice_and_not_all_edges_on
     assert {v.by for v in result} == {None, f"x:{edges},click"}
     assert result.meta.conventions["by"] == [f"x:{edges},click"]
     assert result.slices(f"x:{edges},click") == result.slices()
+
+
+test_answers = answers(globals())

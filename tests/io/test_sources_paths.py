@@ -10,6 +10,7 @@ import pytest
 from fastrank_eval._lib.errors import SourceError
 from fastrank_eval.io.reader import open_source
 from tests.support.source_files import COLUMNS, TABLE, failure, read, write_file, write_parquet
+from tests.support.transcripts import answers
 
 pytestmark = pytest.mark.no_kernels
 
@@ -158,30 +159,14 @@ def test_hive__key_that_some_files_lack(tmp_path: Path) -> None:
         source.batches(["day"])
 
 
-def test_missing_file__suggests_a_neighbour(tmp_path: Path) -> None:
-    write_parquet(tmp_path / "impressions.parquet", [1])
-    message = failure(tmp_path / "impresions.parquet")
-    assert "no such file. Did you mean 'impressions.parquet'?" in message
-    assert "no such file" in failure(tmp_path / "nowhere" / "x.parquet")
-
-
 def test_glob__without_match(tmp_path: Path) -> None:
     for pattern in ("*.parquet", "nowhere/**/*.parquet", "day=[0-9]/x"):
         assert "No file matches" in failure(f"{tmp_path}/{pattern}")
 
 
-def test_folder__without_data(tmp_path: Path) -> None:
-    assert "has no Parquet, Arrow or CSV file" in failure(tmp_path)
-    (tmp_path / "notes.md").write_text("x")
-    assert "such as 'notes.md'" in failure(tmp_path)
-
-
-def test_file__of_unknown_format(tmp_path: Path) -> None:
-    path = tmp_path / "data.bin"
-    path.write_bytes(b"whatever this is")
-    assert "data.bin' is of no known format" in failure(path)
-
-
 def test_pipe__points_to_standard_input(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     assert "Use '-'" in failure(tmp_path / "pipe")
+
+
+test_answers = answers(globals())

@@ -10,13 +10,14 @@ import pytest
 from sklearn import metrics
 
 import fastrank_eval
-from fastrank_eval import FastRankEvalError, MeasureError
+from fastrank_eval import FastRankEvalError
 from fastrank_eval.measures import measure
 from tests.measures.test_pooled import CASES, WEIGHTED_CASES, WEIGHTS, evaluate, probable_groups
 from tests.oracles.decisions import DECISIONS, cells
 from tests.oracles.measures import Row, read
 from tests.strategies import GROUP_DECISION_VARIANTS
 from tests.support.tables import table_of
+from tests.support.transcripts import answers
 
 pytestmark = pytest.mark.kernels
 
@@ -122,17 +123,6 @@ def test_group_weights__weigh_the_mean(weight, rows):
         assert result.value(text) == pytest.approx(above / below, rel=1e-12), text
 
 
-def test_undefined_groups__take_the_policy_of_their_measure():
-    groups = [[Row(0.1, 1), Row(0.2, 0)], [Row(0.9, 1), Row(0.2, 0)]]
-    table = table_of(groups)
-    assert evaluate(table, ["GroupPPV"]).value("GroupPPV") == 1.0
-    assert evaluate(table, ["GroupPPV"], undefined="GroupPPV=zero").value("GroupPPV") == 0.5
-    with pytest.raises(FastRankEvalError, match="none_predicted"):
-        evaluate(table, ["GroupPPV"], undefined="error")
-    with pytest.raises(FastRankEvalError, match="none_predicted"):
-        evaluate(table, ["PPV(threshold=0.95)"], undefined="error")
-
-
 PEERS = {
     "precision_score": metrics.precision_score,
     "recall_score": metrics.recall_score,
@@ -226,16 +216,4 @@ def test_confusion__counts_what_the_definition_counts(case):
             assert one[name] == pytest.approx(float(count), rel=1e-15), (threshold, name)
 
 
-def test_value_per_group__of_a_measure_of_all_rows__names_the_one_of_groups():
-    result = evaluate(table_of([[Row(0.9, 1)]]), ["PPV", "LogLoss", "AUC"])
-    for text, said in (("PPV", "GroupPPV is the PPV"), ("AUC", "GAUC is the AUC")):
-        with pytest.raises(MeasureError, match=said):
-            result[text]
-    with pytest.raises(MeasureError, match=r"no value per group\.$"):
-        result["LogLoss"]
-
-
-def test_presorted_promise__is_verified_though_no_row_is_ranked():
-    log = {"g": [1, 1, 2], "y": [1, 0, 1], "s": [0.1, 0.9, 0.4]}
-    with pytest.raises(fastrank_eval.OrderError, match="rises inside a group at row 1"):
-        of_rows(log, "GroupAccuracy", order="sorted")
+test_answers = answers(globals())

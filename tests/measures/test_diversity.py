@@ -25,6 +25,7 @@ from tests.oracles.diversity import (
 )
 from tests.strategies import COVERING
 from tests.support import tables
+from tests.support.transcripts import answers
 
 pytestmark = pytest.mark.kernels
 
@@ -294,24 +295,4 @@ def test_number_that_is_no_subtopic__names_row_and_value(tmp_path, bad):
     assert "a.parquet" in told
 
 
-@pytest.mark.parametrize(
-    "covers",
-    [pa.array([[0.5]]), pa.array([["a"]]), pa.array(["0"]), pa.array([1.0]), pa.array([True])],
-    ids=lambda array: str(array.type),
-)
-def test_type_that_holds_no_numbers__is_named(covers):
-    table = {"group": [0], "label": [1], "score": [1.0], "covers": covers}
-    with pytest.raises(ColumnError, match=r"subtopics column 'covers' has type .*list of whole"):
-        evaluate(table, "StRecall")
-
-
-def test_column__is_read_only_where_a_measure_asks():
-    table = {"group": [0, 0], "label": [1, 0], "score": [1.0, 2.0], "covers": ["no", "lists"]}
-    assert evaluate(table, "RR").value("RR") == 0.5
-    assert evaluate(table, "RR").meta.conventions["subtopics"] == "covers"
-    with pytest.raises(ColumnError, match="'cover'"):
-        evaluate(table, "RR", subtopics="cover")
-    with pytest.raises(ArgumentError, match=r"subtopics: must be a column .*StRecall, NRBP"):
-        evaluate(table, "StRecall,RR,NRBP", subtopics=None)
-    with pytest.raises(ArgumentError, match="subtopics: must be text or None, got 3"):
-        evaluate(table, "RR", subtopics=3)
+test_answers = answers(globals())

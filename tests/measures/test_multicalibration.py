@@ -7,12 +7,12 @@ import pyarrow as pa
 import pytest
 
 import fastrank_eval as fe
-from fastrank_eval import ArgumentError, MeasureError
 from fastrank_eval.stats.hypothesis_tests import holm, range_exceeds
 from tests.measures.test_probability import FIELDS
 from tests.oracles.measures import Row
 from tests.oracles.probability import calibration_by_slice
 from tests.support import batched
+from tests.support.transcripts import answers
 
 TWO = "MultiECCE(columns='c,s', min_clicks=0)"
 
@@ -140,20 +140,6 @@ def test_min_clicks__leaves_out_slices_of_few_expected_clicks(least):
     assert result.values[0].details.get("slices left out", 0) == 5 - len(wanted)
 
 
-def test_most_columns__bounds_the_columns_of_a_slice():
-    table = log().append_column("t", pa.array(np.arange(4000) % 2))
-    labels = {
-        most: [
-            *sigmas_of(
-                evaluate(table, f"MultiECCE(columns='c,s,t', most_columns={most}, min_clicks=0)")
-            )
-        ]
-        for most in (1, 2, 3)
-    }
-    assert {len(found) for found in labels.values()} == {1 + 9, 1 + 9 + 26, 1 + 9 + 26 + 24}
-    assert max(label.count("=") for label in labels[2]) == 2
-
-
 def test_columns__may_be_a_list__and_one_may_be_the_group():
     table = log()
     listed = fe.MultiECCE(columns=["c", " s"], min_clicks=0)
@@ -169,29 +155,6 @@ def test_certain_predictions__have_no_deviation():
     assert value.dropped == {"no_variance": 1}
     assert result.multicalibration().num_rows == 0
     assert "worst" not in str(result)
-
-
-def test_combinations__are_bounded():
-    table = log(70_000).append_column("n", pa.array(np.arange(70_000)))
-    with pytest.raises(
-        MeasureError, match=r"columns: must have at most 65,536 combinations.*fewer"
-    ):
-        evaluate(table, "MultiECCE(columns='n')")
-
-
-def test_multicalibration__of_a_result_without_it__or_with_several():
-    table = log(200)
-    with pytest.raises(MeasureError, match=r"it has none: add MultiECCE"):
-        evaluate(table, "GAUC").multicalibration()
-    several = evaluate(table, "MultiECCE(columns='c'),MultiECCE(columns='s')")
-    with pytest.raises(MeasureError, match=r"name one"):
-        several.multicalibration()
-    assert "s=1" in sigmas_of(evaluate(table, "MultiECCE(columns='s', min_clicks=0)"))
-    assert sigmas_of(several, fe.MultiECCE(columns="s")).keys() == {"all"}
-    two = evaluate(table, score=["p", "w"], measures="MultiECCE(columns='s')", where="w <= 1")
-    with pytest.raises(ArgumentError, match="several score columns"):
-        two.multicalibration()
-    assert two.multicalibration(score="w")["slice"][0].as_py() == "all"
 
 
 def bits(result):
@@ -277,3 +240,6 @@ def test_calibrated_models__raise_an_alarm_in_few_of_many_runs():
         alarms += result.values[0].details["p-value"] < 0.05
     # Nominally at most 5 %; 20 of 200 have a probability of 0.3 % then.
     assert alarms < 20
+
+
+test_answers = answers(globals())

@@ -1,6 +1,5 @@
 """What results, states and other questions say of computed scores."""
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 import fastrank_eval as fe
+from tests.support.transcripts import answers
 
 SCORE = {"pctr": "pctr", "ctcvr": "pctr*pcvr"}
 COLUMNS: dict[str, Any] = {"group": "user", "label": "click"}
@@ -35,12 +35,6 @@ def values(result: Any) -> list[tuple[str, float]]:
     return [(value.measure, value.value) for value in result.values]
 
 
-def test_result__has_the_expression() -> None:
-    result = evaluated()
-    assert result.meta.conventions["score"] == {"ctcvr": "pctr * pcvr"}
-    assert "score={ctcvr: pctr * pcvr}" in str(result)
-
-
 def test_state__saved_and_merged__keeps_the_expression(tmp_path: Path) -> None:
     score = {"ctcvr": "pctr * pcvr", "pctr": "pctr"}
     parts = evaluated(rows(1)).state, evaluated(rows(2), score).state
@@ -51,16 +45,6 @@ def test_state__saved_and_merged__keeps_the_expression(tmp_path: Path) -> None:
     assert values(merged.result()) == values(both)
 
 
-@pytest.mark.parametrize("other", [{"ctcvr": "pctr + pcvr"}, {"ctcvr": "stored"}])
-def test_states__of_other_expressions__are_not_merged(other: dict[str, str]) -> None:
-    first = evaluated(rows(1), {"ctcvr": "pctr * pcvr"}).state
-    with pytest.raises(fe.MergeError, match=r"'score' is .*pctr \* pcvr.* in the first and"):
-        first.merge(evaluated(rows(2), other).state)
-    stored = rows(2).rename_columns(["user", "click", "pctr", "pcvr", "ctcvr"])
-    with pytest.raises(fe.MergeError, match=r"'score' is .* in the first and None in the"):
-        first.merge(evaluated(stored, "ctcvr").state)
-
-
 def test_compare__of_computed_scores__is_that_of_columns() -> None:
     options: dict[str, Any] = {**COLUMNS, "baseline": "pctr", "measures": "GAUC,AUC,LogLoss"}
     score = {"pctr": "pctr", "stored": "pctr * pcvr"}
@@ -68,18 +52,6 @@ def test_compare__of_computed_scores__is_that_of_columns() -> None:
     stored = fe.compare(LOG, score=["pctr", "stored"], **options)
     assert [repr(v) for v in found.values] == [repr(v) for v in stored.values]
     assert found.meta.conventions["score"] == {"stored": "pctr * pcvr"}
-
-
-def test_compare__of_results__keeps_the_expressions_of_both() -> None:
-    first, second = evaluated(score={"x": "pctr * pcvr"}), evaluated(score={"x": "pctr + pcvr"})
-    mixed = evaluated(score={"pctr": "pctr", "y": "-pctr"})
-    for compared in (first.compare(second), first.state.compare(second.state)):
-        assert compared.meta.conventions["score"] == {
-            "x": "pctr * pcvr", "other.x": "pctr + pcvr"
-        }  # fmt: skip
-    assert first.compare(mixed).meta.conventions["score"] == {"x": "pctr * pcvr", "y": "-pctr"}
-    assert mixed.compare(first, baseline="pctr").meta.conventions["score"] == {"x": "pctr * pcvr"}
-    assert "score" not in mixed.compare(evaluated(score="pcvr"), baseline="pctr").meta.conventions
 
 
 def test_curve_threshold_and_explain__are_those_of_columns() -> None:
@@ -126,19 +98,6 @@ def test_classes__column_with_the_text_of_an_expression__is_the_column() -> None
     assert "score" not in found.meta.conventions
 
 
-@pytest.mark.parametrize(
-    "text,error",
-    [
-        ("pctrr", "no column 'pctrr'. Did you mean 'pctr'"),
-        ("pctr * pcvrr", "no column 'pcvrr'. Did you mean 'pcvr'"),
-        ("pctr *", "expected a column, a number, a sign or '('"),
-    ],
-)
-def test_classes__mistake_in_a_score__is_refused(text: str, error: str) -> None:
-    with pytest.raises(fe.FastRankEvalError, match=re.escape(error)):
-        classes(LOG.append_column("rest", LOG["pcvr"]), text)
-
-
 def test_several_labels__of_a_function_of_one__are_refused() -> None:
     log = LOG.append_column("order", LOG["click"])
     options: dict[str, Any] = {"label": ["click", "order"], "score": SCORE}
@@ -159,3 +118,6 @@ def test_several_labels__of_a_function_of_one__are_refused() -> None:
     assert [values(kept[each].state.result()) for each in kept.labels] == [
         values(part.result()) for part in parts
     ]
+
+
+test_answers = answers(globals())

@@ -10,6 +10,7 @@ import pytest
 import fastrank_eval as fe
 from fastrank_eval import ArgumentError, ColumnError, Comparison, Result
 from tests.engine.test_together import log_of
+from tests.support.transcripts import answers
 
 LOG = log_of(7)
 ROLES: dict[str, Any] = {"group": "user", "score": "pctr"}
@@ -130,58 +131,10 @@ def test_json__has_the_values_of_each_label() -> None:
     assert found["order"]["largest_changes"]
 
 
-def test_report__where_labels_have_other_rows() -> None:
-    text = repr(evaluate(label=["click", "cart"], unjudged="drop"))
-    assert "click: 400 rows" in text
-    assert "cart: 323 rows" in text
-
-
-def test_gates__are_judged_for_every_label() -> None:
-    results = evaluate()
-    assert results.check("GAUC < 0.1", "MAP < 0.01")
-    verdict = results.check("GAUC < 0.52")
-    assert [(one.label, one.score, one.kind) for one in verdict.failures] == [
-        ("click", "pctr", "holds")
-    ]
-    assert str(verdict) == "gate failed: GAUC value < 0.52: click, pctr: 0.506758"
-
-
-def test_gates__apply_to_the_labels_that_have_their_measures() -> None:
-    results = evaluate(measures=OWN)
-    assert [one.label for one in results.check("RR < 0.9", "MAP < 0.9").failures] == [
-        "click",
-        "order",
-    ]
-    nowhere = results.check("AUC < 0.9")
-    assert [(one.label, one.kind) for one in nowhere.failures] == [
-        ("click", "not_computed"),
-        ("order", "not_computed"),
-    ]
-    with pytest.raises(ArgumentError, match="no gate is given"):
-        results.check()
-
-
 @pytest.mark.parametrize("call", [evaluate, compare])
 def test_results__can_be_pickled(call: Any) -> None:
     results = call()
     assert pickle.loads(pickle.dumps(results)).to_json() == results.to_json()  # noqa: S301
-
-
-@pytest.mark.parametrize(
-    "options,message",
-    [
-        ({"label": []}, "^label: must name at least one column"),
-        ({"label": ["click", "click"]}, "^label: must name different columns, got 'click' more"),
-        ({"label": ["click", 3]}, "^label: must be text or a list, each item text"),
-        ({"label": ["click"], "measures": OWN}, "^measures: must have the labels 'click' as keys"),
-        ({"measures": {"click": "RR"}}, "^measures: must have measures for every label, got none "),
-        ({"label": "click", "measures": OWN}, "^measures: must be measures of one label, got {"),
-    ],
-)
-def test_wrong_labels__are_refused(options: dict[str, Any], message: str) -> None:
-    for call in (evaluate, compare):
-        with pytest.raises(ArgumentError, match=message):
-            call(**options)
 
 
 def test_test_of_groups__refuses_a_measure_of_all_rows_of_any_label() -> None:
@@ -203,23 +156,4 @@ def test_unknown_label__is_named() -> None:
         compare(label="order")["order"]
 
 
-@pytest.mark.parametrize(
-    "use",
-    [
-        lambda result, _: result.value("GAUC"),
-        lambda result, _: result.rela_impr("GAUC", "pctr", "pcvr"),
-        lambda result, _: result.compare(baseline="pctr"),
-        lambda result, _: result.curve("roc"),
-        lambda result, _: result.multicalibration(),
-        lambda result, _: result.group_records(),
-        lambda result, _: result.state,
-        lambda _, comparison: comparison.find("GAUC"),
-        lambda _, comparison: comparison.largest_changes("GAUC"),
-        lambda _, comparison: comparison.decompositions,
-        lambda _, comparison: comparison.plot(),
-    ],
-)
-def test_what_is_of_one_label__asks_for_it(use: Any) -> None:
-    result, comparison = evaluate(keep="state", score=["pctr", "pcvr"]), compare()
-    with pytest.raises(ArgumentError, match=r"has a list of labels .* as in result\['click'\]"):
-        use(result, comparison)
+test_answers = answers(globals())

