@@ -34,10 +34,11 @@ from bench.workload import (
 
 ROOT = Path(__file__).parents[2]
 ROWS = 3000
-# Starting fresh processes takes seconds, compiling all kernels more.
+# Starting fresh processes takes seconds, compiling all kernels more; one peer stands for all, whose
+# numbers are compared above the cases.
 CHEAP = (
     "not test_start and not test_fresh and not test_trec_process "
-    "and (not test_memory or (seven and 1-))"
+    "and (not test_memory or (seven and 1-)) and (not test_peer or polars)"
 )
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import fastrank_eval
-from bench import scale
+from bench import profile, scale
 from bench.machine import described
 from bench.once import Once
 from bench.profile import FILE, Stages, compile_times, profiled
@@ -73,19 +75,22 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.slow("starts processes that compile")
 def test_main__few_rows__measures_in_fresh_processes_and_makes_files_once(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     output = tmp_path / "SCALE.md"
-    sizes = ["--rows", "2e3,3e3", "--scattered", "3e3", "--measures", "GAUC"]
-    arguments = [*sizes, "--output", str(output)]
-    assert scale.main(arguments) == 0
+    arguments = ["--measures", "GAUC", "--output", str(output)]
+    assert scale.main(["--rows", "3e3", "--scattered", "3e3", *arguments]) == 0
     text = output.read_text(encoding="utf-8")
     ways = 3 if scale.takes_memory() else 2
     assert f"GAUC, 3,000 rows, {ways} ways: numbers agree | to the last bit | equal | yes" in text
-    assert "| 2,000 | sorted | GAUC |" in text
-    assert capsys.readouterr().out.count("making ") == 4
+    assert "| 3,000 | sorted | GAUC |" in text
+    assert capsys.readouterr().out.count("making ") == 3
     times = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
-    assert scale.main(["--rows", "2e3", "--scattered", "", *arguments[4:]]) == 0
+    monkeypatch.setattr(scale, "evaluated_once", lambda *_, **__: once(3000, 10.0))
+    assert scale.main(["--rows", "3e3", "--scattered", "", *arguments]) == 0
     assert {path: path.stat().st_mtime_ns for path in folder.iterdir()} == times
 
 
@@ -128,8 +133,20 @@ def test_profiled__of_a_case__tells_rooms_and_stages(rows: str) -> None:
     assert "| engine.chunk_eval.evaluate_chunk | caller |" in text
 
 
-@pytest.mark.slow("starts processes that compile")
-def test_compile_times__with_an_empty_cache__name_the_kernels() -> None:
+@pytest.mark.lasts("starts a process that compiles")
+def test_compile_times__name_the_kernels(
+    store: Path, empty_store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other kernels than that of the ranks are there: all of them take ten seconds."""
+    evaluate(table_of(BY_NAME["presorted"], ROWS), "AUC", threads=1)
+
+    @contextmanager
+    def almost_empty() -> Iterator[Path]:
+        kernels = empty_store / "kernels"
+        shutil.copytree(store, kernels, ignore=shutil.ignore_patterns("_rank-*"))
+        yield kernels
+
+    monkeypatch.setattr(profile, "empty_store", almost_empty)
     text = compile_times("presorted", "AUC")
     assert "| stats.score_runs._rank | 1 |" in text
     assert "| all kernels |" in text
