@@ -406,36 +406,4 @@ def test_document__holds_every_point_and_choice(own_folder):
 # ---- refusals ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "kind, options, told",
-    [
-        ("rocc", {}, "Did you mean 'roc'"),
-        ("roc", {"points": 1}, "points: must .*got 1"),
-        ("roc", {"points": True}, "points: must be text or a whole number or None, got True"),
-        ("roc", {"points": "most"}, "points: must .*got 'most'"),
-        ("roc", {"bins": 5}, "a roc curve has no bins; it has points"),
-        ("k", {"points": 5}, "a k curve has no points"),
-        ("k", {"rel": 2}, "a k curve has no rel"),
-        ("calibration", {"bins": 0}, "bins: must .*got 0"),
-        ("calibration", {"binning": "equal"}, "binning: must .*got 'equal'"),
-        ("calibration", {"confidence": 1.0}, "confidence: must .*got 1.0"),
-        ("calibration", {"sampling_rate": 2}, "sampling_rate must be .* got 2"),
-        ("k", {"cutoffs": [0]}, "cutoffs: must .*got \\[0\\]"),
-        ("k", {"cutoffs": 5}, "cutoffs: must be a list, each item a whole number or None, got 5"),
-        ("k", {"measure": "nDCG@5"}, "leave the cutoff out"),
-        ("k", {"measure": "GAUC"}, "takes no cutoff"),
-        ("gauc-by-activity", {"measure": "AUC"}, "must be a mean over groups"),
-        ("gauc-by-activity", {"measure": "GMAP"}, "must be a mean over groups"),
-        ("gauc-by-activity", {"buckets": [5, 1]}, "buckets: must .*got \\[5, 1\\]"),
-        ("gauc-by-activity", {"buckets": []}, "buckets: must .*got \\[\\]"),
-        ("gauc-by-activity", {"activity": "clicks"}, "activity: must .*got 'clicks'"),
-        ("roc", {"measures": "AUC"}, "takes no measures"),
-        ("roc", {"by": "user"}, "takes no by"),
-    ],
-)
-def test_choices__that_mean_nothing__are_refused(kind, options, told):
-    with pytest.raises((ArgumentError, MeasureError), match=told):
-        curve(kind, **options)
-
-
 test_answers = answers(globals())

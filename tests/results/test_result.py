@@ -246,26 +246,4 @@ def bold(result: Result) -> list[str]:
 TWO = {"GAUC": [0.71, 0.72], "LogLoss": [0.31, 0.32], "PCOC": [0.98, 1.02]}
 
 
-@pytest.mark.parametrize(
-    "measure, numbers, best",
-    [
-        ("GAUC", [0.1, 0.3, 0.2], ["0.300000"]),
-        ("LogLoss", [0.1, 0.3, 0.2], ["0.100000"]),
-        ("GAUC", [0.3, 0.3, 0.2], ["0.300000", "0.300000"]),
-        ("GAUC", [0.3, 0.3 + 1e-9, 0.2], ["0.300000", "0.300000"]),
-        ("GAUC", [0.3, 0.3, 0.3], []),
-        ("GAUC", [NAN, 0.3, 0.2], ["0.300000"]),
-        ("GAUC", [NAN, 0.3, NAN], []),
-        ("GAUC", [NAN, NAN, NAN], []),
-        ("PCOC", [1.0, 0.9, 1.1], []),
-        ("Bias", [0.0, 0.1, -0.1], []),
-        ("NumRet", [5, 6, 7], []),
-    ],
-)
-def test_best__is_the_best_as_printed_where_the_measure_has_a_direction(
-    measure, numbers, best
-) -> None:
-    assert bold(result_of({measure: numbers})) == best
-
-
 test_answers = answers(globals())
