@@ -16,15 +16,18 @@ from fastrank_eval.engine.state_file import is_state
 from tests.support.click_logs import MODELS, evaluate, log_of_slices
 from tests.support.click_logs import compare as compare_rows
 from tests.support.commands import output, run
+from tests.support.transcripts import answers
 
 OF_GROUPS = "GAUC,AP,P@3,GMAP,NumRelRet"
 POOLED = "LogLoss,NE,PCOC,PPV,KS,ECE(bins=4),AUC(se='clustered')"
 BY = ["slot", "country,slot", "@rows:1,4", "age:20,30"]
 
 
-@pytest.fixture(scope="module")
-def log() -> pa.Table:
+def rows_of_log() -> pa.Table:
     return pa.table(log_of_slices())
+
+
+LOG = rows_of_log()
 
 
 def parts(log: pa.Table, number: int = 3) -> list[pa.Table]:
@@ -61,12 +64,12 @@ def same(one: fe.Comparison, other: fe.Comparison) -> None:
 
 
 @pytest.mark.parametrize("weight", [None, "weight"])
-def test_merged_states__compare_as_one_run_does_to_the_last_bit(log, tmp_path, weight) -> None:
+def test_merged_states__compare_as_one_run_does_to_the_last_bit(tmp_path, weight) -> None:
     measures = f"{OF_GROUPS},{POOLED}"
     if weight:
         measures = "GAUC,LogLoss,PCOC,PPV,AUC(se='clustered')"
-    state = merged(log, tmp_path, measures, by=BY, weight=weight)
-    once = compare(log, measures, by=BY, weight=weight)
+    state = merged(LOG, tmp_path, measures, by=BY, weight=weight)
+    once = compare(LOG, measures, by=BY, weight=weight)
     same(state.compare(), once)
     assert sum(line.slice != "all" and line.se > 0 for line in once) > 20
 
@@ -75,58 +78,34 @@ def test_merged_states__compare_as_one_run_does_to_the_last_bit(log, tmp_path, w
     {"test": "clustered_z", "correction": "bh", "confidence": 0.8},
     {"correction": "none", "min_groups": 70},
 ])  # fmt: skip
-def test_choices__are_those_asked_for(log, tmp_path, choices) -> None:
-    state = merged(log, tmp_path, OF_GROUPS, by="country")
+def test_choices__are_those_asked_for(tmp_path, choices) -> None:
+    state = merged(LOG, tmp_path, OF_GROUPS, by="country")
     found = state.compare(**choices)
-    same(found, compare(log, OF_GROUPS, by="country", **choices))
+    same(found, compare(LOG, OF_GROUPS, by="country", **choices))
     assert repr(found.values) != repr(state.compare().values)
 
 
 @pytest.mark.parametrize("test", NEED_GROUPS)
-def test_tests_of_groups__read_those_that_were_kept(log, tmp_path, test) -> None:
-    state = merged(log, tmp_path, OF_GROUPS, keep=True, by="slot")
+def test_tests_of_groups__read_those_that_were_kept(tmp_path, test) -> None:
+    state = merged(LOG, tmp_path, OF_GROUPS, keep=True, by="slot")
     choices = {"test": test, "replicates": 200, "seed": 4}
-    found, once = state.compare(**choices), compare(log, OF_GROUPS, by="slot", **choices)
+    found, once = state.compare(**choices), compare(LOG, OF_GROUPS, by="slot", **choices)
     same(found, once)
     order = [("user", "ascending")]
     assert found.per_group.sort_by(order).equals(once.per_group.sort_by(order))
     assert found.largest_changes("GAUC", "new").equals(once.largest_changes("GAUC", "new"))
 
 
-def test_state_without_groups__refuses_tests_of_groups(log) -> None:
-    for state in (
-        state_of(log, "GAUC"),
-        state_of(log, "GAUC", keep=True).without_groups(),
-    ):
-        with pytest.raises(ArgumentError, match=r"'wilcoxon' reads .* keep='groups' \(--keep-"):
-            state.compare(test="wilcoxon")
-        with pytest.raises(ArgumentError, match="keep='groups' for those of a state"):
-            _ = state.compare().per_group
-
-
-def test_state_without_baseline__says_what_it_needs(log) -> None:
-    with pytest.raises(ArgumentError, match=r"has no baseline, .* baseline=... \(--baseline\)"):
-        state_of(log, "GAUC", baseline=None).compare()
-    with pytest.raises(ArgumentError, match=r"has baseline 'old', and no values of groups"):
-        state_of(log, "GAUC").compare(baseline="new")
-    with pytest.raises(ArgumentError, match="baseline: must be one of 'old'"):
-        state_of(log, "GAUC", keep=True, baseline=None).compare()
-    with pytest.raises(ArgumentError, match="takes no tests"):
-        state_of(log, "GAUC").compare(tests="sign")
-    with pytest.raises(ArgumentError, match="other: must be a State or None"):
-        state_of(log, "GAUC").compare(state_of(log, "GAUC").result())  # type: ignore[arg-type]
-
-
-def test_another_baseline__is_compared_by_groups(log) -> None:
-    state = state_of(log, OF_GROUPS, keep=True)
+def test_another_baseline__is_compared_by_groups() -> None:
+    state = state_of(LOG, OF_GROUPS, keep=True)
     found = state.compare(baseline="new", test="bootstrap", replicates=100)
-    once = compare(log, OF_GROUPS, baseline="new", test="bootstrap", replicates=100)
+    once = compare(LOG, OF_GROUPS, baseline="new", test="bootstrap", replicates=100)
     same(found, once)
     assert found.scores == ("old", "newer")
 
 
-def test_groups_of_two_states_that_do_not_match__are_counted(log) -> None:
-    first, second, third = parts(log)
+def test_groups_of_two_states_that_do_not_match__are_counted() -> None:
+    first, second, third = parts(LOG)
     base = state_of(pa.concat_tables([first, second]), "GAUC", keep=True)
     short = third.filter(pa.array(np.arange(third.num_rows) > 0))
     other = state_of(pa.concat_tables([second, short]), "GAUC", keep=True, score="new",
@@ -144,20 +123,20 @@ def test_groups_of_two_states_that_do_not_match__are_counted(log) -> None:
         base.compare(other, baseline="last")
 
 
-def test_two_states__of_other_confidence_take_that_of_the_first(log) -> None:
-    base = state_of(log, "GAUC", keep=True, confidence=0.5)
-    other = state_of(log, "GAUC", keep=True, confidence=0.9)
+def test_two_states__of_other_confidence_take_that_of_the_first() -> None:
+    base = state_of(LOG, "GAUC", keep=True, confidence=0.5)
+    other = state_of(LOG, "GAUC", keep=True, confidence=0.9)
     assert base.compare(other).meta.conventions["confidence"] == 0.5
     assert base.compare(other, confidence=0.7).meta.conventions["confidence"] == 0.7
 
 
-def test_two_states_without_keys_or_with_cut_groups__are_refused(log) -> None:
-    whole = state_of(log, "GAUC", keep=True)
+def test_two_states_without_keys_or_with_cut_groups__are_refused() -> None:
+    whole = state_of(LOG, "GAUC", keep=True)
     with pytest.raises(ArgumentError, match="has no keys of groups"):
         whole.compare(whole.without_groups())
-    even = np.arange(log.num_rows) % 2 == 0
-    cut = state_of(log.filter(pa.array(even)), "GAUC", keep=True).merge(
-        state_of(log.filter(pa.array(~even)), "GAUC", keep=True), allow_crossing=True
+    even = np.arange(LOG.num_rows) % 2 == 0
+    cut = state_of(LOG.filter(pa.array(even)), "GAUC", keep=True).merge(
+        state_of(LOG.filter(pa.array(~even)), "GAUC", keep=True), allow_crossing=True
     )
     assert cut.groups > whole.groups
     with pytest.raises(ArgumentError, match="merged in parts"):
@@ -168,20 +147,20 @@ ROWS = ["-g", "user", "-l", "click", "-m", "GAUC,AP,LogLoss", "--by", "country"]
 
 
 @pytest.fixture
-def nights(log, own_folder) -> list[str]:
+def nights(own_folder) -> list[str]:
     """Three nights with their states, and all their rows in one file."""
-    parquet.write_table(log, "all.parquet")
-    for night, table in enumerate(parts(log)):
+    parquet.write_table(LOG, "all.parquet")
+    for night, table in enumerate(parts(LOG)):
         state_of(table, "GAUC,AP,LogLoss", by="country").save(f"{night}.state")
     return [f"{night}.state" for night in range(3)]
 
 
 @pytest.fixture
-def models(log, own_folder) -> list[str]:
+def models(own_folder) -> list[str]:
     """Two models, each with its state."""
-    parquet.write_table(log, "all.parquet")
+    parquet.write_table(LOG, "all.parquet")
     for name in ("old", "new"):
-        state_of(log, "GAUC,AP", keep=True, score=name, baseline=None).save(f"{name}.state")
+        state_of(LOG, "GAUC,AP", keep=True, score=name, baseline=None).save(f"{name}.state")
     return ["old.state", "new.state"]
 
 
@@ -265,9 +244,12 @@ def test_compare__damaged_state__is_refused_as_such(models) -> None:
     assert "damaged" in outcome.stderr
 
 
-def test_is_state__tells_states_from_other_files(models, log) -> None:
-    with pa.ipc.new_file("rows.arrow", log.schema) as file:
-        file.write_table(log)
+def test_is_state__tells_states_from_other_files(models) -> None:
+    with pa.ipc.new_file("rows.arrow", LOG.schema) as file:
+        file.write_table(LOG)
     Path("empty").touch()
     assert [is_state(path) for path in models] == [True, True]
     assert not any(map(is_state, ["rows.arrow", "all.parquet", "empty", ".", "missing", "-"]))
+
+
+test_answers = answers(globals())
